@@ -1,0 +1,155 @@
+//! From the light of a scene to a picture file.
+
+use image::codecs::jpeg::JpegEncoder;
+use image::{ImageResult, Rgb, RgbImage};
+
+use crate::colour::{encoded, luminance};
+use crate::object::Class;
+use crate::random::Random;
+use crate::scene::Scene;
+use crate::vector::{Vec3, vec3};
+
+/// Rays per pixel along each axis.
+const SAMPLES: usize = 3;
+const JPEG_QUALITY: u8 = 88;
+
+/// A finished picture: sRGB pixels.
+#[derive(Debug)]
+pub struct Photograph(RgbImage);
+
+impl Photograph {
+    /// Takes a picture of `side` by `side` pixels of a random object of the class.
+    pub fn taken(class: Class, side: usize, random: &mut Random) -> Self {
+        let scene = Scene::random(class, random);
+        let (mut light, object) = exposed(&scene, side);
+        let exposure = random.between(0.88, 1.15) * metered(&light, &object);
+        let balance = vec3(1.0 + 0.05 * random.bell(), 1.0, 1.0 + 0.05 * random.bell());
+        let saturation = random.between(0.87, 1.0);
+        let vignette = random.between(0.0, 0.22);
+        let grain = random.between(0.002, 0.007);
+        for (index, pixel) in light.iter_mut().enumerate() {
+            let (x, y) = (centred(index % side, side), centred(index / side, side));
+            let edge = 1.0 - vignette * (x * x + y * y) / 2.0;
+            let level = pixel.scaled(balance) * (exposure * edge);
+            *pixel = Vec3::splat(luminance(level)).lerp(level, saturation);
+        }
+        let pixels = RgbImage::from_fn(side as u32, side as u32, |x, y| {
+            let shared = random.bell();
+            let mut channel = |linear: f32| {
+                let value = encoded(filmic(linear)) + grain * (shared + 0.5 * random.bell());
+                (value * 255.0).round().clamp(0.0, 255.0) as u8
+            };
+            let pixel = light[y as usize * side + x as usize];
+            Rgb([channel(pixel.x), channel(pixel.y), channel(pixel.z)])
+        });
+        Self(pixels)
+    }
+
+    /// The picture as a JPEG file.
+    ///
+    /// # Errors
+    /// Those of the encoder; none is expected for a picture of this size.
+    pub fn jpeg(&self) -> ImageResult<Vec<u8>> {
+        let mut bytes = Vec::new();
+        JpegEncoder::new_with_quality(&mut bytes, JPEG_QUALITY).encode_image(&self.0)?;
+        Ok(bytes)
+    }
+}
+
+/// The light on every pixel, and the share of each pixel that shows the object.
+fn exposed(scene: &Scene, side: usize) -> (Vec<Vec3>, Vec<f32>) {
+    let fine = side * SAMPLES;
+    let weight = 1.0 / (SAMPLES * SAMPLES) as f32;
+    let (mut light, mut object) = (vec![Vec3::default(); side * side], vec![0.0; side * side]);
+    for y in 0..fine {
+        for x in 0..fine {
+            let pixel = y / SAMPLES * side + x / SAMPLES;
+            let (radiance, hit) = scene.look(centred(x, fine), -centred(y, fine));
+            // A lamp's mirror image is far brighter than white: bounded, its edge stays smooth.
+            light[pixel] += radiance.map(|channel| channel.min(6.0)) * weight;
+            object[pixel] += if hit { weight } else { 0.0 };
+        }
+    }
+    (light, object)
+}
+
+/// The factor that makes the picture neither dark nor pale, measured mostly on the object.
+fn metered(light: &[Vec3], object: &[f32]) -> f32 {
+    let (mut sum, mut weights) = (0.0, 0.0);
+    let mut brightness: Vec<f32> = light.iter().map(|&pixel| luminance(pixel)).collect();
+    for (level, share) in brightness.iter().zip(object) {
+        let weight = 0.6 + share;
+        sum += weight * libm::logf(level + 0.02);
+        weights += weight;
+    }
+    let mean = libm::expf(sum / weights);
+    brightness.sort_by(f32::total_cmp);
+    let bright = brightness[brightness.len() * 97 / 100];
+    (0.2 / mean).min(0.85 / bright)
+}
+
+/// The tone curve of film (Narkowicz's fit of the ACES curve).
+fn filmic(x: f32) -> f32 {
+    x * (2.51 * x + 0.03) / (x * (2.43 * x + 0.59) + 0.14)
+}
+
+/// The middle of cell `index` out of `count` along -1..1.
+fn centred(index: usize, count: usize) -> f32 {
+    (index as f32 + 0.5) / count as f32 * 2.0 - 1.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIDE: usize = 24;
+
+    fn small(class: Class, folder: &str, index: usize) -> Photograph {
+        Photograph::taken(class, SIDE, &mut Random::new(1, folder, index))
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_bytes() {
+        let bytes = |index| small(Class::Mug, "learn/mug", index).jpeg().unwrap();
+        assert_eq!(bytes(0), bytes(0));
+        assert_ne!(bytes(0), bytes(1));
+    }
+
+    #[test]
+    fn every_object_fills_its_frame_and_is_not_cut_off() {
+        for class in Class::ALL {
+            for index in 0..3 {
+                let scene = Scene::random(class, &mut Random::new(3, class.name(), index));
+                let (_, object) = exposed(&scene, SIDE);
+                let coverage = object.iter().sum::<f32>() / object.len() as f32;
+                assert!(
+                    (0.12..0.85).contains(&coverage),
+                    "{} {index}: coverage {coverage}",
+                    class.name()
+                );
+                let border = (0..SIDE)
+                    .flat_map(|i| [i, i + SIDE * (SIDE - 1), i * SIDE, i * SIDE + SIDE - 1]);
+                let touching = border.filter(|&pixel| object[pixel] > 0.5).count();
+                assert_eq!(touching, 0, "{} {index} touches the border", class.name());
+            }
+        }
+    }
+
+    #[test]
+    fn pictures_are_neither_dark_nor_blown_out() {
+        for class in Class::ALL {
+            let picture = small(class, class.name(), 0).0;
+            let mean = picture
+                .as_raw()
+                .iter()
+                .map(|&byte| f32::from(byte))
+                .sum::<f32>()
+                / picture.as_raw().len() as f32;
+            assert!(
+                (60.0..190.0).contains(&mean),
+                "{}: mean {mean}",
+                class.name()
+            );
+        }
+    }
+}

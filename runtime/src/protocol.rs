@@ -1,0 +1,3 @@
+//! The measuring of few-shot class-incremental learning: data, sessions, metrics, baselines.
+
+pub mod cifar100;

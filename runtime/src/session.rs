@@ -1,0 +1,3 @@
+//! Phase 3.
+mod config;
+pub use config::Config;

@@ -1,0 +1,96 @@
+//! The settings of phase 3 and their presets.
+
+use serde::{Deserialize, Serialize};
+
+use crate::loss::contrast::Form;
+
+/// How perturbed targets are drawn around a pseudo-target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Perturbation {
+    /// t + U(-e/2, e/2) per coordinate, renormalised.
+    #[default]
+    Uniform,
+    /// t + N(0, e) per coordinate, renormalised.
+    Gaussian,
+    /// t itself.
+    None,
+}
+
+/// Which samples cross entropy counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CrossEntropyOn {
+    /// Samples of incremental classes.
+    #[default]
+    Incremental,
+    /// Samples of all classes.
+    All,
+}
+
+/// Every setting of phase 3 (protocol: OrCo, section 3.4, and its released program).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Passes over the exemplars and shots.
+    pub epochs: usize,
+    /// Exemplars per step; each gives two views.
+    pub batch: usize,
+    /// Highest learning rate.
+    pub learning_rate: f64,
+    /// Epochs of linear warm-up.
+    pub warmup_epochs: usize,
+    /// Rate of the first epoch of the warm-up.
+    pub warmup_rate: f64,
+    /// SGD momentum.
+    pub momentum: f32,
+    /// SGD dampening: the share of a new gradient that is left out.
+    pub dampening: f32,
+    /// L2 pull towards zero.
+    pub weight_decay: f32,
+    /// Weight of PSCL.
+    pub contrast: f32,
+    /// Form of PSCL.
+    pub contrast_form: Form,
+    /// Temperature of PSCL.
+    pub temperature: f32,
+    /// How targets are perturbed.
+    pub perturbation: Perturbation,
+    /// Magnitude e of the perturbation.
+    pub perturbation_width: f32,
+    /// Weight of cross entropy; 0 leaves it out.
+    pub cross_entropy: f32,
+    /// Samples that cross entropy counts.
+    pub cross_entropy_on: CrossEntropyOn,
+    /// Weight of the orthogonality loss; 0 leaves it out.
+    pub orthogonality: f32,
+    /// Exemplars used of each base class, at most.
+    pub base_exemplars: usize,
+    /// Stored views of an exemplar: the clean one first, then augmented ones.
+    pub views: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            epochs: 100,
+            batch: 64,
+            learning_rate: 0.1,
+            warmup_epochs: 10,
+            warmup_rate: 3e-5,
+            momentum: 0.9,
+            dampening: 0.9,
+            weight_decay: 1e-4,
+            contrast: 1.0,
+            contrast_form: Form::Outside,
+            temperature: 0.07,
+            perturbation: Perturbation::Uniform,
+            perturbation_width: 9e-5,
+            cross_entropy: 0.5,
+            cross_entropy_on: CrossEntropyOn::Incremental,
+            orthogonality: 1.0,
+            base_exemplars: 5,
+            views: 4,
+        }
+    }
+}

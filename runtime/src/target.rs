@@ -1,0 +1,143 @@
+//! Pseudo-targets: points spread over the unit sphere, one for each class known or to come.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::linalg::multiply_transposed;
+use crate::loss::orthogonality;
+use crate::math::{add_scaled, dot, normalise};
+use crate::random::Random;
+
+mod assignment;
+
+pub use assignment::assign;
+
+/// How pseudo-targets are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Method {
+    /// Gradient descent on L_TG: learning rate 1, gradients accumulated from step to step (the published program).
+    #[default]
+    Optimised,
+    /// Random directions made exactly orthogonal; needs at least as many dimensions as targets.
+    Orthonormal,
+    /// Random directions.
+    Random,
+}
+
+/// Makes `count` unit vectors of length `dimension`, row-major `[count, dimension]`; `steps` is for
+/// [`Method::Optimised`] alone.
+///
+/// # Panics
+/// If [`Method::Orthonormal`] is asked for more targets than dimensions.
+pub fn generate(method: Method, count: usize, dimension: usize, steps: usize, seed: u64) -> Vec<f32> {
+    let mut random = Random::new(seed, "pseudo-targets");
+    let mut targets: Vec<f32> = (0..count * dimension).map(|_| random.normal()).collect();
+    targets.chunks_exact_mut(dimension).for_each(|row| {
+        normalise(row);
+    });
+    match method {
+        Method::Random => {}
+        Method::Orthonormal => orthonormalise(&mut targets, dimension),
+        Method::Optimised => {
+            let mut generator = Generator::new(count, dimension);
+            (0..steps).for_each(|_| {
+                generator.step(&mut targets, 1.0);
+            });
+        }
+    }
+    targets
+}
+
+/// Gradient descent on L_TG(T) = 1/|T| sum_i log sum_j exp(t_i . t_j) (OrCo, section 3.1), gradients accumulated
+/// over the steps, rows renormalised after each step, as the published program does.
+#[derive(Clone, Debug)]
+pub struct Generator {
+    dimension: usize,
+    accumulated: Vec<f32>,
+    unit: Vec<f32>,
+    scratch: orthogonality::Scratch,
+}
+
+impl Generator {
+    /// A descent at its first step.
+    pub fn new(count: usize, dimension: usize) -> Self {
+        Self {
+            dimension,
+            accumulated: vec![0.0; count * dimension],
+            unit: vec![0.0; count * dimension],
+            scratch: orthogonality::Scratch::default(),
+        }
+    }
+
+    /// Takes one step on `targets` `[count, dimension]` and returns the loss before it.
+    pub fn step(&mut self, targets: &mut [f32], learning_rate: f32) -> f32 {
+        self.unit.copy_from_slice(targets);
+        let norms: Vec<f32> = self.unit.chunks_exact_mut(self.dimension).map(normalise).collect();
+        let mut gradient = vec![0.0; targets.len()];
+        let loss = orthogonality::loss(&self.unit, self.dimension, &mut gradient, &mut self.scratch);
+        let rows = gradient.chunks_exact_mut(self.dimension).zip(self.unit.chunks_exact(self.dimension));
+        for ((row, unit), norm) in rows.zip(norms) {
+            let along = dot(row, unit);
+            row.iter_mut().zip(unit).for_each(|(value, unit)| *value = (*value - along * unit) / norm);
+        }
+        add_scaled(&mut self.accumulated, 1.0, &gradient);
+        add_scaled(targets, -learning_rate, &self.accumulated);
+        targets.chunks_exact_mut(self.dimension).for_each(|row| {
+            normalise(row);
+        });
+        loss
+    }
+}
+
+/// Modified Gram-Schmidt over the rows, twice for accuracy.
+fn orthonormalise(rows: &mut [f32], dimension: usize) {
+    let count = rows.len() / dimension;
+    assert!(count <= dimension, "{count} orthonormal targets do not fit into {dimension} dimensions");
+    for _ in 0..2 {
+        for row in 0..count {
+            let (before, rest) = rows.split_at_mut(row * dimension);
+            let current = &mut rest[..dimension];
+            for earlier in before.chunks_exact(dimension) {
+                let along = dot(current, earlier);
+                add_scaled(current, -along, earlier);
+            }
+            normalise(current);
+        }
+    }
+}
+
+/// Cosines of unit rows with unit targets: `z` `[n, d]`, `targets` `[t, d]`, result `[n, t]`.
+pub fn cosines(z: &[f32], targets: &[f32], dimension: usize) -> Vec<f32> {
+    let (rows, columns) = (z.len() / dimension, targets.len() / dimension);
+    let mut result = vec![0.0; rows * columns];
+    multiply_transposed(rows, dimension, columns, z, targets, 0.0, &mut result);
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn optimised_targets_form_a_simplex() {
+        let (count, dimension) = (20, 24);
+        let targets = generate(Method::Optimised, count, dimension, 1000, 3);
+        let gram = cosines(&targets, &targets, dimension);
+        for (index, cosine) in gram.iter().enumerate() {
+            let expected = if index % (count + 1) == 0 { 1.0 } else { -1.0 / (count as f32 - 1.0) };
+            assert!((cosine - expected).abs() < 1e-2, "{index}: {cosine}");
+        }
+    }
+
+    #[test]
+    fn orthonormal_targets_are_orthonormal() {
+        let targets = generate(Method::Orthonormal, 16, 16, 0, 3);
+        for (index, cosine) in cosines(&targets, &targets, 16).iter().enumerate() {
+            let expected = if index % 17 == 0 { 1.0 } else { 0.0 };
+            assert!((cosine - expected).abs() < 1e-5, "{index}: {cosine}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! The steps of `cargo xtask test`, which CI runs too.
+
+use std::error::Error;
+use std::io;
+use std::path::Path;
+use std::process::{ExitCode, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::environment::{Environment, cargo, exit_code, quoted};
+
+/// One call of Cargo that must succeed.
+#[derive(Debug)]
+pub struct Step {
+    /// Arguments of Cargo, divided by single spaces.
+    arguments: &'static str,
+    /// A variable that this step alone needs.
+    variable: Option<(&'static str, &'static str)>,
+}
+
+/// All checks, the quick ones first.
+pub const ALL: &[Step] = &[
+    Step {
+        arguments: "fmt --all --check",
+        variable: None,
+    },
+    Step {
+        arguments: "clippy --release --workspace --all-targets -- -D warnings",
+        variable: None,
+    },
+    Step {
+        arguments: "doc --release --workspace --no-deps --document-private-items",
+        variable: Some(("RUSTDOCFLAGS", "-D warnings")),
+    },
+    Step {
+        arguments: "test --release --workspace",
+        variable: None,
+    },
+];
+
+/// Runs the steps in the workspace's folder up to the first that fails, then prints a table of
+/// what each took.
+///
+/// `set_up` gives the environment of all steps; it is timed as the first of them. Returns the
+/// exit code of the step that failed, or success.
+///
+/// # Errors
+/// Those of `set_up`, and Cargo not starting.
+pub fn run(
+    steps: &[Step],
+    set_up: impl FnOnce() -> Result<Environment, Box<dyn Error>>,
+) -> Result<ExitCode, Box<dyn Error>> {
+    let start = Instant::now();
+    let environment = set_up()?;
+    let mut rows = vec![Row::new("set-up", start)];
+    let failed = run_until_failure(steps, &mut rows, |step| {
+        let mut command = cargo();
+        command
+            .args(step.arguments.split(' '))
+            .current_dir(workspace())
+            .stdin(Stdio::null());
+        environment.apply(&mut command);
+        command.envs(step.variable).status()
+    })
+    .map_err(|error| format!("cargo could not be started: {error}"))?;
+
+    let Some((step, status)) = failed else {
+        println!("\n{}", table(&rows, "ok"));
+        return Ok(ExitCode::SUCCESS);
+    };
+    println!("\n{}", table(&rows, "FAILED"));
+    eprintln!(
+        "error: `cargo {}` failed ({status}); to repeat it:\n{}",
+        step.arguments,
+        repeat(step)
+    );
+    Ok(exit_code(status))
+}
+
+/// Announces, starts and times each step; returns the one that failed.
+fn run_until_failure<'a>(
+    steps: &'a [Step],
+    rows: &mut Vec<Row>,
+    start: impl Fn(&Step) -> io::Result<ExitStatus>,
+) -> io::Result<Option<(&'a Step, ExitStatus)>> {
+    for step in steps {
+        eprintln!("\n=== cargo {}", step.arguments);
+        let begin = Instant::now();
+        let status = start(step)?;
+        rows.push(Row::new(step.arguments, begin));
+        if !status.success() {
+            return Ok(Some((step, status)));
+        }
+    }
+    Ok(None)
+}
+
+/// One line of the closing table.
+struct Row {
+    name: &'static str,
+    took: Duration,
+}
+
+impl Row {
+    fn new(name: &'static str, start: Instant) -> Self {
+        let took = start.elapsed();
+        Self { name, took }
+    }
+}
+
+/// Seconds, outcome and name of each step; all succeeded but for the last, whose outcome is given.
+fn table(rows: &[Row], last: &str) -> String {
+    let mut lines = vec![" seconds  outcome  step".to_owned()];
+    let mut total = Duration::ZERO;
+    for (index, Row { name, took }) in rows.iter().enumerate() {
+        let outcome = if index + 1 == rows.len() { last } else { "ok" };
+        lines.push(format!("{:8.1}  {outcome:7}  {name}", took.as_secs_f64()));
+        total += *took;
+    }
+    lines.push(format!("{:8.1}  {last:7}  all", total.as_secs_f64()));
+    lines.join("\n")
+}
+
+/// The step as a line for a shell in the workspace's folder.
+fn repeat(step: &Step) -> String {
+    let variable = step
+        .variable
+        .map(|(name, value)| format!("{name}={} ", quoted(value)))
+        .unwrap_or_default();
+    let arguments = step.arguments;
+    format!(r#"(eval "$(cargo xtask setup)" && {variable}cargo {arguments})"#)
+}
+
+/// The folder of the workspace, two above this package.
+fn workspace() -> &'static Path {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.ancestors().nth(2).unwrap_or(package)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn stops_at_the_first_failure() {
+        use std::os::unix::process::ExitStatusExt;
+
+        let mut rows = Vec::new();
+        let none = run_until_failure(ALL, &mut rows, |_| Ok(ExitStatus::default()));
+        assert!(none.unwrap().is_none());
+        assert_eq!(rows.len(), ALL.len());
+
+        rows.clear();
+        let failing = |step: &Step| {
+            let code = if step.variable.is_some() { 101 } else { 0 };
+            Ok(ExitStatus::from_raw(code << 8))
+        };
+        let failed = run_until_failure(ALL, &mut rows, failing).unwrap();
+        let (step, status) = failed.unwrap();
+        assert_eq!(step.arguments, ALL[2].arguments);
+        assert_eq!(exit_code(status), ExitCode::from(101));
+        assert_eq!(rows.len(), 3);
+        assert_eq!(exit_code(ExitStatus::from_raw(9)), ExitCode::from(137));
+    }
+
+    #[test]
+    fn table_shows_every_step() {
+        let row = |name, seconds| Row {
+            name,
+            took: Duration::from_secs(seconds),
+        };
+        let expected = " seconds  outcome  step\n\
+                        \x20    2.0  ok       fmt\n\
+                        \x20   75.0  FAILED   test\n\
+                        \x20   77.0  FAILED   all";
+        assert_eq!(table(&[row("fmt", 2), row("test", 75)], "FAILED"), expected);
+    }
+
+    #[test]
+    fn failed_step_can_be_repeated() {
+        assert_eq!(
+            repeat(&ALL[0]),
+            r#"(eval "$(cargo xtask setup)" && cargo fmt --all --check)"#
+        );
+        let documentation = repeat(&ALL[2]);
+        assert!(documentation.contains("&& RUSTDOCFLAGS='-D warnings' cargo doc --release"));
+    }
+}

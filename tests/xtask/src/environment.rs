@@ -1,0 +1,131 @@
+//! What Cargo and the programs it starts are told about the native libraries.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
+
+/// Where the system's loader looks for shared libraries first.
+const LOADER_PATH: &str = if cfg!(target_os = "macos") {
+    "DYLD_LIBRARY_PATH"
+} else {
+    "LD_LIBRARY_PATH"
+};
+
+/// Environment variables to set for a command.
+#[derive(Debug, Default)]
+pub struct Environment {
+    variables: Vec<(&'static str, OsString)>,
+    /// Folder for the loader to search before those it searches already.
+    search: Option<PathBuf>,
+}
+
+impl Environment {
+    /// Adds the file of ONNX Runtime, which the runtime loads when it starts.
+    pub fn with_onnx_runtime(self, file: PathBuf) -> Self {
+        self.with("ORT_DYLIB_PATH", file)
+    }
+
+    /// Adds the folder of libtorch, for tch to link against and for the loader to search.
+    pub fn with_libtorch(mut self, folder: PathBuf) -> Self {
+        // Build scripts run in other folders than ours.
+        let folder = std::path::absolute(&folder).unwrap_or(folder);
+        self.search = Some(folder.join("lib"));
+        self.with("LIBTORCH", folder)
+            // tch asks for one exact version, but works with its neighbours.
+            .with("LIBTORCH_BYPASS_VERSION_CHECK", "1")
+    }
+
+    fn with(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
+        self.variables.push((name, value.into()));
+        self
+    }
+
+    /// Sets the variables for the command.
+    pub fn apply(&self, command: &mut Command) {
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        if let Some(folder) = &self.search {
+            let rest = env::var_os(LOADER_PATH);
+            command.env(LOADER_PATH, prepended(folder, rest.as_deref()));
+        }
+    }
+
+    /// The variables as a shell takes them: `NAME=value`, quoted where needed.
+    pub fn assignments(&self) -> impl Iterator<Item = String> {
+        let variables = self.variables.iter().map(|(name, value)| {
+            let value = quoted(&value.to_string_lossy());
+            format!("{name}={value}")
+        });
+        let search = self.search.iter().map(|folder| {
+            let folder = quoted(&folder.to_string_lossy());
+            format!("{LOADER_PATH}={folder}${{{LOADER_PATH}:+:${LOADER_PATH}}}")
+        });
+        variables.chain(search)
+    }
+}
+
+/// The Cargo that started this program, or the one on the path.
+pub fn cargo() -> Command {
+    Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// The exit code to pass on; a command killed by a signal counts as 128 and its number, as in a
+/// shell.
+pub fn exit_code(status: ExitStatus) -> ExitCode {
+    #[cfg(unix)]
+    let signal = std::os::unix::process::ExitStatusExt::signal(&status);
+    #[cfg(not(unix))]
+    let signal: Option<i32> = None;
+    let code = status.code().or(signal.map(|signal| 128 + signal));
+    let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
+    ExitCode::from(code)
+}
+
+/// A word that a shell reads back as it is.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=+,@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+fn prepended(folder: &Path, rest: Option<&OsStr>) -> OsString {
+    let mut path = folder.as_os_str().to_owned();
+    // An empty entry would stand for the current folder.
+    if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
+        path.push(":");
+        path.push(rest);
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folder_goes_before_the_rest() {
+        let folder = Path::new("/t/lib");
+        assert_eq!(prepended(folder, None), "/t/lib");
+        assert_eq!(prepended(folder, Some(OsStr::new(""))), "/t/lib");
+        assert_eq!(prepended(folder, Some(OsStr::new("/a:/b"))), "/t/lib:/a:/b");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn assignments_are_for_a_shell() {
+        let environment = Environment::default()
+            .with_onnx_runtime("/it's mine/lib.so".into())
+            .with_libtorch("/t-1.0".into());
+        let assignments: Vec<_> = environment.assignments().collect();
+        let expected = [
+            r"ORT_DYLIB_PATH='/it'\''s mine/lib.so'",
+            "LIBTORCH=/t-1.0",
+            "LIBTORCH_BYPASS_VERSION_CHECK=1",
+            "LD_LIBRARY_PATH=/t-1.0/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}",
+        ];
+        assert_eq!(assignments, expected);
+    }
+}

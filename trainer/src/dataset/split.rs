@@ -1,0 +1,204 @@
+//! The few-shot class-incremental split: which image plays which part.
+
+use std::path::{Path, PathBuf};
+
+use orco_runtime::random::Random;
+
+use super::Images;
+use crate::config::{MeasureOn, SplitConfig};
+
+/// Shots per class in one draw (K of the protocol).
+pub const SHOTS: usize = 5;
+
+/// Why a split could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SplitError {
+    /// A session list could not be read.
+    #[error("cannot read the session list {}: {source}; pass the folder with session_1.txt ... as --lists", path.display())]
+    Read {
+        /// The list's path.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A line of a list is no index of a training image.
+    #[error("{}, line {line}: \"{text}\" is not an index below {limit}", path.display())]
+    Index {
+        /// The list's path.
+        path: PathBuf,
+        /// Line number from 1.
+        line: usize,
+        /// What stands there.
+        text: String,
+        /// Number of training images.
+        limit: usize,
+    },
+    /// A list names an image of a class that another session brings.
+    #[error("{}: image {index} is of class {class}, which does not belong to this session", path.display())]
+    Class {
+        /// The list's path.
+        path: PathBuf,
+        /// Index of the image.
+        index: usize,
+        /// Its class.
+        class: u16,
+    },
+    /// A class has too few images.
+    #[error("class {class} has {actual} training images, but the recipe needs {expected}")]
+    TooFew {
+        /// The class.
+        class: usize,
+        /// Images wanted.
+        expected: usize,
+        /// Images there.
+        actual: usize,
+    },
+}
+
+/// One incremental session.
+#[derive(Clone, Debug)]
+pub struct Session {
+    /// Its classes, rising.
+    pub classes: Vec<u16>,
+}
+
+/// Indices of training images and of measured images, by role.
+#[derive(Clone, Debug)]
+pub struct Split {
+    /// Number of base classes, labels `0..base_classes`.
+    pub base_classes: usize,
+    /// Training images of base classes that training may see.
+    pub base: Vec<usize>,
+    /// The incremental sessions.
+    pub sessions: Vec<Session>,
+    /// For each incremental class, in order of label: candidate shots among the training images. Where the field's
+    /// lists were given, its fixed draw comes first.
+    pub candidates: Vec<Vec<usize>>,
+    /// Whether `candidates` begin with the field's fixed draw.
+    pub fixed_draw: bool,
+    /// Images on which accuracy is measured: of the test set, or held-out training images.
+    pub measured: Vec<usize>,
+}
+
+impl Split {
+    /// Makes the split of `train` (and `test`, when that is measured on).
+    ///
+    /// # Errors
+    /// [`SplitError`] if a class has too few images or a list of the field does not fit.
+    pub fn new(
+        config: &SplitConfig,
+        candidates_per_class: usize,
+        train: &Images,
+        test: &Images,
+        lists: Option<&Path>,
+        seed: u64,
+    ) -> Result<Self, SplitError> {
+        let classes = config.base_classes + config.sessions * config.ways;
+        let mut of_class = vec![Vec::new(); classes];
+        for (index, &label) in train.labels.iter().enumerate() {
+            if let Some(members) = of_class.get_mut(usize::from(label)) {
+                members.push(index);
+            }
+        }
+        let mut random = Random::new(seed, "split");
+        let mut held_out = Vec::new();
+        for (class, members) in of_class.iter_mut().enumerate() {
+            let expected = config.holdout_per_class + candidates_per_class.max(1);
+            if members.len() < expected {
+                return Err(SplitError::TooFew { class, expected, actual: members.len() });
+            }
+            random.shuffle(members);
+            held_out.extend(members.drain(..config.holdout_per_class));
+        }
+        let mut base: Vec<usize> = of_class[..config.base_classes].concat();
+        base.sort_unstable();
+        let sessions: Vec<Session> = (0..config.sessions)
+            .map(|session| {
+                let first = config.base_classes + session * config.ways;
+                Session { classes: (first..first + config.ways).map(|class| class as u16).collect() }
+            })
+            .collect();
+        let mut candidates: Vec<Vec<usize>> = of_class[config.base_classes..].to_vec();
+        if let Some(lists) = lists {
+            for (number, session) in sessions.iter().enumerate() {
+                let drawn = read_list(&lists.join(format!("session_{}.txt", number + 2)), train, session)?;
+                for (position, members) in candidates[number * config.ways..][..config.ways].iter_mut().enumerate() {
+                    let class = session.classes[position];
+                    let fixed: Vec<usize> = drawn.iter().copied().filter(|&i| train.labels[i] == class).collect();
+                    members.retain(|index| !fixed.contains(index));
+                    members.splice(..0, fixed);
+                }
+            }
+        }
+        for members in &mut candidates {
+            members.truncate(candidates_per_class);
+        }
+        let measured = match config.measure_on {
+            MeasureOn::Holdout => held_out,
+            MeasureOn::Test => (0..test.len()).filter(|&index| usize::from(test.labels[index]) < classes).collect(),
+        };
+        Ok(Self { base_classes: config.base_classes, base, sessions, candidates, fixed_draw: lists.is_some(), measured })
+    }
+}
+
+/// Reads one list of the field: indices into the training images, one a line.
+fn read_list(path: &Path, train: &Images, session: &Session) -> Result<Vec<usize>, SplitError> {
+    let text = std::fs::read_to_string(path).map_err(|source| SplitError::Read { path: path.into(), source })?;
+    let mut indices = Vec::new();
+    for (line, text) in text.lines().enumerate().filter(|(_, text)| !text.trim().is_empty()) {
+        let parsed = text.trim().parse::<usize>().ok().filter(|&index| index < train.len());
+        let index = parsed.ok_or_else(|| SplitError::Index {
+            path: path.into(),
+            line: line + 1,
+            text: text.into(),
+            limit: train.len(),
+        })?;
+        let class = train.labels[index];
+        if !session.classes.contains(&class) {
+            return Err(SplitError::Class { path: path.into(), index, class });
+        }
+        indices.push(index);
+    }
+    Ok(indices)
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::{Device, Kind, Tensor};
+
+    use super::*;
+
+    fn images(classes: u16, each: usize) -> Images {
+        let labels: Vec<u16> = (0..classes).flat_map(|class| std::iter::repeat_n(class, each)).collect();
+        let pixels = Tensor::zeros([labels.len() as i64, 3, 2, 2], (Kind::Uint8, Device::Cpu));
+        Images { pixels, labels }
+    }
+
+    fn config(measure_on: MeasureOn) -> SplitConfig {
+        SplitConfig { base_classes: 2, sessions: 2, ways: 1, holdout_per_class: 3, measure_on }
+    }
+
+    #[test]
+    fn held_out_images_are_never_trained_on() {
+        let (train, test) = (images(4, 20), images(4, 5));
+        let split = Split::new(&config(MeasureOn::Holdout), 6, &train, &test, None, 1).unwrap();
+        assert_eq!((split.base.len(), split.measured.len()), (2 * 17, 4 * 3));
+        assert!(split.measured.iter().all(|index| !split.base.contains(index)));
+        assert!(split.candidates.iter().flatten().all(|index| !split.measured.contains(index)));
+    }
+
+    #[test]
+    fn the_fixed_draw_comes_first() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("session_2.txt"), "45\n41\n").unwrap();
+        std::fs::write(folder.path().join("session_3.txt"), "79\n").unwrap();
+        let (train, test) = (images(4, 20), images(4, 5));
+        let split = Split::new(&config(MeasureOn::Test), 6, &train, &test, Some(folder.path()), 1).unwrap();
+        assert_eq!(split.candidates[0][..2], [45, 41]);
+        assert_eq!(split.candidates[1][0], 79);
+        std::fs::write(folder.path().join("session_3.txt"), "0\n").unwrap();
+        let wrong = Split::new(&config(MeasureOn::Test), 6, &train, &test, Some(folder.path()), 1);
+        assert!(matches!(wrong, Err(SplitError::Class { index: 0, class: 0, .. })));
+    }
+}

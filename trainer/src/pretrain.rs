@@ -1,0 +1,164 @@
+//! Phase 1: the backbone f and the head g learn the base classes by contrast, cross entropy, or a mixture.
+
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use orco_runtime::schedule::Schedule;
+use serde_json::json;
+use tch::{Kind, Tensor, no_grad};
+
+use crate::augment::{normalise, view};
+use crate::config::{PretrainConfig, Recipe};
+use crate::dataset::{Images, Split};
+use crate::loss::contrast;
+use crate::model::{CIFAR100_DEVIATION, CIFAR100_MEAN, Model};
+use crate::optimiser::{Sgd, SgdConfig};
+use crate::progress::Progress;
+use crate::run::Run;
+
+/// Name of the checkpoint in the run's folder.
+pub const CHECKPOINT: &str = "pretrain.safetensors";
+
+/// Trains for the epochs that the checkpoint has not seen yet; saves one after every epoch.
+///
+/// Every epoch seeds torch's generator from the recipe's seed and its own number, so a resumed run draws the same
+/// views in the same order as one that was never stopped.
+///
+/// # Errors
+/// If the loss stops being finite, or a checkpoint cannot be read or written.
+pub fn pretrain(model: &mut Model, recipe: &Recipe, train: &Images, split: &Split, run: &Run) -> Result<()> {
+    let config = &recipe.pretrain;
+    let settings =
+        SgdConfig { momentum: config.momentum, dampening: 0.0, weight_decay: config.weight_decay, nesterov: true };
+    let mut optimiser = Sgd::new(model.parameters(""), settings);
+    let mut first = 0;
+    if let Some(tensors) = run.load(CHECKPOINT)? {
+        model.restore(&tensors)?;
+        optimiser.restore(&tensors);
+        first = tensors.get("epochs").map_or(0, |epochs| epochs.int64_value(&[]) as usize);
+        log::info!("phase 1 continues after epoch {first}");
+    }
+    let steps = split.base.len() / config.batch;
+    if steps == 0 {
+        bail!("the {} base images do not fill one batch of {}", split.base.len(), config.batch);
+    }
+    let schedule = Schedule {
+        steps: config.epochs * steps,
+        warmup: config.warmup_epochs * steps,
+        start: 0.0,
+        peak: config.learning_rate,
+        end: 0.0,
+    };
+    let mut progress = Progress::new("phase 1", (config.epochs * steps) as u64, (first * steps) as u64);
+    for epoch in first..config.epochs {
+        let started = Instant::now();
+        tch::manual_seed((recipe.seed as i64).wrapping_mul(1_000_003).wrapping_add(epoch as i64 + 1));
+        let order = Vec::<i64>::try_from(Tensor::randperm(split.base.len() as i64, (Kind::Int64, tch::Device::Cpu)))?;
+        let mut sums = Sums::default();
+        for step in 0..steps {
+            let batch: Vec<usize> =
+                order[step * config.batch..][..config.batch].iter().map(|&i| split.base[i as usize]).collect();
+            let losses = losses(model, config, train, &batch);
+            optimiser.zero_grad();
+            losses.total.backward();
+            optimiser.step(schedule.rate(epoch * steps + step));
+            sums.add(&losses);
+            if !sums.total.is_finite() {
+                bail!(
+                    "the loss became {} in epoch {}; the checkpoint of epoch {epoch} is kept; lower pretrain.learning_rate",
+                    sums.total,
+                    epoch + 1
+                );
+            }
+            progress.advance(1, &format!("epoch {}/{} loss {:.3}", epoch + 1, config.epochs, sums.total / (step + 1) as f64));
+        }
+        let seconds = started.elapsed().as_secs_f64();
+        let mut tensors = model.tensors();
+        tensors.extend(optimiser.state());
+        tensors.push(("epochs".into(), Tensor::from(epoch as i64 + 1)));
+        run.save(CHECKPOINT, &tensors)?;
+        let mean = |sum: f64| sum / steps as f64;
+        run.log(&json!({
+            "phase": "pretrain", "epoch": epoch + 1, "loss": mean(sums.total), "cross_entropy": mean(sums.cross_entropy),
+            "contrast": mean(sums.contrast), "accuracy": 100.0 * mean(sums.accuracy), "seconds": seconds,
+            "views_per_second": (steps * config.batch * config.views) as f64 / seconds,
+        }))?;
+        progress.milestone(&format!(
+            "epoch {}/{}: loss {:.3}, accuracy on augmented views {:.1} %, {:.0} views/s",
+            epoch + 1,
+            config.epochs,
+            mean(sums.total),
+            100.0 * mean(sums.accuracy),
+            (steps * config.batch * config.views) as f64 / seconds
+        ));
+    }
+    progress.finish();
+    Ok(())
+}
+
+/// Features of images under the backbone in inference mode.
+///
+/// # Shapes
+/// `images` f32 `[n, 3, h, w]` in 0..1; returns f32 `[n, features]`.
+pub fn features(model: &Model, images: &Tensor, precision: crate::config::Precision) -> Tensor {
+    no_grad(|| model.backbone.forward(&normalise(images, CIFAR100_MEAN, CIFAR100_DEVIATION), precision, false))
+}
+
+/// Losses of one batch.
+struct Losses {
+    total: Tensor,
+    cross_entropy: f64,
+    contrast: f64,
+    accuracy: f64,
+}
+
+fn losses(model: &Model, config: &PretrainConfig, train: &Images, batch: &[usize]) -> Losses {
+    let device = model.device();
+    let images = train.select(batch).to_device(device).to_kind(Kind::Float) / 255.0;
+    let views: Vec<Tensor> = (0..config.views).map(|_| view(&images, &config.augment)).collect();
+    let repeated = |tensor: Tensor| tensor.repeat([config.views as i64]);
+    let labels = repeated(train.select_labels(batch).to_device(device));
+    let input = normalise(&Tensor::cat(&views, 0), CIFAR100_MEAN, CIFAR100_DEVIATION);
+    let features = model.backbone.forward(&input, config.precision, true);
+    let mut total = Tensor::zeros([], (Kind::Float, device));
+    let (mut cross_entropy, mut contrasted, mut accuracy) = (0.0, 0.0, 0.0);
+    if config.cross_entropy > 0.0 {
+        let logits = features.linear(&model.classifier, Some(&model.classifier_bias));
+        accuracy = logits.argmax(1, false).eq_tensor(&labels).to_kind(Kind::Float).mean(Kind::Float).double_value(&[]);
+        let loss =
+            logits.cross_entropy_loss(&labels, None::<Tensor>, tch::Reduction::Mean, -100, config.label_smoothing);
+        cross_entropy = loss.double_value(&[]);
+        total = total + loss * config.cross_entropy;
+    }
+    if config.supervised_contrast > 0.0 || config.self_contrast > 0.0 {
+        let z = model.head.forward(&features);
+        let mut add = |weight: f64, labels: &Tensor| {
+            if weight > 0.0 {
+                let loss = contrast(&z, labels, config.temperature);
+                contrasted += loss.double_value(&[]);
+                total = &total + loss * weight;
+            }
+        };
+        add(config.supervised_contrast, &labels);
+        add(config.self_contrast, &repeated(Tensor::arange(batch.len() as i64, (Kind::Int64, device))));
+    }
+    Losses { total, cross_entropy, contrast: contrasted, accuracy }
+}
+
+/// Sums over the steps of an epoch.
+#[derive(Default)]
+struct Sums {
+    total: f64,
+    cross_entropy: f64,
+    contrast: f64,
+    accuracy: f64,
+}
+
+impl Sums {
+    fn add(&mut self, losses: &Losses) {
+        self.total += losses.total.double_value(&[]);
+        self.cross_entropy += losses.cross_entropy;
+        self.contrast += losses.contrast;
+        self.accuracy += losses.accuracy;
+    }
+}
