@@ -19,8 +19,9 @@ impl Random {
     /// ```
     pub fn new(seed: u64, purpose: &str) -> Self {
         // FNV-1a: any fixed spreading of names over stream numbers does.
-        let stream =
-            purpose.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        let stream = purpose
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
         let mut generator = ChaCha8Rng::seed_from_u64(seed);
         generator.set_stream(stream);
         Self(generator)

@@ -1,3 +1,264 @@
-//! Phase 3.
+//! Phase 3, few-shot alignment: a pure step (foundation, state, shots) -> (new state, report).
+//!
+//! 1. The head is reset to that of phase 2.
+//! 2. The new classes' means are assigned to free pseudo-targets; earlier assignments stay.
+//! 3. The head is trained on the exemplars of all base classes and all shots of all learned classes.
+//!
+//! Committing the new state is the caller's business, so any failure leaves the old one.
+
+mod alignment;
 mod config;
-pub use config::Config;
+mod report;
+mod sampler;
+
+pub use alignment::{Alignment, Batch, Goals, Losses};
+pub use config::{Config, CrossEntropyOn, Perturbation};
+pub use report::{ClassAccuracy, Confusion, Report};
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::ControlFlow;
+
+use crate::classify::Classifier;
+use crate::exemplar::Bank;
+use crate::math::{add_scaled, normalise};
+use crate::random::Random;
+use crate::schedule::Schedule;
+use crate::state::{Class, Foundation, State};
+use crate::target::assign;
+use sampler::Sampler;
+
+/// A class to learn, with its shots.
+#[derive(Clone, Debug)]
+pub struct NewClass {
+    /// Name for people.
+    pub label: String,
+    /// For each shot the features of its views, `[1.., inputs]` row-major, the clean view first.
+    pub shots: Vec<Vec<f32>>,
+}
+
+/// Why a session was refused. The old state holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LearnError {
+    /// There is nothing to learn.
+    NoClasses,
+    /// A class came without shots.
+    NoShots {
+        /// Its label.
+        label: String,
+    },
+    /// A label is empty or has a line break or other control character in it.
+    BadLabel {
+        /// The label.
+        label: String,
+    },
+    /// The label belongs to a known class, or came twice.
+    LabelExists {
+        /// The label.
+        label: String,
+    },
+    /// There are fewer free pseudo-targets than new classes.
+    NoFreeTargets {
+        /// New classes.
+        wanted: usize,
+        /// Free pseudo-targets.
+        free: usize,
+    },
+    /// A shot's features are not whole rows of the right length, or not finite.
+    BadFeatures {
+        /// Label of the class.
+        label: String,
+        /// Number of the shot, from 0.
+        shot: usize,
+    },
+    /// The caller's progress callback asked to stop.
+    Cancelled,
+}
+
+impl fmt::Display for LearnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoClasses => write!(f, "there is no class to learn"),
+            Self::NoShots { label } => write!(f, "the class \"{label}\" has no shots"),
+            Self::BadLabel { label } => write!(f, "the label {label:?} is empty or holds control characters"),
+            Self::LabelExists { label } => write!(f, "the label \"{label}\" exists already; choose another one"),
+            Self::NoFreeTargets { wanted, free } => {
+                write!(f, "{wanted} new classes need as many free targets, but only {free} are left")
+            }
+            Self::BadFeatures { label, shot } => write!(f, "shot {} of \"{label}\" has unusable features", shot + 1),
+            Self::Cancelled => write!(f, "learning was cancelled"),
+        }
+    }
+}
+
+impl core::error::Error for LearnError {}
+
+/// How far a session has come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Epochs done.
+    pub epoch: usize,
+    /// Epochs in all.
+    pub epochs: usize,
+    /// Mean losses of the last epoch.
+    pub losses: Losses,
+}
+
+/// Learns new classes in one session (protocol, phase 3). Same foundation, state, classes, configuration and seed: same
+/// bytes of state.
+///
+/// `on_progress` is called after every epoch and may stop the session.
+///
+/// # Errors
+/// [`LearnError`] if the input makes no sense, the new classes do not fit, or the callback stopped it.
+pub fn learn(
+    foundation: &Foundation,
+    state: &State,
+    new: &[NewClass],
+    config: &Config,
+    seed: u64,
+    on_progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<(State, Report), LearnError> {
+    check(foundation, state, new)?;
+    let base = foundation.classes.len();
+    let mut next = state.clone();
+    next.sessions += 1;
+    let targets = assign_new(foundation, state, new);
+    for (class, target) in new.iter().zip(targets) {
+        let index = (base + next.classes.len()) as u32;
+        next.classes.push(Class { label: class.label.clone(), target, session: next.sessions });
+        // Shots are kept in a fixed order, whatever order they were given in.
+        let mut shots: Vec<&Vec<f32>> = class.shots.iter().collect();
+        shots.sort_by(|a, b| a.iter().map(|x| x.to_bits()).cmp(b.iter().map(|x| x.to_bits())));
+        shots.iter().for_each(|shot| next.exemplars.push(index, shot));
+    }
+    let trained_on = joint_set(foundation, &next, config);
+    let before = Classifier::new(foundation, state).nearest(&trained_on.clean());
+    let history = align(foundation, &mut next, &trained_on, config, seed, on_progress)?;
+    let after = Classifier::new(foundation, &next).nearest(&trained_on.clean());
+    let report = Report::new(&next, foundation, state.classes.len() + base, &trained_on, &before, &after, history);
+    Ok((next, report))
+}
+
+/// Asks whether a session could start, without the work: the checks that [`learn`] makes first.
+///
+/// # Errors
+/// [`LearnError`] as for [`learn`].
+pub fn check(foundation: &Foundation, state: &State, new: &[NewClass]) -> Result<(), LearnError> {
+    if new.is_empty() {
+        return Err(LearnError::NoClasses);
+    }
+    for (position, class) in new.iter().enumerate() {
+        let label = || class.label.clone();
+        if class.label.trim().is_empty() || class.label.chars().any(char::is_control) {
+            return Err(LearnError::BadLabel { label: label() });
+        }
+        let known = state.known(foundation).any(|known| known.label == class.label);
+        if known || new[..position].iter().any(|earlier| earlier.label == class.label) {
+            return Err(LearnError::LabelExists { label: label() });
+        }
+        if class.shots.is_empty() {
+            return Err(LearnError::NoShots { label: label() });
+        }
+        let usable = |shot: &Vec<f32>| {
+            !shot.is_empty()
+                && shot.len().is_multiple_of(foundation.head.inputs)
+                && shot.iter().all(|value| value.is_finite())
+        };
+        if let Some(shot) = class.shots.iter().position(|shot| !usable(shot)) {
+            return Err(LearnError::BadFeatures { label: label(), shot });
+        }
+    }
+    let free = state.free_targets(foundation).len();
+    if new.len() > free {
+        return Err(LearnError::NoFreeTargets { wanted: new.len(), free });
+    }
+    Ok(())
+}
+
+/// Hungarian assignment of the new classes' mean projections (clean views, head of phase 2) to the free targets.
+fn assign_new(foundation: &Foundation, state: &State, new: &[NewClass]) -> Vec<u32> {
+    let dimension = foundation.dimension;
+    let mut prototypes = Vec::with_capacity(new.len() * dimension);
+    for class in new {
+        let clean: Vec<f32> = class.shots.iter().flat_map(|shot| &shot[..foundation.head.inputs]).copied().collect();
+        prototypes.extend(mean_direction(&foundation.head.project(&clean), dimension));
+    }
+    let free = state.free_targets(foundation);
+    let rows: Vec<f32> = free.iter().flat_map(|&target| foundation.target(target)).copied().collect();
+    assign(&prototypes, &rows, dimension).into_iter().map(|place| free[place]).collect()
+}
+
+/// Normalised mean of unit rows.
+pub(crate) fn mean_direction(rows: &[f32], dimension: usize) -> Vec<f32> {
+    let mut mean = alloc::vec![0.0; dimension];
+    rows.chunks_exact(dimension).for_each(|row| add_scaled(&mut mean, 1.0, row));
+    normalise(&mut mean);
+    mean
+}
+
+/// Exemplars of the base classes, at most as many of each as the configuration says, and all shots.
+fn joint_set(foundation: &Foundation, state: &State, config: &Config) -> Bank {
+    let mut bank = Bank::new(foundation.head.inputs, config.views);
+    let mut taken = alloc::vec![0; foundation.classes.len()];
+    for (exemplar, &class) in foundation.exemplars.classes().iter().enumerate() {
+        taken[class as usize] += 1;
+        if taken[class as usize] <= config.base_exemplars {
+            bank.copy_from(&foundation.exemplars, exemplar, class);
+        }
+    }
+    for (exemplar, &class) in state.exemplars.classes().iter().enumerate() {
+        bank.copy_from(&state.exemplars, exemplar, class);
+    }
+    bank
+}
+
+/// Trains the head of phase 2 on the joint set and puts it into `state`; returns the mean losses of every epoch.
+fn align(
+    foundation: &Foundation,
+    state: &mut State,
+    trained_on: &Bank,
+    config: &Config,
+    seed: u64,
+    on_progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Vec<Losses>, LearnError> {
+    let assigned = state.assigned_targets(foundation);
+    let free: Vec<f32> =
+        state.free_targets(foundation).iter().flat_map(|&target| foundation.target(target)).copied().collect();
+    let goals = Goals {
+        dimension: foundation.dimension,
+        base_classes: foundation.classes.len(),
+        assigned: &assigned,
+        free: &free,
+    };
+    let schedule = Schedule {
+        steps: config.epochs,
+        warmup: config.warmup_epochs,
+        start: config.warmup_rate,
+        peak: config.learning_rate,
+        end: 0.0,
+    };
+    let mut alignment = Alignment::new(foundation.head.clone());
+    let mut sampler = Sampler::new(trained_on, &goals, config, Random::new(seed, "alignment"));
+    let mut history = Vec::with_capacity(config.epochs);
+    for epoch in 0..config.epochs {
+        let rate = schedule.rate(epoch) as f32;
+        let mut mean = Losses::default();
+        let steps = sampler.start_epoch();
+        for step in 0..steps {
+            let batch = sampler.batch(step);
+            let losses = alignment.gradient(&goals, &batch, config);
+            alignment.update(rate, config);
+            mean.add(&losses, 1.0 / steps as f32);
+        }
+        history.push(mean);
+        let progress = Progress { epoch: epoch + 1, epochs: config.epochs, losses: mean };
+        if on_progress(progress).is_break() {
+            return Err(LearnError::Cancelled);
+        }
+    }
+    state.head = Some(alignment.into_head());
+    Ok(history)
+}

@@ -1,1 +1,12 @@
-//! t
+//! What the tests across packages share.
+//!
+//! The golden tests, `tests/golden_runtime.rs` and `tests/golden_trainer.rs`, compare our losses, gradients, target
+//! generation, assignment, schedule and training with vectors that the method's authors' functions gave: [`golden`]
+//! reads the file, [`phase3`] gives the recorded training step by step, [`compare`] judges.
+//!
+//! To use other vectors of the same layout, whatever their sizes:
+//! `ORCO_GOLDEN=/path/to/vectors.safetensors cargo test --release -p orco-tests golden`.
+
+pub mod compare;
+pub mod golden;
+pub mod phase3;

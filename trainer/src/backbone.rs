@@ -6,4 +6,4 @@ mod network;
 
 pub use description::{Activation, Block, ConvNorm, Description};
 pub use head::{Head, unit};
-pub use network::{Network, NORM_EPSILON};
+pub use network::{NORM_EPSILON, Network};

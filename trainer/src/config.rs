@@ -239,10 +239,9 @@ impl Recipe {
     /// [`ConfigError`] if the file cannot be read, is no recipe, or holds a value out of range.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let shown = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Read { path: shown.clone(), source })?;
-        let recipe: Self = toml::from_str(&text)
-            .map_err(|source| ConfigError::Parse { path: shown, source: Box::new(source) })?;
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: shown.clone(), source })?;
+        let recipe: Self =
+            toml::from_str(&text).map_err(|source| ConfigError::Parse { path: shown, source: Box::new(source) })?;
         recipe.check()?;
         Ok(recipe)
     }
@@ -267,12 +266,7 @@ impl Recipe {
                 self.pretrain.self_contrast == 0.0 || self.pretrain.views >= 2,
                 "at least 2 when pretrain.self_contrast is not 0",
             ),
-            (
-                "pretrain.temperature",
-                self.pretrain.temperature,
-                self.pretrain.temperature > 0.0,
-                "above 0",
-            ),
+            ("pretrain.temperature", self.pretrain.temperature, self.pretrain.temperature > 0.0, "above 0"),
             (
                 "pretrain.augment.crop_scale",
                 self.pretrain.augment.crop_scale[0],

@@ -3,7 +3,7 @@
 pub mod cifar100;
 mod split;
 
-pub use split::{Session, Split};
+pub use split::{SHOTS, Session, Split, SplitError};
 
 use tch::Tensor;
 

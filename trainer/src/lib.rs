@@ -2,12 +2,16 @@
 //! CVPR 2024), in the order in which a run passes through it:
 //!
 //! [`config`] reads the recipe - [`dataset`] the images and the split - [`augment`] draws views - [`backbone`] is the
-//! network - [`loss`] the objectives - [`mod@pretrain`] phase 1. [`run`] keeps a run's folder.
+//! network - [`loss`] the objectives - [`mod@pretrain`] phase 1 - [`mod@align`] phase 2 - [`export`] the bundle -
+//! [`evaluate`] measures it with the runtime's own learner. [`run`] keeps a run's folder.
 
+pub mod align;
 pub mod augment;
 pub mod backbone;
 pub mod config;
 pub mod dataset;
+pub mod evaluate;
+pub mod export;
 pub mod loss;
 pub mod model;
 pub mod optimiser;

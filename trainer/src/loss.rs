@@ -30,7 +30,8 @@ pub fn perturbed_supervised_contrast(z: &Tensor, labels: &Tensor, temperature: f
     let all = similarity.logsumexp([1].as_slice(), true);
     let positive = positive.to_kind(Kind::Float);
     let count = positive.sum_dim_intlist([1].as_slice(), false, Kind::Float);
-    let mean = ((all - similarity) * &positive).sum_dim_intlist([1].as_slice(), false, Kind::Float) / count.clamp_min(1.0);
+    let mean =
+        ((all - similarity) * &positive).sum_dim_intlist([1].as_slice(), false, Kind::Float) / count.clamp_min(1.0);
     let anchors = count.gt(0.0).to_kind(Kind::Float).sum(Kind::Float).clamp_min(1.0);
     mean.sum(Kind::Float) / anchors
 }

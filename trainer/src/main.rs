@@ -1,13 +1,20 @@
 //! `orco-train`: from images to a bundle.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
+use orco_runtime::bundle::Bundle;
+use orco_runtime::protocol::System;
 use orco_runtime::protocol::cifar100::Part;
+use orco_runtime::session::Config;
+use orco_trainer::align::{Assignment, align};
 use orco_trainer::config::Recipe;
-use orco_trainer::dataset::{Split, cifar100};
+use orco_trainer::dataset::{Images, Split, cifar100};
+use orco_trainer::evaluate::measure;
+use orco_trainer::export::write_bundle;
 use orco_trainer::model::Model;
+use orco_trainer::pretrain::pretrain;
 use orco_trainer::run::Run;
 
 #[derive(Parser)]
@@ -21,6 +28,31 @@ struct Cli {
 enum Command {
     /// Phase 1: backbone and head learn the base classes. Continues a run that was stopped.
     Pretrain(Common),
+    /// Phase 2: base classes get their pseudo-targets, the head is aligned to them.
+    Align(Common),
+    /// Everything: both phases as far as they are not done yet, then the bundle.
+    Run {
+        #[command(flatten)]
+        common: Common,
+        /// Folder of the bundle to write.
+        #[arg(long)]
+        output: PathBuf,
+    },
+    /// Measures lengths of phase 3 on a bundle made with `measure_on = "holdout"`, to choose one for a recipe.
+    Tune {
+        /// The bundle.
+        #[arg(long)]
+        bundle: PathBuf,
+        /// Numbers of epochs to try.
+        #[arg(long, value_delimiter = ',', default_value = "5,10,15,20,30,50,100")]
+        epochs: Vec<usize>,
+        /// Draws of the shots.
+        #[arg(long, default_value_t = 5)]
+        draws: usize,
+        /// Seed of the draws.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
 }
 
 #[derive(Args)]
@@ -42,7 +74,9 @@ struct Common {
 }
 
 fn main() {
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).format_target(false).init();
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info,ort=warn"))
+        .format_target(false)
+        .init();
     if let Err(error) = run(Cli::parse()) {
         eprintln!("error: {error:#}");
         std::process::exit(1);
@@ -51,16 +85,74 @@ fn main() {
 
 fn run(cli: Cli) -> Result<()> {
     match cli.command {
-        Command::Pretrain(common) => {
-            if let Some(threads) = common.threads { tch::set_num_threads(threads); }
-            let recipe = Recipe::read(&common.recipe)?;
-            let run = Run::open(&common.run, &recipe)?;
-            let train = cifar100::read(&common.data, Part::Train)?;
-            let test = cifar100::read(&common.data, Part::Test)?;
-            let split = Split::new(&recipe.split, recipe.export.candidates_per_class, &train, &test, common.lists.as_deref(), recipe.seed)?;
-            let mut model = Model::new(&recipe, [3, 32, 32], tch::Device::Cpu);
-            orco_trainer::pretrain::pretrain(&mut model, &recipe, &train, &split, &run).context("phase 1")?;
+        Command::Pretrain(common) => Job::open(&common)?.pretrain(),
+        Command::Align(common) => {
+            let mut job = Job::open(&common)?;
+            job.pretrain()?;
+            job.align().map(|_| ())
         }
+        Command::Run { common, output } => {
+            let mut job = Job::open(&common)?;
+            let labels = cifar100::class_names(&common.data)?;
+            job.pretrain()?;
+            let assignment = job.align()?;
+            let images = (&job.train, &job.test);
+            let exported = write_bundle(&job.model, &assignment, &job.recipe, images, &job.split, &labels, &output)?;
+            log::info!("wrote the bundle {}", exported.folder.display());
+            Ok(())
+        }
+        Command::Tune { bundle, epochs, draws, seed } => tune(&bundle, &epochs, draws, seed),
     }
-    Ok(())
+}
+
+/// A recipe with its data, model and run folder.
+struct Job {
+    recipe: Recipe,
+    train: Images,
+    test: Images,
+    split: Split,
+    model: Model,
+    run: Run,
+}
+
+impl Job {
+    fn open(common: &Common) -> Result<Self> {
+        if let Some(threads) = common.threads {
+            tch::set_num_threads(threads);
+        }
+        let recipe = Recipe::read(&common.recipe)?;
+        let train = cifar100::read(&common.data, Part::Train)?;
+        let test = cifar100::read(&common.data, Part::Test)?;
+        let candidates = recipe.export.candidates_per_class;
+        let split = Split::new(&recipe.split, candidates, &train, &test, common.lists.as_deref(), recipe.seed)?;
+        let run = Run::open(&common.run, &recipe)?;
+        let model = Model::new(&recipe, [3, 32, 32], tch::Device::Cpu);
+        Ok(Self { recipe, train, test, split, model, run })
+    }
+
+    fn pretrain(&mut self) -> Result<()> {
+        pretrain(&mut self.model, &self.recipe, &self.train, &self.split, &self.run).context("phase 1")
+    }
+
+    fn align(&mut self) -> Result<Assignment> {
+        align(&mut self.model, &self.recipe, &self.train, &self.split, &self.run).context("phase 2")
+    }
+}
+
+fn tune(bundle: &Path, epochs: &[usize], draws: usize, seed: u64) -> Result<()> {
+    let bundle = Bundle::open(bundle)?;
+    let benchmark = bundle.benchmark()?;
+    println!("measured on {}, {draws} draws", benchmark.source);
+    println!("{:>20} {:>6} {:>6}", "", "aHM", "aACC");
+    let show = |name: &str, config: &Config, system| -> Result<()> {
+        let summary = measure(&bundle.foundation, &benchmark, system, config, draws, seed)?;
+        println!("{name:>20} {:6.2} {:6.2}", summary.ahm, summary.aacc);
+        Ok(())
+    };
+    for &epochs in epochs {
+        let config = Config { epochs, warmup_epochs: epochs / 10, ..bundle.foundation.config.clone() };
+        show(&format!("orco, {epochs} epochs"), &config, System::Orco)?;
+    }
+    show("imprint", &bundle.foundation.config, System::Imprint)?;
+    show("ncm", &bundle.foundation.config, System::Ncm)
 }

@@ -60,7 +60,8 @@ impl Model {
 
     /// The trained tensors whose names start with `prefix`, sorted by name; norms and biases do not decay.
     pub fn parameters(&self, prefix: &str) -> Vec<Parameter> {
-        let trained = self.tensors().into_iter().filter(|(name, tensor)| name.starts_with(prefix) && tensor.requires_grad());
+        let trained =
+            self.tensors().into_iter().filter(|(name, tensor)| name.starts_with(prefix) && tensor.requires_grad());
         trained.map(|(name, tensor)| Parameter { decays: tensor.dim() > 1, name, tensor }).collect()
     }
 

@@ -68,7 +68,11 @@ impl Sgd {
                     }
                     None => gradient.copy(),
                 };
-                let update = if self.config.nesterov { &gradient + &direction * self.config.momentum } else { direction.shallow_clone() };
+                let update = if self.config.nesterov {
+                    &gradient + &direction * self.config.momentum
+                } else {
+                    direction.shallow_clone()
+                };
                 let _ = parameter.tensor.g_sub_(&(update * learning_rate));
                 *momentum = Some(direction);
             }

@@ -70,7 +70,10 @@ pub fn pretrain(model: &mut Model, recipe: &Recipe, train: &Images, split: &Spli
                     epoch + 1
                 );
             }
-            progress.advance(1, &format!("epoch {}/{} loss {:.3}", epoch + 1, config.epochs, sums.total / (step + 1) as f64));
+            progress.advance(
+                1,
+                &format!("epoch {}/{} loss {:.3}", epoch + 1, config.epochs, sums.total / (step + 1) as f64),
+            );
         }
         let seconds = started.elapsed().as_secs_f64();
         let mut tensors = model.tensors();

@@ -4,8 +4,8 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::vec::Vec;
 use std::string::String;
+use std::vec::Vec;
 
 /// Number of classes.
 pub const CLASSES: usize = 100;
@@ -85,7 +85,11 @@ impl core::fmt::Display for DatasetError {
                 path.display()
             ),
             Self::Label { path, record, label } => {
-                write!(f, "{}, record {record}: label {label} is out of range 0..=99; the file is damaged", path.display())
+                write!(
+                    f,
+                    "{}, record {record}: label {label} is out of range 0..=99; the file is damaged",
+                    path.display()
+                )
             }
             Self::Names { path, actual } => write!(f, "{} holds {actual} names, but 100 are expected", path.display()),
         }

@@ -70,6 +70,48 @@ pub struct Config {
     pub views: usize,
 }
 
+impl Config {
+    /// The published program's settings for CIFAR-100.
+    pub fn orco() -> Self {
+        Self::default()
+    }
+
+    /// The preset of that name: `orco`, the published program, or `edge`, ours for small devices.
+    pub fn preset(name: &str) -> Option<Self> {
+        match name {
+            "orco" => Some(Self::orco()),
+            "edge" => Some(Self::edge()),
+            _ => None,
+        }
+    }
+
+    /// A fifth of the published epochs: long training on few exemplars erodes what a small backbone knows.
+    pub fn edge() -> Self {
+        Self { epochs: 20, warmup_epochs: 2, ..Self::orco() }
+    }
+
+    /// Whether the values make sense; to be asked after decoding or parsing.
+    pub fn is_sound(&self) -> bool {
+        let finite = [
+            self.learning_rate as f32,
+            self.warmup_rate as f32,
+            self.momentum,
+            self.dampening,
+            self.weight_decay,
+            self.contrast,
+            self.perturbation_width,
+            self.cross_entropy,
+            self.orthogonality,
+        ];
+        finite.iter().all(|value| value.is_finite() && *value >= 0.0)
+            && self.temperature.is_finite()
+            && self.temperature > 0.0
+            && (1..=100_000).contains(&self.epochs)
+            && (1..=65_536).contains(&self.batch)
+            && (1..=1024).contains(&self.views)
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {

@@ -22,8 +22,7 @@ impl Cache {
     /// # Errors
     /// [`SetupCause::NoCache`] if there is not even a home folder.
     pub fn of_user() -> Result<Self, SetupCause> {
-        let root = choose(|name| std::env::var_os(name), std::env::home_dir())
-            .ok_or(SetupCause::NoCache)?;
+        let root = choose(|name| std::env::var_os(name), std::env::home_dir()).ok_or(SetupCause::NoCache)?;
         // Cargo runs tests and build scripts in other folders than ours.
         let root = std::path::absolute(&root).map_err(SetupCause::file(&root))?;
         Ok(Self { root })
@@ -61,12 +60,9 @@ impl Cache {
         let prefix = format!(".{folder}.partial-");
         self.remove_leftovers(&prefix)?;
 
-        let temporary = tempfile::Builder::new()
-            .prefix(&prefix)
-            .tempdir_in(&self.root)
-            .map_err(SetupCause::file(&self.root))?;
-        let [kept, scratch, replaced] =
-            ["kept", "scratch", "replaced"].map(|name| temporary.path().join(name));
+        let temporary =
+            tempfile::Builder::new().prefix(&prefix).tempdir_in(&self.root).map_err(SetupCause::file(&self.root))?;
+        let [kept, scratch, replaced] = ["kept", "scratch", "replaced"].map(|name| temporary.path().join(name));
         for path in [&kept, &scratch] {
             fs::create_dir(path).map_err(SetupCause::file(path))?;
         }

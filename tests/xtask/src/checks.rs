@@ -19,22 +19,13 @@ pub struct Step {
 
 /// All checks, the quick ones first.
 pub const ALL: &[Step] = &[
-    Step {
-        arguments: "fmt --all --check",
-        variable: None,
-    },
-    Step {
-        arguments: "clippy --release --workspace --all-targets -- -D warnings",
-        variable: None,
-    },
+    Step { arguments: "fmt --all --check", variable: None },
+    Step { arguments: "clippy --release --workspace --all-targets -- -D warnings", variable: None },
     Step {
         arguments: "doc --release --workspace --no-deps --document-private-items",
         variable: Some(("RUSTDOCFLAGS", "-D warnings")),
     },
-    Step {
-        arguments: "test --release --workspace",
-        variable: None,
-    },
+    Step { arguments: "test --release --workspace", variable: None },
 ];
 
 /// Runs the steps in the workspace's folder up to the first that fails, then prints a table of
@@ -54,10 +45,7 @@ pub fn run(
     let mut rows = vec![Row::new("set-up", start)];
     let failed = run_until_failure(steps, &mut rows, |step| {
         let mut command = cargo();
-        command
-            .args(step.arguments.split(' '))
-            .current_dir(workspace())
-            .stdin(Stdio::null());
+        command.args(step.arguments.split(' ')).current_dir(workspace()).stdin(Stdio::null());
         environment.apply(&mut command);
         command.envs(step.variable).status()
     })
@@ -68,11 +56,7 @@ pub fn run(
         return Ok(ExitCode::SUCCESS);
     };
     println!("\n{}", table(&rows, "FAILED"));
-    eprintln!(
-        "error: `cargo {}` failed ({status}); to repeat it:\n{}",
-        step.arguments,
-        repeat(step)
-    );
+    eprintln!("error: `cargo {}` failed ({status}); to repeat it:\n{}", step.arguments, repeat(step));
     Ok(exit_code(status))
 }
 
@@ -122,10 +106,7 @@ fn table(rows: &[Row], last: &str) -> String {
 
 /// The step as a line for a shell in the workspace's folder.
 fn repeat(step: &Step) -> String {
-    let variable = step
-        .variable
-        .map(|(name, value)| format!("{name}={} ", quoted(value)))
-        .unwrap_or_default();
+    let variable = step.variable.map(|(name, value)| format!("{name}={} ", quoted(value))).unwrap_or_default();
     let arguments = step.arguments;
     format!(r#"(eval "$(cargo xtask setup)" && {variable}cargo {arguments})"#)
 }
@@ -165,10 +146,7 @@ mod tests {
 
     #[test]
     fn table_shows_every_step() {
-        let row = |name, seconds| Row {
-            name,
-            took: Duration::from_secs(seconds),
-        };
+        let row = |name, seconds| Row { name, took: Duration::from_secs(seconds) };
         let expected = " seconds  outcome  step\n\
                         \x20    2.0  ok       fmt\n\
                         \x20   75.0  FAILED   test\n\
@@ -178,10 +156,7 @@ mod tests {
 
     #[test]
     fn failed_step_can_be_repeated() {
-        assert_eq!(
-            repeat(&ALL[0]),
-            r#"(eval "$(cargo xtask setup)" && cargo fmt --all --check)"#
-        );
+        assert_eq!(repeat(&ALL[0]), r#"(eval "$(cargo xtask setup)" && cargo fmt --all --check)"#);
         let documentation = repeat(&ALL[2]);
         assert!(documentation.contains("&& RUSTDOCFLAGS='-D warnings' cargo doc --release"));
     }

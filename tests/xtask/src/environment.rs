@@ -6,11 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 
 /// Where the system's loader looks for shared libraries first.
-const LOADER_PATH: &str = if cfg!(target_os = "macos") {
-    "DYLD_LIBRARY_PATH"
-} else {
-    "LD_LIBRARY_PATH"
-};
+const LOADER_PATH: &str = if cfg!(target_os = "macos") { "DYLD_LIBRARY_PATH" } else { "LD_LIBRARY_PATH" };
 
 /// Environment variables to set for a command.
 #[derive(Debug, Default)]
@@ -116,9 +112,8 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn assignments_are_for_a_shell() {
-        let environment = Environment::default()
-            .with_onnx_runtime("/it's mine/lib.so".into())
-            .with_libtorch("/t-1.0".into());
+        let environment =
+            Environment::default().with_onnx_runtime("/it's mine/lib.so".into()).with_libtorch("/t-1.0".into());
         let assignments: Vec<_> = environment.assignments().collect();
         let expected = [
             r"ORT_DYLIB_PATH='/it'\''s mine/lib.so'",

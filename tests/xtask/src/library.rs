@@ -42,10 +42,7 @@ pub const ONNX_RUNTIME: Library = Library {
     folder: "onnxruntime-1.31.1",
     file: Some(ONNX_RUNTIME_FILE),
     supported: true,
-    wheels: &[Wheel {
-        requirement: "onnxruntime==1.31.1",
-        place: place_onnx_runtime,
-    }],
+    wheels: &[Wheel { requirement: "onnxruntime==1.31.1", place: place_onnx_runtime }],
     written: &[],
     required: &[ONNX_RUNTIME_FILE],
 };
@@ -64,18 +61,9 @@ pub const LIBTORCH: Library = Library {
     file: None,
     supported: cfg!(all(target_os = "linux", target_arch = "x86_64")),
     wheels: &[
-        Wheel {
-            requirement: "torch==2.11.0",
-            place: place_torch,
-        },
-        Wheel {
-            requirement: "nvidia-cuda-runtime==13.0.96",
-            place: place_cuda,
-        },
-        Wheel {
-            requirement: "nvidia-cuda-cupti==13.0.85",
-            place: place_cuda,
-        },
+        Wheel { requirement: "torch==2.11.0", place: place_torch },
+        Wheel { requirement: "nvidia-cuda-runtime==13.0.96", place: place_cuda },
+        Wheel { requirement: "nvidia-cuda-cupti==13.0.85", place: place_cuda },
     ],
     written: &[("lib/libtorch.so", "INPUT(libtorch_cpu.so)\n")],
     required: &[
@@ -99,11 +87,7 @@ impl Library {
         if let Some(own) = env::var_os(self.variable).filter(|value| !value.is_empty()) {
             return Ok(own.into());
         }
-        self.locate_in_cache().map_err(|cause| SetupError {
-            library: self.name,
-            remedy: self.remedy,
-            cause,
-        })
+        self.locate_in_cache().map_err(|cause| SetupError { library: self.name, remedy: self.remedy, cause })
     }
 
     fn locate_in_cache(&self) -> Result<PathBuf, SetupCause> {
@@ -114,15 +98,8 @@ impl Library {
                 return Err(SetupCause::Platform);
             }
             let start = Instant::now();
-            eprintln!(
-                "Setting up {} in {} ({})",
-                self.name,
-                place.display(),
-                self.size
-            );
-            cache.install(self.folder, self.required, |kept, scratch| {
-                self.fill(kept, scratch)
-            })?;
+            eprintln!("Setting up {} in {} ({})", self.name, place.display(), self.size);
+            cache.install(self.folder, self.required, |kept, scratch| self.fill(kept, scratch))?;
             let seconds = start.elapsed().as_secs_f64();
             eprintln!("{} is in place after {seconds:.0} s", self.name);
         }
@@ -162,8 +139,8 @@ fn place_onnx_runtime(member: &str) -> Option<String> {
 /// Keeps the headers and the three libraries that work without CUDA.
 fn place_torch(member: &str) -> Option<String> {
     let place = member.strip_prefix("torch/")?;
-    let kept = place.starts_with("include/")
-        || ["lib/libtorch_cpu.so", "lib/libc10.so", "lib/libgomp.so.1"].contains(&place);
+    let kept =
+        place.starts_with("include/") || ["lib/libtorch_cpu.so", "lib/libc10.so", "lib/libgomp.so.1"].contains(&place);
     kept.then(|| place.to_owned())
 }
 
@@ -183,20 +160,11 @@ mod tests {
         let runtime = |member| place_onnx_runtime(member);
         let file = Some(ONNX_RUNTIME_FILE.to_owned());
         assert_eq!(runtime("onnxruntime/capi/libonnxruntime.so.1.31.1"), file);
-        assert_eq!(
-            runtime("onnxruntime/capi/libonnxruntime.1.31.1.dylib"),
-            file
-        );
-        assert_eq!(
-            runtime("onnxruntime/capi/libonnxruntime_providers_shared.so"),
-            None
-        );
+        assert_eq!(runtime("onnxruntime/capi/libonnxruntime.1.31.1.dylib"), file);
+        assert_eq!(runtime("onnxruntime/capi/libonnxruntime_providers_shared.so"), None);
 
         let header = "include/ATen/ATen.h";
-        assert_eq!(
-            place_torch(&format!("torch/{header}")).as_deref(),
-            Some(header)
-        );
+        assert_eq!(place_torch(&format!("torch/{header}")).as_deref(), Some(header));
         let library = Some("lib/libtorch_cpu.so".to_owned());
         assert_eq!(place_torch("torch/lib/libtorch_cpu.so"), library);
         assert_eq!(place_torch("torch/lib/libtorch_cuda.so"), None);
@@ -209,11 +177,7 @@ mod tests {
 
     #[test]
     fn failure_says_what_to_do() {
-        let error = SetupError {
-            library: ONNX_RUNTIME.name,
-            remedy: ONNX_RUNTIME.remedy,
-            cause: SetupCause::NoPip,
-        };
+        let error = SetupError { library: ONNX_RUNTIME.name, remedy: ONNX_RUNTIME.remedy, cause: SetupCause::NoPip };
         assert_eq!(
             error.to_string(),
             "ONNX Runtime 1.31.1 is not set up because python3 has no pip, which downloads it; \

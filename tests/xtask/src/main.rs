@@ -70,10 +70,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().task {
-        None => Arguments::command()
-            .print_help()
-            .map(|()| ExitCode::SUCCESS)
-            .map_err(Into::into),
+        None => Arguments::command().print_help().map(|()| ExitCode::SUCCESS).map_err(Into::into),
         Some(Task::Setup { onnxruntime_only }) => set_up(onnxruntime_only),
         Some(Task::Train { args }) => train(&args),
         Some(Task::Demo { args }) => demo(&args),
@@ -110,9 +107,7 @@ fn demo(args: &[OsString]) -> Result<ExitCode, Box<dyn Error>> {
     command.args("run --release --package orco -- demo".split(' '));
     command.args(args);
     match ONNX_RUNTIME.locate() {
-        Ok(file) => Environment::default()
-            .with_onnx_runtime(file)
-            .apply(&mut command),
+        Ok(file) => Environment::default().with_onnx_runtime(file).apply(&mut command),
         Err(error) => eprintln!("warning: {error}; going on with the engine in pure Rust"),
     }
     hand_over(command)
@@ -123,9 +118,7 @@ fn test() -> Result<ExitCode, Box<dyn Error>> {
 }
 
 fn both_libraries() -> Result<Environment, Box<dyn Error>> {
-    Ok(Environment::default()
-        .with_onnx_runtime(ONNX_RUNTIME.locate()?)
-        .with_libtorch(LIBTORCH.locate()?))
+    Ok(Environment::default().with_onnx_runtime(ONNX_RUNTIME.locate()?).with_libtorch(LIBTORCH.locate()?))
 }
 
 /// Becomes the command, so that signals reach it and its exit code is ours.
@@ -139,9 +132,7 @@ fn hand_over(mut command: Command) -> Result<ExitCode, Box<dyn Error>> {
 /// Runs the command and passes its exit code on.
 #[cfg(not(unix))]
 fn hand_over(mut command: Command) -> Result<ExitCode, Box<dyn Error>> {
-    let status = command
-        .status()
-        .map_err(|error| format!("cargo could not be started: {error}"))?;
+    let status = command.status().map_err(|error| format!("cargo could not be started: {error}"))?;
     Ok(environment::exit_code(status))
 }
 

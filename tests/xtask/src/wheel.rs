@@ -78,17 +78,11 @@ impl Wheel {
     }
 
     fn unpack(&self, wheel: &Path, folder: &Path) -> Result<(), SetupCause> {
-        let broken = |source: ZipError| SetupCause::Archive {
-            requirement: self.requirement,
-            source,
-        };
+        let broken = |source: ZipError| SetupCause::Archive { requirement: self.requirement, source };
         let file = File::open(wheel).map_err(SetupCause::file(wheel))?;
         let mut archive = ZipArchive::new(io::BufReader::new(file)).map_err(broken)?;
-        let members: Vec<_> = archive
-            .file_names()
-            .map(|name| name.map(Cow::into_owned))
-            .collect::<Result<_, _>>()
-            .map_err(broken)?;
+        let members: Vec<_> =
+            archive.file_names().map(|name| name.map(Cow::into_owned)).collect::<Result<_, _>>().map_err(broken)?;
         for member in members.iter().filter(|member| !member.ends_with('/')) {
             let Some(place) = (self.place)(member) else {
                 continue;
@@ -133,15 +127,12 @@ mod tests {
     use zip::ZipWriter;
     use zip::write::SimpleFileOptions;
 
-    const WHEEL: Wheel = Wheel {
-        requirement: "example==1",
-        place: |member| Some(format!("kept/{}", member.strip_prefix("example/")?)),
-    };
+    const WHEEL: Wheel =
+        Wheel { requirement: "example==1", place: |member| Some(format!("kept/{}", member.strip_prefix("example/")?)) };
 
     fn write_zip(path: &Path, members: &[(&str, &str)]) {
         let mut zip = ZipWriter::new(File::create(path).unwrap());
-        zip.add_directory("example/", SimpleFileOptions::default())
-            .unwrap();
+        zip.add_directory("example/", SimpleFileOptions::default()).unwrap();
         for (name, content) in members {
             zip.start_file(*name, SimpleFileOptions::default()).unwrap();
             zip.write_all(content.as_bytes()).unwrap();
@@ -154,11 +145,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let zip = folder.path().join("example.whl");
         let long = "deflated ".repeat(1000);
-        let members = [
-            ("example/lib/a.so", long.as_str()),
-            ("example/../../outside", "no"),
-            ("other/b", "no"),
-        ];
+        let members = [("example/lib/a.so", long.as_str()), ("example/../../outside", "no"), ("other/b", "no")];
         write_zip(&zip, &members);
         let out = folder.path().join("out");
         fs::create_dir(&out).unwrap();
@@ -176,13 +163,7 @@ mod tests {
         let wheel = folder.path().join("example.whl");
         fs::write(&wheel, "not a zip").unwrap();
         let error = WHEEL.unpack(&wheel, folder.path()).unwrap_err();
-        assert!(matches!(
-            error,
-            SetupCause::Archive {
-                requirement: "example==1",
-                ..
-            }
-        ));
+        assert!(matches!(error, SetupCause::Archive { requirement: "example==1", .. }));
     }
 
     #[test]

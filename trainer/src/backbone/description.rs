@@ -70,7 +70,8 @@ impl Description {
             for block in 0..2 {
                 let stride = if stage > 0 && block == 0 { 2 } else { 1 };
                 let name = |part: &str| format!("stage{}.block{}.{part}", stage + 1, block + 1);
-                let conv = |part, inputs, kernel, stride| ConvNorm { name: name(part), inputs, outputs, kernel, stride };
+                let conv =
+                    |part, inputs, kernel, stride| ConvNorm { name: name(part), inputs, outputs, kernel, stride };
                 blocks.push(Block {
                     convs: vec![conv("conv1", channels, 3, stride), conv("conv2", outputs, 3, 1)],
                     shortcut: (stride != 1 || channels != outputs).then(|| conv("shortcut", channels, 1, stride)),

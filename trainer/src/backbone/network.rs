@@ -38,9 +38,10 @@ pub struct Network {
 impl Network {
     /// Creates the parameters under `path`: Kaiming-normal weights, identity norms.
     pub fn new(path: &Path<'_>, description: Description) -> Self {
-        let convs = description.stem.iter().chain(
-            description.blocks.iter().flat_map(|block| block.convs.iter().chain(&block.shortcut)),
-        );
+        let convs = description
+            .stem
+            .iter()
+            .chain(description.blocks.iter().flat_map(|block| block.convs.iter().chain(&block.shortcut)));
         let tensors = convs.map(|conv| (conv.name.clone(), create(&(path / conv.name.replace('.', "_")), conv)));
         Self { tensors: tensors.collect(), description: description.clone() }
     }

@@ -138,7 +138,14 @@ impl Split {
             MeasureOn::Holdout => held_out,
             MeasureOn::Test => (0..test.len()).filter(|&index| usize::from(test.labels[index]) < classes).collect(),
         };
-        Ok(Self { base_classes: config.base_classes, base, sessions, candidates, fixed_draw: lists.is_some(), measured })
+        Ok(Self {
+            base_classes: config.base_classes,
+            base,
+            sessions,
+            candidates,
+            fixed_draw: lists.is_some(),
+            measured,
+        })
     }
 }
 

@@ -33,9 +33,7 @@ enum Kind {
     Bushes,
 }
 
-const PAINT: [u32; 8] = [
-    0xd9d4c8, 0xb7c4c9, 0xc9b79c, 0x8fa6a0, 0xcfb4ae, 0x9a9da3, 0x6f8296, 0xd8c79a,
-];
+const PAINT: [u32; 8] = [0xd9d4c8, 0xb7c4c9, 0xc9b79c, 0x8fa6a0, 0xcfb4ae, 0x9a9da3, 0x6f8296, 0xd8c79a];
 
 impl Backdrop {
     /// A random backdrop opposite to a camera that looks along `forward`, `clearance` or more from the origin.
@@ -50,10 +48,7 @@ impl Backdrop {
         let (first, second) = match kind {
             Kind::Plaster => (paint, paint),
             Kind::Stripes => (paint, paint.lerp(hex(0xe8e4da), random.between(0.35, 0.8))),
-            Kind::Bricks => (
-                hsv(random.between(8.0, 24.0), random.between(0.3, 0.6), 0.6),
-                hex(0xa8a299),
-            ),
+            Kind::Bricks => (hsv(random.between(8.0, 24.0), random.between(0.3, 0.6), 0.6), hex(0xa8a299)),
             Kind::Room => (paint, hsv(random.between(0.0, 360.0), 0.4, 0.5)),
             Kind::Bushes => (hsv(random.between(80.0, 130.0), 0.5, 0.38), hex(0xc4d6e4)),
         };
@@ -91,10 +86,7 @@ impl Backdrop {
             }
             Kind::Stripes => {
                 let t = (u / self.pitch).rem_euclid(1.0);
-                self.first.lerp(
-                    self.second,
-                    smoothstep(0.2, 0.3, t) - smoothstep(0.7, 0.8, t),
-                )
+                self.first.lerp(self.second, smoothstep(0.2, 0.3, t) - smoothstep(0.7, 0.8, t))
             }
             Kind::Bricks => self.bricks(u, v),
             Kind::Room => {
@@ -103,8 +95,7 @@ impl Backdrop {
                 self.first.lerp(self.second, shape) * 0.8 + hex(0xffe2b0) * (lamp * 0.5)
             }
             Kind::Bushes => {
-                let leaves = value(u * 2.2, v * 2.2, self.salt) * 0.7
-                    + 0.3 * value(u * 5.0, v * 5.0, self.salt ^ 2);
+                let leaves = value(u * 2.2, v * 2.2, self.salt) * 0.7 + 0.3 * value(u * 5.0, v * 5.0, self.salt ^ 2);
                 let glimmer = smoothstep(0.45, 1.0, value(u * 3.1, v * 3.1, self.salt ^ 1));
                 let sky = smoothstep(1.6, 3.2, v + 1.5 * leaves);
                 (self.first * (0.4 + 1.1 * leaves)).lerp(self.second, (glimmer * 0.35).max(sky))
@@ -119,8 +110,7 @@ impl Backdrop {
         let (column, across, up) = (shifted.floor(), shifted - shifted.floor(), v / height - row);
         let joint = (across.min(1.0 - across) * width).min(up.min(1.0 - up) * height);
         let tone = 0.7 + 0.5 * lattice(column as i32, row as i32, self.salt);
-        self.second
-            .lerp(self.first * tone, smoothstep(0.004, 0.022, joint))
+        self.second.lerp(self.first * tone, smoothstep(0.004, 0.022, joint))
             * (0.8 + 0.4 * fractal(u * 3.0, v * 3.0, self.salt))
     }
 }

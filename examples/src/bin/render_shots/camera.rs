@@ -60,9 +60,6 @@ impl Camera {
             (from + to) / 2.0 + slack.min(0.35 * roomy) * random.between(-0.7, 0.7)
         };
         let (x, y) = (place(left, right), place(low, high));
-        Self {
-            window: (middle_x + x * half, middle_y + y * half, roomy * half),
-            ..self
-        }
+        Self { window: (middle_x + x * half, middle_y + y * half, roomy * half), ..self }
     }
 }

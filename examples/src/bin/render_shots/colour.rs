@@ -26,19 +26,11 @@ pub fn luminance(colour: Vec3) -> f32 {
 /// A linear channel as an sRGB value in 0..=1.
 pub fn encoded(linear: f32) -> f32 {
     let linear = linear.clamp(0.0, 1.0);
-    if linear <= 0.003_130_8 {
-        12.92 * linear
-    } else {
-        1.055 * libm::powf(linear, 1.0 / 2.4) - 0.055
-    }
+    if linear <= 0.003_130_8 { 12.92 * linear } else { 1.055 * libm::powf(linear, 1.0 / 2.4) - 0.055 }
 }
 
 fn decoded(srgb: f32) -> f32 {
-    if srgb <= 0.040_45 {
-        srgb / 12.92
-    } else {
-        libm::powf((srgb + 0.055) / 1.055, 2.4)
-    }
+    if srgb <= 0.040_45 { srgb / 12.92 } else { libm::powf((srgb + 0.055) / 1.055, 2.4) }
 }
 
 #[cfg(test)]
@@ -47,12 +39,7 @@ mod tests {
 
     #[test]
     fn notations_agree() {
-        for (web, hue) in [
-            (0xff0000, 0.0),
-            (0xffff00, 60.0),
-            (0x00ff00, 120.0),
-            (0x0000ff, 240.0),
-        ] {
+        for (web, hue) in [(0xff0000, 0.0), (0xffff00, 60.0), (0x00ff00, 120.0), (0x0000ff, 240.0)] {
             assert!((hex(web) - hsv(hue, 1.0, 1.0)).length() < 1e-5, "hue {hue}");
         }
     }

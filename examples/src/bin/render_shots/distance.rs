@@ -16,11 +16,7 @@ pub fn ellipsoid(p: Vec3, radii: Vec3) -> f32 {
     let outer = p.scaled(inverse);
     let inner = outer.scaled(inverse);
     let k = outer.length();
-    if k < 1e-6 {
-        -radii.x.min(radii.y).min(radii.z)
-    } else {
-        k * (k - 1.0) / inner.length()
-    }
+    if k < 1e-6 { -radii.x.min(radii.y).min(radii.z) } else { k * (k - 1.0) / inner.length() }
 }
 
 /// A box about the origin with half sizes `half`, its edges rounded by `rounding`.
@@ -38,12 +34,7 @@ pub fn rounded_rectangle(x: f32, y: f32, half: (f32, f32), rounding: f32) -> f32
 /// A cylinder along y from `bottom` to `top`, its edges rounded by `rounding`.
 pub fn cylinder(p: Vec3, radius: f32, bottom: f32, top: f32, rounding: f32) -> f32 {
     let half = (top - bottom) / 2.0;
-    rounded_rectangle(
-        length2(p.x, p.z),
-        p.y - bottom - half,
-        (radius, half),
-        rounding,
-    )
+    rounded_rectangle(length2(p.x, p.z), p.y - bottom - half, (radius, half), rounding)
 }
 
 /// A cone along y without its tip: radius `low` at `bottom`, `high` at `top`, rounded by `rounding`.
@@ -57,11 +48,7 @@ pub fn frustum(p: Vec3, (bottom, low): (f32, f32), (top, high): (f32, f32), roun
     let along = ((high - r) * edge.0 + (half - y) * edge.1) / (edge.0 * edge.0 + edge.1 * edge.1);
     let along = along.clamp(0.0, 1.0);
     let side = (r - high + edge.0 * along, y - half + edge.1 * along);
-    let sign = if side.0 < 0.0 && cap.1 < 0.0 {
-        -1.0
-    } else {
-        1.0
-    };
+    let sign = if side.0 < 0.0 && cap.1 < 0.0 { -1.0 } else { 1.0 };
     sign * length2(cap.0, cap.1).min(length2(side.0, side.1)) - rounding
 }
 
@@ -113,17 +100,9 @@ mod tests {
 
     #[test]
     fn frustum_with_equal_radii_is_a_cylinder() {
-        for p in [
-            vec3(0.3, 0.2, 0.1),
-            vec3(1.5, 0.4, -0.3),
-            vec3(0.2, 2.0, 0.9),
-            vec3(0.9, -1.0, 0.9),
-        ] {
+        for p in [vec3(0.3, 0.2, 0.1), vec3(1.5, 0.4, -0.3), vec3(0.2, 2.0, 0.9), vec3(0.9, -1.0, 0.9)] {
             let expected = cylinder(p, 0.5, 0.0, 1.0, 0.0);
-            assert!(
-                (frustum(p, (0.0, 0.5), (1.0, 0.5), 0.0) - expected).abs() < 1e-5,
-                "{p:?}"
-            );
+            assert!((frustum(p, (0.0, 0.5), (1.0, 0.5), 0.0) - expected).abs() < 1e-5, "{p:?}");
         }
     }
 

@@ -25,14 +25,7 @@ pub enum FloorKind {
 
 impl FloorKind {
     /// Every kind.
-    pub const ALL: [Self; 6] = [
-        Self::Wood,
-        Self::Checks,
-        Self::Tiles,
-        Self::Grass,
-        Self::Stone,
-        Self::Paper,
-    ];
+    pub const ALL: [Self; 6] = [Self::Wood, Self::Checks, Self::Tiles, Self::Grass, Self::Stone, Self::Paper];
 }
 
 /// A textured floor in the plane y = 0.
@@ -66,11 +59,7 @@ impl Floor {
             FloorKind::Tiles => (pick(&TILE), hex(0x8d8a84)),
             FloorKind::Stone => (pick(&STONE), hex(0x3a3a3a)),
             FloorKind::Grass => (
-                hsv(
-                    random.between(75.0, 112.0),
-                    random.between(0.42, 0.64),
-                    random.between(0.4, 0.55),
-                ),
+                hsv(random.between(75.0, 112.0), random.between(0.42, 0.64), random.between(0.4, 0.55)),
                 hsv(random.between(55.0, 90.0), 0.5, 0.7),
             ),
             FloorKind::Paper => {
@@ -117,9 +106,7 @@ impl Floor {
             FloorKind::Tiles => self.tiles(p.x, p.z),
             FloorKind::Grass => self.grass(p.x, p.z),
             FloorKind::Stone => self.stone(p.x, p.z),
-            FloorKind::Paper => {
-                Surface::matt(self.first * (0.95 + 0.1 * fractal(p.x * 1.5, p.z * 1.5, self.salt)))
-            }
+            FloorKind::Paper => Surface::matt(self.first * (0.95 + 0.1 * fractal(p.x * 1.5, p.z * 1.5, self.salt))),
         }
     }
 
@@ -134,10 +121,7 @@ impl Floor {
         let gap = smoothstep(0.0, 0.025, within.min(1.0 - within) * self.pitch);
         let shade = tone * (0.72 + 0.2 * rings * wave + 0.36 * fibre);
         let colour = self.second.lerp(self.first * shade, 0.25 + 0.75 * gap);
-        Surface {
-            roughness: self.gloss,
-            ..Surface::satin(colour)
-        }
+        Surface { roughness: self.gloss, ..Surface::satin(colour) }
     }
 
     fn checks(&self, x: f32, z: f32) -> Surface {
@@ -159,34 +143,17 @@ impl Floor {
         let tone = 0.86 + 0.22 * lattice(i as i32, j as i32, self.salt);
         let cloud = 0.88 + 0.24 * fractal(x * 3.0 + i * 5.0, z * 3.0, self.salt);
         let tile = self.first * (tone * cloud);
-        Surface {
-            roughness: 0.85 - 0.6 * inside,
-            ..Surface::satin(self.second.lerp(tile, inside))
-        }
+        Surface { roughness: 0.85 - 0.6 * inside, ..Surface::satin(self.second.lerp(tile, inside)) }
     }
 
     fn grass(&self, x: f32, z: f32) -> Surface {
         let patch = fractal(x * 1.2, z * 1.2, self.salt);
-        let (bend_x, bend_z) = (
-            value(x * 4.0, z * 4.0, self.salt ^ 2),
-            value(x * 4.0, z * 4.0, self.salt ^ 3),
-        );
+        let (bend_x, bend_z) = (value(x * 4.0, z * 4.0, self.salt ^ 2), value(x * 4.0, z * 4.0, self.salt ^ 3));
         // Two layers of blades that lean differently.
-        let along = value(
-            (x + z * 0.5 + bend_x * 0.2) * 26.0,
-            (z - x * 0.5) * 7.0,
-            self.salt ^ 8,
-        );
-        let across = value(
-            (x - z * 0.7) * 8.0,
-            (z + x * 0.7 + bend_z * 0.2) * 24.0,
-            self.salt ^ 9,
-        );
+        let along = value((x + z * 0.5 + bend_x * 0.2) * 26.0, (z - x * 0.5) * 7.0, self.salt ^ 8);
+        let across = value((x - z * 0.7) * 8.0, (z + x * 0.7 + bend_z * 0.2) * 24.0, self.salt ^ 9);
         let blade = along.max(across);
-        let colour = self.first.lerp(
-            self.second,
-            smoothstep(0.45, 0.95, patch * 0.5 + blade * 0.5) * 0.55,
-        );
+        let colour = self.first.lerp(self.second, smoothstep(0.45, 0.95, patch * 0.5 + blade * 0.5) * 0.55);
         Surface::matt(colour * (0.22 + 1.05 * blade))
     }
 

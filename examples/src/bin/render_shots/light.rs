@@ -34,11 +34,7 @@ impl Light {
             direction: from_angles(towards, height),
             key: hex(random.deal("key", &KEYS)) * random.between(1.6, 3.0),
             ambient: ambient * random.between(0.5, 1.0),
-            sharpness: if outdoors {
-                random.between(6.0, 26.0)
-            } else {
-                random.between(3.5, 12.0)
-            },
+            sharpness: if outdoors { random.between(6.0, 26.0) } else { random.between(3.5, 12.0) },
             window: from_angles(aside, random.between(15.0, 45.0).to_radians()),
             window_strength: random.between(3.0, 9.0),
         }
@@ -48,11 +44,7 @@ impl Light {
     pub fn surroundings(&self, direction: Vec3, roughness: f32) -> Vec3 {
         let sky = self.ambient * (0.35 + 0.55 * smoothstep(-0.1, 0.9, direction.y));
         let blur = 0.02 + 0.25 * roughness;
-        let lamp = smoothstep(
-            0.96 - blur,
-            0.96 + blur * 0.5,
-            direction.dot(self.direction),
-        );
+        let lamp = smoothstep(0.96 - blur, 0.96 + blur * 0.5, direction.dot(self.direction));
         let sharp = 1.0 - smoothstep(0.2, 0.7, roughness);
         let pane = self.pane(direction, blur) * self.window_strength * sharp;
         sky + self.key * (lamp * (0.6 + 7.0 * sharp)) + self.ambient * pane
@@ -65,8 +57,7 @@ impl Light {
         }
         let right = self.window.cross(vec3(0.0, 1.0, 0.0)).normalized();
         let up = right.cross(self.window);
-        let inside =
-            |offset: f32| 1.0 - smoothstep(0.3 - blur * 0.4, 0.3 + blur * 0.4, offset.abs());
+        let inside = |offset: f32| 1.0 - smoothstep(0.3 - blur * 0.4, 0.3 + blur * 0.4, offset.abs());
         inside(direction.dot(right)) * inside(direction.dot(up))
     }
 }

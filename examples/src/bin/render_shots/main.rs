@@ -55,25 +55,15 @@ fn main() -> anyhow::Result<()> {
             bytes += written;
         }
     }
-    println!(
-        "wrote {files} pictures, {} KiB, to {}",
-        bytes / 1024,
-        arguments.out_dir.display()
-    );
+    println!("wrote {files} pictures, {} KiB, to {}", bytes / 1024, arguments.out_dir.display());
     Ok(())
 }
 
 /// Renders one class's pictures of one folder; returns the bytes written.
-fn render_folder(
-    class: Class,
-    folder: &str,
-    count: usize,
-    arguments: &Arguments,
-) -> anyhow::Result<usize> {
+fn render_folder(class: Class, folder: &str, count: usize, arguments: &Arguments) -> anyhow::Result<usize> {
     let name = format!("{folder}/{}", class.name());
     let directory = arguments.out_dir.join(&name);
-    fs::create_dir_all(&directory)
-        .with_context(|| format!("cannot create the folder {}", directory.display()))?;
+    fs::create_dir_all(&directory).with_context(|| format!("cannot create the folder {}", directory.display()))?;
     let mut bytes = 0;
     for index in 0..count {
         let mut random = Random::new(arguments.seed, &name, index);

@@ -2,9 +2,8 @@
 
 /// A number in 0..1 that depends on nothing but the lattice point and the salt.
 pub fn lattice(x: i32, y: i32, salt: u32) -> f32 {
-    let mut h = (x as u32).wrapping_mul(0x9e37_79b1)
-        ^ (y as u32).wrapping_mul(0x85eb_ca77)
-        ^ salt.wrapping_mul(0xc2b2_ae3d);
+    let mut h =
+        (x as u32).wrapping_mul(0x9e37_79b1) ^ (y as u32).wrapping_mul(0x85eb_ca77) ^ salt.wrapping_mul(0xc2b2_ae3d);
     h = (h ^ (h >> 15)).wrapping_mul(0x2c1b_3c6d);
     h = (h ^ (h >> 12)).wrapping_mul(0x297a_2d39);
     ((h ^ (h >> 15)) >> 8) as f32 / (1 << 24) as f32

@@ -122,13 +122,8 @@ mod tests {
                 let scene = Scene::random(class, &mut Random::new(3, class.name(), index));
                 let (_, object) = exposed(&scene, SIDE);
                 let coverage = object.iter().sum::<f32>() / object.len() as f32;
-                assert!(
-                    (0.12..0.85).contains(&coverage),
-                    "{} {index}: coverage {coverage}",
-                    class.name()
-                );
-                let border = (0..SIDE)
-                    .flat_map(|i| [i, i + SIDE * (SIDE - 1), i * SIDE, i * SIDE + SIDE - 1]);
+                assert!((0.12..0.85).contains(&coverage), "{} {index}: coverage {coverage}", class.name());
+                let border = (0..SIDE).flat_map(|i| [i, i + SIDE * (SIDE - 1), i * SIDE, i * SIDE + SIDE - 1]);
                 let touching = border.filter(|&pixel| object[pixel] > 0.5).count();
                 assert_eq!(touching, 0, "{} {index} touches the border", class.name());
             }
@@ -139,17 +134,9 @@ mod tests {
     fn pictures_are_neither_dark_nor_blown_out() {
         for class in Class::ALL {
             let picture = small(class, class.name(), 0).0;
-            let mean = picture
-                .as_raw()
-                .iter()
-                .map(|&byte| f32::from(byte))
-                .sum::<f32>()
-                / picture.as_raw().len() as f32;
-            assert!(
-                (60.0..190.0).contains(&mean),
-                "{}: mean {mean}",
-                class.name()
-            );
+            let mean =
+                picture.as_raw().iter().map(|&byte| f32::from(byte)).sum::<f32>() / picture.as_raw().len() as f32;
+            assert!((60.0..190.0).contains(&mean), "{}: mean {mean}", class.name());
         }
     }
 }

@@ -16,15 +16,9 @@ pub struct Random {
 impl Random {
     /// The choices of picture `index` in the folder called `folder`.
     pub fn new(seed: u64, folder: &str, index: usize) -> Self {
-        let folder = folder
-            .bytes()
-            .fold(mixed(seed), |hash, byte| mixed(hash ^ u64::from(byte)));
+        let folder = folder.bytes().fold(mixed(seed), |hash, byte| mixed(hash ^ u64::from(byte)));
         let stream = Rand32::new(mixed(folder ^ (index as u64 + 1)));
-        Self {
-            stream,
-            folder,
-            index,
-        }
+        Self { stream, folder, index }
     }
 
     /// A number in `low..high`.
@@ -55,9 +49,7 @@ impl Random {
 
     /// One of `options`: the pictures of a folder get them in turn, in an order shuffled by seed, folder and `purpose`.
     pub fn deal<T: Copy>(&self, purpose: &str, options: &[T]) -> T {
-        let key = purpose
-            .bytes()
-            .fold(self.folder, |hash, byte| mixed(hash ^ u64::from(byte)));
+        let key = purpose.bytes().fold(self.folder, |hash, byte| mixed(hash ^ u64::from(byte)));
         let mut shuffler = Rand32::new(key);
         let mut order: Vec<usize> = (0..options.len()).collect();
         for last in (1..order.len()).rev() {
@@ -81,9 +73,7 @@ mod tests {
 
     #[test]
     fn a_folder_is_dealt_every_card() {
-        let mut dealt: Vec<u8> = (0..5)
-            .map(|i| Random::new(7, "a", i).deal("card", b"abcde"))
-            .collect();
+        let mut dealt: Vec<u8> = (0..5).map(|i| Random::new(7, "a", i).deal("card", b"abcde")).collect();
         dealt.sort_unstable();
         assert_eq!(dealt, b"abcde");
     }

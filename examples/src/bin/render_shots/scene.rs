@@ -37,14 +37,7 @@ impl Scene {
         let (camera, azimuth) = Camera::random(object.view(), &bounds, random);
         let light = Light::random(azimuth, floor.outdoors(), random);
         let backdrop = Backdrop::random(floor.outdoors(), camera.forward, bounds.radius(), random);
-        let mut scene = Self {
-            object,
-            bounds,
-            floor,
-            backdrop,
-            light,
-            camera,
-        };
+        let mut scene = Self { object, bounds, floor, backdrop, light, camera };
         scene.camera = camera.framed(scene.silhouette(), random);
         scene
     }
@@ -54,35 +47,17 @@ impl Scene {
         let (origin, direction) = (self.camera.position, self.camera.direction(x, y));
         if let Some(along) = self.met(origin, direction) {
             let p = origin + direction * along;
-            return (
-                self.lit(p, self.normal(p), direction, self.object.surface(p)),
-                true,
-            );
+            return (self.lit(p, self.normal(p), direction, self.object.surface(p)), true);
         }
-        let to_floor = if direction.y < -1e-4 {
-            -origin.y / direction.y
-        } else {
-            f32::INFINITY
-        };
+        let to_floor = if direction.y < -1e-4 { -origin.y / direction.y } else { f32::INFINITY };
         match self.backdrop.crossed(origin, direction) {
             Some(along) if along < to_floor => {
                 let p = origin + direction * along;
-                (
-                    self.lit(
-                        p,
-                        self.backdrop.normal(),
-                        direction,
-                        Surface::matt(self.backdrop.colour(p)),
-                    ),
-                    false,
-                )
+                (self.lit(p, self.backdrop.normal(), direction, Surface::matt(self.backdrop.colour(p))), false)
             }
             _ if to_floor.is_finite() => {
                 let p = origin + direction * to_floor;
-                (
-                    self.lit(p, UP, direction, self.floor.surface(p.x, p.z)),
-                    false,
-                )
+                (self.lit(p, UP, direction, self.floor.surface(p.x, p.z)), false)
             }
             _ => (self.light.ambient, false),
         }
@@ -92,22 +67,14 @@ impl Scene {
     fn silhouette(&self) -> ((f32, f32), (f32, f32)) {
         let (mut across, mut up) = ((1.0_f32, -1.0_f32), (1.0_f32, -1.0_f32));
         let place = |index: usize| (index as f32 + 0.5) / FINDER as f32 * 2.0 - 1.0;
-        for (x, y) in
-            (0..FINDER * FINDER).map(|index| (place(index % FINDER), place(index / FINDER)))
-        {
-            if self
-                .met(self.camera.position, self.camera.direction(x, y))
-                .is_some()
-            {
+        for (x, y) in (0..FINDER * FINDER).map(|index| (place(index % FINDER), place(index / FINDER))) {
+            if self.met(self.camera.position, self.camera.direction(x, y)).is_some() {
                 across = (across.0.min(x), across.1.max(x));
                 up = (up.0.min(y), up.1.max(y));
             }
         }
         let pixel = 1.0 / FINDER as f32;
-        (
-            (across.0 - pixel, across.1 + pixel),
-            (up.0 - pixel, up.1 + pixel),
-        )
+        ((across.0 - pixel, across.1 + pixel), (up.0 - pixel, up.1 + pixel))
     }
 
     /// How far a ray travels until it meets the object.
@@ -139,43 +106,23 @@ impl Scene {
         let light = &self.light;
         let facing = normal.dot(light.direction).max(0.0);
         let start = p + normal * 0.006;
-        let sun = if facing > 0.0 {
-            facing * self.lightness(start, light.direction)
-        } else {
-            0.0
-        };
-        let bounced = self
-            .floor
-            .mean_colour()
-            .scaled(light.key * (0.3 * light.direction.y) + light.ambient * 0.3);
+        let sun = if facing > 0.0 { facing * self.lightness(start, light.direction) } else { 0.0 };
+        let bounced = self.floor.mean_colour().scaled(light.key * (0.3 * light.direction.y) + light.ambient * 0.3);
         let above = 0.5 + 0.5 * normal.y;
-        let around =
-            light.ambient * (above * open) + bounced * ((1.0 - above) * (0.35 + 0.65 * open));
+        let around = light.ambient * (above * open) + bounced * ((1.0 - above) * (0.35 + 0.65 * open));
 
         let mirrored = direction.reflected(normal);
         let grazing = 1.0 + direction.dot(normal).min(0.0);
-        let fresnel =
-            grazing * grazing * grazing * grazing * grazing * (1.0 - surface.roughness * 0.8);
-        let base = if surface.metal {
-            surface.colour
-        } else {
-            Vec3::splat(0.04 * (1.0 - surface.roughness * 0.7))
-        };
+        let fresnel = grazing * grazing * grazing * grazing * grazing * (1.0 - surface.roughness * 0.8);
+        let base = if surface.metal { surface.colour } else { Vec3::splat(0.04 * (1.0 - surface.roughness * 0.7)) };
         let share = base.lerp(Vec3::splat(1.0), fresnel);
         let seen = if mirrored.y > 0.0 {
             let clear = self.lightness(start, mirrored);
             light.surroundings(mirrored, surface.roughness) * (0.25 + 0.75 * clear)
         } else {
-            self.floor
-                .mean_colour()
-                .scaled(light.key * (0.6 * light.direction.y) + light.ambient * 0.5)
-                * open
+            self.floor.mean_colour().scaled(light.key * (0.6 * light.direction.y) + light.ambient * 0.5) * open
         };
-        let scattered = if surface.metal {
-            Vec3::default()
-        } else {
-            surface.colour.scaled(light.key * sun + around)
-        };
+        let scattered = if surface.metal { Vec3::default() } else { surface.colour.scaled(light.key * sun + around) };
         scattered + seen.scaled(share)
     }
 

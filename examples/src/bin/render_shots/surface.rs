@@ -16,46 +16,27 @@ pub struct Surface {
 impl Surface {
     /// Glazed ceramic, hard shiny plastic, varnish.
     pub const fn glossy(colour: Vec3) -> Self {
-        Self {
-            colour,
-            roughness: 0.18,
-            metal: false,
-        }
+        Self { colour, roughness: 0.18, metal: false }
     }
 
     /// Soft plastic, painted wood, leaves.
     pub const fn satin(colour: Vec3) -> Self {
-        Self {
-            colour,
-            roughness: 0.45,
-            metal: false,
-        }
+        Self { colour, roughness: 0.45, metal: false }
     }
 
     /// Cloth, soil, unglazed clay, plaster.
     pub const fn matt(colour: Vec3) -> Self {
-        Self {
-            colour,
-            roughness: 0.95,
-            metal: false,
-        }
+        Self { colour, roughness: 0.95, metal: false }
     }
 
     /// Bare metal.
     pub const fn metal(colour: Vec3, roughness: f32) -> Self {
-        Self {
-            colour,
-            roughness,
-            metal: true,
-        }
+        Self { colour, roughness, metal: true }
     }
 
     /// The same material with its colour multiplied by `factor`.
     pub fn shaded(self, factor: f32) -> Self {
-        Self {
-            colour: self.colour * factor,
-            ..self
-        }
+        Self { colour: self.colour * factor, ..self }
     }
 }
 

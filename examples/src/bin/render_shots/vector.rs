@@ -71,21 +71,13 @@ impl Vec3 {
     /// Rotated by `angle` radians in the plane of the first two axes.
     pub fn turned_xy(self, angle: f32) -> Self {
         let (sin, cos) = libm::sincosf(angle);
-        vec3(
-            cos * self.x - sin * self.y,
-            sin * self.x + cos * self.y,
-            self.z,
-        )
+        vec3(cos * self.x - sin * self.y, sin * self.x + cos * self.y, self.z)
     }
 
     /// Rotated by `angle` radians about the vertical axis.
     pub fn turned_xz(self, angle: f32) -> Self {
         let (sin, cos) = libm::sincosf(angle);
-        vec3(
-            cos * self.x - sin * self.z,
-            self.y,
-            sin * self.x + cos * self.z,
-        )
+        vec3(cos * self.x - sin * self.z, self.y, sin * self.x + cos * self.z)
     }
 }
 

@@ -59,10 +59,7 @@ impl Cactus {
             ribs: random.between(8.0, 12.0).floor(),
             arms,
             flower: random.chance(0.4),
-            pot: Surface {
-                roughness: random.between(0.3, 0.95),
-                ..pot
-            },
+            pot: Surface { roughness: random.between(0.3, 0.95), ..pot },
             skin: Surface::satin(hsv(
                 random.between(88.0, 138.0),
                 random.between(0.5, 0.75),
@@ -75,31 +72,13 @@ impl Cactus {
 
     fn pot_distance(&self, p: Vec3) -> f32 {
         let body = frustum(p, (0.0, self.pot_low), (POT_HEIGHT, self.pot_high), 0.015);
-        let rim = cylinder(
-            p,
-            self.pot_high + 0.035,
-            POT_HEIGHT - 0.09,
-            POT_HEIGHT,
-            0.015,
-        );
-        let hollow = cylinder(
-            p,
-            self.pot_high - 0.035,
-            POT_HEIGHT - 0.05,
-            POT_HEIGHT + 0.1,
-            0.0,
-        );
+        let rim = cylinder(p, self.pot_high + 0.035, POT_HEIGHT - 0.09, POT_HEIGHT, 0.015);
+        let hollow = cylinder(p, self.pot_high - 0.035, POT_HEIGHT - 0.05, POT_HEIGHT + 0.1, 0.0);
         body.min(rim).max(-hollow)
     }
 
     fn soil_distance(&self, p: Vec3) -> f32 {
-        cylinder(
-            p,
-            self.pot_high - 0.02,
-            POT_HEIGHT - 0.12,
-            POT_HEIGHT - 0.04,
-            0.0,
-        )
+        cylinder(p, self.pot_high - 0.02, POT_HEIGHT - 0.12, POT_HEIGHT - 0.04, 0.0)
     }
 
     /// How far the ribs stand out at `p` around the vertical axis through `x`, `z`; -1 to 1.
@@ -140,24 +119,15 @@ impl Cactus {
             .map_or((0.0, 0.0), |arm| (arm.tip.x, arm.tip.z));
         let rib = self.rib(p, x, z);
         let row = (p.y * 16.0).floor();
-        let spine =
-            rib > 0.82 && (p.y * 16.0 - row) < 0.4 && lattice(row as i32, 0, self.salt) < 0.9;
-        if spine {
-            Surface::matt(hex(0xd8d2a8))
-        } else {
-            self.skin.shaded(0.82 + 0.22 * rib)
-        }
+        let spine = rib > 0.82 && (p.y * 16.0 - row) < 0.4 && lattice(row as i32, 0, self.salt) < 0.9;
+        if spine { Surface::matt(hex(0xd8d2a8)) } else { self.skin.shaded(0.82 + 0.22 * rib) }
     }
 }
 
 impl Arm {
     fn random(random: &mut Random, side: f32, trunk: f32, top: f32, short: bool) -> Self {
         let radius = trunk * random.between(0.55, 0.68);
-        let low = if short {
-            0.95
-        } else {
-            random.between(0.62, 0.82)
-        };
+        let low = if short { 0.95 } else { random.between(0.62, 0.82) };
         let reach = side * (trunk + radius + random.between(0.08, 0.16));
         let tip = (low + random.between(0.2, 0.36)).min(top - 0.1);
         let depth = random.between(-0.06, 0.06);
@@ -187,23 +157,11 @@ impl Object for Cactus {
 
     fn bounds(&self) -> Bounds {
         let pot = self.pot_high + 0.05;
-        let reach = self
-            .arms
-            .iter()
-            .map(|arm| arm.tip.x.abs() + arm.radius + 0.03)
-            .fold(pot, f32::max);
-        Bounds {
-            low: vec3(-reach, 0.0, -pot),
-            high: vec3(reach, self.top + 0.1, pot),
-        }
+        let reach = self.arms.iter().map(|arm| arm.tip.x.abs() + arm.radius + 0.03).fold(pot, f32::max);
+        Bounds { low: vec3(-reach, 0.0, -pot), high: vec3(reach, self.top + 0.1, pot) }
     }
 
     fn view(&self) -> View {
-        View {
-            azimuth: 90.0,
-            spread: 42.0,
-            mirrored: true,
-            elevation: (6.0, 32.0),
-        }
+        View { azimuth: 90.0, spread: 42.0, mirrored: true, elevation: (6.0, 32.0) }
     }
 }

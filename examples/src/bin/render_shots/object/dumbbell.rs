@@ -34,16 +34,8 @@ enum Heads {
 impl Dumbbell {
     /// A random dumbbell.
     pub fn random(random: &mut Random) -> Self {
-        let heads = random.deal(
-            "heads",
-            &[
-                Heads::Hexagonal,
-                Heads::Vinyl,
-                Heads::Discs,
-                Heads::Vinyl,
-                Heads::Hexagonal,
-            ],
-        );
+        let heads =
+            random.deal("heads", &[Heads::Hexagonal, Heads::Vinyl, Heads::Discs, Heads::Vinyl, Heads::Hexagonal]);
         let vinyl = Surface::satin(hex(random.deal("vinyl", &VINYL)));
         let chrome = Surface::metal(hex(0xd6d8dc), random.between(0.15, 0.35));
         let rubber = Surface::satin(hex(0x2b2c30) * random.between(0.8, 1.6));
@@ -51,11 +43,7 @@ impl Dumbbell {
         let (bar, head, cap) = match heads {
             Heads::Hexagonal => (chrome, rubber, rubber.shaded(1.5)),
             Heads::Vinyl => (vinyl, vinyl, vinyl.shaded(0.8)),
-            Heads::Discs => (
-                chrome,
-                if random.chance(0.5) { iron } else { chrome },
-                chrome,
-            ),
+            Heads::Discs => (chrome, if random.chance(0.5) { iron } else { chrome }, chrome),
         };
         Self {
             heads,
@@ -71,11 +59,7 @@ impl Dumbbell {
 
     /// The point as seen from the middle of the right head.
     fn at_head(&self, p: Vec3) -> Vec3 {
-        vec3(
-            p.x.abs() - self.grip_half - self.head_half,
-            p.y - self.size,
-            p.z,
-        )
+        vec3(p.x.abs() - self.grip_half - self.head_half, p.y - self.size, p.z)
     }
 
     fn head_distance(&self, p: Vec3) -> f32 {
@@ -85,16 +69,9 @@ impl Dumbbell {
             Heads::Discs => {
                 let third = self.head_half * 2.0 / 3.0;
                 let disc = |index: f32, radius: f32| {
-                    disc_along_x(
-                        vec3(q.x - (index - 1.0) * third, q.y, q.z),
-                        radius,
-                        third / 2.0,
-                        0.02,
-                    )
+                    disc_along_x(vec3(q.x - (index - 1.0) * third, q.y, q.z), radius, third / 2.0, 0.02)
                 };
-                disc(0.0, self.size)
-                    .min(disc(1.0, self.size * 0.86))
-                    .min(disc(2.0, self.size * 0.7))
+                disc(0.0, self.size).min(disc(1.0, self.size * 0.86)).min(disc(2.0, self.size * 0.7))
             }
         }
     }
@@ -107,12 +84,7 @@ impl Dumbbell {
 
     fn cap_distance(&self, p: Vec3) -> f32 {
         let q = self.at_head(p);
-        disc_along_x(
-            vec3(q.x - self.head_half, q.y, q.z),
-            self.size * 0.42,
-            0.025,
-            0.012,
-        )
+        disc_along_x(vec3(q.x - self.head_half, q.y, q.z), self.size * 0.42, 0.025, 0.012)
     }
 }
 
@@ -122,42 +94,24 @@ fn disc_along_x(p: Vec3, radius: f32, half: f32, rounding: f32) -> f32 {
 
 impl Object for Dumbbell {
     fn distance(&self, p: Vec3) -> f32 {
-        self.head_distance(p)
-            .min(self.bar_distance(p))
-            .min(self.cap_distance(p))
+        self.head_distance(p).min(self.bar_distance(p)).min(self.cap_distance(p))
     }
 
     fn surface(&self, p: Vec3) -> Surface {
         // The knurling of a steel grip: a fine grid that darkens it.
         let knurled = self.bar.metal && p.x.abs() < self.grip_half * 0.8;
         let groove = (p.x * 42.0).fract().abs() < 0.3;
-        let bar = if knurled && groove {
-            self.bar.shaded(0.6)
-        } else {
-            self.bar
-        };
-        nearest([
-            (self.head_distance(p), self.head),
-            (self.bar_distance(p), bar),
-            (self.cap_distance(p), self.cap),
-        ])
+        let bar = if knurled && groove { self.bar.shaded(0.6) } else { self.bar };
+        nearest([(self.head_distance(p), self.head), (self.bar_distance(p), bar), (self.cap_distance(p), self.cap)])
     }
 
     fn bounds(&self) -> Bounds {
         let reach = self.grip_half + 2.0 * self.head_half + 0.05;
         let side = self.size * 1.17 + 0.02;
-        Bounds {
-            low: vec3(-reach, 0.0, -side),
-            high: vec3(reach, 2.0 * self.size + 0.02, side),
-        }
+        Bounds { low: vec3(-reach, 0.0, -side), high: vec3(reach, 2.0 * self.size + 0.02, side) }
     }
 
     fn view(&self) -> View {
-        View {
-            azimuth: 90.0,
-            spread: 52.0,
-            mirrored: true,
-            elevation: (14.0, 48.0),
-        }
+        View { azimuth: 90.0, spread: 52.0, mirrored: true, elevation: (14.0, 48.0) }
     }
 }

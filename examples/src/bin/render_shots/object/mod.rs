@@ -30,14 +30,8 @@ pub enum Class {
 
 impl Class {
     /// Every class.
-    pub const ALL: [Self; 6] = [
-        Self::Cactus,
-        Self::Dumbbell,
-        Self::Mug,
-        Self::RubberDuck,
-        Self::ToyBrick,
-        Self::TrafficCone,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Cactus, Self::Dumbbell, Self::Mug, Self::RubberDuck, Self::ToyBrick, Self::TrafficCone];
 
     /// The folder name of the class.
     pub const fn name(self) -> &'static str {
@@ -101,10 +95,7 @@ impl Bounds {
 
     /// The box with every side moved outwards by `margin`.
     pub fn grown(&self, margin: f32) -> Self {
-        Self {
-            low: self.low - Vec3::splat(margin),
-            high: self.high + Vec3::splat(margin),
-        }
+        Self { low: self.low - Vec3::splat(margin), high: self.high + Vec3::splat(margin) }
     }
 
     /// Where a ray from `origin` along `direction` enters and leaves the box, if it meets it ahead.

@@ -8,10 +8,8 @@ use crate::surface::Surface;
 use crate::vector::{Vec3, length2, vec3};
 
 /// Outer colours: brick red, navy, white, mustard, teal, charcoal, leaf green, rose, sky, cream.
-const COLOURS: [u32; 10] = [
-    0xb3261e, 0x1f3f8f, 0xe8e6e0, 0xe0a526, 0x1d8a86, 0x33363b, 0x4b8a3a, 0xd9768f, 0x6fb1d6,
-    0xe3d3b0,
-];
+const COLOURS: [u32; 10] =
+    [0xb3261e, 0x1f3f8f, 0xe8e6e0, 0xe0a526, 0x1d8a86, 0x33363b, 0x4b8a3a, 0xd9768f, 0x6fb1d6, 0xe3d3b0];
 
 /// A mug; its handle points to +x.
 #[derive(Debug)]
@@ -68,23 +66,10 @@ impl Mug {
             },
             outside,
             inside: if light_inside { white } else { outside },
-            decoration: random.deal(
-                "decoration",
-                &[
-                    Decoration::Plain,
-                    Decoration::Bands,
-                    Decoration::Dipped,
-                    Decoration::Plain,
-                ],
-            ),
-            band: if code == 0xe8e6e0 || code == 0xe3d3b0 {
-                Surface::glossy(hex(0x2b4f86))
-            } else {
-                white
-            },
-            drink: random
-                .chance(0.5)
-                .then(|| height * random.between(0.7, 0.85)),
+            decoration: random
+                .deal("decoration", &[Decoration::Plain, Decoration::Bands, Decoration::Dipped, Decoration::Plain]),
+            band: if code == 0xe8e6e0 || code == 0xe3d3b0 { Surface::glossy(hex(0x2b4f86)) } else { white },
+            drink: random.chance(0.5).then(|| height * random.between(0.7, 0.85)),
         }
     }
 
@@ -103,13 +88,7 @@ impl Mug {
 
     fn drink_distance(&self, p: Vec3) -> f32 {
         match self.drink {
-            Some(level) => cylinder(
-                p,
-                self.radius - self.wall + self.bulge(level) + 0.01,
-                level - 0.05,
-                level,
-                0.0,
-            ),
+            Some(level) => cylinder(p, self.radius - self.wall + self.bulge(level) + 0.01, level - 0.05, level, 0.0),
             None => f32::INFINITY,
         }
     }
@@ -121,37 +100,21 @@ impl Object for Mug {
         let half = self.height / 2.0;
         let body = rounded_rectangle(r, p.y - half, (self.radius, half), 0.035);
         let handle = &self.handle;
-        let q = vec3(
-            p.x - self.radius - self.bulge(p.y) - 0.03,
-            (p.y - half) / handle.stretch,
-            p.z * 0.8,
-        );
+        let q = vec3(p.x - self.radius - self.bulge(p.y) - 0.03, (p.y - half) / handle.stretch, p.z * 0.8);
         let shell = smooth_union(body, ring(q, handle.radius, handle.thickness), 0.06);
         smooth_difference(shell, self.cavity(p), 0.025).min(self.drink_distance(p)) * 0.9
     }
 
     fn surface(&self, p: Vec3) -> Surface {
         if self.drink_distance(p) < 0.004 {
-            return Surface {
-                roughness: 0.1,
-                ..Surface::glossy(hex(0x3a2012))
-            };
+            return Surface { roughness: 0.1, ..Surface::glossy(hex(0x3a2012)) };
         }
-        if self.cavity(p) < 0.012
-            && length2(p.x, p.z) < self.radius + self.bulge(p.y) - self.wall * 0.4
-        {
+        if self.cavity(p) < 0.012 && length2(p.x, p.z) < self.radius + self.bulge(p.y) - self.wall * 0.4 {
             return self.inside;
         }
-        let (share, on_body) = (
-            p.y / self.height,
-            length2(p.x, p.z) < self.radius + self.bulge(p.y) + 0.02,
-        );
+        let (share, on_body) = (p.y / self.height, length2(p.x, p.z) < self.radius + self.bulge(p.y) + 0.02);
         match self.decoration {
-            Decoration::Bands
-                if on_body && ((0.22..0.3).contains(&share) || (0.7..0.78).contains(&share)) =>
-            {
-                self.band
-            }
+            Decoration::Bands if on_body && ((0.22..0.3).contains(&share) || (0.7..0.78).contains(&share)) => self.band,
             Decoration::Dipped if on_body && share < 0.34 => self.band,
             _ => self.outside,
         }
@@ -160,18 +123,10 @@ impl Object for Mug {
     fn bounds(&self) -> Bounds {
         let side = self.radius + self.belly + self.taper.abs() * self.height / 2.0 + 0.02;
         let reach = side + 0.03 + self.handle.radius + self.handle.thickness;
-        Bounds {
-            low: vec3(-side, 0.0, -side),
-            high: vec3(reach.max(side) + 0.02, self.height + 0.02, side),
-        }
+        Bounds { low: vec3(-side, 0.0, -side), high: vec3(reach.max(side) + 0.02, self.height + 0.02, side) }
     }
 
     fn view(&self) -> View {
-        View {
-            azimuth: 82.0,
-            spread: 44.0,
-            mirrored: true,
-            elevation: (14.0, 44.0),
-        }
+        View { azimuth: 82.0, spread: 44.0, mirrored: true, elevation: (14.0, 44.0) }
     }
 }

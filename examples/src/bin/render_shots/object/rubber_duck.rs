@@ -26,37 +26,18 @@ pub struct RubberDuck {
 impl RubberDuck {
     /// A random duck.
     pub fn random(random: &mut Random) -> Self {
-        let body = vec3(
-            random.between(0.52, 0.62),
-            random.between(0.34, 0.4),
-            random.between(0.4, 0.46),
-        );
+        let body = vec3(random.between(0.52, 0.62), random.between(0.34, 0.4), random.between(0.4, 0.46));
         let head = random.between(0.28, 0.34);
-        let skin = hsv(
-            random.between(42.0, 57.0),
-            random.between(0.78, 0.95),
-            random.between(0.9, 0.99),
-        );
+        let skin = hsv(random.between(42.0, 57.0), random.between(0.78, 0.95), random.between(0.9, 0.99));
         Self {
             body,
-            head_centre: vec3(
-                random.between(0.2, 0.3),
-                0.28 + body.y + head * random.between(0.62, 0.78),
-                0.0,
-            ),
+            head_centre: vec3(random.between(0.2, 0.3), 0.28 + body.y + head * random.between(0.62, 0.78), 0.0),
             head,
             tail: random.between(0.16, 0.28),
             beak_length: random.between(0.16, 0.22),
             wing: random.between(0.8, 1.1),
-            skin: Surface {
-                roughness: random.between(0.25, 0.5),
-                ..Surface::satin(skin)
-            },
-            beak: Surface::satin(hsv(
-                random.between(8.0, 28.0),
-                0.92,
-                random.between(0.85, 0.97),
-            )),
+            skin: Surface { roughness: random.between(0.25, 0.5), ..Surface::satin(skin) },
+            beak: Surface::satin(hsv(random.between(8.0, 28.0), 0.92, random.between(0.85, 0.97))),
             ringed_eyes: random.chance(0.5),
         }
     }
@@ -76,10 +57,7 @@ impl RubberDuck {
     fn beak_distance(&self, p: Vec3) -> f32 {
         let q = p - self.head_centre - vec3(self.head * 0.95, -self.head * 0.16, 0.0);
         let upper = ellipsoid(q.turned_xy(-0.25), vec3(self.beak_length, 0.05, 0.15));
-        let lower = ellipsoid(
-            (q + vec3(0.02, 0.06, 0.0)).turned_xy(0.15),
-            vec3(self.beak_length * 0.8, 0.04, 0.12),
-        );
+        let lower = ellipsoid((q + vec3(0.02, 0.06, 0.0)).turned_xy(0.15), vec3(self.beak_length * 0.8, 0.04, 0.12));
         smooth_union(upper, lower, 0.02)
     }
 
@@ -88,38 +66,22 @@ impl RubberDuck {
         let gaze = vec3(0.72, 0.36, 0.6).normalized();
         let q = mirrored_z(p) - self.head_centre;
         let size = self.head * 0.25;
-        (
-            ball(q - gaze * (self.head * 0.86), size),
-            ball(q - gaze * (self.head * 0.96), size * 0.72),
-        )
+        (ball(q - gaze * (self.head * 0.86), size), ball(q - gaze * (self.head * 0.96), size * 0.72))
     }
 }
 
 impl Object for RubberDuck {
     fn distance(&self, p: Vec3) -> f32 {
         let (ring, pupil) = self.eye_distances(p);
-        let duck = self
-            .skin_distance(p)
-            .min(self.beak_distance(p))
-            .min(ring)
-            .min(pupil);
+        let duck = self.skin_distance(p).min(self.beak_distance(p)).min(ring).min(pupil);
         duck.max(-p.y) * 0.9
     }
 
     fn surface(&self, p: Vec3) -> Surface {
         let (ring, pupil) = self.eye_distances(p);
         let black = Surface::glossy(hex(0x101012));
-        let eye = if self.ringed_eyes {
-            Surface::glossy(hex(0xefefec))
-        } else {
-            black
-        };
-        nearest([
-            (self.skin_distance(p), self.skin),
-            (self.beak_distance(p), self.beak),
-            (ring, eye),
-            (pupil, black),
-        ])
+        let eye = if self.ringed_eyes { Surface::glossy(hex(0xefefec)) } else { black };
+        nearest([(self.skin_distance(p), self.skin), (self.beak_distance(p), self.beak), (ring, eye), (pupil, black)])
     }
 
     fn bounds(&self) -> Bounds {
@@ -133,11 +95,6 @@ impl Object for RubberDuck {
     }
 
     fn view(&self) -> View {
-        View {
-            azimuth: 62.0,
-            spread: 50.0,
-            mirrored: true,
-            elevation: (8.0, 36.0),
-        }
+        View { azimuth: 62.0, spread: 50.0, mirrored: true, elevation: (8.0, 36.0) }
     }
 }

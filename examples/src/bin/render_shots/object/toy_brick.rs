@@ -8,9 +8,7 @@ use crate::surface::Surface;
 use crate::vector::{Vec3, vec3};
 
 /// Colours: red, blue, yellow, green, white, orange, azure, violet.
-const COLOURS: [u32; 8] = [
-    0xc4171c, 0x1450b4, 0xf2c316, 0x1e8a3c, 0xe6e6e2, 0xea7a1a, 0x4a9fd8, 0x7a4aa8,
-];
+const COLOURS: [u32; 8] = [0xc4171c, 0x1450b4, 0xf2c316, 0x1e8a3c, 0xe6e6e2, 0xea7a1a, 0x4a9fd8, 0x7a4aa8];
 /// Distance between two studs.
 const PITCH: f32 = 0.3;
 const STUD: f32 = 0.095;
@@ -37,22 +35,14 @@ impl ToyBrick {
     /// A random brick or pair of bricks.
     pub fn random(random: &mut Random) -> Self {
         let long = random.deal("length", &[4.0, 3.0, 4.0, 2.0]);
-        let surface = |code| Surface {
-            roughness: 0.25,
-            ..Surface::glossy(hex(code))
-        };
-        let lower = Brick {
-            studs: (long, 2.0),
-            foot: Vec3::default(),
-            surface: surface(random.deal("colour", &COLOURS)),
-        };
-        let upper = random
-            .deal("stacked", &[true, false, false])
-            .then(|| Brick {
-                studs: (2.0, 2.0),
-                foot: vec3((long - 2.0) * PITCH / 2.0 * random.sign(), HEIGHT, 0.0),
-                surface: surface(random.deal("upper colour", &COLOURS)),
-            });
+        let surface = |code| Surface { roughness: 0.25, ..Surface::glossy(hex(code)) };
+        let lower =
+            Brick { studs: (long, 2.0), foot: Vec3::default(), surface: surface(random.deal("colour", &COLOURS)) };
+        let upper = random.deal("stacked", &[true, false, false]).then(|| Brick {
+            studs: (2.0, 2.0),
+            foot: vec3((long - 2.0) * PITCH / 2.0 * random.sign(), HEIGHT, 0.0),
+            surface: surface(random.deal("upper colour", &COLOURS)),
+        });
         Self { lower, upper }
     }
 
@@ -68,20 +58,10 @@ impl ToyBrick {
 impl Brick {
     fn distance(&self, p: Vec3) -> f32 {
         let q = p - self.foot;
-        let half = vec3(
-            self.studs.0 * PITCH / 2.0 - 0.004,
-            HEIGHT / 2.0,
-            self.studs.1 * PITCH / 2.0 - 0.004,
-        );
+        let half = vec3(self.studs.0 * PITCH / 2.0 - 0.004, HEIGHT / 2.0, self.studs.1 * PITCH / 2.0 - 0.004);
         let block = rounded_box(q - vec3(0.0, HEIGHT / 2.0, 0.0), half, 0.02);
         let stud = vec3(to_stud(q.x, self.studs.0), q.y, to_stud(q.z, self.studs.1));
-        block.min(cylinder(
-            stud,
-            STUD,
-            HEIGHT - 0.03,
-            HEIGHT + STUD_HEIGHT,
-            0.015,
-        ))
+        block.min(cylinder(stud, STUD, HEIGHT - 0.03, HEIGHT + STUD_HEIGHT, 0.015))
     }
 }
 
@@ -102,23 +82,12 @@ impl Object for ToyBrick {
     }
 
     fn bounds(&self) -> Bounds {
-        let (x, z) = (
-            self.lower.studs.0 * PITCH / 2.0 + 0.01,
-            self.lower.studs.1 * PITCH / 2.0 + 0.01,
-        );
+        let (x, z) = (self.lower.studs.0 * PITCH / 2.0 + 0.01, self.lower.studs.1 * PITCH / 2.0 + 0.01);
         let floors = if self.upper.is_some() { 2.0 } else { 1.0 };
-        Bounds {
-            low: vec3(-x, 0.0, -z),
-            high: vec3(x, floors * HEIGHT + STUD_HEIGHT + 0.01, z),
-        }
+        Bounds { low: vec3(-x, 0.0, -z), high: vec3(x, floors * HEIGHT + STUD_HEIGHT + 0.01, z) }
     }
 
     fn view(&self) -> View {
-        View {
-            azimuth: 90.0,
-            spread: 70.0,
-            mirrored: true,
-            elevation: (22.0, 50.0),
-        }
+        View { azimuth: 90.0, spread: 70.0, mirrored: true, elevation: (22.0, 50.0) }
     }
 }

@@ -28,21 +28,13 @@ pub struct TrafficCone {
 /// The share of the height that each white band covers.
 type Bands = &'static [(f32, f32)];
 
-const BANDS: [Bands; 4] = [
-    &[(0.42, 0.68)],
-    &[(0.3, 0.48), (0.62, 0.78)],
-    &[(0.48, 0.82)],
-    &[(0.26, 0.4), (0.52, 0.64), (0.76, 0.86)],
-];
+const BANDS: [Bands; 4] =
+    [&[(0.42, 0.68)], &[(0.3, 0.48), (0.62, 0.78)], &[(0.48, 0.82)], &[(0.26, 0.4), (0.52, 0.64), (0.76, 0.86)]];
 
 impl TrafficCone {
     /// A random cone.
     pub fn random(random: &mut Random) -> Self {
-        let orange = hsv(
-            random.between(9.0, 27.0),
-            random.between(0.86, 0.97),
-            random.between(0.88, 0.98),
-        );
+        let orange = hsv(random.between(9.0, 27.0), random.between(0.86, 0.97), random.between(0.88, 0.98));
         let black_foot = random.chance(0.35);
         Self {
             height: random.between(1.0, 1.3),
@@ -51,11 +43,7 @@ impl TrafficCone {
             foot: random.between(0.4, 0.48),
             foot_height: random.between(0.06, 0.1),
             body: Surface::satin(orange),
-            foot_surface: Surface::satin(if black_foot {
-                hex(0x2a2a2c)
-            } else {
-                orange * 0.9
-            }),
+            foot_surface: Surface::satin(if black_foot { hex(0x2a2a2c) } else { orange * 0.9 }),
             band: Surface::satin(hex(0xe9e9e6)),
             bands: random.deal("bands", &BANDS),
             dirt: random.between(0.0, 0.55),
@@ -69,11 +57,7 @@ impl TrafficCone {
 
     fn foot_distance(&self, p: Vec3) -> f32 {
         let half = self.foot_height / 2.0;
-        rounded_box(
-            p - vec3(0.0, half, 0.0),
-            vec3(self.foot, half, self.foot),
-            0.03,
-        )
+        rounded_box(p - vec3(0.0, half, 0.0), vec3(self.foot, half, self.foot), 0.03)
     }
 }
 
@@ -86,19 +70,12 @@ impl Object for TrafficCone {
         let share = p.y / self.height;
         let body = if share > 0.985 && length2(p.x, p.z) < self.high * 0.62 {
             Surface::matt(hex(0x1c1512))
-        } else if self
-            .bands
-            .iter()
-            .any(|&(from, to)| (from..to).contains(&share))
-        {
+        } else if self.bands.iter().any(|&(from, to)| (from..to).contains(&share)) {
             self.band
         } else {
             self.body
         };
-        let surface = nearest([
-            (self.body_distance(p), body),
-            (self.foot_distance(p), self.foot_surface),
-        ]);
+        let surface = nearest([(self.body_distance(p), body), (self.foot_distance(p), self.foot_surface)]);
         let stain = fractal(p.x * 7.0 + p.y * 3.0, p.z * 7.0 + p.y * 5.0, self.salt);
         surface.shaded(1.0 - self.dirt * (1.1 - share) * stain * 0.8)
     }
@@ -111,11 +88,6 @@ impl Object for TrafficCone {
     }
 
     fn view(&self) -> View {
-        View {
-            azimuth: 90.0,
-            spread: 180.0,
-            mirrored: false,
-            elevation: (10.0, 38.0),
-        }
+        View { azimuth: 90.0, spread: 180.0, mirrored: false, elevation: (10.0, 38.0) }
     }
 }

@@ -1,0 +1,182 @@
+//! A bundle: the folder that the workstation hands over. Opened once, checked, never written on the device.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::string::String;
+use std::vec::Vec;
+
+use crate::codec::{self, DecodeError, Kind};
+use crate::manifest::{BACKBONE, BENCHMARK, FORMAT, LABELS, LEARNER, MANIFEST, Manifest, hexadecimal};
+use crate::protocol::Benchmark;
+use crate::state::{Foundation, State};
+
+/// An opened bundle.
+#[derive(Clone, Debug)]
+pub struct Bundle {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Its manifest.
+    pub manifest: Manifest,
+    /// Head, targets, base classes and their exemplars.
+    pub foundation: Foundation,
+    /// SHA-256 of the learner file, by which states name their bundle.
+    pub digest: [u8; 32],
+    /// The backbone's bytes, the very ones that were checked.
+    pub backbone: Vec<u8>,
+}
+
+/// Why a bundle could not be opened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// A file could not be read.
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The manifest is no manifest.
+    Manifest {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, with its line.
+        reason: String,
+    },
+    /// The bundle was written for another release.
+    Version {
+        /// The bundle.
+        folder: PathBuf,
+        /// Version that this program reads.
+        expected: u32,
+        /// The bundle's version.
+        actual: u32,
+    },
+    /// The manifest does not list a file that every bundle has.
+    Unlisted {
+        /// Name of the file.
+        name: &'static str,
+        /// The bundle.
+        folder: PathBuf,
+    },
+    /// A file is not the one that the manifest describes.
+    Digest {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file could not be decoded.
+    Decode {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: DecodeError,
+    },
+    /// The bundle has no benchmark file.
+    NoBenchmark {
+        /// The bundle.
+        folder: PathBuf,
+    },
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read { path, source } => {
+                write!(f, "cannot read {}: {source}; is its folder an OrCo bundle?", path.display())
+            }
+            Self::Manifest { path, reason } => write!(f, "{} is no valid manifest: {reason}", path.display()),
+            Self::Version { folder, expected, actual } => write!(
+                f,
+                "the bundle {} has format {actual}, but this program reads format {expected}; export it again with a matching orco-train",
+                folder.display()
+            ),
+            Self::Unlisted { name, folder } => {
+                write!(f, "the manifest of {} does not list {name}; the bundle is incomplete", folder.display())
+            }
+            Self::Digest { path } => write!(
+                f,
+                "{} is damaged: it does not match the digest in the manifest; copy the bundle again",
+                path.display()
+            ),
+            Self::Decode { path, source } => write!(f, "{} cannot be used: {source}", path.display()),
+            Self::NoBenchmark { folder } => write!(
+                f,
+                "the bundle {} carries no benchmark file; measure from images with --data instead",
+                folder.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl Bundle {
+    /// Opens and checks a bundle: versions, digests, and that all parts fit together.
+    ///
+    /// # Errors
+    /// [`OpenError`] if something is missing, damaged, or of another version.
+    pub fn open(folder: &Path) -> Result<Self, OpenError> {
+        let path = folder.join(MANIFEST);
+        let text = fs::read_to_string(&path).map_err(|source| OpenError::Read { path: path.clone(), source })?;
+        let not_valid = |error: toml::de::Error| OpenError::Manifest {
+            path: path.clone(),
+            reason: std::string::ToString::to_string(error.message()),
+        };
+        // The version is read alone first: another version may have other fields.
+        let table: toml::Table = text.parse().map_err(not_valid)?;
+        let format = table.get("format").and_then(toml::Value::as_integer).unwrap_or(0);
+        if format != i64::from(FORMAT) {
+            let actual = u32::try_from(format).unwrap_or(0);
+            return Err(OpenError::Version { folder: folder.into(), expected: FORMAT, actual });
+        }
+        let manifest: Manifest = table.try_into().map_err(not_valid)?;
+        let backbone = read_checked(folder, &manifest, BACKBONE)?;
+        let learner = read_checked(folder, &manifest, LEARNER)?;
+        read_checked(folder, &manifest, LABELS)?;
+        let path = folder.join(LEARNER);
+        let foundation: Foundation = codec::decode(Kind::Learner, &learner)
+            .map_err(|source| OpenError::Decode { path: path.clone(), source })?;
+        let fits = manifest.backbone.features == foundation.head.inputs
+            && (1..=4096).contains(&manifest.preprocessing.width)
+            && (1..=4096).contains(&manifest.preprocessing.height);
+        if !fits || !foundation.is_sound() {
+            return Err(OpenError::Decode { path, source: DecodeError::Body });
+        }
+        let digest = codec::digest(&learner);
+        Ok(Self { folder: folder.into(), manifest, foundation, digest, backbone })
+    }
+
+    /// The state of a device that has learned nothing on this bundle.
+    pub fn fresh_state(&self) -> State {
+        State::fresh(&self.foundation, self.digest)
+    }
+
+    /// Reads the bundle's benchmark file.
+    ///
+    /// # Errors
+    /// [`OpenError`] if the bundle has none, or it is damaged.
+    pub fn benchmark(&self) -> Result<Benchmark, OpenError> {
+        if !self.manifest.files.contains_key(BENCHMARK) {
+            return Err(OpenError::NoBenchmark { folder: self.folder.clone() });
+        }
+        let bytes = read_checked(&self.folder, &self.manifest, BENCHMARK)?;
+        let path = self.folder.join(BENCHMARK);
+        let benchmark: Benchmark = codec::decode(Kind::Benchmark, &bytes)
+            .map_err(|source| OpenError::Decode { path: path.clone(), source })?;
+        if benchmark.is_sound(&self.foundation) {
+            Ok(benchmark)
+        } else {
+            Err(OpenError::Decode { path, source: DecodeError::Body })
+        }
+    }
+}
+
+/// Reads a file of the bundle and compares it with its digest in the manifest.
+fn read_checked(folder: &Path, manifest: &Manifest, name: &'static str) -> Result<Vec<u8>, OpenError> {
+    let expected = manifest.files.get(name).ok_or(OpenError::Unlisted { name, folder: folder.into() })?;
+    let path = folder.join(name);
+    let bytes = fs::read(&path).map_err(|source| OpenError::Read { path: path.clone(), source })?;
+    if hexadecimal(&codec::digest(&bytes)) == *expected { Ok(bytes) } else { Err(OpenError::Digest { path }) }
+}

@@ -1,0 +1,61 @@
+//! The answer: the class whose assigned pseudo-target is nearest.
+
+use alloc::vec::Vec;
+
+use crate::linalg::multiply_transposed;
+use crate::state::{Foundation, State};
+
+/// A class with how near a picture came to its pseudo-target.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Match {
+    /// Index among the known classes, base classes first.
+    pub class: usize,
+    /// Cosine between the projected picture and the class's pseudo-target, -1..1.
+    pub cosine: f32,
+}
+
+/// A state made ready for classifying.
+#[derive(Clone, Debug)]
+pub struct Classifier<'a> {
+    head: &'a crate::head::Head,
+    targets: Vec<f32>,
+    dimension: usize,
+}
+
+impl<'a> Classifier<'a> {
+    /// Collects what classifying needs.
+    pub fn new(foundation: &'a Foundation, state: &'a State) -> Self {
+        let targets = state.assigned_targets(foundation);
+        Self { head: state.head(foundation), targets, dimension: foundation.dimension }
+    }
+
+    /// Index of the nearest class for each row of features.
+    ///
+    /// # Shapes
+    /// `features` `[n, inputs]`; returns `[n]`.
+    pub fn nearest(&self, features: &[f32]) -> Vec<usize> {
+        let classes = self.targets.len() / self.dimension;
+        let best =
+            |row: &[f32]| (0..row.len()).fold(0, |best, class| if row[class] > row[best] { class } else { best });
+        self.cosines(features).chunks_exact(classes.max(1)).map(best).collect()
+    }
+
+    /// The `count` nearest classes for one feature vector, nearest first.
+    pub fn matches(&self, features: &[f32], count: usize) -> Vec<Match> {
+        let cosines = self.cosines(features);
+        let mut matches: Vec<Match> =
+            cosines.iter().enumerate().map(|(class, &cosine)| Match { class, cosine }).collect();
+        matches.sort_by(|a, b| b.cosine.total_cmp(&a.cosine).then(a.class.cmp(&b.class)));
+        matches.truncate(count);
+        matches
+    }
+
+    /// Cosines with every class's target: `features` `[n, inputs]`, result `[n, classes]`.
+    pub fn cosines(&self, features: &[f32]) -> Vec<f32> {
+        let (rows, classes) = (features.len() / self.head.inputs, self.targets.len() / self.dimension);
+        let z = self.head.project(features);
+        let mut cosines = alloc::vec![0.0; rows * classes];
+        multiply_transposed(rows, self.dimension, classes, &z, &self.targets, 0.0, &mut cosines);
+        cosines
+    }
+}

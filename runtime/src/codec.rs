@@ -1,0 +1,160 @@
+//! Bytes of bundle files and saved states: a small envelope around a postcard body.
+//!
+//! Layout: 8 bytes magic, 2 bytes format version (little endian), 32 bytes SHA-256 of the body, the body.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
+
+/// What a file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// What a bundle knows: [`crate::state::Foundation`].
+    Learner,
+    /// What the device has learned since: [`crate::state::State`].
+    State,
+    /// Features for measuring: `protocol::Benchmark`.
+    Benchmark,
+}
+
+impl Kind {
+    fn magic(self) -> &'static [u8; 8] {
+        match self {
+            Self::Learner => b"ORCOLRNR",
+            Self::State => b"ORCOSTAT",
+            Self::Benchmark => b"ORCOBNCH",
+        }
+    }
+}
+
+/// Version of the layouts that this release writes and reads.
+pub const VERSION: u16 = 1;
+const DIGEST: usize = 32;
+const HEADER: usize = 8 + 2 + DIGEST;
+
+/// Why bytes could not be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// The bytes do not start as such a file does.
+    Foreign,
+    /// The file was written in another format version.
+    Version {
+        /// Version that this program reads.
+        expected: u16,
+        /// Version of the file.
+        actual: u16,
+    },
+    /// The body does not match its checksum: the file is cut off or altered.
+    Checksum,
+    /// The body matches its checksum, but is no such value.
+    Body,
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Foreign => write!(f, "it is not a file of this kind"),
+            Self::Version { expected, actual } => {
+                write!(f, "it has format version {actual}, but this program reads version {expected}")
+            }
+            Self::Checksum => write!(f, "its checksum does not match: it is cut off or damaged"),
+            Self::Body => write!(f, "its content makes no sense"),
+        }
+    }
+}
+
+impl core::error::Error for DecodeError {}
+
+/// Encodes a value.
+pub fn encode<T: Serialize>(kind: Kind, value: &T) -> Vec<u8> {
+    let body = postcard::to_allocvec(value).expect("serialising into memory cannot fail");
+    let mut bytes = Vec::with_capacity(HEADER + body.len());
+    bytes.extend_from_slice(kind.magic());
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&Sha256::digest(&body));
+    bytes.extend_from_slice(&body);
+    bytes
+}
+
+/// Decodes a value. The caller checks that its parts fit together.
+///
+/// # Errors
+/// [`DecodeError`] if the bytes are no such file, of another version, or damaged.
+pub fn decode<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T, DecodeError> {
+    let (header, body) = bytes.split_at_checked(HEADER).ok_or(DecodeError::Foreign)?;
+    let (magic, rest) = header.split_at(8);
+    if magic != kind.magic() {
+        return Err(DecodeError::Foreign);
+    }
+    let actual = u16::from_le_bytes([rest[0], rest[1]]);
+    if actual != VERSION {
+        return Err(DecodeError::Version { expected: VERSION, actual });
+    }
+    if rest[2..] != Sha256::digest(body)[..] {
+        return Err(DecodeError::Checksum);
+    }
+    postcard::from_bytes(body).map_err(|_| DecodeError::Body)
+}
+
+/// SHA-256 of some bytes.
+pub fn digest(bytes: &[u8]) -> [u8; DIGEST] {
+    Sha256::digest(bytes).into()
+}
+
+/// Serialises `Vec<i8>` as one run of bytes.
+pub(crate) mod signed_bytes {
+    use alloc::vec::Vec;
+
+    use serde::de::{Deserializer, Error, SeqAccess, Visitor};
+    use serde::ser::Serializer;
+
+    pub fn serialize<S: Serializer>(values: &[i8], serializer: S) -> Result<S::Ok, S::Error> {
+        let bytes: Vec<u8> = values.iter().map(|value| value.cast_unsigned()).collect();
+        serializer.serialize_bytes(&bytes)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<i8>, D::Error> {
+        struct Bytes;
+        impl<'de> Visitor<'de> for Bytes {
+            type Value = Vec<i8>;
+            fn expecting(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.write_str("bytes")
+            }
+            fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Self::Value, E> {
+                Ok(bytes.iter().map(|byte| byte.cast_signed()).collect())
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Self::Value, A::Error> {
+                let mut values = Vec::new();
+                while let Some(byte) = sequence.next_element::<u8>()? {
+                    values.push(byte.cast_signed());
+                }
+                Ok(values)
+            }
+        }
+        deserializer.deserialize_bytes(Bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flipped_bit_and_every_truncation_is_noticed() {
+        let bytes = encode(Kind::State, &(7u32, [1.5f32; 4]));
+        assert_eq!(decode::<(u32, [f32; 4])>(Kind::State, &bytes), Ok((7, [1.5; 4])));
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(decode::<(u32, [f32; 4])>(Kind::State, &damaged).is_err(), "bit {bit}");
+        }
+        for length in 0..bytes.len() {
+            assert!(decode::<(u32, [f32; 4])>(Kind::State, &bytes[..length]).is_err(), "length {length}");
+        }
+        assert_eq!(decode::<(u32, [f32; 4])>(Kind::Learner, &bytes), Err(DecodeError::Foreign));
+    }
+}

@@ -1,0 +1,101 @@
+//! The frozen backbone f: a batch of images becomes a batch of feature vectors.
+
+#[cfg(feature = "onnx")]
+pub mod onnx;
+#[cfg(feature = "rten")]
+pub mod rten;
+
+use std::boxed::Box;
+use std::fmt;
+use std::string::String;
+use std::vec::Vec;
+
+use ::image::RgbImage;
+
+use crate::image::Preprocessing;
+
+/// Computes features of images.
+pub trait Encoder {
+    /// Name and version of the engine, for people.
+    fn engine(&self) -> String;
+
+    /// Computes features.
+    ///
+    /// # Shapes
+    /// `images` f32 `[count, 3, height, width]`, normalised; returns f32 `[count, features]`.
+    /// # Errors
+    /// [`EncodeError`] if the engine fails.
+    fn encode(&mut self, images: &[f32], count: usize) -> Result<Vec<f32>, EncodeError>;
+}
+
+/// Why features could not be computed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum EncodeError {
+    /// The engine could not be started; what it said.
+    Start(String),
+    /// The engine does not take the model; what it said.
+    Model(String),
+    /// The engine failed on a batch; what it said.
+    Run(String),
+}
+
+impl fmt::Display for EncodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Start(reason) => write!(f, "the ONNX engine could not be started: {reason}"),
+            Self::Model(reason) => write!(f, "the ONNX engine does not accept the backbone: {reason}"),
+            Self::Run(reason) => write!(f, "the backbone failed on an image: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for EncodeError {}
+
+/// Computes features of pictures that have the input's size, in batches of bounded size.
+///
+/// # Shapes
+/// Returns f32 `[pictures, features]`.
+/// # Errors
+/// [`EncodeError`] if the engine fails.
+pub fn encode_pictures(
+    encoder: &mut dyn Encoder,
+    input: &Preprocessing,
+    pictures: &[RgbImage],
+) -> Result<Vec<f32>, EncodeError> {
+    const BATCH: usize = 64;
+    let mut planes = Vec::new();
+    let mut features = Vec::new();
+    for batch in pictures.chunks(BATCH) {
+        planes.clear();
+        batch.iter().for_each(|picture| input.append(picture, &mut planes));
+        features.extend(encoder.encode(&planes, batch.len())?);
+    }
+    Ok(features)
+}
+
+/// Opens a backbone with the best engine at hand: ONNX Runtime where its shared library is found, else the pure-Rust
+/// engine. Which one was taken and why is said through `log`.
+///
+/// # Errors
+/// [`EncodeError`] if no engine takes the model.
+pub fn open(model: &[u8], input: &Preprocessing) -> Result<Box<dyn Encoder>, EncodeError> {
+    #[cfg(feature = "onnx")]
+    let failed = match onnx::Onnx::open(model, input) {
+        Ok(encoder) => return Ok(Box::new(encoder)),
+        Err(error @ EncodeError::Model(_)) => return Err(error),
+        Err(error) => error,
+    };
+    #[cfg(not(feature = "onnx"))]
+    let failed = EncodeError::Start(String::from("this program was built without ONNX Runtime"));
+    #[cfg(feature = "rten")]
+    {
+        log::warn!("{failed}; the slower pure-Rust engine rten takes over (`cargo xtask setup` fetches ONNX Runtime)");
+        Ok(Box::new(rten::Rten::open(model, input)?))
+    }
+    #[cfg(not(feature = "rten"))]
+    {
+        let _ = (model, input);
+        Err(failed)
+    }
+}

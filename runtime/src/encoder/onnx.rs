@@ -1,0 +1,81 @@
+//! The backbone in ONNX Runtime, whose shared library is found when the program runs. Only this file names `ort`.
+
+use std::env;
+use std::format;
+use std::path::PathBuf;
+use std::string::{String, ToString};
+use std::sync::OnceLock;
+use std::vec::Vec;
+
+use ort::environment::Environment;
+use ort::session::Session;
+use ort::value::TensorRef;
+
+use super::{EncodeError, Encoder};
+use crate::image::Preprocessing;
+
+/// Version of ONNX Runtime that the set-up fetches; its folder in the cache carries this name.
+const VERSION: &str = "1.31.1";
+
+/// A backbone in ONNX Runtime on the CPU.
+pub struct Onnx {
+    session: Session,
+    input: Preprocessing,
+    library: PathBuf,
+}
+
+impl Onnx {
+    /// Loads a model from its bytes.
+    ///
+    /// # Errors
+    /// [`EncodeError::Start`] if there is no usable library, [`EncodeError::Model`] if it refuses the model.
+    pub fn open(model: &[u8], input: &Preprocessing) -> Result<Self, EncodeError> {
+        let (environment, library) = environment()?;
+        let refused = |error: ort::Error| EncodeError::Model(error.to_string());
+        let session = Session::builder(environment).map_err(refused)?.commit_from_memory(model).map_err(refused)?;
+        Ok(Self { session, input: *input, library: library.clone() })
+    }
+}
+
+impl Encoder for Onnx {
+    fn engine(&self) -> String {
+        format!("ONNX Runtime ({})", self.library.display())
+    }
+
+    fn encode(&mut self, images: &[f32], count: usize) -> Result<Vec<f32>, EncodeError> {
+        let failed = |error: ort::Error| EncodeError::Run(error.to_string());
+        let shape = [count, 3, self.input.height as usize, self.input.width as usize];
+        let tensor = TensorRef::from_array_view((shape, images)).map_err(failed)?;
+        let outputs = self.session.run(ort::inputs![tensor]).map_err(failed)?;
+        let (_, features) = outputs[0].try_extract_tensor::<f32>().map_err(failed)?;
+        Ok(features.to_vec())
+    }
+}
+
+/// The library, loaded once per process, and where it was found.
+fn environment() -> Result<&'static (Environment, PathBuf), EncodeError> {
+    static LOADED: OnceLock<Result<(Environment, PathBuf), String>> = OnceLock::new();
+    LOADED
+        .get_or_init(|| {
+            let library = library().ok_or("no ONNX Runtime library was found (ORT_DYLIB_PATH is not set)")?;
+            let shown = library.display();
+            let builder = ort::init_from(&library).map_err(|error| format!("{shown}: {error}"))?;
+            let environment = builder.with_name("orco").build().map_err(|error| format!("{shown}: {error}"))?;
+            Ok((environment, library))
+        })
+        .as_ref()
+        .map_err(|reason| EncodeError::Start(reason.clone()))
+}
+
+/// Where the library lies: `ORT_DYLIB_PATH`, else the cache that `cargo xtask setup` fills.
+fn library() -> Option<PathBuf> {
+    if let Some(path) = env::var_os("ORT_DYLIB_PATH").filter(|path| !path.is_empty()) {
+        return Some(path.into());
+    }
+    let cache = env::var_os("ORCO_CACHE").map(PathBuf::from).or_else(|| {
+        let home = env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+        env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or(home).map(|cache| cache.join("orco"))
+    })?;
+    let name = if cfg!(target_os = "macos") { "libonnxruntime.dylib" } else { "libonnxruntime.so" };
+    Some(cache.join(format!("onnxruntime-{VERSION}")).join(name)).filter(|path| path.is_file())
+}

@@ -1,0 +1,44 @@
+//! The backbone in rten, an ONNX engine in pure Rust: the fallback where there is no ONNX Runtime.
+
+use std::string::{String, ToString};
+use std::vec::Vec;
+
+use rten::Model;
+use rten_tensor::AsView;
+use rten_tensor::NdTensorView;
+use rten_tensor::Tensor;
+
+use super::{EncodeError, Encoder};
+use crate::image::Preprocessing;
+
+/// A backbone in rten.
+pub struct Rten {
+    model: Model,
+    input: Preprocessing,
+}
+
+impl Rten {
+    /// Loads a model from its bytes.
+    ///
+    /// # Errors
+    /// [`EncodeError::Model`] if rten refuses it.
+    pub fn open(model: &[u8], input: &Preprocessing) -> Result<Self, EncodeError> {
+        let model = Model::load(model.to_vec()).map_err(|error| EncodeError::Model(error.to_string()))?;
+        Ok(Self { model, input: *input })
+    }
+}
+
+impl Encoder for Rten {
+    fn engine(&self) -> String {
+        String::from("rten 0.27 (pure Rust)")
+    }
+
+    fn encode(&mut self, images: &[f32], count: usize) -> Result<Vec<f32>, EncodeError> {
+        let shape = [count, 3, self.input.height as usize, self.input.width as usize];
+        let view = NdTensorView::from_data(shape, images);
+        let output = self.model.run_one(view.into(), None).map_err(|error| EncodeError::Run(error.to_string()))?;
+        let features: Tensor<f32> =
+            output.try_into().map_err(|_| EncodeError::Run(String::from("the output is no f32 tensor")))?;
+        Ok(features.to_vec())
+    }
+}

@@ -1,0 +1,178 @@
+//! Pictures: from a file's bytes to the backbone's input.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, Cursor};
+use std::path::Path;
+use std::vec::Vec;
+
+use ::image::imageops::{self, FilterType};
+use ::image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits, RgbImage};
+use serde::{Deserialize, Serialize};
+
+/// Largest width and height of a picture, in pixels.
+pub const MAX_SIDE: u32 = 4096;
+/// Most bytes that a decoded picture may take.
+pub const MAX_DECODED: u64 = 64 << 20;
+/// Largest picture file that is read, in bytes.
+pub const MAX_FILE: u64 = 64 << 20;
+
+/// What the backbone expects of its input.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Preprocessing {
+    /// Width in pixels.
+    pub width: u32,
+    /// Height in pixels.
+    pub height: u32,
+    /// Mean of red, green and blue, in 0..1.
+    pub mean: [f32; 3],
+    /// Deviation of red, green and blue, in 0..1.
+    pub deviation: [f32; 3],
+}
+
+/// Why a picture could not be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ImageError {
+    /// The file could not be read.
+    Read(io::Error),
+    /// The bytes are neither JPEG nor PNG.
+    Format,
+    /// The picture is larger than [`MAX_SIDE`] or takes more than [`MAX_DECODED`] bytes.
+    TooLarge,
+    /// The picture is damaged; what the decoder said.
+    Damaged(std::string::String),
+}
+
+impl fmt::Display for ImageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(error) => write!(f, "cannot be read: {error}"),
+            Self::Format => write!(f, "is neither a JPEG nor a PNG picture"),
+            Self::TooLarge => write!(
+                f,
+                "is too large: at most {MAX_SIDE} x {MAX_SIDE} pixels and {} MiB decoded are accepted",
+                MAX_DECODED >> 20
+            ),
+            Self::Damaged(reason) => write!(f, "is damaged: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for ImageError {}
+
+/// Reads a JPEG or PNG file, turned upright as its EXIF data say.
+///
+/// # Errors
+/// [`ImageError`] if the file cannot be read, is no such picture, is damaged or too large.
+pub fn open(path: &Path) -> Result<RgbImage, ImageError> {
+    if fs::metadata(path).map_err(ImageError::Read)?.len() > MAX_FILE {
+        return Err(ImageError::TooLarge);
+    }
+    decode(&fs::read(path).map_err(ImageError::Read)?)
+}
+
+/// Decodes the bytes of a JPEG or PNG file, turned upright as its EXIF data say.
+///
+/// # Errors
+/// [`ImageError`] if the bytes are no such picture, are damaged, or decode to something too large.
+pub fn decode(bytes: &[u8]) -> Result<RgbImage, ImageError> {
+    let failed = |error: ::image::ImageError| match error {
+        ::image::ImageError::Limits(_) => ImageError::TooLarge,
+        other => ImageError::Damaged(std::string::ToString::to_string(&other)),
+    };
+    let reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format().map_err(ImageError::Read)?;
+    if !matches!(reader.format(), Some(ImageFormat::Jpeg | ImageFormat::Png)) {
+        return Err(ImageError::Format);
+    }
+    let mut limits = Limits::default();
+    (limits.max_image_width, limits.max_image_height) = (Some(MAX_SIDE), Some(MAX_SIDE));
+    limits.max_alloc = Some(MAX_DECODED);
+    let mut decoder = reader.into_decoder().map_err(failed)?;
+    decoder.set_limits(limits).map_err(failed)?;
+    if decoder.total_bytes() > MAX_DECODED {
+        return Err(ImageError::TooLarge);
+    }
+    let orientation = decoder.orientation().map_err(failed)?;
+    let mut picture = DynamicImage::from_decoder(decoder).map_err(failed)?;
+    picture.apply_orientation(orientation);
+    Ok(picture.into_rgb8())
+}
+
+/// A picture from planes of red, green and blue bytes, row-major.
+///
+/// # Panics
+/// If `planes` does not hold `3 * width * height` bytes.
+pub fn from_planes(width: u32, height: u32, planes: &[u8]) -> RgbImage {
+    let pixels = (width * height) as usize;
+    assert_eq!(planes.len(), 3 * pixels, "planes do not match the size");
+    let interleaved = (0..pixels).flat_map(|pixel| [planes[pixel], planes[pixels + pixel], planes[2 * pixels + pixel]]);
+    RgbImage::from_raw(width, height, interleaved.collect()).expect("length was checked")
+}
+
+impl Preprocessing {
+    /// The largest centred part of the picture with the input's aspect ratio, scaled to the input's size.
+    pub fn fit(&self, picture: &RgbImage) -> RgbImage {
+        let (width, height) = (u64::from(picture.width()), u64::from(picture.height()));
+        let (wanted_width, wanted_height) = (u64::from(self.width), u64::from(self.height));
+        let crop_width = width.min(height * wanted_width / wanted_height).max(1);
+        let crop_height = height.min(width * wanted_height / wanted_width).max(1);
+        self.scale(
+            picture,
+            [(width - crop_width) / 2, (height - crop_height) / 2, crop_width, crop_height].map(|value| value as u32),
+        )
+    }
+
+    /// The part `[x, y, width, height]` of the picture, scaled to the input's size (triangle filter, antialiased).
+    pub(crate) fn scale(&self, picture: &RgbImage, [x, y, width, height]: [u32; 4]) -> RgbImage {
+        let part = imageops::crop_imm(picture, x, y, width, height).to_image();
+        if (width, height) == (self.width, self.height) {
+            return part;
+        }
+        imageops::resize(&part, self.width, self.height, FilterType::Triangle)
+    }
+
+    /// Appends the normalised planes of a picture of the input's size.
+    ///
+    /// # Shapes
+    /// Appends f32 `[3, height, width]`: (byte / 255 - mean) / deviation.
+    /// # Panics
+    /// If the picture has another size.
+    pub fn append(&self, picture: &RgbImage, planes: &mut Vec<f32>) {
+        assert_eq!((picture.width(), picture.height()), (self.width, self.height), "picture was not fitted");
+        for channel in 0..3 {
+            let (mean, deviation) = (self.mean[channel], self.deviation[channel]);
+            planes.extend(picture.pixels().map(|pixel| (f32::from(pixel[channel]) / 255.0 - mean) / deviation));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn png(picture: &RgbImage) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        picture.write_to(&mut Cursor::new(&mut bytes), ImageFormat::Png).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn a_picture_is_cropped_in_the_middle_and_normalised() {
+        let picture = RgbImage::from_fn(8, 4, |x, _| ::image::Rgb([if (2..6).contains(&x) { 255 } else { 0 }, 51, 0]));
+        let input = Preprocessing { width: 4, height: 4, mean: [0.5; 3], deviation: [0.5; 3] };
+        let mut planes = Vec::new();
+        input.append(&input.fit(&decode(&png(&picture)).unwrap()), &mut planes);
+        assert!(planes[..16].iter().all(|value| *value == 1.0));
+        assert!(planes[16..32].iter().all(|value| (value + 0.6).abs() < 1e-6));
+    }
+
+    #[test]
+    fn what_is_no_picture_is_refused() {
+        assert!(matches!(decode(b"GIF89a"), Err(ImageError::Format)));
+        assert!(matches!(decode(b""), Err(ImageError::Format)));
+        let bytes = png(&RgbImage::new(40, 40));
+        assert!(matches!(decode(&bytes[..bytes.len() / 2]), Err(ImageError::Damaged(_))));
+        assert!(matches!(decode(&png(&RgbImage::new(4097, 1))), Err(ImageError::TooLarge)));
+    }
+}

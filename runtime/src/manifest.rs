@@ -1,0 +1,78 @@
+//! `manifest.toml`: what a bundle is, what its backbone expects, and the digest of each of its files.
+
+use std::collections::BTreeMap;
+use std::string::String;
+
+use serde::{Deserialize, Serialize};
+
+use crate::augment::Views;
+use crate::image::Preprocessing;
+
+/// Version of the bundle layout that this release writes and reads.
+pub const FORMAT: u32 = 1;
+/// Name of the manifest in the bundle's folder.
+pub const MANIFEST: &str = "manifest.toml";
+/// Name of the backbone.
+pub const BACKBONE: &str = "backbone.onnx";
+/// Name of head, targets, assignments and base exemplars.
+pub const LEARNER: &str = "learner.postcard";
+/// Name of the features for measuring; not every bundle has them.
+pub const BENCHMARK: &str = "benchmark.postcard";
+/// Name of the list of base classes.
+pub const LABELS: &str = "labels.txt";
+
+/// A bundle's manifest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Version of the bundle layout.
+    pub format: u32,
+    /// Name of the bundle.
+    pub name: String,
+    /// What the backbone expects of its input.
+    pub preprocessing: Preprocessing,
+    /// How views of a shot are drawn.
+    pub views: Views,
+    /// The backbone in numbers.
+    pub backbone: BackboneFacts,
+    /// Where the bundle comes from.
+    pub provenance: Provenance,
+    /// SHA-256 of each file, in hexadecimal, by name.
+    pub files: BTreeMap<String, String>,
+}
+
+/// The backbone in numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackboneFacts {
+    /// Name of the architecture.
+    pub architecture: String,
+    /// Length of a feature vector.
+    pub features: usize,
+    /// Weights and biases, batch norm folded.
+    pub parameters: u64,
+    /// Multiply-adds for one image.
+    pub multiply_adds: u64,
+}
+
+/// Where a bundle comes from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// Program and version that wrote the bundle.
+    pub program: String,
+    /// Data that it was trained on.
+    pub trained_on: String,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Epochs of pretraining.
+    pub pretrain_epochs: usize,
+    /// Epochs of base alignment.
+    pub align_epochs: usize,
+}
+
+/// A digest in hexadecimal.
+pub fn hexadecimal(digest: &[u8]) -> String {
+    use core::fmt::Write;
+    digest.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

@@ -1,0 +1,104 @@
+//! Features for measuring: of the images accuracy is measured on, and of candidate shots.
+
+use std::string::String;
+use std::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::exemplar::Bank;
+use crate::random::Random;
+use crate::session::NewClass;
+use crate::state::Foundation;
+
+/// Quantised features of a data set, split by the few-shot class-incremental protocol. Classes are numbered as the
+/// device numbers them: base classes, then the incremental ones in the order of their sessions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Benchmark {
+    /// What it was computed from, in words.
+    pub source: String,
+    /// Labels of the incremental classes.
+    pub labels: Vec<String>,
+    /// New classes of each session.
+    pub ways: Vec<u32>,
+    /// Shots per class in a draw.
+    pub shots: u32,
+    /// Mean feature vector of each base class over its training images, `[base, features]`.
+    pub base_means: Vec<f32>,
+    /// Images accuracy is measured on, one view each, with their classes.
+    pub measured: Bank,
+    /// Where each of them stands in its data set.
+    pub measured_sources: Vec<u32>,
+    /// Candidate shots of the incremental classes, with their views.
+    pub candidates: Bank,
+    /// Where each of them stands in its data set.
+    pub candidate_sources: Vec<u32>,
+    /// Whether each class's first `shots` candidates are the field's fixed draw.
+    pub fixed_draw: bool,
+}
+
+impl Benchmark {
+    /// The classes of a session (from 1) with their shots in draw number `draw`: draw 0 is the field's fixed one where
+    /// there is one, all others are seeded choices among the candidates.
+    ///
+    /// # Panics
+    /// If there is no such session.
+    pub fn session(&self, foundation: &Foundation, session: usize, draw: usize, seed: u64) -> Vec<NewClass> {
+        let first: u32 = self.ways[..session - 1].iter().sum();
+        let classes = first..first + self.ways[session - 1];
+        classes
+            .map(|place| {
+                let class = foundation.classes.len() as u32 + place;
+                let shots = self.draw(class, draw, seed);
+                let features = |shot: usize| {
+                    let dimension = self.candidates.dimension();
+                    let mut views = std::vec![0.0; self.candidates.views() * dimension];
+                    for (view, row) in views.chunks_exact_mut(dimension).enumerate() {
+                        self.candidates.read(shot, view, row);
+                    }
+                    views
+                };
+                NewClass {
+                    label: self.labels[place as usize].clone(),
+                    shots: shots.into_iter().map(features).collect(),
+                }
+            })
+            .collect()
+    }
+
+    /// The candidates of a class that make up a draw.
+    fn draw(&self, class: u32, draw: usize, seed: u64) -> Vec<usize> {
+        let members = self.candidates.classes().iter().enumerate().filter(|(_, of)| **of == class);
+        let mut members: Vec<usize> = members.map(|(place, _)| place).collect();
+        if draw > 0 || !self.fixed_draw {
+            Random::new(seed, &std::format!("draw {draw} of class {class}")).shuffle(&mut members);
+        }
+        members.truncate(self.shots as usize);
+        members
+    }
+
+    /// Whether all parts fit together and onto the foundation; to be asked after decoding.
+    pub fn is_sound(&self, foundation: &Foundation) -> bool {
+        let base = foundation.classes.len();
+        let features = foundation.head.inputs;
+        let classes = base + self.labels.len();
+        let below = |bank: &Bank| bank.classes().iter().all(|class| (*class as usize) < classes);
+        let counted: Option<usize> = self.ways.iter().try_fold(0usize, |sum, &ways| sum.checked_add(ways as usize));
+        let enough = (base..classes).all(|class| {
+            let members = self.candidates.classes().iter().filter(|of| **of as usize == class).count();
+            self.shots > 0 && members >= self.shots as usize
+        });
+        counted == Some(self.labels.len())
+            && self.base_means.len() == base * features
+            && self.base_means.iter().all(|value| value.is_finite())
+            && self.measured.is_sound()
+            && self.candidates.is_sound()
+            && self.measured.dimension() == features
+            && self.candidates.dimension() == features
+            && self.measured_sources.len() == self.measured.len()
+            && self.candidate_sources.len() == self.candidates.len()
+            && below(&self.measured)
+            && below(&self.candidates)
+            && enough
+            && classes <= foundation.target_count()
+    }
+}

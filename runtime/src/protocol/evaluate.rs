@@ -1,0 +1,152 @@
+//! One walk through all sessions of a benchmark, by OrCo or by a baseline.
+
+use core::ops::ControlFlow;
+use std::fmt;
+use std::vec::Vec;
+
+use super::Benchmark;
+use super::metrics::{Measured, Row};
+use crate::classify::Classifier;
+use crate::math::normalise;
+use crate::session::{self, Config, LearnError, NewClass};
+use crate::state::{Foundation, State};
+use crate::target::cosines;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum System {
+    /// The device's learner: phase 3 in every session.
+    Orco,
+    /// Imprinting in the projected space, without training: a new class is the mean projection of its shots, a base
+    /// class its pseudo-target; the head of phase 2 stays.
+    Imprint,
+    /// Nearest class mean on backbone features (cosine): base classes over all their training images, new classes over
+    /// their shots.
+    Ncm,
+}
+
+impl System {
+    /// All systems, ours first.
+    pub const ALL: [Self; 3] = [Self::Orco, Self::Imprint, Self::Ncm];
+
+    /// Name in tables and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Orco => "orco",
+            Self::Imprint => "imprint",
+            Self::Ncm => "ncm",
+        }
+    }
+}
+
+/// Why measuring stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EvaluateError {
+    /// A session could not be learned.
+    Learn {
+        /// The session, from 1.
+        session: usize,
+        /// What the learner said.
+        source: LearnError,
+    },
+}
+
+impl fmt::Display for EvaluateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Learn { session, source } => write!(f, "session {session}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for EvaluateError {}
+
+/// Measures one system over all sessions with one draw of the shots.
+///
+/// `on_row` sees every session's row as soon as it is measured, `on_progress` every epoch of learning.
+///
+/// # Errors
+/// [`EvaluateError`] if a session cannot be learned.
+#[expect(clippy::too_many_arguments, reason = "a measurement is told by exactly these")]
+pub fn evaluate(
+    foundation: &Foundation,
+    benchmark: &Benchmark,
+    system: System,
+    config: &Config,
+    draw: usize,
+    seed: u64,
+    on_progress: &mut dyn FnMut(usize, session::Progress),
+    on_row: &mut dyn FnMut(&Row),
+) -> Result<Vec<Row>, EvaluateError> {
+    let base = foundation.classes.len();
+    let measured = benchmark.measured.clean();
+    let mut state = State::fresh(foundation, [0; 32]);
+    let mut added = Vec::new();
+    let mut rows = Vec::with_capacity(benchmark.ways.len() + 1);
+    for session in 0..=benchmark.ways.len() {
+        if session > 0 {
+            let new = benchmark.session(foundation, session, draw, seed);
+            match system {
+                System::Orco => {
+                    let mut progress = |progress| {
+                        on_progress(session, progress);
+                        ControlFlow::Continue(())
+                    };
+                    let learned = session::learn(foundation, &state, &new, config, seed, &mut progress);
+                    state = learned.map_err(|source| EvaluateError::Learn { session, source })?.0;
+                }
+                System::Imprint | System::Ncm => added.extend(new),
+            }
+        }
+        let answers = match system {
+            System::Orco => Classifier::new(foundation, &state).nearest(&measured),
+            System::Imprint => nearest_imprint(foundation, &added, &measured),
+            System::Ncm => nearest_mean(foundation, benchmark, &added, &measured),
+        };
+        let seen = base + benchmark.ways[..session].iter().sum::<u32>() as usize;
+        let mut counts = Measured::new(seen);
+        for (&class, &answer) in benchmark.measured.classes().iter().zip(&answers) {
+            if (class as usize) < seen {
+                counts.count(class as usize, answer);
+            }
+        }
+        let row = counts.row(session, base);
+        on_row(&row);
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+fn nearest_imprint(foundation: &Foundation, added: &[NewClass], features: &[f32]) -> Vec<usize> {
+    let inputs = foundation.head.inputs;
+    let base = foundation.classes.iter().flat_map(|class| foundation.target(class.target)).copied();
+    let mut weights: Vec<f32> = base.collect();
+    for class in added {
+        let clean: Vec<f32> = class.shots.iter().flat_map(|shot| &shot[..inputs]).copied().collect();
+        weights.extend(session::mean_direction(&foundation.head.project(&clean), foundation.dimension));
+    }
+    nearest(&foundation.head.project(features), &weights, foundation.dimension)
+}
+
+fn nearest_mean(foundation: &Foundation, benchmark: &Benchmark, added: &[NewClass], features: &[f32]) -> Vec<usize> {
+    let inputs = foundation.head.inputs;
+    let mut means = benchmark.base_means.clone();
+    for class in added {
+        let clean: Vec<f32> = class.shots.iter().flat_map(|shot| &shot[..inputs]).copied().collect();
+        means.extend(session::mean_direction(&clean, inputs));
+    }
+    means.chunks_exact_mut(inputs).for_each(|mean| {
+        normalise(mean);
+    });
+    // The length of a row of features does not change which mean is nearest to it.
+    nearest(features, &means, inputs)
+}
+
+/// Row of `weights` with the largest inner product, for each of `rows`.
+fn nearest(rows: &[f32], weights: &[f32], dimension: usize) -> Vec<usize> {
+    let classes = weights.len() / dimension;
+    let products = cosines(rows, weights, dimension);
+    let best = |row: &[f32]| (0..classes).fold(0, |best, class| if row[class] > row[best] { class } else { best });
+    products.chunks_exact(classes).map(best).collect()
+}

@@ -1,0 +1,108 @@
+//! What a session did, measured on the stored exemplars.
+
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::alignment::Losses;
+use crate::exemplar::Bank;
+use crate::state::{Foundation, State};
+
+/// How a class's stored exemplars are recognised.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassAccuracy {
+    /// The class.
+    pub label: String,
+    /// Share recognised before the session, 0..1; `None` for a class that is new.
+    pub before: Option<f32>,
+    /// Share recognised after it, 0..1.
+    pub after: f32,
+}
+
+/// Exemplars of one class that are now taken for another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Confusion {
+    /// Their class.
+    pub label: String,
+    /// What they are taken for.
+    pub taken_for: String,
+    /// Share of the class's exemplars, 0..1.
+    pub share: f32,
+}
+
+/// What a session did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// Mean losses of every epoch.
+    pub losses: Vec<Losses>,
+    /// Exemplars trained on.
+    pub exemplars: usize,
+    /// Every known class, base classes first.
+    pub classes: Vec<ClassAccuracy>,
+    /// Pairs of which a tenth or more of the exemplars are confused, and at least one involves a new class; worst first.
+    pub confusions: Vec<Confusion>,
+    /// Free pseudo-targets that are left.
+    pub free_targets: usize,
+}
+
+impl Report {
+    pub(super) fn new(
+        state: &State,
+        foundation: &Foundation,
+        known_before: usize,
+        exemplars: &Bank,
+        before: &[usize],
+        after: &[usize],
+        losses: Vec<Losses>,
+    ) -> Self {
+        let labels: Vec<&str> = state.known(foundation).map(|class| class.label.as_str()).collect();
+        let count = labels.len();
+        let mut total = vec![0u32; count];
+        let mut right_before = vec![0u32; count];
+        let mut taken_for = vec![0u32; count * count];
+        for ((&class, &before), &after) in exemplars.classes().iter().zip(before).zip(after) {
+            let class = class as usize;
+            total[class] += 1;
+            right_before[class] += u32::from(before == class);
+            taken_for[class * count + after] += 1;
+        }
+        let share = |hits: u32, class: usize| hits as f32 / total[class].max(1) as f32;
+        let classes = (0..count)
+            .map(|class| ClassAccuracy {
+                label: labels[class].into(),
+                before: (class < known_before).then(|| share(right_before[class], class)),
+                after: share(taken_for[class * count + class], class),
+            })
+            .collect();
+        let mut confusions: Vec<Confusion> = (0..count * count)
+            .map(|place| (place / count, place % count, share(taken_for[place], place / count)))
+            .filter(|&(class, other, share)| class != other && class.max(other) >= known_before && share >= 0.1)
+            .map(|(class, other, share)| Confusion {
+                label: labels[class].into(),
+                taken_for: labels[other].into(),
+                share,
+            })
+            .collect();
+        confusions.sort_by(|a, b| b.share.total_cmp(&a.share));
+        let free_targets = foundation.target_count() - count;
+        Self { losses, exemplars: exemplars.len(), classes, confusions, free_targets }
+    }
+
+    /// Mean over the classes known before the session of the accuracy before it and after it, 0..1; `None` if there
+    /// were none.
+    pub fn old_accuracy(&self) -> Option<(f32, f32)> {
+        let old: Vec<(f32, f32)> = self.classes.iter().filter_map(|class| Some((class.before?, class.after))).collect();
+        let count = old.len() as f32;
+        (!old.is_empty()).then(|| {
+            let sum = old.iter().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
+            (sum.0 / count, sum.1 / count)
+        })
+    }
+
+    /// Mean accuracy of the new classes after the session, 0..1.
+    pub fn new_accuracy(&self) -> f32 {
+        let new: Vec<f32> =
+            self.classes.iter().filter(|class| class.before.is_none()).map(|class| class.after).collect();
+        new.iter().sum::<f32>() / new.len().max(1) as f32
+    }
+}

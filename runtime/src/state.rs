@@ -1,0 +1,140 @@
+//! What a device knows: the unchanging foundation from the bundle, and the state learned on top of it.
+
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::exemplar::Bank;
+use crate::head::Head;
+use crate::session::Config;
+
+/// A class with its pseudo-target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Class {
+    /// Name for people; unique.
+    pub label: String,
+    /// Row of its pseudo-target.
+    pub target: u32,
+    /// Session in which it was learned; 0 for base classes.
+    pub session: u32,
+}
+
+/// What the bundle brings and the device never changes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Foundation {
+    /// Dimension d of the sphere.
+    pub dimension: usize,
+    /// Pseudo-targets, unit rows `[targets, dimension]`.
+    pub targets: Vec<f32>,
+    /// The projection head after phase 2.
+    pub head: Head,
+    /// The base classes.
+    pub classes: Vec<Class>,
+    /// Exemplars of the base classes, by index into `classes`.
+    pub exemplars: Bank,
+    /// Settings of phase 3.
+    pub config: Config,
+}
+
+/// What the device has learned since.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// SHA-256 of the bundle's learner file that this state belongs to.
+    pub foundation: [u8; 32],
+    /// Learned classes, in the order of learning.
+    pub classes: Vec<Class>,
+    /// Their shots; the index of a class counts on from the base classes.
+    pub exemplars: Bank,
+    /// The projection head as re-aligned; `None` before the first session, when the foundation's holds.
+    pub head: Option<Head>,
+    /// Number of sessions learned.
+    pub sessions: u32,
+}
+
+impl Foundation {
+    /// Number of pseudo-targets, which is the most classes that can be known.
+    pub fn target_count(&self) -> usize {
+        self.targets.len() / self.dimension
+    }
+
+    /// Pseudo-target number `target`.
+    ///
+    /// # Panics
+    /// If there is no such target.
+    pub fn target(&self, target: u32) -> &[f32] {
+        &self.targets[target as usize * self.dimension..][..self.dimension]
+    }
+
+    /// Whether all parts fit together; to be asked after decoding.
+    pub fn is_sound(&self) -> bool {
+        let shapes = self.dimension > 0
+            && self.targets.len().is_multiple_of(self.dimension)
+            && self.targets.iter().all(|value| value.is_finite())
+            && self.head.is_sound()
+            && self.head.inputs > 0
+            && self.head.outputs == self.dimension
+            && self.exemplars.is_sound()
+            && self.exemplars.dimension() == self.head.inputs;
+        let members = self.exemplars.classes().iter().all(|class| (*class as usize) < self.classes.len());
+        shapes && members && are_distinct(self.classes.iter(), self.target_count()) && self.config.is_sound()
+    }
+}
+
+impl State {
+    /// The state of a device that has learned nothing yet; `foundation_digest` is that of the bundle's learner file.
+    pub fn fresh(foundation: &Foundation, foundation_digest: [u8; 32]) -> Self {
+        let exemplars = Bank::new(foundation.head.inputs, foundation.config.views);
+        Self { foundation: foundation_digest, classes: Vec::new(), exemplars, head: None, sessions: 0 }
+    }
+
+    /// All known classes, base classes first; a class's place is its index everywhere.
+    pub fn known<'a>(&'a self, foundation: &'a Foundation) -> impl Iterator<Item = &'a Class> + Clone {
+        foundation.classes.iter().chain(&self.classes)
+    }
+
+    /// The head in use.
+    pub fn head<'a>(&'a self, foundation: &'a Foundation) -> &'a Head {
+        self.head.as_ref().unwrap_or(&foundation.head)
+    }
+
+    /// Pseudo-targets of all known classes, `[classes, dimension]`.
+    pub fn assigned_targets(&self, foundation: &Foundation) -> Vec<f32> {
+        self.known(foundation).flat_map(|class| foundation.target(class.target)).copied().collect()
+    }
+
+    /// Rows of the pseudo-targets that no class has.
+    pub fn free_targets(&self, foundation: &Foundation) -> Vec<u32> {
+        let mut taken = vec![false; foundation.target_count()];
+        self.known(foundation).for_each(|class| taken[class.target as usize] = true);
+        (0..foundation.target_count() as u32).filter(|&target| !taken[target as usize]).collect()
+    }
+
+    /// Whether all parts fit together and onto the foundation; to be asked after decoding.
+    pub fn is_sound(&self, foundation: &Foundation) -> bool {
+        let base = foundation.classes.len();
+        let head = self.head.as_ref().is_none_or(|head| {
+            let shape = |head: &Head| (head.inputs, head.hidden, head.outputs);
+            head.is_sound() && shape(head) == shape(&foundation.head)
+        });
+        let members =
+            self.exemplars.classes().iter().all(|class| (base..base + self.classes.len()).contains(&(*class as usize)));
+        head && members
+            && self.exemplars.is_sound()
+            && self.exemplars.dimension() == foundation.head.inputs
+            && are_distinct(self.known(foundation), foundation.target_count())
+    }
+}
+
+/// Whether the classes have different labels and different targets, all of which exist.
+fn are_distinct<'a>(classes: impl Iterator<Item = &'a Class> + Clone, targets: usize) -> bool {
+    let mut taken = vec![false; targets];
+    let targets_differ = classes.clone().all(|class| match taken.get_mut(class.target as usize) {
+        Some(taken) => !core::mem::replace(taken, true),
+        None => false,
+    });
+    let mut labels: Vec<&str> = classes.map(|class| class.label.as_str()).collect();
+    labels.sort_unstable();
+    targets_differ && labels.windows(2).all(|pair| pair[0] != pair[1])
+}

@@ -1,0 +1,127 @@
+//! The state on disk: one file in the state folder, replaced atomically.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::bundle::Bundle;
+use crate::codec::{self, DecodeError, Kind};
+use crate::state::State;
+
+/// Name of the state's file.
+pub const STATE: &str = "state.postcard";
+
+/// A folder that holds a device's state.
+#[derive(Clone, Debug)]
+pub struct Store {
+    folder: PathBuf,
+}
+
+/// Why the state could not be read or written.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// A file could not be read.
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The state could not be decoded.
+    Decode {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: DecodeError,
+    },
+    /// The state was learned on another bundle.
+    OtherBundle {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The state could not be written; the old one is still there.
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read { path, source } => write!(f, "cannot read the state {}: {source}", path.display()),
+            Self::Decode { path, source } => write!(
+                f,
+                "the state {} cannot be used: {source}; move it away to start from the bundle again",
+                path.display()
+            ),
+            Self::OtherBundle { path } => write!(
+                f,
+                "the state {} was learned on another bundle; give that bundle with --bundle, or another folder with --state",
+                path.display()
+            ),
+            Self::Write { path, source } => {
+                write!(f, "cannot write the state {}: {source}; what was known before is unchanged", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+impl Store {
+    /// The store in `folder`, which is created on the first save.
+    pub fn new(folder: &Path) -> Self {
+        Self { folder: folder.into() }
+    }
+
+    /// Path of the state's file.
+    pub fn path(&self) -> PathBuf {
+        self.folder.join(STATE)
+    }
+
+    /// Reads the state; a fresh one if nothing was saved yet.
+    ///
+    /// # Errors
+    /// [`StoreError`] if there is a state that cannot be read or belongs to another bundle.
+    pub fn load(&self, bundle: &Bundle) -> Result<State, StoreError> {
+        let path = self.path();
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(bundle.fresh_state()),
+            Err(source) => return Err(StoreError::Read { path, source }),
+        };
+        let state: State =
+            codec::decode(Kind::State, &bytes).map_err(|source| StoreError::Decode { path: path.clone(), source })?;
+        if state.foundation != bundle.digest {
+            return Err(StoreError::OtherBundle { path });
+        }
+        if !state.is_sound(&bundle.foundation) {
+            return Err(StoreError::Decode { path, source: DecodeError::Body });
+        }
+        Ok(state)
+    }
+
+    /// Replaces the state: a temporary file, readable by its owner alone, synced, renamed over the old one, the folder
+    /// synced. Whatever happens, the old state or the new one is there.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the system refuses; the old state holds.
+    pub fn save(&self, state: &State) -> Result<(), StoreError> {
+        let bytes = codec::encode(Kind::State, state);
+        let write = || -> io::Result<()> {
+            fs::create_dir_all(&self.folder)?;
+            let mut file = tempfile::Builder::new().prefix(".state-").tempfile_in(&self.folder)?;
+            file.write_all(&bytes)?;
+            file.as_file().sync_all()?;
+            file.persist(self.path()).map_err(|error| error.error)?;
+            // Renaming alone does not make the new name survive a power cut.
+            File::open(&self.folder)?.sync_all()
+        };
+        write().map_err(|source| StoreError::Write { path: self.path(), source })
+    }
+}

@@ -1,0 +1,265 @@
+//! Writing a bundle: backbone, learner file, labels, benchmark file, manifest, card.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use orco_runtime::augment::Views;
+use orco_runtime::bundle::Bundle;
+use orco_runtime::codec::{self, Kind as FileKind};
+use orco_runtime::encoder::{self, Encoder, encode_pictures};
+use orco_runtime::exemplar::Bank;
+use orco_runtime::image::{Preprocessing, from_planes};
+use orco_runtime::manifest::{
+    BACKBONE, BENCHMARK, BackboneFacts, FORMAT, LABELS, LEARNER, MANIFEST, Manifest, Provenance, hexadecimal,
+};
+use orco_runtime::protocol::Benchmark;
+use orco_runtime::random::Random;
+use orco_runtime::state::{Class, Foundation};
+use tch::{Kind, Tensor};
+
+use super::{card, onnx};
+use crate::align::Assignment;
+use crate::config::{MeasureOn, Precision, Recipe};
+use crate::dataset::{Images, SHOTS, Split};
+use crate::model::{CIFAR100_DEVIATION, CIFAR100_MEAN, Model};
+use crate::pretrain::features;
+use crate::progress::Progress;
+use crate::run::write_atomically;
+
+/// Largest deviation between ONNX Runtime and tch that an export may have.
+const PARITY: f64 = 1e-4;
+/// Images on which both are compared.
+const PARITY_IMAGES: usize = 1000;
+
+/// What an export was found to be.
+#[derive(Debug)]
+pub struct Exported {
+    /// The bundle's folder.
+    pub folder: PathBuf,
+    /// Largest deviation of a feature between ONNX Runtime and tch.
+    pub parity: f64,
+}
+
+/// Everything that a bundle is made from.
+struct Source<'a> {
+    recipe: &'a Recipe,
+    train: &'a Images,
+    /// Images accuracy is measured on.
+    measured: &'a Images,
+    split: &'a Split,
+    labels: &'a [String],
+    input: Preprocessing,
+    views: Views,
+}
+
+/// Writes the bundle into `folder`, opens it again as a device would, measures it, and writes its card.
+///
+/// # Errors
+/// If a file cannot be written, ONNX Runtime is missing, or its features differ from tch's by more than 1e-4.
+pub fn write_bundle(
+    model: &Model,
+    assignment: &Assignment,
+    recipe: &Recipe,
+    (train, test): (&Images, &Images),
+    split: &Split,
+    labels: &[String],
+    folder: &Path,
+) -> Result<Exported> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let [_, height, width] = model.backbone.description.input;
+    let source = Source {
+        recipe,
+        train,
+        measured: if recipe.split.measure_on == MeasureOn::Test { test } else { train },
+        split,
+        labels,
+        input: Preprocessing {
+            width: width as u32,
+            height: height as u32,
+            mean: CIFAR100_MEAN,
+            deviation: CIFAR100_DEVIATION,
+        },
+        views: Views::default(),
+    };
+    let backbone = onnx::encode(&model.backbone, &metadata(recipe, &source));
+    let mut encoder =
+        encoder::onnx::Onnx::open(&backbone, &source.input).context("the export is checked with ONNX Runtime")?;
+    let parity = parity(model, &mut encoder, &source)?;
+    if parity > PARITY {
+        bail!("ONNX Runtime's features differ from tch's by {parity:.1e}, more than {PARITY:.0e}; nothing was written");
+    }
+    log::info!("ONNX Runtime equals tch within {parity:.1e} on {PARITY_IMAGES} images");
+    let foundation = source.foundation(model, assignment, &mut encoder)?;
+    let benchmark = source.benchmark(&mut encoder)?;
+    let names: Vec<&str> = foundation.classes.iter().map(|class| class.label.as_str()).collect();
+    let files = [
+        (BACKBONE, backbone),
+        (LEARNER, codec::encode(FileKind::Learner, &foundation)),
+        (BENCHMARK, codec::encode(FileKind::Benchmark, &benchmark)),
+        (LABELS, names.join("\n").into_bytes()),
+    ];
+    let mut digests = BTreeMap::new();
+    for (name, bytes) in &files {
+        write_atomically(&folder.join(name), bytes)?;
+        digests.insert((*name).to_owned(), hexadecimal(&codec::digest(bytes)));
+    }
+    let manifest = source.manifest(model, digests);
+    write_atomically(&folder.join(MANIFEST), toml::to_string(&manifest)?.as_bytes())?;
+    let bundle = Bundle::open(folder).context("the bundle just written does not open")?;
+    write_atomically(&folder.join("README.md"), card::write(&bundle, recipe, parity)?.as_bytes())?;
+    Ok(Exported { folder: folder.into(), parity })
+}
+
+/// ONNX metadata by the conventions of the field.
+fn metadata(recipe: &Recipe, source: &Source<'_>) -> Vec<(&'static str, String)> {
+    vec![
+        ("task", "feature-extraction".into()),
+        ("imgsz", format!("[{}, {}]", source.input.height, source.input.width)),
+        ("version", env!("CARGO_PKG_VERSION").into()),
+        ("license", env!("CARGO_PKG_LICENSE").into()),
+        ("orco.name", recipe.name.clone()),
+        ("orco.mean", format!("{:?}", source.input.mean)),
+        ("orco.deviation", format!("{:?}", source.input.deviation)),
+    ]
+}
+
+/// Largest difference between the exported model's features and the network's.
+fn parity(model: &Model, encoder: &mut dyn Encoder, source: &Source<'_>) -> Result<f64> {
+    let indices: Vec<usize> = (0..PARITY_IMAGES.min(source.train.len())).collect();
+    let images = source.train.select(&indices).to_device(model.device()).to_kind(Kind::Float) / 255.0;
+    let expected = features(model, &images, Precision::F32).to_device(tch::Device::Cpu);
+    let actual = source.clean_features(encoder, source.train, &indices)?;
+    let difference = Tensor::from_slice(&actual).view_as(&expected) - expected;
+    Ok(difference.abs().max().double_value(&[]))
+}
+
+impl Source<'_> {
+    fn picture(&self, images: &Images, index: usize) -> image::RgbImage {
+        let planes = Vec::<u8>::try_from(images.pixels.get(index as i64).contiguous().view(-1)).expect("u8 tensor");
+        let size = images.pixels.size();
+        from_planes(size[3] as u32, size[2] as u32, &planes)
+    }
+
+    /// Features of the clean views, f32 `[indices, features]`.
+    fn clean_features(&self, encoder: &mut dyn Encoder, images: &Images, indices: &[usize]) -> Result<Vec<f32>> {
+        let mut all = Vec::new();
+        for chunk in indices.chunks(256) {
+            let pictures: Vec<_> = chunk.iter().map(|&index| self.input.fit(&self.picture(images, index))).collect();
+            all.extend(encode_pictures(encoder, &self.input, &pictures)?);
+        }
+        Ok(all)
+    }
+
+    /// Quantised features of images, `views` each, with their classes.
+    fn bank(&self, encoder: &mut dyn Encoder, images: &Images, indices: &[usize], views: usize) -> Result<Bank> {
+        let mut progress = Progress::new("features", indices.len() as u64, 0);
+        let mut bank: Option<Bank> = None;
+        for &index in indices {
+            let pictures = self.views.draw(&self.picture(images, index), &self.input, views, self.recipe.seed);
+            let features = encode_pictures(encoder, &self.input, &pictures)?;
+            let bank = bank.get_or_insert_with(|| Bank::new(features.len() / views, views));
+            bank.push(u32::from(images.labels[index]), &features);
+            progress.advance(1, "");
+        }
+        progress.finish();
+        bank.context("no images to compute features of")
+    }
+
+    fn foundation(&self, model: &Model, assignment: &Assignment, encoder: &mut dyn Encoder) -> Result<Foundation> {
+        let config = self.recipe.learn.clone();
+        let mut random = Random::new(self.recipe.seed, "base exemplars");
+        let mut chosen = Vec::new();
+        for class in 0..self.split.base_classes {
+            let mut members: Vec<usize> = self
+                .split
+                .base
+                .iter()
+                .copied()
+                .filter(|&index| usize::from(self.train.labels[index]) == class)
+                .collect();
+            random.shuffle(&mut members);
+            chosen.extend_from_slice(&members[..self.recipe.export.exemplars_per_class.min(members.len())]);
+        }
+        let exemplars = self.bank(encoder, self.train, &chosen, config.views)?;
+        let targets = assignment.targets.to_device(tch::Device::Cpu).contiguous().view(-1);
+        let classes = assignment.rows.iter().zip(self.labels).map(|(&row, label)| Class {
+            label: label.clone(),
+            target: row as u32,
+            session: 0,
+        });
+        Ok(Foundation {
+            dimension: self.recipe.head.projection as usize,
+            targets: Vec::try_from(targets)?,
+            head: model.head.to_runtime(),
+            classes: classes.collect(),
+            exemplars,
+            config,
+        })
+    }
+
+    fn benchmark(&self, encoder: &mut dyn Encoder) -> Result<Benchmark> {
+        log::info!("computing the benchmark's features with {}", encoder.engine());
+        let measured = self.bank(encoder, self.measured, &self.split.measured, 1)?;
+        let shots: Vec<usize> = self.split.candidates.concat();
+        let candidates = self.bank(encoder, self.train, &shots, self.recipe.learn.views)?;
+        let base = self.clean_features(encoder, self.train, &self.split.base)?;
+        let dimension = measured.dimension();
+        let mut base_means = vec![0.0f32; self.split.base_classes * dimension];
+        let mut counts = vec![0.0f32; self.split.base_classes];
+        for (&index, row) in self.split.base.iter().zip(base.chunks_exact(dimension)) {
+            let class = usize::from(self.train.labels[index]);
+            counts[class] += 1.0;
+            let mean = &mut base_means[class * dimension..][..dimension];
+            mean.iter_mut().zip(row).for_each(|(mean, value)| *mean += value);
+        }
+        for (mean, count) in base_means.chunks_exact_mut(dimension).zip(counts) {
+            mean.iter_mut().for_each(|value| *value /= count);
+        }
+        let sources = |indices: &[usize]| indices.iter().map(|&index| index as u32).collect();
+        Ok(Benchmark {
+            source: match self.recipe.split.measure_on {
+                MeasureOn::Test => "CIFAR-100 test images".into(),
+                MeasureOn::Holdout => "held-out CIFAR-100 training images".into(),
+            },
+            labels: self.labels[self.split.base_classes..][..self.split.candidates.len()].to_vec(),
+            ways: self.split.sessions.iter().map(|session| session.classes.len() as u32).collect(),
+            shots: SHOTS as u32,
+            base_means,
+            measured_sources: sources(&self.split.measured),
+            measured,
+            candidate_sources: sources(&shots),
+            candidates,
+            fixed_draw: self.split.fixed_draw,
+        })
+    }
+
+    fn manifest(&self, model: &Model, files: BTreeMap<String, String>) -> Manifest {
+        let description = &model.backbone.description;
+        Manifest {
+            format: FORMAT,
+            name: self.recipe.name.clone(),
+            preprocessing: self.input,
+            views: self.views,
+            backbone: BackboneFacts {
+                architecture: description.name.clone(),
+                features: description.features() as usize,
+                parameters: description.parameters() as u64,
+                multiply_adds: description.multiply_adds() as u64,
+            },
+            provenance: Provenance {
+                program: format!("orco-train {}", env!("CARGO_PKG_VERSION")),
+                trained_on: format!(
+                    "CIFAR-100, {} base classes, {} images",
+                    self.split.base_classes,
+                    self.split.base.len()
+                ),
+                seed: self.recipe.seed,
+                pretrain_epochs: self.recipe.pretrain.epochs,
+                align_epochs: self.recipe.align.epochs,
+            },
+            files,
+        }
+    }
+}

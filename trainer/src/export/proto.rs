@@ -1,0 +1,147 @@
+//! The part of ONNX's protocol buffers that a backbone needs (onnx.proto, IR version 8), for prost.
+
+use prost::Message;
+
+/// `onnx.ModelProto`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Model {
+    #[prost(int64, tag = "1")]
+    pub ir_version: i64,
+    #[prost(string, tag = "2")]
+    pub producer_name: String,
+    #[prost(string, tag = "3")]
+    pub producer_version: String,
+    #[prost(message, optional, tag = "7")]
+    pub graph: Option<Graph>,
+    #[prost(message, repeated, tag = "8")]
+    pub opset_import: Vec<OperatorSet>,
+    #[prost(message, repeated, tag = "14")]
+    pub metadata_props: Vec<Entry>,
+}
+
+/// `onnx.OperatorSetIdProto`.
+#[derive(Clone, PartialEq, Message)]
+pub struct OperatorSet {
+    #[prost(string, tag = "1")]
+    pub domain: String,
+    #[prost(int64, tag = "2")]
+    pub version: i64,
+}
+
+/// `onnx.StringStringEntryProto`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Entry {
+    #[prost(string, tag = "1")]
+    pub key: String,
+    #[prost(string, tag = "2")]
+    pub value: String,
+}
+
+/// `onnx.GraphProto`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Graph {
+    #[prost(message, repeated, tag = "1")]
+    pub node: Vec<Node>,
+    #[prost(string, tag = "2")]
+    pub name: String,
+    #[prost(message, repeated, tag = "5")]
+    pub initializer: Vec<TensorData>,
+    #[prost(message, repeated, tag = "11")]
+    pub input: Vec<ValueInfo>,
+    #[prost(message, repeated, tag = "12")]
+    pub output: Vec<ValueInfo>,
+}
+
+/// `onnx.NodeProto`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Node {
+    #[prost(string, repeated, tag = "1")]
+    pub input: Vec<String>,
+    #[prost(string, repeated, tag = "2")]
+    pub output: Vec<String>,
+    #[prost(string, tag = "3")]
+    pub name: String,
+    #[prost(string, tag = "4")]
+    pub op_type: String,
+    #[prost(message, repeated, tag = "5")]
+    pub attribute: Vec<Attribute>,
+}
+
+/// `onnx.AttributeProto`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Attribute {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(float, optional, tag = "2")]
+    pub f: Option<f32>,
+    #[prost(int64, optional, tag = "3")]
+    pub i: Option<i64>,
+    #[prost(int64, repeated, packed = "false", tag = "8")]
+    pub ints: Vec<i64>,
+    #[prost(int32, tag = "20")]
+    pub r#type: i32,
+}
+
+/// `onnx.AttributeProto.AttributeType`.
+pub mod attribute_type {
+    pub const FLOAT: i32 = 1;
+    pub const INT: i32 = 2;
+    pub const INTS: i32 = 7;
+}
+
+/// `onnx.TensorProto`.
+#[derive(Clone, PartialEq, Message)]
+pub struct TensorData {
+    #[prost(int64, repeated, packed = "false", tag = "1")]
+    pub dims: Vec<i64>,
+    #[prost(int32, tag = "2")]
+    pub data_type: i32,
+    #[prost(string, tag = "8")]
+    pub name: String,
+    #[prost(bytes = "vec", tag = "9")]
+    pub raw_data: Vec<u8>,
+}
+
+/// `onnx.TensorProto.FLOAT`.
+pub const FLOAT: i32 = 1;
+
+/// `onnx.ValueInfoProto`.
+#[derive(Clone, PartialEq, Message)]
+pub struct ValueInfo {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(message, optional, tag = "2")]
+    pub r#type: Option<Type>,
+}
+
+/// `onnx.TypeProto`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Type {
+    #[prost(message, optional, tag = "1")]
+    pub tensor_type: Option<TensorType>,
+}
+
+/// `onnx.TypeProto.Tensor`.
+#[derive(Clone, PartialEq, Message)]
+pub struct TensorType {
+    #[prost(int32, tag = "1")]
+    pub elem_type: i32,
+    #[prost(message, optional, tag = "2")]
+    pub shape: Option<Shape>,
+}
+
+/// `onnx.TensorShapeProto`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Shape {
+    #[prost(message, repeated, tag = "1")]
+    pub dim: Vec<Dimension>,
+}
+
+/// `onnx.TensorShapeProto.Dimension`: exactly one of the two is set.
+#[derive(Clone, PartialEq, Message)]
+pub struct Dimension {
+    #[prost(int64, optional, tag = "1")]
+    pub dim_value: Option<i64>,
+    #[prost(string, optional, tag = "2")]
+    pub dim_param: Option<String>,
+}
