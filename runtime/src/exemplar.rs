@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::math::add_scaled;
+
 /// A bank of exemplars. Each has the same number of views; view 0 is the clean one.
 ///
 /// A feature vector is stored as int8 values with one scale: `feature = scale * value`, scale = max|feature| / 127.
@@ -65,7 +67,7 @@ impl Bank {
     /// # Panics
     /// If there is no view, or `features` is not made of whole rows.
     pub fn push(&mut self, class: u32, features: &[f32]) {
-        assert!(!features.is_empty() && features.len() % self.dimension == 0, "features are not whole rows");
+        assert!(!features.is_empty() && features.len().is_multiple_of(self.dimension), "features are not whole rows");
         self.classes.push(class);
         for row in features.chunks_exact(self.dimension).cycle().take(self.views) {
             let scale = row.iter().fold(0.0f32, |highest, value| highest.max(value.abs())) / 127.0;
@@ -106,6 +108,20 @@ impl Bank {
             self.read(exemplar, 0, row);
         }
         features
+    }
+
+    /// Mean of the clean views of each of the classes `0..classes`, `[classes, dimension]`; zero for an empty class.
+    pub fn means(&self, classes: usize) -> Vec<f32> {
+        let mut means = vec![0.0; classes * self.dimension];
+        let mut counts = vec![0u32; classes];
+        for (row, &class) in self.clean().chunks_exact(self.dimension).zip(&self.classes) {
+            counts[class as usize] += 1;
+            add_scaled(&mut means[class as usize * self.dimension..][..self.dimension], 1.0, row);
+        }
+        for (mean, count) in means.chunks_exact_mut(self.dimension).zip(counts) {
+            mean.iter_mut().for_each(|value| *value /= count.max(1) as f32);
+        }
+        means
     }
 
     /// Whether lengths fit together and scales are finite; to be asked after decoding.

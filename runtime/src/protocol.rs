@@ -4,8 +4,10 @@
 mod benchmark;
 pub mod cifar100;
 mod evaluate;
+mod images;
 mod metrics;
 
 pub use benchmark::Benchmark;
 pub use evaluate::{EvaluateError, System, evaluate};
+pub use images::{ImagesError, from_cifar100};
 pub use metrics::{Measured, Row, Summary, summarise};

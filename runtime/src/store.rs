@@ -41,6 +41,11 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
+    /// Another process is learning into the same folder.
+    Busy {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// The state could not be written; the old one is still there.
     Write {
         /// The file.
@@ -64,6 +69,9 @@ impl fmt::Display for StoreError {
                 "the state {} was learned on another bundle; give that bundle with --bundle, or another folder with --state",
                 path.display()
             ),
+            Self::Busy { folder } => {
+                write!(f, "another orco is learning into {} just now; wait for it to finish", folder.display())
+            }
             Self::Write { path, source } => {
                 write!(f, "cannot write the state {}: {source}; what was known before is unchanged", path.display())
             }
@@ -82,6 +90,22 @@ impl Store {
     /// Path of the state's file.
     pub fn path(&self) -> PathBuf {
         self.folder.join(STATE)
+    }
+
+    /// Keeps other processes from learning into this folder until the returned file is dropped.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`] if another process is at it, [`StoreError::Write`] if the folder cannot be written.
+    pub fn lock(&self) -> Result<File, StoreError> {
+        let path = self.folder.join(".lock");
+        let failed = |source| StoreError::Write { path: path.clone(), source };
+        fs::create_dir_all(&self.folder).map_err(failed)?;
+        let file = File::create(&path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => Ok(file),
+            Err(fs::TryLockError::WouldBlock) => Err(StoreError::Busy { folder: self.folder.clone() }),
+            Err(fs::TryLockError::Error(source)) => Err(failed(source)),
+        }
     }
 
     /// Reads the state; a fresh one if nothing was saved yet.

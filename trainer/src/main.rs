@@ -38,14 +38,15 @@ enum Command {
         #[arg(long)]
         output: PathBuf,
     },
-    /// Measures lengths of phase 3 on a bundle made with `measure_on = "holdout"`, to choose one for a recipe.
+    /// Measures settings of phase 3 on a bundle made with `measure_on = "holdout"`, to choose one for a recipe.
     Tune {
         /// The bundle.
         #[arg(long)]
         bundle: PathBuf,
-        /// Numbers of epochs to try.
-        #[arg(long, value_delimiter = ',', default_value = "5,10,15,20,30,50,100")]
-        epochs: Vec<usize>,
+        /// Settings to try, as fields of a recipe's [learn] table: `--try "epochs = 50, learning_rate = 0.2"`;
+        /// repeat for each trial.
+        #[arg(long = "try", required = true, value_name = "SETTINGS")]
+        trials: Vec<String>,
         /// Draws of the shots.
         #[arg(long, default_value_t = 5)]
         draws: usize,
@@ -101,7 +102,7 @@ fn run(cli: Cli) -> Result<()> {
             log::info!("wrote the bundle {}", exported.folder.display());
             Ok(())
         }
-        Command::Tune { bundle, epochs, draws, seed } => tune(&bundle, &epochs, draws, seed),
+        Command::Tune { bundle, trials, draws, seed } => tune(&bundle, &trials, draws, seed),
     }
 }
 
@@ -139,20 +140,35 @@ impl Job {
     }
 }
 
-fn tune(bundle: &Path, epochs: &[usize], draws: usize, seed: u64) -> Result<()> {
+fn tune(bundle: &Path, trials: &[String], draws: usize, seed: u64) -> Result<()> {
     let bundle = Bundle::open(bundle)?;
     let benchmark = bundle.benchmark()?;
-    println!("measured on {}, {draws} draws", benchmark.source);
-    println!("{:>20} {:>6} {:>6}", "", "aHM", "aACC");
+    let configs = trials.iter().map(|trial| changed(&bundle.foundation.config, trial)).collect::<Result<Vec<_>>>()?;
+    println!("measured on {}, {draws} draws: aHM, aACC with their deviations", benchmark.source);
     let show = |name: &str, config: &Config, system| -> Result<()> {
         let summary = measure(&bundle.foundation, &benchmark, system, config, draws, seed)?;
-        println!("{name:>20} {:6.2} {:6.2}", summary.ahm, summary.aacc);
+        let (harmonic, top1) = (summary.ahm_deviation, summary.aacc_deviation);
+        println!("{:6.2} ± {harmonic:.2}  {:6.2} ± {top1:.2}  {name}", summary.ahm, summary.aacc);
         Ok(())
     };
-    for &epochs in epochs {
-        let config = Config { epochs, warmup_epochs: epochs / 10, ..bundle.foundation.config.clone() };
-        show(&format!("orco, {epochs} epochs"), &config, System::Orco)?;
+    for (trial, config) in trials.iter().zip(&configs) {
+        show(trial, config, System::Orco)?;
     }
     show("imprint", &bundle.foundation.config, System::Imprint)?;
     show("ncm", &bundle.foundation.config, System::Ncm)
+}
+
+/// The settings with some fields changed, which are given as the inside of a TOML table.
+fn changed(config: &Config, trial: &str) -> Result<Config> {
+    let wrapped: toml::Table =
+        format!("trial = {{ {trial} }}").parse().with_context(|| format!("--try \"{trial}\" is no list of settings"))?;
+    let mut table = toml::Table::try_from(config)?;
+    if let Some(toml::Value::Table(fields)) = wrapped.get("trial") {
+        table.extend(fields.clone());
+    }
+    let changed: Config = table.try_into().with_context(|| format!("--try \"{trial}\""))?;
+    if !changed.is_sound() {
+        anyhow::bail!("--try \"{trial}\" holds a value out of range");
+    }
+    Ok(changed)
 }

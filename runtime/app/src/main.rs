@@ -1,1 +1,55 @@
-fn main() {}
+//! `orco`: classify pictures, learn new classes from a few shots, measure. One file per verb in `command`.
+
+mod command;
+mod device;
+mod options;
+mod output;
+mod shots;
+
+use clap::{Parser, Subcommand};
+use options::Options;
+
+#[derive(Parser)]
+#[command(version, about = "Learns new image classes on the device from a handful of shots")]
+struct Cli {
+    #[command(flatten)]
+    options: Options,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Says what the bundle is, which engine runs it, and what the device has learned.
+    Info,
+    /// Names what is on pictures.
+    Classify(command::classify::Arguments),
+    /// Learns new classes from folders of pictures; several in one call are one session.
+    Learn(command::learn::Arguments),
+    /// Lists the known classes.
+    List,
+    /// Measures few-shot class-incremental learning by the field's protocol, beside two baselines.
+    Eval(command::eval::Arguments),
+    /// Shows everything: the eight sessions of the benchmark, then two classes from the sample pictures.
+    Demo(command::demo::Arguments),
+}
+
+fn main() {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn,ort=error"))
+        .format_target(false)
+        .format_timestamp(None)
+        .init();
+    let cli = Cli::parse();
+    let done = match &cli.verb {
+        Verb::Info => command::info::run(&cli.options),
+        Verb::Classify(arguments) => command::classify::run(&cli.options, arguments),
+        Verb::Learn(arguments) => command::learn::run(&cli.options, arguments),
+        Verb::List => command::list::run(&cli.options),
+        Verb::Eval(arguments) => command::eval::run(&cli.options, arguments),
+        Verb::Demo(arguments) => command::demo::run(&cli.options, arguments),
+    };
+    if let Err(error) = done {
+        eprintln!("error: {error:#}");
+        std::process::exit(1);
+    }
+}

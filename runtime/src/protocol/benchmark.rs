@@ -28,6 +28,8 @@ pub struct Benchmark {
     pub measured: Bank,
     /// Where each of them stands in its data set.
     pub measured_sources: Vec<u32>,
+    /// Whether that is the test set; else it is the training set.
+    pub measured_on_test: bool,
     /// Candidate shots of the incremental classes, with their views.
     pub candidates: Bank,
     /// Where each of them stands in its data set.

@@ -76,6 +76,9 @@ impl Config {
         Self::default()
     }
 
+    /// Names of the presets.
+    pub const PRESETS: [&str; 2] = ["orco", "edge"];
+
     /// The preset of that name: `orco`, the published program, or `edge`, ours for small devices.
     pub fn preset(name: &str) -> Option<Self> {
         match name {

@@ -204,19 +204,7 @@ impl Source<'_> {
         let measured = self.bank(encoder, self.measured, &self.split.measured, 1)?;
         let shots: Vec<usize> = self.split.candidates.concat();
         let candidates = self.bank(encoder, self.train, &shots, self.recipe.learn.views)?;
-        let base = self.clean_features(encoder, self.train, &self.split.base)?;
-        let dimension = measured.dimension();
-        let mut base_means = vec![0.0f32; self.split.base_classes * dimension];
-        let mut counts = vec![0.0f32; self.split.base_classes];
-        for (&index, row) in self.split.base.iter().zip(base.chunks_exact(dimension)) {
-            let class = usize::from(self.train.labels[index]);
-            counts[class] += 1.0;
-            let mean = &mut base_means[class * dimension..][..dimension];
-            mean.iter_mut().zip(row).for_each(|(mean, value)| *mean += value);
-        }
-        for (mean, count) in base_means.chunks_exact_mut(dimension).zip(counts) {
-            mean.iter_mut().for_each(|value| *value /= count);
-        }
+        let base = self.bank(encoder, self.train, &self.split.base, 1)?;
         let sources = |indices: &[usize]| indices.iter().map(|&index| index as u32).collect();
         Ok(Benchmark {
             source: match self.recipe.split.measure_on {
@@ -226,9 +214,10 @@ impl Source<'_> {
             labels: self.labels[self.split.base_classes..][..self.split.candidates.len()].to_vec(),
             ways: self.split.sessions.iter().map(|session| session.classes.len() as u32).collect(),
             shots: SHOTS as u32,
-            base_means,
+            base_means: base.means(self.split.base_classes),
             measured_sources: sources(&self.split.measured),
             measured,
+            measured_on_test: self.recipe.split.measure_on == MeasureOn::Test,
             candidate_sources: sources(&shots),
             candidates,
             fixed_draw: self.split.fixed_draw,

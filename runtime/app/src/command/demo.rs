@@ -1,0 +1,108 @@
+//! `orco demo`.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use orco_runtime::classify::Classifier;
+use orco_runtime::protocol::{System, evaluate};
+use serde_json::json;
+
+use super::learn;
+use crate::device::Device;
+use crate::options::Options;
+use crate::{output, shots};
+
+/// The two classes that the demonstration learns from the sample pictures.
+const LEARNED: [&str; 2] = ["rubber-duck", "traffic-cone"];
+const SEED: u64 = 1;
+
+/// Arguments of `orco demo`.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// Folder with the sample pictures: `learn/CLASS/*.jpg` and `try/CLASS/*.jpg`.
+    #[arg(long, value_name = "DIR", default_value = "examples/shots")]
+    shots: PathBuf,
+}
+
+/// Runs the sessions of the bundle's benchmark, then learns and recognises two classes in a state of its own, which
+/// leaves the device's alone.
+pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
+    let started = Instant::now();
+    let folder = tempfile::tempdir().context("cannot make a temporary folder for the demonstration's state")?;
+    let options = Options { state: Some(folder.path().into()), ..options.clone() };
+    let device = Device::open(&options)?;
+    let say = |line: String| {
+        if !options.quiet() {
+            println!("{line}");
+        }
+    };
+    let rows = sessions(&device, &say)?;
+    say(String::new());
+    let (right, total) = pictures(&options, arguments, &say)?;
+    say(format!("\nthe demonstration took {:.1} s", started.elapsed().as_secs_f64()));
+    options.write_json(&json!({
+        "sessions": rows, "pictures": { "right": right, "total": total }, "seconds": started.elapsed().as_secs_f64(),
+    }))
+}
+
+/// The benchmark's sessions, a row after each.
+fn sessions(device: &Device, say: &dyn Fn(String)) -> Result<Vec<orco_runtime::protocol::Row>> {
+    let (bundle, foundation) = (&device.bundle, &device.bundle.foundation);
+    let benchmark = bundle.benchmark()?;
+    say(format!(
+        "{}: {} base classes, then {} sessions of new classes, {} shots each, measured on {} ({})\n",
+        bundle.manifest.name,
+        foundation.classes.len(),
+        benchmark.ways.len(),
+        benchmark.shots,
+        benchmark.measured.len(),
+        benchmark.source
+    ));
+    say(output::HEADING.to_owned());
+    let bar = output::bar(benchmark.ways.len() * foundation.config.epochs, "learning");
+    let mut on_progress = |session: usize, progress: orco_runtime::session::Progress| {
+        bar.set_position(((session - 1) * foundation.config.epochs + progress.epoch) as u64);
+        bar.set_message(format!("session {session}"));
+    };
+    let mut on_row = |row: &_| bar.suspend(|| say(output::row(row)));
+    let rows =
+        evaluate(foundation, &benchmark, System::Orco, &foundation.config, 0, SEED, &mut on_progress, &mut on_row)?;
+    bar.finish_and_clear();
+    Ok(rows)
+}
+
+/// Learns two classes from the sample pictures, opens the saved state again, and classifies other pictures of them.
+/// Returns how many were recognised, and of how many.
+fn pictures(options: &Options, arguments: &Arguments, say: &dyn Fn(String)) -> Result<(usize, usize)> {
+    let device = Device::open(options)?;
+    let mut encoder = device.encoder()?;
+    say(format!("engine: {}", encoder.engine()));
+    let started = Instant::now();
+    let folders = LEARNED.map(|label| (label.to_owned(), arguments.shots.join("learn").join(label)));
+    let new = learn::read(&device, encoder.as_mut(), &folders)?;
+    let report = learn::teach(device, &new, SEED)?;
+    if !options.quiet() {
+        learn::print(&report, &new, started.elapsed().as_secs_f64());
+    }
+    let device = Device::open(options)?;
+    say("\nthe saved state, opened again, on other pictures:".to_owned());
+    let foundation = &device.bundle.foundation;
+    let classifier = Classifier::new(foundation, &device.state);
+    let labels: Vec<&str> = device.state.known(foundation).map(|class| class.label.as_str()).collect();
+    let (mut right, mut total) = (0, 0);
+    for label in LEARNED {
+        let mut answers = Vec::new();
+        for path in shots::pictures(&arguments.shots.join("try").join(label))? {
+            let features = device.views(encoder.as_mut(), &shots::open(&path)?, 1)?;
+            answers.push(labels[classifier.nearest(&features)[0]]);
+        }
+        let hits = answers.iter().filter(|answer| **answer == label).count();
+        let others: Vec<&str> = answers.iter().copied().filter(|answer| *answer != label).collect();
+        let others = if others.is_empty() { String::new() } else { format!(" (taken for: {})", others.join(", ")) };
+        say(format!("{label}: {hits} of {} recognised among {} classes{others}", answers.len(), labels.len()));
+        (right, total) = (right + hits, total + answers.len());
+    }
+    Ok((right, total))
+}

@@ -1,0 +1,113 @@
+//! `orco eval`.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use orco_runtime::bundle::{Bundle, OpenError};
+use orco_runtime::encoder;
+use orco_runtime::protocol::{self, Benchmark, Row, Summary, System, evaluate, summarise};
+use orco_runtime::session::Config;
+use serde_json::json;
+
+use crate::options::Options;
+use crate::output;
+
+/// Arguments of `orco eval`.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// Folder with CIFAR-100's binary layout; without it, the bundle's benchmark file is measured on.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Draws of the shots; the first is the field's fixed one where the bundle knows it.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    draws: u32,
+    /// Seed of the draws, of shuffling and of perturbation.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Settings of phase 3: `orco` (the published program), `edge` (ours for small devices); by default the bundle's.
+    #[arg(long, value_name = "NAME")]
+    preset: Option<String>,
+}
+
+/// Measures all systems and prints every session's row.
+pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
+    let bundle = Bundle::open(&options.bundle)?;
+    let config = match &arguments.preset {
+        None => bundle.foundation.config.clone(),
+        Some(name) => match Config::preset(name) {
+            Some(config) => config,
+            None => bail!("there is no preset \"{name}\"; known are {}", Config::PRESETS.join(", ")),
+        },
+    };
+    let benchmark = match &arguments.data {
+        None => bundle.benchmark()?,
+        Some(folder) => from_images(&bundle, folder)?,
+    };
+    if !options.quiet() {
+        println!(
+            "{} on {}: {} base classes, {} sessions, {} draws of {} shots",
+            bundle.manifest.name,
+            benchmark.source,
+            bundle.foundation.classes.len(),
+            benchmark.ways.len(),
+            arguments.draws,
+            benchmark.shots
+        );
+    }
+    let mut summaries = Vec::new();
+    for system in System::ALL {
+        let summary = measure(&bundle, &benchmark, system, &config, arguments)?;
+        if !options.quiet() {
+            println!("\n{}", output::summary(&summary));
+        }
+        summaries.push(summary);
+    }
+    options.write_json(&json!({
+        "draws": arguments.draws, "seed": arguments.seed, "bundle": bundle.manifest.name, "source": benchmark.source,
+        "systems": summaries,
+    }))
+}
+
+fn measure(
+    bundle: &Bundle,
+    benchmark: &Benchmark,
+    system: System,
+    config: &Config,
+    arguments: &Arguments,
+) -> Result<Summary> {
+    let sessions = benchmark.ways.len();
+    let draws = arguments.draws as usize;
+    let bar = output::bar(draws * sessions * config.epochs, system.name());
+    let draw = |draw: usize| -> Result<Vec<Row>> {
+        let mut on_progress = |session: usize, progress: orco_runtime::session::Progress| {
+            bar.set_position(((draw * sessions + session - 1) * config.epochs + progress.epoch) as u64);
+            bar.set_message(format!("draw {} session {session}", draw + 1));
+        };
+        let (foundation, seed) = (&bundle.foundation, arguments.seed);
+        Ok(evaluate(foundation, benchmark, system, config, draw, seed, &mut on_progress, &mut |_| {})?)
+    };
+    let rows = (0..draws).map(draw).collect::<Result<Vec<_>>>()?;
+    bar.finish_and_clear();
+    Ok(summarise(system.name(), &rows))
+}
+
+/// Computes the benchmark's features from the images themselves: the very images that the bundle's benchmark file
+/// names, where it has one.
+fn from_images(bundle: &Bundle, folder: &std::path::Path) -> Result<Benchmark> {
+    let template = match bundle.benchmark() {
+        Ok(benchmark) => Some(benchmark),
+        Err(OpenError::NoBenchmark { .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let mut encoder = encoder::open(&bundle.backbone, &bundle.manifest.preprocessing)?;
+    let mut bar = None;
+    let mut on_progress = |done: usize, total: usize| {
+        bar.get_or_insert_with(|| output::bar(total, "features")).set_position(done as u64);
+    };
+    let benchmark = protocol::from_cifar100(bundle, template.as_ref(), encoder.as_mut(), folder, &mut on_progress);
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    Ok(benchmark?)
+}

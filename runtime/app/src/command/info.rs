@@ -1,0 +1,46 @@
+//! `orco info`.
+
+use anyhow::Result;
+use serde_json::json;
+
+use crate::device::Device;
+use crate::options::Options;
+
+/// Prints what the bundle is, which engine runs it, and what the device has learned.
+pub fn run(options: &Options) -> Result<()> {
+    let device = Device::open(options)?;
+    let engine = device.encoder()?.engine();
+    let (manifest, foundation) = (&device.bundle.manifest, &device.bundle.foundation);
+    let free = device.state.free_targets(foundation).len();
+    let benchmark = manifest.files.contains_key(orco_runtime::manifest::BENCHMARK);
+    if !options.quiet() {
+        println!("bundle      {} ({})", manifest.name, device.bundle.folder.display());
+        println!(
+            "backbone    {}: {:.2} M parameters, {:.1} M multiply-adds, {}x{} pixels, {} features",
+            manifest.backbone.architecture,
+            manifest.backbone.parameters as f64 / 1e6,
+            manifest.backbone.multiply_adds as f64 / 1e6,
+            manifest.preprocessing.width,
+            manifest.preprocessing.height,
+            manifest.backbone.features
+        );
+        println!("engine      {engine}");
+        println!("head        {}-{}-{}", foundation.head.inputs, foundation.head.hidden, foundation.head.outputs);
+        println!("trained on  {} ({})", manifest.provenance.trained_on, manifest.provenance.program);
+        println!("benchmark   {}", if benchmark { "in the bundle" } else { "none in the bundle" });
+        println!("state       {}", device.store.path().display());
+        println!(
+            "classes     {} base, {} learned in {} sessions, {free} free targets",
+            foundation.classes.len(),
+            device.state.classes.len(),
+            device.state.sessions
+        );
+        println!("shots       {} stored, {} bytes", device.state.exemplars.len(), device.state.exemplars.bytes());
+    }
+    options.write_json(&json!({
+        "bundle": manifest.name, "engine": engine, "backbone": manifest.backbone.architecture,
+        "features": manifest.backbone.features, "parameters": manifest.backbone.parameters,
+        "base_classes": foundation.classes.len(), "learned_classes": device.state.classes.len(),
+        "sessions": device.state.sessions, "free_targets": free, "state": device.store.path(), "benchmark": benchmark,
+    }))
+}

@@ -1,0 +1,30 @@
+//! `orco list`.
+
+use anyhow::Result;
+use serde_json::json;
+
+use crate::device::Device;
+use crate::options::Options;
+
+/// Prints the known classes.
+pub fn run(options: &Options) -> Result<()> {
+    let device = Device::open(options)?;
+    let foundation = &device.bundle.foundation;
+    let banks = [&foundation.exemplars, &device.state.exemplars];
+    let stored =
+        |class: usize| banks.iter().flat_map(|bank| bank.classes()).filter(|&&member| member as usize == class).count();
+    let mut listed = Vec::new();
+    if !options.quiet() {
+        println!("{:>5}  {:24} {:>9} {:>9}", "class", "label", "session", "exemplars");
+    }
+    for (index, class) in device.state.known(foundation).enumerate() {
+        if !options.quiet() {
+            let session = if class.session == 0 { "base".to_owned() } else { class.session.to_string() };
+            println!("{index:>5}  {:24} {session:>9} {:>9}", class.label, stored(index));
+        }
+        listed.push(json!({
+            "class": index, "label": class.label, "session": class.session, "exemplars": stored(index),
+        }));
+    }
+    options.write_json(&json!({ "classes": listed }))
+}

@@ -1,0 +1,43 @@
+//! A bundle with its state and its backbone, opened together.
+
+use anyhow::{Context, Result};
+use image::RgbImage;
+use orco_runtime::bundle::Bundle;
+use orco_runtime::encoder::{self, Encoder, encode_pictures};
+use orco_runtime::state::State;
+use orco_runtime::store::Store;
+
+use crate::options::Options;
+
+/// What every verb works on.
+pub struct Device {
+    /// The bundle.
+    pub bundle: Bundle,
+    /// Where the state is kept.
+    pub store: Store,
+    /// The state.
+    pub state: State,
+}
+
+impl Device {
+    /// Opens the bundle and the state that the options name.
+    pub fn open(options: &Options) -> Result<Self> {
+        let bundle = Bundle::open(&options.bundle)?;
+        let store = Store::new(&options.state_folder(&bundle.manifest.name)?);
+        let state = store.load(&bundle)?;
+        Ok(Self { bundle, store, state })
+    }
+
+    /// Starts the backbone.
+    pub fn encoder(&self) -> Result<Box<dyn Encoder>> {
+        encoder::open(&self.bundle.backbone, &self.bundle.manifest.preprocessing)
+            .with_context(|| format!("the backbone of {}", self.bundle.folder.display()))
+    }
+
+    /// Features of the views of one picture, the clean view first: `[views, features]`.
+    pub fn views(&self, encoder: &mut dyn Encoder, picture: &RgbImage, views: usize) -> Result<Vec<f32>> {
+        let manifest = &self.bundle.manifest;
+        let drawn = manifest.views.draw(picture, &manifest.preprocessing, views, manifest.provenance.seed);
+        Ok(encode_pictures(encoder, &manifest.preprocessing, &drawn)?)
+    }
+}

@@ -1,0 +1,54 @@
+//! The options that every verb takes.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use serde_json::Value;
+
+/// See the fields.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// The bundle's folder.
+    #[arg(long, global = true, value_name = "DIR", env = "ORCO_BUNDLE", default_value = "models/cifar100-edge")]
+    pub bundle: PathBuf,
+    /// Folder of the device's state; by default one per bundle in the user's state folder.
+    #[arg(long, global = true, value_name = "DIR", env = "ORCO_STATE")]
+    pub state: Option<PathBuf>,
+    /// Writes the result as JSON into a file, too; `-` is standard output.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+impl Options {
+    /// Folder of the state of a bundle of that name: `--state`, else `$XDG_STATE_HOME/orco/NAME`, else
+    /// `~/.local/state/orco/NAME`.
+    pub fn state_folder(&self, bundle_name: &str) -> Result<PathBuf> {
+        if let Some(folder) = &self.state {
+            return Ok(folder.clone());
+        }
+        let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let base = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
+        let base = base.context("neither --state nor HOME is set; say where the state lies with --state DIR")?;
+        // A name out of a manifest must not lead anywhere else.
+        let safe: String = bundle_name.chars().map(|c| if c.is_alphanumeric() || c == '-' { c } else { '_' }).collect();
+        Ok(base.join("orco").join(safe))
+    }
+
+    /// Whether the result goes to standard output as JSON, so that nothing else may.
+    pub fn quiet(&self) -> bool {
+        self.json.as_deref() == Some(Path::new("-"))
+    }
+
+    /// Writes the result as JSON, if that was asked for.
+    pub fn write_json(&self, value: &Value) -> Result<()> {
+        let Some(path) = &self.json else { return Ok(()) };
+        let text = serde_json::to_string_pretty(value)? + "\n";
+        if self.quiet() {
+            print!("{text}");
+            return Ok(());
+        }
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    }
+}

@@ -1,0 +1,40 @@
+//! Tables and progress bars.
+
+use std::io::IsTerminal;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use orco_runtime::protocol::{Row, Summary};
+
+/// A progress bar with rate and time left; hidden where nobody looks.
+pub fn bar(total: usize, what: &str) -> ProgressBar {
+    let bar = if std::io::stderr().is_terminal() { ProgressBar::new(total as u64) } else { ProgressBar::hidden() };
+    let style = ProgressStyle::with_template("{prefix} [{bar:30}] {pos}/{len}, {per_sec}, {eta} left {msg}");
+    bar.set_style(style.expect("template is valid").progress_chars("=> "));
+    bar.set_prefix(what.to_owned());
+    bar
+}
+
+/// Heads the rows of [`row`].
+pub const HEADING: &str = "session    base     inc      hm   top-1";
+
+/// One session's accuracies.
+pub fn row(row: &Row) -> String {
+    let shown = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
+    format!("{:>7} {:>7.2} {:>7} {:>7} {:>7.2}", row.session, row.base, shown(row.inc), shown(row.hm), row.top1)
+}
+
+/// A system's result: one line for the means and one per session.
+pub fn summary(summary: &Summary) -> String {
+    let rows: Vec<String> = summary.sessions.iter().map(row).collect();
+    format!(
+        "{}: aHM {:.2} ± {:.2}, aACC {:.2} ± {:.2}, base decay {:.2}, performance decay {:.2}\n{HEADING}\n{}",
+        summary.system,
+        summary.ahm,
+        summary.ahm_deviation,
+        summary.aacc,
+        summary.aacc_deviation,
+        summary.base_decay,
+        summary.performance_decay,
+        rows.join("\n")
+    )
+}
