@@ -10,6 +10,8 @@ mod alignment;
 mod config;
 mod report;
 mod sampler;
+#[cfg(test)]
+mod tests;
 
 pub use alignment::{Alignment, Batch, Goals, Losses};
 pub use config::{Config, CrossEntropyOn, Perturbation};

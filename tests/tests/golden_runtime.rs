@@ -153,18 +153,17 @@ fn golden_first_step_gradients_of_terms() {
     let mut present: Vec<u32> = classes.iter().copied().filter(|&class| phase.is_incremental(class)).collect();
     present.sort_unstable();
     present.dedup();
-    let members: Vec<Option<usize>> = classes.iter().map(|class| present.binary_search(class).ok()).collect();
+    let of_rows: Vec<Option<usize>> = classes.iter().map(|class| present.binary_search(class).ok()).collect();
     let absent = (0..phase.assigned.length(0)).filter(|&class| !present.contains(&(class as u32)));
     let absent: Vec<f32> = absent.flat_map(|class| phase.assigned.part(class)).copied().collect();
     let mut gradient = vec![0.0; samples];
     let loss = orthogonality::with_means(
-        &activations.z[..members.len() * dimension],
+        &activations.z[..of_rows.len() * dimension],
         dimension,
-        &members,
-        present.len(),
+        &orthogonality::Members { of_rows: &of_rows, means: present.len() },
         &[&absent[..], &phase.free.values].concat(),
         1.0,
-        &mut gradient[..members.len() * dimension],
+        &mut gradient[..of_rows.len() * dimension],
         &mut orthogonality::Scratch::default(),
     );
     check("orth", loss, phase.losses(0).orthogonality, gradient);

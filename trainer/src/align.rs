@@ -226,7 +226,7 @@ impl Goals {
             perturbed_supervised_contrast(&Tensor::cat(&rows, 0), &Tensor::cat(&row_labels, 0), config.temperature);
         let mut total = contrast;
         if config.cross_entropy > 0.0 {
-            total = total + cosine_cross_entropy(z, &self.assigned, &both) * config.cross_entropy;
+            total += cosine_cross_entropy(z, &self.assigned, &both) * config.cross_entropy;
         }
         if config.orthogonality > 0.0 {
             let (means, present) = class_means(&z.narrow(0, 0, batch), labels);
@@ -234,7 +234,7 @@ impl Goals {
             let absent = classes.unsqueeze(1).eq_tensor(&present.unsqueeze(0)).any_dim(1, false).logical_not();
             let absent = self.assigned.index_select(0, &absent.nonzero().squeeze_dim(1));
             let rows = Tensor::cat(&[means, absent, self.free.shallow_clone()], 0);
-            total = total + orthogonality(&rows) * config.orthogonality;
+            total += orthogonality(&rows) * config.orthogonality;
         }
         total
     }

@@ -27,7 +27,13 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Phase 1: backbone and head learn the base classes. Continues a run that was stopped.
-    Pretrain(Common),
+    Pretrain {
+        #[command(flatten)]
+        common: Common,
+        /// Stops once this many epochs are done; the schedule stays that of the recipe.
+        #[arg(long)]
+        until: Option<usize>,
+    },
     /// Phase 2: base classes get their pseudo-targets, the head is aligned to them.
     Align(Common),
     /// Everything: both phases as far as they are not done yet, then the bundle.
@@ -86,16 +92,16 @@ fn main() {
 
 fn run(cli: Cli) -> Result<()> {
     match cli.command {
-        Command::Pretrain(common) => Job::open(&common)?.pretrain(),
+        Command::Pretrain { common, until } => Job::open(&common)?.pretrain(until),
         Command::Align(common) => {
             let mut job = Job::open(&common)?;
-            job.pretrain()?;
+            job.pretrain(None)?;
             job.align().map(|_| ())
         }
         Command::Run { common, output } => {
             let mut job = Job::open(&common)?;
             let labels = cifar100::class_names(&common.data)?;
-            job.pretrain()?;
+            job.pretrain(None)?;
             let assignment = job.align()?;
             let images = (&job.train, &job.test);
             let exported = write_bundle(&job.model, &assignment, &job.recipe, images, &job.split, &labels, &output)?;
@@ -131,8 +137,8 @@ impl Job {
         Ok(Self { recipe, train, test, split, model, run })
     }
 
-    fn pretrain(&mut self) -> Result<()> {
-        pretrain(&mut self.model, &self.recipe, &self.train, &self.split, &self.run).context("phase 1")
+    fn pretrain(&mut self, until: Option<usize>) -> Result<()> {
+        pretrain(&mut self.model, &self.recipe, &self.train, &self.split, &self.run, until).context("phase 1")
     }
 
     fn align(&mut self) -> Result<Assignment> {
@@ -160,8 +166,9 @@ fn tune(bundle: &Path, trials: &[String], draws: usize, seed: u64) -> Result<()>
 
 /// The settings with some fields changed, which are given as the inside of a TOML table.
 fn changed(config: &Config, trial: &str) -> Result<Config> {
-    let wrapped: toml::Table =
-        format!("trial = {{ {trial} }}").parse().with_context(|| format!("--try \"{trial}\" is no list of settings"))?;
+    let wrapped: toml::Table = format!("trial = {{ {trial} }}")
+        .parse()
+        .with_context(|| format!("--try \"{trial}\" is no list of settings"))?;
     let mut table = toml::Table::try_from(config)?;
     if let Some(toml::Value::Table(fields)) = wrapped.get("trial") {
         table.extend(fields.clone());

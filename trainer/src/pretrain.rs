@@ -19,14 +19,21 @@ use crate::run::Run;
 /// Name of the checkpoint in the run's folder.
 pub const CHECKPOINT: &str = "pretrain.safetensors";
 
-/// Trains for the epochs that the checkpoint has not seen yet; saves one after every epoch.
+/// Trains for the epochs that the checkpoint has not seen yet, but not past `until`; saves one after every epoch.
 ///
 /// Every epoch seeds torch's generator from the recipe's seed and its own number, so a resumed run draws the same
 /// views in the same order as one that was never stopped.
 ///
 /// # Errors
 /// If the loss stops being finite, or a checkpoint cannot be read or written.
-pub fn pretrain(model: &mut Model, recipe: &Recipe, train: &Images, split: &Split, run: &Run) -> Result<()> {
+pub fn pretrain(
+    model: &mut Model,
+    recipe: &Recipe,
+    train: &Images,
+    split: &Split,
+    run: &Run,
+    until: Option<usize>,
+) -> Result<()> {
     let config = &recipe.pretrain;
     let settings =
         SgdConfig { momentum: config.momentum, dampening: 0.0, weight_decay: config.weight_decay, nesterov: true };
@@ -50,7 +57,8 @@ pub fn pretrain(model: &mut Model, recipe: &Recipe, train: &Images, split: &Spli
         end: 0.0,
     };
     let mut progress = Progress::new("phase 1", (config.epochs * steps) as u64, (first * steps) as u64);
-    for epoch in first..config.epochs {
+    let last = until.unwrap_or(config.epochs).min(config.epochs);
+    for epoch in first..last {
         let started = Instant::now();
         tch::manual_seed((recipe.seed as i64).wrapping_mul(1_000_003).wrapping_add(epoch as i64 + 1));
         let order = Vec::<i64>::try_from(Tensor::randperm(split.base.len() as i64, (Kind::Int64, tch::Device::Cpu)))?;
@@ -131,7 +139,7 @@ fn losses(model: &Model, config: &PretrainConfig, train: &Images, batch: &[usize
         let loss =
             logits.cross_entropy_loss(&labels, None::<Tensor>, tch::Reduction::Mean, -100, config.label_smoothing);
         cross_entropy = loss.double_value(&[]);
-        total = total + loss * config.cross_entropy;
+        total += loss * config.cross_entropy;
     }
     if config.supervised_contrast > 0.0 || config.self_contrast > 0.0 {
         let z = model.head.forward(&features);

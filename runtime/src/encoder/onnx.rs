@@ -2,6 +2,7 @@
 
 use std::env;
 use std::format;
+use std::fs;
 use std::path::PathBuf;
 use std::string::{String, ToString};
 use std::sync::OnceLock;
@@ -13,9 +14,6 @@ use ort::value::TensorRef;
 
 use super::{EncodeError, Encoder};
 use crate::image::Preprocessing;
-
-/// Version of ONNX Runtime that the set-up fetches; its folder in the cache carries this name.
-const VERSION: &str = "1.31.1";
 
 /// A backbone in ONNX Runtime on the CPU.
 pub struct Onnx {
@@ -67,7 +65,7 @@ fn environment() -> Result<&'static (Environment, PathBuf), EncodeError> {
         .map_err(|reason| EncodeError::Start(reason.clone()))
 }
 
-/// Where the library lies: `ORT_DYLIB_PATH`, else the cache that `cargo xtask setup` fills.
+/// Where the library lies: `ORT_DYLIB_PATH`, else the newest in the cache that `cargo xtask setup` fills.
 fn library() -> Option<PathBuf> {
     if let Some(path) = env::var_os("ORT_DYLIB_PATH").filter(|path| !path.is_empty()) {
         return Some(path.into());
@@ -77,5 +75,11 @@ fn library() -> Option<PathBuf> {
         env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or(home).map(|cache| cache.join("orco"))
     })?;
     let name = if cfg!(target_os = "macos") { "libonnxruntime.dylib" } else { "libonnxruntime.so" };
-    Some(cache.join(format!("onnxruntime-{VERSION}")).join(name)).filter(|path| path.is_file())
+    let folders = fs::read_dir(cache).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    let version = |path: &PathBuf| -> Option<Vec<u32>> {
+        let name = path.file_name()?.to_str()?.strip_prefix("onnxruntime-")?;
+        name.split('.').map(|part| part.parse().ok()).collect()
+    };
+    let found = folders.filter_map(|path| Some((version(&path)?, path.join(name)))).filter(|(_, path)| path.is_file());
+    found.max().map(|(_, path)| path)
 }

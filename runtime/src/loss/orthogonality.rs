@@ -49,29 +49,36 @@ fn loss_in(rows: &[f32], dimension: usize, gradient: &mut [f32], similarity: &mu
     (total / n as f64) as f32
 }
 
-/// ORTH: L_TG over the normalised means of the batch's classes and the given targets (OrCo, section 3.3).
-///
-/// `members` says for every row of `z` whether it counts and to which of the means `0..means` it belongs; `targets`
-/// are those that stand for absent classes and the free ones.
+/// Which rows of a batch make up the means of classes.
+#[derive(Clone, Copy, Debug)]
+pub struct Members<'a> {
+    /// For every row the mean to which it belongs, if any, `[n]`.
+    pub of_rows: &'a [Option<usize>],
+    /// Number of means; each must have a member.
+    pub means: usize,
+}
+
+/// ORTH: L_TG over the normalised means of the batch's classes and the given targets (OrCo, section 3.3), which are
+/// those that stand for absent classes and the free ones.
 ///
 /// # Shapes
-/// `z` `[n, dimension]` unit rows, `members` `[n]`, `targets` `[t, dimension]`; adds `weight` times its gradient to
-/// `gradient` `[n, dimension]`; returns the unweighted loss. Every mean must have a member.
+/// `z` `[n, dimension]` unit rows, `targets` `[t, dimension]`; adds `weight` times its gradient to `gradient`
+/// `[n, dimension]`; returns the unweighted loss.
 pub fn with_means(
     z: &[f32],
     dimension: usize,
-    members: &[Option<usize>],
-    means: usize,
+    members: &Members<'_>,
     targets: &[f32],
     weight: f32,
     gradient: &mut [f32],
     scratch: &mut Scratch,
 ) -> f32 {
+    let Members { of_rows, means } = *members;
     let Scratch { similarity, rows, norms, gradient: row_gradient } = scratch;
     rows.clear();
     rows.resize(means * dimension, 0.0);
     rows.extend_from_slice(targets);
-    let counted = || members.iter().enumerate().filter_map(|(row, mean)| Some((row, (*mean)?)));
+    let counted = || of_rows.iter().enumerate().filter_map(|(row, mean)| Some((row, (*mean)?)));
     let mut counts = alloc::vec![0usize; means];
     for (row, mean) in counted() {
         counts[mean] += 1;

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::config::{Config, CrossEntropyOn};
 use crate::head::{Activations, Head};
+use crate::loss::orthogonality::Members;
 use crate::loss::{contrast, cross_entropy, orthogonality};
 
 /// What the head is aligned to; unchanged during a session.
@@ -211,13 +212,12 @@ impl Alignment {
             }
         }
         self.targets_apart.extend_from_slice(goals.free);
-        let members: Vec<Option<usize>> = batch.classes.iter().map(|class| present.binary_search(class).ok()).collect();
-        let samples = members.len() * dimension;
+        let of_rows: Vec<Option<usize>> = batch.classes.iter().map(|class| present.binary_search(class).ok()).collect();
+        let samples = of_rows.len() * dimension;
         let loss = orthogonality::with_means(
             &self.rows[..samples],
             dimension,
-            &members,
-            present.len(),
+            &Members { of_rows: &of_rows, means: present.len() },
             &self.targets_apart,
             config.orthogonality,
             &mut self.row_gradient[..samples],

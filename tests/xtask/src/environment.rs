@@ -32,6 +32,11 @@ impl Environment {
             .with("LIBTORCH_BYPASS_VERSION_CHECK", "1")
     }
 
+    /// Adds the folder with the Python package `onnx`, for the tests of the export.
+    pub fn with_onnx_checker(self, folder: PathBuf) -> Self {
+        self.with("ORCO_ONNX_CHECKER", folder)
+    }
+
     fn with(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
         self.variables.push((name, value.into()));
         self

@@ -1,4 +1,4 @@
-//! The two native libraries and how each is put together.
+//! The libraries that Cargo cannot fetch and how each is put together.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -8,7 +8,7 @@ use crate::cache::Cache;
 use crate::error::{SetupCause, SetupError};
 use crate::wheel::Wheel;
 
-/// A native library that is taken out of Python wheels.
+/// A library that is taken out of Python wheels.
 #[derive(Debug)]
 pub struct Library {
     /// Name and version, for people.
@@ -77,6 +77,26 @@ pub const LIBTORCH: Library = Library {
     ],
 };
 
+/// `onnx.checker`, which the tests ask about exported models: Python packages side by side in one folder.
+pub const ONNX_CHECKER: Library = Library {
+    name: "onnx.checker 1.23.2",
+    size: "40 MB to download, 130 MB on disk",
+    variable: "ORCO_ONNX_CHECKER",
+    remedy: "set ORCO_ONNX_CHECKER to a folder that holds the Python package onnx and what it needs",
+    folder: "onnx-checker-1.23.2",
+    file: None,
+    supported: true,
+    wheels: &[
+        Wheel { requirement: "onnx==1.23.2", place: place_package },
+        Wheel { requirement: "numpy==2.4.6", place: place_package },
+        Wheel { requirement: "protobuf==7.36.2", place: place_package },
+        Wheel { requirement: "ml_dtypes==0.6.0", place: place_package },
+        Wheel { requirement: "typing_extensions==4.16.0", place: place_package },
+    ],
+    written: &[],
+    required: &["onnx/checker.py", "numpy/__init__.py", "google/protobuf/__init__.py", "typing_extensions.py"],
+};
+
 impl Library {
     /// The value of the library's variable: the user's own, or else the path in the cache, into
     /// which the library is put first if it is not there.
@@ -128,6 +148,11 @@ const ONNX_RUNTIME_FILE: &str = if cfg!(target_os = "macos") {
 } else {
     "libonnxruntime.so"
 };
+
+/// Keeps everything: a wheel of a Python package unpacks to what Python imports.
+fn place_package(member: &str) -> Option<String> {
+    Some(member.to_owned())
+}
 
 /// Keeps `libonnxruntime.so.1.31.1`, `libonnxruntime.1.31.1.dylib` or `onnxruntime.dll`.
 fn place_onnx_runtime(member: &str) -> Option<String> {

@@ -1,13 +1,14 @@
 //! The task runner behind `cargo xtask`.
 //!
-//! The workspace needs two native libraries that Cargo cannot fetch: libtorch (to train and to
-//! check the trainer) and ONNX Runtime (to run the backbone). Both are parts of Python wheels, so
-//! this program takes them from PyPI, once, into a cache folder outside the checkout:
+//! The workspace needs libraries that Cargo cannot fetch: libtorch (to train and to check the
+//! trainer), ONNX Runtime (to run the backbone) and, for the tests, `onnx.checker`. All are parts
+//! of Python wheels, so this program takes them from PyPI, once, into a cache folder outside the
+//! checkout:
 //!
 //! - [`library`] says what each library is: its wheels, the files kept of them, its variable;
 //! - [`wheel`] downloads one wheel with pip and unpacks the members asked for;
 //! - [`cache`] puts a folder in place whole or not at all, also with two set-ups at once;
-//! - [`environment`] carries both libraries to Cargo as environment variables;
+//! - [`environment`] carries the libraries to Cargo as environment variables;
 //! - [`checks`] are the steps of `cargo xtask test`, the same here and in CI;
 //! - [`error`] is why a set-up failed and what to do next.
 
@@ -25,7 +26,7 @@ use std::process::{Command, ExitCode};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::environment::{Environment, cargo};
-use crate::library::{LIBTORCH, ONNX_RUNTIME};
+use crate::library::{LIBTORCH, ONNX_CHECKER, ONNX_RUNTIME};
 
 /// Sets up the native libraries and runs the trainer, the demo or all checks with them.
 ///
@@ -114,7 +115,7 @@ fn demo(args: &[OsString]) -> Result<ExitCode, Box<dyn Error>> {
 }
 
 fn test() -> Result<ExitCode, Box<dyn Error>> {
-    checks::run(checks::ALL, both_libraries)
+    checks::run(checks::ALL, || Ok(both_libraries()?.with_onnx_checker(ONNX_CHECKER.locate()?)))
 }
 
 fn both_libraries() -> Result<Environment, Box<dyn Error>> {

@@ -1,0 +1,46 @@
+//! Teaches a device one class from a folder of pictures and asks it about another picture, with the library alone:
+//!
+//!     cargo run --release -p orco-examples --bin teach -- models/cifar100-edge duck \
+//!         examples/shots/learn/rubber-duck examples/shots/try/rubber-duck/1.jpg
+
+use std::env;
+use std::error::Error;
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use orco_runtime::bundle::Bundle;
+use orco_runtime::classify::Classifier;
+use orco_runtime::encoder::{self, encode_pictures};
+use orco_runtime::image;
+use orco_runtime::session::{NewClass, Progress, learn};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let [bundle, label, folder, picture] = arguments.as_slice() else {
+        return Err("usage: teach BUNDLE LABEL FOLDER PICTURE".into());
+    };
+    let bundle = Bundle::open(Path::new(bundle))?;
+    let (manifest, foundation) = (&bundle.manifest, &bundle.foundation);
+    let mut backbone = encoder::open(&bundle.backbone, &manifest.preprocessing)?;
+    let mut features = |path: &Path, views: usize| -> Result<Vec<f32>, Box<dyn Error>> {
+        let picture = image::open(path).map_err(|error| format!("{} {error}", path.display()))?;
+        let views = manifest.views.draw(&picture, &manifest.preprocessing, views, 1);
+        Ok(encode_pictures(backbone.as_mut(), &manifest.preprocessing, &views)?)
+    };
+
+    let mut shots = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        shots.push(features(&entry?.path(), foundation.config.views)?);
+    }
+    let class = NewClass { label: label.clone(), shots };
+    let mut on_progress = |_: Progress| ControlFlow::Continue(());
+    let (state, report) = learn(foundation, &bundle.fresh_state(), &[class], &foundation.config, 1, &mut on_progress)?;
+    println!("learned {label}; {:.0} % of its shots are recognised", 100.0 * report.new_accuracy());
+
+    let asked = features(Path::new(picture), 1)?;
+    let best = Classifier::new(foundation, &state).matches(&asked, 1)[0];
+    let answer = state.known(foundation).nth(best.class).map_or("nothing", |class| class.label.as_str());
+    println!("{picture}: {answer} (cosine {:.2})", best.cosine);
+    Ok(())
+}

@@ -1,0 +1,311 @@
+//! The program as its users meet it: real bundle, real pictures, real files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn bundle() -> PathBuf {
+    workspace().join("models/cifar100-edge")
+}
+
+fn shots(part: &str, class: &str) -> PathBuf {
+    workspace().join("examples/shots").join(part).join(class)
+}
+
+/// A device with an empty state folder of its own.
+struct Device {
+    folder: TempDir,
+    bundle: PathBuf,
+}
+
+impl Device {
+    fn new() -> Self {
+        Self { folder: TempDir::new().unwrap(), bundle: bundle() }
+    }
+
+    /// The same on a copy of the bundle that the test may damage.
+    fn with_own_bundle() -> Self {
+        let folder = TempDir::new().unwrap();
+        let copy = folder.path().join("bundle");
+        fs::create_dir(&copy).unwrap();
+        for entry in fs::read_dir(bundle()).unwrap() {
+            let path = entry.unwrap().path();
+            fs::copy(&path, copy.join(path.file_name().unwrap())).unwrap();
+        }
+        Self { folder, bundle: copy }
+    }
+
+    fn state(&self) -> PathBuf {
+        self.folder.path().join("state")
+    }
+
+    fn state_bytes(&self) -> Option<Vec<u8>> {
+        fs::read(self.state().join("state.postcard")).ok()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_orco"));
+        command.arg("--bundle").arg(&self.bundle).arg("--state").arg(self.state()).args(arguments);
+        command.env_remove("RUST_LOG");
+        command
+    }
+
+    /// Runs a command that must succeed and returns its JSON.
+    fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.command(arguments).args(["--json", "-"]).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
+    }
+
+    fn learn(&self, classes: &[(&str, &Path)]) -> Value {
+        let pairs: Vec<String> = classes.iter().map(|(label, path)| format!("{label}={}", path.display())).collect();
+        let arguments: Vec<&str> = std::iter::once("learn").chain(pairs.iter().map(String::as_str)).collect();
+        self.json(&arguments)
+    }
+
+    /// Runs a command that must be refused with one sentence that has `expected` in it, the state unchanged.
+    fn refused(&self, arguments: &[&str], expected: &str) {
+        let before = self.state_bytes();
+        let output = self.command(arguments).output().unwrap();
+        assert_refused(&output, expected);
+        assert_eq!(before, self.state_bytes(), "{arguments:?} changed the state");
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn assert_refused(output: &Output, expected: &str) {
+    let said = text(&output.stderr);
+    assert!(!output.status.success(), "was not refused: {}", text(&output.stdout));
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert!(!errors.is_empty() && errors.iter().any(|line| line.contains(expected)), "no \"{expected}\" in: {said}");
+    assert!(!said.contains("panicked"), "{said}");
+}
+
+fn argument(label: &str, folder: &Path) -> String {
+    format!("{label}={}", folder.display())
+}
+
+#[test]
+fn a_learned_class_survives_a_restart() {
+    let device = Device::new();
+    let before = device.json(&["info"]);
+    let report = device
+        .learn(&[("rubber-duck", &shots("learn", "rubber-duck")), ("traffic-cone", &shots("learn", "traffic-cone"))]);
+    assert!(report["new_accuracy"].as_f64().unwrap() > 0.9, "{report}");
+    assert!(report["old_accuracy_after"].as_f64().unwrap() > 0.5, "{report}");
+    let after = device.json(&["info"]);
+    assert_eq!(after["sessions"], 1, "several classes in one call are one session");
+    assert_eq!(after["learned_classes"], 2);
+    assert_eq!(after["free_targets"].as_u64().unwrap() + 2, before["free_targets"].as_u64().unwrap());
+    let listed = device.json(&["list"]);
+    let last = listed["classes"].as_array().unwrap().last().unwrap();
+    assert_eq!((last["label"].as_str(), last["exemplars"].as_u64()), (Some("traffic-cone"), Some(5)));
+    let mut right = 0;
+    for class in ["rubber-duck", "traffic-cone"] {
+        for picture in fs::read_dir(shots("try", class)).unwrap() {
+            let path = picture.unwrap().path();
+            let found = device.json(&["classify", path.to_str().unwrap()]);
+            right += usize::from(found["images"][0]["matches"][0]["label"] == class);
+        }
+    }
+    assert!(right >= 12, "only {right} of 16 other pictures were recognised");
+    let second = device.learn(&[("cactus", &shots("learn", "cactus"))]);
+    assert!(second["classes"].as_array().unwrap().iter().any(|class| class["label"] == "rubber-duck"));
+    assert_eq!(device.json(&["info"])["sessions"], 2);
+}
+
+#[test]
+fn the_same_shots_give_the_same_bytes_in_any_order() {
+    let (one, two) = (Device::new(), Device::new());
+    one.learn(&[("duck", &shots("learn", "rubber-duck"))]);
+    let renamed = two.folder.path().join("reversed");
+    fs::create_dir(&renamed).unwrap();
+    for number in 1..=5 {
+        let from = shots("learn", "rubber-duck").join(format!("{number}.jpg"));
+        fs::copy(from, renamed.join(format!("{}.jpg", 9 - number))).unwrap();
+    }
+    two.learn(&[("duck", &renamed)]);
+    assert!(one.state_bytes().is_some());
+    assert_eq!(one.state_bytes(), two.state_bytes());
+}
+
+#[test]
+fn bad_shots_are_refused_and_the_state_is_unchanged() {
+    let device = Device::new();
+    device.learn(&[("duck", &shots("learn", "rubber-duck"))]);
+    let folder = |name: &str| {
+        let path = device.folder.path().join(name);
+        fs::create_dir(&path).unwrap();
+        path
+    };
+    let empty = folder("empty");
+    fs::write(empty.join("notes.txt"), "no picture").unwrap();
+    device.refused(&["learn", &argument("x", &empty)], "holds no pictures");
+    device.refused(&["learn", &argument("x", &empty.join("missing"))], "cannot read the folder");
+    let broken = folder("broken");
+    fs::copy(shots("learn", "mug").join("1.jpg"), broken.join("1.jpg")).unwrap();
+    fs::write(broken.join("2.jpg"), "this is no picture").unwrap();
+    device.refused(&["learn", &argument("x", &broken)], "2.jpg is neither a JPEG nor a PNG picture");
+    let bytes = fs::read(shots("learn", "mug").join("2.jpg")).unwrap();
+    fs::write(broken.join("2.jpg"), &bytes[..200]).unwrap();
+    device.refused(&["learn", &argument("x", &broken)], "2.jpg is damaged");
+    device.refused(&["learn", &argument("duck", &shots("learn", "mug"))], "\"duck\" exists already");
+    let mug = shots("learn", "mug");
+    device.refused(&["learn", &argument("apple", &mug)], "\"apple\" exists already");
+    device.refused(&["learn", &argument("x", &mug), &argument("x", &mug)], "\"x\" exists already");
+    let one = folder("one");
+    fs::copy(mug.join("1.jpg"), one.join("1.jpg")).unwrap();
+    let free = device.json(&["info"])["free_targets"].as_u64().unwrap();
+    let many: Vec<String> = (0..=free).map(|number| argument(&format!("class {number}"), &one)).collect();
+    let arguments: Vec<&str> = std::iter::once("learn").chain(many.iter().map(String::as_str)).collect();
+    device.refused(&arguments, &format!("only {free} are left"));
+    device.refused(&["classify", broken.join("2.jpg").to_str().unwrap()], "2.jpg is damaged");
+    let usage = device.command(&["learn", "no-folder"]).output().unwrap();
+    assert_eq!(usage.status.code(), Some(2), "{}", text(&usage.stderr));
+}
+
+#[test]
+fn bad_bundles_are_refused() {
+    let device = Device::with_own_bundle();
+    let change = |name: &str, by: &dyn Fn(Vec<u8>) -> Vec<u8>| {
+        let path = device.bundle.join(name);
+        let good = fs::read(&path).unwrap();
+        fs::write(&path, by(good.clone())).unwrap();
+        (path, good)
+    };
+    let restore = |(path, good): (PathBuf, Vec<u8>)| fs::write(path, good).unwrap();
+    let other_version = change("manifest.toml", &|bytes| text(&bytes).replace("format = 1", "format = 7").into_bytes());
+    device.refused(&["info"], "has format 7, but this program reads format 1");
+    restore(other_version);
+    for name in ["learner.postcard", "backbone.onnx"] {
+        let flipped = change(name, &|mut bytes| {
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            bytes
+        });
+        device.refused(&["list"], &format!("{name} is damaged"));
+        restore(flipped);
+    }
+    let cut = change("benchmark.postcard", &|bytes| bytes[..1000].to_vec());
+    device.refused(&["eval"], "benchmark.postcard is damaged");
+    restore(cut);
+    let no_toml = change("manifest.toml", &|_| b"format = = 1".to_vec());
+    device.refused(&["info"], "is no valid manifest");
+    restore(no_toml);
+    device.json(&["info"]);
+    fs::remove_file(device.bundle.join("learner.postcard")).unwrap();
+    device.refused(&["info"], "cannot read");
+    let nowhere = Device { folder: TempDir::new().unwrap(), bundle: "/nowhere".into() };
+    nowhere.refused(&["info"], "is its folder an OrCo bundle?");
+}
+
+#[test]
+fn a_bad_state_is_refused_and_kept() {
+    let device = Device::with_own_bundle();
+    device.learn(&[("duck", &shots("learn", "rubber-duck"))]);
+    let path = device.state().join("state.postcard");
+    let good = fs::read(&path).unwrap();
+    let mut damaged = good.clone();
+    damaged[good.len() - 1] ^= 4;
+    fs::write(&path, &damaged).unwrap();
+    device.refused(&["list"], "checksum does not match");
+    device.refused(&["learn", &argument("mug", &shots("learn", "mug"))], "checksum does not match");
+    let mut newer = good.clone();
+    newer[8] = 9;
+    fs::write(&path, &newer).unwrap();
+    device.refused(&["info"], "has format version 9");
+    fs::write(&path, &good).unwrap();
+    assert_eq!(device.json(&["info"])["learned_classes"], 1);
+}
+
+#[test]
+fn without_onnx_runtime_the_pure_rust_engine_takes_over_and_says_so() {
+    let device = Device::new();
+    let picture = shots("try", "mug").join("1.jpg");
+    let run = |library: Option<&str>| {
+        let mut command = device.command(&["classify", picture.to_str().unwrap()]);
+        if let Some(library) = library {
+            command.env("ORT_DYLIB_PATH", library);
+        }
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        (text(&output.stdout), text(&output.stderr))
+    };
+    let (answer, _) = run(None);
+    let (other_answer, said) = run(Some("/nowhere/libonnxruntime.so"));
+    assert_eq!(answer, other_answer);
+    assert!(said.contains("rten takes over") && said.contains("/nowhere/libonnxruntime.so"), "{said}");
+}
+
+/// The aim of the first bundle: aHM at least 44, and at least 10 points above the nearest class mean.
+#[test]
+fn the_bundle_reaches_its_aim_on_the_benchmark_file() {
+    let device = Device::new();
+    let result = device.json(&["eval", "--draws", "3"]);
+    assert_eq!(result["draws"], 3);
+    let systems = result["systems"].as_array().unwrap();
+    let of = |name: &str| systems.iter().find(|system| system["system"] == name).unwrap();
+    let ahm = |name: &str| of(name)["ahm"].as_f64().unwrap();
+    assert!(ahm("orco") >= 44.0, "aHM {}", ahm("orco"));
+    assert!(ahm("orco") >= ahm("ncm") + 10.0, "aHM {} and {} of ncm", ahm("orco"), ahm("ncm"));
+    assert!(ahm("imprint") > 0.0);
+    let sessions = of("orco")["sessions"].as_array().unwrap();
+    assert_eq!(sessions.len(), 9);
+    assert!(sessions[0]["inc"].is_null() && sessions[0]["hm"].is_null());
+    let mean: f64 = sessions[1..].iter().map(|row| row["hm"].as_f64().unwrap()).sum::<f64>() / 8.0;
+    assert!((mean - ahm("orco")).abs() < 1e-9, "aHM is not the mean of the sessions'");
+    assert_eq!(result, device.json(&["eval", "--draws", "3"]), "measuring is not reproducible");
+    let unknown = device.command(&["eval", "--preset", "fast"]).output().unwrap();
+    assert_refused(&unknown, "there is no preset \"fast\"");
+}
+
+#[test]
+fn images_give_what_the_benchmark_file_gives() {
+    let Some(data) = std::env::var_os("ORCO_CIFAR100") else {
+        eprintln!(
+            "skipped: measuring on images (ORCO_CIFAR100 does not name the folder with CIFAR-100's binary files)"
+        );
+        return;
+    };
+    let device = Device::new();
+    let from_images = device.json(&["eval", "--data", data.to_str().unwrap()]);
+    let from_file = device.json(&["eval"]);
+    for (images, file) in
+        from_images["systems"].as_array().unwrap().iter().zip(from_file["systems"].as_array().unwrap())
+    {
+        let (images, file) = (images["ahm"].as_f64().unwrap(), file["ahm"].as_f64().unwrap());
+        assert!((images - file).abs() < 0.5, "{images} from images, {file} from the file");
+    }
+}
+
+#[test]
+fn wrong_data_is_refused() {
+    let device = Device::new();
+    let data = device.folder.path().join("data");
+    fs::create_dir(&data).unwrap();
+    let eval = ["eval", "--data", data.to_str().unwrap()];
+    device.refused(&eval, "train.bin");
+    fs::write(data.join("train.bin"), [0; 3074]).unwrap();
+    device.refused(&eval, "has 3074 bytes, but CIFAR-100's binary version has 153700000");
+}
+
+#[test]
+fn the_demonstration_runs() {
+    let device = Device::new();
+    let samples = workspace().join("examples/shots");
+    let result = device.json(&["demo", "--shots", samples.to_str().unwrap()]);
+    assert_eq!(result["sessions"].as_array().unwrap().len(), 9);
+    assert!(result["pictures"]["right"].as_u64().unwrap() >= 12, "{}", result["pictures"]);
+    assert!(device.state_bytes().is_none(), "the demonstration touched the device's state");
+}

@@ -1,0 +1,192 @@
+//! Sessions on made-up features: clusters around one direction per class.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::head::Head;
+use crate::random::Random;
+use crate::target::{Method, generate};
+
+const INPUTS: usize = 24;
+const DIMENSION: usize = 12;
+
+/// A feature vector of a class.
+fn feature(class: usize, random: &mut Random) -> Vec<f32> {
+    let mut direction = Random::new(class as u64, "class");
+    (0..INPUTS).map(|_| direction.normal().max(0.0) * 2.0 + 0.2 * random.normal()).collect()
+}
+
+/// A foundation whose head was aligned to the base classes by phase 3 itself, from a random head.
+fn foundation(base: usize) -> Foundation {
+    let mut random = Random::new(1, "foundation");
+    let mut head = Head::zeros(INPUTS, 64, DIMENSION);
+    for values in head.parameters_mut() {
+        values.iter_mut().for_each(|value| *value = 0.3 * random.normal());
+    }
+    let mut exemplars = Bank::new(INPUTS, 2);
+    for class in 0..base {
+        for _ in 0..5 {
+            let views = [feature(class, &mut random), feature(class, &mut random)].concat();
+            exemplars.push(class as u32, &views);
+        }
+    }
+    let classes = (0..base).map(|class| Class { label: label(class), target: class as u32, session: 0 }).collect();
+    let targets = generate(Method::Optimised, DIMENSION, DIMENSION, 200, 1);
+    let config = Config { epochs: 40, warmup_epochs: 4, batch: 16, views: 2, ..Config::default() };
+    let foundation = Foundation { dimension: DIMENSION, targets, head, classes, exemplars, config };
+    let all =
+        Config { epochs: 200, cross_entropy_on: CrossEntropyOn::All, cross_entropy: 1.0, ..foundation.config.clone() };
+    let mut state = State::fresh(&foundation, [0; 32]);
+    let bank = joint_set(&foundation, &state, &all);
+    align(&foundation, &mut state, &bank, &all, 1, &mut proceed).unwrap();
+    Foundation { head: state.head.unwrap(), ..foundation }
+}
+
+fn label(class: usize) -> String {
+    ["class", &class.to_string()].join(" ")
+}
+
+fn new_class(class: usize, shots: usize) -> NewClass {
+    let mut random = Random::new(class as u64, "shots");
+    NewClass { label: label(class), shots: (0..shots).map(|_| feature(class, &mut random)).collect() }
+}
+
+fn proceed(_: Progress) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+fn learn_with(foundation: &Foundation, new: &[NewClass], seed: u64) -> Result<(State, Report), LearnError> {
+    learn(foundation, &State::fresh(foundation, [0; 32]), new, &foundation.config, seed, &mut proceed)
+}
+
+/// Share of fresh samples of the classes that are recognised.
+fn accuracy(foundation: &Foundation, state: &State, classes: core::ops::Range<usize>) -> f32 {
+    let mut random = Random::new(9, "fresh samples");
+    let classifier = Classifier::new(foundation, state);
+    let answers = |class: usize, random: &mut Random| {
+        (0..10).filter(|_| classifier.nearest(&feature(class, random))[0] == class).count()
+    };
+    let total = 10 * classes.len();
+    classes.map(|class| answers(class, &mut random)).sum::<usize>() as f32 / total as f32
+}
+
+#[test]
+fn new_classes_are_learned_and_old_ones_kept() {
+    let foundation = foundation(5);
+    let fresh = State::fresh(&foundation, [0; 32]);
+    assert!(accuracy(&foundation, &fresh, 0..5) > 0.9, "base before {}", accuracy(&foundation, &fresh, 0..5));
+    let (state, report) = learn_with(&foundation, &[new_class(5, 5), new_class(6, 5)], 1).unwrap();
+    assert!(state.is_sound(&foundation));
+    assert!(accuracy(&foundation, &state, 0..5) > 0.7, "base {}", accuracy(&foundation, &state, 0..5));
+    assert!(accuracy(&foundation, &state, 5..7) > 0.9, "new {}", accuracy(&foundation, &state, 5..7));
+    assert_eq!((report.losses.len(), report.free_targets), (40, 5));
+    let (next, _) = learn(&foundation, &state, &[new_class(7, 1)], &foundation.config, 1, &mut proceed).unwrap();
+    assert_eq!(next.classes[..2], state.classes[..], "earlier assignments stay");
+    assert_eq!((next.sessions, next.classes[2].session), (2, 2));
+    assert!(accuracy(&foundation, &next, 0..8) > 0.7);
+}
+
+#[test]
+fn the_same_input_gives_the_same_state_and_shots_may_come_in_any_order() {
+    let foundation = foundation(3);
+    let new = new_class(3, 4);
+    let mut reversed = new.clone();
+    reversed.shots.reverse();
+    let (one, _) = learn_with(&foundation, &[new], 1).unwrap();
+    assert_eq!(one, learn_with(&foundation, &[reversed.clone()], 1).unwrap().0);
+    assert_ne!(one.head, learn_with(&foundation, &[reversed], 2).unwrap().0.head);
+}
+
+#[test]
+fn what_cannot_be_learned_is_refused() {
+    let foundation = foundation(3);
+    let refused = |new: &[NewClass]| learn_with(&foundation, new, 1).unwrap_err();
+    assert_eq!(refused(&[]), LearnError::NoClasses);
+    assert_eq!(refused(&[new_class(2, 1)]), LearnError::LabelExists { label: label(2) });
+    assert_eq!(refused(&[new_class(4, 1), new_class(4, 1)]), LearnError::LabelExists { label: label(4) });
+    assert_eq!(refused(&[new_class(4, 0)]), LearnError::NoShots { label: label(4) });
+    let many: Vec<NewClass> = (3..13).map(|class| new_class(class, 1)).collect();
+    assert_eq!(refused(&many), LearnError::NoFreeTargets { wanted: 10, free: 9 });
+    let mut odd = new_class(4, 2);
+    odd.shots[1].pop();
+    assert_eq!(refused(&[odd.clone()]), LearnError::BadFeatures { label: label(4), shot: 1 });
+    odd.shots[1].push(f32::NAN);
+    assert_eq!(refused(&[odd]), LearnError::BadFeatures { label: label(4), shot: 1 });
+    let nameless = NewClass { label: String::from(" "), ..new_class(4, 1) };
+    assert_eq!(refused(&[nameless]), LearnError::BadLabel { label: String::from(" ") });
+}
+
+#[test]
+fn cancelling_leaves_no_state() {
+    let foundation = foundation(3);
+    let mut epochs = 0;
+    let mut stop = |progress: Progress| {
+        epochs = progress.epoch;
+        if progress.epoch == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let state = State::fresh(&foundation, [0; 32]);
+    let cancelled = learn(&foundation, &state, &[new_class(3, 2)], &foundation.config, 1, &mut stop);
+    assert_eq!(cancelled.unwrap_err(), LearnError::Cancelled);
+    assert_eq!(epochs, 3);
+}
+
+#[test]
+fn all_targets_can_be_taken() {
+    let foundation = foundation(3);
+    let all: Vec<NewClass> = (3..DIMENSION).map(|class| new_class(class, 2)).collect();
+    let (state, report) = learn_with(&foundation, &all, 1).unwrap();
+    assert_eq!(report.free_targets, 0);
+    assert!(state.head(&foundation).is_sound());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn the_gradient_is_that_of_finite_differences(seed in 0u64..1000) {
+        let mut random = Random::new(seed, "gradient");
+        let (inputs, hidden, dimension, base) = (5, 7, 4, 2);
+        let mut head = Head::zeros(inputs, hidden, dimension);
+        for values in head.parameters_mut() {
+            values.iter_mut().for_each(|value| *value = random.normal());
+        }
+        let targets = generate(Method::Random, 6, dimension, 0, seed);
+        let (assigned, free) = targets.split_at(4 * dimension);
+        let goals = Goals { dimension, base_classes: base, assigned, free };
+        let features: Vec<f32> = (0..2 * 5 * inputs).map(|_| random.normal()).collect();
+        let perturbed = generate(Method::Random, 6, dimension, 0, seed + 1);
+        let batch = Batch {
+            features: &features,
+            classes: &[0, 2, 3, 2, 1],
+            perturbed: &perturbed,
+            perturbed_labels: &[2, 4, 5],
+        };
+        let config = Config { temperature: 0.5, ..Config::default() };
+        let mut alignment = Alignment::new(head.clone());
+        alignment.gradient(&goals, &batch, &config);
+        let gradient = alignment.last_gradient().clone();
+        let at = |head: Head| f64::from(Alignment::new(head).gradient(&goals, &batch, &config).total());
+        let largest = gradient.parameters().iter().flat_map(|values| values.iter()).fold(0.0f32, |m, v| m.max(v.abs()));
+        const STEP: f32 = 1e-2;
+        let mut wrong = 0;
+        let mut checked = 0;
+        for part in 0..4 {
+            for index in 0..gradient.parameters()[part].len() {
+                let moved = |by: f32| {
+                    let mut moved = head.clone();
+                    moved.parameters_mut()[part][index] += by;
+                    at(moved)
+                };
+                let difference = (moved(STEP) - moved(-STEP)) / f64::from(2.0 * STEP);
+                checked += 1;
+                let error = (difference - f64::from(gradient.parameters()[part][index])).abs();
+                wrong += usize::from(error > 0.02 * f64::from(largest) + 1e-3);
+            }
+        }
+        // A step may carry a hidden unit across its kink, where the difference is no derivative.
+        prop_assert!(wrong * 10 <= checked, "{wrong} of {checked} entries differ");
+    }
+}

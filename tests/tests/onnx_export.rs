@@ -1,0 +1,84 @@
+//! The export: ONNX Runtime computes what the tch network computes, the file is valid, its bytes are reproducible.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use orco_runtime::encoder::Encoder;
+use orco_runtime::encoder::onnx::Onnx;
+use orco_runtime::encoder::rten::Rten;
+use orco_runtime::image::Preprocessing;
+use orco_trainer::backbone::{Description, Network};
+use orco_trainer::config::Precision;
+use orco_trainer::export::onnx;
+use tch::nn::VarStore;
+use tch::{Device, Kind, Tensor, no_grad};
+
+const INPUT: Preprocessing = Preprocessing { width: 32, height: 32, mean: [0.5; 3], deviation: [0.25; 3] };
+const IMAGES: usize = 1000;
+
+/// A network whose norms have seen data, so that folding them changes something.
+fn network(description: Description) -> (VarStore, Network) {
+    tch::manual_seed(5);
+    let store = VarStore::new(Device::Cpu);
+    let network = Network::new(&store.root(), description);
+    no_grad(|| {
+        for (name, mut tensor) in store.variables() {
+            if name.ends_with("norm_scale") || name.ends_with("norm_variance") {
+                let _ = tensor.uniform_(0.5, 1.5);
+            } else if name.contains("norm_") {
+                let _ = tensor.uniform_(-0.3, 0.3);
+            }
+        }
+    });
+    (store, network)
+}
+
+/// Largest deviation of an engine's features from tch's, relative to the largest feature.
+fn deviation(encoder: &mut dyn Encoder, images: &Tensor, expected: &Tensor) -> f64 {
+    let count = images.size()[0] as usize;
+    let flat = Vec::<f32>::try_from(images.view(-1)).unwrap();
+    let actual = encoder.encode(&flat, count).unwrap();
+    let difference = (Tensor::from_slice(&actual).view_as(expected) - expected).abs().max();
+    difference.double_value(&[]) / expected.abs().max().double_value(&[]).max(1.0)
+}
+
+fn check(description: Description, folder: &Path) -> PathBuf {
+    let name = description.name.clone();
+    let (_store, network) = network(description);
+    let bytes = onnx::encode(&network, &[("task", "test".into())]);
+    assert_eq!(bytes, onnx::encode(&network, &[("task", "test".into())]), "{name}: same network, other bytes");
+    let images = Tensor::randn([IMAGES as i64, 3, 32, 32], (Kind::Float, Device::Cpu));
+    let expected = no_grad(|| network.forward(&images, Precision::F32, false));
+    let in_onnx_runtime = deviation(&mut Onnx::open(&bytes, &INPUT).unwrap(), &images, &expected);
+    assert!(in_onnx_runtime <= 1e-4, "{name}: ONNX Runtime differs by {in_onnx_runtime:e}");
+    let in_rten = deviation(&mut Rten::open(&bytes, &INPUT).unwrap(), &images, &expected);
+    assert!(in_rten <= 1e-4, "{name}: rten differs by {in_rten:e}");
+    println!("{name}: ONNX Runtime differs from tch by {in_onnx_runtime:.1e}, rten by {in_rten:.1e}");
+    let path = folder.join(format!("{name}.onnx"));
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+#[test]
+fn exported_backbones_equal_their_networks_and_are_valid() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut files = vec![
+        check(Description::resnet18(4, [3, 32, 32]), folder.path()),
+        check(Description::resnet12(4, [3, 32, 32]), folder.path()),
+    ];
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
+    for bundle in std::fs::read_dir(models).unwrap() {
+        let path = bundle.unwrap().path().join("backbone.onnx");
+        if path.is_file() {
+            files.push(path);
+        }
+    }
+    let Some(packages) = std::env::var_os("ORCO_ONNX_CHECKER") else {
+        eprintln!("skipped: onnx.checker (ORCO_ONNX_CHECKER is not set; `cargo xtask test` sets it)");
+        return;
+    };
+    let script = "import sys, onnx\nfor path in sys.argv[1:]: onnx.checker.check_model(path, full_check=True)";
+    let checked =
+        Command::new("python3").env("PYTHONPATH", packages).args(["-c", script]).args(&files).output().unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+}
