@@ -8,6 +8,6 @@ mod images;
 mod metrics;
 
 pub use benchmark::Benchmark;
-pub use evaluate::{EvaluateError, System, evaluate};
+pub use evaluate::{EvaluateError, Measurement, System};
 pub use images::{ImagesError, from_cifar100};
 pub use metrics::{Measured, Row, Summary, summarise};

@@ -3,14 +3,13 @@
 //!
 //! [`config`] reads the recipe - [`dataset`] the images and the split - [`augment`] draws views - [`backbone`] is the
 //! network - [`loss`] the objectives - [`mod@pretrain`] phase 1 - [`mod@align`] phase 2 - [`export`] the bundle -
-//! [`evaluate`] measures it with the runtime's own learner. [`run`] keeps a run's folder.
+//! [`mod@tune`] chooses settings of phase 3 with the runtime's own learner. [`run`] keeps a run's folder.
 
 pub mod align;
 pub mod augment;
 pub mod backbone;
 pub mod config;
 pub mod dataset;
-pub mod evaluate;
 pub mod export;
 pub mod loss;
 pub mod model;
@@ -18,3 +17,4 @@ pub mod optimiser;
 pub mod pretrain;
 mod progress;
 pub mod run;
+pub mod tune;

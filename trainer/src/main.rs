@@ -1,21 +1,18 @@
 //! `orco-train`: from images to a bundle.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
-use orco_runtime::bundle::Bundle;
-use orco_runtime::protocol::System;
 use orco_runtime::protocol::cifar100::Part;
-use orco_runtime::session::Config;
 use orco_trainer::align::{Assignment, align};
 use orco_trainer::config::Recipe;
 use orco_trainer::dataset::{Images, Split, cifar100};
-use orco_trainer::evaluate::measure;
 use orco_trainer::export::write_bundle;
 use orco_trainer::model::Model;
 use orco_trainer::pretrain::pretrain;
 use orco_trainer::run::Run;
+use orco_trainer::tune::tune;
 
 #[derive(Parser)]
 #[command(version, about = "Trains OrCo on a workstation: pretrain, align, export")]
@@ -49,7 +46,7 @@ enum Command {
         /// The bundle.
         #[arg(long)]
         bundle: PathBuf,
-        /// Settings to try, as fields of a recipe's [learn] table: `--try "epochs = 50, learning_rate = 0.2"`;
+        /// Settings to try, as fields of a recipe's learn table: `--try "epochs = 50, learning_rate = 0.2"`;
         /// repeat for each trial.
         #[arg(long = "try", required = true, value_name = "SETTINGS")]
         trials: Vec<String>,
@@ -144,38 +141,4 @@ impl Job {
     fn align(&mut self) -> Result<Assignment> {
         align(&mut self.model, &self.recipe, &self.train, &self.split, &self.run).context("phase 2")
     }
-}
-
-fn tune(bundle: &Path, trials: &[String], draws: usize, seed: u64) -> Result<()> {
-    let bundle = Bundle::open(bundle)?;
-    let benchmark = bundle.benchmark()?;
-    let configs = trials.iter().map(|trial| changed(&bundle.foundation.config, trial)).collect::<Result<Vec<_>>>()?;
-    println!("measured on {}, {draws} draws: aHM, aACC with their deviations", benchmark.source);
-    let show = |name: &str, config: &Config, system| -> Result<()> {
-        let summary = measure(&bundle.foundation, &benchmark, system, config, draws, seed)?;
-        let (harmonic, top1) = (summary.ahm_deviation, summary.aacc_deviation);
-        println!("{:6.2} ± {harmonic:.2}  {:6.2} ± {top1:.2}  {name}", summary.ahm, summary.aacc);
-        Ok(())
-    };
-    for (trial, config) in trials.iter().zip(&configs) {
-        show(trial, config, System::Orco)?;
-    }
-    show("imprint", &bundle.foundation.config, System::Imprint)?;
-    show("ncm", &bundle.foundation.config, System::Ncm)
-}
-
-/// The settings with some fields changed, which are given as the inside of a TOML table.
-fn changed(config: &Config, trial: &str) -> Result<Config> {
-    let wrapped: toml::Table = format!("trial = {{ {trial} }}")
-        .parse()
-        .with_context(|| format!("--try \"{trial}\" is no list of settings"))?;
-    let mut table = toml::Table::try_from(config)?;
-    if let Some(toml::Value::Table(fields)) = wrapped.get("trial") {
-        table.extend(fields.clone());
-    }
-    let changed: Config = table.try_into().with_context(|| format!("--try \"{trial}\""))?;
-    if !changed.is_sound() {
-        anyhow::bail!("--try \"{trial}\" holds a value out of range");
-    }
-    Ok(changed)
 }

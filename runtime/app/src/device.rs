@@ -1,5 +1,7 @@
 //! A bundle with its state and its backbone, opened together.
 
+use std::fs::File;
+
 use anyhow::{Context, Result};
 use image::RgbImage;
 use orco_runtime::bundle::Bundle;
@@ -22,10 +24,17 @@ pub struct Device {
 impl Device {
     /// Opens the bundle and the state that the options name.
     pub fn open(options: &Options) -> Result<Self> {
-        let bundle = Bundle::open(&options.bundle)?;
-        let store = Store::new(&options.state_folder(&bundle.manifest.name)?);
+        let (bundle, store) = places(options)?;
         let state = store.load(&bundle)?;
         Ok(Self { bundle, store, state })
+    }
+
+    /// The same, for changing the state: no other process may until the returned lock is dropped.
+    pub fn open_to_change(options: &Options) -> Result<(Self, File)> {
+        let (bundle, store) = places(options)?;
+        let lock = store.lock()?;
+        let state = store.load(&bundle)?;
+        Ok((Self { bundle, store, state }, lock))
     }
 
     /// Starts the backbone.
@@ -40,4 +49,10 @@ impl Device {
         let drawn = manifest.views.draw(picture, &manifest.preprocessing, views, manifest.provenance.seed);
         Ok(encode_pictures(encoder, &manifest.preprocessing, &drawn)?)
     }
+}
+
+fn places(options: &Options) -> Result<(Bundle, Store)> {
+    let bundle = Bundle::open(&options.bundle)?;
+    let store = Store::new(&options.state_folder(&bundle.manifest.name)?);
+    Ok((bundle, store))
 }

@@ -35,6 +35,8 @@ enum Verb {
 }
 
 fn main() {
+    // `orco list | head` ends quietly, as other programs do.
+    sigpipe::reset();
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn,ort=error"))
         .format_target(false)
         .format_timestamp(None)

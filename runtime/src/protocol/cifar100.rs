@@ -173,3 +173,29 @@ pub fn class_names(folder: &Path) -> Result<Vec<String>, DatasetError> {
     let names: Vec<String> = text.lines().map(str::trim).filter(|name| !name.is_empty()).map(String::from).collect();
     if names.len() == CLASSES { Ok(names) } else { Err(DatasetError::Names { path, actual: names.len() }) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_read_and_wrong_files_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("test.bin");
+        let missing = read(folder.path(), Part::Test).unwrap_err();
+        assert!(matches!(missing, DatasetError::Read { .. }), "{missing}");
+        let mut bytes = std::vec![7u8; 10_000 * RECORD];
+        bytes[3 * RECORD + 1] = 99;
+        bytes[3 * RECORD + 2] = 200;
+        fs::write(&path, &bytes).unwrap();
+        let records = read(folder.path(), Part::Test).unwrap();
+        assert_eq!((records.len(), records.get(3).label, records.get(3).planes[0]), (10_000, 99, 200));
+        bytes[5 * RECORD + 1] = 100;
+        fs::write(&path, &bytes).unwrap();
+        let wrong = read(folder.path(), Part::Test).unwrap_err();
+        assert!(matches!(wrong, DatasetError::Label { record: 5, label: 100, .. }), "{wrong}");
+        fs::write(&path, &bytes[1..]).unwrap();
+        let short = read(folder.path(), Part::Test).unwrap_err();
+        assert!(matches!(short, DatasetError::Size { expected: 30_740_000, actual: 30_739_999, .. }), "{short}");
+    }
+}

@@ -1,11 +1,12 @@
-//! One walk through all sessions of a benchmark, by OrCo or by a baseline.
+//! Walks through all sessions of a benchmark, by OrCo or by a baseline.
 
 use core::ops::ControlFlow;
 use std::fmt;
+use std::thread;
 use std::vec::Vec;
 
 use super::Benchmark;
-use super::metrics::{Measured, Row};
+use super::metrics::{Measured, Row, Summary, summarise};
 use crate::classify::Classifier;
 use crate::math::normalise;
 use crate::session::{self, Config, LearnError, NewClass};
@@ -62,60 +63,98 @@ impl fmt::Display for EvaluateError {
 
 impl std::error::Error for EvaluateError {}
 
-/// Measures one system over all sessions with one draw of the shots.
-///
-/// `on_row` sees every session's row as soon as it is measured, `on_progress` every epoch of learning.
-///
-/// # Errors
-/// [`EvaluateError`] if a session cannot be learned.
-#[expect(clippy::too_many_arguments, reason = "a measurement is told by exactly these")]
-pub fn evaluate(
-    foundation: &Foundation,
-    benchmark: &Benchmark,
-    system: System,
-    config: &Config,
-    draw: usize,
-    seed: u64,
-    on_progress: &mut dyn FnMut(usize, session::Progress),
-    on_row: &mut dyn FnMut(&Row),
-) -> Result<Vec<Row>, EvaluateError> {
-    let base = foundation.classes.len();
-    let measured = benchmark.measured.clean();
-    let mut state = State::fresh(foundation, [0; 32]);
-    let mut added = Vec::new();
-    let mut rows = Vec::with_capacity(benchmark.ways.len() + 1);
-    for session in 0..=benchmark.ways.len() {
-        if session > 0 {
-            let new = benchmark.session(foundation, session, draw, seed);
-            match system {
-                System::Orco => {
-                    let mut progress = |progress| {
-                        on_progress(session, progress);
-                        ControlFlow::Continue(())
-                    };
-                    let learned = session::learn(foundation, &state, &new, config, seed, &mut progress);
-                    state = learned.map_err(|source| EvaluateError::Learn { session, source })?.0;
-                }
-                System::Imprint | System::Ncm => added.extend(new),
-            }
-        }
-        let answers = match system {
-            System::Orco => Classifier::new(foundation, &state).nearest(&measured),
-            System::Imprint => nearest_imprint(foundation, &added, &measured),
-            System::Ncm => nearest_mean(foundation, benchmark, &added, &measured),
+/// What is measured, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Measurement<'a> {
+    /// What the bundle brings.
+    pub foundation: &'a Foundation,
+    /// The features measured on.
+    pub benchmark: &'a Benchmark,
+    /// Who learns.
+    pub system: System,
+    /// Settings of phase 3.
+    pub config: &'a Config,
+    /// Seed of the draws, of shuffling and of perturbation.
+    pub seed: u64,
+}
+
+impl Measurement<'_> {
+    /// Measures over several draws of the shots, side by side on all cores; `on_epoch` is told of every epoch of
+    /// learning, from any of the threads.
+    ///
+    /// # Errors
+    /// [`EvaluateError`] if a session cannot be learned.
+    /// # Panics
+    /// If `draws` is 0.
+    pub fn over(&self, draws: usize, on_epoch: &(dyn Fn() + Sync)) -> Result<Summary, EvaluateError> {
+        let workers = thread::available_parallelism().map_or(1, usize::from).min(draws);
+        let work = |worker: usize| -> Vec<_> {
+            let own = (worker..draws).step_by(workers);
+            own.map(|draw| (draw, self.draw(draw, &mut |_, _| on_epoch(), &mut |_| {}))).collect()
         };
-        let seen = base + benchmark.ways[..session].iter().sum::<u32>() as usize;
-        let mut counts = Measured::new(seen);
-        for (&class, &answer) in benchmark.measured.classes().iter().zip(&answers) {
-            if (class as usize) < seen {
-                counts.count(class as usize, answer);
-            }
-        }
-        let row = counts.row(session, base);
-        on_row(&row);
-        rows.push(row);
+        let mut rows = thread::scope(|scope| {
+            let handles: Vec<_> = (0..workers).map(|worker| scope.spawn(move || work(worker))).collect();
+            let joined = handles.into_iter().flat_map(|handle| match handle.join() {
+                Ok(rows) => rows,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            joined.collect::<Vec<_>>()
+        });
+        rows.sort_by_key(|(draw, _)| *draw);
+        let rows = rows.into_iter().map(|(_, rows)| rows).collect::<Result<Vec<_>, _>>()?;
+        Ok(summarise(self.system.name(), &rows))
     }
-    Ok(rows)
+
+    /// Measures over all sessions with one draw of the shots. `on_progress` sees every epoch of learning with its
+    /// session, `on_row` every session's row as soon as it is measured.
+    ///
+    /// # Errors
+    /// [`EvaluateError`] if a session cannot be learned.
+    pub fn draw(
+        &self,
+        draw: usize,
+        on_progress: &mut dyn FnMut(usize, session::Progress),
+        on_row: &mut dyn FnMut(&Row),
+    ) -> Result<Vec<Row>, EvaluateError> {
+        let Self { foundation, benchmark, system, config, seed } = *self;
+        let base = foundation.classes.len();
+        let measured = benchmark.measured.clean();
+        let mut state = State::fresh(foundation, [0; 32]);
+        let mut added = Vec::new();
+        let mut rows = Vec::with_capacity(benchmark.ways.len() + 1);
+        for session in 0..=benchmark.ways.len() {
+            if session > 0 {
+                let new = benchmark.session(foundation, session, draw, seed);
+                match system {
+                    System::Orco => {
+                        let mut progress = |progress| {
+                            on_progress(session, progress);
+                            ControlFlow::Continue(())
+                        };
+                        let learned = session::learn(foundation, &state, &new, config, seed, &mut progress);
+                        state = learned.map_err(|source| EvaluateError::Learn { session, source })?.0;
+                    }
+                    System::Imprint | System::Ncm => added.extend(new),
+                }
+            }
+            let answers = match system {
+                System::Orco => Classifier::new(foundation, &state).nearest(&measured),
+                System::Imprint => nearest_imprint(foundation, &added, &measured),
+                System::Ncm => nearest_mean(foundation, benchmark, &added, &measured),
+            };
+            let seen = base + benchmark.ways[..session].iter().sum::<u32>() as usize;
+            let mut counts = Measured::new(seen);
+            for (&class, &answer) in benchmark.measured.classes().iter().zip(&answers) {
+                if (class as usize) < seen {
+                    counts.count(class as usize, answer);
+                }
+            }
+            let row = counts.row(session, base);
+            on_row(&row);
+            rows.push(row);
+        }
+        Ok(rows)
+    }
 }
 
 fn nearest_imprint(foundation: &Foundation, added: &[NewClass], features: &[f32]) -> Vec<usize> {

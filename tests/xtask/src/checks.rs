@@ -21,6 +21,8 @@ pub struct Step {
 pub const ALL: &[Step] = &[
     Step { arguments: "fmt --all --check", variable: None },
     Step { arguments: "clippy --release --workspace --all-targets -- -D warnings", variable: None },
+    // The learner's core builds without an operating system.
+    Step { arguments: "clippy --release --package orco-runtime --no-default-features -- -D warnings", variable: None },
     Step {
         arguments: "doc --release --workspace --no-deps --document-private-items",
         variable: Some(("RUSTDOCFLAGS", "-D warnings")),
@@ -138,9 +140,9 @@ mod tests {
         };
         let failed = run_until_failure(ALL, &mut rows, failing).unwrap();
         let (step, status) = failed.unwrap();
-        assert_eq!(step.arguments, ALL[2].arguments);
+        assert_eq!(step.arguments, ALL[3].arguments);
         assert_eq!(exit_code(status), ExitCode::from(101));
-        assert_eq!(rows.len(), 3);
+        assert_eq!(rows.len(), 4);
         assert_eq!(exit_code(ExitStatus::from_raw(9)), ExitCode::from(137));
     }
 
@@ -157,7 +159,7 @@ mod tests {
     #[test]
     fn failed_step_can_be_repeated() {
         assert_eq!(repeat(&ALL[0]), r#"(eval "$(cargo xtask setup)" && cargo fmt --all --check)"#);
-        let documentation = repeat(&ALL[2]);
+        let documentation = repeat(&ALL[3]);
         assert!(documentation.contains("&& RUSTDOCFLAGS='-D warnings' cargo doc --release"));
     }
 }

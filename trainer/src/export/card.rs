@@ -4,10 +4,9 @@ use std::fmt::Write;
 
 use anyhow::Result;
 use orco_runtime::bundle::Bundle;
-use orco_runtime::protocol::{Summary, System};
+use orco_runtime::protocol::{Measurement, Summary, System};
 
 use crate::config::{MeasureOn, Recipe};
-use crate::evaluate::measure;
 
 /// Draws of the shots that the card's numbers are means of.
 const DRAWS: usize = 3;
@@ -17,11 +16,14 @@ const SEED: u64 = 1;
 /// Measures the bundle and writes its card, Markdown with Hugging Face front matter.
 pub(super) fn write(bundle: &Bundle, recipe: &Recipe, parity: f64) -> Result<String> {
     let benchmark = bundle.benchmark()?;
-    let config = &bundle.foundation.config;
+    let (foundation, config) = (&bundle.foundation, &bundle.foundation.config);
     let measured = System::ALL
         .into_iter()
-        .map(|system| measure(&bundle.foundation, &benchmark, system, config, DRAWS, SEED))
-        .collect::<Result<Vec<Summary>>>()?;
+        .map(|system| {
+            let measurement = Measurement { foundation, benchmark: &benchmark, system, config, seed: SEED };
+            measurement.over(DRAWS, &|| {})
+        })
+        .collect::<Result<Vec<Summary>, _>>()?;
     let manifest = &bundle.manifest;
     let ours = &measured[0];
     let mut text = String::new();

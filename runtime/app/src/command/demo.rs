@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use clap::Args;
 use orco_runtime::classify::Classifier;
-use orco_runtime::protocol::{System, evaluate};
+use orco_runtime::protocol::{Measurement, System};
 use serde_json::json;
 
 use super::learn;
@@ -67,8 +67,9 @@ fn sessions(device: &Device, say: &dyn Fn(String)) -> Result<Vec<orco_runtime::p
         bar.set_message(format!("session {session}"));
     };
     let mut on_row = |row: &_| bar.suspend(|| say(output::row(row)));
-    let rows =
-        evaluate(foundation, &benchmark, System::Orco, &foundation.config, 0, SEED, &mut on_progress, &mut on_row)?;
+    let (system, config) = (System::Orco, &foundation.config);
+    let measurement = Measurement { foundation, benchmark: &benchmark, system, config, seed: SEED };
+    let rows = measurement.draw(0, &mut on_progress, &mut on_row)?;
     bar.finish_and_clear();
     Ok(rows)
 }
@@ -82,7 +83,7 @@ fn pictures(options: &Options, arguments: &Arguments, say: &dyn Fn(String)) -> R
     let started = Instant::now();
     let folders = LEARNED.map(|label| (label.to_owned(), arguments.shots.join("learn").join(label)));
     let new = learn::read(&device, encoder.as_mut(), &folders)?;
-    let report = learn::teach(device, &new, SEED)?;
+    let report = learn::teach(&device, &new, SEED)?;
     if !options.quiet() {
         learn::print(&report, &new, started.elapsed().as_secs_f64());
     }

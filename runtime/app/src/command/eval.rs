@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::encoder;
-use orco_runtime::protocol::{self, Benchmark, Row, Summary, System, evaluate, summarise};
+use orco_runtime::protocol::{self, Benchmark, Measurement, System};
 use orco_runtime::session::Config;
 use serde_json::json;
 
@@ -57,7 +57,12 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
     }
     let mut summaries = Vec::new();
     for system in System::ALL {
-        let summary = measure(&bundle, &benchmark, system, &config, arguments)?;
+        let (foundation, seed) = (&bundle.foundation, arguments.seed);
+        let measurement = Measurement { foundation, benchmark: &benchmark, system, config: &config, seed };
+        let epochs = arguments.draws as usize * benchmark.ways.len() * config.epochs;
+        let bar = output::bar(epochs, &format!("{}, epochs", system.name()));
+        let summary = measurement.over(arguments.draws as usize, &|| bar.inc(1))?;
+        bar.finish_and_clear();
         if !options.quiet() {
             println!("\n{}", output::summary(&summary));
         }
@@ -67,29 +72,6 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
         "draws": arguments.draws, "seed": arguments.seed, "bundle": bundle.manifest.name, "source": benchmark.source,
         "systems": summaries,
     }))
-}
-
-fn measure(
-    bundle: &Bundle,
-    benchmark: &Benchmark,
-    system: System,
-    config: &Config,
-    arguments: &Arguments,
-) -> Result<Summary> {
-    let sessions = benchmark.ways.len();
-    let draws = arguments.draws as usize;
-    let bar = output::bar(draws * sessions * config.epochs, system.name());
-    let draw = |draw: usize| -> Result<Vec<Row>> {
-        let mut on_progress = |session: usize, progress: orco_runtime::session::Progress| {
-            bar.set_position(((draw * sessions + session - 1) * config.epochs + progress.epoch) as u64);
-            bar.set_message(format!("draw {} session {session}", draw + 1));
-        };
-        let (foundation, seed) = (&bundle.foundation, arguments.seed);
-        Ok(evaluate(foundation, benchmark, system, config, draw, seed, &mut on_progress, &mut |_| {})?)
-    };
-    let rows = (0..draws).map(draw).collect::<Result<Vec<_>>>()?;
-    bar.finish_and_clear();
-    Ok(summarise(system.name(), &rows))
 }
 
 /// Computes the benchmark's features from the images themselves: the very images that the bundle's benchmark file

@@ -37,13 +37,10 @@ fn parse(argument: &str) -> Result<(String, PathBuf), String> {
 /// Learns the classes in one session and saves the new state.
 pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
     let started = Instant::now();
-    let bundle_name = orco_runtime::bundle::Bundle::open(&options.bundle)?.manifest.name;
-    let store = orco_runtime::store::Store::new(&options.state_folder(&bundle_name)?);
-    let _lock = store.lock()?;
-    let device = Device::open(options)?;
+    let (device, _lock) = Device::open_to_change(options)?;
     let mut encoder = device.encoder()?;
     let new = read(&device, encoder.as_mut(), &arguments.classes)?;
-    let report = teach(device, &new, arguments.seed)?;
+    let report = teach(&device, &new, arguments.seed)?;
     let seconds = started.elapsed().as_secs_f64();
     if !options.quiet() {
         print(&report, &new, seconds);
@@ -63,7 +60,7 @@ pub fn read(device: &Device, encoder: &mut dyn Encoder, classes: &[(String, Path
 }
 
 /// Runs the session with a progress bar and saves the state.
-pub fn teach(mut device: Device, new: &[NewClass], seed: u64) -> Result<Report> {
+pub fn teach(device: &Device, new: &[NewClass], seed: u64) -> Result<Report> {
     let foundation = &device.bundle.foundation;
     let bar = output::bar(foundation.config.epochs, "learning");
     let mut on_progress = |progress: session::Progress| {
@@ -75,7 +72,6 @@ pub fn teach(mut device: Device, new: &[NewClass], seed: u64) -> Result<Report> 
     bar.finish_and_clear();
     let (state, report) = learned.context("nothing was learned")?;
     device.store.save(&state)?;
-    device.state = state;
     Ok(report)
 }
 

@@ -1,0 +1,76 @@
+//! Choosing the settings of phase 3 on held-out base classes played as novel, never on test data.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use orco_runtime::bundle::Bundle;
+use orco_runtime::protocol::{Measurement, System};
+use orco_runtime::session::Config;
+
+/// Measures trial settings on a bundle's benchmark file and prints a line for each; the baselines follow.
+///
+/// A trial is the inside of a TOML table with fields of [`Config`], such as `epochs = 50, learning_rate = 0.2`.
+///
+/// # Errors
+/// If the bundle cannot be opened, was made from test data, or a trial makes no sense.
+pub fn tune(bundle: &Path, trials: &[String], draws: usize, seed: u64) -> Result<()> {
+    let bundle = Bundle::open(bundle)?;
+    let (foundation, benchmark) = (&bundle.foundation, bundle.benchmark()?);
+    if benchmark.measured_on_test {
+        bail!(
+            "the benchmark of {} is test data, on which nothing may be chosen; make a bundle with measure_on = \"holdout\"",
+            bundle.manifest.name
+        );
+    }
+    let configs = trials.iter().map(|trial| changed(&foundation.config, trial)).collect::<Result<Vec<_>>>()?;
+    println!("measured on {}, {draws} draws", benchmark.source);
+    println!("     aHM           aACC");
+    let show = |name: &str, system: System, config: &Config| -> Result<()> {
+        let summary = Measurement { foundation, benchmark: &benchmark, system, config, seed }.over(draws, &|| {})?;
+        let (harmonic, top1) = (summary.ahm_deviation, summary.aacc_deviation);
+        println!("{:6.2} ± {harmonic:.2}  {:6.2} ± {top1:.2}  {name}", summary.ahm, summary.aacc);
+        Ok(())
+    };
+    for (trial, config) in trials.iter().zip(&configs) {
+        show(trial, System::Orco, config)?;
+    }
+    show("imprint", System::Imprint, &foundation.config)?;
+    show("ncm", System::Ncm, &foundation.config)
+}
+
+/// The settings with the trial's fields changed.
+fn changed(config: &Config, trial: &str) -> Result<Config> {
+    let wrapped: toml::Table = format!("trial = {{ {trial} }}")
+        .parse()
+        .with_context(|| format!("--try \"{trial}\" is no list of settings"))?;
+    let mut table = toml::Table::try_from(config)?;
+    if let Some(toml::Value::Table(fields)) = wrapped.get("trial") {
+        table.extend(fields.clone());
+    }
+    let changed: Config = table.try_into().with_context(|| format!("--try \"{trial}\""))?;
+    if !changed.is_sound() {
+        bail!("--try \"{trial}\" holds a value out of range");
+    }
+    Ok(changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trial_changes_what_it_names() {
+        let base = Config::orco();
+        let changed = changed(&base, "epochs = 7, cross_entropy_on = \"all\"").unwrap();
+        assert_eq!(changed.epochs, 7);
+        assert_eq!(Config { epochs: base.epochs, cross_entropy_on: base.cross_entropy_on, ..changed }, base);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for trial in ["epochs = 0", "epoch = 3", "epochs", "temperature = -1.0"] {
+            let said = changed(&Config::orco(), trial).unwrap_err().to_string();
+            assert!(said.contains(trial), "{said}");
+        }
+    }
+}
