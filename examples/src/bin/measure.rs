@@ -1,6 +1,8 @@
 //! Measures the nearest class mean and the learner side by side on a bundle's benchmark file, with the library alone:
 //!
-//!     cargo run --release -p orco-examples --bin measure -- models/cifar100-edge
+//! ```sh
+//! cargo run --release -p orco-examples --bin measure -- models/cifar100-edge
+//! ```
 
 use std::env;
 use std::error::Error;

@@ -1,7 +1,9 @@
 //! Teaches a device one class from a folder of pictures and asks it about another picture, with the library alone:
 //!
-//!     cargo run --release -p orco-examples --bin teach -- models/cifar100-edge duck \
-//!         examples/shots/learn/rubber-duck examples/shots/try/rubber-duck/1.jpg
+//! ```sh
+//! cargo run --release -p orco-examples --bin teach -- models/cifar100-edge duck \
+//!     examples/shots/learn/rubber-duck examples/shots/try/rubber-duck/1.jpg
+//! ```
 
 use std::env;
 use std::error::Error;
