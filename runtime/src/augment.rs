@@ -30,6 +30,12 @@ impl Default for Views {
 }
 
 impl Views {
+    /// Whether the values make sense; to be asked after decoding.
+    pub fn is_sound(&self) -> bool {
+        let shares = [self.jitter_probability, self.jitter, self.grey_probability];
+        self.crop_scale > 0.0 && self.crop_scale <= 1.0 && shares.iter().all(|share| (0.0..=1.0).contains(share))
+    }
+
     /// Draws `count` views, the clean one first. The random ones depend on the picture's content and `seed` alone.
     pub fn draw(&self, picture: &RgbImage, input: &Preprocessing, count: usize, seed: u64) -> Vec<RgbImage> {
         let content = digest(picture.as_raw());

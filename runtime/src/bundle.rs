@@ -1,16 +1,23 @@
 //! A bundle: the folder that the workstation hands over. Opened once, checked, never written on the device.
 
+use std::boxed::Box;
 use std::fmt;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::string::String;
 use std::vec::Vec;
 
+use ::image::RgbImage;
+
+use crate::benchmark::Benchmark;
 use crate::codec::{self, DecodeError, Kind};
+use crate::encoder::{self, EncodeError, Encoder, encode_pictures};
+use crate::files;
 use crate::manifest::{BACKBONE, BENCHMARK, FORMAT, LABELS, LEARNER, MANIFEST, Manifest, hexadecimal};
-use crate::protocol::Benchmark;
 use crate::state::{Foundation, State};
+
+/// Largest file of a bundle that is read, in bytes.
+const MAX_FILE: u64 = 1 << 30;
 
 /// An opened bundle.
 #[derive(Clone, Debug)]
@@ -42,7 +49,7 @@ pub enum OpenError {
     Manifest {
         /// The file.
         path: PathBuf,
-        /// What is wrong, with its line.
+        /// What is wrong.
         reason: String,
     },
     /// The bundle was written for another release.
@@ -52,7 +59,7 @@ pub enum OpenError {
         /// Version that this program reads.
         expected: u32,
         /// The bundle's version.
-        actual: u32,
+        actual: i64,
     },
     /// The manifest does not list a file that every bundle has.
     Unlisted {
@@ -119,7 +126,9 @@ impl Bundle {
     /// [`OpenError`] if something is missing, damaged, or of another version.
     pub fn open(folder: &Path) -> Result<Self, OpenError> {
         let path = folder.join(MANIFEST);
-        let text = fs::read_to_string(&path).map_err(|source| OpenError::Read { path: path.clone(), source })?;
+        let text = files::read(&path, MAX_FILE)
+            .and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other))
+            .map_err(|source| OpenError::Read { path: path.clone(), source })?;
         let not_valid = |error: toml::de::Error| OpenError::Manifest {
             path: path.clone(),
             reason: std::string::ToString::to_string(error.message()),
@@ -128,24 +137,50 @@ impl Bundle {
         let table: toml::Table = text.parse().map_err(not_valid)?;
         let format = table.get("format").and_then(toml::Value::as_integer).unwrap_or(0);
         if format != i64::from(FORMAT) {
-            let actual = u32::try_from(format).unwrap_or(0);
-            return Err(OpenError::Version { folder: folder.into(), expected: FORMAT, actual });
+            return Err(OpenError::Version { folder: folder.into(), expected: FORMAT, actual: format });
         }
         let manifest: Manifest = table.try_into().map_err(not_valid)?;
         let backbone = read_checked(folder, &manifest, BACKBONE)?;
         let learner = read_checked(folder, &manifest, LEARNER)?;
-        read_checked(folder, &manifest, LABELS)?;
+        let labels = read_checked(folder, &manifest, LABELS)?;
         let path = folder.join(LEARNER);
         let foundation: Foundation = codec::decode(Kind::Learner, &learner)
             .map_err(|source| OpenError::Decode { path: path.clone(), source })?;
         let fits = manifest.backbone.features == foundation.head.inputs
-            && (1..=4096).contains(&manifest.preprocessing.width)
-            && (1..=4096).contains(&manifest.preprocessing.height);
+            && manifest.preprocessing.is_sound()
+            && manifest.views.is_sound();
         if !fits || !foundation.is_sound() {
             return Err(OpenError::Decode { path, source: DecodeError::Body });
         }
+        let listed = String::from_utf8_lossy(&labels);
+        if !listed.lines().eq(foundation.classes.iter().map(|class| class.label.as_str())) {
+            return Err(OpenError::Decode { path: folder.join(LABELS), source: DecodeError::Body });
+        }
         let digest = codec::digest(&learner);
         Ok(Self { folder: folder.into(), manifest, foundation, digest, backbone })
+    }
+
+    /// Starts the backbone on the best engine at hand.
+    ///
+    /// # Errors
+    /// [`EncodeError`] if no engine takes it.
+    pub fn encoder(&self) -> Result<Box<dyn Encoder>, EncodeError> {
+        encoder::open(&self.backbone, &self.manifest.preprocessing)
+    }
+
+    /// Features of `views` views of a picture, the clean one first, `[views, features]`.
+    ///
+    /// # Errors
+    /// [`EncodeError`] if the backbone fails.
+    pub fn features(
+        &self,
+        encoder: &mut dyn Encoder,
+        picture: &RgbImage,
+        views: usize,
+    ) -> Result<Vec<f32>, EncodeError> {
+        let Manifest { preprocessing, views: config, provenance, .. } = &self.manifest;
+        let drawn = config.draw(picture, preprocessing, views, provenance.seed);
+        encode_pictures(encoder, preprocessing, self.foundation.head.inputs, &drawn)
     }
 
     /// The state of a device that has learned nothing on this bundle.
@@ -177,6 +212,6 @@ impl Bundle {
 fn read_checked(folder: &Path, manifest: &Manifest, name: &'static str) -> Result<Vec<u8>, OpenError> {
     let expected = manifest.files.get(name).ok_or(OpenError::Unlisted { name, folder: folder.into() })?;
     let path = folder.join(name);
-    let bytes = fs::read(&path).map_err(|source| OpenError::Read { path: path.clone(), source })?;
+    let bytes = files::read(&path, MAX_FILE).map_err(|source| OpenError::Read { path: path.clone(), source })?;
     if hexadecimal(&codec::digest(&bytes)) == *expected { Ok(bytes) } else { Err(OpenError::Digest { path }) }
 }

@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use crate::linalg::multiply_transposed;
 use crate::state::{Foundation, State};
+use crate::target::{cosines, nearest};
 
 /// A class with how near a picture came to its pseudo-target.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,10 +34,7 @@ impl<'a> Classifier<'a> {
     /// # Shapes
     /// `features` `[n, inputs]`; returns `[n]`.
     pub fn nearest(&self, features: &[f32]) -> Vec<usize> {
-        let classes = self.targets.len() / self.dimension;
-        let best =
-            |row: &[f32]| (0..row.len()).fold(0, |best, class| if row[class] > row[best] { class } else { best });
-        self.cosines(features).chunks_exact(classes.max(1)).map(best).collect()
+        nearest(&self.head.project(features), &self.targets, self.dimension)
     }
 
     /// The `count` nearest classes for one feature vector, nearest first.
@@ -52,10 +49,6 @@ impl<'a> Classifier<'a> {
 
     /// Cosines with every class's target: `features` `[n, inputs]`, result `[n, classes]`.
     pub fn cosines(&self, features: &[f32]) -> Vec<f32> {
-        let (rows, classes) = (features.len() / self.head.inputs, self.targets.len() / self.dimension);
-        let z = self.head.project(features);
-        let mut cosines = alloc::vec![0.0; rows * classes];
-        multiply_transposed(rows, self.dimension, classes, &z, &self.targets, 0.0, &mut cosines);
-        cosines
+        cosines(&self.head.project(features), &self.targets, self.dimension)
     }
 }

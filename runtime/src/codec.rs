@@ -16,7 +16,7 @@ pub enum Kind {
     Learner,
     /// What the device has learned since: [`crate::state::State`].
     State,
-    /// Features for measuring: `protocol::Benchmark`.
+    /// Features for measuring: `benchmark::Benchmark`.
     Benchmark,
 }
 
@@ -97,7 +97,10 @@ pub fn decode<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T, Decode
     if rest[2..] != Sha256::digest(body)[..] {
         return Err(DecodeError::Checksum);
     }
-    postcard::from_bytes(body).map_err(|_| DecodeError::Body)
+    match postcard::take_from_bytes(body) {
+        Ok((value, [])) => Ok(value),
+        _ => Err(DecodeError::Body),
+    }
 }
 
 /// SHA-256 of some bytes.

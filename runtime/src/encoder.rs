@@ -38,6 +38,15 @@ pub enum EncodeError {
     Model(String),
     /// The engine failed on a batch; what it said.
     Run(String),
+    /// The backbone does not return the features that the bundle speaks of.
+    Shape {
+        /// Numbers expected for a batch.
+        expected: usize,
+        /// Numbers returned.
+        actual: usize,
+    },
+    /// The backbone returned something infinite or not a number.
+    NotFinite,
 }
 
 impl fmt::Display for EncodeError {
@@ -46,6 +55,10 @@ impl fmt::Display for EncodeError {
             Self::Start(reason) => write!(f, "the ONNX engine could not be started: {reason}"),
             Self::Model(reason) => write!(f, "the ONNX engine does not accept the backbone: {reason}"),
             Self::Run(reason) => write!(f, "the backbone failed on an image: {reason}"),
+            Self::Shape { expected, actual } => {
+                write!(f, "the backbone returned {actual} numbers where the bundle speaks of {expected}")
+            }
+            Self::NotFinite => write!(f, "the backbone returned features that are not finite"),
         }
     }
 }
@@ -55,23 +68,32 @@ impl std::error::Error for EncodeError {}
 /// Computes features of pictures that have the input's size, in batches of bounded size.
 ///
 /// # Shapes
-/// Returns f32 `[pictures, features]`.
+/// Returns f32 `[pictures, features]`, finite.
 /// # Errors
-/// [`EncodeError`] if the engine fails.
+/// [`EncodeError`] if the engine fails or returns something else.
 pub fn encode_pictures(
     encoder: &mut dyn Encoder,
     input: &Preprocessing,
+    features: usize,
     pictures: &[RgbImage],
 ) -> Result<Vec<f32>, EncodeError> {
-    const BATCH: usize = 64;
+    const BATCH_BYTES: usize = 4 << 20;
+    let batch = (BATCH_BYTES / (3 * 4 * input.width as usize * input.height as usize)).max(1);
     let mut planes = Vec::new();
-    let mut features = Vec::new();
-    for batch in pictures.chunks(BATCH) {
+    let mut encoded = Vec::with_capacity(pictures.len() * features);
+    for batch in pictures.chunks(batch) {
         planes.clear();
         batch.iter().for_each(|picture| input.append(picture, &mut planes));
-        features.extend(encoder.encode(&planes, batch.len())?);
+        let rows = encoder.encode(&planes, batch.len())?;
+        if rows.len() != batch.len() * features {
+            return Err(EncodeError::Shape { expected: batch.len() * features, actual: rows.len() });
+        }
+        if rows.iter().any(|value| !value.is_finite()) {
+            return Err(EncodeError::NotFinite);
+        }
+        encoded.extend(rows);
     }
-    Ok(features)
+    Ok(encoded)
 }
 
 /// Opens a backbone with the best engine at hand: ONNX Runtime where its shared library is found, else the pure-Rust

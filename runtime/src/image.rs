@@ -1,7 +1,6 @@
 //! Pictures: from a file's bytes to the backbone's input.
 
 use std::fmt;
-use std::fs;
 use std::io::{self, Cursor};
 use std::path::Path;
 use std::vec::Vec;
@@ -9,6 +8,8 @@ use std::vec::Vec;
 use ::image::imageops::{self, FilterType};
 use ::image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits, RgbImage};
 use serde::{Deserialize, Serialize};
+
+use crate::files;
 
 /// Largest width and height of a picture, in pixels.
 pub const MAX_SIDE: u32 = 4096;
@@ -66,10 +67,7 @@ impl std::error::Error for ImageError {}
 /// # Errors
 /// [`ImageError`] if the file cannot be read, is no such picture, is damaged or too large.
 pub fn open(path: &Path) -> Result<RgbImage, ImageError> {
-    if fs::metadata(path).map_err(ImageError::Read)?.len() > MAX_FILE {
-        return Err(ImageError::TooLarge);
-    }
-    decode(&fs::read(path).map_err(ImageError::Read)?)
+    decode(&files::read(path, MAX_FILE).map_err(ImageError::Read)?)
 }
 
 /// Decodes the bytes of a JPEG or PNG file, turned upright as its EXIF data say.
@@ -111,6 +109,13 @@ pub fn from_planes(width: u32, height: u32, planes: &[u8]) -> RgbImage {
 }
 
 impl Preprocessing {
+    /// Whether the values make sense; to be asked after decoding.
+    pub fn is_sound(&self) -> bool {
+        let sides = [self.width, self.height].iter().all(|side| (1..=1024).contains(side));
+        let finite = self.mean.iter().chain(&self.deviation).all(|value| value.is_finite());
+        sides && finite && self.deviation.iter().all(|value| *value > 0.0)
+    }
+
     /// The largest centred part of the picture with the input's aspect ratio, scaled to the input's size.
     pub fn fit(&self, picture: &RgbImage) -> RgbImage {
         let (width, height) = (u64::from(picture.width()), u64::from(picture.height()));

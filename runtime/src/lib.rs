@@ -4,7 +4,7 @@
 //! the nearest of the pseudo-targets assigned to classes is the answer. Learning new classes assigns them free
 //! pseudo-targets and re-aligns the head from stored exemplars, in seconds.
 //!
-//! Modules stand along the flow of data; each imports only from those before it.
+//! Modules stand in groups along the flow of data; each group imports only from itself and from those above it.
 #![no_std]
 
 extern crate alloc;
@@ -17,27 +17,32 @@ pub mod math;
 pub mod random;
 pub mod schedule;
 
-// Predict.
+// The method: head, losses, pseudo-targets.
 pub mod head;
 pub mod loss;
 pub mod target;
 
-// Keep.
+// What is known and kept.
 pub mod codec;
+pub mod config;
 pub mod exemplar;
 pub mod state;
 
-// Learn.
+// Predicting and learning.
 pub mod classify;
 pub mod session;
 
-// Pictures, files and measuring: what needs an operating system.
+// What needs an operating system: pictures, the backbone, files, measuring.
 #[cfg(feature = "std")]
 pub mod augment;
+#[cfg(feature = "std")]
+pub mod benchmark;
 #[cfg(feature = "std")]
 pub mod bundle;
 #[cfg(feature = "std")]
 pub mod encoder;
+#[cfg(feature = "std")]
+mod files;
 #[cfg(feature = "std")]
 pub mod image;
 #[cfg(feature = "std")]

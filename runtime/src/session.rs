@@ -7,14 +7,12 @@
 //! Committing the new state is the caller's business, so any failure leaves the old one.
 
 mod alignment;
-mod config;
 mod report;
 mod sampler;
 #[cfg(test)]
 mod tests;
 
 pub use alignment::{Alignment, Batch, Goals, Losses};
-pub use config::{Config, CrossEntropyOn, Perturbation};
 pub use report::{ClassAccuracy, Confusion, Report};
 
 use alloc::string::String;
@@ -23,6 +21,7 @@ use core::fmt;
 use core::ops::ControlFlow;
 
 use crate::classify::Classifier;
+use crate::config::Config;
 use crate::exemplar::Bank;
 use crate::math::{add_scaled, normalise};
 use crate::random::Random;
@@ -38,6 +37,13 @@ pub struct NewClass {
     pub label: String,
     /// For each shot the features of its views, `[1.., inputs]` row-major, the clean view first.
     pub shots: Vec<Vec<f32>>,
+}
+
+impl NewClass {
+    /// The clean views, `[shots, inputs]`.
+    pub(crate) fn clean(&self, inputs: usize) -> Vec<f32> {
+        self.shots.iter().flat_map(|shot| &shot[..inputs]).copied().collect()
+    }
 }
 
 /// Why a session was refused. The old state holds.
@@ -75,6 +81,13 @@ pub enum LearnError {
         /// Number of the shot, from 0.
         shot: usize,
     },
+    /// Training left the range of numbers; the settings are too extreme.
+    Diverged {
+        /// Epochs done.
+        epochs: usize,
+    },
+    /// This state has counted as many sessions as it can.
+    TooManySessions,
     /// The caller's progress callback asked to stop.
     Cancelled,
 }
@@ -90,6 +103,10 @@ impl fmt::Display for LearnError {
                 write!(f, "{wanted} new classes need as many free targets, but only {free} are left")
             }
             Self::BadFeatures { label, shot } => write!(f, "shot {} of \"{label}\" has unusable features", shot + 1),
+            Self::Diverged { epochs } => {
+                write!(f, "training diverged within {epochs} epochs; lower the learning rate or raise the temperature")
+            }
+            Self::TooManySessions => write!(f, "this state cannot count any more sessions"),
             Self::Cancelled => write!(f, "learning was cancelled"),
         }
     }
@@ -126,15 +143,13 @@ pub fn learn(
     check(foundation, state, new)?;
     let base = foundation.classes.len();
     let mut next = state.clone();
-    next.sessions += 1;
-    let targets = assign_new(foundation, state, new);
+    next.sessions = next.sessions.checked_add(1).ok_or(LearnError::TooManySessions)?;
+    let new: Vec<NewClass> = new.iter().map(in_fixed_order).collect();
+    let targets = assign_new(foundation, state, &new);
     for (class, target) in new.iter().zip(targets) {
         let index = (base + next.classes.len()) as u32;
         next.classes.push(Class { label: class.label.clone(), target, session: next.sessions });
-        // Shots are kept in a fixed order, whatever order they were given in.
-        let mut shots: Vec<&Vec<f32>> = class.shots.iter().collect();
-        shots.sort_by(|a, b| a.iter().map(|x| x.to_bits()).cmp(b.iter().map(|x| x.to_bits())));
-        shots.iter().for_each(|shot| next.exemplars.push(index, shot));
+        class.shots.iter().for_each(|shot| next.exemplars.push(index, shot));
     }
     let trained_on = joint_set(foundation, &next, config);
     let before = Classifier::new(foundation, state).nearest(&trained_on.clean());
@@ -144,25 +159,43 @@ pub fn learn(
     Ok((next, report))
 }
 
-/// Asks whether a session could start, without the work: the checks that [`learn`] makes first.
+/// The class with its shots sorted, so that the order in which they were given does not matter.
+fn in_fixed_order(class: &NewClass) -> NewClass {
+    let mut shots = class.shots.clone();
+    shots.sort_by(|a, b| a.iter().map(|x| x.to_bits()).cmp(b.iter().map(|x| x.to_bits())));
+    NewClass { label: class.label.clone(), shots }
+}
+
+/// Asks whether classes of these labels could be learned: the checks that need no features.
 ///
 /// # Errors
-/// [`LearnError`] as for [`learn`].
-pub fn check(foundation: &Foundation, state: &State, new: &[NewClass]) -> Result<(), LearnError> {
-    if new.is_empty() {
+/// [`LearnError`] if there are none, a label is unusable or taken, or there are too few free targets.
+pub fn check_labels(foundation: &Foundation, state: &State, labels: &[&str]) -> Result<(), LearnError> {
+    if labels.is_empty() {
         return Err(LearnError::NoClasses);
     }
-    for (position, class) in new.iter().enumerate() {
-        let label = || class.label.clone();
-        if class.label.trim().is_empty() || class.label.chars().any(char::is_control) {
-            return Err(LearnError::BadLabel { label: label() });
+    for (position, &label) in labels.iter().enumerate() {
+        if label.trim().is_empty() || label.chars().any(char::is_control) {
+            return Err(LearnError::BadLabel { label: label.into() });
         }
-        let known = state.known(foundation).any(|known| known.label == class.label);
-        if known || new[..position].iter().any(|earlier| earlier.label == class.label) {
-            return Err(LearnError::LabelExists { label: label() });
+        let known = state.known(foundation).any(|known| known.label == label);
+        if known || labels[..position].contains(&label) {
+            return Err(LearnError::LabelExists { label: label.into() });
         }
+    }
+    let free = state.free_targets(foundation).len();
+    if labels.len() > free {
+        return Err(LearnError::NoFreeTargets { wanted: labels.len(), free });
+    }
+    Ok(())
+}
+
+fn check(foundation: &Foundation, state: &State, new: &[NewClass]) -> Result<(), LearnError> {
+    let labels: Vec<&str> = new.iter().map(|class| class.label.as_str()).collect();
+    check_labels(foundation, state, &labels)?;
+    for class in new {
         if class.shots.is_empty() {
-            return Err(LearnError::NoShots { label: label() });
+            return Err(LearnError::NoShots { label: class.label.clone() });
         }
         let usable = |shot: &Vec<f32>| {
             !shot.is_empty()
@@ -170,12 +203,8 @@ pub fn check(foundation: &Foundation, state: &State, new: &[NewClass]) -> Result
                 && shot.iter().all(|value| value.is_finite())
         };
         if let Some(shot) = class.shots.iter().position(|shot| !usable(shot)) {
-            return Err(LearnError::BadFeatures { label: label(), shot });
+            return Err(LearnError::BadFeatures { label: class.label.clone(), shot });
         }
-    }
-    let free = state.free_targets(foundation).len();
-    if new.len() > free {
-        return Err(LearnError::NoFreeTargets { wanted: new.len(), free });
     }
     Ok(())
 }
@@ -185,7 +214,7 @@ fn assign_new(foundation: &Foundation, state: &State, new: &[NewClass]) -> Vec<u
     let dimension = foundation.dimension;
     let mut prototypes = Vec::with_capacity(new.len() * dimension);
     for class in new {
-        let clean: Vec<f32> = class.shots.iter().flat_map(|shot| &shot[..foundation.head.inputs]).copied().collect();
+        let clean = class.clean(foundation.head.inputs);
         prototypes.extend(mean_direction(&foundation.head.project(&clean), dimension));
     }
     let free = state.free_targets(foundation);
@@ -260,6 +289,9 @@ fn align(
         if on_progress(progress).is_break() {
             return Err(LearnError::Cancelled);
         }
+    }
+    if !alignment.head().is_sound() {
+        return Err(LearnError::Diverged { epochs: config.epochs });
     }
     state.head = Some(alignment.into_head());
     Ok(history)

@@ -6,9 +6,10 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::Config;
 use crate::exemplar::Bank;
 use crate::head::Head;
-use crate::session::Config;
+use crate::math;
 
 /// A class with its pseudo-target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,14 +70,18 @@ impl Foundation {
 
     /// Whether all parts fit together; to be asked after decoding.
     pub fn is_sound(&self) -> bool {
-        let shapes = self.dimension > 0
-            && self.targets.len().is_multiple_of(self.dimension)
-            && self.targets.iter().all(|value| value.is_finite())
-            && self.head.is_sound()
-            && self.head.inputs > 0
-            && self.head.outputs == self.dimension
-            && self.exemplars.is_sound()
-            && self.exemplars.dimension() == self.head.inputs;
+        const WIDEST: usize = 65_536;
+        const MOST_TARGETS: usize = 4096;
+        let is_unit = |target: &[f32]| (math::dot(target, target) - 1.0).abs() < 1e-3;
+        let shapes =
+            [self.dimension, self.head.inputs, self.head.hidden].iter().all(|size| (1..=WIDEST).contains(size))
+                && self.targets.len().is_multiple_of(self.dimension)
+                && self.target_count() <= MOST_TARGETS
+                && self.targets.chunks_exact(self.dimension).all(is_unit)
+                && self.head.is_sound()
+                && self.head.outputs == self.dimension
+                && self.exemplars.is_sound()
+                && self.exemplars.dimension() == self.head.inputs;
         let members = self.exemplars.classes().iter().all(|class| (*class as usize) < self.classes.len());
         shapes && members && are_distinct(self.classes.iter(), self.target_count()) && self.config.is_sound()
     }
@@ -120,8 +125,11 @@ impl State {
         });
         let members =
             self.exemplars.classes().iter().all(|class| (base..base + self.classes.len()).contains(&(*class as usize)));
+        let sessions = self.classes.iter().all(|class| (1..=self.sessions).contains(&class.session));
         head && members
+            && sessions
             && self.exemplars.is_sound()
+            && self.exemplars.views() == foundation.config.views
             && self.exemplars.dimension() == foundation.head.inputs
             && are_distinct(self.known(foundation), foundation.target_count())
     }

@@ -7,10 +7,16 @@ use std::path::{Path, PathBuf};
 
 use crate::bundle::Bundle;
 use crate::codec::{self, DecodeError, Kind};
+use crate::files;
 use crate::state::State;
 
 /// Name of the state's file.
 pub const STATE: &str = "state.postcard";
+
+/// Largest state that is read, in bytes.
+const MAX_FILE: u64 = 1 << 30;
+/// Start of the names of files that are being written.
+const TEMPORARY: &str = ".state-";
 
 /// A folder that holds a device's state.
 #[derive(Clone, Debug)]
@@ -99,13 +105,38 @@ impl Store {
     pub fn lock(&self) -> Result<File, StoreError> {
         let path = self.folder.join(".lock");
         let failed = |source| StoreError::Write { path: path.clone(), source };
-        fs::create_dir_all(&self.folder).map_err(failed)?;
+        self.create_folder().map_err(failed)?;
         let file = File::create(&path).map_err(failed)?;
         match file.try_lock() {
-            Ok(()) => Ok(file),
-            Err(fs::TryLockError::WouldBlock) => Err(StoreError::Busy { folder: self.folder.clone() }),
-            Err(fs::TryLockError::Error(source)) => Err(failed(source)),
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => return Err(StoreError::Busy { folder: self.folder.clone() }),
+            Err(fs::TryLockError::Error(source)) => return Err(failed(source)),
         }
+        self.remove_leftovers().map_err(failed)?;
+        Ok(file)
+    }
+
+    /// Makes the folder, so that it survives a power cut.
+    fn create_folder(&self) -> io::Result<()> {
+        if self.folder.is_dir() {
+            return Ok(());
+        }
+        fs::create_dir_all(&self.folder)?;
+        match self.folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            Some(parent) => File::open(parent)?.sync_all(),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes what a killed save left behind; the lock is held, so nobody is saving.
+    fn remove_leftovers(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with(TEMPORARY) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
     }
 
     /// Reads the state; a fresh one if nothing was saved yet.
@@ -114,7 +145,7 @@ impl Store {
     /// [`StoreError`] if there is a state that cannot be read or belongs to another bundle.
     pub fn load(&self, bundle: &Bundle) -> Result<State, StoreError> {
         let path = self.path();
-        let bytes = match fs::read(&path) {
+        let bytes = match files::read(&path, MAX_FILE) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(bundle.fresh_state()),
             Err(source) => return Err(StoreError::Read { path, source }),
@@ -138,8 +169,8 @@ impl Store {
     pub fn save(&self, state: &State) -> Result<(), StoreError> {
         let bytes = codec::encode(Kind::State, state);
         let write = || -> io::Result<()> {
-            fs::create_dir_all(&self.folder)?;
-            let mut file = tempfile::Builder::new().prefix(".state-").tempfile_in(&self.folder)?;
+            self.create_folder()?;
+            let mut file = tempfile::Builder::new().prefix(TEMPORARY).tempfile_in(&self.folder)?;
             file.write_all(&bytes)?;
             file.as_file().sync_all()?;
             file.persist(self.path()).map_err(|error| error.error)?;

@@ -117,6 +117,14 @@ pub fn cosines(z: &[f32], targets: &[f32], dimension: usize) -> Vec<f32> {
     result
 }
 
+/// Row of `targets` `[t, d]` with the largest inner product, for each row of `z` `[n, d]`; the first of equal ones.
+/// Empty if there is no target.
+pub fn nearest(z: &[f32], targets: &[f32], dimension: usize) -> Vec<usize> {
+    let count = targets.len() / dimension;
+    let best = |row: &[f32]| (0..count).fold(0, |best, place| if row[place] > row[best] { place } else { best });
+    cosines(z, targets, dimension).chunks_exact(count.max(1)).map(best).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

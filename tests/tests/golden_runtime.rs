@@ -1,11 +1,12 @@
 //! The runtime against the reference vectors.
 
+use orco_runtime::config::{Config, CrossEntropyOn};
 use orco_runtime::head::{Activations, Head};
 use orco_runtime::loss::contrast::Form;
 use orco_runtime::loss::{contrast, cross_entropy, orthogonality};
 use orco_runtime::math::normalise;
 use orco_runtime::schedule::Schedule;
-use orco_runtime::session::{Alignment, Batch, Config, CrossEntropyOn, Goals};
+use orco_runtime::session::{Alignment, Batch, Goals};
 use orco_runtime::target::{Generator, assign};
 use orco_tests::compare::{GRADIENT, LOSS, Mismatch, assert_close, compare};
 use orco_tests::golden::{Array, Golden};

@@ -1,7 +1,9 @@
 //! Training on small images made here: a run that is stopped and resumed equals one that never stopped, and the way
 //! from images to an aligned head works.
 
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use orco_trainer::align::align;
 use orco_trainer::config::Recipe;
@@ -16,6 +18,9 @@ static TURN: Mutex<()> = Mutex::new(());
 
 const CLASSES: i64 = 6;
 const EACH: i64 = 24;
+/// Names the run folder of the process that is killed.
+const CHILD: &str = "ORCO_TEST_KILLED_RUN";
+const KILLED_EPOCHS: usize = 40;
 
 /// Noise around one colour and one corner per class, 16x16.
 fn images() -> Images {
@@ -67,6 +72,44 @@ fn a_resumed_run_equals_one_that_never_stopped() {
     let other = Recipe { seed: 2, ..recipe };
     let error = Run::open(one.path(), &other).unwrap_err().to_string();
     assert!(error.contains("another recipe"), "{error}");
+}
+
+/// Not a test of its own: what [`a_killed_run_continues`] starts as another process and kills.
+#[test]
+#[ignore = "started by a_killed_run_continues"]
+fn child_that_trains() {
+    if let Some(folder) = std::env::var_os(CHILD) {
+        train(&recipe(KILLED_EPOCHS), folder.as_ref(), &[]);
+    }
+}
+
+#[test]
+fn a_killed_run_continues() {
+    let _turn = TURN.lock();
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let recipe = recipe(KILLED_EPOCHS);
+    let straight = train(&recipe, one.path(), &[]);
+    for wanted in [1, 4] {
+        let program = std::env::current_exe().unwrap();
+        let mut child = Command::new(program)
+            .args(["--exact", "child_that_trains", "--ignored"])
+            .env(CHILD, two.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let epochs = || std::fs::read_to_string(two.path().join("metrics.jsonl")).unwrap_or_default().lines().count();
+        let started = Instant::now();
+        while epochs() < wanted && started.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!((wanted..KILLED_EPOCHS).contains(&epochs()), "killed after {} epochs", epochs());
+    }
+    let resumed = train(&recipe, two.path(), &[]);
+    for ((name, straight), (_, resumed)) in straight.iter().zip(&resumed) {
+        assert!(straight.equal(resumed), "{name} differs");
+    }
 }
 
 #[test]

@@ -39,9 +39,8 @@ pub fn align(model: &mut Model, recipe: &Recipe, train: &Images, split: &Split, 
     let config = &recipe.align;
     // What phase 2 depends on, beside the backbone, whose recipe cannot change within a run.
     let settings = serde_json::to_string_pretty(&(&recipe.targets, config))?;
-    let marker = run.path("align.json");
-    if std::fs::read_to_string(&marker).is_ok_and(|text| text == settings)
-        && let Some(tensors) = run.load(CHECKPOINT)?
+    if let Some(tensors) = run.load(CHECKPOINT)?
+        && tensors.get("settings").is_some_and(|made| made.equal(&Tensor::from_slice(settings.as_bytes())))
     {
         log::info!("phase 2 was finished before; its checkpoint is used");
         model.restore(&tensors)?;
@@ -75,8 +74,8 @@ pub fn align(model: &mut Model, recipe: &Recipe, train: &Images, split: &Split, 
     let mut tensors = model.tensors();
     tensors.push(("targets".into(), assignment.targets.shallow_clone()));
     tensors.push(("assignment".into(), Tensor::from_slice(&assignment.rows)));
+    tensors.push(("settings".into(), Tensor::from_slice(settings.as_bytes())));
     run.save(CHECKPOINT, &tensors)?;
-    crate::run::write_atomically(&marker, settings.as_bytes())?;
     Ok(assignment)
 }
 
@@ -136,6 +135,9 @@ fn train_head(
     let mut optimiser = Sgd::new(parameters, settings);
     let count = cache.labels.size()[0];
     let steps = count / config.batch as i64;
+    if steps == 0 {
+        bail!("the {count} base images do not fill one batch of {}; lower align.batch", config.batch);
+    }
     let goals = Goals::new(assignment, device);
     let mut progress = Progress::new("phase 2", config.epochs as u64 * steps as u64, 0);
     for epoch in 0..config.epochs {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use orco_runtime::session::Config as LearnConfig;
+use orco_runtime::config::Config as LearnConfig;
 use orco_runtime::target::Method;
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[non_exhaustive]
 pub enum ConfigError {
     /// The file could not be read.
-    #[error("cannot read the recipe {path}: {source}")]
+    #[error("cannot read the recipe {path}")]
     Read {
         /// The recipe's path.
         path: String,
@@ -19,7 +19,7 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// The text is no recipe.
-    #[error("{path} is not a valid recipe: {source}")]
+    #[error("{path} is not a valid recipe")]
     Parse {
         /// The recipe's path.
         path: String,
@@ -248,13 +248,59 @@ impl Recipe {
 
     /// Classes that exist at the end of the last session.
     pub fn classes(&self) -> usize {
-        self.split.base_classes + self.split.sessions * self.split.ways
+        self.split.base_classes.saturating_add(self.split.sessions.saturating_mul(self.split.ways))
     }
 
     fn check(&self) -> Result<(), ConfigError> {
+        let pretrain = &self.pretrain;
+        let numbers = [
+            pretrain.learning_rate,
+            pretrain.momentum,
+            pretrain.weight_decay,
+            pretrain.cross_entropy,
+            pretrain.label_smoothing,
+            pretrain.supervised_contrast,
+            pretrain.self_contrast,
+            pretrain.augment.jitter,
+            self.align.learning_rate,
+            self.align.momentum,
+            self.align.dampening,
+            self.align.weight_decay,
+            self.align.cross_entropy,
+            self.align.orthogonality,
+            self.align.perturbation,
+        ];
+        let wrong = numbers.iter().copied().find(|number| !(number.is_finite() && *number >= 0.0));
+        let chances = [
+            pretrain.augment.jitter_probability,
+            pretrain.augment.grey_probability,
+            pretrain.augment.erase_probability,
+        ];
+        let no_chance = chances.iter().copied().find(|chance| !(0.0..=1.0).contains(chance));
+        let fits = self.targets.method != Method::Orthonormal || self.targets.count as i64 <= self.head.projection;
         let rules: &[(&'static str, f64, bool, &'static str)] = &[
-            ("split.base_classes", self.split.base_classes as f64, self.split.base_classes >= 2, "at least 2"),
-            ("backbone.width", self.backbone.width as f64, self.backbone.width >= 1, "at least 1"),
+            ("a rate, weight or width", wrong.unwrap_or(0.0), wrong.is_none(), "a number of at least 0"),
+            ("a probability", no_chance.unwrap_or(0.0), no_chance.is_none(), "from 0 to 1"),
+            (
+                "targets.count",
+                self.targets.count as f64,
+                fits,
+                "at most head.projection for targets.method = \"orthonormal\"",
+            ),
+            ("align.epochs", self.align.epochs as f64, self.align.epochs >= 1, "at least 1"),
+            (
+                "learn.epochs",
+                self.learn.epochs as f64,
+                self.learn.is_sound(),
+                "in range, as every other field of learn",
+            ),
+            (
+                "split.base_classes",
+                self.split.base_classes as f64,
+                (2..=4096).contains(&self.split.base_classes),
+                "from 2 to 4096",
+            ),
+            ("backbone.width", self.backbone.width as f64, (1..=1024).contains(&self.backbone.width), "from 1 to 1024"),
             ("head.hidden", self.head.hidden as f64, self.head.hidden >= 1, "at least 1"),
             ("head.projection", self.head.projection as f64, self.head.projection >= 2, "at least 2"),
             ("pretrain.epochs", self.pretrain.epochs as f64, self.pretrain.epochs >= 1, "at least 1"),
@@ -278,8 +324,8 @@ impl Recipe {
             (
                 "targets.count",
                 self.targets.count as f64,
-                self.targets.count >= self.classes() && self.targets.count <= u16::MAX as usize,
-                "at least the number of classes of the split, at most 65535",
+                self.targets.count >= self.classes() && self.targets.count <= 4096,
+                "at least the number of classes of the split, at most 4096",
             ),
             ("align.batch", self.align.batch as f64, self.align.batch >= 1, "at least 1"),
             ("align.cached_views", self.align.cached_views as f64, self.align.cached_views >= 2, "at least 2"),

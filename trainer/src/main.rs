@@ -51,8 +51,8 @@ enum Command {
         #[arg(long = "try", required = true, value_name = "SETTINGS")]
         trials: Vec<String>,
         /// Draws of the shots.
-        #[arg(long, default_value_t = 5)]
-        draws: usize,
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        draws: u32,
         /// Seed of the draws.
         #[arg(long, default_value_t = 1)]
         seed: u64,
@@ -101,11 +101,12 @@ fn run(cli: Cli) -> Result<()> {
             job.pretrain(None)?;
             let assignment = job.align()?;
             let images = (&job.train, &job.test);
-            let exported = write_bundle(&job.model, &assignment, &job.recipe, images, &job.split, &labels, &output)?;
+            let exported =
+                write_bundle(&job.model, &assignment, &job.recipe, images, &job.split, &labels, &job.run, &output)?;
             log::info!("wrote the bundle {}", exported.folder.display());
             Ok(())
         }
-        Command::Tune { bundle, trials, draws, seed } => tune(&bundle, &trials, draws, seed),
+        Command::Tune { bundle, trials, draws, seed } => tune(&bundle, &trials, draws as usize, seed),
     }
 }
 

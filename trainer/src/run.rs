@@ -56,6 +56,13 @@ impl Run {
         writeln!(file, "{metrics}").with_context(|| format!("cannot write {}", path.display()))
     }
 
+    /// The lines of `metrics.jsonl` that belong to a phase; lines cut off by a kill are passed over.
+    pub fn metrics(&self, phase: &str) -> Vec<serde_json::Value> {
+        let text = fs::read_to_string(self.path("metrics.jsonl")).unwrap_or_default();
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        lines.filter(|line| line["phase"] == phase).collect()
+    }
+
     /// Writes a checkpoint: into a temporary file, synced, then renamed over the old one.
     ///
     /// # Errors

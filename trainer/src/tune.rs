@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use orco_runtime::bundle::Bundle;
+use orco_runtime::config::Config;
 use orco_runtime::protocol::{Measurement, System};
-use orco_runtime::session::Config;
 
 /// Measures trial settings on a bundle's benchmark file and prints a line for each; the baselines follow.
 ///

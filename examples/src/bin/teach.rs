@@ -13,7 +13,6 @@ use std::path::Path;
 
 use orco_runtime::bundle::Bundle;
 use orco_runtime::classify::Classifier;
-use orco_runtime::encoder::{self, encode_pictures};
 use orco_runtime::image;
 use orco_runtime::session::{NewClass, Progress, learn};
 
@@ -23,12 +22,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: teach BUNDLE LABEL FOLDER PICTURE".into());
     };
     let bundle = Bundle::open(Path::new(bundle))?;
-    let (manifest, foundation) = (&bundle.manifest, &bundle.foundation);
-    let mut backbone = encoder::open(&bundle.backbone, &manifest.preprocessing)?;
+    let foundation = &bundle.foundation;
+    let mut encoder = bundle.encoder()?;
     let mut features = |path: &Path, views: usize| -> Result<Vec<f32>, Box<dyn Error>> {
         let picture = image::open(path).map_err(|error| format!("{} {error}", path.display()))?;
-        let views = manifest.views.draw(&picture, &manifest.preprocessing, views, 1);
-        Ok(encode_pictures(backbone.as_mut(), &manifest.preprocessing, &views)?)
+        Ok(bundle.features(encoder.as_mut(), &picture, views)?)
     };
 
     let mut shots = Vec::new();

@@ -5,7 +5,7 @@ use std::fs::File;
 use anyhow::{Context, Result};
 use image::RgbImage;
 use orco_runtime::bundle::Bundle;
-use orco_runtime::encoder::{self, Encoder, encode_pictures};
+use orco_runtime::encoder::Encoder;
 use orco_runtime::state::State;
 use orco_runtime::store::Store;
 
@@ -39,15 +39,12 @@ impl Device {
 
     /// Starts the backbone.
     pub fn encoder(&self) -> Result<Box<dyn Encoder>> {
-        encoder::open(&self.bundle.backbone, &self.bundle.manifest.preprocessing)
-            .with_context(|| format!("the backbone of {}", self.bundle.folder.display()))
+        self.bundle.encoder().with_context(|| format!("the backbone of {}", self.bundle.folder.display()))
     }
 
     /// Features of the views of one picture, the clean view first: `[views, features]`.
     pub fn views(&self, encoder: &mut dyn Encoder, picture: &RgbImage, views: usize) -> Result<Vec<f32>> {
-        let manifest = &self.bundle.manifest;
-        let drawn = manifest.views.draw(picture, &manifest.preprocessing, views, manifest.provenance.seed);
-        Ok(encode_pictures(encoder, &manifest.preprocessing, &drawn)?)
+        Ok(self.bundle.features(encoder, picture, views)?)
     }
 }
 

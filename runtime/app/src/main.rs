@@ -42,14 +42,14 @@ fn main() {
         .format_timestamp(None)
         .init();
     let cli = Cli::parse();
-    let done = match &cli.verb {
+    let done = cli.options.check_json().and_then(|()| match &cli.verb {
         Verb::Info => command::info::run(&cli.options),
         Verb::Classify(arguments) => command::classify::run(&cli.options, arguments),
         Verb::Learn(arguments) => command::learn::run(&cli.options, arguments),
         Verb::List => command::list::run(&cli.options),
         Verb::Eval(arguments) => command::eval::run(&cli.options, arguments),
         Verb::Demo(arguments) => command::demo::run(&cli.options, arguments),
-    };
+    });
     if let Err(error) = done {
         eprintln!("error: {error:#}");
         std::process::exit(1);

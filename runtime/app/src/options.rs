@@ -1,6 +1,7 @@
 //! The options that every verb takes.
 
 use std::env;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -39,6 +40,13 @@ impl Options {
     /// Whether the result goes to standard output as JSON, so that nothing else may.
     pub fn quiet(&self) -> bool {
         self.json.as_deref() == Some(Path::new("-"))
+    }
+
+    /// Makes sure, before anything is done, that the JSON can be written afterwards.
+    pub fn check_json(&self) -> Result<()> {
+        let Some(path) = self.json.as_ref().filter(|_| !self.quiet()) else { return Ok(()) };
+        let opened = File::options().create(true).append(true).open(path);
+        opened.map(|_| ()).with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// Writes the result as JSON, if that was asked for.

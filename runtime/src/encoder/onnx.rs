@@ -15,6 +15,9 @@ use ort::value::TensorRef;
 use super::{EncodeError, Encoder};
 use crate::image::Preprocessing;
 
+/// Oldest release that does not read outside a model's folder.
+const OLDEST: [u32; 3] = [1, 28, 3];
+
 /// A backbone in ONNX Runtime on the CPU.
 pub struct Onnx {
     session: Session,
@@ -70,15 +73,20 @@ fn library() -> Option<PathBuf> {
     if let Some(path) = env::var_os("ORT_DYLIB_PATH").filter(|path| !path.is_empty()) {
         return Some(path.into());
     }
-    let cache = env::var_os("ORCO_CACHE").map(PathBuf::from).or_else(|| {
-        let home = env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-        env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or(home).map(|cache| cache.join("orco"))
-    })?;
-    let name = if cfg!(target_os = "macos") { "libonnxruntime.dylib" } else { "libonnxruntime.so" };
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let xdg = || set("XDG_CACHE_HOME").filter(|path| path.is_absolute());
+    let user = || xdg().or_else(|| Some(env::home_dir()?.join(".cache"))).map(|cache| cache.join("orco"));
+    let cache = set("ORCO_CACHE").or_else(user)?;
+    let name = match () {
+        () if cfg!(target_os = "macos") => "libonnxruntime.dylib",
+        () if cfg!(windows) => "onnxruntime.dll",
+        () => "libonnxruntime.so",
+    };
     let folders = fs::read_dir(cache).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
     let version = |path: &PathBuf| -> Option<Vec<u32>> {
         let name = path.file_name()?.to_str()?.strip_prefix("onnxruntime-")?;
-        name.split('.').map(|part| part.parse().ok()).collect()
+        let version: Option<Vec<u32>> = name.split('.').map(|part| part.parse().ok()).collect();
+        version.filter(|version| version.as_slice() >= OLDEST.as_slice())
     };
     let found = folders.filter_map(|path| Some((version(&path)?, path.join(name)))).filter(|(_, path)| path.is_file());
     found.max().map(|(_, path)| path)

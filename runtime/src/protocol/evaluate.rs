@@ -5,13 +5,14 @@ use std::fmt;
 use std::thread;
 use std::vec::Vec;
 
-use super::Benchmark;
 use super::metrics::{Measured, Row, Summary, summarise};
+use crate::benchmark::Benchmark;
 use crate::classify::Classifier;
+use crate::config::Config;
 use crate::math::normalise;
-use crate::session::{self, Config, LearnError, NewClass};
+use crate::session::{self, LearnError, NewClass};
 use crate::state::{Foundation, State};
-use crate::target::cosines;
+use crate::target::nearest;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,8 +163,8 @@ fn nearest_imprint(foundation: &Foundation, added: &[NewClass], features: &[f32]
     let base = foundation.classes.iter().flat_map(|class| foundation.target(class.target)).copied();
     let mut weights: Vec<f32> = base.collect();
     for class in added {
-        let clean: Vec<f32> = class.shots.iter().flat_map(|shot| &shot[..inputs]).copied().collect();
-        weights.extend(session::mean_direction(&foundation.head.project(&clean), foundation.dimension));
+        let projected = foundation.head.project(&class.clean(inputs));
+        weights.extend(session::mean_direction(&projected, foundation.dimension));
     }
     nearest(&foundation.head.project(features), &weights, foundation.dimension)
 }
@@ -172,20 +173,11 @@ fn nearest_mean(foundation: &Foundation, benchmark: &Benchmark, added: &[NewClas
     let inputs = foundation.head.inputs;
     let mut means = benchmark.base_means.clone();
     for class in added {
-        let clean: Vec<f32> = class.shots.iter().flat_map(|shot| &shot[..inputs]).copied().collect();
-        means.extend(session::mean_direction(&clean, inputs));
+        means.extend(session::mean_direction(&class.clean(inputs), inputs));
     }
     means.chunks_exact_mut(inputs).for_each(|mean| {
         normalise(mean);
     });
     // The length of a row of features does not change which mean is nearest to it.
     nearest(features, &means, inputs)
-}
-
-/// Row of `weights` with the largest inner product, for each of `rows`.
-fn nearest(rows: &[f32], weights: &[f32], dimension: usize) -> Vec<usize> {
-    let classes = weights.len() / dimension;
-    let products = cosines(rows, weights, dimension);
-    let best = |row: &[f32]| (0..classes).fold(0, |best, class| if row[class] > row[best] { class } else { best });
-    products.chunks_exact(classes).map(best).collect()
 }

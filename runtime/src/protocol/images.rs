@@ -6,10 +6,10 @@ use std::path::Path;
 use std::string::String;
 use std::vec::Vec;
 
-use super::Benchmark;
 use super::cifar100::{self, DatasetError, Part, Records, SIDE};
+use crate::benchmark::Benchmark;
 use crate::bundle::Bundle;
-use crate::encoder::{EncodeError, Encoder, encode_pictures};
+use crate::encoder::{EncodeError, Encoder};
 use crate::exemplar::Bank;
 use crate::image::from_planes;
 use crate::random::Random;
@@ -90,9 +90,7 @@ pub fn from_cifar100(
         for &index in indices {
             let record = records.get(index as usize);
             let picture = from_planes(SIDE as u32, SIDE as u32, record.planes);
-            let (manifest, seed) = (&bundle.manifest, bundle.manifest.provenance.seed);
-            let drawn = manifest.views.draw(&picture, &manifest.preprocessing, views, seed);
-            let features = encode_pictures(encoder, &manifest.preprocessing, &drawn)?;
+            let features = bundle.features(encoder, &picture, views)?;
             bank.push(plan.class_of[usize::from(record.label)], &features);
             done += 1;
             on_progress(done, total);

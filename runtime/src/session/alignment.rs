@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::config::{Config, CrossEntropyOn};
+use crate::config::{Config, CrossEntropyOn};
 use crate::head::{Activations, Head};
 use crate::loss::orthogonality::Members;
 use crate::loss::{contrast, cross_entropy, orthogonality};

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::alignment::{Batch, Goals};
-use super::config::{Config, Perturbation};
+use crate::config::{Config, Perturbation};
 use crate::exemplar::Bank;
 use crate::math::normalise;
 use crate::random::Random;

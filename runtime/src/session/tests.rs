@@ -7,6 +7,7 @@ use core::ops::ControlFlow;
 use proptest::prelude::*;
 
 use super::*;
+use crate::config::CrossEntropyOn;
 use crate::head::Head;
 use crate::random::Random;
 use crate::target::{Method, generate};
@@ -171,22 +172,22 @@ proptest! {
         let at = |head: Head| f64::from(Alignment::new(head).gradient(&goals, &batch, &config).total());
         let largest = gradient.parameters().iter().flat_map(|values| values.iter()).fold(0.0f32, |m, v| m.max(v.abs()));
         const STEP: f32 = 1e-2;
-        let mut wrong = 0;
-        let mut checked = 0;
         for part in 0..4 {
-            for index in 0..gradient.parameters()[part].len() {
+            let entries = gradient.parameters()[part].len();
+            let differs = |index: &usize| {
                 let moved = |by: f32| {
                     let mut moved = head.clone();
-                    moved.parameters_mut()[part][index] += by;
+                    moved.parameters_mut()[part][*index] += by;
                     at(moved)
                 };
                 let difference = (moved(STEP) - moved(-STEP)) / f64::from(2.0 * STEP);
-                checked += 1;
-                let error = (difference - f64::from(gradient.parameters()[part][index])).abs();
-                wrong += usize::from(error > 0.02 * f64::from(largest) + 1e-3);
-            }
+                let error = (difference - f64::from(gradient.parameters()[part][*index])).abs();
+                error > 0.02 * f64::from(largest) + 1e-3
+            };
+            let wrong = (0..entries).filter(differs).count();
+            // A step of w1 or b1 may carry a hidden unit across its kink, where the difference is no derivative.
+            let allowed = if part < 2 { entries / 4 } else { 0 };
+            prop_assert!(wrong <= allowed, "{wrong} of {entries} entries of parameter {part} differ");
         }
-        // A step may carry a hidden unit across its kink, where the difference is no derivative.
-        prop_assert!(wrong * 10 <= checked, "{wrong} of {checked} entries differ");
     }
 }

@@ -114,7 +114,7 @@ fn repeat(step: &Step) -> String {
 }
 
 /// The folder of the workspace, two above this package.
-fn workspace() -> &'static Path {
+pub fn workspace() -> &'static Path {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     package.ancestors().nth(2).unwrap_or(package)
 }

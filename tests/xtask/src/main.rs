@@ -43,11 +43,11 @@ struct Arguments {
 /// What to do.
 #[derive(Subcommand)]
 enum Task {
-    /// Put libtorch and ONNX Runtime into the cache unless they are there
+    /// Put ONNX Runtime, libtorch and onnx.checker into the cache unless they are there
     ///
     /// Prints the variables that Cargo needs then, for a shell: eval "$(cargo xtask setup)"
     Setup {
-        /// Leave out libtorch, which only training and `cargo xtask test` need
+        /// Leave out libtorch and onnx.checker, which only training and `cargo xtask test` need
         #[arg(long)]
         onnxruntime_only: bool,
     },
@@ -87,7 +87,7 @@ fn main() -> ExitCode {
 fn set_up(onnxruntime_only: bool) -> Result<ExitCode, Box<dyn Error>> {
     let mut environment = Environment::default().with_onnx_runtime(ONNX_RUNTIME.locate()?);
     if !onnxruntime_only {
-        environment = environment.with_libtorch(LIBTORCH.locate()?);
+        environment = everything()?;
     }
     for assignment in environment.assignments() {
         println!("export {assignment}");
@@ -106,6 +106,8 @@ fn train(args: &[OsString]) -> Result<ExitCode, Box<dyn Error>> {
 fn demo(args: &[OsString]) -> Result<ExitCode, Box<dyn Error>> {
     let mut command = cargo();
     command.args("run --release --package orco -- demo".split(' '));
+    // The bundle and the sample pictures are found from there.
+    command.current_dir(checks::workspace());
     command.args(args);
     match ONNX_RUNTIME.locate() {
         Ok(file) => Environment::default().with_onnx_runtime(file).apply(&mut command),
@@ -115,11 +117,15 @@ fn demo(args: &[OsString]) -> Result<ExitCode, Box<dyn Error>> {
 }
 
 fn test() -> Result<ExitCode, Box<dyn Error>> {
-    checks::run(checks::ALL, || Ok(both_libraries()?.with_onnx_checker(ONNX_CHECKER.locate()?)))
+    checks::run(checks::ALL, everything)
 }
 
 fn both_libraries() -> Result<Environment, Box<dyn Error>> {
     Ok(Environment::default().with_onnx_runtime(ONNX_RUNTIME.locate()?).with_libtorch(LIBTORCH.locate()?))
+}
+
+fn everything() -> Result<Environment, Box<dyn Error>> {
+    Ok(both_libraries()?.with_onnx_checker(ONNX_CHECKER.locate()?))
 }
 
 /// Becomes the command, so that signals reach it and its exit code is ours.

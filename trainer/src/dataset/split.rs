@@ -15,7 +15,7 @@ pub const SHOTS: usize = 5;
 #[non_exhaustive]
 pub enum SplitError {
     /// A session list could not be read.
-    #[error("cannot read the session list {}: {source}; pass the folder with session_1.txt ... as --lists", path.display())]
+    #[error("cannot read the session list {}; pass the folder with session_2.txt ... as --lists", path.display())]
     Read {
         /// The list's path.
         path: PathBuf,
@@ -43,6 +43,16 @@ pub enum SplitError {
         index: usize,
         /// Its class.
         class: u16,
+    },
+    /// A list does not hold the shots of one draw for a class.
+    #[error("{}: class {class} has {actual} different images, but a draw has {SHOTS} shots", path.display())]
+    Draw {
+        /// The list's path.
+        path: PathBuf,
+        /// The class.
+        class: u16,
+        /// Different images of it in the list.
+        actual: usize,
     },
     /// A class has too few images.
     #[error("class {class} has {actual} training images, but the recipe needs {expected}")]
@@ -101,36 +111,34 @@ impl Split {
                 members.push(index);
             }
         }
-        let mut random = Random::new(seed, "split");
-        let mut held_out = Vec::new();
-        for (class, members) in of_class.iter_mut().enumerate() {
-            let expected = config.holdout_per_class + candidates_per_class.max(1);
-            if members.len() < expected {
-                return Err(SplitError::TooFew { class, expected, actual: members.len() });
-            }
-            random.shuffle(members);
-            held_out.extend(members.drain(..config.holdout_per_class));
-        }
-        let mut base: Vec<usize> = of_class[..config.base_classes].concat();
-        base.sort_unstable();
         let sessions: Vec<Session> = (0..config.sessions)
             .map(|session| {
                 let first = config.base_classes + session * config.ways;
                 Session { classes: (first..first + config.ways).map(|class| class as u16).collect() }
             })
             .collect();
-        let mut candidates: Vec<Vec<usize>> = of_class[config.base_classes..].to_vec();
+        let mut fixed = vec![Vec::new(); classes];
         if let Some(lists) = lists {
             for (number, session) in sessions.iter().enumerate() {
-                let drawn = read_list(&lists.join(format!("session_{}.txt", number + 2)), train, session)?;
-                for (position, members) in candidates[number * config.ways..][..config.ways].iter_mut().enumerate() {
-                    let class = session.classes[position];
-                    let fixed: Vec<usize> = drawn.iter().copied().filter(|&i| train.labels[i] == class).collect();
-                    members.retain(|index| !fixed.contains(index));
-                    members.splice(..0, fixed);
-                }
+                read_list(&lists.join(format!("session_{}.txt", number + 2)), train, session, &mut fixed)?;
             }
         }
+        let mut random = Random::new(seed, "split");
+        let mut held_out = Vec::new();
+        for (class, (members, fixed)) in of_class.iter_mut().zip(&fixed).enumerate() {
+            let expected = config.holdout_per_class + candidates_per_class.max(1);
+            if members.len() < expected {
+                return Err(SplitError::TooFew { class, expected, actual: members.len() });
+            }
+            // The field's shots are set apart before anything is drawn, and come first among the candidates.
+            members.retain(|index| !fixed.contains(index));
+            random.shuffle(members);
+            held_out.extend(members.drain(..config.holdout_per_class));
+            members.splice(..0, fixed.iter().copied());
+        }
+        let mut base: Vec<usize> = of_class[..config.base_classes].concat();
+        base.sort_unstable();
+        let mut candidates: Vec<Vec<usize>> = of_class[config.base_classes..].to_vec();
         for members in &mut candidates {
             members.truncate(candidates_per_class);
         }
@@ -149,10 +157,9 @@ impl Split {
     }
 }
 
-/// Reads one list of the field: indices into the training images, one a line.
-fn read_list(path: &Path, train: &Images, session: &Session) -> Result<Vec<usize>, SplitError> {
+/// Reads one list of the field, indices into the training images, one a line, into the drawn images of each class.
+fn read_list(path: &Path, train: &Images, session: &Session, drawn: &mut [Vec<usize>]) -> Result<(), SplitError> {
     let text = std::fs::read_to_string(path).map_err(|source| SplitError::Read { path: path.into(), source })?;
-    let mut indices = Vec::new();
     for (line, text) in text.lines().enumerate().filter(|(_, text)| !text.trim().is_empty()) {
         let parsed = text.trim().parse::<usize>().ok().filter(|&index| index < train.len());
         let index = parsed.ok_or_else(|| SplitError::Index {
@@ -165,9 +172,18 @@ fn read_list(path: &Path, train: &Images, session: &Session) -> Result<Vec<usize
         if !session.classes.contains(&class) {
             return Err(SplitError::Class { path: path.into(), index, class });
         }
-        indices.push(index);
+        let shots = &mut drawn[usize::from(class)];
+        if !shots.contains(&index) {
+            shots.push(index);
+        }
     }
-    Ok(indices)
+    for &class in &session.classes {
+        let actual = drawn[usize::from(class)].len();
+        if actual != SHOTS {
+            return Err(SplitError::Draw { path: path.into(), class, actual });
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -198,12 +214,17 @@ mod tests {
     #[test]
     fn the_fixed_draw_comes_first() {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("session_2.txt"), "45\n41\n").unwrap();
-        std::fs::write(folder.path().join("session_3.txt"), "79\n").unwrap();
+        std::fs::write(folder.path().join("session_2.txt"), "45\n41\n42\n43\n44\n").unwrap();
+        std::fs::write(folder.path().join("session_3.txt"), "79\n78\n77\n76\n75\n").unwrap();
         let (train, test) = (images(4, 20), images(4, 5));
         let split = Split::new(&config(MeasureOn::Test), 6, &train, &test, Some(folder.path()), 1).unwrap();
         assert_eq!(split.candidates[0][..2], [45, 41]);
         assert_eq!(split.candidates[1][0], 79);
+        let held = Split::new(&config(MeasureOn::Holdout), 6, &train, &test, Some(folder.path()), 1).unwrap();
+        assert!(held.candidates.iter().flatten().all(|index| !held.measured.contains(index)));
+        std::fs::write(folder.path().join("session_3.txt"), "79\n79\n").unwrap();
+        let few = Split::new(&config(MeasureOn::Test), 6, &train, &test, Some(folder.path()), 1);
+        assert!(matches!(few, Err(SplitError::Draw { class: 3, actual: 1, .. })));
         std::fs::write(folder.path().join("session_3.txt"), "0\n").unwrap();
         let wrong = Split::new(&config(MeasureOn::Test), 6, &train, &test, Some(folder.path()), 1);
         assert!(matches!(wrong, Err(SplitError::Class { index: 0, class: 0, .. })));

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use orco_runtime::augment::Views;
+use orco_runtime::benchmark::Benchmark;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::codec::{self, Kind as FileKind};
 use orco_runtime::encoder::{self, Encoder, encode_pictures};
@@ -14,7 +15,6 @@ use orco_runtime::image::{Preprocessing, from_planes};
 use orco_runtime::manifest::{
     BACKBONE, BENCHMARK, BackboneFacts, FORMAT, LABELS, LEARNER, MANIFEST, Manifest, Provenance, hexadecimal,
 };
-use orco_runtime::protocol::Benchmark;
 use orco_runtime::random::Random;
 use orco_runtime::state::{Class, Foundation};
 use tch::{Kind, Tensor};
@@ -26,7 +26,7 @@ use crate::dataset::{Images, SHOTS, Split};
 use crate::model::{CIFAR100_DEVIATION, CIFAR100_MEAN, Model};
 use crate::pretrain::features;
 use crate::progress::Progress;
-use crate::run::write_atomically;
+use crate::run::{Run, write_atomically};
 
 /// Largest deviation between ONNX Runtime and tch that an export may have.
 const PARITY: f64 = 1e-4;
@@ -52,12 +52,15 @@ struct Source<'a> {
     labels: &'a [String],
     input: Preprocessing,
     views: Views,
+    /// Length of a feature vector.
+    features: usize,
 }
 
 /// Writes the bundle into `folder`, opens it again as a device would, measures it, and writes its card.
 ///
 /// # Errors
 /// If a file cannot be written, ONNX Runtime is missing, or its features differ from tch's by more than 1e-4.
+#[expect(clippy::too_many_arguments, reason = "a bundle is made of exactly these")]
 pub fn write_bundle(
     model: &Model,
     assignment: &Assignment,
@@ -65,9 +68,9 @@ pub fn write_bundle(
     (train, test): (&Images, &Images),
     split: &Split,
     labels: &[String],
+    run: &Run,
     folder: &Path,
 ) -> Result<Exported> {
-    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let [_, height, width] = model.backbone.description.input;
     let source = Source {
         recipe,
@@ -82,6 +85,7 @@ pub fn write_bundle(
             deviation: CIFAR100_DEVIATION,
         },
         views: Views::default(),
+        features: model.backbone.description.features() as usize,
     };
     let backbone = onnx::encode(&model.backbone, &metadata(recipe, &source));
     let mut encoder =
@@ -101,15 +105,45 @@ pub fn write_bundle(
         (LABELS, names.join("\n").into_bytes()),
     ];
     let mut digests = BTreeMap::new();
+    let staged = Staged::new(folder)?;
     for (name, bytes) in &files {
-        write_atomically(&folder.join(name), bytes)?;
+        write_atomically(&staged.path.join(name), bytes)?;
         digests.insert((*name).to_owned(), hexadecimal(&codec::digest(bytes)));
     }
     let manifest = source.manifest(model, digests);
-    write_atomically(&folder.join(MANIFEST), toml::to_string(&manifest)?.as_bytes())?;
-    let bundle = Bundle::open(folder).context("the bundle just written does not open")?;
-    write_atomically(&folder.join("README.md"), card::write(&bundle, recipe, parity)?.as_bytes())?;
+    write_atomically(&staged.path.join(MANIFEST), toml::to_string(&manifest)?.as_bytes())?;
+    let bundle = Bundle::open(&staged.path).context("the bundle just written does not open")?;
+    let card = card::write(&bundle, recipe, parity, run)?;
+    write_atomically(&staged.path.join("README.md"), card.as_bytes())?;
+    staged.put_in_place(folder)?;
     Ok(Exported { folder: folder.into(), parity })
+}
+
+/// A bundle in the making, beside its place; only a whole one takes the place of an older one.
+struct Staged {
+    path: PathBuf,
+}
+
+impl Staged {
+    fn new(folder: &Path) -> Result<Self> {
+        let name = folder.file_name().with_context(|| format!("{} names no folder", folder.display()))?;
+        let path = folder.with_file_name(format!(".{}.partial", name.to_string_lossy()));
+        if path.exists() {
+            fs::remove_dir_all(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+        }
+        fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        Ok(Self { path })
+    }
+
+    fn put_in_place(&self, folder: &Path) -> Result<()> {
+        if folder.exists() {
+            if !folder.join(MANIFEST).is_file() {
+                bail!("{} exists and is no bundle; the new one is left in {}", folder.display(), self.path.display());
+            }
+            fs::remove_dir_all(folder).with_context(|| format!("cannot remove the old {}", folder.display()))?;
+        }
+        fs::rename(&self.path, folder).with_context(|| format!("cannot write {}", folder.display()))
+    }
 }
 
 /// ONNX metadata by the conventions of the field.
@@ -147,7 +181,7 @@ impl Source<'_> {
         let mut all = Vec::new();
         for chunk in indices.chunks(256) {
             let pictures: Vec<_> = chunk.iter().map(|&index| self.input.fit(&self.picture(images, index))).collect();
-            all.extend(encode_pictures(encoder, &self.input, &pictures)?);
+            all.extend(encode_pictures(encoder, &self.input, self.features, &pictures)?);
         }
         Ok(all)
     }
@@ -155,16 +189,15 @@ impl Source<'_> {
     /// Quantised features of images, `views` each, with their classes.
     fn bank(&self, encoder: &mut dyn Encoder, images: &Images, indices: &[usize], views: usize) -> Result<Bank> {
         let mut progress = Progress::new("features", indices.len() as u64, 0);
-        let mut bank: Option<Bank> = None;
+        let mut bank = Bank::new(self.features, views);
         for &index in indices {
             let pictures = self.views.draw(&self.picture(images, index), &self.input, views, self.recipe.seed);
-            let features = encode_pictures(encoder, &self.input, &pictures)?;
-            let bank = bank.get_or_insert_with(|| Bank::new(features.len() / views, views));
+            let features = encode_pictures(encoder, &self.input, self.features, &pictures)?;
             bank.push(u32::from(images.labels[index]), &features);
             progress.advance(1, "");
         }
         progress.finish();
-        bank.context("no images to compute features of")
+        Ok(bank)
     }
 
     fn foundation(&self, model: &Model, assignment: &Assignment, encoder: &mut dyn Encoder) -> Result<Foundation> {

@@ -7,6 +7,7 @@ use orco_runtime::bundle::Bundle;
 use orco_runtime::protocol::{Measurement, Summary, System};
 
 use crate::config::{MeasureOn, Recipe};
+use crate::run::Run;
 
 /// Draws of the shots that the card's numbers are means of.
 const DRAWS: usize = 3;
@@ -14,7 +15,7 @@ const DRAWS: usize = 3;
 const SEED: u64 = 1;
 
 /// Measures the bundle and writes its card, Markdown with Hugging Face front matter.
-pub(super) fn write(bundle: &Bundle, recipe: &Recipe, parity: f64) -> Result<String> {
+pub(super) fn write(bundle: &Bundle, recipe: &Recipe, parity: f64, run: &Run) -> Result<String> {
     let benchmark = bundle.benchmark()?;
     let (foundation, config) = (&bundle.foundation, &bundle.foundation.config);
     let measured = System::ALL
@@ -29,15 +30,11 @@ pub(super) fn write(bundle: &Bundle, recipe: &Recipe, parity: f64) -> Result<Str
     let mut text = String::new();
     writeln!(
         text,
-        "---\nlicense: {}\ntags: [image-classification, few-shot-learning, class-incremental-learning, onnx]\n\
+        "---\nlicense: [mit, apache-2.0]\ntags: [image-classification, few-shot-learning, class-incremental-learning, onnx]\n\
          datasets: [cifar100]\nmodel-index:\n- name: {}\n  results:\n  - task: {{type: image-classification, name: few-shot class-incremental}}\n    \
          dataset: {{type: cifar100, name: {}}}\n    metrics:\n    - {{type: accuracy, name: aHM, value: {:.2}}}\n    \
          - {{type: accuracy, name: aACC, value: {:.2}}}\n---",
-        env!("CARGO_PKG_LICENSE").to_lowercase(),
-        manifest.name,
-        benchmark.source,
-        ours.ahm,
-        ours.aacc
+        manifest.name, benchmark.source, ours.ahm, ours.aacc
     )?;
     writeln!(text, "# {}\n", manifest.name)?;
     writeln!(
@@ -66,14 +63,39 @@ pub(super) fn write(bundle: &Bundle, recipe: &Recipe, parity: f64) -> Result<Str
     let pretrain = &recipe.pretrain;
     writeln!(
         text,
-        "- Phase 1: {} epochs of {} view(s), batch {}; cross entropy {}, SCL {}, SSCL {} (weights).",
+        "- Phase 1: {} epochs, batch {}, {} view(s) of each image; weights of the losses: cross entropy {} (label smoothing {}), SCL {}, \
+         SSCL {}; SGD (Nesterov) with learning rate {}, cosine, weight decay {}, arithmetic {:?}.",
         pretrain.epochs,
-        pretrain.views,
         pretrain.batch,
+        pretrain.views,
         pretrain.cross_entropy,
+        pretrain.label_smoothing,
         pretrain.supervised_contrast,
-        pretrain.self_contrast
+        pretrain.self_contrast,
+        pretrain.learning_rate,
+        pretrain.weight_decay,
+        pretrain.precision
     )?;
+    let augment = &pretrain.augment;
+    writeln!(
+        text,
+        "- Views of phase 1: crops of {} to {} of the area, flips, colour jitter {} (probability {}), grey {}, erasing {}.",
+        augment.crop_scale[0],
+        augment.crop_scale[1],
+        augment.jitter,
+        augment.jitter_probability,
+        augment.grey_probability,
+        augment.erase_probability
+    )?;
+    if let Some(seconds) = median(run.metrics("pretrain").iter().filter_map(|line| line["seconds"].as_f64()).collect())
+    {
+        writeln!(
+            text,
+            "- Time: an epoch of phase 1 took {seconds:.0} s (median), which makes {:.0} minutes for all, on {} CPU cores.",
+            seconds * pretrain.epochs as f64 / 60.0,
+            std::thread::available_parallelism().map_or(1, usize::from)
+        )?;
+    }
     writeln!(
         text,
         "- Phase 2: {} epochs, batch {}. The last epoch's head is shipped; nothing was selected on test data.",
@@ -102,7 +124,9 @@ pub(super) fn write(bundle: &Bundle, recipe: &Recipe, parity: f64) -> Result<Str
             "    cargo run --release -p orco -- eval --bundle models/{} --draws {DRAWS} --seed {SEED}\n",
             manifest.name
         )?,
-        MeasureOn::Holdout => writeln!(text, "Held-out images, for choosing settings: no result to report.\n")?,
+        MeasureOn::Holdout => {
+            writeln!(text, "These images are for choosing settings; the numbers are no result to report.\n")?
+        }
     }
     writeln!(text, "| system | aHM | aACC | base decay | performance decay |\n|---|---|---|---|---|")?;
     for summary in &measured {
@@ -132,4 +156,10 @@ pub(super) fn write(bundle: &Bundle, recipe: &Recipe, parity: f64) -> Result<Str
         )?;
     }
     Ok(text)
+}
+
+/// The middle one of some numbers.
+fn median(mut numbers: Vec<f64>) -> Option<f64> {
+    numbers.sort_by(f64::total_cmp);
+    numbers.get(numbers.len() / 2).copied()
 }

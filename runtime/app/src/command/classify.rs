@@ -49,7 +49,7 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
         }
         let named: Vec<_> =
             matches.iter().map(|found| json!({ "label": labels[found.class], "cosine": found.cosine })).collect();
-        results.push(json!({ "image": path, "matches": named }));
+        results.push(json!({ "image": path.to_string_lossy(), "matches": named }));
     }
     options.write_json(&json!({ "images": results }))?;
     if failed > 0 {

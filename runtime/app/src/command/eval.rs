@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use orco_runtime::benchmark::Benchmark;
 use orco_runtime::bundle::{Bundle, OpenError};
-use orco_runtime::encoder;
-use orco_runtime::protocol::{self, Benchmark, Measurement, System};
-use orco_runtime::session::Config;
+use orco_runtime::config::Config;
+use orco_runtime::protocol::{self, Measurement, System};
 use serde_json::json;
 
 use crate::options::Options;
@@ -82,7 +82,7 @@ fn from_images(bundle: &Bundle, folder: &std::path::Path) -> Result<Benchmark> {
         Err(OpenError::NoBenchmark { .. }) => None,
         Err(error) => return Err(error.into()),
     };
-    let mut encoder = encoder::open(&bundle.backbone, &bundle.manifest.preprocessing)?;
+    let mut encoder = bundle.encoder()?;
     let mut bar = None;
     let mut on_progress = |done: usize, total: usize| {
         bar.get_or_insert_with(|| output::bar(total, "features")).set_position(done as u64);

@@ -41,6 +41,6 @@ pub fn run(options: &Options) -> Result<()> {
         "bundle": manifest.name, "engine": engine, "backbone": manifest.backbone.architecture,
         "features": manifest.backbone.features, "parameters": manifest.backbone.parameters,
         "base_classes": foundation.classes.len(), "learned_classes": device.state.classes.len(),
-        "sessions": device.state.sessions, "free_targets": free, "state": device.store.path(), "benchmark": benchmark,
+        "sessions": device.state.sessions, "free_targets": free, "state": device.store.path().to_string_lossy(), "benchmark": benchmark,
     }))
 }

@@ -38,6 +38,8 @@ fn parse(argument: &str) -> Result<(String, PathBuf), String> {
 pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
     let started = Instant::now();
     let (device, _lock) = Device::open_to_change(options)?;
+    let labels: Vec<&str> = arguments.classes.iter().map(|(label, _)| label.as_str()).collect();
+    session::check_labels(&device.bundle.foundation, &device.state, &labels).context("nothing was learned")?;
     let mut encoder = device.encoder()?;
     let new = read(&device, encoder.as_mut(), &arguments.classes)?;
     let report = teach(&device, &new, arguments.seed)?;

@@ -90,6 +90,8 @@ impl Benchmark {
             self.shots > 0 && members >= self.shots as usize
         });
         counted == Some(self.labels.len())
+            && !self.ways.is_empty()
+            && !self.ways.contains(&0)
             && self.base_means.len() == base * features
             && self.base_means.iter().all(|value| value.is_finite())
             && self.measured.is_sound()

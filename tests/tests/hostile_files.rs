@@ -1,0 +1,120 @@
+//! Files whose checksums are right and whose content makes no sense are refused, not believed.
+
+use std::fs;
+use std::path::Path;
+
+use orco_runtime::bundle::{Bundle, OpenError};
+use orco_runtime::codec::{self, DecodeError, Kind};
+use orco_runtime::manifest::{LEARNER, MANIFEST};
+use orco_runtime::state::{Class, Foundation, State};
+use orco_runtime::store::{STATE, Store, StoreError};
+use tempfile::TempDir;
+
+fn shipped() -> Bundle {
+    Bundle::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/cifar100-edge")).unwrap()
+}
+
+/// Opens a copy of the shipped bundle with another learner file, whose digest is put into the manifest.
+fn open_with(shipped: &Bundle, learner: &[u8]) -> Result<Bundle, OpenError> {
+    let folder = TempDir::new().unwrap();
+    for entry in fs::read_dir(&shipped.folder).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, folder.path().join(path.file_name().unwrap())).unwrap();
+    }
+    fs::write(folder.path().join(LEARNER), learner).unwrap();
+    let digest = |bytes: &[u8]| orco_runtime::manifest::hexadecimal(&codec::digest(bytes));
+    let manifest = fs::read_to_string(folder.path().join(MANIFEST)).unwrap();
+    let old = &shipped.manifest.files[LEARNER];
+    assert!(manifest.contains(old));
+    fs::write(folder.path().join(MANIFEST), manifest.replace(old, &digest(learner))).unwrap();
+    Bundle::open(folder.path())
+}
+
+#[test]
+fn a_learner_file_that_makes_no_sense_is_refused() {
+    let shipped = shipped();
+    let encode = |foundation: &Foundation| codec::encode(Kind::Learner, foundation);
+    open_with(&shipped, &encode(&shipped.foundation)).unwrap();
+    type Change = fn(&mut Foundation);
+    let changes: &[(&str, Change)] = &[
+        ("no dimension", |f| f.dimension = 0),
+        ("huge dimension", |f| f.dimension = usize::MAX),
+        ("target cut off", |f| f.targets.truncate(f.targets.len() - 1)),
+        ("target of another length", |f| f.targets[0] += 1.0),
+        ("target not a number", |f| f.targets[5] = f32::NAN),
+        ("no hidden layer", |f| (f.head.hidden, f.head.w1, f.head.b1, f.head.w2) = (0, vec![], vec![], vec![])),
+        ("weights cut off", |f| f.head.w1.truncate(3)),
+        ("weight not finite", |f| f.head.w2[7] = f32::INFINITY),
+        ("other input", |f| f.head.inputs -= 1),
+        ("class on no target", |f| f.classes[0].target = u32::MAX),
+        ("two classes on one target", |f| f.classes[0].target = f.classes[1].target),
+        ("two classes of one name", |f| f.classes[0].label = f.classes[1].label.clone()),
+        ("class that the list does not name", |f| f.classes[0].label = "unlisted".into()),
+        ("exemplars of no class", |f| f.classes.truncate(2)),
+        ("no epochs", |f| f.config.epochs = 0),
+        ("endless epochs", |f| f.config.epochs = usize::MAX),
+        ("huge batch", |f| f.config.batch = 1 << 40),
+        ("huge number of views", |f| f.config.views = 1 << 40),
+        ("temperature 0", |f| f.config.temperature = 0.0),
+        ("rate not a number", |f| f.config.learning_rate = f64::NAN),
+    ];
+    for (what, change) in changes {
+        let mut foundation = shipped.foundation.clone();
+        change(&mut foundation);
+        let refused = open_with(&shipped, &encode(&foundation));
+        assert!(matches!(refused, Err(OpenError::Decode { source: DecodeError::Body, .. })), "{what}: {refused:?}");
+    }
+    // Layout: 10 bytes magic and version, 32 bytes digest, the body.
+    let file = encode(&shipped.foundation);
+    let longer = [&file[42..], &[0]].concat();
+    let refused = open_with(&shipped, &[&file[..10], &codec::digest(&longer), &longer].concat());
+    assert!(matches!(refused, Err(OpenError::Decode { source: DecodeError::Body, .. })), "trailing byte");
+}
+
+#[test]
+fn a_state_that_makes_no_sense_is_refused() {
+    let shipped = shipped();
+    let folder = TempDir::new().unwrap();
+    let store = Store::new(folder.path());
+    let class = |label: &str, target: u32| Class { label: label.into(), target, session: 1 };
+    let free = shipped.fresh_state().free_targets(&shipped.foundation);
+    let mut good = shipped.fresh_state();
+    (good.sessions, good.classes) = (1, vec![class("one", free[0])]);
+    good.exemplars.push(shipped.foundation.classes.len() as u32, &vec![0.5; shipped.foundation.head.inputs]);
+    store.save(&good).unwrap();
+    assert_eq!(store.load(&shipped).unwrap(), good);
+    type Change = fn(&mut State, &Bundle);
+    let changes: &[(&str, Change)] = &[
+        ("taken target", |s, b| s.classes[0].target = b.foundation.classes[0].target),
+        ("label of a base class", |s, b| s.classes[0].label = b.foundation.classes[0].label.clone()),
+        ("session that never was", |s, _| s.classes[0].session = 2),
+        ("session 0", |s, _| s.classes[0].session = 0),
+        ("exemplars of no class", |s, _| s.classes.clear()),
+        ("other views", |s, b| s.exemplars = orco_runtime::exemplar::Bank::new(b.foundation.head.inputs, 1 << 40)),
+        ("other features", |s, b| s.exemplars = orco_runtime::exemplar::Bank::new(b.foundation.head.inputs + 1, 4)),
+        ("head of another shape", |s, _| s.head = Some(orco_runtime::head::Head::zeros(3, 4, 5))),
+    ];
+    for (what, change) in changes {
+        let mut state = good.clone();
+        change(&mut state, &shipped);
+        fs::write(folder.path().join(STATE), codec::encode(Kind::State, &state)).unwrap();
+        let refused = store.load(&shipped);
+        assert!(matches!(refused, Err(StoreError::Decode { source: DecodeError::Body, .. })), "{what}: {refused:?}");
+    }
+    let other = State { foundation: [7; 32], ..good };
+    fs::write(folder.path().join(STATE), codec::encode(Kind::State, &other)).unwrap();
+    assert!(matches!(store.load(&shipped), Err(StoreError::OtherBundle { .. })));
+}
+
+#[test]
+fn only_one_process_learns_at_a_time_and_leftovers_are_removed() {
+    let folder = TempDir::new().unwrap();
+    let store = Store::new(&folder.path().join("state"));
+    fs::create_dir(folder.path().join("state")).unwrap();
+    fs::write(folder.path().join("state/.state-dead"), "half").unwrap();
+    let lock = store.lock().unwrap();
+    assert!(!folder.path().join("state/.state-dead").exists());
+    assert!(matches!(store.lock(), Err(StoreError::Busy { .. })));
+    drop(lock);
+    store.lock().unwrap();
+}
