@@ -17,6 +17,31 @@ pub enum Perturbation {
     None,
 }
 
+/// How new classes get their pseudo-targets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Assignment {
+    /// The best match among the free ones; earlier assignments stay (the published program).
+    #[default]
+    Greedy,
+    /// All learned classes are matched anew in every session.
+    Reassigned,
+    /// Any free one.
+    Random,
+}
+
+/// Which pseudo-targets are perturbed in PSCL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Perturbed {
+    /// Those of base classes.
+    pub base: bool,
+    /// Those of incremental classes.
+    pub incremental: bool,
+    /// Those of no class.
+    pub free: bool,
+}
+
 /// Which samples cross entropy counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -54,6 +79,10 @@ pub struct Config {
     pub contrast_form: Form,
     /// Temperature of PSCL.
     pub temperature: f32,
+    /// How new classes get their targets.
+    pub assignment: Assignment,
+    /// Which targets are perturbed.
+    pub perturbed: Perturbed,
     /// How targets are perturbed.
     pub perturbation: Perturbation,
     /// Magnitude e of the perturbation.
@@ -130,6 +159,8 @@ impl Default for Config {
             contrast: 1.0,
             contrast_form: Form::Outside,
             temperature: 0.07,
+            assignment: Assignment::Greedy,
+            perturbed: Perturbed { base: false, incremental: true, free: true },
             perturbation: Perturbation::Uniform,
             perturbation_width: 9e-5,
             cross_entropy: 0.5,

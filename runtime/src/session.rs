@@ -7,21 +7,22 @@
 //! Committing the new state is the caller's business, so any failure leaves the old one.
 
 mod alignment;
+mod error;
 mod report;
 mod sampler;
 #[cfg(test)]
 mod tests;
 
 pub use alignment::{Alignment, Batch, Goals, Losses};
+pub use error::LearnError;
 pub use report::{ClassAccuracy, Confusion, Report};
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 use core::ops::ControlFlow;
 
 use crate::classify::Classifier;
-use crate::config::Config;
+use crate::config::{Assignment, Config};
 use crate::exemplar::Bank;
 use crate::math::{add_scaled, normalise};
 use crate::random::Random;
@@ -45,74 +46,6 @@ impl NewClass {
         self.shots.iter().flat_map(|shot| &shot[..inputs]).copied().collect()
     }
 }
-
-/// Why a session was refused. The old state holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LearnError {
-    /// There is nothing to learn.
-    NoClasses,
-    /// A class came without shots.
-    NoShots {
-        /// Its label.
-        label: String,
-    },
-    /// A label is empty or has a line break or other control character in it.
-    BadLabel {
-        /// The label.
-        label: String,
-    },
-    /// The label belongs to a known class, or came twice.
-    LabelExists {
-        /// The label.
-        label: String,
-    },
-    /// There are fewer free pseudo-targets than new classes.
-    NoFreeTargets {
-        /// New classes.
-        wanted: usize,
-        /// Free pseudo-targets.
-        free: usize,
-    },
-    /// A shot's features are not whole rows of the right length, or not finite.
-    BadFeatures {
-        /// Label of the class.
-        label: String,
-        /// Number of the shot, from 0.
-        shot: usize,
-    },
-    /// Training left the range of numbers; the settings are too extreme.
-    Diverged {
-        /// Epochs done.
-        epochs: usize,
-    },
-    /// This state has counted as many sessions as it can.
-    TooManySessions,
-    /// The caller's progress callback asked to stop.
-    Cancelled,
-}
-
-impl fmt::Display for LearnError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoClasses => write!(f, "there is no class to learn"),
-            Self::NoShots { label } => write!(f, "the class \"{label}\" has no shots"),
-            Self::BadLabel { label } => write!(f, "the label {label:?} is empty or holds control characters"),
-            Self::LabelExists { label } => write!(f, "the label \"{label}\" exists already; choose another one"),
-            Self::NoFreeTargets { wanted, free } => {
-                write!(f, "{wanted} new classes need as many free targets, but only {free} are left")
-            }
-            Self::BadFeatures { label, shot } => write!(f, "shot {} of \"{label}\" has unusable features", shot + 1),
-            Self::Diverged { epochs } => {
-                write!(f, "training diverged within {epochs} epochs; lower the learning rate or raise the temperature")
-            }
-            Self::TooManySessions => write!(f, "this state cannot count any more sessions"),
-            Self::Cancelled => write!(f, "learning was cancelled"),
-        }
-    }
-}
-
-impl core::error::Error for LearnError {}
 
 /// How far a session has come.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -145,12 +78,13 @@ pub fn learn(
     let mut next = state.clone();
     next.sessions = next.sessions.checked_add(1).ok_or(LearnError::TooManySessions)?;
     let new: Vec<NewClass> = new.iter().map(in_fixed_order).collect();
-    let targets = assign_new(foundation, state, &new);
-    for (class, target) in new.iter().zip(targets) {
+    for class in &new {
         let index = (base + next.classes.len()) as u32;
-        next.classes.push(Class { label: class.label.clone(), target, session: next.sessions });
+        const UNSET: u32 = u32::MAX;
+        next.classes.push(Class { label: class.label.clone(), target: UNSET, session: next.sessions });
         class.shots.iter().for_each(|shot| next.exemplars.push(index, shot));
     }
+    assign_targets(foundation, &mut next, state.classes.len(), config, seed);
     let trained_on = joint_set(foundation, &next, config);
     let before = Classifier::new(foundation, state).nearest(&trained_on.clean());
     let history = align(foundation, &mut next, &trained_on, config, seed, on_progress)?;
@@ -209,17 +143,36 @@ fn check(foundation: &Foundation, state: &State, new: &[NewClass]) -> Result<(),
     Ok(())
 }
 
-/// Hungarian assignment of the new classes' mean projections (clean views, head of phase 2) to the free targets.
-fn assign_new(foundation: &Foundation, state: &State, new: &[NewClass]) -> Vec<u32> {
-    let dimension = foundation.dimension;
-    let mut prototypes = Vec::with_capacity(new.len() * dimension);
-    for class in new {
-        let clean = class.clean(foundation.head.inputs);
-        prototypes.extend(mean_direction(&foundation.head.project(&clean), dimension));
+/// Gives every learned class its target, as the configuration says; `next` already holds the new classes and their
+/// exemplars, with targets yet to be set from `known` on.
+fn assign_targets(foundation: &Foundation, next: &mut State, known: usize, config: &Config, seed: u64) {
+    let first = if config.assignment == Assignment::Reassigned { 0 } else { known };
+    let mut taken = alloc::vec![false; foundation.target_count()];
+    let keep = foundation.classes.iter().chain(&next.classes[..first]);
+    keep.for_each(|class| taken[class.target as usize] = true);
+    let mut free: Vec<u32> = (0..taken.len() as u32).filter(|&target| !taken[target as usize]).collect();
+    if config.assignment == Assignment::Random {
+        Random::new(seed, "assignment").shuffle(&mut free);
+        next.classes[first..].iter_mut().zip(free).for_each(|(class, target)| class.target = target);
+        return;
     }
-    let free = state.free_targets(foundation);
+    let prototypes = prototypes(foundation, next, first);
     let rows: Vec<f32> = free.iter().flat_map(|&target| foundation.target(target)).copied().collect();
-    assign(&prototypes, &rows, dimension).into_iter().map(|place| free[place]).collect()
+    let places = assign(&prototypes, &rows, foundation.dimension);
+    next.classes[first..].iter_mut().zip(places).for_each(|(class, place)| class.target = free[place]);
+}
+
+/// Mean directions of the learned classes from `first` on: clean views under the head of phase 2, `[classes, d]`.
+fn prototypes(foundation: &Foundation, state: &State, first: usize) -> Vec<f32> {
+    let base = foundation.classes.len();
+    let projected = foundation.head.project(&state.exemplars.clean());
+    let mut means = Vec::new();
+    for class in base + first..base + state.classes.len() {
+        let members = state.exemplars.classes().iter().zip(projected.chunks_exact(foundation.dimension));
+        let own = members.filter(|(member, _)| **member as usize == class).flat_map(|(_, row)| row);
+        means.extend(mean_direction(&own.copied().collect::<Vec<f32>>(), foundation.dimension));
+    }
+    means
 }
 
 /// Normalised mean of unit rows.

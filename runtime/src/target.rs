@@ -23,6 +23,9 @@ pub enum Method {
     Optimised,
     /// Random directions made exactly orthogonal; needs at least as many dimensions as targets.
     Orthonormal,
+    /// The vertices of a regular simplex in a random position: all cosines -1/(count - 1), the minimum of L_TG; needs at
+    /// least `count - 1` dimensions.
+    Simplex,
     /// Random directions.
     Random,
 }
@@ -31,7 +34,7 @@ pub enum Method {
 /// [`Method::Optimised`] alone.
 ///
 /// # Panics
-/// If [`Method::Orthonormal`] is asked for more targets than dimensions.
+/// If [`Method::Orthonormal`] or [`Method::Simplex`] is asked for more targets than fit.
 pub fn generate(method: Method, count: usize, dimension: usize, steps: usize, seed: u64) -> Vec<f32> {
     let mut random = Random::new(seed, "pseudo-targets");
     let mut targets: Vec<f32> = (0..count * dimension).map(|_| random.normal()).collect();
@@ -41,6 +44,7 @@ pub fn generate(method: Method, count: usize, dimension: usize, steps: usize, se
     match method {
         Method::Random => {}
         Method::Orthonormal => orthonormalise(&mut targets, dimension),
+        Method::Simplex => return simplex(count, dimension, &mut random),
         Method::Optimised => {
             let mut generator = Generator::new(count, dimension);
             (0..steps).for_each(|_| {
@@ -109,6 +113,41 @@ fn orthonormalise(rows: &mut [f32], dimension: usize) {
     }
 }
 
+/// The regular simplex: orthonormal vectors less their mean span it, turned into the space by a random rotation.
+fn simplex(count: usize, dimension: usize, random: &mut Random) -> Vec<f32> {
+    assert!(count <= dimension + 1, "a simplex of {count} targets does not fit into {dimension} dimensions");
+    let mut axes: Vec<f32> = (0..count.saturating_sub(1) * dimension).map(|_| random.normal()).collect();
+    orthonormalise(&mut axes, dimension);
+    // In the axes' coordinates vertex k is built one axis after the other (each vertex fixes what the later ones have
+    // along its axis), so that all pairs keep the same cosine.
+    let cosine = -1.0 / (count as f64 - 1.0).max(1.0);
+    let mut targets = vec![0.0; count * dimension];
+    let mut coordinates: Vec<Vec<f64>> = Vec::with_capacity(count);
+    for vertex in 0..count {
+        let mut own = vec![0.0f64; count.saturating_sub(1)];
+        for axis in 0..vertex.min(own.len()) {
+            let earlier = &coordinates[axis];
+            let shared: f64 = own[..axis].iter().zip(earlier).map(|(a, b)| a * b).sum();
+            own[axis] = (cosine - shared) / earlier[axis];
+        }
+        if vertex < own.len() {
+            let rest = 1.0 - own.iter().map(|value| value * value).sum::<f64>();
+            own[vertex] = libm::sqrt(rest.max(0.0));
+        }
+        for (value, axis) in own.iter().zip(axes.chunks_exact(dimension)) {
+            add_scaled(&mut targets[vertex * dimension..][..dimension], *value as f32, axis);
+        }
+        coordinates.push(own);
+    }
+    if count == 1 {
+        targets[0] = 1.0;
+    }
+    targets.chunks_exact_mut(dimension).for_each(|row| {
+        normalise(row);
+    });
+    targets
+}
+
 /// Cosines of unit rows with unit targets: `z` `[n, d]`, `targets` `[t, d]`, result `[n, t]`.
 pub fn cosines(z: &[f32], targets: &[f32], dimension: usize) -> Vec<f32> {
     let (rows, columns) = (z.len() / dimension, targets.len() / dimension);
@@ -137,6 +176,17 @@ mod tests {
         for (index, cosine) in gram.iter().enumerate() {
             let expected = if index % (count + 1) == 0 { 1.0 } else { -1.0 / (count as f32 - 1.0) };
             assert!((cosine - expected).abs() < 1e-2, "{index}: {cosine}");
+        }
+    }
+
+    #[test]
+    fn simplex_targets_have_equal_cosines() {
+        for (count, dimension) in [(1, 4), (2, 4), (5, 4), (20, 24)] {
+            let targets = generate(Method::Simplex, count, dimension, 0, 3);
+            for (index, cosine) in cosines(&targets, &targets, dimension).iter().enumerate() {
+                let expected = if index % (count + 1) == 0 { 1.0 } else { -1.0 / (count as f32 - 1.0) };
+                assert!((cosine - expected).abs() < 1e-5, "{count} in {dimension}, {index}: {cosine}");
+            }
         }
     }
 

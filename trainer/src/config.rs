@@ -277,7 +277,12 @@ impl Recipe {
             pretrain.augment.erase_probability,
         ];
         let no_chance = chances.iter().copied().find(|chance| !(0.0..=1.0).contains(chance));
-        let fits = self.targets.method != Method::Orthonormal || self.targets.count as i64 <= self.head.projection;
+        let most = match self.targets.method {
+            Method::Orthonormal => self.head.projection,
+            Method::Simplex => self.head.projection.saturating_add(1),
+            _ => i64::MAX,
+        };
+        let fits = self.targets.count as i64 <= most;
         let rules: &[(&'static str, f64, bool, &'static str)] = &[
             ("a rate, weight or width", wrong.unwrap_or(0.0), wrong.is_none(), "a number of at least 0"),
             ("a probability", no_chance.unwrap_or(0.0), no_chance.is_none(), "from 0 to 1"),
@@ -285,7 +290,7 @@ impl Recipe {
                 "targets.count",
                 self.targets.count as f64,
                 fits,
-                "at most head.projection for targets.method = \"orthonormal\"",
+                "at most head.projection for orthonormal targets, one more for a simplex",
             ),
             ("align.epochs", self.align.epochs as f64, self.align.epochs >= 1, "at least 1"),
             (

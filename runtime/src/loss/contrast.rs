@@ -16,6 +16,8 @@ pub enum Form {
     Outside,
     /// -log(sum_p e^{s_p} / sum_{k != anchor} e^{s_k}): SCL and SSCL in the published program.
     Inside,
+    /// Mean over the positives p of -log(e^{s_p} / sum_n e^{s_n}), n over the negatives alone: the paper's Eq. 2.
+    Negatives,
 }
 
 /// Working memory of [`loss`].
@@ -25,11 +27,12 @@ pub struct Scratch {
     coefficient: Vec<f32>,
 }
 
-/// Contrastive loss: the mean over all anchors that have a positive (a row of equal label other than itself).
+/// Contrastive loss: the mean over all anchors that have a positive (a row of equal label other than itself) and, for
+/// [`Form::Negatives`], a negative.
 ///
-/// With s_ik = z_i . z_k / t and p_ik = e^{s_ik} / sum_{j != i} e^{s_ij}, the gradient with respect to s_ik is
-/// p_ik - q_ik, where q_i is uniform over the positives ([`Form::Outside`]) or proportional to e^{s_ik} over them
-/// ([`Form::Inside`]); S = Z Z^T / t makes it dZ = (G + G^T) Z / t.
+/// With s_ik = z_i . z_k / t and p_i the softmax of s_i over the rows in the denominator, the gradient with respect to
+/// s_ik is p_ik - q_ik, where q_i is uniform over the positives ([`Form::Outside`], [`Form::Negatives`]) or
+/// proportional to e^{s_ik} over them ([`Form::Inside`]); S = Z Z^T / t makes it dZ = (G + G^T) Z / t.
 ///
 /// # Shapes
 /// `z` `[n, dimension]` unit rows, `labels` `[n]`; adds to `gradient` `[n, dimension]`; returns the loss.
@@ -43,7 +46,12 @@ pub fn loss(
     scratch: &mut Scratch,
 ) -> f32 {
     let n = labels.len();
-    let anchors = (0..n).filter(|&i| labels.iter().enumerate().any(|(k, label)| k != i && *label == labels[i])).count();
+    let counts = |i: usize| {
+        let positives = (0..n).filter(|&k| k != i && labels[k] == labels[i]).count();
+        let usable = positives > 0 && (form != Form::Negatives || positives + 1 < n);
+        usable.then_some(positives)
+    };
+    let anchors = (0..n).filter(|&i| counts(i).is_some()).count();
     if anchors == 0 {
         return 0.0;
     }
@@ -55,18 +63,20 @@ pub fn loss(
     let mut total = 0.0f64;
     for (i, row) in similarity.chunks_exact_mut(n).enumerate() {
         let positive = |k: usize| k != i && labels[k] == labels[i];
-        let positives = (0..n).filter(|&k| positive(k)).count();
-        if positives == 0 {
+        let Some(positives) = counts(i) else {
             row.fill(0.0);
             continue;
-        }
+        };
         row.iter_mut().for_each(|value| *value *= inverse_temperature);
         let hits: f32 = (0..n).filter(|&k| positive(k)).map(|k| row[k]).sum();
         row[i] = f32::NEG_INFINITY;
+        if form == Form::Negatives {
+            (0..n).filter(|&k| positive(k)).for_each(|k| row[k] = f32::NEG_INFINITY);
+        }
         let (log_sum, sum) = exponentiate(row);
         let positive_sum: f32 = (0..n).filter(|&k| positive(k)).map(|k| row[k]).sum();
         let share = match form {
-            Form::Outside => {
+            Form::Outside | Form::Negatives => {
                 total += f64::from(log_sum - hits / positives as f32);
                 1.0 / positives as f32
             }
@@ -78,7 +88,7 @@ pub fn loss(
         for (k, value) in row.iter_mut().enumerate() {
             let wanted = match form {
                 _ if !positive(k) => 0.0,
-                Form::Outside => share,
+                Form::Outside | Form::Negatives => share,
                 Form::Inside => *value * share,
             };
             *value = (*value / sum - wanted) * weight * inverse_temperature;

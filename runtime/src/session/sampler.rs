@@ -14,7 +14,8 @@ pub(super) struct Sampler<'a> {
     config: &'a Config,
     random: Random,
     dimension: usize,
-    /// Targets that may be perturbed: incremental classes' and free ones, `[k, dimension]`, and their labels `[k]`.
+    /// Targets that may be perturbed, `[k, dimension]`, and their labels `[k]`: a class's index, then numbers past the
+    /// classes for the free ones.
     perturbable: Vec<f32>,
     perturbable_labels: Vec<u32>,
     order: Vec<usize>,
@@ -27,17 +28,32 @@ pub(super) struct Sampler<'a> {
 
 impl<'a> Sampler<'a> {
     pub(super) fn new(bank: &'a Bank, goals: &Goals<'_>, config: &'a Config, random: Random) -> Self {
-        let incremental = &goals.assigned[goals.base_classes * goals.dimension..];
-        let perturbable = [incremental, goals.free].concat();
-        let count = perturbable.len() / goals.dimension;
+        let (base, incremental) = goals.assigned.split_at(goals.base_classes * goals.dimension);
+        let chosen = [
+            (config.perturbed.base, base),
+            (config.perturbed.incremental, incremental),
+            (config.perturbed.free, goals.free),
+        ];
+        let mut perturbable = Vec::new();
+        let mut perturbable_labels = Vec::new();
+        let mut label = 0;
+        for (wanted, targets) in chosen {
+            for target in targets.chunks_exact(goals.dimension) {
+                if wanted {
+                    perturbable.extend_from_slice(target);
+                    perturbable_labels.push(label);
+                }
+                label += 1;
+            }
+        }
+        let count = perturbable_labels.len();
         Self {
             bank,
             config,
             random,
             dimension: goals.dimension,
             perturbable,
-            // A class's index, then numbers past the classes for the free targets.
-            perturbable_labels: (0..count).map(|place| (goals.base_classes + place) as u32).collect(),
+            perturbable_labels,
             order: (0..bank.len()).collect(),
             target_order: (0..count).collect(),
             features: Vec::new(),

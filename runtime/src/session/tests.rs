@@ -7,8 +7,9 @@ use core::ops::ControlFlow;
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::CrossEntropyOn;
+use crate::config::{Assignment, CrossEntropyOn, Perturbed};
 use crate::head::Head;
+use crate::loss::contrast::Form;
 use crate::random::Random;
 use crate::target::{Method, generate};
 
@@ -122,6 +123,49 @@ fn what_cannot_be_learned_is_refused() {
 }
 
 #[test]
+fn every_assignment_gives_each_class_a_target_of_its_own() {
+    let base = foundation(3);
+    for assignment in [Assignment::Greedy, Assignment::Reassigned, Assignment::Random] {
+        let foundation = Foundation { config: Config { assignment, ..base.config.clone() }, ..base.clone() };
+        let (first, _) = learn_with(&foundation, &[new_class(3, 2), new_class(4, 2)], 1).unwrap();
+        let (second, _) = learn(&foundation, &first, &[new_class(5, 2)], &foundation.config, 1, &mut proceed).unwrap();
+        assert!(second.is_sound(&foundation), "{assignment:?}");
+        if assignment != Assignment::Reassigned {
+            assert_eq!(first.classes[..], second.classes[..2], "{assignment:?}");
+        }
+    }
+}
+
+#[test]
+fn perturbed_targets_are_those_of_the_setting() {
+    let foundation = foundation(3);
+    let state = State::fresh(&foundation, [0; 32]);
+    let assigned = state.assigned_targets(&foundation);
+    let free: Vec<f32> =
+        state.free_targets(&foundation).iter().flat_map(|&target| foundation.target(target)).copied().collect();
+    let goals = Goals { dimension: DIMENSION, base_classes: 2, assigned: &assigned, free: &free };
+    for (base, incremental, free) in
+        [(true, false, false), (false, true, false), (false, true, true), (true, true, true)]
+    {
+        let config = Config { perturbed: Perturbed { base, incremental, free }, ..foundation.config.clone() };
+        let bank = joint_set(&foundation, &state, &config);
+        let mut sampler = Sampler::new(&bank, &goals, &config, Random::new(1, "test"));
+        sampler.start_epoch();
+        let batch = sampler.batch(0);
+        let mut labels = batch.perturbed_labels.to_vec();
+        labels.sort_unstable();
+        labels.dedup();
+        let wanted = |label: &u32| match *label {
+            0..2 => base,
+            2 => incremental,
+            _ => free,
+        };
+        assert_eq!(labels, (0..DIMENSION as u32).filter(wanted).collect::<Vec<_>>());
+        assert_eq!(batch.perturbed.len(), 2 * batch.classes.len() * DIMENSION);
+    }
+}
+
+#[test]
 fn cancelling_leaves_no_state() {
     let foundation = foundation(3);
     let mut epochs = 0;
@@ -147,7 +191,7 @@ fn all_targets_can_be_taken() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn the_gradient_is_that_of_finite_differences(seed in 0u64..1000) {
+    fn the_gradient_is_that_of_finite_differences(seed in 0u64..1000, form in 0usize..3) {
         let mut random = Random::new(seed, "gradient");
         let (inputs, hidden, dimension, base) = (5, 7, 4, 2);
         let mut head = Head::zeros(inputs, hidden, dimension);
@@ -165,7 +209,8 @@ proptest! {
             perturbed: &perturbed,
             perturbed_labels: &[2, 4, 5],
         };
-        let config = Config { temperature: 0.5, ..Config::default() };
+        let contrast_form = [Form::Outside, Form::Inside, Form::Negatives][form];
+        let config = Config { temperature: 0.5, contrast_form, ..Config::default() };
         let mut alignment = Alignment::new(head.clone());
         alignment.gradient(&goals, &batch, &config);
         let gradient = alignment.last_gradient().clone();

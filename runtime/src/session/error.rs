@@ -1,0 +1,72 @@
+//! Why a session is refused.
+
+use alloc::string::String;
+use core::fmt;
+
+/// Why a session was refused. The old state holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LearnError {
+    /// There is nothing to learn.
+    NoClasses,
+    /// A class came without shots.
+    NoShots {
+        /// Its label.
+        label: String,
+    },
+    /// A label is empty or has a line break or other control character in it.
+    BadLabel {
+        /// The label.
+        label: String,
+    },
+    /// The label belongs to a known class, or came twice.
+    LabelExists {
+        /// The label.
+        label: String,
+    },
+    /// There are fewer free pseudo-targets than new classes.
+    NoFreeTargets {
+        /// New classes.
+        wanted: usize,
+        /// Free pseudo-targets.
+        free: usize,
+    },
+    /// A shot's features are not whole rows of the right length, or not finite.
+    BadFeatures {
+        /// Label of the class.
+        label: String,
+        /// Number of the shot, from 0.
+        shot: usize,
+    },
+    /// Training left the range of numbers; the settings are too extreme.
+    Diverged {
+        /// Epochs done.
+        epochs: usize,
+    },
+    /// This state has counted as many sessions as it can.
+    TooManySessions,
+    /// The caller's progress callback asked to stop.
+    Cancelled,
+}
+
+impl fmt::Display for LearnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoClasses => write!(f, "there is no class to learn"),
+            Self::NoShots { label } => write!(f, "the class \"{label}\" has no shots"),
+            Self::BadLabel { label } => write!(f, "the label {label:?} is empty or holds control characters"),
+            Self::LabelExists { label } => write!(f, "the label \"{label}\" exists already; choose another one"),
+            Self::NoFreeTargets { wanted, free } => {
+                write!(f, "{wanted} new classes need as many free targets, but only {free} are left")
+            }
+            Self::BadFeatures { label, shot } => write!(f, "shot {} of \"{label}\" has unusable features", shot + 1),
+            Self::Diverged { epochs } => {
+                write!(f, "training diverged within {epochs} epochs; lower the learning rate or raise the temperature")
+            }
+            Self::TooManySessions => write!(f, "this state cannot count any more sessions"),
+            Self::Cancelled => write!(f, "learning was cancelled"),
+        }
+    }
+}
+
+impl core::error::Error for LearnError {}
