@@ -107,15 +107,24 @@ impl Config {
     }
 
     /// Names of the presets.
-    pub const PRESETS: [&str; 2] = ["orco", "edge"];
+    pub const PRESETS: [&str; 3] = ["orco", "paper", "edge"];
 
-    /// The preset of that name: `orco`, the published program, or `edge`, ours for small devices.
+    /// The preset of that name: `orco`, the published program, `paper`, the text where it differs, or `edge`, ours for
+    /// small devices.
     pub fn preset(name: &str) -> Option<Self> {
         match name {
             "orco" => Some(Self::orco()),
+            "paper" => Some(Self::paper()),
             "edge" => Some(Self::edge()),
             _ => None,
         }
+    }
+
+    /// The text's reading: negatives alone in PSCL's denominator, perturbation U(-e, e).
+    pub fn paper() -> Self {
+        let orco = Self::orco();
+        let perturbation_width = 2.0 * orco.perturbation_width;
+        Self { contrast_form: Form::Negatives, perturbation_width, ..orco }
     }
 
     /// Two fifths of the published epochs: long training on few exemplars erodes what a small backbone knows. Chosen on

@@ -91,6 +91,15 @@ impl Bank {
         }
     }
 
+    /// Removes all exemplars of a class; the classes after it move up by one.
+    pub fn remove_class(&mut self, class: u32) {
+        let mut kept = Self::new(self.dimension, self.views);
+        for (exemplar, &of) in self.classes.iter().enumerate().filter(|(_, of)| **of != class) {
+            kept.copy_from(self, exemplar, if of > class { of - 1 } else { of });
+        }
+        *self = kept;
+    }
+
     /// Writes one view of an exemplar into `features`, `[dimension]`.
     ///
     /// # Panics

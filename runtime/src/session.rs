@@ -7,6 +7,7 @@
 //! Committing the new state is the caller's business, so any failure leaves the old one.
 
 mod alignment;
+mod change;
 mod error;
 mod report;
 mod sampler;
@@ -14,6 +15,7 @@ mod sampler;
 mod tests;
 
 pub use alignment::{Alignment, Batch, Goals, Losses};
+pub use change::{add_shots, forget, rename};
 pub use error::LearnError;
 pub use report::{ClassAccuracy, Confusion, Report};
 
@@ -85,11 +87,29 @@ pub fn learn(
         class.shots.iter().for_each(|shot| next.exemplars.push(index, shot));
     }
     assign_targets(foundation, &mut next, state.classes.len(), config, seed);
+    realign(foundation, state, next, config, seed, on_progress)
+}
+
+/// Aligns the head of phase 2 anew to what `next` knows, and reports what changed since `state`.
+fn realign(
+    foundation: &Foundation,
+    state: &State,
+    mut next: State,
+    config: &Config,
+    seed: u64,
+    on_progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<(State, Report), LearnError> {
     let trained_on = joint_set(foundation, &next, config);
-    let before = Classifier::new(foundation, state).nearest(&trained_on.clean());
-    let history = align(foundation, &mut next, &trained_on, config, seed, on_progress)?;
-    let after = Classifier::new(foundation, &next).nearest(&trained_on.clean());
-    let report = Report::new(&next, foundation, state.classes.len() + base, &trained_on, &before, &after, history);
+    let clean = trained_on.clean();
+    let before = Classifier::new(foundation, state).nearest(&clean);
+    let history = if next.classes.is_empty() {
+        next.head = None;
+        Vec::new()
+    } else {
+        align(foundation, &mut next, &trained_on, config, seed, on_progress)?
+    };
+    let after = Classifier::new(foundation, &next).nearest(&clean);
+    let report = Report::new(foundation, (state, &before), (&next, &after), &trained_on, history);
     Ok((next, report))
 }
 
@@ -109,11 +129,8 @@ pub fn check_labels(foundation: &Foundation, state: &State, labels: &[&str]) -> 
         return Err(LearnError::NoClasses);
     }
     for (position, &label) in labels.iter().enumerate() {
-        if label.trim().is_empty() || label.chars().any(char::is_control) {
-            return Err(LearnError::BadLabel { label: label.into() });
-        }
-        let known = state.known(foundation).any(|known| known.label == label);
-        if known || labels[..position].contains(&label) {
+        check_free_label(foundation, state, label)?;
+        if labels[..position].contains(&label) {
             return Err(LearnError::LabelExists { label: label.into() });
         }
     }
@@ -124,23 +141,37 @@ pub fn check_labels(foundation: &Foundation, state: &State, labels: &[&str]) -> 
     Ok(())
 }
 
+/// Whether a label is usable and no class has it.
+fn check_free_label(foundation: &Foundation, state: &State, label: &str) -> Result<(), LearnError> {
+    if label.trim().is_empty() || label.chars().any(char::is_control) {
+        return Err(LearnError::BadLabel { label: label.into() });
+    }
+    if state.known(foundation).any(|known| known.label == label) {
+        return Err(LearnError::LabelExists { label: label.into() });
+    }
+    Ok(())
+}
+
 fn check(foundation: &Foundation, state: &State, new: &[NewClass]) -> Result<(), LearnError> {
     let labels: Vec<&str> = new.iter().map(|class| class.label.as_str()).collect();
     check_labels(foundation, state, &labels)?;
-    for class in new {
-        if class.shots.is_empty() {
-            return Err(LearnError::NoShots { label: class.label.clone() });
-        }
-        let usable = |shot: &Vec<f32>| {
-            !shot.is_empty()
-                && shot.len().is_multiple_of(foundation.head.inputs)
-                && shot.iter().all(|value| value.is_finite())
-        };
-        if let Some(shot) = class.shots.iter().position(|shot| !usable(shot)) {
-            return Err(LearnError::BadFeatures { label: class.label.clone(), shot });
-        }
+    new.iter().try_for_each(|class| check_shots(foundation, class))
+}
+
+/// Whether a class has shots, all of usable features.
+fn check_shots(foundation: &Foundation, class: &NewClass) -> Result<(), LearnError> {
+    if class.shots.is_empty() {
+        return Err(LearnError::NoShots { label: class.label.clone() });
     }
-    Ok(())
+    let usable = |shot: &Vec<f32>| {
+        !shot.is_empty()
+            && shot.len().is_multiple_of(foundation.head.inputs)
+            && shot.iter().all(|value| value.is_finite())
+    };
+    match class.shots.iter().position(|shot| !usable(shot)) {
+        Some(shot) => Err(LearnError::BadFeatures { label: class.label.clone(), shot }),
+        None => Ok(()),
+    }
 }
 
 /// Gives every learned class its target, as the configuration says; `next` already holds the new classes and their

@@ -46,7 +46,7 @@ pub struct State {
     pub foundation: [u8; 32],
     /// Learned classes, in the order of learning.
     pub classes: Vec<Class>,
-    /// Their shots; the index of a class counts on from the base classes.
+    /// Their shots, and later ones of base classes; the index of a class counts on from the base classes.
     pub exemplars: Bank,
     /// The projection head as re-aligned; `None` before the first session, when the foundation's holds.
     pub head: Option<Head>,
@@ -123,8 +123,7 @@ impl State {
             let shape = |head: &Head| (head.inputs, head.hidden, head.outputs);
             head.is_sound() && shape(head) == shape(&foundation.head)
         });
-        let members =
-            self.exemplars.classes().iter().all(|class| (base..base + self.classes.len()).contains(&(*class as usize)));
+        let members = self.exemplars.classes().iter().all(|class| (*class as usize) < base + self.classes.len());
         let sessions = self.classes.iter().all(|class| (1..=self.sessions).contains(&class.session));
         head && members
             && sessions

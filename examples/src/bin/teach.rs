@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let class = NewClass { label: label.clone(), shots };
     let mut on_progress = |_: Progress| ControlFlow::Continue(());
     let (state, report) = learn(foundation, &bundle.fresh_state(), &[class], &foundation.config, 1, &mut on_progress)?;
-    println!("learned {label}; {:.0} % of its shots are recognised", 100.0 * report.new_accuracy());
+    println!("learned {label}; {:.0} % of its shots are recognised", 100.0 * report.new_accuracy().unwrap_or(0.0));
 
     let asked = features(Path::new(picture), 1)?;
     let best = Classifier::new(foundation, &state).matches(&asked, 1)[0];

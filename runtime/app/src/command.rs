@@ -1,8 +1,11 @@
 //! The verbs, one file each.
 
+pub mod add;
 pub mod classify;
 pub mod demo;
 pub mod eval;
+pub mod forget;
 pub mod info;
 pub mod learn;
 pub mod list;
+pub mod rename;

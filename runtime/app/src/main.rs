@@ -2,6 +2,7 @@
 
 mod command;
 mod device;
+mod lesson;
 mod options;
 mod output;
 mod shots;
@@ -26,6 +27,12 @@ enum Verb {
     Classify(command::classify::Arguments),
     /// Learns new classes from folders of pictures; several in one call are one session.
     Learn(command::learn::Arguments),
+    /// Gives a known class further shots.
+    Add(command::add::Arguments),
+    /// Forgets a learned class.
+    Forget(command::forget::Arguments),
+    /// Gives a learned class another label.
+    Rename(command::rename::Arguments),
     /// Lists the known classes.
     List,
     /// Measures few-shot class-incremental learning by the field's protocol, beside two baselines.
@@ -46,6 +53,9 @@ fn main() {
         Verb::Info => command::info::run(&cli.options),
         Verb::Classify(arguments) => command::classify::run(&cli.options, arguments),
         Verb::Learn(arguments) => command::learn::run(&cli.options, arguments),
+        Verb::Add(arguments) => command::add::run(&cli.options, arguments),
+        Verb::Forget(arguments) => command::forget::run(&cli.options, arguments),
+        Verb::Rename(arguments) => command::rename::run(&cli.options, arguments),
         Verb::List => command::list::run(&cli.options),
         Verb::Eval(arguments) => command::eval::run(&cli.options, arguments),
         Verb::Demo(arguments) => command::demo::run(&cli.options, arguments),

@@ -132,6 +132,26 @@ fn a_learned_class_survives_a_restart() {
 }
 
 #[test]
+fn what_was_learned_can_be_added_to_renamed_and_forgotten() {
+    let device = Device::new();
+    let fresh = device.json(&["list"]);
+    device.learn(&[("duck", &shots("learn", "rubber-duck")), ("cone", &shots("learn", "traffic-cone"))]);
+    device.json(&["add", &argument("duck", &shots("try", "rubber-duck"))]);
+    device.json(&["rename", "duck", "rubber duck"]);
+    let listed = device.json(&["list"]);
+    let classes = listed["classes"].as_array().unwrap();
+    let duck = classes.iter().find(|class| class["label"] == "rubber duck").unwrap();
+    assert_eq!(duck["exemplars"], 13);
+    device.refused(&["rename", "rubber duck", "cone"], "\"cone\" exists already");
+    device.refused(&["rename", "nobody", "x"], "no class has the label \"nobody\"");
+    device.refused(&["forget", "apple"], "\"apple\" came with the bundle");
+    device.refused(&["add", &argument("mug", &shots("learn", "mug"))], "no class has the label \"mug\"");
+    device.json(&["forget", "rubber duck"]);
+    device.json(&["forget", "cone"]);
+    assert_eq!(fresh, device.json(&["list"]));
+}
+
+#[test]
 fn the_same_shots_give_the_same_bytes_in_any_order() {
     let (one, two) = (Device::new(), Device::new());
     one.learn(&[("duck", &shots("learn", "rubber-duck"))]);

@@ -24,6 +24,16 @@ pub enum LearnError {
         /// The label.
         label: String,
     },
+    /// No class has this label.
+    UnknownLabel {
+        /// The label.
+        label: String,
+    },
+    /// The class came with the bundle, which the device does not change.
+    BaseClass {
+        /// The label.
+        label: String,
+    },
     /// There are fewer free pseudo-targets than new classes.
     NoFreeTargets {
         /// New classes.
@@ -56,6 +66,10 @@ impl fmt::Display for LearnError {
             Self::NoShots { label } => write!(f, "the class \"{label}\" has no shots"),
             Self::BadLabel { label } => write!(f, "the label {label:?} is empty or holds control characters"),
             Self::LabelExists { label } => write!(f, "the label \"{label}\" exists already; choose another one"),
+            Self::UnknownLabel { label } => write!(f, "no class has the label \"{label}\"; `orco list` shows all"),
+            Self::BaseClass { label } => {
+                write!(f, "\"{label}\" came with the bundle; only learned classes can be forgotten or renamed")
+            }
             Self::NoFreeTargets { wanted, free } => {
                 write!(f, "{wanted} new classes need as many free targets, but only {free} are left")
             }

@@ -46,37 +46,41 @@ pub struct Report {
 }
 
 impl Report {
+    /// From the answers for every exemplar under the old state and under the new one.
     pub(super) fn new(
-        state: &State,
         foundation: &Foundation,
-        known_before: usize,
+        (old, before): (&State, &[usize]),
+        (new, after): (&State, &[usize]),
         exemplars: &Bank,
-        before: &[usize],
-        after: &[usize],
         losses: Vec<Losses>,
     ) -> Self {
-        let labels: Vec<&str> = state.known(foundation).map(|class| class.label.as_str()).collect();
+        let labels: Vec<&str> = new.known(foundation).map(|class| class.label.as_str()).collect();
         let count = labels.len();
+        // The same class under its index in the old state.
+        let index_before = |class: usize| old.known(foundation).position(|known| known.label == labels[class]);
+        let index_before: Vec<Option<usize>> = (0..count).map(index_before).collect();
         let mut total = vec![0u32; count];
         let mut right_before = vec![0u32; count];
         let mut taken_for = vec![0u32; count * count];
         for ((&class, &before), &after) in exemplars.classes().iter().zip(before).zip(after) {
             let class = class as usize;
             total[class] += 1;
-            right_before[class] += u32::from(before == class);
+            right_before[class] += u32::from(index_before[class] == Some(before));
             taken_for[class * count + after] += 1;
         }
         let share = |hits: u32, class: usize| hits as f32 / total[class].max(1) as f32;
         let classes = (0..count)
             .map(|class| ClassAccuracy {
                 label: labels[class].into(),
-                before: (class < known_before).then(|| share(right_before[class], class)),
+                before: index_before[class].map(|_| share(right_before[class], class)),
                 after: share(taken_for[class * count + class], class),
             })
             .collect();
+        // New classes have the highest indices.
+        let is_new = |class: usize| index_before[class].is_none();
         let mut confusions: Vec<Confusion> = (0..count * count)
             .map(|place| (place / count, place % count, share(taken_for[place], place / count)))
-            .filter(|&(class, other, share)| class != other && class.max(other) >= known_before && share >= 0.1)
+            .filter(|&(class, other, share)| class != other && is_new(class.max(other)) && share >= 0.1)
             .map(|(class, other, share)| Confusion {
                 label: labels[class].into(),
                 taken_for: labels[other].into(),
@@ -99,10 +103,10 @@ impl Report {
         })
     }
 
-    /// Mean accuracy of the new classes after the session, 0..1.
-    pub fn new_accuracy(&self) -> f32 {
+    /// Mean accuracy of the new classes after the session, 0..1; `None` if there are none.
+    pub fn new_accuracy(&self) -> Option<f32> {
         let new: Vec<f32> =
             self.classes.iter().filter(|class| class.before.is_none()).map(|class| class.after).collect();
-        new.iter().sum::<f32>() / new.len().max(1) as f32
+        (!new.is_empty()).then(|| new.iter().sum::<f32>() / new.len() as f32)
     }
 }

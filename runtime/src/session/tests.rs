@@ -123,6 +123,55 @@ fn what_cannot_be_learned_is_refused() {
 }
 
 #[test]
+fn forgetting_frees_the_target_and_leaves_nothing_behind() {
+    let foundation = foundation(4);
+    let config = &foundation.config;
+    let (one, _) = learn_with(&foundation, &[new_class(4, 3)], 1).unwrap();
+    let (two, _) = learn(&foundation, &one, &[new_class(5, 3)], config, 1, &mut proceed).unwrap();
+    let (left, report) = forget(&foundation, &two, &label(4), config, 1, &mut proceed).unwrap();
+    assert!(left.is_sound(&foundation));
+    assert_eq!(left.classes, two.classes[1..]);
+    assert_eq!(left.exemplars.classes(), [4, 4, 4]);
+    assert_eq!(report.free_targets, DIMENSION - 5);
+    assert!(report.classes.iter().all(|class| class.before.is_some()));
+    let (none, report) = forget(&foundation, &left, &label(5), config, 1, &mut proceed).unwrap();
+    assert_eq!((none.head, none.classes.len(), none.exemplars.len()), (None, 0, 0));
+    assert!(report.losses.is_empty());
+    let refused = |label: &str| forget(&foundation, &two, label, config, 1, &mut proceed).unwrap_err();
+    assert_eq!(refused(&label(0)), LearnError::BaseClass { label: label(0) });
+    assert_eq!(refused("nobody"), LearnError::UnknownLabel { label: String::from("nobody") });
+}
+
+#[test]
+fn more_shots_keep_the_target() {
+    let foundation = foundation(4);
+    let config = &foundation.config;
+    let (state, _) = learn_with(&foundation, &[new_class(4, 1)], 1).unwrap();
+    let more = NewClass { label: label(4), ..new_class(4, 4) };
+    let (next, _) = add_shots(&foundation, &state, &more, config, 1, &mut proceed).unwrap();
+    assert_eq!((&next.classes, next.exemplars.len()), (&state.classes, 5));
+    let base = NewClass { label: label(0), ..new_class(0, 2) };
+    let (next, _) = add_shots(&foundation, &next, &base, config, 1, &mut proceed).unwrap();
+    assert!(next.is_sound(&foundation));
+    assert_eq!(next.exemplars.classes()[5..], [0, 0]);
+    let unknown = add_shots(&foundation, &next, &new_class(9, 1), config, 1, &mut proceed).unwrap_err();
+    assert_eq!(unknown, LearnError::UnknownLabel { label: label(9) });
+}
+
+#[test]
+fn renaming_changes_the_label_alone() {
+    let foundation = foundation(3);
+    let (state, _) = learn_with(&foundation, &[new_class(3, 1)], 1).unwrap();
+    let renamed = rename(&foundation, &state, &label(3), "mug").unwrap();
+    assert_eq!(renamed.classes[0].label, "mug");
+    assert_eq!(State { classes: state.classes.clone(), ..renamed }, state);
+    let refused = |from: &str, to: &str| rename(&foundation, &state, from, to).unwrap_err();
+    assert_eq!(refused(&label(3), &label(0)), LearnError::LabelExists { label: label(0) });
+    assert_eq!(refused(&label(0), "x"), LearnError::BaseClass { label: label(0) });
+    assert_eq!(refused(&label(3), ""), LearnError::BadLabel { label: String::new() });
+}
+
+#[test]
 fn every_assignment_gives_each_class_a_target_of_its_own() {
     let base = foundation(3);
     for assignment in [Assignment::Greedy, Assignment::Reassigned, Assignment::Random] {

@@ -7,12 +7,12 @@ use anyhow::{Context, Result};
 use clap::Args;
 use orco_runtime::classify::Classifier;
 use orco_runtime::protocol::{Measurement, System};
+use orco_runtime::session;
 use serde_json::json;
 
-use super::learn;
 use crate::device::Device;
 use crate::options::Options;
-use crate::{output, shots};
+use crate::{lesson, output, shots};
 
 /// The two classes that the demonstration learns from the sample pictures.
 const LEARNED: [&str; 2] = ["rubber-duck", "traffic-cone"];
@@ -82,10 +82,14 @@ fn pictures(options: &Options, arguments: &Arguments, say: &dyn Fn(String)) -> R
     say(format!("engine: {}", encoder.engine()));
     let started = Instant::now();
     let folders = LEARNED.map(|label| (label.to_owned(), arguments.shots.join("learn").join(label)));
-    let new = learn::read(&device, encoder.as_mut(), &folders)?;
-    let report = learn::teach(&device, &new, SEED)?;
+    let new = lesson::read(&device, encoder.as_mut(), &folders)?;
+    let foundation = &device.bundle.foundation;
+    let report = lesson::change(&device, |on_progress| {
+        session::learn(foundation, &device.state, &new, &foundation.config, SEED, on_progress)
+    })?;
     if !options.quiet() {
-        learn::print(&report, &new, started.elapsed().as_secs_f64());
+        let what = format!("learned {}", lesson::describe(&new));
+        lesson::print(&report, &what, started.elapsed().as_secs_f64());
     }
     let device = Device::open(options)?;
     say("\nthe saved state, opened again, on other pictures:".to_owned());

@@ -25,7 +25,8 @@ pub struct Arguments {
     /// Seed of the draws, of shuffling and of perturbation.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Settings of phase 3: `orco` (the published program), `edge` (ours for small devices); by default the bundle's.
+    /// Settings of phase 3: `orco` (the published program), `paper` (the text where it differs), `edge` (ours for small
+    /// devices); by default the bundle's.
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
 }

@@ -1,0 +1,39 @@
+//! `orco add`.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::Result;
+use clap::Args;
+use orco_runtime::session;
+
+use crate::device::Device;
+use crate::lesson;
+use crate::options::Options;
+
+/// Arguments of `orco add`.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// A known class and the folder with further pictures of it.
+    #[arg(value_name = "LABEL=FOLDER", value_parser = lesson::parse)]
+    class: (String, PathBuf),
+    /// Seed of shuffling and perturbation.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Gives a known class more shots and saves the new state.
+pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
+    let started = Instant::now();
+    let (device, _lock) = Device::open_to_change(options)?;
+    let foundation = &device.bundle.foundation;
+    let class = lesson::read(&device, device.encoder()?.as_mut(), std::slice::from_ref(&arguments.class))?;
+    let report = lesson::change(&device, |on_progress| {
+        session::add_shots(foundation, &device.state, &class[0], &foundation.config, arguments.seed, on_progress)
+    })?;
+    let seconds = started.elapsed().as_secs_f64();
+    if !options.quiet() {
+        lesson::print(&report, &format!("added to {}", lesson::describe(&class)), seconds);
+    }
+    options.write_json(&lesson::to_json(&report, seconds))
+}

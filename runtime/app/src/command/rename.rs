@@ -1,0 +1,30 @@
+//! `orco rename`.
+
+use anyhow::{Context, Result};
+use clap::Args;
+use orco_runtime::session;
+use serde_json::json;
+
+use crate::device::Device;
+use crate::options::Options;
+
+/// Arguments of `orco rename`.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// The learned class.
+    from: String,
+    /// Its new label.
+    to: String,
+}
+
+/// Gives a learned class another label and saves the new state; nothing is trained.
+pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
+    let (device, _lock) = Device::open_to_change(options)?;
+    let Arguments { from, to } = arguments;
+    let renamed = session::rename(&device.bundle.foundation, &device.state, from, to);
+    device.store.save(&renamed.context("nothing was changed")?)?;
+    if !options.quiet() {
+        println!("{from} is now {to}");
+    }
+    options.write_json(&json!({ "from": from, "to": to }))
+}

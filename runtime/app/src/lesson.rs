@@ -1,0 +1,112 @@
+//! What learning, adding shots and forgetting have in common: reading shots, progress, saving, the report.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use orco_runtime::encoder::Encoder;
+use orco_runtime::session::{LearnError, NewClass, Progress, Report};
+use orco_runtime::state::State;
+use serde_json::json;
+
+use crate::device::Device;
+use crate::{output, shots};
+
+/// Reads `LABEL=FOLDER`.
+pub fn parse(argument: &str) -> Result<(String, PathBuf), String> {
+    match argument.split_once('=') {
+        Some((label, folder)) if !label.trim().is_empty() && !folder.is_empty() => {
+            Ok((label.trim().to_owned(), folder.into()))
+        }
+        _ => Err("expected LABEL=FOLDER, such as mug=shots/mug".into()),
+    }
+}
+
+/// Features of the shots of every class.
+pub fn read(device: &Device, encoder: &mut dyn Encoder, classes: &[(String, PathBuf)]) -> Result<Vec<NewClass>> {
+    let views = device.bundle.foundation.config.views;
+    let read = |encoder: &mut dyn Encoder, label: &String, folder: &PathBuf| -> Result<NewClass> {
+        let features = |path: &PathBuf, encoder: &mut dyn Encoder| device.views(encoder, &shots::open(path)?, views);
+        let shots = shots::pictures(folder)?.iter().map(|path| features(path, encoder)).collect::<Result<_>>()?;
+        Ok(NewClass { label: label.clone(), shots })
+    };
+    classes.iter().map(|(label, folder)| read(encoder, label, folder)).collect()
+}
+
+/// "LABEL (N shots)" for every class.
+pub fn describe(classes: &[NewClass]) -> String {
+    let labels: Vec<String> =
+        classes.iter().map(|class| format!("{} ({} shots)", class.label, class.shots.len())).collect();
+    labels.join(", ")
+}
+
+/// Runs a change of what is known, with a progress bar, and saves the new state.
+pub fn change(
+    device: &Device,
+    work: impl FnOnce(&mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<(State, Report), LearnError>,
+) -> Result<Report> {
+    let bar = output::bar(device.bundle.foundation.config.epochs, "learning");
+    let mut on_progress = |progress: Progress| {
+        bar.set_position(progress.epoch as u64);
+        bar.set_message(format!("loss {:.3}", progress.losses.total()));
+        ControlFlow::Continue(())
+    };
+    let changed = work(&mut on_progress);
+    bar.finish_and_clear();
+    let (state, report) = changed.context("nothing was changed")?;
+    device.store.save(&state)?;
+    Ok(report)
+}
+
+/// Prints what a session did.
+pub fn print(report: &Report, what: &str, seconds: f64) {
+    println!("{what} in {seconds:.1} s");
+    if let (Some(first), Some(last)) = (report.losses.first(), report.losses.last()) {
+        let epochs = report.losses.len();
+        println!("loss {:.3} after the first epoch, {:.3} after the last of {epochs}", first.total(), last.total());
+    }
+    let percent = |share: f32| 100.0 * share;
+    if let Some((before, after)) = report.old_accuracy() {
+        println!(
+            "stored exemplars of old classes recognised: {:.1} % before, {:.1} % after",
+            percent(before),
+            percent(after)
+        );
+    }
+    if let Some(accuracy) = report.new_accuracy() {
+        println!("shots of the new classes recognised: {:.1} %", percent(accuracy));
+    }
+    for confusion in report.confusions.iter().take(5) {
+        println!(
+            "now confused: {} is taken for {} ({:.0} %)",
+            confusion.label,
+            confusion.taken_for,
+            percent(confusion.share)
+        );
+    }
+    println!("{} free targets are left", report.free_targets);
+}
+
+/// The report as JSON.
+pub fn to_json(report: &Report, seconds: f64) -> serde_json::Value {
+    let classes: Vec<_> = report
+        .classes
+        .iter()
+        .map(|class| json!({ "label": class.label, "before": class.before, "after": class.after }))
+        .collect();
+    let confusions: Vec<_> = report
+        .confusions
+        .iter()
+        .map(
+            |confusion| json!({ "label": confusion.label, "taken_for": confusion.taken_for, "share": confusion.share }),
+        )
+        .collect();
+    json!({
+        "seconds": seconds, "exemplars": report.exemplars, "free_targets": report.free_targets,
+        "old_accuracy_before": report.old_accuracy().map(|pair| pair.0),
+        "old_accuracy_after": report.old_accuracy().map(|pair| pair.1),
+        "new_accuracy": report.new_accuracy(),
+        "losses": report.losses.iter().map(orco_runtime::session::Losses::total).collect::<Vec<_>>(),
+        "classes": classes, "confusions": confusions,
+    })
+}

@@ -1,0 +1,71 @@
+//! Changes of what was learned: more shots, forgetting, renaming.
+
+use core::ops::ControlFlow;
+
+use super::{LearnError, NewClass, Progress, Report, check_free_label, check_shots, in_fixed_order, realign};
+use crate::config::Config;
+use crate::state::{Foundation, State};
+
+/// Gives a known class, base or learned, more shots and aligns the head anew; its target stays.
+///
+/// # Errors
+/// [`LearnError`] if the class is unknown, the shots are unusable, or the callback stopped it.
+pub fn add_shots(
+    foundation: &Foundation,
+    state: &State,
+    class: &NewClass,
+    config: &Config,
+    seed: u64,
+    on_progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<(State, Report), LearnError> {
+    let index = state.known(foundation).position(|known| known.label == class.label);
+    let index = index.ok_or_else(|| LearnError::UnknownLabel { label: class.label.clone() })?;
+    check_shots(foundation, class)?;
+    let mut next = state.clone();
+    in_fixed_order(class).shots.iter().for_each(|shot| next.exemplars.push(index as u32, shot));
+    realign(foundation, state, next, config, seed, on_progress)
+}
+
+/// Forgets a learned class: its target is free again, its exemplars are gone, the head is aligned anew to the rest.
+///
+/// # Errors
+/// [`LearnError`] if the class is unknown or a base class, or the callback stopped it.
+pub fn forget(
+    foundation: &Foundation,
+    state: &State,
+    label: &str,
+    config: &Config,
+    seed: u64,
+    on_progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<(State, Report), LearnError> {
+    let place = learned(foundation, state, label)?;
+    let mut next = state.clone();
+    next.classes.remove(place);
+    next.exemplars.remove_class((foundation.classes.len() + place) as u32);
+    realign(foundation, state, next, config, seed, on_progress)
+}
+
+/// Gives a learned class another label; nothing is trained.
+///
+/// # Errors
+/// [`LearnError`] if the class is unknown or a base class, or the new label is unusable or taken.
+pub fn rename(foundation: &Foundation, state: &State, from: &str, to: &str) -> Result<State, LearnError> {
+    let place = learned(foundation, state, from)?;
+    check_free_label(foundation, state, to)?;
+    let mut next = state.clone();
+    next.classes[place].label = to.into();
+    Ok(next)
+}
+
+/// Place of a class among the learned ones.
+fn learned(foundation: &Foundation, state: &State, label: &str) -> Result<usize, LearnError> {
+    let place = state.classes.iter().position(|class| class.label == label);
+    place.ok_or_else(|| {
+        let label = label.into();
+        if foundation.classes.iter().any(|class| class.label == label) {
+            LearnError::BaseClass { label }
+        } else {
+            LearnError::UnknownLabel { label }
+        }
+    })
+}
