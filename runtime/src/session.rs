@@ -42,13 +42,6 @@ pub struct NewClass {
     pub shots: Vec<Vec<f32>>,
 }
 
-impl NewClass {
-    /// The clean views, `[shots, inputs]`.
-    pub(crate) fn clean(&self, inputs: usize) -> Vec<f32> {
-        self.shots.iter().flat_map(|shot| &shot[..inputs]).copied().collect()
-    }
-}
-
 /// How far a session has come.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {

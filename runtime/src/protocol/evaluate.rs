@@ -163,7 +163,7 @@ fn nearest_imprint(foundation: &Foundation, added: &[NewClass], features: &[f32]
     let base = foundation.classes.iter().flat_map(|class| foundation.target(class.target)).copied();
     let mut weights: Vec<f32> = base.collect();
     for class in added {
-        let projected = foundation.head.project(&class.clean(inputs));
+        let projected = foundation.head.project(&clean(class, inputs));
         weights.extend(session::mean_direction(&projected, foundation.dimension));
     }
     nearest(&foundation.head.project(features), &weights, foundation.dimension)
@@ -173,11 +173,16 @@ fn nearest_mean(foundation: &Foundation, benchmark: &Benchmark, added: &[NewClas
     let inputs = foundation.head.inputs;
     let mut means = benchmark.base_means.clone();
     for class in added {
-        means.extend(session::mean_direction(&class.clean(inputs), inputs));
+        means.extend(session::mean_direction(&clean(class, inputs), inputs));
     }
     means.chunks_exact_mut(inputs).for_each(|mean| {
         normalise(mean);
     });
     // The length of a row of features does not change which mean is nearest to it.
     nearest(features, &means, inputs)
+}
+
+/// The clean views of a class's shots, `[shots, inputs]`.
+fn clean(class: &NewClass, inputs: usize) -> Vec<f32> {
+    class.shots.iter().flat_map(|shot| &shot[..inputs]).copied().collect()
 }
