@@ -1,42 +1,14 @@
 //! The recipe: one TOML file that says everything about a run, checked once.
 
+mod check;
+
+pub use check::ConfigError;
+
 use std::path::Path;
 
 use orco_runtime::config::Config as LearnConfig;
 use orco_runtime::target::Method;
 use serde::{Deserialize, Serialize};
-
-/// Why a recipe was refused.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConfigError {
-    /// The file could not be read.
-    #[error("cannot read the recipe {path}")]
-    Read {
-        /// The recipe's path.
-        path: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// The text is no recipe.
-    #[error("{path} is not a valid recipe")]
-    Parse {
-        /// The recipe's path.
-        path: String,
-        /// What the parser said, with line and column.
-        source: Box<toml::de::Error>,
-    },
-    /// A value makes no sense.
-    #[error("recipe: {field} is {value}, but must be {expected}")]
-    Value {
-        /// Dotted name of the field.
-        field: &'static str,
-        /// What was written.
-        value: String,
-        /// What would be accepted.
-        expected: &'static str,
-    },
-}
 
 /// A whole training run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -249,116 +221,5 @@ impl Recipe {
     /// Classes that exist at the end of the last session.
     pub fn classes(&self) -> usize {
         self.split.base_classes.saturating_add(self.split.sessions.saturating_mul(self.split.ways))
-    }
-
-    fn check(&self) -> Result<(), ConfigError> {
-        let pretrain = &self.pretrain;
-        let numbers = [
-            pretrain.learning_rate,
-            pretrain.momentum,
-            pretrain.weight_decay,
-            pretrain.cross_entropy,
-            pretrain.label_smoothing,
-            pretrain.supervised_contrast,
-            pretrain.self_contrast,
-            pretrain.augment.jitter,
-            self.align.learning_rate,
-            self.align.momentum,
-            self.align.dampening,
-            self.align.weight_decay,
-            self.align.cross_entropy,
-            self.align.orthogonality,
-            self.align.perturbation,
-        ];
-        let wrong = numbers.iter().copied().find(|number| !(number.is_finite() && *number >= 0.0));
-        let chances = [
-            pretrain.augment.jitter_probability,
-            pretrain.augment.grey_probability,
-            pretrain.augment.erase_probability,
-        ];
-        let no_chance = chances.iter().copied().find(|chance| !(0.0..=1.0).contains(chance));
-        let most = match self.targets.method {
-            Method::Orthonormal => self.head.projection,
-            Method::Simplex => self.head.projection.saturating_add(1),
-            _ => i64::MAX,
-        };
-        let fits = self.targets.count as i64 <= most;
-        let rules: &[(&'static str, f64, bool, &'static str)] = &[
-            ("a rate, weight or width", wrong.unwrap_or(0.0), wrong.is_none(), "a number of at least 0"),
-            ("a probability", no_chance.unwrap_or(0.0), no_chance.is_none(), "from 0 to 1"),
-            (
-                "targets.count",
-                self.targets.count as f64,
-                fits,
-                "at most head.projection for orthonormal targets, one more for a simplex",
-            ),
-            ("align.epochs", self.align.epochs as f64, self.align.epochs >= 1, "at least 1"),
-            (
-                "learn.epochs",
-                self.learn.epochs as f64,
-                self.learn.is_sound(),
-                "in range, as every other field of learn",
-            ),
-            (
-                "split.base_classes",
-                self.split.base_classes as f64,
-                (2..=4096).contains(&self.split.base_classes),
-                "from 2 to 4096",
-            ),
-            ("backbone.width", self.backbone.width as f64, (1..=1024).contains(&self.backbone.width), "from 1 to 1024"),
-            ("head.hidden", self.head.hidden as f64, self.head.hidden >= 1, "at least 1"),
-            ("head.projection", self.head.projection as f64, self.head.projection >= 2, "at least 2"),
-            ("pretrain.epochs", self.pretrain.epochs as f64, self.pretrain.epochs >= 1, "at least 1"),
-            ("pretrain.batch", self.pretrain.batch as f64, self.pretrain.batch >= 2, "at least 2"),
-            ("pretrain.views", self.pretrain.views as f64, self.pretrain.views >= 1, "at least 1"),
-            (
-                "pretrain.views",
-                self.pretrain.views as f64,
-                self.pretrain.self_contrast == 0.0 || self.pretrain.views >= 2,
-                "at least 2 when pretrain.self_contrast is not 0",
-            ),
-            ("pretrain.temperature", self.pretrain.temperature, self.pretrain.temperature > 0.0, "above 0"),
-            (
-                "pretrain.augment.crop_scale",
-                self.pretrain.augment.crop_scale[0],
-                self.pretrain.augment.crop_scale[0] > 0.0
-                    && self.pretrain.augment.crop_scale[0] <= self.pretrain.augment.crop_scale[1]
-                    && self.pretrain.augment.crop_scale[1] <= 1.0,
-                "two rising numbers above 0 and up to 1",
-            ),
-            (
-                "targets.count",
-                self.targets.count as f64,
-                self.targets.count >= self.classes() && self.targets.count <= 4096,
-                "at least the number of classes of the split, at most 4096",
-            ),
-            ("align.batch", self.align.batch as f64, self.align.batch >= 1, "at least 1"),
-            ("align.cached_views", self.align.cached_views as f64, self.align.cached_views >= 2, "at least 2"),
-            ("align.temperature", self.align.temperature, self.align.temperature > 0.0, "above 0"),
-            (
-                "export.exemplars_per_class",
-                self.export.exemplars_per_class as f64,
-                self.export.exemplars_per_class >= 1,
-                "at least 1",
-            ),
-            (
-                "export.candidates_per_class",
-                self.export.candidates_per_class as f64,
-                self.split.sessions == 0 || self.export.candidates_per_class >= 5,
-                "at least 5, the shots of one draw",
-            ),
-            (
-                "split.holdout_per_class",
-                self.split.holdout_per_class as f64,
-                self.split.measure_on == MeasureOn::Test || self.split.holdout_per_class >= 1,
-                "at least 1 when split.measure_on is \"holdout\"",
-            ),
-        ];
-        for (field, value, holds, expected) in rules {
-            if !holds {
-                return Err(ConfigError::Value { field, value: value.to_string(), expected });
-            }
-        }
-        Ok(())
     }
 }

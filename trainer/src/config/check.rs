@@ -1,0 +1,206 @@
+//! What a recipe must fulfil, section by section.
+
+use std::fmt::Display;
+
+use orco_runtime::target::Method;
+
+use super::{AlignConfig, AugmentConfig, ExportConfig, MeasureOn, PretrainConfig, Recipe, SplitConfig};
+use crate::dataset::SHOTS;
+
+/// Why a recipe was refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file could not be read.
+    #[error("cannot read the recipe {path}")]
+    Read {
+        /// The recipe's path.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The text is no recipe.
+    #[error("{path} is not a valid recipe")]
+    Parse {
+        /// The recipe's path.
+        path: String,
+        /// What the parser said, with line and column.
+        source: Box<toml::de::Error>,
+    },
+    /// A value makes no sense.
+    #[error("recipe: {field} is {value}, but must be {expected}")]
+    Value {
+        /// Dotted name of the field.
+        field: &'static str,
+        /// What was written.
+        value: String,
+        /// What would be accepted.
+        expected: &'static str,
+    },
+}
+
+/// Largest number of classes and of pseudo-targets.
+const MOST: usize = 4096;
+
+/// Refuses the recipe unless the rule holds.
+fn demand(field: &'static str, value: impl Display, holds: bool, expected: &'static str) -> Result<(), ConfigError> {
+    if holds { Ok(()) } else { Err(ConfigError::Value { field, value: value.to_string(), expected }) }
+}
+
+fn count(field: &'static str, value: usize, least: usize, expected: &'static str) -> Result<(), ConfigError> {
+    demand(field, value, value >= least, expected)
+}
+
+fn amount(field: &'static str, value: f64) -> Result<(), ConfigError> {
+    demand(field, value, value.is_finite() && value >= 0.0, "a number of at least 0")
+}
+
+fn positive(field: &'static str, value: f64) -> Result<(), ConfigError> {
+    demand(field, value, value.is_finite() && value > 0.0, "a number above 0")
+}
+
+fn probability(field: &'static str, value: f64) -> Result<(), ConfigError> {
+    demand(field, value, (0.0..=1.0).contains(&value), "from 0 to 1")
+}
+
+impl Recipe {
+    /// Checks every value.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        self.split.check()?;
+        let width = self.backbone.width;
+        demand("backbone.width", width, (1..=1024).contains(&width), "from 1 to 1024")?;
+        let (hidden, projection) = (self.head.hidden, self.head.projection);
+        demand("head.hidden", hidden, (1..=65_536).contains(&hidden), "from 1 to 65536")?;
+        demand("head.projection", projection, (2..=65_536).contains(&projection), "from 2 to 65536")?;
+        self.pretrain.check()?;
+        let targets = self.targets.count;
+        let enough = targets >= self.classes() && targets <= MOST;
+        demand("targets.count", targets, enough, "at least the number of classes of the split, at most 4096")?;
+        let fits = match self.targets.method {
+            Method::Orthonormal => targets as i64 <= projection,
+            Method::Simplex => targets as i64 <= projection + 1,
+            Method::Optimised | Method::Random => true,
+        };
+        demand(
+            "targets.count",
+            targets,
+            fits,
+            "at most head.projection for orthonormal targets, one more for a simplex",
+        )?;
+        self.align.check()?;
+        self.export.check(self.split.sessions)?;
+        demand(
+            "learn",
+            "out of range",
+            self.learn.is_sound(),
+            "settings of phase 3 that make sense: see Config of the runtime",
+        )
+    }
+}
+
+impl SplitConfig {
+    fn check(&self) -> Result<(), ConfigError> {
+        demand("split.base_classes", self.base_classes, (2..=MOST).contains(&self.base_classes), "from 2 to 4096")?;
+        demand("split.ways", self.ways, self.sessions == 0 || self.ways >= 1, "at least 1")?;
+        let measurable = self.measure_on == MeasureOn::Test || self.holdout_per_class >= 1;
+        let expected = "at least 1 when split.measure_on is \"holdout\"";
+        demand("split.holdout_per_class", self.holdout_per_class, measurable, expected)
+    }
+}
+
+impl PretrainConfig {
+    fn check(&self) -> Result<(), ConfigError> {
+        count("pretrain.epochs", self.epochs, 1, "at least 1")?;
+        count("pretrain.batch", self.batch, 2, "at least 2")?;
+        let views = if self.self_contrast > 0.0 { 2 } else { 1 };
+        count("pretrain.views", self.views, views, "at least 1, at least 2 when pretrain.self_contrast is not 0")?;
+        positive("pretrain.learning_rate", self.learning_rate)?;
+        amount("pretrain.momentum", self.momentum)?;
+        amount("pretrain.weight_decay", self.weight_decay)?;
+        amount("pretrain.cross_entropy", self.cross_entropy)?;
+        probability("pretrain.label_smoothing", self.label_smoothing)?;
+        amount("pretrain.supervised_contrast", self.supervised_contrast)?;
+        amount("pretrain.self_contrast", self.self_contrast)?;
+        let losses = self.cross_entropy + self.supervised_contrast + self.self_contrast;
+        demand(
+            "pretrain.cross_entropy",
+            self.cross_entropy,
+            losses > 0.0,
+            "above 0 when the other losses have weight 0",
+        )?;
+        positive("pretrain.temperature", self.temperature)?;
+        self.augment.check()
+    }
+}
+
+impl AugmentConfig {
+    fn check(&self) -> Result<(), ConfigError> {
+        let [low, high] = self.crop_scale;
+        let rising = low > 0.0 && low <= high && high <= 1.0;
+        demand("pretrain.augment.crop_scale", low, rising, "two rising numbers above 0 and up to 1")?;
+        probability("pretrain.augment.jitter_probability", self.jitter_probability)?;
+        probability("pretrain.augment.jitter", self.jitter)?;
+        probability("pretrain.augment.grey_probability", self.grey_probability)?;
+        probability("pretrain.augment.erase_probability", self.erase_probability)
+    }
+}
+
+impl AlignConfig {
+    fn check(&self) -> Result<(), ConfigError> {
+        count("align.epochs", self.epochs, 1, "at least 1")?;
+        count("align.batch", self.batch, 1, "at least 1")?;
+        count("align.cached_views", self.cached_views, 2, "at least 2")?;
+        positive("align.learning_rate", self.learning_rate)?;
+        amount("align.weight_decay", self.weight_decay)?;
+        amount("align.momentum", self.momentum)?;
+        probability("align.dampening", self.dampening)?;
+        amount("align.cross_entropy", self.cross_entropy)?;
+        amount("align.orthogonality", self.orthogonality)?;
+        positive("align.temperature", self.temperature)?;
+        amount("align.perturbation", self.perturbation)
+    }
+}
+
+impl ExportConfig {
+    fn check(&self, sessions: usize) -> Result<(), ConfigError> {
+        count("export.exemplars_per_class", self.exemplars_per_class, 1, "at least 1")?;
+        let least = if sessions > 0 { SHOTS } else { 0 };
+        count("export.candidates_per_class", self.candidates_per_class, least, "at least 5, the shots of one draw")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(from: &str, to: &str) -> String {
+        let text = include_str!("../../recipes/cifar100-edge.toml");
+        assert!(text.contains(from), "{from}");
+        let recipe: Recipe = toml::from_str(&text.replace(from, to)).unwrap();
+        recipe.check().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_recipes_are_sound() {
+        for text in
+            [include_str!("../../recipes/cifar100-edge.toml"), include_str!("../../recipes/cifar100-edge-holdout.toml")]
+        {
+            toml::from_str::<Recipe>(text).unwrap().check().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_wrong_value_is_named() {
+        assert_eq!(
+            refused("count = 100", "count = 99"),
+            "recipe: targets.count is 99, but must be at least the number of classes of the split, at most 4096"
+        );
+        assert!(
+            refused("momentum = 0.9\nweight_decay", "momentum = nan\nweight_decay")
+                .contains("pretrain.momentum is NaN")
+        );
+        assert!(refused("self_contrast = 0.0", "self_contrast = 0.1").contains("pretrain.views is 1"));
+        assert!(refused("crop_scale = [0.35, 1.0]", "crop_scale = [0.9, 0.5]").contains("crop_scale"));
+        assert!(refused("epochs = 40", "epochs = 0").contains("learn"));
+    }
+}
