@@ -5,4 +5,4 @@ mod card;
 pub mod onnx;
 mod proto;
 
-pub use bundle::{Exported, write_bundle};
+pub use bundle::{Exported, check_output, write_bundle};

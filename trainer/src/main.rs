@@ -8,7 +8,7 @@ use orco_runtime::protocol::cifar100::Part;
 use orco_trainer::align::{Assignment, align};
 use orco_trainer::config::Recipe;
 use orco_trainer::dataset::{Images, Split, cifar100};
-use orco_trainer::export::write_bundle;
+use orco_trainer::export::{check_output, write_bundle};
 use orco_trainer::model::Model;
 use orco_trainer::pretrain::pretrain;
 use orco_trainer::run::Run;
@@ -96,6 +96,7 @@ fn run(cli: Cli) -> Result<()> {
             job.align().map(|_| ())
         }
         Command::Run { common, output } => {
+            check_output(&output)?;
             let mut job = Job::open(&common)?;
             let labels = cifar100::class_names(&common.data)?;
             job.pretrain(None)?;

@@ -88,7 +88,7 @@ impl Recipe {
             "at most head.projection for orthonormal targets, one more for a simplex",
         )?;
         self.align.check()?;
-        self.export.check(self.split.sessions)?;
+        self.export.check()?;
         demand(
             "learn",
             "out of range",
@@ -101,7 +101,8 @@ impl Recipe {
 impl SplitConfig {
     fn check(&self) -> Result<(), ConfigError> {
         demand("split.base_classes", self.base_classes, (2..=MOST).contains(&self.base_classes), "from 2 to 4096")?;
-        demand("split.ways", self.ways, self.sessions == 0 || self.ways >= 1, "at least 1")?;
+        count("split.sessions", self.sessions, 1, "at least 1, since the bundle's benchmark needs one")?;
+        count("split.ways", self.ways, 1, "at least 1")?;
         let measurable = self.measure_on == MeasureOn::Test || self.holdout_per_class >= 1;
         let expected = "at least 1 when split.measure_on is \"holdout\"";
         demand("split.holdout_per_class", self.holdout_per_class, measurable, expected)
@@ -162,10 +163,9 @@ impl AlignConfig {
 }
 
 impl ExportConfig {
-    fn check(&self, sessions: usize) -> Result<(), ConfigError> {
+    fn check(&self) -> Result<(), ConfigError> {
         count("export.exemplars_per_class", self.exemplars_per_class, 1, "at least 1")?;
-        let least = if sessions > 0 { SHOTS } else { 0 };
-        count("export.candidates_per_class", self.candidates_per_class, least, "at least 5, the shots of one draw")
+        count("export.candidates_per_class", self.candidates_per_class, SHOTS, "at least 5, the shots of one draw")
     }
 }
 

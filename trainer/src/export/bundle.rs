@@ -119,6 +119,22 @@ pub fn write_bundle(
     Ok(Exported { folder: folder.into(), parity })
 }
 
+/// Whether a bundle may be written into `folder`: it is new, empty, or an older bundle.
+///
+/// # Errors
+/// If it is something else, which is left alone.
+pub fn check_output(folder: &Path) -> Result<()> {
+    let shown = folder.display();
+    if folder.file_name().is_none() {
+        bail!("{shown} names no folder to write the bundle into; give one with --output");
+    }
+    let empty = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
+    if folder.exists() && !empty && !folder.join(MANIFEST).is_file() {
+        bail!("{shown} exists and is no bundle; choose another folder with --output");
+    }
+    Ok(())
+}
+
 /// A bundle in the making, beside its place; only a whole one takes the place of an older one.
 struct Staged {
     path: PathBuf,
@@ -136,10 +152,8 @@ impl Staged {
     }
 
     fn put_in_place(&self, folder: &Path) -> Result<()> {
+        check_output(folder)?;
         if folder.exists() {
-            if !folder.join(MANIFEST).is_file() {
-                bail!("{} exists and is no bundle; the new one is left in {}", folder.display(), self.path.display());
-            }
             fs::remove_dir_all(folder).with_context(|| format!("cannot remove the old {}", folder.display()))?;
         }
         fs::rename(&self.path, folder).with_context(|| format!("cannot write {}", folder.display()))
