@@ -5,7 +5,7 @@ use std::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::exemplar::Bank;
+use crate::bank::Bank;
 use crate::random::Random;
 use crate::session::NewClass;
 use crate::state::Foundation;
@@ -55,7 +55,7 @@ impl Benchmark {
                     let dimension = self.candidates.dimension();
                     let mut views = std::vec![0.0; self.candidates.views() * dimension];
                     for (view, row) in views.chunks_exact_mut(dimension).enumerate() {
-                        self.candidates.read(shot, view, row);
+                        self.candidates.view().read(shot, view, row);
                     }
                     views
                 };

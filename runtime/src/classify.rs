@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use crate::head::Projector;
 use crate::state::{Foundation, State};
 use crate::target::{cosines, nearest};
 
@@ -16,17 +17,17 @@ pub struct Match {
 
 /// A state made ready for classifying.
 #[derive(Clone, Debug)]
-pub struct Classifier<'a> {
-    head: &'a crate::head::Head,
+pub struct Classifier {
+    head: Projector,
     targets: Vec<f32>,
     dimension: usize,
 }
 
-impl<'a> Classifier<'a> {
+impl Classifier {
     /// Collects what classifying needs.
-    pub fn new(foundation: &'a Foundation, state: &'a State) -> Self {
+    pub fn new(foundation: &Foundation, state: &State) -> Self {
         let targets = state.assigned_targets(foundation);
-        Self { head: state.head(foundation), targets, dimension: foundation.dimension }
+        Self { head: Projector::new(state.head(foundation)), targets, dimension: foundation.dimension }
     }
 
     /// Index of the nearest class for each row of features.

@@ -108,32 +108,31 @@ pub fn digest(bytes: &[u8]) -> [u8; DIGEST] {
     Sha256::digest(bytes).into()
 }
 
-/// Serialises `Vec<i8>` as one run of bytes.
-pub(crate) mod signed_bytes {
+/// Serialises `Vec<u8>` as one run of bytes.
+pub(crate) mod bytes {
     use alloc::vec::Vec;
 
     use serde::de::{Deserializer, Error, SeqAccess, Visitor};
     use serde::ser::Serializer;
 
-    pub fn serialize<S: Serializer>(values: &[i8], serializer: S) -> Result<S::Ok, S::Error> {
-        let bytes: Vec<u8> = values.iter().map(|value| value.cast_unsigned()).collect();
-        serializer.serialize_bytes(&bytes)
+    pub fn serialize<S: Serializer>(values: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(values)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<i8>, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
         struct Bytes;
         impl<'de> Visitor<'de> for Bytes {
-            type Value = Vec<i8>;
+            type Value = Vec<u8>;
             fn expecting(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
                 f.write_str("bytes")
             }
             fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Self::Value, E> {
-                Ok(bytes.iter().map(|byte| byte.cast_signed()).collect())
+                Ok(bytes.to_vec())
             }
             fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Self::Value, A::Error> {
                 let mut values = Vec::new();
-                while let Some(byte) = sequence.next_element::<u8>()? {
-                    values.push(byte.cast_signed());
+                while let Some(byte) = sequence.next_element()? {
+                    values.push(byte);
                 }
                 Ok(values)
             }

@@ -4,9 +4,11 @@
 //! the nearest of the pseudo-targets assigned to classes is the answer. Learning new classes assigns them free
 //! pseudo-targets and re-aligns the head from stored exemplars, in seconds.
 //!
-//! Modules stand in groups along the flow of data; each group imports only from itself and from those above it.
+//! Modules stand in groups along the flow of data; each group imports only from itself and from those above it. The first
+//! three groups neither allocate nor start threads: on a microcontroller they are all there is.
 #![no_std]
 
+#[cfg(feature = "alloc")]
 extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
@@ -16,23 +18,37 @@ pub mod linalg;
 pub mod math;
 pub mod random;
 pub mod schedule;
+pub mod workers;
 
-// The method: head, losses, pseudo-targets.
-pub mod head;
-pub mod loss;
-pub mod target;
-
-// What is known and kept.
-pub mod codec;
+// The method: head, losses, assignment of pseudo-targets.
+pub mod assignment;
 pub mod config;
 pub mod exemplar;
+pub mod loss;
+pub mod projection;
+
+// Phase 3 on borrowed numbers.
+pub mod align;
+
+// What is known and kept.
+#[cfg(feature = "alloc")]
+pub mod bank;
+#[cfg(feature = "alloc")]
+pub mod codec;
+#[cfg(feature = "alloc")]
+pub mod head;
+#[cfg(feature = "alloc")]
 pub mod state;
+#[cfg(feature = "alloc")]
+pub mod target;
 
 // Predicting and learning.
+#[cfg(feature = "alloc")]
 pub mod classify;
+#[cfg(feature = "alloc")]
 pub mod session;
 
-// What needs an operating system: pictures, the backbone, files, measuring.
+// What needs an operating system: pictures, the backbone, files, threads, measuring.
 #[cfg(feature = "std")]
 pub mod augment;
 #[cfg(feature = "std")]
@@ -51,3 +67,5 @@ pub mod manifest;
 pub mod protocol;
 #[cfg(feature = "std")]
 pub mod store;
+#[cfg(feature = "std")]
+pub mod threads;

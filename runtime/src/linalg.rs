@@ -1,86 +1,145 @@
-//! The one seam through which every larger matrix product goes.
+//! The one seam through which matrix products go.
 //!
-//! All matrices are dense, row-major f32 slices.
+//! Matrices are dense f32 slices. The kernels take no memory of their own, and every sum is one chain of fused
+//! multiply-adds in the order of its terms: however rows and columns are shared among threads, and whichever vector unit
+//! computes them (AVX-512, AVX2, NEON), the bits are the same. That is why no kernel crate serves here: those at hand
+//! allocate their packing buffers call by call, and the order of their sums differs from processor to processor. The
+//! benchmark `step` measures one beside ours.
 
-/// `c = a b^T + beta c`: `a` `[m, k]`, `b` `[n, k]`, `c` `[m, n]`.
-///
-/// # Panics
-/// If a slice is shorter than its shape.
-pub fn multiply_transposed(m: usize, k: usize, n: usize, a: &[f32], b: &[f32], beta: f32, c: &mut [f32]) {
-    gemm([m, k, n], a, [k, 1], b, [1, k], beta, c);
+mod kernel;
+
+/// Columns come in multiples of this; shorter rows are filled up with zeros, which change no product.
+pub const LANES: usize = 32;
+
+/// The next multiple of [`LANES`].
+pub const fn padded(length: usize) -> usize {
+    length.next_multiple_of(LANES)
 }
 
-/// `c = a b + beta c`: `a` `[m, k]`, `b` `[k, n]`, `c` `[m, n]`.
-///
-/// # Panics
-/// If a slice is shorter than its shape.
-pub fn multiply(m: usize, k: usize, n: usize, a: &[f32], b: &[f32], beta: f32, c: &mut [f32]) {
-    gemm([m, k, n], a, [k, 1], b, [n, 1], beta, c);
+/// The left factor of a product, in any layout: entry (row, place) stands at `row * row_stride + place * place_stride`.
+#[derive(Clone, Copy, Debug)]
+pub struct Left<'a> {
+    /// The numbers.
+    pub values: &'a [f32],
+    /// Distance between rows.
+    pub row_stride: usize,
+    /// Distance between the entries of a row.
+    pub place_stride: usize,
 }
 
-/// `c = a^T b + beta c`: `a` `[k, m]`, `b` `[k, n]`, `c` `[m, n]`.
-///
-/// # Panics
-/// If a slice is shorter than its shape.
-pub fn transposed_multiply(m: usize, k: usize, n: usize, a: &[f32], b: &[f32], beta: f32, c: &mut [f32]) {
-    gemm([m, k, n], a, [1, m], b, [n, 1], beta, c);
-}
+impl<'a> Left<'a> {
+    /// A matrix whose rows of `stride` numbers lie one after the other.
+    pub fn rows(values: &'a [f32], stride: usize) -> Self {
+        Self { values, row_stride: stride, place_stride: 1 }
+    }
 
-fn gemm(
-    [m, k, n]: [usize; 3],
-    a: &[f32],
-    a_strides: [usize; 2],
-    b: &[f32],
-    b_strides: [usize; 2],
-    beta: f32,
-    c: &mut [f32],
-) {
-    assert!(a.len() >= m * k && b.len() >= k * n && c.len() >= m * n, "matrix slice shorter than its shape");
-    // SAFETY: the lengths were checked above; with these strides every access stays inside m*k, k*n and m*n elements,
-    // and `c` is borrowed mutably, so it overlaps neither `a` nor `b`.
-    unsafe {
-        matrixmultiply::sgemm(
-            m,
-            k,
-            n,
-            1.0,
-            a.as_ptr(),
-            a_strides[0] as isize,
-            a_strides[1] as isize,
-            b.as_ptr(),
-            b_strides[0] as isize,
-            b_strides[1] as isize,
-            beta,
-            c.as_mut_ptr(),
-            n as isize,
-            1,
-        );
+    /// The transpose of such a matrix.
+    pub fn transposed(values: &'a [f32], stride: usize) -> Self {
+        Self { values, row_stride: 1, place_stride: stride }
     }
 }
 
-#[cfg(test)]
+/// The right factor of a product: rows of `stride` numbers, of which the first `columns` count.
+#[derive(Clone, Copy, Debug)]
+pub struct Right<'a> {
+    /// The numbers.
+    pub values: &'a [f32],
+    /// Distance between rows.
+    pub stride: usize,
+    /// Columns, a multiple of [`LANES`].
+    pub columns: usize,
+}
+
+impl<'a> Right<'a> {
+    /// A matrix whose rows of `columns` numbers lie one after the other.
+    pub fn rows(values: &'a [f32], columns: usize) -> Self {
+        Self { values, stride: columns, columns }
+    }
+}
+
+/// The product of `left` `[rows, length]` and `right` `[length, columns]`: `finish(row, column, sums)` is given every
+/// row of the result in pieces, once each; `sums` are the entries from `column` on.
+///
+/// # Panics
+/// If a slice is shorter than its shape, or `right.columns` is no multiple of [`LANES`].
+pub fn product(rows: usize, length: usize, left: Left<'_>, right: Right<'_>, finish: impl FnMut(usize, usize, &[f32])) {
+    if rows == 0 || right.columns == 0 {
+        return;
+    }
+    assert!(right.columns.is_multiple_of(LANES) && right.columns <= right.stride, "right factor is not padded");
+    if length > 0 {
+        let last = (rows - 1) * left.row_stride + (length - 1) * left.place_stride;
+        assert!(last < left.values.len(), "left factor is shorter than its shape");
+        assert!((length - 1) * right.stride + right.columns <= right.values.len(), "right factor is shorter");
+    }
+    // SAFETY: the largest indices that the shapes lead to were checked above.
+    unsafe { kernel::product(rows, length, left, right, finish) }
+}
+
+/// Writes the transpose of `from` `[rows, columns]` into `to` `[columns, padded(rows)]`, filled up with zeros.
+///
+/// # Panics
+/// If a slice is shorter than its shape.
+pub fn transpose(rows: usize, columns: usize, from: &[f32], to: &mut [f32]) {
+    const BLOCK: usize = 16;
+    let stride = padded(rows);
+    if stride == 0 {
+        return;
+    }
+    for (block, lines) in to[..columns * stride].chunks_mut(BLOCK * stride).enumerate() {
+        let first = block * BLOCK;
+        for row in 0..rows {
+            let from = &from[row * columns + first..][..lines.len() / stride];
+            lines.iter_mut().skip(row).step_by(stride).zip(from).for_each(|(to, from)| *to = *from);
+        }
+        lines.chunks_exact_mut(stride).for_each(|line| line[rows..].fill(0.0));
+    }
+}
+
+#[cfg(all(test, feature = "std"))]
 mod tests {
-    use alloc::vec;
-    use alloc::vec::Vec;
+    use std::vec;
+    use std::vec::Vec;
+
+    use proptest::prelude::*;
 
     use super::*;
+    use crate::random::Random;
 
-    #[test]
-    fn the_three_products_agree_with_a_loop() {
-        let (m, k, n) = (3, 5, 4);
-        let a: Vec<f32> = (0..m * k).map(|i| i as f32 - 6.0).collect();
-        let b: Vec<f32> = (0..k * n).map(|i| 0.5 * i as f32 - 3.0).collect();
-        let transpose = |x: &[f32], rows: usize, columns: usize| -> Vec<f32> {
-            (0..rows * columns).map(|i| x[(i % rows) * columns + i / rows]).collect()
-        };
-        let expected: Vec<f32> =
-            (0..m * n).map(|i| (0..k).map(|j| a[i / n * k + j] * b[j * n + i % n]).sum()).collect();
-        let mut c = vec![0.0; m * n];
-        multiply(m, k, n, &a, &b, 0.0, &mut c);
-        assert_eq!(c, expected);
-        multiply_transposed(m, k, n, &a, &transpose(&b, k, n), 0.0, &mut c);
-        assert_eq!(c, expected);
-        transposed_multiply(m, k, n, &transpose(&a, m, k), &b, 0.0, &mut c);
-        assert_eq!(c, expected);
+    proptest! {
+        #[test]
+        fn products_agree_with_a_loop(rows in 1usize..20, length in 0usize..40, blocks in 1usize..4, flip in any::<bool>()) {
+            let columns = blocks * LANES;
+            let mut random = Random::new(rows as u64, "product");
+            let a: Vec<f32> = (0..rows * length).map(|_| random.normal()).collect();
+            let b: Vec<f32> = (0..length * columns).map(|_| random.normal()).collect();
+            let left = if flip { Left::transposed(&a, rows) } else { Left::rows(&a, length) };
+            let mut result = vec![f32::NAN; rows * columns];
+            product(rows, length, left, Right::rows(&b, columns), |row, column, sums| {
+                result[row * columns + column..][..sums.len()].copy_from_slice(sums);
+            });
+            for (index, &value) in result.iter().enumerate() {
+                let (row, column) = (index / columns, index % columns);
+                let entry = |place: usize| a[row * left.row_stride + place * left.place_stride];
+                let exact: f64 = (0..length).map(|place| f64::from(entry(place)) * f64::from(b[place * columns + column])).sum();
+                prop_assert!((f64::from(value) - exact).abs() < 1e-4, "{index}: {value} and {exact}");
+                let chain = (0..length).fold(0.0f32, |sum, place| entry(place).mul_add(b[place * columns + column], sum));
+                if kernel::is_fused() {
+                    prop_assert_eq!(value.to_bits(), chain.to_bits());
+                }
+            }
+        }
+
+        #[test]
+        fn transposing_fills_up_with_zeros(rows in 0usize..40, columns in 0usize..40) {
+            let from: Vec<f32> = (0..rows * columns).map(|i| i as f32 + 1.0).collect();
+            let mut to = vec![f32::NAN; columns * padded(rows)];
+            transpose(rows, columns, &from, &mut to);
+            for (index, value) in to.iter().enumerate() {
+                let (column, row) = (index / padded(rows), index % padded(rows));
+                let expected = if row < rows { from[row * columns + column] } else { 0.0 };
+                prop_assert_eq!(*value, expected);
+            }
+        }
     }
 }

@@ -1,22 +1,47 @@
 //! The losses of the alignment with their gradients in closed form.
 //!
 //! Every loss takes unit rows and adds its gradient with respect to them to a caller's buffer; the projection onto the
-//! sphere is differentiated once, by [`crate::head::Head::unnormalise_gradient`].
+//! sphere is differentiated once, by [`crate::projection::Shape::unnormalise`]. Rows are filled up to a multiple of
+//! [`crate::linalg::LANES`] with zeros, which change no inner product.
 
 pub mod contrast;
 pub mod cross_entropy;
 pub mod orthogonality;
+mod pairs;
 
-use crate::math::{exp, ln};
+pub use pairs::Pairs;
+
+use crate::math::{exp, highest, ln, sum};
+
+/// Unit rows of `width` numbers, a multiple of [`crate::linalg::LANES`].
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'a> {
+    /// `[count, width]`.
+    pub values: &'a [f32],
+    /// Length of a row.
+    pub width: usize,
+}
+
+impl Rows<'_> {
+    /// Number of rows.
+    pub fn count(&self) -> usize {
+        self.values.len() / self.width
+    }
+
+    /// One of the rows.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn row(&self, row: usize) -> &[f32] {
+        &self.values[row * self.width..][..self.width]
+    }
+}
 
 /// Replaces a row by its exponentials relative to the row's maximum and returns (log of their sum with the maximum
 /// put back, sum relative to the maximum). Safe for any finite entries and for minus infinity.
 fn exponentiate(row: &mut [f32]) -> (f32, f32) {
-    let highest = row.iter().copied().fold(f32::MIN, f32::max);
-    let mut sum = 0.0;
-    for value in row.iter_mut() {
-        *value = exp(*value - highest);
-        sum += *value;
-    }
+    let highest = highest(row);
+    row.iter_mut().for_each(|value| *value = exp(*value - highest));
+    let sum = sum(row);
     (highest + ln(sum), sum)
 }

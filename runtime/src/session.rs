@@ -1,4 +1,4 @@
-//! Phase 3, few-shot alignment: a pure step (foundation, state, shots) -> (new state, report).
+//! Sessions: pure steps (foundation, state, shots) -> (new state, report) around [`crate::align`].
 //!
 //! 1. The head is reset to that of phase 2.
 //! 2. The new classes' means are assigned to free pseudo-targets; earlier assignments stay.
@@ -6,32 +6,28 @@
 //!
 //! Committing the new state is the caller's business, so any failure leaves the old one.
 
-mod alignment;
 mod change;
 mod error;
 mod report;
-mod sampler;
 #[cfg(test)]
 mod tests;
 
-pub use alignment::{Alignment, Batch, Goals, Losses};
 pub use change::{add_shots, forget, rename};
 pub use error::LearnError;
 pub use report::{ClassAccuracy, Confusion, Report};
 
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
+use crate::align::{self, Lesson, Losses, Needs, Progress, Workspace};
 use crate::classify::Classifier;
 use crate::config::{Assignment, Config};
-use crate::exemplar::Bank;
+use crate::head::Head;
 use crate::math::{add_scaled, normalise};
-use crate::random::Random;
-use crate::schedule::Schedule;
 use crate::state::{Class, Foundation, State};
-use crate::target::assign;
-use sampler::Sampler;
+use crate::workers::Workers;
 
 /// A class to learn, with its shots.
 #[derive(Clone, Debug)]
@@ -42,32 +38,66 @@ pub struct NewClass {
     pub shots: Vec<Vec<f32>>,
 }
 
-/// How far a session has come.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Progress {
-    /// Epochs done.
-    pub epoch: usize,
-    /// Epochs in all.
-    pub epochs: usize,
-    /// Mean losses of the last epoch.
-    pub losses: Losses,
+/// Working memory of sessions, taken once.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    numbers: Vec<f32>,
+    indices: Vec<u32>,
+}
+
+impl Memory {
+    /// As much as is needed.
+    pub fn new(needs: Needs) -> Self {
+        Self { numbers: vec![0.0; needs.numbers], indices: vec![0; needs.indices] }
+    }
+
+    /// Lends it to a session, with the threads that work.
+    pub fn workspace<'a>(&'a mut self, workers: &'a dyn Workers) -> Workspace<'a> {
+        Workspace { numbers: &mut self.numbers, indices: &mut self.indices, workers }
+    }
+}
+
+/// Working memory that a session needs after which there are so many more classes and shots.
+pub fn needs(foundation: &Foundation, state: &State, classes: usize, shots: usize, config: &Config) -> Needs {
+    let classes = foundation.classes.len() + state.classes.len() + classes;
+    lesson(foundation, state).needs(classes, shots, config)
 }
 
 /// Learns new classes in one session (protocol, phase 3). Same foundation, state, classes, configuration and seed: same
-/// bytes of state.
+/// bytes of state, whatever the workers.
 ///
 /// `on_progress` is called after every epoch and may stop the session.
 ///
 /// # Errors
-/// [`LearnError`] if the input makes no sense, the new classes do not fit, or the callback stopped it.
+/// [`LearnError`] if the input makes no sense, the new classes do not fit, the workspace is smaller than [`needs`] says,
+/// or the callback stopped it.
 pub fn learn(
     foundation: &Foundation,
     state: &State,
     new: &[NewClass],
     config: &Config,
     seed: u64,
+    workspace: &mut Workspace<'_>,
     on_progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<(State, Report), LearnError> {
+    let next = imprint(foundation, state, new, config, seed, workspace)?;
+    realign(foundation, state, next, config, seed, workspace, on_progress)
+}
+
+/// Gives new classes their pseudo-targets and keeps their shots, without training: a state that answers at once, for
+/// the time that [`learn`] with the same arguments takes. A new class is recognised where the head of the last session
+/// already brings its pictures nearest to the target.
+///
+/// # Errors
+/// [`LearnError`] as for [`learn`].
+pub fn imprint(
+    foundation: &Foundation,
+    state: &State,
+    new: &[NewClass],
+    config: &Config,
+    seed: u64,
+    workspace: &mut Workspace<'_>,
+) -> Result<State, LearnError> {
     check(foundation, state, new)?;
     let base = foundation.classes.len();
     let mut next = state.clone();
@@ -79,8 +109,31 @@ pub fn learn(
         next.classes.push(Class { label: class.label.clone(), target: UNSET, session: next.sessions });
         class.shots.iter().for_each(|shot| next.exemplars.push(index, shot));
     }
-    assign_targets(foundation, &mut next, state.classes.len(), config, seed);
-    realign(foundation, state, next, config, seed, on_progress)
+    let first = if config.assignment == Assignment::Reassigned { base } else { base + state.classes.len() };
+    let mut assigned: Vec<u32> = next.known(foundation).map(|class| class.target).collect();
+    align::assign(&lesson(foundation, &next), &mut assigned, first, config, seed, workspace)?;
+    next.classes.iter_mut().zip(&assigned[base..]).for_each(|(class, target)| class.target = *target);
+    keep_within_budget(&mut next, config, seed);
+    Ok(next)
+}
+
+/// Drops exemplars until the others fit into the configuration's bytes.
+fn keep_within_budget(state: &mut State, config: &Config, seed: u64) {
+    if config.exemplar_bytes > 0 {
+        state.exemplars.shrink_to(config.exemplar_bytes, config.keep, seed);
+    }
+}
+
+/// What a session on a state learns from.
+fn lesson<'a>(foundation: &'a Foundation, state: &'a State) -> Lesson<'a> {
+    Lesson {
+        shape: foundation.head.shape(),
+        head: foundation.head.view(),
+        targets: &foundation.targets,
+        base_classes: foundation.classes.len(),
+        base: foundation.exemplars.view(),
+        learned: state.exemplars.view(),
+    }
 }
 
 /// Aligns the head of phase 2 anew to what `next` knows, and reports what changed since `state`.
@@ -90,20 +143,41 @@ fn realign(
     mut next: State,
     config: &Config,
     seed: u64,
+    workspace: &mut Workspace<'_>,
     on_progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<(State, Report), LearnError> {
-    let trained_on = joint_set(foundation, &next, config);
-    let clean = trained_on.clean();
-    let before = Classifier::new(foundation, state).nearest(&clean);
-    let history = if next.classes.is_empty() {
+    let mut history = Vec::with_capacity(config.epochs);
+    if next.classes.is_empty() {
         next.head = None;
-        Vec::new()
     } else {
-        align(foundation, &mut next, &trained_on, config, seed, on_progress)?
-    };
-    let after = Classifier::new(foundation, &next).nearest(&clean);
-    let report = Report::new(foundation, (state, &before), (&next, &after), &trained_on, history);
+        let mut head = Head::zeros(foundation.head.shape());
+        let mut note = |progress: Progress| {
+            history.push(progress.losses);
+            on_progress(progress)
+        };
+        let assigned: Vec<u32> = next.known(foundation).map(|class| class.target).collect();
+        let lesson = lesson(foundation, &next);
+        align::align(&lesson, &assigned, config, seed, workspace, head.view_mut(), &mut note)?;
+        next.head = Some(head);
+    }
+    let report = report(foundation, state, &next, config, history);
     Ok((next, report))
+}
+
+/// Compares the answers of two states for the exemplars that the later one was trained on.
+fn report(foundation: &Foundation, before: &State, after: &State, config: &Config, losses: Vec<Losses>) -> Report {
+    let lesson = lesson(foundation, after);
+    let mut features = Vec::new();
+    let mut classes = Vec::new();
+    for exemplar in lesson.exemplars(config) {
+        let (bank, exemplar) = lesson.find(exemplar);
+        let first = features.len();
+        features.resize(first + bank.dimension, 0.0);
+        bank.read(exemplar, 0, &mut features[first..]);
+        classes.push(bank.classes[exemplar]);
+    }
+    let answers = |state: &State| Classifier::new(foundation, state).nearest(&features);
+    Report::new(foundation, (before, &answers(before)), (after, &answers(after)), &classes, losses)
 }
 
 /// The class with its shots sorted, so that the order in which they were given does not matter.
@@ -167,109 +241,10 @@ fn check_shots(foundation: &Foundation, class: &NewClass) -> Result<(), LearnErr
     }
 }
 
-/// Gives every learned class its target, as the configuration says; `next` already holds the new classes and their
-/// exemplars, with targets yet to be set from `known` on.
-fn assign_targets(foundation: &Foundation, next: &mut State, known: usize, config: &Config, seed: u64) {
-    let first = if config.assignment == Assignment::Reassigned { 0 } else { known };
-    let mut taken = alloc::vec![false; foundation.target_count()];
-    let keep = foundation.classes.iter().chain(&next.classes[..first]);
-    keep.for_each(|class| taken[class.target as usize] = true);
-    let mut free: Vec<u32> = (0..taken.len() as u32).filter(|&target| !taken[target as usize]).collect();
-    if config.assignment == Assignment::Random {
-        Random::new(seed, "assignment").shuffle(&mut free);
-        next.classes[first..].iter_mut().zip(free).for_each(|(class, target)| class.target = target);
-        return;
-    }
-    let prototypes = prototypes(foundation, next, first);
-    let rows: Vec<f32> = free.iter().flat_map(|&target| foundation.target(target)).copied().collect();
-    let places = assign(&prototypes, &rows, foundation.dimension);
-    next.classes[first..].iter_mut().zip(places).for_each(|(class, place)| class.target = free[place]);
-}
-
-/// Mean directions of the learned classes from `first` on: clean views under the head of phase 2, `[classes, d]`.
-fn prototypes(foundation: &Foundation, state: &State, first: usize) -> Vec<f32> {
-    let base = foundation.classes.len();
-    let projected = foundation.head.project(&state.exemplars.clean());
-    let mut means = Vec::new();
-    for class in base + first..base + state.classes.len() {
-        let members = state.exemplars.classes().iter().zip(projected.chunks_exact(foundation.dimension));
-        let own = members.filter(|(member, _)| **member as usize == class).flat_map(|(_, row)| row);
-        means.extend(mean_direction(&own.copied().collect::<Vec<f32>>(), foundation.dimension));
-    }
-    means
-}
-
 /// Normalised mean of unit rows.
 pub(crate) fn mean_direction(rows: &[f32], dimension: usize) -> Vec<f32> {
-    let mut mean = alloc::vec![0.0; dimension];
+    let mut mean = vec![0.0; dimension];
     rows.chunks_exact(dimension).for_each(|row| add_scaled(&mut mean, 1.0, row));
     normalise(&mut mean);
     mean
-}
-
-/// Exemplars of the base classes, at most as many of each as the configuration says, and all shots.
-fn joint_set(foundation: &Foundation, state: &State, config: &Config) -> Bank {
-    let mut bank = Bank::new(foundation.head.inputs, config.views);
-    let mut taken = alloc::vec![0; foundation.classes.len()];
-    for (exemplar, &class) in foundation.exemplars.classes().iter().enumerate() {
-        taken[class as usize] += 1;
-        if taken[class as usize] <= config.base_exemplars {
-            bank.copy_from(&foundation.exemplars, exemplar, class);
-        }
-    }
-    for (exemplar, &class) in state.exemplars.classes().iter().enumerate() {
-        bank.copy_from(&state.exemplars, exemplar, class);
-    }
-    bank
-}
-
-/// Trains the head of phase 2 on the joint set and puts it into `state`; returns the mean losses of every epoch.
-fn align(
-    foundation: &Foundation,
-    state: &mut State,
-    trained_on: &Bank,
-    config: &Config,
-    seed: u64,
-    on_progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-) -> Result<Vec<Losses>, LearnError> {
-    let assigned = state.assigned_targets(foundation);
-    let free: Vec<f32> =
-        state.free_targets(foundation).iter().flat_map(|&target| foundation.target(target)).copied().collect();
-    let goals = Goals {
-        dimension: foundation.dimension,
-        base_classes: foundation.classes.len(),
-        assigned: &assigned,
-        free: &free,
-    };
-    let schedule = Schedule {
-        steps: config.epochs,
-        warmup: config.warmup_epochs,
-        start: config.warmup_rate,
-        peak: config.learning_rate,
-        end: 0.0,
-    };
-    let mut alignment = Alignment::new(foundation.head.clone());
-    let mut sampler = Sampler::new(trained_on, &goals, config, Random::new(seed, "alignment"));
-    let mut history = Vec::with_capacity(config.epochs);
-    for epoch in 0..config.epochs {
-        let rate = schedule.rate(epoch) as f32;
-        let mut mean = Losses::default();
-        let steps = sampler.start_epoch();
-        for step in 0..steps {
-            let batch = sampler.batch(step);
-            let losses = alignment.gradient(&goals, &batch, config);
-            alignment.update(rate, config);
-            mean.add(&losses, 1.0 / steps as f32);
-        }
-        history.push(mean);
-        let progress = Progress { epoch: epoch + 1, epochs: config.epochs, losses: mean };
-        if on_progress(progress).is_break() {
-            return Err(LearnError::Cancelled);
-        }
-    }
-    if !alignment.head().is_sound() {
-        return Err(LearnError::Diverged { epochs: config.epochs });
-    }
-    state.head = Some(alignment.into_head());
-    Ok(history)
 }

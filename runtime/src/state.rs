@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bank::Bank;
 use crate::config::Config;
-use crate::exemplar::Bank;
 use crate::head::Head;
 use crate::math;
 
@@ -90,7 +90,8 @@ impl Foundation {
 impl State {
     /// The state of a device that has learned nothing yet; `foundation_digest` is that of the bundle's learner file.
     pub fn fresh(foundation: &Foundation, foundation_digest: [u8; 32]) -> Self {
-        let exemplars = Bank::new(foundation.head.inputs, foundation.config.views);
+        let Config { views, precision, .. } = foundation.config;
+        let exemplars = Bank::new(foundation.head.inputs, views, precision);
         Self { foundation: foundation_digest, classes: Vec::new(), exemplars, head: None, sessions: 0 }
     }
 
@@ -129,6 +130,7 @@ impl State {
             && sessions
             && self.exemplars.is_sound()
             && self.exemplars.views() == foundation.config.views
+            && self.exemplars.view().precision == foundation.config.precision
             && self.exemplars.dimension() == foundation.head.inputs
             && are_distinct(self.known(foundation), foundation.target_count())
     }

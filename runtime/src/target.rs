@@ -5,14 +5,12 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::linalg::multiply_transposed;
-use crate::loss::orthogonality;
+use crate::assignment;
+use crate::linalg::{Left, Right, padded, product, transpose};
+use crate::loss::{Pairs, Rows, orthogonality};
 use crate::math::{add_scaled, dot, normalise};
 use crate::random::Random;
-
-mod assignment;
-
-pub use assignment::assign;
+use crate::workers::Serial;
 
 /// How pseudo-targets are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,35 +59,47 @@ pub fn generate(method: Method, count: usize, dimension: usize, steps: usize, se
 pub struct Generator {
     dimension: usize,
     accumulated: Vec<f32>,
+    /// Rows filled up, their gradient, and the loss's working memory.
     unit: Vec<f32>,
-    scratch: orthogonality::Scratch,
+    gradient: Vec<f32>,
+    pairs: Vec<f32>,
 }
 
 impl Generator {
     /// A descent at its first step.
     pub fn new(count: usize, dimension: usize) -> Self {
+        let width = padded(dimension);
         Self {
             dimension,
             accumulated: vec![0.0; count * dimension],
-            unit: vec![0.0; count * dimension],
-            scratch: orthogonality::Scratch::default(),
+            unit: vec![0.0; count * width],
+            gradient: vec![0.0; count * width],
+            pairs: vec![0.0; Pairs::length(count, count, width)],
         }
     }
 
     /// Takes one step on `targets` `[count, dimension]` and returns the loss before it.
     pub fn step(&mut self, targets: &mut [f32], learning_rate: f32) -> f32 {
-        self.unit.copy_from_slice(targets);
-        let norms: Vec<f32> = self.unit.chunks_exact_mut(self.dimension).map(normalise).collect();
-        let mut gradient = vec![0.0; targets.len()];
-        let loss = orthogonality::loss(&self.unit, self.dimension, &mut gradient, &mut self.scratch);
-        let rows = gradient.chunks_exact_mut(self.dimension).zip(self.unit.chunks_exact(self.dimension));
-        for ((row, unit), norm) in rows.zip(norms) {
-            let along = dot(row, unit);
-            row.iter_mut().zip(unit).for_each(|(value, unit)| *value = (*value - along * unit) / norm);
+        let (dimension, width) = (self.dimension, padded(self.dimension));
+        let normalised = |(to, from): (&mut [f32], &[f32])| {
+            to[..dimension].copy_from_slice(from);
+            normalise(to)
+        };
+        let rows = self.unit.chunks_exact_mut(width).zip(targets.chunks_exact(dimension));
+        let norms: Vec<f32> = rows.map(normalised).collect();
+        self.gradient.fill(0.0);
+        let rows = Rows { values: &self.unit, width };
+        let mut pairs = Pairs { memory: &mut self.pairs };
+        let loss = orthogonality::loss(rows, &mut self.gradient, &mut pairs, &Serial);
+        let places = self.accumulated.chunks_exact_mut(dimension).zip(self.gradient.chunks_exact(width));
+        for (((sum, gradient), unit), norm) in places.zip(self.unit.chunks_exact(width)).zip(norms) {
+            let along = dot(gradient, unit);
+            for ((sum, value), unit) in sum.iter_mut().zip(gradient).zip(unit) {
+                *sum += (value - along * unit) / norm;
+            }
         }
-        add_scaled(&mut self.accumulated, 1.0, &gradient);
         add_scaled(targets, -learning_rate, &self.accumulated);
-        targets.chunks_exact_mut(self.dimension).for_each(|row| {
+        targets.chunks_exact_mut(dimension).for_each(|row| {
             normalise(row);
         });
         loss
@@ -148,11 +158,35 @@ fn simplex(count: usize, dimension: usize, random: &mut Random) -> Vec<f32> {
     targets
 }
 
+/// Assigns every prototype a target of its own so that the sum of cosines is the highest possible (see
+/// [`crate::assignment`]).
+///
+/// # Shapes
+/// `prototypes` `[classes, dimension]` and `targets` `[free, dimension]`, unit rows; returns for every class the row of
+/// its target.
+/// # Panics
+/// If there are more classes than targets.
+pub fn assign(prototypes: &[f32], targets: &[f32], dimension: usize) -> Vec<usize> {
+    let (classes, free) = (prototypes.len() / dimension, targets.len() / dimension);
+    let cosines = cosines(prototypes, targets, dimension);
+    let (numbers, indices) = assignment::memory(classes, free);
+    let (mut matched, mut numbers, mut indices) = (vec![0; classes], vec![0.0; numbers], vec![0; indices]);
+    let cosine = |class: usize, target: usize| cosines[class * free + target];
+    assignment::assign(&mut matched, free, cosine, &mut numbers, &mut indices);
+    matched.into_iter().map(|target| target as usize).collect()
+}
+
 /// Cosines of unit rows with unit targets: `z` `[n, d]`, `targets` `[t, d]`, result `[n, t]`.
 pub fn cosines(z: &[f32], targets: &[f32], dimension: usize) -> Vec<f32> {
     let (rows, columns) = (z.len() / dimension, targets.len() / dimension);
+    let mut transposed = vec![0.0; dimension * padded(columns)];
+    transpose(columns, dimension, targets, &mut transposed);
     let mut result = vec![0.0; rows * columns];
-    multiply_transposed(rows, dimension, columns, z, targets, 0.0, &mut result);
+    let right = Right::rows(&transposed, padded(columns));
+    product(rows, dimension, Left::rows(z, dimension), right, |row, column, sums| {
+        let line = &mut result[row * columns..][..columns];
+        line.iter_mut().skip(column).zip(sums).for_each(|(to, sum)| *to = *sum);
+    });
     result
 }
 

@@ -1,13 +1,17 @@
 //! The runtime against the reference vectors.
 
+use orco_runtime::align::{Alignment, Batch, Extent, Goals};
 use orco_runtime::config::{Config, CrossEntropyOn};
-use orco_runtime::head::{Activations, Head};
+use orco_runtime::head::Head;
+use orco_runtime::linalg::{padded, transpose};
 use orco_runtime::loss::contrast::Form;
-use orco_runtime::loss::{contrast, cross_entropy, orthogonality};
+use orco_runtime::loss::{Pairs, Rows, contrast, cross_entropy, orthogonality};
 use orco_runtime::math::normalise;
+use orco_runtime::projection::{self, Shape};
 use orco_runtime::schedule::Schedule;
-use orco_runtime::session::{Alignment, Batch, Goals};
+use orco_runtime::session::Memory;
 use orco_runtime::target::{Generator, assign};
+use orco_runtime::workers::Serial;
 use orco_tests::compare::{GRADIENT, LOSS, Mismatch, assert_close, compare};
 use orco_tests::golden::{Array, Golden};
 use orco_tests::phase3::{
@@ -40,15 +44,40 @@ fn phase1(name: &str, labels: &str) {
 /// The loss of phase 1 and its gradient with respect to unnormalised rows.
 fn inside_contrast(z: &Array<f32>, labels: &[u32], temperature: f32) -> (f32, Vec<f32>) {
     let dimension = z.length(1);
-    let mut activations = Activations::default();
-    activations.z = z.values.clone();
-    activations.norms = activations.z.chunks_exact_mut(dimension).map(normalise).collect();
-    let mut gradient = vec![0.0; z.values.len()];
-    let mut scratch = contrast::Scratch::default();
-    let unit = &activations.z;
-    let loss = contrast::loss(unit, dimension, labels, temperature, Form::Inside, &mut gradient, &mut scratch);
-    Head::zeros(0, 0, dimension).unnormalise_gradient(&activations, &mut gradient);
-    (loss, gradient)
+    let width = padded(dimension);
+    let mut unit = widened(&z.values, dimension);
+    let mut norms: Vec<f32> = unit.chunks_exact_mut(width).map(normalise).collect();
+    let mut gradient = vec![0.0; unit.len()];
+    let rows = Rows { values: &unit, width };
+    let form = (temperature, Form::Inside);
+    let loss = contrast::loss(rows, labels, form, 1.0, &mut gradient, &mut pairs(rows.count(), width).lend(), &Serial);
+    let pass = projection::Batch { features: &[], hidden: &mut [], z: &mut unit, norms: &mut norms };
+    Shape { inputs: 0, hidden: 0, outputs: dimension }.unnormalise(&pass, &mut gradient);
+    (loss, narrowed(&gradient, dimension))
+}
+
+/// Rows filled up with zeros to the width that the learner works with.
+fn widened(rows: &[f32], dimension: usize) -> Vec<f32> {
+    let fill = |row: &[f32]| [row, &vec![0.0; padded(dimension) - dimension]].concat();
+    rows.chunks_exact(dimension).flat_map(fill).collect()
+}
+
+/// Such rows without what fills them up.
+fn narrowed(rows: &[f32], dimension: usize) -> Vec<f32> {
+    rows.chunks_exact(padded(dimension)).flat_map(|row| &row[..dimension]).copied().collect()
+}
+
+/// Working memory of the losses over pairs of rows.
+struct PairsMemory(Vec<f32>);
+
+impl PairsMemory {
+    fn lend(&mut self) -> Pairs<'_> {
+        Pairs { memory: &mut self.0 }
+    }
+}
+
+fn pairs(rows: usize, width: usize) -> PairsMemory {
+    PairsMemory(vec![0.0; Pairs::length(rows, rows, width)])
 }
 
 #[test]
@@ -109,64 +138,73 @@ fn golden_first_step_gradients_of_terms() {
     let Some(golden) = Golden::open() else { return };
     let phase = Phase3::new(&golden);
     let dimension = phase.dimension;
-    let head = head(&phase);
-    let mut activations = Activations::default();
-    head.forward(&phase.features(0), &mut activations);
-    let scaled = |(row, norm): (&[f32], &f32)| row.iter().map(|value| value * norm).collect::<Vec<f32>>();
-    let unit = activations.z.chunks_exact(dimension);
-    let projection: Vec<f32> = unit.zip(&activations.norms).flat_map(scaled).collect();
+    let (head, width) = (head(&phase), padded(dimension));
+    let features = phase.features(0);
+    let shape = head.shape();
+    let count = features.len() / shape.inputs;
+    let mut parameters = vec![0.0; shape.parameters()];
+    shape.load(head.view(), &mut parameters);
+    let mut hidden = vec![0.0; shape.activations(count)];
+    let (mut z, mut norms) = (vec![0.0; count * width], vec![0.0; count]);
+    let mut pass = projection::Batch { features: &features, hidden: &mut hidden, z: &mut z, norms: &mut norms };
+    shape.forward(&parameters, &mut pass, &Serial);
+    let scaled = |(row, norm): (&[f32], &f32)| row[..dimension].iter().map(|value| value * norm).collect::<Vec<f32>>();
+    let projection: Vec<f32> = pass.z.chunks_exact(width).zip(&*pass.norms).flat_map(scaled).collect();
     golden.f32("phase3.step0.projection").assert_close(&projection, GRADIENT);
 
     let (classes, perturbed_labels) = (phase.classes(0), phase.perturbed_labels(0));
-    let samples = activations.z.len();
+    let unit = pass.z.to_vec();
+    let samples = unit.len();
     let check = |term: &str, loss: f32, expected_loss: f64, mut gradient: Vec<f32>| {
-        head.unnormalise_gradient(&activations, &mut gradient);
+        shape.unnormalise(&pass, &mut gradient);
         let key = format!("phase3.step0.{term}.grad_projection");
         assert_close(&format!("phase3.loss.{term}"), &[loss], &[expected_loss], LOSS);
-        golden.f32(&key).assert_close(&gradient, GRADIENT);
+        golden.f32(&key).assert_close(&narrowed(&gradient, dimension), GRADIENT);
     };
 
-    let rows = [activations.z.clone(), phase.perturbed(0)].concat();
+    let rows = [unit.clone(), widened(&phase.perturbed(0), dimension)].concat();
+    let rows = Rows { values: &rows, width };
     let labels = [classes, classes, perturbed_labels, perturbed_labels].concat();
-    let mut gradient = vec![0.0; rows.len()];
-    let mut scratch = contrast::Scratch::default();
-    let loss = contrast::loss(&rows, dimension, &labels, TEMPERATURE, Form::Outside, &mut gradient, &mut scratch);
-    gradient.truncate(samples);
+    let mut gradient = vec![0.0; samples];
+    let mut memory = pairs(rows.count(), width);
+    let form = (TEMPERATURE, Form::Outside);
+    let loss = contrast::loss(rows, &labels, form, 1.0, &mut gradient, &mut memory.lend(), &Serial);
     check("pscl", loss, phase.losses(0).contrast, gradient);
 
-    let labels: Vec<Option<usize>> = [classes, classes]
-        .concat()
-        .iter()
-        .map(|&class| phase.is_incremental(class).then_some(class as usize))
-        .collect();
+    let both = [classes, classes].concat();
+    let label = |row: usize| phase.is_incremental(both[row]).then_some(both[row] as usize);
+    let assigned = widened(&phase.assigned.values, dimension);
+    let known = phase.assigned.length(0);
+    let mut transposed = vec![0.0; width * padded(known)];
+    transpose(known, width, &assigned, &mut transposed);
+    let targets = cross_entropy::Classes { targets: Rows { values: &assigned, width }, transposed: &transposed };
     let mut gradient = vec![0.0; samples];
-    let loss = cross_entropy::loss(
-        &activations.z,
-        dimension,
-        &phase.assigned.values,
-        &labels,
-        CROSS_ENTROPY,
-        &mut gradient,
-        &mut cross_entropy::Scratch::default(),
-    );
+    let mut scratch = vec![0.0; cross_entropy::memory(count, known)];
+    let rows = Rows { values: &unit, width };
+    let loss = cross_entropy::loss(rows, targets, label, CROSS_ENTROPY, &mut gradient, &mut scratch, &Serial);
     check("ce", CROSS_ENTROPY * loss, phase.losses(0).cross_entropy, gradient);
 
     let mut present: Vec<u32> = classes.iter().copied().filter(|&class| phase.is_incremental(class)).collect();
     present.sort_unstable();
     present.dedup();
-    let of_rows: Vec<Option<usize>> = classes.iter().map(|class| present.binary_search(class).ok()).collect();
     let absent = (0..phase.assigned.length(0)).filter(|&class| !present.contains(&(class as u32)));
     let absent: Vec<f32> = absent.flat_map(|class| phase.assigned.part(class)).copied().collect();
+    let apart = widened(&[absent, phase.free.values.clone()].concat(), dimension);
+    let means = present.len();
+    let mut rows = [vec![0.0; means * width], apart].concat();
+    let mut memory = pairs(rows.len() / width, width);
+    let scratch = orthogonality::Scratch {
+        rows: &mut rows,
+        gradient: &mut vec![0.0; means * width],
+        norms: &mut vec![0.0; means],
+        counts: &mut vec![0; means],
+        pairs: memory.lend(),
+    };
     let mut gradient = vec![0.0; samples];
-    let loss = orthogonality::with_means(
-        &activations.z[..of_rows.len() * dimension],
-        dimension,
-        &orthogonality::Members { of_rows: &of_rows, means: present.len() },
-        &[&absent[..], &phase.free.values].concat(),
-        1.0,
-        &mut gradient[..of_rows.len() * dimension],
-        &mut orthogonality::Scratch::default(),
-    );
+    let first_view = Rows { values: &unit[..classes.len() * width], width };
+    let into = &mut gradient[..classes.len() * width];
+    let mean_of = |row: usize| present.binary_search(&classes[row]).ok();
+    let loss = orthogonality::with_means(first_view, mean_of, 1.0, into, scratch, &Serial);
     check("orth", loss, phase.losses(0).orthogonality, gradient);
 }
 
@@ -174,9 +212,11 @@ fn golden_first_step_gradients_of_terms() {
 fn golden_first_step_gradients_of_weights() {
     let Some(golden) = Golden::open() else { return };
     let phase = Phase3::new(&golden);
-    let mut alignment = Alignment::new(head(&phase));
-    step_gradient(&phase, &mut alignment, 0, &config(), phase.base_classes);
-    for (name, gradient) in PARAMETERS.iter().zip(alignment.last_gradient().parameters()) {
+    let mut gradient = head(&phase);
+    with_alignment(&phase, phase.base_classes, |alignment| {
+        alignment.gradient(&batch(&phase, 0).lend(&phase, 0), &config(), gradient.view_mut())
+    });
+    for (name, gradient) in PARAMETERS.iter().zip(gradient.parameters()) {
         let key = format!("phase3.step0.grad_{name}");
         golden.f32(&key).assert_close(gradient, GRADIENT);
     }
@@ -271,7 +311,8 @@ fn config() -> Config {
 }
 
 fn head(phase: &Phase3) -> Head {
-    let mut head = Head::zeros(phase.inputs, phase.hidden, phase.dimension);
+    let shape = Shape { inputs: phase.inputs, hidden: phase.hidden, outputs: phase.dimension };
+    let mut head = Head::zeros(shape);
     for (parameter, values) in head.parameters_mut().into_iter().zip(&phase.head) {
         parameter.copy_from_slice(&values.values);
     }
@@ -279,33 +320,56 @@ fn head(phase: &Phase3) -> Head {
 }
 
 fn trajectory(phase: &Phase3, config: &Config, rate: f32, base_classes: u32) -> Result<Deviation, Mismatch> {
-    let mut alignment = Alignment::new(head(phase));
-    phase.follow(|step| {
-        let losses = step_gradient(phase, &mut alignment, step, config, base_classes);
-        alignment.update(rate, config);
-        (losses, alignment.head().parameters().map(<[f32]>::to_vec))
+    with_alignment(phase, base_classes, |alignment| {
+        phase.follow(|step| {
+            let losses = alignment.step(&batch(phase, step).lend(phase, step), config, rate);
+            let mut head = head(phase);
+            alignment.store(head.view_mut());
+            let losses = Losses {
+                contrast: losses.contrast.into(),
+                cross_entropy: losses.cross_entropy.into(),
+                orthogonality: losses.orthogonality.into(),
+                total: losses.total().into(),
+            };
+            (losses, head.parameters().map(<[f32]>::to_vec))
+        })
     })
 }
 
-/// Computes losses and gradient of a recorded step at the head as trained so far.
-fn step_gradient(phase: &Phase3, alignment: &mut Alignment, step: usize, config: &Config, base_classes: u32) -> Losses {
-    let goals = Goals {
-        dimension: phase.dimension,
-        base_classes: base_classes as usize,
-        assigned: &phase.assigned.values,
-        free: &phase.free.values,
+/// Gives `work` a training that starts from the recorded head.
+fn with_alignment<T>(phase: &Phase3, base_classes: u32, work: impl FnOnce(&mut Alignment<'_>) -> T) -> T {
+    let (head, assigned, free) = (head(phase), &phase.assigned.values, &phase.free.values);
+    let classes = phase.assigned.length(0);
+    let extent = Extent {
+        shape: head.shape(),
+        samples: phase.classes(0).len(),
+        views: 2,
+        classes,
+        targets: (assigned.len() + free.len()) / phase.dimension,
     };
-    let batch = Batch {
-        features: &phase.features(step),
-        classes: phase.classes(step),
-        perturbed: &phase.perturbed(step),
-        perturbed_labels: phase.perturbed_labels(step),
-    };
-    let losses = alignment.gradient(&goals, &batch, config);
-    Losses {
-        contrast: losses.contrast.into(),
-        cross_entropy: losses.cross_entropy.into(),
-        orthogonality: losses.orthogonality.into(),
-        total: losses.total().into(),
+    let goals = Goals { base_classes: base_classes as usize, assigned, free };
+    let mut memory = Memory::new(extent.needs());
+    let workspace = memory.workspace(&Serial);
+    work(&mut Alignment::new(&extent, head.view(), &goals, workspace.numbers, workspace.indices, workspace.workers))
+}
+
+/// The features and perturbed targets of a recorded step.
+struct Recorded {
+    features: Vec<f32>,
+    perturbed: Vec<f32>,
+}
+
+fn batch(phase: &Phase3, step: usize) -> Recorded {
+    Recorded { features: phase.features(step), perturbed: phase.perturbed(step) }
+}
+
+impl Recorded {
+    fn lend<'a>(&'a self, phase: &'a Phase3, step: usize) -> Batch<'a> {
+        Batch {
+            features: &self.features,
+            classes: phase.classes(step),
+            perturbed: &self.perturbed,
+            perturbed_labels: phase.perturbed_labels(step),
+        }
     }
 }

@@ -3,9 +3,12 @@
 use std::fs;
 use std::path::Path;
 
+use orco_runtime::bank::Bank;
 use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::codec::{self, DecodeError, Kind};
+use orco_runtime::exemplar::Precision;
 use orco_runtime::manifest::{LEARNER, MANIFEST};
+use orco_runtime::projection::Shape;
 use orco_runtime::state::{Class, Foundation, State};
 use orco_runtime::store::{STATE, Store, StoreError};
 use tempfile::TempDir;
@@ -90,9 +93,12 @@ fn a_state_that_makes_no_sense_is_refused() {
         ("session that never was", |s, _| s.classes[0].session = 2),
         ("session 0", |s, _| s.classes[0].session = 0),
         ("exemplars of no class", |s, _| s.classes.clear()),
-        ("other views", |s, b| s.exemplars = orco_runtime::exemplar::Bank::new(b.foundation.head.inputs, 1 << 40)),
-        ("other features", |s, b| s.exemplars = orco_runtime::exemplar::Bank::new(b.foundation.head.inputs + 1, 4)),
-        ("head of another shape", |s, _| s.head = Some(orco_runtime::head::Head::zeros(3, 4, 5))),
+        ("other views", |s, b| s.exemplars = Bank::new(b.foundation.head.inputs, 1 << 40, Precision::Int8)),
+        ("other precision", |s, b| s.exemplars = Bank::new(b.foundation.head.inputs, 4, Precision::F16)),
+        ("other features", |s, b| s.exemplars = Bank::new(b.foundation.head.inputs + 1, 4, Precision::Int8)),
+        ("head of another shape", |s, _| {
+            s.head = Some(orco_runtime::head::Head::zeros(Shape { inputs: 3, hidden: 4, outputs: 5 }))
+        }),
     ];
     for (what, change) in changes {
         let mut state = good.clone();

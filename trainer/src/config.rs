@@ -8,7 +8,8 @@ use std::path::Path;
 
 use orco_runtime::config::Config as LearnConfig;
 use orco_runtime::target::Method;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// A whole training run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -32,9 +33,31 @@ pub struct Recipe {
     pub align: AlignConfig,
     /// What of the data goes into the bundle.
     pub export: ExportConfig,
-    /// Phase 3, as shipped in the bundle.
-    #[serde(default)]
+    /// Phase 3, as shipped in the bundle: a `preset` (`edge` if none is named) and what differs from it.
+    #[serde(default = "LearnConfig::edge", deserialize_with = "learn")]
     pub learn: LearnConfig,
+}
+
+/// Reads settings of phase 3: a preset and what differs from it.
+fn learn<'de, D: Deserializer<'de>>(deserializer: D) -> Result<LearnConfig, D::Error> {
+    let mut changes = toml::Table::deserialize(deserializer)?;
+    let preset = match changes.remove("preset") {
+        None => LearnConfig::edge(),
+        Some(name) => name.as_str().and_then(LearnConfig::preset).ok_or_else(|| {
+            D::Error::custom(format!("there is no preset {name}; known are {}", LearnConfig::PRESETS.join(", ")))
+        })?,
+    };
+    with_changes(&preset, changes).map_err(D::Error::custom)
+}
+
+/// Settings of phase 3 with some of their fields changed.
+///
+/// # Errors
+/// If there is no such field, or its value is of another type.
+pub fn with_changes(config: &LearnConfig, changes: toml::Table) -> Result<LearnConfig, toml::de::Error> {
+    let mut table = toml::Table::try_from(config).expect("settings are a table");
+    table.extend(changes);
+    table.try_into()
 }
 
 /// The few-shot class-incremental split.

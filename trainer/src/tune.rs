@@ -7,9 +7,12 @@ use orco_runtime::bundle::Bundle;
 use orco_runtime::config::Config;
 use orco_runtime::protocol::{Measurement, System};
 
+use crate::config::with_changes;
+
 /// Measures trial settings on a bundle's benchmark file and prints a line for each; the baselines follow.
 ///
-/// A trial is the inside of a TOML table with fields of [`Config`], such as `epochs = 50, learning_rate = 0.2`.
+/// A trial is the inside of a TOML table with fields of [`Config`], such as `epochs = 50, learning_rate = 0.2`; they
+/// change the bundle's settings, or those of a `preset` named among them.
 ///
 /// # Errors
 /// If the bundle cannot be opened, was made from test data, or a trial makes no sense.
@@ -43,11 +46,12 @@ fn changed(config: &Config, trial: &str) -> Result<Config> {
     let wrapped: toml::Table = format!("trial = {{ {trial} }}")
         .parse()
         .with_context(|| format!("--try \"{trial}\" is no list of settings"))?;
-    let mut table = toml::Table::try_from(config)?;
-    if let Some(toml::Value::Table(fields)) = wrapped.get("trial") {
-        table.extend(fields.clone());
-    }
-    let changed: Config = table.try_into().with_context(|| format!("--try \"{trial}\""))?;
+    let Some(toml::Value::Table(mut fields)) = wrapped.get("trial").cloned() else { bail!("--try \"{trial}\"") };
+    let preset = match fields.remove("preset") {
+        None => config.clone(),
+        Some(name) => name.as_str().and_then(Config::preset).with_context(|| format!("there is no preset {name}"))?,
+    };
+    let changed = with_changes(&preset, fields).with_context(|| format!("--try \"{trial}\""))?;
     if !changed.is_sound() {
         bail!("--try \"{trial}\" holds a value out of range");
     }

@@ -11,10 +11,12 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use orco_runtime::align::Progress;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::classify::Classifier;
 use orco_runtime::image;
-use orco_runtime::session::{NewClass, Progress, learn};
+use orco_runtime::session::{Memory, NewClass, learn, needs};
+use orco_runtime::threads::Threads;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -35,7 +37,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let class = NewClass { label: label.clone(), shots };
     let mut on_progress = |_: Progress| ControlFlow::Continue(());
-    let (state, report) = learn(foundation, &bundle.fresh_state(), &[class], &foundation.config, 1, &mut on_progress)?;
+    let (before, config) = (bundle.fresh_state(), &foundation.config);
+    let mut memory = Memory::new(needs(foundation, &before, 1, class.shots.len(), config));
+    let threads = Threads::of_machine()?;
+    let workspace = &mut memory.workspace(&threads);
+    let (state, report) = learn(foundation, &before, &[class], config, 1, workspace, &mut on_progress)?;
     println!("learned {label}; {:.0} % of its shots are recognised", 100.0 * report.new_accuracy().unwrap_or(0.0));
 
     let asked = features(Path::new(picture), 1)?;

@@ -4,9 +4,11 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use orco_runtime::align::{Losses, Progress, Workspace};
 use orco_runtime::encoder::Encoder;
-use orco_runtime::session::{LearnError, NewClass, Progress, Report};
+use orco_runtime::session::{self, LearnError, Memory, NewClass, Report};
 use orco_runtime::state::State;
+use orco_runtime::threads::Threads;
 use serde_json::json;
 
 use crate::device::Device;
@@ -33,6 +35,11 @@ pub fn read(device: &Device, encoder: &mut dyn Encoder, classes: &[(String, Path
     classes.iter().map(|(label, folder)| read(encoder, label, folder)).collect()
 }
 
+/// How many classes and how many shots there are.
+pub fn size(classes: &[NewClass]) -> (usize, usize) {
+    (classes.len(), classes.iter().map(|class| class.shots.len()).sum())
+}
+
 /// "LABEL (N shots)" for every class.
 pub fn describe(classes: &[NewClass]) -> String {
     let labels: Vec<String> =
@@ -40,18 +47,26 @@ pub fn describe(classes: &[NewClass]) -> String {
     labels.join(", ")
 }
 
-/// Runs a change of what is known, with a progress bar, and saves the new state.
+/// Runs a change of what is known, after which there are at most `shots` more shots and `classes` more classes, on all
+/// cores and with a progress bar, and saves the new state.
 pub fn change(
     device: &Device,
-    work: impl FnOnce(&mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<(State, Report), LearnError>,
+    (classes, shots): (usize, usize),
+    work: impl FnOnce(
+        &mut Workspace<'_>,
+        &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<(State, Report), LearnError>,
 ) -> Result<Report> {
-    let bar = output::bar(device.bundle.foundation.config.epochs, "learning");
+    let foundation = &device.bundle.foundation;
+    let mut memory = Memory::new(session::needs(foundation, &device.state, classes, shots, &foundation.config));
+    let threads = Threads::of_machine().context("cannot start threads; nothing was changed")?;
+    let bar = output::bar(foundation.config.epochs, "learning");
     let mut on_progress = |progress: Progress| {
         bar.set_position(progress.epoch as u64);
         bar.set_message(format!("loss {:.3}", progress.losses.total()));
         ControlFlow::Continue(())
     };
-    let changed = work(&mut on_progress);
+    let changed = work(&mut memory.workspace(&threads), &mut on_progress);
     bar.finish_and_clear();
     let (state, report) = changed.context("nothing was changed")?;
     device.store.save(&state)?;
@@ -106,7 +121,7 @@ pub fn to_json(report: &Report, seconds: f64) -> serde_json::Value {
         "old_accuracy_before": report.old_accuracy().map(|pair| pair.0),
         "old_accuracy_after": report.old_accuracy().map(|pair| pair.1),
         "new_accuracy": report.new_accuracy(),
-        "losses": report.losses.iter().map(orco_runtime::session::Losses::total).collect::<Vec<_>>(),
+        "losses": report.losses.iter().map(Losses::total).collect::<Vec<_>>(),
         "classes": classes, "confusions": confusions,
     })
 }

@@ -1,11 +1,10 @@
 //! Contrastive losses over rows with labels: the form of phase 1 (SCL, SSCL) and PSCL of phases 2 and 3.
 
-use alloc::vec::Vec;
-
 use serde::{Deserialize, Serialize};
 
-use super::exponentiate;
-use crate::linalg::{multiply, multiply_transposed};
+use super::{Pairs, Rows, exponentiate};
+use crate::math::{exp, ln, sum_of_label};
+use crate::workers::Workers;
 
 /// Where the sum over an anchor's positives stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,93 +19,71 @@ pub enum Form {
     Negatives,
 }
 
-/// Working memory of [`loss`].
-#[derive(Clone, Debug, Default)]
-pub struct Scratch {
-    similarity: Vec<f32>,
-    coefficient: Vec<f32>,
-}
-
 /// Contrastive loss: the mean over all anchors that have a positive (a row of equal label other than itself) and, for
 /// [`Form::Negatives`], a negative.
 ///
 /// With s_ik = z_i . z_k / t and p_i the softmax of s_i over the rows in the denominator, the gradient with respect to
 /// s_ik is p_ik - q_ik, where q_i is uniform over the positives ([`Form::Outside`], [`Form::Negatives`]) or
-/// proportional to e^{s_ik} over them ([`Form::Inside`]); S = Z Z^T / t makes it dZ = (G + G^T) Z / t.
+/// proportional to e^{s_ik} over them ([`Form::Inside`]).
 ///
 /// # Shapes
-/// `z` `[n, dimension]` unit rows, `labels` `[n]`; adds to `gradient` `[n, dimension]`; returns the loss.
+/// `rows` `[n, width]`, `labels` `[n]`; adds `weight` times its gradient to `gradient` `[m, width]`, that of the first m
+/// rows; returns the unweighted loss, 0 if there is no such anchor.
 pub fn loss(
-    z: &[f32],
-    dimension: usize,
+    rows: Rows<'_>,
     labels: &[u32],
-    temperature: f32,
-    form: Form,
+    (temperature, form): (f32, Form),
+    weight: f32,
     gradient: &mut [f32],
-    scratch: &mut Scratch,
+    pairs: &mut Pairs<'_>,
+    workers: &dyn Workers,
 ) -> f32 {
     let n = labels.len();
-    let counts = |i: usize| {
-        let positives = (0..n).filter(|&k| k != i && labels[k] == labels[i]).count();
+    let positives_of = |i: usize| {
+        let positives = labels.iter().filter(|&&label| label == labels[i]).count() - 1;
         let usable = positives > 0 && (form != Form::Negatives || positives + 1 < n);
         usable.then_some(positives)
     };
-    let anchors = (0..n).filter(|&i| counts(i).is_some()).count();
+    let anchors = (0..n).filter(|&i| positives_of(i).is_some()).count();
     if anchors == 0 {
         return 0.0;
     }
-    let Scratch { similarity, coefficient } = scratch;
-    similarity.resize(n * n, 0.0);
-    multiply_transposed(n, dimension, n, z, z, 0.0, similarity);
-    let inverse_temperature = 1.0 / temperature;
-    let weight = 1.0 / anchors as f32;
-    let mut total = 0.0f64;
-    for (i, row) in similarity.chunks_exact_mut(n).enumerate() {
-        let positive = |k: usize| k != i && labels[k] == labels[i];
-        let Some(positives) = counts(i) else {
+    let total = pairs.loss(rows, 1.0 / temperature, weight / anchors as f32, gradient, workers, |i, row| {
+        let Some(positives) = positives_of(i) else {
             row.fill(0.0);
-            continue;
+            return 0.0;
         };
-        row.iter_mut().for_each(|value| *value *= inverse_temperature);
-        let hits: f32 = (0..n).filter(|&k| positive(k)).map(|k| row[k]).sum();
+        let own = labels[i];
+        let hits = sum_of_label(row, labels, own) - row[i];
         row[i] = f32::NEG_INFINITY;
         if form == Form::Negatives {
-            (0..n).filter(|&k| positive(k)).for_each(|k| row[k] = f32::NEG_INFINITY);
+            row.iter_mut().zip(labels).filter(|(_, label)| **label == own).for_each(|(s, _)| *s = f32::NEG_INFINITY);
         }
+        let of_positives = (form == Form::Inside).then(|| log_sum_of_label(row, labels, own));
         let (log_sum, sum) = exponentiate(row);
-        let positive_sum: f32 = (0..n).filter(|&k| positive(k)).map(|k| row[k]).sum();
-        let share = match form {
-            Form::Outside | Form::Negatives => {
-                total += f64::from(log_sum - hits / positives as f32);
-                1.0 / positives as f32
+        // A positive's entry of the gradient is its softmax times `factor`, less `share`.
+        let (factor, share, loss) = match of_positives {
+            None => {
+                let share = 1.0 / positives as f32;
+                (1.0, share, log_sum - hits * share)
             }
-            Form::Inside => {
-                total -= f64::from(crate::math::ln((positive_sum / sum).max(f32::MIN_POSITIVE)));
-                1.0 / positive_sum.max(f32::MIN_POSITIVE)
-            }
+            // From the logarithms: safe where all positives are far away.
+            Some(log) => (1.0 - exp((log_sum - log).min(80.0)), 0.0, log_sum - log),
         };
-        for (k, value) in row.iter_mut().enumerate() {
-            let wanted = match form {
-                _ if !positive(k) => 0.0,
-                Form::Outside | Form::Negatives => share,
-                Form::Inside => *value * share,
-            };
-            *value = (*value / sum - wanted) * weight * inverse_temperature;
+        let inverse = 1.0 / sum;
+        for (value, label) in row.iter_mut().zip(labels) {
+            let softmax = *value * inverse;
+            *value = if *label == own { softmax * factor - share } else { softmax };
         }
-    }
-    symmetrise(similarity, n, coefficient);
-    multiply(n, n, dimension, coefficient, z, 1.0, gradient);
+        row[i] = 0.0;
+        loss
+    });
     (total / anchors as f64) as f32
 }
 
-/// G + G^T.
-fn symmetrise(square: &[f32], n: usize, sum: &mut Vec<f32>) {
-    sum.resize(n * n, 0.0);
-    for i in 0..n {
-        for k in 0..=i {
-            let value = square[i * n + k] + square[k * n + i];
-            sum[i * n + k] = value;
-            sum[k * n + i] = value;
-        }
-    }
+/// Logarithm of the sum of the exponentials of the entries of a label.
+fn log_sum_of_label(row: &[f32], labels: &[u32], label: u32) -> f32 {
+    let entries = || row.iter().zip(labels).filter(|(_, of)| **of == label).map(|(value, _)| *value);
+    let highest = entries().fold(f32::MIN, f32::max);
+    highest + ln(entries().map(|value| exp(value - highest)).sum())
 }

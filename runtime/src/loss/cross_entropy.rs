@@ -1,14 +1,24 @@
 //! Cross entropy over cosine logits.
 
-use alloc::vec::Vec;
+use super::{Rows, exponentiate};
+use crate::linalg::{Left, Right, padded, product};
+use crate::workers::{Workers, for_each_chunk};
 
-use super::exponentiate;
-use crate::linalg::{multiply, multiply_transposed};
+/// Rows that are handled together by one thread.
+const ROWS: usize = 16;
 
-/// Working memory of [`loss`].
-#[derive(Clone, Debug, Default)]
-pub struct Scratch {
-    logits: Vec<f32>,
+/// The targets that a softmax runs over.
+#[derive(Clone, Copy, Debug)]
+pub struct Classes<'a> {
+    /// `[classes, width]` unit rows.
+    pub targets: Rows<'a>,
+    /// Their transpose, `[width, padded(classes)]` (see [`crate::linalg::transpose`]).
+    pub transposed: &'a [f32],
+}
+
+/// Numbers of working memory needed for so many rows and classes.
+pub const fn memory(rows: usize, classes: usize) -> usize {
+    rows * (padded(classes) + 1)
 }
 
 /// Cross entropy over the cosines with the assigned targets, temperature 1; rows whose label is `None` do not count.
@@ -17,38 +27,51 @@ pub struct Scratch {
 /// count.
 ///
 /// # Shapes
-/// `z` `[n, dimension]` unit rows, `targets` `[classes, dimension]` unit rows, `labels` `[n]`; adds `weight` times its
-/// gradient to `gradient` `[n, dimension]`; returns the unweighted loss, 0 if no row counts.
+/// `rows` `[n, width]`; adds `weight` times its gradient to `gradient` `[n, width]`; returns the unweighted loss, 0 if
+/// no row counts. `scratch` holds [`memory`] numbers.
 pub fn loss(
-    z: &[f32],
-    dimension: usize,
-    targets: &[f32],
-    labels: &[Option<usize>],
+    rows: Rows<'_>,
+    classes: Classes<'_>,
+    label: impl Fn(usize) -> Option<usize> + Sync,
     weight: f32,
     gradient: &mut [f32],
-    scratch: &mut Scratch,
+    scratch: &mut [f32],
+    workers: &dyn Workers,
 ) -> f32 {
-    let (n, classes) = (labels.len(), targets.len() / dimension);
-    let counted = labels.iter().flatten().count();
+    let (count, width, known) = (rows.count(), rows.width, classes.targets.count());
+    let counted = (0..count).filter(|&row| label(row).is_some()).count();
     if counted == 0 {
         return 0.0;
     }
-    let logits = &mut scratch.logits;
-    logits.resize(n * classes, 0.0);
-    multiply_transposed(n, dimension, classes, z, targets, 0.0, logits);
+    let stride = padded(known);
+    let (logits, rest) = scratch.split_at_mut(count * stride);
+    let losses = &mut rest[..count];
     let factor = weight / counted as f32;
-    let mut total = 0.0f64;
-    for (row, label) in logits.chunks_exact_mut(classes).zip(labels) {
-        let Some(label) = *label else {
-            row.fill(0.0);
-            continue;
-        };
-        let hit = row[label];
-        let (log_sum, sum) = exponentiate(row);
-        total += f64::from(log_sum - hit);
-        row.iter_mut().for_each(|value| *value *= factor / sum);
-        row[label] -= factor;
-    }
-    multiply(n, classes, dimension, logits, targets, 1.0, gradient);
+    let buffers = [(logits, ROWS * stride), (&mut *losses, ROWS), (gradient, ROWS * width)];
+    for_each_chunk(workers, buffers, |block, [logits, losses, gradient]| {
+        let left = Left::rows(&rows.values[block * ROWS * width..], width);
+        product(losses.len(), width, left, Right::rows(classes.transposed, stride), |row, column, sums| {
+            logits[row * stride + column..][..sums.len()].copy_from_slice(sums);
+        });
+        for (row, (line, loss)) in logits.chunks_exact_mut(stride).zip(&mut *losses).enumerate() {
+            let line = &mut line[..known];
+            *loss = 0.0;
+            let Some(label) = label(block * ROWS + row) else {
+                line.fill(0.0);
+                continue;
+            };
+            let hit = line[label];
+            let (log_sum, sum) = exponentiate(line);
+            *loss = log_sum - hit;
+            line.iter_mut().for_each(|value| *value *= factor / sum);
+            line[label] -= factor;
+        }
+        let right = Right::rows(classes.targets.values, width);
+        product(losses.len(), known, Left::rows(logits, stride), right, |row, column, sums| {
+            let gradient = &mut gradient[row * width + column..][..sums.len()];
+            gradient.iter_mut().zip(sums).for_each(|(value, sum)| *value += sum);
+        });
+    });
+    let total: f64 = losses.iter().map(|loss| f64::from(*loss)).sum();
     (total / counted as f64) as f32
 }

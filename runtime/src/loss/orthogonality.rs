@@ -1,103 +1,82 @@
 //! L_TG over pseudo-targets, and ORTH over class means and pseudo-targets.
 
-use alloc::vec::Vec;
-
-use super::exponentiate;
-use crate::linalg::{multiply, multiply_transposed};
+use super::{Pairs, Rows, exponentiate};
 use crate::math::{add_scaled, dot, normalise};
-
-/// Working memory of this module's losses.
-#[derive(Clone, Debug, Default)]
-pub struct Scratch {
-    similarity: Vec<f32>,
-    rows: Vec<f32>,
-    norms: Vec<f32>,
-    gradient: Vec<f32>,
-}
+use crate::workers::Workers;
 
 /// L_TG(T) = 1/n sum_i log sum_j exp(t_i . t_j), temperature 1, j = i included (OrCo, section 3.1).
 ///
 /// The gradient is (P + P^T) T / n with P the row-wise softmax of T T^T.
 ///
 /// # Shapes
-/// `rows` `[n, dimension]` unit rows; adds to `gradient` of the same shape; returns the loss.
-pub fn loss(rows: &[f32], dimension: usize, gradient: &mut [f32], scratch: &mut Scratch) -> f32 {
-    let Scratch { similarity, .. } = scratch;
-    loss_in(rows, dimension, gradient, similarity)
-}
-
-fn loss_in(rows: &[f32], dimension: usize, gradient: &mut [f32], similarity: &mut Vec<f32>) -> f32 {
-    let n = rows.len() / dimension;
-    similarity.resize(n * n, 0.0);
-    multiply_transposed(n, dimension, n, rows, rows, 0.0, similarity);
-    let mut total = 0.0f64;
-    for row in similarity.chunks_exact_mut(n) {
+/// `rows` `[n, width]`; adds its gradient to `gradient` `[m, width]`, that of the first m rows; returns the loss, 0 if
+/// there is no row.
+pub fn loss(rows: Rows<'_>, gradient: &mut [f32], pairs: &mut Pairs<'_>, workers: &dyn Workers) -> f32 {
+    let n = rows.count();
+    if n == 0 {
+        return 0.0;
+    }
+    let total = pairs.loss(rows, 1.0, 1.0 / n as f32, gradient, workers, |_, row| {
         let (log_sum, sum) = exponentiate(row);
-        total += f64::from(log_sum);
-        let factor = 1.0 / (sum * n as f32);
-        row.iter_mut().for_each(|value| *value *= factor);
-    }
-    for i in 0..n {
-        for k in 0..i {
-            let value = similarity[i * n + k] + similarity[k * n + i];
-            similarity[i * n + k] = value;
-            similarity[k * n + i] = value;
-        }
-        similarity[i * n + i] *= 2.0;
-    }
-    multiply(n, n, dimension, similarity, rows, 1.0, gradient);
+        row.iter_mut().for_each(|value| *value /= sum);
+        log_sum
+    });
     (total / n as f64) as f32
 }
 
-/// Which rows of a batch make up the means of classes.
-#[derive(Clone, Copy, Debug)]
-pub struct Members<'a> {
-    /// For every row the mean to which it belongs, if any, `[n]`.
-    pub of_rows: &'a [Option<usize>],
-    /// Number of means; each must have a member.
-    pub means: usize,
+/// Working memory of [`with_means`].
+#[derive(Debug)]
+pub struct Scratch<'a> {
+    /// `[means + targets, width]`: the means' place, then the targets, put there by the caller.
+    pub rows: &'a mut [f32],
+    /// `[means, width]`.
+    pub gradient: &'a mut [f32],
+    /// `[means]`.
+    pub norms: &'a mut [f32],
+    /// `[means]`.
+    pub counts: &'a mut [u32],
+    /// For `means + targets` rows, `means` of them with gradients.
+    pub pairs: Pairs<'a>,
 }
 
 /// ORTH: L_TG over the normalised means of the batch's classes and the given targets (OrCo, section 3.3), which are
 /// those that stand for absent classes and the free ones.
 ///
 /// # Shapes
-/// `z` `[n, dimension]` unit rows, `targets` `[t, dimension]`; adds `weight` times its gradient to `gradient`
-/// `[n, dimension]`; returns the unweighted loss.
+/// `rows` `[n, width]`; `mean_of(row)` says which of the means a row belongs to, if any, and each has a member; adds
+/// `weight` times its gradient to `gradient` `[n, width]`; returns the unweighted loss.
 pub fn with_means(
-    z: &[f32],
-    dimension: usize,
-    members: &Members<'_>,
-    targets: &[f32],
+    rows: Rows<'_>,
+    mean_of: impl Fn(usize) -> Option<usize>,
     weight: f32,
     gradient: &mut [f32],
-    scratch: &mut Scratch,
+    scratch: Scratch<'_>,
+    workers: &dyn Workers,
 ) -> f32 {
-    let Members { of_rows, means } = *members;
-    let Scratch { similarity, rows, norms, gradient: row_gradient } = scratch;
-    rows.clear();
-    rows.resize(means * dimension, 0.0);
-    rows.extend_from_slice(targets);
-    let counted = || of_rows.iter().enumerate().filter_map(|(row, mean)| Some((row, (*mean)?)));
-    let mut counts = alloc::vec![0usize; means];
-    for (row, mean) in counted() {
+    let Scratch { rows: all, gradient: mean_gradient, norms, counts, mut pairs } = scratch;
+    let width = rows.width;
+    let means = mean_gradient.len() / width;
+    all[..means * width].fill(0.0);
+    counts.fill(0);
+    let members = || (0..rows.count()).filter_map(|row| Some((row, mean_of(row)?)));
+    for (row, mean) in members() {
         counts[mean] += 1;
-        add_scaled(&mut rows[mean * dimension..][..dimension], 1.0, &z[row * dimension..][..dimension]);
+        add_scaled(&mut all[mean * width..][..width], 1.0, rows.row(row));
     }
-    norms.clear();
-    for (mean, count) in rows.chunks_exact_mut(dimension).zip(&counts) {
+    for ((mean, count), norm) in all.chunks_exact_mut(width).zip(&*counts).zip(&mut *norms) {
         mean.iter_mut().for_each(|value| *value /= *count as f32);
-        norms.push(normalise(mean));
+        *norm = normalise(mean);
     }
-    row_gradient.clear();
-    row_gradient.resize(rows.len(), 0.0);
-    let loss = loss_in(rows, dimension, row_gradient, similarity);
-    for (row, mean) in counted() {
-        let unit = &rows[mean * dimension..][..dimension];
-        let upstream = &row_gradient[mean * dimension..][..dimension];
+    mean_gradient.fill(0.0);
+    let loss = loss(Rows { values: all, width }, mean_gradient, &mut pairs, workers);
+    for (row, mean) in members() {
+        let unit = &all[mean * width..][..width];
+        let upstream = &mean_gradient[mean * width..][..width];
         let along = dot(upstream, unit);
-        let factor = weight / (norms[mean] * counts[mean] as f32);
-        let target = &mut gradient[row * dimension..][..dimension];
+        // A mean of opposite rows has no direction, and no gradient either.
+        let factor =
+            if norms[mean] > crate::math::SHORTEST { weight / (norms[mean] * counts[mean] as f32) } else { 0.0 };
+        let target = &mut gradient[row * width..][..width];
         for ((value, upstream), unit) in target.iter_mut().zip(upstream).zip(unit) {
             *value += factor * (upstream - along * unit);
         }

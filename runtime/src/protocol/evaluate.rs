@@ -6,13 +6,16 @@ use std::thread;
 use std::vec::Vec;
 
 use super::metrics::{Measured, Row, Summary, summarise};
+use crate::align::Progress;
 use crate::benchmark::Benchmark;
 use crate::classify::Classifier;
 use crate::config::Config;
 use crate::math::normalise;
-use crate::session::{self, LearnError, NewClass};
+use crate::session::{self, LearnError, Memory, NewClass};
 use crate::state::{Foundation, State};
 use crate::target::nearest;
+use crate::threads::Threads;
+use crate::workers::{Serial, Workers};
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,10 +91,14 @@ impl Measurement<'_> {
     /// # Panics
     /// If `draws` is 0.
     pub fn over(&self, draws: usize, on_epoch: &(dyn Fn() + Sync)) -> Result<Summary, EvaluateError> {
-        let workers = thread::available_parallelism().map_or(1, usize::from).min(draws);
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let workers = cores.min(draws);
         let work = |worker: usize| -> Vec<_> {
+            // Cores that the draws leave over work on the matrices of one; the result is the same.
+            let threads = (cores >= 2 * draws).then(|| Threads::new(cores / draws).ok()).flatten();
+            let threads: &dyn Workers = threads.as_ref().map_or(&Serial, |threads| threads);
             let own = (worker..draws).step_by(workers);
-            own.map(|draw| (draw, self.draw(draw, &mut |_, _| on_epoch(), &mut |_| {}))).collect()
+            own.map(|draw| (draw, self.draw(draw, threads, &mut |_, _| on_epoch(), &mut |_| {}))).collect()
         };
         let mut rows = thread::scope(|scope| {
             let handles: Vec<_> = (0..workers).map(|worker| scope.spawn(move || work(worker))).collect();
@@ -114,13 +121,17 @@ impl Measurement<'_> {
     pub fn draw(
         &self,
         draw: usize,
-        on_progress: &mut dyn FnMut(usize, session::Progress),
+        workers: &dyn Workers,
+        on_progress: &mut dyn FnMut(usize, Progress),
         on_row: &mut dyn FnMut(&Row),
     ) -> Result<Vec<Row>, EvaluateError> {
         let Self { foundation, benchmark, system, config, seed } = *self;
         let base = foundation.classes.len();
         let measured = benchmark.measured.clean();
         let mut state = State::fresh(foundation, [0; 32]);
+        let (classes, shots) = (benchmark.labels.len(), benchmark.labels.len() * benchmark.shots as usize);
+        let mut memory = Memory::new(session::needs(foundation, &state, classes, shots, config));
+        let mut workspace = memory.workspace(workers);
         let mut added = Vec::new();
         let mut rows = Vec::with_capacity(benchmark.ways.len() + 1);
         for session in 0..=benchmark.ways.len() {
@@ -132,7 +143,8 @@ impl Measurement<'_> {
                             on_progress(session, progress);
                             ControlFlow::Continue(())
                         };
-                        let learned = session::learn(foundation, &state, &new, config, seed, &mut progress);
+                        let learned =
+                            session::learn(foundation, &state, &new, config, seed, &mut workspace, &mut progress);
                         state = learned.map_err(|source| EvaluateError::Learn { session, source })?.0;
                     }
                     System::Imprint | System::Ncm => added.extend(new),

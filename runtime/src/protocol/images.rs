@@ -7,10 +7,11 @@ use std::string::String;
 use std::vec::Vec;
 
 use super::cifar100::{self, DatasetError, Part, Records, SIDE};
+use crate::bank::Bank;
 use crate::benchmark::Benchmark;
 use crate::bundle::Bundle;
+use crate::config::Config;
 use crate::encoder::{EncodeError, Encoder};
-use crate::exemplar::Bank;
 use crate::image::from_planes;
 use crate::random::Random;
 
@@ -82,11 +83,11 @@ pub fn from_cifar100(
     let test = cifar100::read(folder, Part::Test)?;
     let names = cifar100::class_names(folder)?;
     let plan = Plan::new(bundle, template, &names, &train, &test)?;
-    let views = bundle.foundation.config.views;
+    let Config { views, precision, .. } = bundle.foundation.config;
     let total = plan.measured.len() + plan.candidates.len() + plan.base.len();
     let mut done = 0;
     let mut bank = |records: &Records, indices: &[u32], views: usize| -> Result<Bank, EncodeError> {
-        let mut bank = Bank::new(bundle.foundation.head.inputs, views);
+        let mut bank = Bank::new(bundle.foundation.head.inputs, views, precision);
         for &index in indices {
             let record = records.get(index as usize);
             let picture = from_planes(SIDE as u32, SIDE as u32, record.planes);

@@ -2,7 +2,8 @@
 
 use core::ops::ControlFlow;
 
-use super::{LearnError, NewClass, Progress, Report, check_free_label, check_shots, in_fixed_order, realign};
+use super::{LearnError, NewClass, Report, check_free_label, check_shots, in_fixed_order, keep_within_budget, realign};
+use crate::align::{Progress, Workspace};
 use crate::config::Config;
 use crate::state::{Foundation, State};
 
@@ -16,6 +17,7 @@ pub fn add_shots(
     class: &NewClass,
     config: &Config,
     seed: u64,
+    workspace: &mut Workspace<'_>,
     on_progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<(State, Report), LearnError> {
     let index = state.known(foundation).position(|known| known.label == class.label);
@@ -23,7 +25,8 @@ pub fn add_shots(
     check_shots(foundation, class)?;
     let mut next = state.clone();
     in_fixed_order(class).shots.iter().for_each(|shot| next.exemplars.push(index as u32, shot));
-    realign(foundation, state, next, config, seed, on_progress)
+    keep_within_budget(&mut next, config, seed);
+    realign(foundation, state, next, config, seed, workspace, on_progress)
 }
 
 /// Forgets a learned class: its target is free again, its exemplars are gone, the head is aligned anew to the rest.
@@ -36,13 +39,14 @@ pub fn forget(
     label: &str,
     config: &Config,
     seed: u64,
+    workspace: &mut Workspace<'_>,
     on_progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<(State, Report), LearnError> {
     let place = learned(foundation, state, label)?;
     let mut next = state.clone();
     next.classes.remove(place);
     next.exemplars.remove_class((foundation.classes.len() + place) as u32);
-    realign(foundation, state, next, config, seed, on_progress)
+    realign(foundation, state, next, config, seed, workspace, on_progress)
 }
 
 /// Gives a learned class another label; nothing is trained.

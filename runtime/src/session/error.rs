@@ -3,6 +3,8 @@
 use alloc::string::String;
 use core::fmt;
 
+use crate::align::AlignError;
+
 /// Why a session was refused. The old state holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -48,15 +50,10 @@ pub enum LearnError {
         /// Number of the shot, from 0.
         shot: usize,
     },
-    /// Training left the range of numbers; the settings are too extreme.
-    Diverged {
-        /// Epochs done.
-        epochs: usize,
-    },
     /// This state has counted as many sessions as it can.
     TooManySessions,
-    /// The caller's progress callback asked to stop.
-    Cancelled,
+    /// The alignment came to no end.
+    Align(AlignError),
 }
 
 impl fmt::Display for LearnError {
@@ -74,13 +71,16 @@ impl fmt::Display for LearnError {
                 write!(f, "{wanted} new classes need as many free targets, but only {free} are left")
             }
             Self::BadFeatures { label, shot } => write!(f, "shot {} of \"{label}\" has unusable features", shot + 1),
-            Self::Diverged { epochs } => {
-                write!(f, "training diverged within {epochs} epochs; lower the learning rate or raise the temperature")
-            }
             Self::TooManySessions => write!(f, "this state cannot count any more sessions"),
-            Self::Cancelled => write!(f, "learning was cancelled"),
+            Self::Align(error) => error.fmt(f),
         }
     }
 }
 
 impl core::error::Error for LearnError {}
+
+impl From<AlignError> for LearnError {
+    fn from(error: AlignError) -> Self {
+        Self::Align(error)
+    }
+}

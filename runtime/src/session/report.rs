@@ -4,8 +4,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::alignment::Losses;
-use crate::exemplar::Bank;
+use crate::align::Losses;
 use crate::state::{Foundation, State};
 
 /// How a class's stored exemplars are recognised.
@@ -51,7 +50,7 @@ impl Report {
         foundation: &Foundation,
         (old, before): (&State, &[usize]),
         (new, after): (&State, &[usize]),
-        exemplars: &Bank,
+        classes_of_exemplars: &[u32],
         losses: Vec<Losses>,
     ) -> Self {
         let labels: Vec<&str> = new.known(foundation).map(|class| class.label.as_str()).collect();
@@ -62,10 +61,12 @@ impl Report {
         let mut total = vec![0u32; count];
         let mut right_before = vec![0u32; count];
         let mut taken_for = vec![0u32; count * count];
-        for ((&class, &before), &after) in exemplars.classes().iter().zip(before).zip(after) {
+        // There are no answers from before if no class was known.
+        let before = before.iter().map(Some).chain(core::iter::repeat(None));
+        for ((&class, before), &after) in classes_of_exemplars.iter().zip(before).zip(after) {
             let class = class as usize;
             total[class] += 1;
-            right_before[class] += u32::from(index_before[class] == Some(before));
+            right_before[class] += u32::from(before.is_some() && index_before[class] == before.copied());
             taken_for[class * count + after] += 1;
         }
         let share = |hits: u32, class: usize| hits as f32 / total[class].max(1) as f32;
@@ -89,7 +90,7 @@ impl Report {
             .collect();
         confusions.sort_by(|a, b| b.share.total_cmp(&a.share));
         let free_targets = foundation.target_count() - count;
-        Self { losses, exemplars: exemplars.len(), classes, confusions, free_targets }
+        Self { losses, exemplars: classes_of_exemplars.len(), classes, confusions, free_targets }
     }
 
     /// Mean over the classes known before the session of the accuracy before it and after it, 0..1; `None` if there

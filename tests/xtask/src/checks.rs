@@ -21,8 +21,13 @@ pub struct Step {
 pub const ALL: &[Step] = &[
     Step { arguments: "fmt --all --check", variable: None },
     Step { arguments: "clippy --release --workspace --all-targets -- -D warnings", variable: None },
-    // The learner's core builds without an operating system.
+    // The learner's core needs neither an operating system nor an allocator: a whole session without them.
     Step { arguments: "clippy --release --package orco-runtime --no-default-features -- -D warnings", variable: None },
+    Step {
+        arguments: "clippy --release --package orco-runtime --no-default-features --features alloc -- -D warnings",
+        variable: None,
+    },
+    Step { arguments: "run --profile bare --package orco-bare --features program", variable: None },
     Step {
         arguments: "doc --release --workspace --no-deps --document-private-items",
         variable: Some(("RUSTDOCFLAGS", "-D warnings")),

@@ -201,6 +201,7 @@ mod tests {
         );
         assert!(refused("self_contrast = 0.0", "self_contrast = 0.1").contains("pretrain.views is 1"));
         assert!(refused("crop_scale = [0.35, 1.0]", "crop_scale = [0.9, 0.5]").contains("crop_scale"));
-        assert!(refused("epochs = 40", "epochs = 0").contains("learn"));
+        assert!(refused("preset = \"edge\"", "epochs = 0").contains("learn"));
+        assert!(refused("preset = \"edge\"", "preset = \"best\"").contains("known are orco, paper, edge"));
     }
 }

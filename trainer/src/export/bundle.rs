@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use orco_runtime::augment::Views;
+use orco_runtime::bank::Bank;
 use orco_runtime::benchmark::Benchmark;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::codec::{self, Kind as FileKind};
 use orco_runtime::encoder::{self, Encoder, encode_pictures};
-use orco_runtime::exemplar::Bank;
 use orco_runtime::image::{Preprocessing, from_planes};
 use orco_runtime::manifest::{
     BACKBONE, BENCHMARK, BackboneFacts, FORMAT, LABELS, LEARNER, MANIFEST, Manifest, Provenance, hexadecimal,
@@ -203,7 +203,7 @@ impl Source<'_> {
     /// Quantised features of images, `views` each, with their classes.
     fn bank(&self, encoder: &mut dyn Encoder, images: &Images, indices: &[usize], views: usize) -> Result<Bank> {
         let mut progress = Progress::new("features", indices.len() as u64, 0);
-        let mut bank = Bank::new(self.features, views);
+        let mut bank = Bank::new(self.features, views, self.recipe.learn.precision);
         for &index in indices {
             let pictures = self.views.draw(&self.picture(images, index), &self.input, views, self.recipe.seed);
             let features = encode_pictures(encoder, &self.input, self.features, &pictures)?;

@@ -28,8 +28,9 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
     let (device, _lock) = Device::open_to_change(options)?;
     let foundation = &device.bundle.foundation;
     let class = lesson::read(&device, device.encoder()?.as_mut(), std::slice::from_ref(&arguments.class))?;
-    let report = lesson::change(&device, |on_progress| {
-        session::add_shots(foundation, &device.state, &class[0], &foundation.config, arguments.seed, on_progress)
+    let report = lesson::change(&device, lesson::size(&class), |workspace, on_progress| {
+        let config = &foundation.config;
+        session::add_shots(foundation, &device.state, &class[0], config, arguments.seed, workspace, on_progress)
     })?;
     let seconds = started.elapsed().as_secs_f64();
     if !options.quiet() {

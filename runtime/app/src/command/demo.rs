@@ -5,9 +5,11 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use orco_runtime::align::Progress;
 use orco_runtime::classify::Classifier;
 use orco_runtime::protocol::{Measurement, System};
 use orco_runtime::session;
+use orco_runtime::threads::Threads;
 use serde_json::json;
 
 use crate::device::Device;
@@ -62,14 +64,15 @@ fn sessions(device: &Device, say: &dyn Fn(String)) -> Result<Vec<orco_runtime::p
     ));
     say(output::HEADING.to_owned());
     let bar = output::bar(benchmark.ways.len() * foundation.config.epochs, "learning");
-    let mut on_progress = |session: usize, progress: orco_runtime::session::Progress| {
+    let mut on_progress = |session: usize, progress: Progress| {
         bar.set_position(((session - 1) * foundation.config.epochs + progress.epoch) as u64);
         bar.set_message(format!("session {session}"));
     };
     let mut on_row = |row: &_| bar.suspend(|| say(output::row(row)));
     let (system, config) = (System::Orco, &foundation.config);
     let measurement = Measurement { foundation, benchmark: &benchmark, system, config, seed: SEED };
-    let rows = measurement.draw(0, &mut on_progress, &mut on_row)?;
+    let threads = Threads::of_machine().context("cannot start threads")?;
+    let rows = measurement.draw(0, &threads, &mut on_progress, &mut on_row)?;
     bar.finish_and_clear();
     Ok(rows)
 }
@@ -84,8 +87,8 @@ fn pictures(options: &Options, arguments: &Arguments, say: &dyn Fn(String)) -> R
     let folders = LEARNED.map(|label| (label.to_owned(), arguments.shots.join("learn").join(label)));
     let new = lesson::read(&device, encoder.as_mut(), &folders)?;
     let foundation = &device.bundle.foundation;
-    let report = lesson::change(&device, |on_progress| {
-        session::learn(foundation, &device.state, &new, &foundation.config, SEED, on_progress)
+    let report = lesson::change(&device, lesson::size(&new), |workspace, on_progress| {
+        session::learn(foundation, &device.state, &new, &foundation.config, SEED, workspace, on_progress)
     })?;
     if !options.quiet() {
         let what = format!("learned {}", lesson::describe(&new));

@@ -26,8 +26,8 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
     let (device, _lock) = Device::open_to_change(options)?;
     let foundation = &device.bundle.foundation;
     let (label, seed) = (&arguments.label, arguments.seed);
-    let report = lesson::change(&device, |on_progress| {
-        session::forget(foundation, &device.state, label, &foundation.config, seed, on_progress)
+    let report = lesson::change(&device, (0, 0), |workspace, on_progress| {
+        session::forget(foundation, &device.state, label, &foundation.config, seed, workspace, on_progress)
     })?;
     let seconds = started.elapsed().as_secs_f64();
     if !options.quiet() {

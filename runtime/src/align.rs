@@ -1,0 +1,290 @@
+//! Phase 3, few-shot alignment, on borrowed numbers alone: nothing here allocates or starts a thread.
+//!
+//! 1. The new classes' means are assigned to free pseudo-targets; earlier assignments stay ([`assign`]).
+//! 2. The head of phase 2 is trained on the exemplars of all base classes and all shots since ([`align`]).
+//!
+//! [`crate::session`] wraps this into states that are kept.
+
+mod memory;
+mod sampler;
+mod step;
+#[cfg(all(test, feature = "std"))]
+mod tests;
+
+pub use memory::{Needs, Workspace};
+pub use step::{Alignment, Batch, Extent, Goals, Losses};
+
+use core::fmt;
+use core::ops::ControlFlow;
+
+use crate::assignment;
+use crate::config::{Assignment, Config};
+use crate::exemplar::Exemplars;
+use crate::math::{add_scaled, dot, normalise};
+use crate::projection::{self, Parameters, Shape};
+use crate::random::Random;
+use crate::schedule::Schedule;
+use memory::carve;
+use sampler::{Sampler, views_used};
+
+/// Everything that a session learns from. Classes are numbered base classes first.
+#[derive(Clone, Copy, Debug)]
+pub struct Lesson<'a> {
+    /// Shape of the head.
+    pub shape: Shape,
+    /// The head after phase 2.
+    pub head: Parameters<&'a [f32]>,
+    /// Pseudo-targets, unit rows `[targets, outputs]`.
+    pub targets: &'a [f32],
+    /// Number of base classes.
+    pub base_classes: usize,
+    /// Exemplars of the base classes, which the bundle brings.
+    pub base: Exemplars<'a>,
+    /// Exemplars collected on the device, of any class.
+    pub learned: Exemplars<'a>,
+}
+
+/// How far a session has come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Epochs done.
+    pub epoch: usize,
+    /// Epochs in all.
+    pub epochs: usize,
+    /// Mean losses of the last epoch.
+    pub losses: Losses,
+}
+
+/// Why an alignment ended without a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AlignError {
+    /// The caller's progress callback asked to stop.
+    Cancelled,
+    /// Training left the range of numbers; the settings are too extreme.
+    Diverged {
+        /// Epochs done.
+        epochs: usize,
+    },
+    /// The workspace is smaller than the session needs.
+    Workspace {
+        /// Bytes needed.
+        needed: usize,
+        /// Bytes given.
+        given: usize,
+    },
+}
+
+impl fmt::Display for AlignError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cancelled => write!(f, "learning was cancelled"),
+            Self::Diverged { epochs } => {
+                write!(f, "training diverged within {epochs} epochs; lower the learning rate or raise the temperature")
+            }
+            Self::Workspace { needed, given } => {
+                write!(f, "the session needs {needed} bytes of working memory, but was given {given}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for AlignError {}
+
+impl<'a> Lesson<'a> {
+    /// Numbers of the exemplars trained on: at most as many of each base class as the configuration says, and all that
+    /// the device collected.
+    pub(crate) fn exemplars(&self, config: &Config) -> impl Iterator<Item = u32> + use<'a> {
+        let (classes, limit) = (self.base.classes, config.base_exemplars);
+        let earlier = move |exemplar: usize| classes[..exemplar].iter().filter(|of| **of == classes[exemplar]).count();
+        let base = (0..classes.len()).filter(move |&exemplar| earlier(exemplar) < limit);
+        base.chain(classes.len()..classes.len() + self.learned.len()).map(|exemplar| exemplar as u32)
+    }
+
+    /// The bank that holds an exemplar of that number, and its number there.
+    pub(crate) fn find(&self, exemplar: u32) -> (&Exemplars<'a>, usize) {
+        let (exemplar, base) = (exemplar as usize, self.base.len());
+        if exemplar < base { (&self.base, exemplar) } else { (&self.learned, exemplar - base) }
+    }
+
+    /// Class of an exemplar of that number.
+    fn class_of(&self, exemplar: u32) -> u32 {
+        let (bank, exemplar) = self.find(exemplar);
+        bank.classes[exemplar]
+    }
+
+    /// Most views that an exemplar has.
+    fn views(&self) -> usize {
+        self.base.views.max(self.learned.views)
+    }
+
+    /// Most samples in an epoch, with so many known classes and so many more exemplars.
+    fn samples_of_epoch(&self, classes: usize, more: usize, config: &Config) -> usize {
+        (self.base.len() + self.learned.len() + more).max(classes * config.samples_per_class)
+    }
+
+    /// Most samples in a step.
+    fn samples_of_step(&self, classes: usize, more: usize, config: &Config) -> usize {
+        config.batch.min(self.samples_of_epoch(classes, more, config)).max(1)
+    }
+
+    /// Number of pseudo-targets.
+    fn target_count(&self) -> usize {
+        self.targets.len() / self.shape.outputs
+    }
+
+    fn extent(&self, classes: usize, more: usize, config: &Config) -> Extent {
+        let (samples, views) = (self.samples_of_step(classes, more, config), views_used(config));
+        Extent { shape: self.shape, samples, views, classes, targets: self.target_count() }
+    }
+
+    /// Working memory that [`assign`] and [`align`] need for so many known classes, and so many more exemplars than the
+    /// lesson holds.
+    pub fn needs(&self, classes: usize, more: usize, config: &Config) -> Needs {
+        let (shape, targets) = (self.shape, self.target_count());
+        let extent = self.extent(classes, more, config);
+        let exemplars = self.base.len() + self.learned.len() + more;
+        let epoch = self.samples_of_epoch(classes, more, config);
+        let sampler = Sampler::needs(shape, extent.samples, epoch, exemplars, targets, config);
+        let goals = targets * shape.outputs;
+        let step = extent.needs();
+        let align = Needs { numbers: goals + sampler.numbers + step.numbers, indices: sampler.indices + step.indices };
+        let (numbers, indices) = self.numbers_to_assign(classes, targets);
+        align.max(Needs { numbers: numbers.iter().sum(), indices: indices.iter().sum() })
+    }
+
+    fn numbers_to_assign(&self, classes: usize, free: usize) -> ([usize; 8], [usize; 2]) {
+        let shape = self.shape;
+        let (numbers, indices) = assignment::memory(classes, free);
+        let row = [shape.parameters(), shape.inputs, shape.activations(1), shape.width(), 1];
+        let lengths = [row[0], row[1], row[2], row[3], row[4], classes * shape.outputs, classes * free, numbers];
+        (lengths, [free, indices])
+    }
+}
+
+/// Gives classes `first..` their pseudo-targets, as the configuration says.
+///
+/// # Shapes
+/// `assigned` `[classes]`: for every known class the row of its target; those before `first` stay, the others are
+/// written.
+/// # Errors
+/// [`AlignError::Workspace`] if the workspace is too small.
+/// # Panics
+/// If there are fewer free targets than classes that need one.
+pub fn assign(
+    lesson: &Lesson<'_>,
+    assigned: &mut [u32],
+    first: usize,
+    config: &Config,
+    seed: u64,
+    workspace: &mut Workspace<'_>,
+) -> Result<(), AlignError> {
+    check(lesson.needs(assigned.len(), 0, config), workspace)?;
+    let (shape, targets) = (lesson.shape, lesson.target_count());
+    let (kept, new) = assigned.split_at_mut(first);
+    let (_, [free, _]) = lesson.numbers_to_assign(new.len(), targets);
+    let (free_targets, indices) = workspace.indices.split_at_mut(free);
+    let mut count = 0;
+    for target in (0..targets as u32).filter(|target| !kept.contains(target)) {
+        free_targets[count] = target;
+        count += 1;
+    }
+    let free = &mut free_targets[..count];
+    assert!(new.len() <= free.len(), "{} classes do not fit onto {} targets", new.len(), free.len());
+    if config.assignment == Assignment::Random {
+        Random::new(seed, "assignment").shuffle(free);
+        new.copy_from_slice(&free[..new.len()]);
+        return Ok(());
+    }
+    let (numbers, _) = lesson.numbers_to_assign(new.len(), free.len());
+    let [parameters, features, hidden, z, norms, means, cosines, scratch] = carve(workspace.numbers, numbers);
+    shape.load(lesson.head, parameters);
+    means.fill(0.0);
+    // Mean directions of the clean views under the head of phase 2.
+    for (exemplar, &class) in lesson.learned.classes.iter().enumerate().filter(|(_, of)| **of as usize >= first) {
+        lesson.learned.read(exemplar, 0, features);
+        let mut pass = projection::Batch { features: &*features, hidden: &mut *hidden, z: &mut *z, norms: &mut *norms };
+        shape.forward(parameters, &mut pass, workspace.workers);
+        add_scaled(&mut means[(class as usize - first) * shape.outputs..][..shape.outputs], 1.0, &z[..shape.outputs]);
+    }
+    for (mean, row) in means.chunks_exact_mut(shape.outputs).zip(cosines.chunks_exact_mut(free.len())) {
+        normalise(mean);
+        let target = |target: &u32| &lesson.targets[*target as usize * shape.outputs..][..shape.outputs];
+        row.iter_mut().zip(&*free).for_each(|(cosine, place)| *cosine = dot(mean, target(place)));
+    }
+    let cosine = |class: usize, place: usize| cosines[class * free.len() + place];
+    assignment::assign(new, free.len(), cosine, scratch, indices);
+    new.iter_mut().for_each(|place| *place = free[*place as usize]);
+    Ok(())
+}
+
+/// Trains the head of phase 2 on everything that the lesson holds and writes it into `head`. The same lesson,
+/// configuration and seed give the same bits, whoever the workers are.
+///
+/// # Shapes
+/// `assigned` `[classes]`: for every known class the row of its target.
+/// # Errors
+/// [`AlignError`] if the workspace is too small, training diverged, or the callback, which is called after every epoch,
+/// stopped it; `head` is untouched then.
+pub fn align(
+    lesson: &Lesson<'_>,
+    assigned: &[u32],
+    config: &Config,
+    seed: u64,
+    workspace: &mut Workspace<'_>,
+    head: Parameters<&mut [f32]>,
+    on_progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<(), AlignError> {
+    check(lesson.needs(assigned.len(), 0, config), workspace)?;
+    let outputs = lesson.shape.outputs;
+    let (targets, numbers) = workspace.numbers.split_at_mut(lesson.targets.len());
+    // Targets in the order of the classes, then the free ones.
+    let free = (0..lesson.target_count() as u32).filter(|target| !assigned.contains(target));
+    for (place, target) in targets.chunks_exact_mut(outputs).zip(assigned.iter().copied().chain(free)) {
+        place.copy_from_slice(&lesson.targets[target as usize * outputs..][..outputs]);
+    }
+    let (assigned_targets, free_targets) = targets.split_at(assigned.len() * outputs);
+    let goals = Goals { base_classes: lesson.base_classes, assigned: assigned_targets, free: free_targets };
+    let extent = lesson.extent(assigned.len(), 0, config);
+    let needs = extent.needs();
+    let (step_numbers, numbers) = numbers.split_at_mut(needs.numbers);
+    let (step_indices, indices) = workspace.indices.split_at_mut(needs.indices);
+    let mut alignment = Alignment::new(&extent, lesson.head, &goals, step_numbers, step_indices, workspace.workers);
+    let mut sampler = Sampler::new(lesson, goals, config, Random::new(seed, "alignment"), numbers, indices);
+    let exemplars = lesson.exemplars(config).count();
+    let epochs = config.epochs_over(exemplars, lesson.samples_of_epoch(assigned.len(), 0, config));
+    let schedule = Schedule {
+        steps: epochs,
+        warmup: config.warmup_epochs,
+        start: config.warmup_rate,
+        peak: config.learning_rate,
+        end: 0.0,
+    };
+    for epoch in 0..epochs {
+        let rate = schedule.rate(epoch) as f32;
+        let mut mean = Losses::default();
+        let samples = sampler.start_epoch();
+        let steps = samples.div_ceil(config.batch);
+        for step in 0..steps {
+            let losses = alignment.step(&sampler.batch(step, samples), config, rate);
+            mean.add(&losses, 1.0 / steps as f32);
+        }
+        let progress = Progress { epoch: epoch + 1, epochs, losses: mean };
+        if on_progress(progress).is_break() {
+            return Err(AlignError::Cancelled);
+        }
+    }
+    if !alignment.is_finite() {
+        return Err(AlignError::Diverged { epochs });
+    }
+    alignment.store(head);
+    Ok(())
+}
+
+fn check(needs: Needs, workspace: &Workspace<'_>) -> Result<(), AlignError> {
+    if needs.are_met_by(workspace) {
+        return Ok(());
+    }
+    let given = Needs { numbers: workspace.numbers.len(), indices: workspace.indices.len() };
+    Err(AlignError::Workspace { needed: needs.bytes(), given: given.bytes() })
+}

@@ -1,0 +1,191 @@
+//! The batches of phase 3: shuffled exemplars with their views, and perturbed targets.
+
+use super::Lesson;
+use super::memory::{Needs, carve};
+use super::step::{Batch, Goals};
+use crate::config::{Config, Perturbation, Sample};
+use crate::math::normalise;
+use crate::projection::Shape;
+use crate::random::Random;
+
+/// Draws batches.
+pub(super) struct Sampler<'a> {
+    lesson: &'a Lesson<'a>,
+    config: &'a Config,
+    goals: Goals<'a>,
+    random: Random,
+    /// The exemplars, class after class where classes are balanced.
+    members: &'a mut [u32],
+    /// Samples in the order of the epoch: `exemplar * views + view`.
+    order: &'a mut [u32],
+    /// Perturbable targets in the order of the step, by label: a class's index, then numbers past the classes for the
+    /// free ones.
+    targets: &'a mut [u32],
+    features: &'a mut [f32],
+    classes: &'a mut [u32],
+    perturbed: &'a mut [f32],
+    perturbed_labels: &'a mut [u32],
+}
+
+/// Views of a sample that a step uses.
+pub(super) fn views_used(config: &Config) -> usize {
+    match config.sample {
+        Sample::Pair => 2,
+        Sample::One => 1,
+    }
+}
+
+impl<'a> Sampler<'a> {
+    /// Working memory for so many samples in a step and in an epoch.
+    pub(super) fn needs(
+        shape: Shape,
+        steps_of: usize,
+        epoch: usize,
+        exemplars: usize,
+        targets: usize,
+        config: &Config,
+    ) -> Needs {
+        let numbers = Self::numbers(shape, steps_of, config).iter().sum();
+        Needs { numbers, indices: Self::indices(steps_of, epoch, exemplars, targets).iter().sum() }
+    }
+
+    fn numbers(shape: Shape, samples: usize, config: &Config) -> [usize; 2] {
+        [views_used(config) * samples * shape.inputs, 2 * samples * shape.outputs]
+    }
+
+    fn indices(samples: usize, epoch: usize, exemplars: usize, targets: usize) -> [usize; 5] {
+        [exemplars, epoch, targets, samples, samples]
+    }
+
+    pub(super) fn new(
+        lesson: &'a Lesson<'a>,
+        goals: Goals<'a>,
+        config: &'a Config,
+        random: Random,
+        numbers: &'a mut [f32],
+        indices: &'a mut [u32],
+    ) -> Self {
+        let outputs = lesson.shape.outputs;
+        let (assigned, free) = (goals.assigned.len() / outputs, goals.free.len() / outputs);
+        let wanted = |label: usize| match label {
+            label if label < goals.base_classes => config.perturbed.base,
+            label if label < assigned => config.perturbed.incremental,
+            _ => config.perturbed.free,
+        };
+        let perturbable = || (0..assigned + free).filter(|&label| wanted(label)).map(|label| label as u32);
+        let exemplars = || lesson.exemplars(config);
+        let epoch = lesson.samples_of_epoch(assigned, 0, config);
+        let samples = lesson.samples_of_step(assigned, 0, config);
+        let [features, perturbed] = carve(numbers, Self::numbers(lesson.shape, samples, config));
+        let lengths = Self::indices(samples, epoch, exemplars().count(), perturbable().count());
+        let [members, order, targets, classes, perturbed_labels] = carve(indices, lengths);
+        members.iter_mut().zip(exemplars()).for_each(|(place, exemplar)| *place = exemplar);
+        targets.iter_mut().zip(perturbable()).for_each(|(place, label)| *place = label);
+        let views = lesson.views() as u32;
+        order.iter_mut().zip(&*members).for_each(|(place, exemplar)| *place = exemplar * views);
+        members.sort_unstable_by_key(|&exemplar| (lesson.class_of(exemplar), exemplar));
+        Self { lesson, config, goals, random, members, order, targets, features, classes, perturbed, perturbed_labels }
+    }
+
+    /// Shuffles the samples of the next epoch; returns how many there are.
+    pub(super) fn start_epoch(&mut self) -> usize {
+        let count = match self.config.samples_per_class {
+            0 => self.members.len(),
+            each => self.balance(each),
+        };
+        self.random.shuffle(&mut self.order[..count]);
+        count
+    }
+
+    /// Takes `each` samples of every class; returns how many that makes.
+    fn balance(&mut self, each: usize) -> usize {
+        let (lesson, views) = (self.lesson, self.lesson.views());
+        let mut count = 0;
+        for own in self.members.chunk_by_mut(|a, b| lesson.class_of(*a) == lesson.class_of(*b)) {
+            if own.len() > each {
+                self.random.shuffle(own);
+            }
+            for sample in 0..each {
+                let view = sample / own.len() % views;
+                self.order[count] = (own[sample % own.len()] as usize * views + view) as u32;
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// Batch number `step` of the epoch, which has `count` samples.
+    pub(super) fn batch(&mut self, step: usize, count: usize) -> Batch<'_> {
+        let first = step * self.config.batch;
+        let last = (first + self.config.batch).min(count);
+        let (size, row, views) = (last - first, self.lesson.shape.inputs, self.lesson.views());
+        let (first_views, second_views) = self.features.split_at_mut(size * row);
+        let mut second_views = second_views.chunks_exact_mut(row);
+        for (place, &sample) in self.order[first..last].iter().enumerate() {
+            let (bank, exemplar) = self.lesson.find((sample as usize / views) as u32);
+            let into = &mut first_views[place * row..][..row];
+            match self.config.sample {
+                Sample::Pair => {
+                    let (view, other) = two_of(bank.views, &mut self.random);
+                    bank.read(exemplar, view, into);
+                    if let Some(into) = second_views.next() {
+                        bank.read(exemplar, other, into);
+                    }
+                }
+                Sample::One => {
+                    let augmented = bank.views > 1 && self.random.unit() < self.config.augmented;
+                    let view = if augmented { 1 + self.random.below(bank.views - 1) } else { sample as usize % views };
+                    bank.read(exemplar, view % bank.views, into);
+                }
+            }
+            self.classes[place] = bank.classes[exemplar];
+        }
+        let perturbed = if self.targets.is_empty() { 0 } else { size };
+        self.perturb(perturbed);
+        Batch {
+            features: &self.features[..views_used(self.config) * size * row],
+            classes: &self.classes[..size],
+            perturbed: &self.perturbed[..2 * perturbed * self.lesson.shape.outputs],
+            perturbed_labels: &self.perturbed_labels[..perturbed],
+        }
+    }
+
+    /// As many perturbed targets as the batch has samples: a random permutation, repeated or cut to that count; each
+    /// target comes twice, with independent noise.
+    fn perturb(&mut self, size: usize) {
+        let Self { config, goals, random, targets, perturbed, perturbed_labels, .. } = self;
+        let outputs = self.lesson.shape.outputs;
+        random.shuffle(targets);
+        let chosen = targets.iter().cycle().take(size);
+        perturbed_labels.iter_mut().zip(chosen).for_each(|(to, label)| *to = *label);
+        let (assigned, width) = (goals.assigned.len() / outputs, config.perturbation_width);
+        let labels = perturbed_labels[..size].iter().cycle();
+        for (row, &label) in perturbed.chunks_exact_mut(outputs).take(2 * size).zip(labels) {
+            let label = label as usize;
+            let of = if label < assigned {
+                &goals.assigned[label * outputs..]
+            } else {
+                &goals.free[(label - assigned) * outputs..]
+            };
+            row.copy_from_slice(&of[..outputs]);
+            match config.perturbation {
+                Perturbation::None => continue,
+                Perturbation::Uniform => {
+                    row.iter_mut().for_each(|value| *value += random.uniform(-width / 2.0, width / 2.0));
+                }
+                Perturbation::Gaussian => row.iter_mut().for_each(|value| *value += width * random.normal()),
+            }
+            normalise(row);
+        }
+    }
+}
+
+/// Two different views out of `views`, or twice the only one.
+fn two_of(views: usize, random: &mut Random) -> (usize, usize) {
+    if views == 1 {
+        return (0, 0);
+    }
+    let first = random.below(views);
+    let second = random.below(views - 1);
+    (first, if second >= first { second + 1 } else { second })
+}

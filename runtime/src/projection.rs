@@ -1,0 +1,311 @@
+//! The projection head at work: z = normalise(W2 relu(W1 f + b1) + b2), forward and backward (OrCo, section 3.2).
+//!
+//! At work the hidden units are grouped into panels of [`LANES`]. A panel's parameters lie together, and so do their
+//! momenta and activations: the whole backward pass of a panel, its update included, runs without any other panel's
+//! numbers and without storing a gradient. Panels are what threads share.
+//!
+//! ```text
+//! parameters   panel 0 | panel 1 | ... | b2 [width]
+//! a panel      W1^T [inputs, LANES] | b1 [LANES] | W2^T [LANES, width]
+//! activations  panel 0 | panel 1 | ...   each [rows, LANES]
+//! ```
+//!
+//! `width` is the dimension of the sphere filled up to a multiple of [`LANES`]; what is filled up is zero and stays so.
+
+use serde::{Deserialize, Serialize};
+
+use crate::linalg::{LANES, Left, Right, padded, product, transpose};
+use crate::math::{SHORTEST, dot, normalise};
+use crate::workers::{Workers, for_each_chunk};
+
+/// Rows of a batch that are projected together by one thread.
+const ROWS: usize = 32;
+
+/// The shape of a projection head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shape {
+    /// Length of a feature vector.
+    pub inputs: usize,
+    /// Width of the hidden layer.
+    pub hidden: usize,
+    /// Dimension d of the sphere.
+    pub outputs: usize,
+}
+
+/// The parameters of a head as they are stored, row-major.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameters<T> {
+    /// `[hidden, inputs]`.
+    pub w1: T,
+    /// `[hidden]`.
+    pub b1: T,
+    /// `[outputs, hidden]`.
+    pub w2: T,
+    /// `[outputs]`.
+    pub b2: T,
+}
+
+/// One step of SGD in PyTorch's definition: m = keep m + take (g + decay w), w = w - rate m.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Update {
+    /// Learning rate of the hidden layer (w1, b1).
+    pub rate: f32,
+    /// Learning rate of the last layer (w2, b2).
+    pub last_rate: f32,
+    /// Share of the momentum that is kept.
+    pub keep: f32,
+    /// Share of the gradient that is taken: 1 - dampening; 1 in the first step.
+    pub take: f32,
+    /// Weight decay.
+    pub decay: f32,
+}
+
+impl Update {
+    /// Changes no parameter and leaves the gradient itself in the momenta.
+    pub const GRADIENT: Self = Self { rate: 0.0, last_rate: 0.0, keep: 0.0, take: 1.0, decay: 0.0 };
+
+    #[inline(always)]
+    fn apply(self, rate: f32, weights: &mut [f32], momenta: &mut [f32], gradients: &[f32]) {
+        for ((weight, momentum), gradient) in weights.iter_mut().zip(momenta).zip(gradients) {
+            *momentum = self.keep * *momentum + self.take * (gradient + self.decay * *weight);
+            *weight -= rate * *momentum;
+        }
+    }
+}
+
+/// A head in training.
+#[derive(Debug)]
+pub struct Trained<'a> {
+    /// [`Shape::parameters`] numbers, as [`Shape::load`] leaves them.
+    pub parameters: &'a mut [f32],
+    /// As many momenta.
+    pub momenta: &'a mut [f32],
+    /// Working memory of the backward pass, `[panels, width, LANES]`.
+    pub scratch: &'a mut [f32],
+}
+
+/// A batch on its way through the head.
+#[derive(Debug)]
+pub struct Batch<'a> {
+    /// `[rows, inputs]`.
+    pub features: &'a [f32],
+    /// `[panels, rows, LANES]`: relu(W1 f + b1) after the forward pass, used up by the backward pass.
+    pub hidden: &'a mut [f32],
+    /// `[rows, width]`: z on the unit sphere.
+    pub z: &'a mut [f32],
+    /// `[rows]`: |g(f)|.
+    pub norms: &'a mut [f32],
+}
+
+impl Shape {
+    /// The dimension of the sphere, filled up.
+    pub const fn width(self) -> usize {
+        padded(self.outputs)
+    }
+
+    /// Groups of hidden units.
+    pub const fn panels(self) -> usize {
+        self.hidden.div_ceil(LANES)
+    }
+
+    /// Numbers in a panel.
+    const fn panel(self) -> usize {
+        LANES * (self.inputs + 1 + self.width())
+    }
+
+    /// Numbers in the parameters at work.
+    pub const fn parameters(self) -> usize {
+        self.panels() * self.panel() + self.width()
+    }
+
+    /// Numbers in the activations of so many rows.
+    pub const fn activations(self, rows: usize) -> usize {
+        self.panels() * rows * LANES
+    }
+
+    /// Multiply-adds of the forward pass of a row; the backward pass takes [`Shape::backward_cost`].
+    pub const fn forward_cost(self) -> u64 {
+        (self.hidden * (self.inputs + self.outputs)) as u64
+    }
+
+    /// Multiply-adds of the backward pass of a row: nothing flows back into the features.
+    pub const fn backward_cost(self) -> u64 {
+        (self.hidden * (self.inputs + 2 * self.outputs)) as u64
+    }
+
+    fn split(self, panel: &[f32]) -> (&[f32], &[f32], &[f32]) {
+        let (w1, rest) = panel.split_at(LANES * self.inputs);
+        let (b1, w2) = rest.split_at(LANES);
+        (w1, b1, w2)
+    }
+
+    fn split_mut(self, panel: &mut [f32]) -> (&mut [f32], &mut [f32], &mut [f32]) {
+        let (w1, rest) = panel.split_at_mut(LANES * self.inputs);
+        let (b1, w2) = rest.split_at_mut(LANES);
+        (w1, b1, w2)
+    }
+
+    /// Brings stored parameters into the order of work.
+    ///
+    /// # Panics
+    /// If a slice has not the length that the shape asks for.
+    pub fn load(self, stored: Parameters<&[f32]>, parameters: &mut [f32]) {
+        let Self { inputs, hidden, outputs } = self;
+        parameters.fill(0.0);
+        let (panels, b2) = parameters.split_at_mut(self.panels() * self.panel());
+        b2[..outputs].copy_from_slice(stored.b2);
+        for (number, panel) in panels.chunks_exact_mut(self.panel()).enumerate() {
+            let (first, last) = (number * LANES, hidden.min((number + 1) * LANES));
+            let (w1, b1, w2) = self.split_mut(panel);
+            transpose(last - first, inputs, &stored.w1[first * inputs..last * inputs], w1);
+            b1[..last - first].copy_from_slice(&stored.b1[first..last]);
+            for (unit, row) in (first..last).zip(w2.chunks_exact_mut(self.width())) {
+                let column = stored.w2.iter().skip(unit).step_by(hidden);
+                row.iter_mut().zip(column).take(outputs).for_each(|(to, from)| *to = *from);
+            }
+        }
+    }
+
+    /// Brings parameters (or momenta) at work back into the order in which they are stored.
+    ///
+    /// # Panics
+    /// If a slice has not the length that the shape asks for.
+    pub fn store(self, parameters: &[f32], stored: Parameters<&mut [f32]>) {
+        let Self { inputs, hidden, outputs } = self;
+        let (panels, b2) = parameters.split_at(self.panels() * self.panel());
+        stored.b2.copy_from_slice(&b2[..outputs]);
+        for unit in 0..hidden {
+            let (w1, b1, w2) = self.split(&panels[unit / LANES * self.panel()..][..self.panel()]);
+            let lane = unit % LANES;
+            let row = &mut stored.w1[unit * inputs..][..inputs];
+            row.iter_mut().zip(w1.iter().skip(lane).step_by(LANES)).for_each(|(to, from)| *to = *from);
+            stored.b1[unit] = b1[lane];
+            for (output, value) in w2[lane * self.width()..][..outputs].iter().enumerate() {
+                stored.w2[output * hidden + unit] = *value;
+            }
+        }
+    }
+
+    /// Projects features onto the unit sphere.
+    ///
+    /// # Shapes
+    /// `parameters` as [`Shape::load`] left them; fills `hidden`, `z` (|z| = 1 within 1e-6) and `norms` of the batch.
+    pub fn forward(self, parameters: &[f32], batch: &mut Batch<'_>, workers: &dyn Workers) {
+        let Self { inputs, .. } = self;
+        let (width, rows) = (self.width(), batch.norms.len());
+        if rows == 0 {
+            return;
+        }
+        let (panels, b2) = parameters.split_at(self.panels() * self.panel());
+        let features = batch.features;
+        for_each_chunk(workers, [(&mut *batch.hidden, rows * LANES)], |number, [hidden]| {
+            let (w1, b1, _) = self.split(&panels[number * self.panel()..][..self.panel()]);
+            product(rows, inputs, Left::rows(features, inputs), Right::rows(w1, LANES), |row, column, sums| {
+                let hidden = &mut hidden[row * LANES + column..][..sums.len()];
+                for ((value, sum), bias) in hidden.iter_mut().zip(sums).zip(&b1[column..]) {
+                    *value = (sum + bias).max(0.0);
+                }
+            });
+        });
+        let hidden = &*batch.hidden;
+        let buffers = [(&mut *batch.z, ROWS * width), (&mut *batch.norms, ROWS)];
+        for_each_chunk(workers, buffers, |number, [z, norms]| {
+            z.chunks_exact_mut(width).for_each(|row| row.copy_from_slice(b2));
+            for (panel, hidden) in panels.chunks_exact(self.panel()).zip(hidden.chunks_exact(rows * LANES)) {
+                let (_, _, w2) = self.split(panel);
+                let left = Left::rows(&hidden[number * ROWS * LANES..], LANES);
+                product(norms.len(), LANES, left, Right::rows(w2, width), |row, column, sums| {
+                    let z = &mut z[row * width + column..][..sums.len()];
+                    z.iter_mut().zip(sums).for_each(|(value, sum)| *value += sum);
+                });
+            }
+            z.chunks_exact_mut(width).zip(norms).for_each(|(row, norm)| *norm = normalise(row));
+        });
+    }
+
+    /// Turns gradients with respect to z into those with respect to the projection before it was normalised, in place:
+    /// (I - z z^T) dz / |g(f)|; zero where the projection was zero and has no direction.
+    pub fn unnormalise(self, batch: &Batch<'_>, gradient: &mut [f32]) {
+        let rows = gradient.chunks_exact_mut(self.width()).zip(batch.z.chunks_exact(self.width()));
+        for ((row, z), norm) in rows.zip(&*batch.norms) {
+            let along = dot(row, z);
+            let inverse = if *norm > SHORTEST { 1.0 / norm } else { 0.0 };
+            row.iter_mut().zip(z).for_each(|(value, z)| *value = (*value - along * z) * inverse);
+        }
+    }
+
+    /// The backward pass with the update of every parameter.
+    ///
+    /// # Shapes
+    /// `gradient` `[rows, width]` with respect to the projection before it was normalised (see [`Shape::unnormalise`]).
+    pub fn backward(
+        self,
+        head: &mut Trained<'_>,
+        batch: &mut Batch<'_>,
+        gradient: &[f32],
+        update: Update,
+        workers: &dyn Workers,
+    ) {
+        let (inputs, width, rows) = (self.inputs, self.width(), batch.norms.len());
+        let (panels, b2) = head.parameters.split_at_mut(self.panels() * self.panel());
+        let (panel_momenta, b2_momenta) = head.momenta.split_at_mut(self.panels() * self.panel());
+        let features = batch.features;
+        let buffers = [
+            (panels, self.panel()),
+            (panel_momenta, self.panel()),
+            (&mut *batch.hidden, rows * LANES),
+            (&mut *head.scratch, width * LANES),
+        ];
+        for_each_chunk(workers, buffers, |_, [panel, momenta, hidden, w2_before]| {
+            let (w1, b1, w2) = self.split_mut(panel);
+            let (w1_momenta, b1_momenta, w2_momenta) = self.split_mut(momenta);
+            transpose(LANES, width, w2, w2_before);
+            product(
+                LANES,
+                rows,
+                Left::transposed(hidden, LANES),
+                Right::rows(gradient, width),
+                |unit, column, sums| {
+                    let place = unit * width + column..unit * width + column + sums.len();
+                    update.apply(update.last_rate, &mut w2[place.clone()], &mut w2_momenta[place], sums);
+                },
+            );
+            product(rows, width, Left::rows(gradient, width), Right::rows(w2_before, LANES), |row, column, sums| {
+                let hidden = &mut hidden[row * LANES + column..][..sums.len()];
+                for (value, sum) in hidden.iter_mut().zip(sums) {
+                    // A mask instead of a branch, which would be taken at random.
+                    let mask = u32::from(*value > 0.0).wrapping_neg();
+                    *value = f32::from_bits(sum.to_bits() & mask);
+                }
+            });
+            update.apply(update.rate, b1, b1_momenta, &sum_of_rows::<LANES>(hidden));
+            product(
+                inputs,
+                rows,
+                Left::transposed(features, inputs),
+                Right::rows(hidden, LANES),
+                |input, column, sums| {
+                    let place = input * LANES + column..input * LANES + column + sums.len();
+                    update.apply(update.rate, &mut w1[place.clone()], &mut w1_momenta[place], sums);
+                },
+            );
+        });
+        for block in 0..width / LANES {
+            let mut sums = [0.0; LANES];
+            for row in gradient.chunks_exact(width) {
+                sums.iter_mut().zip(&row[block * LANES..]).for_each(|(sum, value)| *sum += value);
+            }
+            let place = block * LANES..(block + 1) * LANES;
+            update.apply(update.last_rate, &mut b2[place.clone()], &mut b2_momenta[place], &sums);
+        }
+    }
+}
+
+/// Sum over rows of length `N`.
+fn sum_of_rows<const N: usize>(rows: &[f32]) -> [f32; N] {
+    let mut sums = [0.0; N];
+    for row in rows.chunks_exact(N) {
+        sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+    }
+    sums
+}

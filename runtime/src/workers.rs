@@ -1,0 +1,75 @@
+//! Sharing work among threads that the caller brings; the core starts none.
+
+use core::marker::PhantomData;
+
+/// Runs independent tasks, at the same time if it can.
+///
+/// # Safety
+/// `run` must call the task with each number below `tasks` at most once, and return only when all calls have ended: the
+/// tasks write to parts of memory that their numbers stand for.
+pub unsafe trait Workers: Sync {
+    /// Runs `task(0)` to `task(tasks - 1)`.
+    fn run(&self, tasks: usize, task: &(dyn Fn(usize) + Sync));
+}
+
+/// One task after the other, on the caller's thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Serial;
+
+// SAFETY: every number once, one after the other.
+unsafe impl Workers for Serial {
+    fn run(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
+        (0..tasks).for_each(task);
+    }
+}
+
+/// Cuts buffers into chunks and runs `task(number, chunks)` for the chunks of the same number. Each buffer comes with
+/// the length of its chunks, of which the last may be shorter.
+///
+/// # Panics
+/// If the buffers have different numbers of chunks.
+pub fn for_each_chunk<const N: usize>(
+    workers: &dyn Workers,
+    buffers: [(&mut [f32], usize); N],
+    task: impl Fn(usize, [&mut [f32]; N]) + Sync,
+) {
+    let cut = buffers.map(|(buffer, chunk)| Chunks::new(buffer, chunk));
+    let tasks = cut.first().map_or(0, Chunks::count);
+    assert!(cut.iter().all(|chunks| chunks.count() == tasks), "buffers of different numbers of chunks");
+    workers.run(tasks, &|number| {
+        // SAFETY: a worker gets each number at most once, so no chunk is lent twice.
+        task(number, core::array::from_fn(|place| unsafe { cut[place].lend(number) }));
+    });
+}
+
+/// A buffer cut into chunks that may be lent to different threads.
+struct Chunks<'a> {
+    start: *mut f32,
+    length: usize,
+    chunk: usize,
+    buffer: PhantomData<&'a mut [f32]>,
+}
+
+// SAFETY: a chunk is lent to one thread only (see `lend`), and f32 is Send.
+unsafe impl Sync for Chunks<'_> {}
+
+impl<'a> Chunks<'a> {
+    fn new(buffer: &'a mut [f32], chunk: usize) -> Self {
+        assert!(chunk > 0, "chunks need a length");
+        Self { start: buffer.as_mut_ptr(), length: buffer.len(), chunk, buffer: PhantomData }
+    }
+
+    fn count(&self) -> usize {
+        self.length.div_ceil(self.chunk)
+    }
+
+    /// # Safety
+    /// Each number may be lent once only.
+    unsafe fn lend(&self, number: usize) -> &'a mut [f32] {
+        assert!(number < self.count(), "there is no chunk {number}");
+        let first = number * self.chunk;
+        let length = self.chunk.min(self.length - first);
+        // SAFETY: first + length <= self.length, the chunks do not overlap, and the buffer stays borrowed for 'a.
+        unsafe { core::slice::from_raw_parts_mut(self.start.add(first), length) }
+    }
+}

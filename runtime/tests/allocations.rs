@@ -1,0 +1,86 @@
+//! A session of the core allocates nothing: all of its memory is the caller's.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use orco_runtime::align::{self, Lesson};
+use orco_runtime::bank::Bank;
+use orco_runtime::config::Config;
+use orco_runtime::exemplar::Precision;
+use orco_runtime::head::Head;
+use orco_runtime::projection::Shape;
+use orco_runtime::random::Random;
+use orco_runtime::session::Memory;
+use orco_runtime::target::{Method, generate};
+use orco_runtime::workers::Serial;
+
+/// The system's allocator, counting.
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: everything is left to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+// The only test of this file: another one would count along.
+#[test]
+fn a_session_allocates_nothing() {
+    let shape = Shape { inputs: 50, hidden: 70, outputs: 20 };
+    let mut random = Random::new(1, "allocations");
+    let mut head = Head::zeros(shape);
+    for values in head.parameters_mut() {
+        values.iter_mut().for_each(|value| *value = 0.1 * random.normal());
+    }
+    let targets = generate(Method::Orthonormal, 20, 20, 0, 1);
+    for precision in [Precision::Int8, Precision::F16] {
+        let (mut base, mut learned) = (Bank::new(50, 4, precision), Bank::new(50, 4, precision));
+        for class in 0..12 {
+            for _ in 0..5 {
+                let features: Vec<f32> = (0..200).map(|_| random.normal()).collect();
+                if class < 6 { &mut base } else { &mut learned }.push(class, &features);
+            }
+        }
+        for config in [Config::orco(), Config::paper(), Config::edge()] {
+            let config = Config { epochs: 3, ..config };
+            let lesson = Lesson {
+                shape,
+                head: head.view(),
+                targets: &targets,
+                base_classes: 6,
+                base: base.view(),
+                learned: learned.view(),
+            };
+            let mut memory = Memory::new(lesson.needs(12, 0, &config));
+            let mut workspace = memory.workspace(&Serial);
+            let mut assigned: Vec<u32> = (0..12).collect();
+            let mut after = Head::zeros(shape);
+            let mut epochs = 0;
+            let mut count = |_| {
+                epochs += 1;
+                ControlFlow::Continue(())
+            };
+
+            let before = ALLOCATIONS.load(Ordering::Relaxed);
+            align::assign(&lesson, &mut assigned, 6, &config, 1, &mut workspace).unwrap();
+            align::align(&lesson, &assigned, &config, 1, &mut workspace, after.view_mut(), &mut count).unwrap();
+            assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0);
+            assert_eq!(epochs, 3);
+            assert_ne!(after, head);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! A whole session of the core on the host, as a microcontroller would run it: no std, no allocator, all memory static,
+//! a panic handler of its own. If anything of std or an allocation crept into the core, this would not link.
+#![no_std]
+#![no_main]
+
+use core::ffi::{c_int, c_void};
+use core::ops::ControlFlow;
+use core::panic::PanicInfo;
+use core::ptr::addr_of_mut;
+
+use orco_runtime::align::{self, Lesson, Workspace};
+use orco_runtime::config::Config;
+use orco_runtime::exemplar::{Exemplars, Precision};
+use orco_runtime::math::dot;
+use orco_runtime::projection::{Batch, Parameters, Shape};
+use orco_runtime::random::Random;
+use orco_runtime::workers::Serial;
+
+const SHAPE: Shape = Shape { inputs: 16, hidden: 40, outputs: 8 };
+const TARGETS: usize = 8;
+const BASE: usize = 3;
+const CLASSES: usize = 5;
+const SHOTS: usize = 4;
+
+/// The device's whole memory.
+struct Memory {
+    w1: [f32; SHAPE.hidden * SHAPE.inputs],
+    b1: [f32; SHAPE.hidden],
+    w2: [f32; SHAPE.outputs * SHAPE.hidden],
+    b2: [f32; SHAPE.outputs],
+    targets: [f32; TARGETS * SHAPE.outputs],
+    classes: [u32; CLASSES * SHOTS],
+    scales: [f32; CLASSES * SHOTS],
+    values: [u8; CLASSES * SHOTS * SHAPE.inputs],
+    learned: Learned,
+    numbers: [f32; 20_000],
+    indices: [u32; 400],
+}
+
+/// The head after the session.
+struct Learned {
+    w1: [f32; SHAPE.hidden * SHAPE.inputs],
+    b1: [f32; SHAPE.hidden],
+    w2: [f32; SHAPE.outputs * SHAPE.hidden],
+    b2: [f32; SHAPE.outputs],
+}
+
+static mut MEMORY: Memory = Memory {
+    w1: [0.0; SHAPE.hidden * SHAPE.inputs],
+    b1: [0.0; SHAPE.hidden],
+    w2: [0.0; SHAPE.outputs * SHAPE.hidden],
+    b2: [0.0; SHAPE.outputs],
+    targets: [0.0; TARGETS * SHAPE.outputs],
+    classes: [0; CLASSES * SHOTS],
+    scales: [0.0; CLASSES * SHOTS],
+    values: [0; CLASSES * SHOTS * SHAPE.inputs],
+    learned: Learned {
+        w1: [0.0; SHAPE.hidden * SHAPE.inputs],
+        b1: [0.0; SHAPE.hidden],
+        w2: [0.0; SHAPE.outputs * SHAPE.hidden],
+        b2: [0.0; SHAPE.outputs],
+    },
+    numbers: [0.0; 20_000],
+    indices: [0; 400],
+};
+
+// The host starts programs through its C library.
+#[link(name = "c")]
+unsafe extern "C" {
+    fn write(file: c_int, bytes: *const c_void, length: usize) -> isize;
+    fn abort() -> !;
+}
+
+fn say(text: &str) {
+    // SAFETY: the pointer and the length are those of a string.
+    unsafe { write(1, text.as_ptr().cast(), text.len()) };
+}
+
+#[panic_handler]
+fn panic(_: &PanicInfo<'_>) -> ! {
+    say("the session panicked\n");
+    // SAFETY: it takes nothing and does not return.
+    unsafe { abort() }
+}
+
+/// The compiled `core` names this symbol, though nothing unwinds here.
+#[unsafe(no_mangle)]
+extern "C" fn rust_eh_personality() {}
+
+/// Learns two classes of four shots beside three base classes, and asks for all shots: 0 if the learned ones are
+/// recognised.
+#[unsafe(no_mangle)]
+extern "C" fn main() -> c_int {
+    // SAFETY: `main` runs once, on one thread, so this is the only reference.
+    let memory = unsafe { &mut *addr_of_mut!(MEMORY) };
+    fill(memory);
+    let Memory { w1, b1, w2, b2, targets, classes, scales, values, learned, numbers, indices } = memory;
+    let exemplars = |first: usize, last: usize| Exemplars {
+        dimension: SHAPE.inputs,
+        views: 1,
+        precision: Precision::Int8,
+        classes: &classes[first * SHOTS..last * SHOTS],
+        scales: &scales[first * SHOTS..last * SHOTS],
+        values: &values[first * SHOTS * SHAPE.inputs..last * SHOTS * SHAPE.inputs],
+    };
+    let lesson = Lesson {
+        shape: SHAPE,
+        head: Parameters { w1, b1, w2, b2 },
+        targets,
+        base_classes: BASE,
+        base: exemplars(0, BASE),
+        learned: exemplars(BASE, CLASSES),
+    };
+    let config = Config { batch: 8, epochs: 200, warmup_epochs: 4, ..Config::edge() };
+    let mut workspace = Workspace { numbers, indices, workers: &Serial };
+    let mut assigned = [0, 1, 2, 0, 0];
+    if align::assign(&lesson, &mut assigned, BASE, &config, 1, &mut workspace).is_err() {
+        say("the memory is too small\n");
+        return 1;
+    }
+    let Learned { w1, b1, w2, b2 } = learned;
+    let head = Parameters { w1: &mut w1[..], b1: &mut b1[..], w2: &mut w2[..], b2: &mut b2[..] };
+    let mut proceed = |_| ControlFlow::Continue(());
+    if align::align(&lesson, &assigned, &config, 1, &mut workspace, head, &mut proceed).is_err() {
+        say("the session failed\n");
+        return 1;
+    }
+    let trained = Parameters { w1: &w1[..], b1: &b1[..], w2: &w2[..], b2: &b2[..] };
+    let right = recognised(&lesson, &assigned, trained, workspace.numbers);
+    if right < (CLASSES - BASE) * SHOTS {
+        say("the learned classes are not recognised\n");
+        return 1;
+    }
+    say("a session without std and without an allocator: every shot of the learned classes is recognised\n");
+    0
+}
+
+/// How many shots of the learned classes come nearest to their own target.
+fn recognised(lesson: &Lesson<'_>, assigned: &[u32], head: Parameters<&[f32]>, numbers: &mut [f32]) -> usize {
+    let (parameters, rest) = numbers.split_at_mut(SHAPE.parameters());
+    let (hidden, rest) = rest.split_at_mut(SHAPE.activations(1));
+    let (z, rest) = rest.split_at_mut(SHAPE.width());
+    let (norms, features) = rest.split_at_mut(1);
+    SHAPE.load(head, parameters);
+    let mut right = 0;
+    for (shot, &class) in lesson.learned.classes.iter().enumerate() {
+        let features = &mut features[..SHAPE.inputs];
+        lesson.learned.read(shot, 0, features);
+        let mut batch = Batch { features, hidden, z, norms };
+        SHAPE.forward(parameters, &mut batch, &Serial);
+        let cosine = |class: usize| {
+            dot(&batch.z[..SHAPE.outputs], &lesson.targets[assigned[class] as usize * SHAPE.outputs..][..SHAPE.outputs])
+        };
+        let best = (0..CLASSES).fold(0, |best, class| if cosine(class) > cosine(best) { class } else { best });
+        right += usize::from(best == class as usize);
+    }
+    right
+}
+
+/// Made-up classes: noise around one direction each; orthonormal targets; a random head.
+fn fill(memory: &mut Memory) {
+    let mut random = Random::new(1, "bare");
+    for values in [&mut memory.w1[..], &mut memory.w2[..]] {
+        values.iter_mut().for_each(|value| *value = 0.3 * random.normal());
+    }
+    for (target, row) in memory.targets.chunks_exact_mut(SHAPE.outputs).enumerate() {
+        row[target] = 1.0;
+    }
+    for class in 0..CLASSES {
+        for shot in class * SHOTS..(class + 1) * SHOTS {
+            memory.classes[shot] = class as u32;
+            memory.scales[shot] = 1.0 / 64.0;
+            let mut direction = Random::new(class as u64, "class");
+            for value in &mut memory.values[shot * SHAPE.inputs..][..SHAPE.inputs] {
+                let number = 60.0 * direction.normal().max(0.0) + 6.0 * random.normal();
+                *value = (number.clamp(-127.0, 127.0) as i8).cast_unsigned();
+            }
+        }
+    }
+}
