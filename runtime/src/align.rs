@@ -138,6 +138,24 @@ impl<'a> Lesson<'a> {
         Extent { shape: self.shape, samples, views, classes, targets: self.target_count() }
     }
 
+    /// Floating-point operations of the matrix products of [`align`] over so many known classes: those of the head and of
+    /// the losses.
+    pub fn operations(&self, classes: usize, config: &Config) -> u64 {
+        let exemplars = self.exemplars(config).count();
+        let samples = self.samples_of_epoch(classes, 0, config);
+        let epochs = config.epochs_over(exemplars, samples);
+        let samples = if config.samples_per_class > 0 { classes * config.samples_per_class } else { exemplars };
+        let (views, outputs, targets) = (views_used(config), self.shape.outputs, self.target_count());
+        let step = |samples: usize| -> u64 {
+            let (rows, means) = (views * samples, samples.min(classes));
+            let pairs = |rows: usize, wanted: usize| (rows * rows + wanted * rows) * outputs;
+            let losses = pairs(rows + 2 * samples, rows) + 2 * rows * classes * outputs + pairs(targets, means);
+            2 * (rows as u64 * (self.shape.forward_cost() + self.shape.backward_cost()) + losses as u64)
+        };
+        let last = samples % config.batch;
+        epochs as u64 * ((samples / config.batch) as u64 * step(config.batch) + if last > 0 { step(last) } else { 0 })
+    }
+
     /// Working memory that [`assign`] and [`align`] need for so many known classes, and so many more exemplars than the
     /// lesson holds.
     pub fn needs(&self, classes: usize, more: usize, config: &Config) -> Needs {
@@ -233,9 +251,30 @@ pub fn align(
     seed: u64,
     workspace: &mut Workspace<'_>,
     head: Parameters<&mut [f32]>,
-    on_progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
 ) -> Result<(), AlignError> {
     check(lesson.needs(assigned.len(), 0, config), workspace)?;
+    let workers = workspace.workers;
+    let mut done = Ok(());
+    let mut head = Some(head);
+    workers.enter(&mut || {
+        if let Some(head) = head.take() {
+            done = train(lesson, assigned, config, seed, workspace, head, on_progress);
+        }
+    });
+    done
+}
+
+/// What [`align`] does, on a thread of the workers.
+fn train(
+    lesson: &Lesson<'_>,
+    assigned: &[u32],
+    config: &Config,
+    seed: u64,
+    workspace: &mut Workspace<'_>,
+    head: Parameters<&mut [f32]>,
+    on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
+) -> Result<(), AlignError> {
     let outputs = lesson.shape.outputs;
     let (targets, numbers) = workspace.numbers.split_at_mut(lesson.targets.len());
     // Targets in the order of the classes, then the free ones.

@@ -1,8 +1,11 @@
 //! The answer: the class whose assigned pseudo-target is nearest.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::head::Projector;
+use crate::math::{add_scaled, normalise};
+use crate::session::NewClass;
 use crate::state::{Foundation, State};
 use crate::target::{cosines, nearest};
 
@@ -30,6 +33,16 @@ impl Classifier {
         Self { head: Projector::new(state.head(foundation)), targets, dimension: foundation.dimension }
     }
 
+    /// Knows one more class at once, without training: by the mean direction of its shots' clean views under the head in
+    /// use, in place of a target (imprinting, Qi et al. 2018). Provisional, for as long as [`crate::session::learn`] takes.
+    ///
+    /// # Panics
+    /// If a shot has no whole feature vector.
+    pub fn imprint(&mut self, class: &NewClass) {
+        let clean: Vec<f32> = class.shots.iter().flat_map(|shot| &shot[..self.head.inputs()]).copied().collect();
+        self.targets.extend(mean_direction(&self.head.project(&clean), self.dimension));
+    }
+
     /// Index of the nearest class for each row of features.
     ///
     /// # Shapes
@@ -52,4 +65,12 @@ impl Classifier {
     pub fn cosines(&self, features: &[f32]) -> Vec<f32> {
         cosines(&self.head.project(features), &self.targets, self.dimension)
     }
+}
+
+/// Normalised mean of unit rows.
+pub(crate) fn mean_direction(rows: &[f32], dimension: usize) -> Vec<f32> {
+    let mut mean = vec![0.0; dimension];
+    rows.chunks_exact(dimension).for_each(|row| add_scaled(&mut mean, 1.0, row));
+    normalise(&mut mean);
+    mean
 }

@@ -120,7 +120,7 @@ pub struct Config {
     pub orthogonality: f32,
     /// Exemplars used of each base class, at most.
     pub base_exemplars: usize,
-    /// Stored views of an exemplar: the clean one first, then augmented ones.
+    /// Views of an exemplar that are stored and used: the clean one first, then augmented ones.
     pub views: usize,
     /// What a step sees of a sample.
     pub sample: Sample,

@@ -101,6 +101,11 @@ impl Projector {
         Self { shape, parameters }
     }
 
+    /// Length of a feature vector.
+    pub fn inputs(&self) -> usize {
+        self.shape.inputs
+    }
+
     /// Projects features `[n, inputs]` onto the unit sphere, `[n, outputs]`, |z| = 1 within 1e-6, in batches of bounded
     /// size.
     ///

@@ -88,11 +88,26 @@ pub fn transpose(rows: usize, columns: usize, from: &[f32], to: &mut [f32]) {
     }
     for (block, lines) in to[..columns * stride].chunks_mut(BLOCK * stride).enumerate() {
         let first = block * BLOCK;
-        for row in 0..rows {
-            let from = &from[row * columns + first..][..lines.len() / stride];
-            lines.iter_mut().skip(row).step_by(stride).zip(from).for_each(|(to, from)| *to = *from);
-        }
         lines.chunks_exact_mut(stride).for_each(|line| line[rows..].fill(0.0));
+        if lines.len() == BLOCK * stride {
+            let mut rest = lines;
+            let lines: [&mut [f32]; BLOCK] = core::array::from_fn(|_| {
+                let (line, after) = core::mem::take(&mut rest).split_at_mut(stride);
+                rest = after;
+                &mut line[..rows]
+            });
+            for row in 0..rows {
+                let from = &from[row * columns + first..][..BLOCK];
+                for column in 0..BLOCK {
+                    lines[column][row] = from[column];
+                }
+            }
+        } else {
+            for (column, line) in lines.chunks_exact_mut(stride).enumerate() {
+                let column = from.iter().skip(first + column).step_by(columns);
+                line.iter_mut().zip(column).take(rows).for_each(|(to, from)| *to = *from);
+            }
+        }
     }
 }
 

@@ -25,7 +25,6 @@ use crate::align::{self, Lesson, Losses, Needs, Progress, Workspace};
 use crate::classify::Classifier;
 use crate::config::{Assignment, Config};
 use crate::head::Head;
-use crate::math::{add_scaled, normalise};
 use crate::state::{Class, Foundation, State};
 use crate::workers::Workers;
 
@@ -63,10 +62,16 @@ pub fn needs(foundation: &Foundation, state: &State, classes: usize, shots: usiz
     lesson(foundation, state).needs(classes, shots, config)
 }
 
+/// Floating-point operations of the alignment of a state, those of its matrix products.
+pub fn operations(foundation: &Foundation, state: &State, config: &Config) -> u64 {
+    lesson(foundation, state).operations(foundation.classes.len() + state.classes.len(), config)
+}
+
 /// Learns new classes in one session (protocol, phase 3). Same foundation, state, classes, configuration and seed: same
 /// bytes of state, whatever the workers.
 ///
-/// `on_progress` is called after every epoch and may stop the session.
+/// `on_progress` is called after every epoch and may stop the session. Until it is done, a classifier may know the new
+/// classes provisionally ([`Classifier::imprint`]).
 ///
 /// # Errors
 /// [`LearnError`] if the input makes no sense, the new classes do not fit, the workspace is smaller than [`needs`] says,
@@ -78,26 +83,8 @@ pub fn learn(
     config: &Config,
     seed: u64,
     workspace: &mut Workspace<'_>,
-    on_progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
 ) -> Result<(State, Report), LearnError> {
-    let next = imprint(foundation, state, new, config, seed, workspace)?;
-    realign(foundation, state, next, config, seed, workspace, on_progress)
-}
-
-/// Gives new classes their pseudo-targets and keeps their shots, without training: a state that answers at once, for
-/// the time that [`learn`] with the same arguments takes. A new class is recognised where the head of the last session
-/// already brings its pictures nearest to the target.
-///
-/// # Errors
-/// [`LearnError`] as for [`learn`].
-pub fn imprint(
-    foundation: &Foundation,
-    state: &State,
-    new: &[NewClass],
-    config: &Config,
-    seed: u64,
-    workspace: &mut Workspace<'_>,
-) -> Result<State, LearnError> {
     check(foundation, state, new)?;
     let base = foundation.classes.len();
     let mut next = state.clone();
@@ -114,7 +101,7 @@ pub fn imprint(
     align::assign(&lesson(foundation, &next), &mut assigned, first, config, seed, workspace)?;
     next.classes.iter_mut().zip(&assigned[base..]).for_each(|(class, target)| class.target = *target);
     keep_within_budget(&mut next, config, seed);
-    Ok(next)
+    realign(foundation, state, next, config, seed, workspace, on_progress)
 }
 
 /// Drops exemplars until the others fit into the configuration's bytes.
@@ -144,7 +131,7 @@ fn realign(
     config: &Config,
     seed: u64,
     workspace: &mut Workspace<'_>,
-    on_progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
 ) -> Result<(State, Report), LearnError> {
     let mut history = Vec::with_capacity(config.epochs);
     if next.classes.is_empty() {
@@ -239,12 +226,4 @@ fn check_shots(foundation: &Foundation, class: &NewClass) -> Result<(), LearnErr
         Some(shot) => Err(LearnError::BadFeatures { label: class.label.clone(), shot }),
         None => Ok(()),
     }
-}
-
-/// Normalised mean of unit rows.
-pub(crate) fn mean_direction(rows: &[f32], dimension: usize) -> Vec<f32> {
-    let mut mean = vec![0.0; dimension];
-    rows.chunks_exact(dimension).for_each(|row| add_scaled(&mut mean, 1.0, row));
-    normalise(&mut mean);
-    mean
 }

@@ -46,4 +46,8 @@ unsafe impl Workers for Threads {
         }
         self.pool.install(|| (0..tasks).into_par_iter().for_each(task));
     }
+
+    fn enter(&self, work: &mut (dyn FnMut() + Send)) {
+        self.pool.install(work);
+    }
 }

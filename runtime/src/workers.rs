@@ -10,6 +10,11 @@ use core::marker::PhantomData;
 pub unsafe trait Workers: Sync {
     /// Runs `task(0)` to `task(tasks - 1)`.
     fn run(&self, tasks: usize, task: &(dyn Fn(usize) + Sync));
+
+    /// Runs work that calls [`Workers::run`] many times where that costs least, such as on a thread of the pool.
+    fn enter(&self, work: &mut (dyn FnMut() + Send)) {
+        work();
+    }
 }
 
 /// One task after the other, on the caller's thread.

@@ -54,7 +54,7 @@ pub fn change(
     (classes, shots): (usize, usize),
     work: impl FnOnce(
         &mut Workspace<'_>,
-        &mut dyn FnMut(Progress) -> ControlFlow<()>,
+        &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
     ) -> Result<(State, Report), LearnError>,
 ) -> Result<Report> {
     let foundation = &device.bundle.foundation;

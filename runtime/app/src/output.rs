@@ -38,3 +38,24 @@ pub fn summary(summary: &Summary) -> String {
         rows.join("\n")
     )
 }
+
+/// Presets side by side; arithmetic and time are those of learning all sessions of a draw, also as shares of the first
+/// preset's.
+pub fn presets(measured: &[(&str, Summary)]) -> String {
+    let Some((_, first)) = measured.first() else { return String::new() };
+    let line = |(name, summary): &(&str, Summary)| {
+        format!(
+            "{name:<8} {:6.2} ± {:<5.2} {:6.2} ± {:<5.2} {:>8.1} {:>7.3} {:>8.2} {:>7.3}",
+            summary.ahm,
+            summary.ahm_deviation,
+            summary.aacc,
+            summary.aacc_deviation,
+            summary.operations / 1e9,
+            summary.operations / first.operations,
+            summary.seconds,
+            summary.seconds / first.seconds
+        )
+    };
+    let lines: Vec<String> = measured.iter().map(line).collect();
+    format!("preset      aHM            aACC             Gflop   share  seconds   share\n{}", lines.join("\n"))
+}

@@ -22,6 +22,7 @@ use orco_runtime::random::Random;
 use orco_runtime::session::Memory;
 use orco_runtime::target::{Method, generate};
 use orco_runtime::threads::Threads;
+use orco_runtime::workers::Workers;
 
 const SHAPE: Shape = Shape { inputs: 640, hidden: 2048, outputs: 128 };
 const BATCH: usize = 64;
@@ -75,9 +76,13 @@ fn our_step(threads: usize) -> f64 {
     let workspace = memory.workspace(&threads);
     let mut alignment =
         Alignment::new(&extent, head.view(), &goals, workspace.numbers, workspace.indices, workspace.workers);
-    median_seconds(|| {
-        black_box(alignment.step(&batch, &config, 0.01));
-    })
+    let mut seconds = 0.0;
+    threads.enter(&mut || {
+        seconds = median_seconds(|| {
+            black_box(alignment.step(&batch, &config, 0.01));
+        });
+    });
+    seconds
 }
 
 /// The five products of the head's forward and backward pass: rows, length, columns, and whether the left and the right

@@ -123,19 +123,20 @@ impl<'a> Sampler<'a> {
         let mut second_views = second_views.chunks_exact_mut(row);
         for (place, &sample) in self.order[first..last].iter().enumerate() {
             let (bank, exemplar) = self.lesson.find((sample as usize / views) as u32);
+            let stored = bank.views.min(self.config.views);
             let into = &mut first_views[place * row..][..row];
             match self.config.sample {
                 Sample::Pair => {
-                    let (view, other) = two_of(bank.views, &mut self.random);
+                    let (view, other) = two_of(stored, &mut self.random);
                     bank.read(exemplar, view, into);
                     if let Some(into) = second_views.next() {
                         bank.read(exemplar, other, into);
                     }
                 }
                 Sample::One => {
-                    let augmented = bank.views > 1 && self.random.unit() < self.config.augmented;
-                    let view = if augmented { 1 + self.random.below(bank.views - 1) } else { sample as usize % views };
-                    bank.read(exemplar, view % bank.views, into);
+                    let augmented = stored > 1 && self.random.unit() < self.config.augmented;
+                    let view = if augmented { 1 + self.random.below(stored - 1) } else { sample as usize % views };
+                    bank.read(exemplar, view % stored, into);
                 }
             }
             self.classes[place] = bank.classes[exemplar];

@@ -3,12 +3,13 @@
 use core::ops::ControlFlow;
 use std::fmt;
 use std::thread;
+use std::time::Instant;
 use std::vec::Vec;
 
-use super::metrics::{Measured, Row, Summary, summarise};
+use super::metrics::{Draw, Measured, Row, Summary, summarise};
 use crate::align::Progress;
 use crate::benchmark::Benchmark;
-use crate::classify::Classifier;
+use crate::classify::{Classifier, mean_direction};
 use crate::config::Config;
 use crate::math::normalise;
 use crate::session::{self, LearnError, Memory, NewClass};
@@ -122,9 +123,9 @@ impl Measurement<'_> {
         &self,
         draw: usize,
         workers: &dyn Workers,
-        on_progress: &mut dyn FnMut(usize, Progress),
+        on_progress: &mut (dyn FnMut(usize, Progress) + Send),
         on_row: &mut dyn FnMut(&Row),
-    ) -> Result<Vec<Row>, EvaluateError> {
+    ) -> Result<Draw, EvaluateError> {
         let Self { foundation, benchmark, system, config, seed } = *self;
         let base = foundation.classes.len();
         let measured = benchmark.measured.clean();
@@ -132,6 +133,7 @@ impl Measurement<'_> {
         let (classes, shots) = (benchmark.labels.len(), benchmark.labels.len() * benchmark.shots as usize);
         let mut memory = Memory::new(session::needs(foundation, &state, classes, shots, config));
         let mut workspace = memory.workspace(workers);
+        let (mut operations, mut seconds) = (0.0, 0.0);
         let mut added = Vec::new();
         let mut rows = Vec::with_capacity(benchmark.ways.len() + 1);
         for session in 0..=benchmark.ways.len() {
@@ -143,9 +145,12 @@ impl Measurement<'_> {
                             on_progress(session, progress);
                             ControlFlow::Continue(())
                         };
+                        let started = Instant::now();
                         let learned =
                             session::learn(foundation, &state, &new, config, seed, &mut workspace, &mut progress);
                         state = learned.map_err(|source| EvaluateError::Learn { session, source })?.0;
+                        seconds += started.elapsed().as_secs_f64();
+                        operations += session::operations(foundation, &state, config) as f64;
                     }
                     System::Imprint | System::Ncm => added.extend(new),
                 }
@@ -166,26 +171,21 @@ impl Measurement<'_> {
             on_row(&row);
             rows.push(row);
         }
-        Ok(rows)
+        Ok(Draw { rows, operations, seconds })
     }
 }
 
 fn nearest_imprint(foundation: &Foundation, added: &[NewClass], features: &[f32]) -> Vec<usize> {
-    let inputs = foundation.head.inputs;
-    let base = foundation.classes.iter().flat_map(|class| foundation.target(class.target)).copied();
-    let mut weights: Vec<f32> = base.collect();
-    for class in added {
-        let projected = foundation.head.project(&clean(class, inputs));
-        weights.extend(session::mean_direction(&projected, foundation.dimension));
-    }
-    nearest(&foundation.head.project(features), &weights, foundation.dimension)
+    let mut classifier = Classifier::new(foundation, &State::fresh(foundation, [0; 32]));
+    added.iter().for_each(|class| classifier.imprint(class));
+    classifier.nearest(features)
 }
 
 fn nearest_mean(foundation: &Foundation, benchmark: &Benchmark, added: &[NewClass], features: &[f32]) -> Vec<usize> {
     let inputs = foundation.head.inputs;
     let mut means = benchmark.base_means.clone();
     for class in added {
-        means.extend(session::mean_direction(&clean(class, inputs), inputs));
+        means.extend(mean_direction(&clean(class, inputs), inputs));
     }
     means.chunks_exact_mut(inputs).for_each(|mean| {
         normalise(mean);

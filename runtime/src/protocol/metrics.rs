@@ -83,13 +83,29 @@ pub struct Summary {
     pub sessions: Vec<Row>,
     /// Deviations over the draws, session by session.
     pub deviations: Vec<Row>,
+    /// Floating-point operations of learning all sessions of a draw, those of matrix products.
+    pub operations: f64,
+    /// Seconds of learning all sessions of a draw.
+    pub seconds: f64,
 }
 
-/// Summarises the rows of several draws.
+/// What measuring over one draw gave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Draw {
+    /// A row for every session.
+    pub rows: Vec<Row>,
+    /// Floating-point operations of learning all sessions, those of matrix products.
+    pub operations: f64,
+    /// Seconds of learning all sessions.
+    pub seconds: f64,
+}
+
+/// Summarises several draws.
 ///
 /// # Panics
 /// If there is no draw, or draws have different sessions.
-pub fn summarise(system: &str, draws: &[Vec<Row>]) -> Summary {
+pub fn summarise(system: &str, all: &[Draw]) -> Summary {
+    let draws: Vec<&[Row]> = all.iter().map(|draw| draw.rows.as_slice()).collect();
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     // Sample deviation; of a single draw nothing can be said and it is 0.
     let deviation = |values: &[f64]| {
@@ -125,6 +141,8 @@ pub fn summarise(system: &str, draws: &[Vec<Row>]) -> Summary {
         performance_decay: first.top1 - last.top1,
         deviations: (0..sessions).map(|session| combine(session, &deviation)).collect(),
         sessions: means,
+        operations: mean(&all.iter().map(|draw| draw.operations).collect::<Vec<_>>()),
+        seconds: mean(&all.iter().map(|draw| draw.seconds).collect::<Vec<_>>()),
     }
 }
 
@@ -141,7 +159,7 @@ mod tests {
             let (base, inc): (f64, f64) = (base[session], inc[session]);
             Row { session: session + 1, base, inc: Some(inc), hm: Some(2.0 * base * inc / (base + inc)), top1: 0.0 }
         };
-        let summary = summarise("paper", &[(0..8).map(row).collect()]);
+        let summary = summarise("paper", &[Draw { rows: (0..8).map(row).collect(), operations: 0.0, seconds: 0.0 }]);
         assert!((summary.ahm - 57.11).abs() < 0.01, "{}", summary.ahm);
     }
 

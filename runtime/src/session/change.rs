@@ -18,7 +18,7 @@ pub fn add_shots(
     config: &Config,
     seed: u64,
     workspace: &mut Workspace<'_>,
-    on_progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
 ) -> Result<(State, Report), LearnError> {
     let index = state.known(foundation).position(|known| known.label == class.label);
     let index = index.ok_or_else(|| LearnError::UnknownLabel { label: class.label.clone() })?;
@@ -40,7 +40,7 @@ pub fn forget(
     config: &Config,
     seed: u64,
     workspace: &mut Workspace<'_>,
-    on_progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
 ) -> Result<(State, Report), LearnError> {
     let place = learned(foundation, state, label)?;
     let mut next = state.clone();

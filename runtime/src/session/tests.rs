@@ -59,7 +59,7 @@ fn learn_on(
     state: &State,
     new: &[NewClass],
     seed: u64,
-    on_progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
 ) -> Result<(State, Report), LearnError> {
     let mut memory = memory(foundation, state, new);
     learn(foundation, state, new, &foundation.config, seed, &mut memory.workspace(&Serial), on_progress)
@@ -279,17 +279,17 @@ fn a_bundle_without_base_classes_learns_too() {
 }
 
 #[test]
-fn a_state_answers_before_it_is_aligned() {
+fn a_new_class_is_known_provisionally_at_once() {
     let foundation = foundation(4);
-    let (state, new) = (State::fresh(&foundation, [0; 32]), [new_class(4, 5)]);
-    let mut memory = memory(&foundation, &state, &new);
-    let workspace = &mut memory.workspace(&Serial);
-    let provisional = imprint(&foundation, &state, &new, &foundation.config, 1, workspace).unwrap();
-    assert!(provisional.is_sound(&foundation));
-    assert_eq!(provisional.head, None);
-    let (learned, _) = learn_with(&foundation, &new, 1).unwrap();
-    assert_eq!((&learned.classes, &learned.exemplars), (&provisional.classes, &provisional.exemplars));
-    assert!(accuracy(&foundation, &provisional, 0..4) > 0.7);
+    let state = State::fresh(&foundation, [0; 32]);
+    let mut classifier = Classifier::new(&foundation, &state);
+    classifier.imprint(&new_class(4, 5));
+    let mut random = Random::new(9, "fresh samples");
+    let right = |class: usize, random: &mut Random| {
+        (0..10).filter(|_| classifier.nearest(&feature(class, random))[0] == class).count()
+    };
+    assert!(right(4, &mut random) > 7);
+    assert!((0..4).map(|class| right(class, &mut random)).sum::<usize>() > 30);
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn sessions(device: &Device, say: &dyn Fn(String)) -> Result<Vec<orco_runtime::p
     let (system, config) = (System::Orco, &foundation.config);
     let measurement = Measurement { foundation, benchmark: &benchmark, system, config, seed: SEED };
     let threads = Threads::of_machine().context("cannot start threads")?;
-    let rows = measurement.draw(0, &threads, &mut on_progress, &mut on_row)?;
+    let rows = measurement.draw(0, &threads, &mut on_progress, &mut on_row)?.rows;
     bar.finish_and_clear();
     Ok(rows)
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use orco_runtime::benchmark::Benchmark;
 use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::config::Config;
-use orco_runtime::protocol::{self, Measurement, System};
+use orco_runtime::protocol::{self, Measurement, Summary, System};
 use serde_json::json;
 
 use crate::options::Options;
@@ -29,6 +29,9 @@ pub struct Arguments {
     /// devices); by default the bundle's.
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
+    /// Compares the presets instead of the systems: accuracy, arithmetic and time of each.
+    #[arg(long, conflicts_with = "preset")]
+    presets: bool,
 }
 
 /// Measures all systems and prints every session's row.
@@ -56,23 +59,38 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
             benchmark.shots
         );
     }
-    let mut summaries = Vec::new();
-    for system in System::ALL {
+    let measure = |system: System, config: &Config, name: &str| {
         let (foundation, seed) = (&bundle.foundation, arguments.seed);
-        let measurement = Measurement { foundation, benchmark: &benchmark, system, config: &config, seed };
+        let measurement = Measurement { foundation, benchmark: &benchmark, system, config, seed };
         let epochs = arguments.draws as usize * benchmark.ways.len() * config.epochs;
-        let bar = output::bar(epochs, &format!("{}, epochs", system.name()));
-        let summary = measurement.over(arguments.draws as usize, &|| bar.inc(1))?;
+        let bar = output::bar(epochs, &format!("{name}, epochs"));
+        let summary = measurement.over(arguments.draws as usize, &|| bar.inc(1));
         bar.finish_and_clear();
-        if !options.quiet() {
-            println!("\n{}", output::summary(&summary));
-        }
-        summaries.push(summary);
-    }
-    options.write_json(&json!({
+        summary
+    };
+    let mut results = json!({
         "draws": arguments.draws, "seed": arguments.seed, "bundle": bundle.manifest.name, "source": benchmark.source,
-        "systems": summaries,
-    }))
+    });
+    if arguments.presets {
+        let preset = |name| Ok((name, measure(System::Orco, &Config::preset(name).expect("it is listed"), name)?));
+        let measured = Config::PRESETS.into_iter().map(preset).collect::<Result<Vec<_>>>()?;
+        if !options.quiet() {
+            println!("\n{}", output::presets(&measured));
+        }
+        let as_json = |(name, summary): &(&str, Summary)| json!({ "preset": name, "measured": summary });
+        results["presets"] = measured.iter().map(as_json).collect();
+    } else {
+        let mut summaries = Vec::new();
+        for system in System::ALL {
+            let summary = measure(system, &config, system.name())?;
+            if !options.quiet() {
+                println!("\n{}", output::summary(&summary));
+            }
+            summaries.push(summary);
+        }
+        results["systems"] = json!(summaries);
+    }
+    options.write_json(&results)
 }
 
 /// Computes the benchmark's features from the images themselves: the very images that the bundle's benchmark file
