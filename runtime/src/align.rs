@@ -118,14 +118,16 @@ impl<'a> Lesson<'a> {
         self.base.views.max(self.learned.views)
     }
 
-    /// Most samples in an epoch, with so many known classes and so many more exemplars.
-    fn samples_of_epoch(&self, classes: usize, more: usize, config: &Config) -> usize {
-        (self.base.len() + self.learned.len() + more).max(classes * config.samples_per_class)
+    /// Exemplars that a class has on average, rounded down; classes without any do not count.
+    fn average(&self, classes: usize, config: &Config) -> usize {
+        let exemplars = || self.exemplars(config);
+        let has_any = |class: &usize| exemplars().any(|exemplar| self.class_of(exemplar) as usize == *class);
+        exemplars().count() / (0..classes).filter(has_any).count().max(1)
     }
 
-    /// Most samples in a step.
-    fn samples_of_step(&self, classes: usize, more: usize, config: &Config) -> usize {
-        config.batch.min(self.samples_of_epoch(classes, more, config)).max(1)
+    /// Most samples in a step, with so many more exemplars.
+    fn samples_of_step(&self, more: usize, config: &Config) -> usize {
+        config.batch.min(self.base.len() + self.learned.len() + more).max(1)
     }
 
     /// Number of pseudo-targets.
@@ -134,17 +136,14 @@ impl<'a> Lesson<'a> {
     }
 
     fn extent(&self, classes: usize, more: usize, config: &Config) -> Extent {
-        let (samples, views) = (self.samples_of_step(classes, more, config), views_used(config));
+        let (samples, views) = (self.samples_of_step(more, config), views_used(config));
         Extent { shape: self.shape, samples, views, classes, targets: self.target_count() }
     }
 
     /// Floating-point operations of the matrix products of [`align`] over so many known classes: those of the head and of
     /// the losses.
     pub fn operations(&self, classes: usize, config: &Config) -> u64 {
-        let exemplars = self.exemplars(config).count();
-        let samples = self.samples_of_epoch(classes, 0, config);
-        let epochs = config.epochs_over(exemplars, samples);
-        let samples = if config.samples_per_class > 0 { classes * config.samples_per_class } else { exemplars };
+        let samples = self.exemplars(config).count();
         let (views, outputs, targets) = (views_used(config), self.shape.outputs, self.target_count());
         let step = |samples: usize| -> u64 {
             let (rows, means) = (views * samples, samples.min(classes));
@@ -153,7 +152,8 @@ impl<'a> Lesson<'a> {
             2 * (rows as u64 * (self.shape.forward_cost() + self.shape.backward_cost()) + losses as u64)
         };
         let last = samples % config.batch;
-        epochs as u64 * ((samples / config.batch) as u64 * step(config.batch) + if last > 0 { step(last) } else { 0 })
+        config.epochs as u64
+            * ((samples / config.batch) as u64 * step(config.batch) + if last > 0 { step(last) } else { 0 })
     }
 
     /// Working memory that [`assign`] and [`align`] need for so many known classes, and so many more exemplars than the
@@ -162,8 +162,7 @@ impl<'a> Lesson<'a> {
         let (shape, targets) = (self.shape, self.target_count());
         let extent = self.extent(classes, more, config);
         let exemplars = self.base.len() + self.learned.len() + more;
-        let epoch = self.samples_of_epoch(classes, more, config);
-        let sampler = Sampler::needs(shape, extent.samples, epoch, exemplars, targets, config);
+        let sampler = Sampler::needs(shape, extent.samples, exemplars, targets, config);
         let goals = targets * shape.outputs;
         let step = extent.needs();
         let align = Needs { numbers: goals + sampler.numbers + step.numbers, indices: sampler.indices + step.indices };
@@ -290,16 +289,14 @@ fn train(
     let (step_indices, indices) = workspace.indices.split_at_mut(needs.indices);
     let mut alignment = Alignment::new(&extent, lesson.head, &goals, step_numbers, step_indices, workspace.workers);
     let mut sampler = Sampler::new(lesson, goals, config, Random::new(seed, "alignment"), numbers, indices);
-    let exemplars = lesson.exemplars(config).count();
-    let epochs = config.epochs_over(exemplars, lesson.samples_of_epoch(assigned.len(), 0, config));
     let schedule = Schedule {
-        steps: epochs,
+        steps: config.epochs,
         warmup: config.warmup_epochs,
         start: config.warmup_rate,
         peak: config.learning_rate,
         end: 0.0,
     };
-    for epoch in 0..epochs {
+    for epoch in 0..config.epochs {
         let rate = schedule.rate(epoch) as f32;
         let mut mean = Losses::default();
         let samples = sampler.start_epoch();
@@ -308,13 +305,13 @@ fn train(
             let losses = alignment.step(&sampler.batch(step, samples), config, rate);
             mean.add(&losses, 1.0 / steps as f32);
         }
-        let progress = Progress { epoch: epoch + 1, epochs, losses: mean };
+        let progress = Progress { epoch: epoch + 1, epochs: config.epochs, losses: mean };
         if on_progress(progress).is_break() {
             return Err(AlignError::Cancelled);
         }
     }
     if !alignment.is_finite() {
-        return Err(AlignError::Diverged { epochs });
+        return Err(AlignError::Diverged { epochs: config.epochs });
     }
     alignment.store(head);
     Ok(())

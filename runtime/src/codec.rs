@@ -31,7 +31,7 @@ impl Kind {
 }
 
 /// Version of the layouts that this release writes and reads.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 const DIGEST: usize = 32;
 const HEADER: usize = 8 + 2 + DIGEST;
 

@@ -82,7 +82,7 @@ pub enum Keep {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Passes over the exemplars and shots (see [`Config::epochs_over`]).
+    /// Passes over the exemplars and shots.
     pub epochs: usize,
     /// Exemplars per step; each gives two views.
     pub batch: usize,
@@ -126,9 +126,9 @@ pub struct Config {
     pub sample: Sample,
     /// Probability that the one view is an augmented one.
     pub augmented: f32,
-    /// Samples of each class in an epoch: exemplars drawn anew from those of a class that has more, repeated with
-    /// further views where it has fewer; 0 takes every exemplar once, however many its class has.
-    pub samples_per_class: usize,
+    /// Whether classes that have fewer exemplars than the average come as often as the average, with further views; an
+    /// epoch holds as many samples as there are exemplars all the same.
+    pub balanced: bool,
     /// Factors on the learning rate of the hidden layer and of the last one.
     pub layer_rates: [f32; 2],
     /// How features of exemplars are stored.
@@ -168,7 +168,7 @@ impl Config {
     }
 
     /// Ours for small devices: a fifth of the published program's arithmetic at most. One view of a sample instead of two,
-    /// equally many samples of every class, and most of the change in the hidden layer, so that base classes erode less.
+    /// more of classes with few shots, and most of the change in the hidden layer, so that base classes erode less.
     /// Chosen on held-out base classes (README, section on training).
     pub fn edge() -> Self {
         Self {
@@ -178,17 +178,10 @@ impl Config {
             warmup_epochs: 12,
             sample: Sample::One,
             augmented: 0.25,
-            samples_per_class: 5,
+            balanced: true,
             layer_rates: [2.0, 0.5],
             ..Self::orco()
         }
-    }
-
-    /// Epochs of a session over so many exemplars. Where balancing the classes draws more samples than there are exemplars,
-    /// there are fewer epochs, so that a session costs as much as [`Config::epochs`] passes over the exemplars.
-    pub fn epochs_over(&self, exemplars: usize, samples_of_epoch: usize) -> usize {
-        let fewer = self.epochs * exemplars / samples_of_epoch.max(1);
-        if samples_of_epoch > exemplars { fewer.max(1) } else { self.epochs }
     }
 
     /// Whether the values make sense; to be asked after decoding or parsing.
@@ -210,7 +203,6 @@ impl Config {
             && (1..=1024).contains(&self.batch)
             && (1..=64).contains(&self.views)
             && (0.0..=1.0).contains(&self.augmented)
-            && self.samples_per_class <= 1024
             && self.layer_rates.iter().all(|factor| (0.0..=1e3).contains(factor))
     }
 }
@@ -240,7 +232,7 @@ impl Default for Config {
             views: 4,
             sample: Sample::Pair,
             augmented: 0.0,
-            samples_per_class: 0,
+            balanced: false,
             layer_rates: [1.0, 1.0],
             precision: Precision::Int8,
             exemplar_bytes: 0,

@@ -60,6 +60,16 @@ impl<'a> Right<'a> {
 /// The product of `left` `[rows, length]` and `right` `[length, columns]`: `finish(row, column, sums)` is given every
 /// row of the result in pieces, once each; `sums` are the entries from `column` on.
 ///
+/// ```
+/// use orco_runtime::linalg::{LANES, Left, Right, product};
+/// let (a, b) = ([1.0, 2.0], [[1.0; LANES], [10.0; LANES]].concat());
+/// let mut c = vec![0.0; LANES];
+/// product(1, 2, Left::rows(&a, 2), Right::rows(&b, LANES), |_, column, sums| {
+///     c[column..column + sums.len()].copy_from_slice(sums);
+/// });
+/// assert_eq!(c, vec![21.0; LANES]);
+/// ```
+///
 /// # Panics
 /// If a slice is shorter than its shape, or `right.columns` is no multiple of [`LANES`].
 pub fn product(rows: usize, length: usize, left: Left<'_>, right: Right<'_>, finish: impl FnMut(usize, usize, &[f32])) {

@@ -313,6 +313,25 @@ fn the_bundle_reaches_its_aim_on_the_benchmark_file() {
     assert_refused(&unknown, "there is no preset \"fast\"");
 }
 
+/// Preset `edge`: at most a fifth of the arithmetic of `orco`, and an aHM at most 0.3 below.
+#[test]
+fn the_edge_preset_takes_a_fifth_of_the_arithmetic_and_loses_nothing() {
+    let result = Device::new().json(&["eval", "--presets", "--draws", "2"]);
+    let figure = |name: &str, figure: &str| {
+        let presets = result["presets"].as_array().unwrap();
+        let preset = presets.iter().find(|preset| preset["preset"] == name).unwrap();
+        preset["measured"][figure].as_f64().unwrap()
+    };
+    let share = figure("edge", "operations") / figure("orco", "operations");
+    assert!(share <= 0.2001, "{share} of the arithmetic");
+    assert!(
+        figure("edge", "ahm") >= figure("orco", "ahm") - 0.3,
+        "{} and {}",
+        figure("edge", "ahm"),
+        figure("orco", "ahm")
+    );
+}
+
 #[test]
 fn images_give_what_the_benchmark_file_gives() {
     let Some(data) = std::env::var_os("ORCO_CIFAR100") else {

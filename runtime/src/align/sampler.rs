@@ -16,7 +16,7 @@ pub(super) struct Sampler<'a> {
     random: Random,
     /// The exemplars, class after class where classes are balanced.
     members: &'a mut [u32],
-    /// Samples in the order of the epoch: `exemplar * views + view`.
+    /// Samples in the order of the epoch, of which the first come into it: `exemplar * views + view`.
     order: &'a mut [u32],
     /// Perturbable targets in the order of the step, by label: a class's index, then numbers past the classes for the
     /// free ones.
@@ -36,25 +36,18 @@ pub(super) fn views_used(config: &Config) -> usize {
 }
 
 impl<'a> Sampler<'a> {
-    /// Working memory for so many samples in a step and in an epoch.
-    pub(super) fn needs(
-        shape: Shape,
-        steps_of: usize,
-        epoch: usize,
-        exemplars: usize,
-        targets: usize,
-        config: &Config,
-    ) -> Needs {
-        let numbers = Self::numbers(shape, steps_of, config).iter().sum();
-        Needs { numbers, indices: Self::indices(steps_of, epoch, exemplars, targets).iter().sum() }
+    /// Working memory for so many samples in a step and exemplars in an epoch.
+    pub(super) fn needs(shape: Shape, samples: usize, exemplars: usize, targets: usize, config: &Config) -> Needs {
+        let numbers = Self::numbers(shape, samples, config).iter().sum();
+        Needs { numbers, indices: Self::indices(samples, exemplars, targets).iter().sum() }
     }
 
     fn numbers(shape: Shape, samples: usize, config: &Config) -> [usize; 2] {
         [views_used(config) * samples * shape.inputs, 2 * samples * shape.outputs]
     }
 
-    fn indices(samples: usize, epoch: usize, exemplars: usize, targets: usize) -> [usize; 5] {
-        [exemplars, epoch, targets, samples, samples]
+    fn indices(samples: usize, exemplars: usize, targets: usize) -> [usize; 5] {
+        [exemplars, 2 * exemplars, targets, samples, samples]
     }
 
     pub(super) fn new(
@@ -74,10 +67,9 @@ impl<'a> Sampler<'a> {
         };
         let perturbable = || (0..assigned + free).filter(|&label| wanted(label)).map(|label| label as u32);
         let exemplars = || lesson.exemplars(config);
-        let epoch = lesson.samples_of_epoch(assigned, 0, config);
-        let samples = lesson.samples_of_step(assigned, 0, config);
+        let samples = lesson.samples_of_step(0, config);
         let [features, perturbed] = carve(numbers, Self::numbers(lesson.shape, samples, config));
-        let lengths = Self::indices(samples, epoch, exemplars().count(), perturbable().count());
+        let lengths = Self::indices(samples, exemplars().count(), perturbable().count());
         let [members, order, targets, classes, perturbed_labels] = carve(indices, lengths);
         members.iter_mut().zip(exemplars()).for_each(|(place, exemplar)| *place = exemplar);
         targets.iter_mut().zip(perturbable()).for_each(|(place, label)| *place = label);
@@ -89,29 +81,26 @@ impl<'a> Sampler<'a> {
 
     /// Shuffles the samples of the next epoch; returns how many there are.
     pub(super) fn start_epoch(&mut self) -> usize {
-        let count = match self.config.samples_per_class {
-            0 => self.members.len(),
-            each => self.balance(each),
-        };
-        self.random.shuffle(&mut self.order[..count]);
+        let count = self.members.len();
+        let drawn = if self.config.balanced { self.balance() } else { count };
+        self.random.shuffle(&mut self.order[..drawn]);
         count
     }
 
-    /// Takes `each` samples of every class; returns how many that makes.
-    fn balance(&mut self, each: usize) -> usize {
+    /// Takes every exemplar once, those of classes with fewer than the average again until they have as many; returns
+    /// how many samples that makes.
+    fn balance(&mut self) -> usize {
         let (lesson, views) = (self.lesson, self.lesson.views());
-        let mut count = 0;
-        for own in self.members.chunk_by_mut(|a, b| lesson.class_of(*a) == lesson.class_of(*b)) {
-            if own.len() > each {
-                self.random.shuffle(own);
-            }
-            for sample in 0..each {
+        let average = lesson.average(self.goals.assigned.len() / lesson.shape.outputs, self.config);
+        let mut drawn = 0;
+        for own in self.members.chunk_by(|a, b| lesson.class_of(*a) == lesson.class_of(*b)) {
+            for sample in 0..own.len().max(average) {
                 let view = sample / own.len() % views;
-                self.order[count] = (own[sample % own.len()] as usize * views + view) as u32;
-                count += 1;
+                self.order[drawn] = (own[sample % own.len()] as usize * views + view) as u32;
+                drawn += 1;
             }
         }
-        count
+        drawn
     }
 
     /// Batch number `step` of the epoch, which has `count` samples.

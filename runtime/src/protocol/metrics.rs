@@ -85,7 +85,8 @@ pub struct Summary {
     pub deviations: Vec<Row>,
     /// Floating-point operations of learning all sessions of a draw, those of matrix products.
     pub operations: f64,
-    /// Seconds of learning all sessions of a draw.
+    /// Seconds of learning all sessions of a draw. Not among what is stored: it differs from run to run.
+    #[serde(skip)]
     pub seconds: f64,
 }
 

@@ -77,7 +77,7 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
         if !options.quiet() {
             println!("\n{}", output::presets(&measured));
         }
-        let as_json = |(name, summary): &(&str, Summary)| json!({ "preset": name, "measured": summary });
+        let as_json = |(name, summary): &(&str, Summary)| json!({ "preset": name, "measured": summary, "seconds": summary.seconds });
         results["presets"] = measured.iter().map(as_json).collect();
     } else {
         let mut summaries = Vec::new();

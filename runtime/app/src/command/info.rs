@@ -1,6 +1,7 @@
 //! `orco info`.
 
 use anyhow::Result;
+use orco_runtime::session;
 use serde_json::json;
 
 use crate::device::Device;
@@ -13,6 +14,8 @@ pub fn run(options: &Options) -> Result<()> {
     let (manifest, foundation) = (&device.bundle.manifest, &device.bundle.foundation);
     let free = device.state.free_targets(foundation).len();
     let benchmark = manifest.files.contains_key(orco_runtime::manifest::BENCHMARK);
+    const SHOTS: usize = 5;
+    let learning = session::needs(foundation, &device.state, usize::from(free > 0), SHOTS, &foundation.config);
     if !options.quiet() {
         println!("bundle      {} ({})", manifest.name, device.bundle.folder.display());
         println!(
@@ -36,11 +39,13 @@ pub fn run(options: &Options) -> Result<()> {
             device.state.sessions
         );
         println!("shots       {} stored, {} bytes", device.state.exemplars.len(), device.state.exemplars.bytes());
+        println!("memory      {:.1} MiB at work when a class is learned", learning.bytes() as f64 / f64::from(1 << 20));
     }
     options.write_json(&json!({
         "bundle": manifest.name, "engine": engine, "backbone": manifest.backbone.architecture,
         "features": manifest.backbone.features, "parameters": manifest.backbone.parameters,
         "base_classes": foundation.classes.len(), "learned_classes": device.state.classes.len(),
         "sessions": device.state.sessions, "free_targets": free, "state": device.store.path().to_string_lossy(), "benchmark": benchmark,
+        "working_memory_bytes": learning.bytes(),
     }))
 }
