@@ -37,15 +37,6 @@ pub(super) unsafe fn product(
     }
 }
 
-/// Whether multiply-adds are fused on this machine, and sums thus equal to those of other such machines bit by bit.
-#[cfg(all(test, feature = "std"))]
-pub(super) fn is_fused() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return x86::avx512() || x86::avx2();
-    #[cfg(not(target_arch = "x86_64"))]
-    cfg!(target_arch = "aarch64")
-}
-
 /// A register of f32 numbers.
 trait Vector: Copy {
     const WIDTH: usize;
@@ -265,6 +256,69 @@ mod neon {
         #[inline(always)]
         unsafe fn plus_product(self, a: Self, b: Self) -> Self {
             unsafe { vfmaq_f32(self, a, b) }
+        }
+    }
+}
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use std::vec;
+    use std::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::linalg::LANES;
+    use crate::random::Random;
+
+    /// A product of 13 rows by the given kernel.
+    fn by(
+        length: usize,
+        a: &[f32],
+        b: &[f32],
+        kernel: impl FnOnce(Left<'_>, Right<'_>, &mut dyn FnMut(usize, usize, &[f32])),
+    ) -> Vec<f32> {
+        let mut result = vec![f32::NAN; 13 * 2 * LANES];
+        kernel(Left::rows(a, length), Right::rows(b, 2 * LANES), &mut |row, column, sums| {
+            result[row * 2 * LANES + column..][..sums.len()].copy_from_slice(sums);
+        });
+        result
+    }
+
+    proptest! {
+        #[test]
+        fn every_vector_unit_gives_the_chain_of_fused_multiply_adds(length in 1usize..50, seed in 0u64..100) {
+            let mut random = Random::new(seed, "kernels");
+            let a: Vec<f32> = (0..13 * length).map(|_| random.normal()).collect();
+            let b: Vec<f32> = (0..length * 2 * LANES).map(|_| random.normal()).collect();
+            let chain = |index: usize| {
+                let (row, column) = (index / (2 * LANES), index % (2 * LANES));
+                (0..length).fold(0.0f32, |sum, place| {
+                    a[row * length + place].mul_add(b[place * 2 * LANES + column], sum)
+                })
+            };
+            let expected: Vec<f32> = (0..13 * 2 * LANES).map(chain).collect();
+            // SAFETY, of every kernel: the slices have the lengths of the shapes, the processor has the feature.
+            #[cfg(target_arch = "x86_64")]
+            {
+                if x86::avx512() {
+                    let result = by(length, &a, &b, |l, r, f| unsafe { x86::product_avx512(13, length, l, r, f) });
+                    prop_assert_eq!(&result, &expected, "AVX-512");
+                }
+                if x86::avx2() {
+                    let result = by(length, &a, &b, |l, r, f| unsafe { x86::product_avx2(13, length, l, r, f) });
+                    prop_assert_eq!(&result, &expected, "AVX2");
+                }
+                let result = by(length, &a, &b, |l, r, f| unsafe { tiles::<Plain, 2, 2>(13, length, l, r, f) });
+                for (value, expected) in result.iter().zip(&expected) {
+                    prop_assert!((value - expected).abs() < 1e-4, "without a vector unit: {value}, {expected}");
+                }
+            }
+            #[cfg(target_arch = "aarch64")]
+            {
+                let result = by(length, &a, &b, |l, r, f| unsafe { tiles::<neon::Quad, 6, 4>(13, length, l, r, f) });
+                prop_assert_eq!(&result, &expected, "NEON");
+            }
         }
     }
 }
