@@ -202,6 +202,8 @@ mod tests {
         assert!(refused("self_contrast = 0.0", "self_contrast = 0.1").contains("pretrain.views is 1"));
         assert!(refused("crop_scale = [0.35, 1.0]", "crop_scale = [0.9, 0.5]").contains("crop_scale"));
         assert!(refused("preset = \"edge\"", "epochs = 0").contains("learn"));
-        assert!(refused("preset = \"edge\"", "preset = \"best\"").contains("known are orco, paper, edge"));
+        let text = include_str!("../../recipes/cifar100-edge.toml").replace("\"edge\"", "\"best\"");
+        let unknown = toml::from_str::<Recipe>(&text).unwrap_err().to_string();
+        assert!(unknown.contains("no preset \"best\"; known are orco, paper, edge"), "{unknown}");
     }
 }
