@@ -24,7 +24,7 @@ use crate::math::{add_scaled, dot, normalise};
 use crate::projection::{self, Parameters, Shape};
 use crate::random::Random;
 use crate::schedule::Schedule;
-use memory::carve;
+use memory::{carve, sum};
 use sampler::{Sampler, views_used};
 
 /// Everything that a session learns from. Classes are numbered base classes first.
@@ -68,11 +68,13 @@ pub enum AlignError {
     },
     /// The workspace is smaller than the session needs.
     Workspace {
-        /// Bytes needed.
-        needed: usize,
-        /// Bytes given.
-        given: usize,
+        /// What is needed.
+        needed: Needs,
+        /// What was given.
+        given: Needs,
     },
+    /// The configuration holds a value out of range ([`Config::is_sound`]).
+    Settings,
 }
 
 impl fmt::Display for AlignError {
@@ -83,8 +85,11 @@ impl fmt::Display for AlignError {
                 write!(f, "training diverged within {epochs} epochs; lower the learning rate or raise the temperature")
             }
             Self::Workspace { needed, given } => {
-                write!(f, "the session needs {needed} bytes of working memory, but was given {given}")
+                let Needs { numbers, indices } = needed;
+                write!(f, "the session needs working memory of {numbers} numbers and {indices} indices, ")?;
+                write!(f, "but was given {} and {}", given.numbers, given.indices)
             }
+            Self::Settings => write!(f, "the settings of phase 3 hold a value out of range"),
         }
     }
 }
@@ -118,26 +123,13 @@ impl<'a> Lesson<'a> {
         self.base.views.max(self.learned.views)
     }
 
-    /// Exemplars that a class has on average, rounded down; classes without any do not count.
-    fn average(&self, classes: usize, config: &Config) -> usize {
-        let exemplars = || self.exemplars(config);
-        let has_any = |class: &usize| exemplars().any(|exemplar| self.class_of(exemplar) as usize == *class);
-        exemplars().count() / (0..classes).filter(has_any).count().max(1)
-    }
-
-    /// Most samples in a step, with so many more exemplars.
-    fn samples_of_step(&self, more: usize, config: &Config) -> usize {
-        config.batch.min(self.base.len() + self.learned.len() + more).max(1)
-    }
-
     /// Number of pseudo-targets.
     fn target_count(&self) -> usize {
         self.targets.len() / self.shape.outputs
     }
 
-    fn extent(&self, classes: usize, more: usize, config: &Config) -> Extent {
-        let (samples, views) = (self.samples_of_step(more, config), views_used(config));
-        Extent { shape: self.shape, samples, views, classes, targets: self.target_count() }
+    fn extent(&self, classes: usize, config: &Config) -> Extent {
+        extent(self.shape, self.target_count(), classes, self.base.len() + self.learned.len(), config)
     }
 
     /// Floating-point operations of the matrix products of [`align`] over so many known classes: those of the head and of
@@ -151,32 +143,42 @@ impl<'a> Lesson<'a> {
             let losses = pairs(rows + 2 * samples, rows) + 2 * rows * classes * outputs + pairs(targets, means);
             2 * (rows as u64 * (self.shape.forward_cost() + self.shape.backward_cost()) + losses as u64)
         };
-        let last = samples % config.batch;
-        config.epochs as u64
-            * ((samples / config.batch) as u64 * step(config.batch) + if last > 0 { step(last) } else { 0 })
+        let batch = config.batch.max(1);
+        let last = samples % batch;
+        config.epochs as u64 * ((samples / batch) as u64 * step(batch) + if last > 0 { step(last) } else { 0 })
     }
 
     /// Working memory that [`assign`] and [`align`] need for so many known classes, and so many more exemplars than the
     /// lesson holds.
     pub fn needs(&self, classes: usize, more: usize, config: &Config) -> Needs {
-        let (shape, targets) = (self.shape, self.target_count());
-        let extent = self.extent(classes, more, config);
         let exemplars = self.base.len() + self.learned.len() + more;
-        let sampler = Sampler::needs(shape, extent.samples, exemplars, targets, config);
-        let goals = targets * shape.outputs;
-        let step = extent.needs();
-        let align = Needs { numbers: goals + sampler.numbers + step.numbers, indices: sampler.indices + step.indices };
-        let (numbers, indices) = self.numbers_to_assign(classes, targets);
-        align.max(Needs { numbers: numbers.iter().sum(), indices: indices.iter().sum() })
+        needs(self.shape, self.target_count(), classes, exemplars, config)
     }
+}
 
-    fn numbers_to_assign(&self, classes: usize, free: usize) -> ([usize; 8], [usize; 2]) {
-        let shape = self.shape;
-        let (numbers, indices) = assignment::memory(classes, free);
-        let row = [shape.parameters(), shape.inputs, shape.activations(1), shape.width(), 1];
-        let lengths = [row[0], row[1], row[2], row[3], row[4], classes * shape.outputs, classes * free, numbers];
-        (lengths, [free, indices])
-    }
+/// Working memory that [`assign`] and [`align`] need for a head of that shape and so many pseudo-targets, known classes
+/// and exemplars at most: known when a program is compiled.
+pub const fn needs(shape: Shape, targets: usize, classes: usize, exemplars: usize, config: &Config) -> Needs {
+    let extent = extent(shape, targets, classes, exemplars, config);
+    let goals = Needs { numbers: targets * shape.outputs, indices: 0 };
+    let sampler = Sampler::needs(shape, extent.samples, exemplars, targets, config);
+    let (numbers, indices) = to_assign(shape, classes, targets);
+    goals.plus(sampler).plus(extent.needs()).max(Needs { numbers: sum(&numbers), indices: sum(&indices) })
+}
+
+const fn extent(shape: Shape, targets: usize, classes: usize, exemplars: usize, config: &Config) -> Extent {
+    let samples = if config.batch < exemplars { config.batch } else { exemplars };
+    let samples = if samples == 0 { 1 } else { samples };
+    Extent { shape, samples, views: views_used(config), classes, targets }
+}
+
+/// Numbers and indices that [`assign`] needs.
+const fn to_assign(shape: Shape, classes: usize, free: usize) -> ([usize; 8], [usize; 2]) {
+    let (numbers, indices) = assignment::memory(classes, free);
+    let (parameters, hidden) = (shape.parameters(), shape.activations(1));
+    let pairs = classes * free;
+    let lengths = [parameters, shape.inputs, hidden, shape.width(), 1, classes * shape.outputs, pairs, numbers];
+    (lengths, [free, indices])
 }
 
 /// Gives classes `first..` their pseudo-targets, as the configuration says.
@@ -196,10 +198,10 @@ pub fn assign(
     seed: u64,
     workspace: &mut Workspace<'_>,
 ) -> Result<(), AlignError> {
-    check(lesson.needs(assigned.len(), 0, config), workspace)?;
+    check(lesson, assigned.len(), config, workspace)?;
     let (shape, targets) = (lesson.shape, lesson.target_count());
     let (kept, new) = assigned.split_at_mut(first);
-    let (_, [free, _]) = lesson.numbers_to_assign(new.len(), targets);
+    let (_, [free, _]) = to_assign(shape, new.len(), targets);
     let (free_targets, indices) = workspace.indices.split_at_mut(free);
     let mut count = 0;
     for target in (0..targets as u32).filter(|target| !kept.contains(target)) {
@@ -213,7 +215,7 @@ pub fn assign(
         new.copy_from_slice(&free[..new.len()]);
         return Ok(());
     }
-    let (numbers, _) = lesson.numbers_to_assign(new.len(), free.len());
+    let (numbers, _) = to_assign(shape, new.len(), free.len());
     let [parameters, features, hidden, z, norms, means, cosines, scratch] = carve(workspace.numbers, numbers);
     shape.load(lesson.head, parameters);
     means.fill(0.0);
@@ -252,7 +254,7 @@ pub fn align(
     head: Parameters<&mut [f32]>,
     on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
 ) -> Result<(), AlignError> {
-    check(lesson.needs(assigned.len(), 0, config), workspace)?;
+    check(lesson, assigned.len(), config, workspace)?;
     let workers = workspace.workers;
     let mut done = Ok(());
     let mut head = Some(head);
@@ -261,7 +263,8 @@ pub fn align(
             done = train(lesson, assigned, config, seed, workspace, head, on_progress);
         }
     });
-    done
+    // Workers that never did the work have trained nothing.
+    if head.is_some() { Err(AlignError::Cancelled) } else { done }
 }
 
 /// What [`align`] does, on a thread of the workers.
@@ -283,7 +286,7 @@ fn train(
     }
     let (assigned_targets, free_targets) = targets.split_at(assigned.len() * outputs);
     let goals = Goals { base_classes: lesson.base_classes, assigned: assigned_targets, free: free_targets };
-    let extent = lesson.extent(assigned.len(), 0, config);
+    let extent = lesson.extent(assigned.len(), config);
     let needs = extent.needs();
     let (step_numbers, numbers) = numbers.split_at_mut(needs.numbers);
     let (step_indices, indices) = workspace.indices.split_at_mut(needs.indices);
@@ -305,6 +308,9 @@ fn train(
             let losses = alignment.step(&sampler.batch(step, samples), config, rate);
             mean.add(&losses, 1.0 / steps as f32);
         }
+        if !mean.total().is_finite() {
+            return Err(AlignError::Diverged { epochs: epoch + 1 });
+        }
         let progress = Progress { epoch: epoch + 1, epochs: config.epochs, losses: mean };
         if on_progress(progress).is_break() {
             return Err(AlignError::Cancelled);
@@ -317,10 +323,15 @@ fn train(
     Ok(())
 }
 
-fn check(needs: Needs, workspace: &Workspace<'_>) -> Result<(), AlignError> {
-    if needs.are_met_by(workspace) {
-        return Ok(());
+fn check(lesson: &Lesson<'_>, classes: usize, config: &Config, workspace: &Workspace<'_>) -> Result<(), AlignError> {
+    if !config.is_sound() {
+        return Err(AlignError::Settings);
     }
+    let needed = lesson.needs(classes, 0, config);
     let given = Needs { numbers: workspace.numbers.len(), indices: workspace.indices.len() };
-    Err(AlignError::Workspace { needed: needs.bytes(), given: given.bytes() })
+    if needed.numbers <= given.numbers && needed.indices <= given.indices {
+        Ok(())
+    } else {
+        Err(AlignError::Workspace { needed, given })
+    }
 }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Keep;
-use crate::exemplar::{Exemplars, Precision};
+use crate::exemplar::{Exemplars, MAX_VIEWS, Precision};
 use crate::math::{add_scaled, normalise};
 use crate::random::Random;
 
@@ -150,17 +150,22 @@ impl Bank {
         bank
     }
 
-    /// Leaves as many exemplars of each class as fit into `budget` bytes when all classes have equally many, at least
-    /// one; which ones, `keep` says.
+    /// Leaves as many exemplars as fit into `budget` bytes, at most equally many of each class, but at least one; which
+    /// ones, `keep` says.
     pub fn shrink_to(&mut self, budget: usize, keep: Keep, seed: u64) {
-        let mut present = self.classes.clone();
-        present.sort_unstable();
-        present.dedup();
-        if self.bytes() <= budget || present.is_empty() {
+        if self.bytes() <= budget {
             return;
         }
-        let each = (budget / self.bytes_of_one() / present.len()).max(1);
-        let mut kept: Vec<usize> = present.iter().flat_map(|&class| self.best_of(class, each, keep, seed)).collect();
+        let mut sorted = self.classes.clone();
+        sorted.sort_unstable();
+        let members: Vec<&[u32]> = sorted.chunk_by(|a, b| a == b).collect();
+        let kept_of = |each: usize| members.iter().map(|own| own.len().min(each)).sum::<usize>();
+        let room = budget / self.bytes_of_one();
+        let mut each = 1;
+        while kept_of(each + 1) <= room {
+            each += 1;
+        }
+        let mut kept: Vec<usize> = members.iter().flat_map(|own| self.best_of(own[0], each, keep, seed)).collect();
         kept.sort_unstable();
         *self = self.only(&kept);
     }
@@ -215,10 +220,10 @@ impl Bank {
         let scales = if self.precision == Precision::Int8 { vectors } else { Some(0) };
         let finite = |pair: &[u8]| half::f16::from_le_bytes([pair[0], pair[1]]).is_finite();
         self.dimension > 0
-            && self.views > 0
+            && (1..=MAX_VIEWS).contains(&self.views)
             && scales == Some(self.scales.len())
             && numbers.and_then(|numbers| numbers.checked_mul(self.precision.bytes())) == Some(self.values.len())
-            && self.scales.iter().all(|scale| scale.is_finite() && *scale >= 0.0)
+            && self.scales.iter().all(|scale| (scale * 127.0).is_finite() && *scale >= 0.0)
             && (self.precision == Precision::Int8 || self.values.chunks_exact(2).all(finite))
     }
 }
@@ -292,6 +297,9 @@ mod tests {
             bank.shrink_to(2 * bank.bytes_of_one(), keep, 1);
             assert_eq!(bank, filled(Precision::Int8).only(&expected), "{keep:?}");
         }
+        let mut uneven = filled(Precision::Int8).only(&[0, 1, 2, 3]);
+        uneven.shrink_to(3 * uneven.bytes_of_one(), Keep::First, 1);
+        assert_eq!(uneven.classes(), [0, 1, 0], "a class with few leaves its room to others");
         let mut bank = filled(Precision::F16);
         bank.shrink_to(bank.bytes() - 1, Keep::Random, 1);
         assert_eq!(bank.len(), 4);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::exemplar::Precision;
+use crate::exemplar::{MAX_VIEWS, Precision};
 use crate::loss::contrast::Form;
 
 /// How perturbed targets are drawn around a pseudo-target.
@@ -69,7 +69,7 @@ pub enum Sample {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Keep {
-    /// The first ones.
+    /// The first ones in the order in which they are stored, which within a session follows their content.
     #[default]
     First,
     /// A random choice.
@@ -84,11 +84,11 @@ pub enum Keep {
 pub struct Config {
     /// Passes over the exemplars and shots.
     pub epochs: usize,
-    /// Exemplars per step; each gives two views.
+    /// Samples per step.
     pub batch: usize,
     /// Highest learning rate.
     pub learning_rate: f64,
-    /// Epochs of linear warm-up.
+    /// Epochs of linear warm-up; training may end within it.
     pub warmup_epochs: usize,
     /// Rate of the first epoch of the warm-up.
     pub warmup_rate: f64,
@@ -133,7 +133,7 @@ pub struct Config {
     pub layer_rates: [f32; 2],
     /// How features of exemplars are stored.
     pub precision: Precision,
-    /// Most bytes that the exemplars collected on the device take; 0 sets no limit.
+    /// Most bytes that the exemplars collected on the device take, though every class keeps one; 0 sets no limit.
     pub exemplar_bytes: usize,
     /// Which of them are kept where they take more.
     pub keep: Keep,
@@ -142,73 +142,7 @@ pub struct Config {
 impl Config {
     /// The published program's settings for CIFAR-100. Its views differ from ours: it draws fresh ones in every epoch
     /// (AutoAugment, cutout), while a device keeps a few of each shot as features.
-    pub fn orco() -> Self {
-        Self::default()
-    }
-
-    /// Names of the presets.
-    pub const PRESETS: [&str; 3] = ["orco", "paper", "edge"];
-
-    /// The preset of that name: `orco`, the published program, `paper`, the text where it differs, or `edge`, ours for
-    /// small devices.
-    pub fn preset(name: &str) -> Option<Self> {
-        match name {
-            "orco" => Some(Self::orco()),
-            "paper" => Some(Self::paper()),
-            "edge" => Some(Self::edge()),
-            _ => None,
-        }
-    }
-
-    /// The text's reading: negatives alone in PSCL's denominator, perturbation U(-e, e).
-    pub fn paper() -> Self {
-        let orco = Self::orco();
-        let perturbation_width = 2.0 * orco.perturbation_width;
-        Self { contrast_form: Form::Negatives, perturbation_width, ..orco }
-    }
-
-    /// Ours for small devices: a fifth of the published program's arithmetic at most. One view of a sample instead of two,
-    /// more of classes with few shots, and most of the change in the hidden layer, so that base classes erode less.
-    /// Chosen on held-out base classes (README, section on training).
-    pub fn edge() -> Self {
-        Self {
-            epochs: 40,
-            batch: 48,
-            learning_rate: 0.12,
-            warmup_epochs: 12,
-            sample: Sample::One,
-            augmented: 0.25,
-            balanced: true,
-            layer_rates: [2.0, 0.5],
-            ..Self::orco()
-        }
-    }
-
-    /// Whether the values make sense; to be asked after decoding or parsing.
-    pub fn is_sound(&self) -> bool {
-        let finite = [
-            self.learning_rate as f32,
-            self.warmup_rate as f32,
-            self.momentum,
-            self.dampening,
-            self.weight_decay,
-            self.contrast,
-            self.perturbation_width,
-            self.cross_entropy,
-            self.orthogonality,
-        ];
-        finite.iter().all(|value| value.is_finite() && *value >= 0.0)
-            && (1e-4..=1e4).contains(&self.temperature)
-            && (1..=10_000).contains(&self.epochs)
-            && (1..=1024).contains(&self.batch)
-            && (1..=64).contains(&self.views)
-            && (0.0..=1.0).contains(&self.augmented)
-            && self.layer_rates.iter().all(|factor| (0.0..=1e3).contains(factor))
-    }
-}
-
-impl Default for Config {
-    fn default() -> Self {
+    pub const fn orco() -> Self {
         Self {
             epochs: 100,
             batch: 64,
@@ -238,5 +172,73 @@ impl Default for Config {
             exemplar_bytes: 0,
             keep: Keep::First,
         }
+    }
+
+    /// Names of the presets.
+    pub const PRESETS: [&str; 3] = ["orco", "paper", "edge"];
+
+    /// The preset of that name: `orco`, the published program, `paper`, the text where it differs, or `edge`, ours for
+    /// small devices.
+    pub fn preset(name: &str) -> Option<Self> {
+        match name {
+            "orco" => Some(Self::orco()),
+            "paper" => Some(Self::paper()),
+            "edge" => Some(Self::edge()),
+            _ => None,
+        }
+    }
+
+    /// The text's reading: negatives alone in PSCL's denominator, perturbation U(-e, e).
+    pub const fn paper() -> Self {
+        let orco = Self::orco();
+        let perturbation_width = 2.0 * orco.perturbation_width;
+        Self { contrast_form: Form::Negatives, perturbation_width, ..orco }
+    }
+
+    /// Ours for small devices: a fifth of the published program's arithmetic at most. One view of a sample instead of two,
+    /// more of classes with few shots, and most of the change in the hidden layer, so that base classes erode less.
+    /// Chosen on held-out base classes (README, section on training).
+    pub const fn edge() -> Self {
+        Self {
+            epochs: 40,
+            batch: 48,
+            learning_rate: 0.12,
+            warmup_epochs: 12,
+            sample: Sample::One,
+            augmented: 0.25,
+            balanced: true,
+            layer_rates: [2.0, 0.5],
+            ..Self::orco()
+        }
+    }
+
+    /// Whether the values make sense; to be asked after decoding or parsing.
+    pub fn is_sound(&self) -> bool {
+        let finite = [
+            self.learning_rate as f32,
+            self.warmup_rate as f32,
+            self.momentum,
+            self.dampening,
+            self.weight_decay,
+            self.contrast,
+            self.perturbation_width,
+            self.cross_entropy,
+            self.orthogonality,
+        ];
+        finite.iter().all(|value| value.is_finite() && *value >= 0.0)
+            && (1e-4..=1e4).contains(&self.temperature)
+            && (1..=10_000).contains(&self.epochs)
+            && self.momentum <= 1.0
+            && self.dampening <= 1.0
+            && (1..=1024).contains(&self.batch)
+            && (1..=MAX_VIEWS).contains(&self.views)
+            && (0.0..=1.0).contains(&self.augmented)
+            && self.layer_rates.iter().all(|factor| (0.0..=1e3).contains(factor))
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::orco()
     }
 }

@@ -3,6 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Most views that an exemplar may have.
+pub const MAX_VIEWS: usize = 64;
+
 /// How features are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

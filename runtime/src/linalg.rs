@@ -2,7 +2,7 @@
 //!
 //! Matrices are dense f32 slices. The kernels take no memory of their own, and every sum is one chain of fused
 //! multiply-adds in the order of its terms: however rows and columns are shared among threads, and whichever vector unit
-//! computes them (AVX-512, AVX2, NEON), the bits are the same. That is why no kernel crate serves here: those at hand
+//! computes them (AVX-512, AVX2, NEON), the bits are the same; without one of these, products are rounded before they are added. That is why no kernel crate serves here: those at hand
 //! allocate their packing buffers call by call, and the order of their sums differs from processor to processor. The
 //! benchmark `step` measures one beside ours.
 
@@ -78,9 +78,12 @@ pub fn product(rows: usize, length: usize, left: Left<'_>, right: Right<'_>, fin
     }
     assert!(right.columns.is_multiple_of(LANES) && right.columns <= right.stride, "right factor is not padded");
     if length > 0 {
-        let last = (rows - 1) * left.row_stride + (length - 1) * left.place_stride;
-        assert!(last < left.values.len(), "left factor is shorter than its shape");
-        assert!((length - 1) * right.stride + right.columns <= right.values.len(), "right factor is shorter");
+        // Strides come from the caller: sums must not wrap.
+        let reach = |a: usize, b: usize, c: usize, d: usize| a.checked_mul(b)?.checked_add(c.checked_mul(d)?);
+        let last = reach(rows - 1, left.row_stride, length - 1, left.place_stride);
+        assert!(last.is_some_and(|last| last < left.values.len()), "left factor is shorter than its shape");
+        let end = reach(length - 1, right.stride, right.columns, 1);
+        assert!(end.is_some_and(|end| end <= right.values.len()), "right factor is shorter than its shape");
     }
     // SAFETY: the largest indices that the shapes lead to were checked above.
     unsafe { kernel::product(rows, length, left, right, finish) }
@@ -130,6 +133,14 @@ mod tests {
 
     use super::*;
     use crate::random::Random;
+
+    #[test]
+    #[should_panic(expected = "left factor is shorter")]
+    fn strides_that_wrap_around_are_refused() {
+        let a = [0.0; 4];
+        let left = Left { values: &a[1..3], row_stride: usize::MAX, place_stride: 1 };
+        product(2, 2, left, Right::rows(&[0.0; 2 * LANES], LANES), |_, _, _| {});
+    }
 
     proptest! {
         #[test]

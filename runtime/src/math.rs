@@ -91,7 +91,16 @@ pub fn add_scaled(y: &mut [f32], factor: f32, x: &[f32]) {
 /// `torch.nn.functional.normalize` does, so that the zero vector stays zero.
 #[inline]
 pub fn normalise(x: &mut [f32]) -> f32 {
-    let norm = sqrt(dot(x, x)).max(SHORTEST);
+    let squares = dot(x, x);
+    if !squares.is_finite() {
+        // Too long to be squared: brought down by its largest entry first.
+        let largest = x.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
+        if largest.is_finite() {
+            x.iter_mut().for_each(|value| *value /= largest);
+            return largest * normalise(x);
+        }
+    }
+    let norm = sqrt(squares).max(SHORTEST);
     let inverse = 1.0 / norm;
     x.iter_mut().for_each(|value| *value *= inverse);
     norm
@@ -116,6 +125,15 @@ mod tests {
         }
         assert_eq!((exp(0.0), exp(f32::NEG_INFINITY), exp(-1e30)), (1.0, 0.0, 0.0));
         assert!(exp(1e30).is_finite());
+    }
+
+    #[test]
+    fn long_and_short_vectors_are_normalised() {
+        let mut long = [3e30, -4e30];
+        assert!((normalise(&mut long) / 5e30 - 1.0).abs() < 1e-6);
+        assert!((long[0] - 0.6).abs() < 1e-6 && (long[1] + 0.8).abs() < 1e-6);
+        let mut zero = [0.0; 3];
+        assert_eq!((normalise(&mut zero), zero), (SHORTEST, [0.0; 3]));
     }
 
     #[test]

@@ -125,12 +125,12 @@ impl Shape {
 
     /// Multiply-adds of the forward pass of a row; the backward pass takes [`Shape::backward_cost`].
     pub const fn forward_cost(self) -> u64 {
-        (self.hidden * (self.inputs + self.outputs)) as u64
+        self.hidden as u64 * (self.inputs + self.outputs) as u64
     }
 
     /// Multiply-adds of the backward pass of a row: nothing flows back into the features.
     pub const fn backward_cost(self) -> u64 {
-        (self.hidden * (self.inputs + 2 * self.outputs)) as u64
+        self.hidden as u64 * (self.inputs + 2 * self.outputs) as u64
     }
 
     fn split(self, panel: &[f32]) -> (&[f32], &[f32], &[f32]) {
@@ -189,7 +189,7 @@ impl Shape {
     /// Projects features onto the unit sphere.
     ///
     /// # Shapes
-    /// `parameters` as [`Shape::load`] left them; fills `hidden`, `z` (|z| = 1 within 1e-6) and `norms` of the batch.
+    /// `parameters` as [`Shape::load`] left them; fills `hidden`, `z` (|z| = 1 within 1e-6, unless the projection is shorter than 1e-12) and `norms` of the batch.
     pub fn forward(self, parameters: &[f32], batch: &mut Batch<'_>, workers: &dyn Workers) {
         let Self { inputs, .. } = self;
         let (width, rows) = (self.width(), batch.norms.len());

@@ -134,7 +134,7 @@ fn realign(
     on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
 ) -> Result<(State, Report), LearnError> {
     let mut history = Vec::with_capacity(config.epochs);
-    if next.classes.is_empty() {
+    if next.classes.is_empty() && next.exemplars.is_empty() {
         next.head = None;
     } else {
         let mut head = Head::zeros(foundation.head.shape());
@@ -217,10 +217,12 @@ fn check_shots(foundation: &Foundation, class: &NewClass) -> Result<(), LearnErr
     if class.shots.is_empty() {
         return Err(LearnError::NoShots { label: class.label.clone() });
     }
+    /// Features of any backbone are far smaller; from here on squares leave the range of numbers.
+    const LARGEST: f32 = 1e15;
     let usable = |shot: &Vec<f32>| {
         !shot.is_empty()
             && shot.len().is_multiple_of(foundation.head.inputs)
-            && shot.iter().all(|value| value.is_finite())
+            && shot.iter().all(|value| value.abs() <= LARGEST)
     };
     match class.shots.iter().position(|shot| !usable(shot)) {
         Some(shot) => Err(LearnError::BadFeatures { label: class.label.clone(), shot }),

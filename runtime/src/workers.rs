@@ -5,8 +5,8 @@ use core::marker::PhantomData;
 /// Runs independent tasks, at the same time if it can.
 ///
 /// # Safety
-/// `run` must call the task with each number below `tasks` at most once, and return only when all calls have ended: the
-/// tasks write to parts of memory that their numbers stand for.
+/// `run` must call the task with each number below `tasks` once, and return only when all calls have ended: the tasks
+/// write to parts of memory that their numbers stand for. `enter` must do the work once.
 pub unsafe trait Workers: Sync {
     /// Runs `task(0)` to `task(tasks - 1)`.
     fn run(&self, tasks: usize, task: &(dyn Fn(usize) + Sync));

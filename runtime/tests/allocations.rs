@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use orco_runtime::align::{self, Lesson};
 use orco_runtime::bank::Bank;
-use orco_runtime::config::Config;
+use orco_runtime::config::{Assignment, Config};
 use orco_runtime::exemplar::Precision;
 use orco_runtime::head::Head;
 use orco_runtime::projection::Shape;
@@ -60,8 +60,10 @@ fn a_session_allocates_nothing() {
                 if class < 6 { &mut base } else { &mut learned }.push(class, &features);
             }
         }
-        for config in [Config::orco(), Config::paper(), Config::edge()] {
-            let config = Config { epochs: 3, ..config };
+        let reassigned = Config { assignment: Assignment::Reassigned, ..Config::edge() };
+        let random = Config { assignment: Assignment::Random, ..Config::orco() };
+        for config in [Config::orco(), Config::paper(), Config::edge(), reassigned, random] {
+            let config = Config { epochs: 3, warmup_epochs: 1, ..config };
             let lesson = Lesson {
                 shape,
                 head: head.view(),

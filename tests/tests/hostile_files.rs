@@ -54,6 +54,7 @@ fn a_learner_file_that_makes_no_sense_is_refused() {
         ("two classes of one name", |f| f.classes[0].label = f.classes[1].label.clone()),
         ("class that the list does not name", |f| f.classes[0].label = "unlisted".into()),
         ("exemplars of no class", |f| f.classes.truncate(2)),
+        ("empty bank of endless views", |f| f.exemplars = Bank::new(f.head.inputs, 1 << 32, Precision::Int8)),
         ("no epochs", |f| f.config.epochs = 0),
         ("endless epochs", |f| f.config.epochs = usize::MAX),
         ("huge batch", |f| f.config.batch = 1 << 40),

@@ -28,14 +28,27 @@ impl Needs {
     }
 
     /// Enough for one or the other.
-    pub fn max(self, other: Self) -> Self {
-        Self { numbers: self.numbers.max(other.numbers), indices: self.indices.max(other.indices) }
+    pub const fn max(self, other: Self) -> Self {
+        const fn larger(a: usize, b: usize) -> usize {
+            if a > b { a } else { b }
+        }
+        Self { numbers: larger(self.numbers, other.numbers), indices: larger(self.indices, other.indices) }
     }
 
-    /// Whether a workspace is large enough.
-    pub fn are_met_by(self, workspace: &Workspace<'_>) -> bool {
-        self.numbers <= workspace.numbers.len() && self.indices <= workspace.indices.len()
+    /// Enough for both.
+    pub const fn plus(self, other: Self) -> Self {
+        Self { numbers: self.numbers + other.numbers, indices: self.indices + other.indices }
     }
+}
+
+/// Sum of lengths.
+pub(super) const fn sum(lengths: &[usize]) -> usize {
+    let (mut sum, mut place) = (0, 0);
+    while place < lengths.len() {
+        sum += lengths[place];
+        place += 1;
+    }
+    sum
 }
 
 /// Cuts pieces of these lengths off the front of a buffer.

@@ -1,7 +1,7 @@
 //! The batches of phase 3: shuffled exemplars with their views, and perturbed targets.
 
 use super::Lesson;
-use super::memory::{Needs, carve};
+use super::memory::{Needs, carve, sum};
 use super::step::{Batch, Goals};
 use crate::config::{Config, Perturbation, Sample};
 use crate::math::normalise;
@@ -14,8 +14,10 @@ pub(super) struct Sampler<'a> {
     config: &'a Config,
     goals: Goals<'a>,
     random: Random,
-    /// The exemplars, class after class where classes are balanced.
+    /// The exemplars, class after class.
     members: &'a mut [u32],
+    /// Exemplars that a class has on average, rounded down; classes without any do not count.
+    average: usize,
     /// Samples in the order of the epoch, of which the first come into it: `exemplar * views + view`.
     order: &'a mut [u32],
     /// Perturbable targets in the order of the step, by label: a class's index, then numbers past the classes for the
@@ -28,7 +30,7 @@ pub(super) struct Sampler<'a> {
 }
 
 /// Views of a sample that a step uses.
-pub(super) fn views_used(config: &Config) -> usize {
+pub(super) const fn views_used(config: &Config) -> usize {
     match config.sample {
         Sample::Pair => 2,
         Sample::One => 1,
@@ -37,16 +39,22 @@ pub(super) fn views_used(config: &Config) -> usize {
 
 impl<'a> Sampler<'a> {
     /// Working memory for so many samples in a step and exemplars in an epoch.
-    pub(super) fn needs(shape: Shape, samples: usize, exemplars: usize, targets: usize, config: &Config) -> Needs {
-        let numbers = Self::numbers(shape, samples, config).iter().sum();
-        Needs { numbers, indices: Self::indices(samples, exemplars, targets).iter().sum() }
+    pub(super) const fn needs(
+        shape: Shape,
+        samples: usize,
+        exemplars: usize,
+        targets: usize,
+        config: &Config,
+    ) -> Needs {
+        let numbers = sum(&Self::numbers(shape, samples, config));
+        Needs { numbers, indices: sum(&Self::indices(samples, exemplars, targets)) }
     }
 
-    fn numbers(shape: Shape, samples: usize, config: &Config) -> [usize; 2] {
+    const fn numbers(shape: Shape, samples: usize, config: &Config) -> [usize; 2] {
         [views_used(config) * samples * shape.inputs, 2 * samples * shape.outputs]
     }
 
-    fn indices(samples: usize, exemplars: usize, targets: usize) -> [usize; 5] {
+    const fn indices(samples: usize, exemplars: usize, targets: usize) -> [usize; 5] {
         [exemplars, 2 * exemplars, targets, samples, samples]
     }
 
@@ -67,7 +75,7 @@ impl<'a> Sampler<'a> {
         };
         let perturbable = || (0..assigned + free).filter(|&label| wanted(label)).map(|label| label as u32);
         let exemplars = || lesson.exemplars(config);
-        let samples = lesson.samples_of_step(0, config);
+        let samples = lesson.extent(assigned, config).samples;
         let [features, perturbed] = carve(numbers, Self::numbers(lesson.shape, samples, config));
         let lengths = Self::indices(samples, exemplars().count(), perturbable().count());
         let [members, order, targets, classes, perturbed_labels] = carve(indices, lengths);
@@ -76,7 +84,22 @@ impl<'a> Sampler<'a> {
         let views = lesson.views() as u32;
         order.iter_mut().zip(&*members).for_each(|(place, exemplar)| *place = exemplar * views);
         members.sort_unstable_by_key(|&exemplar| (lesson.class_of(exemplar), exemplar));
-        Self { lesson, config, goals, random, members, order, targets, features, classes, perturbed, perturbed_labels }
+        let present = members.chunk_by(|a, b| lesson.class_of(*a) == lesson.class_of(*b)).count();
+        let average = members.len() / present.max(1);
+        Self {
+            lesson,
+            config,
+            goals,
+            random,
+            members,
+            average,
+            order,
+            targets,
+            features,
+            classes,
+            perturbed,
+            perturbed_labels,
+        }
     }
 
     /// Shuffles the samples of the next epoch; returns how many there are.
@@ -91,10 +114,9 @@ impl<'a> Sampler<'a> {
     /// how many samples that makes.
     fn balance(&mut self) -> usize {
         let (lesson, views) = (self.lesson, self.lesson.views());
-        let average = lesson.average(self.goals.assigned.len() / lesson.shape.outputs, self.config);
         let mut drawn = 0;
         for own in self.members.chunk_by(|a, b| lesson.class_of(*a) == lesson.class_of(*b)) {
-            for sample in 0..own.len().max(average) {
+            for sample in 0..own.len().max(self.average) {
                 let view = sample / own.len() % views;
                 self.order[drawn] = (own[sample % own.len()] as usize * views + view) as u32;
                 drawn += 1;

@@ -1,6 +1,6 @@
 //! One training step of phase 3: losses, gradient, update.
 
-use super::memory::{Needs, carve};
+use super::memory::{Needs, carve, sum};
 use crate::config::{Config, CrossEntropyOn};
 use crate::linalg::{padded, transpose};
 use crate::loss::cross_entropy::{self, Classes};
@@ -74,23 +74,24 @@ pub struct Extent {
 
 impl Extent {
     /// Working memory of an [`Alignment`].
-    pub fn needs(&self) -> Needs {
-        Needs { numbers: self.numbers().iter().sum(), indices: self.indices().iter().sum() }
+    pub const fn needs(&self) -> Needs {
+        Needs { numbers: sum(&self.numbers()), indices: sum(&self.indices()) }
     }
 
     /// Rows of the sphere in a step: all views of the samples, and two perturbed targets for each.
-    fn rows(&self) -> usize {
+    const fn rows(&self) -> usize {
         (self.views + 2) * self.samples
     }
 
-    fn means(&self) -> usize {
-        self.samples.min(self.classes)
+    const fn means(&self) -> usize {
+        if self.samples < self.classes { self.samples } else { self.classes }
     }
 
-    fn numbers(&self) -> [usize; 14] {
+    const fn numbers(&self) -> [usize; 14] {
         let Self { shape, samples, views, classes, targets } = *self;
         let width = shape.width();
         let pairs = Pairs::length(self.rows(), views * samples, width);
+        let spread = Pairs::length(targets, self.means(), width);
         [
             shape.parameters(),
             shape.parameters(),
@@ -101,7 +102,7 @@ impl Extent {
             views * samples * width,
             targets * width,
             padded(classes) * width,
-            pairs.max(Pairs::length(targets, self.means(), width)),
+            if pairs > spread { pairs } else { spread },
             cross_entropy::memory(views * samples, classes),
             targets * width,
             self.means() * width,
@@ -109,7 +110,7 @@ impl Extent {
         ]
     }
 
-    fn indices(&self) -> [usize; 3] {
+    const fn indices(&self) -> [usize; 3] {
         [self.rows(), self.classes, self.means()]
     }
 }
@@ -218,6 +219,9 @@ impl<'a> Alignment<'a> {
 
     /// One step of SGD with momentum, dampening and weight decay, in PyTorch's definition (the first direction is the
     /// gradient itself, undamped). Returns the losses before it.
+    ///
+    /// # Panics
+    /// If the batch is empty, or larger than the extent.
     pub fn step(&mut self, batch: &Batch<'_>, config: &Config, rate: f32) -> Losses {
         let (keep, take) = if self.started { (config.momentum, 1.0 - config.dampening) } else { (0.0, 1.0) };
         self.started = true;
@@ -226,7 +230,8 @@ impl<'a> Alignment<'a> {
         self.follow(batch, config, Update { rate: rate * first, last_rate: rate * last, keep, take, decay })
     }
 
-    /// Writes out the gradient of a batch's loss with respect to the head, and returns the losses. The momentum is lost.
+    /// Writes out the gradient of a batch's loss with respect to the head, and returns the losses; the next step starts
+    /// without momentum.
     pub fn gradient(&mut self, batch: &Batch<'_>, config: &Config, gradient: Parameters<&mut [f32]>) -> Losses {
         let losses = self.follow(batch, config, Update::GRADIENT);
         self.started = false;

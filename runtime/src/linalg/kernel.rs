@@ -27,10 +27,10 @@ pub(super) unsafe fn product(
             return unsafe { x86::product_avx2(rows, length, left, right, finish) };
         }
     }
-    #[cfg(target_arch = "aarch64")]
+    #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
     // SAFETY: NEON is part of the architecture; the rest is the caller's promise.
     return unsafe { tiles::<neon::Quad, 6, 4>(rows, length, left, right, finish) };
-    #[cfg(not(target_arch = "aarch64"))]
+    #[cfg(not(all(target_arch = "aarch64", target_feature = "neon")))]
     // SAFETY: the caller's promise.
     unsafe {
         tiles::<Plain, 2, 2>(rows, length, left, right, finish);
@@ -118,10 +118,10 @@ unsafe fn tile<V: Vector, const ROWS: usize, const VECTORS: usize>(
 
 /// Eight numbers without a vector unit of their own; the products are rounded before they are added.
 #[derive(Clone, Copy)]
-#[cfg(not(target_arch = "aarch64"))]
+#[cfg(not(all(target_arch = "aarch64", target_feature = "neon")))]
 struct Plain([f32; 8]);
 
-#[cfg(not(target_arch = "aarch64"))]
+#[cfg(not(all(target_arch = "aarch64", target_feature = "neon")))]
 impl Vector for Plain {
     const WIDTH: usize = 8;
 
@@ -226,7 +226,7 @@ mod x86 {
     vector!(__m256, 8, _mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_fmadd_ps);
 }
 
-#[cfg(target_arch = "aarch64")]
+#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
 mod neon {
     use core::arch::aarch64::{float32x4_t, vdupq_n_f32, vfmaq_f32, vld1q_f32, vst1q_f32};
 
@@ -314,7 +314,7 @@ mod tests {
                     prop_assert!((value - expected).abs() < 1e-4, "without a vector unit: {value}, {expected}");
                 }
             }
-            #[cfg(target_arch = "aarch64")]
+            #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
             {
                 let result = by(length, &a, &b, |l, r, f| unsafe { tiles::<neon::Quad, 6, 4>(13, length, l, r, f) });
                 prop_assert_eq!(&result, &expected, "NEON");

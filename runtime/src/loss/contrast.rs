@@ -59,31 +59,34 @@ pub fn loss(
         if form == Form::Negatives {
             row.iter_mut().zip(labels).filter(|(_, label)| **label == own).for_each(|(s, _)| *s = f32::NEG_INFINITY);
         }
-        let of_positives = (form == Form::Inside).then(|| log_sum_of_label(row, labels, own));
+        if form == Form::Inside {
+            return inside(row, i, labels);
+        }
+        let share = 1.0 / positives as f32;
         let (log_sum, sum) = exponentiate(row);
-        // A positive's entry of the gradient is its softmax times `factor`, less `share`.
-        let (factor, share, loss) = match of_positives {
-            None => {
-                let share = 1.0 / positives as f32;
-                (1.0, share, log_sum - hits * share)
-            }
-            // From the logarithms: safe where all positives are far away.
-            Some(log) => (1.0 - exp((log_sum - log).min(80.0)), 0.0, log_sum - log),
-        };
         let inverse = 1.0 / sum;
         for (value, label) in row.iter_mut().zip(labels) {
-            let softmax = *value * inverse;
-            *value = if *label == own { softmax * factor - share } else { softmax };
+            *value = *value * inverse - if *label == own { share } else { 0.0 };
         }
         row[i] = 0.0;
-        loss
+        log_sum - hits * share
     });
     (total / anchors as f64) as f32
 }
 
-/// Logarithm of the sum of the exponentials of the entries of a label.
-fn log_sum_of_label(row: &[f32], labels: &[u32], label: u32) -> f32 {
-    let entries = || row.iter().zip(labels).filter(|(_, of)| **of == label).map(|(value, _)| *value);
-    let highest = entries().fold(f32::MIN, f32::max);
-    highest + ln(entries().map(|value| exp(value - highest)).sum())
+/// [`Form::Inside`] for the row of anchor i, whose own entry is minus infinity: both softmaxes are taken from their
+/// logarithms, so that positives far away keep their gradient.
+fn inside(row: &mut [f32], i: usize, labels: &[u32]) -> f32 {
+    let log_sum = |row: &[f32], chosen: &dyn Fn(u32) -> bool| {
+        let entries = || row.iter().zip(labels).filter(|(_, label)| chosen(**label)).map(|(value, _)| *value);
+        let highest = entries().fold(f32::MIN, f32::max);
+        highest + ln(entries().map(|value| exp(value - highest)).sum())
+    };
+    let own = labels[i];
+    let (of_all, of_positives) = (log_sum(row, &|_| true), log_sum(row, &|label| label == own));
+    for (value, label) in row.iter_mut().zip(labels) {
+        let share = if *label == own { exp(*value - of_positives) } else { 0.0 };
+        *value = exp(*value - of_all) - share;
+    }
+    of_all - of_positives
 }

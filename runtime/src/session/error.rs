@@ -43,7 +43,7 @@ pub enum LearnError {
         /// Free pseudo-targets.
         free: usize,
     },
-    /// A shot's features are not whole rows of the right length, or not finite.
+    /// A shot's features are not whole rows of the right length, or not finite, or beyond 1e15.
     BadFeatures {
         /// Label of the class.
         label: String,

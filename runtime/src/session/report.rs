@@ -60,29 +60,36 @@ impl Report {
         let index_before: Vec<Option<usize>> = (0..count).map(index_before).collect();
         let mut total = vec![0u32; count];
         let mut right_before = vec![0u32; count];
-        let mut taken_for = vec![0u32; count * count];
+        let mut right_after = vec![0u32; count];
+        let mut mistaken = Vec::new();
         // There are no answers from before if no class was known.
         let before = before.iter().map(Some).chain(core::iter::repeat(None));
         for ((&class, before), &after) in classes_of_exemplars.iter().zip(before).zip(after) {
             let class = class as usize;
             total[class] += 1;
             right_before[class] += u32::from(before.is_some() && index_before[class] == before.copied());
-            taken_for[class * count + after] += 1;
+            if after == class {
+                right_after[class] += 1;
+            } else {
+                mistaken.push((class, after));
+            }
         }
         let share = |hits: u32, class: usize| hits as f32 / total[class].max(1) as f32;
         let classes = (0..count)
             .map(|class| ClassAccuracy {
                 label: labels[class].into(),
                 before: index_before[class].map(|_| share(right_before[class], class)),
-                after: share(taken_for[class * count + class], class),
+                after: share(right_after[class], class),
             })
             .collect();
         // New classes have the highest indices.
         let is_new = |class: usize| index_before[class].is_none();
-        let mut confusions: Vec<Confusion> = (0..count * count)
-            .map(|place| (place / count, place % count, share(taken_for[place], place / count)))
-            .filter(|&(class, other, share)| class != other && is_new(class.max(other)) && share >= 0.1)
-            .map(|(class, other, share)| Confusion {
+        mistaken.sort_unstable();
+        let mut confusions: Vec<Confusion> = mistaken
+            .chunk_by(|a, b| a == b)
+            .map(|same| (same[0], share(same.len() as u32, same[0].0)))
+            .filter(|&((class, other), share)| is_new(class.max(other)) && share >= 0.1)
+            .map(|((class, other), share)| Confusion {
                 label: labels[class].into(),
                 taken_for: labels[other].into(),
                 share,

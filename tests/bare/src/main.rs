@@ -8,7 +8,7 @@ use core::ops::ControlFlow;
 use core::panic::PanicInfo;
 use core::ptr::addr_of_mut;
 
-use orco_runtime::align::{self, Lesson, Workspace};
+use orco_runtime::align::{self, Lesson, Needs, Workspace};
 use orco_runtime::config::Config;
 use orco_runtime::exemplar::{Exemplars, Precision};
 use orco_runtime::math::dot;
@@ -21,6 +21,9 @@ const TARGETS: usize = 8;
 const BASE: usize = 3;
 const CLASSES: usize = 5;
 const SHOTS: usize = 4;
+const CONFIG: Config = Config { batch: 8, epochs: 200, warmup_epochs: 4, ..Config::edge() };
+/// Working memory, known when the program is compiled.
+const NEEDS: Needs = align::needs(SHAPE, TARGETS, CLASSES, CLASSES * SHOTS, &CONFIG);
 
 /// The device's whole memory.
 struct Memory {
@@ -33,8 +36,8 @@ struct Memory {
     scales: [f32; CLASSES * SHOTS],
     values: [u8; CLASSES * SHOTS * SHAPE.inputs],
     learned: Learned,
-    numbers: [f32; 20_000],
-    indices: [u32; 400],
+    numbers: [f32; NEEDS.numbers],
+    indices: [u32; NEEDS.indices],
 }
 
 /// The head after the session.
@@ -60,8 +63,8 @@ static mut MEMORY: Memory = Memory {
         w2: [0.0; SHAPE.outputs * SHAPE.hidden],
         b2: [0.0; SHAPE.outputs],
     },
-    numbers: [0.0; 20_000],
-    indices: [0; 400],
+    numbers: [0.0; NEEDS.numbers],
+    indices: [0; NEEDS.indices],
 };
 
 // The host starts programs through its C library.
@@ -111,17 +114,16 @@ extern "C" fn main() -> c_int {
         base: exemplars(0, BASE),
         learned: exemplars(BASE, CLASSES),
     };
-    let config = Config { batch: 8, epochs: 200, warmup_epochs: 4, ..Config::edge() };
     let mut workspace = Workspace { numbers, indices, workers: &Serial };
     let mut assigned = [0, 1, 2, 0, 0];
-    if align::assign(&lesson, &mut assigned, BASE, &config, 1, &mut workspace).is_err() {
+    if align::assign(&lesson, &mut assigned, BASE, &CONFIG, 1, &mut workspace).is_err() {
         say("the memory is too small\n");
         return 1;
     }
     let Learned { w1, b1, w2, b2 } = learned;
     let head = Parameters { w1: &mut w1[..], b1: &mut b1[..], w2: &mut w2[..], b2: &mut b2[..] };
     let mut proceed = |_| ControlFlow::Continue(());
-    if align::align(&lesson, &assigned, &config, 1, &mut workspace, head, &mut proceed).is_err() {
+    if align::align(&lesson, &assigned, &CONFIG, 1, &mut workspace, head, &mut proceed).is_err() {
         say("the session failed\n");
         return 1;
     }

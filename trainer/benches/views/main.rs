@@ -1,0 +1,94 @@
+//! Views per second of phase 1 beside the same network, losses and augmentation in PyTorch eager, on the same machine in
+//! one run:
+//!
+//! ```sh
+//! eval "$(cargo xtask setup)"
+//! cargo bench --workspace --bench views                          # ours
+//! ORCO_PYTHON=PYTHON cargo bench --workspace --bench views       # PyTorch too; PYTHON is one that imports torch
+//! ```
+
+use std::env;
+use std::path::Path;
+use std::process::Command;
+
+use orco_trainer::config::{Architecture, Precision, Recipe};
+use orco_trainer::dataset::{Images, Split};
+use orco_trainer::model::Model;
+use orco_trainer::pretrain::pretrain;
+use orco_trainer::run::Run;
+use tch::{Device, Kind, Tensor};
+
+const EPOCHS: usize = 5;
+const STEPS: usize = 4;
+const CLASSES: usize = 64;
+
+/// A backbone and how it is trained.
+struct Case {
+    name: &'static str,
+    architecture: Architecture,
+    width: i64,
+    batch: usize,
+    precision: Precision,
+}
+
+/// Median views per second over the epochs after the first.
+fn ours(case: &Case) -> f64 {
+    let mut recipe: Recipe = toml::from_str(include_str!("../../recipes/cifar100-edge.toml")).expect("a recipe");
+    (recipe.backbone.architecture, recipe.backbone.width) = (case.architecture, case.width);
+    (recipe.split.base_classes, recipe.split.sessions, recipe.split.ways) = (CLASSES, 1, 1);
+    (recipe.pretrain.epochs, recipe.pretrain.batch, recipe.pretrain.precision) = (EPOCHS, case.batch, case.precision);
+    recipe.pretrain.warmup_epochs = 0;
+    recipe.pretrain.learning_rate = 0.01;
+    let each = STEPS * case.batch / CLASSES;
+    let labels: Vec<u16> = (0..=CLASSES as u16).flat_map(|class| std::iter::repeat_n(class, each.max(20))).collect();
+    let pixels = Tensor::randint(256, [labels.len() as i64, 3, 32, 32], (Kind::Uint8, Device::Cpu));
+    let images = Images { pixels, labels };
+    let mut split = Split::new(&recipe.split, 5, &images, &images, None, 1).expect("a split");
+    split.base.truncate(STEPS * case.batch);
+    let folder = env::temp_dir().join(format!("orco-views-{}", std::process::id()));
+    let run = Run::open(&folder, &recipe).expect("a run folder");
+    let mut model = Model::new(&recipe, [3, 32, 32], Device::Cpu);
+    pretrain(&mut model, &recipe, &images, &split, &run, None).expect("training");
+    let rates = run.metrics("pretrain");
+    let mut rates: Vec<f64> =
+        rates[1..].iter().map(|line| line["views_per_second"].as_f64().expect("a rate")).collect();
+    rates.sort_by(f64::total_cmp);
+    std::fs::remove_dir_all(&folder).expect("the folder is ours");
+    rates[rates.len() / 2]
+}
+
+/// The same in PyTorch, if a Python that has it was named.
+fn pytorch(case: &Case) -> Option<f64> {
+    let python = env::var_os("ORCO_PYTHON")?;
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/views/pytorch.py");
+    let family = if case.architecture == Architecture::Resnet12 { "resnet12" } else { "resnet18" };
+    let precision = if case.precision == Precision::Bf16 { "bf16" } else { "f32" };
+    let counts = [case.width as usize, case.batch, EPOCHS, STEPS, CLASSES].map(|count| count.to_string());
+    // Its own libtorch, not ours.
+    let command = &mut Command::new(python);
+    let output =
+        command.arg(script).args([family, precision]).args(counts).env_remove("LD_LIBRARY_PATH").output().ok()?;
+    eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim().parse().ok()
+}
+
+fn main() {
+    let small = |name, precision| Case { name, architecture: Architecture::Resnet18, width: 16, batch: 256, precision };
+    let large = |name, precision| Case { name, architecture: Architecture::Resnet12, width: 64, batch: 64, precision };
+    let cases = [
+        small("resnet18-w16, f32", Precision::F32),
+        small("resnet18-w16, bf16", Precision::Bf16),
+        large("resnet12-w64, f32", Precision::F32),
+        large("resnet12-w64, bf16", Precision::Bf16),
+    ];
+    println!("views per second of phase 1 (cross entropy and SCL, one view), {} threads", tch::get_num_threads());
+    for case in &cases {
+        let ours = ours(case);
+        match pytorch(case) {
+            Some(theirs) => {
+                println!("{:20} ours {ours:7.0}   PyTorch {theirs:7.0}   ratio {:.2}", case.name, ours / theirs);
+            }
+            None => println!("{:20} ours {ours:7.0}   (ORCO_PYTHON names no Python with torch)", case.name),
+        }
+    }
+}
