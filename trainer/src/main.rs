@@ -107,7 +107,11 @@ fn run(cli: Cli) -> Result<()> {
             log::info!("wrote the bundle {}", exported.folder.display());
             Ok(())
         }
-        Command::Tune { bundle, trials, draws, seed } => tune(&bundle, &trials, draws as usize, seed),
+        Command::Tune { bundle, trials, draws, seed } => {
+            // A table for reading, unlike training, which outlives whoever reads its log.
+            sigpipe::reset();
+            tune(&bundle, &trials, draws as usize, seed)
+        }
     }
 }
 
