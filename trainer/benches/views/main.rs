@@ -82,7 +82,9 @@ fn main() {
         large("resnet12-w64, bf16", Precision::Bf16),
     ];
     println!("views per second of phase 1 (cross entropy and SCL, one view), {} threads", tch::get_num_threads());
-    for case in &cases {
+    // Arguments choose cases by parts of their names (cargo adds `--bench`).
+    let wanted: Vec<String> = env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    for case in cases.iter().filter(|case| wanted.is_empty() || wanted.iter().any(|part| case.name.contains(part))) {
         let ours = ours(case);
         match pytorch(case) {
             Some(theirs) => {

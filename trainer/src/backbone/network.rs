@@ -101,10 +101,8 @@ impl Network {
     fn activate(&self, x: Tensor) -> Tensor {
         match self.description.activation {
             Activation::Relu => x.relu(),
-            Activation::LeakyRelu(slope) => {
-                let scaled = &x * slope;
-                x.maximum(&scaled)
-            }
+            // tch's own leaky ReLU has a fixed slope; with a maximum of x and its multiple, training took half as long again.
+            Activation::LeakyRelu(slope) => x.lerp(&x.relu(), 1.0 - slope),
         }
     }
 }
