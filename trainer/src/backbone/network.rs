@@ -69,7 +69,7 @@ impl Network {
     /// `images` as in [`Network::forward`]; each value `[n, channels, h, w]`, named as its node in the file.
     pub fn observe(&self, images: &Tensor, seen: &mut dyn FnMut(&str, &Tensor)) {
         let forward = Forward { network: self, train: false };
-        self.description.build(channels_last(images), &mut Observed { forward, seen });
+        let _last = self.description.build(channels_last(images), &mut Observed { forward, seen });
     }
 }
 

@@ -172,9 +172,12 @@ mod tests {
 
     #[test]
     fn the_recipes_are_sound() {
-        for text in
-            [include_str!("../../recipes/cifar100-edge.toml"), include_str!("../../recipes/cifar100-edge-holdout.toml")]
-        {
+        for text in [
+            include_str!("../../recipes/cifar100-edge.toml"),
+            include_str!("../../recipes/cifar100-edge-holdout.toml"),
+            include_str!("../../recipes/cifar100-small.toml"),
+            include_str!("../../recipes/cifar100-mobile.toml"),
+        ] {
             toml::from_str::<Recipe>(text).unwrap().check().unwrap();
         }
     }

@@ -63,8 +63,8 @@ pub(super) fn int8(
     let cosines: Vec<f64> = float.iter().zip(&int8).map(|(float, int8)| cosine(float, int8)).collect();
     let count = images.len().max(1) as f64;
     let accuracy = |features: &[Vec<f32>]| {
-        let hit = |(&index, row): &(&usize, &Vec<f32>)| nearest(row, &benchmark.base_means) == label(index);
-        images.iter().zip(features).filter(|pair| hit(&(pair.0, pair.1))).count() as f64 / count
+        let found = features.iter().map(|row| nearest(row, &benchmark.base_means));
+        found.zip(&images).filter(|(class, index)| *class == label(**index)).count() as f64 / count
     };
     let measured = Int8 {
         float_bytes,
