@@ -215,3 +215,33 @@ fn check_output(outputs: &[ValueInfo]) -> Result<(), String> {
         _ => Err(format!("its output {} has {} dimensions, but must be {WANTED}", output.name, found.len())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::export::proto::{Dimension, INT8, Shape, TensorType, Type};
+
+    /// A value whose dimensions are fixed where they are not 0.
+    fn value(elem_type: i32, sizes: &[i64]) -> ValueInfo {
+        let dim = sizes.iter().map(|&size| Dimension { dim_value: (size > 0).then_some(size), dim_param: None });
+        let tensor_type = TensorType { elem_type, shape: Some(Shape { dim: dim.collect() }) };
+        ValueInfo { name: "x".into(), r#type: Some(Type { tensor_type: Some(tensor_type) }) }
+    }
+
+    #[test]
+    fn shapes_that_are_no_feature_extractors_are_refused() {
+        let image = value(FLOAT, &[0, 3, 8, 9]);
+        assert_eq!(image_sides(&[&image]), Ok([8, 9]));
+        let refused = |inputs: &[&ValueInfo]| image_sides(inputs).unwrap_err();
+        assert!(refused(&[&image, &image]).starts_with("it has 2 inputs"));
+        assert!(refused(&[&value(INT8, &[0, 3, 8, 9])]).contains("is not one input of f32"));
+        assert!(refused(&[&value(FLOAT, &[1, 3, 8, 9])]).contains("exactly 1 image(s)"));
+        assert!(refused(&[&value(FLOAT, &[0, 3, 0, 0])]).contains("dynamic"));
+        assert!(refused(&[&value(FLOAT, &[0, 8, 9, 3])]).contains("4 dimensions of other sizes"));
+        let row = value(FLOAT, &[0, 640]);
+        assert_eq!(check_output(std::slice::from_ref(&row)), Ok(()));
+        assert_eq!(check_output(&[value(FLOAT, &[0, 640, 1, 1])]), Ok(()));
+        assert!(check_output(&[row.clone(), row]).unwrap_err().starts_with("it has 2 outputs"));
+        assert!(check_output(&[value(FLOAT, &[0, 640, 7, 7])]).unwrap_err().contains("has 4 dimensions"));
+    }
+}
