@@ -14,6 +14,8 @@ pub const FORMAT: u32 = 1;
 pub const MANIFEST: &str = "manifest.toml";
 /// Name of the backbone.
 pub const BACKBONE: &str = "backbone.onnx";
+/// Name of the backbone in int8; not every bundle has it.
+pub const BACKBONE_INT8: &str = "backbone-int8.onnx";
 /// Name of head, targets, assignments and base exemplars.
 pub const LEARNER: &str = "learner.postcard";
 /// Name of the features for measuring; not every bundle has them.

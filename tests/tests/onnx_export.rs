@@ -11,7 +11,7 @@ use orco_runtime::encoder::rten::Rten;
 use orco_runtime::image::Preprocessing;
 use orco_trainer::backbone::{Description, Network};
 use orco_trainer::config::Precision;
-use orco_trainer::export::onnx;
+use orco_trainer::export::{Ranges, onnx};
 use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor, no_grad};
 
@@ -62,12 +62,51 @@ fn check(description: Description, folder: &Path) -> PathBuf {
     path
 }
 
+/// Lets the norms take the statistics of some images, so that no channel is out of proportion.
+fn settle(network: &Network, images: &Tensor) {
+    no_grad(|| (0..60).for_each(|_| drop(network.forward(images, Precision::F32, true))));
+}
+
+/// Quantises a network whose norms have settled, and compares features of other images than the calibration's.
+fn check_int8(description: Description, least: f64, folder: &Path) -> PathBuf {
+    let grain = 0.5;
+    let name = format!("{}-int8", description.name);
+    let (_store, network) = network(description);
+    // Large shapes and fine grain, as pictures have: without grain, depthwise kernels whose sum is near 0 give channels of
+    // almost no variance, which their norms then blow up with the rounding in them.
+    let shapes = Tensor::randn([400, 3, 8, 8], (Kind::Float, Device::Cpu));
+    let shapes = shapes.upsample_bilinear2d([32, 32], false, None, None);
+    let images = &shapes + shapes.randn_like() * grain;
+    let (calibration, others) = (images.narrow(0, 0, 200), images.narrow(0, 200, 200));
+    settle(&network, &calibration);
+    let measure = || Ranges::measure(&network, calibration.split(100, 0).into_iter());
+    let bytes = onnx::encode_int8(&network, &measure(), &[("task", "test".into())]);
+    assert_eq!(bytes, onnx::encode_int8(&network, &measure(), &[("task", "test".into())]), "{name}: other bytes");
+    let float = onnx::encode(&network, &[]);
+    assert!(bytes.len() < float.len() / 2, "{name}: {} of {} bytes", bytes.len(), float.len());
+    let flat = Vec::<f32>::try_from(others.contiguous().view(-1)).unwrap();
+    let features = |bytes: &[u8]| {
+        let rows = Onnx::open(bytes, &INPUT).unwrap().encode(&flat, 200).unwrap();
+        Tensor::from_slice(&rows).view([200, -1])
+    };
+    let cosine = Tensor::cosine_similarity(&features(&bytes), &features(&float), 1, 1e-12);
+    let (mean, lowest) = (cosine.mean(Kind::Float).double_value(&[]), cosine.min().double_value(&[]));
+    println!("{name}: cosine to float {mean:.4} on average, {lowest:.4} at least; {} bytes", bytes.len());
+    assert!(mean > least, "{name}: cosine {mean}");
+    let path = folder.join(format!("{name}.onnx"));
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
 #[test]
 fn exported_backbones_equal_their_networks_and_are_valid() {
     let folder = tempfile::tempdir().unwrap();
     let mut files = vec![
         check(Description::resnet18(4, [3, 32, 32]), folder.path()),
         check(Description::resnet12(4, [3, 32, 32]), folder.path()),
+        check(Description::resnet20(16, [3, 32, 32]), folder.path()),
+        check(Description::mobilenetv2(11, [3, 32, 32]), folder.path()),
+        check(Description::mobilenetv2(21, [3, 32, 32]), folder.path()),
     ];
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
     for bundle in std::fs::read_dir(models).unwrap() {
@@ -76,6 +115,24 @@ fn exported_backbones_equal_their_networks_and_are_valid() {
             files.push(path);
         }
     }
+    are_valid(&files);
+}
+
+#[test]
+fn int8_backbones_stay_close_to_their_networks_and_are_valid() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = [
+        check_int8(Description::resnet18(16, [3, 32, 32]), 0.99, folder.path()),
+        check_int8(Description::resnet12(8, [3, 32, 32]), 0.99, folder.path()),
+        check_int8(Description::resnet20(16, [3, 32, 32]), 0.99, folder.path()),
+        // Seventeen bottlenecks of random depthwise kernels pass rounding on with little signal beside it.
+        check_int8(Description::mobilenetv2(11, [3, 32, 32]), 0.9, folder.path()),
+    ];
+    are_valid(&files);
+}
+
+/// Asks `onnx.checker`, where it is at hand.
+fn are_valid(files: &[PathBuf]) {
     let Some(packages) = std::env::var_os("ORCO_ONNX_CHECKER") else {
         // Written past the harness's capture, so that it is seen.
         let _ = writeln!(
@@ -86,6 +143,6 @@ fn exported_backbones_equal_their_networks_and_are_valid() {
     };
     let script = "import sys, onnx\nfor path in sys.argv[1:]: onnx.checker.check_model(path, full_check=True)";
     let checked =
-        Command::new("python3").env("PYTHONPATH", packages).args(["-c", script]).args(&files).output().unwrap();
+        Command::new("python3").env("PYTHONPATH", packages).args(["-c", script]).args(files).output().unwrap();
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }

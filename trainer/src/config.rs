@@ -1,8 +1,14 @@
 //! The recipe: one TOML file that says everything about a run, checked once.
 
+mod align;
+mod backbone;
 mod check;
+mod export;
 
+pub use align::{AlignConfig, AlignRate, Noise, Perturbed};
+pub use backbone::{Architecture, BackboneConfig};
 pub use check::ConfigError;
+pub use export::ExportConfig;
 
 use std::path::Path;
 
@@ -87,26 +93,6 @@ pub enum MeasureOn {
     Holdout,
 }
 
-/// The feature extractor.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct BackboneConfig {
-    /// The family.
-    pub architecture: Architecture,
-    /// Channels of the first stage; later stages double it.
-    pub width: i64,
-}
-
-/// Families of backbones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Architecture {
-    /// ResNet-12 of the few-shot literature: channels w, 2.5w, 5w, 10w.
-    Resnet12,
-    /// ResNet-18 with a 3x3 stem: channels w, 2w, 4w, 8w.
-    Resnet18,
-}
-
 /// The projection head g: features - hidden - projection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -189,44 +175,6 @@ pub struct TargetConfig {
     pub steps: usize,
 }
 
-/// Phase 2: g is aligned to the targets, f frozen.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AlignConfig {
-    /// Passes over the base images.
-    pub epochs: usize,
-    /// Images per step.
-    pub batch: usize,
-    /// Learning rate, constant in effect.
-    pub learning_rate: f64,
-    /// Weight decay.
-    pub weight_decay: f64,
-    /// SGD momentum.
-    pub momentum: f64,
-    /// SGD dampening.
-    pub dampening: f64,
-    /// Weight of cross entropy over the base classes.
-    pub cross_entropy: f64,
-    /// Weight of the orthogonality loss.
-    pub orthogonality: f64,
-    /// Temperature of PSCL.
-    pub temperature: f64,
-    /// Width e of the perturbation U(-e/2, e/2).
-    pub perturbation: f64,
-    /// Augmented feature views computed per image beforehand; two different ones enter each step.
-    pub cached_views: usize,
-}
-
-/// What the bundle carries besides the models.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ExportConfig {
-    /// Exemplars of each base class.
-    pub exemplars_per_class: usize,
-    /// Candidate shots of each incremental class in the benchmark file.
-    pub candidates_per_class: usize,
-}
-
 impl Recipe {
     /// Reads and checks a recipe.
     ///
@@ -239,6 +187,16 @@ impl Recipe {
             toml::from_str(&text).map_err(|source| ConfigError::Parse { path: shown, source: Box::new(source) })?;
         recipe.check()?;
         Ok(recipe)
+    }
+
+    /// The same recipe on a feature extractor that the user brings as an ONNX file.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if other settings do not go with one.
+    pub fn with_backbone(mut self, model: &Path) -> Result<Self, ConfigError> {
+        self.backbone.onnx = Some(model.into());
+        self.check()?;
+        Ok(self)
     }
 
     /// Classes that exist at the end of the last session.

@@ -2,7 +2,13 @@
 
 mod bundle;
 mod card;
+mod int8;
+mod metadata;
 pub mod onnx;
-mod proto;
+pub(crate) mod proto;
+mod quantise;
 
 pub use bundle::{Exported, check_output, write_bundle};
+pub use int8::Int8;
+pub use metadata::{Facts, metadata};
+pub use quantise::Ranges;

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use orco_runtime::protocol::cifar100::Part;
 use orco_trainer::align::{Assignment, align};
+use orco_trainer::backbone::Foreign;
 use orco_trainer::config::Recipe;
 use orco_trainer::dataset::{Images, Split, cifar100};
 use orco_trainer::export::{check_output, write_bundle};
@@ -75,6 +76,10 @@ struct Common {
     /// Threads; all cores by default.
     #[arg(long)]
     threads: Option<i32>,
+    /// ONNX file of a feature extractor to take instead of training one: phases 2 and 3 only. The recipe's
+    /// `backbone.onnx` says the same.
+    #[arg(long, value_name = "MODEL")]
+    backbone: Option<PathBuf>,
 }
 
 fn main() {
@@ -130,17 +135,30 @@ impl Job {
         if let Some(threads) = common.threads {
             tch::set_num_threads(threads);
         }
-        let recipe = Recipe::read(&common.recipe)?;
+        let mut recipe = Recipe::read(&common.recipe)?;
+        if let Some(model) = &common.backbone {
+            recipe = recipe.with_backbone(model)?;
+        }
         let train = cifar100::read(&common.data, Part::Train)?;
         let test = cifar100::read(&common.data, Part::Test)?;
         let candidates = recipe.export.candidates_per_class;
         let split = Split::new(&recipe.split, candidates, &train, &test, common.lists.as_deref(), recipe.seed)?;
         let run = Run::open(&common.run, &recipe)?;
-        let model = Model::new(&recipe, [3, 32, 32], tch::Device::Cpu);
+        let mut model = match &recipe.backbone.onnx {
+            Some(path) => Model::on(Foreign::open(path, &recipe.backbone)?, &recipe, tch::Device::Cpu),
+            None => Model::new(&recipe, [3, 32, 32], tch::Device::Cpu),
+        };
+        if let Some(weights) = &recipe.backbone.weights {
+            model.load_backbone(weights)?;
+        }
         Ok(Self { recipe, train, test, split, model, run })
     }
 
     fn pretrain(&mut self, until: Option<usize>) -> Result<()> {
+        if self.model.foreign.is_some() || self.recipe.pretrain.epochs == 0 {
+            log::info!("phase 1 is left out: the backbone is given");
+            return Ok(());
+        }
         pretrain(&mut self.model, &self.recipe, &self.train, &self.split, &self.run, until).context("phase 1")
     }
 

@@ -1,13 +1,16 @@
 //! What training works on: backbone, head and the auxiliary classifier of phase 1, with their parameters.
 
 use std::collections::HashMap;
+use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use orco_runtime::encoder::EncodeError;
 use tch::nn::{Init, VarStore};
 use tch::{Device, Tensor, no_grad};
 
-use crate::backbone::{Description, Head, Network};
-use crate::config::Recipe;
+use crate::augment::normalise;
+use crate::backbone::{Description, FeatureSource, Foreign, Head, Network};
+use crate::config::{Precision, Recipe};
 use crate::optimiser::Parameter;
 
 /// Mean and deviation of the images' channels, in 0..1, used for normalising.
@@ -19,8 +22,10 @@ pub const CIFAR100_DEVIATION: [f32; 3] = [0.2675, 0.2565, 0.2761];
 #[derive(Debug)]
 pub struct Model {
     store: VarStore,
-    /// The feature extractor f.
+    /// The feature extractor f; without layers where the user brings another one.
     pub backbone: Network,
+    /// The feature extractor that the user brings.
+    pub foreign: Option<Foreign>,
     /// The projection head g.
     pub head: Head,
     /// Linear classifier of the base classes, weight `[classes, features]`; used by cross entropy only.
@@ -32,9 +37,18 @@ pub struct Model {
 impl Model {
     /// A freshly initialised model; seeds torch's generator.
     pub fn new(recipe: &Recipe, input: [i64; 3], device: Device) -> Self {
+        Self::with(recipe, Description::new(&recipe.backbone, input), device)
+    }
+
+    /// A freshly initialised head on a feature extractor that the user brings; seeds torch's generator.
+    pub fn on(foreign: Foreign, recipe: &Recipe, device: Device) -> Self {
+        let description = Description::identity(&foreign.name, foreign.features as i64);
+        Self { foreign: Some(foreign), ..Self::with(recipe, description, device) }
+    }
+
+    fn with(recipe: &Recipe, description: Description, device: Device) -> Self {
         tch::manual_seed(recipe.seed as i64);
         let store = VarStore::new(device);
-        let description = Description::new(&recipe.backbone, input);
         let features = description.features();
         let classes = recipe.split.base_classes as i64;
         let backbone = Network::new(&(store.root() / "backbone"), description);
@@ -43,7 +57,7 @@ impl Model {
         let bound = 1.0 / (features as f64).sqrt();
         let classifier = linear.var("weight", &[classes, features], Init::Uniform { lo: -bound, up: bound });
         let classifier_bias = linear.var("bias", &[classes], Init::Const(0.0));
-        Self { store, backbone, head, classifier, classifier_bias }
+        Self { store, backbone, foreign: None, head, classifier, classifier_bias }
     }
 
     /// Where the model's tensors live.
@@ -65,6 +79,47 @@ impl Model {
         trained.map(|(name, tensor)| Parameter { decays: tensor.dim() > 1, name, tensor }).collect()
     }
 
+    /// Where features come from: the network in inference mode, or the model that the user brings.
+    ///
+    /// # Errors
+    /// [`EncodeError`] if the latter cannot be started.
+    pub fn source(&self) -> Result<Box<dyn FeatureSource + '_>, EncodeError> {
+        Ok(match &self.foreign {
+            Some(foreign) => Box::new(foreign.start()?),
+            None => Box::new(Frozen(&self.backbone)),
+        })
+    }
+
+    /// Sets the backbone's tensors from a safetensors file, such as the checkpoint of another run; other tensors in it
+    /// are passed over.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or a tensor of the backbone is missing or has another shape; the model is then as
+    /// it was.
+    pub fn load_backbone(&mut self, path: &Path) -> Result<()> {
+        let shown = path.display();
+        let read = Tensor::read_safetensors(path).with_context(|| format!("cannot read the weights {shown}"))?;
+        let tensors: HashMap<String, Tensor> = read.into_iter().collect();
+        let own = self.tensors().into_iter().filter(|(name, _)| name.starts_with("backbone."));
+        let mut pairs = Vec::new();
+        for (name, own) in own {
+            let Some(saved) = tensors.get(&name) else {
+                bail!("the weights {shown} lack the tensor {name} of {}", self.backbone.description.name);
+            };
+            if saved.size() != own.size() {
+                bail!(
+                    "the tensor {name} of the weights {shown} has shape {:?}, but {} needs {:?}",
+                    saved.size(),
+                    self.backbone.description.name,
+                    own.size()
+                );
+            }
+            pairs.push((own, saved));
+        }
+        no_grad(|| pairs.iter_mut().for_each(|(own, saved)| own.copy_(saved)));
+        Ok(())
+    }
+
     /// Sets every tensor of the model from a checkpoint.
     ///
     /// # Errors
@@ -78,5 +133,15 @@ impl Model {
             no_grad(|| own.copy_(saved));
         }
         Ok(())
+    }
+}
+
+/// A network that only computes.
+struct Frozen<'a>(&'a Network);
+
+impl FeatureSource for Frozen<'_> {
+    fn features(&mut self, images: &Tensor) -> Result<Tensor, EncodeError> {
+        let input = normalise(images, CIFAR100_MEAN, CIFAR100_DEVIATION);
+        Ok(no_grad(|| self.0.forward(&input, Precision::F32, false)))
     }
 }

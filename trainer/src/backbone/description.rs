@@ -1,6 +1,4 @@
-//! What a residual backbone consists of, as data.
-
-use crate::config::{Architecture, BackboneConfig};
+//! What a backbone consists of, as data.
 
 /// A convolution without bias, padded to keep the size at stride 1, followed by batch norm.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +13,15 @@ pub struct ConvNorm {
     pub kernel: i64,
     /// Stride in both directions.
     pub stride: i64,
+    /// Groups that channels in and out are divided into; 1 for an ordinary convolution, `inputs` for a depthwise one.
+    pub groups: i64,
+}
+
+impl ConvNorm {
+    /// Shape of the weight: `[outputs, inputs / groups, kernel, kernel]`.
+    pub fn shape(&self) -> [i64; 4] {
+        [self.outputs, self.inputs / self.groups, self.kernel, self.kernel]
+    }
 }
 
 /// Element-wise nonlinearity.
@@ -22,22 +29,49 @@ pub struct ConvNorm {
 pub enum Activation {
     /// max(x, 0).
     Relu,
+    /// min(max(x, 0), 6), which leaves a known range to quantise (Sandler et al. 2018).
+    Relu6,
     /// x if positive, else slope times x.
     LeakyRelu(f64),
 }
 
-/// A residual block: activation(convs(x) + shortcut(x)), then pooling.
+/// What is added to the output of a block's convolutions.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Shortcut {
+    /// Nothing.
+    None,
+    /// The block's input.
+    Identity,
+    /// A projection of the block's input.
+    Projection(ConvNorm),
+}
+
+/// A block: convs(x) + shortcut(x), the activation where `activated`, then pooling.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Block {
-    /// Convolutions in order, the activation between them.
+    /// Convolutions in order, at least one, the activation between them.
     pub convs: Vec<ConvNorm>,
-    /// Projection of the input; identity if absent.
-    pub shortcut: Option<ConvNorm>,
+    /// What is added to their output.
+    pub shortcut: Shortcut,
+    /// Whether the activation follows the sum; not so in a linear bottleneck (Sandler et al. 2018).
+    pub activated: bool,
     /// Side and stride of the maximum pooling that closes the block.
     pub pool: Option<i64>,
 }
 
-/// A residual backbone, ending in global average pooling.
+impl Block {
+    /// Its convolutions, that of the shortcut last.
+    pub fn convolutions(&self) -> impl Iterator<Item = &ConvNorm> {
+        let projection = match &self.shortcut {
+            Shortcut::Projection(conv) => Some(conv),
+            Shortcut::None | Shortcut::Identity => None,
+        };
+        self.convs.iter().chain(projection)
+    }
+}
+
+/// A backbone of blocks, ending in global average pooling. Without stem and blocks it hands its input on: that is how
+/// features computed elsewhere are described, as images `[features, 1, 1]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Description {
     /// Name for people, such as `resnet18-w16`.
@@ -46,81 +80,26 @@ pub struct Description {
     pub input: [i64; 3],
     /// First convolution, if it stands outside the blocks.
     pub stem: Option<ConvNorm>,
-    /// Residual blocks.
+    /// The blocks.
     pub blocks: Vec<Block>,
     /// Nonlinearity used throughout.
     pub activation: Activation,
 }
 
 impl Description {
-    /// The backbone that a recipe names, for images of `input` channels, height and width.
-    pub fn new(config: &BackboneConfig, input: [i64; 3]) -> Self {
-        match config.architecture {
-            Architecture::Resnet12 => Self::resnet12(config.width, input),
-            Architecture::Resnet18 => Self::resnet18(config.width, input),
-        }
-    }
-
-    /// ResNet-18 with a 3x3 stem and four stages of two basic blocks: channels w, 2w, 4w, 8w (He et al. 2016).
-    pub fn resnet18(width: i64, input: [i64; 3]) -> Self {
-        let mut channels = width;
-        let mut blocks = Vec::new();
-        for stage in 0..4 {
-            let outputs = width << stage;
-            for block in 0..2 {
-                let stride = if stage > 0 && block == 0 { 2 } else { 1 };
-                let name = |part: &str| format!("stage{}.block{}.{part}", stage + 1, block + 1);
-                let conv =
-                    |part, inputs, kernel, stride| ConvNorm { name: name(part), inputs, outputs, kernel, stride };
-                blocks.push(Block {
-                    convs: vec![conv("conv1", channels, 3, stride), conv("conv2", outputs, 3, 1)],
-                    shortcut: (stride != 1 || channels != outputs).then(|| conv("shortcut", channels, 1, stride)),
-                    pool: None,
-                });
-                channels = outputs;
-            }
-        }
-        let stem = ConvNorm { name: "stem".into(), inputs: input[0], outputs: width, kernel: 3, stride: 1 };
-        Self { name: format!("resnet18-w{width}"), input, stem: Some(stem), blocks, activation: Activation::Relu }
-    }
-
-    /// ResNet-12 of the few-shot literature: four blocks of three convolutions, each closed by 2x2 pooling;
-    /// channels w, 2.5w, 5w, 10w, leaky ReLU 0.1.
-    pub fn resnet12(width: i64, input: [i64; 3]) -> Self {
-        let mut channels = input[0];
-        let blocks = [2, 5, 10, 20]
-            .iter()
-            .enumerate()
-            .map(|(stage, halves)| {
-                let outputs = width * halves / 2;
-                let conv = |part: &str, inputs, kernel| ConvNorm {
-                    name: format!("stage{}.{part}", stage + 1),
-                    inputs,
-                    outputs,
-                    kernel,
-                    stride: 1,
-                };
-                let block = Block {
-                    convs: vec![conv("conv1", channels, 3), conv("conv2", outputs, 3), conv("conv3", outputs, 3)],
-                    shortcut: Some(conv("shortcut", channels, 1)),
-                    pool: Some(2),
-                };
-                channels = outputs;
-                block
-            })
-            .collect();
-        let activation = Activation::LeakyRelu(0.1);
-        Self { name: format!("resnet12-w{width}"), input, stem: None, blocks, activation }
-    }
-
     /// Length of the feature vector.
     pub fn features(&self) -> i64 {
         let last = self.blocks.last().and_then(|block| block.convs.last());
         last.or(self.stem.as_ref()).map_or(self.input[0], |conv| conv.outputs)
     }
 
-    /// Every convolution, with the side lengths of its output for the description's input size.
-    fn convolutions(&self) -> Vec<(&ConvNorm, i64)> {
+    /// Every convolution, in the order in which parameters are made.
+    pub fn convolutions(&self) -> impl Iterator<Item = &ConvNorm> {
+        self.stem.iter().chain(self.blocks.iter().flat_map(Block::convolutions))
+    }
+
+    /// Every convolution, with the number of pixels of its output for the description's input size.
+    fn pixels(&self) -> Vec<(&ConvNorm, i64)> {
         let [_, height, width] = self.input;
         let (mut height, mut width) = (height, width);
         let shrunk = |side: i64, stride: i64| (side + stride - 1) / stride;
@@ -130,10 +109,14 @@ impl Description {
             found.push((stem, height * width));
         }
         for block in &self.blocks {
-            let stride = block.convs.iter().map(|conv| conv.stride).product();
-            let inside = shrunk(height, stride) * shrunk(width, stride);
-            found.extend(block.convs.iter().chain(&block.shortcut).map(|conv| (conv, inside)));
-            (height, width) = (shrunk(height, stride), shrunk(width, stride));
+            let (before_height, before_width) = (height, width);
+            for conv in &block.convs {
+                (height, width) = (shrunk(height, conv.stride), shrunk(width, conv.stride));
+                found.push((conv, height * width));
+            }
+            if let Shortcut::Projection(conv) = &block.shortcut {
+                found.push((conv, shrunk(before_height, conv.stride) * shrunk(before_width, conv.stride)));
+            }
             if let Some(pool) = block.pool {
                 (height, width) = (height / pool, width / pool);
             }
@@ -143,33 +126,11 @@ impl Description {
 
     /// Weights after folding batch norm, biases included.
     pub fn parameters(&self) -> i64 {
-        let of = |conv: &ConvNorm| conv.outputs * (conv.inputs * conv.kernel * conv.kernel + 1);
-        self.convolutions().iter().map(|(conv, _)| of(conv)).sum()
+        self.convolutions().map(|conv| conv.shape().iter().product::<i64>() + conv.outputs).sum()
     }
 
     /// Multiply-adds of the convolutions for one image.
     pub fn multiply_adds(&self) -> i64 {
-        let of = |conv: &ConvNorm| conv.outputs * conv.inputs * conv.kernel * conv.kernel;
-        self.convolutions().iter().map(|(conv, pixels)| of(conv) * pixels).sum()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn small_resnet18_has_the_published_size() {
-        let small = Description::resnet18(16, [3, 32, 32]);
-        assert_eq!(small.features(), 128);
-        assert!((690_000..710_000).contains(&small.parameters()), "{}", small.parameters());
-        assert!((34_000_000..37_000_000).contains(&small.multiply_adds()), "{}", small.multiply_adds());
-    }
-
-    #[test]
-    fn resnet12_ends_in_640_features() {
-        let full = Description::resnet12(64, [3, 32, 32]);
-        assert_eq!(full.features(), 640);
-        assert!((12_000_000..13_000_000).contains(&full.parameters()), "{}", full.parameters());
+        self.pixels().iter().map(|(conv, pixels)| conv.shape().iter().product::<i64>() * pixels).sum()
     }
 }

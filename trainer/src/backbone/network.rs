@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tch::nn::{Init, Path};
 use tch::{Kind, Tensor};
 
-use super::{Activation, ConvNorm, Description};
+use super::{Activation, Builder, ConvNorm, Description};
 use crate::config::Precision;
 
 /// Added to the variance in batch norm.
@@ -15,7 +15,7 @@ const NORM_MOMENTUM: f64 = 0.1;
 /// Tensors of one [`ConvNorm`].
 #[derive(Debug)]
 pub struct ConvNormTensors {
-    /// `[outputs, inputs, kernel, kernel]`.
+    /// As [`ConvNorm::shape`] says.
     pub weight: Tensor,
     /// Scale of the norm, `[outputs]`.
     pub scale: Tensor,
@@ -38,11 +38,8 @@ pub struct Network {
 impl Network {
     /// Creates the parameters under `path`: Kaiming-normal weights, identity norms.
     pub fn new(path: &Path<'_>, description: Description) -> Self {
-        let convs = description
-            .stem
-            .iter()
-            .chain(description.blocks.iter().flat_map(|block| block.convs.iter().chain(&block.shortcut)));
-        let tensors = convs.map(|conv| (conv.name.clone(), create(&(path / conv.name.replace('.', "_")), conv)));
+        let made = |conv: &ConvNorm| (conv.name.clone(), create(&(path / conv.name.replace('.', "_")), conv));
+        let tensors = description.convolutions().map(made);
         Self { tensors: tensors.collect(), description: description.clone() }
     }
 
@@ -61,55 +58,101 @@ impl Network {
             Precision::F32 => Kind::Float,
             Precision::Bf16 => Kind::BFloat16,
         };
-        let mut x = channels_last(&images.to_kind(kind));
-        if let Some(stem) = &self.description.stem {
-            x = self.activate(self.conv_norm(&x, stem, train));
-        }
-        for block in &self.description.blocks {
-            let mut y = x.shallow_clone();
-            for (index, conv) in block.convs.iter().enumerate() {
-                y = self.conv_norm(&y, conv, train);
-                if index + 1 < block.convs.len() {
-                    y = self.activate(y);
-                }
-            }
-            let shortcut = block.shortcut.as_ref().map(|conv| self.conv_norm(&x, conv, train));
-            x = self.activate(y + shortcut.unwrap_or(x));
-            if let Some(pool) = block.pool {
-                x = x.max_pool2d([pool, pool], [pool, pool], [0, 0], [1, 1], false);
-            }
-        }
+        let x = channels_last(&images.to_kind(kind));
+        let x = self.description.build(x, &mut Forward { network: self, train });
         x.to_kind(Kind::Float).mean_dim([2, 3].as_slice(), false, Kind::Float)
     }
 
-    fn conv_norm(&self, x: &Tensor, conv: &ConvNorm, train: bool) -> Tensor {
-        let tensors = self.tensors(conv);
+    /// Shows every value that the ONNX file names to `seen`, in inference mode and f32.
+    ///
+    /// # Shapes
+    /// `images` as in [`Network::forward`]; each value `[n, channels, h, w]`, named as its node in the file.
+    pub fn observe(&self, images: &Tensor, seen: &mut dyn FnMut(&str, &Tensor)) {
+        let forward = Forward { network: self, train: false };
+        let _last = self.description.build(channels_last(images), &mut Observed { forward, seen });
+    }
+}
+
+/// Computes with tensors.
+struct Forward<'a> {
+    network: &'a Network,
+    train: bool,
+}
+
+impl Builder for Forward<'_> {
+    type Value = Tensor;
+
+    fn convolution(&mut self, x: &Tensor, conv: &ConvNorm) -> Tensor {
+        let tensors = self.network.tensors(conv);
         let weight = channels_last(&tensors.weight.to_kind(x.kind()));
         let padding = conv.kernel / 2;
-        x.conv2d(&weight, None::<Tensor>, [conv.stride; 2], [padding; 2], [1, 1], 1).batch_norm(
+        x.conv2d(&weight, None::<Tensor>, [conv.stride; 2], [padding; 2], [1, 1], conv.groups).batch_norm(
             Some(&tensors.scale),
             Some(&tensors.offset),
             Some(&tensors.mean),
             Some(&tensors.variance),
-            train,
+            self.train,
             NORM_MOMENTUM,
             NORM_EPSILON,
             true,
         )
     }
 
-    fn activate(&self, x: Tensor) -> Tensor {
-        match self.description.activation {
+    fn activation(&mut self, x: Tensor, _name: &str) -> Tensor {
+        match self.network.description.activation {
             Activation::Relu => x.relu(),
+            Activation::Relu6 => x.clamp(0.0, 6.0),
             // tch's own leaky ReLU has a fixed slope; with a maximum of x and its multiple, training took half as long again.
             Activation::LeakyRelu(slope) => x.lerp(&x.relu(), 1.0 - slope),
         }
     }
+
+    fn sum(&mut self, x: Tensor, shortcut: &Tensor, _name: &str) -> Tensor {
+        x + shortcut
+    }
+
+    fn pool(&mut self, x: Tensor, side: i64, _name: &str) -> Tensor {
+        x.max_pool2d([side, side], [side, side], [0, 0], [1, 1], false)
+    }
+}
+
+/// Computes with tensors and shows each of them.
+struct Observed<'a> {
+    forward: Forward<'a>,
+    seen: &'a mut dyn FnMut(&str, &Tensor),
+}
+
+impl Builder for Observed<'_> {
+    type Value = Tensor;
+
+    fn convolution(&mut self, x: &Tensor, conv: &ConvNorm) -> Tensor {
+        let y = self.forward.convolution(x, conv);
+        (self.seen)(&conv.name, &y);
+        y
+    }
+
+    fn activation(&mut self, x: Tensor, name: &str) -> Tensor {
+        let y = self.forward.activation(x, name);
+        (self.seen)(&format!("{name}.activation"), &y);
+        y
+    }
+
+    fn sum(&mut self, x: Tensor, shortcut: &Tensor, name: &str) -> Tensor {
+        let y = self.forward.sum(x, shortcut, name);
+        (self.seen)(name, &y);
+        y
+    }
+
+    fn pool(&mut self, x: Tensor, side: i64, name: &str) -> Tensor {
+        let y = self.forward.pool(x, side, name);
+        (self.seen)(name, &y);
+        y
+    }
 }
 
 fn create(path: &Path<'_>, conv: &ConvNorm) -> ConvNormTensors {
-    let deviation = (2.0 / (conv.outputs * conv.kernel * conv.kernel) as f64).sqrt();
-    let shape = [conv.outputs, conv.inputs, conv.kernel, conv.kernel];
+    let deviation = (2.0 / (conv.outputs / conv.groups * conv.kernel * conv.kernel) as f64).sqrt();
+    let shape = conv.shape();
     ConvNormTensors {
         weight: path.var("weight", &shape, Init::Randn { mean: 0.0, stdev: deviation }),
         scale: path.var("norm_scale", &[conv.outputs], Init::Const(1.0)),

@@ -4,8 +4,7 @@ use std::fmt::Display;
 
 use orco_runtime::target::Method;
 
-use super::{AlignConfig, AugmentConfig, ExportConfig, MeasureOn, PretrainConfig, Recipe, SplitConfig};
-use crate::dataset::SHOTS;
+use super::{AugmentConfig, MeasureOn, PretrainConfig, Recipe, SplitConfig};
 
 /// Why a recipe was refused.
 #[derive(Debug, thiserror::Error)]
@@ -43,23 +42,33 @@ pub enum ConfigError {
 const MOST: usize = 4096;
 
 /// Refuses the recipe unless the rule holds.
-fn demand(field: &'static str, value: impl Display, holds: bool, expected: &'static str) -> Result<(), ConfigError> {
+pub(super) fn demand(
+    field: &'static str,
+    value: impl Display,
+    holds: bool,
+    expected: &'static str,
+) -> Result<(), ConfigError> {
     if holds { Ok(()) } else { Err(ConfigError::Value { field, value: value.to_string(), expected }) }
 }
 
-fn count(field: &'static str, value: usize, least: usize, expected: &'static str) -> Result<(), ConfigError> {
+pub(super) fn count(
+    field: &'static str,
+    value: usize,
+    least: usize,
+    expected: &'static str,
+) -> Result<(), ConfigError> {
     demand(field, value, value >= least, expected)
 }
 
-fn amount(field: &'static str, value: f64) -> Result<(), ConfigError> {
+pub(super) fn amount(field: &'static str, value: f64) -> Result<(), ConfigError> {
     demand(field, value, value.is_finite() && value >= 0.0, "a number of at least 0")
 }
 
-fn positive(field: &'static str, value: f64) -> Result<(), ConfigError> {
+pub(super) fn positive(field: &'static str, value: f64) -> Result<(), ConfigError> {
     demand(field, value, value.is_finite() && value > 0.0, "a number above 0")
 }
 
-fn probability(field: &'static str, value: f64) -> Result<(), ConfigError> {
+pub(super) fn probability(field: &'static str, value: f64) -> Result<(), ConfigError> {
     demand(field, value, (0.0..=1.0).contains(&value), "from 0 to 1")
 }
 
@@ -67,11 +76,13 @@ impl Recipe {
     /// Checks every value.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         self.split.check()?;
-        let width = self.backbone.width;
-        demand("backbone.width", width, (1..=1024).contains(&width), "from 1 to 1024")?;
+        self.backbone.check()?;
         let (hidden, projection) = (self.head.hidden, self.head.projection);
         demand("head.hidden", hidden, (1..=65_536).contains(&hidden), "from 1 to 65536")?;
         demand("head.projection", projection, (2..=65_536).contains(&projection), "from 2 to 65536")?;
+        let trained = self.pretrain.epochs >= 1 || self.backbone.is_given();
+        let expected = "at least 1 unless the recipe names backbone.weights or backbone.onnx";
+        demand("pretrain.epochs", self.pretrain.epochs, trained, expected)?;
         self.pretrain.check()?;
         let targets = self.targets.count;
         let enough = targets >= self.classes() && targets <= MOST;
@@ -89,6 +100,9 @@ impl Recipe {
         )?;
         self.align.check()?;
         self.export.check()?;
+        let own = self.backbone.onnx.is_none();
+        demand("align.train_backbone", true, own || !self.align.train_backbone, "false where backbone.onnx is set")?;
+        demand("export.int8", true, own || !self.export.int8, "false where backbone.onnx is set")?;
         demand(
             "learn",
             "out of range",
@@ -111,7 +125,6 @@ impl SplitConfig {
 
 impl PretrainConfig {
     fn check(&self) -> Result<(), ConfigError> {
-        count("pretrain.epochs", self.epochs, 1, "at least 1")?;
         count("pretrain.batch", self.batch, 2, "at least 2")?;
         let views = if self.self_contrast > 0.0 { 2 } else { 1 };
         count("pretrain.views", self.views, views, "at least 1, at least 2 when pretrain.self_contrast is not 0")?;
@@ -146,29 +159,6 @@ impl AugmentConfig {
     }
 }
 
-impl AlignConfig {
-    fn check(&self) -> Result<(), ConfigError> {
-        count("align.epochs", self.epochs, 1, "at least 1")?;
-        count("align.batch", self.batch, 1, "at least 1")?;
-        count("align.cached_views", self.cached_views, 2, "at least 2")?;
-        positive("align.learning_rate", self.learning_rate)?;
-        amount("align.weight_decay", self.weight_decay)?;
-        amount("align.momentum", self.momentum)?;
-        probability("align.dampening", self.dampening)?;
-        amount("align.cross_entropy", self.cross_entropy)?;
-        amount("align.orthogonality", self.orthogonality)?;
-        positive("align.temperature", self.temperature)?;
-        amount("align.perturbation", self.perturbation)
-    }
-}
-
-impl ExportConfig {
-    fn check(&self) -> Result<(), ConfigError> {
-        count("export.exemplars_per_class", self.exemplars_per_class, 1, "at least 1")?;
-        count("export.candidates_per_class", self.candidates_per_class, SHOTS, "at least 5, the shots of one draw")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,11 +172,27 @@ mod tests {
 
     #[test]
     fn the_recipes_are_sound() {
-        for text in
-            [include_str!("../../recipes/cifar100-edge.toml"), include_str!("../../recipes/cifar100-edge-holdout.toml")]
-        {
+        for text in [
+            include_str!("../../recipes/cifar100-edge.toml"),
+            include_str!("../../recipes/cifar100-edge-holdout.toml"),
+            include_str!("../../recipes/cifar100-small.toml"),
+            include_str!("../../recipes/cifar100-mobile.toml"),
+        ] {
             toml::from_str::<Recipe>(text).unwrap().check().unwrap();
         }
+    }
+
+    #[test]
+    fn settings_of_phase_2_that_are_left_out_are_not_written() {
+        let recipe: Recipe = toml::from_str(include_str!("../../recipes/cifar100-edge.toml")).unwrap();
+        let written = serde_json::to_value(&recipe.align).unwrap();
+        assert_eq!(written.as_object().unwrap().len(), 11, "{written}");
+        let text = "cached_views = 6\nrate = \"cosine\"\nperturbed = \"all\"\nnoise = \"wide\"\ntrain_backbone = true";
+        let text = include_str!("../../recipes/cifar100-edge.toml").replace("cached_views = 6", text);
+        let recipe: Recipe = toml::from_str(&text).unwrap();
+        recipe.check().unwrap();
+        let again: Recipe = toml::from_str(&toml::to_string(&recipe).unwrap()).unwrap();
+        assert_eq!(again, recipe);
     }
 
     #[test]
@@ -202,6 +208,12 @@ mod tests {
         assert!(refused("self_contrast = 0.0", "self_contrast = 0.1").contains("pretrain.views is 1"));
         assert!(refused("crop_scale = [0.35, 1.0]", "crop_scale = [0.9, 0.5]").contains("crop_scale"));
         assert!(refused("preset = \"edge\"", "epochs = 0").contains("learn"));
+        assert!(refused("width = 16", "onnx = \"a.onnx\"\nweights = \"b\"").contains("backbone.weights"));
+        assert!(refused("width = 16", "").contains("backbone.width is 0"));
+        assert!(refused("epochs = 90", "epochs = 0").contains("pretrain.epochs is 0"));
+        assert!(
+            refused("cached_views = 6", "cached_views = 6\nbackbone_learning_rate = 0.1").contains("train_backbone")
+        );
         let text = include_str!("../../recipes/cifar100-edge.toml").replace("\"edge\"", "\"best\"");
         let unknown = toml::from_str::<Recipe>(&text).unwrap_err().to_string();
         assert!(unknown.contains("no preset \"best\"; known are orco, paper, edge"), "{unknown}");

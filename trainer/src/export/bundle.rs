@@ -13,12 +13,15 @@ use orco_runtime::codec::{self, Kind as FileKind};
 use orco_runtime::encoder::{self, Encoder, encode_pictures};
 use orco_runtime::image::{Preprocessing, from_planes};
 use orco_runtime::manifest::{
-    BACKBONE, BENCHMARK, BackboneFacts, FORMAT, LABELS, LEARNER, MANIFEST, Manifest, Provenance, hexadecimal,
+    BACKBONE, BACKBONE_INT8, BENCHMARK, BackboneFacts, FORMAT, LABELS, LEARNER, MANIFEST, Manifest, Provenance,
+    hexadecimal,
 };
 use orco_runtime::random::Random;
 use orco_runtime::state::{Class, Foundation};
 use tch::{Kind, Tensor};
 
+use super::int8::{Int8, int8};
+use super::metadata::{Facts, metadata};
 use super::{card, onnx};
 use crate::align::Assignment;
 use crate::config::{MeasureOn, Precision, Recipe};
@@ -38,22 +41,24 @@ const PARITY_IMAGES: usize = 1000;
 pub struct Exported {
     /// The bundle's folder.
     pub folder: PathBuf,
-    /// Largest deviation of a feature between ONNX Runtime and tch.
-    pub parity: f64,
+    /// Largest deviation of a feature between ONNX Runtime and tch; none for a backbone that the user brought.
+    pub parity: Option<f64>,
+    /// What the int8 backbone was found to be, if the recipe asks for one.
+    pub int8: Option<Int8>,
 }
 
 /// Everything that a bundle is made from.
-struct Source<'a> {
-    recipe: &'a Recipe,
-    train: &'a Images,
+pub(super) struct Source<'a> {
+    pub(super) recipe: &'a Recipe,
+    pub(super) train: &'a Images,
     /// Images accuracy is measured on.
-    measured: &'a Images,
-    split: &'a Split,
+    pub(super) measured: &'a Images,
+    pub(super) split: &'a Split,
     labels: &'a [String],
-    input: Preprocessing,
+    pub(super) input: Preprocessing,
     views: Views,
     /// Length of a feature vector.
-    features: usize,
+    pub(super) features: usize,
 }
 
 /// Writes the bundle into `folder`, opens it again as a device would, measures it, and writes its card.
@@ -72,38 +77,62 @@ pub fn write_bundle(
     folder: &Path,
 ) -> Result<Exported> {
     let [_, height, width] = model.backbone.description.input;
+    let own = Preprocessing {
+        width: width as u32,
+        height: height as u32,
+        mean: CIFAR100_MEAN,
+        deviation: CIFAR100_DEVIATION,
+    };
     let source = Source {
         recipe,
         train,
         measured: if recipe.split.measure_on == MeasureOn::Test { test } else { train },
         split,
         labels,
-        input: Preprocessing {
-            width: width as u32,
-            height: height as u32,
-            mean: CIFAR100_MEAN,
-            deviation: CIFAR100_DEVIATION,
-        },
+        input: model.foreign.as_ref().map_or(own, |foreign| foreign.input),
         views: Views::default(),
         features: model.backbone.description.features() as usize,
     };
-    let backbone = onnx::encode(&model.backbone, &metadata(recipe, &source));
+    let facts = Facts {
+        name: &recipe.name,
+        architecture: &model.backbone.description.name,
+        classes: &labels[..split.base_classes.min(labels.len())],
+        input: &source.input,
+        seed: recipe.seed,
+        export: &recipe.export,
+        precision: "float32",
+    };
+    let backbone = match &model.foreign {
+        Some(foreign) => foreign.bytes.clone(),
+        None => onnx::encode(&model.backbone, &metadata(&facts)),
+    };
     let mut encoder =
         encoder::onnx::Onnx::open(&backbone, &source.input).context("the export is checked with ONNX Runtime")?;
-    let parity = parity(model, &mut encoder, &source)?;
-    if parity > PARITY {
-        bail!("ONNX Runtime's features differ from tch's by {parity:.1e}, more than {PARITY:.0e}; nothing was written");
+    let parity = model.foreign.is_none().then(|| parity(model, &mut encoder, &source)).transpose()?;
+    if let Some(parity) = parity {
+        if parity > PARITY {
+            bail!(
+                "ONNX Runtime's features differ from tch's by {parity:.1e}, more than {PARITY:.0e}; nothing was written"
+            );
+        }
+        log::info!("ONNX Runtime equals tch within {parity:.1e} on {PARITY_IMAGES} images");
     }
-    log::info!("ONNX Runtime equals tch within {parity:.1e} on {PARITY_IMAGES} images");
     let foundation = source.foundation(model, assignment, &mut encoder)?;
     let benchmark = source.benchmark(&mut encoder)?;
     let names: Vec<&str> = foundation.classes.iter().map(|class| class.label.as_str()).collect();
-    let files = [
+    let int8 = match recipe.export.int8 {
+        true => Some(int8(model, &source, &facts, (&mut encoder, backbone.len()), &benchmark)?),
+        false => None,
+    };
+    let mut files = vec![
         (BACKBONE, backbone),
         (LEARNER, codec::encode(FileKind::Learner, &foundation)),
         (BENCHMARK, codec::encode(FileKind::Benchmark, &benchmark)),
         (LABELS, names.join("\n").into_bytes()),
     ];
+    if let Some(int8) = &int8 {
+        files.push((BACKBONE_INT8, int8.bytes.clone()));
+    }
     let mut digests = BTreeMap::new();
     let staged = Staged::new(folder)?;
     for (name, bytes) in &files {
@@ -113,10 +142,10 @@ pub fn write_bundle(
     let manifest = source.manifest(model, digests);
     write_atomically(&staged.path.join(MANIFEST), toml::to_string(&manifest)?.as_bytes())?;
     let bundle = Bundle::open(&staged.path).context("the bundle just written does not open")?;
-    let card = card::write(&bundle, recipe, parity, run)?;
+    let card = card::write(&bundle, recipe, parity, int8.as_ref(), run)?;
     write_atomically(&staged.path.join("README.md"), card.as_bytes())?;
     staged.put_in_place(folder)?;
-    Ok(Exported { folder: folder.into(), parity })
+    Ok(Exported { folder: folder.into(), parity, int8 })
 }
 
 /// Whether a bundle may be written into `folder`: it is new, empty, or an older bundle.
@@ -160,19 +189,6 @@ impl Staged {
     }
 }
 
-/// ONNX metadata by the conventions of the field.
-fn metadata(recipe: &Recipe, source: &Source<'_>) -> Vec<(&'static str, String)> {
-    vec![
-        ("task", "feature-extraction".into()),
-        ("imgsz", format!("[{}, {}]", source.input.height, source.input.width)),
-        ("version", env!("CARGO_PKG_VERSION").into()),
-        ("license", env!("CARGO_PKG_LICENSE").into()),
-        ("orco.name", recipe.name.clone()),
-        ("orco.mean", format!("{:?}", source.input.mean)),
-        ("orco.deviation", format!("{:?}", source.input.deviation)),
-    ]
-}
-
 /// Largest difference between the exported model's features and the network's.
 fn parity(model: &Model, encoder: &mut dyn Encoder, source: &Source<'_>) -> Result<f64> {
     let indices: Vec<usize> = (0..PARITY_IMAGES.min(source.train.len())).collect();
@@ -191,7 +207,12 @@ impl Source<'_> {
     }
 
     /// Features of the clean views, f32 `[indices, features]`.
-    fn clean_features(&self, encoder: &mut dyn Encoder, images: &Images, indices: &[usize]) -> Result<Vec<f32>> {
+    pub(super) fn clean_features(
+        &self,
+        encoder: &mut dyn Encoder,
+        images: &Images,
+        indices: &[usize],
+    ) -> Result<Vec<f32>> {
         let mut all = Vec::new();
         for chunk in indices.chunks(256) {
             let pictures: Vec<_> = chunk.iter().map(|&index| self.input.fit(&self.picture(images, index))).collect();
@@ -273,6 +294,7 @@ impl Source<'_> {
 
     fn manifest(&self, model: &Model, files: BTreeMap<String, String>) -> Manifest {
         let description = &model.backbone.description;
+        let parameters = model.foreign.as_ref().map_or(description.parameters() as u64, |foreign| foreign.parameters);
         Manifest {
             format: FORMAT,
             name: self.recipe.name.clone(),
@@ -281,7 +303,7 @@ impl Source<'_> {
             backbone: BackboneFacts {
                 architecture: description.name.clone(),
                 features: description.features() as usize,
-                parameters: description.parameters() as u64,
+                parameters,
                 multiply_adds: description.multiply_adds() as u64,
             },
             provenance: Provenance {

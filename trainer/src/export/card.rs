@@ -4,8 +4,10 @@ use std::fmt::Write;
 
 use anyhow::Result;
 use orco_runtime::bundle::Bundle;
+use orco_runtime::manifest::BACKBONE_INT8;
 use orco_runtime::protocol::{Measurement, Summary, System};
 
+use super::int8::Int8;
 use crate::config::{MeasureOn, Recipe};
 use crate::run::Run;
 
@@ -15,7 +17,13 @@ const DRAWS: usize = 3;
 const SEED: u64 = 1;
 
 /// Measures the bundle and writes its card, Markdown with Hugging Face front matter.
-pub(super) fn write(bundle: &Bundle, recipe: &Recipe, parity: f64, run: &Run) -> Result<String> {
+pub(super) fn write(
+    bundle: &Bundle,
+    recipe: &Recipe,
+    parity: Option<f64>,
+    int8: Option<&Int8>,
+    run: &Run,
+) -> Result<String> {
     let benchmark = bundle.benchmark()?;
     let (foundation, config) = (&bundle.foundation, &bundle.foundation.config);
     let measured = System::ALL
@@ -43,15 +51,19 @@ pub(super) fn write(bundle: &Bundle, recipe: &Recipe, parity: f64, run: &Run) ->
         bundle.foundation.classes.len(),
         bundle.foundation.target_count() - bundle.foundation.classes.len()
     )?;
+    let facts = &manifest.backbone;
+    let work = match facts.multiply_adds {
+        0 => "brought as an ONNX file, multiply-adds not counted".to_owned(),
+        count => format!("{:.1} M multiply-adds", count as f64 / 1e6),
+    };
     writeln!(
         text,
-        "- Backbone: {}, {:.2} M parameters, {:.1} M multiply-adds for one {}x{} image, {} features.",
-        manifest.backbone.architecture,
-        manifest.backbone.parameters as f64 / 1e6,
-        manifest.backbone.multiply_adds as f64 / 1e6,
+        "- Backbone: {}, {:.2} M parameters, {work} for one {}x{} image, {} features.",
+        facts.architecture,
+        facts.parameters as f64 / 1e6,
         manifest.preprocessing.width,
         manifest.preprocessing.height,
-        manifest.backbone.features
+        facts.features
     )?;
     let head = &bundle.foundation.head;
     writeln!(
@@ -60,46 +72,22 @@ pub(super) fn write(bundle: &Bundle, recipe: &Recipe, parity: f64, run: &Run) ->
         head.inputs, head.hidden, head.outputs, recipe.targets.count, recipe.targets.method, recipe.targets.steps
     )?;
     writeln!(text, "- Trained on: {}, seed {}.", manifest.provenance.trained_on, recipe.seed)?;
-    let pretrain = &recipe.pretrain;
-    writeln!(
-        text,
-        "- Phase 1: {} epochs, batch {}, {} view(s) of each image; weights of the losses: cross entropy {} (label smoothing {}), SCL {}, \
-         SSCL {}; SGD (Nesterov) with learning rate {}, cosine, weight decay {}, arithmetic {:?}.",
-        pretrain.epochs,
-        pretrain.batch,
-        pretrain.views,
-        pretrain.cross_entropy,
-        pretrain.label_smoothing,
-        pretrain.supervised_contrast,
-        pretrain.self_contrast,
-        pretrain.learning_rate,
-        pretrain.weight_decay,
-        pretrain.precision
-    )?;
-    let augment = &pretrain.augment;
-    writeln!(
-        text,
-        "- Views of phase 1: crops of {} to {} of the area, flips, colour jitter {} (probability {}), grey {}, erasing {}.",
-        augment.crop_scale[0],
-        augment.crop_scale[1],
-        augment.jitter,
-        augment.jitter_probability,
-        augment.grey_probability,
-        augment.erase_probability
-    )?;
+    phase_1(&mut text, recipe)?;
     if let Some(seconds) = median(run.metrics("pretrain").iter().filter_map(|line| line["seconds"].as_f64()).collect())
     {
         writeln!(
             text,
             "- Time: an epoch of phase 1 took {seconds:.0} s (median), which makes {:.0} minutes for all, on {} CPU cores.",
-            seconds * pretrain.epochs as f64 / 60.0,
+            seconds * recipe.pretrain.epochs as f64 / 60.0,
             std::thread::available_parallelism().map_or(1, usize::from)
         )?;
     }
     writeln!(
         text,
-        "- Phase 2: {} epochs, batch {}. The last epoch's head is shipped; nothing was selected on test data.",
-        recipe.align.epochs, recipe.align.batch
+        "- Phase 2: {} epochs, batch {}{}. The last epoch's head is shipped; nothing was selected on test data.",
+        recipe.align.epochs,
+        recipe.align.batch,
+        if recipe.align.train_backbone { ", backbone trained too" } else { "" }
     )?;
     let config = &bundle.foundation.config;
     writeln!(
@@ -107,7 +95,13 @@ pub(super) fn write(bundle: &Bundle, recipe: &Recipe, parity: f64, run: &Run) ->
         "- Phase 3 (on the device): {} epochs, batch {}, {} exemplars of a base class, {} stored views of each.",
         config.epochs, config.batch, config.base_exemplars, config.views
     )?;
-    writeln!(text, "- ONNX Runtime equals the training network within {parity:.1e} on 1,000 images.\n")?;
+    if let Some(parity) = parity {
+        writeln!(text, "- ONNX Runtime equals the training network within {parity:.1e} on 1,000 images.")?;
+    }
+    if let Some(int8) = int8 {
+        writeln!(text, "- `{BACKBONE_INT8}`: {}.", int8.sentence())?;
+    }
+    writeln!(text)?;
     writeln!(text, "## Measured\n")?;
     writeln!(
         text,
@@ -156,6 +150,45 @@ pub(super) fn write(bundle: &Bundle, recipe: &Recipe, parity: f64, run: &Run) ->
         )?;
     }
     Ok(text)
+}
+
+/// What phase 1 was, if there was one.
+fn phase_1(text: &mut String, recipe: &Recipe) -> Result<()> {
+    if let Some(weights) = &recipe.backbone.weights {
+        writeln!(text, "- The backbone started from the weights {}.", weights.display())?;
+    }
+    if recipe.backbone.onnx.is_some() || recipe.pretrain.epochs == 0 {
+        writeln!(text, "- Phase 1: none, the backbone was given.")?;
+        return Ok(());
+    }
+    let pretrain = &recipe.pretrain;
+    writeln!(
+        text,
+        "- Phase 1: {} epochs, batch {}, {} view(s) of each image; weights of the losses: cross entropy {} (label smoothing {}), SCL {}, \
+         SSCL {}; SGD (Nesterov) with learning rate {}, cosine, weight decay {}, arithmetic {:?}.",
+        pretrain.epochs,
+        pretrain.batch,
+        pretrain.views,
+        pretrain.cross_entropy,
+        pretrain.label_smoothing,
+        pretrain.supervised_contrast,
+        pretrain.self_contrast,
+        pretrain.learning_rate,
+        pretrain.weight_decay,
+        pretrain.precision
+    )?;
+    let augment = &pretrain.augment;
+    writeln!(
+        text,
+        "- Views of phase 1: crops of {} to {} of the area, flips, colour jitter {} (probability {}), grey {}, erasing {}.",
+        augment.crop_scale[0],
+        augment.crop_scale[1],
+        augment.jitter,
+        augment.jitter_probability,
+        augment.grey_probability,
+        augment.erase_probability
+    )?;
+    Ok(())
 }
 
 /// The middle one of some numbers.

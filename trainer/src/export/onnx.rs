@@ -2,13 +2,13 @@
 //! convolutions: W' = W s / sqrt(v + e), b' = o - m s / sqrt(v + e), for scale s, offset o, mean m, variance v.
 
 use prost::Message;
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use super::proto::{
     Attribute, Dimension, Entry, FLOAT, Graph, Model, Node, OperatorSet, Shape, TensorData, TensorType, Type,
     ValueInfo, attribute_type,
 };
-use crate::backbone::{Activation, ConvNorm, NORM_EPSILON, Network};
+use crate::backbone::{Activation, Builder, ConvNorm, Description, NORM_EPSILON, Network};
 
 const IR_VERSION: i64 = 8;
 const OPSET: i64 = 17;
@@ -17,90 +17,86 @@ pub const INPUT: &str = "image";
 /// Name of its output, f32 `[batch, features]`.
 pub const OUTPUT: &str = "feature";
 
+pub use super::quantise::encode_int8;
+
 /// Bytes of the ONNX file of a network in inference mode; the same network gives the same bytes.
 pub fn encode(network: &Network, metadata: &[(&str, String)]) -> Vec<u8> {
-    let description = &network.description;
-    let mut writer = Writer { network, nodes: Vec::new(), weights: Vec::new() };
-    let mut x = INPUT.to_owned();
-    if let Some(stem) = &description.stem {
-        x = writer.convolution(&x, stem);
-        x = writer.activation(&x, &stem.name);
-    }
-    for (index, block) in description.blocks.iter().enumerate() {
-        let name = format!("block{}", index + 1);
-        let mut y = x.clone();
-        for (position, conv) in block.convs.iter().enumerate() {
-            y = writer.convolution(&y, conv);
-            if position + 1 < block.convs.len() {
-                y = writer.activation(&y, &conv.name);
-            }
-        }
-        if let Some(shortcut) = &block.shortcut {
-            x = writer.convolution(&x, shortcut);
-        }
-        x = writer.node("Add", &format!("{name}.sum"), vec![y, x], vec![]);
-        x = writer.activation(&x, &name);
-        if let Some(pool) = block.pool {
-            let attributes = vec![ints("kernel_shape", vec![pool; 2]), ints("strides", vec![pool; 2])];
-            x = writer.node("MaxPool", &format!("{name}.pool"), vec![x], attributes);
-        }
-    }
-    x = writer.node("GlobalAveragePool", "average", vec![x], vec![]);
-    let flatten = Attribute { name: "axis".into(), i: Some(1), r#type: attribute_type::INT, ..Attribute::default() };
-    writer.nodes.push(node("Flatten", vec![x], OUTPUT, vec![flatten]));
-    let input: Vec<Dimension> = std::iter::once(batch()).chain(description.input.map(fixed)).collect();
-    let graph = Graph {
-        node: writer.nodes,
-        name: description.name.clone(),
-        initializer: writer.weights,
-        input: vec![value(INPUT, input)],
-        output: vec![value(OUTPUT, vec![batch(), fixed(description.features())])],
-    };
-    let entry = |(key, value): &(&str, String)| Entry { key: (*key).into(), value: value.clone() };
-    let model = Model {
-        ir_version: IR_VERSION,
-        producer_name: "orco-train".into(),
-        producer_version: env!("CARGO_PKG_VERSION").into(),
-        graph: Some(graph),
-        opset_import: vec![OperatorSet { domain: String::new(), version: OPSET }],
-        metadata_props: metadata.iter().map(entry).collect(),
-    };
-    model.encode_to_vec()
+    let mut writer = Writer { network, parts: Parts::default() };
+    let x = network.description.build(INPUT.to_owned(), &mut writer);
+    writer.parts.finish(x, &network.description, metadata)
 }
 
+/// Writes a network in floating point.
 struct Writer<'a> {
     network: &'a Network,
+    parts: Parts,
+}
+
+impl Builder for Writer<'_> {
+    type Value = String;
+
+    fn convolution(&mut self, x: &String, conv: &ConvNorm) -> String {
+        let (weight, bias) = folded(self.network, conv);
+        let names = [format!("{}.weight", conv.name), format!("{}.bias", conv.name)];
+        self.parts.floats(&names[0], &weight.size(), &values(&weight));
+        self.parts.floats(&names[1], &bias.size(), &values(&bias));
+        let [weight, bias] = names;
+        self.parts.convolution(vec![x.clone(), weight, bias], conv)
+    }
+
+    fn activation(&mut self, x: String, name: &str) -> String {
+        self.parts.activation(x, name, self.network.description.activation)
+    }
+
+    fn sum(&mut self, x: String, shortcut: &String, name: &str) -> String {
+        self.parts.node("Add", name, vec![x, shortcut.clone()], vec![])
+    }
+
+    fn pool(&mut self, x: String, side: i64, name: &str) -> String {
+        self.parts.pool(x, side, name)
+    }
+}
+
+/// Nodes and weights of a graph in the making.
+#[derive(Default)]
+pub(super) struct Parts {
     nodes: Vec<Node>,
     weights: Vec<TensorData>,
 }
 
-impl Writer<'_> {
+impl Parts {
     /// Adds a node and returns the name of its output, which is the node's own.
-    fn node(&mut self, kind: &str, name: &str, inputs: Vec<String>, attributes: Vec<Attribute>) -> String {
+    pub(super) fn node(&mut self, kind: &str, name: &str, inputs: Vec<String>, attributes: Vec<Attribute>) -> String {
         self.nodes.push(node(kind, inputs, name, attributes));
         name.to_owned()
     }
 
-    fn convolution(&mut self, x: &str, conv: &ConvNorm) -> String {
-        let tensors = self.network.tensors(conv);
-        let factor = &tensors.scale / (&tensors.variance + NORM_EPSILON).sqrt();
-        let weight = &tensors.weight * factor.view([-1, 1, 1, 1]);
-        let bias = &tensors.offset - &tensors.mean * &factor;
-        let (weight_name, bias_name) = (format!("{}.weight", conv.name), format!("{}.bias", conv.name));
-        self.weights.push(tensor(&weight_name, &weight));
-        self.weights.push(tensor(&bias_name, &bias));
-        let attributes = vec![
+    pub(super) fn convolution(&mut self, inputs: Vec<String>, conv: &ConvNorm) -> String {
+        let mut attributes = vec![
             ints("kernel_shape", vec![conv.kernel; 2]),
             ints("pads", vec![conv.kernel / 2; 4]),
             ints("strides", vec![conv.stride; 2]),
         ];
-        self.node("Conv", &conv.name, vec![x.to_owned(), weight_name, bias_name], attributes)
+        if conv.groups != 1 {
+            attributes.push(int("group", conv.groups));
+        }
+        self.node("Conv", &conv.name, inputs, attributes)
     }
 
-    fn activation(&mut self, x: &str, name: &str) -> String {
+    pub(super) fn activation(&mut self, x: String, name: &str, activation: Activation) -> String {
         let name = format!("{name}.activation");
-        match self.network.description.activation {
-            Activation::Relu => self.node("Relu", &name, vec![x.to_owned()], vec![]),
+        match activation {
+            Activation::Relu => self.node("Relu", &name, vec![x], vec![]),
+            Activation::Relu6 => {
+                let bounds = [("relu6.low", 0.0), ("relu6.high", 6.0)];
+                for (bound, value) in bounds {
+                    if !self.weights.iter().any(|weight| weight.name == bound) {
+                        self.floats(bound, &[], &[value]);
+                    }
+                }
+                let inputs = vec![x, bounds[0].0.into(), bounds[1].0.into()];
+                self.node("Clip", &name, inputs, vec![])
+            }
             Activation::LeakyRelu(slope) => {
                 let alpha = Attribute {
                     name: "alpha".into(),
@@ -108,14 +104,72 @@ impl Writer<'_> {
                     r#type: attribute_type::FLOAT,
                     ..Attribute::default()
                 };
-                self.node("LeakyRelu", &name, vec![x.to_owned()], vec![alpha])
+                self.node("LeakyRelu", &name, vec![x], vec![alpha])
             }
         }
     }
+
+    pub(super) fn pool(&mut self, x: String, side: i64, name: &str) -> String {
+        let attributes = vec![ints("kernel_shape", vec![side; 2]), ints("strides", vec![side; 2])];
+        self.node("MaxPool", name, vec![x], attributes)
+    }
+
+    /// Adds a tensor of f32.
+    pub(super) fn floats(&mut self, name: &str, dims: &[i64], numbers: &[f32]) {
+        self.tensor(name, FLOAT, dims, numbers.iter().flat_map(|number| number.to_le_bytes()).collect());
+    }
+
+    /// Adds a tensor of little-endian bytes.
+    pub(super) fn tensor(&mut self, name: &str, data_type: i32, dims: &[i64], raw_data: Vec<u8>) {
+        self.weights.push(TensorData { dims: dims.into(), data_type, name: name.into(), raw_data });
+    }
+
+    /// Bytes of the model whose last layer gave `x`, which is averaged over the image.
+    pub(super) fn finish(mut self, x: String, description: &Description, metadata: &[(&str, String)]) -> Vec<u8> {
+        let average = self.node("GlobalAveragePool", "average", vec![x], vec![]);
+        self.nodes.push(node("Flatten", vec![average], OUTPUT, vec![int("axis", 1)]));
+        let input: Vec<Dimension> = std::iter::once(batch()).chain(description.input.map(fixed)).collect();
+        let graph = Graph {
+            node: self.nodes,
+            name: description.name.clone(),
+            initializer: self.weights,
+            input: vec![value(INPUT, input)],
+            output: vec![value(OUTPUT, vec![batch(), fixed(description.features())])],
+        };
+        let entry = |(key, value): &(&str, String)| Entry { key: (*key).into(), value: value.clone() };
+        let model = Model {
+            ir_version: IR_VERSION,
+            producer_name: "orco-train".into(),
+            producer_version: env!("CARGO_PKG_VERSION").into(),
+            graph: Some(graph),
+            opset_import: vec![OperatorSet { domain: String::new(), version: OPSET }],
+            metadata_props: metadata.iter().map(entry).collect(),
+        };
+        model.encode_to_vec()
+    }
+}
+
+/// Weight and bias of a convolution with its norm folded in.
+pub(super) fn folded(network: &Network, conv: &ConvNorm) -> (Tensor, Tensor) {
+    let tensors = network.tensors(conv);
+    let factor = &tensors.scale / (&tensors.variance + NORM_EPSILON).sqrt();
+    let weight = &tensors.weight * factor.view([-1, 1, 1, 1]);
+    let bias = &tensors.offset - &tensors.mean * &factor;
+    (weight, bias)
+}
+
+/// The numbers of a tensor, row-major.
+pub(super) fn values(tensor: &Tensor) -> Vec<f32> {
+    let flat = tensor.detach().to_device(Device::Cpu).to_kind(Kind::Float).contiguous().view(-1);
+    Vec::try_from(flat).expect("a flat f32 tensor")
 }
 
 fn node(kind: &str, input: Vec<String>, name: &str, attribute: Vec<Attribute>) -> Node {
     Node { input, output: vec![name.into()], name: name.into(), op_type: kind.into(), attribute }
+}
+
+pub(super) fn int(name: &str, value: i64) -> Attribute {
+    Attribute { name: name.into(), i: Some(value), r#type: attribute_type::INT, ..Attribute::default() }
 }
 
 fn ints(name: &str, ints: Vec<i64>) -> Attribute {
@@ -133,15 +187,4 @@ fn fixed(size: i64) -> Dimension {
 fn value(name: &str, dim: Vec<Dimension>) -> ValueInfo {
     let tensor_type = TensorType { elem_type: FLOAT, shape: Some(Shape { dim }) };
     ValueInfo { name: name.into(), r#type: Some(Type { tensor_type: Some(tensor_type) }) }
-}
-
-fn tensor(name: &str, values: &Tensor) -> TensorData {
-    let flat = values.detach().to_device(tch::Device::Cpu).to_kind(Kind::Float).contiguous().view(-1);
-    let numbers = Vec::<f32>::try_from(flat).expect("a flat f32 tensor");
-    TensorData {
-        dims: values.size(),
-        data_type: FLOAT,
-        name: name.into(),
-        raw_data: numbers.iter().flat_map(|number| number.to_le_bytes()).collect(),
-    }
 }

@@ -104,6 +104,12 @@ pub struct TensorData {
 
 /// `onnx.TensorProto.FLOAT`.
 pub const FLOAT: i32 = 1;
+/// `onnx.TensorProto.UINT8`.
+pub const UINT8: i32 = 2;
+/// `onnx.TensorProto.INT8`.
+pub const INT8: i32 = 3;
+/// `onnx.TensorProto.INT32`.
+pub const INT32: i32 = 6;
 
 /// `onnx.ValueInfoProto`.
 #[derive(Clone, PartialEq, Message)]

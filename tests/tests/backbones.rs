@@ -1,0 +1,197 @@
+//! Backbones that are given: a model that the user brings, weights from a file; and phase 2 with the backbone in it.
+//! Everything on small images made here.
+
+use std::path::Path;
+use std::sync::Mutex;
+
+use orco_runtime::bundle::Bundle;
+use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8};
+use orco_trainer::align::align;
+use orco_trainer::backbone::{Description, Foreign, Network};
+use orco_trainer::config::{AlignRate, Architecture, Precision, Recipe};
+use orco_trainer::dataset::{Images, Split};
+use orco_trainer::export::{onnx, write_bundle};
+use orco_trainer::model::Model;
+use orco_trainer::pretrain::pretrain;
+use orco_trainer::run::Run;
+use tch::nn::VarStore;
+use tch::{Device, Kind, Tensor, no_grad};
+
+/// torch has one random generator per process, so the tests take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+const CLASSES: i64 = 6;
+const EACH: i64 = 24;
+const INPUT: [i64; 3] = [3, 16, 16];
+
+/// Noise around one colour and one corner per class, 16x16.
+fn images() -> Images {
+    tch::manual_seed(3);
+    let base = Tensor::rand([CLASSES, 3, 2, 2], (Kind::Float, Device::Cpu)) * 200.0;
+    let large = base.upsample_nearest2d([16, 16], None, None).repeat_interleave_self_int(EACH, 0, CLASSES * EACH);
+    let noisy = &large + large.rand_like() * 55.0;
+    let labels = (0..CLASSES as u16).flat_map(|class| std::iter::repeat_n(class, EACH as usize)).collect();
+    Images { pixels: noisy.to_kind(Kind::Uint8), labels }
+}
+
+fn recipe() -> Recipe {
+    let text = include_str!("../../trainer/recipes/cifar100-edge.toml");
+    let mut recipe: Recipe = toml::from_str(text).unwrap();
+    (recipe.split.base_classes, recipe.split.sessions, recipe.split.ways) = (4, 1, 2);
+    (recipe.backbone.width, recipe.head.hidden, recipe.head.projection) = (4, 32, 8);
+    (recipe.pretrain.epochs, recipe.pretrain.batch, recipe.pretrain.warmup_epochs) = (6, 16, 1);
+    (recipe.align.epochs, recipe.align.batch, recipe.align.cached_views) = (30, 16, 3);
+    recipe.align.learning_rate = 0.1;
+    recipe.export.candidates_per_class = 6;
+    recipe.targets.count = 8;
+    recipe
+}
+
+fn split(recipe: &Recipe, images: &Images) -> Split {
+    Split::new(&recipe.split, 6, images, images, None, recipe.seed).unwrap()
+}
+
+fn last_accuracy(run: &Run) -> f64 {
+    run.metrics("align").last().unwrap()["accuracy"].as_f64().unwrap()
+}
+
+/// The whole way to a bundle.
+fn export(model: &mut Model, recipe: &Recipe, images: &Images, folder: &Path) -> (Run, Bundle, String) {
+    let run = Run::open(&folder.join("run"), recipe).unwrap();
+    let split = split(recipe, images);
+    if model.foreign.is_none() {
+        pretrain(model, recipe, images, &split, &run, None).unwrap();
+    }
+    let assignment = align(model, recipe, images, &split, &run).unwrap();
+    let labels: Vec<String> = (0..CLASSES).map(|class| format!("class {class}")).collect();
+    let output = folder.join("bundle");
+    write_bundle(model, &assignment, recipe, (images, images), &split, &labels, &run, &output).unwrap();
+    let card = std::fs::read_to_string(output.join("README.md")).unwrap();
+    (run, Bundle::open(&output).unwrap(), card)
+}
+
+#[test]
+fn a_small_backbone_goes_into_a_bundle_in_float_and_int8() {
+    let _turn = TURN.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let mut recipe = recipe();
+    recipe.backbone.architecture = Architecture::Resnet20;
+    recipe.backbone.width = 8;
+    recipe.export.int8 = true;
+    let (_, bundle, card) = export(&mut Model::new(&recipe, INPUT, Device::Cpu), &recipe, &images(), folder.path());
+    assert_eq!(bundle.manifest.backbone.architecture, "resnet20-w8");
+    let int8 = std::fs::read(bundle.folder.join(BACKBONE_INT8)).unwrap();
+    assert!(bundle.manifest.files.contains_key(BACKBONE_INT8) && int8.len() < bundle.backbone.len());
+    let line = card.lines().find(|line| line.contains(BACKBONE_INT8)).unwrap();
+    let cosine = line.split("the float ones is ").nth(1).unwrap().split(' ').next().unwrap();
+    assert!(cosine.parse::<f64>().unwrap() > 0.99, "{line}");
+}
+
+/// An untrained network as an ONNX file.
+fn write_model(path: &Path, input: [i64; 3]) {
+    tch::manual_seed(9);
+    let store = VarStore::new(Device::Cpu);
+    let network = Network::new(&store.root(), Description::resnet20(4, input));
+    let mean = ("orco.mean", "[0.4, 0.5, 0.6]".to_owned());
+    std::fs::write(path, onnx::encode(&network, &[mean])).unwrap();
+}
+
+#[test]
+fn a_model_that_the_user_brings_becomes_the_backbone() {
+    let _turn = TURN.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.onnx");
+    // Other sizes than the images have: they are scaled.
+    write_model(&path, [3, 24, 20]);
+    let recipe = recipe().with_backbone(&path).unwrap();
+    let foreign = Foreign::open(&path, &recipe.backbone).unwrap();
+    assert_eq!((foreign.features, foreign.input.height, foreign.input.width), (16, 24, 20));
+    assert_eq!(foreign.input.mean, [0.4, 0.5, 0.6]);
+    let mut model = Model::on(foreign, &recipe, Device::Cpu);
+    let (run, bundle, card) = export(&mut model, &recipe, &images(), folder.path());
+    // Of four classes, on features that nothing was trained for.
+    assert!(last_accuracy(&run) > 60.0, "{}", last_accuracy(&run));
+    assert_eq!(bundle.backbone, std::fs::read(&path).unwrap());
+    assert_eq!((bundle.manifest.backbone.architecture.as_str(), bundle.manifest.backbone.features), ("mine", 16));
+    assert!(bundle.manifest.files.contains_key(BACKBONE) && card.contains("Phase 1: none"), "{card}");
+}
+
+#[test]
+fn a_model_of_the_wrong_shape_is_refused_with_a_reason() {
+    let _turn = TURN.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.onnx");
+    let config = recipe().backbone;
+    let refused = || Foreign::open(&path, &config).unwrap_err().to_string();
+    assert!(refused().contains("cannot read the backbone"));
+    std::fs::write(&path, b"no model").unwrap();
+    assert!(refused().ends_with("mine.onnx is no ONNX model"), "{}", refused());
+    write_model(&path, [1, 16, 16]);
+    assert!(refused().contains("other sizes than one input of f32 images [batch, 3, height, width]"), "{}", refused());
+    write_model(&path, [3, 0, 16]);
+    assert!(refused().contains("the size of its images is dynamic"), "{}", refused());
+    let mut recipe = recipe();
+    recipe.export.int8 = true;
+    assert!(recipe.with_backbone(&path).unwrap_err().to_string().contains("export.int8 is true"));
+}
+
+#[test]
+fn phase_2_trains_the_backbone_from_given_weights() {
+    let _turn = TURN.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let weights = folder.path().join("weights.safetensors");
+    let images = images();
+    let mut recipe = recipe();
+    let mut trained = Model::new(&recipe, INPUT, Device::Cpu);
+    let run = Run::open(&folder.path().join("first"), &recipe).unwrap();
+    pretrain(&mut trained, &recipe, &images, &split(&recipe, &images), &run, None).unwrap();
+    Tensor::write_safetensors(&trained.tensors(), &weights).unwrap();
+
+    recipe.backbone.weights = Some(weights.clone());
+    recipe.pretrain.epochs = 0;
+    recipe.seed = 4;
+    (recipe.align.train_backbone, recipe.align.rate, recipe.align.warmup_epochs) = (true, AlignRate::Cosine, 3);
+    (recipe.align.learning_rate, recipe.align.backbone_learning_rate) = (0.1, Some(0.02));
+    let mut model = Model::new(&recipe, INPUT, Device::Cpu);
+    model.load_backbone(&weights).unwrap();
+    let named = |model: &Model| -> Vec<(String, Tensor)> {
+        let own = model.tensors().into_iter().filter(|(name, _)| name.starts_with("backbone."));
+        own.map(|(name, tensor)| (name, no_grad(|| tensor.copy()))).collect()
+    };
+    let before = named(&model);
+    assert!(before.iter().zip(named(&trained)).all(|(own, given)| own.1.equal(&given.1)));
+    let run = Run::open(&folder.path().join("second"), &recipe).unwrap();
+    align(&mut model, &recipe, &images, &split(&recipe, &images), &run).unwrap();
+    assert!(last_accuracy(&run) > 90.0, "{}", last_accuracy(&run));
+    let losses: Vec<f64> = run.metrics("align").iter().map(|line| line["loss"].as_f64().unwrap()).collect();
+    assert!(losses[29] < losses[0], "{losses:?}");
+    for ((name, before), (_, after)) in before.iter().zip(named(&model)) {
+        // Statistics of the norms stay, everything else is trained.
+        let statistics = name.ends_with("norm_mean") || name.ends_with("norm_variance");
+        assert_eq!(before.equal(&after), statistics, "{name}");
+    }
+    let mut again = Model::new(&recipe, INPUT, Device::Cpu);
+    align(&mut again, &recipe, &images, &split(&recipe, &images), &run).unwrap();
+    let seen = Tensor::rand([2, 3, 16, 16], (Kind::Float, Device::Cpu));
+    let features = |model: &Model| no_grad(|| model.backbone.forward(&seen, Precision::F32, false));
+    assert!(features(&again).equal(&features(&model)), "the trained backbone is not in the checkpoint");
+}
+
+#[test]
+fn weights_that_do_not_fit_are_named() {
+    let _turn = TURN.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("weights.safetensors");
+    let mut recipe = recipe();
+    let model = Model::new(&recipe, INPUT, Device::Cpu);
+    let lacking: Vec<_> = model.tensors().into_iter().filter(|(name, _)| name != "backbone.stem.weight").collect();
+    Tensor::write_safetensors(&lacking, &path).unwrap();
+    let refused =
+        |recipe: &Recipe| Model::new(recipe, INPUT, Device::Cpu).load_backbone(&path).unwrap_err().to_string();
+    assert!(refused(&recipe).contains("lack the tensor backbone.stem.weight of resnet18-w4"), "{}", refused(&recipe));
+    Tensor::write_safetensors(&model.tensors(), &path).unwrap();
+    recipe.backbone.width = 5;
+    let reason = refused(&recipe);
+    assert!(reason.contains("has shape [4]") || reason.contains("[4, "), "{reason}");
+    assert!(reason.contains("but resnet18-w5 needs"), "{reason}");
+}

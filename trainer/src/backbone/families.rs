@@ -1,0 +1,196 @@
+//! The families of backbones, each of any width.
+
+use super::{Activation, Block, ConvNorm, Description, Shortcut};
+use crate::config::{Architecture, BackboneConfig};
+
+/// Images from this side on get the strides that a family has for ImageNet; smaller ones keep their size longer.
+const LARGE: i64 = 64;
+
+/// Stages of MobileNetV2 (Sandler et al. 2018, table 2): expansion, channels at multiplier 1, blocks, stride.
+const BOTTLENECKS: [(i64, i64, usize, i64); 7] =
+    [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)];
+
+impl Description {
+    /// The backbone that a recipe names, for images of `input` channels, height and width.
+    pub fn new(config: &BackboneConfig, input: [i64; 3]) -> Self {
+        match config.architecture {
+            Architecture::Resnet12 => Self::resnet12(config.width, input),
+            Architecture::Resnet18 => Self::resnet18(config.width, input),
+            Architecture::Resnet20 => Self::resnet20(config.width, input),
+            Architecture::Mobilenetv2 => Self::mobilenetv2(config.width, input),
+        }
+    }
+
+    /// No layers: what comes in are features already, of images `[features, 1, 1]`.
+    pub fn identity(name: &str, features: i64) -> Self {
+        let (stem, blocks, activation) = (None, Vec::new(), Activation::Relu);
+        Self { name: name.into(), input: [features, 1, 1], stem, blocks, activation }
+    }
+
+    /// ResNet-18 with a 3x3 stem and four stages of two basic blocks: channels w, 2w, 4w, 8w (He et al. 2016).
+    pub fn resnet18(width: i64, input: [i64; 3]) -> Self {
+        Self::basic(format!("resnet18-w{width}"), width, 4, 2, input)
+    }
+
+    /// ResNet-20 as its authors built it for 32x32 images: three stages of three basic blocks, channels w, 2w, 4w
+    /// (He et al. 2016, section 4.2; there w = 16 and shortcuts without parameters, here projections).
+    pub fn resnet20(width: i64, input: [i64; 3]) -> Self {
+        Self::basic(format!("resnet20-w{width}"), width, 3, 3, input)
+    }
+
+    /// A 3x3 stem, then stages of basic blocks, each twice as wide as the one before and half as large.
+    fn basic(name: String, width: i64, stages: usize, blocks_per_stage: usize, input: [i64; 3]) -> Self {
+        let mut channels = width;
+        let mut blocks = Vec::new();
+        for stage in 0..stages {
+            let outputs = width << stage;
+            for block in 0..blocks_per_stage {
+                let stride = if stage > 0 && block == 0 { 2 } else { 1 };
+                let name = |part: &str| format!("stage{}.block{}.{part}", stage + 1, block + 1);
+                let conv = |part, inputs, kernel, stride| ConvNorm {
+                    name: name(part),
+                    inputs,
+                    outputs,
+                    kernel,
+                    stride,
+                    groups: 1,
+                };
+                let projected = stride != 1 || channels != outputs;
+                blocks.push(Block {
+                    convs: vec![conv("conv1", channels, 3, stride), conv("conv2", outputs, 3, 1)],
+                    shortcut: match projected {
+                        true => Shortcut::Projection(conv("shortcut", channels, 1, stride)),
+                        false => Shortcut::Identity,
+                    },
+                    activated: true,
+                    pool: None,
+                });
+                channels = outputs;
+            }
+        }
+        let stem = ConvNorm { name: "stem".into(), inputs: input[0], outputs: width, kernel: 3, stride: 1, groups: 1 };
+        Self { name, input, stem: Some(stem), blocks, activation: Activation::Relu }
+    }
+
+    /// ResNet-12 of the few-shot literature: four blocks of three convolutions, each closed by 2x2 pooling;
+    /// channels w, 2.5w, 5w, 10w, leaky ReLU 0.1.
+    pub fn resnet12(width: i64, input: [i64; 3]) -> Self {
+        let mut channels = input[0];
+        let blocks = [2, 5, 10, 20]
+            .iter()
+            .enumerate()
+            .map(|(stage, halves)| {
+                let outputs = width * halves / 2;
+                let conv = |part: &str, inputs, kernel| ConvNorm {
+                    name: format!("stage{}.{part}", stage + 1),
+                    inputs,
+                    outputs,
+                    kernel,
+                    stride: 1,
+                    groups: 1,
+                };
+                let block = Block {
+                    convs: vec![conv("conv1", channels, 3), conv("conv2", outputs, 3), conv("conv3", outputs, 3)],
+                    shortcut: Shortcut::Projection(conv("shortcut", channels, 1)),
+                    activated: true,
+                    pool: Some(2),
+                };
+                channels = outputs;
+                block
+            })
+            .collect();
+        let activation = Activation::LeakyRelu(0.1);
+        Self { name: format!("resnet12-w{width}"), input, stem: None, blocks, activation }
+    }
+
+    /// MobileNetV2 (Sandler et al. 2018) with multiplier w / 32: inverted residuals with linear bottlenecks, ReLU6, a
+    /// last 1x1 convolution whose channels follow the multiplier too. Images smaller than 64 keep their size through
+    /// stem and second stage, as is usual on CIFAR. Width 11 has 0.3 M parameters, width 21 has 1 M.
+    pub fn mobilenetv2(width: i64, input: [i64; 3]) -> Self {
+        let large = input[1].min(input[2]) >= LARGE;
+        let first = if large { 2 } else { 1 };
+        let conv = |name: String, inputs, outputs, kernel, stride, groups| ConvNorm {
+            name,
+            inputs,
+            outputs,
+            kernel,
+            stride,
+            groups,
+        };
+        let mut channels = divisible(width as f64);
+        let stem = conv("stem".into(), input[0], channels, 3, first, 1);
+        let mut blocks = Vec::new();
+        for (stage, (expansion, full, count, stride)) in BOTTLENECKS.into_iter().enumerate() {
+            let outputs = divisible((full * width) as f64 / 32.0);
+            for block in 0..count {
+                let stride = match (stage, block) {
+                    (1, 0) => first,
+                    (_, 0) => stride,
+                    _ => 1,
+                };
+                let hidden = channels * expansion;
+                let name = |part: &str| format!("stage{}.block{}.{part}", stage + 1, block + 1);
+                let expand = (expansion != 1).then(|| conv(name("expand"), channels, hidden, 1, 1, 1));
+                let depthwise = conv(name("depthwise"), hidden, hidden, 3, stride, hidden);
+                let project = conv(name("project"), hidden, outputs, 1, 1, 1);
+                let same = stride == 1 && channels == outputs;
+                blocks.push(Block {
+                    convs: expand.into_iter().chain([depthwise, project]).collect(),
+                    shortcut: if same { Shortcut::Identity } else { Shortcut::None },
+                    activated: false,
+                    pool: None,
+                });
+                channels = outputs;
+            }
+        }
+        let last = conv("last".into(), channels, divisible((1280 * width) as f64 / 32.0), 1, 1, 1);
+        blocks.push(Block { convs: vec![last], shortcut: Shortcut::None, activated: true, pool: None });
+        let name = format!("mobilenetv2-w{width}");
+        Self { name, input, stem: Some(stem), blocks, activation: Activation::Relu6 }
+    }
+}
+
+/// The multiple of 8 nearest to a number of channels, at least 8 and not more than a tenth below it.
+fn divisible(channels: f64) -> i64 {
+    let nearest = (((channels + 4.0) / 8.0).floor() as i64 * 8).max(8);
+    if (nearest as f64) < 0.9 * channels { nearest + 8 } else { nearest }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CIFAR: [i64; 3] = [3, 32, 32];
+
+    #[test]
+    fn small_resnet18_has_the_published_size() {
+        let small = Description::resnet18(16, CIFAR);
+        assert_eq!(small.features(), 128);
+        assert!((690_000..710_000).contains(&small.parameters()), "{}", small.parameters());
+        assert!((34_000_000..37_000_000).contains(&small.multiply_adds()), "{}", small.multiply_adds());
+    }
+
+    #[test]
+    fn resnet12_ends_in_640_features() {
+        let full = Description::resnet12(64, CIFAR);
+        assert_eq!(full.features(), 640);
+        assert!((12_000_000..13_000_000).contains(&full.parameters()), "{}", full.parameters());
+    }
+
+    #[test]
+    fn backbones_for_small_devices_have_the_sizes_that_were_counted_by_hand() {
+        let counts = |it: Description| (it.features(), it.parameters(), it.multiply_adds());
+        assert_eq!(counts(Description::mobilenetv2(11, CIFAR)), (440, 294_168, 14_093_056));
+        assert_eq!(counts(Description::mobilenetv2(21, CIFAR)), (840, 962_264, 42_432_768));
+        // The authors' 0.27 M parameters and 41 M multiply-adds, with two projections more.
+        assert_eq!(counts(Description::resnet20(16, CIFAR)), (64, 271_040, 40_812_544));
+    }
+
+    #[test]
+    fn mobilenetv2_of_full_width_has_the_size_that_its_authors_give() {
+        let full = Description::mobilenetv2(32, [3, 224, 224]);
+        // 3.4 M with the classifier of 1000 classes (1.28 M), 300 M multiply-adds.
+        assert!((2_100_000..2_300_000).contains(&full.parameters()), "{}", full.parameters());
+        assert!((290_000_000..310_000_000).contains(&full.multiply_adds()), "{}", full.multiply_adds());
+    }
+}

@@ -1,0 +1,68 @@
+//! The feature extractor of a recipe: a family and a width, or a model that the user brings.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::check::{ConfigError, demand};
+
+/// The feature extractor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BackboneConfig {
+    /// The family; ResNet-18 if none is named.
+    #[serde(default)]
+    pub architecture: Architecture,
+    /// Channels of the first stage (of the stem for MobileNetV2), from which the others follow.
+    #[serde(default)]
+    pub width: i64,
+    /// Safetensors file with tensors of the backbone, named as in checkpoints, to start from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<PathBuf>,
+    /// ONNX file of a feature extractor that takes the place of a trained one; `architecture` and `width` then mean
+    /// nothing, and there is no phase 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub onnx: Option<PathBuf>,
+    /// Mean of red, green and blue in 0..1 that the model in `onnx` is fed with; by default what its metadata say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean: Option<[f32; 3]>,
+    /// Their deviation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deviation: Option<[f32; 3]>,
+}
+
+/// Families of backbones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Architecture {
+    /// ResNet-12 of the few-shot literature: channels w, 2.5w, 5w, 10w.
+    Resnet12,
+    /// ResNet-18 with a 3x3 stem: channels w, 2w, 4w, 8w.
+    #[default]
+    Resnet18,
+    /// ResNet-20 for small images: channels w, 2w, 4w; width 16 has 0.27 M parameters.
+    Resnet20,
+    /// MobileNetV2 with multiplier w / 32; width 11 has 0.3 M parameters, width 21 has 1 M.
+    Mobilenetv2,
+}
+
+impl BackboneConfig {
+    /// Whether there is something to start from, so that phase 1 may be left out.
+    pub fn is_given(&self) -> bool {
+        self.weights.is_some() || self.onnx.is_some()
+    }
+
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let width = self.width;
+        let made = self.onnx.is_some() || (1..=1024).contains(&width);
+        demand("backbone.width", width, made, "from 1 to 1024")?;
+        let alone = self.onnx.is_none() || self.weights.is_none();
+        demand("backbone.weights", "set", alone, "left out where backbone.onnx names a whole model")?;
+        let shown = self.onnx.is_some() || (self.mean.is_none() && self.deviation.is_none());
+        demand("backbone.mean", "set", shown, "left out, deviation too, unless backbone.onnx names a model")?;
+        let finite = self.mean.iter().chain(&self.deviation).flatten().all(|value| value.is_finite());
+        demand("backbone.mean", "not finite", finite, "three numbers, as backbone.deviation")?;
+        let above = self.deviation.iter().flatten().all(|&value| value > 0.0);
+        demand("backbone.deviation", "not above 0", above, "three numbers above 0")
+    }
+}

@@ -1,0 +1,43 @@
+//! What the bundle carries besides the models.
+
+use serde::{Deserialize, Serialize};
+
+use super::check::{ConfigError, count};
+use crate::dataset::SHOTS;
+
+/// What the bundle carries besides the models.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExportConfig {
+    /// Exemplars of each base class.
+    pub exemplars_per_class: usize,
+    /// Candidate shots of each incremental class in the benchmark file.
+    pub candidates_per_class: usize,
+    /// Whether the backbone is written in int8 too.
+    #[serde(default)]
+    pub int8: bool,
+    /// Base training images that the ranges of int8 activations are measured on.
+    #[serde(default = "calibration_images")]
+    pub calibration_images: usize,
+    /// Author, for the metadata of the ONNX files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author: Option<String>,
+    /// License of the weights, for the metadata; by default this program's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub license: Option<String>,
+    /// Date, for the metadata; by default that of `SOURCE_DATE_EPOCH`, and none without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub date: Option<String>,
+}
+
+fn calibration_images() -> usize {
+    500
+}
+
+impl ExportConfig {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        count("export.exemplars_per_class", self.exemplars_per_class, 1, "at least 1")?;
+        count("export.candidates_per_class", self.candidates_per_class, SHOTS, "at least 5, the shots of one draw")?;
+        count("export.calibration_images", self.calibration_images, 1, "at least 1")
+    }
+}

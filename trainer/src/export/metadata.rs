@@ -1,0 +1,111 @@
+//! The metadata of an ONNX file, by the conventions of the field: `names`, `task`, `imgsz` ... as Ultralytics writes
+//! them, `Image.*` as Windows ML reads them, ours under `orco.`.
+
+use orco_runtime::image::Preprocessing;
+
+use crate::config::ExportConfig;
+
+/// What the metadata speak of.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// Name of the bundle.
+    pub name: &'a str,
+    /// Name of the architecture.
+    pub architecture: &'a str,
+    /// Base classes by label.
+    pub classes: &'a [String],
+    /// What the backbone is fed with.
+    pub input: &'a Preprocessing,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Author, license, date.
+    pub export: &'a ExportConfig,
+    /// Arithmetic: `float32` or `int8`.
+    pub precision: &'a str,
+}
+
+/// The metadata's keys and values. There is a date only where the recipe or `SOURCE_DATE_EPOCH` (seconds since 1970)
+/// gives one, so that the same run gives the same bytes.
+pub fn metadata(facts: &Facts<'_>) -> Vec<(&'static str, String)> {
+    let escaped = |name: &String| name.replace('\\', "\\\\").replace('\'', "\\'");
+    let names: Vec<String> =
+        facts.classes.iter().enumerate().map(|(label, name)| format!("{label}: '{}'", escaped(name))).collect();
+    let mut entries = vec![
+        ("names", format!("{{{}}}", names.join(", "))),
+        ("task", "feature-extraction".into()),
+        ("imgsz", format!("[{}, {}]", facts.input.height, facts.input.width)),
+        ("description", format!("{} backbone of the OrCo bundle {}", facts.architecture, facts.name)),
+        ("author", facts.export.author.clone().unwrap_or_else(|| "orco-train".into())),
+        ("version", env!("CARGO_PKG_VERSION").into()),
+        ("license", facts.export.license.clone().unwrap_or_else(|| env!("CARGO_PKG_LICENSE").into())),
+        ("Image.BitmapPixelFormat", "Rgb8".into()),
+        ("Image.ColorSpaceGamma", "SRGB".into()),
+        // What is left to do is in orco.mean and orco.deviation.
+        ("Image.NominalPixelRange", "Normalized_0_1".into()),
+        ("orco.name", facts.name.into()),
+        ("orco.architecture", facts.architecture.into()),
+        ("orco.precision", facts.precision.into()),
+        ("orco.seed", facts.seed.to_string()),
+        ("orco.mean", format!("{:?}", facts.input.mean)),
+        ("orco.deviation", format!("{:?}", facts.input.deviation)),
+    ];
+    let epoch = || std::env::var("SOURCE_DATE_EPOCH").ok()?.parse().ok().map(utc);
+    if let Some(date) = facts.export.date.clone().or_else(epoch) {
+        entries.push(("date", date));
+    }
+    entries
+}
+
+/// Seconds since 1970 as `2026-01-31T23:59:59Z`.
+fn utc(seconds: u64) -> String {
+    let (mut days, time) = (seconds / 86_400, seconds % 86_400);
+    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let mut year = 1970;
+    while days >= 365 + u64::from(leap(year)) {
+        days -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let mut month = 1;
+    for length in [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if days < length {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
+    format!("{year}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", days + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_of_the_conventions_is_there() {
+        let input = Preprocessing { width: 32, height: 24, mean: [0.5; 3], deviation: [0.25; 3] };
+        let export: ExportConfig =
+            toml::from_str("exemplars_per_class = 5\ncandidates_per_class = 5\nauthor = \"A\"\ndate = \"2026-11-21\"")
+                .unwrap();
+        let classes = ["cat".to_owned(), "lover's knot".to_owned()];
+        let (name, architecture, precision) = ("toy", "resnet20-w16", "int8");
+        let facts = Facts { name, architecture, classes: &classes, input: &input, seed: 7, export: &export, precision };
+        let entries = metadata(&facts);
+        let value = |key: &str| entries.iter().find(|entry| entry.0 == key).map(|entry| entry.1.as_str()).unwrap();
+        assert_eq!(value("names"), "{0: 'cat', 1: 'lover\\'s knot'}");
+        assert_eq!(value("imgsz"), "[24, 32]");
+        assert_eq!((value("author"), value("date")), ("A", "2026-11-21"));
+        assert_eq!(value("orco.mean"), "[0.5, 0.5, 0.5]");
+        let images = ["Image.BitmapPixelFormat", "Image.ColorSpaceGamma", "Image.NominalPixelRange"];
+        for key in ["task", "version", "license", "orco.precision"].iter().chain(&images) {
+            assert!(!value(key).is_empty(), "{key}");
+        }
+    }
+
+    #[test]
+    fn seconds_become_a_date() {
+        assert_eq!(utc(0), "1970-01-01T00:00:00Z");
+        assert_eq!(utc(951_827_696), "2000-02-29T12:34:56Z");
+        assert_eq!(utc(1_798_761_599), "2026-12-31T23:59:59Z");
+    }
+}
