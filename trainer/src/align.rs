@@ -11,6 +11,7 @@ use crate::augment::view;
 use crate::backbone::unit;
 use crate::config::{AlignConfig, Precision, Recipe};
 use crate::dataset::{Images, Split};
+use crate::interrupt;
 use crate::loss::{class_means, cosine_cross_entropy, orthogonality, perturbed_supervised_contrast};
 use crate::model::Model;
 use crate::optimiser::{Sgd, SgdConfig};
@@ -141,6 +142,7 @@ fn train_head(
     let goals = Goals::new(assignment, device);
     let mut progress = Progress::new("phase 2", config.epochs as u64 * steps as u64, 0);
     for epoch in 0..config.epochs {
+        interrupt::check()?;
         let started = Instant::now();
         let order = Tensor::randperm(count, (Kind::Int64, device));
         let mut sum = 0.0;

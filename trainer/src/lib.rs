@@ -11,6 +11,7 @@ pub mod backbone;
 pub mod config;
 pub mod dataset;
 pub mod export;
+pub mod interrupt;
 pub mod loss;
 pub mod model;
 pub mod optimiser;

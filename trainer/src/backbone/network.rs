@@ -60,6 +60,7 @@ impl Network {
         let kind = match precision {
             Precision::F32 => Kind::Float,
             Precision::Bf16 => Kind::BFloat16,
+            Precision::F16 => Kind::Half,
         };
         let mut x = channels_last(&images.to_kind(kind));
         if let Some(stem) = &self.description.stem {

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use orco_runtime::target::Method;
 
-use super::{AlignConfig, AugmentConfig, ExportConfig, MeasureOn, PretrainConfig, Recipe, SplitConfig};
+use super::{AlignConfig, AugmentConfig, ExportConfig, MeasureOn, Policy, PretrainConfig, Recipe, SplitConfig};
 use crate::dataset::SHOTS;
 
 /// Why a recipe was refused.
@@ -118,6 +118,8 @@ impl PretrainConfig {
         positive("pretrain.learning_rate", self.learning_rate)?;
         amount("pretrain.momentum", self.momentum)?;
         amount("pretrain.weight_decay", self.weight_decay)?;
+        positive("pretrain.trust", self.trust)?;
+        amount("pretrain.warmup_start", self.warmup_start)?;
         amount("pretrain.cross_entropy", self.cross_entropy)?;
         probability("pretrain.label_smoothing", self.label_smoothing)?;
         amount("pretrain.supervised_contrast", self.supervised_contrast)?;
@@ -142,7 +144,16 @@ impl AugmentConfig {
         probability("pretrain.augment.jitter_probability", self.jitter_probability)?;
         probability("pretrain.augment.jitter", self.jitter)?;
         probability("pretrain.augment.grey_probability", self.grey_probability)?;
-        probability("pretrain.augment.erase_probability", self.erase_probability)
+        probability("pretrain.augment.erase_probability", self.erase_probability)?;
+        let hue = (0.0..=0.5).contains(&self.hue);
+        demand("pretrain.augment.hue", self.hue, hue, "from 0 to 0.5")?;
+        if let Policy::RandAugment { operations, magnitude } = self.policy {
+            let few = (1..=14).contains(&operations);
+            demand("pretrain.augment.policy.operations", operations, few, "from 1 to 14")?;
+            let known = magnitude <= Policy::HIGHEST;
+            demand("pretrain.augment.policy.magnitude", magnitude, known, "from 0 to 30")?;
+        }
+        Ok(())
     }
 }
 
