@@ -135,20 +135,8 @@ mod tests {
         for operation in [brightness, contrast, saturation, sharpness] {
             close(&operation(&images, &one(1.0)), &STEPS);
         }
-        close(
-            &posterize(&(images.multiply_scalar(255.0).round() / 255.0), &one(8.0)),
-            &[
-                26.0 / 255.0,
-                51.0 / 255.0,
-                77.0 / 255.0,
-                102.0 / 255.0,
-                128.0 / 255.0,
-                153.0 / 255.0,
-                179.0 / 255.0,
-                204.0 / 255.0,
-                230.0 / 255.0,
-            ],
-        );
+        let whole = [0.0, 1.0, 2.0, 3.0, 100.0, 101.0, 200.0, 254.0, 255.0].map(|value| value / 255.0);
+        close(&posterize(&image(whole), &one(8.0)), &whole);
         let tint = colour(0.8, 0.4, 0.2);
         close(&hue(&tint, &one(0.0)), &[0.8, 0.4, 0.2]);
         close(&hue(&tint, &one(1.0)), &[0.8, 0.4, 0.2]);
