@@ -193,9 +193,11 @@ mod tests {
 
     #[test]
     fn the_recipes_are_sound() {
-        for text in
-            [include_str!("../../recipes/cifar100-edge.toml"), include_str!("../../recipes/cifar100-edge-holdout.toml")]
-        {
+        for text in [
+            include_str!("../../recipes/cifar100-edge.toml"),
+            include_str!("../../recipes/cifar100-edge-holdout.toml"),
+            include_str!("../../recipes/cifar100-paper.toml"),
+        ] {
             toml::from_str::<Recipe>(text).unwrap().check().unwrap();
         }
     }
@@ -212,6 +214,10 @@ mod tests {
         );
         assert!(refused("self_contrast = 0.0", "self_contrast = 0.1").contains("pretrain.views is 1"));
         assert!(refused("crop_scale = [0.35, 1.0]", "crop_scale = [0.9, 0.5]").contains("crop_scale"));
+        let policy = "crop_scale = [0.35, 1.0]\npolicy = { kind = \"randaugment\", operations = 2, magnitude = 31 }";
+        assert!(refused("crop_scale = [0.35, 1.0]", policy).contains("policy.magnitude is 31"));
+        assert!(refused("jitter = 0.4", "jitter = 0.4\nhue = 0.6").contains("hue is 0.6"));
+        assert!(refused("views = 1", "views = 1\ntrust = 0.0").contains("pretrain.trust is 0"));
         assert!(refused("preset = \"edge\"", "epochs = 0").contains("learn"));
         let text = include_str!("../../recipes/cifar100-edge.toml").replace("\"edge\"", "\"best\"");
         let unknown = toml::from_str::<Recipe>(&text).unwrap_err().to_string();
