@@ -189,7 +189,7 @@ fn too_little_memory_is_one_sentence() {
     let text = fs::read_to_string(&path).unwrap();
     let mut table: toml::Table = text.parse().unwrap();
     table["backbone"].as_table_mut().unwrap().insert("width".into(), 128.into());
-    table["pretrain"].as_table_mut().unwrap().insert("batch".into(), 1000.into());
+    table["pretrain"].as_table_mut().unwrap().insert("batch".into(), 800.into());
     table["pretrain"].as_table_mut().unwrap().insert("views".into(), 8.into());
     fs::write(&path, table.to_string()).unwrap();
     let output = Command::new("sh")
