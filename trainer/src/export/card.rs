@@ -6,7 +6,7 @@ use anyhow::Result;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::protocol::{Measurement, Summary, System};
 
-use crate::config::{MeasureOn, Recipe};
+use crate::config::{AugmentConfig, MeasureOn, OptimiserKind, Policy, Recipe};
 use crate::run::Run;
 
 /// Draws of the shots that the card's numbers are means of.
@@ -64,7 +64,7 @@ pub(super) fn write(bundle: &Bundle, recipe: &Recipe, parity: f64, run: &Run) ->
     writeln!(
         text,
         "- Phase 1: {} epochs, batch {}, {} view(s) of each image; weights of the losses: cross entropy {} (label smoothing {}), SCL {}, \
-         SSCL {}; SGD (Nesterov) with learning rate {}, cosine, weight decay {}, arithmetic {:?}.",
+         SSCL {}; {} with learning rate {}, cosine, weight decay {}, arithmetic {:?}.",
         pretrain.epochs,
         pretrain.batch,
         pretrain.views,
@@ -72,6 +72,10 @@ pub(super) fn write(bundle: &Bundle, recipe: &Recipe, parity: f64, run: &Run) ->
         pretrain.label_smoothing,
         pretrain.supervised_contrast,
         pretrain.self_contrast,
+        match pretrain.optimiser {
+            OptimiserKind::Sgd => "SGD (Nesterov)",
+            OptimiserKind::Lars => "LARS",
+        },
         pretrain.learning_rate,
         pretrain.weight_decay,
         pretrain.precision
@@ -79,13 +83,14 @@ pub(super) fn write(bundle: &Bundle, recipe: &Recipe, parity: f64, run: &Run) ->
     let augment = &pretrain.augment;
     writeln!(
         text,
-        "- Views of phase 1: crops of {} to {} of the area, flips, colour jitter {} (probability {}), grey {}, erasing {}.",
+        "- Views of phase 1: crops of {} to {} of the area, flips, colour jitter {} (probability {}), grey {}, erasing {}{}.",
         augment.crop_scale[0],
         augment.crop_scale[1],
         augment.jitter,
         augment.jitter_probability,
         augment.grey_probability,
-        augment.erase_probability
+        augment.erase_probability,
+        beyond(augment)
     )?;
     if let Some(seconds) = median(run.metrics("pretrain").iter().filter_map(|line| line["seconds"].as_f64()).collect())
     {
@@ -162,4 +167,22 @@ pub(super) fn write(bundle: &Bundle, recipe: &Recipe, parity: f64, run: &Run) ->
 fn median(mut numbers: Vec<f64>) -> Option<f64> {
     numbers.sort_by(f64::total_cmp);
     numbers.get(numbers.len() / 2).copied()
+}
+
+/// What of the views a recipe may leave out, in words.
+fn beyond(augment: &AugmentConfig) -> String {
+    let mut words = match augment.policy {
+        Policy::None => String::new(),
+        Policy::AutoAugment => ", AutoAugment's policy for CIFAR".into(),
+        Policy::RandAugment { operations, magnitude } => {
+            format!(", RandAugment of {operations} operations at magnitude {magnitude}")
+        }
+    };
+    if augment.hue > 0.0 {
+        words += &format!(", hue {}", augment.hue);
+    }
+    if augment.cutout > 0 {
+        words += &format!(", cutout of {} pixels", augment.cutout);
+    }
+    words
 }
