@@ -6,10 +6,10 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use orco_trainer::align::align;
-use orco_trainer::config::Recipe;
+use orco_trainer::config::{OptimiserKind, Policy, Precision, Recipe};
 use orco_trainer::dataset::{Images, Split};
 use orco_trainer::model::Model;
-use orco_trainer::pretrain::pretrain;
+use orco_trainer::pretrain::{CHECKPOINT, pretrain};
 use orco_trainer::run::Run;
 use tch::{Device, Kind, Tensor};
 
@@ -72,6 +72,103 @@ fn a_resumed_run_equals_one_that_never_stopped() {
     let other = Recipe { seed: 2, ..recipe };
     let error = Run::open(one.path(), &other).unwrap_err().to_string();
     assert!(error.contains("another recipe"), "{error}");
+}
+
+/// Trains straight and in three pieces, and demands the same weights.
+fn resumes_exactly(recipe: &Recipe) {
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let straight = train(recipe, one.path(), &[]);
+    let resumed = train(recipe, two.path(), &[1, 2]);
+    for ((name, straight), (_, resumed)) in straight.iter().zip(&resumed) {
+        assert!(straight.equal(resumed), "{name} differs");
+    }
+    let read = |folder: &tempfile::TempDir| std::fs::read(folder.path().join(CHECKPOINT)).unwrap();
+    assert!(read(&one) == read(&two), "the checkpoints differ");
+}
+
+#[test]
+fn a_resumed_run_with_lars_and_policies_equals_one_that_never_stopped() {
+    let _turn = TURN.lock();
+    let mut recipe = recipe(3);
+    recipe.pretrain.optimiser = OptimiserKind::Lars;
+    for policy in [Policy::AutoAugment, Policy::RandAugment { operations: 2, magnitude: 10 }] {
+        recipe.pretrain.augment.policy = policy;
+        (recipe.pretrain.augment.hue, recipe.pretrain.augment.cutout) = (0.1, 4);
+        resumes_exactly(&recipe);
+    }
+}
+
+/// Where libtorch has f16 convolutions, a run with a scaled loss resumes; elsewhere it is refused before it starts.
+#[test]
+fn f16_trains_or_is_refused() {
+    let _turn = TURN.lock();
+    let mut recipe = recipe(3);
+    recipe.pretrain.precision = Precision::F16;
+    let (images, folder) = (images(), tempfile::tempdir().unwrap());
+    let split = Split::new(&recipe.split, 5, &images, &images, None, recipe.seed).unwrap();
+    let run = Run::open(folder.path(), &recipe).unwrap();
+    let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
+    match pretrain(&mut model, &recipe, &images, &split, &run, None) {
+        Ok(()) => {
+            assert!(run.load(CHECKPOINT).unwrap().unwrap().contains_key("scaler.scale"));
+            let losses: Vec<f64> = run.metrics("pretrain").iter().map(|line| line["loss"].as_f64().unwrap()).collect();
+            assert!(losses[2] < losses[0], "{losses:?}");
+            resumes_exactly(&recipe);
+        }
+        Err(error) => assert!(error.to_string().contains("set pretrain.precision to"), "{error:#}"),
+    }
+}
+
+/// With steps of no length, a run's loss is that of the first weights under the seed's views: that of a mixture must
+/// be the mixture of those of its parts, for any number of views.
+#[test]
+fn the_losses_mix_by_their_weights() {
+    let _turn = TURN.lock();
+    let loss = |views: usize, supervised: f64, alone: f64, cross_entropy: f64| {
+        let mut recipe = recipe(1);
+        recipe.pretrain.precision = Precision::F32;
+        (recipe.pretrain.learning_rate, recipe.pretrain.views) = (1e-30, views);
+        recipe.pretrain.supervised_contrast = supervised;
+        (recipe.pretrain.self_contrast, recipe.pretrain.cross_entropy) = (alone, cross_entropy);
+        let folder = tempfile::tempdir().unwrap();
+        train(&recipe, folder.path(), &[]);
+        Run::open(folder.path(), &recipe).unwrap().metrics("pretrain")[0]["loss"].as_f64().unwrap()
+    };
+    for views in [2, 3, 4] {
+        let parts = (loss(views, 1.0, 0.0, 0.0), loss(views, 0.0, 1.0, 0.0), loss(views, 0.0, 0.0, 1.0));
+        let paper = loss(views, 0.9, 0.1, 0.0);
+        assert!((paper - 0.9 * parts.0 - 0.1 * parts.1).abs() < 1e-4, "{views} views: {paper} from {parts:?}");
+        let all = loss(views, 0.5, 0.2, 2.0);
+        let expected = 0.5 * parts.0 + 0.2 * parts.1 + 2.0 * parts.2;
+        assert!((all - expected).abs() < 1e-4, "{views} views: {all}, not {expected}");
+    }
+    let (supervised, cross_entropy) = (loss(1, 1.0, 0.0, 0.0), loss(1, 0.0, 0.0, 1.0));
+    assert!((loss(1, 1.0, 0.0, 1.0) - supervised - cross_entropy).abs() < 1e-4);
+}
+
+#[test]
+fn a_loss_that_is_no_number_keeps_the_last_good_checkpoint() {
+    let _turn = TURN.lock();
+    let (recipe, images, folder) = (recipe(3), images(), tempfile::tempdir().unwrap());
+    let split = Split::new(&recipe.split, 5, &images, &images, None, recipe.seed).unwrap();
+    let run = Run::open(folder.path(), &recipe).unwrap();
+    let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
+    pretrain(&mut model, &recipe, &images, &split, &run, Some(1)).unwrap();
+    // A momentum that sends the classifier out of range with the next step.
+    let tensors = run.load(CHECKPOINT).unwrap().unwrap().into_iter();
+    let far = |(name, tensor): (String, Tensor)| {
+        let changed = if name == "momentum.classifier.weight" { tensor * 0.0 + 3e38 } else { tensor };
+        (name, changed)
+    };
+    let mut tensors: Vec<_> = tensors.map(far).collect();
+    tensors.sort_by(|a, b| a.0.cmp(&b.0));
+    run.save(CHECKPOINT, &tensors).unwrap();
+    let before = std::fs::read(run.path(CHECKPOINT)).unwrap();
+    let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
+    let error = pretrain(&mut model, &recipe, &images, &split, &run, None).unwrap_err().to_string();
+    assert!(error.starts_with("the loss became ") && error.contains("the checkpoint of epoch 1 is kept"), "{error}");
+    assert!(std::fs::read(run.path(CHECKPOINT)).unwrap() == before, "the checkpoint was replaced");
+    assert_eq!(run.metrics("pretrain").len(), 1);
 }
 
 /// Not a test of its own: what [`a_killed_run_continues`] starts as another process and kills.

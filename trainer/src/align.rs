@@ -19,6 +19,7 @@ use crate::augment::{normalise, view};
 use crate::backbone::unit;
 use crate::config::{AlignConfig, AlignRate, Recipe};
 use crate::dataset::{Images, Split};
+use crate::interrupt;
 use crate::loss::class_means;
 use crate::model::{CIFAR100_DEVIATION, CIFAR100_MEAN, Model};
 use crate::optimiser::{Sgd, SgdConfig};
@@ -112,6 +113,7 @@ impl Training<'_> {
         let goals = Goals::new(assignment, device);
         let mut progress = Progress::new("phase 2", config.epochs as u64 * steps as u64, 0);
         for epoch in 0..config.epochs {
+            interrupt::check()?;
             let started = Instant::now();
             let order = Tensor::randperm(count, (Kind::Int64, device));
             let mut sum = 0.0;

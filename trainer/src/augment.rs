@@ -2,9 +2,13 @@
 //!
 //! All randomness comes from torch's generator, which the caller seeds.
 
+mod geometry;
+mod policy;
+mod tone;
+
 use tch::{Kind, Tensor};
 
-use crate::config::AugmentConfig;
+use crate::config::{AugmentConfig, Policy};
 
 /// Draws one random view of every image.
 ///
@@ -12,9 +16,10 @@ use crate::config::AugmentConfig;
 /// `images` f32 `[n, 3, h, w]` in 0..1; returns the same shape, in 0..1.
 pub fn view(images: &Tensor, config: &AugmentConfig) -> Tensor {
     let cropped = crop_and_flip(images, config.crop_scale);
-    let jittered = jitter(&cropped, config.jitter_probability, config.jitter);
+    let changed = if config.policy == Policy::None { cropped } else { policy::apply(&cropped, config.policy) };
+    let jittered = jitter(&changed, config.jitter_probability, config.jitter, config.hue);
     let greyed = grey(&jittered, config.grey_probability);
-    erase(&greyed, config.erase_probability)
+    cutout(&erase(&greyed, config.erase_probability), config.cutout)
 }
 
 /// Normalises to zero mean and unit deviation per channel.
@@ -54,9 +59,9 @@ fn crop_and_flip(images: &Tensor, scale: [f64; 2]) -> Tensor {
     images.grid_sampler(&grid, BILINEAR, BORDER, false)
 }
 
-/// Brightness, contrast and saturation, each by a factor of its own.
-fn jitter(images: &Tensor, probability: f64, strength: f64) -> Tensor {
-    if probability == 0.0 || strength == 0.0 {
+/// Brightness, contrast and saturation, each by a factor of its own, then a shift of the hue.
+fn jitter(images: &Tensor, probability: f64, strength: f64, hue: f64) -> Tensor {
+    if probability == 0.0 || (strength == 0.0 && hue == 0.0) {
         return images.shallow_clone();
     }
     let factor = || uniform(images, 1.0 - strength, 1.0 + strength);
@@ -65,7 +70,8 @@ fn jitter(images: &Tensor, probability: f64, strength: f64) -> Tensor {
     let contrast = ((&bright - &mean) * factor() + mean).clamp(0.0, 1.0);
     let grey = luminance(&contrast);
     let saturated = ((contrast - &grey) * factor() + grey).clamp(0.0, 1.0);
-    saturated.where_self(&chance(images, probability), images)
+    let turned = if hue > 0.0 { tone::hue(&saturated, &uniform(images, -hue, hue)) } else { saturated };
+    turned.where_self(&chance(images, probability), images)
 }
 
 /// Replaces all channels by the luminance.
@@ -102,3 +108,23 @@ fn erase(images: &Tensor, probability: f64) -> Tensor {
     let mean = images.mean_dim([1, 2, 3].as_slice(), true, Kind::Float);
     mean.where_self(&erased, images)
 }
+
+/// Replaces a square of `side` pixels, whose centre may be any pixel, by the image's mean (DeVries and Taylor,
+/// "Improved Regularization of Convolutional Neural Networks with Cutout", 2017).
+fn cutout(images: &Tensor, side: usize) -> Tensor {
+    if side == 0 {
+        return images.shallow_clone();
+    }
+    let inside = |size: i64, shape: [i64; 4]| {
+        let options = (Kind::Int64, images.device());
+        let first = Tensor::randint(size, [images.size()[0], 1, 1, 1], options) - side as i64 / 2;
+        let places = Tensor::arange(size, options).view(shape);
+        places.ge_tensor(&first).logical_and(&places.lt_tensor(&(first + side as i64)))
+    };
+    let size = images.size();
+    let covered = inside(size[2], [1, 1, -1, 1]).logical_and(&inside(size[3], [1, 1, 1, -1]));
+    images.mean_dim([1, 2, 3].as_slice(), true, Kind::Float).where_self(&covered, images)
+}
+
+#[cfg(test)]
+mod tests;

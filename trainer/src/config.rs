@@ -4,11 +4,13 @@ mod align;
 mod backbone;
 mod check;
 mod export;
+mod method;
 
 pub use align::{AlignConfig, AlignRate, Noise, Perturbed};
 pub use backbone::{Architecture, BackboneConfig};
 pub use check::ConfigError;
 pub use export::ExportConfig;
+pub use method::{OptimiserKind, Policy};
 
 use std::path::Path;
 
@@ -115,12 +117,21 @@ pub struct PretrainConfig {
     pub views: usize,
     /// Highest learning rate.
     pub learning_rate: f64,
-    /// Momentum of SGD (Nesterov).
+    /// Who takes the steps.
+    #[serde(default)]
+    pub optimiser: OptimiserKind,
+    /// Momentum (of SGD: Nesterov's).
     pub momentum: f64,
     /// Weight decay; none on biases and norms.
     pub weight_decay: f64,
+    /// LARS only: eta, the share of a weight's norm that a step of rate 1 may move it by.
+    #[serde(default = "method::trust")]
+    pub trust: f64,
     /// Linear warm-up, in epochs.
     pub warmup_epochs: usize,
+    /// Learning rate of the warm-up's first step.
+    #[serde(default)]
+    pub warmup_start: f64,
     /// Weight of cross entropy on the features (0 = the paper's).
     pub cross_entropy: f64,
     /// Label smoothing of the cross entropy.
@@ -145,6 +156,8 @@ pub enum Precision {
     F32,
     /// Convolutions in bf16, weights and statistics in f32.
     Bf16,
+    /// Convolutions in f16, weights and statistics in f32, the loss scaled so that small gradients survive.
+    F16,
 }
 
 /// Random views of an image.
@@ -153,14 +166,23 @@ pub enum Precision {
 pub struct AugmentConfig {
     /// Smallest and largest share of the image's area in a crop.
     pub crop_scale: [f64; 2],
-    /// Probability of brightness, contrast and saturation jitter.
+    /// The policy of operations between crop and jitter.
+    #[serde(default)]
+    pub policy: Policy,
+    /// Probability of brightness, contrast, saturation and hue jitter.
     pub jitter_probability: f64,
-    /// Strength of each jitter: a factor from `1 - s` to `1 + s`.
+    /// Strength of the first three: a factor from `1 - s` to `1 + s`.
     pub jitter: f64,
+    /// Strength of the hue's jitter: a shift by up to this share of the colour circle, at most 0.5.
+    #[serde(default)]
+    pub hue: f64,
     /// Probability of turning grey.
     pub grey_probability: f64,
     /// Probability of erasing a rectangle.
     pub erase_probability: f64,
+    /// Side of the square that cutout covers, in pixels; 0 for none.
+    #[serde(default)]
+    pub cutout: usize,
 }
 
 /// Pseudo-targets.

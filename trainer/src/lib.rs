@@ -4,17 +4,25 @@
 //! [`config`] reads the recipe - [`dataset`] the images and the split - [`augment`] draws views - [`backbone`] is the
 //! network - [`loss`] the objectives - [`mod@pretrain`] phase 1 - [`mod@align`] phase 2 - [`export`] the bundle -
 //! [`mod@tune`] chooses settings of phase 3 with the runtime's own learner. [`run`] keeps a run's folder.
+//!
+//! Around it: [`device`] chooses where tensors live, [`doctor`] describes the machine ([`mod@system`]), [`failure`] puts
+//! libtorch's failures into words, [`interrupt`] stops at Ctrl-C.
 
 pub mod align;
 pub mod augment;
 pub mod backbone;
 pub mod config;
 pub mod dataset;
+pub mod device;
+pub mod doctor;
 pub mod export;
+pub mod failure;
+pub mod interrupt;
 pub mod loss;
 pub mod model;
 pub mod optimiser;
 pub mod pretrain;
 mod progress;
 pub mod run;
+pub mod system;
 pub mod tune;

@@ -1,6 +1,92 @@
-//! Stochastic gradient descent whose whole state can be saved and resumed.
+//! Optimisers whose whole state can be saved and resumed: SGD, LARS, and the scaling of losses for f16.
 
-use tch::{Tensor, no_grad};
+mod lars;
+mod scaler;
+
+pub use lars::{Lars, LarsConfig};
+pub use scaler::Scaler;
+
+use std::collections::HashMap;
+
+use tch::{Kind, Tensor, no_grad};
+
+use crate::config::{OptimiserKind, PretrainConfig};
+
+/// The optimiser that a recipe names for phase 1.
+#[derive(Debug)]
+pub enum Optimiser {
+    /// Stochastic gradient descent.
+    Sgd(Sgd),
+    /// Layer-wise adaptive rate scaling.
+    Lars(Lars),
+}
+
+impl Optimiser {
+    /// The optimiser of phase 1, at its first step.
+    pub fn new(parameters: Vec<Parameter>, config: &PretrainConfig) -> Self {
+        let (momentum, weight_decay) = (config.momentum, config.weight_decay);
+        match config.optimiser {
+            OptimiserKind::Sgd => {
+                let settings = SgdConfig { momentum, dampening: 0.0, weight_decay, nesterov: true };
+                Self::Sgd(Sgd::new(parameters, settings))
+            }
+            OptimiserKind::Lars => {
+                Self::Lars(Lars::new(parameters, LarsConfig { momentum, weight_decay, trust: config.trust }))
+            }
+        }
+    }
+
+    fn parameters_mut(&mut self) -> &mut [Parameter] {
+        match self {
+            Self::Sgd(sgd) => sgd.parameters_mut(),
+            Self::Lars(lars) => lars.parameters_mut(),
+        }
+    }
+
+    /// Sets all gradients to zero.
+    pub fn zero_grad(&mut self) {
+        self.parameters_mut().iter_mut().for_each(|parameter| parameter.tensor.zero_grad());
+    }
+
+    /// Divides all gradients by `scale`; says whether every one of them is finite.
+    pub fn unscale(&mut self, scale: f64) -> bool {
+        no_grad(|| {
+            let gradients = self.parameters_mut().iter().map(|parameter| parameter.tensor.grad());
+            let finite: Vec<Tensor> = gradients
+                .filter(Tensor::defined)
+                .map(|mut gradient| {
+                    let _ = gradient.g_mul_scalar_(1.0 / scale);
+                    gradient.isfinite().all()
+                })
+                .collect();
+            finite.is_empty() || Tensor::stack(&finite, 0).all().to_kind(Kind::Int64).int64_value(&[]) == 1
+        })
+    }
+
+    /// Takes one step along the gradients found in the parameters.
+    pub fn step(&mut self, learning_rate: f64) {
+        match self {
+            Self::Sgd(sgd) => sgd.step(learning_rate),
+            Self::Lars(lars) => lars.step(learning_rate),
+        }
+    }
+
+    /// The momenta by parameter name, for a checkpoint.
+    pub fn state(&self) -> Vec<(String, Tensor)> {
+        match self {
+            Self::Sgd(sgd) => sgd.state(),
+            Self::Lars(lars) => lars.state(),
+        }
+    }
+
+    /// Takes the momenta out of a checkpoint's tensors.
+    pub fn restore(&mut self, tensors: &HashMap<String, Tensor>) {
+        match self {
+            Self::Sgd(sgd) => sgd.restore(tensors),
+            Self::Lars(lars) => lars.restore(tensors),
+        }
+    }
+}
 
 /// Settings of [`Sgd`] other than the learning rate.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +125,10 @@ impl Sgd {
     pub fn new(parameters: Vec<Parameter>, config: SgdConfig) -> Self {
         let momenta = parameters.iter().map(|_| None).collect();
         Self { config, parameters, momenta }
+    }
+
+    fn parameters_mut(&mut self) -> &mut [Parameter] {
+        &mut self.parameters
     }
 
     /// Sets all gradients to zero.
@@ -86,7 +176,7 @@ impl Sgd {
     }
 
     /// Takes the momenta out of a checkpoint's tensors.
-    pub fn restore(&mut self, tensors: &std::collections::HashMap<String, Tensor>) {
+    pub fn restore(&mut self, tensors: &HashMap<String, Tensor>) {
         for (parameter, momentum) in self.parameters.iter().zip(&mut self.momenta) {
             *momentum = tensors.get(&format!("momentum.{}", parameter.name)).map(Tensor::shallow_clone);
         }

@@ -8,11 +8,12 @@ use serde_json::json;
 use tch::{Kind, Tensor, no_grad};
 
 use crate::augment::{normalise, view};
-use crate::config::{PretrainConfig, Recipe};
+use crate::config::{Precision, PretrainConfig, Recipe};
 use crate::dataset::{Images, Split};
+use crate::interrupt;
 use crate::loss::contrast;
 use crate::model::{CIFAR100_DEVIATION, CIFAR100_MEAN, Model};
-use crate::optimiser::{Sgd, SgdConfig};
+use crate::optimiser::{Optimiser, Scaler};
 use crate::progress::Progress;
 use crate::run::Run;
 
@@ -35,13 +36,18 @@ pub fn pretrain(
     until: Option<usize>,
 ) -> Result<()> {
     let config = &recipe.pretrain;
-    let settings =
-        SgdConfig { momentum: config.momentum, dampening: 0.0, weight_decay: config.weight_decay, nesterov: true };
-    let mut optimiser = Sgd::new(model.parameters(""), settings);
+    let mut scaler = (config.precision == Precision::F16).then(Scaler::default);
+    if config.precision == Precision::F16 {
+        half_precision_works(model.device())?;
+    }
+    let mut optimiser = Optimiser::new(model.parameters(""), config);
     let mut first = 0;
     if let Some(tensors) = run.load(CHECKPOINT)? {
         model.restore(&tensors)?;
         optimiser.restore(&tensors);
+        if let Some(scaler) = &mut scaler {
+            scaler.restore(&tensors);
+        }
         first = tensors.get("epochs").map_or(0, |epochs| epochs.int64_value(&[]) as usize);
         log::info!("phase 1 continues after epoch {first}");
     }
@@ -52,7 +58,7 @@ pub fn pretrain(
     let schedule = Schedule {
         steps: config.epochs * steps,
         warmup: config.warmup_epochs * steps,
-        start: 0.0,
+        start: config.warmup_start,
         peak: config.learning_rate,
         end: 0.0,
     };
@@ -68,8 +74,19 @@ pub fn pretrain(
                 order[step * config.batch..][..config.batch].iter().map(|&i| split.base[i as usize]).collect();
             let losses = losses(model, config, train, &batch);
             optimiser.zero_grad();
-            losses.total.backward();
-            optimiser.step(schedule.rate(epoch * steps + step));
+            let goes = match &mut scaler {
+                None => {
+                    losses.total.backward();
+                    true
+                }
+                Some(scaler) => {
+                    (&losses.total * scaler.scale()).backward();
+                    scaler.update(optimiser.unscale(scaler.scale()))?
+                }
+            };
+            if goes {
+                optimiser.step(schedule.rate(epoch * steps + step));
+            }
             sums.add(&losses);
             if !sums.total.is_finite() {
                 bail!(
@@ -86,14 +103,19 @@ pub fn pretrain(
         let seconds = started.elapsed().as_secs_f64();
         let mut tensors = model.tensors();
         tensors.extend(optimiser.state());
+        tensors.extend(scaler.iter().flat_map(Scaler::state));
         tensors.push(("epochs".into(), Tensor::from(epoch as i64 + 1)));
         run.save(CHECKPOINT, &tensors)?;
         let mean = |sum: f64| sum / steps as f64;
         run.log(&json!({
             "phase": "pretrain", "epoch": epoch + 1, "loss": mean(sums.total), "cross_entropy": mean(sums.cross_entropy),
             "contrast": mean(sums.contrast), "accuracy": 100.0 * mean(sums.accuracy), "seconds": seconds,
+            "learning_rate": schedule.rate((epoch + 1) * steps - 1),
             "views_per_second": (steps * config.batch * config.views) as f64 / seconds,
         }))?;
+        if let Some(scaler) = &scaler {
+            log::debug!("phase 1: the loss is scaled by {}", scaler.scale());
+        }
         progress.milestone(&format!(
             "epoch {}/{}: loss {:.3}, accuracy on augmented views {:.1} %, {:.0} views/s",
             epoch + 1,
@@ -102,8 +124,35 @@ pub fn pretrain(
             100.0 * mean(sums.accuracy),
             (steps * config.batch * config.views) as f64 / seconds
         ));
+        if epoch + 1 < last {
+            interrupt::check()?;
+        }
     }
     progress.finish();
+    Ok(())
+}
+
+/// Refuses f16 where libtorch cannot train convolutions in it.
+fn half_precision_works(device: tch::Device) -> Result<()> {
+    let probe = || -> Result<bool, tch::TchError> {
+        let image = Tensor::f_ones([1, 4, 8, 8], (Kind::Half, device))?;
+        let weight = Tensor::f_ones([4, 4, 3, 3], (Kind::Half, device))?.set_requires_grad(true);
+        let one = [1, 1];
+        image
+            .f_conv2d(&weight, None::<Tensor>, one, one, one, 1)?
+            .f_to_kind(Kind::Float)?
+            .f_sum(Kind::Float)?
+            .f_backward()?;
+        Ok(weight.grad().f_isfinite()?.f_all()?.f_to_kind(Kind::Int64)?.f_int64_value(&[])? == 1)
+    };
+    if !probe().unwrap_or(false) {
+        bail!(
+            "libtorch cannot train convolutions in f16 on this device; set pretrain.precision to \"bf16\" or \"f32\""
+        );
+    }
+    if device == tch::Device::Cpu {
+        log::warn!("f16 on a processor is mostly slower than f32; bf16 is the faster one where the processor has it");
+    }
     Ok(())
 }
 
@@ -111,7 +160,7 @@ pub fn pretrain(
 ///
 /// # Shapes
 /// `images` f32 `[n, 3, h, w]` in 0..1; returns f32 `[n, features]`.
-pub fn features(model: &Model, images: &Tensor, precision: crate::config::Precision) -> Tensor {
+pub fn features(model: &Model, images: &Tensor, precision: Precision) -> Tensor {
     no_grad(|| model.backbone.forward(&normalise(images, CIFAR100_MEAN, CIFAR100_DEVIATION), precision, false))
 }
 

@@ -5,6 +5,8 @@ use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::system::{memory_used, size};
+
 /// Shows how far a phase has come.
 #[derive(Debug)]
 pub struct Progress {
@@ -38,7 +40,8 @@ impl Progress {
         let made = (self.bar.position() - self.first).max(1) as f64;
         let remaining = self.bar.length().unwrap_or(0).saturating_sub(self.bar.position()) as f64;
         let left = self.started.elapsed().as_secs_f64() / made * remaining;
-        let line = format!("{}: {line}; {} left", self.name, duration(left));
+        let memory = memory_used().map_or(String::new(), |bytes| format!(", {} memory", size(bytes)));
+        let line = format!("{}: {line}; {} left{memory}", self.name, duration(left));
         if self.bar.is_hidden() { log::info!("{line}") } else { self.bar.println(line) }
     }
 

@@ -58,7 +58,7 @@ fn environment() -> Result<&'static (Environment, PathBuf), EncodeError> {
     static LOADED: OnceLock<Result<(Environment, PathBuf), String>> = OnceLock::new();
     LOADED
         .get_or_init(|| {
-            let library = library().ok_or("no ONNX Runtime library was found (ORT_DYLIB_PATH is not set)")?;
+            let library = locate().ok_or("no ONNX Runtime library was found (ORT_DYLIB_PATH is not set)")?;
             let shown = library.display();
             let builder = ort::init_from(&library).map_err(|error| format!("{shown}: {error}"))?;
             let environment = builder.with_name("orco").build().map_err(|error| format!("{shown}: {error}"))?;
@@ -69,7 +69,7 @@ fn environment() -> Result<&'static (Environment, PathBuf), EncodeError> {
 }
 
 /// Where the library lies: `ORT_DYLIB_PATH`, else the newest in the cache that `cargo xtask setup` fills.
-fn library() -> Option<PathBuf> {
+pub fn locate() -> Option<PathBuf> {
     if let Some(path) = env::var_os("ORT_DYLIB_PATH").filter(|path| !path.is_empty()) {
         return Some(path.into());
     }

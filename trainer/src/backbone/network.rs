@@ -57,6 +57,7 @@ impl Network {
         let kind = match precision {
             Precision::F32 => Kind::Float,
             Precision::Bf16 => Kind::BFloat16,
+            Precision::F16 => Kind::Half,
         };
         let x = channels_last(&images.to_kind(kind));
         let x = self.description.build(x, &mut Forward { network: self, train });

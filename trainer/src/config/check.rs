@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use orco_runtime::target::Method;
 
-use super::{AugmentConfig, MeasureOn, PretrainConfig, Recipe, SplitConfig};
+use super::{AugmentConfig, MeasureOn, Policy, PretrainConfig, Recipe, SplitConfig};
 
 /// Why a recipe was refused.
 #[derive(Debug, thiserror::Error)]
@@ -131,6 +131,8 @@ impl PretrainConfig {
         positive("pretrain.learning_rate", self.learning_rate)?;
         amount("pretrain.momentum", self.momentum)?;
         amount("pretrain.weight_decay", self.weight_decay)?;
+        positive("pretrain.trust", self.trust)?;
+        amount("pretrain.warmup_start", self.warmup_start)?;
         amount("pretrain.cross_entropy", self.cross_entropy)?;
         probability("pretrain.label_smoothing", self.label_smoothing)?;
         amount("pretrain.supervised_contrast", self.supervised_contrast)?;
@@ -155,7 +157,16 @@ impl AugmentConfig {
         probability("pretrain.augment.jitter_probability", self.jitter_probability)?;
         probability("pretrain.augment.jitter", self.jitter)?;
         probability("pretrain.augment.grey_probability", self.grey_probability)?;
-        probability("pretrain.augment.erase_probability", self.erase_probability)
+        probability("pretrain.augment.erase_probability", self.erase_probability)?;
+        let hue = (0.0..=0.5).contains(&self.hue);
+        demand("pretrain.augment.hue", self.hue, hue, "from 0 to 0.5")?;
+        if let Policy::RandAugment { operations, magnitude } = self.policy {
+            let few = (1..=14).contains(&operations);
+            demand("pretrain.augment.policy.operations", operations, few, "from 1 to 14")?;
+            let known = magnitude <= Policy::HIGHEST;
+            demand("pretrain.augment.policy.magnitude", magnitude, known, "from 0 to 30")?;
+        }
+        Ok(())
     }
 }
 
@@ -177,6 +188,7 @@ mod tests {
             include_str!("../../recipes/cifar100-edge-holdout.toml"),
             include_str!("../../recipes/cifar100-small.toml"),
             include_str!("../../recipes/cifar100-mobile.toml"),
+            include_str!("../../recipes/cifar100-paper.toml"),
         ] {
             toml::from_str::<Recipe>(text).unwrap().check().unwrap();
         }
@@ -207,6 +219,10 @@ mod tests {
         );
         assert!(refused("self_contrast = 0.0", "self_contrast = 0.1").contains("pretrain.views is 1"));
         assert!(refused("crop_scale = [0.35, 1.0]", "crop_scale = [0.9, 0.5]").contains("crop_scale"));
+        let policy = "crop_scale = [0.35, 1.0]\npolicy = { kind = \"randaugment\", operations = 2, magnitude = 31 }";
+        assert!(refused("crop_scale = [0.35, 1.0]", policy).contains("policy.magnitude is 31"));
+        assert!(refused("jitter = 0.4", "jitter = 0.4\nhue = 0.6").contains("hue is 0.6"));
+        assert!(refused("views = 1", "views = 1\ntrust = 0.0").contains("pretrain.trust is 0"));
         assert!(refused("preset = \"edge\"", "epochs = 0").contains("learn"));
         assert!(refused("width = 16", "onnx = \"a.onnx\"\nweights = \"b\"").contains("backbone.weights"));
         assert!(refused("width = 16", "").contains("backbone.width is 0"));

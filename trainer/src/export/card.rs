@@ -8,7 +8,7 @@ use orco_runtime::manifest::BACKBONE_INT8;
 use orco_runtime::protocol::{Measurement, Summary, System};
 
 use super::int8::Int8;
-use crate::config::{MeasureOn, Recipe};
+use crate::config::{AugmentConfig, MeasureOn, OptimiserKind, Policy, Recipe};
 use crate::run::Run;
 
 /// Draws of the shots that the card's numbers are means of.
@@ -165,7 +165,7 @@ fn phase_1(text: &mut String, recipe: &Recipe) -> Result<()> {
     writeln!(
         text,
         "- Phase 1: {} epochs, batch {}, {} view(s) of each image; weights of the losses: cross entropy {} (label smoothing {}), SCL {}, \
-         SSCL {}; SGD (Nesterov) with learning rate {}, cosine, weight decay {}, arithmetic {:?}.",
+         SSCL {}; {} with learning rate {}, cosine, weight decay {}, arithmetic {:?}.",
         pretrain.epochs,
         pretrain.batch,
         pretrain.views,
@@ -173,6 +173,10 @@ fn phase_1(text: &mut String, recipe: &Recipe) -> Result<()> {
         pretrain.label_smoothing,
         pretrain.supervised_contrast,
         pretrain.self_contrast,
+        match pretrain.optimiser {
+            OptimiserKind::Sgd => "SGD (Nesterov)",
+            OptimiserKind::Lars => "LARS",
+        },
         pretrain.learning_rate,
         pretrain.weight_decay,
         pretrain.precision
@@ -180,13 +184,14 @@ fn phase_1(text: &mut String, recipe: &Recipe) -> Result<()> {
     let augment = &pretrain.augment;
     writeln!(
         text,
-        "- Views of phase 1: crops of {} to {} of the area, flips, colour jitter {} (probability {}), grey {}, erasing {}.",
+        "- Views of phase 1: crops of {} to {} of the area, flips, colour jitter {} (probability {}), grey {}, erasing {}{}.",
         augment.crop_scale[0],
         augment.crop_scale[1],
         augment.jitter,
         augment.jitter_probability,
         augment.grey_probability,
-        augment.erase_probability
+        augment.erase_probability,
+        beyond(augment)
     )?;
     Ok(())
 }
@@ -195,4 +200,22 @@ fn phase_1(text: &mut String, recipe: &Recipe) -> Result<()> {
 fn median(mut numbers: Vec<f64>) -> Option<f64> {
     numbers.sort_by(f64::total_cmp);
     numbers.get(numbers.len() / 2).copied()
+}
+
+/// What of the views a recipe may leave out, in words.
+fn beyond(augment: &AugmentConfig) -> String {
+    let mut words = match augment.policy {
+        Policy::None => String::new(),
+        Policy::AutoAugment => ", AutoAugment's policy for CIFAR".into(),
+        Policy::RandAugment { operations, magnitude } => {
+            format!(", RandAugment of {operations} operations at magnitude {magnitude}")
+        }
+    };
+    if augment.hue > 0.0 {
+        words += &format!(", hue {}", augment.hue);
+    }
+    if augment.cutout > 0 {
+        words += &format!(", cutout of {} pixels", augment.cutout);
+    }
+    words
 }

@@ -1,0 +1,72 @@
+//! Choices of phase 1: who takes the steps, and which policy draws operations for a view.
+
+use serde::{Deserialize, Serialize};
+
+/// Optimisers of phase 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OptimiserKind {
+    /// Stochastic gradient descent with Nesterov's momentum.
+    #[default]
+    Sgd,
+    /// Layer-wise adaptive rate scaling, for large batches (You, Gitman and Ginsburg, 2017).
+    Lars,
+}
+
+/// Which operations a view passes through after crop and flip.
+///
+/// In a recipe: `policy = { kind = "autoaugment" }`, or
+/// `policy = { kind = "randaugment", operations = 2, magnitude = 9 }`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Policy {
+    /// None.
+    #[default]
+    None,
+    /// The policy that AutoAugment found on CIFAR-10: one of 25 pairs of operations.
+    AutoAugment,
+    /// As many random operations as `operations`, all of one magnitude.
+    RandAugment {
+        /// N: operations in a row.
+        operations: usize,
+        /// M: strength, 0..=30.
+        magnitude: usize,
+    },
+}
+
+impl Policy {
+    /// Highest magnitude of RandAugment.
+    pub const HIGHEST: usize = 30;
+}
+
+/// Eta of the published program.
+pub(super) fn trust() -> f64 {
+    0.02
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Recipe;
+    use super::*;
+
+    const RECIPE: &str = include_str!("../../recipes/cifar100-edge.toml");
+
+    #[test]
+    fn recipes_without_the_choices_keep_their_meaning() {
+        let recipe: Recipe = toml::from_str(RECIPE).unwrap();
+        let pretrain = &recipe.pretrain;
+        assert_eq!((pretrain.optimiser, pretrain.trust, pretrain.warmup_start), (OptimiserKind::Sgd, 0.02, 0.0));
+        let augment = &pretrain.augment;
+        assert_eq!((augment.policy, augment.hue, augment.cutout), (Policy::None, 0.0, 0));
+    }
+
+    #[test]
+    fn choices_survive_writing_and_reading() {
+        for policy in [Policy::None, Policy::AutoAugment, Policy::RandAugment { operations: 2, magnitude: 9 }] {
+            let mut recipe: Recipe = toml::from_str(RECIPE).unwrap();
+            (recipe.pretrain.optimiser, recipe.pretrain.augment.policy) = (OptimiserKind::Lars, policy);
+            let text = toml::to_string(&recipe).unwrap();
+            assert_eq!(toml::from_str::<Recipe>(&text).unwrap(), recipe, "{text}");
+        }
+    }
+}

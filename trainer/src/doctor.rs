@@ -1,0 +1,55 @@
+//! What `orco-train doctor` tells: whether this machine has what training needs.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use crate::{device, system};
+
+/// Lines about libtorch, CUDA, threads, precisions, ONNX Runtime, memory, and the disk of `folder`.
+pub fn report(folder: &Path) -> String {
+    let libtorch = device::libtorch_version().unwrap_or_else(|| "of unknown version".into());
+    let place = device::libtorch_folder().map_or_else(|| "linked in".into(), |folder| folder.display().to_string());
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| writeln!(text, "{name:<13} {value}").expect("strings take text");
+    line("orco-train", env!("CARGO_PKG_VERSION").into());
+    line("libtorch", format!("{libtorch}, {place}"));
+    line("CUDA", cuda());
+    line("threads", format!("{} of {} cores", tch::get_num_threads(), system::cores()));
+    line("processor", system::processor().unwrap_or_else(|| "unknown".into()));
+    let (bf16, f16) = system::half_precisions();
+    let told = |has: bool| if has { "in hardware" } else { "emulated, slow" };
+    line("precision", format!("f32 in hardware, bf16 {}, f16 {}", told(bf16), told(f16)));
+    line("ONNX Runtime", onnx_runtime());
+    let amount = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".into(), system::size);
+    line("memory", format!("{} free of {}", amount(system::memory_free()), amount(system::memory_total())));
+    line("disk", format!("{} free in {}", amount(system::disk_free(folder)), folder.display()));
+    text
+}
+
+fn cuda() -> String {
+    match device::cuda_devices() {
+        Ok(count) => {
+            format!("{count} device(s), cuDNN {}", if tch::Cuda::cudnn_is_available() { "there" } else { "missing" })
+        }
+        Err(error) => error.to_string().split("; choose").next().unwrap_or_default().to_owned(),
+    }
+}
+
+fn onnx_runtime() -> String {
+    match orco_runtime::encoder::onnx::locate() {
+        Some(path) if path.is_file() => path.display().to_string(),
+        Some(path) => format!("not found: ORT_DYLIB_PATH names {}, which is no file", path.display()),
+        None => "not found; `cargo xtask setup` brings it, or set ORT_DYLIB_PATH".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_subject_has_its_line() {
+        let report = super::report(&std::env::temp_dir());
+        for subject in ["libtorch", "CUDA", "threads", "processor", "precision", "ONNX Runtime", "memory", "disk"] {
+            assert!(report.lines().any(|line| line.starts_with(subject)), "{subject} in {report}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Failures of libtorch, which arrive as panics with a trace of C++ calls, as one sentence.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind, set_hook, take_hook};
+
+use anyhow::Result;
+
+/// A failure inside libtorch.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TorchError {
+    /// An allocation failed.
+    #[error("out of memory: libtorch could not get {wanted} more; lower {setting}")]
+    Memory {
+        /// How much, as libtorch puts it.
+        wanted: String,
+        /// The setting of the recipe that decides how much is needed.
+        setting: &'static str,
+    },
+    /// Anything else.
+    #[error("libtorch refused a computation: {reason}")]
+    Other {
+        /// The first line of its message.
+        reason: String,
+    },
+}
+
+/// Does the work; a failure of libtorch in it becomes an error that names `setting` where memory was short.
+///
+/// # Errors
+/// What the work returns, or [`TorchError`].
+///
+/// # Panics
+/// If the work panics for another reason.
+pub fn guarded<T>(setting: &'static str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(result) => result.map_err(|error| match explain(&format!("{error:#}"), setting) {
+            Some(short @ TorchError::Memory { .. }) => short.into(),
+            _ => error,
+        }),
+        Err(panic) => match message(panic.as_ref()).and_then(|text| explain(text, setting)) {
+            Some(error) => Err(error.into()),
+            None => resume_unwind(panic),
+        },
+    }
+}
+
+/// Keeps the panics that [`guarded`] turns into errors from being printed as well.
+pub fn quiet() {
+    let shown = take_hook();
+    set_hook(Box::new(move |panic| {
+        if message(panic.payload()).and_then(|text| explain(text, "")).is_none() {
+            shown(panic);
+        }
+    }));
+}
+
+fn message(panic: &(dyn Any + Send)) -> Option<&str> {
+    panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied())
+}
+
+/// What libtorch's message means, if it is one.
+fn explain(text: &str, setting: &'static str) -> Option<TorchError> {
+    let lower = text.to_ascii_lowercase();
+    let torch = text.contains("Torch(\"") || lower.contains("torch error");
+    if torch && (lower.contains("can't allocate memory") || lower.contains("out of memory")) {
+        return Some(TorchError::Memory { wanted: amount(&lower), setting });
+    }
+    let start = text.find("Torch(\"")? + "Torch(\"".len();
+    let line = text[start..].split("\\n").next().unwrap_or_default();
+    Some(TorchError::Other { reason: line.trim_end_matches("\")").to_owned() })
+}
+
+/// The number behind "tried to allocate", in words.
+fn amount(lower: &str) -> String {
+    let mut words = lower.split("tried to allocate ").nth(1).unwrap_or_default().split_whitespace();
+    match (words.next(), words.next()) {
+        (Some(number), Some(unit)) if unit.starts_with("bytes") => {
+            number.parse().map_or_else(|_| "memory".into(), crate::system::size)
+        }
+        (Some(number), Some(unit)) => {
+            format!("{number} {}", unit.trim_end_matches('.').replace("ib", "iB").replace('g', "G").replace('m', "M"))
+        }
+        _ => "memory".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::{Device, Kind, Tensor};
+
+    use super::*;
+
+    fn failure(work: impl FnOnce()) -> String {
+        let result = guarded("pretrain.batch", || {
+            work();
+            Ok(())
+        });
+        result.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_failed_allocation_is_one_sentence() {
+        let expected = "out of memory: libtorch could not get 262144.0 GiB more; lower pretrain.batch";
+        assert_eq!(failure(|| drop(Tensor::ones([1 << 46], (Kind::Float, Device::Cpu)))), expected);
+        let returned = guarded("pretrain.batch", || Ok(Tensor::f_ones([1 << 46], (Kind::Float, Device::Cpu))?));
+        assert_eq!(returned.unwrap_err().to_string(), expected);
+    }
+
+    #[test]
+    fn messages_of_gpus_are_understood() {
+        let text = "called `Result::unwrap()` on an `Err` value: Torch(\"CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0\")";
+        assert_eq!(
+            explain(text, "pretrain.batch").unwrap().to_string(),
+            "out of memory: libtorch could not get 2.50 GiB more; lower pretrain.batch"
+        );
+    }
+
+    #[test]
+    fn other_failures_keep_their_first_line() {
+        let ones = |size: i64| Tensor::ones([size], (Kind::Float, Device::Cpu));
+        let error = failure(|| drop(ones(2) + ones(3)));
+        assert!(error.starts_with("libtorch refused a computation: The size of tensor a (2)"), "{error}");
+        assert!(!error.contains('\n') && !error.contains("frame #"), "{error}");
+    }
+
+    #[test]
+    #[should_panic(expected = "another reason")]
+    fn other_panics_go_on() {
+        let _ = guarded("", || -> Result<()> { panic!("another reason") });
+    }
+}

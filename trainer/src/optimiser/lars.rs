@@ -1,0 +1,141 @@
+//! LARS: SGD whose gradients are rescaled layer by layer, so that large batches can take large steps.
+
+use std::collections::HashMap;
+
+use tch::{Kind, Tensor, no_grad};
+
+use super::{Parameter, Sgd, SgdConfig};
+
+/// Keeps a vanishing gradient from dividing by zero.
+const EPSILON: f64 = 1e-8;
+
+/// Settings of [`Lars`] other than the learning rate.
+#[derive(Clone, Copy, Debug)]
+pub struct LarsConfig {
+    /// Share of the old direction that is kept.
+    pub momentum: f64,
+    /// L2 pull towards zero on the parameters marked for it.
+    pub weight_decay: f64,
+    /// Eta: the share of a weight's norm that a step may move it by.
+    pub trust: f64,
+}
+
+/// Layer-wise adaptive rate scaling with clipping (You, Gitman and Ginsburg, 2017; clipped as in LARC): the decayed
+/// gradient g + w p of every parameter that decays is multiplied by
+/// min(eta |p| / (|g| + w |p|) / rate, 1), then SGD with momentum takes the step. Biases and norms are not rescaled.
+#[derive(Debug)]
+pub struct Lars {
+    config: LarsConfig,
+    inner: Sgd,
+}
+
+impl Lars {
+    /// An optimiser at its first step.
+    pub fn new(parameters: Vec<Parameter>, config: LarsConfig) -> Self {
+        let settings = SgdConfig { momentum: config.momentum, dampening: 0.0, weight_decay: 0.0, nesterov: false };
+        Self { config, inner: Sgd::new(parameters, settings) }
+    }
+
+    /// The parameters, in the order they were given.
+    pub(super) fn parameters_mut(&mut self) -> &mut [Parameter] {
+        self.inner.parameters_mut()
+    }
+
+    /// Takes one step along the gradients found in the parameters, which are rescaled in place.
+    pub fn step(&mut self, learning_rate: f64) {
+        no_grad(|| {
+            for parameter in self.inner.parameters_mut().iter_mut().filter(|parameter| parameter.decays) {
+                let mut gradient = parameter.tensor.grad();
+                if gradient.defined() {
+                    let adapted = adapt(&parameter.tensor, &gradient, learning_rate, self.config);
+                    gradient.copy_(&adapted);
+                }
+            }
+        });
+        self.inner.step(learning_rate);
+    }
+
+    /// The momenta by parameter name, for a checkpoint.
+    pub fn state(&self) -> Vec<(String, Tensor)> {
+        self.inner.state()
+    }
+
+    /// Takes the momenta out of a checkpoint's tensors.
+    pub fn restore(&mut self, tensors: &HashMap<String, Tensor>) {
+        self.inner.restore(tensors);
+    }
+}
+
+/// The decayed, rescaled gradient; as it is where the weight or its gradient is zero throughout.
+fn adapt(weight: &Tensor, gradient: &Tensor, learning_rate: f64, config: LarsConfig) -> Tensor {
+    let norm = |tensor: &Tensor| tensor.to_kind(Kind::Float).norm();
+    let (of_weight, of_gradient) = (norm(weight), norm(gradient));
+    let trust = &of_weight * config.trust / (&of_gradient + &of_weight * config.weight_decay + EPSILON);
+    let clipped = (trust / learning_rate.max(f64::MIN_POSITIVE)).clamp_max(1.0);
+    let adapted = (gradient + weight * config.weight_decay) * clipped;
+    let usable = of_weight.gt(0.0).logical_and(&of_gradient.gt(0.0));
+    adapted.where_self(&usable, gradient)
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::{Device, Tensor};
+
+    use super::*;
+
+    const CONFIG: LarsConfig = LarsConfig { momentum: 0.9, weight_decay: 0.1, trust: 0.02 };
+
+    /// A weight [3, 4] and a bias [1] with gradients [0.6, 0.8] times `scale` and [2].
+    fn setting(scale: f64) -> (Tensor, Tensor, Lars) {
+        let weight = Tensor::from_slice(&[3.0f32, 4.0]).view([1, 2]).set_requires_grad(true);
+        let bias = Tensor::from_slice(&[1.0f32]).set_requires_grad(true);
+        let parameters = vec![
+            Parameter { name: "weight".into(), tensor: weight.shallow_clone(), decays: true },
+            Parameter { name: "bias".into(), tensor: bias.shallow_clone(), decays: false },
+        ];
+        let lars = Lars::new(parameters, CONFIG);
+        backward(&weight, &bias, scale);
+        (weight, bias, lars)
+    }
+
+    fn backward(weight: &Tensor, bias: &Tensor, scale: f64) {
+        let gradient = Tensor::from_slice(&[0.6f32, 0.8]).view([1, 2]) * scale;
+        ((weight * gradient).sum(Kind::Float) + (bias * 2.0).sum(Kind::Float)).backward();
+    }
+
+    fn close(tensor: &Tensor, expected: &[f32]) {
+        let values = Vec::<f32>::try_from(tensor.detach().view(-1)).unwrap();
+        assert!(values.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{values:?}, not {expected:?}");
+    }
+
+    #[test]
+    fn steps_are_those_computed_by_hand() {
+        let (weight, bias, mut lars) = setting(1.0);
+        // |p| = 5, |g| = 1: 0.02 * 5 / (1 + 0.1 * 5) / 0.5 = 0.1333; (0.6 + 0.3, 0.8 + 0.4) * 0.1333 = (0.12, 0.16).
+        lars.step(0.5);
+        close(&weight, &[3.0 - 0.5 * 0.12, 4.0 - 0.5 * 0.16]);
+        close(&bias, &[0.0]);
+        // Second step: |p| = 4.9, g as before; 0.02 * 4.9 / 1.49 / 0.5 = 0.1315436; momentum 0.9 of the first.
+        lars.parameters_mut().iter_mut().for_each(|parameter| parameter.tensor.zero_grad());
+        backward(&weight, &bias, 1.0);
+        lars.step(0.5);
+        let second = [0.1315436 * (0.6 + 0.294) + 0.9 * 0.12, 0.1315436 * (0.8 + 0.392) + 0.9 * 0.16];
+        close(&weight, &[2.94 - 0.5 * second[0], 3.92 - 0.5 * second[1]]);
+        close(&bias, &[0.0 - 0.5 * (2.0 + 0.9 * 2.0)]);
+    }
+
+    #[test]
+    fn small_rates_are_clipped_to_plain_steps() {
+        let (weight, _, mut lars) = setting(1.0);
+        lars.step(0.01);
+        close(&weight, &[3.0 - 0.01 * 0.9, 4.0 - 0.01 * 1.2]);
+    }
+
+    #[test]
+    fn zero_gradients_move_nothing() {
+        let (weight, _, mut lars) = setting(0.0);
+        lars.step(0.5);
+        close(&weight, &[3.0, 4.0]);
+        assert!(lars.state().iter().all(|(_, tensor)| tensor.device() == Device::Cpu));
+    }
+}

@@ -1,0 +1,79 @@
+//! What the machine has: processor, memory, disk. Read from Linux's own files; elsewhere unknown, which is `None`.
+
+use std::fs;
+use std::path::Path;
+
+/// Bytes of memory that this process holds.
+pub fn memory_used() -> Option<u64> {
+    field("/proc/self/status", "VmRSS")
+}
+
+/// Bytes of memory in the machine.
+pub fn memory_total() -> Option<u64> {
+    field("/proc/meminfo", "MemTotal")
+}
+
+/// Bytes of memory that programs can still get.
+pub fn memory_free() -> Option<u64> {
+    field("/proc/meminfo", "MemAvailable")
+}
+
+/// Bytes that can be written into a folder's file system.
+pub fn disk_free(folder: &Path) -> Option<u64> {
+    #[cfg(unix)]
+    return rustix::fs::statvfs(folder).ok().map(|disk| disk.f_bavail * disk.f_frsize);
+    #[cfg(not(unix))]
+    return folder.exists().then_some(()).and(None);
+}
+
+/// Name of the processor.
+pub fn processor() -> Option<String> {
+    text("/proc/cpuinfo", "model name")
+}
+
+/// Whether the processor computes in bf16 and in f16 by itself.
+pub fn half_precisions() -> (bool, bool) {
+    let flags = text("/proc/cpuinfo", "flags").or_else(|| text("/proc/cpuinfo", "Features")).unwrap_or_default();
+    let has = |known: &[&str]| flags.split_whitespace().any(|flag| known.contains(&flag));
+    (has(&["avx512_bf16", "amx_bf16", "bf16"]), has(&["avx512_fp16", "amx_fp16", "fphp"]))
+}
+
+/// Number of cores that this process may use.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Bytes in words: `512 MiB`, `21.3 GiB`.
+pub fn size(bytes: u64) -> String {
+    let mebibytes = bytes as f64 / 1_048_576.0;
+    if mebibytes < 1024.0 { format!("{mebibytes:.0} MiB") } else { format!("{:.1} GiB", mebibytes / 1024.0) }
+}
+
+/// A line `name: 123 kB`, in bytes.
+fn field(file: &str, name: &str) -> Option<u64> {
+    Some(text(file, name)?.trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
+}
+
+/// What stands behind `name` and a colon in the first line that starts so.
+fn text(file: &str, name: &str) -> Option<String> {
+    let content = fs::read_to_string(file).ok()?;
+    let found = content.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'));
+    found.map(|value| value.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn sizes_read_well() {
+        assert_eq!(super::size(512 << 20), "512 MiB");
+        assert_eq!(super::size(21 << 30), "21.0 GiB");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn linux_knows_itself() {
+        let (used, total) = (super::memory_used().unwrap(), super::memory_total().unwrap());
+        assert!(used > 1 << 20 && used < total && super::memory_free().unwrap() < total);
+        assert!(super::disk_free(&std::env::temp_dir()).is_some() && super::cores() >= 1);
+    }
+}

@@ -1,0 +1,240 @@
+//! The program as people use it: started, stopped, resumed, on a machine that lacks something.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use orco_trainer::run::Record;
+use tempfile::TempDir;
+
+/// A folder in CIFAR-100's binary layout: noise around one colour per class. Kept between runs of the tests.
+fn data() -> &'static Path {
+    static DATA: OnceLock<PathBuf> = OnceLock::new();
+    DATA.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cifar100-noise");
+        fs::create_dir_all(&folder).unwrap();
+        for (name, records) in [("train.bin", 50_000u32), ("test.bin", 10_000)] {
+            let path = folder.join(name);
+            if fs::metadata(&path).is_ok_and(|there| there.len() == u64::from(records) * 3074) {
+                continue;
+            }
+            let mut file = std::io::BufWriter::new(fs::File::create(&path).unwrap());
+            let mut noise = 1u32;
+            for index in 0..records {
+                let class = (index % 100) as u8;
+                let mut record = vec![0, class];
+                record.extend((0..3072u32).map(|place| {
+                    noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    (noise >> 26) as u8 + class + (place / 1024) as u8 * (class % 7) * 5
+                }));
+                file.write_all(&record).unwrap();
+            }
+        }
+        let names: Vec<String> = (0..100).map(|class| format!("class{class}")).collect();
+        fs::write(folder.join("fine_label_names.txt"), names.join("\n")).unwrap();
+        folder
+    })
+}
+
+/// A folder with a recipe of a very small network on 20 images of each class.
+fn recipe(epochs: usize, views: usize) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let text = include_str!("../recipes/cifar100-edge-holdout.toml");
+    let mut recipe: toml::Table = text.parse().unwrap();
+    let mut set = |table: &str, field: &str, value: toml::Value| {
+        recipe[table].as_table_mut().unwrap().insert(field.into(), value);
+    };
+    set("split", "holdout_per_class", 480.into());
+    set("backbone", "width", 2.into());
+    set("head", "hidden", 128.into());
+    set("pretrain", "epochs", (epochs as i64).into());
+    set("pretrain", "views", (views as i64).into());
+    set("pretrain", "warmup_epochs", 1.into());
+    set("pretrain", "precision", "f32".into());
+    fs::write(folder.path().join("recipe.toml"), recipe.to_string()).unwrap();
+    folder
+}
+
+/// The command line that pretrains the recipe of `folder` into its folder `run`.
+fn arguments(folder: &Path, run: &str) -> Vec<String> {
+    let path = |path: &Path| path.display().to_string();
+    let (recipe, run) = (path(&folder.join("recipe.toml")), path(&folder.join(run)));
+    let common = ["--run", &run, "--data", &path(data()), "--threads", "1", "--device", "cpu"].map(str::to_owned);
+    ["pretrain".to_owned(), recipe].into_iter().chain(common).collect()
+}
+
+fn program(arguments: &[String]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_orco-train"));
+    command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn succeeds(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", told(&output));
+    output
+}
+
+fn epochs(run: &Path) -> usize {
+    fs::read_to_string(run.join("metrics.jsonl")).unwrap_or_default().lines().count()
+}
+
+fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < Duration::from_secs(120), "waited for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[cfg(unix)]
+fn press_ctrl_c(child: &Child) {
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_saves_and_resume_continues_exactly() {
+    let folder = recipe(12, 1);
+    let (straight, stopped) = (folder.path().join("straight"), folder.path().join("stopped"));
+    succeeds(&mut program(&arguments(folder.path(), "straight")));
+
+    let child = program(&arguments(folder.path(), "stopped")).spawn().unwrap();
+    wait_for("the first epoch", || epochs(&stopped) >= 1);
+    press_ctrl_c(&child);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", told(&output));
+    let said = told(&output);
+    assert!(said.contains("stopped by Ctrl-C; every finished epoch is saved"), "{said}");
+    assert!((1..12).contains(&epochs(&stopped)), "{} epochs", epochs(&stopped));
+
+    let resume = ["resume".to_owned(), "stopped".to_owned()];
+    succeeds(program(&resume).current_dir(folder.path()));
+    let read = |run: &Path| fs::read(run.join("pretrain.safetensors")).unwrap();
+    assert!(read(&straight) == read(&stopped), "the resumed run differs");
+    let losses = |run: &Path| -> Vec<f64> {
+        let text = fs::read_to_string(run.join("metrics.jsonl")).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        lines.map(|line| line["loss"].as_f64().unwrap()).collect()
+    };
+    assert_eq!(losses(&straight), losses(&stopped));
+
+    let record = Record::read(&stopped).unwrap();
+    assert_eq!((record.seed, record.device.as_str(), record.threads), (1, "cpu", 1));
+    assert_eq!(record.request["pretrain"]["common"]["data"].as_str(), data().to_str());
+    let files = |run: &Path| {
+        let names = fs::read_dir(run).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.starts_with("events.out.tfevents.")).count()
+    };
+    assert_eq!((files(&straight), files(&stopped)), (1, 2));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_second_ctrl_c_ends_at_once() {
+    let folder = recipe(50, 40);
+    let run = folder.path().join("run");
+    let mut child = program(&arguments(folder.path(), "run")).spawn().unwrap();
+    wait_for("the run's start", || run.join("run.json").exists());
+    std::thread::sleep(Duration::from_millis(300));
+    press_ctrl_c(&child);
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(child.try_wait().unwrap().is_none(), "the epoch was over too soon");
+    press_ctrl_c(&child);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert!(told(&output).contains("stopped at once"), "{}", told(&output));
+}
+
+/// A limit on the size of files stands for a disk that is full: writes fail half-way.
+#[cfg(unix)]
+#[test]
+fn a_full_disk_keeps_the_last_checkpoint() {
+    let folder = recipe(2, 1);
+    let run = folder.path().join("run");
+    let arguments = arguments(folder.path(), "run");
+    succeeds(program(&arguments).args(["--until", "1"]));
+    let checkpoint = run.join("pretrain.safetensors");
+    let before = fs::read(&checkpoint).unwrap();
+    assert!(before.len() > 100_000, "{}", before.len());
+    let limited = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 60; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_orco-train")])
+        .args(&arguments)
+        .output()
+        .unwrap();
+    let said = told(&limited);
+    assert_eq!(limited.status.code(), Some(1), "{said}");
+    let last = said.lines().last().unwrap();
+    assert!(last.starts_with("error: phase 1: cannot save the checkpoint; the one before it is kept: "), "{said}");
+    assert!(last.contains("pretrain.safetensors") && last.contains("File too large"), "{said}");
+    assert!(fs::read(&checkpoint).unwrap() == before, "the checkpoint was harmed");
+    assert!(!run.join("pretrain.tmp").exists(), "a half-written file takes room");
+    succeeds(&mut program(&arguments));
+    assert_eq!(epochs(&run), 2);
+}
+
+/// A limit on the address space stands for a machine with too little memory.
+#[cfg(target_os = "linux")]
+#[test]
+fn too_little_memory_is_one_sentence() {
+    let folder = recipe(1, 1);
+    let path = folder.path().join("recipe.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    let mut table: toml::Table = text.parse().unwrap();
+    table["backbone"].as_table_mut().unwrap().insert("width".into(), 128.into());
+    table["pretrain"].as_table_mut().unwrap().insert("batch".into(), 800.into());
+    table["pretrain"].as_table_mut().unwrap().insert("views".into(), 8.into());
+    fs::write(&path, table.to_string()).unwrap();
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -v 4000000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_orco-train")])
+        .args(arguments(folder.path(), "run"))
+        .output()
+        .unwrap();
+    let said = told(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let last = said.lines().last().unwrap();
+    assert!(last.starts_with("error: phase 1: out of memory: libtorch could not get "), "{said}");
+    assert!(last.ends_with(" more; lower pretrain.batch or pretrain.views"), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+}
+
+#[test]
+fn a_device_that_is_not_there_is_one_sentence() {
+    if orco_trainer::device::cuda_devices().is_ok() {
+        eprintln!("skipped: this machine has a CUDA device");
+        return;
+    }
+    let folder = recipe(1, 1);
+    let mut arguments = arguments(folder.path(), "run");
+    *arguments.last_mut().unwrap() = "cuda".into();
+    let output = program(&arguments).output().unwrap();
+    let said = told(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.starts_with("error: no CUDA device can be used: libtorch_cuda.so was found neither"), "{said}");
+    assert!(!folder.path().join("run").exists(), "a refused run leaves no folder");
+}
+
+#[test]
+fn a_folder_without_a_run_is_not_resumed() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = program(&["resume".to_owned(), folder.path().display().to_string()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(told(&output).contains("holds no run that could be resumed"), "{}", told(&output));
+}
+
+#[test]
+fn the_doctor_reports() {
+    let output = succeeds(&mut program(&["doctor".to_owned()]));
+    let report = String::from_utf8(output.stdout).unwrap();
+    for subject in ["libtorch", "CUDA", "threads", "precision", "ONNX Runtime", "memory", "disk"] {
+        assert!(report.lines().any(|line| line.starts_with(subject)), "{subject} in {report}");
+    }
+}
