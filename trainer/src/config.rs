@@ -1,8 +1,10 @@
 //! The recipe: one TOML file that says everything about a run, checked once.
 
 mod check;
+mod data;
 
 pub use check::ConfigError;
+pub use data::{DataConfig, DataKind};
 
 use std::path::Path;
 
@@ -19,6 +21,9 @@ pub struct Recipe {
     pub name: String,
     /// Seed of every random choice.
     pub seed: u64,
+    /// The images; CIFAR-100 if the recipe says nothing.
+    #[serde(default)]
+    pub data: DataConfig,
     /// Which classes are base, which arrive later, what is measured on.
     pub split: SplitConfig,
     /// The feature extractor f.

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
-use orco_runtime::protocol::cifar100::Part;
 use orco_trainer::align::{Assignment, align};
 use orco_trainer::config::Recipe;
-use orco_trainer::dataset::{Images, Split, cifar100};
+use orco_trainer::dataset::{self, DataSet, Origin, write_lists};
+use orco_trainer::download;
 use orco_trainer::export::{check_output, write_bundle};
 use orco_trainer::model::Model;
 use orco_trainer::pretrain::pretrain;
@@ -41,6 +41,19 @@ enum Command {
         #[arg(long)]
         output: PathBuf,
     },
+    /// Writes the split as the field's session lists: session_1.txt (base images), then the shots of each session.
+    Lists {
+        #[command(flatten)]
+        images: ImageArgs,
+        /// Folder for the lists.
+        #[arg(long)]
+        output: PathBuf,
+    },
+    /// Fetches a data set, checks it and unpacks it.
+    Data {
+        #[command(subcommand)]
+        data: DataCommand,
+    },
     /// Measures settings of phase 3 on a bundle made with `measure_on = "holdout"`, to choose one for a recipe.
     Tune {
         /// The bundle.
@@ -59,19 +72,59 @@ enum Command {
     },
 }
 
+#[derive(Subcommand)]
+enum DataCommand {
+    /// CIFAR-100, binary version, 161 MB; continues a download that broke off.
+    Cifar100 {
+        /// Folder for train.bin, test.bin and the class names.
+        #[arg(long)]
+        output: PathBuf,
+        /// Another address of the archive; its checksum must be the published one.
+        #[arg(long, value_name = "URL")]
+        from: Option<String>,
+    },
+}
+
+/// A recipe and the images it works on.
 #[derive(Args)]
-struct Common {
+struct ImageArgs {
     /// The recipe, a TOML file; see trainer/recipes.
     recipe: PathBuf,
-    /// Folder with CIFAR-100's binary layout: train.bin, test.bin, fine_label_names.txt.
+    /// Folder of the data set, laid out as its publishers do; not needed for synthetic data.
     #[arg(long)]
-    data: PathBuf,
-    /// Folder for checkpoints and metrics.
-    #[arg(long)]
-    run: PathBuf,
+    data: Option<PathBuf>,
     /// Folder with the field's session lists (session_2.txt ...); without it every draw of shots is a seeded one.
     #[arg(long)]
     lists: Option<PathBuf>,
+    /// Leaves images out that cannot be decoded, and lists them, instead of stopping.
+    #[arg(long)]
+    skip_broken: bool,
+}
+
+impl ImageArgs {
+    /// Reads the recipe and its images.
+    fn open(&self) -> Result<(Recipe, DataSet)> {
+        let recipe = Recipe::read(&self.recipe)?;
+        let origin =
+            Origin { folder: self.data.as_deref(), lists: self.lists.as_deref(), skip_broken: self.skip_broken };
+        let data = dataset::open(&recipe, &origin)?;
+        for skipped in &data.skipped {
+            log::warn!("left out: {skipped}");
+        }
+        if !data.skipped.is_empty() {
+            log::warn!("{} broken images were left out", data.skipped.len());
+        }
+        Ok((recipe, data))
+    }
+}
+
+#[derive(Args)]
+struct Common {
+    #[command(flatten)]
+    images: ImageArgs,
+    /// Folder for checkpoints and metrics.
+    #[arg(long)]
+    run: PathBuf,
     /// Threads; all cores by default.
     #[arg(long)]
     threads: Option<i32>,
@@ -98,14 +151,23 @@ fn run(cli: Cli) -> Result<()> {
         Command::Run { common, output } => {
             check_output(&output)?;
             let mut job = Job::open(&common)?;
-            let labels = cifar100::class_names(&common.data)?;
             job.pretrain(None)?;
             let assignment = job.align()?;
-            let images = (&job.train, &job.test);
+            let data = &job.data;
+            let images = (&data.train, &data.test);
             let exported =
-                write_bundle(&job.model, &assignment, &job.recipe, images, &job.split, &labels, &job.run, &output)?;
+                write_bundle(&job.model, &assignment, &job.recipe, images, &data.split, &data.class_names, &job.run, &output)?;
             log::info!("wrote the bundle {}", exported.folder.display());
             Ok(())
+        }
+        Command::Lists { images, output } => {
+            let (_, data) = images.open()?;
+            write_lists(&data.split, &data.names, &output)?;
+            log::info!("wrote {} lists into {}", data.split.sessions.len() + 1, output.display());
+            Ok(())
+        }
+        Command::Data { data: DataCommand::Cifar100 { output, from } } => {
+            Ok(download::CIFAR100.fetch(&output, from.as_deref())?)
         }
         Command::Tune { bundle, trials, draws, seed } => tune(&bundle, &trials, draws as usize, seed),
     }
@@ -114,9 +176,7 @@ fn run(cli: Cli) -> Result<()> {
 /// A recipe with its data, model and run folder.
 struct Job {
     recipe: Recipe,
-    train: Images,
-    test: Images,
-    split: Split,
+    data: DataSet,
     model: Model,
     run: Run,
 }
@@ -126,21 +186,24 @@ impl Job {
         if let Some(threads) = common.threads {
             tch::set_num_threads(threads);
         }
-        let recipe = Recipe::read(&common.recipe)?;
-        let train = cifar100::read(&common.data, Part::Train)?;
-        let test = cifar100::read(&common.data, Part::Test)?;
-        let candidates = recipe.export.candidates_per_class;
-        let split = Split::new(&recipe.split, candidates, &train, &test, common.lists.as_deref(), recipe.seed)?;
+        let (recipe, data) = common.images.open()?;
         let run = Run::open(&common.run, &recipe)?;
-        let model = Model::new(&recipe, [3, 32, 32], tch::Device::Cpu);
-        Ok(Self { recipe, train, test, split, model, run })
+        if !data.skipped.is_empty() {
+            run.log(&serde_json::json!({ "phase": "data", "left_out": data.skipped }))?;
+        }
+        let side = i64::from(recipe.data.side());
+        let mut model = Model::new(&recipe, [3, side, side], tch::Device::Cpu);
+        model.channels = data.channels;
+        Ok(Self { recipe, data, model, run })
     }
 
     fn pretrain(&mut self, until: Option<usize>) -> Result<()> {
-        pretrain(&mut self.model, &self.recipe, &self.train, &self.split, &self.run, until).context("phase 1")
+        let (train, split) = (&self.data.train, &self.data.split);
+        pretrain(&mut self.model, &self.recipe, train, split, &self.run, until).context("phase 1")
     }
 
     fn align(&mut self) -> Result<Assignment> {
-        align(&mut self.model, &self.recipe, &self.train, &self.split, &self.run).context("phase 2")
+        let (train, split) = (&self.data.train, &self.data.split);
+        align(&mut self.model, &self.recipe, train, split, &self.run).context("phase 2")
     }
 }

@@ -8,12 +8,8 @@ use tch::{Device, Tensor, no_grad};
 
 use crate::backbone::{Description, Head, Network};
 use crate::config::Recipe;
+use crate::dataset::Channels;
 use crate::optimiser::Parameter;
-
-/// Mean and deviation of the images' channels, in 0..1, used for normalising.
-pub const CIFAR100_MEAN: [f32; 3] = [0.5071, 0.4867, 0.4408];
-/// See [`CIFAR100_MEAN`].
-pub const CIFAR100_DEVIATION: [f32; 3] = [0.2675, 0.2565, 0.2761];
 
 /// Backbone f, head g, and a linear classifier on the features.
 #[derive(Debug)]
@@ -27,6 +23,8 @@ pub struct Model {
     pub classifier: Tensor,
     /// Its bias, `[classes]`.
     pub classifier_bias: Tensor,
+    /// Normalises the images; known from the recipe, or set from the data set (see [`crate::dataset::open`]).
+    pub channels: Channels,
 }
 
 impl Model {
@@ -43,7 +41,8 @@ impl Model {
         let bound = 1.0 / (features as f64).sqrt();
         let classifier = linear.var("weight", &[classes, features], Init::Uniform { lo: -bound, up: bound });
         let classifier_bias = linear.var("bias", &[classes], Init::Const(0.0));
-        Self { store, backbone, head, classifier, classifier_bias }
+        let channels = Channels::known(&recipe.data).unwrap_or_default();
+        Self { store, backbone, head, classifier, classifier_bias, channels }
     }
 
     /// Where the model's tensors live.

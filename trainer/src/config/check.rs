@@ -43,7 +43,7 @@ pub enum ConfigError {
 const MOST: usize = 4096;
 
 /// Refuses the recipe unless the rule holds.
-fn demand(field: &'static str, value: impl Display, holds: bool, expected: &'static str) -> Result<(), ConfigError> {
+pub(super) fn demand(field: &'static str, value: impl Display, holds: bool, expected: &'static str) -> Result<(), ConfigError> {
     if holds { Ok(()) } else { Err(ConfigError::Value { field, value: value.to_string(), expected }) }
 }
 
@@ -66,6 +66,7 @@ fn probability(field: &'static str, value: f64) -> Result<(), ConfigError> {
 impl Recipe {
     /// Checks every value.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
+        self.data.check()?;
         self.split.check()?;
         let width = self.backbone.width;
         demand("backbone.width", width, (1..=1024).contains(&width), "from 1 to 1024")?;

@@ -27,12 +27,13 @@ pub(super) fn write(bundle: &Bundle, recipe: &Recipe, parity: f64, run: &Run) ->
         .collect::<Result<Vec<Summary>, _>>()?;
     let manifest = &bundle.manifest;
     let ours = &measured[0];
+    let tag = recipe.data.kind.tag();
     let mut text = String::new();
     writeln!(
         text,
         "---\nlicense: [mit, apache-2.0]\ntags: [image-classification, few-shot-learning, class-incremental-learning, onnx]\n\
-         datasets: [cifar100]\nmodel-index:\n- name: {}\n  results:\n  - task: {{type: image-classification, name: few-shot class-incremental}}\n    \
-         dataset: {{type: cifar100, name: {}}}\n    metrics:\n    - {{type: accuracy, name: aHM, value: {:.2}}}\n    \
+         datasets: [{tag}]\nmodel-index:\n- name: {}\n  results:\n  - task: {{type: image-classification, name: few-shot class-incremental}}\n    \
+         dataset: {{type: {tag}, name: {}}}\n    metrics:\n    - {{type: accuracy, name: aHM, value: {:.2}}}\n    \
          - {{type: accuracy, name: aACC, value: {:.2}}}\n---",
         manifest.name, benchmark.source, ours.ahm, ours.aacc
     )?;
@@ -107,7 +108,7 @@ pub(super) fn write(bundle: &Bundle, recipe: &Recipe, parity: f64, run: &Run) ->
         "- Phase 3 (on the device): {} epochs, batch {}, {} exemplars of a base class, {} stored views of each.",
         config.epochs, config.batch, config.base_exemplars, config.views
     )?;
-    writeln!(text, "- ONNX Runtime equals the training network within {parity:.1e} on 1,000 images.\n")?;
+    writeln!(text, "- ONNX Runtime equals the training network within {parity:.1e} on up to 1,000 training images.\n")?;
     writeln!(text, "## Measured\n")?;
     writeln!(
         text,
