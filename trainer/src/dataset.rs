@@ -17,6 +17,8 @@ mod split;
 pub mod synthetic;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 
 use std::path::Path;
 

@@ -123,7 +123,9 @@ impl Archive {
         for entry in tar.entries().map_err(damaged)? {
             let entry = entry.map_err(damaged)?;
             let last = entry.path().ok().and_then(|path| path.file_name().map(|name| name.to_owned()));
-            let Some(at) = missing.iter().position(|(name, _)| last.as_deref() == Some(name.as_ref())) else { continue };
+            let Some(at) = missing.iter().position(|(name, _)| last.as_deref() == Some(name.as_ref())) else {
+                continue;
+            };
             let (name, most) = missing.swap_remove(at);
             if entry.size() > most {
                 return Err(refused(format!("holds {name} with {} bytes, more than {most}", entry.size())));

@@ -155,8 +155,16 @@ fn run(cli: Cli) -> Result<()> {
             let assignment = job.align()?;
             let data = &job.data;
             let images = (&data.train, &data.test);
-            let exported =
-                write_bundle(&job.model, &assignment, &job.recipe, images, &data.split, &data.class_names, &job.run, &output)?;
+            let exported = write_bundle(
+                &job.model,
+                &assignment,
+                &job.recipe,
+                images,
+                &data.split,
+                &data.class_names,
+                &job.run,
+                &output,
+            )?;
             log::info!("wrote the bundle {}", exported.folder.display());
             Ok(())
         }

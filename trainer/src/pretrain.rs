@@ -112,7 +112,9 @@ pub fn pretrain(
 /// # Shapes
 /// `images` f32 `[n, 3, h, w]` in 0..1; returns f32 `[n, features]`.
 pub fn features(model: &Model, images: &Tensor, precision: crate::config::Precision) -> Tensor {
-    no_grad(|| model.backbone.forward(&normalise(images, model.channels.mean, model.channels.deviation), precision, false))
+    no_grad(|| {
+        model.backbone.forward(&normalise(images, model.channels.mean, model.channels.deviation), precision, false)
+    })
 }
 
 /// Losses of one batch.

@@ -43,7 +43,12 @@ pub enum ConfigError {
 const MOST: usize = 4096;
 
 /// Refuses the recipe unless the rule holds.
-pub(super) fn demand(field: &'static str, value: impl Display, holds: bool, expected: &'static str) -> Result<(), ConfigError> {
+pub(super) fn demand(
+    field: &'static str,
+    value: impl Display,
+    holds: bool,
+    expected: &'static str,
+) -> Result<(), ConfigError> {
     if holds { Ok(()) } else { Err(ConfigError::Value { field, value: value.to_string(), expected }) }
 }
 

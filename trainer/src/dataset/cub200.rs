@@ -77,9 +77,10 @@ fn read<T>(
     let text = fs::read_to_string(&path).map_err(DataError::read(&path, LAYOUT))?;
     let mut values = BTreeMap::new();
     for (line, text) in text.lines().enumerate().filter(|(_, text)| !text.trim().is_empty()) {
-        let parsed = text.trim().split_once(char::is_whitespace).and_then(|(number, value)| {
-            Some((number.parse::<u32>().ok()?, parse(value.trim())?))
-        });
+        let parsed = text
+            .trim()
+            .split_once(char::is_whitespace)
+            .and_then(|(number, value)| Some((number.parse::<u32>().ok()?, parse(value.trim())?)));
         let is_new = parsed.is_some_and(|(number, value)| values.insert(number, value).is_none());
         if !is_new {
             let text = text.chars().take(80).collect();

@@ -73,7 +73,7 @@ pub enum DataError {
         reason: ImageError,
     },
     /// The recipe's split has more classes than the data.
-    #[error("the recipe's split has {expected} classes, but {title} has {actual}")]
+    #[error("the recipe's split has {expected} classes, but the data ({title}) have {actual}")]
     Classes {
         /// The data set.
         title: &'static str,

@@ -9,7 +9,8 @@ use super::DataError;
 use super::listing::{Entry, Listing};
 
 /// What is said beside a folder that is missing.
-const LAYOUT: &str = "it must hold a folder of .jpg, .jpeg or .png files for each class, or train and test with such folders";
+const LAYOUT: &str =
+    "it must hold a folder of .jpg, .jpeg or .png files for each class, or train and test with such folders";
 /// Share of the test images where the recipe names none.
 const TEST_SHARE: f64 = 0.2;
 
@@ -117,7 +118,10 @@ mod tests {
     fn train_and_test_folders_share_their_numbering() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        touch(root, &["train/dog/2.JPG", "train/dog/1.png", "train/cat/1.jpeg", "train/cat/notes.txt", "train/.git/x.png"]);
+        touch(
+            root,
+            &["train/dog/2.JPG", "train/dog/1.png", "train/cat/1.jpeg", "train/cat/notes.txt", "train/.git/x.png"],
+        );
         let missing = list(root, None, 1).unwrap_err().to_string();
         assert!(missing.contains("cannot read") && missing.contains("/test:"), "{missing}");
         touch(root, &["test/dog/9.png"]);

@@ -140,7 +140,10 @@ mod tests {
         std::fs::write(&entries[3].path, b"no picture").unwrap();
         std::fs::remove_file(&entries[BLOCK].path).unwrap();
         let error = decode(&entries, 8, false, "test").unwrap_err().to_string();
-        assert!(error.contains("3.png is neither a JPEG nor a PNG picture") && error.contains("--skip-broken"), "{error}");
+        assert!(
+            error.contains("3.png is neither a JPEG nor a PNG picture") && error.contains("--skip-broken"),
+            "{error}"
+        );
         let some = decode(&entries, 8, true, "test").unwrap();
         assert_eq!((some.images.len(), some.names.len(), some.skipped.len()), (BLOCK + 3, BLOCK + 3, 2));
         assert_eq!((some.names[3].as_str(), some.images.labels[3], at(&some, 3, 0)), ("a/4.png", 4, 4));

@@ -63,7 +63,10 @@ impl<'a> Value<'a> {
     /// The value of a dictionary's key, whether that is bytes or text.
     pub fn get(&self, key: &str) -> Option<&Value<'a>> {
         let Self::Dict(items) = self else { return None };
-        items.iter().find(|(name, _)| matches!(name, Self::Bytes(bytes) if *bytes == key.as_bytes())).map(|(_, value)| value)
+        items
+            .iter()
+            .find(|(name, _)| matches!(name, Self::Bytes(bytes) if *bytes == key.as_bytes()))
+            .map(|(_, value)| value)
     }
 
     /// The whole numbers of a list.
@@ -75,14 +78,16 @@ impl<'a> Value<'a> {
     /// The texts of a list.
     pub fn texts(&self) -> Option<Vec<String>> {
         let Self::List(items) = self else { return None };
-        let text = |item: &Self| if let Self::Bytes(text) = item { String::from_utf8(text.to_vec()).ok() } else { None };
+        let text =
+            |item: &Self| if let Self::Bytes(text) = item { String::from_utf8(text.to_vec()).ok() } else { None };
         items.iter().map(text).collect()
     }
 }
 
 /// Reads one pickle.
 pub(super) fn read(bytes: &[u8]) -> Result<Value<'_>, PickleError> {
-    let mut reader = Reader { bytes, at: 0, stack: Vec::new(), marks: Vec::new(), memo: BTreeMap::new(), values: 0, containers: 0 };
+    let mut reader =
+        Reader { bytes, at: 0, stack: Vec::new(), marks: Vec::new(), memo: BTreeMap::new(), values: 0, containers: 0 };
     while let Some(code) = reader.step()? {
         reader.values += 1;
         if reader.values > MOST_VALUES || reader.containers > MOST_CONTAINERS {
@@ -177,11 +182,11 @@ impl<'a> Reader<'a> {
 
     fn apply(&mut self, code: u8) -> Result<(), PickleError> {
         match code {
-            0x80 => drop(self.take(1)?),                           // PROTO
-            0x95 => drop(self.take(8)?),                           // FRAME
-            b'(' => self.marks.push(self.stack.len()),             // MARK
-            b'0' => drop(self.pop()?),                             // POP
-            b'N' | 0x88 | 0x89 => self.push(Value::Opaque),        // NONE, NEWTRUE, NEWFALSE
+            0x80 => drop(self.take(1)?),                    // PROTO
+            0x95 => drop(self.take(8)?),                    // FRAME
+            b'(' => self.marks.push(self.stack.len()),      // MARK
+            b'0' => drop(self.pop()?),                      // POP
+            b'N' | 0x88 | 0x89 => self.push(Value::Opaque), // NONE, NEWTRUE, NEWFALSE
             b'K' | b'M' => {
                 let number = self.number(if code == b'K' { 1 } else { 2 })?; // BININT1, BININT2
                 self.push(Value::Int(number as i64));
@@ -197,9 +202,9 @@ impl<'a> Reader<'a> {
                 let signed = if length == 0 { 0 } else { ((number << unused) as i64) >> unused };
                 self.push(Value::Int(signed));
             }
-            b'U' | b'C' | 0x8c => self.bytes_of(1)?,        // SHORT_BINSTRING, SHORT_BINBYTES, SHORT_BINUNICODE
-            b'T' | b'B' | b'X' => self.bytes_of(4)?,        // BINSTRING, BINBYTES, BINUNICODE
-            0x8d | 0x8e => self.bytes_of(8)?,               // BINUNICODE8, BINBYTES8
+            b'U' | b'C' | 0x8c => self.bytes_of(1)?, // SHORT_BINSTRING, SHORT_BINBYTES, SHORT_BINUNICODE
+            b'T' | b'B' | b'X' => self.bytes_of(4)?, // BINSTRING, BINBYTES, BINUNICODE
+            0x8d | 0x8e => self.bytes_of(8)?,        // BINUNICODE8, BINBYTES8
             b']' | b'}' => {
                 self.containers += 1; // EMPTY_LIST, EMPTY_DICT
                 self.push(if code == b']' { Value::List(Vec::new()) } else { Value::Dict(Vec::new()) });

@@ -53,11 +53,17 @@ fn answer(mut stream: TcpStream, bytes: &[u8], manner: Manner, seen: &Mutex<Vec<
     }
     let body = match start.filter(|_| manner.ranges) {
         Some(start) if start >= total => {
-            return write!(stream, "HTTP/1.1 416 No\r\nContent-Range: bytes */{total}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            return write!(
+                stream,
+                "HTTP/1.1 416 No\r\nContent-Range: bytes */{total}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            );
         }
         Some(start) => {
             let (last, length) = (total - 1, total - start);
-            write!(stream, "HTTP/1.1 206 Partial\r\nContent-Range: bytes {start}-{last}/{total}\r\nContent-Length: {length}\r\n")?;
+            write!(
+                stream,
+                "HTTP/1.1 206 Partial\r\nContent-Range: bytes {start}-{last}/{total}\r\nContent-Length: {length}\r\n"
+            )?;
             &bytes[start..]
         }
         None => {

@@ -141,7 +141,8 @@ mod tests {
 
     #[test]
     fn shapes_differ_and_fit_their_square() {
-        let grid: Vec<(f32, f32)> = (-20..=20).flat_map(|x| (-20..=20).map(move |y| (x as f32 / 20.0, y as f32 / 20.0))).collect();
+        let grid: Vec<(f32, f32)> =
+            (-20..=20).flat_map(|x| (-20..=20).map(move |y| (x as f32 / 20.0, y as f32 / 20.0))).collect();
         for (index, (name, inside)) in SHAPES.iter().enumerate() {
             let area = grid.iter().filter(|(x, y)| inside(*x, *y)).count() as f32 / grid.len() as f32;
             assert!((0.2..0.8).contains(&area), "{name} covers {area}");
