@@ -106,19 +106,6 @@ mod tests {
     const DIGEST: i64 = 989_092;
 
     #[test]
-    fn zz_sheet() {
-        let all = images(16, 8, 32, Part::Train, 1);
-        let mut sheet = image::RgbImage::new(8 * 64, 16 * 64);
-        for (x, y, pixel) in sheet.enumerate_pixels_mut() {
-            let index = (y / 64 * 8 + x / 64) as i64;
-            for c in 0..3 {
-                pixel[c] = all.pixels.int64_value(&[index, c as i64, (y % 64 / 2) as i64, (x % 64 / 2) as i64]) as u8;
-            }
-        }
-        sheet.save("/tmp/d-sheet.png").unwrap();
-    }
-
-    #[test]
     fn names_differ_for_any_number_of_classes() {
         let mut names = class_names(300, 1);
         assert_eq!(names[..10], class_names(10, 1));

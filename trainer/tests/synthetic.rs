@@ -1,5 +1,5 @@
 //! The whole way on synthetic data: `orco-train run` makes a bundle from nothing, the bundle is measured as a device
-//! would, and every data set that is a folder gets as far.
+//! would.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -8,28 +8,12 @@ use std::time::Instant;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::protocol::{Measurement, System};
 
-/// The program, built beside this test.
-fn program() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let target = test.ancestors().nth(2).unwrap();
-    let program = target.join(format!("orco-train{}", std::env::consts::EXE_SUFFIX));
-    if !program.is_file() {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--workspace", "--bin", "orco-train"]);
-        if target.ends_with("release") {
-            cargo.arg("--release");
-        }
-        assert!(cargo.status().unwrap().success(), "orco-train does not build");
-    }
-    program
-}
-
 fn recipe(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../trainer/recipes").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("recipes").join(name)
 }
 
 fn train(arguments: &[&Path]) -> Output {
-    Command::new(program()).args(arguments).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_orco-train")).args(arguments).output().unwrap()
 }
 
 #[test]
