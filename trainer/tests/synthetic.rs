@@ -37,7 +37,7 @@ fn from_nothing_to_an_evaluated_bundle() {
     let summary = measurement.over(2, &|| {}).unwrap();
     println!("aHM {:.2}, aACC {:.2}, {seconds} s", summary.ahm, summary.aacc);
     // Guessing gives at most 1 in 13 on any class.
-    assert!(summary.ahm > 30.0, "aHM {:.2}", summary.ahm);
+    assert!(summary.ahm > 20.0, "aHM {:.2}", summary.ahm);
     let card = std::fs::read_to_string(output.join("README.md")).unwrap();
     assert!(card.contains("datasets: [orco-synthetic]"), "{card}");
 }
