@@ -21,7 +21,7 @@ use crate::config::{AlignConfig, AlignRate, Recipe};
 use crate::dataset::{Images, Split};
 use crate::interrupt;
 use crate::loss::class_means;
-use crate::model::{CIFAR100_DEVIATION, CIFAR100_MEAN, Model};
+use crate::model::Model;
 use crate::optimiser::{Sgd, SgdConfig};
 use crate::progress::Progress;
 use crate::run::Run;
@@ -179,7 +179,7 @@ impl Training<'_> {
         let images = self.train.select(&indices).to_device(self.model.device()).to_kind(Kind::Float) / 255.0;
         let config = &self.recipe.pretrain;
         let views = Tensor::cat(&[view(&images, &config.augment), view(&images, &config.augment)], 0);
-        let input = normalise(&views, CIFAR100_MEAN, CIFAR100_DEVIATION);
+        let input = normalise(&views, self.model.channels.mean, self.model.channels.deviation);
         Ok(self.model.backbone.forward(&input, config.precision, false))
     }
 

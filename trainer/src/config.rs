@@ -3,12 +3,14 @@
 mod align;
 mod backbone;
 mod check;
+mod data;
 mod export;
 mod method;
 
 pub use align::{AlignConfig, AlignRate, Noise, Perturbed};
 pub use backbone::{Architecture, BackboneConfig};
 pub use check::ConfigError;
+pub use data::{DataConfig, DataKind};
 pub use export::ExportConfig;
 pub use method::{OptimiserKind, Policy};
 
@@ -27,6 +29,9 @@ pub struct Recipe {
     pub name: String,
     /// Seed of every random choice.
     pub seed: u64,
+    /// The images; CIFAR-100 if the recipe says nothing.
+    #[serde(default)]
+    pub data: DataConfig,
     /// Which classes are base, which arrive later, what is measured on.
     pub split: SplitConfig,
     /// The feature extractor f.

@@ -1,11 +1,123 @@
 //! Images with labels, and the few-shot class-incremental split over them.
+//!
+//! [`open`] reads whatever data set a recipe names: CIFAR-100, mini-ImageNet, CUB200-2011, a folder of class folders,
+//! or synthetic objects. Each layout is a file of its own here; those of image files give a list, which one place
+//! decodes.
 
+mod channels;
 pub mod cifar100;
+mod cub200;
+mod error;
+mod folders;
+mod listing;
+mod lists;
+mod mini_imagenet;
+mod pickle;
 mod split;
+pub mod synthetic;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 
+use std::path::Path;
+
+pub use channels::Channels;
+pub use error::DataError;
+pub use lists::{ListNames, write_lists};
+pub use pickle::PickleError;
 pub use split::{SHOTS, Session, Split, SplitError};
-
 use tch::Tensor;
+
+use crate::config::{DataKind, Recipe};
+use listing::Listing;
+
+/// Where a data set is, and how strict to be with it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Origin<'a> {
+    /// The data set's folder; synthetic data need none.
+    pub folder: Option<&'a Path>,
+    /// Folder of the field's session lists; without it every draw of shots is a seeded one.
+    pub lists: Option<&'a Path>,
+    /// Leaves broken images out instead of stopping.
+    pub skip_broken: bool,
+}
+
+/// Everything that training takes from a data set.
+#[derive(Debug)]
+pub struct DataSet {
+    /// Training images.
+    pub train: Images,
+    /// Test images.
+    pub test: Images,
+    /// Which image plays which part.
+    pub split: Split,
+    /// By label.
+    pub class_names: Vec<String>,
+    /// Normalises the images.
+    pub channels: Channels,
+    /// How session lists name the training images.
+    pub names: ListNames,
+    /// Images that were left out as broken, a sentence each.
+    pub skipped: Vec<String>,
+}
+
+/// Reads the data set of a recipe and splits it.
+///
+/// Channel statistics that are neither published nor in the recipe are computed from the base images that training may
+/// see: held-out images and incremental classes have no say.
+///
+/// # Errors
+/// [`DataError`] if a file is missing or not as its layout says, an image is broken, or the split does not fit.
+pub fn open(recipe: &Recipe, origin: &Origin<'_>) -> Result<DataSet, DataError> {
+    let (train, test, class_names, names, skipped) = read(recipe, origin)?;
+    let title = recipe.data.kind.title();
+    if class_names.len() < recipe.classes() {
+        return Err(DataError::Classes { title, expected: recipe.classes(), actual: class_names.len() });
+    }
+    let candidates = recipe.export.candidates_per_class;
+    let split = Split::with_names(&recipe.split, candidates, &train, &test, origin.lists, &names, recipe.seed)?;
+    let channels = Channels::known(&recipe.data).unwrap_or_else(|| Channels::measure(&train, &split.base));
+    log::info!("{title}: {} training and {} test images of {} classes", train.len(), test.len(), class_names.len());
+    Ok(DataSet { train, test, split, class_names, channels, names, skipped })
+}
+
+/// Training images, test images, class names, names of training images, and what was left out.
+type Parts = (Images, Images, Vec<String>, ListNames, Vec<String>);
+
+fn read(recipe: &Recipe, origin: &Origin<'_>) -> Result<Parts, DataError> {
+    let data = &recipe.data;
+    let folder = || origin.folder.ok_or(DataError::NoFolder { title: data.kind.title() });
+    let listing = match data.kind {
+        DataKind::Cifar100 => {
+            let (train, test, class_names) = cifar100::open(folder()?)?;
+            return Ok((train, test, class_names, ListNames::Numbers, Vec::new()));
+        }
+        DataKind::Synthetic => {
+            let classes = data.classes.unwrap_or_else(|| recipe.classes());
+            let (each, tests) = (data.train_per_class.unwrap_or(100), data.test_per_class.unwrap_or(20));
+            let train = synthetic::images(classes, each, data.side(), synthetic::Part::Train, recipe.seed);
+            let test = synthetic::images(classes, tests, data.side(), synthetic::Part::Test, recipe.seed);
+            return Ok((train, test, synthetic::class_names(classes, recipe.seed), ListNames::Numbers, Vec::new()));
+        }
+        DataKind::MiniImagenet => mini_imagenet::list(folder()?)?,
+        DataKind::Cub200 => cub200::list(folder()?)?,
+        DataKind::Folders => folders::list(folder()?, data.test_share, recipe.seed)?,
+    };
+    let Listing { train, test, class_names, prefix } = listing;
+    if class_names.len() > MOST_CLASSES {
+        let path = folder()?.into();
+        let expected = format!("at most {MOST_CLASSES}");
+        return Err(DataError::Count { path, what: "classes", expected, actual: class_names.len() });
+    }
+    let train = listing::decode(&train, data.side(), origin.skip_broken, "training images")?;
+    let test = listing::decode(&test, data.side(), origin.skip_broken, "test images")?;
+    let skipped = [train.skipped, test.skipped].concat();
+    Ok((train.images, test.images, class_names, ListNames::Paths { prefix, names: train.names }, skipped))
+}
+
+/// Most classes that a data set may have.
+const MOST_CLASSES: usize = 4096;
 
 /// Labelled images in memory.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! The workstation side of OrCo (few-shot class-incremental learning by orthogonal pseudo-targets and contrast,
 //! CVPR 2024), in the order in which a run passes through it:
 //!
-//! [`config`] reads the recipe - [`dataset`] the images and the split - [`augment`] draws views - [`backbone`] is the
+//! [`mod@download`] fetches a data set - [`config`] reads the recipe - [`dataset`] the images and the split - [`augment`] draws views - [`backbone`] is the
 //! network - [`loss`] the objectives - [`mod@pretrain`] phase 1 - [`mod@align`] phase 2 - [`export`] the bundle -
 //! [`mod@tune`] chooses settings of phase 3 with the runtime's own learner. [`run`] keeps a run's folder.
 //!
@@ -15,6 +15,7 @@ pub mod config;
 pub mod dataset;
 pub mod device;
 pub mod doctor;
+pub mod download;
 pub mod export;
 pub mod failure;
 pub mod interrupt;

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
-use orco_runtime::protocol::cifar100::Part;
 use orco_trainer::align::{Assignment, align};
 use orco_trainer::backbone::Foreign;
 use orco_trainer::config::Recipe;
-use orco_trainer::dataset::{Images, Split, cifar100};
+use orco_trainer::dataset::{self, DataSet, Origin, write_lists};
 use orco_trainer::device::{self, Wanted};
+use orco_trainer::download;
 use orco_trainer::export::{check_output, write_bundle};
 use orco_trainer::failure::guarded;
 use orco_trainer::interrupt::{self, Interrupted};
@@ -59,6 +59,19 @@ enum Command {
         #[arg(default_value = ".")]
         folder: PathBuf,
     },
+    /// Writes the split as the field's session lists: session_1.txt (base images), then the shots of each session.
+    Lists {
+        #[command(flatten)]
+        images: ImageArgs,
+        /// Folder for the lists.
+        #[arg(long)]
+        output: PathBuf,
+    },
+    /// Fetches a data set, checks it and unpacks it.
+    Data {
+        #[command(subcommand)]
+        data: DataCommand,
+    },
     /// Measures settings of phase 3 on a bundle made with `measure_on = "holdout"`, to choose one for a recipe.
     Tune {
         /// The bundle.
@@ -77,19 +90,59 @@ enum Command {
     },
 }
 
+#[derive(Subcommand, Serialize, Deserialize)]
+enum DataCommand {
+    /// CIFAR-100, binary version, 161 MB; continues a download that broke off.
+    Cifar100 {
+        /// Folder for train.bin, test.bin and the class names.
+        #[arg(long)]
+        output: PathBuf,
+        /// Another address of the archive; its checksum must be the published one.
+        #[arg(long, value_name = "URL")]
+        from: Option<String>,
+    },
+}
+
+/// A recipe and the images it works on.
 #[derive(Args, Serialize, Deserialize)]
-struct Common {
+struct ImageArgs {
     /// The recipe, a TOML file; see trainer/recipes.
     recipe: PathBuf,
-    /// Folder with CIFAR-100's binary layout: train.bin, test.bin, fine_label_names.txt.
+    /// Folder of the data set, laid out as its publishers do; not needed for synthetic data.
     #[arg(long)]
-    data: PathBuf,
-    /// Folder for checkpoints and metrics.
-    #[arg(long)]
-    run: PathBuf,
+    data: Option<PathBuf>,
     /// Folder with the field's session lists (session_2.txt ...); without it every draw of shots is a seeded one.
     #[arg(long)]
     lists: Option<PathBuf>,
+    /// Leaves images out that cannot be decoded, and lists them, instead of stopping.
+    #[arg(long)]
+    skip_broken: bool,
+}
+
+impl ImageArgs {
+    /// Reads the recipe and its images.
+    fn open(&self) -> Result<(Recipe, DataSet)> {
+        let recipe = Recipe::read(&self.recipe)?;
+        let origin =
+            Origin { folder: self.data.as_deref(), lists: self.lists.as_deref(), skip_broken: self.skip_broken };
+        let data = dataset::open(&recipe, &origin)?;
+        for skipped in &data.skipped {
+            log::warn!("left out: {skipped}");
+        }
+        if !data.skipped.is_empty() {
+            log::warn!("{} broken images were left out", data.skipped.len());
+        }
+        Ok((recipe, data))
+    }
+}
+
+#[derive(Args, Serialize, Deserialize)]
+struct Common {
+    #[command(flatten)]
+    images: ImageArgs,
+    /// Folder for checkpoints and metrics.
+    #[arg(long)]
+    run: PathBuf,
     /// Threads; all cores by default.
     #[arg(long)]
     threads: Option<i32>,
@@ -131,15 +184,32 @@ fn run(command: Command) -> Result<()> {
         Command::Run { common, output } => {
             check_output(&output)?;
             let mut job = Job::open(&common, request)?;
-            let labels = cifar100::class_names(&common.data)?;
             job.pretrain(None)?;
             let assignment = job.align()?;
             job.come_home()?;
-            let images = (&job.train, &job.test);
-            let exported =
-                write_bundle(&job.model, &assignment, &job.recipe, images, &job.split, &labels, &job.run, &output)?;
+            let data = &job.data;
+            let images = (&data.train, &data.test);
+            let exported = write_bundle(
+                &job.model,
+                &assignment,
+                &job.recipe,
+                images,
+                &data.split,
+                &data.class_names,
+                &job.run,
+                &output,
+            )?;
             log::info!("wrote the bundle {}", exported.folder.display());
             Ok(())
+        }
+        Command::Lists { images, output } => {
+            let (_, data) = images.open()?;
+            write_lists(&data.split, &data.names, &output)?;
+            log::info!("wrote {} lists into {}", data.split.sessions.len() + 1, output.display());
+            Ok(())
+        }
+        Command::Data { data: DataCommand::Cifar100 { output, from } } => {
+            Ok(download::CIFAR100.fetch(&output, from.as_deref())?)
         }
         Command::Resume { run: folder } => run(stored(&folder)?),
         Command::Doctor { folder } => {
@@ -186,7 +256,7 @@ fn stored(folder: &Path) -> Result<Command> {
     })?;
     match &mut command {
         Command::Pretrain { common, .. } | Command::Align(common) | Command::Run { common, .. } => {
-            common.recipe = folder.join("recipe.toml");
+            common.images.recipe = folder.join("recipe.toml");
             common.run = folder.into();
         }
         _ => anyhow::bail!("{} holds no run that could be resumed", folder.display()),
@@ -197,12 +267,16 @@ fn stored(folder: &Path) -> Result<Command> {
     Ok(command)
 }
 
+/// Channels, height and width of the images that a recipe's own backbone takes.
+fn input_of(recipe: &Recipe) -> [i64; 3] {
+    let side = i64::from(recipe.data.side());
+    [3, side, side]
+}
+
 /// A recipe with its data, model and run folder.
 struct Job {
     recipe: Recipe,
-    train: Images,
-    test: Images,
-    split: Split,
+    data: DataSet,
     model: Model,
     run: Run,
 }
@@ -213,24 +287,24 @@ impl Job {
         if let Some(threads) = common.threads {
             tch::set_num_threads(threads);
         }
-        let mut recipe = Recipe::read(&common.recipe)?;
+        let (mut recipe, data) = common.images.open()?;
         if let Some(model) = &common.backbone {
             recipe = recipe.with_backbone(model)?;
         }
-        let train = cifar100::read(&common.data, Part::Train)?;
-        let test = cifar100::read(&common.data, Part::Test)?;
-        let candidates = recipe.export.candidates_per_class;
-        let split = Split::new(&recipe.split, candidates, &train, &test, common.lists.as_deref(), recipe.seed)?;
         let run = Run::open(&common.run, &recipe)?;
         run.record(&Record::new(recipe.seed, device, request))?;
+        if !data.skipped.is_empty() {
+            run.log(&serde_json::json!({ "phase": "data", "left_out": data.skipped }))?;
+        }
         let mut model = match &recipe.backbone.onnx {
             Some(path) => Model::on(Foreign::open(path, &recipe.backbone)?, &recipe, device),
-            None => Model::new(&recipe, [3, 32, 32], device),
+            None => Model::new(&recipe, input_of(&recipe), device),
         };
+        model.channels = data.channels;
         if let Some(weights) = &recipe.backbone.weights {
             model.load_backbone(weights)?;
         }
-        Ok(Self { recipe, train, test, split, model, run })
+        Ok(Self { recipe, data, model, run })
     }
 
     fn pretrain(&mut self, until: Option<usize>) -> Result<()> {
@@ -238,22 +312,24 @@ impl Job {
             log::info!("phase 1 is left out: the backbone is given");
             return Ok(());
         }
-        let Self { recipe, train, split, model, run, .. } = self;
-        guarded("pretrain.batch or pretrain.views", || pretrain(model, recipe, train, split, run, until))
-            .context("phase 1")
+        let Self { recipe, data, model, run } = self;
+        let what = "pretrain.batch or pretrain.views";
+        guarded(what, || pretrain(model, recipe, &data.train, &data.split, run, until)).context("phase 1")
     }
 
     fn align(&mut self) -> Result<Assignment> {
-        let Self { recipe, train, split, model, run, .. } = self;
-        guarded("align.batch", || align(model, recipe, train, split, run)).context("phase 2")
+        let Self { recipe, data, model, run } = self;
+        guarded("align.batch", || align(model, recipe, &data.train, &data.split, run)).context("phase 2")
     }
 
     /// Brings the model to the processor, where bundles are written.
     fn come_home(&mut self) -> Result<()> {
         if self.model.device() != tch::Device::Cpu {
             let tensors = self.model.tensors().into_iter().collect();
-            self.model = Model::new(&self.recipe, [3, 32, 32], tch::Device::Cpu);
-            self.model.restore(&tensors)?;
+            let mut model = Model::new(&self.recipe, input_of(&self.recipe), tch::Device::Cpu);
+            model.channels = self.model.channels;
+            model.restore(&tensors)?;
+            self.model = model;
         }
         Ok(())
     }

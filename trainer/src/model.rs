@@ -11,12 +11,8 @@ use tch::{Device, Tensor, no_grad};
 use crate::augment::normalise;
 use crate::backbone::{Description, FeatureSource, Foreign, Head, Network};
 use crate::config::{Precision, Recipe};
+use crate::dataset::Channels;
 use crate::optimiser::Parameter;
-
-/// Mean and deviation of the images' channels, in 0..1, used for normalising.
-pub const CIFAR100_MEAN: [f32; 3] = [0.5071, 0.4867, 0.4408];
-/// See [`CIFAR100_MEAN`].
-pub const CIFAR100_DEVIATION: [f32; 3] = [0.2675, 0.2565, 0.2761];
 
 /// Backbone f, head g, and a linear classifier on the features.
 #[derive(Debug)]
@@ -32,6 +28,8 @@ pub struct Model {
     pub classifier: Tensor,
     /// Its bias, `[classes]`.
     pub classifier_bias: Tensor,
+    /// Normalises the images; known from the recipe, or set from the data set (see [`crate::dataset::open`]).
+    pub channels: Channels,
 }
 
 impl Model {
@@ -57,7 +55,8 @@ impl Model {
         let bound = 1.0 / (features as f64).sqrt();
         let classifier = linear.var("weight", &[classes, features], Init::Uniform { lo: -bound, up: bound });
         let classifier_bias = linear.var("bias", &[classes], Init::Const(0.0));
-        Self { store, backbone, foreign: None, head, classifier, classifier_bias }
+        let channels = Channels::known(&recipe.data).unwrap_or_default();
+        Self { store, backbone, foreign: None, head, classifier, classifier_bias, channels }
     }
 
     /// Where the model's tensors live.
@@ -86,7 +85,7 @@ impl Model {
     pub fn source(&self) -> Result<Box<dyn FeatureSource + '_>, EncodeError> {
         Ok(match &self.foreign {
             Some(foreign) => Box::new(foreign.start()?),
-            None => Box::new(Frozen(&self.backbone)),
+            None => Box::new(Frozen(&self.backbone, self.channels)),
         })
     }
 
@@ -137,11 +136,11 @@ impl Model {
 }
 
 /// A network that only computes.
-struct Frozen<'a>(&'a Network);
+struct Frozen<'a>(&'a Network, Channels);
 
 impl FeatureSource for Frozen<'_> {
     fn features(&mut self, images: &Tensor) -> Result<Tensor, EncodeError> {
-        let input = normalise(images, CIFAR100_MEAN, CIFAR100_DEVIATION);
+        let input = normalise(images, self.1.mean, self.1.deviation);
         Ok(no_grad(|| self.0.forward(&input, Precision::F32, false)))
     }
 }

@@ -12,7 +12,7 @@ use crate::config::{Precision, PretrainConfig, Recipe};
 use crate::dataset::{Images, Split};
 use crate::interrupt;
 use crate::loss::contrast;
-use crate::model::{CIFAR100_DEVIATION, CIFAR100_MEAN, Model};
+use crate::model::Model;
 use crate::optimiser::{Optimiser, Scaler};
 use crate::progress::Progress;
 use crate::run::Run;
@@ -161,7 +161,9 @@ fn half_precision_works(device: tch::Device) -> Result<()> {
 /// # Shapes
 /// `images` f32 `[n, 3, h, w]` in 0..1; returns f32 `[n, features]`.
 pub fn features(model: &Model, images: &Tensor, precision: Precision) -> Tensor {
-    no_grad(|| model.backbone.forward(&normalise(images, CIFAR100_MEAN, CIFAR100_DEVIATION), precision, false))
+    no_grad(|| {
+        model.backbone.forward(&normalise(images, model.channels.mean, model.channels.deviation), precision, false)
+    })
 }
 
 /// Losses of one batch.
@@ -178,7 +180,7 @@ fn losses(model: &Model, config: &PretrainConfig, train: &Images, batch: &[usize
     let views: Vec<Tensor> = (0..config.views).map(|_| view(&images, &config.augment)).collect();
     let repeated = |tensor: Tensor| tensor.repeat([config.views as i64]);
     let labels = repeated(train.select_labels(batch).to_device(device));
-    let input = normalise(&Tensor::cat(&views, 0), CIFAR100_MEAN, CIFAR100_DEVIATION);
+    let input = normalise(&Tensor::cat(&views, 0), model.channels.mean, model.channels.deviation);
     let features = model.backbone.forward(&input, config.precision, true);
     let mut total = Tensor::zeros([], (Kind::Float, device));
     let (mut cross_entropy, mut contrasted, mut accuracy) = (0.0, 0.0, 0.0);

@@ -19,10 +19,15 @@ pub struct Progress {
 impl Progress {
     /// A phase of `total` steps, of which `done` were made by an earlier run.
     pub fn new(name: &'static str, total: u64, done: u64) -> Self {
+        Self::counting(name, "steps", total, done)
+    }
+
+    /// Work that is counted in something else than steps.
+    pub fn counting(name: &'static str, unit: &str, total: u64, done: u64) -> Self {
         let bar = if std::io::stderr().is_terminal() { ProgressBar::new(total) } else { ProgressBar::hidden() };
         bar.set_length(total);
-        let template = "{prefix} [{bar:30}] {pos}/{len} steps, {per_sec}, {eta} left  {msg}";
-        bar.set_style(ProgressStyle::with_template(template).expect("template is valid").progress_chars("=> "));
+        let template = format!("{{prefix}} [{{bar:30}}] {{pos}}/{{len}} {unit}, {{per_sec}}, {{eta}} left  {{msg}}");
+        bar.set_style(ProgressStyle::with_template(&template).expect("template is valid").progress_chars("=> "));
         bar.set_prefix(name);
         bar.set_position(done);
         bar.reset_eta();

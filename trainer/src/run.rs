@@ -39,8 +39,8 @@ impl Run {
         if path.exists() {
             let there = Recipe::read(&path)?;
             // Phases 2 and 3 may be set anew over a trained backbone; what phase 1 was trained with may not.
-            let same = (&there.split, &there.backbone, &there.head, &there.pretrain, there.seed)
-                == (&recipe.split, &recipe.backbone, &recipe.head, &recipe.pretrain, recipe.seed);
+            let same = (&there.data, &there.split, &there.backbone, &there.head, &there.pretrain, there.seed)
+                == (&recipe.data, &recipe.split, &recipe.backbone, &recipe.head, &recipe.pretrain, recipe.seed);
             if !same {
                 bail!(
                     "{} holds a run of another recipe; choose another folder with --run, or remove this one",

@@ -11,9 +11,9 @@ use prost::Message;
 use tch::{Kind, Tensor};
 
 use crate::augment::normalise;
-use crate::config::BackboneConfig;
+use crate::config::{BackboneConfig, DataConfig};
+use crate::dataset::Channels;
 use crate::export::proto::{FLOAT, Model, ValueInfo};
-use crate::model::{CIFAR100_DEVIATION, CIFAR100_MEAN};
 
 /// Computes features of images.
 pub trait FeatureSource {
@@ -96,11 +96,12 @@ impl Foreign {
         let stated = |key: &str| -> Option<[f32; 3]> {
             serde_json::from_str(&metadata.iter().find(|entry| entry.key == key)?.value).ok()
         };
+        let usual = Channels::known(&DataConfig::default()).unwrap_or_default();
         let input = Preprocessing {
             width,
             height,
-            mean: config.mean.or_else(|| stated("orco.mean")).unwrap_or(CIFAR100_MEAN),
-            deviation: config.deviation.or_else(|| stated("orco.deviation")).unwrap_or(CIFAR100_DEVIATION),
+            mean: config.mean.or_else(|| stated("orco.mean")).unwrap_or(usual.mean),
+            deviation: config.deviation.or_else(|| stated("orco.deviation")).unwrap_or(usual.deviation),
         };
         if !input.is_sound() {
             return Err(wrong(format!("its images of {width}x{height} pixels are larger than 1024x1024")));

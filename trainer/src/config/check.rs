@@ -75,6 +75,7 @@ pub(super) fn probability(field: &'static str, value: f64) -> Result<(), ConfigE
 impl Recipe {
     /// Checks every value.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
+        self.data.check()?;
         self.split.check()?;
         self.backbone.check()?;
         let (hidden, projection) = (self.head.hidden, self.head.projection);

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use orco_runtime::random::Random;
 
 use super::Images;
+use super::lists::{ListNames, ListReader};
 use crate::config::{MeasureOn, SplitConfig};
 
 /// Shots per class in one draw (K of the protocol).
@@ -33,6 +34,16 @@ pub enum SplitError {
         text: String,
         /// Number of training images.
         limit: usize,
+    },
+    /// A line of a list names no training image.
+    #[error("{}, line {line}: \"{text}\" is no training image of the data set", path.display())]
+    Name {
+        /// The list's path.
+        path: PathBuf,
+        /// Line number from 1.
+        line: usize,
+        /// What stands there.
+        text: String,
     },
     /// A list names an image of a class that another session brings.
     #[error("{}: image {index} is of class {class}, which does not belong to this session", path.display())]
@@ -92,16 +103,32 @@ pub struct Split {
 }
 
 impl Split {
-    /// Makes the split of `train` (and `test`, when that is measured on).
+    /// Makes the split of `train` (and `test`, when that is measured on); lists name images by number.
     ///
     /// # Errors
-    /// [`SplitError`] if a class has too few images or a list of the field does not fit.
+    /// See [`Split::with_names`].
     pub fn new(
         config: &SplitConfig,
         candidates_per_class: usize,
         train: &Images,
         test: &Images,
         lists: Option<&Path>,
+        seed: u64,
+    ) -> Result<Self, SplitError> {
+        Self::with_names(config, candidates_per_class, train, test, lists, &ListNames::Numbers, seed)
+    }
+
+    /// Makes the split of `train` (and `test`, when that is measured on); lists name images as `names` says.
+    ///
+    /// # Errors
+    /// [`SplitError`] if a class has too few images or a list of the field does not fit.
+    pub fn with_names(
+        config: &SplitConfig,
+        candidates_per_class: usize,
+        train: &Images,
+        test: &Images,
+        lists: Option<&Path>,
+        names: &ListNames,
         seed: u64,
     ) -> Result<Self, SplitError> {
         let classes = config.base_classes + config.sessions * config.ways;
@@ -119,8 +146,9 @@ impl Split {
             .collect();
         let mut fixed = vec![Vec::new(); classes];
         if let Some(lists) = lists {
+            let reader = ListReader::new(train, names);
             for (number, session) in sessions.iter().enumerate() {
-                read_list(&lists.join(format!("session_{}.txt", number + 2)), train, session, &mut fixed)?;
+                reader.read(&lists.join(format!("session_{}.txt", number + 2)), session, &mut fixed)?;
             }
         }
         let mut random = Random::new(seed, "split");
@@ -155,35 +183,6 @@ impl Split {
             measured,
         })
     }
-}
-
-/// Reads one list of the field, indices into the training images, one a line, into the drawn images of each class.
-fn read_list(path: &Path, train: &Images, session: &Session, drawn: &mut [Vec<usize>]) -> Result<(), SplitError> {
-    let text = std::fs::read_to_string(path).map_err(|source| SplitError::Read { path: path.into(), source })?;
-    for (line, text) in text.lines().enumerate().filter(|(_, text)| !text.trim().is_empty()) {
-        let parsed = text.trim().parse::<usize>().ok().filter(|&index| index < train.len());
-        let index = parsed.ok_or_else(|| SplitError::Index {
-            path: path.into(),
-            line: line + 1,
-            text: text.into(),
-            limit: train.len(),
-        })?;
-        let class = train.labels[index];
-        if !session.classes.contains(&class) {
-            return Err(SplitError::Class { path: path.into(), index, class });
-        }
-        let shots = &mut drawn[usize::from(class)];
-        if !shots.contains(&index) {
-            shots.push(index);
-        }
-    }
-    for &class in &session.classes {
-        let actual = drawn[usize::from(class)].len();
-        if actual != SHOTS {
-            return Err(SplitError::Draw { path: path.into(), class, actual });
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use super::{card, onnx};
 use crate::align::Assignment;
 use crate::config::{MeasureOn, Precision, Recipe};
 use crate::dataset::{Images, SHOTS, Split};
-use crate::model::{CIFAR100_DEVIATION, CIFAR100_MEAN, Model};
+use crate::model::Model;
 use crate::pretrain::features;
 use crate::progress::Progress;
 use crate::run::{Run, write_atomically};
@@ -80,8 +80,8 @@ pub fn write_bundle(
     let own = Preprocessing {
         width: width as u32,
         height: height as u32,
-        mean: CIFAR100_MEAN,
-        deviation: CIFAR100_DEVIATION,
+        mean: model.channels.mean,
+        deviation: model.channels.deviation,
     };
     let source = Source {
         recipe,
@@ -273,11 +273,12 @@ impl Source<'_> {
         let shots: Vec<usize> = self.split.candidates.concat();
         let candidates = self.bank(encoder, self.train, &shots, self.recipe.learn.views)?;
         let base = self.bank(encoder, self.train, &self.split.base, 1)?;
+        let data = self.recipe.data.kind.title();
         let sources = |indices: &[usize]| indices.iter().map(|&index| index as u32).collect();
         Ok(Benchmark {
             source: match self.recipe.split.measure_on {
-                MeasureOn::Test => "CIFAR-100 test images".into(),
-                MeasureOn::Holdout => "held-out CIFAR-100 training images".into(),
+                MeasureOn::Test => format!("{data} test images"),
+                MeasureOn::Holdout => format!("held-out {data} training images"),
             },
             labels: self.labels[self.split.base_classes..][..self.split.candidates.len()].to_vec(),
             ways: self.split.sessions.iter().map(|session| session.classes.len() as u32).collect(),
@@ -309,7 +310,8 @@ impl Source<'_> {
             provenance: Provenance {
                 program: format!("orco-train {}", env!("CARGO_PKG_VERSION")),
                 trained_on: format!(
-                    "CIFAR-100, {} base classes, {} images",
+                    "{}, {} base classes, {} images",
+                    self.recipe.data.kind.title(),
                     self.split.base_classes,
                     self.split.base.len()
                 ),

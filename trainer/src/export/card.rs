@@ -35,12 +35,13 @@ pub(super) fn write(
         .collect::<Result<Vec<Summary>, _>>()?;
     let manifest = &bundle.manifest;
     let ours = &measured[0];
+    let tag = recipe.data.kind.tag();
     let mut text = String::new();
     writeln!(
         text,
         "---\nlicense: [mit, apache-2.0]\ntags: [image-classification, few-shot-learning, class-incremental-learning, onnx]\n\
-         datasets: [cifar100]\nmodel-index:\n- name: {}\n  results:\n  - task: {{type: image-classification, name: few-shot class-incremental}}\n    \
-         dataset: {{type: cifar100, name: {}}}\n    metrics:\n    - {{type: accuracy, name: aHM, value: {:.2}}}\n    \
+         datasets: [{tag}]\nmodel-index:\n- name: {}\n  results:\n  - task: {{type: image-classification, name: few-shot class-incremental}}\n    \
+         dataset: {{type: {tag}, name: {}}}\n    metrics:\n    - {{type: accuracy, name: aHM, value: {:.2}}}\n    \
          - {{type: accuracy, name: aACC, value: {:.2}}}\n---",
         manifest.name, benchmark.source, ours.ahm, ours.aacc
     )?;
@@ -96,7 +97,10 @@ pub(super) fn write(
         config.epochs, config.batch, config.base_exemplars, config.views
     )?;
     if let Some(parity) = parity {
-        writeln!(text, "- ONNX Runtime equals the training network within {parity:.1e} on 1,000 images.")?;
+        writeln!(
+            text,
+            "- ONNX Runtime equals the training network within {parity:.1e} on up to 1,000 training images."
+        )?;
     }
     if let Some(int8) = int8 {
         writeln!(text, "- `{BACKBONE_INT8}`: {}.", int8.sentence())?;

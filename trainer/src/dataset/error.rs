@@ -1,0 +1,96 @@
+//! Why images could not be had.
+
+use std::io;
+use std::path::PathBuf;
+
+use orco_runtime::image::ImageError;
+use orco_runtime::protocol::cifar100::DatasetError;
+
+use super::SplitError;
+use super::pickle::PickleError;
+
+/// Why a data set could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DataError {
+    /// No folder was named.
+    #[error("{title} is read from a folder: name it with --data")]
+    NoFolder {
+        /// The data set.
+        title: &'static str,
+    },
+    /// A file of the layout could not be read.
+    #[error("cannot read {}: {source}; {layout}", path.display())]
+    Read {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+        /// What the folder must hold.
+        layout: &'static str,
+    },
+    /// CIFAR-100's binary version is not as published.
+    #[error(transparent)]
+    Binary(#[from] DatasetError),
+    /// CIFAR-100's python version is not as published.
+    #[error("{}: {reason}", path.display())]
+    Pickle {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: PickleError,
+    },
+    /// A line of a text file is not as its layout says.
+    #[error("{}, line {line}: \"{text}\" is not {expected}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// Line number from 1.
+        line: usize,
+        /// What stands there.
+        text: String,
+        /// What should.
+        expected: &'static str,
+    },
+    /// Something is there in the wrong number.
+    #[error("{} holds {actual} {what}, but {expected} are expected", path.display())]
+    Count {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was counted.
+        what: &'static str,
+        /// How many there should be.
+        expected: String,
+        /// How many there are.
+        actual: usize,
+    },
+    /// An image cannot be decoded.
+    #[error("the image {} {reason}; repair or remove it, or leave such images out with --skip-broken", path.display())]
+    Image {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: ImageError,
+    },
+    /// The recipe's split has more classes than the data.
+    #[error("the recipe's split has {expected} classes, but the data ({title}) have {actual}")]
+    Classes {
+        /// The data set.
+        title: &'static str,
+        /// Classes of the split.
+        expected: usize,
+        /// Classes of the data.
+        actual: usize,
+    },
+    /// The split could not be made.
+    #[error(transparent)]
+    Split(#[from] SplitError),
+}
+
+impl DataError {
+    /// A file that cannot be read, beside what the layout asks for.
+    pub(super) fn read(path: impl Into<PathBuf>, layout: &'static str) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Read { path, source, layout }
+    }
+}

@@ -1,0 +1,164 @@
+//! Fetching published data sets: over HTTP, resumed where a download broke off, checked by checksum, unpacked.
+
+#[cfg(test)]
+mod tests;
+mod transfer;
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use flate2::read::GzDecoder;
+use md5::{Digest, Md5};
+
+/// A published archive (tar, compressed by gzip).
+#[derive(Clone, Copy, Debug)]
+pub struct Archive {
+    /// Name of the data set, for messages.
+    pub title: &'static str,
+    /// Name of the archive's file.
+    pub file: &'static str,
+    /// Where it is published.
+    pub address: &'static str,
+    /// MD5 sum as published, in hexadecimal.
+    pub md5: &'static str,
+    /// Files to unpack, by their last name, with the most bytes that each may have.
+    pub members: &'static [(&'static str, u64)],
+}
+
+/// CIFAR-100, binary version, with the MD5 sum that its page and torchvision give.
+pub const CIFAR100: Archive = Archive {
+    title: "CIFAR-100",
+    file: "cifar-100-binary.tar.gz",
+    address: "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
+    md5: "03b5dce01913d631647c71ecec9e9cb8",
+    members: &[("train.bin", 153_700_000), ("test.bin", 30_740_000), ("fine_label_names.txt", 1 << 16)],
+};
+
+/// Why a data set could not be fetched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DownloadError {
+    /// A local file could not be written or read.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The server refused.
+    #[error("{address} answered {status}; give another address with --from")]
+    Status {
+        /// What was asked for.
+        address: String,
+        /// HTTP status.
+        status: u16,
+    },
+    /// The server could not be reached, or the connection kept breaking off.
+    #[error("cannot download {address}: {reason}; {have} bytes are kept, run the command again to continue")]
+    Connection {
+        /// What was asked for.
+        address: String,
+        /// What went wrong last.
+        reason: String,
+        /// Bytes that the partial file holds.
+        have: u64,
+    },
+    /// What came is not what was published.
+    #[error("what {address} sent has the MD5 sum {actual}, but {expected} is published; it was removed")]
+    Checksum {
+        /// What was asked for.
+        address: String,
+        /// Published sum.
+        expected: &'static str,
+        /// Sum of what came.
+        actual: String,
+    },
+    /// The archive lacks a file or holds one that is too large.
+    #[error("the archive {}: {reason}", path.display())]
+    Archive {
+        /// The archive.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl Archive {
+    /// Downloads the archive into `folder` (from `from` instead of the published address, if given), checks its MD5
+    /// sum, unpacks its members there and removes it. Members that are all there already are left alone.
+    ///
+    /// A download that breaks off leaves `FILE.part`, which the next call continues.
+    ///
+    /// # Errors
+    /// [`DownloadError`] if the server cannot be reached or refuses, the sum is wrong, or a file cannot be written.
+    pub fn fetch(&self, folder: &Path, from: Option<&str>) -> Result<(), DownloadError> {
+        if self.members.iter().all(|(name, _)| folder.join(name).is_file()) {
+            log::info!("{} is in {} already", self.title, folder.display());
+            return Ok(());
+        }
+        let address = from.unwrap_or(self.address);
+        fs::create_dir_all(folder).map_err(writing(folder))?;
+        let part = folder.join(format!("{}.part", self.file));
+        transfer::download(address, &part)?;
+        let actual = md5(&part).map_err(writing(&part))?;
+        if actual != self.md5 {
+            fs::remove_file(&part).map_err(writing(&part))?;
+            return Err(DownloadError::Checksum { address: address.into(), expected: self.md5, actual });
+        }
+        self.unpack(&part, folder)?;
+        fs::remove_file(&part).map_err(writing(&part))?;
+        log::info!("{} is in {}", self.title, folder.display());
+        Ok(())
+    }
+
+    /// Unpacks the members. Only their last names are used, so nothing can be written outside `folder`.
+    fn unpack(&self, archive: &Path, folder: &Path) -> Result<(), DownloadError> {
+        let refused = |reason: String| DownloadError::Archive { path: archive.into(), reason };
+        let damaged = |error: io::Error| refused(format!("is damaged: {error}"));
+        let file = File::open(archive).map_err(writing(archive))?;
+        let mut tar = tar::Archive::new(GzDecoder::new(BufReader::new(file)));
+        let mut missing: Vec<_> = self.members.to_vec();
+        for entry in tar.entries().map_err(damaged)? {
+            let entry = entry.map_err(damaged)?;
+            let last = entry.path().ok().and_then(|path| path.file_name().map(|name| name.to_owned()));
+            let Some(at) = missing.iter().position(|(name, _)| last.as_deref() == Some(name.as_ref())) else {
+                continue;
+            };
+            let (name, most) = missing.swap_remove(at);
+            if entry.size() > most {
+                return Err(refused(format!("holds {name} with {} bytes, more than {most}", entry.size())));
+            }
+            let (path, temporary) = (folder.join(name), folder.join(format!("{name}.tmp")));
+            let written = File::create(&temporary).and_then(|mut file| {
+                io::copy(&mut entry.take(most), &mut file)?;
+                file.sync_all()?;
+                fs::rename(&temporary, &path)
+            });
+            written.map_err(writing(&path))?;
+        }
+        match missing.first() {
+            Some((name, _)) => Err(refused(format!("lacks {name}"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// MD5 sum of a file, in hexadecimal.
+fn md5(path: &Path) -> io::Result<String> {
+    let mut sum = Md5::new();
+    let mut file = File::open(path)?;
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect()),
+            count => sum.update(&buffer[..count]),
+        }
+    }
+}
+
+fn writing(path: &Path) -> impl FnOnce(io::Error) -> DownloadError {
+    let path = path.to_owned();
+    move |source| DownloadError::Write { path, source }
+}

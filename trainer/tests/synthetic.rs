@@ -1,0 +1,71 @@
+//! The whole way on synthetic data: `orco-train run` makes a bundle from nothing, the bundle is measured as a device
+//! would.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Instant;
+
+use orco_runtime::bundle::Bundle;
+use orco_runtime::protocol::{Measurement, System};
+
+fn recipe(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("recipes").join(name)
+}
+
+fn train(arguments: &[&Path]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_orco-train")).args(arguments).output().unwrap()
+}
+
+#[test]
+fn from_nothing_to_an_evaluated_bundle() {
+    let folder = tempfile::tempdir().unwrap();
+    let (run, output) = (folder.path().join("run"), folder.path().join("synthetic-tiny"));
+    let started = Instant::now();
+    let recipe = recipe("synthetic-tiny.toml");
+    let made = train(&["run".as_ref(), &recipe, "--run".as_ref(), &run, "--output".as_ref(), &output]);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let seconds = started.elapsed().as_secs();
+    let bundle = Bundle::open(&output).unwrap();
+    assert!(bundle.manifest.provenance.trained_on.starts_with("synthetic objects, 12 base classes, 1080 images"));
+    assert_eq!((bundle.manifest.preprocessing.width, bundle.foundation.classes.len()), (24, 12));
+    let deviation = bundle.manifest.preprocessing.deviation;
+    assert!(deviation.iter().all(|value| (0.1..0.4).contains(value)), "measured on the base images: {deviation:?}");
+    let benchmark = bundle.benchmark().unwrap();
+    assert_eq!(benchmark.source, "synthetic objects test images");
+    let (foundation, config) = (&bundle.foundation, &bundle.foundation.config);
+    let measurement = Measurement { foundation, benchmark: &benchmark, system: System::Orco, config, seed: 1 };
+    let summary = measurement.over(2, &|| {}).unwrap();
+    println!("aHM {:.2}, aACC {:.2}, {seconds} s", summary.ahm, summary.aacc);
+    // Guessing gives at most 1 in 13 on any class.
+    assert!(summary.ahm > 20.0, "aHM {:.2}", summary.ahm);
+    let card = std::fs::read_to_string(output.join("README.md")).unwrap();
+    assert!(card.contains("datasets: [orco-synthetic]"), "{card}");
+}
+
+#[test]
+fn what_is_missing_is_said_in_one_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    let said = |arguments: &[&Path]| {
+        let output = train(arguments);
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let cifar = recipe("cifar100-edge.toml");
+    let unnamed = said(&["pretrain".as_ref(), &cifar, "--run".as_ref(), &run]);
+    assert!(unnamed.contains("CIFAR-100 is read from a folder: name it with --data"), "{unnamed}");
+    let empty = said(&["pretrain".as_ref(), &cifar, "--run".as_ref(), &run, "--data".as_ref(), folder.path()]);
+    assert!(empty.contains("train.bin"), "{empty}");
+    assert!(!run.exists(), "a run without data leaves nothing behind");
+}
+
+#[test]
+fn lists_are_written_for_a_recipe() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = train(&["lists".as_ref(), &recipe("synthetic-tiny.toml"), "--output".as_ref(), folder.path()]);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    for (session, lines) in [(1, 12 * 90), (2, 20), (3, 20), (4, 20)] {
+        let list = std::fs::read_to_string(folder.path().join(format!("session_{session}.txt"))).unwrap();
+        assert_eq!(list.lines().count(), lines);
+    }
+}
