@@ -128,7 +128,7 @@ fn ctrl_c_saves_and_resume_continues_exactly() {
 
     let record = Record::read(&stopped).unwrap();
     assert_eq!((record.seed, record.device.as_str(), record.threads), (1, "cpu", 1));
-    assert_eq!(record.request["pretrain"]["common"]["data"].as_str(), data().to_str());
+    assert_eq!(record.request["pretrain"]["common"]["images"]["data"].as_str(), data().to_str());
     let files = |run: &Path| {
         let names = fs::read_dir(run).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
         names.filter(|name| name.starts_with("events.out.tfevents.")).count()
