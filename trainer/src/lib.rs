@@ -1,9 +1,10 @@
 //! The workstation side of OrCo (few-shot class-incremental learning by orthogonal pseudo-targets and contrast,
 //! CVPR 2024), in the order in which a run passes through it:
 //!
-//! [`mod@download`] fetches a data set - [`config`] reads the recipe - [`dataset`] the images and the split - [`augment`] draws views - [`backbone`] is the
-//! network - [`loss`] the objectives - [`mod@pretrain`] phase 1 - [`mod@align`] phase 2 - [`export`] the bundle -
-//! [`mod@tune`] chooses settings of phase 3 with the runtime's own learner. [`run`] keeps a run's folder.
+//! [`mod@download`] fetches a data set - [`config`] reads the recipe - [`dataset`] the images and the split - [`augment`]
+//! draws views - [`backbone`] is the network - [`loss`] the objectives - [`optimiser`] steps - [`mod@pretrain`] phase 1 -
+//! [`mod@align`] phase 2 - [`export`] the bundle - [`mod@tune`] chooses settings of phase 3 with the runtime's own
+//! learner. [`run`] keeps a run's folder.
 //!
 //! Around it: [`device`] chooses where tensors live, [`doctor`] describes the machine ([`mod@system`]), [`failure`] puts
 //! libtorch's failures into words, [`interrupt`] stops at Ctrl-C.
