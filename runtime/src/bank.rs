@@ -132,24 +132,6 @@ impl Bank {
         kept
     }
 
-    /// The exemplars with `views` views each: the first ones, repeated if there are fewer.
-    ///
-    /// # Panics
-    /// If `views` is 0.
-    pub fn with_views(&self, views: usize) -> Self {
-        let mut bank = Self::new(self.dimension, views, self.precision);
-        let mut features = vec![0.0; self.dimension];
-        for (exemplar, &class) in self.classes.iter().enumerate() {
-            let mut all = Vec::with_capacity(self.views.min(views) * self.dimension);
-            for view in 0..self.views.min(views) {
-                self.view().read(exemplar, view, &mut features);
-                all.extend_from_slice(&features);
-            }
-            bank.push(class, &all);
-        }
-        bank
-    }
-
     /// Leaves as many exemplars as fit into `budget` bytes, at most equally many of each class, but at least one; which
     /// ones, `keep` says.
     pub fn shrink_to(&mut self, budget: usize, keep: Keep, seed: u64) {

@@ -278,7 +278,7 @@ impl Shape {
                     *value = f32::from_bits(sum.to_bits() & mask);
                 }
             });
-            update.apply(update.rate, b1, b1_momenta, &sum_of_rows::<LANES>(hidden));
+            update.apply(update.rate, b1, b1_momenta, &column_sums(hidden, LANES, 0));
             product(
                 inputs,
                 rows,
@@ -291,21 +291,18 @@ impl Shape {
             );
         });
         for block in 0..width / LANES {
-            let mut sums = [0.0; LANES];
-            for row in gradient.chunks_exact(width) {
-                sums.iter_mut().zip(&row[block * LANES..]).for_each(|(sum, value)| *sum += value);
-            }
+            let sums = column_sums(gradient, width, block * LANES);
             let place = block * LANES..(block + 1) * LANES;
             update.apply(update.last_rate, &mut b2[place.clone()], &mut b2_momenta[place], &sums);
         }
     }
 }
 
-/// Sum over rows of length `N`.
-fn sum_of_rows<const N: usize>(rows: &[f32]) -> [f32; N] {
-    let mut sums = [0.0; N];
-    for row in rows.chunks_exact(N) {
-        sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+/// Sums of [`LANES`] columns from `first` on, of rows of `width` numbers.
+fn column_sums(rows: &[f32], width: usize, first: usize) -> [f32; LANES] {
+    let mut sums = [0.0; LANES];
+    for row in rows.chunks_exact(width) {
+        sums.iter_mut().zip(&row[first..]).for_each(|(sum, value)| *sum += value);
     }
     sums
 }

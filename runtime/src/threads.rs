@@ -8,6 +8,11 @@ use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 use crate::workers::Workers;
 
+/// Threads that the machine runs at a time.
+pub fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// A pool of threads.
 pub struct Threads {
     pool: ThreadPool,
@@ -27,7 +32,7 @@ impl Threads {
     /// # Errors
     /// As for [`Threads::new`].
     pub fn of_machine() -> Result<Self, ThreadPoolBuildError> {
-        Self::new(thread::available_parallelism().map_or(1, usize::from))
+        Self::new(cores())
     }
 }
 

@@ -4,9 +4,12 @@
 //! generation, assignment, schedule and training with vectors that the method's authors' functions gave: [`golden`]
 //! reads the file, [`phase3`] gives the recorded training step by step, [`compare`] judges.
 //!
+//! [`tiny`] is a training that takes seconds, for the tests of the trainer.
+//!
 //! To use other vectors of the same layout, whatever their sizes:
 //! `ORCO_GOLDEN=/path/to/vectors.safetensors cargo test --release -p orco-tests golden`.
 
 pub mod compare;
 pub mod golden;
 pub mod phase3;
+pub mod tiny;

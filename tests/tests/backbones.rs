@@ -6,6 +6,7 @@ use std::sync::Mutex;
 
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8};
+use orco_tests::tiny::{self, CLASSES, images};
 use orco_trainer::align::align;
 use orco_trainer::backbone::{Description, Foreign, Network};
 use orco_trainer::config::{AlignRate, Architecture, Precision, Recipe};
@@ -20,30 +21,11 @@ use tch::{Device, Kind, Tensor, no_grad};
 /// torch has one random generator per process, so the tests take turns.
 static TURN: Mutex<()> = Mutex::new(());
 
-const CLASSES: i64 = 6;
-const EACH: i64 = 24;
 const INPUT: [i64; 3] = [3, 16, 16];
 
-/// Noise around one colour and one corner per class, 16x16.
-fn images() -> Images {
-    tch::manual_seed(3);
-    let base = Tensor::rand([CLASSES, 3, 2, 2], (Kind::Float, Device::Cpu)) * 200.0;
-    let large = base.upsample_nearest2d([16, 16], None, None).repeat_interleave_self_int(EACH, 0, CLASSES * EACH);
-    let noisy = &large + large.rand_like() * 55.0;
-    let labels = (0..CLASSES as u16).flat_map(|class| std::iter::repeat_n(class, EACH as usize)).collect();
-    Images { pixels: noisy.to_kind(Kind::Uint8), labels }
-}
-
 fn recipe() -> Recipe {
-    let text = include_str!("../../trainer/recipes/cifar100-edge.toml");
-    let mut recipe: Recipe = toml::from_str(text).unwrap();
-    (recipe.split.base_classes, recipe.split.sessions, recipe.split.ways) = (4, 1, 2);
-    (recipe.backbone.width, recipe.head.hidden, recipe.head.projection) = (4, 32, 8);
-    (recipe.pretrain.epochs, recipe.pretrain.batch, recipe.pretrain.warmup_epochs) = (6, 16, 1);
-    (recipe.align.epochs, recipe.align.batch, recipe.align.cached_views) = (30, 16, 3);
-    recipe.align.learning_rate = 0.1;
+    let mut recipe = tiny::recipe(6);
     recipe.export.candidates_per_class = 6;
-    recipe.targets.count = 8;
     recipe
 }
 

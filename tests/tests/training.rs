@@ -5,43 +5,25 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use orco_tests::tiny::{self, images};
 use orco_trainer::align::align;
 use orco_trainer::config::{OptimiserKind, Policy, Precision, Recipe};
-use orco_trainer::dataset::{Images, Split};
+use orco_trainer::dataset::Split;
 use orco_trainer::model::Model;
 use orco_trainer::pretrain::{CHECKPOINT, pretrain};
 use orco_trainer::run::Run;
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Tensor};
 
 /// torch has one random generator per process, so the tests take turns.
 static TURN: Mutex<()> = Mutex::new(());
 
-const CLASSES: i64 = 6;
-const EACH: i64 = 24;
 /// Names the run folder of the process that is killed.
 const CHILD: &str = "ORCO_TEST_KILLED_RUN";
 const KILLED_EPOCHS: usize = 40;
 
-/// Noise around one colour and one corner per class, 16x16.
-fn images() -> Images {
-    tch::manual_seed(3);
-    let base = Tensor::rand([CLASSES, 3, 2, 2], (Kind::Float, Device::Cpu)) * 200.0;
-    let large = base.upsample_nearest2d([16, 16], None, None).repeat_interleave_self_int(EACH, 0, CLASSES * EACH);
-    let noisy = &large + large.rand_like() * 55.0;
-    let labels = (0..CLASSES as u16).flat_map(|class| std::iter::repeat_n(class, EACH as usize)).collect();
-    Images { pixels: noisy.to_kind(Kind::Uint8), labels }
-}
-
 fn recipe(epochs: usize) -> Recipe {
-    let text = include_str!("../../trainer/recipes/cifar100-edge.toml");
-    let mut recipe: Recipe = toml::from_str(text).unwrap();
-    (recipe.split.base_classes, recipe.split.sessions, recipe.split.ways) = (4, 1, 2);
-    (recipe.backbone.width, recipe.head.hidden, recipe.head.projection) = (4, 32, 8);
-    (recipe.pretrain.epochs, recipe.pretrain.batch, recipe.pretrain.warmup_epochs) = (epochs, 16, 1);
+    let mut recipe = tiny::recipe(epochs);
     (recipe.pretrain.views, recipe.pretrain.self_contrast) = (2, 0.1);
-    (recipe.align.epochs, recipe.align.batch, recipe.align.cached_views) = (30, 16, 3);
-    recipe.align.learning_rate = 0.1;
-    recipe.targets.count = 8;
     recipe
 }
 

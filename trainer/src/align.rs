@@ -15,7 +15,7 @@ use tch::{Kind, Tensor, no_grad};
 
 use self::cache::FeatureCache;
 use self::goals::Goals;
-use crate::augment::{normalise, view};
+use crate::augment::view;
 use crate::backbone::unit;
 use crate::config::{AlignConfig, AlignRate, Recipe};
 use crate::dataset::{Images, Split};
@@ -179,7 +179,7 @@ impl Training<'_> {
         let images = self.train.select(&indices).to_device(self.model.device()).to_kind(Kind::Float) / 255.0;
         let config = &self.recipe.pretrain;
         let views = Tensor::cat(&[view(&images, &config.augment), view(&images, &config.augment)], 0);
-        let input = normalise(&views, self.model.channels.mean, self.model.channels.deviation);
+        let input = self.model.channels.normalise(&views);
         Ok(self.model.backbone.forward(&input, config.precision, false))
     }
 

@@ -8,7 +8,6 @@ use orco_runtime::encoder::EncodeError;
 use tch::nn::{Init, VarStore};
 use tch::{Device, Tensor, no_grad};
 
-use crate::augment::normalise;
 use crate::backbone::{Description, FeatureSource, Foreign, Head, Network};
 use crate::config::{Precision, Recipe};
 use crate::dataset::Channels;
@@ -140,7 +139,7 @@ struct Frozen<'a>(&'a Network, Channels);
 
 impl FeatureSource for Frozen<'_> {
     fn features(&mut self, images: &Tensor) -> Result<Tensor, EncodeError> {
-        let input = normalise(images, self.1.mean, self.1.deviation);
+        let input = self.1.normalise(images);
         Ok(no_grad(|| self.0.forward(&input, Precision::F32, false)))
     }
 }

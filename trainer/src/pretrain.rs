@@ -5,9 +5,9 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use orco_runtime::schedule::Schedule;
 use serde_json::json;
-use tch::{Kind, Tensor, no_grad};
+use tch::{Kind, Tensor};
 
-use crate::augment::{normalise, view};
+use crate::augment::view;
 use crate::config::{Precision, PretrainConfig, Recipe};
 use crate::dataset::{Images, Split};
 use crate::interrupt;
@@ -156,16 +156,6 @@ fn half_precision_works(device: tch::Device) -> Result<()> {
     Ok(())
 }
 
-/// Features of images under the backbone in inference mode.
-///
-/// # Shapes
-/// `images` f32 `[n, 3, h, w]` in 0..1; returns f32 `[n, features]`.
-pub fn features(model: &Model, images: &Tensor, precision: Precision) -> Tensor {
-    no_grad(|| {
-        model.backbone.forward(&normalise(images, model.channels.mean, model.channels.deviation), precision, false)
-    })
-}
-
 /// Losses of one batch.
 struct Losses {
     total: Tensor,
@@ -180,7 +170,7 @@ fn losses(model: &Model, config: &PretrainConfig, train: &Images, batch: &[usize
     let views: Vec<Tensor> = (0..config.views).map(|_| view(&images, &config.augment)).collect();
     let repeated = |tensor: Tensor| tensor.repeat([config.views as i64]);
     let labels = repeated(train.select_labels(batch).to_device(device));
-    let input = normalise(&Tensor::cat(&views, 0), model.channels.mean, model.channels.deviation);
+    let input = model.channels.normalise(&Tensor::cat(&views, 0));
     let features = model.backbone.forward(&input, config.precision, true);
     let mut total = Tensor::zeros([], (Kind::Float, device));
     let (mut cross_entropy, mut contrasted, mut accuracy) = (0.0, 0.0, 0.0);

@@ -15,7 +15,7 @@ use crate::math::normalise;
 use crate::session::{self, LearnError, Memory, NewClass};
 use crate::state::{Foundation, State};
 use crate::target::nearest;
-use crate::threads::Threads;
+use crate::threads::{Threads, cores};
 use crate::workers::{Serial, Workers};
 
 /// What is measured.
@@ -92,7 +92,7 @@ impl Measurement<'_> {
     /// # Panics
     /// If `draws` is 0.
     pub fn over(&self, draws: usize, on_epoch: &(dyn Fn() + Sync)) -> Result<Summary, EvaluateError> {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let cores = cores();
         let workers = cores.min(draws);
         let work = |worker: usize| -> Vec<_> {
             // Cores that the draws leave over work on the matrices of one; the result is the same.

@@ -22,6 +22,11 @@ impl Default for Channels {
 }
 
 impl Channels {
+    /// Normalises images to zero mean and unit deviation per channel (see [`crate::augment::normalise`]).
+    pub fn normalise(self, images: &Tensor) -> Tensor {
+        crate::augment::normalise(images, self.mean, self.deviation)
+    }
+
     /// What the recipe or the data set's publication says, if either does.
     pub fn known(data: &DataConfig) -> Option<Self> {
         data.statistics().map(|(mean, deviation)| Self { mean, deviation })

@@ -1,6 +1,5 @@
 //! Image files with labels, and their way into memory: decoded in parallel, scaled, laid into one tensor.
 
-use std::num::NonZero;
 use std::path::PathBuf;
 use std::thread;
 use std::time::Instant;
@@ -10,6 +9,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::{DataError, Images};
 use crate::progress::Progress;
+use crate::system;
 
 /// Images decoded between two writes into the tensor; bounds the memory beside it.
 const BLOCK: usize = 256;
@@ -58,7 +58,7 @@ pub(super) fn decode(
     skip_broken: bool,
     what: &'static str,
 ) -> Result<Decoded, DataError> {
-    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = system::cores();
     let plane = (side * side) as usize;
     let pixels = Tensor::zeros([entries.len() as i64, 3, i64::from(side), i64::from(side)], (Kind::Uint8, Device::Cpu));
     let mut buffer = vec![0; BLOCK.min(entries.len()) * 3 * plane];

@@ -7,13 +7,13 @@
 
 mod render;
 
-use std::num::NonZero;
 use std::thread;
 
 use orco_runtime::random::Random;
 use tch::Tensor;
 
 use super::Images;
+use crate::system;
 use render::{Look, SHAPES, TEXTURES};
 
 /// Training and test images.
@@ -43,7 +43,7 @@ pub fn images(classes: usize, each: usize, side: u32, part: Part, seed: u64) -> 
     let looks = looks(classes, seed);
     let length = 3 * (side * side) as usize;
     let mut planes = vec![0; classes * each * length];
-    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = system::cores();
     let share = (classes * each).div_ceil(threads).max(1);
     thread::scope(|scope| {
         for (first, part_planes) in (0..).step_by(share).zip(planes.chunks_mut(share * length)) {

@@ -24,10 +24,9 @@ use super::int8::{Int8, int8};
 use super::metadata::{Facts, metadata};
 use super::{card, onnx};
 use crate::align::Assignment;
-use crate::config::{MeasureOn, Precision, Recipe};
+use crate::config::{MeasureOn, Recipe};
 use crate::dataset::{Images, SHOTS, Split};
 use crate::model::Model;
-use crate::pretrain::features;
 use crate::progress::Progress;
 use crate::run::{Run, write_atomically};
 
@@ -193,7 +192,7 @@ impl Staged {
 fn parity(model: &Model, encoder: &mut dyn Encoder, source: &Source<'_>) -> Result<f64> {
     let indices: Vec<usize> = (0..PARITY_IMAGES.min(source.train.len())).collect();
     let images = source.train.select(&indices).to_device(model.device()).to_kind(Kind::Float) / 255.0;
-    let expected = features(model, &images, Precision::F32).to_device(tch::Device::Cpu);
+    let expected = model.source()?.features(&images)?.to_device(tch::Device::Cpu);
     let actual = source.clean_features(encoder, source.train, &indices)?;
     let difference = Tensor::from_slice(&actual).view_as(&expected) - expected;
     Ok(difference.abs().max().double_value(&[]))

@@ -10,6 +10,7 @@ use orco_runtime::protocol::{Measurement, Summary, System};
 use super::int8::Int8;
 use crate::config::{AugmentConfig, MeasureOn, OptimiserKind, Policy, Recipe};
 use crate::run::Run;
+use crate::system;
 
 /// Draws of the shots that the card's numbers are means of.
 const DRAWS: usize = 3;
@@ -80,7 +81,7 @@ pub(super) fn write(
             text,
             "- Time: an epoch of phase 1 took {seconds:.0} s (median), which makes {:.0} minutes for all, on {} CPU cores.",
             seconds * recipe.pretrain.epochs as f64 / 60.0,
-            std::thread::available_parallelism().map_or(1, usize::from)
+            system::cores()
         )?;
     }
     writeln!(

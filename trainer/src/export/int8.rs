@@ -10,7 +10,6 @@ use super::bundle::Source;
 use super::metadata::{Facts, metadata};
 use super::onnx::encode_int8;
 use super::quantise::Ranges;
-use crate::augment::normalise;
 use crate::model::Model;
 
 /// Calibration images at a time.
@@ -48,7 +47,7 @@ pub(super) fn int8(
     let calibration = spread(&source.split.base, source.recipe.export.calibration_images);
     let batches = calibration.chunks(BATCH).map(|indices| {
         let images = source.train.select(indices).to_device(model.device()).to_kind(Kind::Float) / 255.0;
-        normalise(&images, model.channels.mean, model.channels.deviation)
+        model.channels.normalise(&images)
     });
     let ranges = Ranges::measure(&model.backbone, batches);
     let bytes = encode_int8(&model.backbone, &ranges, &metadata(&Facts { precision: "int8", ..*facts }));
