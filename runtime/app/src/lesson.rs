@@ -3,16 +3,37 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use clap::Args;
 use orco_runtime::align::{Losses, Progress, Workspace};
 use orco_runtime::encoder::Encoder;
-use orco_runtime::session::{self, LearnError, Memory, NewClass, Report};
+use orco_runtime::session::{self, ClassAccuracy, LearnError, Memory, NewClass, Report};
 use orco_runtime::state::State;
 use orco_runtime::threads::Threads;
 use serde_json::json;
 
 use crate::device::Device;
 use crate::{output, shots};
+
+/// What every verb that aligns the head anew takes.
+#[derive(Args, Debug)]
+pub struct LessonOptions {
+    /// Seed of shuffling and perturbation.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Forgetting budget, in percent points: refuses the change, and keeps what was known before, if the stored exemplars
+    /// of any old class are recognised so much less afterwards. Without it, losses are reported only.
+    #[arg(long, value_name = "POINTS", env = "ORCO_FORGETTING_BUDGET", value_parser = points)]
+    pub forgetting_budget: Option<f32>,
+}
+
+/// Reads a budget in percent points as a share.
+fn points(argument: &str) -> Result<f32, String> {
+    match argument.parse::<f32>() {
+        Ok(points) if (0.0..=100.0).contains(&points) => Ok(points / 100.0),
+        _ => Err("expected a number from 0 to 100".into()),
+    }
+}
 
 /// Reads `LABEL=FOLDER`.
 pub fn parse(argument: &str) -> Result<(String, PathBuf), String> {
@@ -49,8 +70,13 @@ pub fn describe(classes: &[NewClass]) -> String {
 
 /// Runs a change of what is known, after which there are at most `shots` more shots and `classes` more classes, on all
 /// cores and with a progress bar, and saves the new state.
+///
+/// # Errors
+/// What the session refuses, a class that loses more than the budget, or a store that cannot be written: what was known
+/// before is then unchanged.
 pub fn change(
     device: &Device,
+    options: &LessonOptions,
     (classes, shots): (usize, usize),
     work: impl FnOnce(
         &mut Workspace<'_>,
@@ -69,8 +95,43 @@ pub fn change(
     let changed = work(&mut memory.workspace(&threads), &mut on_progress);
     bar.finish_and_clear();
     let (state, report) = changed.context("nothing was changed")?;
+    if let Some(budget) = options.forgetting_budget {
+        check_budget(&report, budget)?;
+    }
     device.store.save(&state)?;
     Ok(report)
+}
+
+fn check_budget(report: &Report, budget: f32) -> Result<()> {
+    let forgotten = report.forgotten(budget);
+    if forgotten.is_empty() {
+        return Ok(());
+    }
+    bail!(
+        "{} would lose more than the forgetting budget of {:.0} points, so nothing was changed: {}; give other shots, or a \
+         larger --forgetting-budget",
+        plural(forgotten.len(), "class"),
+        100.0 * budget,
+        losses(&forgotten)
+    )
+}
+
+fn plural(count: usize, class: &str) -> String {
+    if count == 1 { format!("1 {class}") } else { format!("{count} {class}es") }
+}
+
+/// "LABEL (80 to 20 %)" for the first few of the classes.
+fn losses(forgotten: &[&ClassAccuracy]) -> String {
+    const SHOWN: usize = 5;
+    let percent = |share: f32| 100.0 * share;
+    let one = |class: &&ClassAccuracy| {
+        format!("{} ({:.0} to {:.0} %)", class.label, percent(class.before.unwrap_or(0.0)), percent(class.after))
+    };
+    let mut listed: Vec<String> = forgotten.iter().take(SHOWN).map(one).collect();
+    if forgotten.len() > SHOWN {
+        listed.push(format!("and {} more", forgotten.len() - SHOWN));
+    }
+    listed.join(", ")
 }
 
 /// Prints what a session did.
@@ -87,6 +148,10 @@ pub fn print(report: &Report, what: &str, seconds: f64) {
             percent(before),
             percent(after)
         );
+    }
+    let forgotten = report.forgotten(0.0);
+    if !forgotten.is_empty() {
+        println!("stored exemplars recognised less than before: {}", losses(&forgotten));
     }
     if let Some(accuracy) = report.new_accuracy() {
         println!("shots of the new classes recognised: {:.1} %", percent(accuracy));

@@ -152,6 +152,18 @@ fn what_was_learned_can_be_added_to_renamed_and_forgotten() {
 }
 
 #[test]
+fn a_session_beyond_the_forgetting_budget_is_refused_and_changes_nothing() {
+    let device = Device::new();
+    let (duck, cone) =
+        (argument("duck", &shots("learn", "rubber-duck")), argument("cone", &shots("learn", "traffic-cone")));
+    device.json(&["learn", &duck]);
+    let before = device.state_bytes();
+    device.refused(&["learn", &cone, "--forgetting-budget", "0"], "more than the forgetting budget of 0 points");
+    assert_eq!(before, device.state_bytes());
+    device.json(&["learn", &cone, "--forgetting-budget", "100"]);
+}
+
+#[test]
 fn the_same_shots_give_the_same_bytes_in_any_order() {
     let (one, two) = (Device::new(), Device::new());
     one.learn(&[("duck", &shots("learn", "rubber-duck"))]);

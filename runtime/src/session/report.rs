@@ -111,10 +111,43 @@ impl Report {
         })
     }
 
+    /// Old classes of which the session cost more than `budget` of the recognised exemplars, worst first: 0.2 allows a
+    /// class of five exemplars to lose one.
+    pub fn forgotten(&self, budget: f32) -> Vec<&ClassAccuracy> {
+        // Shares are ratios of small numbers; their difference errs in the last bit.
+        const ROUNDING: f32 = 1e-6;
+        let loss = |class: &ClassAccuracy| class.before.map_or(0.0, |before| before - class.after);
+        let mut forgotten: Vec<_> = self.classes.iter().filter(|class| loss(class) > budget + ROUNDING).collect();
+        forgotten.sort_by(|a, b| loss(b).total_cmp(&loss(a)));
+        forgotten
+    }
+
     /// Mean accuracy of the new classes after the session, 0..1; `None` if there are none.
     pub fn new_accuracy(&self) -> Option<f32> {
         let new: Vec<f32> =
             self.classes.iter().filter(|class| class.before.is_none()).map(|class| class.after).collect();
         (!new.is_empty()).then(|| new.iter().sum::<f32>() / new.len() as f32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_finds_what_was_lost_beyond_it_worst_first() {
+        let class = |label: &str, before, after| ClassAccuracy { label: label.into(), before, after };
+        let classes = alloc::vec![
+            class("kept", Some(0.8), 0.8),
+            class("one of five lost", Some(1.0), 0.8),
+            class("three of five lost", Some(0.8), 0.2),
+            class("gained", Some(0.2), 0.6),
+            class("new", None, 0.0),
+        ];
+        let report = Report { losses: Vec::new(), exemplars: 25, classes, confusions: Vec::new(), free_targets: 0 };
+        let labels = |budget| report.forgotten(budget).iter().map(|class| &class.label[..]).collect::<Vec<_>>();
+        assert_eq!(labels(0.0), ["three of five lost", "one of five lost"]);
+        assert_eq!(labels(0.2), ["three of five lost"], "a loss equal to the budget is within it");
+        assert!(labels(0.6).is_empty());
     }
 }

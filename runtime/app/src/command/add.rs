@@ -8,7 +8,7 @@ use clap::Args;
 use orco_runtime::session;
 
 use crate::device::Device;
-use crate::lesson;
+use crate::lesson::{self, LessonOptions};
 use crate::options::Options;
 
 /// Arguments of `orco add`.
@@ -17,9 +17,8 @@ pub struct Arguments {
     /// A known class and the folder with further pictures of it.
     #[arg(value_name = "LABEL=FOLDER", value_parser = lesson::parse)]
     class: (String, PathBuf),
-    /// Seed of shuffling and perturbation.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    #[command(flatten)]
+    lesson: LessonOptions,
 }
 
 /// Gives a known class more shots and saves the new state.
@@ -28,9 +27,9 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
     let (device, _lock) = Device::open_to_change(options)?;
     let foundation = &device.bundle.foundation;
     let class = lesson::read(&device, device.encoder()?.as_mut(), std::slice::from_ref(&arguments.class))?;
-    let report = lesson::change(&device, lesson::size(&class), |workspace, on_progress| {
+    let report = lesson::change(&device, &arguments.lesson, lesson::size(&class), |workspace, on_progress| {
         let config = &foundation.config;
-        session::add_shots(foundation, &device.state, &class[0], config, arguments.seed, workspace, on_progress)
+        session::add_shots(foundation, &device.state, &class[0], config, arguments.lesson.seed, workspace, on_progress)
     })?;
     let seconds = started.elapsed().as_secs_f64();
     if !options.quiet() {

@@ -13,8 +13,9 @@ use orco_runtime::threads::Threads;
 use serde_json::json;
 
 use crate::device::Device;
+use crate::lesson::{self, LessonOptions};
 use crate::options::Options;
-use crate::{lesson, output, shots};
+use crate::{output, shots};
 
 /// The two classes that the demonstration learns from the sample pictures.
 const LEARNED: [&str; 2] = ["rubber-duck", "traffic-cone"];
@@ -87,9 +88,14 @@ fn pictures(options: &Options, arguments: &Arguments, say: &dyn Fn(String)) -> R
     let folders = LEARNED.map(|label| (label.to_owned(), arguments.shots.join("learn").join(label)));
     let new = lesson::read(&device, encoder.as_mut(), &folders)?;
     let foundation = &device.bundle.foundation;
-    let report = lesson::change(&device, lesson::size(&new), |workspace, on_progress| {
-        session::learn(foundation, &device.state, &new, &foundation.config, SEED, workspace, on_progress)
-    })?;
+    let report = lesson::change(
+        &device,
+        &LessonOptions { seed: SEED, forgetting_budget: None },
+        lesson::size(&new),
+        |workspace, on_progress| {
+            session::learn(foundation, &device.state, &new, &foundation.config, SEED, workspace, on_progress)
+        },
+    )?;
     if !options.quiet() {
         let what = format!("learned {}", lesson::describe(&new));
         lesson::print(&report, &what, started.elapsed().as_secs_f64());

@@ -7,7 +7,7 @@ use clap::Args;
 use orco_runtime::session;
 
 use crate::device::Device;
-use crate::lesson;
+use crate::lesson::{self, LessonOptions};
 use crate::options::Options;
 
 /// Arguments of `orco forget`.
@@ -15,9 +15,8 @@ use crate::options::Options;
 pub struct Arguments {
     /// The learned class.
     label: String,
-    /// Seed of shuffling and perturbation.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    #[command(flatten)]
+    lesson: LessonOptions,
 }
 
 /// Forgets a learned class, aligns the head to the rest, and saves the new state.
@@ -25,8 +24,8 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
     let started = Instant::now();
     let (device, _lock) = Device::open_to_change(options)?;
     let foundation = &device.bundle.foundation;
-    let (label, seed) = (&arguments.label, arguments.seed);
-    let report = lesson::change(&device, (0, 0), |workspace, on_progress| {
+    let (label, seed) = (&arguments.label, arguments.lesson.seed);
+    let report = lesson::change(&device, &arguments.lesson, (0, 0), |workspace, on_progress| {
         session::forget(foundation, &device.state, label, &foundation.config, seed, workspace, on_progress)
     })?;
     let seconds = started.elapsed().as_secs_f64();

@@ -8,7 +8,7 @@ use clap::Args;
 use orco_runtime::session;
 
 use crate::device::Device;
-use crate::lesson;
+use crate::lesson::{self, LessonOptions};
 use crate::options::Options;
 
 /// Arguments of `orco learn`.
@@ -17,9 +17,8 @@ pub struct Arguments {
     /// A class and the folder with its pictures.
     #[arg(required = true, value_name = "LABEL=FOLDER", value_parser = lesson::parse)]
     classes: Vec<(String, PathBuf)>,
-    /// Seed of shuffling and perturbation.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    #[command(flatten)]
+    lesson: LessonOptions,
 }
 
 /// Learns the classes in one session and saves the new state.
@@ -30,8 +29,16 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
     let labels: Vec<&str> = arguments.classes.iter().map(|(label, _)| label.as_str()).collect();
     session::check_labels(foundation, &device.state, &labels).context("nothing was changed")?;
     let new = lesson::read(&device, device.encoder()?.as_mut(), &arguments.classes)?;
-    let report = lesson::change(&device, lesson::size(&new), |workspace, on_progress| {
-        session::learn(foundation, &device.state, &new, &foundation.config, arguments.seed, workspace, on_progress)
+    let report = lesson::change(&device, &arguments.lesson, lesson::size(&new), |workspace, on_progress| {
+        session::learn(
+            foundation,
+            &device.state,
+            &new,
+            &foundation.config,
+            arguments.lesson.seed,
+            workspace,
+            on_progress,
+        )
     })?;
     let seconds = started.elapsed().as_secs_f64();
     if !options.quiet() {
