@@ -1,0 +1,182 @@
+#!/usr/bin/env bash
+# Training on a machine that is lent for minutes, reached by nothing but "run this command over a copy of the working
+# tree": the data travels in pieces, the training runs detached between calls, checkpoints come back in pieces.
+#
+# Here, once:
+#   trainer/gpu/lease.sh prepare BINARY RECIPE DATA [RUN]   fills .gpu/: one folder per piece, each for one call's transfer;
+#                                                           RUN, a run that has begun, travels too and is continued
+# There, one call each, while the machine is held (the folders .gpu/N named in "carry"):
+#   trainer/gpu/lease.sh receive N                          takes piece N over
+#   trainer/gpu/lease.sh start COMMAND [ARGUMENT...]        checks and unpacks everything, then starts, detached,
+#                                                           orco-train COMMAND recipe.toml --data ... --run ... ARGUMENT...
+#   trainer/gpu/lease.sh watch SECONDS                      shows the log; returns when training has ended, or after SECONDS
+#   trainer/gpu/lease.sh stop                               Ctrl-C: saves and stops
+#   trainer/gpu/lease.sh fetch N                            puts the run's files into $OUT: group N of pieces
+# Here again:
+#   trainer/gpu/lease.sh join RUN PIECES...                 puts fetched pieces together and checks them
+#
+# Sizes: PIECE bytes per call there (default 48 MB); FETCH_FILE bytes per file and FETCH_FILES per call back (15 MiB, 4).
+set -euo pipefail
+piece=${PIECE:-48000000}
+fetch_file=${FETCH_FILE:-15728640}
+fetch_files=${FETCH_FILES:-4}
+work=${LEASE_WORK:-/tmp/orco-lease}
+parcel=${LEASE_PARCEL:-.gpu}
+
+fail() {
+    echo "lease.sh: $*" >&2
+    exit 1
+}
+
+usage() {
+    sed -n '2,/^set -e/{/^set -e/d;s/^# \{0,1\}//;p}' "$0" >&2
+    exit 2
+}
+
+# Cuts a stream into DIR/0/part, DIR/1/part ... of at most SIZE bytes each.
+cut_into() {
+    local folder=$1 size=$2
+    split --bytes="$size" --numeric-suffixes --suffix-length=2 - "$folder/part-"
+    local number=0 part
+    for part in "$folder"/part-*; do
+        mkdir -p "$folder/$number"
+        mv "$part" "$folder/$number/part"
+        number=$((number + 1))
+    done
+    echo "$number"
+}
+
+prepare() {
+    [ $# -ge 3 ] || usage
+    local binary=$1 recipe=$2 data=$3 run=${4:-} staging
+    [ -x "$binary" ] || fail "$binary is no program; build it with: cargo build --release --workspace"
+    [ -f "$recipe" ] || fail "there is no recipe $recipe"
+    [ -d "$data" ] || fail "there is no data folder $data"
+    rm -rf "$parcel"
+    mkdir -p "$parcel"
+    staging=$(mktemp -d)
+    trap 'rm -rf "$staging"' RETURN
+    strip -o "$staging/orco-train" "$binary"
+    cp "$recipe" "$staging/recipe.toml"
+    ln -s "$(realpath "$data")" "$staging/data"
+    if [ -n "$run" ]; then cp -r "$run" "$staging/run"; fi
+    (cd "$staging" && find -L . -type f ! -name SHA256SUMS -print0 | sort -z | xargs -0 sha256sum) >"$staging/SHA256SUMS"
+    local pieces
+    pieces=$(tar --create --dereference --directory="$staging" . | gzip -6 | cut_into "$parcel" "$piece")
+    echo "$pieces" >"$parcel/pieces"
+    for ((number = 0; number < pieces; number++)); do cp "$parcel/pieces" "$parcel/$number/"; done
+    rm "$parcel/pieces"
+    echo "$pieces pieces in $parcel: for N in 0 to $((pieces - 1)) carry $parcel/N and run: trainer/gpu/lease.sh receive N"
+}
+
+receive() {
+    [ $# -eq 1 ] || usage
+    [ -f "$parcel/$1/part" ] || fail "piece $1 did not travel: name $parcel/$1 in carry"
+    mkdir -p "$work/pieces"
+    cp "$parcel/$1/part" "$work/pieces/part-$(printf %03d "$1")"
+    cp "$parcel/$1/pieces" "$work/pieces/count"
+    echo "piece $1 of $(cat "$work/pieces/count") is there"
+}
+
+# libtorch of the machine's own PyTorch, unless the caller names one.
+find_libtorch() {
+    if [ -n "${LIBTORCH:-}" ]; then
+        echo "$LIBTORCH/lib"
+    else
+        python3 -c 'import pathlib, torch; print(pathlib.Path(torch.__file__).parent / "lib")' ||
+            fail "this machine has no PyTorch; set LIBTORCH to a folder of libtorch 2.11"
+    fi
+}
+
+start() {
+    [ $# -ge 1 ] || usage
+    local there libraries
+    mkdir -p "$work/pieces"
+    there=$(find "$work/pieces" -name 'part-*' | wc -l)
+    [ "$there" -gt 0 ] && [ "$there" -eq "$(cat "$work/pieces/count")" ] ||
+        fail "$there pieces of $(cat "$work/pieces/count" 2>/dev/null || echo '?') are there; receive the others first"
+    if [ ! -f "$work/unpacked" ]; then
+        cat "$work"/pieces/part-* | tar --extract --gzip --directory="$work"
+        (cd "$work" && sha256sum --quiet --check SHA256SUMS) || fail "a piece was damaged on its way"
+        touch "$work/unpacked"
+    fi
+    libraries=$(find_libtorch)
+    export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    if [ -f "$work/pid" ] && kill -0 "$(cat "$work/pid")" 2>/dev/null; then fail "a training runs already"; fi
+    "$work/orco-train" doctor "$work"
+    local command=$1
+    shift
+    # A session of its own: it runs on when this call returns. Ctrl-C must not be ignored as in background jobs of a shell.
+    rm -f "$work/status"
+    setsid bash -c 'trap - INT; "$@"; echo $? >'"$work/status" lease "$work/orco-train" "$command" \
+        "$work/recipe.toml" --data "$work/data" --run "$work/run" "$@" >"$work/log" 2>&1 </dev/null &
+    echo $! >"$work/pid"
+    echo "training started, process $(cat "$work/pid")"
+}
+
+watch() {
+    [ $# -eq 1 ] || usage
+    local until=$((SECONDS + $1))
+    [ -f "$work/log" ] || fail "nothing was started"
+    tail -n 15 -f "$work/log" &
+    local tail=$!
+    while [ ! -f "$work/status" ] && [ $SECONDS -lt $until ]; do sleep 1; done
+    sleep 1
+    kill $tail
+    if [ -f "$work/status" ]; then
+        echo "training has ended, exit code $(cat "$work/status")"
+    else
+        echo "training goes on"
+    fi
+}
+
+stop() {
+    [ -f "$work/pid" ] || fail "nothing was started"
+    pkill -INT -P "$(cat "$work/pid")" || true
+    watch "${1:-300}"
+}
+
+fetch() {
+    [ $# -eq 1 ] || usage
+    [ -n "${OUT:-}" ] || fail "OUT is not set: it is the folder whose files come back"
+    [ -d "$work/run" ] || fail "there is no run yet"
+    if [ ! -d "$work/back" ] || [ "$1" -eq 0 ]; then
+        # One picture of the run for all groups, also while it goes on.
+        rm -rf "$work/back"
+        mkdir "$work/back"
+        cp "$work/log" "$work/run/lease.log" 2>/dev/null || true
+        tar --create --directory="$work" run | split --bytes="$fetch_file" --numeric-suffixes --suffix-length=2 - "$work/back/run.tar."
+        (cd "$work/back" && sha256sum run.tar.* >sums)
+    fi
+    local files group
+    files=$(ls "$work/back" | grep -c '^run.tar')
+    group=$(ls "$work"/back/run.tar.* | tail -n +$(($1 * fetch_files + 1)) | head -n "$fetch_files")
+    [ -n "$group" ] || fail "there is no group $1"
+    # shellcheck disable=SC2086
+    cp $group "$OUT/"
+    cp "$work/back/sums" "$OUT/run.sums"
+    echo "group $1: $(echo "$group" | wc -l) of $files files; groups 0 to $(((files - 1) / fetch_files))"
+}
+
+join() {
+    [ $# -ge 2 ] || usage
+    local run=$1 staging
+    shift
+    [ ! -e "$run" ] || fail "$run is there already; name a new folder"
+    staging=$(mktemp -d)
+    trap 'rm -rf "$staging"' RETURN
+    cp "$@" "$staging/"
+    (cd "$staging" && sha256sum --quiet --check run.sums) || fail "a piece is missing or damaged; fetch its group again"
+    cat "$staging"/run.tar.* | tar --extract --directory="$staging"
+    mkdir -p "$(dirname "$run")"
+    mv "$staging/run" "$run"
+    echo "the run is in $run"
+}
+
+[ $# -ge 1 ] || usage
+verb=$1
+shift
+case $verb in
+prepare | receive | start | watch | stop | fetch | join) "$verb" "$@" ;;
+*) usage ;;
+esac
