@@ -105,6 +105,7 @@ fn exported_backbones_equal_their_networks_and_are_valid() {
         check(Description::resnet18(4, [3, 32, 32]), folder.path()),
         check(Description::resnet12(4, [3, 32, 32]), folder.path()),
         check(Description::resnet20(16, [3, 32, 32]), folder.path()),
+        check(Description { mirrored: true, ..Description::resnet12(4, [3, 32, 32]) }, folder.path()),
         check(Description::mobilenetv2(11, [3, 32, 32]), folder.path()),
         check(Description::mobilenetv2(21, [3, 32, 32]), folder.path()),
     ];
@@ -125,6 +126,7 @@ fn int8_backbones_stay_close_to_their_networks_and_are_valid() {
         check_int8(Description::resnet18(16, [3, 32, 32]), 0.99, folder.path()),
         check_int8(Description::resnet12(8, [3, 32, 32]), 0.99, folder.path()),
         check_int8(Description::resnet20(16, [3, 32, 32]), 0.99, folder.path()),
+        check_int8(Description { mirrored: true, ..Description::resnet18(16, [3, 32, 32]) }, 0.99, folder.path()),
         // Seventeen bottlenecks of random depthwise kernels pass rounding on with little signal beside it.
         check_int8(Description::mobilenetv2(11, [3, 32, 32]), 0.9, folder.path()),
     ];

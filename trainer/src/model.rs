@@ -34,7 +34,8 @@ pub struct Model {
 impl Model {
     /// A freshly initialised model; seeds torch's generator.
     pub fn new(recipe: &Recipe, input: [i64; 3], device: Device) -> Self {
-        Self::with(recipe, Description::new(&recipe.backbone, input), device)
+        let mirrored = recipe.align.mirrored;
+        Self::with(recipe, Description { mirrored, ..Description::new(&recipe.backbone, input) }, device)
     }
 
     /// A freshly initialised head on a feature extractor that the user brings; seeds torch's generator.

@@ -84,6 +84,9 @@ pub struct Description {
     pub blocks: Vec<Block>,
     /// Nonlinearity used throughout.
     pub activation: Activation,
+    /// Whether a feature vector is the mean of those of the image and of its mirror image; not so in phase 1, whose views
+    /// are mirrored at random.
+    pub mirrored: bool,
 }
 
 impl Description {
@@ -131,6 +134,7 @@ impl Description {
 
     /// Multiply-adds of the convolutions for one image.
     pub fn multiply_adds(&self) -> i64 {
-        self.pixels().iter().map(|(conv, pixels)| conv.shape().iter().product::<i64>() * pixels).sum()
+        let once: i64 = self.pixels().iter().map(|(conv, pixels)| conv.shape().iter().product::<i64>() * pixels).sum();
+        if self.mirrored { 2 * once } else { once }
     }
 }

@@ -24,7 +24,7 @@ impl Description {
     /// No layers: what comes in are features already, of images `[features, 1, 1]`.
     pub fn identity(name: &str, features: i64) -> Self {
         let (stem, blocks, activation) = (None, Vec::new(), Activation::Relu);
-        Self { name: name.into(), input: [features, 1, 1], stem, blocks, activation }
+        Self { name: name.into(), input: [features, 1, 1], stem, blocks, activation, mirrored: false }
     }
 
     /// ResNet-18 with a 3x3 stem and four stages of two basic blocks: channels w, 2w, 4w, 8w (He et al. 2016).
@@ -69,7 +69,7 @@ impl Description {
             }
         }
         let stem = ConvNorm { name: "stem".into(), inputs: input[0], outputs: width, kernel: 3, stride: 1, groups: 1 };
-        Self { name, input, stem: Some(stem), blocks, activation: Activation::Relu }
+        Self { name, input, stem: Some(stem), blocks, activation: Activation::Relu, mirrored: false }
     }
 
     /// ResNet-12 of the few-shot literature: four blocks of three convolutions, each closed by 2x2 pooling;
@@ -100,7 +100,7 @@ impl Description {
             })
             .collect();
         let activation = Activation::LeakyRelu(0.1);
-        Self { name: format!("resnet12-w{width}"), input, stem: None, blocks, activation }
+        Self { name: format!("resnet12-w{width}"), input, stem: None, blocks, activation, mirrored: false }
     }
 
     /// MobileNetV2 (Sandler et al. 2018) with multiplier w / 32: inverted residuals with linear bottlenecks, ReLU6, a
@@ -146,7 +146,7 @@ impl Description {
         let last = conv("last".into(), channels, divisible((1280 * width) as f64 / 32.0), 1, 1, 1);
         blocks.push(Block { convs: vec![last], shortcut: Shortcut::None, activated: true, pool: None });
         let name = format!("mobilenetv2-w{width}");
-        Self { name, input, stem: Some(stem), blocks, activation: Activation::Relu6 }
+        Self { name, input, stem: Some(stem), blocks, activation: Activation::Relu6, mirrored: false }
     }
 }
 

@@ -59,9 +59,15 @@ impl Network {
             Precision::Bf16 => Kind::BFloat16,
             Precision::F16 => Kind::Half,
         };
-        let x = channels_last(&images.to_kind(kind));
-        let x = self.description.build(x, &mut Forward { network: self, train });
-        x.to_kind(Kind::Float).mean_dim([2, 3].as_slice(), false, Kind::Float)
+        let features = |images: &Tensor| {
+            let x = channels_last(&images.to_kind(kind));
+            let x = self.description.build(x, &mut Forward { network: self, train });
+            x.to_kind(Kind::Float).mean_dim([2, 3].as_slice(), false, Kind::Float)
+        };
+        if self.description.mirrored && !train {
+            return (features(images) + features(&images.flip([3]))) / 2.0;
+        }
+        features(images)
     }
 
     /// Shows every value that the ONNX file names to `seen`, in inference mode and f32.

@@ -34,6 +34,10 @@ pub struct AlignConfig {
     /// Augmented feature views computed per image beforehand; two different ones enter each step. Means nothing where
     /// the backbone is trained, since every step then draws views of its own.
     pub cached_views: usize,
+    /// Whether a feature vector is from here on, in the exported backbone too, the mean of those of an image and of its
+    /// mirror image: steadier, for twice the arithmetic.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub mirrored: bool,
     /// Weight of PSCL.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub contrast: f64,

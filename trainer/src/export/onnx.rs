@@ -5,7 +5,7 @@ use prost::Message;
 use tch::{Device, Kind, Tensor};
 
 use super::proto::{
-    Attribute, Dimension, Entry, FLOAT, Graph, Model, Node, OperatorSet, Shape, TensorData, TensorType, Type,
+    Attribute, Dimension, Entry, FLOAT, Graph, INT64, Model, Node, OperatorSet, Shape, TensorData, TensorType, Type,
     ValueInfo, attribute_type,
 };
 use crate::backbone::{Activation, Builder, ConvNorm, Description, NORM_EPSILON, Network};
@@ -22,7 +22,8 @@ pub use super::quantise::encode_int8;
 /// Bytes of the ONNX file of a network in inference mode; the same network gives the same bytes.
 pub fn encode(network: &Network, metadata: &[(&str, String)]) -> Vec<u8> {
     let mut writer = Writer { network, parts: Parts::default() };
-    let x = network.description.build(INPUT.to_owned(), &mut writer);
+    let x = writer.parts.start(&network.description);
+    let x = network.description.build(x, &mut writer);
     writer.parts.finish(x, &network.description, metadata)
 }
 
@@ -124,10 +125,35 @@ impl Parts {
         self.weights.push(TensorData { dims: dims.into(), data_type, name: name.into(), raw_data });
     }
 
+    /// What the network sees: the images, and behind them their mirror images if the features are averaged over both.
+    pub(super) fn start(&mut self, description: &Description) -> String {
+        if !description.mirrored {
+            return INPUT.to_owned();
+        }
+        const WIDTH: i64 = 3;
+        let steps = [("starts", -1), ("ends", i64::MIN), ("axes", WIDTH), ("steps", -1)];
+        let mut inputs = vec![INPUT.to_owned()];
+        for (step, value) in steps {
+            let name = format!("mirror.{step}");
+            self.tensor(&name, INT64, &[1], value.to_le_bytes().into());
+            inputs.push(name);
+        }
+        let mirror = self.node("Slice", "mirror", inputs, vec![]);
+        self.node("Concat", "both", vec![INPUT.to_owned(), mirror], vec![int("axis", 0)])
+    }
+
     /// Bytes of the model whose last layer gave `x`, which is averaged over the image.
     pub(super) fn finish(mut self, x: String, description: &Description, metadata: &[(&str, String)]) -> Vec<u8> {
         let average = self.node("GlobalAveragePool", "average", vec![x], vec![]);
-        self.nodes.push(node("Flatten", vec![average], OUTPUT, vec![int("axis", 1)]));
+        if description.mirrored {
+            let shape = [2, -1, description.features()];
+            self.tensor("halves.shape", INT64, &[3], shape.iter().flat_map(|side| side.to_le_bytes()).collect());
+            let halves = self.node("Reshape", "halves", vec![average, "halves.shape".into()], vec![]);
+            let attributes = vec![ints("axes", vec![0]), int("keepdims", 0)];
+            self.nodes.push(node("ReduceMean", vec![halves], OUTPUT, attributes));
+        } else {
+            self.nodes.push(node("Flatten", vec![average], OUTPUT, vec![int("axis", 1)]));
+        }
         let input: Vec<Dimension> = std::iter::once(batch()).chain(description.input.map(fixed)).collect();
         let graph = Graph {
             node: self.nodes,

@@ -108,6 +108,8 @@ pub const FLOAT: i32 = 1;
 pub const UINT8: i32 = 2;
 /// `onnx.TensorProto.INT8`.
 pub const INT8: i32 = 3;
+/// `onnx.TensorProto.INT64`.
+pub const INT64: i32 = 7;
 /// `onnx.TensorProto.INT32`.
 pub const INT32: i32 = 6;
 

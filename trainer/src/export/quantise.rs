@@ -61,7 +61,10 @@ impl Ranges {
 pub fn encode_int8(network: &Network, ranges: &Ranges, metadata: &[(&str, String)]) -> Vec<u8> {
     let parts = Parts::default();
     let mut writer = Quantised { network, ranges, parts, done: HashMap::new(), same: HashMap::new() };
-    let x = network.description.build(INPUT.to_owned(), &mut writer);
+    let x = writer.parts.start(&network.description);
+    // Mirror images have the same range.
+    writer.same.insert(x.clone(), INPUT.to_owned());
+    let x = network.description.build(x, &mut writer);
     let x = writer.quantised(&x);
     writer.parts.finish(x, &network.description, metadata)
 }
