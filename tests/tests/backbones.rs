@@ -10,7 +10,7 @@ use orco_tests::tiny::{self, CLASSES, images};
 use orco_trainer::align::align;
 use orco_trainer::backbone::{Description, Foreign, Network};
 use orco_trainer::config::{AlignRate, Architecture, Precision, Recipe};
-use orco_trainer::dataset::{Images, Split};
+use orco_trainer::dataset::{Channels, Images, Split};
 use orco_trainer::export::{onnx, write_bundle};
 use orco_trainer::model::Model;
 use orco_trainer::pretrain::pretrain;
@@ -86,9 +86,11 @@ fn a_model_that_the_user_brings_becomes_the_backbone() {
     // Other sizes than the images have: they are scaled.
     write_model(&path, [3, 24, 20]);
     let recipe = recipe().with_backbone(&path).unwrap();
-    let foreign = Foreign::open(&path, &recipe.backbone).unwrap();
+    let channels = Channels { mean: [0.1, 0.2, 0.3], deviation: [0.15, 0.2, 0.25] };
+    let foreign = Foreign::open(&path, &recipe.backbone, channels).unwrap();
     assert_eq!((foreign.features, foreign.input.height, foreign.input.width), (16, 24, 20));
-    assert_eq!(foreign.input.mean, [0.4, 0.5, 0.6]);
+    assert_eq!(foreign.input.mean, [0.4, 0.5, 0.6], "as its metadata say");
+    assert_eq!(foreign.input.deviation, [0.15, 0.2, 0.25], "as the data set's");
     let mut model = Model::on(foreign, &recipe, Device::Cpu);
     let (run, bundle, card) = export(&mut model, &recipe, &images(), folder.path());
     // Of four classes, on features that nothing was trained for.
@@ -104,7 +106,7 @@ fn a_model_of_the_wrong_shape_is_refused_with_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.onnx");
     let config = recipe().backbone;
-    let refused = || Foreign::open(&path, &config).unwrap_err().to_string();
+    let refused = || Foreign::open(&path, &config, Channels::default()).unwrap_err().to_string();
     assert!(refused().contains("cannot read the backbone"));
     std::fs::write(&path, b"no model").unwrap();
     assert!(refused().ends_with("mine.onnx is no ONNX model"), "{}", refused());
