@@ -14,7 +14,7 @@ fn g_alone_stands_beside_f_and_g() {
     let (folder, images) = (tempfile::tempdir().unwrap(), images());
     let mut recipe = tiny::recipe(6);
     recipe.export.candidates_per_class = 8;
-    recipe.learn.epochs = 20;
+    (recipe.learn.epochs, recipe.learn.batch) = (60, 8);
     let split = Split::new(&recipe.split, 8, &images, &images, None, recipe.seed).unwrap();
     let run = Run::open(folder.path(), &recipe).unwrap();
     let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);

@@ -70,6 +70,9 @@ pub fn compare(
     (draws, shares): (usize, &[f64]),
 ) -> Result<Vec<Summary>> {
     check(model, recipe, shares)?;
+    // A finished phase 2 is read from its checkpoint, onto the processor.
+    let targets = assignment.targets.to_device(model.device());
+    let assignment = &Assignment { targets, rows: assignment.rows.clone() };
     let source = Source::new(model, recipe, images, split, labels);
     let mut encoder = Onnx::open(&onnx::encode(&model.backbone, &[]), &source.input)
         .context("the runtime's learner takes its features from ONNX Runtime")?;

@@ -75,12 +75,12 @@ impl Fidelity {
     /// that of test images.
     ///
     /// # Errors
-    /// If the mean cosine is below 0.99999 for f16 or 0.999 for int8.
+    /// If the mean cosine is below 0.9999 for f16 or 0.99 for int8.
     pub(super) fn accept(&self, weights: Weights) -> Result<()> {
         let (least, instead) = match weights {
             Weights::F32 => return Ok(()),
-            Weights::F16 => (0.99999, "f32"),
-            Weights::Int8 => (0.999, "f16"),
+            Weights::F16 => (0.9999, "f32"),
+            Weights::Int8 => (0.99, "f16"),
         };
         if self.cosine >= least {
             return Ok(());
