@@ -67,8 +67,8 @@ impl Benchmark {
             .collect()
     }
 
-    /// The candidates of a class that make up a draw.
-    fn draw(&self, class: u32, draw: usize, seed: u64) -> Vec<usize> {
+    /// The candidates of a class that make up a draw, as places among all candidates.
+    pub fn draw(&self, class: u32, draw: usize, seed: u64) -> Vec<usize> {
         let members = self.candidates.classes().iter().enumerate().filter(|(_, of)| **of == class);
         let mut members: Vec<usize> = members.map(|(place, _)| place).collect();
         if draw > 0 || !self.fixed_draw {

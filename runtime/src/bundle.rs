@@ -13,7 +13,7 @@ use crate::benchmark::Benchmark;
 use crate::codec::{self, DecodeError, Kind};
 use crate::encoder::{self, EncodeError, Encoder, encode_pictures};
 use crate::files;
-use crate::manifest::{BACKBONE, BENCHMARK, FORMAT, LABELS, LEARNER, MANIFEST, Manifest, hexadecimal};
+use crate::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, FORMAT, LABELS, LEARNER, MANIFEST, Manifest, hexadecimal};
 use crate::state::{Foundation, State};
 
 /// Largest file of a bundle that is read, in bytes.
@@ -85,6 +85,11 @@ pub enum OpenError {
         /// The bundle.
         folder: PathBuf,
     },
+    /// The bundle has no int8 backbone.
+    NoInt8 {
+        /// The bundle.
+        folder: PathBuf,
+    },
 }
 
 impl fmt::Display for OpenError {
@@ -111,6 +116,12 @@ impl fmt::Display for OpenError {
             Self::NoBenchmark { folder } => write!(
                 f,
                 "the bundle {} carries no benchmark file; measure from images with --data instead",
+                folder.display()
+            ),
+            Self::NoInt8 { folder } => write!(
+                f,
+                "the bundle {} carries no {BACKBONE_INT8}; take its float backbone, or export it again with int8 = true \
+                 under [export]",
                 folder.display()
             ),
         }
@@ -158,6 +169,22 @@ impl Bundle {
         }
         let digest = codec::digest(&learner);
         Ok(Self { folder: folder.into(), manifest, foundation, digest, backbone })
+    }
+
+    /// The same bundle with its int8 backbone in the place of the float one.
+    ///
+    /// The bundle's own exemplars and benchmark stay features of the float backbone, and a state does not remember which
+    /// of the two its shots went through: their features differ by little, and both may be mixed. README has the measured
+    /// loss.
+    ///
+    /// # Errors
+    /// [`OpenError`] if the bundle has none, or it is damaged.
+    pub fn with_int8(mut self) -> Result<Self, OpenError> {
+        if !self.manifest.files.contains_key(BACKBONE_INT8) {
+            return Err(OpenError::NoInt8 { folder: self.folder });
+        }
+        self.backbone = read_checked(&self.folder, &self.manifest, BACKBONE_INT8)?;
+        Ok(self)
     }
 
     /// Starts the backbone on the best engine at hand.

@@ -14,7 +14,7 @@ pub const FORMAT: u32 = 1;
 pub const MANIFEST: &str = "manifest.toml";
 /// Name of the backbone.
 pub const BACKBONE: &str = "backbone.onnx";
-/// Name of the backbone in int8; not every bundle has it.
+/// Name of the backbone whose arithmetic is int8 too; not every bundle has it.
 pub const BACKBONE_INT8: &str = "backbone-int8.onnx";
 /// Name of head, targets, assignments and base exemplars.
 pub const LEARNER: &str = "learner.postcard";
@@ -53,6 +53,39 @@ pub struct BackboneFacts {
     pub parameters: u64,
     /// Multiply-adds for one image.
     pub multiply_adds: u64,
+    /// How its file stores the weights.
+    #[serde(default, skip_serializing_if = "Weights::is_f32")]
+    pub weights: Weights,
+}
+
+/// How the float backbone's file stores the weights of its convolutions. Whatever the choice, an engine computes with
+/// them in f32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Weights {
+    /// As trained.
+    #[default]
+    F32,
+    /// Rounded to f16: half the size.
+    F16,
+    /// Rounded to int8 with a scale for each output channel: a quarter of the size.
+    Int8,
+}
+
+impl Weights {
+    /// Name in recipes, manifests and metadata.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Int8 => "int8",
+        }
+    }
+
+    /// Whether they are stored as trained.
+    pub fn is_f32(&self) -> bool {
+        *self == Self::F32
+    }
 }
 
 /// Where a bundle comes from.

@@ -4,13 +4,13 @@
 use std::path::Path;
 use std::sync::Mutex;
 
-use orco_runtime::bundle::Bundle;
-use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8};
+use orco_runtime::bundle::{Bundle, OpenError};
+use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, Weights};
 use orco_tests::tiny::{self, CLASSES, images};
 use orco_trainer::align::align;
 use orco_trainer::backbone::{Description, Foreign, Network};
 use orco_trainer::config::{AlignRate, Architecture, Precision, Recipe};
-use orco_trainer::dataset::{Images, Split};
+use orco_trainer::dataset::{Channels, Images, Split};
 use orco_trainer::export::{onnx, write_bundle};
 use orco_trainer::model::Model;
 use orco_trainer::pretrain::pretrain;
@@ -60,13 +60,37 @@ fn a_small_backbone_goes_into_a_bundle_in_float_and_int8() {
     recipe.backbone.architecture = Architecture::Resnet20;
     recipe.backbone.width = 8;
     recipe.export.int8 = true;
+    recipe.export.weights = Weights::Int8;
     let (_, bundle, card) = export(&mut Model::new(&recipe, INPUT, Device::Cpu), &recipe, &images(), folder.path());
     assert_eq!(bundle.manifest.backbone.architecture, "resnet20-w8");
-    let int8 = std::fs::read(bundle.folder.join(BACKBONE_INT8)).unwrap();
-    assert!(bundle.manifest.files.contains_key(BACKBONE_INT8) && int8.len() < bundle.backbone.len());
-    let line = card.lines().find(|line| line.contains(BACKBONE_INT8)).unwrap();
-    let cosine = line.split("the float ones is ").nth(1).unwrap().split(' ').next().unwrap();
-    assert!(cosine.parse::<f64>().unwrap() > 0.99, "{line}");
+    assert_eq!(bundle.manifest.backbone.weights, Weights::Int8);
+    assert!(bundle.manifest.files.contains_key(BACKBONE_INT8));
+    let parameters = bundle.manifest.backbone.parameters as usize;
+    assert!(bundle.backbone.len() < 2 * parameters, "{} bytes of {parameters} parameters", bundle.backbone.len());
+    for (file, least) in [(BACKBONE, 0.999), (BACKBONE_INT8, 0.99)] {
+        let line = card.lines().find(|line| line.starts_with(&format!("- `{file}`"))).unwrap();
+        let cosine = line.split("the float ones is ").nth(1).unwrap().split(' ').next().unwrap();
+        assert!(cosine.parse::<f64>().unwrap() > least, "{line}");
+    }
+    let front: Vec<&str> = card.lines().skip(1).take_while(|line| *line != "---").collect();
+    assert!(
+        front.contains(&"license: [\"mit\", \"apache-2.0\"]") && front.contains(&"- name: \"cifar100-edge\""),
+        "{front:?}"
+    );
+
+    // The device may take the int8 file instead; its features differ little, in either engine.
+    let picture =
+        orco_runtime::image::from_planes(16, 16, &Vec::<u8>::try_from(images().pixels.get(0).view(-1)).unwrap());
+    let features = |bundle: &Bundle| bundle.features(bundle.encoder().unwrap().as_mut(), &picture, 1).unwrap();
+    let float = features(&bundle);
+    let quantised = bundle.clone().with_int8().unwrap();
+    assert_ne!(quantised.backbone, bundle.backbone);
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
+    let int8 = features(&quantised);
+    let cosine = dot(&float, &int8) / (dot(&float, &float) * dot(&int8, &int8)).sqrt();
+    assert!(cosine > 0.99, "{cosine}");
+    std::fs::write(bundle.folder.join(BACKBONE_INT8), b"another file").unwrap();
+    assert!(matches!(bundle.with_int8(), Err(OpenError::Digest { .. })));
 }
 
 /// An untrained network as an ONNX file.
@@ -86,9 +110,11 @@ fn a_model_that_the_user_brings_becomes_the_backbone() {
     // Other sizes than the images have: they are scaled.
     write_model(&path, [3, 24, 20]);
     let recipe = recipe().with_backbone(&path).unwrap();
-    let foreign = Foreign::open(&path, &recipe.backbone).unwrap();
+    let channels = Channels { mean: [0.1, 0.2, 0.3], deviation: [0.27, 0.26, 0.28] };
+    let foreign = Foreign::open(&path, &recipe.backbone, channels).unwrap();
     assert_eq!((foreign.features, foreign.input.height, foreign.input.width), (16, 24, 20));
-    assert_eq!(foreign.input.mean, [0.4, 0.5, 0.6]);
+    assert_eq!(foreign.input.mean, [0.4, 0.5, 0.6], "as its metadata say");
+    assert_eq!(foreign.input.deviation, [0.27, 0.26, 0.28], "as the data set's");
     let mut model = Model::on(foreign, &recipe, Device::Cpu);
     let (run, bundle, card) = export(&mut model, &recipe, &images(), folder.path());
     // Of four classes, on features that nothing was trained for.
@@ -104,7 +130,7 @@ fn a_model_of_the_wrong_shape_is_refused_with_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.onnx");
     let config = recipe().backbone;
-    let refused = || Foreign::open(&path, &config).unwrap_err().to_string();
+    let refused = || Foreign::open(&path, &config, Channels::default()).unwrap_err().to_string();
     assert!(refused().contains("cannot read the backbone"));
     std::fs::write(&path, b"no model").unwrap();
     assert!(refused().ends_with("mine.onnx is no ONNX model"), "{}", refused());
@@ -114,7 +140,9 @@ fn a_model_of_the_wrong_shape_is_refused_with_a_reason() {
     assert!(refused().contains("the size of its images is dynamic"), "{}", refused());
     let mut recipe = recipe();
     recipe.export.int8 = true;
-    assert!(recipe.with_backbone(&path).unwrap_err().to_string().contains("export.int8 is true"));
+    assert!(recipe.clone().with_backbone(&path).unwrap_err().to_string().contains("export.int8 is true"));
+    (recipe.export.int8, recipe.export.weights) = (false, Weights::F16);
+    assert!(recipe.with_backbone(&path).unwrap_err().to_string().contains("export.weights is f16"));
 }
 
 #[test]

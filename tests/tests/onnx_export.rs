@@ -9,6 +9,7 @@ use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::rten::Rten;
 use orco_runtime::image::Preprocessing;
+use orco_runtime::manifest::Weights;
 use orco_trainer::backbone::{Description, Network};
 use orco_trainer::config::Precision;
 use orco_trainer::export::{Ranges, onnx};
@@ -62,6 +63,50 @@ fn check(description: Description, folder: &Path) -> PathBuf {
     path
 }
 
+/// Stores the weights in fewer bits and compares both engines with tch on the exact ones.
+fn check_weights(description: Description, weights: Weights, (least, count): (f64, i64), folder: &Path) -> PathBuf {
+    let name = format!("{}-weights-{}", description.name, weights.name());
+    let (_store, network) = network(description);
+    let bytes = onnx::encode_with(&network, weights, &[("orco.weights", weights.name().into())]);
+    assert_eq!(bytes, onnx::encode_with(&network, weights, &[("orco.weights", weights.name().into())]), "{name}");
+    let float = onnx::encode(&network, &[]).len();
+    let share = if weights == Weights::F16 { 0.6 } else { 0.4 };
+    assert!((bytes.len() as f64) < share * float as f64, "{name}: {} of {float} bytes", bytes.len());
+    let images = Tensor::randn([count, 3, 32, 32], (Kind::Float, Device::Cpu));
+    let flat = Vec::<f32>::try_from(images.view(-1)).unwrap();
+    let expected = no_grad(|| network.forward(&images, Precision::F32, false));
+    let actual = Onnx::open(&bytes, &INPUT).unwrap().encode(&flat, count as usize).unwrap();
+    let actual = Tensor::from_slice(&actual).view([count, -1]);
+    let cosine = Tensor::cosine_similarity(&actual, &expected, 1, 1e-12);
+    let (mean, lowest) = (cosine.mean(Kind::Float).double_value(&[]), cosine.min().double_value(&[]));
+    let in_rten = deviation(&mut Rten::open(&bytes, &INPUT).unwrap(), &images, &actual);
+    let size = bytes.len();
+    println!("{name}: {size} of {float} bytes, cosine {mean:.6}, {lowest:.6} at least; rten differs by {in_rten:.1e}");
+    assert!(mean > least, "{name}: cosine {mean}");
+    assert!(in_rten <= 1e-4, "{name}: rten differs from ONNX Runtime by {in_rten:e}");
+    let path = folder.join(format!("{name}.onnx"));
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+#[test]
+fn weights_in_fewer_bits_change_features_little_and_are_valid() {
+    let folder = tempfile::tempdir().unwrap();
+    let kinds = [(Weights::F16, [0.99999, 0.9999]), (Weights::Int8, [0.999, 0.9])];
+    let files = kinds.map(|(weights, [least, of_random_depthwise])| {
+        let check = |description, judged| check_weights(description, weights, judged, folder.path());
+        [
+            check(Description::resnet18(8, [3, 32, 32]), (least, 200)),
+            check(Description::resnet12(64, [3, 32, 32]), (least, 16)),
+            check(Description::mobilenetv2(11, [3, 32, 32]), (of_random_depthwise, 200)),
+        ]
+    });
+    // The paper's ResNet-12, 12.4 M parameters, in a file that may lie in a repository.
+    let size = std::fs::metadata(&files[1][1]).unwrap().len();
+    assert!(size < 20_000_000, "{size} bytes");
+    are_valid(&files.concat());
+}
+
 /// Lets the norms take the statistics of some images, so that no channel is out of proportion.
 fn settle(network: &Network, images: &Tensor) {
     no_grad(|| (0..60).for_each(|_| drop(network.forward(images, Precision::F32, true))));
@@ -91,7 +136,14 @@ fn check_int8(description: Description, least: f64, folder: &Path) -> PathBuf {
     };
     let cosine = Tensor::cosine_similarity(&features(&bytes), &features(&float), 1, 1e-12);
     let (mean, lowest) = (cosine.mean(Kind::Float).double_value(&[]), cosine.min().double_value(&[]));
-    println!("{name}: cosine to float {mean:.4} on average, {lowest:.4} at least; {} bytes", bytes.len());
+    let in_rten = Rten::open(&bytes, &INPUT).and_then(|mut rten| rten.encode(&flat, 200));
+    let in_rten = Tensor::from_slice(&in_rten.unwrap_or_else(|error| panic!("{name}: {error}"))).view([200, -1]);
+    let rten = Tensor::cosine_similarity(&in_rten, &features(&bytes), 1, 1e-12).min().double_value(&[]);
+    println!(
+        "{name}: cosine to float {mean:.4} on average, {lowest:.4} at least; rten to ONNX Runtime {rten:.4} at least; {} bytes",
+        bytes.len()
+    );
+    assert!(rten > 0.9, "{name}: rten's cosine to ONNX Runtime is {rten}");
     assert!(mean > least, "{name}: cosine {mean}");
     let path = folder.join(format!("{name}.onnx"));
     std::fs::write(&path, bytes).unwrap();

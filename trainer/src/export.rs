@@ -2,13 +2,16 @@
 
 mod bundle;
 mod card;
+mod fidelity;
 mod int8;
 mod metadata;
 pub mod onnx;
 pub(crate) mod proto;
 mod quantise;
+mod weights;
 
+pub(crate) use bundle::Source;
 pub use bundle::{Exported, check_output, write_bundle};
-pub use int8::Int8;
+pub use fidelity::Fidelity;
 pub use metadata::{Facts, metadata};
 pub use quantise::Ranges;

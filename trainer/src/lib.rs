@@ -4,7 +4,8 @@
 //! [`mod@download`] fetches a data set - [`config`] reads the recipe - [`dataset`] the images and the split - [`augment`]
 //! draws views - [`backbone`] is the network - [`loss`] the objectives - [`optimiser`] steps - [`mod@pretrain`] phase 1 -
 //! [`mod@align`] phase 2 - [`export`] the bundle - [`mod@tune`] chooses settings of phase 3 with the runtime's own
-//! learner. [`run`] keeps a run's folder.
+//! learner - [`mod@compare`] trains f too in the incremental sessions, for the paper's comparison. [`run`] keeps a run's
+//! folder.
 //!
 //! Around it: [`device`] chooses where tensors live, [`doctor`] describes the machine ([`mod@system`]), [`failure`] puts
 //! libtorch's failures into words, [`interrupt`] stops at Ctrl-C.
@@ -12,6 +13,7 @@
 pub mod align;
 pub mod augment;
 pub mod backbone;
+pub mod compare;
 pub mod config;
 pub mod dataset;
 pub mod device;

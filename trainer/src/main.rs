@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
+use orco_runtime::protocol::Summary;
 use orco_trainer::align::{Assignment, align};
 use orco_trainer::backbone::Foreign;
+use orco_trainer::compare::{compare, table};
 use orco_trainer::config::Recipe;
 use orco_trainer::dataset::{self, DataSet, Origin, write_lists};
 use orco_trainer::device::{self, Wanted};
@@ -47,6 +49,18 @@ enum Command {
         /// Folder of the bundle to write.
         #[arg(long)]
         output: PathBuf,
+    },
+    /// The paper's comparison: g alone, as on the device, beside f and g trained together in the incremental sessions.
+    /// Runs both phases as far as they are not done yet.
+    Compare {
+        #[command(flatten)]
+        common: Common,
+        /// Draws of the shots.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        draws: u32,
+        /// Learning rate of f as a share of g's; repeat to compare several.
+        #[arg(long = "backbone-rate", value_name = "SHARE", default_values_t = [1.0])]
+        backbone_rates: Vec<f64>,
     },
     /// Continues a run from its own folder, with the recipe, data and command that it was started with.
     Resume {
@@ -202,6 +216,16 @@ fn run(command: Command) -> Result<()> {
             log::info!("wrote the bundle {}", exported.folder.display());
             Ok(())
         }
+        Command::Compare { common, draws, backbone_rates } => {
+            sigpipe::reset();
+            let mut job = Job::open(&common, request)?;
+            job.pretrain(None)?;
+            let assignment = job.align()?;
+            let draws = draws as usize;
+            let summaries = job.compare(&assignment, draws, &backbone_rates)?;
+            println!("{}", table(&summaries, draws));
+            Ok(())
+        }
         Command::Lists { images, output } => {
             let (_, data) = images.open()?;
             write_lists(&data.split, &data.names, &output)?;
@@ -255,7 +279,10 @@ fn stored(folder: &Path) -> Result<Command> {
         )
     })?;
     match &mut command {
-        Command::Pretrain { common, .. } | Command::Align(common) | Command::Run { common, .. } => {
+        Command::Pretrain { common, .. }
+        | Command::Align(common)
+        | Command::Run { common, .. }
+        | Command::Compare { common, .. } => {
             common.images.recipe = folder.join("recipe.toml");
             common.run = folder.into();
         }
@@ -297,7 +324,7 @@ impl Job {
             run.log(&serde_json::json!({ "phase": "data", "left_out": data.skipped }))?;
         }
         let mut model = match &recipe.backbone.onnx {
-            Some(path) => Model::on(Foreign::open(path, &recipe.backbone)?, &recipe, device),
+            Some(path) => Model::on(Foreign::open(path, &recipe.backbone, data.channels)?, &recipe, device),
             None => Model::new(&recipe, input_of(&recipe), device),
         };
         model.channels = data.channels;
@@ -320,6 +347,13 @@ impl Job {
     fn align(&mut self) -> Result<Assignment> {
         let Self { recipe, data, model, run } = self;
         guarded("align.batch", || align(model, recipe, &data.train, &data.split, run)).context("phase 2")
+    }
+
+    fn compare(&mut self, assignment: &Assignment, draws: usize, shares: &[f64]) -> Result<Vec<Summary>> {
+        let Self { recipe, data, model, run } = self;
+        let (images, split, names) = ((&data.train, &data.test), &data.split, &data.class_names);
+        let trained = || compare(model, assignment, recipe, images, split, names, run, (draws, shares));
+        guarded("learn.batch", trained).context("comparison")
     }
 
     /// Brings the model to the processor, where bundles are written.

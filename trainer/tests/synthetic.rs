@@ -1,6 +1,7 @@
 //! The whole way on synthetic data: `orco-train run` makes a bundle from nothing, the bundle is measured as a device
 //! would.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Instant;
@@ -24,10 +25,9 @@ fn from_nothing_to_an_evaluated_bundle() {
     let recipe = recipe("synthetic-tiny.toml");
     let made = train(&["run".as_ref(), &recipe, "--run".as_ref(), &run, "--output".as_ref(), &output]);
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let seconds = started.elapsed().as_secs();
     let bundle = Bundle::open(&output).unwrap();
-    assert!(bundle.manifest.provenance.trained_on.starts_with("synthetic objects, 12 base classes, 1080 images"));
-    assert_eq!((bundle.manifest.preprocessing.width, bundle.foundation.classes.len()), (24, 12));
+    assert!(bundle.manifest.provenance.trained_on.starts_with("synthetic objects, 30 base classes, 2700 images"));
+    assert_eq!((bundle.manifest.preprocessing.width, bundle.foundation.classes.len()), (24, 30));
     let deviation = bundle.manifest.preprocessing.deviation;
     assert!(deviation.iter().all(|value| (0.1..0.4).contains(value)), "measured on the base images: {deviation:?}");
     let benchmark = bundle.benchmark().unwrap();
@@ -35,9 +35,17 @@ fn from_nothing_to_an_evaluated_bundle() {
     let (foundation, config) = (&bundle.foundation, &bundle.foundation.config);
     let measurement = Measurement { foundation, benchmark: &benchmark, system: System::Orco, config, seed: 1 };
     let summary = measurement.over(2, &|| {}).unwrap();
-    println!("aHM {:.2}, aACC {:.2}, {seconds} s", summary.ahm, summary.aacc);
-    // Guessing gives at most 1 in 13 on any class.
-    assert!(summary.ahm > 20.0, "aHM {:.2}", summary.ahm);
+    let seconds = started.elapsed().as_secs();
+    // Past the harness's capture, so that it is seen.
+    let _ = writeln!(
+        std::io::stderr(),
+        "synthetic walk, from nothing to a measured bundle: aHM {:.2}, aACC {:.2}, {seconds} s",
+        summary.ahm,
+        summary.aacc
+    );
+    // Guessing gives at most 1 in 31 on any class; three seeds gave LEAST to MOST.
+    assert!(summary.ahm > 55.0, "aHM {:.2}", summary.ahm);
+    assert!(seconds < 300, "the walk took {seconds} s");
     let card = std::fs::read_to_string(output.join("README.md")).unwrap();
     assert!(card.contains("datasets: [orco-synthetic]"), "{card}");
 }
@@ -64,7 +72,7 @@ fn lists_are_written_for_a_recipe() {
     let folder = tempfile::tempdir().unwrap();
     let made = train(&["lists".as_ref(), &recipe("synthetic-tiny.toml"), "--output".as_ref(), folder.path()]);
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    for (session, lines) in [(1, 12 * 90), (2, 20), (3, 20), (4, 20)] {
+    for (session, lines) in [(1, 30 * 90), (2, 25), (3, 25), (4, 25), (5, 25)] {
         let list = std::fs::read_to_string(folder.path().join(format!("session_{session}.txt"))).unwrap();
         assert_eq!(list.lines().count(), lines);
     }

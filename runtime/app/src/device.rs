@@ -49,7 +49,7 @@ impl Device {
 }
 
 fn places(options: &Options) -> Result<(Bundle, Store)> {
-    let bundle = Bundle::open(&options.bundle)?;
+    let bundle = options.open_bundle()?;
     let store = Store::new(&options.state_folder(&bundle.manifest.name)?);
     Ok((bundle, store))
 }

@@ -5,7 +5,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use clap::Args;
+use clap::{Args, ValueEnum};
+use orco_runtime::bundle::{Bundle, OpenError};
 use serde_json::Value;
 
 /// See the fields.
@@ -14,6 +15,9 @@ pub struct Options {
     /// The bundle's folder.
     #[arg(long, global = true, value_name = "DIR", env = "ORCO_BUNDLE", default_value = "models/cifar100-edge")]
     pub bundle: PathBuf,
+    /// Which of the bundle's backbones computes features: `float`, or `int8` where the bundle has one.
+    #[arg(long, global = true, value_name = "KIND", env = "ORCO_BACKBONE", value_enum, default_value_t)]
+    pub backbone: Backbone,
     /// Folder of the device's state; by default one per bundle in the user's state folder.
     #[arg(long, global = true, value_name = "DIR", env = "ORCO_STATE")]
     pub state: Option<PathBuf>,
@@ -22,7 +26,36 @@ pub struct Options {
     pub json: Option<PathBuf>,
 }
 
+/// A bundle's backbones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Backbone {
+    /// That of every bundle.
+    #[default]
+    Float,
+    /// The one whose arithmetic is int8.
+    Int8,
+}
+
+impl Backbone {
+    /// Name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Float => "float",
+            Self::Int8 => "int8",
+        }
+    }
+}
+
 impl Options {
+    /// Opens the bundle with the backbone that was asked for.
+    pub fn open_bundle(&self) -> Result<Bundle, OpenError> {
+        let bundle = Bundle::open(&self.bundle)?;
+        match self.backbone {
+            Backbone::Float => Ok(bundle),
+            Backbone::Int8 => bundle.with_int8(),
+        }
+    }
+
     /// Folder of the state of a bundle of that name: `--state`, else `$XDG_STATE_HOME/orco/NAME`, else
     /// `~/.local/state/orco/NAME`.
     pub fn state_folder(&self, bundle_name: &str) -> Result<PathBuf> {

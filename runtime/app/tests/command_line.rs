@@ -384,3 +384,30 @@ fn the_demonstration_runs() {
     assert!(result["seconds"].as_f64().unwrap() < 60.0, "{}", result["seconds"]);
     assert!(device.state_bytes().is_none(), "the demonstration touched the device's state");
 }
+
+/// The bundle with its own float backbone listed as the int8 one too: what matters here is which file is opened.
+fn with_int8() -> Device {
+    let device = Device::with_own_bundle();
+    fs::copy(device.bundle.join("backbone.onnx"), device.bundle.join("backbone-int8.onnx")).unwrap();
+    let manifest = device.bundle.join("manifest.toml");
+    let text = fs::read_to_string(&manifest).unwrap();
+    let line = text.lines().find(|line| line.starts_with("\"backbone.onnx\"")).unwrap();
+    let listed = format!("{line}\n{}", line.replace("backbone.onnx", "backbone-int8.onnx"));
+    fs::write(&manifest, text.replace(line, &listed)).unwrap();
+    device
+}
+
+#[test]
+fn the_int8_backbone_is_taken_where_the_bundle_has_one() {
+    let picture = shots("try", "rubber-duck").join("1.jpg");
+    let classify = ["classify", picture.to_str().unwrap(), "--backbone", "int8"];
+    Device::new().refused(&classify, "carries no backbone-int8.onnx; take its float backbone");
+    let device = with_int8();
+    let info = device.json(&["info", "--backbone", "int8"]);
+    assert_eq!((info["backbone_kind"].as_str(), info["weights"].as_str()), (Some("int8"), Some("f32")));
+    assert_eq!(device.json(&classify)["images"], device.json(&classify[..2])["images"], "the same file twice");
+    device.refused(&["eval", "--backbone", "int8"], "measure int8 from images with --data");
+    fs::write(device.bundle.join("backbone-int8.onnx"), b"damaged").unwrap();
+    device.refused(&classify, "backbone-int8.onnx is damaged");
+    device.json(&classify[..2]);
+}

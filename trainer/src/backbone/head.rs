@@ -54,7 +54,8 @@ impl Head {
     /// The same head as the device stores it.
     pub fn to_runtime(&self) -> orco_runtime::head::Head {
         let values = |tensor: &Tensor| -> Vec<f32> {
-            Vec::try_from(tensor.detach().to_kind(Kind::Float).contiguous().view(-1)).expect("f32 tensor")
+            let tensor = tensor.detach().to_device(tch::Device::Cpu).to_kind(Kind::Float);
+            Vec::try_from(tensor.contiguous().view(-1)).expect("f32 tensor")
         };
         orco_runtime::head::Head {
             inputs: self.w1.size()[1] as usize,

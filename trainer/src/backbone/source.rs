@@ -11,7 +11,7 @@ use prost::Message;
 use tch::{Kind, Tensor};
 
 use crate::augment::normalise;
-use crate::config::{BackboneConfig, DataConfig};
+use crate::config::BackboneConfig;
 use crate::dataset::Channels;
 use crate::export::proto::{FLOAT, Model, ValueInfo};
 
@@ -79,11 +79,12 @@ pub struct Foreign {
 
 impl Foreign {
     /// Reads and checks a model: one float input `[batch, 3, height, width]` with fixed sides, one float output
-    /// `[batch, features]` or `[batch, features, 1, 1]`, and ONNX Runtime runs it.
+    /// `[batch, features]` or `[batch, features, 1, 1]`, and ONNX Runtime runs it. It is fed with images normalised as
+    /// the recipe says, else as its metadata say, else by the data set's `channels`.
     ///
     /// # Errors
     /// [`ForeignError`] if it is something else.
-    pub fn open(path: &Path, config: &BackboneConfig) -> Result<Self, ForeignError> {
+    pub fn open(path: &Path, config: &BackboneConfig, channels: Channels) -> Result<Self, ForeignError> {
         let bytes = fs::read(path).map_err(|source| ForeignError::Read { path: path.into(), source })?;
         let graph = Model::decode(bytes.as_slice()).ok().and_then(|model| Some((model.graph?, model.metadata_props)));
         let (graph, metadata) = graph.ok_or_else(|| ForeignError::NotOnnx { path: path.into() })?;
@@ -96,12 +97,11 @@ impl Foreign {
         let stated = |key: &str| -> Option<[f32; 3]> {
             serde_json::from_str(&metadata.iter().find(|entry| entry.key == key)?.value).ok()
         };
-        let usual = Channels::known(&DataConfig::default()).unwrap_or_default();
         let input = Preprocessing {
             width,
             height,
-            mean: config.mean.or_else(|| stated("orco.mean")).unwrap_or(usual.mean),
-            deviation: config.deviation.or_else(|| stated("orco.deviation")).unwrap_or(usual.deviation),
+            mean: config.mean.or_else(|| stated("orco.mean")).unwrap_or(channels.mean),
+            deviation: config.deviation.or_else(|| stated("orco.deviation")).unwrap_or(channels.deviation),
         };
         if !input.is_sound() {
             return Err(wrong(format!("its images of {width}x{height} pixels are larger than 1024x1024")));

@@ -103,6 +103,8 @@ impl Recipe {
         self.export.check()?;
         let own = self.backbone.onnx.is_none();
         demand("align.train_backbone", true, own || !self.align.train_backbone, "false where backbone.onnx is set")?;
+        let weights = &self.export.weights;
+        demand("export.weights", weights.name(), own || weights.is_f32(), "f32 where backbone.onnx is set")?;
         demand("export.int8", true, own || !self.export.int8, "false where backbone.onnx is set")?;
         demand(
             "learn",

@@ -1,5 +1,6 @@
 //! What the bundle carries besides the models.
 
+use orco_runtime::manifest::Weights;
 use serde::{Deserialize, Serialize};
 
 use super::check::{ConfigError, count};
@@ -13,7 +14,10 @@ pub struct ExportConfig {
     pub exemplars_per_class: usize,
     /// Candidate shots of each incremental class in the benchmark file.
     pub candidates_per_class: usize,
-    /// Whether the backbone is written in int8 too.
+    /// How the backbone's file stores the weights of convolutions; it is computed in f32 whatever is chosen.
+    #[serde(default, skip_serializing_if = "Weights::is_f32")]
+    pub weights: Weights,
+    /// Whether the backbone is written with int8 arithmetic too, as a file of its own.
     #[serde(default)]
     pub int8: bool,
     /// Base training images that the ranges of int8 activations are measured on.

@@ -10,17 +10,19 @@ use orco_runtime::bank::Bank;
 use orco_runtime::benchmark::Benchmark;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::codec::{self, Kind as FileKind};
-use orco_runtime::encoder::{self, Encoder, encode_pictures};
+use orco_runtime::encoder::onnx::Onnx;
+use orco_runtime::encoder::{Encoder, encode_pictures};
 use orco_runtime::image::{Preprocessing, from_planes};
 use orco_runtime::manifest::{
     BACKBONE, BACKBONE_INT8, BENCHMARK, BackboneFacts, FORMAT, LABELS, LEARNER, MANIFEST, Manifest, Provenance,
-    hexadecimal,
+    Weights, hexadecimal,
 };
 use orco_runtime::random::Random;
 use orco_runtime::state::{Class, Foundation};
 use tch::{Kind, Tensor};
 
-use super::int8::{Int8, int8};
+use super::fidelity::Fidelity;
+use super::int8::int8;
 use super::metadata::{Facts, metadata};
 use super::{card, onnx};
 use crate::align::Assignment;
@@ -42,56 +44,43 @@ pub struct Exported {
     pub folder: PathBuf,
     /// Largest deviation of a feature between ONNX Runtime and tch; none for a backbone that the user brought.
     pub parity: Option<f64>,
+    /// What storing weights in fewer bits cost, if the recipe asks for that.
+    pub stored: Option<Fidelity>,
     /// What the int8 backbone was found to be, if the recipe asks for one.
-    pub int8: Option<Int8>,
+    pub int8: Option<Fidelity>,
 }
 
 /// Everything that a bundle is made from.
-pub(super) struct Source<'a> {
-    pub(super) recipe: &'a Recipe,
-    pub(super) train: &'a Images,
+pub(crate) struct Source<'a> {
+    pub(crate) recipe: &'a Recipe,
+    pub(crate) train: &'a Images,
     /// Images accuracy is measured on.
-    pub(super) measured: &'a Images,
-    pub(super) split: &'a Split,
-    labels: &'a [String],
-    pub(super) input: Preprocessing,
+    pub(crate) measured: &'a Images,
+    pub(crate) split: &'a Split,
+    pub(crate) labels: &'a [String],
+    pub(crate) input: Preprocessing,
     views: Views,
     /// Length of a feature vector.
-    pub(super) features: usize,
+    pub(crate) features: usize,
 }
 
 /// Writes the bundle into `folder`, opens it again as a device would, measures it, and writes its card.
 ///
 /// # Errors
-/// If a file cannot be written, ONNX Runtime is missing, or its features differ from tch's by more than 1e-4.
+/// If a file cannot be written, ONNX Runtime is missing, its features differ from tch's by more than 1e-4, or storing the
+/// weights in fewer bits changed the features by more than that explains.
 #[expect(clippy::too_many_arguments, reason = "a bundle is made of exactly these")]
 pub fn write_bundle(
     model: &Model,
     assignment: &Assignment,
     recipe: &Recipe,
-    (train, test): (&Images, &Images),
+    images: (&Images, &Images),
     split: &Split,
     labels: &[String],
     run: &Run,
     folder: &Path,
 ) -> Result<Exported> {
-    let [_, height, width] = model.backbone.description.input;
-    let own = Preprocessing {
-        width: width as u32,
-        height: height as u32,
-        mean: model.channels.mean,
-        deviation: model.channels.deviation,
-    };
-    let source = Source {
-        recipe,
-        train,
-        measured: if recipe.split.measure_on == MeasureOn::Test { test } else { train },
-        split,
-        labels,
-        input: model.foreign.as_ref().map_or(own, |foreign| foreign.input),
-        views: Views::default(),
-        features: model.backbone.description.features() as usize,
-    };
+    let source = Source::new(model, recipe, images, split, labels);
     let facts = Facts {
         name: &recipe.name,
         architecture: &model.backbone.description.name,
@@ -100,14 +89,12 @@ pub fn write_bundle(
         seed: recipe.seed,
         export: &recipe.export,
         precision: "float32",
+        weights: Weights::F32.name(),
     };
-    let backbone = match &model.foreign {
-        Some(foreign) => foreign.bytes.clone(),
-        None => onnx::encode(&model.backbone, &metadata(&facts)),
-    };
-    let mut encoder =
-        encoder::onnx::Onnx::open(&backbone, &source.input).context("the export is checked with ONNX Runtime")?;
-    let parity = model.foreign.is_none().then(|| parity(model, &mut encoder, &source)).transpose()?;
+    let float = source.encode(model, &facts);
+    let open = |bytes: &[u8]| Onnx::open(bytes, &source.input).context("the export is checked with ONNX Runtime");
+    let mut float_encoder = open(&float)?;
+    let parity = model.foreign.is_none().then(|| parity(model, &mut float_encoder, &source)).transpose()?;
     if let Some(parity) = parity {
         if parity > PARITY {
             bail!(
@@ -116,22 +103,41 @@ pub fn write_bundle(
         }
         log::info!("ONNX Runtime equals tch within {parity:.1e} on {PARITY_IMAGES} images");
     }
-    let foundation = source.foundation(model, assignment, &mut encoder)?;
-    let benchmark = source.benchmark(&mut encoder)?;
+    // What ships computes the features that ship.
+    let weights = recipe.export.weights;
+    let mut smaller = None;
+    if !weights.is_f32() {
+        let facts = Facts { weights: weights.name(), ..facts };
+        let bytes = onnx::encode_with(&model.backbone, weights, &metadata(&facts));
+        smaller = Some((open(&bytes)?, bytes));
+    }
+    let encoder = smaller.as_mut().map_or(&mut float_encoder, |(encoder, _)| encoder);
+    let foundation = source.foundation(model, assignment, encoder)?;
+    let benchmark = source.benchmark(encoder)?;
     let names: Vec<&str> = foundation.classes.iter().map(|class| class.label.as_str()).collect();
-    let int8 = match recipe.export.int8 {
-        true => Some(int8(model, &source, &facts, (&mut encoder, backbone.len()), &benchmark)?),
-        false => None,
-    };
+    let (means, float_bytes) = (&benchmark.base_means, float.len());
+    let mut stored = None;
+    if let Some((encoder, bytes)) = &mut smaller {
+        let float = (&mut float_encoder as &mut dyn Encoder, float_bytes);
+        let measured = Fidelity::measure(&source, float, (encoder, bytes.len()), means)?;
+        log::info!("{BACKBONE} with weights in {} {}", weights.name(), measured.sentence());
+        measured.accept(weights)?;
+        stored = Some(measured);
+    }
+    let mut int8_bytes = None;
+    let mut int8_measured = None;
+    if recipe.export.int8 {
+        let (bytes, measured) = int8(model, &source, &facts, (&mut float_encoder, float_bytes), means)?;
+        log::info!("{BACKBONE_INT8} {}", measured.sentence());
+        (int8_bytes, int8_measured) = (Some(bytes), Some(measured));
+    }
     let mut files = vec![
-        (BACKBONE, backbone),
+        (BACKBONE, smaller.map_or(float, |(_, bytes)| bytes)),
         (LEARNER, codec::encode(FileKind::Learner, &foundation)),
         (BENCHMARK, codec::encode(FileKind::Benchmark, &benchmark)),
         (LABELS, names.join("\n").into_bytes()),
     ];
-    if let Some(int8) = &int8 {
-        files.push((BACKBONE_INT8, int8.bytes.clone()));
-    }
+    files.extend(int8_bytes.map(|bytes| (BACKBONE_INT8, bytes)));
     let mut digests = BTreeMap::new();
     let staged = Staged::new(folder)?;
     for (name, bytes) in &files {
@@ -141,10 +147,11 @@ pub fn write_bundle(
     let manifest = source.manifest(model, digests);
     write_atomically(&staged.path.join(MANIFEST), toml::to_string(&manifest)?.as_bytes())?;
     let bundle = Bundle::open(&staged.path).context("the bundle just written does not open")?;
-    let card = card::write(&bundle, recipe, parity, int8.as_ref(), run)?;
+    let exported = Exported { folder: folder.into(), parity, stored, int8: int8_measured };
+    let card = card::write(&bundle, recipe, &exported, run)?;
     write_atomically(&staged.path.join("README.md"), card.as_bytes())?;
     staged.put_in_place(folder)?;
-    Ok(Exported { folder: folder.into(), parity, int8 })
+    Ok(exported)
 }
 
 /// Whether a bundle may be written into `folder`: it is new, empty, or an older bundle.
@@ -198,7 +205,41 @@ fn parity(model: &Model, encoder: &mut dyn Encoder, source: &Source<'_>) -> Resu
     Ok(difference.abs().max().double_value(&[]))
 }
 
-impl Source<'_> {
+impl<'a> Source<'a> {
+    pub(crate) fn new(
+        model: &Model,
+        recipe: &'a Recipe,
+        (train, test): (&'a Images, &'a Images),
+        split: &'a Split,
+        labels: &'a [String],
+    ) -> Self {
+        let [_, height, width] = model.backbone.description.input;
+        let own = Preprocessing {
+            width: width as u32,
+            height: height as u32,
+            mean: model.channels.mean,
+            deviation: model.channels.deviation,
+        };
+        Self {
+            recipe,
+            train,
+            measured: if recipe.split.measure_on == MeasureOn::Test { test } else { train },
+            split,
+            labels,
+            input: model.foreign.as_ref().map_or(own, |foreign| foreign.input),
+            views: Views::default(),
+            features: model.backbone.description.features() as usize,
+        }
+    }
+
+    /// The float backbone's file: written from the network, or the one that the user brought.
+    fn encode(&self, model: &Model, facts: &Facts<'_>) -> Vec<u8> {
+        match &model.foreign {
+            Some(foreign) => foreign.bytes.clone(),
+            None => onnx::encode(&model.backbone, &metadata(facts)),
+        }
+    }
+
     fn picture(&self, images: &Images, index: usize) -> image::RgbImage {
         let planes = Vec::<u8>::try_from(images.pixels.get(index as i64).contiguous().view(-1)).expect("u8 tensor");
         let size = images.pixels.size();
@@ -206,7 +247,7 @@ impl Source<'_> {
     }
 
     /// Features of the clean views, f32 `[indices, features]`.
-    pub(super) fn clean_features(
+    pub(crate) fn clean_features(
         &self,
         encoder: &mut dyn Encoder,
         images: &Images,
@@ -234,8 +275,8 @@ impl Source<'_> {
         Ok(bank)
     }
 
-    fn foundation(&self, model: &Model, assignment: &Assignment, encoder: &mut dyn Encoder) -> Result<Foundation> {
-        let config = self.recipe.learn.clone();
+    /// Training images that become the base classes' exemplars, class after class.
+    pub(crate) fn base_exemplars(&self) -> Vec<usize> {
         let mut random = Random::new(self.recipe.seed, "base exemplars");
         let mut chosen = Vec::new();
         for class in 0..self.split.base_classes {
@@ -249,7 +290,17 @@ impl Source<'_> {
             random.shuffle(&mut members);
             chosen.extend_from_slice(&members[..self.recipe.export.exemplars_per_class.min(members.len())]);
         }
-        let exemplars = self.bank(encoder, self.train, &chosen, config.views)?;
+        chosen
+    }
+
+    pub(crate) fn foundation(
+        &self,
+        model: &Model,
+        assignment: &Assignment,
+        encoder: &mut dyn Encoder,
+    ) -> Result<Foundation> {
+        let config = self.recipe.learn.clone();
+        let exemplars = self.bank(encoder, self.train, &self.base_exemplars(), config.views)?;
         let targets = assignment.targets.to_device(tch::Device::Cpu).contiguous().view(-1);
         let classes = assignment.rows.iter().zip(self.labels).map(|(&row, label)| Class {
             label: label.clone(),
@@ -266,7 +317,7 @@ impl Source<'_> {
         })
     }
 
-    fn benchmark(&self, encoder: &mut dyn Encoder) -> Result<Benchmark> {
+    pub(crate) fn benchmark(&self, encoder: &mut dyn Encoder) -> Result<Benchmark> {
         log::info!("computing the benchmark's features with {}", encoder.engine());
         let measured = self.bank(encoder, self.measured, &self.split.measured, 1)?;
         let shots: Vec<usize> = self.split.candidates.concat();
@@ -305,6 +356,7 @@ impl Source<'_> {
                 features: description.features() as usize,
                 parameters,
                 multiply_adds: description.multiply_adds() as u64,
+                weights: self.recipe.export.weights,
             },
             provenance: Provenance {
                 program: format!("orco-train {}", env!("CARGO_PKG_VERSION")),

@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use anyhow::Result;
 use orco_runtime::bundle::Bundle;
-use orco_runtime::manifest::BACKBONE_INT8;
+use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LEARNER};
 use orco_runtime::protocol::{Measurement, Summary, System};
 
-use super::int8::Int8;
+use super::bundle::Exported;
 use crate::config::{AugmentConfig, MeasureOn, OptimiserKind, Policy, Recipe};
 use crate::run::Run;
 use crate::system;
@@ -18,13 +18,7 @@ const DRAWS: usize = 3;
 const SEED: u64 = 1;
 
 /// Measures the bundle and writes its card, Markdown with Hugging Face front matter.
-pub(super) fn write(
-    bundle: &Bundle,
-    recipe: &Recipe,
-    parity: Option<f64>,
-    int8: Option<&Int8>,
-    run: &Run,
-) -> Result<String> {
+pub(super) fn write(bundle: &Bundle, recipe: &Recipe, exported: &Exported, run: &Run) -> Result<String> {
     let benchmark = bundle.benchmark()?;
     let (foundation, config) = (&bundle.foundation, &bundle.foundation.config);
     let measured = System::ALL
@@ -36,16 +30,8 @@ pub(super) fn write(
         .collect::<Result<Vec<Summary>, _>>()?;
     let manifest = &bundle.manifest;
     let ours = &measured[0];
-    let tag = recipe.data.kind.tag();
     let mut text = String::new();
-    writeln!(
-        text,
-        "---\nlicense: [mit, apache-2.0]\ntags: [image-classification, few-shot-learning, class-incremental-learning, onnx]\n\
-         datasets: [{tag}]\nmodel-index:\n- name: {}\n  results:\n  - task: {{type: image-classification, name: few-shot class-incremental}}\n    \
-         dataset: {{type: {tag}, name: {}}}\n    metrics:\n    - {{type: accuracy, name: aHM, value: {:.2}}}\n    \
-         - {{type: accuracy, name: aACC, value: {:.2}}}\n---",
-        manifest.name, benchmark.source, ours.ahm, ours.aacc
-    )?;
+    front_matter(&mut text, recipe, &benchmark.source, ours)?;
     writeln!(text, "# {}\n", manifest.name)?;
     writeln!(
         text,
@@ -70,8 +56,14 @@ pub(super) fn write(
     let head = &bundle.foundation.head;
     writeln!(
         text,
-        "- Head: {}-{}-{}; {} pseudo-targets ({:?}, {} steps).",
-        head.inputs, head.hidden, head.outputs, recipe.targets.count, recipe.targets.method, recipe.targets.steps
+        "- Head: {}-{}-{}, {:.2} M multiply-adds for one image; {} pseudo-targets ({:?}, {} steps).",
+        head.inputs,
+        head.hidden,
+        head.outputs,
+        (head.hidden * (head.inputs + head.outputs)) as f64 / 1e6,
+        recipe.targets.count,
+        recipe.targets.method,
+        recipe.targets.steps
     )?;
     writeln!(text, "- Trained on: {}, seed {}.", manifest.provenance.trained_on, recipe.seed)?;
     phase_1(&mut text, recipe)?;
@@ -91,21 +83,31 @@ pub(super) fn write(
         recipe.align.batch,
         if recipe.align.train_backbone { ", backbone trained too" } else { "" }
     )?;
+    if let Some(accuracy) = run.metrics("align").last().and_then(|line| line["accuracy"].as_f64()) {
+        writeln!(text, "- Accuracy on the base training images after phase 2: {accuracy:.1} %.")?;
+    }
     let config = &bundle.foundation.config;
     writeln!(
         text,
         "- Phase 3 (on the device): {} epochs, batch {}, {} exemplars of a base class, {} stored views of each.",
         config.epochs, config.batch, config.base_exemplars, config.views
     )?;
-    if let Some(parity) = parity {
+    if let Some(parity) = exported.parity {
         writeln!(
             text,
-            "- ONNX Runtime equals the training network within {parity:.1e} on up to 1,000 training images."
+            "- ONNX Runtime equals the training network within {parity:.1e} on up to 1,000 training images (weights in f32)."
         )?;
     }
-    if let Some(int8) = int8 {
-        writeln!(text, "- `{BACKBONE_INT8}`: {}.", int8.sentence())?;
+    if let Some(stored) = &exported.stored {
+        let weights = facts.weights.name();
+        writeln!(text, "- `{BACKBONE}` stores weights in {weights} and computes in f32; it {}.", stored.sentence())?;
     }
+    if let Some(int8) = &exported.int8 {
+        writeln!(text, "- `{BACKBONE_INT8}` computes in int8; it {}.", int8.sentence())?;
+    }
+    let size = |name: &str| std::fs::metadata(bundle.folder.join(name)).map_or(0, |file| file.len());
+    let sizes = [BACKBONE, LEARNER, BENCHMARK].map(|name| format!("`{name}` {:.2} MB", size(name) as f64 / 1e6));
+    writeln!(text, "- Files: {}.", sizes.join(", "))?;
     writeln!(text)?;
     writeln!(text, "## Measured\n")?;
     writeln!(
@@ -155,6 +157,34 @@ pub(super) fn write(
         )?;
     }
     Ok(text)
+}
+
+/// What Hugging Face reads: license, tags, and the results by its `model-index`. Strings are quoted as JSON, which YAML
+/// reads too.
+fn front_matter(text: &mut String, recipe: &Recipe, source: &str, ours: &Summary) -> Result<()> {
+    let tag = recipe.data.kind.tag();
+    let license = recipe.export.license.as_deref().unwrap_or(env!("CARGO_PKG_LICENSE"));
+    // Hugging Face knows licenses by their SPDX names in small letters.
+    let licenses: Vec<String> = license
+        .split(" OR ")
+        .map(|name| serde_json::to_string(&name.trim().to_lowercase()))
+        .collect::<Result<_, _>>()?;
+    let (name, source) = (serde_json::to_string(&recipe.name)?, serde_json::to_string(source)?);
+    writeln!(
+        text,
+        "---\nlicense: [{}]\nlibrary_name: onnx\npipeline_tag: image-classification\n\
+         tags: [image-classification, few-shot-learning, class-incremental-learning, onnx]\ndatasets: [{tag}]\n\
+         model-index:\n- name: {name}\n  results:\n  \
+         - task: {{type: image-classification, name: few-shot class-incremental}}\n    \
+         dataset: {{type: {tag}, name: {source}}}\n    metrics:",
+        licenses.join(", ")
+    )?;
+    let last = ours.sessions.last().and_then(|row| row.hm).unwrap_or(0.0);
+    for (metric, value) in [("aHM", ours.ahm), ("aACC", ours.aacc), ("HM of the last session", last)] {
+        writeln!(text, "    - {{type: accuracy, name: {metric}, value: {value:.2}}}")?;
+    }
+    writeln!(text, "---")?;
+    Ok(())
 }
 
 /// What phase 1 was, if there was one.

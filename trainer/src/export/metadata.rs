@@ -22,6 +22,8 @@ pub struct Facts<'a> {
     pub export: &'a ExportConfig,
     /// Arithmetic: `float32` or `int8`.
     pub precision: &'a str,
+    /// How weights are stored: `f32`, `f16` or `int8`.
+    pub weights: &'a str,
 }
 
 /// The metadata's keys and values. There is a date only where the recipe or `SOURCE_DATE_EPOCH` (seconds since 1970)
@@ -45,6 +47,7 @@ pub fn metadata(facts: &Facts<'_>) -> Vec<(&'static str, String)> {
         ("orco.name", facts.name.into()),
         ("orco.architecture", facts.architecture.into()),
         ("orco.precision", facts.precision.into()),
+        ("orco.weights", facts.weights.into()),
         ("orco.seed", facts.seed.to_string()),
         ("orco.mean", format!("{:?}", facts.input.mean)),
         ("orco.deviation", format!("{:?}", facts.input.deviation)),
@@ -88,8 +91,9 @@ mod tests {
             toml::from_str("exemplars_per_class = 5\ncandidates_per_class = 5\nauthor = \"A\"\ndate = \"2026-11-21\"")
                 .unwrap();
         let classes = ["cat".to_owned(), "lover's knot".to_owned()];
-        let (name, architecture, precision) = ("toy", "resnet20-w16", "int8");
-        let facts = Facts { name, architecture, classes: &classes, input: &input, seed: 7, export: &export, precision };
+        let (name, architecture, precision, weights) = ("toy", "resnet20-w16", "int8", "int8");
+        let (classes, input, export) = (&classes, &input, &export);
+        let facts = Facts { name, architecture, classes, input, seed: 7, export, precision, weights };
         let entries = metadata(&facts);
         let value = |key: &str| entries.iter().find(|entry| entry.0 == key).map(|entry| entry.1.as_str()).unwrap();
         assert_eq!(value("names"), "{0: 'cat', 1: 'lover\\'s knot'}");
@@ -97,7 +101,7 @@ mod tests {
         assert_eq!((value("author"), value("date")), ("A", "2026-11-21"));
         assert_eq!(value("orco.mean"), "[0.5, 0.5, 0.5]");
         let images = ["Image.BitmapPixelFormat", "Image.ColorSpaceGamma", "Image.NominalPixelRange"];
-        for key in ["task", "version", "license", "orco.precision"].iter().chain(&images) {
+        for key in ["task", "version", "license", "orco.precision", "orco.weights"].iter().chain(&images) {
             assert!(!value(key).is_empty(), "{key}");
         }
     }

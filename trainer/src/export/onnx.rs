@@ -1,6 +1,7 @@
 //! A backbone as an ONNX model, written from the description that built the network; batch norm is folded into the
 //! convolutions: W' = W s / sqrt(v + e), b' = o - m s / sqrt(v + e), for scale s, offset o, mean m, variance v.
 
+use orco_runtime::manifest::Weights;
 use prost::Message;
 use tch::{Device, Kind, Tensor};
 
@@ -21,7 +22,12 @@ pub use super::quantise::encode_int8;
 
 /// Bytes of the ONNX file of a network in inference mode; the same network gives the same bytes.
 pub fn encode(network: &Network, metadata: &[(&str, String)]) -> Vec<u8> {
-    let mut writer = Writer { network, parts: Parts::default() };
+    encode_with(network, Weights::F32, metadata)
+}
+
+/// The same with weights of convolutions stored as `weights` says.
+pub fn encode_with(network: &Network, weights: Weights, metadata: &[(&str, String)]) -> Vec<u8> {
+    let mut writer = Writer { network, weights, parts: Parts::default() };
     let x = writer.parts.start(&network.description);
     let x = network.description.build(x, &mut writer);
     writer.parts.finish(x, &network.description, metadata)
@@ -30,6 +36,7 @@ pub fn encode(network: &Network, metadata: &[(&str, String)]) -> Vec<u8> {
 /// Writes a network in floating point.
 struct Writer<'a> {
     network: &'a Network,
+    weights: Weights,
     parts: Parts,
 }
 
@@ -38,11 +45,10 @@ impl Builder for Writer<'_> {
 
     fn convolution(&mut self, x: &String, conv: &ConvNorm) -> String {
         let (weight, bias) = folded(self.network, conv);
-        let names = [format!("{}.weight", conv.name), format!("{}.bias", conv.name)];
-        self.parts.floats(&names[0], &weight.size(), &values(&weight));
-        self.parts.floats(&names[1], &bias.size(), &values(&bias));
-        let [weight, bias] = names;
-        self.parts.convolution(vec![x.clone(), weight, bias], conv)
+        let weight = self.parts.weight(&format!("{}.weight", conv.name), &conv.shape(), &values(&weight), self.weights);
+        let name = format!("{}.bias", conv.name);
+        self.parts.floats(&name, &bias.size(), &values(&bias));
+        self.parts.convolution(vec![x.clone(), weight, name], conv)
     }
 
     fn activation(&mut self, x: String, name: &str) -> String {

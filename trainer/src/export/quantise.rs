@@ -11,6 +11,7 @@ use tch::Tensor;
 
 use super::onnx::{INPUT, Parts, folded, int, values};
 use super::proto::{INT8, INT32, UINT8};
+use super::weights::{largest, to_int8};
 use crate::backbone::{Activation, Builder, ConvNorm, Network};
 
 /// Share of a batch's values that may lie outside the range of an activation, on either side.
@@ -125,16 +126,9 @@ impl Builder for Quantised<'_> {
         let bias = values(&bias);
         let weights = values(&weight);
         let channels = weights.chunks_exact(weights.len() / conv.outputs as usize);
-        let scales: Vec<f32> =
-            channels.clone().zip(&bias).map(|(row, &bias)| row_scale(row, bias, input_scale)).collect();
-        let bytes = channels.zip(&scales).flat_map(|(row, scale)| row.iter().map(move |value| round(value / scale)));
-        let weight = self.constant(
-            &format!("{}.weight", conv.name),
-            INT8,
-            &conv.shape(),
-            bytes.map(i8::cast_unsigned).collect(),
-            &scales,
-        );
+        let scales: Vec<f32> = channels.zip(&bias).map(|(row, &bias)| row_scale(row, bias, input_scale)).collect();
+        let bytes = to_int8(&weights, &scales);
+        let weight = self.constant(&format!("{}.weight", conv.name), INT8, &conv.shape(), bytes, &scales);
         let scales: Vec<f32> = scales.iter().map(|scale| scale * input_scale).collect();
         let bytes = bias.iter().zip(&scales).flat_map(|(value, scale)| ((value / scale).round() as i32).to_le_bytes());
         let bias = self.constant(&format!("{}.bias", conv.name), INT32, &[conv.outputs], bytes.collect(), &scales);
@@ -166,12 +160,7 @@ impl Builder for Quantised<'_> {
 
 /// Scale of a channel's weights, wide enough for the bias to fit into 31 bits too.
 fn row_scale(weights: &[f32], bias: f32, input_scale: f32) -> f32 {
-    let largest = weights.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
-    (largest / 127.0).max(bias.abs() / input_scale / (1u32 << 30) as f32).max(f32::MIN_POSITIVE.sqrt())
-}
-
-fn round(value: f32) -> i8 {
-    value.round().clamp(-127.0, 127.0) as i8
+    (largest(weights) / 127.0).max(bias.abs() / input_scale / (1u32 << 30) as f32).max(f32::MIN_POSITIVE.sqrt())
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use orco_runtime::config::Config;
 use orco_runtime::protocol::{self, Measurement, Summary, System};
 use serde_json::json;
 
-use crate::options::Options;
+use crate::options::{Backbone, Options};
 use crate::output;
 
 /// Arguments of `orco eval`.
@@ -36,7 +36,7 @@ pub struct Arguments {
 
 /// Measures all systems and prints every session's row.
 pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
-    let bundle = Bundle::open(&options.bundle)?;
+    let bundle = options.open_bundle()?;
     let config = match &arguments.preset {
         None => bundle.foundation.config.clone(),
         Some(name) => match Config::preset(name) {
@@ -45,6 +45,11 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
         },
     };
     let benchmark = match &arguments.data {
+        None if options.backbone == Backbone::Int8 => {
+            bail!(
+                "the bundle's benchmark file holds features of the float backbone; measure int8 from images with --data"
+            )
+        }
         None => bundle.benchmark()?,
         Some(folder) => from_images(&bundle, folder)?,
     };
@@ -70,6 +75,7 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
     };
     let mut results = json!({
         "draws": arguments.draws, "seed": arguments.seed, "bundle": bundle.manifest.name, "source": benchmark.source,
+        "backbone": options.backbone.name(),
     });
     if arguments.presets {
         let preset = |name| Ok((name, measure(System::Orco, &Config::preset(name).expect("it is listed"), name)?));

@@ -5,7 +5,7 @@ use orco_runtime::session;
 use serde_json::json;
 
 use crate::device::Device;
-use crate::options::Options;
+use crate::options::{Backbone, Options};
 
 /// Prints what the bundle is, which engine runs it, and what the device has learned.
 pub fn run(options: &Options) -> Result<()> {
@@ -19,8 +19,12 @@ pub fn run(options: &Options) -> Result<()> {
     if !options.quiet() {
         println!("bundle      {} ({})", manifest.name, device.bundle.folder.display());
         println!(
-            "backbone    {}: {:.2} M parameters, {:.1} M multiply-adds, {}x{} pixels, {} features",
+            "backbone    {} in {}: {:.2} M parameters, {:.1} M multiply-adds, {}x{} pixels, {} features",
             manifest.backbone.architecture,
+            match options.backbone {
+                Backbone::Float => manifest.backbone.weights.name(),
+                Backbone::Int8 => "int8 arithmetic",
+            },
             manifest.backbone.parameters as f64 / 1e6,
             manifest.backbone.multiply_adds as f64 / 1e6,
             manifest.preprocessing.width,
@@ -43,6 +47,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     options.write_json(&json!({
         "bundle": manifest.name, "engine": engine, "backbone": manifest.backbone.architecture,
+        "backbone_kind": options.backbone.name(), "weights": manifest.backbone.weights.name(),
         "features": manifest.backbone.features, "parameters": manifest.backbone.parameters,
         "base_classes": foundation.classes.len(), "learned_classes": device.state.classes.len(),
         "sessions": device.state.sessions, "free_targets": free, "state": device.store.path().to_string_lossy(), "benchmark": benchmark,

@@ -1,0 +1,49 @@
+//! The paper's comparison on small made-up images: g alone beside f and g.
+
+use orco_tests::tiny::{self, CLASSES, images};
+use orco_trainer::align::{Assignment, align};
+use orco_trainer::compare::{compare, table};
+use orco_trainer::dataset::{Images, Split};
+use orco_trainer::model::Model;
+use orco_trainer::pretrain::pretrain;
+use orco_trainer::run::Run;
+use tch::{Device, Tensor, no_grad};
+
+#[test]
+fn g_alone_stands_beside_f_and_g() {
+    let (folder, images) = (tempfile::tempdir().unwrap(), images());
+    let mut recipe = tiny::recipe(6);
+    recipe.export.candidates_per_class = 8;
+    (recipe.learn.epochs, recipe.learn.batch) = (60, 8);
+    let split = Split::new(&recipe.split, 8, &images, &images, None, recipe.seed).unwrap();
+    let run = Run::open(folder.path(), &recipe).unwrap();
+    let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
+    pretrain(&mut model, &recipe, &images, &split, &run, None).unwrap();
+    let assignment = align(&mut model, &recipe, &images, &split, &run).unwrap();
+    let labels: Vec<String> = (0..CLASSES).map(|class| format!("class {class}")).collect();
+    let before: Vec<Tensor> = model.tensors().iter().map(|(_, tensor)| no_grad(|| tensor.copy())).collect();
+    let mut measure = |assignment: &Assignment, images: &Images, shares: &[f64]| {
+        compare(&mut model, assignment, &recipe, (images, images), &split, &labels, &run, (2, shares)).unwrap()
+    };
+    let summaries = measure(&assignment, &images, &[1.0, 0.0]);
+    let text = table(&summaries, 2);
+    println!("{text}");
+    let names: Vec<&str> = summaries.iter().map(|summary| summary.system.as_str()).collect();
+    let expected =
+        ["g, as on the device", "g, new views", "f and g, f at 1 of the rate", "f and g, f at 0 of the rate"];
+    assert_eq!(names, expected);
+    assert!(expected.iter().all(|name| text.contains(name)), "{text}");
+    let [device, head, both, still] = &summaries[..] else { panic!("{names:?}") };
+    for summary in &summaries {
+        assert_eq!(summary.sessions.len(), 2);
+        // Before anything is learned all are the same, but for the rounding of stored features.
+        assert!((summary.sessions[0].base - device.sessions[0].base).abs() < 2.0, "{}", summary.system);
+        assert!(summary.ahm > 60.0, "{}: {:.1}", summary.system, summary.ahm);
+    }
+    assert_eq!(head.sessions, still.sessions, "f at a rate of 0 is f frozen");
+    assert_eq!(measure(&assignment, &images, &[1.0])[2], *both, "the same again gives the same");
+    for ((name, after), before) in model.tensors().iter().zip(&before) {
+        assert!(after.equal(before), "{name} was left changed");
+    }
+    assert_eq!(run.metrics("compare").len(), 4 + 3);
+}

@@ -1,0 +1,249 @@
+//! The paper's comparison of phase 3: g trained alone, as on the device, beside f and g trained together.
+//!
+//! The runtime's learner on stored features stands first. The others are trained here from images, with new views in every
+//! step, by the same settings, losses, exemplars, draws and targets; in every session f and g begin as phase 2 left them.
+//! Batch norm of f keeps its statistics throughout. The metrics are the runtime's.
+
+mod goals;
+mod session;
+
+use std::collections::HashMap;
+
+use anyhow::{Context, Result, bail};
+use orco_runtime::benchmark::Benchmark;
+use orco_runtime::config::Assignment as Rule;
+use orco_runtime::encoder::onnx::Onnx;
+use orco_runtime::loss::contrast::Form;
+use orco_runtime::protocol::{Draw, Measured, Measurement, Row, Summary, System, summarise};
+use orco_runtime::state::Foundation;
+use serde_json::json;
+use tch::{Device, Kind, Tensor, no_grad};
+
+use self::session::Session;
+use crate::align::Assignment;
+use crate::config::{Precision, Recipe};
+use crate::dataset::{Images, Split};
+use crate::export::{Source, onnx};
+use crate::interrupt;
+use crate::model::Model;
+use crate::progress::Progress;
+use crate::run::Run;
+
+/// Seed of the draws, that of `orco eval`.
+const SEED: u64 = 1;
+/// Images measured at a time.
+const BATCH: usize = 500;
+
+/// What is trained in the incremental sessions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Trained {
+    /// The head g; f stays.
+    Head,
+    /// Both; the learning rate of f is this share of g's.
+    Both(f64),
+}
+
+impl Trained {
+    fn name(self) -> String {
+        match self {
+            Self::Head => "g, new views".into(),
+            Self::Both(share) => format!("f and g, f at {share} of the rate"),
+        }
+    }
+}
+
+/// Measures the runtime's learner, g alone, and f and g together for each share of the learning rate that f gets.
+/// The model is left as it was.
+///
+/// # Errors
+/// If the backbone is an ONNX file that the user brought, the recipe's settings of phase 3 name a form that only the
+/// runtime knows, ONNX Runtime is missing, or a loss stops being finite.
+#[expect(clippy::too_many_arguments, reason = "what a bundle is made of, and how much to measure")]
+pub fn compare(
+    model: &mut Model,
+    assignment: &Assignment,
+    recipe: &Recipe,
+    images: (&Images, &Images),
+    split: &Split,
+    labels: &[String],
+    run: &Run,
+    (draws, shares): (usize, &[f64]),
+) -> Result<Vec<Summary>> {
+    check(model, recipe, shares)?;
+    // A finished phase 2 is read from its checkpoint, onto the processor.
+    let targets = assignment.targets.to_device(model.device());
+    let assignment = &Assignment { targets, rows: assignment.rows.clone() };
+    let source = Source::new(model, recipe, images, split, labels);
+    let mut encoder = Onnx::open(&onnx::encode(&model.backbone, &[]), &source.input)
+        .context("the runtime's learner takes its features from ONNX Runtime")?;
+    let foundation = source.foundation(model, assignment, &mut encoder)?;
+    let benchmark = source.benchmark(&mut encoder)?;
+    let (system, config) = (System::Orco, &recipe.learn);
+    let device = Measurement { foundation: &foundation, benchmark: &benchmark, system, config, seed: SEED };
+    let mut summaries = vec![Summary { system: "g, as on the device".into(), ..device.over(draws, &|| {})? }];
+    let rivals: Vec<Trained> =
+        std::iter::once(Trained::Head).chain(shares.iter().map(|&share| Trained::Both(share))).collect();
+    let epochs = rivals.len() * draws * split.sessions.len() * config.epochs;
+    let mut progress = Progress::counting("comparison", "epochs", epochs as u64, 0);
+    let walk = Walk::new(model, assignment, &source, &foundation, &benchmark);
+    for trained in rivals {
+        let walked = (0..draws).map(|draw| walk.draw(model, trained, draw, &mut progress)).collect::<Result<Vec<_>>>();
+        // Whatever happened, the model is what it was.
+        model.restore(&walk.start)?;
+        let summary = summarise(&trained.name(), &walked?);
+        progress.milestone(&format!("{}: aHM {:.2}, aACC {:.2}", summary.system, summary.ahm, summary.aacc));
+        summaries.push(summary);
+    }
+    progress.finish();
+    for summary in &summaries {
+        run.log(&json!({ "phase": "compare", "draws": draws, "measured": summary }))?;
+    }
+    Ok(summaries)
+}
+
+/// Refuses what cannot be compared.
+fn check(model: &Model, recipe: &Recipe, shares: &[f64]) -> Result<()> {
+    if model.foreign.is_some() {
+        bail!("the backbone is an ONNX file, which cannot be trained; compare needs one of the recipe's own");
+    }
+    if recipe.learn.contrast_form != Form::Outside || recipe.learn.assignment != Rule::Greedy {
+        bail!(
+            "compare knows contrast_form = \"outside\" and assignment = \"greedy\" only; change [learn] of the recipe"
+        );
+    }
+    if let Some(share) = shares.iter().find(|share| !share.is_finite() || **share < 0.0) {
+        bail!("--backbone-rate is {share}, but must be a number of at least 0");
+    }
+    Ok(())
+}
+
+/// Prints the systems, then every session's row of each.
+pub fn table(summaries: &[Summary], draws: usize) -> String {
+    let shown = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
+    let mut lines = vec![format!("means of {draws} draws  aHM           aACC          base decay  performance decay")];
+    for summary in summaries {
+        lines.push(format!(
+            "{:<30} {:6.2} ± {:<5.2} {:6.2} ± {:<5.2} {:10.2} {:10.2}",
+            summary.system,
+            summary.ahm,
+            summary.ahm_deviation,
+            summary.aacc,
+            summary.aacc_deviation,
+            summary.base_decay,
+            summary.performance_decay
+        ));
+    }
+    for summary in summaries {
+        lines.push(format!("\n{}\nsession    base     inc      hm   top-1", summary.system));
+        lines.extend(summary.sessions.iter().map(|row| {
+            let (inc, hm) = (shown(row.inc), shown(row.hm));
+            format!("{:>7} {:>7.2} {inc:>7} {hm:>7} {:>7.2}", row.session, row.base, row.top1)
+        }));
+    }
+    lines.join("\n")
+}
+
+/// The way through all sessions, from images.
+struct Walk<'a> {
+    source: &'a Source<'a>,
+    foundation: &'a Foundation,
+    benchmark: &'a Benchmark,
+    assignment: &'a Assignment,
+    /// The model after phase 2.
+    start: HashMap<String, Tensor>,
+    /// Features of the measured images by that model, `[measured, features]`.
+    features: Tensor,
+}
+
+impl<'a> Walk<'a> {
+    fn new(
+        model: &Model,
+        assignment: &'a Assignment,
+        source: &'a Source<'a>,
+        foundation: &'a Foundation,
+        benchmark: &'a Benchmark,
+    ) -> Self {
+        let start = model.tensors().into_iter().map(|(name, tensor)| (name, no_grad(|| tensor.copy()))).collect();
+        let features = features(model, source.measured, &source.split.measured);
+        Self { source, foundation, benchmark, assignment, start, features }
+    }
+
+    /// All sessions with one draw of the shots.
+    fn draw(&self, model: &mut Model, trained: Trained, draw: usize, progress: &mut Progress) -> Result<Draw> {
+        let recipe = self.source.recipe;
+        let mut session = Session {
+            train: self.source.train,
+            config: &recipe.learn,
+            augment: &recipe.pretrain.augment,
+            precision: recipe.pretrain.precision,
+            exemplars: self.base_exemplars(),
+            base: self.source.split.base_classes as i64,
+            targets: &self.assignment.targets,
+            rows: self.assignment.rows.clone(),
+        };
+        model.restore(&self.start)?;
+        let mut rows = vec![self.row(model, &session, 0, Trained::Head)];
+        for number in 1..=self.benchmark.ways.len() {
+            interrupt::check()?;
+            model.restore(&self.start)?;
+            session.admit(model, &self.shots(number, draw))?;
+            let seed = recipe.seed.wrapping_mul(1_000_003).wrapping_add((1000 * draw + number) as u64);
+            session.train(model, trained, seed, &mut || progress.advance(1, &format!("session {number}")))?;
+            rows.push(self.row(model, &session, number, trained));
+        }
+        Ok(Draw { rows, operations: 0.0, seconds: 0.0 })
+    }
+
+    /// Image and class of the exemplars of base classes that the settings let a session see.
+    fn base_exemplars(&self) -> Vec<(usize, i64)> {
+        let (train, most) = (self.source.train, self.source.recipe.learn.base_exemplars);
+        let labelled = self.source.base_exemplars().into_iter().map(|index| (index, i64::from(train.labels[index])));
+        let all: Vec<(usize, i64)> = labelled.collect();
+        all.chunk_by(|a, b| a.1 == b.1).flat_map(|class| &class[..most.min(class.len())]).copied().collect()
+    }
+
+    /// Image and class of the shots of a session: those that the runtime's learner gets.
+    fn shots(&self, session: usize, draw: usize) -> Vec<(usize, i64)> {
+        let benchmark = self.benchmark;
+        let before: u32 = benchmark.ways[..session - 1].iter().sum();
+        let first = self.foundation.classes.len() as u32 + before;
+        let image = |place: usize| benchmark.candidate_sources[place] as usize;
+        let classes = first..first + benchmark.ways[session - 1];
+        let shots = classes.flat_map(|class| {
+            let places = benchmark.draw(class, draw, SEED).into_iter();
+            places.map(move |place| (image(place), i64::from(class)))
+        });
+        shots.collect()
+    }
+
+    /// Measures the classes seen so far.
+    fn row(&self, model: &Model, session: &Session<'_>, number: usize, trained: Trained) -> Row {
+        let (images, seen) = (self.source.measured, session.rows.len());
+        let measured = self.source.split.measured.iter().copied().enumerate();
+        let known = measured.filter(|(_, index)| usize::from(images.labels[*index]) < seen);
+        let (places, indices): (Vec<i64>, Vec<usize>) = known.map(|(place, index)| (place as i64, index)).unzip();
+        let features = match trained {
+            Trained::Head => self.features.index_select(0, &Tensor::from_slice(&places).to_device(model.device())),
+            Trained::Both(_) => features(model, images, &indices),
+        };
+        let answers = no_grad(|| {
+            let cosines = model.head.project(&features).matmul(&session.assigned().transpose(0, 1));
+            cosines.argmax(1, false).to_device(Device::Cpu)
+        });
+        let answers = Vec::<i64>::try_from(answers).expect("a row of i64");
+        let mut counts = Measured::new(seen);
+        for (index, answer) in indices.into_iter().zip(answers) {
+            counts.count(usize::from(images.labels[index]), answer as usize);
+        }
+        counts.row(number, self.source.split.base_classes)
+    }
+}
+
+/// Features of clean views by the model's own backbone, `[indices, features]`.
+fn features(model: &Model, images: &Images, indices: &[usize]) -> Tensor {
+    let parts = indices.chunks(BATCH).map(|indices| {
+        let images = images.select(indices).to_device(model.device()).to_kind(Kind::Float) / 255.0;
+        no_grad(|| model.backbone.forward(&model.channels.normalise(&images), Precision::F32, false))
+    });
+    Tensor::cat(&parts.collect::<Vec<_>>(), 0)
+}

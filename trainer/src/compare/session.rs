@@ -1,0 +1,157 @@
+//! One incremental session trained from images (protocol, phase 3).
+
+use anyhow::{Result, bail};
+use orco_runtime::config::{Config, Sample};
+use orco_runtime::random::Random;
+use orco_runtime::schedule::Schedule;
+use orco_runtime::target;
+use tch::{Device, Kind, Tensor, no_grad};
+
+use super::goals::Goals;
+use super::{Trained, features};
+use crate::augment::view;
+use crate::backbone::unit;
+use crate::config::{AugmentConfig, Precision};
+use crate::dataset::Images;
+use crate::interrupt;
+use crate::loss::class_means;
+use crate::model::Model;
+use crate::optimiser::{Parameter, Sgd, SgdConfig};
+
+/// What is known at the time of a session.
+pub(super) struct Session<'a> {
+    pub(super) train: &'a Images,
+    pub(super) config: &'a Config,
+    pub(super) augment: &'a AugmentConfig,
+    /// Arithmetic of the backbone in training.
+    pub(super) precision: Precision,
+    /// Image and class of every exemplar, class after class.
+    pub(super) exemplars: Vec<(usize, i64)>,
+    /// Number of base classes.
+    pub(super) base: i64,
+    /// Pseudo-targets, unit rows `[targets, d]`.
+    pub(super) targets: &'a Tensor,
+    /// For every known class the row of its target.
+    pub(super) rows: Vec<i64>,
+}
+
+/// A sample of an epoch: image, class, and whether it is shown under an augmented view.
+type Shown = (usize, i64, bool);
+
+impl Session<'_> {
+    /// Targets of the known classes, `[classes, d]`.
+    pub(super) fn assigned(&self) -> Tensor {
+        self.at(&self.rows)
+    }
+
+    fn at(&self, rows: &[i64]) -> Tensor {
+        self.targets.index_select(0, &Tensor::from_slice(rows).to_device(self.targets.device()))
+    }
+
+    /// Rows of the targets that no class has.
+    fn free(&self) -> Vec<i64> {
+        (0..self.targets.size()[0]).filter(|row| !self.rows.contains(row)).collect()
+    }
+
+    /// Takes new classes in: their shots, image and class, become exemplars, and the means of these, as `model` sees them,
+    /// choose among the free targets.
+    pub(super) fn admit(&mut self, model: &Model, shots: &[(usize, i64)]) -> Result<()> {
+        let (indices, classes): (Vec<usize>, Vec<i64>) = shots.iter().copied().unzip();
+        let z = no_grad(|| model.head.project(&features(model, self.train, &indices)));
+        let (means, _) = class_means(&z, &Tensor::from_slice(&classes).to_device(model.device()));
+        let flat = |tensor: Tensor| Vec::<f32>::try_from(tensor.to_device(Device::Cpu).contiguous().view(-1));
+        let free = self.free();
+        let places = target::assign(&flat(means)?, &flat(self.at(&free))?, self.targets.size()[1] as usize);
+        self.rows.extend(places.into_iter().map(|place| free[place]));
+        self.exemplars.extend_from_slice(shots);
+        Ok(())
+    }
+
+    /// Trains the model on all exemplars; `on_epoch` is told of every epoch.
+    pub(super) fn train(&self, model: &Model, trained: Trained, seed: u64, on_epoch: &mut dyn FnMut()) -> Result<()> {
+        let config = self.config;
+        let goals = Goals { base: self.base, assigned: self.assigned(), free: self.at(&self.free()), config };
+        let settings = SgdConfig {
+            momentum: f64::from(config.momentum),
+            dampening: f64::from(config.dampening),
+            weight_decay: f64::from(config.weight_decay),
+            nesterov: false,
+        };
+        // Weight decay covers the head's biases too, as in the runtime; of the backbone, the norms go without.
+        let layer = |names: [&str; 2]| {
+            let parameters = names.iter().flat_map(|name| model.parameters(name));
+            Sgd::new(parameters.map(|parameter| Parameter { decays: true, ..parameter }).collect(), settings)
+        };
+        let [hidden, last] = config.layer_rates.map(f64::from);
+        let mut groups = vec![(layer(["head.w1", "head.b1"]), hidden), (layer(["head.w2", "head.b2"]), last)];
+        if let Trained::Both(share) = trained {
+            groups.push((Sgd::new(model.parameters("backbone"), settings), share));
+        }
+        tch::manual_seed(seed as i64);
+        let mut random = Random::new(seed, "comparison");
+        let schedule = Schedule {
+            steps: config.epochs,
+            warmup: config.warmup_epochs,
+            start: config.warmup_rate,
+            peak: config.learning_rate,
+            end: 0.0,
+        };
+        for epoch in 0..config.epochs {
+            interrupt::check()?;
+            let mut sum = 0.0;
+            for batch in self.epoch(&mut random).chunks(config.batch) {
+                let classes: Vec<i64> = batch.iter().map(|shown| shown.1).collect();
+                let input = model.channels.normalise(&self.views(batch, model.device()));
+                let forward = || model.backbone.forward(&input, self.precision, false);
+                let features = if trained == Trained::Head { no_grad(forward) } else { forward() };
+                let z = unit(&model.head.forward(&features));
+                let loss = goals.loss(&z, &Tensor::from_slice(&classes).to_device(model.device()));
+                sum += loss.double_value(&[]);
+                groups.iter_mut().for_each(|(group, _)| group.zero_grad());
+                // A batch of base classes alone moves nothing where contrast has no weight.
+                if loss.requires_grad() {
+                    loss.backward();
+                    groups.iter_mut().for_each(|(group, share)| group.step(*share * schedule.rate(epoch)));
+                }
+            }
+            if !sum.is_finite() {
+                bail!("the loss of the comparison became {sum} in epoch {}; lower learn.learning_rate", epoch + 1);
+            }
+            on_epoch();
+        }
+        Ok(())
+    }
+
+    /// The samples of an epoch, shuffled: as many as there are exemplars. Where the settings balance, a class with fewer
+    /// exemplars than the average comes as often as the average, repetitions under augmented views.
+    fn epoch(&self, random: &mut Random) -> Vec<Shown> {
+        let count = self.exemplars.len();
+        let classes = || self.exemplars.chunk_by(|a, b| a.1 == b.1);
+        let average = if self.config.balanced { count / classes().count().max(1) } else { 0 };
+        let mut order: Vec<Shown> = Vec::new();
+        for own in classes() {
+            for sample in 0..own.len().max(average) {
+                let (image, class) = own[sample % own.len()];
+                order.push((image, class, sample >= own.len()));
+            }
+        }
+        random.shuffle(&mut order);
+        order.truncate(count);
+        order.iter_mut().for_each(|shown| shown.2 |= random.unit() < self.config.augmented);
+        order
+    }
+
+    /// Views of a batch in 0..1: both, first then second, or the one that the sample says.
+    fn views(&self, batch: &[Shown], device: Device) -> Tensor {
+        let indices: Vec<usize> = batch.iter().map(|shown| shown.0).collect();
+        let images = self.train.select(&indices).to_device(device).to_kind(Kind::Float) / 255.0;
+        match self.config.sample {
+            Sample::Pair => Tensor::cat(&[view(&images, self.augment), view(&images, self.augment)], 0),
+            Sample::One => {
+                let augmented: Vec<bool> = batch.iter().map(|shown| shown.2).collect();
+                let mask = Tensor::from_slice(&augmented).view([-1, 1, 1, 1]).to_device(device);
+                view(&images, self.augment).where_self(&mask, &images)
+            }
+        }
+    }
+}
