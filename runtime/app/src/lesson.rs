@@ -2,10 +2,12 @@
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 use orco_runtime::align::{Losses, Progress, Workspace};
 use orco_runtime::encoder::Encoder;
+use orco_runtime::history::{Change, Verb};
 use orco_runtime::session::{self, LearnError, Memory, NewClass, Report};
 use orco_runtime::state::State;
 use orco_runtime::threads::Threads;
@@ -48,15 +50,30 @@ pub fn describe(classes: &[NewClass]) -> String {
 }
 
 /// Runs a change of what is known, after which there are at most `shots` more shots and `classes` more classes, on all
-/// cores and with a progress bar, and saves the new state.
+/// cores and with a progress bar, and saves the new state, remembering what was done.
 pub fn change(
+    device: &Device,
+    size: (usize, usize),
+    change: &Change,
+    work: impl FnOnce(
+        &mut Workspace<'_>,
+        &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
+    ) -> Result<(State, Report), LearnError>,
+) -> Result<Report> {
+    let (state, report) = train(device, size, work)?;
+    commit(device, state, change)?;
+    Ok(report)
+}
+
+/// Runs a change of what is known and saves nothing.
+pub fn train(
     device: &Device,
     (classes, shots): (usize, usize),
     work: impl FnOnce(
         &mut Workspace<'_>,
         &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
     ) -> Result<(State, Report), LearnError>,
-) -> Result<Report> {
+) -> Result<(State, Report)> {
     let foundation = &device.bundle.foundation;
     let mut memory = Memory::new(session::needs(foundation, &device.state, classes, shots, &foundation.config));
     let threads = Threads::of_machine().context("cannot start threads; nothing was changed")?;
@@ -68,9 +85,27 @@ pub fn change(
     };
     let changed = work(&mut memory.workspace(&threads), &mut on_progress);
     bar.finish_and_clear();
-    let (state, report) = changed.context("nothing was changed")?;
-    device.store.save(&state)?;
-    Ok(report)
+    changed.context("nothing was changed")
+}
+
+/// Saves the next state, remembering what was done.
+pub fn commit(device: &Device, next: State, change: &Change) -> Result<()> {
+    let saved = device.saved().then(next, &change.clone().at(now()), device.limits);
+    Ok(device.store.save(&device.bundle, &saved)?)
+}
+
+/// Saves the next state, which no longer has the class, and removes the class from all that the folder holds.
+pub fn purge(device: &Device, next: State, label: &str, seed: u64) -> Result<()> {
+    let change = Change::new(Verb::Purge, seed).at(now());
+    let purged = device.saved().purge(&device.bundle.foundation, next, label, &change, device.limits);
+    Ok(device.store.purge(&device.bundle, &purged.context("nothing was changed")?)?)
+}
+
+/// Seconds since 1970, unless the clock was obviously never set.
+fn now() -> Option<u64> {
+    const YEAR_2020: u64 = 1_577_836_800;
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    Some(since.as_secs()).filter(|seconds| *seconds >= YEAR_2020)
 }
 
 /// Prints what a session did.

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use orco_runtime::align::Progress;
 use orco_runtime::classify::Classifier;
+use orco_runtime::history::{Change, Verb};
 use orco_runtime::protocol::{Measurement, System};
 use orco_runtime::session;
 use orco_runtime::threads::Threads;
@@ -87,7 +88,8 @@ fn pictures(options: &Options, arguments: &Arguments, say: &dyn Fn(String)) -> R
     let folders = LEARNED.map(|label| (label.to_owned(), arguments.shots.join("learn").join(label)));
     let new = lesson::read(&device, encoder.as_mut(), &folders)?;
     let foundation = &device.bundle.foundation;
-    let report = lesson::change(&device, lesson::size(&new), |workspace, on_progress| {
+    let change = Change::new(Verb::Learn, SEED).labels(LEARNED);
+    let report = lesson::change(&device, lesson::size(&new), &change, |workspace, on_progress| {
         session::learn(foundation, &device.state, &new, &foundation.config, SEED, workspace, on_progress)
     })?;
     if !options.quiet() {
