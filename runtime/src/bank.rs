@@ -122,14 +122,38 @@ impl Bank {
     /// If there is no such exemplar.
     pub fn only(&self, exemplars: &[usize]) -> Self {
         let mut kept = Self::new(self.dimension, self.views, self.precision);
+        exemplars.iter().for_each(|&exemplar| kept.push_from(self, exemplar, self.classes[exemplar]));
+        kept
+    }
+
+    /// Adds an exemplar of another bank as one of `class`, as it is stored there.
+    ///
+    /// # Panics
+    /// If there is no such exemplar, or the banks differ in dimension, views or precision.
+    pub fn push_from(&mut self, other: &Self, exemplar: usize, class: u32) {
+        let shape = |bank: &Self| (bank.dimension, bank.views, bank.precision);
+        assert!(shape(self) == shape(other), "the banks store exemplars differently");
+        let (scales, values) = other.stored(exemplar);
+        self.classes.push(class);
+        self.scales.extend_from_slice(scales);
+        self.values.extend_from_slice(values);
+    }
+
+    /// SHA-256 of an exemplar as it is stored, its class apart: equal for equal exemplars.
+    ///
+    /// # Panics
+    /// If there is no such exemplar.
+    pub fn digest_of(&self, exemplar: usize) -> [u8; 32] {
+        let (scales, values) = self.stored(exemplar);
+        let scales = scales.iter().flat_map(|scale| scale.to_le_bytes());
+        crate::codec::digest(&scales.chain(values.iter().copied()).collect::<Vec<u8>>())
+    }
+
+    /// Scales and numbers of an exemplar.
+    fn stored(&self, exemplar: usize) -> (&[f32], &[u8]) {
         let length = self.views * self.dimension * self.precision.bytes();
         let scales = if self.precision == Precision::Int8 { self.views } else { 0 };
-        for &exemplar in exemplars {
-            kept.classes.push(self.classes[exemplar]);
-            kept.scales.extend_from_slice(&self.scales[exemplar * scales..][..scales]);
-            kept.values.extend_from_slice(&self.values[exemplar * length..][..length]);
-        }
-        kept
+        (&self.scales[exemplar * scales..][..scales], &self.values[exemplar * length..][..length])
     }
 
     /// Leaves as many exemplars as fit into `budget` bytes, at most equally many of each class, but at least one; which

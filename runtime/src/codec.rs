@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 pub enum Kind {
     /// What a bundle knows: [`crate::state::Foundation`].
     Learner,
-    /// What the device has learned since: [`crate::state::State`].
+    /// What the device has learned since, in the one file of releases before the slots: [`crate::state::State`].
     State,
     /// Features for measuring: `benchmark::Benchmark`.
     Benchmark,
@@ -28,10 +28,16 @@ impl Kind {
             Self::Benchmark => b"ORCOBNCH",
         }
     }
+
+    /// Version of the layout that this release writes and reads. Each kind has its own, so that a change of one leaves
+    /// the files of the others readable.
+    fn version(self) -> u16 {
+        match self {
+            Self::Learner | Self::State | Self::Benchmark => 2,
+        }
+    }
 }
 
-/// Version of the layouts that this release writes and reads.
-pub const VERSION: u16 = 2;
 const DIGEST: usize = 32;
 const HEADER: usize = 8 + 2 + DIGEST;
 
@@ -74,7 +80,7 @@ pub fn encode<T: Serialize>(kind: Kind, value: &T) -> Vec<u8> {
     let body = postcard::to_allocvec(value).expect("serialising into memory cannot fail");
     let mut bytes = Vec::with_capacity(HEADER + body.len());
     bytes.extend_from_slice(kind.magic());
-    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&kind.version().to_le_bytes());
     bytes.extend_from_slice(&Sha256::digest(&body));
     bytes.extend_from_slice(&body);
     bytes
@@ -91,8 +97,8 @@ pub fn decode<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T, Decode
         return Err(DecodeError::Foreign);
     }
     let actual = u16::from_le_bytes([rest[0], rest[1]]);
-    if actual != VERSION {
-        return Err(DecodeError::Version { expected: VERSION, actual });
+    if actual != kind.version() {
+        return Err(DecodeError::Version { expected: kind.version(), actual });
     }
     if rest[2..] != Sha256::digest(body)[..] {
         return Err(DecodeError::Checksum);

@@ -4,8 +4,8 @@
 //! the nearest of the pseudo-targets assigned to classes is the answer. Learning new classes assigns them free
 //! pseudo-targets and re-aligns the head from stored exemplars, in seconds.
 //!
-//! Modules stand in groups along the flow of data; each group imports only from itself and from those above it. The first
-//! three groups neither allocate nor start threads: on a microcontroller they are all there is.
+//! Modules stand in groups along the flow of data; each group imports only from itself and from those above it, but for
+//! the store's folder, which takes an opened bundle. The first three groups neither allocate nor start threads: on a microcontroller they are all there is.
 #![no_std]
 
 #[cfg(feature = "alloc")]
@@ -48,6 +48,12 @@ pub mod classify;
 #[cfg(feature = "alloc")]
 pub mod session;
 
+// Keeping: what was done, and bytes that survive.
+#[cfg(feature = "alloc")]
+pub mod history;
+#[cfg(feature = "alloc")]
+pub mod store;
+
 // What needs an operating system: pictures, the backbone, files, threads, measuring.
 #[cfg(feature = "std")]
 pub mod augment;
@@ -65,7 +71,5 @@ pub mod image;
 pub mod manifest;
 #[cfg(feature = "std")]
 pub mod protocol;
-#[cfg(feature = "std")]
-pub mod store;
 #[cfg(feature = "std")]
 pub mod threads;

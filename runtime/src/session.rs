@@ -12,7 +12,7 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-pub use change::{add_shots, forget, rename};
+pub use change::{add_shots, forget, rename, restore};
 pub use error::LearnError;
 pub use report::{ClassAccuracy, Confusion, Report};
 

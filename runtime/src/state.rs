@@ -137,7 +137,7 @@ impl State {
 }
 
 /// Whether the classes have different labels and different targets, all of which exist.
-fn are_distinct<'a>(classes: impl Iterator<Item = &'a Class> + Clone, targets: usize) -> bool {
+pub(crate) fn are_distinct<'a>(classes: impl Iterator<Item = &'a Class> + Clone, targets: usize) -> bool {
     let mut taken = vec![false; targets];
     let targets_differ = classes.clone().all(|class| match taken.get_mut(class.target as usize) {
         Some(taken) => !core::mem::replace(taken, true),

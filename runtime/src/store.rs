@@ -1,182 +1,102 @@
-//! The state on disk: one file in the state folder, replaced atomically.
+//! Keeping a state so that it survives anything: two slots, written alternately, the newest sound one holds.
+//!
+//! `STATE.md` beside this module has the layout byte by byte and the argument why a power cut at any moment leaves the old
+//! state or the new one.
+//!
+//! [`load`], [`save`] and [`purge`] work on any [`Medium`]; [`flash`] is one over raw NOR flash, [`Store`] a folder of a
+//! file system.
 
-use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+#[cfg(feature = "std")]
+mod disk;
+#[cfg(feature = "std")]
+mod files;
+#[cfg(feature = "flash")]
+pub mod flash;
+#[cfg(feature = "std")]
+mod folder;
+mod frame;
+mod medium;
+mod slots;
+#[cfg(all(test, feature = "std"))]
+mod tests;
 
-use crate::bundle::Bundle;
-use crate::codec::{self, DecodeError, Kind};
-use crate::files;
-use crate::state::State;
+#[cfg(feature = "std")]
+pub use folder::{LEGACY, Store, StoreError};
+pub use frame::{Frame, HEADER};
+pub use medium::{Medium, Slot};
+pub use slots::{Fault, LoadError, SaveError};
 
-/// Name of the state's file.
-pub const STATE: &str = "state.postcard";
+use alloc::vec::Vec;
 
-/// Largest state that is read, in bytes.
-const MAX_FILE: u64 = 1 << 30;
-/// Start of the names of files that are being written.
-const TEMPORARY: &str = ".state-";
+use slots::Terms;
 
-/// A folder that holds a device's state.
-#[derive(Clone, Debug)]
-pub struct Store {
-    folder: PathBuf,
+use crate::history::Saved;
+use crate::state::Foundation;
+
+/// Version of the bodies that this release writes. It reads all from 1 on.
+pub const VERSION: u16 = 1;
+
+/// What was found in the slots.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loaded<E> {
+    /// The newest sound state with its history; `None` if nothing was saved yet.
+    pub saved: Option<Saved>,
+    /// Counts saves; 0 if there was none yet.
+    pub generation: u64,
+    /// Slots that cannot be used, to be told to somebody. The next save sets them aside.
+    pub faults: Vec<(Slot, Fault<E>)>,
 }
 
-/// Why the state could not be read or written.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum StoreError {
-    /// A file could not be read.
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The state could not be decoded.
-    Decode {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: DecodeError,
-    },
-    /// The state was learned on another bundle.
-    OtherBundle {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Another process is learning into the same folder.
-    Busy {
-        /// The folder.
-        folder: PathBuf,
-    },
-    /// The state could not be written; the old one is still there.
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+/// Reads the newest sound state that was learned on `foundation`, whose file has the SHA-256 `digest`. Writes nothing.
+///
+/// # Errors
+/// [`LoadError`] if there are slots, but none can be used, or the newest is another release's or bundle's.
+pub fn load<M: Medium>(
+    medium: &mut M,
+    foundation: &Foundation,
+    digest: [u8; 32],
+) -> Result<Loaded<M::Error>, LoadError<M::Error>> {
+    let found = Terms { foundation: digest, version: VERSION, accept: &accept(foundation) }.load(medium)?;
+    let saved = found.body.and_then(|(version, body)| decode(version, &body));
+    Ok(Loaded { saved, generation: found.generation, faults: found.faults })
 }
 
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read { path, source } => write!(f, "cannot read the state {}: {source}", path.display()),
-            Self::Decode { path, source } => write!(
-                f,
-                "the state {} cannot be used: {source}; move it away to start from the bundle again",
-                path.display()
-            ),
-            Self::OtherBundle { path } => write!(
-                f,
-                "the state {} was learned on another bundle; give that bundle with --bundle, or another folder with --state",
-                path.display()
-            ),
-            Self::Busy { folder } => {
-                write!(f, "another orco is learning into {} just now; wait for it to finish", folder.display())
-            }
-            Self::Write { path, source } => {
-                write!(f, "cannot write the state {}: {source}; what was known before is unchanged", path.display())
-            }
-        }
-    }
+/// Saves a state with its history. When this returns, it survives a power cut; until then the old one holds. Returns
+/// the generation.
+///
+/// # Errors
+/// [`SaveError`] if what is there may not be replaced, or the medium refused.
+pub fn save<M: Medium>(medium: &mut M, foundation: &Foundation, saved: &Saved) -> Result<u64, SaveError<M::Error>> {
+    let terms = Terms { foundation: saved.state.foundation, version: VERSION, accept: &accept(foundation) };
+    terms.save(medium, &encode(saved))
 }
 
-impl std::error::Error for StoreError {}
+/// Saves as [`save`] does, but into every slot, and removes everything else that was kept, so that nothing of what was
+/// there before is left.
+///
+/// # Errors
+/// [`SaveError`] if what is there may not be replaced, or the medium refused; something of the old may be left then.
+pub fn purge<M: Medium>(medium: &mut M, foundation: &Foundation, saved: &Saved) -> Result<u64, SaveError<M::Error>> {
+    let terms = Terms { foundation: saved.state.foundation, version: VERSION, accept: &accept(foundation) };
+    terms.replace_all(medium, &encode(saved))
+}
 
-impl Store {
-    /// The store in `folder`, which is created on the first save.
-    pub fn new(folder: &Path) -> Self {
-        Self { folder: folder.into() }
-    }
+fn accept(foundation: &Foundation) -> impl Fn(u16, &[u8]) -> bool {
+    |version, body| decode(version, body).is_some_and(|saved| saved.is_sound(foundation))
+}
 
-    /// Path of the state's file.
-    pub fn path(&self) -> PathBuf {
-        self.folder.join(STATE)
-    }
+/// Body of version [`VERSION`].
+fn encode(saved: &Saved) -> Vec<u8> {
+    postcard::to_allocvec(saved).expect("serialising into memory cannot fail")
+}
 
-    /// Keeps other processes from learning into this folder until the returned file is dropped.
-    ///
-    /// # Errors
-    /// [`StoreError::Busy`] if another process is at it, [`StoreError::Write`] if the folder cannot be written.
-    pub fn lock(&self) -> Result<File, StoreError> {
-        let path = self.folder.join(".lock");
-        let failed = |source| StoreError::Write { path: path.clone(), source };
-        self.create_folder().map_err(failed)?;
-        let file = File::create(&path).map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => return Err(StoreError::Busy { folder: self.folder.clone() }),
-            Err(fs::TryLockError::Error(source)) => return Err(failed(source)),
-        }
-        self.remove_leftovers().map_err(failed)?;
-        Ok(file)
-    }
-
-    /// Makes the folder, so that it survives a power cut.
-    fn create_folder(&self) -> io::Result<()> {
-        if self.folder.is_dir() {
-            return Ok(());
-        }
-        fs::create_dir_all(&self.folder)?;
-        match self.folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            Some(parent) => File::open(parent)?.sync_all(),
-            None => Ok(()),
-        }
-    }
-
-    /// Removes what a killed save left behind; the lock is held, so nobody is saving.
-    fn remove_leftovers(&self) -> io::Result<()> {
-        for entry in fs::read_dir(&self.folder)? {
-            let entry = entry?;
-            if entry.file_name().to_string_lossy().starts_with(TEMPORARY) {
-                fs::remove_file(entry.path())?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads the state; a fresh one if nothing was saved yet.
-    ///
-    /// # Errors
-    /// [`StoreError`] if there is a state that cannot be read or belongs to another bundle.
-    pub fn load(&self, bundle: &Bundle) -> Result<State, StoreError> {
-        let path = self.path();
-        let bytes = match files::read(&path, MAX_FILE) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(bundle.fresh_state()),
-            Err(source) => return Err(StoreError::Read { path, source }),
-        };
-        let state: State =
-            codec::decode(Kind::State, &bytes).map_err(|source| StoreError::Decode { path: path.clone(), source })?;
-        if state.foundation != bundle.digest {
-            return Err(StoreError::OtherBundle { path });
-        }
-        if !state.is_sound(&bundle.foundation) {
-            return Err(StoreError::Decode { path, source: DecodeError::Body });
-        }
-        Ok(state)
-    }
-
-    /// Replaces the state: a temporary file, readable by its owner alone, synced, renamed over the old one, the folder
-    /// synced. Whatever happens, the old state or the new one is there.
-    ///
-    /// # Errors
-    /// [`StoreError`] if the system refuses; the old state holds.
-    pub fn save(&self, state: &State) -> Result<(), StoreError> {
-        let bytes = codec::encode(Kind::State, state);
-        let write = || -> io::Result<()> {
-            self.create_folder()?;
-            let mut file = tempfile::Builder::new().prefix(TEMPORARY).tempfile_in(&self.folder)?;
-            file.write_all(&bytes)?;
-            file.as_file().sync_all()?;
-            file.persist(self.path()).map_err(|error| error.error)?;
-            // Renaming alone does not make the new name survive a power cut.
-            File::open(&self.folder)?.sync_all()
-        };
-        write().map_err(|source| StoreError::Write { path: self.path(), source })
+/// Reads a body of any version up to [`VERSION`].
+fn decode(version: u16, body: &[u8]) -> Option<Saved> {
+    match version {
+        1 => match postcard::take_from_bytes(body) {
+            Ok((saved, [])) => Some(saved),
+            _ => None,
+        },
+        _ => None,
     }
 }

@@ -7,10 +7,11 @@ use orco_runtime::bank::Bank;
 use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::codec::{self, DecodeError, Kind};
 use orco_runtime::exemplar::Precision;
+use orco_runtime::history::{Change, Limits, Saved, Verb};
 use orco_runtime::manifest::{LEARNER, MANIFEST};
 use orco_runtime::projection::Shape;
 use orco_runtime::state::{Class, Foundation, State};
-use orco_runtime::store::{STATE, Store, StoreError};
+use orco_runtime::store::{Frame, LEGACY, Slot, Store, StoreError, VERSION};
 use tempfile::TempDir;
 
 fn shipped() -> Bundle {
@@ -85,8 +86,9 @@ fn a_state_that_makes_no_sense_is_refused() {
     let mut good = shipped.fresh_state();
     (good.sessions, good.classes) = (1, vec![class("one", free[0])]);
     good.exemplars.push(shipped.foundation.classes.len() as u32, &vec![0.5; shipped.foundation.head.inputs]);
-    store.save(&good).unwrap();
-    assert_eq!(store.load(&shipped).unwrap(), good);
+    let legacy = folder.path().join(LEGACY);
+    fs::write(&legacy, codec::encode(Kind::State, &good)).unwrap();
+    assert_eq!(store.load(&shipped).unwrap().state, good);
     type Change = fn(&mut State, &Bundle);
     let changes: &[(&str, Change)] = &[
         ("taken target", |s, b| s.classes[0].target = b.foundation.classes[0].target),
@@ -104,13 +106,70 @@ fn a_state_that_makes_no_sense_is_refused() {
     for (what, change) in changes {
         let mut state = good.clone();
         change(&mut state, &shipped);
-        fs::write(folder.path().join(STATE), codec::encode(Kind::State, &state)).unwrap();
+        fs::write(&legacy, codec::encode(Kind::State, &state)).unwrap();
         let refused = store.load(&shipped);
         assert!(matches!(refused, Err(StoreError::Decode { source: DecodeError::Body, .. })), "{what}: {refused:?}");
+        // The same in a slot, whose history fits.
+        let saved = Saved::without_history(state);
+        put(&store, &postcard::to_allocvec(&saved).unwrap(), shipped.digest);
+        let refused = store.load(&shipped);
+        assert!(matches!(refused, Err(StoreError::Decode { source: DecodeError::Body, .. })), "{what}: {refused:?}");
+        fs::remove_file(store.path(Slot::A)).unwrap();
     }
     let other = State { foundation: [7; 32], ..good };
-    fs::write(folder.path().join(STATE), codec::encode(Kind::State, &other)).unwrap();
+    fs::write(&legacy, codec::encode(Kind::State, &other)).unwrap();
     assert!(matches!(store.load(&shipped), Err(StoreError::OtherBundle { .. })));
+    put(&store, b"any", [7; 32]);
+    assert!(matches!(store.load(&shipped), Err(StoreError::OtherBundle { .. })));
+}
+
+/// Writes a slot whose checksum is right.
+fn put(store: &Store, body: &[u8], foundation: [u8; 32]) {
+    let frame = Frame { version: VERSION, generation: 1, foundation, body };
+    fs::write(store.path(Slot::A), frame.encode()).unwrap();
+}
+
+#[test]
+fn a_history_that_makes_no_sense_is_refused() {
+    let shipped = shipped();
+    let folder = TempDir::new().unwrap();
+    let store = Store::new(folder.path());
+    let free = shipped.fresh_state().free_targets(&shipped.foundation);
+    let fresh = shipped.fresh_state();
+    let class = |label: &str, place: usize| Class { label: label.into(), target: free[place], session: 1 };
+    let mut first = State { sessions: 1, classes: vec![class("one", 0)], ..fresh.clone() };
+    first.exemplars.push(shipped.foundation.classes.len() as u32, &vec![0.5; shipped.foundation.head.inputs]);
+    let learned = Change::new(Verb::Learn, 1).labels(["one"]);
+    let forgot = Change::new(Verb::Forget, 1).labels(["one"]);
+    let limits = Limits::default();
+    let saved = Saved::without_history(fresh.clone()).then(first, &learned, limits).then(fresh, &forgot, limits);
+    let good = postcard::to_allocvec(&saved).unwrap();
+    put(&store, &good, shipped.digest);
+    assert_eq!(store.load(&shipped).unwrap(), saved);
+    // Every byte of the history, which comes last, in every way: nothing may panic, and what is taken must be usable.
+    let start = postcard::to_allocvec(&saved.state).unwrap().len();
+    let small = (start..good.len()).filter(|place| good[*place] != good[start + (good.len() - start) / 2]);
+    let (mut refused, mut taken) = (0, 0);
+    for place in small.chain(good.len() - 40..good.len()) {
+        for value in [0, 1, 2, 3, 0x7F, 0x80, 0xFF] {
+            let mut body = good.clone();
+            body[place] = value;
+            put(&store, &body, shipped.digest);
+            match store.load(&shipped) {
+                Err(StoreError::Decode { source: DecodeError::Body, .. }) => refused += 1,
+                Ok(saved) => {
+                    taken += 1;
+                    let numbers: Vec<u32> = saved.history.entries().iter().map(|entry| entry.number).collect();
+                    for number in numbers {
+                        let earlier = saved.earlier(number).unwrap();
+                        assert!(earlier.state.is_sound(&shipped.foundation), "byte {place} = {value}");
+                    }
+                }
+                Err(error) => panic!("byte {place} = {value}: {error}"),
+            }
+        }
+    }
+    assert!(refused > 200 && taken > 0, "{refused} refused, {taken} taken");
 }
 
 #[test]
@@ -119,8 +178,10 @@ fn only_one_process_learns_at_a_time_and_leftovers_are_removed() {
     let store = Store::new(&folder.path().join("state"));
     fs::create_dir(folder.path().join("state")).unwrap();
     fs::write(folder.path().join("state/.state-dead"), "half").unwrap();
+    fs::write(folder.path().join("state/.slot-a.new-0"), "half").unwrap();
     let lock = store.lock().unwrap();
     assert!(!folder.path().join("state/.state-dead").exists());
+    assert!(!folder.path().join("state/.slot-a.new-0").exists());
     assert!(matches!(store.lock(), Err(StoreError::Busy { .. })));
     drop(lock);
     store.lock().unwrap();

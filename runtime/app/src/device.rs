@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use image::RgbImage;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::Encoder;
+use orco_runtime::history::{History, Limits, Saved};
 use orco_runtime::state::State;
 use orco_runtime::store::Store;
 
@@ -19,22 +20,34 @@ pub struct Device {
     pub store: Store,
     /// The state.
     pub state: State,
+    /// How it came to be.
+    pub history: History,
+    /// How much of that is kept.
+    pub limits: Limits,
 }
 
 impl Device {
     /// Opens the bundle and the state that the options name.
     pub fn open(options: &Options) -> Result<Self> {
         let (bundle, store) = places(options)?;
-        let state = store.load(&bundle)?;
-        Ok(Self { bundle, store, state })
+        Self::load(options, bundle, store)
     }
 
     /// The same, for changing the state: no other process may until the returned lock is dropped.
     pub fn open_to_change(options: &Options) -> Result<(Self, File)> {
         let (bundle, store) = places(options)?;
         let lock = store.lock()?;
-        let state = store.load(&bundle)?;
-        Ok((Self { bundle, store, state }, lock))
+        Ok((Self::load(options, bundle, store)?, lock))
+    }
+
+    fn load(options: &Options, bundle: Bundle, store: Store) -> Result<Self> {
+        let Saved { state, history } = store.load(&bundle)?;
+        Ok(Self { bundle, store, state, history, limits: options.limits() })
+    }
+
+    /// What is saved of it.
+    pub fn saved(&self) -> Saved {
+        Saved { state: self.state.clone(), history: self.history.clone() }
     }
 
     /// Starts the backbone.

@@ -1,13 +1,17 @@
 //! What learning, adding shots and forgetting have in common: reading shots, progress, saving, the report.
 
+mod budget;
+
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::time::SystemTime;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
 use orco_runtime::align::{Losses, Progress, Workspace};
 use orco_runtime::encoder::Encoder;
-use orco_runtime::session::{self, ClassAccuracy, LearnError, Memory, NewClass, Report};
+use orco_runtime::history::{Change, Verb};
+use orco_runtime::session::{self, LearnError, Memory, NewClass, Report};
 use orco_runtime::state::State;
 use orco_runtime::threads::Threads;
 use serde_json::json;
@@ -23,16 +27,8 @@ pub struct LessonOptions {
     pub seed: u64,
     /// Forgetting budget, in percent points: refuses the change, and keeps what was known before, if the stored exemplars
     /// of any old class are recognised so much less afterwards. Without it, losses are reported only.
-    #[arg(long, value_name = "POINTS", env = "ORCO_FORGETTING_BUDGET", value_parser = points)]
+    #[arg(long, value_name = "POINTS", env = "ORCO_FORGETTING_BUDGET", value_parser = budget::points)]
     pub forgetting_budget: Option<f32>,
-}
-
-/// Reads a budget in percent points as a share.
-fn points(argument: &str) -> Result<f32, String> {
-    match argument.parse::<f32>() {
-        Ok(points) if (0.0..=100.0).contains(&points) => Ok(points / 100.0),
-        _ => Err("expected a number from 0 to 100".into()),
-    }
 }
 
 /// Reads `LABEL=FOLDER`.
@@ -69,7 +65,7 @@ pub fn describe(classes: &[NewClass]) -> String {
 }
 
 /// Runs a change of what is known, after which there are at most `shots` more shots and `classes` more classes, on all
-/// cores and with a progress bar, and saves the new state.
+/// cores and with a progress bar, and saves the new state, remembering what was done.
 ///
 /// # Errors
 /// What the session refuses, a class that loses more than the budget, or a store that cannot be written: what was known
@@ -77,12 +73,30 @@ pub fn describe(classes: &[NewClass]) -> String {
 pub fn change(
     device: &Device,
     options: &LessonOptions,
-    (classes, shots): (usize, usize),
+    size: (usize, usize),
+    change: &Change,
     work: impl FnOnce(
         &mut Workspace<'_>,
         &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
     ) -> Result<(State, Report), LearnError>,
 ) -> Result<Report> {
+    let (state, report) = train(device, size, work)?;
+    if let Some(budget) = options.forgetting_budget {
+        budget::check(&report, budget)?;
+    }
+    commit(device, state, change)?;
+    Ok(report)
+}
+
+/// Runs a change of what is known and saves nothing.
+pub fn train(
+    device: &Device,
+    (classes, shots): (usize, usize),
+    work: impl FnOnce(
+        &mut Workspace<'_>,
+        &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
+    ) -> Result<(State, Report), LearnError>,
+) -> Result<(State, Report)> {
     let foundation = &device.bundle.foundation;
     let mut memory = Memory::new(session::needs(foundation, &device.state, classes, shots, &foundation.config));
     let threads = Threads::of_machine().context("cannot start threads; nothing was changed")?;
@@ -94,44 +108,27 @@ pub fn change(
     };
     let changed = work(&mut memory.workspace(&threads), &mut on_progress);
     bar.finish_and_clear();
-    let (state, report) = changed.context("nothing was changed")?;
-    if let Some(budget) = options.forgetting_budget {
-        check_budget(&report, budget)?;
-    }
-    device.store.save(&state)?;
-    Ok(report)
+    changed.context("nothing was changed")
 }
 
-fn check_budget(report: &Report, budget: f32) -> Result<()> {
-    let forgotten = report.forgotten(budget);
-    if forgotten.is_empty() {
-        return Ok(());
-    }
-    bail!(
-        "{} would lose more than the forgetting budget of {:.0} points, so nothing was changed: {}; give other shots, or a \
-         larger --forgetting-budget",
-        plural(forgotten.len(), "class"),
-        100.0 * budget,
-        losses(&forgotten)
-    )
+/// Saves the next state, remembering what was done.
+pub fn commit(device: &Device, next: State, change: &Change) -> Result<()> {
+    let saved = device.saved().then(next, &change.clone().at(now()), device.limits);
+    Ok(device.store.save(&device.bundle, &saved)?)
 }
 
-fn plural(count: usize, class: &str) -> String {
-    if count == 1 { format!("1 {class}") } else { format!("{count} {class}es") }
+/// Saves the next state, which no longer has the class, and removes the class from all that the folder holds.
+pub fn purge(device: &Device, next: State, label: &str, seed: u64) -> Result<()> {
+    let change = Change::new(Verb::Purge, seed).at(now());
+    let purged = device.saved().purge(&device.bundle.foundation, next, label, &change, device.limits);
+    Ok(device.store.purge(&device.bundle, &purged.context("nothing was changed")?)?)
 }
 
-/// "LABEL (80 to 20 %)" for the first few of the classes.
-fn losses(forgotten: &[&ClassAccuracy]) -> String {
-    const SHOWN: usize = 5;
-    let percent = |share: f32| 100.0 * share;
-    let one = |class: &&ClassAccuracy| {
-        format!("{} ({:.0} to {:.0} %)", class.label, percent(class.before.unwrap_or(0.0)), percent(class.after))
-    };
-    let mut listed: Vec<String> = forgotten.iter().take(SHOWN).map(one).collect();
-    if forgotten.len() > SHOWN {
-        listed.push(format!("and {} more", forgotten.len() - SHOWN));
-    }
-    listed.join(", ")
+/// Seconds since 1970, unless the clock was obviously never set.
+fn now() -> Option<u64> {
+    const YEAR_2020: u64 = 1_577_836_800;
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    Some(since.as_secs()).filter(|seconds| *seconds >= YEAR_2020)
 }
 
 /// Prints what a session did.
@@ -151,7 +148,7 @@ pub fn print(report: &Report, what: &str, seconds: f64) {
     }
     let forgotten = report.forgotten(0.0);
     if !forgotten.is_empty() {
-        println!("stored exemplars recognised less than before: {}", losses(&forgotten));
+        println!("stored exemplars recognised less than before: {}", budget::losses(&forgotten));
     }
     if let Some(accuracy) = report.new_accuracy() {
         println!("shots of the new classes recognised: {:.1} %", percent(accuracy));

@@ -29,10 +29,14 @@ enum Verb {
     Learn(command::learn::Arguments),
     /// Gives a known class further shots.
     Add(command::add::Arguments),
-    /// Forgets a learned class.
+    /// Forgets a learned class; `orco undo` brings it back, unless it was purged.
     Forget(command::forget::Arguments),
     /// Gives a learned class another label.
     Rename(command::rename::Arguments),
+    /// Lists what was done, oldest first.
+    History,
+    /// Takes changes back: restores an earlier class set exactly. Undoing is a change, too, and can be taken back.
+    Undo(command::undo::Arguments),
     /// Lists the known classes.
     List,
     /// Measures few-shot class-incremental learning by the field's protocol, beside two baselines.
@@ -56,6 +60,8 @@ fn main() {
         Verb::Add(arguments) => command::add::run(&cli.options, arguments),
         Verb::Forget(arguments) => command::forget::run(&cli.options, arguments),
         Verb::Rename(arguments) => command::rename::run(&cli.options, arguments),
+        Verb::History => command::history::run(&cli.options),
+        Verb::Undo(arguments) => command::undo::run(&cli.options, arguments),
         Verb::List => command::list::run(&cli.options),
         Verb::Eval(arguments) => command::eval::run(&cli.options, arguments),
         Verb::Demo(arguments) => command::demo::run(&cli.options, arguments),

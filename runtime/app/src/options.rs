@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use orco_runtime::bundle::{Bundle, OpenError};
+use orco_runtime::history::Limits;
 use serde_json::Value;
 
 /// See the fields.
@@ -24,6 +25,12 @@ pub struct Options {
     /// Writes the result as JSON into a file, too; `-` is standard output.
     #[arg(long, global = true, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Most changes that `orco undo` can take back.
+    #[arg(long, global = true, value_name = "N", env = "ORCO_HISTORY", default_value_t = Limits::default().entries)]
+    pub history: usize,
+    /// Most bytes of the state that remember earlier class sets; the oldest go first.
+    #[arg(long, global = true, value_name = "N", env = "ORCO_HISTORY_BYTES", default_value_t = Limits::default().bytes)]
+    pub history_bytes: usize,
 }
 
 /// A bundle's backbones.
@@ -68,6 +75,11 @@ impl Options {
         // A name out of a manifest must not lead anywhere else.
         let safe: String = bundle_name.chars().map(|c| if c.is_alphanumeric() || c == '-' { c } else { '_' }).collect();
         Ok(base.join("orco").join(safe))
+    }
+
+    /// How much of the past is kept. The entry of the present state is none that could be taken back.
+    pub fn limits(&self) -> Limits {
+        Limits { entries: self.history.saturating_add(1), bytes: self.history_bytes }
     }
 
     /// Whether the result goes to standard output as JSON, so that nothing else may.

@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use jiff::Timestamp;
 use orco_runtime::protocol::{Row, Summary};
 
 /// A progress bar with rate and time left; hidden where nobody looks.
@@ -12,6 +13,12 @@ pub fn bar(total: usize, what: &str) -> ProgressBar {
     bar.set_style(style.expect("template is valid").progress_chars("=> "));
     bar.set_prefix(what.to_owned());
     bar
+}
+
+/// A time in seconds since 1970 as date, hour and minute of UTC.
+pub fn minute(seconds: u64) -> String {
+    let time = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    time.map_or_else(|| "-".to_owned(), |time| time.strftime("%Y-%m-%d %H:%M").to_string())
 }
 
 /// Heads the rows of [`row`].
@@ -58,4 +65,15 @@ pub fn presets(measured: &[(&str, Summary)]) -> String {
     };
     let lines: Vec<String> = measured.iter().map(line).collect();
     format!("preset      aHM            aACC             Gflop   share  seconds   share\n{}", lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn minutes_are_those_of_the_calendar() {
+        assert_eq!(super::minute(0), "1970-01-01 00:00");
+        assert_eq!(super::minute(951_827_640), "2000-02-29 12:34");
+        assert_eq!(super::minute(1_795_220_400), "2026-11-21 00:20");
+        assert_eq!(super::minute(u64::MAX), "-");
+    }
 }

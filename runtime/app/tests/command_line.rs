@@ -5,6 +5,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use orco_runtime::bundle::Bundle;
+use orco_runtime::history::Saved;
+use orco_runtime::state::State;
+use orco_runtime::store::Store;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -47,8 +51,14 @@ impl Device {
         self.folder.path().join("state")
     }
 
-    fn state_bytes(&self) -> Option<Vec<u8>> {
-        fs::read(self.state().join("state.postcard")).ok()
+    /// Both slots.
+    fn state_bytes(&self) -> [Option<Vec<u8>>; 2] {
+        ["slot-a", "slot-b"].map(|slot| fs::read(self.state().join(slot)).ok())
+    }
+
+    /// What is saved, read without the program.
+    fn saved(&self) -> Saved {
+        Store::new(&self.state()).load(&Bundle::open(&self.bundle).unwrap()).unwrap()
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -174,8 +184,9 @@ fn the_same_shots_give_the_same_bytes_in_any_order() {
         fs::copy(from, renamed.join(format!("{}.jpg", 9 - number))).unwrap();
     }
     two.learn(&[("duck", &renamed)]);
-    assert!(one.state_bytes().is_some());
-    assert_eq!(one.state_bytes(), two.state_bytes());
+    let state = one.saved().state;
+    assert_eq!(state.classes.len(), 1);
+    assert_eq!(state, two.saved().state);
 }
 
 #[test]
@@ -261,22 +272,134 @@ fn bad_bundles_are_refused() {
 }
 
 #[test]
-fn a_bad_state_is_refused_and_kept() {
+fn a_damaged_slot_is_left_out_and_two_are_refused() {
     let device = Device::with_own_bundle();
     device.learn(&[("duck", &shots("learn", "rubber-duck"))]);
-    let path = device.state().join("state.postcard");
-    let good = fs::read(&path).unwrap();
-    let mut damaged = good.clone();
-    damaged[good.len() - 1] ^= 4;
-    fs::write(&path, &damaged).unwrap();
+    device.json(&["rename", "duck", "rubber duck"]);
+    // The first save went to both slots, the second to the first.
+    let [newest, older] = ["slot-a", "slot-b"].map(|slot| device.state().join(slot));
+    let good = fs::read(&newest).unwrap();
+    let damage = |path: &Path| {
+        let mut bytes = fs::read(path).unwrap();
+        let last = bytes.len() - 1;
+        bytes[last] ^= 4;
+        fs::write(path, &bytes).unwrap();
+        bytes
+    };
+    let damaged = damage(&newest);
+    let output = device.command(&["list"]).output().unwrap();
+    let (listed, said) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success() && listed.contains("duck") && !listed.contains("rubber duck"), "{listed}{said}");
+    assert!(said.contains("slot-a is left out: its checksum does not match"), "{said}");
+    assert_eq!(fs::read(&newest).unwrap(), damaged, "looking changed it");
+    device.json(&["rename", "duck", "yellow duck"]);
+    assert_eq!(fs::read(device.state().join("slot-a.bad-0")).unwrap(), damaged, "the damaged one is kept");
+    assert_eq!(device.saved().state.classes[0].label, "yellow duck");
+    damage(&newest);
+    damage(&older);
     device.refused(&["list"], "checksum does not match");
-    device.refused(&["learn", &argument("mug", &shots("learn", "mug"))], "checksum does not match");
-    let mut newer = good.clone();
-    newer[8] = 9;
-    fs::write(&path, &newer).unwrap();
-    device.refused(&["info"], "has format version 9");
-    fs::write(&path, &good).unwrap();
+    device.refused(&["learn", &argument("mug", &shots("learn", "mug"))], "move its folder away");
+    fs::write(&newest, &good).unwrap();
     assert_eq!(device.json(&["info"])["learned_classes"], 1);
+}
+
+#[test]
+fn what_was_done_is_listed_and_can_be_taken_back() {
+    let device = Device::new();
+    let fresh = device.saved().state;
+    device.learn(&[("duck", &shots("learn", "rubber-duck"))]);
+    let learned = device.saved().state;
+    device.json(&["rename", "duck", "bird"]);
+    device.json(&["forget", "bird"]);
+    let entries = device.json(&["history"]);
+    let told: Vec<&str> =
+        entries["entries"].as_array().unwrap().iter().map(|entry| entry["change"].as_str().unwrap()).collect();
+    assert_eq!(told, ["started", "learned duck", "renamed duck to bird", "forgot bird"]);
+    assert!(entries["entries"][1]["seconds_since_1970"].as_u64().unwrap() > 1_700_000_000);
+    let back = device.json(&["undo", "2"]);
+    assert_eq!((&back["exact"], &back["entry"]), (&Value::Bool(true), &Value::from(1)));
+    assert_eq!(device.saved().state, learned, "undoing restores the bits");
+    device.json(&["undo"]);
+    assert_eq!(device.saved().state, State { exemplars: device.saved().state.exemplars, sessions: 1, ..fresh.clone() });
+    device.json(&["undo", "--to", "0"]);
+    assert_eq!(device.saved().state, fresh);
+    device.json(&["undo", "--to", "1"]);
+    assert_eq!(device.saved().state, learned);
+    device.refused(&["undo", "99"], "cannot take back 99 changes");
+    device.refused(&["undo", "--to", "99"], "there is no entry 99");
+    device.refused(&["undo", "--to", "7"], "entry 7 is the present state");
+    device.json(&["rename", "duck", "bird", "--history", "1"]);
+    assert_eq!(device.json(&["history"])["entries"].as_array().unwrap().len(), 2, "the oldest go first");
+}
+
+#[test]
+fn a_purged_class_leaves_no_byte() {
+    let device = Device::with_own_bundle();
+    let secret = "a face nobody may know";
+    device.learn(&[("duck", &shots("learn", "rubber-duck")), (secret, &shots("learn", "mug"))]);
+    device.json(&["add", &argument(secret, &shots("try", "mug"))]);
+    let state = device.saved().state;
+    let class = (state.known(&Bundle::open(&device.bundle).unwrap().foundation).count() - 1) as u32;
+    // The stored numbers of every exemplar of the class, the first 64 bytes of each view.
+    let view = state.exemplars.view();
+    let needles: Vec<Vec<u8>> = (0..view.len())
+        .filter(|exemplar| view.classes[*exemplar] == class)
+        .flat_map(|exemplar| (0..view.views).map(move |row| exemplar * view.views + row))
+        .map(|row| view.values[row * view.dimension..][..64].to_vec())
+        .collect();
+    assert_eq!(needles.len(), 13 * view.views);
+    let found = || -> Vec<String> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(device.state()).unwrap() {
+            let entry = entry.unwrap();
+            let bytes = fs::read(entry.path()).unwrap();
+            let contains = |needle: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
+            if contains(secret.as_bytes()) || needles.iter().any(|needle| contains(needle)) {
+                found.push(entry.file_name().to_string_lossy().into_owned());
+            }
+        }
+        found.sort();
+        found
+    };
+    // Copies in both slots, in the history, in a damaged slot that was set aside, in a file that a killed save left, and
+    // in the file of an older release.
+    let slot = device.state().join("slot-a");
+    let mut bytes = fs::read(&slot).unwrap();
+    bytes[95] ^= 1;
+    fs::write(&slot, &bytes).unwrap();
+    device.json(&["forget", secret]);
+    fs::write(device.state().join(".slot-b.new-0"), &bytes).unwrap();
+    fs::write(device.state().join("state.postcard"), &bytes).unwrap();
+    device.json(&["rename", "duck", "bird"]);
+    fs::write(device.state().join("state.postcard"), &bytes).unwrap();
+    assert_eq!(found(), ["slot-a", "slot-a.bad-0", "slot-b", "state.postcard"]);
+    device.refused(&["forget", "duck", "--purge"], "\"duck\" is called \"bird\" now");
+    device.refused(&["forget", "nobody", "--purge"], "no class has or had the label \"nobody\"");
+    device.refused(&["forget", "apple", "--purge"], "\"apple\" came with the bundle");
+    device.json(&["forget", secret, "--purge"]);
+    assert_eq!(found(), [""; 0]);
+    let entries = device.json(&["history"]).to_string();
+    assert!(entries.contains("(purged)") && !entries.contains(secret), "{entries}");
+    // What is left of the past still comes back, without the class.
+    device.json(&["undo", "--to", "1"]);
+    let labels: Vec<String> = device.saved().state.classes.into_iter().map(|class| class.label).collect();
+    assert_eq!(labels, ["duck"]);
+    // A class that is known is forgotten and purged in one go.
+    device.json(&["forget", "duck", "--purge"]);
+    assert!(device.saved().state.classes.is_empty());
+    device.refused(&["undo", "--to", "1"], "there is no entry 1");
+}
+
+#[test]
+fn state_files_are_for_their_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let device = Device::new();
+    device.learn(&[("duck", &shots("learn", "rubber-duck"))]);
+    for slot in ["slot-a", "slot-b"] {
+        let mode = fs::metadata(device.state().join(slot)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{slot}");
+    }
+    assert_eq!(fs::metadata(device.state()).unwrap().permissions().mode() & 0o777, 0o700);
 }
 
 #[test]
@@ -382,7 +505,7 @@ fn the_demonstration_runs() {
     assert_eq!(result["sessions"].as_array().unwrap().len(), 9);
     assert!(result["pictures"]["right"].as_u64().unwrap() >= 12, "{}", result["pictures"]);
     assert!(result["seconds"].as_f64().unwrap() < 60.0, "{}", result["seconds"]);
-    assert!(device.state_bytes().is_none(), "the demonstration touched the device's state");
+    assert!(!device.state().exists(), "the demonstration touched the device's state");
 }
 
 /// The bundle with its own float backbone listed as the int8 one too: what matters here is which file is opened.

@@ -1,8 +1,11 @@
-//! Changes of what was learned: more shots, forgetting, renaming.
+//! Changes of what was learned: more shots, forgetting, renaming, going back.
 
+use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
-use super::{LearnError, NewClass, Report, check_free_label, check_shots, in_fixed_order, keep_within_budget, realign};
+use super::{
+    LearnError, NewClass, Report, check_free_label, check_shots, in_fixed_order, keep_within_budget, realign, report,
+};
 use crate::align::{Progress, Workspace};
 use crate::config::Config;
 use crate::state::{Foundation, State};
@@ -59,6 +62,25 @@ pub fn rename(foundation: &Foundation, state: &State, from: &str, to: &str) -> R
     let mut next = state.clone();
     next.classes[place].label = to.into();
     Ok(next)
+}
+
+/// Restores an earlier class set ([`crate::history`]): aligns the head to it, or keeps the one that it brings.
+///
+/// # Errors
+/// [`LearnError`] if the callback stopped it.
+pub fn restore(
+    foundation: &Foundation,
+    state: &State,
+    earlier: &State,
+    config: &Config,
+    seed: u64,
+    workspace: &mut Workspace<'_>,
+    on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
+) -> Result<(State, Report), LearnError> {
+    if earlier.head.is_some() {
+        return Ok((earlier.clone(), report(foundation, state, earlier, config, Vec::new())));
+    }
+    realign(foundation, state, earlier.clone(), config, seed, workspace, on_progress)
 }
 
 /// Place of a class among the learned ones.

@@ -27,6 +27,11 @@ pub const ALL: &[Step] = &[
         arguments: "clippy --release --package orco-runtime --no-default-features --features alloc -- -D warnings",
         variable: None,
     },
+    // A store on raw flash needs no operating system either.
+    Step {
+        arguments: "clippy --release --package orco-runtime --no-default-features --features alloc,flash -- -D warnings",
+        variable: None,
+    },
     Step { arguments: "run --profile bare --package orco-bare --features program", variable: None },
     Step {
         arguments: "doc --release --workspace --no-deps --document-private-items",

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
+use orco_runtime::history::{Change, Verb};
 use orco_runtime::session;
 
 use crate::device::Device;
@@ -27,10 +28,20 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
     let (device, _lock) = Device::open_to_change(options)?;
     let foundation = &device.bundle.foundation;
     let class = lesson::read(&device, device.encoder()?.as_mut(), std::slice::from_ref(&arguments.class))?;
-    let report = lesson::change(&device, &arguments.lesson, lesson::size(&class), |workspace, on_progress| {
-        let config = &foundation.config;
-        session::add_shots(foundation, &device.state, &class[0], config, arguments.lesson.seed, workspace, on_progress)
-    })?;
+    let change = Change::new(Verb::Add, arguments.lesson.seed).labels([&arguments.class.0]);
+    let report =
+        lesson::change(&device, &arguments.lesson, lesson::size(&class), &change, |workspace, on_progress| {
+            let config = &foundation.config;
+            session::add_shots(
+                foundation,
+                &device.state,
+                &class[0],
+                config,
+                arguments.lesson.seed,
+                workspace,
+                on_progress,
+            )
+        })?;
     let seconds = started.elapsed().as_secs_f64();
     if !options.quiet() {
         lesson::print(&report, &format!("added to {}", lesson::describe(&class)), seconds);

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use orco_runtime::align::Progress;
 use orco_runtime::classify::Classifier;
+use orco_runtime::history::{Change, Verb};
 use orco_runtime::protocol::{Measurement, System};
 use orco_runtime::session;
 use orco_runtime::threads::Threads;
@@ -88,14 +89,11 @@ fn pictures(options: &Options, arguments: &Arguments, say: &dyn Fn(String)) -> R
     let folders = LEARNED.map(|label| (label.to_owned(), arguments.shots.join("learn").join(label)));
     let new = lesson::read(&device, encoder.as_mut(), &folders)?;
     let foundation = &device.bundle.foundation;
-    let report = lesson::change(
-        &device,
-        &LessonOptions { seed: SEED, forgetting_budget: None },
-        lesson::size(&new),
-        |workspace, on_progress| {
-            session::learn(foundation, &device.state, &new, &foundation.config, SEED, workspace, on_progress)
-        },
-    )?;
+    let lesson_options = LessonOptions { seed: SEED, forgetting_budget: None };
+    let change = Change::new(Verb::Learn, SEED).labels(LEARNED);
+    let report = lesson::change(&device, &lesson_options, lesson::size(&new), &change, |workspace, on_progress| {
+        session::learn(foundation, &device.state, &new, &foundation.config, SEED, workspace, on_progress)
+    })?;
     if !options.quiet() {
         let what = format!("learned {}", lesson::describe(&new));
         lesson::print(&report, &what, started.elapsed().as_secs_f64());

@@ -4,19 +4,26 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
+use orco_runtime::history::{Change, Verb};
 use orco_runtime::session;
+use serde_json::json;
 
 use crate::device::Device;
-use crate::lesson::{self, LessonOptions};
+use crate::lesson;
 use crate::options::Options;
 
 /// Arguments of `orco forget`.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// The learned class.
+    /// The learned class; with --purge also one that was forgotten before.
     label: String,
-    #[command(flatten)]
-    lesson: LessonOptions,
+    /// Removes the class from the history as well: its exemplars and its label disappear from every file of the state,
+    /// damaged slots that were set aside are deleted, and it cannot be brought back.
+    #[arg(long)]
+    purge: bool,
+    /// Seed of shuffling and perturbation.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
 }
 
 /// Forgets a learned class, aligns the head to the rest, and saves the new state.
@@ -24,13 +31,28 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
     let started = Instant::now();
     let (device, _lock) = Device::open_to_change(options)?;
     let foundation = &device.bundle.foundation;
-    let (label, seed) = (&arguments.label, arguments.lesson.seed);
-    let report = lesson::change(&device, &arguments.lesson, (0, 0), |workspace, on_progress| {
+    let (label, seed) = (&arguments.label, arguments.seed);
+    let learned = |classes: &[orco_runtime::state::Class]| classes.iter().any(|class| class.label == *label);
+    let known = learned(&device.state.classes) || learned(&foundation.classes);
+    if arguments.purge && !known {
+        lesson::purge(&device, device.state.clone(), label, seed)?;
+        if !options.quiet() {
+            println!("purged {label} from the history; what is known is unchanged");
+        }
+        return options.write_json(&json!({ "seconds": started.elapsed().as_secs_f64() }));
+    }
+    let (next, report) = lesson::train(&device, (0, 0), |workspace, on_progress| {
         session::forget(foundation, &device.state, label, &foundation.config, seed, workspace, on_progress)
     })?;
+    if arguments.purge {
+        lesson::purge(&device, next, label, seed)?;
+    } else {
+        lesson::commit(&device, next, &Change::new(Verb::Forget, seed).labels([label]))?;
+    }
     let seconds = started.elapsed().as_secs_f64();
     if !options.quiet() {
-        lesson::print(&report, &format!("forgot {label}"), seconds);
+        let what = if arguments.purge { "purged" } else { "forgot" };
+        lesson::print(&report, &format!("{what} {label}"), seconds);
     }
     options.write_json(&lesson::to_json(&report, seconds))
 }

@@ -35,7 +35,7 @@ pub fn run(options: &Options) -> Result<()> {
         println!("head        {}-{}-{}", foundation.head.inputs, foundation.head.hidden, foundation.head.outputs);
         println!("trained on  {} ({})", manifest.provenance.trained_on, manifest.provenance.program);
         println!("benchmark   {}", if benchmark { "in the bundle" } else { "none in the bundle" });
-        println!("state       {}", device.store.path().display());
+        println!("state       {}", device.store.folder().display());
         println!(
             "classes     {} base, {} learned in {} sessions, {free} free targets",
             foundation.classes.len(),
@@ -43,6 +43,11 @@ pub fn run(options: &Options) -> Result<()> {
             device.state.sessions
         );
         println!("shots       {} stored, {} bytes", device.state.exemplars.len(), device.state.exemplars.bytes());
+        println!(
+            "history     {} changes can be taken back, {} bytes",
+            device.history.entries().len() - 1,
+            device.history.bytes()
+        );
         println!("memory      {:.1} MiB at work when a class is learned", learning.bytes() as f64 / f64::from(1 << 20));
     }
     options.write_json(&json!({
@@ -50,7 +55,8 @@ pub fn run(options: &Options) -> Result<()> {
         "backbone_kind": options.backbone.name(), "weights": manifest.backbone.weights.name(),
         "features": manifest.backbone.features, "parameters": manifest.backbone.parameters,
         "base_classes": foundation.classes.len(), "learned_classes": device.state.classes.len(),
-        "sessions": device.state.sessions, "free_targets": free, "state": device.store.path().to_string_lossy(), "benchmark": benchmark,
+        "sessions": device.state.sessions, "free_targets": free, "state": device.store.folder().to_string_lossy(), "benchmark": benchmark,
+        "history_entries": device.history.entries().len(), "history_bytes": device.history.bytes(),
         "working_memory_bytes": learning.bytes(),
     }))
 }

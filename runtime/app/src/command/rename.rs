@@ -2,10 +2,12 @@
 
 use anyhow::{Context, Result};
 use clap::Args;
+use orco_runtime::history::{Change, Verb};
 use orco_runtime::session;
 use serde_json::json;
 
 use crate::device::Device;
+use crate::lesson;
 use crate::options::Options;
 
 /// Arguments of `orco rename`.
@@ -22,7 +24,8 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
     let (device, _lock) = Device::open_to_change(options)?;
     let Arguments { from, to } = arguments;
     let renamed = session::rename(&device.bundle.foundation, &device.state, from, to);
-    device.store.save(&renamed.context("nothing was changed")?)?;
+    let change = Change::new(Verb::Rename, 0).labels([from, to]);
+    lesson::commit(&device, renamed.context("nothing was changed")?, &change)?;
     if !options.quiet() {
         println!("{from} is now {to}");
     }

@@ -1,0 +1,45 @@
+//! The forgetting budget: how much a session may cost any old class, judged by its stored exemplars.
+
+use anyhow::{Result, bail};
+use orco_runtime::session::{ClassAccuracy, Report};
+
+/// Reads a budget in percent points as a share.
+pub fn points(argument: &str) -> Result<f32, String> {
+    match argument.parse::<f32>() {
+        Ok(points) if (0.0..=100.0).contains(&points) => Ok(points / 100.0),
+        _ => Err("expected a number from 0 to 100".into()),
+    }
+}
+
+/// Refuses a session after which an old class has lost more than the budget.
+pub fn check(report: &Report, budget: f32) -> Result<()> {
+    let forgotten = report.forgotten(budget);
+    if forgotten.is_empty() {
+        return Ok(());
+    }
+    bail!(
+        "{} would lose more than the forgetting budget of {:.0} points, so nothing was changed: {}; give other shots, or a \
+         larger --forgetting-budget",
+        plural(forgotten.len(), "class"),
+        100.0 * budget,
+        losses(&forgotten)
+    )
+}
+
+fn plural(count: usize, class: &str) -> String {
+    if count == 1 { format!("1 {class}") } else { format!("{count} {class}es") }
+}
+
+/// "LABEL (80 to 20 %)" for the first few of the classes.
+pub fn losses(forgotten: &[&ClassAccuracy]) -> String {
+    const SHOWN: usize = 5;
+    let percent = |share: f32| 100.0 * share;
+    let one = |class: &&ClassAccuracy| {
+        format!("{} ({:.0} to {:.0} %)", class.label, percent(class.before.unwrap_or(0.0)), percent(class.after))
+    };
+    let mut listed: Vec<String> = forgotten.iter().take(SHOWN).map(one).collect();
+    if forgotten.len() > SHOWN {
+        listed.push(format!("and {} more", forgotten.len() - SHOWN));
+    }
+    listed.join(", ")
+}

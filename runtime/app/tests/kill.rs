@@ -1,0 +1,139 @@
+//! The real program, killed at random moments: what it acknowledged is there, and nothing half done.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use orco_runtime::bank::Bank;
+use orco_runtime::bundle::Bundle;
+use orco_runtime::codec::{self, Kind};
+use orco_runtime::head::Head;
+use orco_runtime::history::Saved;
+use orco_runtime::manifest::{LEARNER, MANIFEST, hexadecimal};
+use orco_runtime::random::Random;
+use orco_runtime::state::State;
+use orco_runtime::store::Store;
+use tempfile::TempDir;
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// The shipped bundle with a session that takes no time: one epoch, one exemplar of each base class, a narrow head. The
+/// state stays large enough that writing it takes a while.
+fn fast_bundle(folder: &Path) -> Bundle {
+    let shipped = Bundle::open(&workspace().join("models/cifar100-edge")).unwrap();
+    fs::create_dir(folder).unwrap();
+    for entry in fs::read_dir(&shipped.folder).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, folder.join(path.file_name().unwrap())).unwrap();
+    }
+    let mut foundation = shipped.foundation.clone();
+    foundation.config.epochs = 1;
+    foundation.config.warmup_epochs = 0;
+    let shape = foundation.head.shape();
+    let old =
+        std::mem::replace(&mut foundation.head, Head::zeros(orco_runtime::projection::Shape { hidden: 64, ..shape }));
+    let head = &mut foundation.head;
+    head.w1.copy_from_slice(&old.w1[..64 * shape.inputs]);
+    for (to, from) in head.w2.chunks_exact_mut(64).zip(old.w2.chunks_exact(shape.hidden)) {
+        to.copy_from_slice(&from[..64]);
+    }
+    let bank = &shipped.foundation.exemplars;
+    let mut few = Bank::new(bank.dimension(), bank.views(), bank.view().precision);
+    for class in 0..foundation.classes.len() as u32 {
+        let first = bank.classes().iter().position(|of| *of == class).unwrap();
+        few.push_from(bank, first, class);
+    }
+    foundation.exemplars = few;
+    let learner = codec::encode(Kind::Learner, &foundation);
+    let manifest = fs::read_to_string(folder.join(MANIFEST)).unwrap();
+    let digest = hexadecimal(&codec::digest(&learner));
+    fs::write(folder.join(MANIFEST), manifest.replace(&shipped.manifest.files[LEARNER], &digest)).unwrap();
+    fs::write(folder.join(LEARNER), learner).unwrap();
+    Bundle::open(folder).unwrap()
+}
+
+/// How one run ended.
+struct Run {
+    /// Whether it said that it was done.
+    acknowledged: bool,
+    /// Whether it was killed.
+    killed: bool,
+    took: Duration,
+}
+
+fn run(bundle: &Path, state: &Path, arguments: &[&str], kill_after: Option<Duration>) -> Run {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_orco"));
+    command.arg("--bundle").arg(bundle).arg("--state").arg(state).args(arguments).env_remove("RUST_LOG");
+    // The engine that starts fastest; the store does not care.
+    command.env("ORT_DYLIB_PATH", "/nowhere");
+    let started = Instant::now();
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let Some(after) = kill_after else {
+        let done = child.wait().unwrap();
+        return Run { acknowledged: done.success(), killed: false, took: started.elapsed() };
+    };
+    thread::sleep(after.saturating_sub(started.elapsed()));
+    // SIGKILL, which no program can catch; nothing happens if it is done already.
+    child.kill().unwrap();
+    let done = child.wait().unwrap();
+    Run { acknowledged: done.success(), killed: done.code().is_none(), took: started.elapsed() }
+}
+
+#[test]
+fn a_killed_program_loses_nothing_that_it_acknowledged() {
+    let kills: usize =
+        std::env::var("ORCO_KILLS").ok().map_or(100, |kills| kills.parse().expect("ORCO_KILLS is a number"));
+    let folder = TempDir::new().unwrap();
+    let bundle = fast_bundle(&folder.path().join("bundle"));
+    let state = folder.path().join("state");
+    let shots = format!("mug={}", workspace().join("examples/shots/learn/mug").display());
+    // A circle of changes, each of which is exact: learned, renamed twice, taken back.
+    let changes: [&[&str]; 4] =
+        [&["learn", &shots], &["rename", "mug", "beaker"], &["rename", "beaker", "mug"], &["undo", "--to", "0"]];
+    let load = || Store::new(&state).load(&bundle).unwrap_or_else(|error| panic!("{error}"));
+    let fresh = load().state;
+    let mut expected: Vec<State> = vec![fresh.clone()];
+    let mut durations = Vec::new();
+    for change in changes {
+        let whole = run(&bundle.folder, &state, change, None);
+        assert!(whole.acknowledged, "{change:?}");
+        durations.push(whole.took);
+        expected.push(load().state);
+    }
+    assert_eq!(expected.pop().unwrap(), fresh);
+    let mut random = Random::new(std::process::id().into(), "kills");
+    let (mut place, mut killed, mut acknowledged, mut half, mut runs) = (0, 0, 0, 0, 0);
+    while killed < kills {
+        runs += 1;
+        assert!(runs < 20 * kills, "the program is too fast to be killed");
+        let next = (place + 1) % changes.len();
+        let number = |saved: &Saved| saved.history.entries().last().unwrap().number;
+        let before = number(&load());
+        // Undoing goes to the oldest entry that knows no class.
+        let oldest = load().history.entries().iter().find(|entry| entry.classes.is_empty()).unwrap().number.to_string();
+        let arguments = if place == 3 { &["undo", "--to", &oldest][..] } else { changes[place] };
+        let after = durations[place].mul_f32(1.1 * random.unit());
+        let run = run(&bundle.folder, &state, arguments, Some(after));
+        let saved = load();
+        let went_on = saved.state == expected[next];
+        assert!(went_on || saved.state == expected[place], "after {after:?} of {arguments:?}: neither old nor new");
+        assert!(went_on || !run.acknowledged, "after {after:?} of {arguments:?}: acknowledged and lost");
+        assert_eq!(number(&saved), before + u32::from(went_on), "the history went its own way");
+        killed += usize::from(run.killed);
+        acknowledged += usize::from(run.acknowledged);
+        half += usize::from(run.killed && went_on);
+        if went_on {
+            place = next;
+        }
+    }
+    let _ = writeln!(
+        std::io::stderr(),
+        "store: {killed} kills of the program in {runs} runs, {acknowledged} acknowledged, {half} killed between saving \
+         and saying so, 0 lost"
+    );
+}

@@ -1,0 +1,262 @@
+//! What was done to a state, and enough of it to undo.
+//!
+//! An entry remembers the class set that a change led to: labels, pseudo-targets, which exemplars, which seed. The head,
+//! by far the largest part of a state, is not kept: the same exemplars, targets, settings and seed give the same head
+//! again, in seconds, and its digest tells whether they did. Exemplars are kept once, however many entries name them:
+//! those of the present state lie in the state, those of earlier ones alone in the history's attic.
+//!
+//! Undoing is a change like any other, with an entry of its own; undoing that is redoing.
+
+mod entry;
+mod purge;
+#[cfg(test)]
+mod tests;
+
+pub use entry::{Change, Entry, HeadMark, Known, Name, Verb};
+pub use purge::PurgeError;
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::bank::Bank;
+use crate::head::Head;
+use crate::state::{Foundation, State};
+
+/// A state with its history: what a device keeps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Saved {
+    /// The present state.
+    pub state: State,
+    /// How it came to be.
+    pub history: History,
+}
+
+/// The changes that are remembered, oldest first. The last one led to the present state.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct History {
+    entries: Vec<Entry>,
+    /// Exemplars that earlier class sets had and the present one has not; their classes are in the entries.
+    attic: Bank,
+    /// Identity of the next class that is learned.
+    next_class: u32,
+}
+
+/// How much is remembered. Where there is more, the oldest entries go first; the present state's own stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most entries.
+    pub entries: usize,
+    /// Most bytes that the history takes on disk, the exemplars of earlier class sets included.
+    pub bytes: usize,
+}
+
+impl Default for Limits {
+    /// 100 changes and 1 MiB.
+    fn default() -> Self {
+        Self { entries: 100, bytes: 1 << 20 }
+    }
+}
+
+/// An earlier class set, ready to be aligned again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Earlier {
+    /// The state; its head is there only where it need not be computed.
+    pub state: State,
+    /// Seed of the alignment.
+    pub seed: u64,
+    /// What the head was.
+    pub head: HeadMark,
+}
+
+impl Saved {
+    /// What a device knows before its first change.
+    pub fn fresh(foundation: &Foundation, foundation_digest: [u8; 32]) -> Self {
+        Self::without_history(State::fresh(foundation, foundation_digest))
+    }
+
+    /// A state whose past is unknown.
+    pub fn without_history(state: State) -> Self {
+        /// `orco` aligns with this seed unless told otherwise.
+        const USUAL_SEED: u64 = 1;
+        let (views, precision) = (state.exemplars.views(), state.exemplars.view().precision);
+        let attic = Bank::new(state.exemplars.dimension(), views, precision);
+        let mut history = History { entries: Vec::new(), attic, next_class: 0 };
+        history.append(&state, &Change::new(Verb::Start, USUAL_SEED));
+        Self { state, history }
+    }
+
+    /// Goes on to the next state and remembers how, within the limits.
+    pub fn then(&self, next: State, change: &Change, limits: Limits) -> Self {
+        let mut history = self.history.clone();
+        history.follow(&self.state.exemplars, &next.exemplars);
+        history.append(&next, change);
+        history.keep_within(limits, next.exemplars.len());
+        Self { state: next, history }
+    }
+
+    /// The class set that entry `number` led to; `None` if that is not remembered.
+    pub fn earlier(&self, number: u32) -> Option<Earlier> {
+        let entry = self.history.entry(number)?;
+        let State { foundation, exemplars: present, .. } = &self.state;
+        let mut exemplars = present.only(&[]);
+        for (&exemplar, &class) in entry.exemplars.iter().zip(&entry.exemplar_classes) {
+            let exemplar = exemplar as usize;
+            match exemplar.checked_sub(present.len()) {
+                None => exemplars.push_from(present, exemplar, class),
+                Some(exemplar) => exemplars.push_from(&self.history.attic, exemplar, class),
+            }
+        }
+        let classes = entry.classes.iter().map(|known| known.class.clone()).collect();
+        let same_head = entry.head != HeadMark::Unknown && entry.head == HeadMark::of(self.state.head.as_ref());
+        let head = if same_head { self.state.head.clone() } else { None };
+        let state = State { foundation: *foundation, classes, exemplars, head, sessions: entry.sessions };
+        Some(Earlier { state, seed: entry.seed, head: entry.head })
+    }
+
+    /// Number of the entry that `steps` changes back led to the class set of then; `None` if that is not remembered.
+    pub fn back(&self, steps: usize) -> Option<u32> {
+        let last = self.history.entries.len() - 1;
+        last.checked_sub(steps).map(|place| self.history.entries[place].number)
+    }
+
+    /// Whether all parts fit together and onto the foundation; to be asked after decoding.
+    pub fn is_sound(&self, foundation: &Foundation) -> bool {
+        self.state.is_sound(foundation) && self.history.is_sound(foundation, &self.state)
+    }
+}
+
+impl Earlier {
+    /// Whether a head is the very one that this class set had; `None` where that is not known.
+    pub fn is_exact(&self, head: Option<&Head>) -> Option<bool> {
+        (self.head != HeadMark::Unknown).then(|| self.head == HeadMark::of(head))
+    }
+}
+
+impl History {
+    /// The entries, oldest first; there is at least one.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The entry of that number.
+    pub fn entry(&self, number: u32) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.number == number)
+    }
+
+    /// Bytes that it takes on disk.
+    pub fn bytes(&self) -> usize {
+        postcard::to_allocvec(self).map_or(0, |bytes| bytes.len())
+    }
+
+    /// Points all entries at exemplars in `next` and the attic instead of in `present` and the attic.
+    fn follow(&mut self, present: &Bank, next: &Bank) {
+        let mut known: BTreeMap<[u8; 32], u32> =
+            (0..next.len()).rev().map(|exemplar| (next.digest_of(exemplar), exemplar as u32)).collect();
+        let mut attic = next.only(&[]);
+        let mut moved = |bank: &Bank, exemplar: usize| {
+            *known.entry(bank.digest_of(exemplar)).or_insert_with(|| {
+                attic.push_from(bank, exemplar, 0);
+                (next.len() + attic.len() - 1) as u32
+            })
+        };
+        let mut places = Vec::with_capacity(present.len() + self.attic.len());
+        for bank in [present, &self.attic] {
+            (0..bank.len()).for_each(|exemplar| places.push(moved(bank, exemplar)));
+        }
+        for entry in &mut self.entries {
+            entry.exemplars.iter_mut().for_each(|exemplar| *exemplar = places[*exemplar as usize]);
+        }
+        self.attic = attic;
+        self.sweep(next.len());
+    }
+
+    /// Drops what lies in the attic and no entry names; `present` exemplars come before it.
+    fn sweep(&mut self, present: usize) {
+        let mut used = alloc::vec![false; self.attic.len()];
+        let named = self.entries.iter().flat_map(|entry| &entry.exemplars);
+        named.filter_map(|exemplar| (*exemplar as usize).checked_sub(present)).for_each(|place| used[place] = true);
+        let kept: Vec<usize> = (0..used.len()).filter(|place| used[*place]).collect();
+        if kept.len() == used.len() {
+            return;
+        }
+        let mut places = alloc::vec![0; used.len()];
+        kept.iter().enumerate().for_each(|(place, from)| places[*from] = (present + place) as u32);
+        for exemplar in self.entries.iter_mut().flat_map(|entry| &mut entry.exemplars) {
+            if let Some(place) = (*exemplar as usize).checked_sub(present) {
+                *exemplar = places[place];
+            }
+        }
+        self.attic = self.attic.only(&kept);
+    }
+
+    /// Adds an entry for the present state.
+    fn append(&mut self, state: &State, change: &Change) {
+        let before = self.entries.last();
+        let head = HeadMark::of(state.head.as_ref());
+        // Where the head stayed, so did the seed that gave it.
+        let seed = before.filter(|before| before.head == head).map_or(change.seed, |before| before.seed);
+        let number = before.map_or(0, |before| before.number.saturating_add(1));
+        let restored = change.to.and_then(|number| self.entry(number));
+        let mut next_class = self.next_class;
+        let mut known = Vec::with_capacity(state.classes.len());
+        for class in &state.classes {
+            let label = match (change.verb, &change.labels[..]) {
+                (Verb::Rename, [from, to]) if *to == class.label => from,
+                _ => &class.label,
+            };
+            let id = restored.or(before).and_then(|entry| entry.id_of(label)).unwrap_or_else(|| {
+                next_class += 1;
+                next_class - 1
+            });
+            known.push(Known { id, class: class.clone() });
+        }
+        let id_of = |label: &str| {
+            let after = known.iter().find(|known| known.class.label == label).map(|known| known.id);
+            after.or_else(|| before?.id_of(label)).unwrap_or(Name::BASE)
+        };
+        let names = change.labels.iter().map(|label| Name { class: id_of(label), label: label.clone() }).collect();
+        let entry = Entry {
+            number,
+            verb: change.verb,
+            names,
+            to: change.to,
+            when: change.when,
+            seed,
+            sessions: state.sessions,
+            classes: known,
+            exemplars: (0..state.exemplars.len() as u32).collect(),
+            exemplar_classes: state.exemplars.classes().to_vec(),
+            head,
+        };
+        self.next_class = next_class;
+        self.entries.push(entry);
+    }
+
+    /// Forgets the oldest entries until the rest keeps the limits; `present` exemplars come before the attic's.
+    fn keep_within(&mut self, limits: Limits, present: usize) {
+        let surplus = self.entries.len().saturating_sub(limits.entries.max(1));
+        self.entries.drain(..surplus);
+        self.sweep(present);
+        while self.entries.len() > 1 && self.bytes() > limits.bytes {
+            self.entries.remove(0);
+            self.sweep(present);
+        }
+    }
+
+    fn is_sound(&self, foundation: &Foundation, state: &State) -> bool {
+        let pool = state.exemplars.len() + self.attic.len();
+        let bank = |bank: &Bank| (bank.dimension(), bank.views(), bank.view().precision);
+        let rising = self.entries.windows(2).all(|pair| pair[0].number < pair[1].number);
+        let entries = self.entries.iter().all(|entry| entry.is_sound(foundation, pool, self.next_class));
+        // The last entry must describe the present state, or nothing it names would be what it says.
+        let present = self.entries.last().is_some_and(|last| {
+            last.classes.iter().map(|known| &known.class).eq(&state.classes)
+                && last.exemplar_classes == state.exemplars.classes()
+                && last.exemplars.iter().copied().eq(0..state.exemplars.len() as u32)
+                && last.sessions == state.sessions
+        });
+        self.attic.is_sound() && bank(&self.attic) == bank(&state.exemplars) && rising && entries && present
+    }
+}

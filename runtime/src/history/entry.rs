@@ -1,0 +1,178 @@
+//! One change, and the class set that it led to.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::codec;
+use crate::head::Head;
+use crate::state::{Class, Foundation, are_distinct};
+
+/// What kind of change it was. New kinds go to the end: their places are part of the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Verb {
+    /// The device started to remember.
+    Start,
+    /// Classes were learned.
+    Learn,
+    /// A class got more shots.
+    Add,
+    /// A class was forgotten.
+    Forget,
+    /// A class got another label.
+    Rename,
+    /// Classes came from another device.
+    Import,
+    /// An earlier class set came back.
+    Undo,
+    /// A class was forgotten together with its past.
+    Purge,
+}
+
+impl Verb {
+    /// The verb in the past tense.
+    pub fn past(self) -> &'static str {
+        match self {
+            Self::Start => "started",
+            Self::Learn => "learned",
+            Self::Add => "added to",
+            Self::Forget => "forgot",
+            Self::Rename => "renamed",
+            Self::Import => "imported",
+            Self::Undo => "went back",
+            Self::Purge => "purged",
+        }
+    }
+}
+
+/// A change to be remembered, described by whoever makes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    pub(super) verb: Verb,
+    pub(super) labels: Vec<String>,
+    pub(super) to: Option<u32>,
+    pub(super) seed: u64,
+    pub(super) when: Option<u64>,
+}
+
+impl Change {
+    /// A change whose alignment, if there was one, used that seed.
+    pub fn new(verb: Verb, seed: u64) -> Self {
+        Self { verb, labels: Vec::new(), to: None, seed, when: None }
+    }
+
+    /// The classes that it was about; of [`Verb::Rename`] the old label and the new one.
+    pub fn labels<L: Into<String>>(self, labels: impl IntoIterator<Item = L>) -> Self {
+        Self { labels: labels.into_iter().map(Into::into).collect(), ..self }
+    }
+
+    /// Of [`Verb::Undo`]: number of the entry whose class set came back.
+    pub fn to(self, number: u32) -> Self {
+        Self { to: Some(number), ..self }
+    }
+
+    /// When, in seconds since 1970, if the caller knows.
+    pub fn at(self, when: Option<u64>) -> Self {
+        Self { when, ..self }
+    }
+}
+
+/// A class in an entry. The identity stays when the label changes, and no two classes ever share it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Known {
+    /// Its identity.
+    pub id: u32,
+    /// The class as it was.
+    pub class: Class,
+}
+
+/// A label that a change was about, with the identity of its class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Name {
+    /// The class, or [`Name::BASE`].
+    pub class: u32,
+    /// Its label then; empty where the class was purged.
+    pub label: String,
+}
+
+impl Name {
+    /// Stands for all classes of the bundle.
+    pub const BASE: u32 = u32::MAX;
+}
+
+/// What is known about a head that is not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HeadMark {
+    /// It was the bundle's.
+    Bundle,
+    /// SHA-256 of its parameters, little endian, in the order w1, b1, w2, b2.
+    Digest([u8; 32]),
+    /// Nothing: a class was purged from the class set since.
+    Unknown,
+}
+
+impl HeadMark {
+    /// That of a state's head.
+    pub fn of(head: Option<&Head>) -> Self {
+        match head {
+            None => Self::Bundle,
+            Some(head) => {
+                let numbers = head.parameters().into_iter().flatten();
+                Self::Digest(codec::digest(&numbers.flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>()))
+            }
+        }
+    }
+}
+
+/// A change that is remembered, and the class set after it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Number, which an entry keeps; 0 for the first.
+    pub number: u32,
+    /// What was done.
+    pub verb: Verb,
+    /// To which classes.
+    pub names: Vec<Name>,
+    /// Of [`Verb::Undo`]: the entry that came back.
+    pub to: Option<u32>,
+    /// When, in seconds since 1970, if that was known.
+    pub when: Option<u64>,
+    /// Seed of the alignment that gave the head.
+    pub seed: u64,
+    /// Sessions learned until then.
+    pub sessions: u32,
+    /// The learned classes, in their order.
+    pub classes: Vec<Known>,
+    /// Their exemplars, in their order: numbers below that of the present state's exemplars mean those, the others the
+    /// attic's.
+    pub(super) exemplars: Vec<u32>,
+    /// Class of each of them, base classes counted first.
+    pub(super) exemplar_classes: Vec<u32>,
+    /// What the head was.
+    pub head: HeadMark,
+}
+
+impl Entry {
+    /// Number of exemplars that the learned classes had.
+    pub fn exemplars(&self) -> usize {
+        self.exemplars.len()
+    }
+
+    /// Identity of the class that has this label.
+    pub(super) fn id_of(&self, label: &str) -> Option<u32> {
+        self.classes.iter().find(|known| known.class.label == label).map(|known| known.id)
+    }
+
+    pub(super) fn is_sound(&self, foundation: &Foundation, pool: usize, next_class: u32) -> bool {
+        let learned = self.classes.iter().map(|known| &known.class);
+        let all = foundation.classes.len() + self.classes.len();
+        self.exemplars.len() == self.exemplar_classes.len()
+            && self.exemplars.iter().all(|exemplar| (*exemplar as usize) < pool)
+            && self.exemplar_classes.iter().all(|class| (*class as usize) < all)
+            && self.classes.iter().all(|known| known.id < next_class)
+            && learned.clone().all(|class| (1..=self.sessions).contains(&class.session))
+            && are_distinct(foundation.classes.iter().chain(learned), foundation.target_count())
+    }
+}

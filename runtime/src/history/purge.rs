@@ -1,0 +1,138 @@
+//! Forgetting a class together with its past.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::{Change, Entry, HeadMark, Limits, Saved, Verb};
+use crate::state::{Foundation, State};
+
+/// Why a class cannot be purged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PurgeError {
+    /// Neither the state nor its history knows the label.
+    Unknown {
+        /// The label.
+        label: String,
+    },
+    /// The label is what a class was called before it was renamed.
+    Renamed {
+        /// The label.
+        label: String,
+        /// Its label now.
+        now: String,
+    },
+    /// The class is still in the state that is to be kept.
+    StillKnown {
+        /// The label.
+        label: String,
+    },
+}
+
+impl fmt::Display for PurgeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown { label } => {
+                write!(f, "no class has or had the label \"{label}\"; `orco list` and `orco history` show all")
+            }
+            Self::Renamed { label, now } => {
+                write!(f, "the class \"{label}\" is called \"{now}\" now; give that label to purge it")
+            }
+            Self::StillKnown { label } => write!(f, "the class \"{label}\" must be forgotten before it is purged"),
+        }
+    }
+}
+
+impl core::error::Error for PurgeError {}
+
+impl Saved {
+    /// Goes on to `next`, which no longer has the class `label`, and removes that class from all that is remembered: its
+    /// exemplars, every label it ever had, and every class of that label before it. Exemplars that another class has, too,
+    /// stay with that one. Entries that say nothing any more are dropped, and those in which a class that is still known
+    /// had this label.
+    ///
+    /// # Errors
+    /// [`PurgeError`] if there is no such class, or `next` still has it.
+    pub fn purge(
+        &self,
+        foundation: &Foundation,
+        next: State,
+        label: &str,
+        change: &Change,
+        limits: Limits,
+    ) -> Result<Self, PurgeError> {
+        if next.classes.iter().any(|class| class.label == label) {
+            return Err(PurgeError::StillKnown { label: label.into() });
+        }
+        let mut purged = self.then(next, &Change { verb: Verb::Purge, labels: Vec::new(), ..change.clone() }, limits);
+        let history = &mut purged.history;
+        // Taken from before the limits dropped anything, and from after: identities are the same.
+        let bearers = self.history.entries.iter().filter_map(|entry| entry.id_of(label));
+        let named = self.history.entries.iter().flat_map(|entry| &entry.names).filter(|name| name.label == label);
+        let mut ids: Vec<u32> = bearers.chain(named.map(|name| name.class)).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let last = history.entries.last().map_or(&[][..], |last| &last.classes);
+        let living = |id: &u32| last.iter().find(|known| known.id == *id);
+        let renamed = ids.iter().find_map(living).map(|known| known.class.label.clone());
+        let living: Vec<u32> = ids.iter().copied().filter(|id| living(id).is_some()).collect();
+        ids.retain(|id| !living.contains(id) && *id != super::Name::BASE);
+        if ids.is_empty() {
+            let label = label.into();
+            return Err(match renamed {
+                Some(now) => PurgeError::Renamed { label, now },
+                None => PurgeError::Unknown { label },
+            });
+        }
+        let newest = history.entries.last().map(|last| last.number);
+        let base = foundation.classes.len() as u32;
+        let mut kept: Vec<Entry> = Vec::with_capacity(history.entries.len());
+        for mut entry in core::mem::take(&mut history.entries) {
+            let last = Some(entry.number) == newest;
+            let bears = entry.id_of(label).is_some_and(|id| living.contains(&id));
+            let changed = entry.remove(&ids, base);
+            entry.names.iter_mut().filter(|name| ids.contains(&name.class) || name.label == label).for_each(|name| {
+                name.label.clear();
+            });
+            let repeats = changed && kept.last().is_some_and(|before| before.same_classes(&entry));
+            if last || !(bears || repeats) {
+                kept.push(entry);
+            }
+        }
+        history.entries = kept;
+        history.sweep(purged.state.exemplars.len());
+        Ok(purged)
+    }
+}
+
+impl Entry {
+    /// Removes classes from the class set; says whether there were any.
+    fn remove(&mut self, ids: &[u32], base: u32) -> bool {
+        let mut changed = false;
+        for place in
+            (0..self.classes.len()).rev().filter(|place| ids.contains(&self.classes[*place].id)).collect::<Vec<_>>()
+        {
+            let gone = base + place as u32;
+            self.classes.remove(place);
+            let classes = core::mem::take(&mut self.exemplar_classes);
+            let exemplars = core::mem::take(&mut self.exemplars);
+            for (exemplar, class) in exemplars.into_iter().zip(classes).filter(|(_, class)| *class != gone) {
+                self.exemplars.push(exemplar);
+                self.exemplar_classes.push(if class > gone { class - 1 } else { class });
+            }
+            changed = true;
+        }
+        if changed {
+            self.head =
+                if self.classes.is_empty() && self.exemplars.is_empty() { HeadMark::Bundle } else { HeadMark::Unknown };
+        }
+        changed
+    }
+
+    fn same_classes(&self, other: &Self) -> bool {
+        self.classes == other.classes
+            && self.exemplars == other.exemplars
+            && self.exemplar_classes == other.exemplar_classes
+    }
+}

@@ -1,0 +1,100 @@
+//! A folder of a file system, operation by operation, so that tests can stand in for it and fail at each.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::string::String;
+use std::vec::Vec;
+
+use crate::files;
+
+/// Largest file that is read, in bytes.
+const MAX_FILE: u64 = 1 << 30;
+
+/// What a store does with the files of its folder. Names are those of files in it.
+pub trait Disk {
+    /// An open file.
+    type File;
+
+    /// Names of all files.
+    fn list(&self) -> io::Result<Vec<String>>;
+
+    /// A file's bytes; `None` if there is no such file.
+    fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>>;
+
+    /// Makes a file that nobody but its owner can read, and fails if there is one of that name.
+    fn create(&self, name: &str) -> io::Result<Self::File>;
+
+    /// Writes some of the bytes at the end of a file; says how many.
+    fn write(&self, file: &mut Self::File, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Waits until a file's bytes are on the disk.
+    fn sync(&self, file: &mut Self::File) -> io::Result<()>;
+
+    /// Gives a file another name; one that had it is gone.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Removes a file.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Waits until the names in the folder are on the disk.
+    fn sync_folder(&self) -> io::Result<()>;
+}
+
+/// A real folder.
+#[derive(Clone, Debug)]
+pub struct Folder {
+    /// Where it is.
+    pub path: PathBuf,
+}
+
+impl Disk for Folder {
+    type File = File;
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let entries = match fs::read_dir(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        // A name that is no text is none of ours.
+        entries.filter_map(|entry| entry.map(|entry| entry.file_name().into_string().ok()).transpose()).collect()
+    }
+
+    fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        match files::read(&self.path.join(name), MAX_FILE) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn create(&self, name: &str) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        // Features of a face are personal data: not even for a moment are they for others.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        options.open(self.path.join(name))
+    }
+
+    fn write(&self, file: &mut File, bytes: &[u8]) -> io::Result<usize> {
+        file.write(bytes)
+    }
+
+    fn sync(&self, file: &mut File) -> io::Result<()> {
+        file.sync_all()
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path.join(name))
+    }
+
+    fn sync_folder(&self) -> io::Result<()> {
+        // Other systems than Unix do not let a folder be synced.
+        if cfg!(unix) { File::open(&self.path)?.sync_all() } else { Ok(()) }
+    }
+}

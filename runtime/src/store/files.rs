@@ -1,0 +1,131 @@
+//! Two slots as two files: each save writes a new file beside them, syncs it, and renames it over its slot.
+
+use std::format;
+use std::io;
+use std::string::String;
+use std::vec::Vec;
+
+use super::disk::Disk;
+use super::medium::{Medium, Slot};
+
+/// Most damaged slots that are kept for inspection; beyond that, the oldest goes.
+pub const KEPT_ASIDE: usize = 8;
+
+/// The slots of a folder.
+#[derive(Debug)]
+pub struct Files<D> {
+    /// The folder.
+    pub disk: D,
+    /// The file of releases before the slots, which is removed when everything else is.
+    pub legacy: &'static str,
+}
+
+/// What went wrong with a new file.
+enum Failure {
+    /// It is not complete.
+    Write(io::Error),
+    /// It may not be on the disk.
+    Sync(io::Error),
+}
+
+/// Start of the names of files that are being written.
+const UNFINISHED: [&str; 2] = [".slot-", ".state-"];
+
+impl<D: Disk> Files<D> {
+    /// Removes what an interrupted write left; nobody may be writing.
+    pub fn remove_unfinished(&self) -> io::Result<()> {
+        let unfinished = |name: &String| UNFINISHED.iter().any(|start| name.starts_with(start));
+        self.disk.list()?.iter().filter(|name| unfinished(name)).try_for_each(|name| self.disk.remove(name))
+    }
+
+    /// Removes the file of releases before the slots.
+    pub fn remove_legacy(&self) -> io::Result<()> {
+        match self.disk.remove(self.legacy) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => self.disk.sync_folder(),
+        }
+    }
+
+    /// Writes and syncs a new file, or leaves none.
+    fn write_new(&self, name: &str, bytes: &[u8]) -> Result<(), Failure> {
+        match self.disk.remove(name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(Failure::Write(error)),
+            _ => {}
+        }
+        let mut file = self.disk.create(name).map_err(Failure::Write)?;
+        let done = self.write_all(&mut file, bytes).map_err(Failure::Write);
+        let done = done.and_then(|()| self.disk.sync(&mut file).map_err(Failure::Sync));
+        done.inspect_err(|_| {
+            // Where this fails, too, the next process that locks the folder removes it.
+            let _ = self.disk.remove(name);
+        })
+    }
+
+    fn write_all(&self, file: &mut D::File, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.disk.write(file, bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Names and numbers of the slots that were set aside, oldest first.
+    fn aside(&self) -> io::Result<Vec<(u32, String)>> {
+        let number = |name: &str| {
+            let rest = Slot::BOTH.iter().find_map(|slot| name.strip_prefix(slot.name()))?;
+            rest.strip_prefix(".bad-")?.parse().ok()
+        };
+        let mut aside: Vec<(u32, String)> =
+            self.disk.list()?.into_iter().filter_map(|name| Some((number(&name)?, name))).collect();
+        aside.sort();
+        Ok(aside)
+    }
+}
+
+impl<D: Disk> Medium for Files<D> {
+    type Error = io::Error;
+
+    fn read(&mut self, slot: Slot) -> io::Result<Option<Vec<u8>>> {
+        self.disk.read(slot.name())
+    }
+
+    fn write(&mut self, slot: Slot, bytes: &[u8]) -> io::Result<()> {
+        // After a sync has failed nobody knows which pages of the file are on the disk, and the system may take the
+        // lost ones for written: the second attempt is another file.
+        let names = [0, 1].map(|attempt| format!(".{slot}.new-{attempt}"));
+        let name = match self.write_new(&names[0], bytes) {
+            Ok(()) => &names[0],
+            Err(Failure::Write(error)) => return Err(error),
+            Err(Failure::Sync(_)) => match self.write_new(&names[1], bytes) {
+                Ok(()) => &names[1],
+                Err(Failure::Write(error) | Failure::Sync(error)) => return Err(error),
+            },
+        };
+        self.disk.rename(name, slot.name()).inspect_err(|_| {
+            let _ = self.disk.remove(name);
+        })?;
+        // Renaming alone does not make the new name survive a power cut.
+        self.disk.sync_folder()
+    }
+
+    fn set_aside(&mut self, slot: Slot) -> io::Result<()> {
+        let aside = self.aside()?;
+        let next = aside.last().map_or(0, |(number, _)| number.saturating_add(1));
+        let surplus = (aside.len() + 1).saturating_sub(KEPT_ASIDE);
+        aside[..surplus].iter().try_for_each(|(_, name)| self.disk.remove(name))?;
+        self.disk.rename(slot.name(), &format!("{slot}.bad-{next}"))?;
+        self.disk.sync_folder()
+    }
+
+    fn clear(&mut self) -> io::Result<()> {
+        self.remove_unfinished()?;
+        self.aside()?.iter().try_for_each(|(_, name)| self.disk.remove(name))?;
+        self.remove_legacy()?;
+        self.disk.sync_folder()
+    }
+}

@@ -1,0 +1,97 @@
+//! What a store writes to: two slots, wherever they lie.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+/// One of the two places that hold a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// The first.
+    A,
+    /// The second.
+    B,
+}
+
+impl Slot {
+    /// Both of them.
+    pub const BOTH: [Self; 2] = [Self::A, Self::B];
+
+    /// The other one.
+    pub fn other(self) -> Self {
+        match self {
+            Self::A => Self::B,
+            Self::B => Self::A,
+        }
+    }
+
+    /// Its name, also that of its file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::A => "slot-a",
+            Self::B => "slot-b",
+        }
+    }
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Storage of two slots. That is all that a store asks of a file system or of raw flash: everything else - which slot is
+/// the newest, whether it is sound - is decided above, from bytes alone.
+///
+/// What an implementation promises, and what the crash argument in `STATE.md` rests on:
+///
+/// 1. [`write`](Self::write) returns `Ok` only when the bytes survive a power cut.
+/// 2. Until then, and after an error or a power cut in between, *that* slot may hold anything; the other one is untouched.
+/// 3. [`read`](Self::read) changes nothing.
+pub trait Medium {
+    /// Why the system or the chip refused.
+    type Error;
+
+    /// All bytes of a slot; `None` if nothing was ever written there. Damaged bytes are returned as they are.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Self::Error>;
+
+    /// Replaces a slot's bytes.
+    ///
+    /// # Errors
+    /// If that failed, or it is not certain that they would survive a power cut.
+    fn write(&mut self, slot: Slot, bytes: &[u8]) -> Result<(), Self::Error>;
+
+    /// Keeps the damaged bytes of a slot elsewhere for inspection, where there is room for that. The slot is written next.
+    ///
+    /// # Errors
+    /// If that failed; the slot is as it was.
+    fn set_aside(&mut self, slot: Slot) -> Result<(), Self::Error>;
+
+    /// Removes everything but the two slots: what was set aside, what an interrupted write left.
+    ///
+    /// # Errors
+    /// If some of it is still there, or could be after a power cut.
+    fn clear(&mut self) -> Result<(), Self::Error>;
+}
+
+impl<M: Medium + ?Sized> Medium for &mut M {
+    type Error = M::Error;
+
+    fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Self::Error> {
+        (**self).read(slot)
+    }
+
+    fn write(&mut self, slot: Slot, bytes: &[u8]) -> Result<(), Self::Error> {
+        (**self).write(slot, bytes)
+    }
+
+    fn set_aside(&mut self, slot: Slot) -> Result<(), Self::Error> {
+        (**self).set_aside(slot)
+    }
+
+    fn clear(&mut self) -> Result<(), Self::Error> {
+        (**self).clear()
+    }
+}

@@ -1,0 +1,71 @@
+//! Crashes, disk errors and damage, each enumerated.
+
+mod crash;
+mod damage;
+mod errors;
+mod rules;
+mod simulated;
+#[cfg(feature = "flash")]
+mod wear;
+
+use std::io::Write as _;
+use std::string::{String, ToString};
+use std::vec;
+use std::vec::Vec;
+
+use crate::bank::Bank;
+use crate::config::Config;
+use crate::exemplar::Precision;
+use crate::head::Head;
+use crate::history::{Change, Limits, Saved, Verb};
+use crate::projection::Shape;
+use crate::state::{Class, Foundation};
+
+/// SHA-256 of a bundle that nobody has.
+const DIGEST: [u8; 32] = [7; 32];
+
+/// One base class and 15 free targets in the plane.
+fn foundation() -> Foundation {
+    let directions = (0..16).map(|target| target as f32 * core::f32::consts::TAU / 16.0);
+    let mut exemplars = Bank::new(3, 1, Precision::Int8);
+    exemplars.push(0, &[1.0, 0.0, 0.5]);
+    Foundation {
+        dimension: 2,
+        targets: directions.flat_map(|angle| [libm::cosf(angle), libm::sinf(angle)]).collect(),
+        head: Head::zeros(Shape { inputs: 3, hidden: 2, outputs: 2 }),
+        classes: vec![Class { label: "base".into(), target: 0, session: 0 }],
+        exemplars,
+        config: Config { views: 1, ..Config::orco() },
+    }
+}
+
+/// The states that a device goes through: each has one class more, of so many exemplars.
+fn saves(foundation: &Foundation, count: u32, exemplars: usize) -> Vec<Saved> {
+    let mut saved = Saved::fresh(foundation, DIGEST);
+    let mut saves = Vec::new();
+    for number in 1..=count {
+        let mut next = saved.state.clone();
+        next.sessions = number;
+        next.classes.push(Class { label: label(number), target: number, session: number });
+        for exemplar in 0..exemplars {
+            next.exemplars.push(number, &[number as f32, 0.01 * exemplar as f32, 1.0]);
+        }
+        saved = saved.then(next, &Change::new(Verb::Learn, 1).labels([label(number)]), Limits::default());
+        saves.push(saved.clone());
+    }
+    saves
+}
+
+fn label(number: u32) -> String {
+    ["class", &number.to_string()].join(" ")
+}
+
+/// Says past the test harness's capture what was tried.
+fn say(line: &str) {
+    let _ = std::writeln!(std::io::stderr(), "store: {line}");
+}
+
+/// The generations that a store can be at.
+fn generation(saved: Option<&Saved>) -> u32 {
+    saved.map_or(0, |saved| saved.state.sessions)
+}

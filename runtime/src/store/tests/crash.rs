@@ -1,0 +1,199 @@
+//! A power cut at every operation, with every fate of everything that was not synced, and again while recovering.
+
+use std::collections::BTreeMap;
+use std::format;
+
+use super::simulated::{Image, SimulatedDisk, every_fate};
+use super::{DIGEST, foundation, generation, saves, say};
+use crate::history::Saved;
+use crate::state::Foundation;
+use crate::store::files::Files;
+use crate::store::{self, LEGACY, Slot};
+
+/// Operations without a sync whose fates are enumerated: three fates each make half a million outcomes.
+const DEEP: usize = 12;
+const SHALLOW: usize = 7;
+
+#[derive(Default)]
+struct Tally {
+    points: usize,
+    outcomes: usize,
+    deepest: usize,
+    images: usize,
+}
+
+struct Scenario<'a> {
+    name: &'a str,
+    start: Image,
+    before: u32,
+    after: u32,
+    /// Most operations without a sync; the disk's blocks are as small as that allows.
+    depth: usize,
+    change: &'a dyn Fn(&mut Files<SimulatedDisk>) -> bool,
+}
+
+fn files(image: &Image, block: usize) -> Files<SimulatedDisk> {
+    Files { disk: SimulatedDisk::new(image, block), legacy: LEGACY }
+}
+
+/// Which save a device finds that starts on this image; panics if it finds none although there was one.
+fn found(foundation: &Foundation, image: &Image, what: &str) -> u32 {
+    let loaded = store::load(&mut files(image, 64), foundation, DIGEST);
+    generation(loaded.unwrap_or_else(|error| panic!("{what}: {error:?}")).saved.as_ref())
+}
+
+/// The image, without what only leftovers hold: nobody reads those.
+fn telling(mut image: Image) -> Image {
+    image.iter_mut().filter(|(name, _)| name.starts_with('.')).for_each(|(_, bytes)| bytes.clear());
+    image
+}
+
+/// Runs a change with the power cut before every operation; every image that may be left must hold the old state or the
+/// new one, and the new one if the change said that it was done. Returns the different images with what they hold.
+fn cut_everywhere(
+    foundation: &Foundation,
+    scenario: &Scenario<'_>,
+    block: usize,
+    tally: &mut Tally,
+) -> BTreeMap<Image, u32> {
+    let mut left = BTreeMap::new();
+    for operation in 0.. {
+        let mut files = files(&scenario.start, block);
+        files.disk.cut_power_before(operation);
+        let acknowledged = (scenario.change)(&mut files);
+        assert!(files.disk.is_off() || acknowledged, "{}: failed without a fault", scenario.name);
+        tally.points += 1;
+        tally.deepest = tally.deepest.max(files.disk.pending());
+        if !files.disk.is_off() {
+            assert_eq!(files.disk.pending(), 0, "{}: said to be done before it was", scenario.name);
+        }
+        every_fate(files.disk.pending(), &mut |fates| {
+            tally.outcomes += 1;
+            let image = telling(files.disk.after_crash(fates));
+            let found = *left.entry(image).or_insert_with_key(|image| found(foundation, image, scenario.name));
+            let right = if acknowledged { &[scenario.after][..] } else { &[scenario.before, scenario.after] };
+            assert!(right.contains(&found), "{}, operation {operation}, {fates:?}: found {found}", scenario.name);
+        });
+        if !files.disk.is_off() {
+            break;
+        }
+    }
+    tally.images += left.len();
+    left
+}
+
+fn save(foundation: &Foundation, saved: &Saved, files: &mut Files<SimulatedDisk>) -> bool {
+    files.remove_unfinished().is_ok() && store::save(files, foundation, saved).is_ok()
+}
+
+#[test]
+fn a_power_cut_leaves_the_old_state_or_the_new_one() {
+    let foundation = foundation();
+    let saves = saves(&foundation, 5, 1);
+    let state_of = |count: usize| {
+        let mut files = files(&Image::new(), usize::MAX);
+        saves[..count].iter().for_each(|saved| assert!(save(&foundation, saved, &mut files)));
+        files.disk.image()
+    };
+    let damaged = |slot: Slot, count: usize| {
+        let mut image = state_of(count);
+        image.get_mut(slot.name()).unwrap()[100] ^= 1;
+        image
+    };
+    let legacy = Image::from([(LEGACY.into(), b"read by the folder's store".to_vec())]);
+    let to = |number: usize| {
+        let (foundation, saves) = (&foundation, &saves);
+        move |files: &mut Files<SimulatedDisk>| save(foundation, &saves[number - 1], files)
+    };
+    let purge = |files: &mut Files<SimulatedDisk>| {
+        files.remove_unfinished().is_ok() && store::purge(files, &foundation, &saves[3]).is_ok()
+    };
+    // Save 1 lies in both slots, so save 2 goes to A and save 3 to B.
+    let scenarios = [
+        Scenario { name: "first save", start: Image::new(), before: 0, after: 1, depth: DEEP, change: &to(1) },
+        Scenario {
+            name: "first save over a legacy file",
+            start: legacy,
+            before: 0,
+            after: 1,
+            depth: SHALLOW,
+            change: &to(1),
+        },
+        Scenario { name: "save to A", start: state_of(1), before: 1, after: 2, depth: DEEP, change: &to(2) },
+        Scenario { name: "save to B", start: state_of(2), before: 2, after: 3, depth: SHALLOW, change: &to(3) },
+        Scenario {
+            name: "older slot damaged",
+            start: damaged(Slot::A, 3),
+            before: 3,
+            after: 4,
+            depth: DEEP,
+            change: &to(4),
+        },
+        Scenario {
+            name: "newest slot damaged",
+            start: damaged(Slot::B, 3),
+            before: 2,
+            after: 4,
+            depth: SHALLOW,
+            change: &to(4),
+        },
+        Scenario { name: "purge", start: state_of(3), before: 3, after: 4, depth: SHALLOW, change: &purge },
+        Scenario {
+            name: "purge of a damaged slot",
+            start: damaged(Slot::A, 3),
+            before: 3,
+            after: 4,
+            depth: SHALLOW,
+            change: &purge,
+        },
+    ];
+    let (mut first, mut again) = (Tally::default(), Tally::default());
+    for scenario in &scenarios {
+        let left = cut_everywhere(&foundation, scenario, block_of(scenario), &mut first);
+        // Whatever is left, the next save on it may be cut, too.
+        for (start, before) in left {
+            let change = |files: &mut Files<SimulatedDisk>| save(&foundation, &saves[4], files);
+            let name = format!("recovery after {}", scenario.name);
+            let recovery = Scenario { name: &name, start, before, after: 5, depth: DEEP, change: &change };
+            cut_everywhere(&foundation, &recovery, usize::MAX, &mut again);
+        }
+    }
+    assert_eq!(first.deepest, DEEP, "the enumeration does not reach its depth");
+    say(&format!(
+        "{} crash points, {} outcomes of up to {} operations without a sync, {} different disks left; \
+         {} crash points and {} outcomes while recovering from those; 0 lost",
+        first.points, first.outcomes, first.deepest, first.images, again.points, again.outcomes
+    ));
+}
+
+/// Bytes of a block, the fewest with which no more operations are pending than are to be enumerated.
+fn block_of(scenario: &Scenario<'_>) -> usize {
+    let most = |block: usize| {
+        let mut most = 0;
+        for operation in 0.. {
+            let mut files = files(&scenario.start, block);
+            files.disk.cut_power_before(operation);
+            (scenario.change)(&mut files);
+            most = most.max(files.disk.pending());
+            if !files.disk.is_off() {
+                break;
+            }
+        }
+        most
+    };
+    (16..).step_by(4).find(|block| most(*block) <= scenario.depth).unwrap()
+}
+
+#[test]
+fn reading_and_looking_write_nothing() {
+    let foundation = foundation();
+    let saves = saves(&foundation, 3, 4);
+    let mut files = files(&Image::new(), usize::MAX);
+    saves.iter().for_each(|saved| assert!(save(&foundation, saved, &mut files)));
+    let before = (files.disk.operations(), files.disk.written());
+    for _ in 0..1000 {
+        let loaded = store::load(&mut files, &foundation, DIGEST).unwrap();
+        assert_eq!(generation(loaded.saved.as_ref()), 3);
+    }
+    assert_eq!(before, (files.disk.operations(), files.disk.written()), "a device at rest writes");
+}

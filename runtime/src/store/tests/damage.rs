@@ -1,0 +1,58 @@
+//! Every flipped bit and every truncation of a state of 64 KiB.
+
+use std::format;
+use std::thread;
+
+use super::rules::Shelf;
+use super::{DIGEST, foundation, generation, saves, say};
+use crate::store::{self, Frame, Medium, Slot};
+
+/// Bytes of the state, at least.
+const SIZE: usize = 64 << 10;
+/// Not every damage is loaded with its whole neighbourhood; this many apart.
+const STEP: usize = 509;
+
+#[test]
+fn every_flipped_bit_and_every_truncation_is_noticed() {
+    let foundation = foundation();
+    let saves = saves(&foundation, 3, 1_570);
+    let mut shelf = Shelf::default();
+    for saved in &saves {
+        store::save(&mut shelf, &foundation, saved).unwrap();
+    }
+    // Save 1 in both, 2 in A, 3 in B.
+    let good = shelf.read(Slot::B).unwrap().unwrap();
+    assert!(good.len() >= SIZE && Frame::decode(&good).is_ok());
+    let loads = |damaged: &[u8]| {
+        let mut shelf = shelf.clone();
+        shelf.put(Slot::B, damaged);
+        let loaded = store::load(&mut shelf, &foundation, DIGEST).unwrap();
+        assert_eq!(loaded.faults.len(), 1);
+        assert_eq!(loaded.faults[0].0, Slot::B);
+        generation(loaded.saved.as_ref())
+    };
+    let bits = good.len() * 8;
+    let threads = crate::threads::cores();
+    let flips = |thread: usize| {
+        let mut bytes = good.clone();
+        for bit in (thread..bits).step_by(threads) {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(Frame::decode(&bytes).is_err(), "bit {bit} was not noticed");
+            // The header's bits, and some of the body's: the other slot must be what is loaded.
+            if bit < store::HEADER * 8 || bit % STEP == 0 {
+                assert_eq!(loads(&bytes), 2, "bit {bit}");
+            }
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    };
+    thread::scope(|scope| (0..threads).for_each(|thread| drop(scope.spawn(move || flips(thread)))));
+    for length in 0..good.len() {
+        assert!(Frame::decode(&good[..length]).is_err(), "length {length} was not noticed");
+        if length < store::HEADER || length % STEP == 0 {
+            assert_eq!(loads(&good[..length]), 2, "length {length}");
+        }
+    }
+    let longer = [&good[..], &[0]].concat();
+    assert!(Frame::decode(&longer).is_err());
+    say(&format!("{bits} bit flips and {} truncations of a state of {} bytes, 0 unnoticed", good.len(), good.len()));
+}

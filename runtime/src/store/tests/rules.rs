@@ -1,0 +1,175 @@
+//! Which slot holds, on a medium that is always there.
+
+use std::string::String;
+use std::vec::Vec;
+
+use super::{DIGEST, foundation, generation, saves};
+use crate::codec::DecodeError;
+use crate::history::Saved;
+use crate::store::{self, Fault, Frame, LoadError, Medium, SaveError, Slot, VERSION};
+
+/// Two slots in memory.
+#[derive(Clone, Debug, Default)]
+pub struct Shelf {
+    slots: [Option<Vec<u8>>; 2],
+    /// Slots whose bytes cannot be read.
+    pub unreadable: [bool; 2],
+    /// Slots that were set aside.
+    pub aside: Vec<(Slot, Option<Vec<u8>>)>,
+    /// Bytes written so far.
+    pub written: usize,
+}
+
+impl Shelf {
+    pub fn put(&mut self, slot: Slot, bytes: &[u8]) {
+        self.slots[slot as usize] = Some(bytes.into());
+    }
+
+    fn flip(&mut self, slot: Slot, byte: usize) {
+        self.slots[slot as usize].as_mut().unwrap()[byte] ^= 1;
+    }
+}
+
+impl Medium for Shelf {
+    type Error = String;
+
+    fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, String> {
+        if self.unreadable[slot as usize] { Err("bad sector".into()) } else { Ok(self.slots[slot as usize].clone()) }
+    }
+
+    fn write(&mut self, slot: Slot, bytes: &[u8]) -> Result<(), String> {
+        self.written += bytes.len();
+        self.unreadable[slot as usize] = false;
+        self.put(slot, bytes);
+        Ok(())
+    }
+
+    fn set_aside(&mut self, slot: Slot) -> Result<(), String> {
+        let bytes = self.slots[slot as usize].take();
+        self.aside.push((slot, bytes));
+        Ok(())
+    }
+
+    fn clear(&mut self) -> Result<(), String> {
+        self.aside.clear();
+        Ok(())
+    }
+}
+
+fn found(shelf: &mut Shelf) -> Result<u32, LoadError<String>> {
+    store::load(shelf, &foundation(), DIGEST).map(|loaded| generation(loaded.saved.as_ref()))
+}
+
+fn save(shelf: &mut Shelf, saved: &Saved) -> u64 {
+    store::save(shelf, &foundation(), saved).unwrap()
+}
+
+#[test]
+fn slots_are_written_alternately_and_the_newest_holds() {
+    let saves = saves(&foundation(), 5, 1);
+    let mut shelf = Shelf::default();
+    assert_eq!(found(&mut shelf), Ok(0));
+    assert_eq!(save(&mut shelf, &saves[0]), 2, "the first save goes to both slots");
+    for (number, saved) in saves.iter().enumerate().skip(1) {
+        let before = shelf.slots.clone();
+        assert_eq!(save(&mut shelf, saved), number as u64 + 2);
+        let changed = [0, 1].map(|slot| shelf.slots[slot] != before[slot]);
+        assert_eq!(changed, if number % 2 == 1 { [true, false] } else { [false, true] });
+        let loaded = store::load(&mut shelf, &foundation(), DIGEST).unwrap();
+        assert_eq!(loaded.saved.as_ref(), Some(saved));
+        assert!(loaded.faults.is_empty());
+    }
+}
+
+#[test]
+fn a_damaged_slot_is_set_aside_by_the_next_save() {
+    let saves = saves(&foundation(), 4, 1);
+    let mut shelf = Shelf::default();
+    for saved in &saves[..3] {
+        save(&mut shelf, saved);
+    }
+    shelf.flip(Slot::B, 95);
+    let damaged = shelf.slots[1].clone();
+    let loaded = store::load(&mut shelf, &foundation(), DIGEST).unwrap();
+    assert_eq!(generation(loaded.saved.as_ref()), 2, "the other slot has the state before");
+    assert_eq!(loaded.faults, [(Slot::B, Fault::Damaged(DecodeError::Checksum))]);
+    assert!(shelf.aside.is_empty(), "loading changes nothing");
+    save(&mut shelf, &saves[3]);
+    assert_eq!(shelf.aside, [(Slot::B, damaged)]);
+    assert_eq!(found(&mut shelf), Ok(4));
+    store::purge(&mut shelf, &foundation(), &saves[3]).unwrap();
+    assert!(shelf.aside.is_empty());
+    let bodies = shelf.slots.clone().map(|bytes| Frame::decode(&bytes.unwrap()).unwrap().body.to_vec());
+    assert_eq!(bodies[0], bodies[1], "a purge leaves nothing older");
+}
+
+#[test]
+fn an_unreadable_slot_counts_as_damaged() {
+    let saves = saves(&foundation(), 3, 1);
+    let mut shelf = Shelf::default();
+    for saved in &saves[..2] {
+        save(&mut shelf, saved);
+    }
+    shelf.unreadable = [true, false];
+    assert_eq!(found(&mut shelf), Ok(1));
+    save(&mut shelf, &saves[2]);
+    assert_eq!((found(&mut shelf), shelf.aside.len()), (Ok(3), 1));
+}
+
+#[test]
+fn what_was_saved_is_never_taken_for_nothing() {
+    let saves = saves(&foundation(), 2, 1);
+    let mut shelf = Shelf::default();
+    save(&mut shelf, &saves[0]);
+    let good = shelf.clone();
+    let lost = |fault| Err(LoadError::Lost { slot: Slot::A, fault });
+    [Slot::A, Slot::B].into_iter().for_each(|slot| shelf.flip(slot, 60));
+    assert_eq!(found(&mut shelf), lost(Fault::Damaged(DecodeError::Checksum)));
+    let refused = store::save(&mut shelf, &foundation(), &saves[1]);
+    assert!(matches!(refused, Err(SaveError::Occupied(LoadError::Lost { .. }))), "{refused:?}");
+    // One damaged and one never written: a first save that was cut off. One that cannot be read: who knows.
+    shelf = Shelf { slots: [shelf.slots[0].clone(), None], ..Shelf::default() };
+    assert_eq!(found(&mut shelf), Ok(0));
+    shelf.unreadable[0] = true;
+    assert_eq!(found(&mut shelf), lost(Fault::Unreadable("bad sector".into())));
+    // A checksum that is right over a body that makes no sense: not cut off.
+    let nonsense = Frame { version: VERSION, generation: 9, foundation: DIGEST, body: b"nonsense" }.encode();
+    shelf = Shelf { slots: [Some(nonsense.clone()), None], ..Shelf::default() };
+    assert_eq!(found(&mut shelf), lost(Fault::Damaged(DecodeError::Body)));
+    shelf = good;
+    shelf.put(Slot::B, &nonsense);
+    assert_eq!(found(&mut shelf), Ok(1), "the other slot is used");
+    save(&mut shelf, &saves[1]);
+    assert_eq!(found(&mut shelf), Ok(2));
+}
+
+#[test]
+fn what_is_not_ours_is_left_alone() {
+    let saves = saves(&foundation(), 2, 1);
+    let mut shelf = Shelf::default();
+    save(&mut shelf, &saves[0]);
+    let good = shelf.clone();
+    let frame = |version, foundation, generation| Frame { version, generation, foundation, body: b"theirs" }.encode();
+    shelf.put(Slot::B, &frame(VERSION + 1, DIGEST, 9));
+    let newer = LoadError::Version { slot: Slot::B, expected: VERSION, actual: VERSION + 1 };
+    assert_eq!(found(&mut shelf), Err(newer.clone()));
+    assert_eq!(store::save(&mut shelf, &foundation(), &saves[1]), Err(SaveError::Occupied(newer)));
+    shelf.put(Slot::B, &frame(VERSION, [9; 32], 9));
+    assert_eq!(found(&mut shelf), Err(LoadError::OtherBundle { slot: Slot::B }));
+    assert_eq!(shelf.slots[0], good.slots[0]);
+    // Nobody counts so far; taken at its word it would end the counting.
+    shelf.put(Slot::B, &frame(VERSION, DIGEST, u64::MAX));
+    assert_eq!(found(&mut shelf), Ok(1));
+}
+
+#[test]
+fn a_save_writes_the_state_once_and_the_first_one_twice() {
+    let saves = saves(&foundation(), 4, 50);
+    let mut shelf = Shelf::default();
+    for (number, saved) in saves.iter().enumerate() {
+        shelf.written = 0;
+        save(&mut shelf, saved);
+        let state = shelf.slots.iter().flatten().map(Vec::len).max().unwrap();
+        assert_eq!(shelf.written, if number == 0 { 2 * state } else { state });
+    }
+}

@@ -1,0 +1,78 @@
+//! Flash is spared: bytes that are written for one added class, counted as they pass.
+
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use orco_runtime::bundle::Bundle;
+use orco_runtime::history::{Change, Limits, Saved, Verb};
+use orco_runtime::random::Random;
+use orco_runtime::session::{self, Memory, NewClass};
+use orco_runtime::store::{self, Medium, Slot, Store};
+use orco_runtime::threads::Threads;
+use tempfile::TempDir;
+
+/// Passes everything on and counts what is written.
+struct Counting<M> {
+    medium: M,
+    written: usize,
+}
+
+impl<M: Medium> Medium for Counting<M> {
+    type Error = M::Error;
+
+    fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, M::Error> {
+        self.medium.read(slot)
+    }
+
+    fn write(&mut self, slot: Slot, bytes: &[u8]) -> Result<(), M::Error> {
+        self.written += bytes.len();
+        self.medium.write(slot, bytes)
+    }
+
+    fn set_aside(&mut self, slot: Slot) -> Result<(), M::Error> {
+        self.medium.set_aside(slot)
+    }
+
+    fn clear(&mut self) -> Result<(), M::Error> {
+        self.medium.clear()
+    }
+}
+
+#[test]
+fn an_added_class_costs_at_most_twice_the_state() {
+    let bundle = Bundle::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/cifar100-edge")).unwrap();
+    let foundation = &bundle.foundation;
+    let folder = TempDir::new().unwrap();
+    let slots = Store::new(folder.path()).slots();
+    let mut medium = Counting { medium: slots, written: 0 };
+    let threads = Threads::of_machine().unwrap();
+    let config = orco_runtime::config::Config { epochs: 2, ..foundation.config.clone() };
+    let mut saved = Saved::fresh(foundation, bundle.digest);
+    let mut random = Random::new(1, "made-up features");
+    let mut figures = Vec::new();
+    for class in ["first", "second", "third"] {
+        let shot = |random: &mut Random| (0..foundation.head.inputs).map(|_| random.normal().max(0.0)).collect();
+        let new = [NewClass { label: class.into(), shots: (0..5).map(|_| shot(&mut random)).collect() }];
+        let mut memory = Memory::new(session::needs(foundation, &saved.state, 1, 5, &config));
+        let workspace = &mut memory.workspace(&threads);
+        let mut proceed = |_| ControlFlow::Continue(());
+        let (next, _) = session::learn(foundation, &saved.state, &new, &config, 1, workspace, &mut proceed).unwrap();
+        saved = saved.then(next, &Change::new(Verb::Learn, 1).labels([class]), Limits::default());
+        medium.written = 0;
+        store::save(&mut medium, foundation, &saved).unwrap();
+        let state = Slot::BOTH.map(|slot| medium.read(slot).unwrap().map_or(0, |bytes| bytes.len()));
+        let state = state.into_iter().max().unwrap();
+        assert!(medium.written <= 2 * state + 4096, "{} bytes for a state of {state}", medium.written);
+        figures.push(format!("{} ({:.3} x the state)", medium.written, medium.written as f64 / state as f64));
+        medium.written = 0;
+        (0..10).for_each(|_| assert!(store::load(&mut medium, foundation, bundle.digest).unwrap().saved.is_some()));
+        assert_eq!(medium.written, 0, "a device at rest writes");
+    }
+    let _ = writeln!(
+        io::stderr(),
+        "store: bytes written for the first class of five shots, the second, the third: {}; the history takes {} bytes",
+        figures.join(", "),
+        saved.history.bytes()
+    );
+}
