@@ -48,6 +48,10 @@ pub mod classify;
 #[cfg(feature = "alloc")]
 pub mod session;
 
+// One class to another device.
+#[cfg(feature = "alloc")]
+pub mod pack;
+
 // What needs an operating system: pictures, the backbone, files, threads, measuring.
 #[cfg(feature = "std")]
 pub mod augment;
@@ -58,13 +62,17 @@ pub mod bundle;
 #[cfg(feature = "std")]
 pub mod encoder;
 #[cfg(feature = "std")]
-mod files;
+pub mod files;
 #[cfg(feature = "std")]
 pub mod image;
 #[cfg(feature = "std")]
 pub mod manifest;
 #[cfg(feature = "std")]
 pub mod protocol;
+#[cfg(feature = "std")]
+pub mod release;
+#[cfg(feature = "std")]
+pub mod signature;
 #[cfg(feature = "std")]
 pub mod store;
 #[cfg(feature = "std")]

@@ -7,8 +7,10 @@ mod metadata;
 pub mod onnx;
 pub(crate) mod proto;
 mod quantise;
+mod sign;
 
 pub use bundle::{Exported, check_output, write_bundle};
 pub use int8::Int8;
 pub use metadata::{Facts, metadata};
 pub use quantise::Ranges;
+pub use sign::{open_key, seal, write_key};

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use image::RgbImage;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::Encoder;
+use orco_runtime::release;
 use orco_runtime::state::State;
 use orco_runtime::store::Store;
 
@@ -49,7 +50,8 @@ impl Device {
 }
 
 fn places(options: &Options) -> Result<(Bundle, Store)> {
-    let bundle = Bundle::open(&options.bundle)?;
-    let store = Store::new(&options.state_folder(&bundle.manifest.name)?);
-    Ok((bundle, store))
+    let bundle = Bundle::open_trusted(&options.bundle, options.public_key()?.as_ref())?;
+    let folder = options.state_folder(&bundle.manifest.name)?;
+    release::accept(&folder, &bundle.manifest.name, bundle.manifest.release)?;
+    Ok((bundle, Store::new(&folder)))
 }

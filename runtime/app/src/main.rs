@@ -6,6 +6,7 @@ mod lesson;
 mod options;
 mod output;
 mod shots;
+mod thumbnail;
 
 use clap::{Parser, Subcommand};
 use options::Options;
@@ -33,6 +34,10 @@ enum Verb {
     Forget(command::forget::Arguments),
     /// Gives a learned class another label.
     Rename(command::rename::Arguments),
+    /// Writes a learned class into a pack, for another device with the same bundle.
+    Export(command::export::Arguments),
+    /// Learns classes from packs of other devices; several in one call are one session.
+    Import(command::import::Arguments),
     /// Lists the known classes.
     List,
     /// Measures few-shot class-incremental learning by the field's protocol, beside two baselines.
@@ -56,6 +61,8 @@ fn main() {
         Verb::Add(arguments) => command::add::run(&cli.options, arguments),
         Verb::Forget(arguments) => command::forget::run(&cli.options, arguments),
         Verb::Rename(arguments) => command::rename::run(&cli.options, arguments),
+        Verb::Export(arguments) => command::export::run(&cli.options, arguments),
+        Verb::Import(arguments) => command::import::run(&cli.options, arguments),
         Verb::List => command::list::run(&cli.options),
         Verb::Eval(arguments) => command::eval::run(&cli.options, arguments),
         Verb::Demo(arguments) => command::demo::run(&cli.options, arguments),

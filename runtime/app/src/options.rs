@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
+use orco_runtime::signature::PublicKey;
 use serde_json::Value;
 
 /// See the fields.
@@ -17,12 +18,20 @@ pub struct Options {
     /// Folder of the device's state; by default one per bundle in the user's state folder.
     #[arg(long, global = true, value_name = "DIR", env = "ORCO_STATE")]
     pub state: Option<PathBuf>,
+    /// Public key of minisign; with it, only bundles and packs that were signed with its secret key are accepted.
+    #[arg(long, global = true, value_name = "FILE", env = "ORCO_PUBLIC_KEY")]
+    pub public_key: Option<PathBuf>,
     /// Writes the result as JSON into a file, too; `-` is standard output.
     #[arg(long, global = true, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }
 
 impl Options {
+    /// The key that signatures are checked with, if one is configured.
+    pub fn public_key(&self) -> Result<Option<PublicKey>> {
+        Ok(self.public_key.as_deref().map(PublicKey::read).transpose()?)
+    }
+
     /// Folder of the state of a bundle of that name: `--state`, else `$XDG_STATE_HOME/orco/NAME`, else
     /// `~/.local/state/orco/NAME`.
     pub fn state_folder(&self, bundle_name: &str) -> Result<PathBuf> {

@@ -298,6 +298,7 @@ impl Source<'_> {
         Manifest {
             format: FORMAT,
             name: self.recipe.name.clone(),
+            release: 0,
             preprocessing: self.input,
             views: self.views,
             backbone: BackboneFacts {

@@ -36,7 +36,7 @@ pub struct Arguments {
 
 /// Measures all systems and prints every session's row.
 pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
-    let bundle = Bundle::open(&options.bundle)?;
+    let bundle = Bundle::open_trusted(&options.bundle, options.public_key()?.as_ref())?;
     let config = match &arguments.preset {
         None => bundle.foundation.config.clone(),
         Some(name) => match Config::preset(name) {
