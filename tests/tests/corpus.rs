@@ -27,7 +27,7 @@ fn corpus() -> PathBuf {
 
 /// Most memory that a target may take for so many bytes: decoded pictures are up to 64 MiB, in more than one form.
 fn bound(target: &str, length: usize) -> usize {
-    let fixed = if target == "image" { 320 << 20 } else { 8 << 20 };
+    let fixed = if target == "image" { 192 << 20 } else { 8 << 20 };
     fixed + 64 * length
 }
 
