@@ -42,7 +42,7 @@ impl fmt::Display for KeyError {
         match self {
             Self::Read { path, source } => write!(f, "cannot read the key {}: {source}", path.display()),
             Self::Foreign { path, expected, reason } => {
-                write!(f, "{} is no {expected} of minisign: {reason}", path.display())
+                write!(f, "{} cannot be used as a {expected} of minisign: {reason}", path.display())
             }
         }
     }
@@ -132,6 +132,8 @@ fn read_text(path: &Path) -> Result<String, KeyError> {
 /// Signing.
 #[cfg(feature = "sign")]
 mod secret {
+    use std::env;
+    use std::format;
     use std::io::Cursor;
     use std::path::Path;
     use std::string::{String, ToString};
@@ -139,6 +141,9 @@ mod secret {
     use minisign::{KeyPair, SecretKeyBox};
 
     use super::{KeyError, PublicKey, read_text};
+
+    /// Variable of the environment with the password of the secret key.
+    pub const PASSWORD: &str = "ORCO_KEY_PASSWORD";
 
     /// The key that signs.
     #[derive(Clone)]
@@ -151,23 +156,24 @@ mod secret {
     }
 
     impl SecretKey {
-        /// Reads a secret key from minisign's file. One that is protected by a password is opened with `password`, or,
-        /// without it, with what the user types when asked.
+        /// Reads a secret key from minisign's file. One that is protected by a password is opened with that in the
+        /// environment ([`PASSWORD`]), or, without it, with what the user types when asked.
         ///
         /// # Errors
         /// [`KeyError`] if the file cannot be read, holds no such key, or the password is wrong.
-        pub fn read(path: &Path, password: Option<String>) -> Result<Self, KeyError> {
-            let foreign = |error: minisign::PError| KeyError::Foreign {
-                path: path.into(),
-                expected: "secret key",
-                reason: error.to_string(),
-            };
+        pub fn read(path: &Path) -> Result<Self, KeyError> {
             let text = read_text(path)?;
-            let boxed = |text: &str| SecretKeyBox::from_string(text).map_err(foreign);
-            if let Ok(key) = boxed(&text)?.into_unencrypted_secret_key() {
+            let boxed = || SecretKeyBox::from_string(&text);
+            if let Ok(key) = boxed().and_then(SecretKeyBox::into_unencrypted_secret_key) {
                 return Ok(Self(key));
             }
-            boxed(&text)?.into_secret_key(password).map(Self).map_err(foreign)
+            let password = env::var(PASSWORD).ok();
+            let hint = if password.is_none() { format!(" (without {PASSWORD})") } else { String::new() };
+            boxed().and_then(|key| key.into_secret_key(password)).map(Self).map_err(|error| KeyError::Foreign {
+                path: path.into(),
+                expected: "secret key",
+                reason: format!("{error}{hint}"),
+            })
         }
 
         /// A new key without a password: the texts of minisign's secret and public key files, and both keys.
@@ -196,7 +202,7 @@ mod secret {
     }
 }
 #[cfg(feature = "sign")]
-pub use secret::SecretKey;
+pub use secret::{PASSWORD, SecretKey};
 
 #[cfg(test)]
 mod tests {

@@ -13,4 +13,4 @@ pub use bundle::{Exported, check_output, write_bundle};
 pub use int8::Int8;
 pub use metadata::{Facts, metadata};
 pub use quantise::Ranges;
-pub use sign::{open_key, seal, write_key};
+pub use sign::{seal, write_key};

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
+use orco_runtime::signature::SecretKey;
 use orco_trainer::align::{Assignment, align};
 use orco_trainer::backbone::Foreign;
 use orco_trainer::config::Recipe;
 use orco_trainer::dataset::{self, DataSet, Origin, write_lists};
 use orco_trainer::device::{self, Wanted};
 use orco_trainer::download;
-use orco_trainer::export::{check_output, open_key, seal, write_bundle, write_key};
+use orco_trainer::export::{check_output, seal, write_bundle, write_key};
 use orco_trainer::failure::guarded;
 use orco_trainer::interrupt::{self, Interrupted};
 use orco_trainer::model::Model;
@@ -208,7 +209,7 @@ fn run(command: Command) -> Result<()> {
         }
         Command::Run { common, output, sign, release } => {
             check_output(&output)?;
-            let key = sign.as_deref().map(open_key).transpose()?;
+            let key = sign.as_deref().map(SecretKey::read).transpose()?;
             let mut job = Job::open(&common, request)?;
             job.pretrain(None)?;
             let assignment = job.align()?;
@@ -230,7 +231,7 @@ fn run(command: Command) -> Result<()> {
             Ok(())
         }
         Command::Sign { bundle, key, release } => {
-            seal(&bundle, release, Some(&open_key(&key)?))?;
+            seal(&bundle, release, Some(&SecretKey::read(&key)?))?;
             log::info!("signed the bundle {}", bundle.display());
             Ok(())
         }

@@ -1,6 +1,5 @@
 //! Signing a bundle: minisign's signature of its manifest, which holds the digests of all other files.
 
-use std::env;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,15 +11,6 @@ use orco_runtime::manifest::{MANIFEST, Manifest, SIGNATURE, hexadecimal};
 use orco_runtime::signature::SecretKey;
 
 use crate::run::write_atomically;
-
-/// Opens a secret key of minisign. One that is protected by a password is opened with `ORCO_KEY_PASSWORD`, or, where
-/// that is not set, by asking.
-///
-/// # Errors
-/// If the file cannot be read, is no such key, or the password is wrong.
-pub fn open_key(path: &Path) -> Result<SecretKey> {
-    Ok(SecretKey::read(path, env::var("ORCO_KEY_PASSWORD").ok())?)
-}
 
 /// Makes a new key without a password and writes it into `path`, readable by its owner alone, and the public one into
 /// `path.pub`, whose path is returned.

@@ -1,6 +1,5 @@
 //! `orco export`.
 
-use std::env;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -41,8 +40,7 @@ pub struct Arguments {
 /// Writes the class's exemplars, as they are stored, into a pack; the state stays as it is.
 pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
     let device = Device::open(options)?;
-    let password = || env::var("ORCO_KEY_PASSWORD").ok();
-    let key = arguments.sign.as_deref().map(|path| SecretKey::read(path, password())).transpose()?;
+    let key = arguments.sign.as_deref().map(SecretKey::read).transpose()?;
     let provenance = Provenance {
         bundle: device.bundle.manifest.name.clone(),
         program: concat!("orco ", env!("CARGO_PKG_VERSION")).into(),
