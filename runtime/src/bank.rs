@@ -107,6 +107,36 @@ impl Bank {
         }
     }
 
+    /// An empty bank of the same layout.
+    pub fn emptied(&self) -> Self {
+        Self::new(self.dimension, self.views, self.precision)
+    }
+
+    /// Whether two banks have the same layout: length and number of views, and precision.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let layout = |bank: &Self| (bank.dimension, bank.views, bank.precision);
+        layout(self) == layout(other)
+    }
+
+    /// Adds all exemplars of another bank to a class, byte for byte as they are stored.
+    ///
+    /// # Panics
+    /// If the other bank has another layout.
+    pub fn append(&mut self, class: u32, exemplars: &Self) {
+        assert!(self.is_like(exemplars), "the banks have different layouts");
+        self.classes.resize(self.classes.len() + exemplars.len(), class);
+        self.scales.extend_from_slice(&exemplars.scales);
+        self.values.extend_from_slice(&exemplars.values);
+    }
+
+    /// The exemplars of one class, byte for byte as they are stored, as those of class 0.
+    pub fn of_class(&self, class: u32) -> Self {
+        let members: Vec<usize> = (0..self.len()).filter(|&exemplar| self.classes[exemplar] == class).collect();
+        let mut own = self.only(&members);
+        own.classes.fill(0);
+        own
+    }
+
     /// Removes all exemplars of a class; the classes after it move up by one.
     pub fn remove_class(&mut self, class: u32) {
         let classes = core::mem::take(&mut self.classes);
@@ -312,6 +342,17 @@ mod tests {
         bank.shrink_to(0, Keep::Random, 1);
         assert_eq!(bank.classes().len(), 2);
         assert!(bank.is_sound());
+    }
+
+    #[test]
+    fn a_class_is_taken_out_and_put_in_byte_for_byte() {
+        for precision in [Precision::Int8, Precision::F16] {
+            let bank = filled(precision);
+            let mut back = bank.only(&[0, 2, 3]);
+            back.append(1, &bank.of_class(1));
+            assert_eq!(back, bank.only(&[0, 2, 3, 1, 4]));
+            assert!(bank.of_class(9).is_empty() && bank.emptied().is_like(&bank));
+        }
     }
 
     #[test]

@@ -85,11 +85,13 @@ impl Benchmark {
         let classes = base + self.labels.len();
         let below = |bank: &Bank| bank.classes().iter().all(|class| (*class as usize) < classes);
         let counted: Option<usize> = self.ways.iter().try_fold(0usize, |sum, &ways| sum.checked_add(ways as usize));
-        let enough = (base..classes).all(|class| {
+        // Asked only once the number of classes is known to be bounded.
+        let enough = |class: usize| {
             let members = self.candidates.classes().iter().filter(|of| **of as usize == class).count();
             self.shots > 0 && members >= self.shots as usize
-        });
-        counted == Some(self.labels.len())
+        };
+        classes <= foundation.target_count()
+            && counted == Some(self.labels.len())
             && !self.ways.is_empty()
             && !self.ways.contains(&0)
             && self.base_means.len() == base * features
@@ -102,7 +104,6 @@ impl Benchmark {
             && self.candidate_sources.len() == self.candidates.len()
             && below(&self.measured)
             && below(&self.candidates)
-            && enough
-            && classes <= foundation.target_count()
+            && (base..classes).all(enough)
     }
 }

@@ -13,11 +13,17 @@ use crate::benchmark::Benchmark;
 use crate::codec::{self, DecodeError, Kind};
 use crate::encoder::{self, EncodeError, Encoder, encode_pictures};
 use crate::files;
-use crate::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, FORMAT, LABELS, LEARNER, MANIFEST, Manifest, hexadecimal};
+use crate::manifest::{
+    BACKBONE, BACKBONE_INT8, BENCHMARK, FORMAT, LABELS, LEARNER, MANIFEST, Manifest, ManifestError, SIGNATURE,
+    hexadecimal,
+};
+use crate::signature::{self, PublicKey, SignatureError};
 use crate::state::{Foundation, State};
 
 /// Largest file of a bundle that is read, in bytes.
 const MAX_FILE: u64 = 1 << 30;
+/// Largest manifest that is read, in bytes.
+const MAX_MANIFEST: u64 = 1 << 20;
 
 /// An opened bundle.
 #[derive(Clone, Debug)]
@@ -44,6 +50,13 @@ pub enum OpenError {
         path: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// The manifest is not signed by whom it should be.
+    Signature {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with its signature.
+        source: SignatureError,
     },
     /// The manifest is no manifest.
     Manifest {
@@ -98,6 +111,9 @@ impl fmt::Display for OpenError {
             Self::Read { path, source } => {
                 write!(f, "cannot read {}: {source}; is its folder an OrCo bundle?", path.display())
             }
+            Self::Signature { path, source } => {
+                write!(f, "{} is not trusted: {source}; take a bundle signed with the configured key", path.display())
+            }
             Self::Manifest { path, reason } => write!(f, "{} is no valid manifest: {reason}", path.display()),
             Self::Version { folder, expected, actual } => write!(
                 f,
@@ -136,21 +152,26 @@ impl Bundle {
     /// # Errors
     /// [`OpenError`] if something is missing, damaged, or of another version.
     pub fn open(folder: &Path) -> Result<Self, OpenError> {
+        Self::open_trusted(folder, None)
+    }
+
+    /// Opens and checks a bundle. Where a key is given, the manifest must carry that key's signature, which is checked
+    /// before anything in it is believed; the manifest holds the digests of the other files.
+    ///
+    /// # Errors
+    /// [`OpenError`] if something is missing, damaged, of another version, or not signed.
+    pub fn open_trusted(folder: &Path, key: Option<&PublicKey>) -> Result<Self, OpenError> {
         let path = folder.join(MANIFEST);
-        let text = files::read(&path, MAX_FILE)
-            .and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other))
-            .map_err(|source| OpenError::Read { path: path.clone(), source })?;
-        let not_valid = |error: toml::de::Error| OpenError::Manifest {
-            path: path.clone(),
-            reason: std::string::ToString::to_string(error.message()),
-        };
-        // The version is read alone first: another version may have other fields.
-        let table: toml::Table = text.parse().map_err(not_valid)?;
-        let format = table.get("format").and_then(toml::Value::as_integer).unwrap_or(0);
-        if format != i64::from(FORMAT) {
-            return Err(OpenError::Version { folder: folder.into(), expected: FORMAT, actual: format });
+        let text = read_text(&path, MAX_MANIFEST).map_err(|source| OpenError::Read { path: path.clone(), source })?;
+        let comment = key.map(|key| signed_comment(folder, &text, key)).transpose()?;
+        let manifest = Manifest::parse(&text).map_err(|error| match error {
+            ManifestError::Toml(reason) => OpenError::Manifest { path: path.clone(), reason },
+            ManifestError::Version(actual) => OpenError::Version { folder: folder.into(), expected: FORMAT, actual },
+        })?;
+        if let Some(actual) = comment.filter(|comment| *comment != manifest.comment()) {
+            let source = SignatureError::Comment { expected: manifest.comment(), actual };
+            return Err(OpenError::Signature { path, source });
         }
-        let manifest: Manifest = table.try_into().map_err(not_valid)?;
         let backbone = read_checked(folder, &manifest, BACKBONE)?;
         let learner = read_checked(folder, &manifest, LEARNER)?;
         let labels = read_checked(folder, &manifest, LABELS)?;
@@ -233,6 +254,22 @@ impl Bundle {
             Err(OpenError::Decode { path, source: DecodeError::Body })
         }
     }
+}
+
+fn read_text(path: &Path, limit: u64) -> io::Result<String> {
+    files::read(path, limit).and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other))
+}
+
+/// Checks the signature of the manifest's text and returns its trusted comment.
+fn signed_comment(folder: &Path, manifest: &str, key: &PublicKey) -> Result<String, OpenError> {
+    let refused = |source| OpenError::Signature { path: folder.join(MANIFEST), source };
+    let path = folder.join(SIGNATURE);
+    let signature = match read_text(&path, signature::MAX_FILE) {
+        Ok(signature) => signature,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(refused(SignatureError::Missing)),
+        Err(source) => return Err(OpenError::Read { path, source }),
+    };
+    key.check(manifest.as_bytes(), &signature).map_err(refused)
 }
 
 /// Reads a file of the bundle and compares it with its digest in the manifest.

@@ -1,5 +1,6 @@
 //! The frozen backbone f: a batch of images becomes a batch of feature vectors.
 
+pub mod audit;
 #[cfg(feature = "onnx")]
 pub mod onnx;
 #[cfg(feature = "rten")]
@@ -34,6 +35,8 @@ pub trait Encoder {
 pub enum EncodeError {
     /// The engine could not be started; what it said.
     Start(String),
+    /// The model is refused before any engine sees it.
+    Refused(audit::AuditError),
     /// The engine does not take the model; what it said.
     Model(String),
     /// The engine failed on a batch; what it said.
@@ -53,6 +56,7 @@ impl fmt::Display for EncodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Start(reason) => write!(f, "the ONNX engine could not be started: {reason}"),
+            Self::Refused(error) => write!(f, "the backbone is refused: {error}"),
             Self::Model(reason) => write!(f, "the ONNX engine does not accept the backbone: {reason}"),
             Self::Run(reason) => write!(f, "the backbone failed on an image: {reason}"),
             Self::Shape { expected, actual } => {
@@ -105,7 +109,7 @@ pub fn open(model: &[u8], input: &Preprocessing) -> Result<Box<dyn Encoder>, Enc
     #[cfg(feature = "onnx")]
     let failed = match onnx::Onnx::open(model, input) {
         Ok(encoder) => return Ok(Box::new(encoder)),
-        Err(error @ EncodeError::Model(_)) => return Err(error),
+        Err(error @ (EncodeError::Model(_) | EncodeError::Refused(_))) => return Err(error),
         Err(error) => error,
     };
     #[cfg(not(feature = "onnx"))]

@@ -79,15 +79,16 @@ pub fn decode(bytes: &[u8]) -> Result<RgbImage, ImageError> {
         ::image::ImageError::Limits(_) => ImageError::TooLarge,
         other => ImageError::Damaged(std::string::ToString::to_string(&other)),
     };
-    let reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format().map_err(ImageError::Read)?;
+    let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format().map_err(ImageError::Read)?;
     if !matches!(reader.format(), Some(ImageFormat::Jpeg | ImageFormat::Png)) {
         return Err(ImageError::Format);
     }
     let mut limits = Limits::default();
     (limits.max_image_width, limits.max_image_height) = (Some(MAX_SIDE), Some(MAX_SIDE));
     limits.max_alloc = Some(MAX_DECODED);
+    // Before the decoder is made: PNG's unpacks texts and colour profiles within the limits that it is made with.
+    reader.limits(limits);
     let mut decoder = reader.into_decoder().map_err(failed)?;
-    decoder.set_limits(limits).map_err(failed)?;
     if decoder.total_bytes() > MAX_DECODED {
         return Err(ImageError::TooLarge);
     }

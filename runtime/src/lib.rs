@@ -48,9 +48,11 @@ pub mod classify;
 #[cfg(feature = "alloc")]
 pub mod session;
 
-// Keeping: what was done, and bytes that survive.
+// Keeping: what was done, bytes that survive, and one class for another device.
 #[cfg(feature = "alloc")]
 pub mod history;
+#[cfg(feature = "alloc")]
+pub mod pack;
 #[cfg(feature = "alloc")]
 pub mod store;
 
@@ -64,12 +66,16 @@ pub mod bundle;
 #[cfg(feature = "std")]
 pub mod encoder;
 #[cfg(feature = "std")]
-mod files;
+pub mod files;
 #[cfg(feature = "std")]
 pub mod image;
 #[cfg(feature = "std")]
 pub mod manifest;
 #[cfg(feature = "std")]
 pub mod protocol;
+#[cfg(feature = "std")]
+pub mod release;
+#[cfg(feature = "std")]
+pub mod signature;
 #[cfg(feature = "std")]
 pub mod threads;

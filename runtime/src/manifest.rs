@@ -1,7 +1,9 @@
 //! `manifest.toml`: what a bundle is, what its backbone expects, and the digest of each of its files.
 
 use std::collections::BTreeMap;
-use std::string::String;
+use std::fmt;
+use std::format;
+use std::string::{String, ToString};
 
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +14,8 @@ use crate::image::Preprocessing;
 pub const FORMAT: u32 = 1;
 /// Name of the manifest in the bundle's folder.
 pub const MANIFEST: &str = "manifest.toml";
+/// Name of the manifest's signature; not every bundle has one.
+pub const SIGNATURE: &str = "manifest.toml.minisig";
 /// Name of the backbone.
 pub const BACKBONE: &str = "backbone.onnx";
 /// Name of the backbone whose arithmetic is int8 too; not every bundle has it.
@@ -30,6 +34,9 @@ pub struct Manifest {
     pub format: u32,
     /// Name of the bundle.
     pub name: String,
+    /// Number of the release, which rises from one to the next; devices refuse a lower one than they have used.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub release: u32,
     /// What the backbone expects of its input.
     pub preprocessing: Preprocessing,
     /// How views of a shot are drawn.
@@ -101,6 +108,58 @@ pub struct Provenance {
     pub pretrain_epochs: usize,
     /// Epochs of base alignment.
     pub align_epochs: usize,
+}
+
+fn is_zero(release: &u32) -> bool {
+    *release == 0
+}
+
+/// Why a text is no manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ManifestError {
+    /// It is no TOML of this form; what is wrong.
+    Toml(String),
+    /// It was written for another release of the program; the format that it names, or 0.
+    Version(i64),
+}
+
+impl fmt::Display for ManifestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Toml(reason) => f.write_str(reason),
+            Self::Version(actual) => write!(f, "it has format {actual}, but this program reads format {FORMAT}"),
+        }
+    }
+}
+
+impl std::error::Error for ManifestError {}
+
+impl Manifest {
+    /// Takes a manifest from its text.
+    ///
+    /// # Errors
+    /// [`ManifestError`] if the text is none, or of another format.
+    pub fn parse(text: &str) -> Result<Self, ManifestError> {
+        let not_valid = |error: toml::de::Error| ManifestError::Toml(error.message().to_string());
+        // The version is read alone first: another version may have other fields.
+        let table: toml::Table = text.parse().map_err(not_valid)?;
+        let format = table.get("format").and_then(toml::Value::as_integer).unwrap_or(0);
+        if format != i64::from(FORMAT) {
+            return Err(ManifestError::Version(format));
+        }
+        let manifest: Self = table.try_into().map_err(not_valid)?;
+        // The name is printed, and part of the signature's comment, which is one line.
+        if manifest.name.is_empty() || manifest.name.chars().any(char::is_control) {
+            return Err(ManifestError::Toml("its name is empty or holds control characters".to_string()));
+        }
+        Ok(manifest)
+    }
+
+    /// What the trusted comment of the manifest's signature says.
+    pub fn comment(&self) -> String {
+        format!("orco bundle {} release {}", self.name, self.release)
+    }
 }
 
 /// A digest in hexadecimal.

@@ -9,12 +9,14 @@
 mod change;
 mod error;
 mod report;
+mod stored;
 #[cfg(test)]
 mod tests;
 
 pub use change::{add_shots, forget, rename, restore};
 pub use error::LearnError;
 pub use report::{ClassAccuracy, Confusion, Report};
+pub use stored::{StoredClass, learn_stored};
 
 use alloc::string::String;
 use alloc::vec;
@@ -86,15 +88,33 @@ pub fn learn(
     on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
 ) -> Result<(State, Report), LearnError> {
     check(foundation, state, new)?;
+    let quantised = |class: &NewClass| {
+        let mut exemplars = state.exemplars.emptied();
+        in_fixed_order(class).shots.iter().for_each(|shot| exemplars.push(0, shot));
+        StoredClass { label: class.label.clone(), exemplars }
+    };
+    let new: Vec<StoredClass> = new.iter().map(quantised).collect();
+    learn_checked(foundation, state, &new, config, seed, workspace, on_progress)
+}
+
+/// Learns classes that [`check`] has passed.
+fn learn_checked(
+    foundation: &Foundation,
+    state: &State,
+    new: &[StoredClass],
+    config: &Config,
+    seed: u64,
+    workspace: &mut Workspace<'_>,
+    on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
+) -> Result<(State, Report), LearnError> {
     let base = foundation.classes.len();
     let mut next = state.clone();
     next.sessions = next.sessions.checked_add(1).ok_or(LearnError::TooManySessions)?;
-    let new: Vec<NewClass> = new.iter().map(in_fixed_order).collect();
-    for class in &new {
+    for class in new {
         let index = (base + next.classes.len()) as u32;
         const UNSET: u32 = u32::MAX;
         next.classes.push(Class { label: class.label.clone(), target: UNSET, session: next.sessions });
-        class.shots.iter().for_each(|shot| next.exemplars.push(index, shot));
+        next.exemplars.append(index, &class.exemplars);
     }
     let first = if config.assignment == Assignment::Reassigned { base } else { base + state.classes.len() };
     let mut assigned: Vec<u32> = next.known(foundation).map(|class| class.target).collect();
@@ -212,13 +232,14 @@ fn check(foundation: &Foundation, state: &State, new: &[NewClass]) -> Result<(),
     new.iter().try_for_each(|class| check_shots(foundation, class))
 }
 
+/// Features of any backbone are far smaller; from here on squares leave the range of numbers.
+const LARGEST: f32 = 1e15;
+
 /// Whether a class has shots, all of usable features.
 fn check_shots(foundation: &Foundation, class: &NewClass) -> Result<(), LearnError> {
     if class.shots.is_empty() {
         return Err(LearnError::NoShots { label: class.label.clone() });
     }
-    /// Features of any backbone are far smaller; from here on squares leave the range of numbers.
-    const LARGEST: f32 = 1e15;
     let usable = |shot: &Vec<f32>| {
         !shot.is_empty()
             && shot.len().is_multiple_of(foundation.head.inputs)

@@ -6,10 +6,14 @@
 //!
 //! [`tiny`] is a training that takes seconds, for the tests of the trainer.
 //!
+//! [`fuzz`] is what the fuzz targets in `tests/fuzz` do with arbitrary bytes, [`memory`] counts what something takes.
+//!
 //! To use other vectors of the same layout, whatever their sizes:
 //! `ORCO_GOLDEN=/path/to/vectors.safetensors cargo test --release -p orco-tests golden`.
 
 pub mod compare;
+pub mod fuzz;
 pub mod golden;
+pub mod memory;
 pub mod phase3;
 pub mod tiny;

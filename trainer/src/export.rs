@@ -8,6 +8,7 @@ mod metadata;
 pub mod onnx;
 pub(crate) mod proto;
 mod quantise;
+mod sign;
 mod weights;
 
 pub(crate) use bundle::Source;
@@ -15,3 +16,4 @@ pub use bundle::{Exported, check_output, write_bundle};
 pub use fidelity::Fidelity;
 pub use metadata::{Facts, metadata};
 pub use quantise::Ranges;
+pub use sign::{seal, write_key};

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use orco_runtime::protocol::Summary;
+use orco_runtime::signature::SecretKey;
 use orco_trainer::align::{Assignment, align};
 use orco_trainer::backbone::Foreign;
 use orco_trainer::compare::{compare, table};
@@ -12,7 +13,7 @@ use orco_trainer::config::Recipe;
 use orco_trainer::dataset::{self, DataSet, Origin, write_lists};
 use orco_trainer::device::{self, Wanted};
 use orco_trainer::download;
-use orco_trainer::export::{check_output, write_bundle};
+use orco_trainer::export::{check_output, seal, write_bundle, write_key};
 use orco_trainer::failure::guarded;
 use orco_trainer::interrupt::{self, Interrupted};
 use orco_trainer::model::Model;
@@ -49,6 +50,31 @@ enum Command {
         /// Folder of the bundle to write.
         #[arg(long)]
         output: PathBuf,
+        /// Signs the bundle with a secret key of minisign. One with a password is opened with ORCO_KEY_PASSWORD, or by
+        /// asking, before the training starts.
+        #[arg(long, value_name = "KEY")]
+        #[serde(default)]
+        sign: Option<PathBuf>,
+        /// Number of the bundle's release. Devices refuse a lower one than they have used.
+        #[arg(long, value_name = "NUMBER")]
+        #[serde(default)]
+        release: Option<u32>,
+    },
+    /// Signs a bundle that is there: manifest.toml.minisig over manifest.toml, which holds the digests of its files.
+    Sign {
+        /// The bundle's folder.
+        bundle: PathBuf,
+        /// Secret key of minisign (`minisign -G`, or `orco-train keygen`).
+        #[arg(long, value_name = "KEY")]
+        key: PathBuf,
+        /// Gives the bundle this release number first.
+        #[arg(long, value_name = "NUMBER")]
+        release: Option<u32>,
+    },
+    /// Makes a key to sign with, without a password: KEY and KEY.pub, as `minisign -G -W` does.
+    Keygen {
+        /// File of the secret key; it must not exist yet.
+        key: PathBuf,
     },
     /// The paper's comparison: g alone, as on the device, beside f and g trained together in the incremental sessions.
     /// Runs both phases as far as they are not done yet.
@@ -195,8 +221,9 @@ fn run(command: Command) -> Result<()> {
             job.pretrain(None)?;
             job.align().map(|_| ())
         }
-        Command::Run { common, output } => {
+        Command::Run { common, output, sign, release } => {
             check_output(&output)?;
+            let key = sign.as_deref().map(SecretKey::read).transpose()?;
             let mut job = Job::open(&common, request)?;
             job.pretrain(None)?;
             let assignment = job.align()?;
@@ -213,6 +240,7 @@ fn run(command: Command) -> Result<()> {
                 &job.run,
                 &output,
             )?;
+            seal(&exported.folder, release, key.as_ref())?;
             log::info!("wrote the bundle {}", exported.folder.display());
             Ok(())
         }
@@ -224,6 +252,16 @@ fn run(command: Command) -> Result<()> {
             let draws = draws as usize;
             let summaries = job.compare(&assignment, draws, &backbone_rates)?;
             println!("{}", table(&summaries, draws));
+            Ok(())
+        }
+        Command::Sign { bundle, key, release } => {
+            seal(&bundle, release, Some(&SecretKey::read(&key)?))?;
+            log::info!("signed the bundle {}", bundle.display());
+            Ok(())
+        }
+        Command::Keygen { key } => {
+            let public = write_key(&key)?;
+            log::info!("wrote {}, which stays secret, and {}, for the devices", key.display(), public.display());
             Ok(())
         }
         Command::Lists { images, output } => {
@@ -249,7 +287,7 @@ fn run(command: Command) -> Result<()> {
 }
 
 /// Fields of a command that are paths.
-const PATHS: [&str; 6] = ["recipe", "data", "run", "lists", "output", "backbone"];
+const PATHS: [&str; 7] = ["recipe", "data", "run", "lists", "output", "backbone", "sign"];
 
 /// A command as `run.json` keeps it: with absolute paths, so that it can be resumed from any folder.
 fn request(command: &Command) -> Result<serde_json::Value> {

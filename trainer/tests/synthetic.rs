@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use orco_runtime::bundle::Bundle;
 use orco_runtime::protocol::{Measurement, System};
+use orco_runtime::signature::PublicKey;
 
 fn recipe(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("recipes").join(name)
@@ -23,9 +24,16 @@ fn from_nothing_to_an_evaluated_bundle() {
     let (run, output) = (folder.path().join("run"), folder.path().join("synthetic-tiny"));
     let started = Instant::now();
     let recipe = recipe("synthetic-tiny.toml");
-    let made = train(&["run".as_ref(), &recipe, "--run".as_ref(), &run, "--output".as_ref(), &output]);
+    let key = folder.path().join("key");
+    let made = train(&["keygen".as_ref(), &key]);
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let bundle = Bundle::open(&output).unwrap();
+    let signed = ["--sign".as_ref(), key.as_path(), "--release".as_ref(), "1".as_ref()];
+    let arguments = ["run".as_ref(), recipe.as_path(), "--run".as_ref(), &run, "--output".as_ref(), &output];
+    let made = train(&[&arguments[..], &signed].concat());
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let public = PublicKey::read(&folder.path().join("key.pub")).unwrap();
+    let bundle = Bundle::open_trusted(&output, Some(&public)).unwrap();
+    assert_eq!(bundle.manifest.release, 1);
     assert!(bundle.manifest.provenance.trained_on.starts_with("synthetic objects, 30 base classes, 2700 images"));
     assert_eq!((bundle.manifest.preprocessing.width, bundle.foundation.classes.len()), (24, 30));
     let deviation = bundle.manifest.preprocessing.deviation;

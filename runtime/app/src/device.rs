@@ -7,6 +7,7 @@ use image::RgbImage;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::Encoder;
 use orco_runtime::history::{History, Limits, Saved};
+use orco_runtime::release;
 use orco_runtime::state::State;
 use orco_runtime::store::Store;
 
@@ -63,6 +64,7 @@ impl Device {
 
 fn places(options: &Options) -> Result<(Bundle, Store)> {
     let bundle = options.open_bundle()?;
-    let store = Store::new(&options.state_folder(&bundle.manifest.name)?);
-    Ok((bundle, store))
+    let folder = options.state_folder(&bundle.manifest.name)?;
+    release::accept(&folder, &bundle.manifest.name, bundle.manifest.release)?;
+    Ok((bundle, Store::new(&folder)))
 }

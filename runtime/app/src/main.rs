@@ -6,6 +6,7 @@ mod lesson;
 mod options;
 mod output;
 mod shots;
+mod thumbnail;
 
 use clap::{Parser, Subcommand};
 use options::Options;
@@ -37,6 +38,10 @@ enum Verb {
     History,
     /// Takes changes back: restores an earlier class set exactly. Undoing is a change, too, and can be taken back.
     Undo(command::undo::Arguments),
+    /// Writes a learned class into a pack, for another device with the same bundle.
+    Export(command::export::Arguments),
+    /// Learns classes from packs of other devices; several in one call are one session.
+    Import(command::import::Arguments),
     /// Lists the known classes.
     List,
     /// Measures few-shot class-incremental learning by the field's protocol, beside two baselines.
@@ -62,6 +67,8 @@ fn main() {
         Verb::Rename(arguments) => command::rename::run(&cli.options, arguments),
         Verb::History => command::history::run(&cli.options),
         Verb::Undo(arguments) => command::undo::run(&cli.options, arguments),
+        Verb::Export(arguments) => command::export::run(&cli.options, arguments),
+        Verb::Import(arguments) => command::import::run(&cli.options, arguments),
         Verb::List => command::list::run(&cli.options),
         Verb::Eval(arguments) => command::eval::run(&cli.options, arguments),
         Verb::Demo(arguments) => command::demo::run(&cli.options, arguments),

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use orco_runtime::bundle::{Bundle, OpenError};
+use orco_runtime::bundle::Bundle;
 use orco_runtime::history::Limits;
+use orco_runtime::signature::PublicKey;
 use serde_json::Value;
 
 /// See the fields.
@@ -22,6 +23,9 @@ pub struct Options {
     /// Folder of the device's state; by default one per bundle in the user's state folder.
     #[arg(long, global = true, value_name = "DIR", env = "ORCO_STATE")]
     pub state: Option<PathBuf>,
+    /// Public key of minisign; with it, only bundles and packs that were signed with its secret key are accepted.
+    #[arg(long, global = true, value_name = "FILE", env = "ORCO_PUBLIC_KEY")]
+    pub public_key: Option<PathBuf>,
     /// Writes the result as JSON into a file, too; `-` is standard output.
     #[arg(long, global = true, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -54,13 +58,18 @@ impl Backbone {
 }
 
 impl Options {
-    /// Opens the bundle with the backbone that was asked for.
-    pub fn open_bundle(&self) -> Result<Bundle, OpenError> {
-        let bundle = Bundle::open(&self.bundle)?;
+    /// Opens the bundle with the backbone that was asked for, signed where a key is configured.
+    pub fn open_bundle(&self) -> Result<Bundle> {
+        let bundle = Bundle::open_trusted(&self.bundle, self.public_key()?.as_ref())?;
         match self.backbone {
             Backbone::Float => Ok(bundle),
-            Backbone::Int8 => bundle.with_int8(),
+            Backbone::Int8 => Ok(bundle.with_int8()?),
         }
+    }
+
+    /// The key that signatures are checked with, if one is configured.
+    pub fn public_key(&self) -> Result<Option<PublicKey>> {
+        Ok(self.public_key.as_deref().map(PublicKey::read).transpose()?)
     }
 
     /// Folder of the state of a bundle of that name: `--state`, else `$XDG_STATE_HOME/orco/NAME`, else

@@ -12,6 +12,7 @@ use ort::environment::Environment;
 use ort::session::Session;
 use ort::value::TensorRef;
 
+use super::audit::audit;
 use super::{EncodeError, Encoder};
 use crate::image::Preprocessing;
 
@@ -26,11 +27,12 @@ pub struct Onnx {
 }
 
 impl Onnx {
-    /// Loads a model from its bytes.
+    /// Loads a model from its bytes, after [`audit`] has looked through them.
     ///
     /// # Errors
-    /// [`EncodeError::Start`] if there is no usable library, [`EncodeError::Model`] if it refuses the model.
+    /// [`EncodeError::Refused`] if it is suspicious, [`EncodeError::Start`] if there is no usable library, [`EncodeError::Model`] if it refuses the model.
     pub fn open(model: &[u8], input: &Preprocessing) -> Result<Self, EncodeError> {
+        audit(model).map_err(EncodeError::Refused)?;
         let (environment, library) = environment()?;
         let refused = |error: ort::Error| EncodeError::Model(error.to_string());
         let session = Session::builder(environment).map_err(refused)?.commit_from_memory(model).map_err(refused)?;

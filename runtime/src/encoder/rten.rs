@@ -8,6 +8,7 @@ use rten_tensor::AsView;
 use rten_tensor::NdTensorView;
 use rten_tensor::Tensor;
 
+use super::audit::audit;
 use super::{EncodeError, Encoder};
 use crate::image::Preprocessing;
 
@@ -18,11 +19,12 @@ pub struct Rten {
 }
 
 impl Rten {
-    /// Loads a model from its bytes.
+    /// Loads a model from its bytes, after [`audit`] has looked through them.
     ///
     /// # Errors
-    /// [`EncodeError::Model`] if rten refuses it.
+    /// [`EncodeError::Refused`] if it is suspicious, [`EncodeError::Model`] if rten refuses it.
     pub fn open(model: &[u8], input: &Preprocessing) -> Result<Self, EncodeError> {
+        audit(model).map_err(EncodeError::Refused)?;
         let model = Model::load(model.to_vec()).map_err(|error| EncodeError::Model(error.to_string()))?;
         Ok(Self { model, input: *input })
     }

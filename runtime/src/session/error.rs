@@ -50,6 +50,11 @@ pub enum LearnError {
         /// Number of the shot, from 0.
         shot: usize,
     },
+    /// A class's exemplars are stored in another layout than the state's: features, views or precision differ.
+    OtherLayout {
+        /// Label of the class.
+        label: String,
+    },
     /// This state has counted as many sessions as it can.
     TooManySessions,
     /// The alignment came to no end.
@@ -71,6 +76,9 @@ impl fmt::Display for LearnError {
                 write!(f, "{wanted} new classes need as many free targets, but only {free} are left")
             }
             Self::BadFeatures { label, shot } => write!(f, "shot {} of \"{label}\" has unusable features", shot + 1),
+            Self::OtherLayout { label } => {
+                write!(f, "the exemplars of \"{label}\" are stored in another form than this bundle's")
+            }
             Self::TooManySessions => write!(f, "this state cannot count any more sessions"),
             Self::Align(error) => error.fmt(f),
         }

@@ -125,6 +125,67 @@ fn the_same_input_gives_the_same_state_and_shots_may_come_in_any_order() {
     assert_ne!(one.head, learn_with(&foundation, &[reversed], 2).unwrap().0.head);
 }
 
+/// Exemplars travel: a device with the same foundation learns the classes of others.
+fn travelled(state: &State, base: usize, place: usize) -> StoredClass {
+    let exemplars = state.exemplars.of_class((base + place) as u32);
+    StoredClass { label: state.classes[place].label.clone(), exemplars }
+}
+
+#[test]
+fn classes_that_travelled_give_the_state_of_learning_them_in_one_session() {
+    for precision in [Precision::Int8, Precision::F16] {
+        let mut foundation = foundation(2);
+        foundation.config.precision = precision;
+        let fresh = State::fresh(&foundation, [0; 32]);
+        let new: Vec<NewClass> = (2..12).map(|class| new_class(class, 1 + class % 4)).collect();
+        let (together, _) = learn_on(&foundation, &fresh, &new, 7, &mut proceed).unwrap();
+        let packs: Vec<StoredClass> = new
+            .iter()
+            .map(|class| {
+                let alone = core::slice::from_ref(class);
+                travelled(&learn_on(&foundation, &fresh, alone, 3, &mut proceed).unwrap().0, 2, 0)
+            })
+            .collect();
+        let mut memory = memory(&foundation, &fresh, &new);
+        let workspace = &mut memory.workspace(&Serial);
+        let config = &foundation.config;
+        let (imported, report) = learn_stored(&foundation, &fresh, &packs, config, 7, workspace, &mut proceed).unwrap();
+        assert_eq!(report.free_targets, 0);
+        let bytes = |state: &State| crate::codec::encode(crate::codec::Kind::State, state);
+        assert_eq!(bytes(&imported), bytes(&together));
+        // Out of a state of many classes the same exemplars come as out of ten states of one.
+        let again: Vec<StoredClass> = (0..10).map(|place| travelled(&together, 2, place)).collect();
+        assert_eq!(again, packs);
+    }
+}
+
+#[test]
+fn exemplars_that_cannot_be_learned_are_refused() {
+    let foundation = foundation(2);
+    let fresh = State::fresh(&foundation, [0; 32]);
+    let refused = |exemplars: Bank| {
+        let new = [StoredClass { label: label(5), exemplars }];
+        let mut memory = Memory::new(needs(&foundation, &fresh, 1, 3, &foundation.config));
+        let workspace = &mut memory.workspace(&Serial);
+        learn_stored(&foundation, &fresh, &new, &foundation.config, 1, workspace, &mut proceed).unwrap_err()
+    };
+    assert_eq!(refused(fresh.exemplars.emptied()), LearnError::NoShots { label: label(5) });
+    let other = |dimension, views, precision| {
+        let mut bank = Bank::new(dimension, views, precision);
+        bank.push(0, &[1.0].repeat(dimension));
+        bank
+    };
+    for bank in
+        [other(INPUTS + 1, 2, Precision::Int8), other(INPUTS, 3, Precision::Int8), other(INPUTS, 2, Precision::F16)]
+    {
+        assert_eq!(refused(bank), LearnError::OtherLayout { label: label(5) });
+    }
+    let mut huge = fresh.exemplars.emptied();
+    huge.push(0, &[1.0; INPUTS]);
+    huge.push(0, &[1e16; INPUTS]);
+    assert_eq!(refused(huge), LearnError::BadFeatures { label: label(5), shot: 1 });
+}
+
 #[test]
 fn what_cannot_be_learned_is_refused() {
     let foundation = foundation(3);

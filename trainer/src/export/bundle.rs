@@ -349,6 +349,7 @@ impl<'a> Source<'a> {
         Manifest {
             format: FORMAT,
             name: self.recipe.name.clone(),
+            release: 0,
             preprocessing: self.input,
             views: self.views,
             backbone: BackboneFacts {

@@ -14,10 +14,13 @@ pub fn run(options: &Options) -> Result<()> {
     let (manifest, foundation) = (&device.bundle.manifest, &device.bundle.foundation);
     let free = device.state.free_targets(foundation).len();
     let benchmark = manifest.files.contains_key(orco_runtime::manifest::BENCHMARK);
+    let signed = options.public_key.is_some();
     const SHOTS: usize = 5;
     let learning = session::needs(foundation, &device.state, usize::from(free > 0), SHOTS, &foundation.config);
     if !options.quiet() {
         println!("bundle      {} ({})", manifest.name, device.bundle.folder.display());
+        let signature = if signed { "its signature is valid" } else { "signature not checked (--public-key FILE)" };
+        println!("release     {}, {signature}", manifest.release);
         println!(
             "backbone    {} in {}: {:.2} M parameters, {:.1} M multiply-adds, {}x{} pixels, {} features",
             manifest.backbone.architecture,
@@ -51,8 +54,9 @@ pub fn run(options: &Options) -> Result<()> {
         println!("memory      {:.1} MiB at work when a class is learned", learning.bytes() as f64 / f64::from(1 << 20));
     }
     options.write_json(&json!({
-        "bundle": manifest.name, "engine": engine, "backbone": manifest.backbone.architecture,
-        "backbone_kind": options.backbone.name(), "weights": manifest.backbone.weights.name(),
+        "bundle": manifest.name, "release": manifest.release, "signature_checked": signed, "engine": engine,
+        "backbone": manifest.backbone.architecture, "backbone_kind": options.backbone.name(),
+        "weights": manifest.backbone.weights.name(),
         "features": manifest.backbone.features, "parameters": manifest.backbone.parameters,
         "base_classes": foundation.classes.len(), "learned_classes": device.state.classes.len(),
         "sessions": device.state.sessions, "free_targets": free, "state": device.store.folder().to_string_lossy(), "benchmark": benchmark,

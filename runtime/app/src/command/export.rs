@@ -1,0 +1,92 @@
+//! `orco export`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use orco_runtime::pack::{self, Pack, Provenance};
+use orco_runtime::signature::SecretKey;
+use serde_json::json;
+use tempfile::NamedTempFile;
+
+use crate::device::Device;
+use crate::options::Options;
+use crate::thumbnail;
+
+/// Arguments of `orco export`.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// The learned class.
+    label: String,
+    /// The pack to write, such as mug.orcopack.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Puts thumbnails of a folder's pictures into the pack, so that people see what it holds. Without it no picture
+    /// leaves the device.
+    #[arg(long, value_name = "FOLDER")]
+    thumbnails: Option<PathBuf>,
+    /// Name of this device, for whoever receives the pack.
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+    /// When the pack is made, in any words.
+    #[arg(long, value_name = "TIME")]
+    created: Option<String>,
+    /// Signs with a secret key of minisign. One with a password is opened with ORCO_KEY_PASSWORD, or by asking.
+    #[arg(long, value_name = "KEY", env = "ORCO_SECRET_KEY")]
+    sign: Option<PathBuf>,
+}
+
+/// Writes the class's exemplars, as they are stored, into a pack; the state stays as it is.
+pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
+    let device = Device::open(options)?;
+    let key = arguments.sign.as_deref().map(SecretKey::read).transpose()?;
+    let provenance = Provenance {
+        bundle: device.bundle.manifest.name.clone(),
+        program: concat!("orco ", env!("CARGO_PKG_VERSION")).into(),
+        device: arguments.device.clone(),
+        created: arguments.created.clone(),
+        session: 0,
+    };
+    let mut pack = Pack::of(&device.bundle.foundation, &device.state, &arguments.label, provenance)?;
+    if let Some(folder) = &arguments.thumbnails {
+        pack.thumbnails = thumbnail::of_folder(folder)?;
+    }
+    if !pack.is_sound() {
+        bail!(
+            "the label, the device's name and the time may have at most {} bytes and no control characters",
+            pack::MAX_TEXT
+        );
+    }
+    let bytes = pack.to_be_signed();
+    let signature = match &key {
+        Some(key) => key.sign(&bytes, &pack.comment()).map_err(|error| anyhow!("cannot sign the pack: {error}"))?,
+        None => String::new(),
+    };
+    let bytes = pack::seal(bytes, &signature);
+    write(&arguments.output, &bytes).with_context(|| format!("cannot write {}", arguments.output.display()))?;
+    let (exemplars, thumbnails) = (pack.exemplars.len(), pack.thumbnails.len());
+    if !options.quiet() {
+        println!(
+            "wrote {} into {}: {exemplars} exemplars, {thumbnails} thumbnails, {} bytes, {}",
+            pack.label,
+            arguments.output.display(),
+            bytes.len(),
+            if key.is_some() { "signed" } else { "not signed" }
+        );
+    }
+    options.write_json(&json!({
+        "label": pack.label, "exemplars": exemplars, "thumbnails": thumbnails, "bytes": bytes.len(),
+        "signed": key.is_some(),
+    }))
+}
+
+/// Writes the file under another name, readable by its owner alone, and renames it.
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = NamedTempFile::new_in(folder)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    Ok(())
+}

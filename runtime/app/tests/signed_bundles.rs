@@ -1,0 +1,142 @@
+//! Where a public key is configured, only the bundle that was signed runs, and none older than one used before.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use support::{Device, copied_bundle, key, minisign, shots, sign};
+use tempfile::TempDir;
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Gives the bundle's manifest a release number, unsigned.
+fn release(bundle: &Path, number: u32) {
+    let manifest = bundle.join("manifest.toml");
+    let text = fs::read_to_string(&manifest).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with("release = "));
+    let name = "name = \"cifar100-edge\"";
+    let lines: Vec<String> = lines.map(|line| line.replace(name, &format!("{name}\nrelease = {number}"))).collect();
+    fs::write(manifest, lines.join("\n") + "\n").unwrap();
+}
+
+#[test]
+fn only_what_was_signed_with_the_configured_key_is_opened() {
+    let folder = TempDir::new().unwrap();
+    let (ours, theirs) = (key(folder.path(), "ours"), key(folder.path(), "theirs"));
+    let bundle = copied_bundle(folder.path());
+    let mut device = Device::on(bundle.clone());
+    assert_eq!(device.json(&["info"])["signature_checked"], false);
+    device.options = vec!["--public-key".into(), path(&ours.public).into()];
+    let not_signed = "manifest.toml is not trusted: it is not signed, but a public key is configured";
+    for verb in [&["info"][..], &["list"], &["eval"], &["demo"], &["classify", "x.jpg"], &["forget", "x"]] {
+        device.refused(verb, not_signed);
+    }
+    let mug = format!("mug={}", shots("learn", "mug").display());
+    device.refused(&["learn", &mug], not_signed);
+
+    sign(&bundle, &theirs.key);
+    device.refused(&["info"], "it is signed with another key than the configured one");
+    sign(&bundle, &ours.key);
+    assert_eq!(device.json(&["info"])["signature_checked"], true);
+    device.json(&["learn", &mug]);
+
+    let manifest = bundle.join("manifest.toml");
+    let good = fs::read_to_string(&manifest).unwrap();
+    let signature = fs::read_to_string(bundle.join("manifest.toml.minisig")).unwrap();
+    // A changed file is noticed by its digest, a digest changed with it by the signature.
+    let labels = bundle.join("labels.txt");
+    let listed = fs::read_to_string(&labels).unwrap();
+    let digest = |text: &str| orco_runtime::manifest::hexadecimal(&orco_runtime::codec::digest(text.as_bytes()));
+    let renamed = listed.replace("apple", "bomb");
+    fs::write(&labels, &renamed).unwrap();
+    device.refused(&["list"], "labels.txt is damaged");
+    fs::write(&manifest, good.replace(&digest(&listed), &digest(&renamed))).unwrap();
+    device.refused(&["list"], "it was altered after signing");
+    fs::write(&labels, &listed).unwrap();
+    // Nothing of a manifest is believed before its signature, not even that it is one.
+    fs::write(&manifest, "format = = 1").unwrap();
+    device.refused(&["list"], "it was altered after signing");
+    fs::write(&manifest, &good).unwrap();
+    for damaged in ["", "no signature", &signature[..signature.len() / 2], &signature.replace("release 0", "release 9")]
+    {
+        fs::write(bundle.join("manifest.toml.minisig"), damaged).unwrap();
+        device.refused(&["list"], "manifest.toml is not trusted: its signature");
+    }
+    // A signature that was made for another bundle's name does not do, even over this manifest.
+    fs::write(bundle.join("manifest.toml.minisig"), ours.key.sign(good.as_bytes(), "timestamp:1").unwrap()).unwrap();
+    device.refused(&["list"], "says \"timestamp:1\" instead of \"orco bundle cifar100-edge release 0\"");
+    fs::write(bundle.join("manifest.toml.minisig"), &signature).unwrap();
+    assert_eq!(device.json(&["info"])["learned_classes"], 1);
+
+    device.options[1] = "/nowhere/key.pub".into();
+    device.refused(&["list"], "cannot read the key /nowhere/key.pub");
+    device.options[1] = path(&labels).into();
+    device.refused(&["list"], "labels.txt cannot be used as a public key of minisign");
+    // By the environment, too.
+    device.options.clear();
+    let output = device.command(&["list"]).env("ORCO_PUBLIC_KEY", &theirs.public).output().unwrap();
+    assert!(!output.status.success());
+    assert!(support::text(&output.stderr).contains("it is signed with another key"));
+}
+
+#[test]
+fn an_older_release_than_one_used_before_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let ours = key(folder.path(), "ours");
+    let bundle = copied_bundle(folder.path());
+    let mut device = Device::on(bundle.clone());
+    device.options = vec!["--public-key".into(), path(&ours.public).into()];
+    let install = |number: u32| {
+        release(&bundle, number);
+        sign(&bundle, &ours.key);
+    };
+    sign(&bundle, &ours.key);
+    device.json(&["list"]);
+    assert!(device.state_files().is_empty(), "release 0 is not worth remembering");
+    install(3);
+    assert_eq!(device.json(&["info"])["release"], 3);
+    let remembered = device.state_files();
+    assert_eq!(remembered.keys().collect::<Vec<_>>(), ["releases.toml"]);
+    device.json(&["list"]);
+    assert_eq!(device.state_files(), remembered);
+    install(2);
+    device.refused(&["list"], "the bundle cifar100-edge is release 2, but this device has used release 3");
+    // An unsigned claim of a higher one is neither believed nor remembered.
+    release(&bundle, 9);
+    device.refused(&["list"], "it was altered after signing");
+    install(4);
+    device.json(&["list"]);
+    install(3);
+    device.refused(&["list"], "this device has used release 4");
+    // A device that never saw release 4 takes it.
+    let mut other = Device::on(bundle.clone());
+    other.options = device.options.clone();
+    other.json(&["list"]);
+}
+
+#[test]
+fn the_tool_minisign_signs_for_the_device_and_checks_what_is_signed_here() {
+    let folder = TempDir::new().unwrap();
+    let ours = key(folder.path(), "ours");
+    let bundle = copied_bundle(folder.path());
+    let (manifest, signature) = (bundle.join("manifest.toml"), bundle.join("manifest.toml.minisig"));
+    sign(&bundle, &ours.key);
+    if !minisign(&["-V", "-p", path(&ours.public), "-m", path(&manifest)]) {
+        return;
+    }
+    fs::remove_file(&signature).unwrap();
+    let comment = "orco bundle cifar100-edge release 0";
+    minisign(&["-S", "-s", path(&ours.secret), "-m", path(&manifest), "-t", comment]);
+    let mut device = Device::on(bundle.clone());
+    device.options = vec!["--public-key".into(), path(&ours.public).into()];
+    assert_eq!(device.json(&["info"])["signature_checked"], true);
+    // A key of the tool's own.
+    let (secret, public) = (folder.path().join("tool.key"), folder.path().join("tool.pub"));
+    minisign(&["-G", "-W", "-p", path(&public), "-s", path(&secret)]);
+    minisign(&["-S", "-s", path(&secret), "-m", path(&manifest), "-t", comment]);
+    device.options[1] = path(&public).into();
+    assert_eq!(device.json(&["info"])["signature_checked"], true);
+}

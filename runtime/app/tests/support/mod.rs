@@ -1,0 +1,152 @@
+//! Devices for tests of the program that pass files from one to another.
+
+#![allow(dead_code, reason = "no test program uses all of it")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use orco_runtime::signature::SecretKey;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The shipped bundle.
+pub fn shipped() -> PathBuf {
+    workspace().join("models/cifar100-edge")
+}
+
+/// Sample pictures of a class, `part` being `learn` or `try`.
+pub fn shots(part: &str, class: &str) -> PathBuf {
+    workspace().join("examples/shots").join(part).join(class)
+}
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// A copy of the shipped bundle in `folder`.
+pub fn copied_bundle(folder: &Path) -> PathBuf {
+    let copy = folder.join("bundle");
+    fs::create_dir(&copy).unwrap();
+    for entry in fs::read_dir(shipped()).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, copy.join(path.file_name().unwrap())).unwrap();
+    }
+    copy
+}
+
+/// A key pair of minisign in files, made for one test.
+pub struct Key {
+    pub secret: PathBuf,
+    pub public: PathBuf,
+    pub key: SecretKey,
+}
+
+/// Makes a key pair, `folder/name` and `folder/name.pub`.
+pub fn key(folder: &Path, name: &str) -> Key {
+    let ([secret_text, public_text], key, _) = SecretKey::generate().unwrap();
+    let (secret, public) = (folder.join(name), folder.join(format!("{name}.pub")));
+    fs::write(&secret, secret_text).unwrap();
+    fs::write(&public, public_text).unwrap();
+    Key { secret, public, key }
+}
+
+/// A device with a state folder of its own.
+pub struct Device {
+    pub folder: TempDir,
+    pub bundle: PathBuf,
+    /// Options that every call gets.
+    pub options: Vec<String>,
+}
+
+impl Device {
+    pub fn new() -> Self {
+        Self::on(shipped())
+    }
+
+    pub fn on(bundle: PathBuf) -> Self {
+        Self { folder: TempDir::new().unwrap(), bundle, options: Vec::new() }
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.folder.path().join("state")
+    }
+
+    /// All files of the state folder with what is in them.
+    pub fn state_files(&self) -> BTreeMap<String, Vec<u8>> {
+        let Ok(entries) = fs::read_dir(self.state()) else { return BTreeMap::new() };
+        let paths = entries.map(|entry| entry.unwrap().path()).filter(|path| !path.ends_with(".lock"));
+        paths.map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read(path).unwrap())).collect()
+    }
+
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_orco"));
+        command.arg("--bundle").arg(&self.bundle).arg("--state").arg(self.state());
+        command.args(&self.options).args(arguments);
+        for name in ["RUST_LOG", "ORCO_PUBLIC_KEY", "ORCO_SECRET_KEY"] {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    /// Runs a command that must succeed and returns its JSON.
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.command(arguments).args(["--json", "-"]).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
+    }
+
+    /// Learns classes from folders in one session.
+    pub fn learn(&self, classes: &[(&str, &Path)]) -> Value {
+        let pairs: Vec<String> = classes.iter().map(|(label, path)| format!("{label}={}", path.display())).collect();
+        let arguments: Vec<&str> = std::iter::once("learn").chain(pairs.iter().map(String::as_str)).collect();
+        self.json(&arguments)
+    }
+
+    /// Writes a class into a pack and returns the pack's path.
+    pub fn export(&self, label: &str, more: &[&str]) -> PathBuf {
+        let path = self.folder.path().join(format!("{label}.orcopack"));
+        let arguments = [&["export", label, "-o", path.to_str().unwrap()], more].concat();
+        self.json(&arguments);
+        path
+    }
+
+    /// Runs a command that must be refused with one sentence that has `expected` in it, the state unchanged.
+    pub fn refused(&self, arguments: &[&str], expected: &str) {
+        let before = self.state_files();
+        assert_refused(&self.command(arguments).output().unwrap(), expected);
+        assert_eq!(before, self.state_files(), "{arguments:?} changed the state");
+    }
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn assert_refused(output: &Output, expected: &str) {
+    let said = text(&output.stderr);
+    assert!(!output.status.success(), "was not refused: {}", text(&output.stdout));
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert!(errors.len() == 1 && errors[0].contains(expected), "no single \"{expected}\" in: {said}");
+    assert!(!said.contains("panicked"), "{said}");
+}
+
+/// Signs a bundle's manifest.
+pub fn sign(bundle: &Path, key: &SecretKey) {
+    let text = fs::read_to_string(bundle.join("manifest.toml")).unwrap();
+    let comment = orco_runtime::manifest::Manifest::parse(&text).unwrap().comment();
+    fs::write(bundle.join("manifest.toml.minisig"), key.sign(text.as_bytes(), &comment).unwrap()).unwrap();
+}
+
+/// Runs the tool `minisign`, which must succeed; whether it is at hand.
+pub fn minisign(arguments: &[&str]) -> bool {
+    let Ok(output) = Command::new("minisign").args(arguments).output() else {
+        use std::io::Write;
+        let _ = writeln!(std::io::stderr(), "skipped: comparing with the tool minisign, which is not installed");
+        return false;
+    };
+    assert!(output.status.success(), "minisign {arguments:?}: {}{}", text(&output.stdout), text(&output.stderr));
+    true
+}

@@ -1,0 +1,129 @@
+//! The highest release of each bundle that a device has used, remembered so that an older one is refused: an attacker
+//! who cannot sign could otherwise bring back a release that was signed once and has faults known by now.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::string::{String, ToString};
+
+use crate::files;
+
+/// Name of the file, in the state folder.
+pub const RELEASES: &str = "releases.toml";
+
+const MAX_FILE: u64 = 1 << 20;
+
+/// Why a bundle's release is refused.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ReleaseError {
+    /// The device has used a later one.
+    Older {
+        /// Name of the bundle.
+        name: String,
+        /// Its release.
+        release: u32,
+        /// The highest release that was used.
+        used: u32,
+    },
+    /// What was remembered cannot be read.
+    Remembered {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl fmt::Display for ReleaseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Older { name, release, used } => write!(
+                f,
+                "the bundle {name} is release {release}, but this device has used release {used}; older releases are refused"
+            ),
+            Self::Remembered { path, reason } => write!(
+                f,
+                "{} says which releases were used, but cannot be read: {reason}; remove it to accept any release again",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ReleaseError {}
+
+/// Refuses a release lower than one used before. A higher one is remembered in `folder`, and only then is anything
+/// written; where that fails, a warning is logged and the bundle is accepted, so that a full disk stops no camera.
+///
+/// # Errors
+/// [`ReleaseError`] if the release is older, or what was remembered cannot be read.
+pub fn accept(folder: &Path, name: &str, release: u32) -> Result<(), ReleaseError> {
+    let path = folder.join(RELEASES);
+    let mut used = remembered(&path)?;
+    match used.get(name).copied().unwrap_or(0) {
+        highest if release < highest => Err(ReleaseError::Older { name: name.into(), release, used: highest }),
+        highest if release == highest => Ok(()),
+        _ => {
+            used.insert(name.into(), release);
+            if let Err(error) = remember(folder, &path, &used) {
+                log::warn!("cannot remember release {release} of {name} in {}: {error}", path.display());
+            }
+            Ok(())
+        }
+    }
+}
+
+fn remembered(path: &Path) -> Result<BTreeMap<String, u32>, ReleaseError> {
+    let failed = |reason: String| ReleaseError::Remembered { path: path.into(), reason };
+    match files::read(path, MAX_FILE) {
+        Ok(bytes) => {
+            let text = String::from_utf8(bytes).map_err(|error| failed(error.to_string()))?;
+            toml::from_str(&text).map_err(|error| failed(error.message().to_string()))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
+        Err(error) => Err(failed(error.to_string())),
+    }
+}
+
+/// Replaces the file: synced under another name, then renamed, the folder synced.
+fn remember(folder: &Path, path: &Path, used: &BTreeMap<String, u32>) -> io::Result<()> {
+    let text = toml::to_string(used).map_err(io::Error::other)?;
+    fs::create_dir_all(folder)?;
+    let partial = path.with_extension("partial");
+    let mut file = File::create(&partial)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&partial, path)?;
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn older_releases_are_refused_and_only_a_rise_is_written() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("state");
+        accept(&folder, "one", 0).unwrap();
+        assert!(!folder.exists(), "nothing is worth remembering");
+        accept(&folder, "one", 3).unwrap();
+        accept(&folder, "two", 1).unwrap();
+        let written = fs::read(folder.join(RELEASES)).unwrap();
+        let time = fs::metadata(folder.join(RELEASES)).unwrap().modified().unwrap();
+        accept(&folder, "one", 3).unwrap();
+        assert!(matches!(accept(&folder, "one", 2), Err(ReleaseError::Older { release: 2, used: 3, .. })));
+        assert!(matches!(accept(&folder, "one", 0), Err(ReleaseError::Older { .. })));
+        assert_eq!(fs::read(folder.join(RELEASES)).unwrap(), written);
+        assert_eq!(fs::metadata(folder.join(RELEASES)).unwrap().modified().unwrap(), time, "it was written again");
+        accept(&folder, "one", u32::MAX).unwrap();
+        assert!(matches!(accept(&folder, "one", 4), Err(ReleaseError::Older { .. })));
+        fs::write(folder.join(RELEASES), "one = = 3").unwrap();
+        assert!(matches!(accept(&folder, "one", 4), Err(ReleaseError::Remembered { .. })));
+        fs::write(folder.join(RELEASES), [0xff; 9]).unwrap();
+        assert!(matches!(accept(&folder, "one", 4), Err(ReleaseError::Remembered { .. })));
+    }
+}

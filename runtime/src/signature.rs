@@ -1,0 +1,245 @@
+//! Signatures in the format of the tool `minisign` (Ed25519 over the BLAKE2b hash of a file): keys, and whether a file
+//! is the one that the owner of a key signed.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::string::{String, ToString};
+
+use crate::files;
+
+/// Largest file of a key or a signature that is read, in bytes.
+pub const MAX_FILE: u64 = 16 << 10;
+
+/// The key that signatures are checked with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicKey(minisign_verify::PublicKey);
+
+/// Why a key could not be read.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// The file could not be read.
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file holds no such key.
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What it should hold.
+        expected: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read { path, source } => write!(f, "cannot read the key {}: {source}", path.display()),
+            Self::Foreign { path, expected, reason } => {
+                write!(f, "{} cannot be used as a {expected} of minisign: {reason}", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for KeyError {}
+
+/// Why a signature is not accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SignatureError {
+    /// There is none, but a public key is configured.
+    Missing,
+    /// The bytes are no signature of minisign's.
+    Foreign,
+    /// It was made with another key.
+    OtherKey,
+    /// It is not over these bytes, or was altered.
+    Wrong,
+    /// What its trusted comment says is not what was signed.
+    Comment {
+        /// What the comment should say.
+        expected: String,
+        /// What it says.
+        actual: String,
+    },
+}
+
+impl fmt::Display for SignatureError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => write!(f, "it is not signed, but a public key is configured"),
+            Self::Foreign => write!(f, "its signature is not one of minisign's"),
+            Self::OtherKey => write!(f, "it is signed with another key than the configured one"),
+            Self::Wrong => write!(f, "its signature does not match: it was altered after signing"),
+            Self::Comment { expected, actual } => {
+                write!(f, "the trusted comment of its signature says {actual:?} instead of {expected:?}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SignatureError {}
+
+impl PublicKey {
+    /// Reads a public key from minisign's file.
+    ///
+    /// # Errors
+    /// [`KeyError`] if the file cannot be read or holds no such key.
+    pub fn read(path: &Path) -> Result<Self, KeyError> {
+        let foreign = |reason: String| KeyError::Foreign { path: path.into(), expected: "public key", reason };
+        Self::parse(&read_text(path)?).map_err(foreign)
+    }
+
+    /// Takes a public key from the text of minisign's file: a comment and a line of base64.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        minisign_verify::PublicKey::decode(text).map(Self).map_err(|error| error.to_string())
+    }
+
+    /// Checks that `signature`, the text of a `.minisig` file, is this key's over `bytes`; returns its trusted comment,
+    /// which the signature covers, too.
+    ///
+    /// # Errors
+    /// [`SignatureError`] if it is not.
+    pub fn check(&self, bytes: &[u8], signature: &str) -> Result<String, SignatureError> {
+        use minisign_verify::Error;
+        let signature = minisign_verify::Signature::decode(signature).map_err(|_| SignatureError::Foreign)?;
+        match self.0.verify(bytes, &signature, false) {
+            Ok(()) => Ok(signature.trusted_comment().to_string()),
+            Err(Error::UnexpectedKeyId) => Err(SignatureError::OtherKey),
+            // Signatures of the old kind, over the file instead of its hash.
+            Err(Error::UnexpectedAlgorithm) => Err(SignatureError::Foreign),
+            Err(_) => Err(SignatureError::Wrong),
+        }
+    }
+}
+
+fn read_text(path: &Path) -> Result<String, KeyError> {
+    let read = files::read(path, MAX_FILE);
+    let text = read.and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other));
+    text.map_err(|source| KeyError::Read { path: path.into(), source })
+}
+
+/// Signing.
+#[cfg(feature = "sign")]
+mod secret {
+    use std::env;
+    use std::format;
+    use std::io::Cursor;
+    use std::path::Path;
+    use std::string::{String, ToString};
+
+    use minisign::{KeyPair, SecretKeyBox};
+
+    use super::{KeyError, PublicKey, read_text};
+
+    /// Variable of the environment with the password of the secret key.
+    pub const PASSWORD: &str = "ORCO_KEY_PASSWORD";
+
+    /// The key that signs.
+    #[derive(Clone)]
+    pub struct SecretKey(minisign::SecretKey);
+
+    impl std::fmt::Debug for SecretKey {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("SecretKey(..)")
+        }
+    }
+
+    impl SecretKey {
+        /// Reads a secret key from minisign's file. One that is protected by a password is opened with that in the
+        /// environment ([`PASSWORD`]), or, without it, with what the user types when asked.
+        ///
+        /// # Errors
+        /// [`KeyError`] if the file cannot be read, holds no such key, or the password is wrong.
+        pub fn read(path: &Path) -> Result<Self, KeyError> {
+            let text = read_text(path)?;
+            let boxed = || SecretKeyBox::from_string(&text);
+            if let Ok(key) = boxed().and_then(SecretKeyBox::into_unencrypted_secret_key) {
+                return Ok(Self(key));
+            }
+            let password = env::var(PASSWORD).ok();
+            let hint = if password.is_none() { format!(" (without {PASSWORD})") } else { String::new() };
+            boxed().and_then(|key| key.into_secret_key(password)).map(Self).map_err(|error| KeyError::Foreign {
+                path: path.into(),
+                expected: "secret key",
+                reason: format!("{error}{hint}"),
+            })
+        }
+
+        /// A new key without a password: the texts of minisign's secret and public key files, and both keys.
+        ///
+        /// # Errors
+        /// If the system has no random numbers.
+        pub fn generate() -> Result<([String; 2], Self, PublicKey), String> {
+            let made = || -> minisign::Result<_> {
+                let KeyPair { pk, sk } = KeyPair::generate_unencrypted_keypair()?;
+                Ok(([sk.to_box(None)?.into_string(), pk.to_box()?.into_string()], Self(sk)))
+            };
+            let (texts, secret) = made().map_err(|error| error.to_string())?;
+            let public = PublicKey::parse(&texts[1])?;
+            Ok((texts, secret, public))
+        }
+
+        /// Signs bytes: the text of a `.minisig` file whose trusted comment is `comment`.
+        ///
+        /// # Errors
+        /// If the system has no random numbers.
+        pub fn sign(&self, bytes: &[u8], comment: &str) -> Result<String, String> {
+            let untrusted = Some("signature of an OrCo key");
+            let signed = minisign::sign(None, &self.0, Cursor::new(bytes), Some(comment), untrusted);
+            signed.map(|signature| signature.into_string()).map_err(|error| error.to_string())
+        }
+    }
+}
+#[cfg(feature = "sign")]
+pub use secret::{PASSWORD, SecretKey};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Made by the tool itself: `minisign -G -W`, then `minisign -S -t "orco bundle x release 3"` over "hi\n".
+    const KEY: &str = "untrusted comment: minisign public key 29772E5C7629F244\n\
+        RWRE8il2XC53KTzpm1xq+0tWnh5Yy3TuW4Xo13xQplXurfGH7OYgfPit\n";
+    const SIGNATURE: &str = "untrusted comment: signature from minisign secret key\n\
+        RURE8il2XC53KbSEvYuN4HLAJMEVJv3UcWIf2uD18ePjIxdFEPS6xL/r8BcAmnjx7YRCbwFxhDcShpkQ/vYQfoEi4lc8lms7BAI=\n\
+        trusted comment: orco bundle x release 3\n\
+        SiDO7aGqlWcmmdJShY4WWRfFWEVHPLYZMA7IvM0kNnQnRasc1pkXPCvDtLmQyC7buwIy/Maigo3cdreQNXChDg==\n";
+
+    #[test]
+    fn a_signature_of_the_tool_is_accepted_and_nothing_else() {
+        let key = PublicKey::parse(KEY).unwrap();
+        assert_eq!(key.check(b"hi\n", SIGNATURE).as_deref(), Ok("orco bundle x release 3"));
+        assert_eq!(key.check(b"ho\n", SIGNATURE), Err(SignatureError::Wrong));
+        let other_comment = SIGNATURE.replace("release 3", "release 4");
+        assert_eq!(key.check(b"hi\n", &other_comment), Err(SignatureError::Wrong));
+        assert_eq!(key.check(b"hi\n", ""), Err(SignatureError::Foreign));
+        assert_eq!(key.check(b"hi\n", KEY), Err(SignatureError::Foreign));
+        let other_key = SIGNATURE.replace("RURE8", "RURE9");
+        assert_eq!(key.check(b"hi\n", &other_key), Err(SignatureError::OtherKey));
+        assert!(PublicKey::parse("untrusted comment: no key\nAAAA\n").is_err());
+        for length in 0..SIGNATURE.trim_end().len() {
+            assert!(key.check(b"hi\n", &SIGNATURE[..length]).is_err(), "length {length}");
+        }
+    }
+
+    #[cfg(feature = "sign")]
+    #[test]
+    fn what_is_signed_here_is_accepted() {
+        let (texts, secret, public) = SecretKey::generate().unwrap();
+        assert_eq!(PublicKey::parse(&texts[1]).unwrap(), public);
+        let signature = secret.sign(b"bytes", "what it is").unwrap();
+        assert_eq!(public.check(b"bytes", &signature).as_deref(), Ok("what it is"));
+        assert_eq!(PublicKey::parse(KEY).unwrap().check(b"bytes", &signature), Err(SignatureError::OtherKey));
+    }
+}

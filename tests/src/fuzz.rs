@@ -1,0 +1,169 @@
+//! What the fuzz targets do with arbitrary bytes; also the library of `tests/fuzz`, so that it needs `orco_runtime` alone.
+//!
+//! Each function returns whether the bytes were accepted, panics if a promise is broken, and otherwise only must come
+//! back. A function that repairs checksums does so because a fuzzer never guesses one.
+
+use orco_runtime::bank::Bank;
+use orco_runtime::benchmark::Benchmark;
+use orco_runtime::classify::Classifier;
+use orco_runtime::codec::{self, Kind};
+use orco_runtime::config::Config;
+use orco_runtime::encoder::audit::audit;
+use orco_runtime::exemplar::Precision;
+use orco_runtime::head::Head;
+use orco_runtime::image::{self, MAX_SIDE, Preprocessing};
+use orco_runtime::manifest::Manifest;
+use orco_runtime::pack::{self, Sealed};
+use orco_runtime::projection::Shape;
+use orco_runtime::signature::PublicKey;
+use orco_runtime::state::{Class, Foundation, State};
+use serde::ser::{Serialize, SerializeTuple, Serializer};
+
+/// A public key, for signatures that no input will bear.
+const KEY: &str = "untrusted comment: minisign public key 29772E5C7629F244\n\
+    RWRE8il2XC53KTzpm1xq+0tWnh5Yy3TuW4Xo13xQplXurfGH7OYgfPit\n";
+
+/// A function that takes arbitrary bytes and says whether they were accepted.
+pub type Target = fn(&[u8]) -> bool;
+
+/// All targets by name, which is also that of their folder in the corpus.
+pub const TARGETS: [(&str, Target); 6] = [
+    ("codec", codec),
+    ("repaired", repaired),
+    ("manifest", manifest),
+    ("pack", pack),
+    ("image", image),
+    ("onnx", onnx),
+];
+
+/// Bytes that are serialised as they are, without their length: a body for [`codec::encode`].
+struct Raw<'a>(&'a [u8]);
+
+impl Serialize for Raw<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut tuple = serializer.serialize_tuple(self.0.len())?;
+        self.0.iter().try_for_each(|byte| tuple.serialize_element(byte))?;
+        tuple.end()
+    }
+}
+
+/// A foundation that takes no time: two base classes in three dimensions.
+pub fn foundation() -> Foundation {
+    let mut exemplars = Bank::new(3, 2, Precision::Int8);
+    exemplars.push(0, &[1.0, 0.0, 0.5]);
+    exemplars.push(1, &[0.0, 1.0, 0.5]);
+    let mut head = Head::zeros(Shape { inputs: 3, hidden: 2, outputs: 2 });
+    for (place, values) in head.parameters_mut().into_iter().enumerate() {
+        values.iter_mut().enumerate().for_each(|(i, value)| *value = 0.3 + (place + i) as f32 * 0.2);
+    }
+    let class = |label: &str, target| Class { label: label.into(), target, session: 0 };
+    let classes = vec![class("one", 0), class("two", 1)];
+    let targets = vec![1.0, 0.0, 0.0, 1.0, -1.0, 0.0, 0.0, -1.0];
+    let config = Config { views: 2, ..Config::default() };
+    Foundation { dimension: 2, targets, head, classes, exemplars, config }
+}
+
+/// A state on it that has learned a class.
+pub fn state() -> State {
+    let mut state = State::fresh(&foundation(), [7; 32]);
+    state.sessions = 1;
+    state.classes.push(Class { label: "three".into(), target: 2, session: 1 });
+    state.exemplars.push(2, &[0.5, 0.5, 0.0]);
+    state.head = Some(foundation().head);
+    state
+}
+
+/// Files as they are: state, learner and benchmark files.
+pub fn codec(bytes: &[u8]) -> bool {
+    let [state, learner, benchmark] = [Kind::State, Kind::Learner, Kind::Benchmark].map(|kind| read(kind, bytes));
+    state || learner || benchmark
+}
+
+/// Bodies of such files, their envelopes made right; the first byte says of which kind.
+pub fn repaired(bytes: &[u8]) -> bool {
+    let Some((&kind, body)) = bytes.split_first() else { return false };
+    let kind = [Kind::State, Kind::Learner, Kind::Benchmark][usize::from(kind) % 3];
+    read(kind, &codec::encode(kind, &Raw(body)))
+}
+
+/// Decodes a file, asks whether it is sound, and uses it if so.
+fn read(kind: Kind, bytes: &[u8]) -> bool {
+    let foundation = foundation();
+    match kind {
+        Kind::State => {
+            let sound = codec::decode::<State>(kind, bytes).ok().filter(|state| state.is_sound(&foundation));
+            sound.inspect(|state| classify(&foundation, state)).is_some()
+        }
+        Kind::Learner => {
+            let sound = codec::decode::<Foundation>(kind, bytes).ok().filter(Foundation::is_sound);
+            sound.inspect(|foundation| classify(foundation, &State::fresh(foundation, [0; 32]))).is_some()
+        }
+        Kind::Benchmark => {
+            let sound = codec::decode::<Benchmark>(kind, bytes).ok().filter(|read| read.is_sound(&foundation));
+            sound.inspect(|benchmark| drop(benchmark.measured.clean())).is_some()
+        }
+        // Whatever other kinds there will be, no input of these targets is of them.
+        #[allow(unreachable_patterns, reason = "kinds may be added")]
+        _ => false,
+    }
+}
+
+fn classify(foundation: &Foundation, state: &State) {
+    state.free_targets(foundation);
+    drop(state.exemplars.clean());
+    let classes = foundation.classes.len() + state.classes.len();
+    if classes > 0 && foundation.head.inputs * foundation.head.hidden < 1 << 20 {
+        let nearest = Classifier::new(foundation, state).nearest(&vec![0.5; foundation.head.inputs]);
+        assert!(nearest[0] < classes, "a class that does not exist");
+    }
+}
+
+/// Manifests; a sound one that is written comes back.
+pub fn manifest(bytes: &[u8]) -> bool {
+    let Some(manifest) = core::str::from_utf8(bytes).ok().and_then(|text| Manifest::parse(text).ok()) else {
+        return false;
+    };
+    assert!(!manifest.comment().contains('\n'), "a signature's comment is one line");
+    if manifest.preprocessing.is_sound() && manifest.views.is_sound() {
+        // Numbers beyond TOML's cannot be written, which is the writer's error, not a panic.
+        if let Ok(text) = toml::to_string(&manifest) {
+            assert_eq!(Manifest::parse(&text).as_ref(), Ok(&manifest), "{text}");
+        }
+    }
+    true
+}
+
+/// Packs: as they are, as a content whose checksum is made right, and their signatures.
+pub fn pack(bytes: &[u8]) -> bool {
+    let key = PublicKey::parse(KEY).expect("it is a key");
+    let accepts = |bytes: &[u8]| {
+        let Ok(sealed) = Sealed::read(bytes) else { return false };
+        if let Some(signature) = sealed.signature() {
+            assert!(key.check(sealed.signed(), signature).is_err(), "nobody can sign with this key any more");
+        }
+        let Ok(pack) = sealed.content() else { return false };
+        assert_eq!(Sealed::read(&pack::seal(pack.to_be_signed(), "")).unwrap().content().as_ref(), Ok(&pack));
+        assert!(pack.to_class(&pack.foundation).is_ok());
+        true
+    };
+    let _ = core::str::from_utf8(bytes).map(|text| key.check(b"", text));
+    let header = [&b"ORCOPACK"[..], &pack::VERSION.to_le_bytes(), &(bytes.len() as u32).to_le_bytes()].concat();
+    let repaired = pack::seal([&header, bytes].concat(), "");
+    accepts(bytes) | accepts(&repaired)
+}
+
+/// Pictures: decoded within bounds, then made ready for a backbone.
+pub fn image(bytes: &[u8]) -> bool {
+    let Ok(picture) = image::decode(bytes) else { return false };
+    assert!(picture.width() <= MAX_SIDE && picture.height() <= MAX_SIDE, "{:?}", picture.dimensions());
+    let input = Preprocessing { width: 8, height: 6, mean: [0.5; 3], deviation: [0.25; 3] };
+    let mut planes = Vec::new();
+    input.append(&input.fit(&picture), &mut planes);
+    assert_eq!(planes.len(), 3 * 8 * 6);
+    true
+}
+
+/// ONNX models; whether they pass the audit, behind which an engine would see them.
+pub fn onnx(bytes: &[u8]) -> bool {
+    audit(bytes).is_ok()
+}
