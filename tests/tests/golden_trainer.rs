@@ -7,7 +7,7 @@ use orco_tests::phase3::{
 };
 use orco_trainer::backbone::{Head, unit};
 use orco_trainer::loss::{class_means, contrast, cosine_cross_entropy, orthogonality, perturbed_supervised_contrast};
-use orco_trainer::optimiser::{Parameter, Sgd, SgdConfig};
+use orco_trainer::optimiser::{Parameter, Sgd, SgdConfig, gradients};
 use tch::{Kind, Tensor, no_grad};
 
 #[test]
@@ -140,9 +140,8 @@ fn trajectory(phase: &Phase3, settings: SgdConfig) -> Result<Deviation, Mismatch
     phase.follow(|step| {
         let terms = terms(phase, step, &head.forward(&features(phase, step)));
         let total = terms.iter().sum::<Tensor>();
-        optimiser.zero_grad();
-        total.backward();
-        optimiser.step(f64::from(RATE));
+        let gradients = gradients(&total, optimiser.parameters());
+        optimiser.step(&gradients, f64::from(RATE));
         let [contrast, cross_entropy, orthogonality] = terms.each_ref().map(value);
         let losses = Losses { contrast, cross_entropy, orthogonality, total: value(&total) };
         (losses, head.parameters().map(values))

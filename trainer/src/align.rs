@@ -22,7 +22,7 @@ use crate::dataset::{Images, Split};
 use crate::interrupt;
 use crate::loss::class_means;
 use crate::model::Model;
-use crate::optimiser::{Sgd, SgdConfig};
+use crate::optimiser::{Sgd, SgdConfig, gradients};
 use crate::progress::Progress;
 use crate::run::Run;
 
@@ -122,12 +122,12 @@ impl Training<'_> {
                 let labels = cache.labels.index_select(0, &batch);
                 let z = unit(&model.head.forward(&self.features(&batch)?));
                 let loss = goals.loss(&z, &labels, config);
-                head.zero_grad();
-                backbone.iter_mut().for_each(Sgd::zero_grad);
-                loss.backward();
-                head.step(rate(config, config.learning_rate, epoch));
+                let parameters = head.parameters().iter().chain(backbone.iter().flat_map(Sgd::parameters));
+                let gradients = gradients(&loss, parameters);
+                let (of_head, of_backbone) = gradients.split_at(head.parameters().len());
+                head.step(of_head, rate(config, config.learning_rate, epoch));
                 let slower = config.backbone_learning_rate.unwrap_or(config.learning_rate);
-                backbone.iter_mut().for_each(|backbone| backbone.step(rate(config, slower, epoch)));
+                backbone.iter_mut().for_each(|backbone| backbone.step(of_backbone, rate(config, slower, epoch)));
                 sum += loss.double_value(&[]);
                 if !sum.is_finite() {
                     bail!("the loss of phase 2 became {sum} in epoch {}; lower align.learning_rate", epoch + 1);

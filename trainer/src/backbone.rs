@@ -6,6 +6,7 @@ mod families;
 mod head;
 mod network;
 mod source;
+pub mod torchvision;
 
 pub use build::Builder;
 pub use description::{Activation, Block, ConvNorm, Description, Shortcut};

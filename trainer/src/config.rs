@@ -8,9 +8,9 @@ mod export;
 mod method;
 
 pub use align::{AlignConfig, AlignRate, Noise, Perturbed};
-pub use backbone::{Architecture, BackboneConfig};
+pub use backbone::{Architecture, BackboneConfig, Stem};
 pub use check::ConfigError;
-pub use data::{DataConfig, DataKind};
+pub use data::{DataConfig, DataKind, Fit};
 pub use export::ExportConfig;
 pub use method::{OptimiserKind, Policy};
 

@@ -110,8 +110,8 @@ fn read(recipe: &Recipe, origin: &Origin<'_>) -> Result<Parts, DataError> {
         let expected = format!("at most {MOST_CLASSES}");
         return Err(DataError::Count { path, what: "classes", expected, actual: class_names.len() });
     }
-    let train = listing::decode(&train, data.side(), origin.skip_broken, "training images")?;
-    let test = listing::decode(&test, data.side(), origin.skip_broken, "test images")?;
+    let train = listing::decode(&train, data, origin.skip_broken, "training images")?;
+    let test = listing::decode(&test, data, origin.skip_broken, "test images")?;
     let skipped = [train.skipped, test.skipped].concat();
     Ok((train.images, test.images, class_names, ListNames::Paths { prefix, names: train.names }, skipped))
 }

@@ -1,4 +1,4 @@
-//! Ctrl-C: the first asks for a stop after the epoch, the second ends the program at once.
+//! Ctrl-C: the first asks for a stop after the step, the second ends the program at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,9 +9,11 @@ pub const EXIT: i32 = 130;
 
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// The run was stopped on purpose; every finished epoch is saved.
+/// The run was stopped on purpose; phase 1 is saved up to its last step.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("stopped by Ctrl-C; every finished epoch is saved, and the same command or `orco-train resume` continues")]
+#[error(
+    "stopped by Ctrl-C; phase 1 is saved up to its last step, and the same command or `orco-train resume` continues"
+)]
 pub struct Interrupted;
 
 /// Watches for Ctrl-C from now on; to be called once.
@@ -21,10 +23,10 @@ pub struct Interrupted;
 pub fn watch() -> Result<()> {
     ctrlc::set_handler(|| {
         if ASKED.swap(true, Ordering::Relaxed) {
-            eprintln!("stopped at once; the epochs finished before are saved");
+            eprintln!("stopped at once; the last checkpoint is kept");
             std::process::exit(EXIT);
         }
-        eprintln!("Ctrl-C: stopping as soon as this epoch is saved; press it again to stop at once");
+        eprintln!("Ctrl-C: stopping as soon as this step is saved; press it again to stop at once");
     })
     .context("cannot watch for Ctrl-C")
 }

@@ -20,7 +20,7 @@ use orco_trainer::model::Model;
 use orco_trainer::pretrain::pretrain;
 use orco_trainer::run::{Record, Run};
 use orco_trainer::tune::tune;
-use orco_trainer::{doctor, failure};
+use orco_trainer::{doctor, failure, system};
 use serde::{Deserialize, Serialize};
 
 #[derive(Parser)]
@@ -197,6 +197,7 @@ struct Common {
 }
 
 fn main() {
+    system::keep_memory();
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info,ort=warn"))
         .format_target(false)
         .init();

@@ -8,7 +8,7 @@ use orco_runtime::encoder::EncodeError;
 use tch::nn::{Init, VarStore};
 use tch::{Device, Tensor, no_grad};
 
-use crate::backbone::{Description, FeatureSource, Foreign, Head, Network};
+use crate::backbone::{Description, FeatureSource, Foreign, Head, Network, torchvision};
 use crate::config::{Precision, Recipe};
 use crate::dataset::Channels;
 use crate::optimiser::Parameter;
@@ -89,8 +89,8 @@ impl Model {
         })
     }
 
-    /// Sets the backbone's tensors from a safetensors file, such as the checkpoint of another run; other tensors in it
-    /// are passed over.
+    /// Sets the backbone's tensors from a safetensors file, such as the checkpoint of another run, or weights that go by
+    /// [torchvision's names](torchvision); other tensors in it are passed over.
     ///
     /// # Errors
     /// If the file cannot be read, or a tensor of the backbone is missing or has another shape; the model is then as
@@ -102,7 +102,8 @@ impl Model {
         let own = self.tensors().into_iter().filter(|(name, _)| name.starts_with("backbone."));
         let mut pairs = Vec::new();
         for (name, own) in own {
-            let Some(saved) = tensors.get(&name) else {
+            let foreign = || torchvision::name(&name).and_then(|name| tensors.get(&name));
+            let Some(saved) = tensors.get(&name).or_else(foreign) else {
                 bail!("the weights {shown} lack the tensor {name} of {}", self.backbone.description.name);
             };
             if saved.size() != own.size() {
@@ -125,7 +126,10 @@ impl Model {
     /// If one is missing or has another shape.
     pub fn restore(&mut self, tensors: &HashMap<String, Tensor>) -> Result<()> {
         for (name, mut own) in self.tensors() {
-            let Some(saved) = tensors.get(&name) else { bail!("the checkpoint lacks the tensor {name}") };
+            let foreign = || torchvision::name(&name).and_then(|name| tensors.get(&name));
+            let Some(saved) = tensors.get(&name).or_else(foreign) else {
+                bail!("the checkpoint lacks the tensor {name}")
+            };
             if saved.size() != own.size() {
                 bail!("the checkpoint's {name} has shape {:?}, the recipe's {:?}", saved.size(), own.size());
             }

@@ -1,10 +1,13 @@
 //! Optimisers whose whole state can be saved and resumed: SGD, LARS, and the scaling of losses for f16.
 
+mod fused;
 mod lars;
 mod scaler;
+mod sgd;
 
 pub use lars::{Lars, LarsConfig};
 pub use scaler::Scaler;
+pub use sgd::{Sgd, SgdConfig};
 
 use std::collections::HashMap;
 
@@ -36,38 +39,19 @@ impl Optimiser {
         }
     }
 
-    fn parameters_mut(&mut self) -> &mut [Parameter] {
+    /// The parameters, in the order they were given.
+    pub fn parameters(&self) -> &[Parameter] {
         match self {
-            Self::Sgd(sgd) => sgd.parameters_mut(),
-            Self::Lars(lars) => lars.parameters_mut(),
+            Self::Sgd(sgd) => sgd.parameters(),
+            Self::Lars(lars) => lars.parameters(),
         }
     }
 
-    /// Sets all gradients to zero.
-    pub fn zero_grad(&mut self) {
-        self.parameters_mut().iter_mut().for_each(|parameter| parameter.tensor.zero_grad());
-    }
-
-    /// Divides all gradients by `scale`; says whether every one of them is finite.
-    pub fn unscale(&mut self, scale: f64) -> bool {
-        no_grad(|| {
-            let gradients = self.parameters_mut().iter().map(|parameter| parameter.tensor.grad());
-            let finite: Vec<Tensor> = gradients
-                .filter(Tensor::defined)
-                .map(|mut gradient| {
-                    let _ = gradient.g_mul_scalar_(1.0 / scale);
-                    gradient.isfinite().all()
-                })
-                .collect();
-            finite.is_empty() || Tensor::stack(&finite, 0).all().to_kind(Kind::Int64).int64_value(&[]) == 1
-        })
-    }
-
-    /// Takes one step along the gradients found in the parameters.
-    pub fn step(&mut self, learning_rate: f64) {
+    /// Takes one step along gradients, one for each parameter (see [`gradients`]).
+    pub fn step(&mut self, gradients: &[Tensor], learning_rate: f64) {
         match self {
-            Self::Sgd(sgd) => sgd.step(learning_rate),
-            Self::Lars(lars) => lars.step(learning_rate),
+            Self::Sgd(sgd) => sgd.step(gradients, learning_rate),
+            Self::Lars(lars) => lars.step(gradients, learning_rate),
         }
     }
 
@@ -88,19 +72,6 @@ impl Optimiser {
     }
 }
 
-/// Settings of [`Sgd`] other than the learning rate.
-#[derive(Clone, Copy, Debug)]
-pub struct SgdConfig {
-    /// Share of the old direction that is kept.
-    pub momentum: f64,
-    /// Share of the new gradient that is left out (after the first step, as PyTorch does).
-    pub dampening: f64,
-    /// L2 pull towards zero on the parameters marked for it.
-    pub weight_decay: f64,
-    /// Look ahead along the new direction.
-    pub nesterov: bool,
-}
-
 /// A parameter with its name and whether weight decay applies.
 #[derive(Debug)]
 pub struct Parameter {
@@ -112,73 +83,25 @@ pub struct Parameter {
     pub decays: bool,
 }
 
-/// SGD with momentum, dampening and weight decay, in PyTorch's definition.
-#[derive(Debug)]
-pub struct Sgd {
-    config: SgdConfig,
-    parameters: Vec<Parameter>,
-    momenta: Vec<Option<Tensor>>,
+/// Gradients of a loss, one for each parameter; undefined where the loss does not depend on it.
+///
+/// They are handed over as the backward pass made them. Collected in the parameters, as `backward` does, they would be
+/// zeroed and added to, which is two passes over memory more.
+pub fn gradients<'a>(loss: &Tensor, parameters: impl IntoIterator<Item = &'a Parameter>) -> Vec<Tensor> {
+    let tensors: Vec<&Tensor> = parameters.into_iter().map(|parameter| &parameter.tensor).collect();
+    Tensor::run_backward(&[loss], &tensors, false, false)
 }
 
-impl Sgd {
-    /// An optimiser at its first step.
-    pub fn new(parameters: Vec<Parameter>, config: SgdConfig) -> Self {
-        let momenta = parameters.iter().map(|_| None).collect();
-        Self { config, parameters, momenta }
-    }
-
-    fn parameters_mut(&mut self) -> &mut [Parameter] {
-        &mut self.parameters
-    }
-
-    /// Sets all gradients to zero.
-    pub fn zero_grad(&mut self) {
-        for parameter in &mut self.parameters {
-            parameter.tensor.zero_grad();
-        }
-    }
-
-    /// Takes one step along the gradients found in the parameters.
-    pub fn step(&mut self, learning_rate: f64) {
-        no_grad(|| {
-            for (parameter, momentum) in self.parameters.iter_mut().zip(&mut self.momenta) {
-                let gradient = parameter.tensor.grad();
-                if !gradient.defined() {
-                    continue;
-                }
-                let gradient = if parameter.decays && self.config.weight_decay != 0.0 {
-                    gradient + &parameter.tensor * self.config.weight_decay
-                } else {
-                    gradient
-                };
-                let direction = match momentum {
-                    Some(old) => {
-                        let kept: Tensor = &*old * self.config.momentum;
-                        kept + &gradient * (1.0 - self.config.dampening)
-                    }
-                    None => gradient.copy(),
-                };
-                let update = if self.config.nesterov {
-                    &gradient + &direction * self.config.momentum
-                } else {
-                    direction.shallow_clone()
-                };
-                let _ = parameter.tensor.g_sub_(&(update * learning_rate));
-                *momentum = Some(direction);
-            }
-        });
-    }
-
-    /// The momenta by parameter name, for a checkpoint.
-    pub fn state(&self) -> Vec<(String, Tensor)> {
-        let named = self.parameters.iter().zip(&self.momenta);
-        named.filter_map(|(p, m)| Some((format!("momentum.{}", p.name), m.as_ref()?.shallow_clone()))).collect()
-    }
-
-    /// Takes the momenta out of a checkpoint's tensors.
-    pub fn restore(&mut self, tensors: &HashMap<String, Tensor>) {
-        for (parameter, momentum) in self.parameters.iter().zip(&mut self.momenta) {
-            *momentum = tensors.get(&format!("momentum.{}", parameter.name)).map(Tensor::shallow_clone);
-        }
-    }
+/// Divides gradients by `scale`; says whether every one of them is finite.
+pub fn unscale(gradients: &mut [Tensor], scale: f64) -> bool {
+    no_grad(|| {
+        let defined = gradients.iter_mut().filter(|gradient| gradient.defined());
+        let finite: Vec<Tensor> = defined
+            .map(|gradient| {
+                *gradient = &*gradient * (1.0 / scale);
+                gradient.isfinite().all()
+            })
+            .collect();
+        finite.is_empty() || Tensor::stack(&finite, 0).all().to_kind(Kind::Int64).int64_value(&[]) == 1
+    })
 }

@@ -1,32 +1,42 @@
 //! Phase 1: the backbone f and the head g learn the base classes by contrast, cross entropy, or a mixture.
 
-use std::time::Instant;
+mod losses;
+mod state;
+
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use orco_runtime::schedule::Schedule;
 use serde_json::json;
 use tch::{Kind, Tensor};
 
-use crate::augment::view;
-use crate::config::{Precision, PretrainConfig, Recipe};
+use self::losses::{Losses, Means, views};
+use self::state::State;
+use crate::config::{Precision, Recipe};
 use crate::dataset::{Images, Split};
 use crate::interrupt;
-use crate::loss::contrast;
 use crate::model::Model;
-use crate::optimiser::{Optimiser, Scaler};
+use crate::optimiser::{gradients, unscale};
 use crate::progress::Progress;
 use crate::run::Run;
 
 /// Name of the checkpoint in the run's folder.
 pub const CHECKPOINT: &str = "pretrain.safetensors";
 
-/// Trains for the epochs that the checkpoint has not seen yet, but not past `until`; saves one after every epoch.
+/// Within an epoch a checkpoint is saved after this time, so that a power cut costs no more.
+const SAVE_AFTER: Duration = Duration::from_secs(300);
+/// Steps between two looks at the loss on a device that would otherwise wait for each.
+const LOOK: usize = 8;
+
+/// Trains for the epochs that the checkpoint has not seen yet, but not past `until`; saves one after every epoch, every
+/// five minutes, and at Ctrl-C.
 ///
-/// Every epoch seeds torch's generator from the recipe's seed and its own number, so a resumed run draws the same
-/// views in the same order as one that was never stopped.
+/// Every epoch seeds torch's generator from the recipe's seed and its own number, and a run that continues within an
+/// epoch draws the views of the steps before once more. So a resumed run draws the same views in the same order as one
+/// that was never stopped.
 ///
 /// # Errors
-/// If the loss stops being finite, or a checkpoint cannot be read or written.
+/// If the loss stops being finite, a checkpoint cannot be read or written, or Ctrl-C was pressed.
 pub fn pretrain(
     model: &mut Model,
     recipe: &Recipe,
@@ -36,25 +46,14 @@ pub fn pretrain(
     until: Option<usize>,
 ) -> Result<()> {
     let config = &recipe.pretrain;
-    let mut scaler = (config.precision == Precision::F16).then(Scaler::default);
     if config.precision == Precision::F16 {
         half_precision_works(model.device())?;
-    }
-    let mut optimiser = Optimiser::new(model.parameters(""), config);
-    let mut first = 0;
-    if let Some(tensors) = run.load(CHECKPOINT)? {
-        model.restore(&tensors)?;
-        optimiser.restore(&tensors);
-        if let Some(scaler) = &mut scaler {
-            scaler.restore(&tensors);
-        }
-        first = tensors.get("epochs").map_or(0, |epochs| epochs.int64_value(&[]) as usize);
-        log::info!("phase 1 continues after epoch {first}");
     }
     let steps = split.base.len() / config.batch;
     if steps == 0 {
         bail!("the {} base images do not fill one batch of {}", split.base.len(), config.batch);
     }
+    let mut state = State::load(model, config, run)?;
     let schedule = Schedule {
         steps: config.epochs * steps,
         warmup: config.warmup_epochs * steps,
@@ -62,69 +61,75 @@ pub fn pretrain(
         peak: config.learning_rate,
         end: 0.0,
     };
-    let mut progress = Progress::new("phase 1", (config.epochs * steps) as u64, (first * steps) as u64);
+    let mut progress =
+        Progress::new("phase 1", (config.epochs * steps) as u64, (state.epoch * steps + state.step) as u64);
     let last = until.unwrap_or(config.epochs).min(config.epochs);
-    for epoch in first..last {
-        let started = Instant::now();
-        tch::manual_seed((recipe.seed as i64).wrapping_mul(1_000_003).wrapping_add(epoch as i64 + 1));
+    let mut saved = Instant::now();
+    while state.epoch < last {
+        tch::manual_seed((recipe.seed as i64).wrapping_mul(1_000_003).wrapping_add(state.epoch as i64 + 1));
         let order = Vec::<i64>::try_from(Tensor::randperm(split.base.len() as i64, (Kind::Int64, tch::Device::Cpu)))?;
-        let mut sums = Sums::default();
-        for step in 0..steps {
-            let batch: Vec<usize> =
-                order[step * config.batch..][..config.batch].iter().map(|&i| split.base[i as usize]).collect();
-            let losses = losses(model, config, train, &batch);
-            optimiser.zero_grad();
-            let goes = match &mut scaler {
-                None => {
-                    losses.total.backward();
-                    true
-                }
+        let batch = |step: usize| -> Vec<usize> {
+            order[step * config.batch..][..config.batch].iter().map(|&index| split.base[index as usize]).collect()
+        };
+        for step in 0..state.step {
+            let _drawn = views(model, config, train, &batch(step));
+        }
+        let (started, first) = (Instant::now(), state.step);
+        while state.step < steps {
+            let losses = Losses::of(model, config, train, &batch(state.step));
+            let optimiser = &mut state.optimiser;
+            let (gradients, goes) = match &mut state.scaler {
+                None => (gradients(&losses.total, optimiser.parameters()), true),
                 Some(scaler) => {
-                    (&losses.total * scaler.scale()).backward();
-                    scaler.update(optimiser.unscale(scaler.scale()))?
+                    let mut scaled = gradients(&(&losses.total * scaler.scale()), optimiser.parameters());
+                    let finite = unscale(&mut scaled, scaler.scale());
+                    (scaled, scaler.update(finite)?)
                 }
             };
             if goes {
-                optimiser.step(schedule.rate(epoch * steps + step));
+                optimiser.step(&gradients, schedule.rate(state.epoch * steps + state.step));
             }
-            sums.add(&losses);
-            if !sums.total.is_finite() {
-                bail!(
-                    "the loss became {} in epoch {}; the checkpoint of epoch {epoch} is kept; lower pretrain.learning_rate",
-                    sums.total,
-                    epoch + 1
-                );
+            state.sums.add(&losses);
+            state.step += 1;
+            let stop = interrupt::check();
+            let save = stop.is_err() || saved.elapsed() > SAVE_AFTER;
+            if model.device() == tch::Device::Cpu || save || state.step.is_multiple_of(LOOK) || state.step == steps {
+                let loss = state.means(config)?.total;
+                progress.at((state.epoch * steps + state.step) as u64, || {
+                    let rate =
+                        ((state.step - first) * config.batch * config.views) as f64 / started.elapsed().as_secs_f64();
+                    format!("epoch {}/{} loss {loss:.3}, {rate:.0} views/s", state.epoch + 1, config.epochs)
+                });
             }
-            progress.advance(
-                1,
-                &format!("epoch {}/{} loss {:.3}", epoch + 1, config.epochs, sums.total / (step + 1) as f64),
-            );
+            if save && state.step < steps {
+                state.save(model, run)?;
+                saved = Instant::now();
+            }
+            if state.step < steps {
+                stop?;
+            }
         }
         let seconds = started.elapsed().as_secs_f64();
-        let mut tensors = model.tensors();
-        tensors.extend(optimiser.state());
-        tensors.extend(scaler.iter().flat_map(Scaler::state));
-        tensors.push(("epochs".into(), Tensor::from(epoch as i64 + 1)));
-        run.save(CHECKPOINT, &tensors)?;
-        let mean = |sum: f64| sum / steps as f64;
+        let rate = ((steps - first) * config.batch * config.views) as f64 / seconds;
+        let Means { total, cross_entropy, contrast, accuracy } = state.means(config)?;
+        state.close_epoch(model.device());
+        state.save(model, run)?;
+        saved = Instant::now();
         run.log(&json!({
-            "phase": "pretrain", "epoch": epoch + 1, "loss": mean(sums.total), "cross_entropy": mean(sums.cross_entropy),
-            "contrast": mean(sums.contrast), "accuracy": 100.0 * mean(sums.accuracy), "seconds": seconds,
-            "learning_rate": schedule.rate((epoch + 1) * steps - 1),
-            "views_per_second": (steps * config.batch * config.views) as f64 / seconds,
+            "phase": "pretrain", "epoch": state.epoch, "loss": total, "cross_entropy": cross_entropy,
+            "contrast": contrast, "accuracy": 100.0 * accuracy, "seconds": seconds,
+            "learning_rate": schedule.rate(state.epoch * steps - 1), "views_per_second": rate,
         }))?;
-        if let Some(scaler) = &scaler {
+        if let Some(scaler) = &state.scaler {
             log::debug!("phase 1: the loss is scaled by {}", scaler.scale());
         }
         progress.milestone(&format!(
-            "epoch {}/{}: loss {:.3}, accuracy on augmented views {:.1} %, {:.0} views/s",
-            epoch + 1,
+            "epoch {}/{}: loss {total:.3}, accuracy on augmented views {:.1} %, {rate:.0} views/s",
+            state.epoch,
             config.epochs,
-            mean(sums.total),
-            100.0 * mean(sums.accuracy),
-            (steps * config.batch * config.views) as f64 / seconds
+            100.0 * accuracy,
         ));
-        if epoch + 1 < last {
+        if state.epoch < last {
             interrupt::check()?;
         }
     }
@@ -154,63 +159,4 @@ fn half_precision_works(device: tch::Device) -> Result<()> {
         log::warn!("f16 on a processor is mostly slower than f32; bf16 is the faster one where the processor has it");
     }
     Ok(())
-}
-
-/// Losses of one batch.
-struct Losses {
-    total: Tensor,
-    cross_entropy: f64,
-    contrast: f64,
-    accuracy: f64,
-}
-
-fn losses(model: &Model, config: &PretrainConfig, train: &Images, batch: &[usize]) -> Losses {
-    let device = model.device();
-    let images = train.select(batch).to_device(device).to_kind(Kind::Float) / 255.0;
-    let views: Vec<Tensor> = (0..config.views).map(|_| view(&images, &config.augment)).collect();
-    let repeated = |tensor: Tensor| tensor.repeat([config.views as i64]);
-    let labels = repeated(train.select_labels(batch).to_device(device));
-    let input = model.channels.normalise(&Tensor::cat(&views, 0));
-    let features = model.backbone.forward(&input, config.precision, true);
-    let mut total = Tensor::zeros([], (Kind::Float, device));
-    let (mut cross_entropy, mut contrasted, mut accuracy) = (0.0, 0.0, 0.0);
-    if config.cross_entropy > 0.0 {
-        let logits = features.linear(&model.classifier, Some(&model.classifier_bias));
-        accuracy = logits.argmax(1, false).eq_tensor(&labels).to_kind(Kind::Float).mean(Kind::Float).double_value(&[]);
-        let loss =
-            logits.cross_entropy_loss(&labels, None::<Tensor>, tch::Reduction::Mean, -100, config.label_smoothing);
-        cross_entropy = loss.double_value(&[]);
-        total += loss * config.cross_entropy;
-    }
-    if config.supervised_contrast > 0.0 || config.self_contrast > 0.0 {
-        let z = model.head.forward(&features);
-        let mut add = |weight: f64, labels: &Tensor| {
-            if weight > 0.0 {
-                let loss = contrast(&z, labels, config.temperature);
-                contrasted += loss.double_value(&[]);
-                total = &total + loss * weight;
-            }
-        };
-        add(config.supervised_contrast, &labels);
-        add(config.self_contrast, &repeated(Tensor::arange(batch.len() as i64, (Kind::Int64, device))));
-    }
-    Losses { total, cross_entropy, contrast: contrasted, accuracy }
-}
-
-/// Sums over the steps of an epoch.
-#[derive(Default)]
-struct Sums {
-    total: f64,
-    cross_entropy: f64,
-    contrast: f64,
-    accuracy: f64,
-}
-
-impl Sums {
-    fn add(&mut self, losses: &Losses) {
-        self.total += losses.total.double_value(&[]);
-        self.cross_entropy += losses.cross_entropy;
-        self.contrast += losses.contrast;
-        self.accuracy += losses.accuracy;
-    }
 }

@@ -1,11 +1,14 @@
 //! Progress of long work: a bar with rate and time left on a terminal, log lines elsewhere.
 
 use std::io::IsTerminal;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::system::{memory_used, size};
+use crate::system::{memory_peak, memory_used, size};
+
+/// Where there is no terminal, a line is printed at least this often.
+const QUIET: Duration = Duration::from_secs(30);
 
 /// Shows how far a phase has come.
 #[derive(Debug)]
@@ -14,6 +17,8 @@ pub struct Progress {
     name: &'static str,
     first: u64,
     started: Instant,
+    /// When the last line was printed.
+    said: Instant,
 }
 
 impl Progress {
@@ -31,23 +36,41 @@ impl Progress {
         bar.set_prefix(name);
         bar.set_position(done);
         bar.reset_eta();
-        Self { bar, name, first: done, started: Instant::now() }
+        Self { bar, name, first: done, started: Instant::now(), said: Instant::now() }
     }
 
     /// Counts steps and shows a message beside the bar.
     pub fn advance(&mut self, steps: u64, message: &str) {
-        self.bar.inc(steps);
-        self.bar.set_message(message.to_owned());
+        self.at(self.bar.position() + steps, || message.to_owned());
     }
 
-    /// Prints a line that stays, with the time left.
-    pub fn milestone(&self, line: &str) {
+    /// Shows how many steps are made, and a message beside the bar.
+    pub fn at(&mut self, position: u64, message: impl FnOnce() -> String) {
+        self.bar.set_position(position);
+        if !self.bar.is_hidden() {
+            self.bar.set_message(message());
+        } else if self.said.elapsed() > QUIET {
+            let all = self.bar.length().unwrap_or(0);
+            self.milestone(format!("{position} of {all}, {}", message()).trim_end_matches(", "));
+        }
+    }
+
+    /// Prints a line that stays, with the time left and the memory in use.
+    pub fn milestone(&mut self, line: &str) {
         let made = (self.bar.position() - self.first).max(1) as f64;
         let remaining = self.bar.length().unwrap_or(0).saturating_sub(self.bar.position()) as f64;
         let left = self.started.elapsed().as_secs_f64() / made * remaining;
-        let memory = memory_used().map_or(String::new(), |bytes| format!(", {} memory", size(bytes)));
+        let memory = match (memory_used(), memory_peak()) {
+            (Some(used), Some(peak)) => format!(", {} memory, {} at most", size(used), size(peak)),
+            _ => String::new(),
+        };
         let line = format!("{}: {line}; {} left{memory}", self.name, duration(left));
-        if self.bar.is_hidden() { log::info!("{line}") } else { self.bar.println(line) }
+        if self.bar.is_hidden() {
+            log::info!("{line}")
+        } else {
+            self.bar.println(line)
+        }
+        self.said = Instant::now();
     }
 
     /// Removes the bar.

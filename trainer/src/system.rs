@@ -3,9 +3,28 @@
 use std::fs;
 use std::path::Path;
 
+/// Has freed memory stay with the program, to be called before tensors are made.
+///
+/// Otherwise glibc gives the memory of every large tensor back and gets it anew with the next step, page by page and
+/// filled with zeros.
+pub fn keep_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: both only change how the allocator deals with requests to come.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_MAX, 0);
+        // -1 stands for the highest threshold: the heap is never trimmed.
+        libc::mallopt(libc::M_TRIM_THRESHOLD, -1);
+    }
+}
+
 /// Bytes of memory that this process holds.
 pub fn memory_used() -> Option<u64> {
     field("/proc/self/status", "VmRSS")
+}
+
+/// The most bytes of memory that this process ever held.
+pub fn memory_peak() -> Option<u64> {
+    field("/proc/self/status", "VmHWM")
 }
 
 /// Bytes of memory in the machine.
@@ -73,6 +92,7 @@ mod tests {
     #[test]
     fn linux_knows_itself() {
         let (used, total) = (super::memory_used().unwrap(), super::memory_total().unwrap());
+        assert!(super::memory_peak().unwrap() >= used);
         assert!(used > 1 << 20 && used < total && super::memory_free().unwrap() < total);
         assert!(super::disk_free(&std::env::temp_dir()).is_some() && super::cores() >= 1);
     }

@@ -99,23 +99,39 @@ fn press_ctrl_c(child: &Child) {
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
 }
 
+/// Steps of the epoch that the checkpoint stands in.
+#[cfg(unix)]
+fn steps(run: &Path) -> i64 {
+    let tensors = tch::Tensor::read_safetensors(run.join("pretrain.safetensors")).unwrap();
+    tensors.iter().find(|(name, _)| name == "steps").map_or(0, |(_, steps)| steps.int64_value(&[]))
+}
+
 #[cfg(unix)]
 #[test]
-fn ctrl_c_saves_and_resume_continues_exactly() {
+fn ctrl_c_saves_the_step_and_resume_continues_exactly() {
     let folder = recipe(12, 1);
     let (straight, stopped) = (folder.path().join("straight"), folder.path().join("stopped"));
     succeeds(&mut program(&arguments(folder.path(), "straight")));
 
-    let child = program(&arguments(folder.path(), "stopped")).spawn().unwrap();
-    wait_for("the first epoch", || epochs(&stopped) >= 1);
-    press_ctrl_c(&child);
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130), "{}", told(&output));
-    let said = told(&output);
-    assert!(said.contains("stopped by Ctrl-C; every finished epoch is saved"), "{said}");
-    assert!((1..12).contains(&epochs(&stopped)), "{} epochs", epochs(&stopped));
-
+    // Stopped three times, each time wherever it is then.
+    let mut within = Vec::new();
     let resume = ["resume".to_owned(), "stopped".to_owned()];
+    for stop in 0..3 {
+        let done = epochs(&stopped);
+        let mut first = program(&arguments(folder.path(), "stopped"));
+        let mut again = program(&resume);
+        let child = if stop == 0 { &mut first } else { again.current_dir(folder.path()) }.spawn().unwrap();
+        wait_for("an epoch", || epochs(&stopped) > done);
+        std::thread::sleep(Duration::from_millis(7 * stop));
+        press_ctrl_c(&child);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{}", told(&output));
+        let said = told(&output);
+        assert!(said.contains("stopped by Ctrl-C; phase 1 is saved up to its last step"), "{said}");
+        assert!((1..12).contains(&epochs(&stopped)), "{} epochs", epochs(&stopped));
+        within.push(steps(&stopped));
+    }
+    assert!(within.iter().any(|&steps| steps > 0), "never stopped within an epoch: {within:?}");
     succeeds(program(&resume).current_dir(folder.path()));
     let read = |run: &Path| fs::read(run.join("pretrain.safetensors")).unwrap();
     assert!(read(&straight) == read(&stopped), "the resumed run differs");
@@ -133,20 +149,25 @@ fn ctrl_c_saves_and_resume_continues_exactly() {
         let names = fs::read_dir(run).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
         names.filter(|name| name.starts_with("events.out.tfevents.")).count()
     };
-    assert_eq!((files(&straight), files(&stopped)), (1, 2));
+    assert_eq!((files(&straight), files(&stopped)), (1, 4));
 }
 
 #[cfg(unix)]
 #[test]
 fn a_second_ctrl_c_ends_at_once() {
-    let folder = recipe(50, 40);
+    // Steps of seconds, so that the first is not over before the second Ctrl-C.
+    let folder = recipe(50, 30);
+    let path = folder.path().join("recipe.toml");
+    let mut table: toml::Table = fs::read_to_string(&path).unwrap().parse().unwrap();
+    table["pretrain"].as_table_mut().unwrap().insert("batch".into(), 1000.into());
+    fs::write(&path, table.to_string()).unwrap();
     let run = folder.path().join("run");
     let mut child = program(&arguments(folder.path(), "run")).spawn().unwrap();
     wait_for("the run's start", || run.join("run.json").exists());
     std::thread::sleep(Duration::from_millis(300));
     press_ctrl_c(&child);
     std::thread::sleep(Duration::from_millis(100));
-    assert!(child.try_wait().unwrap().is_none(), "the epoch was over too soon");
+    assert!(child.try_wait().unwrap().is_none(), "the step was over too soon");
     press_ctrl_c(&child);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
@@ -178,6 +199,39 @@ fn a_full_disk_keeps_the_last_checkpoint() {
     assert!(!run.join("pretrain.tmp").exists(), "a half-written file takes room");
     succeeds(&mut program(&arguments));
     assert_eq!(epochs(&run), 2);
+}
+
+/// A small file system of its own, which only a user with the right to mount can make.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_disk_that_is_really_full_keeps_the_last_checkpoint() {
+    let alone = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_orco-train")]);
+        command
+    };
+    let folder = recipe(2, 1);
+    let run = folder.path().join("run");
+    fs::create_dir(&run).unwrap();
+    if !alone("mount -t tmpfs tmpfs /mnt").output().is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: this user may not mount a file system");
+        return;
+    }
+    // Room for one checkpoint and half of the next.
+    let script = "mount -t tmpfs -o size=\"$1\" tmpfs \"$2\"; shift; run=$1; shift; \"$0\" \"$@\" --until 1 || exit 9; \
+        cp \"$run/pretrain.safetensors\" \"$run.before\"; \"$0\" \"$@\"; code=$?; \
+        cmp \"$run/pretrain.safetensors\" \"$run.before\" || exit 8; exit $code";
+    let size = {
+        succeeds(program(&arguments(folder.path(), "other")).args(["--until", "1"]));
+        let bytes = fs::metadata(folder.path().join("other/pretrain.safetensors")).unwrap().len();
+        (bytes + bytes / 2).to_string()
+    };
+    let output = alone(script).arg(size).arg(&run).args(arguments(folder.path(), "run")).output().unwrap();
+    let said = told(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let last = said.lines().last().unwrap();
+    assert!(last.starts_with("error: phase 1: cannot save the checkpoint; the one before it is kept: "), "{said}");
+    assert!(last.contains("No space left on device"), "{said}");
 }
 
 /// A limit on the address space stands for a machine with too little memory.

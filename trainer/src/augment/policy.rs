@@ -53,7 +53,9 @@ const DRAWN: [Operation; 14] = [
 type Choice = (Operation, f64, u8);
 
 /// The policy found on CIFAR-10: 25 sub-policies of two operations (Cubuk et al., "AutoAugment: Learning Augmentation
-/// Policies from Data", 2019, appendix, table for CIFAR-10).
+/// Policies from Data", 2019, appendix, table for CIFAR-10). Checked entry by entry against torchvision's
+/// `AutoAugmentPolicy.CIFAR10` and the table in the published program of OrCo (`dataloader/autoaugment.py`). Magnitudes
+/// of operations that have none (AutoContrast, Equalize, Invert) are those of the paper and mean nothing.
 const CIFAR: [[Choice; 2]; 25] = [
     [(Invert, 0.1, 7), (Contrast, 0.2, 6)],
     [(Rotate, 0.7, 2), (TranslateX, 0.3, 9)],
@@ -149,6 +151,10 @@ fn perform(images: &Tensor, steps: &[Step]) -> Tensor {
 }
 
 /// Applies operations of one family to a group of images.
+///
+/// Factors of brightness, colour, contrast and sharpness go 0.9 to either side of 1, posterising leaves 8 bits at
+/// strength 0 and 4 at 1, solarising starts at 256 and 0 of 255. So in the program of OrCo and, but for a solarising from
+/// 255, in torchvision.
 fn operate(images: &Tensor, operation: Operation, members: &[Step]) -> Tensor {
     let each = |value: &dyn Fn(f32) -> f32| {
         let values: Vec<f32> = members.iter().map(|&(_, strength)| value(strength)).collect();
@@ -175,7 +181,8 @@ fn operate(images: &Tensor, operation: Operation, members: &[Step]) -> Tensor {
 }
 
 /// The movement of a geometric operation at a strength of -1..=1: shear up to 0.3, translation up to 150 of the 331
-/// pixels of the paper's ImageNet images, rotation up to 30 degrees.
+/// pixels of the paper's ImageNet images, rotation up to 30 degrees; all to either side. The program of OrCo rotates one
+/// way only and shears bicubically; torchvision as here, but fills with black unless told otherwise.
 fn movement((operation, strength): Step) -> Movement {
     match operation {
         ShearX => Movement::ShearX(0.3 * strength),
@@ -246,6 +253,66 @@ mod tests {
                 _ => assert!(!own.equal(&old)),
             }
         }
+    }
+
+    /// What torchvision's table says, counted apart from ours.
+    #[test]
+    fn the_table_is_the_published_one() {
+        let all = || CIFAR.iter().flatten();
+        let count = |operation| all().filter(|choice| choice.0 == operation).count();
+        let counts = [
+            (ShearX, 0),
+            (ShearY, 2),
+            (TranslateX, 2),
+            (TranslateY, 5),
+            (Rotate, 1),
+            (Brightness, 4),
+            (Color, 5),
+            (Contrast, 2),
+            (Sharpness, 5),
+            (Posterize, 1),
+            (Solarize, 4),
+            (AutoContrast, 7),
+            (Equalize, 9),
+            (Invert, 3),
+        ];
+        for (operation, expected) in counts {
+            assert_eq!(count(operation), expected, "{operation:?}");
+        }
+        assert_eq!(counts.iter().map(|entry| entry.1).sum::<usize>(), 50);
+        let tenths =
+            |position: usize| CIFAR.iter().map(|pair| (pair[position].1 * 10.0).round() as usize).sum::<usize>();
+        assert_eq!((tenths(0), tenths(1)), (134, 131));
+        assert_eq!(CIFAR[3], [(ShearY, 0.5, 8), (TranslateY, 0.7, 9)]);
+        assert_eq!(CIFAR[14], [(Solarize, 0.5, 2), (Invert, 0.0, 3)]);
+        assert_eq!(CIFAR[21], [(TranslateY, 0.9, 9), (TranslateY, 0.7, 9)]);
+        assert!(all().all(|choice| choice.2 <= 9));
+    }
+
+    /// The ranges of torchvision's `_augmentation_space`, at 10 magnitudes.
+    #[test]
+    fn the_magnitudes_are_the_published_ones() {
+        let value = |value: f64, operation, magnitude: u8, sign: f32| {
+            let images = Tensor::full([1, 3, 8, 8], value / 255.0, (Kind::Float, Device::Cpu));
+            let result = perform(&images, &[(operation, sign * f32::from(magnitude) / 9.0)]);
+            (result.double_value(&[0, 0, 4, 4]) * 255.0).round()
+        };
+        assert_eq!(movement((ShearX, -1.0)), Movement::ShearX(-0.3));
+        assert_eq!(movement((ShearY, 1.0)), Movement::ShearY(0.3));
+        assert_eq!(movement((TranslateX, 1.0)), Movement::TranslateX(150.0 / 331.0));
+        assert_eq!(movement((TranslateY, -1.0)), Movement::TranslateY(-150.0 / 331.0));
+        assert_eq!(movement((Rotate, 1.0)), Movement::Rotate(30.0));
+        // Factors 1.9 and 0.1 at the ends, 1.6 at magnitude 6.
+        assert_eq!((value(100.0, Brightness, 9, 1.0), value(100.0, Brightness, 9, -1.0)), (190.0, 10.0));
+        assert_eq!(value(100.0, Brightness, 6, 1.0), 160.0);
+        // 8 - round(4 m / 9) bits, whatever the sign: 8 8 7 7 6 6 5 5 4 4.
+        for (magnitude, bits) in [8, 8, 7, 7, 6, 6, 5, 5, 4, 4].into_iter().enumerate() {
+            let kept = 255.0 - (f64::from(1 << (8 - bits)) - 1.0);
+            assert_eq!(value(255.0, Posterize, magnitude as u8, -1.0), kept, "magnitude {magnitude}");
+        }
+        // The threshold is 256 (9 - m) / 9: 28.4 at magnitude 8, 0 at 9, above every value at 0.
+        assert_eq!((value(28.0, Solarize, 8, 1.0), value(29.0, Solarize, 8, -1.0)), (28.0, 226.0));
+        assert_eq!((value(0.0, Solarize, 9, 1.0), value(255.0, Solarize, 0, 1.0)), (255.0, 255.0));
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub trait Builder {
     fn sum(&mut self, x: Self::Value, shortcut: &Self::Value, name: &str) -> Self::Value;
     /// Maximum pooling with windows of `side` that do not overlap, called `name`.
     fn pool(&mut self, x: Self::Value, side: i64, name: &str) -> Self::Value;
+    /// Maximum pooling 3x3 with stride 2, padded by 1, called `name`.
+    fn stem_pool(&mut self, x: Self::Value, name: &str) -> Self::Value;
 }
 
 impl Description {
@@ -24,6 +26,9 @@ impl Description {
         if let Some(stem) = &self.stem {
             let y = builder.convolution(&x, stem);
             x = builder.activation(y, &stem.name);
+        }
+        if self.stem_pool {
+            x = builder.stem_pool(x, "stem.pool");
         }
         for (index, block) in self.blocks.iter().enumerate() {
             x = build_block(block, x, &format!("block{}", index + 1), builder);

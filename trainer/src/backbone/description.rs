@@ -80,6 +80,8 @@ pub struct Description {
     pub input: [i64; 3],
     /// First convolution, if it stands outside the blocks.
     pub stem: Option<ConvNorm>,
+    /// Whether 3x3 maximum pooling with stride 2, padded by 1, follows it.
+    pub stem_pool: bool,
     /// The blocks.
     pub blocks: Vec<Block>,
     /// Nonlinearity used throughout.
@@ -110,6 +112,9 @@ impl Description {
         if let Some(stem) = &self.stem {
             (height, width) = (shrunk(height, stem.stride), shrunk(width, stem.stride));
             found.push((stem, height * width));
+        }
+        if self.stem_pool {
+            (height, width) = (shrunk(height, 2), shrunk(width, 2));
         }
         for block in &self.blocks {
             let (before_height, before_width) = (height, width);

@@ -1,7 +1,7 @@
 //! The families of backbones, each of any width.
 
 use super::{Activation, Block, ConvNorm, Description, Shortcut};
-use crate::config::{Architecture, BackboneConfig};
+use crate::config::{Architecture, BackboneConfig, Stem};
 
 /// Images from this side on get the strides that a family has for ImageNet; smaller ones keep their size longer.
 const LARGE: i64 = 64;
@@ -15,6 +15,7 @@ impl Description {
     pub fn new(config: &BackboneConfig, input: [i64; 3]) -> Self {
         match config.architecture {
             Architecture::Resnet12 => Self::resnet12(config.width, input),
+            Architecture::Resnet18 if config.stem == Stem::Imagenet => Self::resnet18_imagenet(config.width, input),
             Architecture::Resnet18 => Self::resnet18(config.width, input),
             Architecture::Resnet20 => Self::resnet20(config.width, input),
             Architecture::Mobilenetv2 => Self::mobilenetv2(config.width, input),
@@ -24,12 +25,20 @@ impl Description {
     /// No layers: what comes in are features already, of images `[features, 1, 1]`.
     pub fn identity(name: &str, features: i64) -> Self {
         let (stem, blocks, activation) = (None, Vec::new(), Activation::Relu);
-        Self { name: name.into(), input: [features, 1, 1], stem, blocks, activation, mirrored: false }
+        Self { name: name.into(), input: [features, 1, 1], stem, stem_pool: false, blocks, activation, mirrored: false }
     }
 
     /// ResNet-18 with a 3x3 stem and four stages of two basic blocks: channels w, 2w, 4w, 8w (He et al. 2016).
     pub fn resnet18(width: i64, input: [i64; 3]) -> Self {
         Self::basic(format!("resnet18-w{width}"), width, 4, 2, input)
+    }
+
+    /// ResNet-18 as its authors built it for ImageNet: a 7x7 stem with stride 2 and 3x3 pooling before the stages (He et
+    /// al. 2016, table 1).
+    pub fn resnet18_imagenet(width: i64, input: [i64; 3]) -> Self {
+        let small = Self::basic(format!("resnet18-imagenet-w{width}"), width, 4, 2, input);
+        let stem = small.stem.map(|stem| ConvNorm { kernel: 7, stride: 2, ..stem });
+        Self { stem, stem_pool: true, ..small }
     }
 
     /// ResNet-20 as its authors built it for 32x32 images: three stages of three basic blocks, channels w, 2w, 4w
@@ -69,7 +78,7 @@ impl Description {
             }
         }
         let stem = ConvNorm { name: "stem".into(), inputs: input[0], outputs: width, kernel: 3, stride: 1, groups: 1 };
-        Self { name, input, stem: Some(stem), blocks, activation: Activation::Relu, mirrored: false }
+        Self { name, input, stem: Some(stem), stem_pool: false, blocks, activation: Activation::Relu, mirrored: false }
     }
 
     /// ResNet-12 of the few-shot literature: four blocks of three convolutions, each closed by 2x2 pooling;
@@ -100,7 +109,15 @@ impl Description {
             })
             .collect();
         let activation = Activation::LeakyRelu(0.1);
-        Self { name: format!("resnet12-w{width}"), input, stem: None, blocks, activation, mirrored: false }
+        Self {
+            name: format!("resnet12-w{width}"),
+            input,
+            stem: None,
+            stem_pool: false,
+            blocks,
+            activation,
+            mirrored: false,
+        }
     }
 
     /// MobileNetV2 (Sandler et al. 2018) with multiplier w / 32: inverted residuals with linear bottlenecks, ReLU6, a
@@ -146,7 +163,7 @@ impl Description {
         let last = conv("last".into(), channels, divisible((1280 * width) as f64 / 32.0), 1, 1, 1);
         blocks.push(Block { convs: vec![last], shortcut: Shortcut::None, activated: true, pool: None });
         let name = format!("mobilenetv2-w{width}");
-        Self { name, input, stem: Some(stem), blocks, activation: Activation::Relu6, mirrored: false }
+        Self { name, input, stem: Some(stem), stem_pool: false, blocks, activation: Activation::Relu6, mirrored: false }
     }
 }
 
@@ -168,6 +185,16 @@ mod tests {
         assert_eq!(small.features(), 128);
         assert!((690_000..710_000).contains(&small.parameters()), "{}", small.parameters());
         assert!((34_000_000..37_000_000).contains(&small.multiply_adds()), "{}", small.multiply_adds());
+    }
+
+    #[test]
+    fn resnet18_for_imagenet_has_the_size_that_torchvision_gives() {
+        let full = Description::resnet18_imagenet(64, [3, 224, 224]);
+        // torchvision: 11,689,512 parameters with the classifier (513,000) and two for each norm's channel, of which
+        // one remains when it is folded; 1.814 G multiply-adds with the classifier's 0.5 M.
+        assert_eq!(full.parameters(), 11_689_512 - 513_000 - 4_800);
+        assert!((1_812_000_000..1_815_000_000).contains(&full.multiply_adds()), "{}", full.multiply_adds());
+        assert_eq!(full.features(), 512);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tch::nn::{Init, Path};
-use tch::{Kind, Tensor};
+use tch::{Kind, Tensor, no_grad};
 
 use super::{Activation, Builder, ConvNorm, Description};
 use crate::config::Precision;
@@ -91,7 +91,7 @@ impl Builder for Forward<'_> {
 
     fn convolution(&mut self, x: &Tensor, conv: &ConvNorm) -> Tensor {
         let tensors = self.network.tensors(conv);
-        let weight = channels_last(&tensors.weight.to_kind(x.kind()));
+        let weight = tensors.weight.to_kind(x.kind());
         let padding = conv.kernel / 2;
         x.conv2d(&weight, None::<Tensor>, [conv.stride; 2], [padding; 2], [1, 1], conv.groups).batch_norm(
             Some(&tensors.scale),
@@ -105,21 +105,27 @@ impl Builder for Forward<'_> {
         )
     }
 
-    fn activation(&mut self, x: Tensor, _name: &str) -> Tensor {
+    // In training both overwrite what came out of a norm, which nobody else reads: the norm's own gradient needs its
+    // input only. In inference mode an observer may still hold it.
+    fn activation(&mut self, mut x: Tensor, _name: &str) -> Tensor {
         match self.network.description.activation {
+            Activation::Relu if self.train => x.relu_(),
             Activation::Relu => x.relu(),
             Activation::Relu6 => x.clamp(0.0, 6.0),
-            // tch's own leaky ReLU has a fixed slope; with a maximum of x and its multiple, training took half as long again.
-            Activation::LeakyRelu(slope) => x.lerp(&x.relu(), 1.0 - slope),
+            Activation::LeakyRelu(slope) => leaky_relu(&x, slope),
         }
     }
 
-    fn sum(&mut self, x: Tensor, shortcut: &Tensor, _name: &str) -> Tensor {
-        x + shortcut
+    fn sum(&mut self, mut x: Tensor, shortcut: &Tensor, _name: &str) -> Tensor {
+        if self.train { x.g_add_(shortcut) } else { x + shortcut }
     }
 
     fn pool(&mut self, x: Tensor, side: i64, _name: &str) -> Tensor {
         x.max_pool2d([side, side], [side, side], [0, 0], [1, 1], false)
+    }
+
+    fn stem_pool(&mut self, x: Tensor, _name: &str) -> Tensor {
+        x.max_pool2d([3, 3], [2, 2], [1, 1], [1, 1], false)
     }
 }
 
@@ -155,13 +161,22 @@ impl Builder for Observed<'_> {
         (self.seen)(name, &y);
         y
     }
+
+    fn stem_pool(&mut self, x: Tensor, name: &str) -> Tensor {
+        let y = self.forward.stem_pool(x, name);
+        (self.seen)(name, &y);
+        y
+    }
 }
 
 fn create(path: &Path<'_>, conv: &ConvNorm) -> ConvNormTensors {
     let deviation = (2.0 / (conv.outputs / conv.groups * conv.kernel * conv.kernel) as f64).sqrt();
     let shape = conv.shape();
+    let mut weight = path.var("weight", &shape, Init::Randn { mean: 0.0, stdev: deviation });
+    // Laid out as convolutions read it: otherwise every step would turn the weights, and their gradients back.
+    weight.set_data(&no_grad(|| channels_last(&weight)));
     ConvNormTensors {
-        weight: path.var("weight", &shape, Init::Randn { mean: 0.0, stdev: deviation }),
+        weight,
         scale: path.var("norm_scale", &[conv.outputs], Init::Const(1.0)),
         offset: path.var("norm_bias", &[conv.outputs], Init::Const(0.0)),
         mean: path.zeros_no_train("norm_mean", &[conv.outputs]),
@@ -172,4 +187,12 @@ fn create(path: &Path<'_>, conv: &ConvNorm) -> ConvNormTensors {
 /// The same tensor `[n, c, h, w]`, channels stored last: the layout that convolutions run fastest in.
 fn channels_last(x: &Tensor) -> Tensor {
     x.permute([0, 2, 3, 1]).contiguous().permute([0, 3, 1, 2])
+}
+
+/// x where it is positive, else slope times x.
+///
+/// tch's own leaky ReLU has a fixed slope. The derivative that libtorch has for it, g where x is positive and slope
+/// times g elsewhere, is the function itself for g = x; its own derivative by g is the one wanted.
+fn leaky_relu(x: &Tensor, slope: f64) -> Tensor {
+    x.detach().leaky_relu_backward(x, slope, false)
 }

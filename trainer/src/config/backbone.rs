@@ -16,7 +16,11 @@ pub struct BackboneConfig {
     /// Channels of the first stage (of the stem for MobileNetV2), from which the others follow.
     #[serde(default)]
     pub width: i64,
-    /// Safetensors file with tensors of the backbone, named as in checkpoints, to start from.
+    /// How ResNet-18 begins.
+    #[serde(default, skip_serializing_if = "Stem::is_small")]
+    pub stem: Stem,
+    /// Safetensors file with tensors of the backbone to start from, named as in checkpoints, or, for ResNet-18 with the
+    /// stem for ImageNet, as torchvision and timm name them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weights: Option<PathBuf>,
     /// ONNX file of a feature extractor that takes the place of a trained one; `architecture` and `width` then mean
@@ -47,6 +51,24 @@ pub enum Architecture {
     Mobilenetv2,
 }
 
+/// How a ResNet begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stem {
+    /// A 3x3 convolution, which keeps the image's size.
+    #[default]
+    Small,
+    /// A 7x7 convolution with stride 2 and 3x3 maximum pooling with stride 2, which leave a quarter of each side: the
+    /// network that weights trained on ImageNet fit.
+    Imagenet,
+}
+
+impl Stem {
+    fn is_small(&self) -> bool {
+        *self == Self::Small
+    }
+}
+
 impl BackboneConfig {
     /// Whether there is something to start from, so that phase 1 may be left out.
     pub fn is_given(&self) -> bool {
@@ -57,6 +79,8 @@ impl BackboneConfig {
         let width = self.width;
         let made = self.onnx.is_some() || (1..=1024).contains(&width);
         demand("backbone.width", width, made, "from 1 to 1024")?;
+        let fits = self.stem == Stem::Small || self.architecture == Architecture::Resnet18;
+        demand("backbone.stem", "imagenet", fits, "left out unless backbone.architecture is \"resnet18\"")?;
         let alone = self.onnx.is_none() || self.weights.is_none();
         demand("backbone.weights", "set", alone, "left out where backbone.onnx names a whole model")?;
         let shown = self.onnx.is_some() || (self.mean.is_none() && self.deviation.is_none());

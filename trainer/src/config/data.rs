@@ -28,6 +28,13 @@ pub struct DataConfig {
     /// Width and height of the images in pixels; see [`DataConfig::side`] for the defaults.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_size: Option<u32>,
+    /// How a picture becomes a square.
+    #[serde(skip_serializing_if = "Fit::is_square")]
+    pub fit: Fit,
+    /// Share of each side of that square that is kept, from the middle (1). With `image_size` 224, 0.875 is what the
+    /// field tests on: the shorter side scaled to 256, then the 224 in the middle. Views are drawn out of this part too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub crop: Option<f64>,
     /// Mean of red, green and blue in 0..1; known for published data sets, else computed from base training images.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mean: Option<[f32; 3]>,
@@ -46,6 +53,23 @@ pub struct DataConfig {
     /// Synthetic data: test images per class (20).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_per_class: Option<usize>,
+}
+
+/// How a picture of any shape becomes a square.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fit {
+    /// The largest centred square, as a device does too.
+    #[default]
+    Square,
+    /// The whole picture, its sides made equal, as the field does with mini-ImageNet.
+    Stretch,
+}
+
+impl Fit {
+    fn is_square(&self) -> bool {
+        *self == Self::Square
+    }
 }
 
 /// Data sets that the program reads or makes.
@@ -132,6 +156,12 @@ impl DataConfig {
             demand("data.test_share", share, self.kind == DataKind::Folders, "left out unless kind = \"folders\"")?;
             demand("data.test_share", share, share > 0.0 && share < 1.0, "above 0 and below 1")?;
         }
+        let decoded = !matches!(self.kind, DataKind::Cifar100 | DataKind::Synthetic);
+        demand("data.fit", "stretch", decoded || self.fit == Fit::Square, "left out where no picture is decoded")?;
+        if let Some(crop) = self.crop {
+            demand("data.crop", crop, decoded, "left out where no picture is decoded")?;
+            demand("data.crop", crop, crop > 0.1 && crop <= 1.0, "above 0.1 and up to 1")?;
+        }
         let synthetic = [
             ("data.classes", self.classes, 2, 4096, "from 2 to 4096"),
             ("data.train_per_class", self.train_per_class, 1, 100_000, "from 1 to 100000"),
@@ -172,6 +202,9 @@ mod tests {
         assert!(refused("image_size = 84").contains("32 for CIFAR-100"));
         assert!(refused("mean = [0.5, 0.5, 0.5]").contains("data.deviation"));
         assert!(refused("kind = \"synthetic\"\nimage_size = 4").contains("from 8 to 1024"));
+        assert!(refused("crop = 0.875").contains("where no picture is decoded"));
+        assert!(refused("kind = \"cub200\"\ncrop = 1.5").contains("data.crop is 1.5, but must be above 0.1"));
+        assert!(refused("fit = \"stretch\"").contains("data.fit is stretch"));
         assert!(refused("classes = 5").contains("unless kind = \"synthetic\""));
         assert!(refused("kind = \"synthetic\"\ntest_share = 0.5").contains("unless kind = \"folders\""));
         assert!(toml::from_str::<DataConfig>("kind = \"imagenet\"").is_err());

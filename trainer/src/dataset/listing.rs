@@ -2,19 +2,18 @@
 
 use std::path::PathBuf;
 use std::thread;
-use std::time::Instant;
 
-use orco_runtime::image::{self, ImageError, Preprocessing};
+use ::image::imageops::{self, FilterType};
+use orco_runtime::image::{self, ImageError};
 use tch::{Device, Kind, Tensor};
 
 use super::{DataError, Images};
+use crate::config::{DataConfig, Fit};
 use crate::progress::Progress;
 use crate::system;
 
 /// Images decoded between two writes into the tensor; bounds the memory beside it.
 const BLOCK: usize = 256;
-/// Seconds between two lines of progress.
-const QUIET: u64 = 10;
 
 /// One image file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,23 +47,23 @@ pub(super) struct Decoded {
     pub skipped: Vec<String>,
 }
 
-/// Decodes JPEG and PNG files into `[n, 3, side, side]`: the largest centred square, scaled with antialiasing.
+/// Decodes JPEG and PNG files into `[n, 3, side, side]`: the part of the picture that the recipe names, scaled with
+/// antialiasing.
 ///
 /// Files that cannot be decoded end the work, or with `skip_broken` are left out. Images keep the order of `entries`
 /// whatever the number of threads.
 pub(super) fn decode(
     entries: &[Entry],
-    side: u32,
+    data: &DataConfig,
     skip_broken: bool,
     what: &'static str,
 ) -> Result<Decoded, DataError> {
-    let threads = system::cores();
+    let (side, threads) = (data.side(), system::cores());
     let plane = (side * side) as usize;
     let pixels = Tensor::zeros([entries.len() as i64, 3, i64::from(side), i64::from(side)], (Kind::Uint8, Device::Cpu));
     let mut buffer = vec![0; BLOCK.min(entries.len()) * 3 * plane];
     let (mut names, mut labels, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
     let mut progress = Progress::counting(what, "images", entries.len() as u64, 0);
-    let mut said = Instant::now();
     for block in entries.chunks(BLOCK) {
         let mut failures: Vec<Option<ImageError>> = block.iter().map(|_| None).collect();
         let share = block.len().div_ceil(threads);
@@ -73,7 +72,7 @@ pub(super) fn decode(
             for ((entries, planes), failures) in parts {
                 scope.spawn(move || {
                     for ((entry, planes), failure) in entries.iter().zip(planes.chunks_mut(3 * plane)).zip(failures) {
-                        *failure = decode_one(entry, side, planes).err();
+                        *failure = decode_one(entry, data, planes).err();
                     }
                 });
             }
@@ -95,19 +94,19 @@ pub(super) fn decode(
         let rows = pixels.narrow(0, first as i64, kept as i64);
         rows.shallow_clone().copy_(&Tensor::from_slice(&buffer[..kept * 3 * plane]).view_as(&rows));
         progress.advance(block.len() as u64, "");
-        if said.elapsed().as_secs() >= QUIET {
-            progress.milestone(&format!("{} of {} images", labels.len(), entries.len()));
-            said = Instant::now();
-        }
     }
     progress.finish();
     Ok(Decoded { images: Images { pixels: pixels.narrow(0, 0, labels.len() as i64), labels }, names, skipped })
 }
 
 /// Decodes one file into the planes of red, green and blue.
-fn decode_one(entry: &Entry, side: u32, planes: &mut [u8]) -> Result<(), ImageError> {
+fn decode_one(entry: &Entry, data: &DataConfig, planes: &mut [u8]) -> Result<(), ImageError> {
     let picture = image::open(&entry.path)?;
-    let fitted = Preprocessing { width: side, height: side, mean: [0.0; 3], deviation: [1.0; 3] }.fit(&picture);
+    let side = data.side();
+    let [x, y, width, height] = part(picture.width(), picture.height(), data.fit, data.crop.unwrap_or(1.0));
+    let kept = imageops::crop_imm(&picture, x, y, width, height).to_image();
+    let fitted =
+        if (width, height) == (side, side) { kept } else { imageops::resize(&kept, side, side, FilterType::Triangle) };
     let plane = (side * side) as usize;
     for (index, pixel) in fitted.pixels().enumerate() {
         for channel in 0..3 {
@@ -115,6 +114,17 @@ fn decode_one(entry: &Entry, side: u32, planes: &mut [u8]) -> Result<(), ImageEr
         }
     }
     Ok(())
+}
+
+/// Left edge, upper edge, width and height of what is kept of a picture.
+fn part(width: u32, height: u32, fit: Fit, crop: f64) -> [u32; 4] {
+    let (full_width, full_height) = match fit {
+        Fit::Square => (width.min(height), width.min(height)),
+        Fit::Stretch => (width, height),
+    };
+    let kept = |side: u32| ((f64::from(side) * crop).round() as u32).max(1);
+    let (kept_width, kept_height) = (kept(full_width), kept(full_height));
+    [(width - kept_width) / 2, (height - kept_height) / 2, kept_width, kept_height]
 }
 
 #[cfg(test)]
@@ -132,22 +142,33 @@ mod tests {
                 Entry { path, name: format!("a/{index}.png"), label: index as u16 }
             })
             .collect();
-        let all = decode(&entries, 8, false, "test").unwrap();
+        let data: DataConfig = toml::from_str("kind = \"folders\"\nimage_size = 8").unwrap();
+        let all = decode(&entries, &data, false, "test").unwrap();
         assert_eq!(all.images.pixels.size(), [BLOCK as i64 + 5, 3, 8, 8]);
         let at = |decoded: &Decoded, image: i64, channel| decoded.images.pixels.int64_value(&[image, channel, 3, 4]);
         assert_eq!((at(&all, 9, 0), at(&all, 9, 1), at(&all, 9, 2)), (9, 7, 200));
 
         std::fs::write(&entries[3].path, b"no picture").unwrap();
         std::fs::remove_file(&entries[BLOCK].path).unwrap();
-        let error = decode(&entries, 8, false, "test").unwrap_err().to_string();
+        let error = decode(&entries, &data, false, "test").unwrap_err().to_string();
         assert!(
             error.contains("3.png is neither a JPEG nor a PNG picture") && error.contains("--skip-broken"),
             "{error}"
         );
-        let some = decode(&entries, 8, true, "test").unwrap();
+        let some = decode(&entries, &data, true, "test").unwrap();
         assert_eq!((some.images.len(), some.names.len(), some.skipped.len()), (BLOCK + 3, BLOCK + 3, 2));
         assert_eq!((some.names[3].as_str(), some.images.labels[3], at(&some, 3, 0)), ("a/4.png", 4, 4));
         assert_eq!(at(&some, BLOCK as i64 - 1, 0), 1, "rows after a gap move up");
         assert!(some.skipped[1].contains(&format!("{BLOCK}.png cannot be read")), "{}", some.skipped[1]);
+    }
+
+    #[test]
+    fn the_recipe_says_which_part_of_a_picture_is_kept() {
+        assert_eq!(part(500, 375, Fit::Square, 1.0), [62, 0, 375, 375]);
+        // The field: shorter side to 256, then the middle 224 x 224, which is 375 * 224 / 256 = 328 of the picture.
+        assert_eq!(part(500, 375, Fit::Square, 0.875), [86, 23, 328, 328]);
+        // 92 x 92, then the middle 84 x 84.
+        assert_eq!(part(500, 375, Fit::Stretch, 84.0 / 92.0), [21, 16, 457, 342]);
+        assert_eq!(part(1, 3, Fit::Square, 0.2), [0, 1, 1, 1]);
     }
 }

@@ -3,8 +3,9 @@
 //! The layout is the one that the programs of this field share (CEC, FACT and those built on them): `images/FILE` holds
 //! every picture, `split/train.csv` and `split/test.csv` name them, a header `filename,label` and then one picture a
 //! line, the label being a WordNet number such as `n01532829`. Classes are numbered in the order in which `train.csv`
-//! first names them. In the published file this is also the order of the WordNet numbers, as the field's session lists
-//! confirm. A `test.csv` in another order is numbered by `train.csv`.
+//! first names them, as CEC's loader does. In the files published with CEC (Zhang et al., CVPR 2021;
+//! `data/index_list/mini_imagenet` of its repository) both lists go in blocks of 500 and 100 pictures from `n01532829` to
+//! `n13133613`, in the order of the WordNet numbers. A `test.csv` in another order is numbered by `train.csv`.
 
 use std::collections::HashMap;
 use std::fs;

@@ -62,6 +62,10 @@ impl Builder for Writer<'_> {
     fn pool(&mut self, x: String, side: i64, name: &str) -> String {
         self.parts.pool(x, side, name)
     }
+
+    fn stem_pool(&mut self, x: String, name: &str) -> String {
+        self.parts.stem_pool(x, name)
+    }
 }
 
 /// Nodes and weights of a graph in the making.
@@ -118,6 +122,11 @@ impl Parts {
 
     pub(super) fn pool(&mut self, x: String, side: i64, name: &str) -> String {
         let attributes = vec![ints("kernel_shape", vec![side; 2]), ints("strides", vec![side; 2])];
+        self.node("MaxPool", name, vec![x], attributes)
+    }
+
+    pub(super) fn stem_pool(&mut self, x: String, name: &str) -> String {
+        let attributes = vec![ints("kernel_shape", vec![3; 2]), ints("pads", vec![1; 4]), ints("strides", vec![2; 2])];
         self.node("MaxPool", name, vec![x], attributes)
     }
 

@@ -156,6 +156,13 @@ impl Builder for Quantised<'_> {
         self.same.insert(name.to_owned(), shared);
         self.parts.pool(quantised, side, name)
     }
+
+    fn stem_pool(&mut self, x: String, name: &str) -> String {
+        let quantised = self.quantised(&x);
+        let shared = self.same.get(&x).cloned().unwrap_or(x);
+        self.same.insert(name.to_owned(), shared);
+        self.parts.stem_pool(quantised, name)
+    }
 }
 
 /// Scale of a channel's weights, wide enough for the bias to fit into 31 bits too.

@@ -37,22 +37,21 @@ impl Lars {
     }
 
     /// The parameters, in the order they were given.
-    pub(super) fn parameters_mut(&mut self) -> &mut [Parameter] {
-        self.inner.parameters_mut()
+    pub fn parameters(&self) -> &[Parameter] {
+        self.inner.parameters()
     }
 
-    /// Takes one step along the gradients found in the parameters, which are rescaled in place.
-    pub fn step(&mut self, learning_rate: f64) {
-        no_grad(|| {
-            for parameter in self.inner.parameters_mut().iter_mut().filter(|parameter| parameter.decays) {
-                let mut gradient = parameter.tensor.grad();
-                if gradient.defined() {
-                    let adapted = adapt(&parameter.tensor, &gradient, learning_rate, self.config);
-                    gradient.copy_(&adapted);
-                }
+    /// Takes one step along gradients, one for each parameter (see [`super::gradients`]).
+    pub fn step(&mut self, gradients: &[Tensor], learning_rate: f64) {
+        let adapted = |(parameter, gradient): (&Parameter, &Tensor)| {
+            if parameter.decays && gradient.defined() {
+                adapt(&parameter.tensor, gradient, learning_rate, self.config)
+            } else {
+                gradient.shallow_clone()
             }
-        });
-        self.inner.step(learning_rate);
+        };
+        let gradients: Vec<Tensor> = no_grad(|| self.parameters().iter().zip(gradients).map(adapted).collect());
+        self.inner.step(&gradients, learning_rate);
     }
 
     /// The momenta by parameter name, for a checkpoint.
@@ -81,26 +80,27 @@ fn adapt(weight: &Tensor, gradient: &Tensor, learning_rate: f64, config: LarsCon
 mod tests {
     use tch::{Device, Tensor};
 
+    use super::super::gradients;
     use super::*;
 
     const CONFIG: LarsConfig = LarsConfig { momentum: 0.9, weight_decay: 0.1, trust: 0.02 };
 
     /// A weight [3, 4] and a bias [1] with gradients [0.6, 0.8] times `scale` and [2].
-    fn setting(scale: f64) -> (Tensor, Tensor, Lars) {
+    fn setting(scale: f64) -> (Tensor, Tensor, Lars, f64) {
         let weight = Tensor::from_slice(&[3.0f32, 4.0]).view([1, 2]).set_requires_grad(true);
         let bias = Tensor::from_slice(&[1.0f32]).set_requires_grad(true);
         let parameters = vec![
             Parameter { name: "weight".into(), tensor: weight.shallow_clone(), decays: true },
             Parameter { name: "bias".into(), tensor: bias.shallow_clone(), decays: false },
         ];
-        let lars = Lars::new(parameters, CONFIG);
-        backward(&weight, &bias, scale);
-        (weight, bias, lars)
+        (weight, bias, Lars::new(parameters, CONFIG), scale)
     }
 
-    fn backward(weight: &Tensor, bias: &Tensor, scale: f64) {
-        let gradient = Tensor::from_slice(&[0.6f32, 0.8]).view([1, 2]) * scale;
-        ((weight * gradient).sum(Kind::Float) + (bias * 2.0).sum(Kind::Float)).backward();
+    fn step((weight, bias, lars, scale): &mut (Tensor, Tensor, Lars, f64), rate: f64) {
+        let gradient = Tensor::from_slice(&[0.6f32, 0.8]).view([1, 2]) * *scale;
+        let loss = (&*weight * gradient).sum(Kind::Float) + (&*bias * 2.0).sum(Kind::Float);
+        let gradients = gradients(&loss, lars.parameters());
+        lars.step(&gradients, rate);
     }
 
     fn close(tensor: &Tensor, expected: &[f32]) {
@@ -110,32 +110,30 @@ mod tests {
 
     #[test]
     fn steps_are_those_computed_by_hand() {
-        let (weight, bias, mut lars) = setting(1.0);
+        let mut setting = setting(1.0);
         // |p| = 5, |g| = 1: 0.02 * 5 / (1 + 0.1 * 5) / 0.5 = 0.1333; (0.6 + 0.3, 0.8 + 0.4) * 0.1333 = (0.12, 0.16).
-        lars.step(0.5);
-        close(&weight, &[3.0 - 0.5 * 0.12, 4.0 - 0.5 * 0.16]);
-        close(&bias, &[0.0]);
+        step(&mut setting, 0.5);
+        close(&setting.0, &[3.0 - 0.5 * 0.12, 4.0 - 0.5 * 0.16]);
+        close(&setting.1, &[0.0]);
         // Second step: |p| = 4.9, g as before; 0.02 * 4.9 / 1.49 / 0.5 = 0.1315436; momentum 0.9 of the first.
-        lars.parameters_mut().iter_mut().for_each(|parameter| parameter.tensor.zero_grad());
-        backward(&weight, &bias, 1.0);
-        lars.step(0.5);
+        step(&mut setting, 0.5);
         let second = [0.1315436 * (0.6 + 0.294) + 0.9 * 0.12, 0.1315436 * (0.8 + 0.392) + 0.9 * 0.16];
-        close(&weight, &[2.94 - 0.5 * second[0], 3.92 - 0.5 * second[1]]);
-        close(&bias, &[0.0 - 0.5 * (2.0 + 0.9 * 2.0)]);
+        close(&setting.0, &[2.94 - 0.5 * second[0], 3.92 - 0.5 * second[1]]);
+        close(&setting.1, &[0.0 - 0.5 * (2.0 + 0.9 * 2.0)]);
     }
 
     #[test]
     fn small_rates_are_clipped_to_plain_steps() {
-        let (weight, _, mut lars) = setting(1.0);
-        lars.step(0.01);
-        close(&weight, &[3.0 - 0.01 * 0.9, 4.0 - 0.01 * 1.2]);
+        let mut setting = setting(1.0);
+        step(&mut setting, 0.01);
+        close(&setting.0, &[3.0 - 0.01 * 0.9, 4.0 - 0.01 * 1.2]);
     }
 
     #[test]
     fn zero_gradients_move_nothing() {
-        let (weight, _, mut lars) = setting(0.0);
-        lars.step(0.5);
-        close(&weight, &[3.0, 4.0]);
-        assert!(lars.state().iter().all(|(_, tensor)| tensor.device() == Device::Cpu));
+        let mut setting = setting(0.0);
+        step(&mut setting, 0.5);
+        close(&setting.0, &[3.0, 4.0]);
+        assert!(setting.2.state().iter().all(|(_, tensor)| tensor.device() == Device::Cpu));
     }
 }

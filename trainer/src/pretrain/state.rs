@@ -1,0 +1,107 @@
+//! Where phase 1 stands: everything that a checkpoint holds beside the model.
+
+use anyhow::{Result, bail};
+use tch::{Device, Kind, Tensor, no_grad};
+
+use super::CHECKPOINT;
+use super::losses::{Means, Sums};
+use crate::config::{Precision, PretrainConfig};
+use crate::model::Model;
+use crate::optimiser::{Optimiser, Scaler};
+use crate::run::Run;
+
+/// Optimiser, scale of the loss, and the place in the schedule.
+pub(super) struct State {
+    pub optimiser: Optimiser,
+    pub scaler: Option<Scaler>,
+    /// Epochs that are done.
+    pub epoch: usize,
+    /// Steps of the next epoch that are done.
+    pub step: usize,
+    /// Over these steps.
+    pub sums: Sums,
+    /// Epoch and step of the last checkpoint.
+    saved: (usize, usize),
+}
+
+impl State {
+    /// The beginning, or where the run's checkpoint stopped; the model is then set from it.
+    ///
+    /// # Errors
+    /// If there is a checkpoint that cannot be read or is of another model.
+    pub fn load(model: &mut Model, config: &PretrainConfig, run: &Run) -> Result<Self> {
+        let sums = Sums::new(model.device());
+        let scaler = (config.precision == Precision::F16).then(Scaler::default);
+        let optimiser = Optimiser::new(model.parameters(""), config);
+        let mut state = Self { optimiser, scaler, epoch: 0, step: 0, sums, saved: (0, 0) };
+        let Some(tensors) = run.load(CHECKPOINT)? else { return Ok(state) };
+        model.restore(&tensors)?;
+        state.optimiser.restore(&tensors);
+        if let Some(scaler) = &mut state.scaler {
+            scaler.restore(&tensors);
+        }
+        let count = |name: &str| tensors.get(name).map_or(0, |count| count.int64_value(&[]) as usize);
+        (state.epoch, state.step) = (count("epochs"), count("steps"));
+        state.saved = (state.epoch, state.step);
+        if let Some(sums) = tensors.get("sums") {
+            state.sums = Sums::restored(sums, model.device());
+        }
+        match state.step {
+            0 => log::info!("phase 1 continues after epoch {}", state.epoch),
+            step => log::info!("phase 1 continues after step {step} of epoch {}", state.epoch + 1),
+        }
+        Ok(state)
+    }
+
+    /// Writes the checkpoint.
+    ///
+    /// # Errors
+    /// If a weight is no number, or the file cannot be written; the checkpoint before is then still there.
+    pub fn save(&mut self, model: &Model, run: &Run) -> Result<()> {
+        let finite = |tensor: &Tensor| tensor.isfinite().all();
+        let finite: Vec<Tensor> =
+            no_grad(|| self.optimiser.parameters().iter().map(|parameter| finite(&parameter.tensor)).collect());
+        if Tensor::stack(&finite, 0).all().to_kind(Kind::Int64).int64_value(&[]) == 0 {
+            bail!("a weight became infinite {}", self.kept());
+        }
+        let mut tensors = model.tensors();
+        tensors.extend(self.optimiser.state());
+        tensors.extend(self.scaler.iter().flat_map(Scaler::state));
+        tensors.push(("epochs".into(), Tensor::from(self.epoch as i64)));
+        if self.step > 0 {
+            tensors.push(("steps".into(), Tensor::from(self.step as i64)));
+            tensors.push(("sums".into(), self.sums.tensor()));
+        }
+        run.save(CHECKPOINT, &tensors)?;
+        self.saved = (self.epoch, self.step);
+        Ok(())
+    }
+
+    /// Goes on to the next epoch.
+    pub fn close_epoch(&mut self, device: Device) {
+        (self.epoch, self.step, self.sums) = (self.epoch + 1, 0, Sums::new(device));
+    }
+
+    /// Means over the steps of this epoch.
+    ///
+    /// # Errors
+    /// If the loss is no number.
+    pub fn means(&self, config: &PretrainConfig) -> Result<Means> {
+        let means = self.sums.means(self.step);
+        if !means.total.is_finite() {
+            let advice = if config.precision == Precision::F32 { "" } else { ", or set pretrain.precision to \"f32\"" };
+            bail!("the loss became {} {}{advice}", means.total, self.kept());
+        }
+        Ok(means)
+    }
+
+    /// What is said when training went wrong.
+    fn kept(&self) -> String {
+        let checkpoint = match self.saved {
+            (0, 0) => "there is no checkpoint yet".into(),
+            (epoch, 0) => format!("the checkpoint of epoch {epoch} is kept"),
+            (epoch, step) => format!("the checkpoint of step {step} of epoch {} is kept", epoch + 1),
+        };
+        format!("in epoch {}; {checkpoint}; lower pretrain.learning_rate", self.epoch + 1)
+    }
+}
