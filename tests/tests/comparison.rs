@@ -38,8 +38,11 @@ fn g_alone_stands_beside_f_and_g() {
         assert_eq!(summary.sessions.len(), 2);
         // Before anything is learned all are the same, but for the rounding of stored features.
         assert!((summary.sessions[0].base - device.sessions[0].base).abs() < 2.0, "{}", summary.system);
-        assert!(summary.ahm > 60.0, "{}: {:.1}", summary.system, summary.ahm);
+        assert!(summary.sessions[1].inc.unwrap() > 50.0, "{}: {:?}", summary.system, summary.sessions[1]);
     }
+    // On so few images a class counts for much.
+    assert!((head.ahm - device.ahm).abs() < 30.0, "{:.1}, on the device {:.1}", head.ahm, device.ahm);
+    assert_ne!(both.sessions, head.sessions, "f was trained");
     assert_eq!(head.sessions, still.sessions, "f at a rate of 0 is f frozen");
     assert_eq!(measure(&assignment, &images, &[1.0])[2], *both, "the same again gives the same");
     for ((name, after), before) in model.tensors().iter().zip(&before) {
