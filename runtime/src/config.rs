@@ -212,28 +212,35 @@ impl Config {
         }
     }
 
-    /// Whether the values make sense; to be asked after decoding or parsing.
-    pub fn is_sound(&self) -> bool {
-        let finite = [
-            self.learning_rate as f32,
-            self.warmup_rate as f32,
-            self.momentum,
-            self.dampening,
-            self.weight_decay,
-            self.contrast,
-            self.perturbation_width,
-            self.cross_entropy,
-            self.orthogonality,
+    /// What is wrong with the values, as a sentence about the first field at fault; to be asked after decoding or parsing.
+    pub fn problem(&self) -> Option<&'static str> {
+        let rate = |value: f64| (0.0..=100.0).contains(&value);
+        let share = |value: f32| (0.0..=1.0).contains(&value);
+        let weight = |value: f32| (0.0..=1e6).contains(&value);
+        let demands = [
+            ((1..=10_000).contains(&self.epochs), "epochs must be from 1 to 10000"),
+            ((1..=1024).contains(&self.batch), "batch must be from 1 to 1024"),
+            (rate(self.learning_rate), "learning_rate must be from 0 to 100"),
+            (rate(self.warmup_rate), "warmup_rate must be from 0 to 100"),
+            (self.warmup_epochs <= 10_000, "warmup_epochs must be at most 10000"),
+            (share(self.momentum), "momentum must be from 0 to 1"),
+            (share(self.dampening), "dampening must be from 0 to 1"),
+            (share(self.weight_decay), "weight_decay must be from 0 to 1"),
+            (weight(self.contrast), "contrast must be from 0 to 1000000"),
+            ((1e-4..=1e4).contains(&self.temperature), "temperature must be from 0.0001 to 10000"),
+            (weight(self.perturbation_width), "perturbation_width must be from 0 to 1000000"),
+            (weight(self.cross_entropy), "cross_entropy must be from 0 to 1000000"),
+            (weight(self.orthogonality), "orthogonality must be from 0 to 1000000"),
+            ((1..=MAX_VIEWS).contains(&self.views), "views must be from 1 to 64"),
+            (share(self.augmented), "augmented must be from 0 to 1"),
+            (self.layer_rates.iter().all(|factor| (0.0..=1e3).contains(factor)), "layer_rates must be from 0 to 1000"),
         ];
-        finite.iter().all(|value| value.is_finite() && *value >= 0.0)
-            && (1e-4..=1e4).contains(&self.temperature)
-            && (1..=10_000).contains(&self.epochs)
-            && self.momentum <= 1.0
-            && self.dampening <= 1.0
-            && (1..=1024).contains(&self.batch)
-            && (1..=MAX_VIEWS).contains(&self.views)
-            && (0.0..=1.0).contains(&self.augmented)
-            && self.layer_rates.iter().all(|factor| (0.0..=1e3).contains(factor))
+        demands.iter().find(|(met, _)| !met).map(|(_, sentence)| *sentence)
+    }
+
+    /// Whether the values make sense.
+    pub fn is_sound(&self) -> bool {
+        self.problem().is_none()
     }
 }
 

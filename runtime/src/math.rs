@@ -92,8 +92,8 @@ pub fn add_scaled(y: &mut [f32], factor: f32, x: &[f32]) {
 #[inline]
 pub fn normalise(x: &mut [f32]) -> f32 {
     let squares = dot(x, x);
-    if !squares.is_finite() {
-        // Too long to be squared: brought down by its largest entry first.
+    if squares == f32::INFINITY {
+        // Too long to be squared: brought down by its largest entry first. Not so where an entry is no number.
         let largest = x.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
         if largest.is_finite() {
             x.iter_mut().for_each(|value| *value /= largest);
@@ -134,6 +134,15 @@ mod tests {
         assert!((long[0] - 0.6).abs() < 1e-6 && (long[1] + 0.8).abs() < 1e-6);
         let mut zero = [0.0; 3];
         assert_eq!((normalise(&mut zero), zero), (SHORTEST, [0.0; 3]));
+    }
+
+    #[test]
+    fn what_is_no_number_stays_none() {
+        for entries in [[f32::NAN, 1.0], [f32::NAN, f32::INFINITY], [f32::NAN, 3e38], [f32::INFINITY, 1.0]] {
+            let mut entries = entries;
+            normalise(&mut entries);
+            assert!(entries.iter().any(|entry| entry.is_nan()), "{entries:?}");
+        }
     }
 
     #[test]

@@ -52,8 +52,8 @@ fn changed(config: &Config, trial: &str) -> Result<Config> {
         Some(name) => name.as_str().and_then(Config::preset).with_context(|| format!("there is no preset {name}"))?,
     };
     let changed = with_changes(&preset, fields).with_context(|| format!("--try \"{trial}\""))?;
-    if !changed.is_sound() {
-        bail!("--try \"{trial}\" holds a value out of range");
+    if let Some(problem) = changed.problem() {
+        bail!("--try \"{trial}\": {problem}");
     }
     Ok(changed)
 }

@@ -397,6 +397,16 @@ fn every_number_of_exemplars_and_every_sample_learns() {
 }
 
 #[test]
+fn a_session_that_diverges_is_refused() {
+    let base = foundation(3);
+    let config = Config { learning_rate: 100.0, contrast: 1e6, warmup_epochs: 0, epochs: 30, ..base.config.clone() };
+    assert_eq!(config.problem(), None);
+    let foundation = Foundation { config, ..base };
+    let refused = learn_with(&foundation, &[new_class(3, 3)], 1).unwrap_err();
+    assert!(matches!(refused, LearnError::Align(AlignError::Diverged { .. })), "{refused}");
+}
+
+#[test]
 fn extreme_features_leave_finite_numbers() {
     let base = foundation(3);
     let extremes = [

@@ -16,7 +16,7 @@ use crate::dataset::Images;
 use crate::interrupt;
 use crate::loss::class_means;
 use crate::model::Model;
-use crate::optimiser::{Parameter, Sgd, SgdConfig};
+use crate::optimiser::{Parameter, Sgd, SgdConfig, gradients};
 
 /// What is known at the time of a session.
 pub(super) struct Session<'a> {
@@ -107,11 +107,15 @@ impl Session<'_> {
                 let z = unit(&model.head.forward(&features));
                 let loss = goals.loss(&z, &Tensor::from_slice(&classes).to_device(model.device()));
                 sum += loss.double_value(&[]);
-                groups.iter_mut().for_each(|(group, _)| group.zero_grad());
                 // A batch of base classes alone moves nothing where contrast has no weight.
                 if loss.requires_grad() {
-                    loss.backward();
-                    groups.iter_mut().for_each(|(group, share)| group.step(*share * schedule.rate(epoch)));
+                    let gradients = gradients(&loss, groups.iter().flat_map(|(group, _)| group.parameters()));
+                    let mut left = gradients.as_slice();
+                    for (group, share) in &mut groups {
+                        let (own, others) = left.split_at(group.parameters().len());
+                        group.step(own, *share * schedule.rate(epoch));
+                        left = others;
+                    }
                 }
             }
             if !sum.is_finite() {

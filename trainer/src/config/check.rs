@@ -36,6 +36,12 @@ pub enum ConfigError {
         /// What would be accepted.
         expected: &'static str,
     },
+    /// A setting of phase 3 makes no sense.
+    #[error("recipe: learn.{problem}")]
+    Learn {
+        /// Its name and what it must be.
+        problem: &'static str,
+    },
 }
 
 /// Largest number of classes and of pseudo-targets.
@@ -106,12 +112,7 @@ impl Recipe {
         let weights = &self.export.weights;
         demand("export.weights", weights.name(), own || weights.is_f32(), "f32 where backbone.onnx is set")?;
         demand("export.int8", true, own || !self.export.int8, "false where backbone.onnx is set")?;
-        demand(
-            "learn",
-            "out of range",
-            self.learn.is_sound(),
-            "settings of phase 3 that make sense: see Config of the runtime",
-        )
+        self.learn.problem().map_or(Ok(()), |problem| Err(ConfigError::Learn { problem }))
     }
 }
 
