@@ -24,11 +24,22 @@ pub fn watch() -> Result<()> {
     ctrlc::set_handler(|| {
         if ASKED.swap(true, Ordering::Relaxed) {
             eprintln!("stopped at once; the last checkpoint is kept");
-            std::process::exit(EXIT);
+            end();
         }
         eprintln!("Ctrl-C: stopping as soon as this step is saved; press it again to stop at once");
     })
     .context("cannot watch for Ctrl-C")
+}
+
+/// Ends the program as it stands. The orderly way would tear down libtorch beneath the thread that computes.
+fn end() -> ! {
+    #[cfg(unix)]
+    // SAFETY: takes nothing and does not return.
+    unsafe {
+        libc::_exit(EXIT)
+    }
+    #[cfg(not(unix))]
+    std::process::exit(EXIT)
 }
 
 /// Whether a stop was asked for.
