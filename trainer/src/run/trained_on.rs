@@ -115,9 +115,12 @@ impl TrainedOn {
         )
     }
 
-    /// Keeps the digests in the run's folder.
+    /// Keeps the digests in the run's folder; those of lists stay where this start goes without.
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
-        write_atomically(&folder.join(FILE), serde_json::to_string_pretty(self).context(FILE)?.as_bytes())
+        let path = folder.join(FILE);
+        let before = std::fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<Self>(&bytes).ok());
+        let kept = Self { lists: self.lists.clone().or(before.and_then(|before| before.lists)), ..self.clone() };
+        write_atomically(&path, serde_json::to_string_pretty(&kept).context(FILE)?.as_bytes())
     }
 }
 
@@ -182,6 +185,9 @@ mod tests {
         data.split.fixed_draw = true;
         TrainedOn::new(&recipe, &data).unwrap().check(folder.path()).unwrap();
         TrainedOn::new(&recipe, &data).unwrap().write(folder.path()).unwrap();
+        data.split.fixed_draw = false;
+        TrainedOn::new(&recipe, &data).unwrap().write(folder.path()).unwrap();
+        data.split.fixed_draw = true;
         data.split.candidates[0].swap(0, 7);
         assert!(refused(&recipe, &data).contains("other session lists"));
         data.split.candidates[0].swap(0, 7);
