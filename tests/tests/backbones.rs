@@ -10,8 +10,8 @@ use orco_tests::tiny::{self, CLASSES, images};
 use orco_trainer::align::align;
 use orco_trainer::backbone::{Description, Foreign, Network};
 use orco_trainer::config::{AlignRate, Architecture, Precision, Recipe};
-use orco_trainer::dataset::{Channels, Images, Split};
-use orco_trainer::export::{onnx, write_bundle};
+use orco_trainer::dataset::{Channels, DataSet, Images, ListNames, Split};
+use orco_trainer::export::{Place, onnx, write_bundle};
 use orco_trainer::model::Model;
 use orco_trainer::pretrain::pretrain;
 use orco_trainer::run::Run;
@@ -45,9 +45,20 @@ fn export(model: &mut Model, recipe: &Recipe, images: &Images, folder: &Path) ->
         pretrain(model, recipe, images, &split, &run, None).unwrap();
     }
     let assignment = align(model, recipe, images, &split, &run).unwrap();
-    let labels: Vec<String> = (0..CLASSES).map(|class| format!("class {class}")).collect();
+    let copy = || Images { pixels: images.pixels.shallow_clone(), labels: images.labels.clone() };
+    let data = DataSet {
+        train: copy(),
+        test: copy(),
+        split,
+        class_names: (0..CLASSES).map(|class| format!("class {class}")).collect(),
+        channels: Channels::default(),
+        names: ListNames::Numbers,
+        skipped: vec!["one.png is neither a JPEG nor a PNG picture".into()],
+    };
     let output = folder.join("bundle");
-    write_bundle(model, &assignment, recipe, (images, images), &split, &labels, &run, &output).unwrap();
+    let place = Place::prepare(&output, &folder.join("run")).unwrap();
+    write_bundle(model, &assignment, recipe, &data, &run, &place).unwrap();
+    place.finish().unwrap();
     let card = std::fs::read_to_string(output.join("README.md")).unwrap();
     (run, Bundle::open(&output).unwrap(), card)
 }
@@ -72,6 +83,10 @@ fn a_small_backbone_goes_into_a_bundle_in_float_and_int8() {
         let cosine = line.split("the float ones is ").nth(1).unwrap().split(' ').next().unwrap();
         assert!(cosine.parse::<f64>().unwrap() > least, "{line}");
     }
+    assert!(card.contains("; 1 broken image of the data set was left out.\n"), "{card}");
+    let command = format!("eval --bundle {} --draws 3", folder.path().join("bundle").display());
+    let measured = format!("on {} training images (weights in f32)", images().len().min(1000));
+    assert!(card.contains(&measured) && (card.contains(&command) || !card.contains("eval --bundle")), "{card}");
     let front: Vec<&str> = card.lines().skip(1).take_while(|line| *line != "---").collect();
     assert!(
         front.contains(&"license: [\"mit\", \"apache-2.0\"]") && front.contains(&"- name: \"cifar100-edge\""),

@@ -72,6 +72,7 @@ pub struct DataSet {
 pub fn open(recipe: &Recipe, origin: &Origin<'_>) -> Result<DataSet, DataError> {
     let (train, test, class_names, names, skipped) = read(recipe, origin)?;
     let title = recipe.data.kind.title();
+    printable(&class_names)?;
     if class_names.len() < recipe.classes() {
         return Err(DataError::Classes { title, expected: recipe.classes(), actual: class_names.len() });
     }
@@ -105,6 +106,8 @@ fn read(recipe: &Recipe, origin: &Origin<'_>) -> Result<Parts, DataError> {
         DataKind::Folders => folders::list(folder()?, data.test_share, recipe.seed)?,
     };
     let Listing { train, test, class_names, prefix } = listing;
+    // Also before images are decoded, which takes time.
+    printable(&class_names)?;
     if class_names.len() > MOST_CLASSES {
         let path = folder()?.into();
         let expected = format!("at most {MOST_CLASSES}");
@@ -114,6 +117,14 @@ fn read(recipe: &Recipe, origin: &Origin<'_>) -> Result<Parts, DataError> {
     let test = listing::decode(&test, data, origin.skip_broken, "test images")?;
     let skipped = [train.skipped, test.skipped].concat();
     Ok((train.images, test.images, class_names, ListNames::Paths { prefix, names: train.names }, skipped))
+}
+
+/// Refuses names that would break a list of them, or a terminal.
+fn printable(class_names: &[String]) -> Result<(), DataError> {
+    match class_names.iter().find(|name| name.chars().any(char::is_control)) {
+        Some(name) => Err(DataError::ClassName { name: name.clone() }),
+        None => Ok(()),
+    }
 }
 
 /// Most classes that a data set may have.

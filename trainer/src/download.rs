@@ -22,8 +22,8 @@ pub struct Archive {
     pub address: &'static str,
     /// MD5 sum as published, in hexadecimal.
     pub md5: &'static str,
-    /// Files to unpack, by their last name, with the most bytes that each may have.
-    pub members: &'static [(&'static str, u64)],
+    /// Files to unpack, by their last name, with the least and the most bytes that each may have.
+    pub members: &'static [(&'static str, u64, u64)],
 }
 
 /// CIFAR-100, binary version, with the MD5 sum that its page and torchvision give.
@@ -32,7 +32,11 @@ pub const CIFAR100: Archive = Archive {
     file: "cifar-100-binary.tar.gz",
     address: "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
     md5: "03b5dce01913d631647c71ecec9e9cb8",
-    members: &[("train.bin", 153_700_000), ("test.bin", 30_740_000), ("fine_label_names.txt", 1 << 16)],
+    members: &[
+        ("train.bin", 153_700_000, 153_700_000),
+        ("test.bin", 30_740_000, 30_740_000),
+        ("fine_label_names.txt", 1, 1 << 16),
+    ],
 };
 
 /// Why a data set could not be fetched.
@@ -40,12 +44,18 @@ pub const CIFAR100: Archive = Archive {
 #[non_exhaustive]
 pub enum DownloadError {
     /// A local file could not be written or read.
-    #[error("cannot write {}: {source}", path.display())]
+    #[error("cannot write {}: {reason}", path.display())]
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
-        source: io::Error,
+        /// What the system said; part of the sentence, so no source, which would be printed once more.
+        reason: io::Error,
+    },
+    /// The address cannot be asked.
+    #[error("{address:?} is no address of a web server; give one that begins with https:// or http:// with --from")]
+    Address {
+        /// What was given.
+        address: String,
     },
     /// The server refused.
     #[error("{address} answered {status}; give another address with --from")]
@@ -87,18 +97,21 @@ pub enum DownloadError {
 
 impl Archive {
     /// Downloads the archive into `folder` (from `from` instead of the published address, if given), checks its MD5
-    /// sum, unpacks its members there and removes it. Members that are all there already are left alone.
+    /// sum, unpacks its members there and removes it. Members that are all there already, in their size, are left alone.
     ///
     /// A download that breaks off leaves `FILE.part`, which the next call continues.
     ///
     /// # Errors
     /// [`DownloadError`] if the server cannot be reached or refuses, the sum is wrong, or a file cannot be written.
     pub fn fetch(&self, folder: &Path, from: Option<&str>) -> Result<(), DownloadError> {
-        if self.members.iter().all(|(name, _)| folder.join(name).is_file()) {
+        let address = from.unwrap_or(self.address);
+        if !is_web_address(address) {
+            return Err(DownloadError::Address { address: address.into() });
+        }
+        if self.members.iter().all(|member| is_whole(folder, member)) {
             log::info!("{} is in {} already", self.title, folder.display());
             return Ok(());
         }
-        let address = from.unwrap_or(self.address);
         fs::create_dir_all(folder).map_err(writing(folder))?;
         let part = folder.join(format!("{}.part", self.file));
         transfer::download(address, &part)?;
@@ -123,12 +136,13 @@ impl Archive {
         for entry in tar.entries().map_err(damaged)? {
             let entry = entry.map_err(damaged)?;
             let last = entry.path().ok().and_then(|path| path.file_name().map(|name| name.to_owned()));
-            let Some(at) = missing.iter().position(|(name, _)| last.as_deref() == Some(name.as_ref())) else {
+            let Some(at) = missing.iter().position(|(name, ..)| last.as_deref() == Some(name.as_ref())) else {
                 continue;
             };
-            let (name, most) = missing.swap_remove(at);
-            if entry.size() > most {
-                return Err(refused(format!("holds {name} with {} bytes, more than {most}", entry.size())));
+            let (name, least, most) = missing.swap_remove(at);
+            if !(least..=most).contains(&entry.size()) {
+                let size = entry.size();
+                return Err(refused(format!("holds {name} with {size} bytes, but it must have {least} to {most}")));
             }
             let (path, temporary) = (folder.join(name), folder.join(format!("{name}.tmp")));
             let written = File::create(&temporary).and_then(|mut file| {
@@ -139,10 +153,30 @@ impl Archive {
             written.map_err(writing(&path))?;
         }
         match missing.first() {
-            Some((name, _)) => Err(refused(format!("lacks {name}"))),
+            Some((name, ..)) => Err(refused(format!("lacks {name}"))),
             None => Ok(()),
         }
     }
+}
+
+/// Whether a member is in the folder, in its size.
+fn is_whole(folder: &Path, &(name, least, most): &(&str, u64, u64)) -> bool {
+    let Ok(facts) = fs::metadata(folder.join(name)) else { return false };
+    let whole = facts.is_file() && (least..=most).contains(&facts.len());
+    if !whole {
+        log::warn!(
+            "{} has {} bytes, but {least} to {most} are right; it is fetched again",
+            folder.join(name).display(),
+            facts.len()
+        );
+    }
+    whole
+}
+
+/// Whether an address is one of HTTP, with a host.
+fn is_web_address(address: &str) -> bool {
+    let uri = address.parse::<ureq::http::Uri>().ok();
+    uri.is_some_and(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some())
 }
 
 /// MD5 sum of a file, in hexadecimal.
@@ -160,5 +194,5 @@ fn md5(path: &Path) -> io::Result<String> {
 
 fn writing(path: &Path) -> impl FnOnce(io::Error) -> DownloadError {
     let path = path.to_owned();
-    move |source| DownloadError::Write { path, source }
+    move |reason| DownloadError::Write { path, reason }
 }

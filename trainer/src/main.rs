@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
+use orco_runtime::encoder::onnx;
 use orco_runtime::protocol::Summary;
 use orco_runtime::signature::SecretKey;
 use orco_trainer::align::{Assignment, align};
@@ -13,12 +14,12 @@ use orco_trainer::config::Recipe;
 use orco_trainer::dataset::{self, DataSet, Origin, write_lists};
 use orco_trainer::device::{self, Wanted};
 use orco_trainer::download;
-use orco_trainer::export::{check_output, seal, write_bundle, write_key};
+use orco_trainer::export::{Place, seal, write_bundle, write_key};
 use orco_trainer::failure::guarded;
 use orco_trainer::interrupt::{self, Interrupted};
 use orco_trainer::model::Model;
 use orco_trainer::pretrain::pretrain;
-use orco_trainer::run::{Record, Run};
+use orco_trainer::run::{Record, Run, TrainedOn};
 use orco_trainer::tune::tune;
 use orco_trainer::{doctor, failure, system};
 use serde::{Deserialize, Serialize};
@@ -223,25 +224,17 @@ fn run(command: Command) -> Result<()> {
             job.align().map(|_| ())
         }
         Command::Run { common, output, sign, release } => {
-            check_output(&output)?;
+            // What could fail after hours of training is tried before them.
             let key = sign.as_deref().map(SecretKey::read).transpose()?;
+            onnx::start().context("the bundle is checked with ONNX Runtime; see `orco-train doctor`")?;
+            let place = Place::prepare(&output, &common.run)?;
             let mut job = Job::open(&common, request)?;
             job.pretrain(None)?;
             let assignment = job.align()?;
             job.come_home()?;
-            let data = &job.data;
-            let images = (&data.train, &data.test);
-            let exported = write_bundle(
-                &job.model,
-                &assignment,
-                &job.recipe,
-                images,
-                &data.split,
-                &data.class_names,
-                &job.run,
-                &output,
-            )?;
-            seal(&exported.folder, release, key.as_ref())?;
+            let exported = write_bundle(&job.model, &assignment, &job.recipe, &job.data, &job.run, &place)?;
+            seal(place.staged(), release, key.as_ref())?;
+            place.finish()?;
             log::info!("wrote the bundle {}", exported.folder.display());
             Ok(())
         }
@@ -357,11 +350,6 @@ impl Job {
         if let Some(model) = &common.backbone {
             recipe = recipe.with_backbone(model)?;
         }
-        let run = Run::open(&common.run, &recipe)?;
-        run.record(&Record::new(recipe.seed, device, request))?;
-        if !data.skipped.is_empty() {
-            run.log(&serde_json::json!({ "phase": "data", "left_out": data.skipped }))?;
-        }
         let mut model = match &recipe.backbone.onnx {
             Some(path) => Model::on(Foreign::open(path, &recipe.backbone, data.channels)?, &recipe, device),
             None => Model::new(&recipe, input_of(&recipe), device),
@@ -369,6 +357,16 @@ impl Job {
         model.channels = data.channels;
         if let Some(weights) = &recipe.backbone.weights {
             model.load_backbone(weights)?;
+        }
+        // Everything is read; only now is the folder claimed.
+        let run = Run::open_on(&common.run, &recipe, &TrainedOn::new(&recipe, &data)?)?;
+        let record = Record::new(recipe.seed, device, request);
+        if let Some(caution) = Record::read(&common.run).ok().and_then(|before| before.caution(&record)) {
+            log::warn!("{caution}");
+        }
+        run.record(&record)?;
+        if !data.skipped.is_empty() {
+            run.log(&serde_json::json!({ "phase": "data", "left_out": data.skipped }))?;
         }
         Ok(Self { recipe, data, model, run })
     }

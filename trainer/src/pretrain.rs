@@ -54,6 +54,7 @@ pub fn pretrain(
         bail!("the {} base images do not fill one batch of {}", split.base.len(), config.batch);
     }
     let mut state = State::load(model, config, run)?;
+    run.rewind("pretrain", state.epoch)?;
     let schedule = Schedule {
         steps: config.epochs * steps,
         warmup: config.warmup_epochs * steps,
@@ -113,13 +114,14 @@ pub fn pretrain(
         let rate = ((steps - first) * config.batch * config.views) as f64 / seconds;
         let Means { total, cross_entropy, contrast, accuracy } = state.means(config)?;
         state.close_epoch(model.device());
-        state.save(model, run)?;
-        saved = Instant::now();
+        // Before the checkpoint: a line without one is dropped when the run continues, a missing one is gone.
         run.log(&json!({
             "phase": "pretrain", "epoch": state.epoch, "loss": total, "cross_entropy": cross_entropy,
             "contrast": contrast, "accuracy": 100.0 * accuracy, "seconds": seconds,
             "learning_rate": schedule.rate(state.epoch * steps - 1), "views_per_second": rate,
         }))?;
+        state.save(model, run)?;
+        saved = Instant::now();
         if let Some(scaler) = &state.scaler {
             log::debug!("phase 1: the loss is scaled by {}", scaler.scale());
         }

@@ -1,15 +1,19 @@
 //! A run's folder: the recipe it belongs to, its checkpoints, its metrics.
 
 mod events;
+mod lock;
+mod metrics;
 mod record;
+mod trained_on;
 
 pub use record::{Git, Hardware, Record};
+pub use trained_on::TrainedOn;
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use safetensors::Dtype;
@@ -18,6 +22,10 @@ use tch::{Kind, Tensor};
 
 use crate::config::Recipe;
 use events::Events;
+use lock::Lock;
+
+/// Name of the file of metrics.
+const METRICS: &str = "metrics.jsonl";
 
 /// The folder that one run writes into.
 #[derive(Debug)]
@@ -25,15 +33,33 @@ pub struct Run {
     folder: PathBuf,
     /// TensorBoard's file of this process, begun with the first numbers.
     events: Mutex<Option<Events>>,
+    /// What computes, in words, once the run's record is written.
+    machine: OnceLock<String>,
+    /// Keeps other processes out.
+    _lock: Lock,
 }
 
 impl Run {
     /// Creates the folder, or opens it to continue.
     ///
     /// # Errors
-    /// If the folder cannot be made, or belongs to another recipe.
+    /// If the folder cannot be made, belongs to another recipe, or another process works in it.
     pub fn open(folder: &Path, recipe: &Recipe) -> Result<Self> {
+        Self::open_with(folder, recipe, None)
+    }
+
+    /// Creates the folder, or opens it to continue with the same data.
+    ///
+    /// # Errors
+    /// If the folder cannot be made, belongs to another recipe or other data, or another process works in it. A run that
+    /// is there is then as it was.
+    pub fn open_on(folder: &Path, recipe: &Recipe, trained_on: &TrainedOn) -> Result<Self> {
+        Self::open_with(folder, recipe, Some(trained_on))
+    }
+
+    fn open_with(folder: &Path, recipe: &Recipe, trained_on: Option<&TrainedOn>) -> Result<Self> {
         fs::create_dir_all(folder).with_context(|| format!("cannot create the run folder {}", folder.display()))?;
+        let lock = Lock::take(folder)?;
         let path = folder.join("recipe.toml");
         let text = toml::to_string(recipe).context("recipe")?;
         if path.exists() {
@@ -48,8 +74,12 @@ impl Run {
                 );
             }
         }
+        if let Some(trained_on) = trained_on {
+            trained_on.check(folder)?;
+            trained_on.write(folder)?;
+        }
         write_atomically(&path, text.as_bytes())?;
-        Ok(Self { folder: folder.into(), events: Mutex::new(None) })
+        Ok(Self { folder: folder.into(), events: Mutex::default(), machine: OnceLock::new(), _lock: lock })
     }
 
     /// Path of a file of the run.
@@ -63,21 +93,23 @@ impl Run {
     /// If the file cannot be written.
     pub fn record(&self, record: &Record) -> Result<()> {
         let text = serde_json::to_string_pretty(record).context("run.json")?;
+        self.machine.get_or_init(|| record.machine());
         write_atomically(&self.path("run.json"), text.as_bytes())
     }
 
     /// Appends one line to `metrics.jsonl`, and its numbers to TensorBoard's event file: the tags are the line's
-    /// `phase` and the names of its numbers, the step is its `epoch`.
+    /// `phase` and the names of its numbers, the step is its `epoch`. A line that gives `seconds` gets the `machine`.
     ///
     /// # Errors
     /// If a file cannot be written.
     pub fn log(&self, metrics: &serde_json::Value) -> Result<()> {
-        let path = self.path("metrics.jsonl");
-        let line = || -> std::io::Result<()> {
-            let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
-            file.write_all(format!("{metrics}\n").as_bytes())
-        };
-        line().with_context(|| format!("cannot write {}", path.display()))?;
+        let mut line = metrics.clone();
+        if let (Some(fields), Some(machine)) = (line.as_object_mut(), self.machine.get())
+            && fields.contains_key("seconds")
+        {
+            fields.insert("machine".into(), machine.as_str().into());
+        }
+        metrics::append(&self.path(METRICS), &line)?;
         let phase = metrics["phase"].as_str().unwrap_or("run");
         let fields = metrics.as_object().into_iter().flatten().filter(|(name, _)| *name != "epoch");
         let numbers = fields.filter_map(|(name, value)| Some((format!("{phase}/{name}"), value.as_f64()?))).collect();
@@ -94,9 +126,16 @@ impl Run {
 
     /// The lines of `metrics.jsonl` that belong to a phase; lines cut off by a kill are passed over.
     pub fn metrics(&self, phase: &str) -> Vec<serde_json::Value> {
-        let text = fs::read_to_string(self.path("metrics.jsonl")).unwrap_or_default();
-        let lines = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-        lines.filter(|line| line["phase"] == phase).collect()
+        metrics::read(&self.path(METRICS), phase)
+    }
+
+    /// Drops a phase's lines of epochs after `epoch`, which no checkpoint has: they are logged before the checkpoint is
+    /// saved, so that a kill in between loses none, and come again when the run continues.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn rewind(&self, phase: &str, epoch: usize) -> Result<()> {
+        metrics::rewind(&self.path(METRICS), phase, epoch)
     }
 
     /// Writes a checkpoint: into a temporary file, synced, then renamed over the old one.
@@ -167,4 +206,38 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
         let _ = fs::remove_file(&temporary);
     }
     written.with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_process_at_a_time_and_a_refusal_changes_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("run");
+        let mut recipe: Recipe = toml::from_str(include_str!("../recipes/synthetic-tiny.toml")).unwrap();
+        let first = Run::open(&folder, &recipe).unwrap();
+        let second = Run::open(&folder, &recipe).unwrap_err().to_string();
+        assert!(second.contains("another orco-train works on this run"), "{second}");
+        drop(first);
+        let before = fs::read(folder.join("recipe.toml")).unwrap();
+        recipe.seed += 1;
+        let other = Run::open(&folder, &recipe).unwrap_err().to_string();
+        assert!(other.contains("holds a run of another recipe"), "{other}");
+        assert_eq!(fs::read(folder.join("recipe.toml")).unwrap(), before);
+    }
+
+    #[test]
+    fn measured_times_name_the_machine() {
+        let root = tempfile::tempdir().unwrap();
+        let recipe: Recipe = toml::from_str(include_str!("../recipes/synthetic-tiny.toml")).unwrap();
+        let run = Run::open(root.path(), &recipe).unwrap();
+        let record = Record::new(1, tch::Device::Cpu, serde_json::Value::Null);
+        run.record(&record).unwrap();
+        run.log(&serde_json::json!({"phase": "pretrain", "epoch": 1, "seconds": 2.0})).unwrap();
+        run.log(&serde_json::json!({"phase": "data", "left_out": ["a"]})).unwrap();
+        assert_eq!(run.metrics("pretrain")[0]["machine"], record.machine());
+        assert!(run.metrics("data")[0].get("machine").is_none());
+    }
 }

@@ -7,7 +7,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use orco_trainer::run::Record;
+use orco_trainer::config::Recipe;
+use orco_trainer::run::{Record, Run};
 use tempfile::TempDir;
 
 /// A folder in CIFAR-100's binary layout: noise around one colour per class. Kept between runs of the tests.
@@ -294,4 +295,123 @@ fn the_doctor_reports() {
     for subject in ["libtorch", "CUDA", "threads", "precision", "ONNX Runtime", "memory", "disk"] {
         assert!(report.lines().any(|line| line.starts_with(subject)), "{subject} in {report}");
     }
+}
+
+/// A recipe on rendered images that is read at once.
+fn synthetic(folder: &Path) -> PathBuf {
+    let text = include_str!("../recipes/synthetic-tiny.toml");
+    let path = folder.join("synthetic.toml");
+    fs::write(&path, text.replace("train_per_class = 90", "train_per_class = 25")).unwrap();
+    path
+}
+
+/// The sentence with which the program refuses.
+fn refused(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let said = told(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let last = said.lines().last().unwrap_or_default().to_owned();
+    assert!(last.starts_with("error: "), "{said}");
+    last
+}
+
+fn words(words: &[&dyn AsRef<std::ffi::OsStr>]) -> Vec<String> {
+    words.iter().map(|word| word.as_ref().to_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_second_process_is_kept_out_of_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, run) = (synthetic(folder.path()), folder.path().join("run"));
+    let held = Run::open(&run, &Recipe::read(&path).unwrap()).unwrap();
+    let arguments = words(&[&"pretrain", &path, &"--run", &run, &"--device", &"cpu", &"--until", &"0"]);
+    let said = refused(&mut program(&arguments));
+    assert!(said.contains("another orco-train works on this run"), "{said}");
+    assert!(!run.join("run.json").exists(), "it wrote into the other's folder");
+    drop(held);
+    succeeds(&mut program(&arguments));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_run_goes_on_with_its_own_data_only() {
+    let folder = recipe(2, 1);
+    let (run, other) = (folder.path().join("run"), folder.path().join("other"));
+    let mut arguments = arguments(folder.path(), "run");
+    arguments.extend(words(&[&"--until", &"0"]));
+    succeeds(&mut program(&arguments));
+    fs::create_dir(&other).unwrap();
+    for name in ["train.bin", "test.bin"] {
+        std::os::unix::fs::symlink(data().join(name), other.join(name)).unwrap();
+    }
+    let names = fs::read_to_string(data().join("fine_label_names.txt")).unwrap();
+    fs::write(other.join("fine_label_names.txt"), names.replace("class7\n", "lion\n")).unwrap();
+    let place = arguments.iter().position(|argument| argument == "--data").unwrap() + 1;
+    let own = std::mem::replace(&mut arguments[place], other.display().to_string());
+    let before = fs::read(run.join("run.json")).unwrap();
+    let said = refused(&mut program(&arguments));
+    assert!(said.contains("holds a run that was trained on other classes; name the same data"), "{said}");
+    assert_eq!(fs::read(run.join("run.json")).unwrap(), before);
+    // A run from before digests were kept is taken at its word, and has them from then on.
+    fs::remove_file(run.join("trained-on.json")).unwrap();
+    arguments[place] = own;
+    succeeds(&mut program(&arguments));
+    assert!(run.join("trained-on.json").exists());
+}
+
+#[test]
+fn what_cannot_end_well_is_said_before_training() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let (path, run, output) = (synthetic(root), root.join("run"), root.join("bundle"));
+    let command = |output: &Path| {
+        let arguments = words(&[&"run", &path, &"--run", &run, &"--output", &output, &"--device", &"cpu"]);
+        program(&arguments)
+    };
+    let said = refused(command(&output).env("ORT_DYLIB_PATH", "/nowhere/libonnxruntime.so"));
+    assert!(said.contains("the ONNX engine could not be started"), "{said}");
+
+    let notes = root.join("notes");
+    fs::create_dir(&notes).unwrap();
+    fs::copy(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/cifar100-edge/manifest.toml"),
+        notes.join("manifest.toml"),
+    )
+    .unwrap();
+    fs::write(notes.join("thesis.tex"), "years").unwrap();
+    let said = refused(&mut command(&notes));
+    assert!(said.contains("holds \"thesis.tex\", which is no part of a bundle"), "{said}");
+    assert!(notes.join("thesis.tex").exists());
+
+    let said = refused(&mut command(&run.join("bundle")));
+    assert!(said.contains("must not lie within each other"), "{said}");
+    fs::write(root.join("file"), "").unwrap();
+    let said = refused(&mut command(&root.join("file/bundle")));
+    assert!(said.contains("file/bundle"), "{said}");
+    assert!(!run.exists() && !output.exists(), "a refused run leaves no folder");
+}
+
+#[test]
+fn a_backbone_that_is_refused_claims_no_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, run, model) = (synthetic(folder.path()), folder.path().join("run"), folder.path().join("model.onnx"));
+    fs::write(&model, "no model").unwrap();
+    let arguments = words(&[&"align", &path, &"--run", &run, &"--backbone", &model, &"--device", &"cpu"]);
+    let said = refused(&mut program(&arguments));
+    assert!(said.contains("model.onnx is no ONNX model"), "{said}");
+    assert!(!run.exists(), "a refused run leaves no folder");
+}
+
+#[test]
+fn other_threads_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, run) = (synthetic(folder.path()), folder.path().join("run"));
+    let with = |threads: &str| {
+        let until = words(&[&"--device", &"cpu", &"--until", &"0", &"--threads", &threads]);
+        told(&succeeds(&mut program(&[words(&[&"pretrain", &path, &"--run", &run]), until].concat())))
+    };
+    assert!(!with("1").contains("last digits"));
+    let said = with("2");
+    assert!(said.contains("this run was begun with 1 threads; with 2 its losses differ in the last digits"), "{said}");
+    assert!(!with("2").contains("last digits"));
 }

@@ -55,6 +55,14 @@ impl Encoder for Onnx {
     }
 }
 
+/// Loads the library, so that a missing one is known before anything is computed.
+///
+/// # Errors
+/// [`EncodeError::Start`] if there is no usable library.
+pub fn start() -> Result<(), EncodeError> {
+    environment().map(|_| ())
+}
+
 /// The library, loaded once per process, and where it was found.
 fn environment() -> Result<&'static (Environment, PathBuf), EncodeError> {
     static LOADED: OnceLock<Result<(Environment, PathBuf), String>> = OnceLock::new();

@@ -81,6 +81,10 @@ pub(super) fn probability(field: &'static str, value: f64) -> Result<(), ConfigE
 impl Recipe {
     /// Checks every value.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let printable = !self.name.is_empty() && !self.name.chars().any(char::is_control);
+        demand("name", self.name.escape_debug(), printable, "a text without control characters")?;
+        // Torch's generator and TOML both know integers up to here.
+        demand("seed", self.seed, i64::try_from(self.seed).is_ok(), "at most 9223372036854775807")?;
         self.data.check()?;
         self.split.check()?;
         self.backbone.check()?;
@@ -230,6 +234,10 @@ mod tests {
         assert!(refused("jitter = 0.4", "jitter = 0.4\nhue = 0.6").contains("hue is 0.6"));
         assert!(refused("views = 1", "views = 1\ntrust = 0.0").contains("pretrain.trust is 0"));
         assert!(refused("preset = \"edge\"", "epochs = 0").contains("learn"));
+        assert!(refused("name = \"", "name = \"a\\u0007").contains("recipe: name is a\\u{7}"));
+        let mut large: Recipe = toml::from_str(include_str!("../../recipes/cifar100-edge.toml")).unwrap();
+        large.seed = i64::MAX as u64 + 1;
+        assert!(large.check().unwrap_err().to_string().starts_with("recipe: seed is 9223372036854775808, but"));
         assert!(refused("width = 16", "onnx = \"a.onnx\"\nweights = \"b\"").contains("backbone.weights"));
         assert!(refused("width = 16", "").contains("backbone.width is 0"));
         let stem = "architecture = \"resnet12\"\nstem = \"imagenet\"";

@@ -20,12 +20,12 @@ pub enum DataError {
         title: &'static str,
     },
     /// A file of the layout could not be read.
-    #[error("cannot read {}: {source}; {layout}", path.display())]
+    #[error("cannot read {}: {reason}; {layout}", path.display())]
     Read {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
-        source: io::Error,
+        /// What the system said; part of the sentence, so no source, which would be printed once more.
+        reason: io::Error,
         /// What the folder must hold.
         layout: &'static str,
     },
@@ -82,6 +82,12 @@ pub enum DataError {
         /// Classes of the data.
         actual: usize,
     },
+    /// A class cannot be named in lists and on terminals.
+    #[error("the class name \"{}\" holds control characters; rename the class", name.escape_debug())]
+    ClassName {
+        /// The name.
+        name: String,
+    },
     /// The split could not be made.
     #[error(transparent)]
     Split(#[from] SplitError),
@@ -91,6 +97,17 @@ impl DataError {
     /// A file that cannot be read, beside what the layout asks for.
     pub(super) fn read(path: impl Into<PathBuf>, layout: &'static str) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
-        move |source| Self::Read { path, source, layout }
+        move |reason| Self::Read { path, reason, layout }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let error = DataError::read("/d", "it must hold x")(io::Error::other("broken"));
+        assert_eq!(format!("{:#}", anyhow::Error::from(error)), "cannot read /d: broken; it must hold x");
     }
 }

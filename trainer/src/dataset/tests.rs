@@ -162,3 +162,15 @@ fn synthetic_data_need_no_folder_and_hold_images_out() {
     let error = open(&recipe, &Origin::default()).unwrap_err().to_string();
     assert_eq!(error, "the recipe's split has 4 classes, but the data (synthetic objects) have 3");
 }
+
+#[cfg(unix)]
+#[test]
+fn a_class_name_with_control_characters_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    flat(folder.path());
+    fs::rename(folder.path().join("c1"), folder.path().join("c\n1\u{1b}[2J")).unwrap();
+    let recipe = recipe("kind = \"folders\"\nimage_size = 16");
+    let origin = Origin { folder: Some(folder.path()), ..Origin::default() };
+    let error = open(&recipe, &origin).unwrap_err().to_string();
+    assert_eq!(error, "the class name \"c\\n1\\u{1b}[2J\" holds control characters; rename the class");
+}

@@ -87,7 +87,7 @@ fn archive() -> (Vec<u8>, Archive) {
     }
     let bytes = tar.into_inner().unwrap().finish().unwrap();
     let sum: String = Md5::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    let members = &[("a.bin", 300_000), ("names.txt", 100)];
+    let members = &[("a.bin", 300_000, 300_000), ("names.txt", 1, 100)];
     let archive =
         Archive { title: "test set", file: "set.tar.gz", address: "http://127.0.0.1:9/", md5: sum.leak(), members };
     (bytes, archive)
@@ -176,10 +176,43 @@ fn an_archive_without_its_members_is_refused() {
     let (bytes, mut archive) = archive();
     let folder = tempfile::tempdir().unwrap();
     let (address, _) = serve(bytes, POLITE);
-    archive.members = &[("a.bin", 299_999)];
+    archive.members = &[("a.bin", 1, 299_999)];
     let large = archive.fetch(folder.path(), Some(&address)).unwrap_err().to_string();
     assert!(large.contains("holds a.bin with 300000 bytes"), "{large}");
-    archive.members = &[("b.bin", 10)];
+    archive.members = &[("b.bin", 1, 10)];
     let missing = archive.fetch(folder.path(), Some(&address)).unwrap_err().to_string();
     assert!(missing.contains("lacks b.bin"), "{missing}");
+}
+
+#[test]
+fn a_file_that_was_cut_off_is_fetched_again() {
+    let (bytes, archive) = archive();
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.bin"), [0; 1000]).unwrap();
+    fs::write(folder.path().join("names.txt"), "one\n").unwrap();
+    let (address, asked) = serve(bytes, POLITE);
+    archive.fetch(folder.path(), Some(&address)).unwrap();
+    assert!(is_complete(folder.path()));
+    assert_eq!(asked.lock().unwrap().len(), 1);
+}
+
+#[test]
+fn what_is_no_web_address_is_refused_at_once() {
+    let (_, archive) = archive();
+    let folder = tempfile::tempdir().unwrap();
+    for address in ["notaurl", "file:///etc/passwd", "ftp://127.0.0.1/set.tar.gz", "https://", ""] {
+        let error = archive.fetch(&folder.path().join("new"), Some(address)).unwrap_err().to_string();
+        assert!(error.contains("is no address of a web server; give one"), "{address}: {error}");
+    }
+    assert!(!folder.path().join("new").exists());
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_said_once() {
+    let (_, archive) = archive();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let error = anyhow::Error::from(archive.fetch(&file, Some("http://127.0.0.1:9/")).unwrap_err());
+    assert_eq!(format!("{error:#}").matches("os error").count(), 1, "{error:#}");
 }

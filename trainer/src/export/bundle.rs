@@ -1,8 +1,7 @@
 //! Writing a bundle: backbone, learner file, labels, benchmark file, manifest, card.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use orco_runtime::augment::Views;
@@ -24,17 +23,18 @@ use tch::{Kind, Tensor};
 use super::fidelity::Fidelity;
 use super::int8::int8;
 use super::metadata::{Facts, metadata};
+use super::place::{CARD, Place};
 use super::{card, onnx};
 use crate::align::Assignment;
 use crate::config::{MeasureOn, Recipe};
-use crate::dataset::{Images, SHOTS, Split};
+use crate::dataset::{DataSet, Images, SHOTS, Split};
 use crate::model::Model;
 use crate::progress::Progress;
 use crate::run::{Run, write_atomically};
 
 /// Largest deviation between ONNX Runtime and tch that an export may have.
 const PARITY: f64 = 1e-4;
-/// Images on which both are compared.
+/// Most images on which both are compared.
 const PARITY_IMAGES: usize = 1000;
 
 /// What an export was found to be.
@@ -42,12 +42,21 @@ const PARITY_IMAGES: usize = 1000;
 pub struct Exported {
     /// The bundle's folder.
     pub folder: PathBuf,
-    /// Largest deviation of a feature between ONNX Runtime and tch; none for a backbone that the user brought.
-    pub parity: Option<f64>,
+    /// How far ONNX Runtime is from tch; none for a backbone that the user brought.
+    pub parity: Option<Parity>,
     /// What storing weights in fewer bits cost, if the recipe asks for that.
     pub stored: Option<Fidelity>,
     /// What the int8 backbone was found to be, if the recipe asks for one.
     pub int8: Option<Fidelity>,
+}
+
+/// How far ONNX Runtime is from tch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Parity {
+    /// Largest deviation of a feature.
+    pub deviation: f64,
+    /// Images on which both were compared.
+    pub images: usize,
 }
 
 /// Everything that a bundle is made from.
@@ -64,23 +73,22 @@ pub(crate) struct Source<'a> {
     pub(crate) features: usize,
 }
 
-/// Writes the bundle into `folder`, opens it again as a device would, measures it, and writes its card.
+/// Writes the bundle where `place` has it made, opens it again as a device would, measures it, and writes its card. What
+/// is left is to sign it and to [finish](Place::finish).
 ///
 /// # Errors
 /// If a file cannot be written, ONNX Runtime is missing, its features differ from tch's by more than 1e-4, or storing the
 /// weights in fewer bits changed the features by more than that explains.
-#[expect(clippy::too_many_arguments, reason = "a bundle is made of exactly these")]
 pub fn write_bundle(
     model: &Model,
     assignment: &Assignment,
     recipe: &Recipe,
-    images: (&Images, &Images),
-    split: &Split,
-    labels: &[String],
+    data: &DataSet,
     run: &Run,
-    folder: &Path,
+    place: &Place,
 ) -> Result<Exported> {
-    let source = Source::new(model, recipe, images, split, labels);
+    let (split, labels) = (&data.split, data.class_names.as_slice());
+    let source = Source::new(model, recipe, (&data.train, &data.test), split, labels);
     let facts = Facts {
         name: &recipe.name,
         architecture: &model.backbone.description.name,
@@ -96,12 +104,14 @@ pub fn write_bundle(
     let mut float_encoder = open(&float)?;
     let parity = model.foreign.is_none().then(|| parity(model, &mut float_encoder, &source)).transpose()?;
     if let Some(parity) = parity {
-        if parity > PARITY {
+        let Parity { deviation, images } = parity;
+        // Not a number is no parity either.
+        if deviation.is_nan() || deviation > PARITY {
             bail!(
-                "ONNX Runtime's features differ from tch's by {parity:.1e}, more than {PARITY:.0e}; nothing was written"
+                "ONNX Runtime's features differ from tch's by {deviation:.1e}, more than {PARITY:.0e}; nothing was written"
             );
         }
-        log::info!("ONNX Runtime equals tch within {parity:.1e} on {PARITY_IMAGES} images");
+        log::info!("ONNX Runtime equals tch within {deviation:.1e} on {images} images");
     }
     // What ships computes the features that ship.
     let weights = recipe.export.weights;
@@ -139,70 +149,27 @@ pub fn write_bundle(
     ];
     files.extend(int8_bytes.map(|bytes| (BACKBONE_INT8, bytes)));
     let mut digests = BTreeMap::new();
-    let staged = Staged::new(folder)?;
     for (name, bytes) in &files {
-        write_atomically(&staged.path.join(name), bytes)?;
+        write_atomically(&place.staged().join(name), bytes)?;
         digests.insert((*name).to_owned(), hexadecimal(&codec::digest(bytes)));
     }
     let manifest = source.manifest(model, digests);
-    write_atomically(&staged.path.join(MANIFEST), toml::to_string(&manifest)?.as_bytes())?;
-    let bundle = Bundle::open(&staged.path).context("the bundle just written does not open")?;
-    let exported = Exported { folder: folder.into(), parity, stored, int8: int8_measured };
-    let card = card::write(&bundle, recipe, &exported, run)?;
-    write_atomically(&staged.path.join("README.md"), card.as_bytes())?;
-    staged.put_in_place(folder)?;
+    write_atomically(&place.staged().join(MANIFEST), toml::to_string(&manifest)?.as_bytes())?;
+    let bundle = Bundle::open(place.staged()).context("the bundle just written does not open")?;
+    let exported = Exported { folder: place.folder().into(), parity, stored, int8: int8_measured };
+    let card = card::write(&bundle, recipe, &exported, run, data.skipped.len())?;
+    write_atomically(&place.staged().join(CARD), card.as_bytes())?;
     Ok(exported)
 }
 
-/// Whether a bundle may be written into `folder`: it is new, empty, or an older bundle.
-///
-/// # Errors
-/// If it is something else, which is left alone.
-pub fn check_output(folder: &Path) -> Result<()> {
-    let shown = folder.display();
-    if folder.file_name().is_none() {
-        bail!("{shown} names no folder to write the bundle into; give one with --output");
-    }
-    let empty = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
-    if folder.exists() && !empty && !folder.join(MANIFEST).is_file() {
-        bail!("{shown} exists and is no bundle; choose another folder with --output");
-    }
-    Ok(())
-}
-
-/// A bundle in the making, beside its place; only a whole one takes the place of an older one.
-struct Staged {
-    path: PathBuf,
-}
-
-impl Staged {
-    fn new(folder: &Path) -> Result<Self> {
-        let name = folder.file_name().with_context(|| format!("{} names no folder", folder.display()))?;
-        let path = folder.with_file_name(format!(".{}.partial", name.to_string_lossy()));
-        if path.exists() {
-            fs::remove_dir_all(&path).with_context(|| format!("cannot remove {}", path.display()))?;
-        }
-        fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
-        Ok(Self { path })
-    }
-
-    fn put_in_place(&self, folder: &Path) -> Result<()> {
-        check_output(folder)?;
-        if folder.exists() {
-            fs::remove_dir_all(folder).with_context(|| format!("cannot remove the old {}", folder.display()))?;
-        }
-        fs::rename(&self.path, folder).with_context(|| format!("cannot write {}", folder.display()))
-    }
-}
-
 /// Largest difference between the exported model's features and the network's.
-fn parity(model: &Model, encoder: &mut dyn Encoder, source: &Source<'_>) -> Result<f64> {
+fn parity(model: &Model, encoder: &mut dyn Encoder, source: &Source<'_>) -> Result<Parity> {
     let indices: Vec<usize> = (0..PARITY_IMAGES.min(source.train.len())).collect();
     let images = source.train.select(&indices).to_device(model.device()).to_kind(Kind::Float) / 255.0;
     let expected = model.source()?.features(&images)?.to_device(tch::Device::Cpu);
     let actual = source.clean_features(encoder, source.train, &indices)?;
     let difference = Tensor::from_slice(&actual).view_as(&expected) - expected;
-    Ok(difference.abs().max().double_value(&[]))
+    Ok(Parity { deviation: difference.abs().max().double_value(&[]), images: indices.len() })
 }
 
 impl<'a> Source<'a> {

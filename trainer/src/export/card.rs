@@ -10,7 +10,6 @@ use orco_runtime::protocol::{Measurement, Summary, System};
 use super::bundle::Exported;
 use crate::config::{AugmentConfig, MeasureOn, OptimiserKind, Policy, Recipe};
 use crate::run::Run;
-use crate::system;
 
 /// Draws of the shots that the card's numbers are means of.
 const DRAWS: usize = 3;
@@ -18,7 +17,15 @@ const DRAWS: usize = 3;
 const SEED: u64 = 1;
 
 /// Measures the bundle and writes its card, Markdown with Hugging Face front matter.
-pub(super) fn write(bundle: &Bundle, recipe: &Recipe, exported: &Exported, run: &Run) -> Result<String> {
+///
+/// `skipped` is the number of images that were left out as broken.
+pub(super) fn write(
+    bundle: &Bundle,
+    recipe: &Recipe,
+    exported: &Exported,
+    run: &Run,
+    skipped: usize,
+) -> Result<String> {
     let benchmark = bundle.benchmark()?;
     let (foundation, config) = (&bundle.foundation, &bundle.foundation.config);
     let measured = System::ALL
@@ -65,17 +72,14 @@ pub(super) fn write(bundle: &Bundle, recipe: &Recipe, exported: &Exported, run: 
         recipe.targets.method,
         recipe.targets.steps
     )?;
-    writeln!(text, "- Trained on: {}, seed {}.", manifest.provenance.trained_on, recipe.seed)?;
+    let without = match skipped {
+        0 => String::new(),
+        1 => "; 1 broken image of the data set was left out".into(),
+        count => format!("; {count} broken images of the data set were left out"),
+    };
+    writeln!(text, "- Trained on: {}, seed {}{without}.", manifest.provenance.trained_on, recipe.seed)?;
     phase_1(&mut text, recipe)?;
-    if let Some(seconds) = median(run.metrics("pretrain").iter().filter_map(|line| line["seconds"].as_f64()).collect())
-    {
-        writeln!(
-            text,
-            "- Time: an epoch of phase 1 took {seconds:.0} s (median), which makes {:.0} minutes for all, on {} CPU cores.",
-            seconds * recipe.pretrain.epochs as f64 / 60.0,
-            system::cores()
-        )?;
-    }
+    time(&mut text, recipe, &run.metrics("pretrain"))?;
     writeln!(
         text,
         "- Phase 2: {} epochs, batch {}{}. The last epoch's head is shipped; nothing was selected on test data.",
@@ -95,7 +99,8 @@ pub(super) fn write(bundle: &Bundle, recipe: &Recipe, exported: &Exported, run: 
     if let Some(parity) = exported.parity {
         writeln!(
             text,
-            "- ONNX Runtime equals the training network within {parity:.1e} on up to 1,000 training images (weights in f32)."
+            "- ONNX Runtime equals the training network within {:.1e} on {} training images (weights in f32).",
+            parity.deviation, parity.images
         )?;
     }
     if let Some(stored) = &exported.stored {
@@ -122,8 +127,8 @@ pub(super) fn write(bundle: &Bundle, recipe: &Recipe, exported: &Exported, run: 
     match recipe.split.measure_on {
         MeasureOn::Test => writeln!(
             text,
-            "    cargo run --release -p orco -- eval --bundle models/{} --draws {DRAWS} --seed {SEED}\n",
-            manifest.name
+            "    cargo run --release -p orco -- eval --bundle {} --draws {DRAWS} --seed {SEED}\n",
+            shell_word(&exported.folder.to_string_lossy())
         )?,
         MeasureOn::Holdout => {
             writeln!(text, "These images are for choosing settings; the numbers are no result to report.\n")?
@@ -163,27 +168,81 @@ pub(super) fn write(bundle: &Bundle, recipe: &Recipe, exported: &Exported, run: 
 /// reads too.
 fn front_matter(text: &mut String, recipe: &Recipe, source: &str, ours: &Summary) -> Result<()> {
     let tag = recipe.data.kind.tag();
-    let license = recipe.export.license.as_deref().unwrap_or(env!("CARGO_PKG_LICENSE"));
-    // Hugging Face knows licenses by their SPDX names in small letters.
-    let licenses: Vec<String> = license
-        .split(" OR ")
-        .map(|name| serde_json::to_string(&name.trim().to_lowercase()))
-        .collect::<Result<_, _>>()?;
+    let license = license(recipe.export.license.as_deref().unwrap_or(env!("CARGO_PKG_LICENSE")));
     let (name, source) = (serde_json::to_string(&recipe.name)?, serde_json::to_string(source)?);
     writeln!(
         text,
-        "---\nlicense: [{}]\nlibrary_name: onnx\npipeline_tag: image-classification\n\
+        "---\n{license}\nlibrary_name: onnx\npipeline_tag: image-classification\n\
          tags: [image-classification, few-shot-learning, class-incremental-learning, onnx]\ndatasets: [{tag}]\n\
          model-index:\n- name: {name}\n  results:\n  \
          - task: {{type: image-classification, name: few-shot class-incremental}}\n    \
-         dataset: {{type: {tag}, name: {source}}}\n    metrics:",
-        licenses.join(", ")
+         dataset: {{type: {tag}, name: {source}}}\n    metrics:"
     )?;
     let last = ours.sessions.last().and_then(|row| row.hm).unwrap_or(0.0);
     for (metric, value) in [("aHM", ours.ahm), ("aACC", ours.aacc), ("HM of the last session", last)] {
         writeln!(text, "    - {{type: accuracy, name: {metric}, value: {value:.2}}}")?;
     }
     writeln!(text, "---")?;
+    Ok(())
+}
+
+/// Licenses that Hugging Face knows, of those that weights are given out under; by their SPDX names in small letters.
+const LICENSES: [&str; 18] = [
+    "mit",
+    "apache-2.0",
+    "bsd-2-clause",
+    "bsd-3-clause",
+    "isc",
+    "zlib",
+    "unlicense",
+    "cc0-1.0",
+    "cc-by-4.0",
+    "cc-by-sa-4.0",
+    "cc-by-nc-4.0",
+    "cc-by-nc-sa-4.0",
+    "mpl-2.0",
+    "gpl-2.0",
+    "gpl-3.0",
+    "lgpl-3.0",
+    "agpl-3.0",
+    "openrail",
+];
+
+/// The front matter's lines for a license: the names that Hugging Face knows, else `other` and what the recipe says.
+fn license(name: &str) -> String {
+    let names: Vec<String> = name.split(" OR ").map(|name| name.trim().to_lowercase()).collect();
+    if names.iter().any(|name| !LICENSES.contains(&name.as_str())) {
+        return format!("license: other\nlicense_name: {}", serde_json::Value::from(name));
+    }
+    match names.as_slice() {
+        [one] => format!("license: \"{one}\""),
+        several => format!("license: [\"{}\"]", several.join("\", \"")),
+    }
+}
+
+/// A path as one word of a POSIX shell.
+fn shell_word(text: &str) -> String {
+    let text = if text.starts_with('-') { format!("./{text}") } else { text.to_owned() };
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./+:,@%".contains(letter);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text;
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+/// How long phase 1 took, and on what, where the run's metrics say so.
+fn time(text: &mut String, recipe: &Recipe, metrics: &[serde_json::Value]) -> Result<()> {
+    let Some(seconds) = median(metrics.iter().filter_map(|line| line["seconds"].as_f64()).collect()) else {
+        return Ok(());
+    };
+    let mut machines: Vec<&str> = metrics.iter().filter_map(|line| line["machine"].as_str()).collect();
+    machines.dedup();
+    let on = if machines.is_empty() { String::new() } else { format!(", on {}", machines.join(", then ")) };
+    writeln!(
+        text,
+        "- Time: an epoch of phase 1 took {seconds:.0} s (median), which makes {:.0} minutes for all{on}.",
+        seconds * recipe.pretrain.epochs as f64 / 60.0
+    )?;
     Ok(())
 }
 
@@ -253,4 +312,42 @@ fn beyond(augment: &AugmentConfig) -> String {
         words += &format!(", cutout of {} pixels", augment.cutout);
     }
     words
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_license_is_the_recipe_s() {
+        assert_eq!(license("MIT OR Apache-2.0"), "license: [\"mit\", \"apache-2.0\"]");
+        assert_eq!(license("CC-BY-NC-4.0"), "license: \"cc-by-nc-4.0\"");
+        assert_eq!(license("ours: \"ask\""), "license: other\nlicense_name: \"ours: \\\"ask\\\"\"");
+    }
+
+    #[test]
+    fn a_command_can_be_pasted() {
+        assert_eq!(shell_word("models/cifar100-edge"), "models/cifar100-edge");
+        assert_eq!(shell_word("my bundles/it's"), "'my bundles/it'\\''s'");
+        assert_eq!(shell_word("-x"), "./-x");
+    }
+
+    #[test]
+    fn the_time_names_the_machines_that_took_it() {
+        let recipe: Recipe = toml::from_str(include_str!("../../recipes/cifar100-edge.toml")).unwrap();
+        let line = |machine: &str| json!({"seconds": 60.0, "machine": machine});
+        let said = |lines: &[serde_json::Value]| {
+            let mut text = String::new();
+            time(&mut text, &recipe, lines).unwrap();
+            text
+        };
+        assert!(
+            said(&[line("2 CPU threads"), line("2 CPU threads"), line("an X100")])
+                .ends_with("90 minutes for all, on 2 CPU threads, then an X100.\n")
+        );
+        assert!(said(&[json!({"seconds": 60.0})]).ends_with("90 minutes for all.\n"), "no machine is made up");
+        assert_eq!(said(&[]), "");
+    }
 }

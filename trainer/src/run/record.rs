@@ -1,7 +1,6 @@
 //! `run.json`: what made a run, and how to continue it.
 
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -23,8 +22,9 @@ pub struct Record {
     pub threads: i32,
     /// The machine.
     pub hardware: Hardware,
-    /// State of the folder that the program was started in, if git keeps it.
-    pub git: Option<Git>,
+    /// The sources that the program was built from, if git kept them.
+    #[serde(default)]
+    pub built_from: Option<Git>,
     /// When the program was started last, in seconds since 1970.
     pub started: u64,
     /// What the program was asked to do, with absolute paths.
@@ -40,9 +40,12 @@ pub struct Hardware {
     pub cores: usize,
     /// Bytes of memory, if known.
     pub memory: Option<u64>,
+    /// Name of the GPU, if the run used one and its driver tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<String>,
 }
 
-/// State of a git working folder.
+/// State of sources that git keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Git {
     /// Hash of the commit that is checked out.
@@ -54,9 +57,9 @@ pub struct Git {
 impl Record {
     /// Describes a run that starts now on `device`.
     pub fn new(seed: u64, device: tch::Device, request: serde_json::Value) -> Self {
-        let device = match device {
-            tch::Device::Cuda(number) => format!("cuda:{number}"),
-            _ => "cpu".into(),
+        let (device, gpu) = match device {
+            tch::Device::Cuda(number) => (format!("cuda:{number}"), system::gpu()),
+            _ => ("cpu".into(), None),
         };
         Self {
             program: concat!("orco-train ", env!("CARGO_PKG_VERSION")).into(),
@@ -68,11 +71,41 @@ impl Record {
                 processor: system::processor(),
                 cores: system::cores(),
                 memory: system::memory_total(),
+                gpu,
             },
-            git: Git::here(),
+            built_from: Git::of_program(),
             started: super::events::now() as u64,
             request,
         }
+    }
+
+    /// What computed, in words: `2 CPU threads (AMD EPYC 7763)`, or the GPU's name.
+    pub fn machine(&self) -> String {
+        if self.device != "cpu" {
+            return self.hardware.gpu.clone().unwrap_or_else(|| format!("the GPU {}", self.device));
+        }
+        let threads = format!("{} CPU thread{}", self.threads, if self.threads == 1 { "" } else { "s" });
+        match &self.hardware.processor {
+            Some(name) => format!("{threads} ({name})"),
+            None => threads,
+        }
+    }
+
+    /// What makes numbers differ in their last digits where `next` continues the run of this record.
+    pub fn caution(&self, next: &Self) -> Option<String> {
+        let (before, now) = (self.threads, next.threads);
+        if self.device != next.device {
+            return Some(format!(
+                "this run was begun on {}; on {} its losses differ in the last digits",
+                self.device, next.device
+            ));
+        }
+        (self.device == "cpu" && before != now).then(|| {
+            format!(
+                "this run was begun with {before} threads; with {now} its losses differ in the last digits; \
+                 --threads {before} continues it exactly"
+            )
+        })
     }
 
     /// Reads the record of the run in a folder.
@@ -90,15 +123,10 @@ impl Record {
 }
 
 impl Git {
-    /// State of the current folder; none outside of git, or without git.
-    fn here() -> Option<Self> {
-        let ask = |arguments: &[&str]| -> Option<String> {
-            let output = Command::new("git").args(arguments).output().ok()?;
-            output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
-        };
-        let commit = ask(&["rev-parse", "HEAD"])?.trim().to_owned();
-        let changed_files = ask(&["status", "--porcelain"])?.lines().count();
-        Some(Self { commit, changed_files })
+    /// The sources of this program, as they were when it was built; none outside of git.
+    fn of_program() -> Option<Self> {
+        let changed_files = option_env!("ORCO_CHANGED_FILES")?.parse().ok()?;
+        Some(Self { commit: option_env!("ORCO_COMMIT")?.into(), changed_files })
     }
 }
 
@@ -113,6 +141,30 @@ mod tests {
         std::fs::write(folder.path().join("run.json"), serde_json::to_string_pretty(&record).unwrap()).unwrap();
         assert_eq!(Record::read(folder.path()).unwrap(), record);
         assert!(record.threads >= 1 && record.hardware.cores >= 1 && record.started > 1_700_000_000);
+    }
+
+    #[test]
+    fn another_machine_is_said() {
+        let record = Record { threads: 2, ..Record::new(7, tch::Device::Cpu, serde_json::Value::Null) };
+        assert_eq!(record.caution(&record), None);
+        let one = Record { threads: 1, ..record.clone() };
+        let said = record.caution(&one).unwrap();
+        assert!(said.contains("begun with 2 threads; with 1") && said.contains("--threads 2"), "{said}");
+        assert!(one.machine().starts_with("1 CPU thread") && !one.machine().starts_with("1 CPU threads"));
+        let cuda = Record { device: "cuda:0".into(), ..record.clone() };
+        assert!(record.caution(&cuda).unwrap().contains("begun on cpu; on cuda:0"));
+        assert_eq!(cuda.machine(), "the GPU cuda:0");
+    }
+
+    #[test]
+    fn records_of_older_programs_are_read() {
+        let text = r#"{"program": "orco-train 0.1.0", "libtorch": null, "seed": 1, "device": "cpu", "threads": 2,
+            "hardware": {"processor": null, "cores": 2, "memory": null}, "git": {"commit": "ab", "changed_files": 0},
+            "started": 1, "request": {}}"#;
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("run.json"), text).unwrap();
+        let record = Record::read(folder.path()).unwrap();
+        assert_eq!((record.built_from.clone(), record.machine().as_str()), (None, "2 CPU threads"));
     }
 
     #[test]

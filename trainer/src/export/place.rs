@@ -1,0 +1,257 @@
+//! Where a bundle is put: made beside its place, and moved there whole. An older bundle is set aside before it goes, so
+//! that a kill at any moment leaves the old or the new one.
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LABELS, LEARNER, MANIFEST, Manifest, SIGNATURE};
+
+/// Name of a bundle's card.
+pub(super) const CARD: &str = "README.md";
+/// Every file that a bundle may have.
+const FILES: [&str; 8] = [BACKBONE, BACKBONE_INT8, LEARNER, BENCHMARK, LABELS, MANIFEST, SIGNATURE, CARD];
+
+/// A bundle in the making, in the folder `.NAME.partial` beside its place. It goes away with this value unless
+/// [`Place::finish`] moves it to where it belongs.
+#[derive(Debug)]
+pub struct Place {
+    folder: PathBuf,
+    staged: PathBuf,
+    aside: PathBuf,
+}
+
+impl Place {
+    /// Prepares to write a bundle into `folder`, which is new, empty, or an older bundle. What an interrupted call left
+    /// beside it is tidied up: an old bundle that was set aside comes back where no new one had taken its place.
+    ///
+    /// # Errors
+    /// If `folder` is something else, which is left alone, it lies in the folder of the `run` or holds it, or nothing
+    /// can be written there.
+    pub fn prepare(folder: &Path, run: &Path) -> Result<Self> {
+        let shown = folder.display();
+        let Some(name) = folder.file_name() else {
+            bail!("{shown} names no folder to write the bundle into; give one with --output");
+        };
+        let (output, run) = (resolved(folder)?, resolved(run)?);
+        if output.starts_with(&run) || run.starts_with(&output) {
+            bail!("{shown} and the run's folder must not lie within each other; choose another folder with --output");
+        }
+        let beside = |ending: &str| folder.with_file_name(format!(".{}.{ending}", name.to_string_lossy()));
+        let place = Self { folder: folder.into(), staged: beside("partial"), aside: beside("old") };
+        if place.aside.exists() && !folder.exists() {
+            fs::rename(&place.aside, folder).with_context(|| format!("cannot bring back the old {shown}"))?;
+            log::info!("brought back {shown}, which an interrupted run had set aside");
+        }
+        check(folder)?;
+        remove(&place.aside)?;
+        remove(&place.staged)?;
+        fs::create_dir_all(&place.staged)
+            .with_context(|| format!("cannot write the bundle {shown}: cannot create {}", place.staged.display()))?;
+        Ok(place)
+    }
+
+    /// The folder that the bundle is meant for.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The folder that it is made in.
+    pub fn staged(&self) -> &Path {
+        &self.staged
+    }
+
+    /// Moves the bundle to its place.
+    ///
+    /// # Errors
+    /// If something that is no bundle came to lie there, or a folder cannot be moved; the older bundle is then still
+    /// there.
+    pub fn finish(self) -> Result<()> {
+        let Self { folder, staged, aside } = &self;
+        let shown = folder.display();
+        check(folder)?;
+        remove(aside)?;
+        let replaces = folder.exists();
+        if replaces {
+            fs::rename(folder, aside).with_context(|| format!("cannot set the old {shown} aside"))?;
+        }
+        if let Err(error) = fs::rename(staged, folder) {
+            if replaces {
+                let _ = fs::rename(aside, folder);
+            }
+            return Err(error).with_context(|| format!("cannot write {shown}"));
+        }
+        // The names must reach the disk before what they replaced leaves it; not every system can sync a folder.
+        let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let _ = File::open(parent.unwrap_or(Path::new("."))).and_then(|parent| parent.sync_all());
+        remove(aside)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // After `finish` nothing is there any more.
+        let _ = fs::remove_dir_all(&self.staged);
+    }
+}
+
+/// Refuses a folder that a bundle must not replace.
+fn check(folder: &Path) -> Result<()> {
+    let shown = folder.display();
+    let names = match entries(folder) {
+        Ok(names) => names,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotADirectory => {
+            bail!("{shown} is no folder; choose another one with --output")
+        }
+        Err(error) => return Err(error).with_context(|| format!("cannot read {shown}")),
+    };
+    if names.is_empty() {
+        return Ok(());
+    }
+    let text = fs::read_to_string(folder.join(MANIFEST)).unwrap_or_default();
+    if Manifest::parse(&text).is_err() {
+        bail!("{shown} exists and is no bundle; choose another folder with --output");
+    }
+    refuse_strangers(folder, &names)
+}
+
+/// Removes a folder that holds files of a bundle only, if it is there.
+fn remove(folder: &Path) -> Result<()> {
+    let shown = folder.display();
+    match entries(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error).with_context(|| format!("cannot read {shown}")),
+        Ok(names) => refuse_strangers(folder, &names)?,
+    }
+    fs::remove_dir_all(folder).with_context(|| format!("cannot remove {shown}"))
+}
+
+/// Names in a folder, sorted, with whether each is a plain file.
+fn entries(folder: &Path) -> std::io::Result<Vec<(String, bool)>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        names.push((entry.file_name().to_string_lossy().into_owned(), entry.file_type()?.is_file()));
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn refuse_strangers(folder: &Path, names: &[(String, bool)]) -> Result<()> {
+    // A kill may leave the temporary file of one that was being written.
+    let temporary = |name: &str| FILES.iter().any(|file| Path::new(file).with_extension("tmp") == Path::new(name));
+    let stranger =
+        names.iter().find(|(name, is_file)| !is_file || !(FILES.contains(&name.as_str()) || temporary(name)));
+    match stranger {
+        None => Ok(()),
+        Some((name, _)) => bail!(
+            "{} holds {name:?}, which is no part of a bundle and would be lost; move it away, or choose another folder \
+             with --output",
+            folder.display()
+        ),
+    }
+}
+
+/// A path without links and detours, as far as it exists.
+fn resolved(path: &Path) -> Result<PathBuf> {
+    let absolute = std::path::absolute(path).with_context(|| format!("the path {}", path.display()))?;
+    let found = absolute.ancestors().find_map(|there| Some((there, there.canonicalize().ok()?)));
+    Ok(match found {
+        // Joining nothing would add a slash.
+        Some((there, real)) if there == absolute => real,
+        Some((there, real)) => real.join(absolute.strip_prefix(there).expect("an ancestor")),
+        None => absolute,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/cifar100-edge/manifest.toml");
+
+    /// A folder that passes for a bundle, marked.
+    fn bundle(folder: &Path, mark: &str) {
+        fs::create_dir_all(folder).unwrap();
+        fs::copy(SHIPPED, folder.join(MANIFEST)).unwrap();
+        fs::write(folder.join(LABELS), mark).unwrap();
+    }
+
+    fn mark(folder: &Path) -> String {
+        fs::read_to_string(folder.join(LABELS)).unwrap()
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        entries(folder).unwrap().into_iter().map(|(name, _)| name).collect()
+    }
+
+    #[test]
+    fn a_whole_bundle_takes_the_place_of_an_older_one() {
+        let root = tempfile::tempdir().unwrap();
+        let (output, run) = (root.path().join("out"), root.path().join("run"));
+        for mark_of_it in ["first", "second"] {
+            let place = Place::prepare(&output, &run).unwrap();
+            bundle(place.staged(), mark_of_it);
+            place.finish().unwrap();
+            assert_eq!((mark(&output).as_str(), names(root.path())), (mark_of_it, vec!["out".to_owned()]));
+        }
+        // A run that fails leaves the older bundle, and nothing else.
+        drop(Place::prepare(&output, &run).unwrap());
+        assert_eq!((mark(&output).as_str(), names(root.path())), ("second", vec!["out".to_owned()]));
+    }
+
+    #[test]
+    fn a_folder_with_something_else_is_left_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let run = root.path().join("run");
+        let refused = |output: &Path| format!("{:#}", Place::prepare(output, &run).unwrap_err());
+        let project = root.path().join("project");
+        fs::create_dir(&project).unwrap();
+        fs::write(project.join(MANIFEST), "[package]\nname = \"mine\"\n").unwrap();
+        assert!(refused(&project).contains("exists and is no bundle"), "{}", refused(&project));
+
+        let notes = root.path().join("notes");
+        bundle(&notes, "old");
+        fs::write(notes.join("thesis.tex"), "years").unwrap();
+        assert!(refused(&notes).contains("holds \"thesis.tex\""), "{}", refused(&notes));
+        fs::remove_file(notes.join("thesis.tex")).unwrap();
+        fs::create_dir(notes.join("photos")).unwrap();
+        assert!(refused(&notes).contains("holds \"photos\""), "{}", refused(&notes));
+
+        // Not even what goes by the names of leftovers is removed where it is something else.
+        let odd = root.path().join(".fresh.partial");
+        fs::create_dir(&odd).unwrap();
+        fs::write(odd.join("precious"), "").unwrap();
+        assert!(refused(&root.path().join("fresh")).contains("holds \"precious\""));
+        assert_eq!(mark(&notes), "old");
+    }
+
+    #[test]
+    fn a_kill_between_two_renames_is_mended_at_the_next_start() {
+        let root = tempfile::tempdir().unwrap();
+        let (output, run) = (root.path().join("out"), root.path().join("run"));
+        bundle(&root.path().join(".out.old"), "old");
+        bundle(&root.path().join(".out.partial"), "half");
+        drop(Place::prepare(&output, &run).unwrap());
+        assert_eq!((mark(&output).as_str(), names(root.path())), ("old", vec!["out".to_owned()]));
+        // The new one was in place, the old one not yet deleted.
+        bundle(&root.path().join(".out.old"), "older");
+        drop(Place::prepare(&output, &run).unwrap());
+        assert_eq!((mark(&output).as_str(), names(root.path())), ("old", vec!["out".to_owned()]));
+    }
+
+    #[test]
+    fn a_bundle_and_its_run_keep_apart() {
+        let root = tempfile::tempdir().unwrap();
+        let run = root.path().join("run");
+        fs::create_dir(&run).unwrap();
+        fs::create_dir(root.path().join("other")).unwrap();
+        for output in [run.clone(), run.join("bundle"), root.path().join("other/../run/x"), root.path().to_owned()] {
+            let error = Place::prepare(&output, &run).unwrap_err().to_string();
+            assert!(error.contains("must not lie within each other"), "{error}");
+        }
+        assert!(names(&run).is_empty());
+    }
+}

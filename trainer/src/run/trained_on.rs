@@ -1,0 +1,202 @@
+//! What a run was trained on, by digest: other images in the same run folder would get wrong labels without a word.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use orco_runtime::manifest::hexadecimal;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::write_atomically;
+use crate::config::Recipe;
+use crate::dataset::{DataSet, SHOTS};
+
+/// Name of the file in the run's folder.
+const FILE: &str = "trained-on.json";
+/// Images digested at once.
+const BLOCK: usize = 1024;
+
+/// Digests (SHA-256, in hexadecimal) of everything outside the recipe that decides what a run learns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrainedOn {
+    /// Names of the classes, by label.
+    pub classes: String,
+    /// Number of training images.
+    pub count: usize,
+    /// Labels and pixels of the training images.
+    pub images: String,
+    /// Which images are the base session's.
+    pub base: String,
+    /// The fixed draw of the session lists, if there were any.
+    pub lists: Option<String>,
+    /// Content of the file that `backbone.weights` names, if it does.
+    pub weights: Option<String>,
+}
+
+impl TrainedOn {
+    /// Digests a recipe's data and weights; 150 MB take less than a second.
+    ///
+    /// # Errors
+    /// If the file of the weights cannot be read.
+    pub fn new(recipe: &Recipe, data: &DataSet) -> Result<Self> {
+        let (train, split) = (&data.train, &data.split);
+        let mut classes = Sha256::new();
+        for name in &data.class_names {
+            classes.update((name.len() as u64).to_le_bytes());
+            classes.update(name);
+        }
+        let mut images = Sha256::new();
+        for side in train.pixels.size() {
+            images.update(side.to_le_bytes());
+        }
+        for label in &train.labels {
+            images.update(label.to_le_bytes());
+        }
+        for start in (0..train.len()).step_by(BLOCK) {
+            let rows = train.pixels.narrow(0, start as i64, BLOCK.min(train.len() - start) as i64);
+            let rows = rows.to_device(tch::Device::Cpu).contiguous().view(-1);
+            images.update(Vec::<u8>::try_from(rows).context("pixels")?);
+        }
+        let indices = |indices: &mut dyn Iterator<Item = usize>| {
+            let mut sum = Sha256::new();
+            indices.for_each(|index| sum.update((index as u64).to_le_bytes()));
+            text(sum)
+        };
+        let fixed = || indices(&mut split.candidates.iter().flat_map(|images| images.iter().take(SHOTS).copied()));
+        Ok(Self {
+            classes: text(classes),
+            count: train.len(),
+            images: text(images),
+            base: indices(&mut split.base.iter().copied()),
+            lists: split.fixed_draw.then(fixed),
+            weights: recipe.backbone.weights.as_deref().map(file).transpose()?,
+        })
+    }
+
+    /// Refuses to go on with the run in `folder` if it was trained on something else. A run that does not say, from
+    /// before this was kept, is taken at its word.
+    ///
+    /// # Errors
+    /// If something differs, with what it is.
+    pub(super) fn check(&self, folder: &Path) -> Result<()> {
+        let path = folder.join(FILE);
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+        };
+        let there: Self = serde_json::from_str(&text).with_context(|| {
+            format!("{} is damaged; remove it if the run's data are still the same", path.display())
+        })?;
+        // Lists may come or go: they choose shots, which training never sees; other lists are a mistake.
+        let other_lists = there.lists.is_some() && self.lists.is_some() && there.lists != self.lists;
+        let what = match self {
+            _ if there.classes != self.classes => "other classes",
+            _ if there.count != self.count => {
+                bail!(
+                    "{} holds a run that was trained on {} images, but there are {} now; name the same data, or another \
+                     folder with --run",
+                    folder.display(),
+                    there.count,
+                    self.count
+                )
+            }
+            _ if there.images != self.images => "other images or labels",
+            _ if there.base != self.base => "another split",
+            _ if other_lists => "other session lists",
+            _ if there.weights != self.weights => "another content of backbone.weights",
+            _ => return Ok(()),
+        };
+        bail!(
+            "{} holds a run that was trained on {what}; name the same data, or another folder with --run",
+            folder.display()
+        )
+    }
+
+    /// Keeps the digests in the run's folder; those of lists stay where this start goes without.
+    pub(super) fn write(&self, folder: &Path) -> Result<()> {
+        let path = folder.join(FILE);
+        let before = std::fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<Self>(&bytes).ok());
+        let kept = Self { lists: self.lists.clone().or(before.and_then(|before| before.lists)), ..self.clone() };
+        write_atomically(&path, serde_json::to_string_pretty(&kept).context(FILE)?.as_bytes())
+    }
+}
+
+fn text(sum: Sha256) -> String {
+    hexadecimal(&sum.finalize())
+}
+
+/// SHA-256 of a file, in hexadecimal.
+fn file(path: &Path) -> Result<String> {
+    let mut sum = Sha256::new();
+    let mut buffer = vec![0; 1 << 20];
+    let mut read = || -> io::Result<()> {
+        let mut file = File::open(path)?;
+        loop {
+            match io::Read::read(&mut file, &mut buffer)? {
+                0 => return Ok(()),
+                count => sum.update(&buffer[..count]),
+            }
+        }
+    };
+    read().with_context(|| format!("cannot read the weights {}", path.display()))?;
+    Ok(text(sum))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::{self, Origin};
+
+    fn data() -> (Recipe, DataSet) {
+        let recipe: Recipe = toml::from_str(include_str!("../../recipes/synthetic-tiny.toml")).unwrap();
+        let data = dataset::open(&recipe, &Origin::default()).unwrap();
+        (recipe, data)
+    }
+
+    #[test]
+    fn whatever_differs_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut recipe, mut data) = data();
+        let first = TrainedOn::new(&recipe, &data).unwrap();
+        first.check(folder.path()).unwrap();
+        first.write(folder.path()).unwrap();
+        first.check(folder.path()).unwrap();
+        let refused = |recipe: &Recipe, data: &DataSet| {
+            TrainedOn::new(recipe, data).unwrap().check(folder.path()).unwrap_err().to_string()
+        };
+
+        data.class_names.swap(0, 1);
+        assert!(refused(&recipe, &data).contains("trained on other classes; name the same data"));
+        data.class_names.swap(0, 1);
+        data.train.labels.swap(0, 200);
+        assert!(refused(&recipe, &data).contains("other images or labels"));
+        data.train.labels.swap(0, 200);
+        let _ = data.train.pixels.get(BLOCK as i64 + 3).get(0).get(0).get(0).bitwise_xor_(1);
+        assert!(refused(&recipe, &data).contains("other images or labels"));
+        let _ = data.train.pixels.get(BLOCK as i64 + 3).get(0).get(0).get(0).bitwise_xor_(1);
+        let last = data.split.base.pop();
+        assert!(refused(&recipe, &data).contains("another split"));
+        data.split.base.extend(last);
+
+        // Lists may be added, but not others.
+        data.split.fixed_draw = true;
+        TrainedOn::new(&recipe, &data).unwrap().check(folder.path()).unwrap();
+        TrainedOn::new(&recipe, &data).unwrap().write(folder.path()).unwrap();
+        data.split.fixed_draw = false;
+        TrainedOn::new(&recipe, &data).unwrap().write(folder.path()).unwrap();
+        data.split.fixed_draw = true;
+        data.split.candidates[0].swap(0, 7);
+        assert!(refused(&recipe, &data).contains("other session lists"));
+        data.split.candidates[0].swap(0, 7);
+
+        let weights = folder.path().join("weights");
+        std::fs::write(&weights, "some").unwrap();
+        recipe.backbone.weights = Some(weights.clone());
+        TrainedOn::new(&recipe, &data).unwrap().write(folder.path()).unwrap();
+        std::fs::write(&weights, "other").unwrap();
+        assert!(refused(&recipe, &data).contains("another content of backbone.weights"));
+    }
+}
