@@ -43,7 +43,7 @@ impl Losses {
             let loss =
                 logits.cross_entropy_loss(&labels, None::<Tensor>, tch::Reduction::Mean, -100, config.label_smoothing);
             losses.cross_entropy = loss.detach();
-            losses.total = losses.total + loss * config.cross_entropy;
+            losses.total += loss * config.cross_entropy;
         }
         if config.supervised_contrast > 0.0 || config.self_contrast > 0.0 {
             let z = model.head.forward(&features);
