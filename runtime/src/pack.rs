@@ -1,4 +1,4 @@
-//! A pack: one learned class, to be learned by another device with the same bundle. `runtime/PACK.md` lays its bytes out.
+//! A pack: one learned class, to be learned by another device with the same bundle. `pack/PACK.md` lays its bytes out.
 //!
 //! Reading goes in two steps, so that nothing is believed before the signature is checked: [`Sealed::read`] finds the
 //! parts and compares the checksum, [`Sealed::content`] decodes what was signed.

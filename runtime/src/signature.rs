@@ -138,6 +138,7 @@ mod secret {
     use std::path::Path;
     use std::string::{String, ToString};
 
+    use ct_codecs::{Base64, Decoder};
     use minisign::{KeyPair, SecretKeyBox};
 
     use super::{KeyError, PublicKey, read_text};
@@ -155,6 +156,22 @@ mod secret {
         }
     }
 
+    /// A key without a password as the tool itself writes it: with zeros for a checksum, which the
+    /// library takes for damage. That the key signs for the public key beside it takes the checksum's place.
+    fn without_checksum(text: &str) -> Option<minisign::SecretKey> {
+        // Algorithm, derivation (none), checksum's algorithm, salt and limits, number, key: then the checksum.
+        const CHECKSUM: usize = 2 + 2 + 2 + 32 + 8 + 8 + 8 + 64;
+        let bytes = Base64::decode_to_vec(text.lines().nth(1)?.trim(), None).ok()?;
+        let plain = bytes.starts_with(b"Ed\0\0") && bytes.len() == CHECKSUM + 32;
+        if !plain || bytes[CHECKSUM..].iter().any(|byte| *byte != 0) {
+            return None;
+        }
+        let key = minisign::SecretKey::from_bytes(&bytes).ok()?;
+        let public = minisign::PublicKey::from_secret_key(&key).ok()?;
+        minisign::sign(Some(&public), &key, Cursor::new(b""), None, None).ok()?;
+        Some(key)
+    }
+
     impl SecretKey {
         /// Reads a secret key from minisign's file. One that is protected by a password is opened with that in the
         /// environment ([`PASSWORD`]), or, without it, with what the user types when asked.
@@ -165,6 +182,9 @@ mod secret {
             let text = read_text(path)?;
             let boxed = || SecretKeyBox::from_string(&text);
             if let Ok(key) = boxed().and_then(SecretKeyBox::into_unencrypted_secret_key) {
+                return Ok(Self(key));
+            }
+            if let Some(key) = without_checksum(&text) {
                 return Ok(Self(key));
             }
             let password = env::var(PASSWORD).ok();
@@ -231,6 +251,21 @@ mod tests {
         for length in 0..SIGNATURE.trim_end().len() {
             assert!(key.check(b"hi\n", &SIGNATURE[..length]).is_err(), "length {length}");
         }
+    }
+
+    #[cfg(feature = "sign")]
+    #[test]
+    fn a_key_that_the_tool_wrote_without_a_password_signs() {
+        // Of the key above; signs nothing but tests.
+        const SECRET: &str = "untrusted comment: minisign encrypted secret key\nRWQAAEIyAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAARPIpdlwudymHqBzxSvw5Av/SLxdZqhxDVlNdVvV6RJk9871pYuXDCTzpm1xq+0tWnh5Yy3TuW4Xo13xQplXurfGH7OYgfPitAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n";
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        std::fs::write(&path, SECRET).unwrap();
+        let signature = SecretKey::read(&path).unwrap().sign(b"bytes", "comment").unwrap();
+        assert_eq!(PublicKey::parse(KEY).unwrap().check(b"bytes", &signature).as_deref(), Ok("comment"));
+        // Another byte of the key, and it no longer belongs to its public key.
+        std::fs::write(&path, SECRET.replace("ymHqBzxSvw5Av", "ymHqBzxSvw5Aw")).unwrap();
+        assert!(matches!(SecretKey::read(&path), Err(KeyError::Foreign { .. })));
     }
 
     #[cfg(feature = "sign")]

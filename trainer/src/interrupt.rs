@@ -67,12 +67,23 @@ pub fn watch() -> Result<()> {
                 "stopped at once{}",
                 if trains { "; the last checkpoint, if there was one, is kept" } else { "" }
             );
-            std::process::exit(EXIT);
+            end();
         }
         let when = if trains { " as soon as this step is saved" } else { "" };
         eprintln!("Ctrl-C: stopping{when}; press it again to stop at once");
     })
     .context("cannot watch for Ctrl-C")
+}
+
+/// Ends the program as it stands. The orderly way would tear down libtorch beneath the thread that computes.
+fn end() -> ! {
+    #[cfg(unix)]
+    // SAFETY: takes nothing and does not return.
+    unsafe {
+        libc::_exit(EXIT)
+    }
+    #[cfg(not(unix))]
+    std::process::exit(EXIT)
 }
 
 /// Whether a stop was asked for.

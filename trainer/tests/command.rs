@@ -155,23 +155,26 @@ fn ctrl_c_saves_the_step_and_resume_continues_exactly() {
 #[cfg(unix)]
 #[test]
 fn a_second_ctrl_c_ends_at_once() {
-    // Steps of seconds, so that the first is not over before the second Ctrl-C.
+    // Long steps, so that the one that the first Ctrl-C meets is rarely over before the second.
     let folder = recipe(50, 30);
     let path = folder.path().join("recipe.toml");
     let mut table: toml::Table = fs::read_to_string(&path).unwrap().parse().unwrap();
-    table["pretrain"].as_table_mut().unwrap().insert("batch".into(), 1000.into());
+    table["pretrain"].as_table_mut().unwrap().insert("batch".into(), 200.into());
     fs::write(&path, table.to_string()).unwrap();
     let run = folder.path().join("run");
-    let mut child = program(&arguments(folder.path(), "run")).spawn().unwrap();
-    wait_for("the run's start", || run.join("run.json").exists());
-    std::thread::sleep(Duration::from_millis(300));
-    press_ctrl_c(&child);
-    std::thread::sleep(Duration::from_millis(100));
-    assert!(child.try_wait().unwrap().is_none(), "the step was over too soon");
-    press_ctrl_c(&child);
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130));
-    assert!(told(&output).contains("stopped at once"), "{}", told(&output));
+    let said = (0..4).map(|_| {
+        let _ = fs::remove_dir_all(&run);
+        let child = program(&arguments(folder.path(), "run")).spawn().unwrap();
+        wait_for("the run's start", || run.join("run.json").exists());
+        std::thread::sleep(Duration::from_millis(300));
+        press_ctrl_c(&child);
+        std::thread::sleep(Duration::from_millis(20));
+        press_ctrl_c(&child);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{}", told(&output));
+        told(&output)
+    });
+    assert!(said.into_iter().any(|said| said.contains("stopped at once")), "every step was over too soon");
 }
 
 /// A limit on the size of files stands for a disk that is full: writes fail half-way.

@@ -51,8 +51,8 @@ fn from_nothing_to_an_evaluated_bundle() {
         summary.ahm,
         summary.aacc
     );
-    // Guessing gives at most 1 in 31 on any class; three seeds gave LEAST to MOST.
-    assert!(summary.ahm > 55.0, "aHM {:.2}", summary.ahm);
+    // Guessing gives at most 1 in 31 on any class; the recipe's seeds 1, 2 and 3 gave 72, 75 and 75.
+    assert!(summary.ahm > 60.0, "aHM {:.2}", summary.ahm);
     assert!(seconds < 300, "the walk took {seconds} s");
     let card = std::fs::read_to_string(output.join("README.md")).unwrap();
     assert!(card.contains("datasets: [orco-synthetic]"), "{card}");

@@ -87,7 +87,7 @@ fn run(bundle: &Path, state: &Path, arguments: &[&str], kill_after: Option<Durat
 #[test]
 fn a_killed_program_loses_nothing_that_it_acknowledged() {
     let kills: usize =
-        std::env::var("ORCO_KILLS").ok().map_or(100, |kills| kills.parse().expect("ORCO_KILLS is a number"));
+        std::env::var("ORCO_KILLS").ok().map_or(300, |kills| kills.parse().expect("ORCO_KILLS is a number"));
     let folder = TempDir::new().unwrap();
     let bundle = fast_bundle(&folder.path().join("bundle"));
     let state = folder.path().join("state");

@@ -5,6 +5,7 @@ mod support;
 use std::fs;
 use std::path::Path;
 
+use orco_runtime::signature::SecretKey;
 use support::{Device, copied_bundle, key, minisign, shots, sign};
 use tempfile::TempDir;
 
@@ -139,4 +140,8 @@ fn the_tool_minisign_signs_for_the_device_and_checks_what_is_signed_here() {
     minisign(&["-S", "-s", path(&secret), "-m", path(&manifest), "-t", comment]);
     device.options[1] = path(&public).into();
     assert_eq!(device.json(&["info"])["signature_checked"], true);
+    // And with that key it can be signed here.
+    sign(&bundle, &SecretKey::read(&secret).unwrap());
+    assert_eq!(device.json(&["info"])["signature_checked"], true);
+    minisign(&["-V", "-p", path(&public), "-m", path(&manifest)]);
 }

@@ -206,7 +206,7 @@ impl Walk {
         // What lost a class is no longer what it was.
         for entry in self.saved.history.entries() {
             let classes = entry.classes.iter().map(|known| &known.class);
-            if !classes.eq(&self.past[&entry.number].classes) {
+            if self.past.get(&entry.number).is_some_and(|was| !classes.eq(&was.classes)) {
                 self.past.remove(&entry.number);
             }
         }

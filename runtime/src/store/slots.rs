@@ -86,7 +86,9 @@ enum Content<E> {
 
 /// What a load found.
 pub struct Found<E> {
-    /// Body of the newest sound slot with its version; `None` if nothing was saved yet.
+    /// The newest sound slot; `None` if nothing was saved yet.
+    pub slot: Option<Slot>,
+    /// Its body, with the version.
     pub body: Option<(u16, Vec<u8>)>,
     /// Its generation; 0 if nothing was saved yet.
     pub generation: u64,
@@ -130,12 +132,7 @@ impl Terms<'_> {
     /// # Errors
     /// [`LoadError`] if it is not ours, or there is none although something was saved.
     pub fn load<M: Medium>(&self, medium: &mut M) -> Result<Found<M::Error>, LoadError<M::Error>> {
-        self.survey(medium).map(|(_, found)| found)
-    }
-
-    /// The newest sound slot, and which one it is.
-    fn survey<M: Medium>(&self, medium: &mut M) -> Result<(Option<Slot>, Found<M::Error>), LoadError<M::Error>> {
-        let mut found = Found { body: None, generation: 0, faults: Vec::new() };
+        let mut found = Found { slot: None, body: None, generation: 0, faults: Vec::new() };
         let mut newest = None;
         let mut empty = 0;
         for slot in Slot::BOTH {
@@ -145,7 +142,7 @@ impl Terms<'_> {
                 Content::Sound { generation, body, version, foundation } => {
                     if newest.is_none() || generation > found.generation {
                         newest = Some((slot, foundation));
-                        (found.generation, found.body) = (generation, Some((version, body)));
+                        (found.slot, found.generation, found.body) = (Some(slot), generation, Some((version, body)));
                     }
                 }
             }
@@ -160,7 +157,7 @@ impl Terms<'_> {
                 let (slot, fault) = found.faults.swap_remove(0);
                 return Err(LoadError::Lost { slot, fault });
             }
-            return Ok((None, found));
+            return Ok(found);
         };
         if foundation != self.foundation {
             return Err(LoadError::OtherBundle { slot });
@@ -168,7 +165,7 @@ impl Terms<'_> {
         if let Some((actual, _)) = found.body.as_ref().filter(|(version, _)| *version > self.version) {
             return Err(LoadError::Version { slot, expected: self.version, actual: *actual });
         }
-        Ok((Some(slot), found))
+        Ok(found)
     }
 
     /// Saves a body: into the slot that does not hold the newest one, or into both if there is none. Returns the new
@@ -177,11 +174,11 @@ impl Terms<'_> {
     /// # Errors
     /// [`SaveError`]; the old state holds, unless the error says that the new one is in place.
     pub fn save<M: Medium>(&self, medium: &mut M, body: &[u8]) -> Result<u64, SaveError<M::Error>> {
-        let (newest, found) = self.survey(medium).map_err(SaveError::Occupied)?;
+        let found = self.load(medium).map_err(SaveError::Occupied)?;
         for (slot, _) in &found.faults {
             medium.set_aside(*slot).map_err(|source| SaveError::Medium { slot: *slot, source, in_place: false })?;
         }
-        match newest {
+        match found.slot {
             Some(slot) => self.write(medium, slot.other(), found.generation + 1, body),
             None => self.write_both(medium, Slot::A, found.generation, body),
         }
@@ -192,8 +189,8 @@ impl Terms<'_> {
     /// # Errors
     /// [`SaveError`]; something of the old may be left then.
     pub fn replace_all<M: Medium>(&self, medium: &mut M, body: &[u8]) -> Result<u64, SaveError<M::Error>> {
-        let (newest, found) = self.survey(medium).map_err(SaveError::Occupied)?;
-        let first = newest.map_or(Slot::A, Slot::other);
+        let found = self.load(medium).map_err(SaveError::Occupied)?;
+        let first = found.slot.map_or(Slot::A, Slot::other);
         let generation = self.write_both(medium, first, found.generation, body)?;
         medium.clear().map_err(|source| SaveError::Medium { slot: first, source, in_place: true })?;
         Ok(generation)

@@ -283,8 +283,8 @@ mod tests {
         assert!(refused("preset = \"edge\"", "epochs = 0").contains("learn"));
         assert!(refused("width = 16", "onnx = \"a.onnx\"\nweights = \"b\"").contains("backbone.weights"));
         assert!(refused("width = 16", "").contains("backbone.width is 0"));
-        let stem = "\"resnet12\"\nstem = \"imagenet\"";
-        assert!(refused("\"resnet18\"", stem).contains("backbone.stem is imagenet"));
+        let stem = "architecture = \"resnet12\"\nstem = \"imagenet\"";
+        assert!(refused("architecture = \"resnet18\"", stem).contains("backbone.stem is imagenet"));
         assert!(refused("epochs = 90", "epochs = 0").contains("pretrain.epochs is 0"));
         assert!(
             refused("cached_views = 6", "cached_views = 6\nbackbone_learning_rate = 0.1").contains("train_backbone")

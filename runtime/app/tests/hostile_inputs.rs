@@ -1,0 +1,72 @@
+//! Models and pictures that were made to do harm get one sentence, whoever made their checksums right.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use image::RgbImage;
+use orco_runtime::codec::digest;
+use orco_runtime::manifest::hexadecimal;
+use support::{Device, copied_bundle, shots};
+use tempfile::TempDir;
+
+/// Adds bytes to the backbone and puts its new digest into the manifest.
+fn add_to_backbone(bundle: &Path, bytes: &[u8]) {
+    let (backbone, manifest) = (bundle.join("backbone.onnx"), bundle.join("manifest.toml"));
+    let before = fs::read(&backbone).unwrap();
+    let after = [&before, bytes].concat();
+    fs::write(&backbone, &after).unwrap();
+    let text = fs::read_to_string(&manifest).unwrap();
+    let [before, after] = [&before, &after].map(|bytes| hexadecimal(&digest(bytes)));
+    fs::write(&manifest, text.replace(&before, &after)).unwrap();
+}
+
+#[test]
+fn a_suspicious_backbone_is_refused_before_any_engine_sees_it() {
+    let mug = format!("mug={}", shots("learn", "mug").display());
+    let picture = shots("try", "mug").join("1.jpg");
+    let cases = [
+        // Fields of onnx.ModelProto: functions, a second graph, one that no description names.
+        (&[0xca, 0x01, 0x00][..], "the backbone is refused: it brings functions or steps of training"),
+        (&[0x3a, 0x00], "the backbone is refused: it is no ONNX model, or damaged: its graph cannot be read"),
+        (&[0x9a, 0x06, 0x00], "the backbone is refused: its model has a field 99"),
+        // A graph with a tensor whose data lie in another file.
+        (&[0x3a, 0x07, 0x2a, 0x05, 0x42, 0x01, b'w', 0x70, 0x01], "the data of the tensor \"w\" lie outside the file"),
+        // A graph with a sparse tensor.
+        (&[0x3a, 0x02, 0x7a, 0x00], "the backbone is refused: it has sparse tensors"),
+        // A graph with a node that loops.
+        (
+            &[0x3a, 0x08, 0x0a, 0x06, 0x22, 0x04, b'L', b'o', b'o', b'p'],
+            "is of the operator \"Loop\", which is not on the list of allowed ones",
+        ),
+    ];
+    for (bytes, expected) in cases {
+        let folder = TempDir::new().unwrap();
+        let bundle = copied_bundle(folder.path());
+        add_to_backbone(&bundle, bytes);
+        let device = Device::on(bundle);
+        device.refused(&["info"], expected);
+        device.refused(&["learn", &mug], expected);
+        device.refused(&["classify", picture.to_str().unwrap()], expected);
+    }
+}
+
+#[test]
+fn pictures_beyond_the_bounds_and_of_other_kinds_are_refused() {
+    let device = Device::new();
+    let folder = device.folder.path().join("shots");
+    fs::create_dir(&folder).unwrap();
+    let shot = folder.join("1.png");
+    let learn = format!("x={}", folder.display());
+    RgbImage::new(4097, 2).save(&shot).unwrap();
+    let bound = "1.png is too large: at most 4096 x 4096 pixels and 64 MiB decoded are accepted";
+    device.refused(&["learn", &learn], bound);
+    // Sixteen bits for each of four channels: 128 MiB, though the sides are within the bounds.
+    image::ImageBuffer::<image::Rgba<u16>, _>::new(4096, 4096).save(&shot).unwrap();
+    device.refused(&["learn", &learn], bound);
+    fs::write(&shot, b"GIF89a\x01\0\x01\0\0\0\0;").unwrap();
+    device.refused(&["learn", &learn], "1.png is neither a JPEG nor a PNG picture");
+    RgbImage::new(4096, 4096).save(&shot).unwrap();
+    device.json(&["learn", &learn]);
+}
