@@ -29,6 +29,12 @@ fn recipe() -> Recipe {
     recipe
 }
 
+/// Writes tensors as a file of weights; those of convolutions lie channels-last in memory, which the format does not know.
+fn write(tensors: &[(String, Tensor)], path: &Path) {
+    let tensors: Vec<_> = tensors.iter().map(|(name, tensor)| (name, tensor.contiguous())).collect();
+    Tensor::write_safetensors(&tensors, path).unwrap();
+}
+
 fn split(recipe: &Recipe, images: &Images) -> Split {
     Split::new(&recipe.split, 6, images, images, None, recipe.seed).unwrap()
 }
@@ -170,7 +176,7 @@ fn phase_2_trains_the_backbone_from_given_weights() {
     let mut trained = Model::new(&recipe, INPUT, Device::Cpu);
     let run = Run::open(&folder.path().join("first"), &recipe).unwrap();
     pretrain(&mut trained, &recipe, &images, &split(&recipe, &images), &run, None).unwrap();
-    Tensor::write_safetensors(&trained.tensors(), &weights).unwrap();
+    write(&trained.tensors(), &weights);
 
     recipe.backbone.weights = Some(weights.clone());
     recipe.pretrain.epochs = 0;
@@ -210,11 +216,11 @@ fn weights_that_do_not_fit_are_named() {
     let mut recipe = recipe();
     let model = Model::new(&recipe, INPUT, Device::Cpu);
     let lacking: Vec<_> = model.tensors().into_iter().filter(|(name, _)| name != "backbone.stem.weight").collect();
-    Tensor::write_safetensors(&lacking, &path).unwrap();
+    write(&lacking, &path);
     let refused =
         |recipe: &Recipe| Model::new(recipe, INPUT, Device::Cpu).load_backbone(&path).unwrap_err().to_string();
     assert!(refused(&recipe).contains("lack the tensor backbone.stem.weight of resnet18-w4"), "{}", refused(&recipe));
-    Tensor::write_safetensors(&model.tensors(), &path).unwrap();
+    write(&model.tensors(), &path);
     recipe.backbone.width = 5;
     let reason = refused(&recipe);
     assert!(reason.contains("has shape [4]") || reason.contains("[4, "), "{reason}");

@@ -3,31 +3,40 @@
 
 mod cache;
 mod goals;
+mod state;
+mod targets;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use orco_runtime::manifest::hexadecimal;
 use orco_runtime::schedule::Schedule;
-use orco_runtime::target;
+use orco_runtime::target::assign;
 use serde_json::json;
-use tch::{Kind, Tensor, no_grad};
+use tch::{Device, Kind, Tensor, no_grad};
 
 use self::cache::FeatureCache;
 use self::goals::Goals;
+use self::state::{State, UNFINISHED};
+use self::targets::targets;
 use crate::augment::view;
 use crate::backbone::unit;
 use crate::config::{AlignConfig, AlignRate, Recipe};
 use crate::dataset::{Images, Split};
-use crate::interrupt;
+use crate::device::send;
+use crate::interrupt::{self, Work};
 use crate::loss::class_means;
 use crate::model::Model;
-use crate::optimiser::{Sgd, SgdConfig, gradients};
 use crate::progress::Progress;
 use crate::run::Run;
 
-/// Name of the checkpoint in the run's folder.
+/// Name of the checkpoint of a finished phase in the run's folder.
 pub const CHECKPOINT: &str = "align.safetensors";
+
+/// Within an epoch a checkpoint is saved after this time, so that a power cut costs no more.
+const SAVE_AFTER: Duration = Duration::from_secs(300);
+/// Steps between two looks at the loss on a device that would otherwise wait for each.
+const LOOK: i64 = 8;
 
 /// Pseudo-targets with the base classes' assignment.
 #[derive(Debug)]
@@ -38,11 +47,23 @@ pub struct Assignment {
     pub rows: Vec<i64>,
 }
 
+impl Assignment {
+    /// From a checkpoint, if it has one.
+    fn read(tensors: &std::collections::HashMap<String, Tensor>) -> Option<Self> {
+        let (targets, rows) = (tensors.get("targets")?, tensors.get("assignment")?);
+        Some(Self { targets: targets.shallow_clone(), rows: Vec::try_from(rows).ok()? })
+    }
+}
+
 /// Generates the targets, assigns the base classes, trains the head, saves the checkpoint. A run that finished this
-/// phase with the same settings loads it instead.
+/// phase with the same settings loads it instead; one that was stopped in it goes on, from a checkpoint that is saved
+/// after every epoch, every five minutes, and at Ctrl-C.
+///
+/// torch's generator is seeded once, before the cached views are drawn. A run that goes on draws everything before once
+/// more, so that it ends in the same numbers as one that was never stopped.
 ///
 /// # Errors
-/// If the loss stops being finite, or a checkpoint cannot be read or written.
+/// If the loss stops being finite, a checkpoint cannot be read or written, or Ctrl-C was pressed.
 pub fn align(model: &mut Model, recipe: &Recipe, train: &Images, split: &Split, run: &Run) -> Result<Assignment> {
     let config = &recipe.align;
     // What phase 2 depends on, beside the backbone, whose recipe cannot change within a run.
@@ -50,45 +71,61 @@ pub fn align(model: &mut Model, recipe: &Recipe, train: &Images, split: &Split, 
         None => serde_json::to_string_pretty(&(&recipe.targets, config))?,
         Some(foreign) => serde_json::to_string_pretty(&(&recipe.targets, config, hexadecimal(&foreign.digest())))?,
     };
+    let settings = Tensor::from_slice(settings.as_bytes());
     if let Some(tensors) = run.load(CHECKPOINT)?
-        && tensors.get("settings").is_some_and(|made| made.equal(&Tensor::from_slice(settings.as_bytes())))
+        && tensors.get("settings").is_some_and(|made| made.equal(&settings))
     {
         log::info!("phase 2 was finished before; its checkpoint is used");
         model.restore(&tensors)?;
-        let (Some(targets), Some(rows)) = (tensors.get("targets"), tensors.get("assignment")) else {
+        let Some(assignment) = Assignment::read(&tensors) else {
             bail!("the checkpoint {} lacks the targets; remove it", run.path(CHECKPOINT).display());
         };
-        return Ok(Assignment { targets: targets.shallow_clone(), rows: Vec::try_from(rows)? });
+        return Ok(assignment);
     }
-    let device = model.device();
-    let dimension = recipe.head.projection;
-    let made = target::generate(
-        recipe.targets.method,
-        recipe.targets.count,
-        dimension as usize,
-        recipe.targets.steps,
-        recipe.seed,
-    );
-    let targets = Tensor::from_slice(&made).view([recipe.targets.count as i64, dimension]).to_device(device);
+    let (device, dimension) = (model.device(), recipe.head.projection);
+    let begun = State::read(run, &settings)?.and_then(|tensors| Some((Assignment::read(&tensors)?, tensors)));
+    let made = match &begun {
+        None => targets(&recipe.targets, dimension as usize, recipe.seed)?,
+        Some((assignment, _)) => Vec::try_from(assignment.targets.view(-1))?,
+    };
     tch::manual_seed((recipe.seed as i64).wrapping_mul(1_000_003).wrapping_sub(1));
     let views = if config.train_backbone { 0 } else { config.cached_views };
     let cache = FeatureCache::new(model, &recipe.pretrain.augment, views, train, split)?;
+    let mut state = State::new(model, config);
+    let rows = match begun {
+        None => assigned(model, &cache, &made, split)?,
+        Some((assignment, tensors)) => {
+            state.restore(&tensors)?;
+            assignment.rows
+        }
+    };
+    let targets = Tensor::from_slice(&made).view([recipe.targets.count as i64, dimension]).to_device(device);
+    let assignment = Assignment { targets, rows };
+    let base: Vec<i64> = split.base.iter().map(|&index| index as i64).collect();
+    let base = Tensor::from_slice(&base).to_device(device);
+    Training { model, recipe, train, split, base, cache: &cache }.run(&assignment, &mut state, &settings, run)?;
+    let mut tensors = model.tensors();
+    state.demand_finite(tensors.iter().map(|(_, tensor)| tensor))?;
+    tensors.push(("targets".into(), assignment.targets.shallow_clone()));
+    tensors.push(("assignment".into(), Tensor::from_slice(&assignment.rows)));
+    tensors.push(("settings".into(), settings));
+    run.save(CHECKPOINT, &tensors)?;
+    // Should it stay, the finished one still counts.
+    let _ = std::fs::remove_file(run.path(UNFINISHED));
+    interrupt::enter(Work::Run);
+    Ok(assignment)
+}
+
+/// For every base class the row of its target among `targets`, chosen by the class means as the head sees them.
+fn assigned(model: &Model, cache: &FeatureCache, targets: &[f32], split: &Split) -> Result<Vec<i64>> {
     let (means, present) = no_grad(|| class_means(&model.head.forward(&cache.clean), &cache.labels));
     let present = Vec::<i64>::try_from(present)?;
     if present.len() != split.base_classes {
         bail!("only {} of {} base classes have images", present.len(), split.base_classes);
     }
-    let prototypes = Vec::<f32>::try_from(means.to_device(tch::Device::Cpu).contiguous().view(-1))?;
-    let rows: Vec<i64> =
-        target::assign(&prototypes, &made, dimension as usize).into_iter().map(|row| row as i64).collect();
-    let assignment = Assignment { targets, rows };
-    Training { model, recipe, train, split, cache: &cache }.run(&assignment, run)?;
-    let mut tensors = model.tensors();
-    tensors.push(("targets".into(), assignment.targets.shallow_clone()));
-    tensors.push(("assignment".into(), Tensor::from_slice(&assignment.rows)));
-    tensors.push(("settings".into(), Tensor::from_slice(settings.as_bytes())));
-    run.save(CHECKPOINT, &tensors)?;
-    Ok(assignment)
+    let prototypes = Vec::<f32>::try_from(means.to_device(Device::Cpu).contiguous().view(-1))?;
+    let rows = assign(&prototypes, targets, means.size()[1] as usize);
+    Ok(rows.into_iter().map(|row| row as i64).collect())
 }
 
 /// What the head, and the backbone where the recipe says so, is trained with.
@@ -97,102 +134,123 @@ struct Training<'a> {
     recipe: &'a Recipe,
     train: &'a Images,
     split: &'a Split,
+    /// Numbers of the base images among the training images, i64 on the device.
+    base: Tensor,
     cache: &'a FeatureCache,
 }
 
 impl Training<'_> {
-    fn run(&self, assignment: &Assignment, run: &Run) -> Result<()> {
+    fn run(&self, assignment: &Assignment, state: &mut State, settings: &Tensor, run: &Run) -> Result<()> {
         let (model, config, cache) = (self.model, &self.recipe.align, self.cache);
-        let device = model.device();
-        let (mut head, mut backbone) = self.optimisers();
-        let count = cache.labels.size()[0];
-        let steps = count / config.batch as i64;
+        let (device, epochs) = (model.device(), config.epochs);
+        let (count, batch) = (cache.labels.size()[0], config.batch as i64);
+        let steps = count / batch;
         if steps == 0 {
-            bail!("the {count} base images do not fill one batch of {}; lower align.batch", config.batch);
+            bail!("the {count} base images do not fill one batch of {batch}; lower align.batch");
         }
         let goals = Goals::new(assignment, device);
-        let mut progress = Progress::new("phase 2", config.epochs as u64 * steps as u64, 0);
-        for epoch in 0..config.epochs {
-            interrupt::check()?;
+        let place = |state: &State| state.epoch as u64 * steps as u64 + state.step as u64;
+        let mut progress = Progress::new("phase 2", epochs as u64 * steps as u64, place(state));
+        let mut resumed = self.redraw(&goals, state, steps)?;
+        let mut saved = Instant::now();
+        interrupt::enter(Work::Align);
+        while state.epoch < epochs {
             let started = Instant::now();
-            let order = Tensor::randperm(count, (Kind::Int64, device));
-            let mut sum = 0.0;
-            for step in 0..steps {
-                let batch = order.narrow(0, step * config.batch as i64, config.batch as i64);
+            let order = resumed.take().unwrap_or_else(|| Tensor::randperm(count, (Kind::Int64, device)));
+            let rates = [config.learning_rate, config.backbone_learning_rate.unwrap_or(config.learning_rate)];
+            let rates = rates.map(|peak| rate(config, peak, state.epoch));
+            while state.step < steps {
+                let batch = order.narrow(0, state.step * batch, batch);
                 let labels = cache.labels.index_select(0, &batch);
-                let z = unit(&model.head.forward(&self.features(&batch)?));
-                let loss = goals.loss(&z, &labels, config);
-                let parameters = head.parameters().iter().chain(backbone.iter().flat_map(Sgd::parameters));
-                let gradients = gradients(&loss, parameters);
-                let (of_head, of_backbone) = gradients.split_at(head.parameters().len());
-                head.step(of_head, rate(config, config.learning_rate, epoch));
-                let slower = config.backbone_learning_rate.unwrap_or(config.learning_rate);
-                backbone.iter_mut().for_each(|backbone| backbone.step(of_backbone, rate(config, slower, epoch)));
-                sum += loss.double_value(&[]);
-                if !sum.is_finite() {
-                    bail!("the loss of phase 2 became {sum} in epoch {}; lower align.learning_rate", epoch + 1);
+                let z = unit(&model.head.forward(&self.features(&batch)));
+                state.descend(&goals.loss(&z, &labels, config), rates);
+                let stop = interrupt::check();
+                let save = stop.is_err() || saved.elapsed() > SAVE_AFTER;
+                if device == Device::Cpu || save || state.step % LOOK == 0 || state.step == steps {
+                    let loss = state.loss()?;
+                    progress.at(place(state), || format!("epoch {}/{epochs} loss {loss:.3}", state.epoch + 1));
                 }
-                let shown = format!("epoch {}/{} loss {:.3}", epoch + 1, config.epochs, sum / (step + 1) as f64);
-                progress.advance(1, &shown);
+                if save && state.step < steps {
+                    state.save(assignment, settings, run)?;
+                    saved = Instant::now();
+                    stop?;
+                }
             }
-            let accuracy = self.accuracy(&goals)?;
+            let (loss, accuracy) = (state.loss()?, self.accuracy(&goals)?);
+            state.close_epoch();
+            if state.epoch < epochs {
+                state.save(assignment, settings, run)?;
+                saved = Instant::now();
+            }
             run.log(&json!({
-                "phase": "align", "epoch": epoch + 1, "loss": sum / steps as f64, "accuracy": 100.0 * accuracy,
+                "phase": "align", "epoch": state.epoch, "loss": loss, "accuracy": 100.0 * accuracy,
                 "seconds": started.elapsed().as_secs_f64(),
             }))?;
             progress.milestone(&format!(
-                "epoch {}/{}: loss {:.3}, accuracy on base training images {:.1} %",
-                epoch + 1,
-                config.epochs,
-                sum / steps as f64,
+                "epoch {}/{epochs}: loss {loss:.3}, accuracy on base training images {:.1} %",
+                state.epoch,
                 100.0 * accuracy
             ));
+            if state.epoch < epochs {
+                interrupt::check()?;
+            }
         }
         progress.finish();
         Ok(())
     }
 
-    /// Of the head, and of the backbone where it is trained.
-    fn optimisers(&self) -> (Sgd, Option<Sgd>) {
-        let config = &self.recipe.align;
-        let settings = SgdConfig {
-            momentum: config.momentum,
-            dampening: config.dampening,
-            weight_decay: config.weight_decay,
-            nesterov: false,
+    /// Draws what the steps before a checkpoint drew; returns the order of the epoch that it stands in.
+    fn redraw(&self, goals: &Goals, state: &State, steps: i64) -> Result<Option<Tensor>> {
+        let (config, device) = (&self.recipe.align, self.model.device());
+        let batch = config.batch as i64;
+        // How many numbers a view takes depends on the number of images alone, not on their size.
+        let blank = Tensor::zeros([batch, 3, 8, 8], (Kind::Float, device));
+        let step = || {
+            if config.train_backbone {
+                (0..2).for_each(|_| drop(view(&blank, &self.recipe.pretrain.augment)));
+            } else {
+                let _ = self.cache.choose(batch, device);
+            }
+            goals.draw(batch, config);
         };
-        // The program's weight decay covers biases too; of the backbone, the norms go without as in phase 1.
-        let mut parameters = self.model.parameters("head");
-        parameters.iter_mut().for_each(|parameter| parameter.decays = true);
-        let backbone = config.train_backbone.then(|| Sgd::new(self.model.parameters("backbone"), settings));
-        (Sgd::new(parameters, settings), backbone)
+        let order = || Tensor::randperm(self.cache.labels.size()[0], (Kind::Int64, device));
+        for _ in 0..state.epoch {
+            interrupt::check()?;
+            let _ = order();
+            (0..steps).for_each(|_| step());
+        }
+        Ok((state.step > 0).then(|| {
+            let order = order();
+            (0..state.step).for_each(|_| step());
+            order
+        }))
     }
 
     /// Features of both views of a batch, `[2 b, features]`: cached ones, or new ones that gradients flow through. The
     /// backbone's norms keep their statistics (inference mode).
-    fn features(&self, batch: &Tensor) -> Result<Tensor> {
+    fn features(&self, batch: &Tensor) -> Tensor {
         if !self.recipe.align.train_backbone {
-            return Ok(Tensor::cat(&self.cache.two_views(batch), 0));
+            return Tensor::cat(&self.cache.two_views(batch), 0);
         }
-        let indices = Vec::<i64>::try_from(batch.to_device(tch::Device::Cpu))?;
-        let indices: Vec<usize> = indices.into_iter().map(|index| self.split.base[index as usize]).collect();
-        let images = self.train.select(&indices).to_device(self.model.device()).to_kind(Kind::Float) / 255.0;
+        let pixels = &self.train.pixels;
+        let places = self.base.index_select(0, batch).to_device(pixels.device());
+        let images = send(&pixels.index_select(0, &places), batch.device()).to_kind(Kind::Float) / 255.0;
         let config = &self.recipe.pretrain;
         let views = Tensor::cat(&[view(&images, &config.augment), view(&images, &config.augment)], 0);
         let input = self.model.channels.normalise(&views);
-        Ok(self.model.backbone.forward(&input, config.precision, false))
+        self.model.backbone.forward(&input, config.precision, false)
     }
 
     /// Share of the base images, unaugmented, whose nearest target is their class's.
     fn accuracy(&self, goals: &Goals) -> Result<f64> {
         let renewed;
-        let cache = if self.recipe.align.train_backbone {
-            renewed = FeatureCache::new(self.model, &self.recipe.pretrain.augment, 0, self.train, self.split)?;
+        let clean = if self.recipe.align.train_backbone {
+            renewed = cache::features(self.model, None, self.train, self.split, &mut |_| Ok(()))?;
             &renewed
         } else {
-            self.cache
+            &self.cache.clean
         };
-        Ok(no_grad(|| goals.accuracy(&self.model.head.project(&cache.clean), &cache.labels)))
+        Ok(no_grad(|| goals.accuracy(&self.model.head.project(clean), &self.cache.labels)))
     }
 }
 

@@ -9,6 +9,7 @@ mod tone;
 use tch::{Kind, Tensor};
 
 use crate::config::{AugmentConfig, Policy};
+use crate::device::send;
 
 /// Draws one random view of every image.
 ///
@@ -27,7 +28,7 @@ pub fn view(images: &Tensor, config: &AugmentConfig) -> Tensor {
 /// # Shapes
 /// `images` f32 `[n, 3, h, w]` in 0..1; `mean` and `deviation` per channel, in 0..1.
 pub fn normalise(images: &Tensor, mean: [f32; 3], deviation: [f32; 3]) -> Tensor {
-    let channel = |values: [f32; 3]| Tensor::from_slice(&values).view([1, 3, 1, 1]).to_device(images.device());
+    let channel = |values: [f32; 3]| send(&Tensor::from_slice(&values).view([1, 3, 1, 1]), images.device());
     (images - channel(mean)) / channel(deviation)
 }
 

@@ -80,7 +80,8 @@ pub fn compare(
     let benchmark = source.benchmark(&mut encoder)?;
     let (system, config) = (System::Orco, &recipe.learn);
     let device = Measurement { foundation: &foundation, benchmark: &benchmark, system, config, seed: SEED };
-    let mut summaries = vec![Summary { system: "g, as on the device".into(), ..device.over(draws, &|| {})? }];
+    let mut summaries =
+        vec![Summary { system: "g, as on the device".into(), ..device.over(draws, &interrupt::unwind)? }];
     let rivals: Vec<Trained> =
         std::iter::once(Trained::Head).chain(shares.iter().map(|&share| Trained::Both(share))).collect();
     let epochs = rivals.len() * draws * split.sessions.len() * config.epochs;
@@ -175,7 +176,11 @@ impl<'a> Walk<'a> {
             train: self.source.train,
             config: &recipe.learn,
             augment: &recipe.pretrain.augment,
-            precision: recipe.pretrain.precision,
+            // f16 would need a scaled loss.
+            precision: match recipe.pretrain.precision {
+                Precision::F16 => Precision::F32,
+                precision => precision,
+            },
             exemplars: self.base_exemplars(),
             base: self.source.split.base_classes as i64,
             targets: &self.assignment.targets,

@@ -13,6 +13,7 @@ mod listing;
 mod lists;
 mod mini_imagenet;
 mod pickle;
+mod room;
 mod split;
 pub mod synthetic;
 #[cfg(test)]
@@ -27,10 +28,13 @@ pub use error::DataError;
 pub use lists::{ListNames, write_lists};
 pub use pickle::PickleError;
 pub use split::{SHOTS, Session, Split, SplitError};
-use tch::Tensor;
+use tch::{Device, Kind, Tensor};
 
 use crate::config::{DataKind, Recipe};
+use crate::device::send;
+use crate::interrupt;
 use listing::Listing;
+use room::demand_room;
 
 /// Where a data set is, and how strict to be with it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -77,7 +81,8 @@ pub fn open(recipe: &Recipe, origin: &Origin<'_>) -> Result<DataSet, DataError> 
         return Err(DataError::Classes { title, expected: recipe.classes(), actual: class_names.len() });
     }
     let candidates = recipe.export.candidates_per_class;
-    let split = Split::with_names(&recipe.split, candidates, &train, &test, origin.lists, &names, recipe.seed)?;
+    let split = Split::with_names(&recipe.split, candidates, &train, &test, origin.lists, &names, recipe.seed)
+        .map_err(|error| error.with_class_names(&class_names))?;
     let channels = Channels::known(&recipe.data).unwrap_or_else(|| Channels::measure(&train, &split.base));
     log::info!("{title}: {} training and {} test images of {} classes", train.len(), test.len(), class_names.len());
     Ok(DataSet { train, test, split, class_names, channels, names, skipped })
@@ -89,6 +94,7 @@ type Parts = (Images, Images, Vec<String>, ListNames, Vec<String>);
 fn read(recipe: &Recipe, origin: &Origin<'_>) -> Result<Parts, DataError> {
     let data = &recipe.data;
     let folder = || origin.folder.ok_or(DataError::NoFolder { title: data.kind.title() });
+    let mut skipped = Vec::new();
     let listing = match data.kind {
         DataKind::Cifar100 => {
             let (train, test, class_names) = cifar100::open(folder()?)?;
@@ -97,13 +103,20 @@ fn read(recipe: &Recipe, origin: &Origin<'_>) -> Result<Parts, DataError> {
         DataKind::Synthetic => {
             let classes = data.classes.unwrap_or_else(|| recipe.classes());
             let (each, tests) = (data.train_per_class.unwrap_or(100), data.test_per_class.unwrap_or(20));
+            demand_room(classes.saturating_mul(each.saturating_add(tests)), data.side(), 2)?;
             let train = synthetic::images(classes, each, data.side(), synthetic::Part::Train, recipe.seed);
             let test = synthetic::images(classes, tests, data.side(), synthetic::Part::Test, recipe.seed);
+            // Rendering breaks off at Ctrl-C.
+            interrupt::check().map_err(DataError::Stopped)?;
             return Ok((train, test, synthetic::class_names(classes, recipe.seed), ListNames::Numbers, Vec::new()));
         }
         DataKind::MiniImagenet => mini_imagenet::list(folder()?)?,
         DataKind::Cub200 => cub200::list(folder()?)?,
-        DataKind::Folders => folders::list(folder()?, data.test_share, recipe.seed)?,
+        DataKind::Folders => {
+            let listing = folders::list(folder()?, data.test_share, recipe.seed, origin.skip_broken, &mut skipped)?;
+            skipped.iter_mut().for_each(|path| path.push_str(" has a name that is not valid Unicode"));
+            listing
+        }
     };
     let Listing { train, test, class_names, prefix } = listing;
     // Also before images are decoded, which takes time.
@@ -113,9 +126,10 @@ fn read(recipe: &Recipe, origin: &Origin<'_>) -> Result<Parts, DataError> {
         let expected = format!("at most {MOST_CLASSES}");
         return Err(DataError::Count { path, what: "classes", expected, actual: class_names.len() });
     }
+    demand_room(train.len() + test.len(), data.side(), 1)?;
     let train = listing::decode(&train, data, origin.skip_broken, "training images")?;
     let test = listing::decode(&test, data, origin.skip_broken, "test images")?;
-    let skipped = [train.skipped, test.skipped].concat();
+    skipped.extend([train.skipped, test.skipped].concat());
     Ok((train.images, test.images, class_names, ListNames::Paths { prefix, names: train.names }, skipped))
 }
 
@@ -150,10 +164,30 @@ impl Images {
         self.labels.is_empty()
     }
 
-    /// u8 `[k, 3, height, width]`: the images at `indices`.
+    /// u8 `[k, 3, height, width]`: the images at `indices`, where the pixels are.
     pub fn select(&self, indices: &[usize]) -> Tensor {
         let indices: Vec<i64> = indices.iter().map(|&i| i as i64).collect();
-        self.pixels.index_select(0, &Tensor::from_slice(&indices).to_device(self.pixels.device()))
+        self.pixels.index_select(0, &send(&Tensor::from_slice(&indices), self.pixels.device()))
+    }
+
+    /// f32 `[k, 3, height, width]` in 0..1 on `device`: the images at `indices`.
+    pub fn batch(&self, indices: &[usize], device: Device) -> Tensor {
+        send(&self.select(indices), device).to_kind(Kind::Float) / 255.0
+    }
+
+    /// Moves the pixels to a device, so that no step has to: to the processor always, to another one if they take at
+    /// most 8 GiB of its memory and it has room for them.
+    pub fn settle(&mut self, device: Device) {
+        /// A tenth of the memory of large cards.
+        const MOST: usize = 8 << 30;
+        if self.pixels.device() == device || (device != Device::Cpu && self.pixels.numel() > MOST) {
+            return;
+        }
+        let moved = self.pixels.f_to_device_(device, Kind::Uint8, false, false);
+        match moved {
+            Ok(moved) => self.pixels = moved,
+            Err(_) => log::warn!("the images do not fit onto the device; every step copies its own"),
+        }
     }
 
     /// i64 `[k]`: the labels at `indices`.

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
-use tch::{Cuda, Device};
+use tch::{Cuda, Device, Tensor};
 
 /// The part of libtorch that knows CUDA. It is opened at run time, so that one program serves machines with and
 /// without a GPU.
@@ -104,6 +104,14 @@ pub fn open(wanted: Wanted) -> Result<Device, DeviceError> {
             if number < count { Ok(Device::Cuda(number)) } else { Err(DeviceError::TooFew { number, count }) }
         }
     }
+}
+
+/// The tensor on a device. Unlike [`Tensor::to_device`] it does not wait for what the device still computes: numbers on
+/// their way to it are put into its queue.
+pub fn send(tensor: &Tensor, device: Device) -> Tensor {
+    // The other way nobody may read them before they have arrived.
+    let queued = tensor.device() == Device::Cpu;
+    tensor.to_device_(device, tensor.kind(), queued, false)
 }
 
 /// Number of CUDA devices, at least one.

@@ -5,12 +5,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind, set_hook, take_h
 
 use anyhow::Result;
 
+use crate::interrupt::Interrupted;
+
 /// A failure inside libtorch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TorchError {
     /// An allocation failed.
-    #[error("out of memory: libtorch could not get {wanted} more; lower {setting}")]
+    #[error("out of memory: libtorch could not get {wanted}; lower {setting}")]
     Memory {
         /// How much, as libtorch puts it.
         wanted: String,
@@ -25,10 +27,11 @@ pub enum TorchError {
     },
 }
 
-/// Does the work; a failure of libtorch in it becomes an error that names `setting` where memory was short.
+/// Does the work; a failure of libtorch in it becomes an error that names `setting` where memory was short. Guards may
+/// stand within each other: the innermost names its setting.
 ///
 /// # Errors
-/// What the work returns, or [`TorchError`].
+/// What the work returns, [`TorchError`], or [`Interrupted`] where the work was left by [`crate::interrupt::unwind`].
 ///
 /// # Panics
 /// If the work panics for another reason.
@@ -38,10 +41,15 @@ pub fn guarded<T>(setting: &'static str, work: impl FnOnce() -> Result<T>) -> Re
             Some(short @ TorchError::Memory { .. }) => short.into(),
             _ => error,
         }),
-        Err(panic) => match message(panic.as_ref()).and_then(|text| explain(text, setting)) {
-            Some(error) => Err(error.into()),
-            None => resume_unwind(panic),
-        },
+        Err(panic) => {
+            if let Some(stopped) = panic.downcast_ref::<Interrupted>() {
+                return Err((*stopped).into());
+            }
+            match message(panic.as_ref()).and_then(|text| explain(text, setting)) {
+                Some(error) => Err(error.into()),
+                None => resume_unwind(panic),
+            }
+        }
     }
 }
 
@@ -63,7 +71,8 @@ fn message(panic: &(dyn Any + Send)) -> Option<&str> {
 fn explain(text: &str, setting: &'static str) -> Option<TorchError> {
     let lower = text.to_ascii_lowercase();
     let torch = text.contains("Torch(\"") || lower.contains("torch error");
-    if torch && (lower.contains("can't allocate memory") || lower.contains("out of memory")) {
+    let short = ["can't allocate memory", "out of memory", "bad_alloc"];
+    if torch && short.iter().any(|reason| lower.contains(reason)) {
         return Some(TorchError::Memory { wanted: amount(&lower), setting });
     }
     let start = text.find("Torch(\"")? + "Torch(\"".len();
@@ -76,12 +85,15 @@ fn amount(lower: &str) -> String {
     let mut words = lower.split("tried to allocate ").nth(1).unwrap_or_default().split_whitespace();
     match (words.next(), words.next()) {
         (Some(number), Some(unit)) if unit.starts_with("bytes") => {
-            number.parse().map_or_else(|_| "memory".into(), crate::system::size)
+            number.parse().map_or_else(|_| "more memory".into(), |bytes| format!("{} more", crate::system::size(bytes)))
         }
         (Some(number), Some(unit)) => {
-            format!("{number} {}", unit.trim_end_matches('.').replace("ib", "iB").replace('g', "G").replace('m', "M"))
+            format!(
+                "{number} {} more",
+                unit.trim_end_matches('.').replace("ib", "iB").replace('g', "G").replace('m', "M")
+            )
         }
-        _ => "memory".into(),
+        _ => "more memory".into(),
     }
 }
 
@@ -114,6 +126,20 @@ mod tests {
             explain(text, "pretrain.batch").unwrap().to_string(),
             "out of memory: libtorch could not get 2.50 GiB more; lower pretrain.batch"
         );
+    }
+
+    #[test]
+    fn the_innermost_guard_names_the_setting() {
+        let huge = || drop(Tensor::ones([1 << 46], (Kind::Float, Device::Cpu)));
+        let nested = guarded("outside", || {
+            guarded("inside", || {
+                huge();
+                Ok(())
+            })
+        });
+        assert!(nested.unwrap_err().to_string().ends_with("lower inside"));
+        let thrown = explain("called `Result::unwrap()` on an `Err` value: Torch(\"std::bad_alloc\")", "inside");
+        assert_eq!(thrown.unwrap().to_string(), "out of memory: libtorch could not get more memory; lower inside");
     }
 
     #[test]

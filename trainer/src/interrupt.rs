@@ -1,6 +1,7 @@
-//! Ctrl-C: the first asks for a stop after the step, the second ends the program at once.
+//! Ctrl-C: the first asks for a stop at the next safe place, the second ends the program at once.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use anyhow::{Context, Result};
 
@@ -8,13 +9,51 @@ use anyhow::{Context, Result};
 pub const EXIT: i32 = 130;
 
 static ASKED: AtomicBool = AtomicBool::new(false);
+static WORK: AtomicU8 = AtomicU8::new(Work::Loose as u8);
 
-/// The run was stopped on purpose; phase 1 is saved up to its last step.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error(
-    "stopped by Ctrl-C; phase 1 is saved up to its last step, and the same command or `orco-train resume` continues"
-)]
-pub struct Interrupted;
+/// What the program is at, and with it what a stop costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Work {
+    /// Nothing that a later start goes on from.
+    Loose,
+    /// Parts of a run between its phases, which are made again.
+    Run,
+    /// Phase 1, saved when it stops.
+    Pretrain,
+    /// Phase 2, saved when it stops.
+    Align,
+}
+
+impl Work {
+    fn now() -> Self {
+        [Self::Loose, Self::Run, Self::Pretrain, Self::Align][usize::from(WORK.load(Ordering::Relaxed))]
+    }
+}
+
+/// Says what the program is at from now on.
+pub fn enter(work: Work) {
+    WORK.store(work as u8, Ordering::Relaxed);
+}
+
+/// The program was stopped on purpose, at this work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interrupted(Work);
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("stopped by Ctrl-C")?;
+        let saved = match self.0 {
+            Work::Loose => return Ok(()),
+            Work::Run => "the phases that were finished are saved",
+            Work::Pretrain => "phase 1 is saved up to its last step",
+            Work::Align => "phase 2 is saved up to its last step",
+        };
+        write!(formatter, "; {saved}, and the same command or `orco-train resume` continues")
+    }
+}
+
+impl std::error::Error for Interrupted {}
 
 /// Watches for Ctrl-C from now on; to be called once.
 ///
@@ -22,11 +61,16 @@ pub struct Interrupted;
 /// If the system refuses the handler.
 pub fn watch() -> Result<()> {
     ctrlc::set_handler(|| {
+        let trains = matches!(Work::now(), Work::Pretrain | Work::Align);
         if ASKED.swap(true, Ordering::Relaxed) {
-            eprintln!("stopped at once; the last checkpoint is kept");
+            eprintln!(
+                "stopped at once{}",
+                if trains { "; the last checkpoint, if there was one, is kept" } else { "" }
+            );
             end();
         }
-        eprintln!("Ctrl-C: stopping as soon as this step is saved; press it again to stop at once");
+        let when = if trains { " as soon as this step is saved" } else { "" };
+        eprintln!("Ctrl-C: stopping{when}; press it again to stop at once");
     })
     .context("cannot watch for Ctrl-C")
 }
@@ -47,5 +91,35 @@ fn end() -> ! {
 /// # Errors
 /// [`Interrupted`] if so.
 pub fn check() -> Result<(), Interrupted> {
-    if ASKED.load(Ordering::Relaxed) { Err(Interrupted) } else { Ok(()) }
+    if ASKED.load(Ordering::Relaxed) { Err(Interrupted(Work::now())) } else { Ok(()) }
+}
+
+/// Leaves work that cannot return an error by unwinding, if a stop was asked for; [`crate::failure::guarded`] makes
+/// [`Interrupted`] of it.
+pub fn unwind() {
+    if let Err(stopped) = check() {
+        std::panic::resume_unwind(Box::new(stopped));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_work_says_what_a_stop_leaves() {
+        assert_eq!(Interrupted(Work::Loose).to_string(), "stopped by Ctrl-C");
+        for (work, saved) in [(Work::Run, "finished are saved"), (Work::Pretrain, "phase 1"), (Work::Align, "phase 2")]
+        {
+            let said = Interrupted(work).to_string();
+            assert!(said.contains(saved) && said.ends_with("`orco-train resume` continues"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_guard_catches_a_stop_that_unwinds() {
+        let stopped = Interrupted(Work::Run);
+        let caught = crate::failure::guarded("", || -> Result<()> { std::panic::resume_unwind(Box::new(stopped)) });
+        assert_eq!(caught.unwrap_err().downcast_ref::<Interrupted>(), Some(&stopped));
+    }
 }

@@ -8,7 +8,7 @@
 //! folder.
 //!
 //! Around it: [`device`] chooses where tensors live, [`doctor`] describes the machine ([`mod@system`]), [`failure`] puts
-//! libtorch's failures into words, [`interrupt`] stops at Ctrl-C.
+//! libtorch's failures into words, [`interrupt`] stops at Ctrl-C, [`speed`] compares with what the card could do.
 
 pub mod align;
 pub mod augment;
@@ -28,5 +28,6 @@ pub mod optimiser;
 pub mod pretrain;
 mod progress;
 pub mod run;
+pub mod speed;
 pub mod system;
 pub mod tune;

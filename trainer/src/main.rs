@@ -16,7 +16,7 @@ use orco_trainer::device::{self, Wanted};
 use orco_trainer::download;
 use orco_trainer::export::{Place, seal, write_bundle, write_key};
 use orco_trainer::failure::guarded;
-use orco_trainer::interrupt::{self, Interrupted};
+use orco_trainer::interrupt::{self, Interrupted, Work};
 use orco_trainer::model::Model;
 use orco_trainer::pretrain::pretrain;
 use orco_trainer::run::{Record, Run, TrainedOn};
@@ -185,7 +185,7 @@ struct Common {
     #[arg(long)]
     run: PathBuf,
     /// Threads; all cores by default.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(i32).range(1..=1024))]
     threads: Option<i32>,
     /// ONNX file of a feature extractor to take instead of training one: phases 2 and 3 only. The recipe's
     /// `backbone.onnx` says the same.
@@ -203,9 +203,12 @@ fn main() {
         .format_target(false)
         .init();
     failure::quiet();
-    let result = interrupt::watch().and_then(|()| run(Cli::parse().command));
+    let command = Cli::parse().command;
+    // Within it, phases name the settings that they take memory for.
+    let all = "backbone.width, head.hidden, data.image_size or the number of images";
+    let result = interrupt::watch().and_then(|()| guarded(all, || run(command)));
     if let Err(error) = result {
-        if let Some(stopped) = error.downcast_ref::<Interrupted>() {
+        if let Some(stopped) = error.chain().find_map(|cause| cause.downcast_ref::<Interrupted>()) {
             eprintln!("{stopped}");
             std::process::exit(interrupt::EXIT);
         }
@@ -232,6 +235,7 @@ fn run(command: Command) -> Result<()> {
             job.pretrain(None)?;
             let assignment = job.align()?;
             job.come_home()?;
+            interrupt::check()?;
             let exported = write_bundle(&job.model, &assignment, &job.recipe, &job.data, &job.run, &place)?;
             seal(place.staged(), release, key.as_ref())?;
             place.finish()?;
@@ -377,13 +381,20 @@ impl Job {
             return Ok(());
         }
         let Self { recipe, data, model, run } = self;
+        interrupt::enter(Work::Run);
+        data.train.settle(model.device());
         let what = "pretrain.batch or pretrain.views";
         guarded(what, || pretrain(model, recipe, &data.train, &data.split, run, until)).context("phase 1")
     }
 
     fn align(&mut self) -> Result<Assignment> {
         let Self { recipe, data, model, run } = self;
-        guarded("align.batch", || align(model, recipe, &data.train, &data.split, run)).context("phase 2")
+        interrupt::enter(Work::Run);
+        if model.foreign.is_none() {
+            data.train.settle(model.device());
+        }
+        let what = "align.batch or align.cached_views";
+        guarded(what, || align(model, recipe, &data.train, &data.split, run)).context("phase 2")
     }
 
     fn compare(&mut self, assignment: &Assignment, draws: usize, shares: &[f64]) -> Result<Vec<Summary>> {
@@ -393,14 +404,11 @@ impl Job {
         guarded("learn.batch", trained).context("comparison")
     }
 
-    /// Brings the model to the processor, where bundles are written.
+    /// Brings model and images to the processor, where bundles are written.
     fn come_home(&mut self) -> Result<()> {
         if self.model.device() != tch::Device::Cpu {
-            let tensors = self.model.tensors().into_iter().collect();
-            let mut model = Model::new(&self.recipe, input_of(&self.recipe), tch::Device::Cpu);
-            model.channels = self.model.channels;
-            model.restore(&tensors)?;
-            self.model = model;
+            self.model = self.model.moved(&self.recipe, tch::Device::Cpu)?;
+            self.data.train.settle(tch::Device::Cpu);
         }
         Ok(())
     }

@@ -44,6 +44,17 @@ impl Model {
         Self { foreign: Some(foreign), ..Self::with(recipe, description, device) }
     }
 
+    /// The same model on another device.
+    ///
+    /// # Errors
+    /// If the recipe is not the model's.
+    pub fn moved(&self, recipe: &Recipe, device: Device) -> Result<Self> {
+        let mut moved = Self::with(recipe, self.backbone.description.clone(), device);
+        (moved.foreign, moved.channels) = (self.foreign.clone(), self.channels);
+        moved.restore(&self.tensors().into_iter().collect())?;
+        Ok(moved)
+    }
+
     fn with(recipe: &Recipe, description: Description, device: Device) -> Self {
         tch::manual_seed(recipe.seed as i64);
         let store = VarStore::new(device);
@@ -146,5 +157,32 @@ impl FeatureSource for Frozen<'_> {
     fn features(&mut self, images: &Tensor) -> Result<Tensor, EncodeError> {
         let input = self.1.normalise(images);
         Ok(no_grad(|| self.0.forward(&input, Precision::F32, false)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use orco_runtime::image::Preprocessing;
+
+    use super::*;
+
+    #[test]
+    fn a_model_that_moves_stays_what_it_was() {
+        let mut recipe: Recipe = toml::from_str(include_str!("../recipes/synthetic-tiny.toml")).unwrap();
+        recipe.backbone.width = 2;
+        let input = Preprocessing { width: 8, height: 8, mean: [0.1; 3], deviation: [0.2; 3] };
+        let foreign = Foreign { bytes: vec![1, 2, 3], name: "brought".into(), input, features: 5, parameters: 7 };
+        for model in [Model::new(&recipe, [3, 24, 24], Device::Cpu), Model::on(foreign, &recipe, Device::Cpu)] {
+            let mut model = model;
+            model.channels = Channels { mean: [0.3; 3], deviation: [0.4; 3] };
+            no_grad(|| model.head.w1.shallow_clone().copy_(&(&model.head.w1 + 1.0)));
+            let moved = model.moved(&recipe, Device::Cpu).unwrap();
+            assert_eq!((moved.channels, moved.device()), (model.channels, Device::Cpu));
+            let brought =
+                |model: &Model| model.foreign.as_ref().map(|foreign| (foreign.bytes.clone(), foreign.features));
+            assert_eq!(brought(&moved), brought(&model));
+            let (ours, theirs) = (moved.tensors(), model.tensors());
+            assert!(ours.iter().zip(&theirs).all(|(a, b)| a.0 == b.0 && a.1.equal(&b.1)) && ours.len() == theirs.len());
+        }
     }
 }

@@ -92,16 +92,56 @@ pub fn gradients<'a>(loss: &Tensor, parameters: impl IntoIterator<Item = &'a Par
     Tensor::run_backward(&[loss], &tensors, false, false)
 }
 
+/// Whether every number of every floating point tensor is finite; waits for the device once.
+pub fn finite<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> bool {
+    let floats = tensors.into_iter().filter(|tensor| tensor.is_floating_point());
+    let each: Vec<Tensor> = no_grad(|| floats.map(|tensor| tensor.isfinite().all()).collect());
+    each.is_empty() || Tensor::stack(&each, 0).all().to_kind(Kind::Int64).int64_value(&[]) == 1
+}
+
 /// Divides gradients by `scale`; says whether every one of them is finite.
 pub fn unscale(gradients: &mut [Tensor], scale: f64) -> bool {
     no_grad(|| {
         let defined = gradients.iter_mut().filter(|gradient| gradient.defined());
-        let finite: Vec<Tensor> = defined
-            .map(|gradient| {
-                *gradient = &*gradient * (1.0 / scale);
-                gradient.isfinite().all()
-            })
-            .collect();
-        finite.is_empty() || Tensor::stack(&finite, 0).all().to_kind(Kind::Int64).int64_value(&[]) == 1
-    })
+        defined.for_each(|gradient| *gradient = &*gradient * (1.0 / scale));
+    });
+    finite(gradients.iter().filter(|gradient| gradient.defined()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_number_that_is_not_finite_is_found() {
+        let good = Tensor::from_slice(&[1.0f32, -2.0]);
+        assert!(finite(&[good.copy(), Tensor::from_slice(&[7i64])]) && finite(&[]));
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            assert!(!finite(&[good.copy(), Tensor::from_slice(&[0.0, bad])]), "{bad}");
+        }
+    }
+
+    #[test]
+    fn momenta_come_back_to_where_their_parameters_are() {
+        for kind in [OptimiserKind::Sgd, OptimiserKind::Lars] {
+            let mut config: PretrainConfig =
+                toml::from_str::<crate::config::Recipe>(include_str!("../recipes/synthetic-tiny.toml"))
+                    .unwrap()
+                    .pretrain;
+            config.optimiser = kind;
+            let tensor = Tensor::ones([2, 3, 5, 4], (Kind::Float, tch::Device::Cpu)).permute([0, 3, 1, 2]);
+            let parameter = |tensor: &Tensor| Parameter { name: "w".into(), tensor: tensor.copy(), decays: true };
+            let mut first = Optimiser::new(vec![parameter(&tensor)], &config);
+            first.step(&[tensor.ones_like()], 0.1);
+            // As a checkpoint holds them: in the usual order.
+            let saved = first.state().into_iter().map(|(name, momentum)| (name, momentum.contiguous())).collect();
+            let mut second = Optimiser::new(vec![parameter(&first.parameters()[0].tensor)], &config);
+            second.restore(&saved);
+            let (there, own) = (&second.state()[0].1, &second.parameters()[0].tensor);
+            assert_eq!((there.device(), there.stride()), (own.device(), own.stride()));
+            first.step(&[tensor.ones_like()], 0.1);
+            second.step(&[tensor.ones_like()], 0.1);
+            assert!(first.parameters()[0].tensor.equal(&second.parameters()[0].tensor));
+        }
+    }
 }

@@ -14,11 +14,12 @@ use self::losses::{Losses, Means, views};
 use self::state::State;
 use crate::config::{Precision, Recipe};
 use crate::dataset::{Images, Split};
-use crate::interrupt;
+use crate::interrupt::{self, Work};
 use crate::model::Model;
 use crate::optimiser::{gradients, unscale};
 use crate::progress::Progress;
 use crate::run::Run;
+use crate::speed::Speed;
 
 /// Name of the checkpoint in the run's folder.
 pub const CHECKPOINT: &str = "pretrain.safetensors";
@@ -65,7 +66,8 @@ pub fn pretrain(
     let mut progress =
         Progress::new("phase 1", (config.epochs * steps) as u64, (state.epoch * steps + state.step) as u64);
     let last = until.unwrap_or(config.epochs).min(config.epochs);
-    let mut saved = Instant::now();
+    let (mut saved, mut speed) = (Instant::now(), Speed::default());
+    interrupt::enter(Work::Pretrain);
     while state.epoch < last {
         tch::manual_seed((recipe.seed as i64).wrapping_mul(1_000_003).wrapping_add(state.epoch as i64 + 1));
         let order = Vec::<i64>::try_from(Tensor::randperm(split.base.len() as i64, (Kind::Int64, tch::Device::Cpu)))?;
@@ -110,7 +112,9 @@ pub fn pretrain(
                 stop?;
             }
         }
-        let seconds = started.elapsed().as_secs_f64();
+        let time = started.elapsed();
+        let seconds = time.as_secs_f64();
+        speed.add((steps - first) * config.batch * config.views, time);
         let rate = ((steps - first) * config.batch * config.views) as f64 / seconds;
         let Means { total, cross_entropy, contrast, accuracy } = state.means(config)?;
         state.close_epoch(model.device());
@@ -135,7 +139,14 @@ pub fn pretrain(
             interrupt::check()?;
         }
     }
+    interrupt::enter(Work::Run);
     progress.finish();
+    let description = &model.backbone.description;
+    // Phase 1 mirrors at random, and every view goes through the network once.
+    let once = description.multiply_adds() / if description.mirrored { 2 } else { 1 };
+    if let Some(sentence) = speed.sentence(once, model.device()) {
+        log::info!("phase 1: {sentence}");
+    }
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use orco_runtime::config::Config;
 use orco_runtime::protocol::{Measurement, System};
 
 use crate::config::with_changes;
+use crate::interrupt;
 
 /// Measures trial settings on a bundle's benchmark file and prints a line for each; the baselines follow.
 ///
@@ -15,7 +16,7 @@ use crate::config::with_changes;
 /// change the bundle's settings, or those of a `preset` named among them.
 ///
 /// # Errors
-/// If the bundle cannot be opened, was made from test data, or a trial makes no sense.
+/// If the bundle cannot be opened, was made from test data, or a trial makes no sense. At Ctrl-C it is left by unwinding.
 pub fn tune(bundle: &Path, trials: &[String], draws: usize, seed: u64) -> Result<()> {
     let bundle = Bundle::open(bundle)?;
     let (foundation, benchmark) = (&bundle.foundation, bundle.benchmark()?);
@@ -29,7 +30,8 @@ pub fn tune(bundle: &Path, trials: &[String], draws: usize, seed: u64) -> Result
     println!("measured on {}, {draws} draws", benchmark.source);
     println!("     aHM           aACC");
     let show = |name: &str, system: System, config: &Config| -> Result<()> {
-        let summary = Measurement { foundation, benchmark: &benchmark, system, config, seed }.over(draws, &|| {})?;
+        let summary =
+            Measurement { foundation, benchmark: &benchmark, system, config, seed }.over(draws, &interrupt::unwind)?;
         let (harmonic, top1) = (summary.ahm_deviation, summary.aacc_deviation);
         println!("{:6.2} ± {harmonic:.2}  {:6.2} ± {top1:.2}  {name}", summary.ahm, summary.aacc);
         Ok(())

@@ -53,7 +53,7 @@ fn recipe(epochs: usize, views: usize) -> TempDir {
     set("head", "hidden", 128.into());
     set("pretrain", "epochs", (epochs as i64).into());
     set("pretrain", "views", (views as i64).into());
-    set("pretrain", "warmup_epochs", 1.into());
+    set("pretrain", "warmup_epochs", i64::from(epochs > 1).into());
     set("pretrain", "precision", "f32".into());
     fs::write(folder.path().join("recipe.toml"), recipe.to_string()).unwrap();
     folder
@@ -261,6 +261,51 @@ fn too_little_memory_is_one_sentence() {
     assert!(last.starts_with("error: phase 1: out of memory: libtorch could not get "), "{said}");
     assert!(last.ends_with(" more; lower pretrain.batch or pretrain.views"), "{said}");
     assert!(!said.contains("panicked"), "{said}");
+}
+
+/// The program with a recipe of synthetic data, some of its values changed, under a limit on the address space.
+#[cfg(target_os = "linux")]
+fn limited(changes: &[(&str, &str, i64)]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let mut table: toml::Table = include_str!("../recipes/synthetic-tiny.toml").parse().unwrap();
+    for (section, field, value) in changes {
+        table[*section].as_table_mut().unwrap().insert((*field).into(), (*value).into());
+    }
+    fs::write(folder.path().join("recipe.toml"), table.to_string()).unwrap();
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -v 4000000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_orco-train")])
+        .args(["pretrain", "recipe.toml", "--run", "run", "--device", "cpu"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    output
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn too_little_memory_outside_the_phases_is_one_sentence_too() {
+    let said = told(&limited(&[("backbone", "width", 1024)]));
+    let last = said.lines().last().unwrap();
+    assert!(last.starts_with("error: out of memory: libtorch could not get "), "{said}");
+    assert!(last.contains("; lower backbone.width, head.hidden"), "{said}");
+    let said = told(&limited(&[("data", "image_size", 1024), ("data", "train_per_class", 400)]));
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.starts_with("error: ") && said.contains(" images of 1024 x 1024 pixels take "), "{said}");
+    assert!(said.contains("lower data.image_size"), "{said}");
+}
+
+#[test]
+fn a_number_of_threads_out_of_range_is_refused() {
+    for threads in ["0", "-1", "2000"] {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("run").display().to_string();
+        let threads = format!("--threads={threads}");
+        let arguments = ["pretrain", "recipe.toml", "--run", &run, &threads].map(str::to_owned);
+        let output = program(&arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(told(&output).contains("is not in 1..=1024"), "{}", told(&output));
+    }
 }
 
 #[test]

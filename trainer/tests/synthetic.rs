@@ -69,7 +69,7 @@ fn what_is_missing_is_said_in_one_sentence() {
     };
     let cifar = recipe("cifar100-edge.toml");
     let unnamed = said(&["pretrain".as_ref(), &cifar, "--run".as_ref(), &run]);
-    assert!(unnamed.contains("CIFAR-100 is read from a folder: name it with --data"), "{unnamed}");
+    assert!(unnamed.contains("CIFAR-100: the images are read from a folder; name it with --data"), "{unnamed}");
     let empty = said(&["pretrain".as_ref(), &cifar, "--run".as_ref(), &run, "--data".as_ref(), folder.path()]);
     assert!(empty.contains("train.bin"), "{empty}");
     assert!(!run.exists(), "a run without data leaves nothing behind");

@@ -1,11 +1,13 @@
 //! Features of the base images, computed once where the backbone is frozen.
 
-use orco_runtime::encoder::EncodeError;
-use tch::{Kind, Tensor};
+use anyhow::Result;
+use tch::{Device, Kind, Tensor};
 
 use crate::augment::view;
 use crate::config::AugmentConfig;
 use crate::dataset::{Images, Split};
+use crate::device::send;
+use crate::interrupt;
 use crate::model::Model;
 use crate::progress::Progress;
 
@@ -24,43 +26,63 @@ pub(super) struct FeatureCache {
 
 impl FeatureCache {
     /// Computes `views` augmented views beside the clean one.
+    ///
+    /// # Errors
+    /// If an engine outside this program fails, or Ctrl-C was pressed.
     pub(super) fn new(
         model: &Model,
         augment: &AugmentConfig,
         views: usize,
         train: &Images,
         split: &Split,
-    ) -> Result<Self, EncodeError> {
-        let device = model.device();
-        let mut source = model.source()?;
+    ) -> Result<Self> {
         let mut progress = Progress::new("features", ((views + 1) * split.base.len()) as u64, 0);
-        let mut pass = |augmented: bool| {
-            let parts = split.base.chunks(BATCH).map(|indices| {
-                let images = train.select(indices).to_device(device).to_kind(Kind::Float) / 255.0;
-                let images = if augmented { view(&images, augment) } else { images };
-                progress.advance(indices.len() as u64, "");
-                source.features(&images)
-            });
-            Ok(Tensor::cat(&parts.collect::<Result<Vec<_>, _>>()?, 0))
+        let mut pass = |augment: Option<&AugmentConfig>| {
+            features(model, augment, train, split, &mut |count| {
+                progress.advance(count as u64, "");
+                Ok(interrupt::check()?)
+            })
         };
-        let clean = pass(false)?;
-        let views = (0..views).map(|_| pass(true)).collect::<Result<_, _>>()?;
+        let clean = pass(None)?;
+        let views = (0..views).map(|_| pass(Some(augment))).collect::<Result<_>>()?;
         progress.finish();
-        Ok(Self { clean, views, labels: train.select_labels(&split.base).to_device(device) })
+        Ok(Self { clean, views, labels: send(&train.select_labels(&split.base), model.device()) })
     }
 
     /// For every image of the batch, features under two different cached views.
     pub(super) fn two_views(&self, batch: &Tensor) -> [Tensor; 2] {
-        let views = self.views.len() as i64;
         let stacked: Vec<Tensor> = self.views.iter().map(|view| view.index_select(0, batch)).collect();
         let stacked = Tensor::stack(&stacked, 1);
-        let options = (Kind::Int64, batch.device());
-        let first = Tensor::randint(views, batch.size(), options);
-        let second = (&first + 1 + Tensor::randint(views - 1, batch.size(), options)).remainder(views);
-        let pick = |choice: Tensor| {
+        self.choose(batch.size()[0], batch.device()).map(|choice| {
             let index = choice.view([-1, 1, 1]).expand([-1, 1, stacked.size()[2]], false);
             stacked.gather(1, &index, false).squeeze_dim(1)
-        };
-        [pick(first), pick(second)]
+        })
     }
+
+    /// Draws two different views for each of `count` images.
+    pub(super) fn choose(&self, count: i64, device: Device) -> [Tensor; 2] {
+        let (views, options) = (self.views.len() as i64, (Kind::Int64, device));
+        let first = Tensor::randint(views, [count], options);
+        let second = (&first + 1 + Tensor::randint(views - 1, [count], options)).remainder(views);
+        [first, second]
+    }
+}
+
+/// Features of the base images, `[n, features]`: clean, or under a view of each; `done` is told of every batch.
+pub(super) fn features(
+    model: &Model,
+    augment: Option<&AugmentConfig>,
+    train: &Images,
+    split: &Split,
+    done: &mut dyn FnMut(usize) -> Result<()>,
+) -> Result<Tensor> {
+    let mut source = model.source()?;
+    let parts = split.base.chunks(BATCH).map(|indices| {
+        let images = train.batch(indices, model.device());
+        let images = augment.map_or_else(|| images.shallow_clone(), |augment| view(&images, augment));
+        let features = source.features(&images)?;
+        done(indices.len())?;
+        Ok(features)
+    });
+    Ok(Tensor::cat(&parts.collect::<Result<Vec<_>>>()?, 0))
 }

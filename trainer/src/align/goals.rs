@@ -74,6 +74,15 @@ impl Goals {
         (Tensor::cat(&rows, 0), Tensor::cat(&row_labels, 0))
     }
 
+    /// Draws what [`Goals::loss`] draws for a batch of so many images.
+    pub(super) fn draw(&self, batch: i64, config: &AlignConfig) {
+        if config.contrast > 0.0 {
+            let none = self.assigned.narrow(0, 0, 0);
+            let labels = Tensor::zeros([0], (Kind::Int64, none.device()));
+            let _ = self.perturbed(&none, &labels, batch, config);
+        }
+    }
+
     /// Share of rows whose nearest assigned target is their class's.
     pub(super) fn accuracy(&self, z: &Tensor, labels: &Tensor) -> f64 {
         let nearest = z.matmul(&self.assigned.transpose(0, 1)).argmax(1, false);

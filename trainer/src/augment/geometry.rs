@@ -2,6 +2,8 @@
 
 use tch::{Kind, Tensor};
 
+use crate::device::send;
+
 /// Colour of what comes in from outside: the grey of the published policies.
 const OUTSIDE: f64 = 0.5;
 
@@ -44,7 +46,7 @@ pub fn shift(images: &Tensor, movements: &[Movement]) -> Tensor {
     let size = images.size();
     let aspect = size[3] as f32 / size[2] as f32;
     let matrices: Vec<f32> = movements.iter().flat_map(|movement| movement.matrix(aspect)).collect();
-    let matrices = Tensor::from_slice(&matrices).view([size[0], 2, 3]).to_device(images.device());
+    let matrices = send(&Tensor::from_slice(&matrices).view([size[0], 2, 3]), images.device());
     let grid = Tensor::affine_grid_generator(&matrices.to_kind(Kind::Float), size, false);
     const NEAREST: i64 = 1;
     const ZEROS: i64 = 0;

@@ -8,6 +8,7 @@ use tch::{Kind, Tensor};
 use super::geometry::{Movement, shift};
 use super::tone;
 use crate::config::Policy;
+use crate::device::send;
 
 /// An operation of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -143,7 +144,7 @@ fn perform(images: &Tensor, steps: &[Step]) -> Tensor {
             continue;
         }
         let members: Vec<Step> = group.iter().map(|&image| steps[image as usize]).collect();
-        let places = Tensor::from_slice(group).to_device(images.device());
+        let places = send(&Tensor::from_slice(group), images.device());
         let result = operate(&images.index_select(0, &places), operation, &members);
         let _ = changed.index_copy_(0, &places, &result);
     }
@@ -158,7 +159,7 @@ fn perform(images: &Tensor, steps: &[Step]) -> Tensor {
 fn operate(images: &Tensor, operation: Operation, members: &[Step]) -> Tensor {
     let each = |value: &dyn Fn(f32) -> f32| {
         let values: Vec<f32> = members.iter().map(|&(_, strength)| value(strength)).collect();
-        Tensor::from_slice(&values).view([-1, 1, 1, 1]).to_device(images.device())
+        send(&Tensor::from_slice(&values).view([-1, 1, 1, 1]), images.device())
     };
     let factor = || each(&|strength| 1.0 + 0.9 * strength);
     match operation {

@@ -7,6 +7,7 @@
 use tch::{Kind, Tensor};
 
 use super::luminance;
+use crate::device::send;
 
 /// Goes from `origin` to the image and on: 0 is the origin, 1 the image.
 fn blend(origin: &Tensor, images: &Tensor, factor: &Tensor) -> Tensor {
@@ -35,7 +36,7 @@ pub fn sharpness(images: &Tensor, factor: &Tensor) -> Tensor {
         return images.shallow_clone();
     }
     let kernel = Tensor::from_slice(&[1.0f32, 1.0, 1.0, 1.0, 5.0, 1.0, 1.0, 1.0, 1.0]).view([1, 1, 3, 3]) / 13.0;
-    let kernel = kernel.to_device(images.device()).repeat([size[1], 1, 1, 1]);
+    let kernel = send(&kernel, images.device()).repeat([size[1], 1, 1, 1]);
     let inner = images.conv2d(&kernel, None::<Tensor>, [1, 1], [0, 0], [1, 1], size[1]);
     let smooth = images.copy();
     smooth.narrow(2, 1, size[2] - 2).narrow(3, 1, size[3] - 2).copy_(&inner);
@@ -98,7 +99,7 @@ pub fn hue(images: &Tensor, shift: &Tensor) -> Tensor {
     let sixths = from_green.where_self(&highest.eq_tensor(&green), &from_blue);
     let sixths = from_red.where_self(&highest.eq_tensor(&red), &sixths) + shift * 6.0;
     // Channel c of a colour of hue s, in sixths: highest - range * max(0, min(k, 4 - k, 1)), k = (c + s) mod 6.
-    let offsets = Tensor::from_slice(&[5.0f32, 3.0, 1.0]).view([1, 3, 1, 1]).to_device(images.device());
+    let offsets = send(&Tensor::from_slice(&[5.0f32, 3.0, 1.0]).view([1, 3, 1, 1]), images.device());
     let k = (sixths + offsets).remainder(6.0);
     let share = k.minimum(&(4.0 - &k)).clamp(0.0, 1.0);
     (highest - range * share).clamp(0.0, 1.0)

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::check::{ConfigError, amount, count, demand, positive, probability};
+use super::check::{ConfigError, amount, count, demand, learning_rate, momentum, probability, temperature};
 
 /// Phase 2: g is aligned to the targets, f frozen unless the recipe says otherwise.
 ///
@@ -115,17 +115,17 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 
 impl AlignConfig {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        count("align.epochs", self.epochs, 1, "at least 1")?;
-        count("align.batch", self.batch, 1, "at least 1")?;
-        count("align.cached_views", self.cached_views, 2, "at least 2")?;
-        positive("align.learning_rate", self.learning_rate)?;
-        amount("align.weight_decay", self.weight_decay)?;
-        amount("align.momentum", self.momentum)?;
+        count("align.epochs", self.epochs, 1..=1_000_000, "from 1 to 1000000")?;
+        count("align.batch", self.batch, 1..=65_536, "from 1 to 65536")?;
+        count("align.cached_views", self.cached_views, 2..=64, "from 2 to 64")?;
+        learning_rate("align.learning_rate", self.learning_rate)?;
+        probability("align.weight_decay", self.weight_decay)?;
+        momentum("align.momentum", self.momentum)?;
         probability("align.dampening", self.dampening)?;
         amount("align.cross_entropy", self.cross_entropy)?;
         amount("align.orthogonality", self.orthogonality)?;
-        positive("align.temperature", self.temperature)?;
-        amount("align.perturbation", self.perturbation)?;
+        temperature("align.temperature", self.temperature)?;
+        demand("align.perturbation", self.perturbation, (0.0..=100.0).contains(&self.perturbation), "from 0 to 100")?;
         amount("align.contrast", self.contrast)?;
         let losses = self.contrast + self.cross_entropy + self.orthogonality;
         demand("align.contrast", self.contrast, losses > 0.0, "above 0 when the other losses have weight 0")?;
@@ -133,6 +133,7 @@ impl AlignConfig {
         demand("align.warmup_epochs", self.warmup_epochs, short, "fewer than align.epochs")?;
         let trained = self.train_backbone || self.backbone_learning_rate.is_none();
         demand("align.backbone_learning_rate", "set", trained, "left out unless align.train_backbone is true")?;
-        self.backbone_learning_rate.map_or(Ok(()), |rate| amount("align.backbone_learning_rate", rate))
+        let rate = self.backbone_learning_rate.unwrap_or_default();
+        demand("align.backbone_learning_rate", rate, (0.0..=100.0).contains(&rate), "from 0 to 100")
     }
 }

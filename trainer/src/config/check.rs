@@ -1,10 +1,11 @@
 //! What a recipe must fulfil, section by section.
 
 use std::fmt::Display;
+use std::ops::RangeInclusive;
 
 use orco_runtime::target::Method;
 
-use super::{AugmentConfig, MeasureOn, Policy, PretrainConfig, Recipe, SplitConfig};
+use super::{Architecture, AugmentConfig, MeasureOn, Policy, Precision, PretrainConfig, Recipe, SplitConfig};
 
 /// Why a recipe was refused.
 #[derive(Debug, thiserror::Error)]
@@ -60,18 +61,30 @@ pub(super) fn demand(
 pub(super) fn count(
     field: &'static str,
     value: usize,
-    least: usize,
+    range: RangeInclusive<usize>,
     expected: &'static str,
 ) -> Result<(), ConfigError> {
-    demand(field, value, value >= least, expected)
+    demand(field, value, range.contains(&value), expected)
 }
 
+/// A weight of a loss, or the width of a noise.
 pub(super) fn amount(field: &'static str, value: f64) -> Result<(), ConfigError> {
-    demand(field, value, value.is_finite() && value >= 0.0, "a number of at least 0")
+    demand(field, value, (0.0..=1e6).contains(&value), "from 0 to 1000000")
 }
 
-pub(super) fn positive(field: &'static str, value: f64) -> Result<(), ConfigError> {
-    demand(field, value, value.is_finite() && value > 0.0, "a number above 0")
+/// A learning rate.
+pub(super) fn learning_rate(field: &'static str, value: f64) -> Result<(), ConfigError> {
+    demand(field, value, value > 0.0 && value <= 100.0, "above 0 and at most 100")
+}
+
+/// A momentum, of which 1 would never let go.
+pub(super) fn momentum(field: &'static str, value: f64) -> Result<(), ConfigError> {
+    demand(field, value, (0.0..1.0).contains(&value), "at least 0 and below 1")
+}
+
+/// A temperature; cosines over a lower one than 0.001 overflow.
+pub(super) fn temperature(field: &'static str, value: f64) -> Result<(), ConfigError> {
+    demand(field, value, (1e-3..=1e3).contains(&value), "from 0.001 to 1000")
 }
 
 pub(super) fn probability(field: &'static str, value: f64) -> Result<(), ConfigError> {
@@ -109,8 +122,14 @@ impl Recipe {
             fits,
             "at most head.projection for orthonormal targets, one more for a simplex",
         )?;
+        count("targets.steps", self.targets.steps, 0..=1_000_000, "from 0 to 1000000")?;
         self.align.check()?;
         self.export.check()?;
+        let side = self.data.side();
+        let left = self.backbone.architecture != Architecture::Resnet12 || side >= 16 || self.backbone.onnx.is_some();
+        demand("data.image_size", side, left, "at least 16 for resnet12, which halves it four times")?;
+        let scaled = self.pretrain.precision != Precision::F16 || !self.align.train_backbone;
+        demand("pretrain.precision", "f16", scaled, "bf16 or f32 where align.train_backbone is true")?;
         let own = self.backbone.onnx.is_none();
         demand("align.train_backbone", true, own || !self.align.train_backbone, "false where backbone.onnx is set")?;
         let weights = &self.export.weights;
@@ -123,26 +142,38 @@ impl Recipe {
 impl SplitConfig {
     fn check(&self) -> Result<(), ConfigError> {
         demand("split.base_classes", self.base_classes, (2..=MOST).contains(&self.base_classes), "from 2 to 4096")?;
-        count("split.sessions", self.sessions, 1, "at least 1, since the bundle's benchmark needs one")?;
-        count("split.ways", self.ways, 1, "at least 1")?;
+        let expected = "from 1 to 4096, since the bundle's benchmark needs one";
+        count("split.sessions", self.sessions, 1..=MOST, expected)?;
+        count("split.ways", self.ways, 1..=MOST, "from 1 to 4096")?;
         let measurable = self.measure_on == MeasureOn::Test || self.holdout_per_class >= 1;
         let expected = "at least 1 when split.measure_on is \"holdout\"";
-        demand("split.holdout_per_class", self.holdout_per_class, measurable, expected)
+        demand("split.holdout_per_class", self.holdout_per_class, measurable, expected)?;
+        count("split.holdout_per_class", self.holdout_per_class, 0..=100_000, "at most 100000")
     }
 }
 
 impl PretrainConfig {
     fn check(&self) -> Result<(), ConfigError> {
-        count("pretrain.batch", self.batch, 2, "at least 2")?;
+        count("pretrain.epochs", self.epochs, 0..=1_000_000, "at most 1000000")?;
+        count("pretrain.batch", self.batch, 2..=65_536, "from 2 to 65536")?;
         let views = if self.self_contrast > 0.0 { 2 } else { 1 };
-        count("pretrain.views", self.views, views, "at least 1, at least 2 when pretrain.self_contrast is not 0")?;
-        positive("pretrain.learning_rate", self.learning_rate)?;
-        amount("pretrain.momentum", self.momentum)?;
-        amount("pretrain.weight_decay", self.weight_decay)?;
-        positive("pretrain.trust", self.trust)?;
-        amount("pretrain.warmup_start", self.warmup_start)?;
+        let expected = "from 1 to 64, at least 2 when pretrain.self_contrast is not 0";
+        count("pretrain.views", self.views, views..=64, expected)?;
+        learning_rate("pretrain.learning_rate", self.learning_rate)?;
+        momentum("pretrain.momentum", self.momentum)?;
+        probability("pretrain.weight_decay", self.weight_decay)?;
+        demand("pretrain.trust", self.trust, self.trust > 0.0 && self.trust <= 100.0, "above 0 and at most 100")?;
+        let short = self.warmup_epochs == 0 || self.epochs == 0 || self.warmup_epochs < self.epochs;
+        demand("pretrain.warmup_epochs", self.warmup_epochs, short, "fewer than pretrain.epochs")?;
+        demand(
+            "pretrain.warmup_start",
+            self.warmup_start,
+            (0.0..=100.0).contains(&self.warmup_start),
+            "from 0 to 100",
+        )?;
         amount("pretrain.cross_entropy", self.cross_entropy)?;
-        probability("pretrain.label_smoothing", self.label_smoothing)?;
+        let smoothing = self.label_smoothing;
+        demand("pretrain.label_smoothing", smoothing, (0.0..1.0).contains(&smoothing), "at least 0 and below 1")?;
         amount("pretrain.supervised_contrast", self.supervised_contrast)?;
         amount("pretrain.self_contrast", self.self_contrast)?;
         let losses = self.cross_entropy + self.supervised_contrast + self.self_contrast;
@@ -152,7 +183,7 @@ impl PretrainConfig {
             losses > 0.0,
             "above 0 when the other losses have weight 0",
         )?;
-        positive("pretrain.temperature", self.temperature)?;
+        temperature("pretrain.temperature", self.temperature)?;
         self.augment.check()
     }
 }
@@ -168,6 +199,7 @@ impl AugmentConfig {
         probability("pretrain.augment.erase_probability", self.erase_probability)?;
         let hue = (0.0..=0.5).contains(&self.hue);
         demand("pretrain.augment.hue", self.hue, hue, "from 0 to 0.5")?;
+        count("pretrain.augment.cutout", self.cutout, 0..=1024, "from 0 to 1024")?;
         if let Policy::RandAugment { operations, magnitude } = self.policy {
             let few = (1..=14).contains(&operations);
             demand("pretrain.augment.policy.operations", operations, few, "from 1 to 14")?;
@@ -233,6 +265,25 @@ mod tests {
         assert!(refused("crop_scale = [0.35, 1.0]", policy).contains("policy.magnitude is 31"));
         assert!(refused("jitter = 0.4", "jitter = 0.4\nhue = 0.6").contains("hue is 0.6"));
         assert!(refused("views = 1", "views = 1\ntrust = 0.0").contains("pretrain.trust is 0"));
+        for (from, to, said) in [
+            ("views = 1", "views = 1000000", "views is 1000000, but must be from 1 to 64"),
+            ("temperature = 0.2", "temperature = 1e-30", "pretrain.temperature is 0.0000000000000000000000000000"),
+            ("learning_rate = 0.4\nmomentum = 0.9", "learning_rate = 0.4\nmomentum = 5.0", "pretrain.momentum is 5"),
+            ("weight_decay = 5e-4\nwarmup", "weight_decay = 1e30\nwarmup", "pretrain.weight_decay is 1000"),
+            ("learning_rate = 0.4", "learning_rate = 101.0", "pretrain.learning_rate is 101"),
+            ("warmup_epochs = 3", "warmup_epochs = 90", "pretrain.warmup_epochs is 90, but must be fewer than"),
+            (
+                "label_smoothing = 0.1",
+                "label_smoothing = 1.0",
+                "label_smoothing is 1, but must be at least 0 and below 1",
+            ),
+            ("cached_views = 6", "cached_views = 1000", "align.cached_views is 1000, but must be from 2 to 64"),
+            ("temperature = 0.07", "temperature = 1e-30", "align.temperature"),
+            ("steps = 1000", "steps = 9000000", "targets.steps is 9000000, but must be from 0 to 1000000"),
+            ("exemplars_per_class = 5", "exemplars_per_class = 99999", "export.exemplars_per_class is 99999"),
+        ] {
+            assert!(refused(from, to).contains(said), "{said}: {}", refused(from, to));
+        }
         assert!(refused("preset = \"edge\"", "epochs = 0").contains("learn"));
         assert!(refused("name = \"", "name = \"a\\u0007").contains("recipe: name is a\\u{7}"));
         let mut large: Recipe = toml::from_str(include_str!("../../recipes/cifar100-edge.toml")).unwrap();
@@ -249,5 +300,26 @@ mod tests {
         let text = include_str!("../../recipes/cifar100-edge.toml").replace("\"edge\"", "\"best\"");
         let unknown = toml::from_str::<Recipe>(&text).unwrap_err().to_string();
         assert!(unknown.contains("no preset \"best\"; known are orco, paper, edge"), "{unknown}");
+    }
+
+    #[test]
+    fn settings_that_do_not_go_together_are_refused() {
+        let changed = |change: fn(&mut Recipe)| {
+            let mut recipe: Recipe = toml::from_str(include_str!("../../recipes/synthetic-tiny.toml")).unwrap();
+            recipe.check().unwrap();
+            change(&mut recipe);
+            recipe.check().map_err(|error| error.to_string())
+        };
+        let small = changed(|recipe| {
+            (recipe.backbone.architecture, recipe.data.image_size) = (Architecture::Resnet12, Some(8));
+        });
+        assert_eq!(
+            small.unwrap_err(),
+            "recipe: data.image_size is 8, but must be at least 16 for resnet12, which halves it four times"
+        );
+        assert!(changed(|recipe| recipe.backbone.architecture = Architecture::Resnet12).is_ok());
+        let half = changed(|recipe| (recipe.align.train_backbone, recipe.pretrain.precision) = (true, Precision::F16));
+        assert!(half.unwrap_err().contains("pretrain.precision is f16, but must be bf16 or f32 where align.train"));
+        assert!(changed(|recipe| recipe.pretrain.precision = Precision::F16).is_ok());
     }
 }

@@ -40,8 +40,9 @@ fn calibration_images() -> usize {
 
 impl ExportConfig {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        count("export.exemplars_per_class", self.exemplars_per_class, 1, "at least 1")?;
-        count("export.candidates_per_class", self.candidates_per_class, SHOTS, "at least 5, the shots of one draw")?;
-        count("export.calibration_images", self.calibration_images, 1, "at least 1")
+        count("export.exemplars_per_class", self.exemplars_per_class, 1..=1000, "from 1 to 1000")?;
+        let expected = "from 5, the shots of one draw, to 10000";
+        count("export.candidates_per_class", self.candidates_per_class, SHOTS..=10_000, expected)?;
+        count("export.calibration_images", self.calibration_images, 1..=1_000_000, "from 1 to 1000000")
     }
 }

@@ -18,7 +18,7 @@ pub enum OptimiserKind {
 /// In a recipe: `policy = { kind = "autoaugment" }`, or
 /// `policy = { kind = "randaugment", operations = 2, magnitude = 9 }`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+#[serde(tag = "kind", rename_all = "lowercase", try_from = "PolicyFields")]
 pub enum Policy {
     /// None.
     #[default]
@@ -32,6 +32,40 @@ pub enum Policy {
         /// M: strength, 0..=30.
         magnitude: usize,
     },
+}
+
+/// The table of a policy as it is read: `tag` alone would pass over fields that a policy without settings has not.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PolicyFields {
+    kind: PolicyKind,
+    operations: Option<usize>,
+    magnitude: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum PolicyKind {
+    None,
+    AutoAugment,
+    RandAugment,
+}
+
+impl TryFrom<PolicyFields> for Policy {
+    type Error = &'static str;
+
+    fn try_from(PolicyFields { kind, operations, magnitude }: PolicyFields) -> Result<Self, &'static str> {
+        let alone = operations.is_none() && magnitude.is_none();
+        match (kind, operations, magnitude) {
+            (PolicyKind::RandAugment, Some(operations), Some(magnitude)) => {
+                Ok(Self::RandAugment { operations, magnitude })
+            }
+            (PolicyKind::RandAugment, _, _) => Err("the policy randaugment needs both operations and magnitude"),
+            (PolicyKind::None, _, _) if alone => Ok(Self::None),
+            (PolicyKind::AutoAugment, _, _) if alone => Ok(Self::AutoAugment),
+            _ => Err("operations and magnitude go with the policy randaugment only"),
+        }
+    }
 }
 
 impl Policy {
@@ -58,6 +92,19 @@ mod tests {
         assert_eq!((pretrain.optimiser, pretrain.trust, pretrain.warmup_start), (OptimiserKind::Sgd, 0.02, 0.0));
         let augment = &pretrain.augment;
         assert_eq!((augment.policy, augment.hue, augment.cutout), (Policy::None, 0.0, 0));
+    }
+
+    #[test]
+    fn a_policy_takes_its_own_fields_only() {
+        let read = |table: &str| {
+            let text = RECIPE.replace("crop_scale = ", &format!("policy = {{ {table} }}\ncrop_scale = "));
+            toml::from_str::<Recipe>(&text).map(|recipe| recipe.pretrain.augment.policy).map_err(|e| e.to_string())
+        };
+        assert_eq!(read("kind = \"autoaugment\""), Ok(Policy::AutoAugment));
+        let refused = |table: &str| read(table).unwrap_err();
+        assert!(refused("kind = \"autoaugment\", magnitude = 3").contains("go with the policy randaugment only"));
+        assert!(refused("kind = \"none\", strength = 3").contains("unknown field `strength`"));
+        assert!(refused("kind = \"randaugment\", magnitude = 3").contains("needs both operations and magnitude"));
     }
 
     #[test]

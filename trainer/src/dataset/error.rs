@@ -8,13 +8,14 @@ use orco_runtime::protocol::cifar100::DatasetError;
 
 use super::SplitError;
 use super::pickle::PickleError;
+use crate::interrupt::Interrupted;
 
 /// Why a data set could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
     /// No folder was named.
-    #[error("{title} is read from a folder: name it with --data")]
+    #[error("{title}: the images are read from a folder; name it with --data")]
     NoFolder {
         /// The data set.
         title: &'static str,
@@ -88,6 +89,30 @@ pub enum DataError {
         /// The name.
         name: String,
     },
+    /// The images do not fit into memory.
+    #[error(
+        "{count} images of {side} x {side} pixels take {wanted} of memory, but this process can have {free}; lower \
+         data.image_size or use fewer images"
+    )]
+    Room {
+        /// Number of images.
+        count: usize,
+        /// Width and height of one.
+        side: u32,
+        /// What they take.
+        wanted: String,
+        /// What there is at most.
+        free: String,
+    },
+    /// The name of a file or folder is no text.
+    #[error("the name of {} is not valid Unicode; rename it, or leave such files out with --skip-broken", path.display())]
+    Name {
+        /// The file or folder.
+        path: PathBuf,
+    },
+    /// Reading was stopped on purpose.
+    #[error("{0}")]
+    Stopped(#[source] Interrupted),
     /// The split could not be made.
     #[error(transparent)]
     Split(#[from] SplitError),

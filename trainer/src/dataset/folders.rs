@@ -16,95 +16,132 @@ const TEST_SHARE: f64 = 0.2;
 
 /// Lists the files. Classes are numbered in the order of their folders' names; hidden files and folders are passed
 /// over. Without `train` and `test`, `test_share` of each class, drawn with `seed`, becomes the test set.
-pub(super) fn list(folder: &Path, test_share: Option<f64>, seed: u64) -> Result<Listing, DataError> {
+///
+/// Pictures and folders whose names are no text end the work, or with `skip_broken` are left out and put into `skipped`.
+pub(super) fn list(
+    folder: &Path,
+    test_share: Option<f64>,
+    seed: u64,
+    skip_broken: bool,
+    skipped: &mut Vec<String>,
+) -> Result<Listing, DataError> {
+    let mut reader = Reader { skip_broken, skipped };
     let (trained, tested) = (folder.join("train"), folder.join("test"));
     if trained.is_dir() != tested.is_dir() {
         let missing = if trained.is_dir() { tested } else { trained };
         return Err(fs::read_dir(&missing).map(drop).map_err(DataError::read(&missing, LAYOUT)).unwrap_err());
     }
     if trained.is_dir() {
-        let class_names = subfolders(&trained)?;
-        if let Some(stranger) = subfolders(&tested)?.into_iter().find(|class| !class_names.contains(class)) {
+        let class_names = reader.subfolders(&trained)?;
+        if let Some(stranger) = reader.subfolders(&tested)?.into_iter().find(|class| !class_names.contains(class)) {
             let path = tested.join(stranger);
             return Err(DataError::Count { path, what: "training images", expected: "1 or more".into(), actual: 0 });
         }
-        let train = entries(&trained, &class_names)?;
+        let train = reader.entries(&trained, &class_names)?;
         let known: Vec<String> = class_names.iter().filter(|class| tested.join(class).is_dir()).cloned().collect();
-        let mut test = entries(&tested, &known)?;
+        let mut test = reader.entries(&tested, &known)?;
         for entry in &mut test {
             let class = &known[usize::from(entry.label)];
             entry.label = class_names.iter().position(|name| name == class).unwrap_or(0) as u16;
         }
         return Ok(Listing { train, test, class_names, prefix: "train/" });
     }
-    let class_names = subfolders(folder)?;
+    let class_names = reader.subfolders(folder)?;
     let mut random = Random::new(seed, "test share");
     let (mut train, mut test) = (Vec::new(), Vec::new());
-    let all = entries(folder, &class_names)?;
+    let all = reader.entries(folder, &class_names)?;
     for class in all.chunk_by(|one, next| one.label == next.label) {
         // At least one image stays on each side.
         let most = class.len().saturating_sub(1);
         let count = ((class.len() as f64 * test_share.unwrap_or(TEST_SHARE)).round() as usize).clamp(most.min(1), most);
         let mut order: Vec<usize> = (0..class.len()).collect();
         random.shuffle(&mut order);
-        let held_out = &order[..count];
-        for (index, entry) in class.iter().enumerate() {
-            let part = if held_out.contains(&index) { &mut test } else { &mut train };
+        let mut held_out = vec![false; class.len()];
+        order[..count].iter().for_each(|&index| held_out[index] = true);
+        for (entry, held_out) in class.iter().zip(held_out) {
+            let part = if held_out { &mut test } else { &mut train };
             part.push(entry.clone());
         }
     }
     Ok(Listing { train, test, class_names, prefix: "" })
 }
 
-/// Names of the folders in a folder, sorted.
-fn subfolders(folder: &Path) -> Result<Vec<String>, DataError> {
-    let names = children(folder)?.into_iter().filter(|(path, _)| path.is_dir()).map(|(_, name)| name);
-    let names: Vec<String> = names.collect();
-    if names.is_empty() {
-        let path = folder.into();
-        return Err(DataError::Count { path, what: "class folders", expected: "2 or more".into(), actual: 0 });
-    }
-    Ok(names)
+/// Reads folders, and keeps account of what it leaves out.
+struct Reader<'a> {
+    skip_broken: bool,
+    skipped: &'a mut Vec<String>,
 }
 
-/// Visible children with names that are text, sorted by name.
-fn children(folder: &Path) -> Result<Vec<(PathBuf, String)>, DataError> {
-    let failed = |source| DataError::read(folder, LAYOUT)(source);
-    let mut children = Vec::new();
-    for child in fs::read_dir(folder).map_err(failed)? {
-        let child = child.map_err(failed)?;
-        if let Ok(name) = child.file_name().into_string()
-            && !name.starts_with('.')
-        {
-            children.push((child.path(), name));
+impl Reader<'_> {
+    /// Names of the folders in a folder, sorted.
+    fn subfolders(&mut self, folder: &Path) -> Result<Vec<String>, DataError> {
+        let names = self.children(folder)?.into_iter().filter(|(path, _)| path.is_dir()).map(|(_, name)| name);
+        let names: Vec<String> = names.collect();
+        if names.is_empty() {
+            let path = folder.into();
+            return Err(DataError::Count { path, what: "class folders", expected: "1 or more".into(), actual: 0 });
         }
+        Ok(names)
     }
-    children.sort();
-    Ok(children)
-}
 
-/// The pictures of each class, in order of class and file name.
-fn entries(folder: &Path, classes: &[String]) -> Result<Vec<Entry>, DataError> {
-    let mut entries = Vec::new();
-    for (label, class) in classes.iter().enumerate() {
-        let before = entries.len();
-        for (path, file) in children(&folder.join(class))? {
-            let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or("").to_lowercase();
-            if ["jpg", "jpeg", "png"].contains(&extension.as_str()) {
-                entries.push(Entry { name: format!("{class}/{file}"), path, label: label as u16 });
+    /// Visible children with their names, sorted by name.
+    fn children(&mut self, folder: &Path) -> Result<Vec<(PathBuf, String)>, DataError> {
+        let failed = |source| DataError::read(folder, LAYOUT)(source);
+        let mut children = Vec::new();
+        for child in fs::read_dir(folder).map_err(failed)? {
+            let child = child.map_err(failed)?;
+            let path = child.path();
+            match child.file_name().into_string() {
+                Ok(name) if name.starts_with('.') => {}
+                Ok(name) => children.push((path, name)),
+                Err(name) if name.as_encoded_bytes().starts_with(b".") => {}
+                Err(_) if !path.is_dir() && !is_picture(&path) => {}
+                Err(_) if self.skip_broken => {
+                    // The folders of classes are looked through twice.
+                    let shown = path.display().to_string();
+                    if !self.skipped.contains(&shown) {
+                        self.skipped.push(shown);
+                    }
+                }
+                Err(_) => return Err(DataError::Name { path }),
             }
         }
-        if entries.len() == before {
-            let path = folder.join(class);
-            return Err(DataError::Count { path, what: "JPEG or PNG files", expected: "1 or more".into(), actual: 0 });
-        }
+        children.sort();
+        Ok(children)
     }
-    Ok(entries)
+
+    /// The pictures of each class, in order of class and file name.
+    fn entries(&mut self, folder: &Path, classes: &[String]) -> Result<Vec<Entry>, DataError> {
+        let mut entries = Vec::new();
+        for (label, class) in classes.iter().enumerate() {
+            let before = entries.len();
+            for (path, file) in self.children(&folder.join(class))? {
+                if is_picture(&path) {
+                    entries.push(Entry { name: format!("{class}/{file}"), path, label: label as u16 });
+                }
+            }
+            if entries.len() == before {
+                let (path, expected) = (folder.join(class), "1 or more".into());
+                return Err(DataError::Count { path, what: "JPEG or PNG files", expected, actual: 0 });
+            }
+        }
+        Ok(entries)
+    }
+}
+
+/// Whether a file's name ends as a picture's.
+fn is_picture(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or("").to_lowercase();
+    ["jpg", "jpeg", "png"].contains(&extension.as_str())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn list(folder: &Path, test_share: Option<f64>, seed: u64) -> Result<Listing, DataError> {
+        super::list(folder, test_share, seed, false, &mut Vec::new())
+    }
 
     fn touch(root: &Path, files: &[&str]) {
         for file in files {
@@ -151,5 +188,24 @@ mod tests {
         fs::create_dir(folder.path().join("c")).unwrap();
         let empty = list(folder.path(), None, 1).unwrap_err().to_string();
         assert!(empty.contains("c holds 0 JPEG or PNG files"), "{empty}");
+    }
+
+    /// Linux has names that are no text; other systems refuse them.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn names_that_are_no_text_are_not_passed_over() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt;
+        let folder = tempfile::tempdir().unwrap();
+        touch(folder.path(), &["a/1.png", "a/2.png", "b/1.png", "b/2.png"]);
+        fs::write(folder.path().join("a").join(OsStr::from_bytes(b"notes\xff.txt")), b"").unwrap();
+        list(folder.path(), None, 1).unwrap();
+        fs::write(folder.path().join("a").join(OsStr::from_bytes(b"3\xff.png")), b"").unwrap();
+        let refused = list(folder.path(), None, 1).unwrap_err().to_string();
+        assert!(refused.contains("a/3") && refused.contains("not valid Unicode; rename it"), "{refused}");
+        fs::create_dir(folder.path().join(OsStr::from_bytes(b"c\xff"))).unwrap();
+        let mut skipped = Vec::new();
+        let listing = super::list(folder.path(), None, 1, true, &mut skipped).unwrap();
+        assert_eq!((listing.class_names.len(), listing.train.len() + listing.test.len(), skipped.len()), (2, 4, 2));
     }
 }

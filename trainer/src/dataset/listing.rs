@@ -9,6 +9,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::{DataError, Images};
 use crate::config::{DataConfig, Fit};
+use crate::interrupt;
 use crate::progress::Progress;
 use crate::system;
 
@@ -65,6 +66,7 @@ pub(super) fn decode(
     let (mut names, mut labels, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
     let mut progress = Progress::counting(what, "images", entries.len() as u64, 0);
     for block in entries.chunks(BLOCK) {
+        interrupt::check().map_err(DataError::Stopped)?;
         let mut failures: Vec<Option<ImageError>> = block.iter().map(|_| None).collect();
         let share = block.len().div_ceil(threads);
         thread::scope(|scope| {

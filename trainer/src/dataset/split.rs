@@ -66,15 +66,31 @@ pub enum SplitError {
         actual: usize,
     },
     /// A class has too few images.
-    #[error("class {class} has {actual} training images, but the recipe needs {expected}")]
+    #[error("class {class}{name} has {actual} training images, but the recipe needs {expected}; lower {fields}")]
     TooFew {
         /// The class.
         class: usize,
+        /// Its name in brackets, if it is known.
+        name: String,
         /// Images wanted.
         expected: usize,
         /// Images there.
         actual: usize,
+        /// Fields of the recipe that the number comes from.
+        fields: &'static str,
     },
+}
+
+impl SplitError {
+    /// Names the class that has too few images.
+    pub(super) fn with_class_names(mut self, names: &[String]) -> Self {
+        if let Self::TooFew { class, name, .. } = &mut self
+            && let Some(known) = names.get(*class)
+        {
+            *name = format!(" ({known})");
+        }
+        self
+    }
 }
 
 /// One incremental session.
@@ -154,9 +170,19 @@ impl Split {
         let mut random = Random::new(seed, "split");
         let mut held_out = Vec::new();
         for (class, (members, fixed)) in of_class.iter_mut().zip(&fixed).enumerate() {
-            let expected = config.holdout_per_class + candidates_per_class.max(1);
+            // Base classes have no candidates, but one image at least to be trained on.
+            let is_base = class < config.base_classes;
+            let candidates = if is_base { 1 } else { candidates_per_class.max(1) };
+            let expected = config.holdout_per_class.saturating_add(candidates);
             if members.len() < expected {
-                return Err(SplitError::TooFew { class, expected, actual: members.len() });
+                let fields = match (is_base, config.holdout_per_class) {
+                    (true, 0) => "split.base_classes, or give it images",
+                    (true, _) => "split.holdout_per_class, or give it more images",
+                    (false, 0) => "export.candidates_per_class, or give it more images",
+                    (false, _) => "export.candidates_per_class or split.holdout_per_class, or give it more images",
+                };
+                let (name, actual) = (String::new(), members.len());
+                return Err(SplitError::TooFew { class, name, expected, actual, fields });
             }
             // The field's shots are set apart before anything is drawn, and come first among the candidates.
             members.retain(|index| !fixed.contains(index));
@@ -208,6 +234,25 @@ mod tests {
         assert_eq!((split.base.len(), split.measured.len()), (2 * 17, 4 * 3));
         assert!(split.measured.iter().all(|index| !split.base.contains(index)));
         assert!(split.candidates.iter().flatten().all(|index| !split.measured.contains(index)));
+    }
+
+    #[test]
+    fn a_class_with_too_few_images_is_named() {
+        let names: Vec<String> = (0..4).map(|class| format!("bird {class}")).collect();
+        let said = |candidates, each| {
+            let (train, test) = (images(4, each), images(4, 1));
+            let split = Split::new(&config(MeasureOn::Holdout), candidates, &train, &test, None, 1);
+            split.map_err(|error| error.with_class_names(&names).to_string())
+        };
+        assert!(said(5, 8).is_ok());
+        // Base classes, 0 and 1, do with less.
+        assert_eq!(
+            said(5, 7).unwrap_err(),
+            "class 2 (bird 2) has 7 training images, but the recipe needs 8; lower export.candidates_per_class or \
+             split.holdout_per_class, or give it more images"
+        );
+        let base = said(5, 3).unwrap_err();
+        assert!(base.contains("class 0 (bird 0) has 3") && base.contains("needs 4; lower split.holdout"), "{base}");
     }
 
     #[test]

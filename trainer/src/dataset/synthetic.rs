@@ -13,7 +13,7 @@ use orco_runtime::random::Random;
 use tch::Tensor;
 
 use super::Images;
-use crate::system;
+use crate::{interrupt, system};
 use render::{Look, SHAPES, TEXTURES};
 
 /// Training and test images.
@@ -31,7 +31,8 @@ pub fn class_names(classes: usize, seed: u64) -> Vec<String> {
     looks.iter().enumerate().map(|(class, look)| format!("{} {} {class}", look.texture.0, look.shape.0)).collect()
 }
 
-/// Renders `each` images of each class, u8 `[classes * each, 3, side, side]`, in order of class.
+/// Renders `each` images of each class, u8 `[classes * each, 3, side, side]`, in order of class. At Ctrl-C the rest stays
+/// black.
 ///
 /// ```
 /// use orco_trainer::dataset::synthetic::{Part, images};
@@ -50,6 +51,9 @@ pub fn images(classes: usize, each: usize, side: u32, part: Part, seed: u64) -> 
             let looks = &looks;
             scope.spawn(move || {
                 for (image, planes) in (first..).zip(part_planes.chunks_mut(length)) {
+                    if interrupt::check().is_err() {
+                        return;
+                    }
                     let (class, index) = (image / each, image % each);
                     let mut random = Random::new(seed, &format!("synthetic {part:?} {class} {index}"));
                     render::render(&looks[class], side as usize, &mut random, planes);

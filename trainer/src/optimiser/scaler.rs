@@ -42,7 +42,10 @@ impl Scaler {
         if !finite {
             (self.scale, self.good) = (self.scale * 0.5, 0);
             if self.scale < LOWEST {
-                bail!("gradients overflow in f16 at any scale; lower pretrain.learning_rate, or train in bf16 or f32");
+                bail!(
+                    "gradients overflow in f16 at any scale; start again with another --run folder and a lower \
+                     pretrain.learning_rate, or train in bf16 or f32"
+                );
             }
             return Ok(false);
         }

@@ -5,6 +5,7 @@ use tch::{Device, Kind, Tensor};
 use crate::augment::view;
 use crate::config::PretrainConfig;
 use crate::dataset::Images;
+use crate::device::send;
 use crate::loss::contrast;
 use crate::model::Model;
 
@@ -21,7 +22,7 @@ pub(super) struct Losses {
 ///
 /// These are all the random numbers of a step, so that drawing them is enough to pass over one.
 pub(super) fn views(model: &Model, config: &PretrainConfig, train: &Images, batch: &[usize]) -> Tensor {
-    let images = train.select(batch).to_device(model.device()).to_kind(Kind::Float) / 255.0;
+    let images = train.batch(batch, model.device());
     let views: Vec<Tensor> = (0..config.views).map(|_| view(&images, &config.augment)).collect();
     Tensor::cat(&views, 0)
 }
@@ -32,7 +33,7 @@ impl Losses {
         let device = model.device();
         let input = model.channels.normalise(&views(model, config, train, batch));
         let repeated = |tensor: Tensor| tensor.repeat([config.views as i64]);
-        let labels = repeated(train.select_labels(batch).to_device(device));
+        let labels = repeated(send(&train.select_labels(batch), device));
         let features = model.backbone.forward(&input, config.precision, true);
         let zero = || Tensor::zeros([], (Kind::Float, device));
         let mut losses = Self { total: zero(), cross_entropy: zero(), contrast: zero(), accuracy: zero() };

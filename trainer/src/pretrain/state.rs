@@ -1,13 +1,13 @@
 //! Where phase 1 stands: everything that a checkpoint holds beside the model.
 
 use anyhow::{Result, bail};
-use tch::{Device, Kind, Tensor, no_grad};
+use tch::{Device, Tensor};
 
 use super::CHECKPOINT;
 use super::losses::{Means, Sums};
 use crate::config::{Precision, PretrainConfig};
 use crate::model::Model;
-use crate::optimiser::{Optimiser, Scaler};
+use crate::optimiser::{Optimiser, Scaler, finite};
 use crate::run::Run;
 
 /// Optimiser, scale of the loss, and the place in the schedule.
@@ -58,14 +58,11 @@ impl State {
     /// # Errors
     /// If a weight is no number, or the file cannot be written; the checkpoint before is then still there.
     pub fn save(&mut self, model: &Model, run: &Run) -> Result<()> {
-        let finite = |tensor: &Tensor| tensor.isfinite().all();
-        let finite: Vec<Tensor> =
-            no_grad(|| self.optimiser.parameters().iter().map(|parameter| finite(&parameter.tensor)).collect());
-        if Tensor::stack(&finite, 0).all().to_kind(Kind::Int64).int64_value(&[]) == 0 {
-            bail!("a weight became infinite {}", self.kept());
-        }
         let mut tensors = model.tensors();
         tensors.extend(self.optimiser.state());
+        if !finite(tensors.iter().map(|(_, tensor)| tensor)) {
+            bail!("a weight became infinite {}", self.kept());
+        }
         tensors.extend(self.scaler.iter().flat_map(Scaler::state));
         tensors.push(("epochs".into(), Tensor::from(self.epoch as i64)));
         if self.step > 0 {
@@ -89,7 +86,7 @@ impl State {
     pub fn means(&self, config: &PretrainConfig) -> Result<Means> {
         let means = self.sums.means(self.step);
         if !means.total.is_finite() {
-            let advice = if config.precision == Precision::F32 { "" } else { ", or set pretrain.precision to \"f32\"" };
+            let advice = if config.precision == Precision::F32 { "" } else { ", or with pretrain.precision = \"f32\"" };
             bail!("the loss became {} {}{advice}", means.total, self.kept());
         }
         Ok(means)
@@ -102,6 +99,52 @@ impl State {
             (epoch, 0) => format!("the checkpoint of epoch {epoch} is kept"),
             (epoch, step) => format!("the checkpoint of step {step} of epoch {} is kept", epoch + 1),
         };
-        format!("in epoch {}; {checkpoint}; lower pretrain.learning_rate", self.epoch + 1)
+        // `save` comes after the epoch was closed.
+        let epoch = if self.step == 0 { self.epoch.max(1) } else { self.epoch + 1 };
+        format!(
+            "in epoch {epoch}; {checkpoint}; start again with another --run folder and a lower pretrain.learning_rate"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::{Kind, no_grad};
+
+    use super::*;
+    use crate::config::Recipe;
+
+    #[test]
+    fn a_poisoned_model_is_not_saved() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut recipe: Recipe = toml::from_str(include_str!("../../recipes/synthetic-tiny.toml")).unwrap();
+        recipe.backbone.width = 2;
+        let run = Run::open(folder.path(), &recipe).unwrap();
+        for name in ["head.w1", "backbone.stem.norm_variance"] {
+            let mut model = Model::new(&recipe, [3, 24, 24], Device::Cpu);
+            let mut state = State::load(&mut model, &recipe.pretrain, &run).unwrap();
+            let mut tensors = model.tensors();
+            let (_, tensor) = tensors.iter_mut().find(|(own, _)| own == name).unwrap();
+            no_grad(|| tensor.copy_(&tensor.full_like(f64::NAN)));
+            state.step = 1;
+            state.close_epoch(Device::Cpu);
+            let said = state.save(&model, &run).unwrap_err().to_string();
+            assert_eq!(
+                said,
+                "a weight became infinite in epoch 1; there is no checkpoint yet; start again with another --run folder \
+                 and a lower pretrain.learning_rate"
+            );
+            assert!(!run.path(CHECKPOINT).exists());
+        }
+        let mut model = Model::new(&recipe, [3, 24, 24], Device::Cpu);
+        let mut state = State::load(&mut model, &recipe.pretrain, &run).unwrap();
+        state.step = 3;
+        let infinite = Tensor::full([4], f64::INFINITY, (Kind::Double, Device::Cpu));
+        state.sums = Sums::restored(&infinite, Device::Cpu);
+        let said = state.means(&recipe.pretrain).err().unwrap().to_string();
+        assert!(said.starts_with("the loss became inf in epoch 1; there is no checkpoint yet"), "{said}");
+        state.sums = Sums::new(Device::Cpu);
+        state.save(&model, &run).unwrap();
+        assert!(run.path(CHECKPOINT).exists());
     }
 }

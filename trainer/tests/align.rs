@@ -1,0 +1,142 @@
+//! Phase 2 stopped and killed wherever it happens to be: it goes on to the same numbers.
+
+#![cfg(unix)]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A recipe of a very small network on few synthetic objects, with many short epochs of phase 2.
+fn recipe(folder: &Path, epochs: i64, train_backbone: bool) {
+    let mut recipe: toml::Table = include_str!("../recipes/synthetic-tiny.toml").parse().unwrap();
+    let mut set = |path: &[&str], value: toml::Value| {
+        let (last, tables) = path.split_last().unwrap();
+        let table = tables.iter().fold(&mut recipe, |table, name| table[*name].as_table_mut().unwrap());
+        table.insert((*last).into(), value);
+    };
+    set(&["data", "train_per_class"], 12.into());
+    set(&["data", "test_per_class"], 2.into());
+    set(&["backbone", "width"], 2.into());
+    set(&["pretrain", "epochs"], 1.into());
+    set(&["pretrain", "warmup_epochs"], 0.into());
+    set(&["pretrain", "augment", "erase_probability"], 0.5.into());
+    set(&["pretrain", "augment", "cutout"], 6.into());
+    let policy: toml::Table = "kind = \"randaugment\"\noperations = 2\nmagnitude = 9".parse().unwrap();
+    set(&["pretrain", "augment", "policy"], policy.into());
+    set(&["targets", "steps"], 40.into());
+    set(&["align", "epochs"], epochs.into());
+    set(&["align", "batch"], 32.into());
+    set(&["align", "learning_rate"], 0.05.into());
+    set(&["align", "train_backbone"], train_backbone.into());
+    set(&["export", "candidates_per_class"], 5.into());
+    fs::write(folder.join("recipe.toml"), recipe.to_string()).unwrap();
+}
+
+fn align(folder: &Path, run: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_orco-train"));
+    command.args(["align", "recipe.toml", "--run", run, "--threads", "1", "--device", "cpu"]);
+    command.current_dir(folder).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Epoch and loss of the lines of phase 2.
+fn losses(run: &Path) -> Vec<(u64, f64)> {
+    let text = fs::read_to_string(run.join("metrics.jsonl")).unwrap_or_default();
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let ours = lines.filter(|line| line["phase"] == "align");
+    ours.map(|line| (line["epoch"].as_u64().unwrap(), line["loss"].as_f64().unwrap())).collect()
+}
+
+/// Runs phase 2 once without a stop and once with several, by Ctrl-C and by SIGKILL; both must end alike.
+fn same_after_stops(epochs: i64, train_backbone: bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    recipe(folder, epochs, train_backbone);
+    let straight = align(folder, "straight").output().unwrap();
+    assert!(straight.status.success(), "{}", told(&straight));
+    let stopped = folder.join("stopped");
+    let mut within = 0;
+    for (stop, signal) in ["-INT", "-KILL", "-INT", "-INT"].into_iter().enumerate() {
+        let done = losses(&stopped).len();
+        let child = align(folder, "stopped").spawn().unwrap();
+        let started = Instant::now();
+        while losses(&stopped).len() <= done {
+            assert!(started.elapsed() < Duration::from_secs(120), "waited for an epoch");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        std::thread::sleep(Duration::from_millis(3 * stop as u64));
+        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        let said = told(&output);
+        if signal == "-INT" {
+            assert_eq!(output.status.code(), Some(130), "{said}");
+            assert!(said.contains("stopped by Ctrl-C; phase 2 is saved up to its last step"), "{said}");
+        }
+        assert!(!stopped.join("align.safetensors").exists(), "phase 2 was over too soon: {said}");
+        let tensors = tch::Tensor::read_safetensors(stopped.join("align-unfinished.safetensors")).unwrap();
+        let steps = tensors.iter().find(|(name, _)| name == "steps").unwrap().1.int64_value(&[]);
+        within += usize::from(steps > 0);
+    }
+    assert!(within > 0, "never stopped within an epoch");
+    let last = align(folder, "stopped").output().unwrap();
+    assert!(last.status.success() && told(&last).contains("phase 2 continues after"), "{}", told(&last));
+    let read = |run: &str| fs::read(folder.join(run).join("align.safetensors")).unwrap();
+    assert!(read("straight") == read("stopped"), "the resumed phase differs");
+    assert!(!stopped.join("align-unfinished.safetensors").exists(), "what is finished needs no place");
+    let expected = losses(&folder.join("straight"));
+    assert_eq!(expected.len() as i64, epochs);
+    assert!(losses(&stopped).iter().all(|line| expected.contains(line)), "the losses differ");
+    let again = align(folder, "stopped").output().unwrap();
+    assert!(told(&again).contains("phase 2 was finished before"), "{}", told(&again));
+}
+
+#[test]
+fn a_frozen_backbone_ends_in_the_same_numbers_after_stops() {
+    same_after_stops(400, false);
+}
+
+#[test]
+fn a_trained_backbone_ends_in_the_same_numbers_after_stops() {
+    same_after_stops(24, true);
+}
+
+#[test]
+fn other_settings_begin_phase_2_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    recipe(folder, 3, false);
+    assert!(align(folder, "run").output().unwrap().status.success());
+    // What a stop leaves is of no use to other settings.
+    fs::copy(folder.join("run/align.safetensors"), folder.join("run/align-unfinished.safetensors")).unwrap();
+    recipe(folder, 4, false);
+    let output = align(folder, "run").output().unwrap();
+    assert!(output.status.success() && !told(&output).contains("phase 2 continues"), "{}", told(&output));
+    assert_eq!(losses(&folder.join("run")).len(), 3 + 4);
+}
+
+#[test]
+fn an_exploding_phase_is_one_sentence_that_can_be_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    recipe(folder, 4, false);
+    let text = fs::read_to_string(folder.join("recipe.toml")).unwrap();
+    let mut table: toml::Table = text.parse().unwrap();
+    let align_table = table["align"].as_table_mut().unwrap();
+    align_table.insert("learning_rate".into(), 100.0.into());
+    align_table.insert("dampening".into(), 0.0.into());
+    align_table.insert("weight_decay".into(), 1.0.into());
+    fs::write(folder.join("recipe.toml"), table.to_string()).unwrap();
+    let output = align(folder, "run").output().unwrap();
+    let said = told(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let last = said.lines().last().unwrap();
+    assert!(last.starts_with("error: phase 2: ") && last.ends_with("; lower align.learning_rate"), "{said}");
+    assert!(!folder.join("run/align.safetensors").exists());
+    fs::write(folder.join("recipe.toml"), text).unwrap();
+    assert!(align(folder, "run").output().unwrap().status.success());
+}
