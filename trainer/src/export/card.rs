@@ -60,6 +60,10 @@ pub(super) fn write(
         manifest.preprocessing.height,
         facts.features
     )?;
+    if recipe.align.mirrored {
+        let what = "A feature vector is the mean over an image and its mirror image; the file computes both";
+        writeln!(text, "- {what}, and the multiply-adds count both.")?;
+    }
     let head = &bundle.foundation.head;
     writeln!(
         text,
