@@ -3,8 +3,8 @@
 //! `STATE.md` beside this module has the layout byte by byte and the argument why a power cut at any moment leaves the old
 //! state or the new one.
 //!
-//! [`load`], [`save`] and [`purge`] work on any [`Medium`]; [`flash`] is one over raw NOR flash, [`Store`] a folder of a
-//! file system.
+//! [`load`], [`save`] and [`purge`] work on any [`Medium`]: [`Store`] is a folder of a file system; `flash`, behind the
+//! feature of that name, is one over raw NOR flash.
 
 #[cfg(feature = "std")]
 mod disk;
