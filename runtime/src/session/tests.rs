@@ -399,7 +399,9 @@ fn every_number_of_exemplars_and_every_sample_learns() {
 #[test]
 fn a_session_that_diverges_is_refused() {
     let base = foundation(3);
-    let config = Config { learning_rate: 1e30, warmup_epochs: 0, ..base.config.clone() };
+    // The pull towards zero overshoots, further in every step.
+    let (learning_rate, weight_decay, layer_rates) = (100.0, 1.0, [1e3; 2]);
+    let config = Config { learning_rate, weight_decay, layer_rates, warmup_epochs: 0, ..base.config.clone() };
     let foundation = Foundation { config, ..base };
     let refused = learn_with(&foundation, &[new_class(3, 3)], 1).unwrap_err();
     assert!(matches!(refused, LearnError::Align(AlignError::Diverged { .. })), "{refused}");
