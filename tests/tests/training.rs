@@ -110,6 +110,7 @@ fn the_losses_mix_by_their_weights() {
         let mut recipe = recipe(1);
         recipe.pretrain.precision = Precision::F32;
         (recipe.pretrain.learning_rate, recipe.pretrain.views) = (1e-30, views);
+        recipe.pretrain.warmup_epochs = 0;
         recipe.pretrain.supervised_contrast = supervised;
         (recipe.pretrain.self_contrast, recipe.pretrain.cross_entropy) = (alone, cross_entropy);
         let folder = tempfile::tempdir().unwrap();

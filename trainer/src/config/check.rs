@@ -228,6 +228,7 @@ mod tests {
             include_str!("../../recipes/cifar100-edge-holdout.toml"),
             include_str!("../../recipes/cifar100-small.toml"),
             include_str!("../../recipes/cifar100-mobile.toml"),
+            include_str!("../../recipes/cifar100-resnet12.toml"),
             include_str!("../../recipes/cifar100-paper.toml"),
             include_str!("../../recipes/cub200-paper.toml"),
             include_str!("../../recipes/miniimagenet-paper.toml"),
@@ -238,11 +239,11 @@ mod tests {
 
     #[test]
     fn settings_of_phase_2_that_are_left_out_are_not_written() {
-        let recipe: Recipe = toml::from_str(include_str!("../../recipes/cifar100-edge.toml")).unwrap();
+        let recipe: Recipe = toml::from_str(include_str!("../../recipes/cifar100-small.toml")).unwrap();
         let written = serde_json::to_value(&recipe.align).unwrap();
         assert_eq!(written.as_object().unwrap().len(), 11, "{written}");
         let text = "cached_views = 6\nrate = \"cosine\"\nperturbed = \"all\"\nnoise = \"wide\"\ntrain_backbone = true";
-        let text = include_str!("../../recipes/cifar100-edge.toml").replace("cached_views = 6", text);
+        let text = include_str!("../../recipes/cifar100-small.toml").replace("cached_views = 6", text);
         let recipe: Recipe = toml::from_str(&text).unwrap();
         recipe.check().unwrap();
         let again: Recipe = toml::from_str(&toml::to_string(&recipe).unwrap()).unwrap();
@@ -286,7 +287,7 @@ mod tests {
         }
         assert!(refused("preset = \"edge\"", "epochs = 0").contains("learn"));
         assert!(refused("name = \"", "name = \"a\\u0007").contains("recipe: name is a\\u{7}"));
-        let mut large: Recipe = toml::from_str(include_str!("../../recipes/cifar100-edge.toml")).unwrap();
+        let mut large: Recipe = toml::from_str(include_str!("../../recipes/cifar100-small.toml")).unwrap();
         large.seed = i64::MAX as u64 + 1;
         assert!(large.check().unwrap_err().to_string().starts_with("recipe: seed is 9223372036854775808, but"));
         assert!(refused("width = 16", "onnx = \"a.onnx\"\nweights = \"b\"").contains("backbone.weights"));
@@ -297,7 +298,7 @@ mod tests {
         assert!(
             refused("cached_views = 6", "cached_views = 6\nbackbone_learning_rate = 0.1").contains("train_backbone")
         );
-        let text = include_str!("../../recipes/cifar100-edge.toml").replace("\"edge\"", "\"best\"");
+        let text = include_str!("../../recipes/cifar100-small.toml").replace("\"edge\"", "\"best\"");
         let unknown = toml::from_str::<Recipe>(&text).unwrap_err().to_string();
         assert!(unknown.contains("no preset \"best\"; known are orco, paper, edge"), "{unknown}");
     }
