@@ -257,6 +257,9 @@ impl History {
                 && last.exemplars.iter().copied().eq(0..state.exemplars.len() as u32)
                 && last.sessions == state.sessions
         });
-        self.attic.is_sound() && bank(&self.attic) == bank(&state.exemplars) && rising && entries && present
+        // Far from where counting on would start again.
+        const MOST: u32 = u32::MAX / 2;
+        let counts = self.next_class <= MOST && self.entries.iter().all(|entry| entry.number <= MOST);
+        counts && self.attic.is_sound() && bank(&self.attic) == bank(&state.exemplars) && rising && entries && present
     }
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use orco_runtime::align::{Losses, Progress, Workspace};
 use orco_runtime::encoder::Encoder;
-use orco_runtime::history::{Change, Verb};
+use orco_runtime::history::{Change, PurgeError, Verb};
 use orco_runtime::session::{self, LearnError, Memory, NewClass, Report};
 use orco_runtime::state::State;
 use orco_runtime::threads::Threads;
@@ -117,11 +117,15 @@ pub fn commit(device: &Device, next: State, change: &Change) -> Result<()> {
     Ok(device.store.save(&device.bundle, &saved)?)
 }
 
-/// Saves the next state, which no longer has the class, and removes the class from all that the folder holds.
+/// Saves the next state, which no longer has the class, and removes the class from all that the folder holds: also where
+/// only an older copy still has it, after a purge that was cut off, say.
 pub fn purge(device: &Device, next: State, label: &str, seed: u64) -> Result<()> {
     let change = Change::new(Verb::Purge, seed).at(now());
-    let purged = device.saved().purge(&device.bundle.foundation, next, label, &change, device.limits);
-    Ok(device.store.purge(&device.bundle, &purged.context("nothing was changed")?)?)
+    let purged = match device.saved().purge(&device.bundle.foundation, next, label, &change, device.limits) {
+        Err(PurgeError::Unknown { .. }) if device.store.mentions(label)? => device.saved(),
+        purged => purged.context("nothing was changed")?,
+    };
+    Ok(device.store.purge(&device.bundle, &purged)?)
 }
 
 /// Seconds since 1970, unless the clock was obviously never set.

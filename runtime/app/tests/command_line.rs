@@ -391,6 +391,39 @@ fn a_purged_class_leaves_no_byte() {
 }
 
 #[test]
+fn a_purge_that_was_cut_off_can_be_finished() {
+    let device = Device::new();
+    let secret = "a face nobody may know";
+    device.learn(&[("duck", &shots("learn", "rubber-duck")), (secret, &shots("learn", "mug"))]);
+    let newest = device.state().join("slot-b");
+    let before = fs::read(&newest).unwrap();
+    device.json(&["forget", secret, "--purge"]);
+    // The power went between the two slots: the one written second is still that of before.
+    fs::write(&newest, &before).unwrap();
+    device.json(&["forget", secret, "--purge"]);
+    for slot in ["slot-a", "slot-b"] {
+        let bytes = fs::read(device.state().join(slot)).unwrap();
+        assert!(!bytes.windows(secret.len()).any(|window| window == secret.as_bytes()), "{slot}");
+    }
+    device.refused(&["forget", secret, "--purge"], "no class has or had the label");
+    assert_eq!(device.saved().state.classes.len(), 1);
+}
+
+#[test]
+fn a_lost_state_is_no_fresh_one() {
+    let device = Device::new();
+    device.learn(&[("duck", &shots("learn", "rubber-duck"))]);
+    let [a, b] = ["slot-a", "slot-b"].map(|slot| device.state().join(slot));
+    fs::rename(&a, device.state().join("slot-a.bad-0")).unwrap();
+    fs::write(&b, b"rotten").unwrap();
+    device.refused(&["list"], "it is not a file of this kind");
+    // Without any sign of an earlier copy it may be a first save that was cut off; that is said.
+    fs::remove_file(device.state().join("slot-a.bad-0")).unwrap();
+    let said = text(&device.command(&["list"]).output().unwrap().stderr);
+    assert!(said.contains("there is no other copy, so the device knows what the bundle knows"), "{said}");
+}
+
+#[test]
 fn state_files_are_for_their_owner_alone() {
     use std::os::unix::fs::PermissionsExt;
     let device = Device::new();

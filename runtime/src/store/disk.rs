@@ -90,7 +90,9 @@ impl Disk for Folder {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        fs::remove_file(self.path.join(name))
+        let path = self.path.join(name);
+        // A folder in the place of a file is damage like any other.
+        if fs::symlink_metadata(&path)?.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
     }
 
     fn sync_folder(&self) -> io::Result<()> {

@@ -74,6 +74,20 @@ impl<D: Disk> Files<D> {
         Ok(())
     }
 
+    /// Whether a slot was set aside.
+    pub fn has_aside(&self) -> io::Result<bool> {
+        Ok(!self.aside()?.is_empty())
+    }
+
+    /// Names of all that may hold a state: slots, what was set aside, what was cut off, the file of older releases.
+    pub fn all(&self) -> io::Result<Vec<String>> {
+        let slot = |name: &str| Slot::BOTH.iter().any(|slot| name.starts_with(slot.name()));
+        let unfinished = |name: &str| UNFINISHED.iter().any(|start| name.starts_with(start));
+        let mut names = self.disk.list()?;
+        names.retain(|name| slot(name) || unfinished(name) || name == self.legacy);
+        Ok(names)
+    }
+
     /// Names and numbers of the slots that were set aside, oldest first.
     fn aside(&self) -> io::Result<Vec<(u32, String)>> {
         let number = |name: &str| {

@@ -171,18 +171,48 @@ impl Store {
     /// # Errors
     /// As for [`Store::load`].
     pub fn load_on(&self, foundation: &Foundation, digest: [u8; 32]) -> Result<Saved, StoreError> {
-        let loaded = super::load(&mut self.files(), foundation, digest).map_err(|error| self.not_loaded(error))?;
+        let mut loaded = super::load(&mut self.files(), foundation, digest).map_err(|error| self.not_loaded(error))?;
+        if loaded.saved.is_none() && self.files().has_aside().map_err(|source| self.unreadable(source))? {
+            // Not a first save that was cut off: there was a copy once.
+            if let Some((slot, fault)) = loaded.faults.pop() {
+                return Err(self.not_loaded(LoadError::Lost { slot, fault }));
+            }
+        }
         for (slot, fault) in &loaded.faults {
+            let instead = if loaded.saved.is_some() {
+                "the other copy is used"
+            } else {
+                "there is no other copy, so the device knows what the bundle knows"
+            };
             let path = self.path(*slot);
-            log::warn!(
-                "{} is left out: {fault}; the other copy is used, and the next change sets it aside",
-                path.display()
-            );
+            log::warn!("{} is left out: {fault}; {instead}, and the next change sets it aside", path.display());
         }
         match loaded.saved {
             Some(saved) => Ok(saved),
             None => Ok(self.load_legacy(foundation, digest)?.unwrap_or_else(|| Saved::fresh(foundation, digest))),
         }
+    }
+
+    /// Whether any of its files holds a label, though the state and its history need not: an older slot, one that was set
+    /// aside, the file of an older release. A short label may be found by chance.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`] if a file cannot be read.
+    pub fn mentions(&self, label: &str) -> Result<bool, StoreError> {
+        let stored = postcard::to_allocvec(label).expect("serialising into memory cannot fail");
+        let files = self.files();
+        for name in files.all().map_err(|source| self.unreadable(source))? {
+            let bytes = files.disk.read(&name);
+            let bytes = bytes.map_err(|source| StoreError::Read { path: self.folder.join(&name), source })?;
+            if bytes.is_some_and(|bytes| bytes.windows(stored.len()).any(|window| window == stored)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn unreadable(&self, source: io::Error) -> StoreError {
+        StoreError::Read { path: self.folder.clone(), source }
     }
 
     /// The state of a release before the slots.

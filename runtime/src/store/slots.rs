@@ -179,8 +179,21 @@ impl Terms<'_> {
             medium.set_aside(*slot).map_err(|source| SaveError::Medium { slot: *slot, source, in_place: false })?;
         }
         match found.slot {
-            Some(slot) => self.write(medium, slot.other(), found.generation + 1, body),
+            Some(slot) => {
+                self.keep_foreign(medium, slot.other())?;
+                self.write(medium, slot.other(), found.generation + 1, body)
+            }
             None => self.write_both(medium, Slot::A, found.generation, body),
+        }
+    }
+
+    /// Sets a slot aside that holds another bundle's state or a newer release's.
+    fn keep_foreign<M: Medium>(&self, medium: &mut M, slot: Slot) -> Result<(), SaveError<M::Error>> {
+        match self.judge(medium, slot) {
+            Content::Sound { version, foundation, .. } if version > self.version || foundation != self.foundation => {
+                medium.set_aside(slot).map_err(|source| SaveError::Medium { slot, source, in_place: false })
+            }
+            _ => Ok(()),
         }
     }
 
