@@ -114,14 +114,18 @@ pub fn train(
 /// Saves the next state, remembering what was done.
 pub fn commit(device: &Device, next: State, change: &Change) -> Result<()> {
     let saved = device.saved().then(next, &change.clone().at(now()), device.limits);
-    Ok(device.store.save(&device.bundle, &saved)?)
+    device.store.save(&device.bundle, &saved)?;
+    output::changed();
+    Ok(())
 }
 
 /// Saves the next state, which no longer has the class, and removes the class from all that the folder holds.
 pub fn purge(device: &Device, next: State, label: &str, seed: u64) -> Result<()> {
     let change = Change::new(Verb::Purge, seed).at(now());
     let purged = device.saved().purge(&device.bundle.foundation, next, label, &change, device.limits);
-    Ok(device.store.purge(&device.bundle, &purged.context("nothing was changed")?)?)
+    device.store.purge(&device.bundle, &purged.context("nothing was changed")?)?;
+    output::changed();
+    Ok(())
 }
 
 /// Seconds since 1970, unless the clock was obviously never set.
