@@ -257,7 +257,8 @@ impl Bundle {
 }
 
 fn read_text(path: &Path, limit: u64) -> io::Result<String> {
-    files::read(path, limit).and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other))
+    files::read(path, limit)
+        .and_then(|bytes| String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error)))
 }
 
 /// Checks the signature of the manifest's text and returns its trusted comment.
@@ -267,6 +268,10 @@ fn signed_comment(folder: &Path, manifest: &str, key: &PublicKey) -> Result<Stri
     let signature = match read_text(&path, signature::MAX_FILE) {
         Ok(signature) => signature,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(refused(SignatureError::Missing)),
+        // Too long for one, or no text.
+        Err(error) if matches!(error.kind(), io::ErrorKind::FileTooLarge | io::ErrorKind::InvalidData) => {
+            return Err(refused(SignatureError::Foreign));
+        }
         Err(source) => return Err(OpenError::Read { path, source }),
     };
     key.check(manifest.as_bytes(), &signature).map_err(refused)

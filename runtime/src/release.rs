@@ -55,25 +55,40 @@ impl fmt::Display for ReleaseError {
 
 impl std::error::Error for ReleaseError {}
 
-/// Refuses a release lower than one used before. A higher one is remembered in `folder`, and only then is anything
-/// written; where that fails, a warning is logged and the bundle is accepted, so that a full disk stops no camera.
+/// Refuses a release lower than one used before; writes nothing. To be asked only of bundles whose signature was
+/// checked: what an unsigned manifest says of its release is worth nothing.
+///
+/// # Errors
+/// [`ReleaseError`] if the release is older, or what was remembered cannot be read.
+pub fn check(folder: &Path, name: &str, release: u32) -> Result<(), ReleaseError> {
+    compare(&remembered(&folder.join(RELEASES))?, name, release).map(|_| ())
+}
+
+/// Whether a release is higher than all used before.
+fn compare(used: &BTreeMap<String, u32>, name: &str, release: u32) -> Result<bool, ReleaseError> {
+    let highest = used.get(name).copied().unwrap_or(0);
+    if release < highest {
+        return Err(ReleaseError::Older { name: name.into(), release, used: highest });
+    }
+    Ok(release > highest)
+}
+
+/// The same as [`check`], but a higher release is remembered in `folder`, which must be there and locked, and only then
+/// is anything written; where that fails, a warning is logged and the bundle is accepted, so that a full disk stops no
+/// camera.
 ///
 /// # Errors
 /// [`ReleaseError`] if the release is older, or what was remembered cannot be read.
 pub fn accept(folder: &Path, name: &str, release: u32) -> Result<(), ReleaseError> {
     let path = folder.join(RELEASES);
     let mut used = remembered(&path)?;
-    match used.get(name).copied().unwrap_or(0) {
-        highest if release < highest => Err(ReleaseError::Older { name: name.into(), release, used: highest }),
-        highest if release == highest => Ok(()),
-        _ => {
-            used.insert(name.into(), release);
-            if let Err(error) = remember(folder, &path, &used) {
-                log::warn!("cannot remember release {release} of {name} in {}: {error}", path.display());
-            }
-            Ok(())
+    if compare(&used, name, release)? {
+        used.insert(name.into(), release);
+        if let Err(error) = remember(folder, &path, &used) {
+            log::warn!("cannot remember release {release} of {name} in {}: {error}", path.display());
         }
     }
+    Ok(())
 }
 
 fn remembered(path: &Path) -> Result<BTreeMap<String, u32>, ReleaseError> {
@@ -91,7 +106,6 @@ fn remembered(path: &Path) -> Result<BTreeMap<String, u32>, ReleaseError> {
 /// Replaces the file: synced under another name, then renamed, the folder synced.
 fn remember(folder: &Path, path: &Path, used: &BTreeMap<String, u32>) -> io::Result<()> {
     let text = toml::to_string(used).map_err(io::Error::other)?;
-    fs::create_dir_all(folder)?;
     let partial = path.with_extension("partial");
     let mut file = File::create(&partial)?;
     file.write_all(text.as_bytes())?;
@@ -109,7 +123,13 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("state");
         accept(&folder, "one", 0).unwrap();
-        assert!(!folder.exists(), "nothing is worth remembering");
+        check(&folder, "one", 3).unwrap();
+        accept(&folder, "one", 3).unwrap();
+        assert!(!folder.exists(), "the folder is the store's to make");
+        fs::create_dir(&folder).unwrap();
+        accept(&folder, "one", 0).unwrap();
+        check(&folder, "one", 3).unwrap();
+        assert!(!folder.join(RELEASES).exists(), "nothing is worth remembering");
         accept(&folder, "one", 3).unwrap();
         accept(&folder, "two", 1).unwrap();
         let written = fs::read(folder.join(RELEASES)).unwrap();
@@ -117,6 +137,8 @@ mod tests {
         accept(&folder, "one", 3).unwrap();
         assert!(matches!(accept(&folder, "one", 2), Err(ReleaseError::Older { release: 2, used: 3, .. })));
         assert!(matches!(accept(&folder, "one", 0), Err(ReleaseError::Older { .. })));
+        assert!(matches!(check(&folder, "one", 2), Err(ReleaseError::Older { release: 2, used: 3, .. })));
+        check(&folder, "one", 4).unwrap();
         assert_eq!(fs::read(folder.join(RELEASES)).unwrap(), written);
         assert_eq!(fs::metadata(folder.join(RELEASES)).unwrap().modified().unwrap(), time, "it was written again");
         accept(&folder, "one", u32::MAX).unwrap();

@@ -27,6 +27,7 @@ use crate::align::{self, Lesson, Losses, Needs, Progress, Workspace};
 use crate::classify::Classifier;
 use crate::config::{Assignment, Config};
 use crate::head::Head;
+use crate::pack::MAX_TEXT;
 use crate::state::{Class, Foundation, State};
 use crate::workers::Workers;
 
@@ -215,9 +216,19 @@ pub fn check_labels(foundation: &Foundation, state: &State, labels: &[&str]) -> 
     Ok(())
 }
 
+/// Whether a label can be given: it can be typed, shown on one line as it is, and put into a pack.
+fn is_usable(label: &str) -> bool {
+    // Marks that turn the direction of what follows: a label could look like another.
+    let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    !label.is_empty()
+        && label.len() <= MAX_TEXT
+        && label.trim() == label
+        && !label.chars().any(|c| c == '=' || c.is_control() || turns(c))
+}
+
 /// Whether a label is usable and no class has it.
 fn check_free_label(foundation: &Foundation, state: &State, label: &str) -> Result<(), LearnError> {
-    if label.trim().is_empty() || label.chars().any(char::is_control) {
+    if !is_usable(label) {
         return Err(LearnError::BadLabel { label: label.into() });
     }
     if state.known(foundation).any(|known| known.label == label) {

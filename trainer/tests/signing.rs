@@ -43,7 +43,7 @@ fn a_bundle_is_signed_in_place_and_its_release_rises() {
     let key = folder.path().join("orco.key");
     let [bundle_path, key_path] = [&bundle, &key].map(|path| path.to_str().unwrap());
     succeeds(&["keygen", key_path]);
-    refused(&["keygen", key_path], "cannot write the key");
+    refused(&["keygen", key_path], &format!("cannot write the key: {key_path} exists already"));
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use image::RgbImage;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::Encoder;
@@ -38,7 +38,12 @@ impl Device {
     pub fn open_to_change(options: &Options) -> Result<(Self, File)> {
         let (bundle, store) = places(options)?;
         let lock = store.lock()?;
-        Ok((Self::load(options, bundle, store)?, lock))
+        let device = Self::load(options, bundle, store)?;
+        if options.public_key.is_some() {
+            let manifest = &device.bundle.manifest;
+            release::accept(device.store.folder(), &manifest.name, manifest.release)?;
+        }
+        Ok((device, lock))
     }
 
     fn load(options: &Options, bundle: Bundle, store: Store) -> Result<Self> {
@@ -62,9 +67,15 @@ impl Device {
     }
 }
 
+/// Opens the bundle and finds its state's folder. Releases are compared only where a signature vouches for them.
 fn places(options: &Options) -> Result<(Bundle, Store)> {
     let bundle = options.open_bundle()?;
     let folder = options.state_folder(&bundle.manifest.name)?;
-    release::accept(&folder, &bundle.manifest.name, bundle.manifest.release)?;
+    if folder.exists() && !folder.is_dir() {
+        bail!("the state {} is no folder; name the folder of the device's state with --state DIR", folder.display());
+    }
+    if options.public_key.is_some() {
+        release::check(&folder, &bundle.manifest.name, bundle.manifest.release)?;
+    }
     Ok((bundle, Store::new(&folder)))
 }

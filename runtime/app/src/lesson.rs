@@ -114,7 +114,9 @@ pub fn train(
 /// Saves the next state, remembering what was done.
 pub fn commit(device: &Device, next: State, change: &Change) -> Result<()> {
     let saved = device.saved().then(next, &change.clone().at(now()), device.limits);
-    Ok(device.store.save(&device.bundle, &saved)?)
+    device.store.save(&device.bundle, &saved)?;
+    output::changed();
+    Ok(())
 }
 
 /// Saves the next state, which no longer has the class, and removes the class from all that the folder holds: also where
@@ -125,7 +127,9 @@ pub fn purge(device: &Device, next: State, label: &str, seed: u64) -> Result<()>
         Err(PurgeError::Unknown { .. }) if device.store.mentions(label)? => device.saved(),
         purged => purged.context("nothing was changed")?,
     };
-    Ok(device.store.purge(&device.bundle, &purged)?)
+    device.store.purge(&device.bundle, &purged)?;
+    output::changed();
+    Ok(())
 }
 
 /// Seconds since 1970, unless the clock was obviously never set.

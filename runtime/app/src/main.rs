@@ -8,7 +8,8 @@ mod output;
 mod shots;
 mod thumbnail;
 
-use clap::{Parser, Subcommand};
+use clap::builder::Resettable;
+use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use options::Options;
 
 #[derive(Parser)]
@@ -53,11 +54,13 @@ enum Verb {
 fn main() {
     // `orco list | head` ends quietly, as other programs do.
     sigpipe::reset();
+    output::refuse_quietly();
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn,ort=error"))
         .format_target(false)
         .format_timestamp(None)
         .init();
-    let cli = Cli::parse();
+    let matches = without_empty_variables(Cli::command()).get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let done = cli.options.check_json().and_then(|()| match &cli.verb {
         Verb::Info => command::info::run(&cli.options),
         Verb::Classify(arguments) => command::classify::run(&cli.options, arguments),
@@ -77,4 +80,18 @@ fn main() {
         eprintln!("error: {error:#}");
         std::process::exit(1);
     }
+}
+
+/// An empty variable of the environment counts as one that is not set.
+fn without_empty_variables(command: Command) -> Command {
+    let set = |name: &std::ffi::OsStr| std::env::var_os(name).is_none_or(|value| !value.is_empty());
+    command
+        .mut_args(|argument| {
+            if argument.get_env().is_none_or(set) {
+                argument
+            } else {
+                argument.env(Resettable::<clap::builder::OsStr>::Reset)
+            }
+        })
+        .mut_subcommands(without_empty_variables)
 }

@@ -1,10 +1,38 @@
 //! Tables and progress bars.
 
-use std::io::IsTerminal;
+use std::any::Any;
+use std::io::{IsTerminal, Write};
+use std::panic;
+use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use orco_runtime::protocol::{Row, Summary};
+
+static CHANGED: AtomicBool = AtomicBool::new(false);
+
+/// Notes that the change that was asked for is saved.
+pub fn changed() {
+    CHANGED.store(true, Ordering::Relaxed);
+}
+
+/// Ends the program with one sentence where standard output cannot be written, as on a full disk: `println!` knows only
+/// panicking.
+pub fn refuse_quietly() {
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        let Some(reason) = unprinted(info.payload()) else { return usual(info) };
+        let change = if CHANGED.load(Ordering::Relaxed) { "; the change was made all the same" } else { "" };
+        let _ = writeln!(std::io::stderr(), "error: cannot write to standard output: {reason}{change}");
+        process::exit(1);
+    }));
+}
+
+/// Why printing failed, if that is what a panic is about.
+fn unprinted(payload: &(dyn Any + Send)) -> Option<&str> {
+    payload.downcast_ref::<String>()?.strip_prefix("failed printing to stdout: ")
+}
 
 /// A progress bar with rate and time left; hidden where nobody looks.
 pub fn bar(total: usize, what: &str) -> ProgressBar {

@@ -1,12 +1,17 @@
 //! Small pictures of shots, which a pack may carry and which can be taken out again.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use image::ImageFormat;
 use image::codecs::jpeg::JpegEncoder;
 use image::imageops;
+use orco_runtime::codec;
+use orco_runtime::manifest::hexadecimal;
 use orco_runtime::pack::{MAX_THUMBNAIL, MAX_THUMBNAILS, Pack, Thumbnail};
+use tempfile::NamedTempFile;
 
 use crate::shots;
 
@@ -36,25 +41,64 @@ fn small(picture: &image::RgbImage) -> Result<Thumbnail> {
     Ok(Thumbnail(bytes))
 }
 
-/// Makes sure that what a pack carries are pictures, before anything else is done with it.
+/// Makes sure that what a pack carries are small JPEG pictures, before anything else is done with it.
 pub fn check(pack: &Pack) -> Result<()> {
     for (place, Thumbnail(bytes)) in pack.thumbnails.iter().enumerate() {
-        if let Err(error) = orco_runtime::image::decode(bytes) {
-            bail!("thumbnail {} {error}", place + 1);
+        let place = place + 1;
+        if image::guess_format(bytes).ok() != Some(ImageFormat::Jpeg) {
+            bail!("thumbnail {place} is no JPEG picture");
+        }
+        let picture = orco_runtime::image::decode(bytes).map_err(|error| anyhow!("thumbnail {place} {error}"))?;
+        let (width, height) = picture.dimensions();
+        if width.max(height) > SIDE {
+            bail!("thumbnail {place} has {width} x {height} pixels; a side may have at most {SIDE}");
         }
     }
     Ok(())
 }
 
-/// Writes a pack's thumbnails as `FOLDER/LABEL/1.jpg` and so on; returns how many there are.
+/// Writes a pack's thumbnails as `FOLDER/LABEL/1.jpg` and so on, readable by their owner alone; returns how many there
+/// are.
 pub fn write(pack: &Pack, label: &str, folder: &Path) -> Result<usize> {
-    // A label out of a file must not lead anywhere else.
-    let safe: String = label.chars().map(|c| if c.is_alphanumeric() || c == '-' { c } else { '_' }).collect();
-    let folder = folder.join(safe);
+    let folder = folder.join(folder_name(label));
     let failed = || format!("the class was learned, but its thumbnails cannot be written into {}", folder.display());
     for (place, Thumbnail(bytes)) in pack.thumbnails.iter().enumerate() {
         fs::create_dir_all(&folder).with_context(failed)?;
-        fs::write(folder.join(format!("{}.jpg", place + 1)), bytes).with_context(failed)?;
+        let written = NamedTempFile::new_in(&folder).and_then(|mut file| {
+            file.write_all(bytes)?;
+            Ok(file.persist(folder.join(format!("{}.jpg", place + 1)))?)
+        });
+        written.with_context(failed)?;
     }
     Ok(pack.thumbnails.len())
+}
+
+/// A label as the name of a folder: one out of a file must not lead anywhere else. Where it cannot stay as it is, some
+/// digits of its digest keep it apart from others; `_` marks those, so that no other label has such a name.
+fn folder_name(label: &str) -> String {
+    const LONGEST: usize = 48;
+    const DIGITS: usize = 16;
+    let safe = |c: char| if c.is_alphanumeric() || c == '-' { c } else { '_' };
+    let name: String = label.chars().take(LONGEST).map(safe).collect();
+    if name == label && !name.contains('_') {
+        return name;
+    }
+    format!("{name}_{}", &hexadecimal(&codec::digest(label.as_bytes()))[..DIGITS])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::folder_name;
+
+    #[test]
+    fn labels_have_folders_of_their_own() {
+        assert_eq!(folder_name("coffee-mug"), "coffee-mug");
+        let long = "é".repeat(512);
+        let labels = ["a b", "a_b", "a/b", "..", "../x", "x", &long, &long[2..], &folder_name("a b")];
+        let mut names: Vec<String> = labels.iter().map(|label| folder_name(label)).collect();
+        assert!(names.iter().all(|name| name.len() < 255 && !name.contains(['/', '.'])), "{names:?}");
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), labels.len(), "{names:?}");
+    }
 }

@@ -87,7 +87,10 @@ fn what_cannot_be_exported_is_refused() {
     let out = device.folder.path().join("x.orcopack");
     device.refused(&["export", "apple", "-o", path(&out)], "\"apple\" came with the bundle");
     device.refused(&["export", "nobody", "-o", path(&out)], "no class has the label \"nobody\"");
-    device.refused(&["export", "duck", "-o", "/nowhere/x.orcopack"], "cannot write /nowhere/x.orcopack");
+    device.refused(
+        &["export", "duck", "-o", "/nowhere/x.orcopack"],
+        "cannot write /nowhere/x.orcopack: nothing can be written into the folder /nowhere: No such file",
+    );
     device.refused(&["export", "duck", "-o", path(&out), "--device", "a\nb"], "no control characters");
     device.refused(&["export", "duck", "-o", path(&out), "--sign", "/nowhere/key"], "cannot read the key /nowhere/key");
     assert!(!out.exists());
@@ -107,10 +110,13 @@ fn what_cannot_be_imported_is_refused_and_changes_nothing() {
     );
     teacher.json(&["import", path(&pack), "--as", "second duck"]);
     let pupil = Device::new();
-    pupil.refused(&["import", path(&pack), path(&pack)], "the label \"duck\" exists already");
+    pupil.refused(&["import", path(&pack), path(&pack)], "has the label \"duck\", too; import one of the two alone");
     pupil.refused(&["import", path(&pack), path(&pack), "--as", "x"], "--as gives one label, but there are 2 packs");
     pupil.refused(&["import", path(&pack), "--as", "apple"], "the label \"apple\" exists already");
-    pupil.refused(&["import", path(&pack), "--as", "a\nb"], "is empty or holds control characters");
+    pupil.refused(
+        &["import", path(&pack), "--as", "a\nb"],
+        "starts or ends with white space, or holds \"=\", control characters",
+    );
     pupil.refused(&["import", "/nowhere/x.orcopack"], "/nowhere/x.orcopack cannot be imported: it cannot be read");
     let file = |name: &str, bytes: &[u8]| {
         let path = pupil.folder.path().join(name);
@@ -134,7 +140,26 @@ fn what_cannot_be_imported_is_refused_and_changes_nothing() {
     let mut liar = Sealed::read(&good).unwrap().content().unwrap();
     liar.thumbnails.push(pack::Thumbnail(b"no picture".to_vec()));
     let liar = file("liar", &pack::seal(liar.to_be_signed(), ""));
-    pupil.refused(&["import", path(&liar)], "thumbnail 1 is neither a JPEG nor a PNG picture");
+    pupil.refused(&["import", path(&liar)], "thumbnail 1 is no JPEG picture");
+    for (format, side, expected) in [
+        (image::ImageFormat::Jpeg, 97, "thumbnail 1 has 97 x 1 pixels; a side may have at most 96"),
+        (image::ImageFormat::Png, 9, "thumbnail 1 is no JPEG picture"),
+    ] {
+        let mut bytes = std::io::Cursor::new(Vec::new());
+        image::RgbImage::new(side, 1).write_to(&mut bytes, format).unwrap();
+        let mut liar = Sealed::read(&good).unwrap().content().unwrap();
+        liar.thumbnails.push(pack::Thumbnail(bytes.into_inner()));
+        let liar = file("liar", &pack::seal(liar.to_be_signed(), ""));
+        pupil.refused(&["import", path(&liar)], expected);
+    }
+    // One rule for labels, whatever the verb.
+    let long = "x".repeat(1025);
+    for label in ["a=b", "\u{202e}cba", "a\u{200f}", "a\u{2066}b", "a\tb", " ", &long] {
+        pupil.refused(&["import", path(&pack), "--as", label], "cannot be used: it is empty, longer than 1024 bytes");
+        teacher.refused(&["rename", "duck", label], "cannot be used: it is empty, longer than 1024 bytes");
+    }
+    teacher.json(&["rename", "duck", " goose "]);
+    teacher.json(&["rename", "goose", "duck"]);
     pupil.json(&["import", path(&pack)]);
 }
 
@@ -217,6 +242,51 @@ fn thumbnails_travel_only_where_the_owner_says_so() {
     let out = pupil.folder.path().join("pictures");
     pupil.json(&["import", path(&pack), "--thumbnails-to", path(&out)]);
     // A label leads nowhere else.
-    let written: Vec<_> = (1..=5).map(|n| fs::read(out.join("___mug").join(format!("{n}.jpg"))).unwrap()).collect();
+    let folders: Vec<_> = fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let [folder] = &folders[..] else { panic!("{folders:?}") };
+    assert!(path(folder).contains("/___mug_"), "{folder:?}");
+    let files: Vec<_> = (1..=5).map(|n| folder.join(format!("{n}.jpg"))).collect();
+    #[cfg(unix)]
+    for file in &files {
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    let written: Vec<_> = files.iter().map(|file| fs::read(file).unwrap()).collect();
     assert_eq!(written, thumbnails.into_iter().map(|pack::Thumbnail(bytes)| bytes).collect::<Vec<_>>());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_standard_output_is_told_in_one_sentence() {
+    let device = Device::new();
+    device.learn(&[("duck", &shots("learn", "rubber-duck"))]);
+    for (arguments, expected) in [
+        (&["list"][..], "error: cannot write to standard output: No space left on device (os error 28)\n"),
+        (&["history"], "error: cannot write to standard output: No space left on device (os error 28)\n"),
+        (&["list", "--json", "-"], "error: cannot write to standard output: No space left on device (os error 28)\n"),
+        (&["rename", "duck", "swan"], "(os error 28); the change was made all the same\n"),
+    ] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = device.command(arguments).stdout(full).output().unwrap();
+        let said = support::text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.ends_with(expected) && said.lines().count() == 1, "{said}");
+    }
+    device.json(&["rename", "swan", "duck"]);
+}
+
+#[test]
+fn empty_variables_count_as_unset_and_a_file_is_no_state() {
+    let device = Device::new();
+    let mut command = device.command(&["learn", &format!("duck={}", shots("learn", "rubber-duck").display())]);
+    for name in ["ORCO_FORGETTING_BUDGET", "ORCO_HISTORY", "ORCO_HISTORY_BYTES", "ORCO_PUBLIC_KEY", "ORCO_BACKBONE"] {
+        command.env(name, "");
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", support::text(&output.stderr));
+    let other = Device::new();
+    fs::write(other.state(), "no folder").unwrap();
+    let output = other.command(&["list"]).output().unwrap();
+    assert!(support::text(&output.stderr).contains("state is no folder; name the folder"));
+    assert_eq!(output.status.code(), Some(1));
 }

@@ -66,6 +66,10 @@ fn only_what_was_signed_with_the_configured_key_is_opened() {
         fs::write(bundle.join("manifest.toml.minisig"), damaged).unwrap();
         device.refused(&["list"], "manifest.toml is not trusted: its signature");
     }
+    for garbage in [vec![0xff; 99], vec![b'x'; 1 << 16]] {
+        fs::write(bundle.join("manifest.toml.minisig"), garbage).unwrap();
+        device.refused(&["list"], "manifest.toml is not trusted: its signature is not one of minisign's");
+    }
     // A signature that was made for another bundle's name does not do, even over this manifest.
     fs::write(bundle.join("manifest.toml.minisig"), ours.key.sign(good.as_bytes(), "timestamp:1").unwrap()).unwrap();
     device.refused(&["list"], "says \"timestamp:1\" instead of \"orco bundle cifar100-edge release 0\"");
@@ -95,22 +99,36 @@ fn an_older_release_than_one_used_before_is_refused() {
         sign(&bundle, &ours.key);
     };
     sign(&bundle, &ours.key);
-    device.json(&["list"]);
-    assert!(device.state_files().is_empty(), "release 0 is not worth remembering");
+    let mug = format!("mug={}", shots("learn", "mug").display());
+    device.json(&["learn", &mug]);
+    let remembered = |device: &Device| device.state_files().remove("releases.toml");
+    assert!(remembered(&device).is_none(), "release 0 is not worth remembering");
+    // Reading verbs compare only.
     install(3);
     assert_eq!(device.json(&["info"])["release"], 3);
-    let remembered = device.state_files();
-    assert_eq!(remembered.keys().collect::<Vec<_>>(), ["releases.toml"]);
+    assert!(remembered(&device).is_none(), "a reading verb wrote");
+    device.json(&["rename", "mug", "beaker"]);
+    let three = remembered(&device).unwrap();
     device.json(&["list"]);
-    assert_eq!(device.state_files(), remembered);
+    device.json(&["rename", "beaker", "mug"]);
+    assert_eq!(remembered(&device).unwrap(), three);
     install(2);
     device.refused(&["list"], "the bundle cifar100-edge is release 2, but this device has used release 3");
     // An unsigned claim of a higher one is neither believed nor remembered.
     release(&bundle, 9);
     device.refused(&["list"], "it was altered after signing");
-    install(4);
+    device.refused(&["rename", "mug", "beaker"], "it was altered after signing");
+    // Nor where no key is configured, whatever the verb.
+    release(&bundle, u32::MAX);
+    let options = std::mem::take(&mut device.options);
     device.json(&["list"]);
+    device.json(&["rename", "mug", "beaker"]);
+    assert_eq!(remembered(&device).unwrap(), three);
+    device.options = options;
+    install(4);
+    device.json(&["rename", "beaker", "mug"]);
     install(3);
+    device.refused(&["rename", "mug", "beaker"], "this device has used release 4");
     device.refused(&["list"], "this device has used release 4");
     // A device that never saw release 4 takes it.
     let mut other = Device::on(bundle.clone());

@@ -4,6 +4,7 @@ use alloc::string::String;
 use core::fmt;
 
 use crate::align::AlignError;
+use crate::pack::MAX_TEXT;
 
 /// Why a session was refused. The old state holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +67,15 @@ impl fmt::Display for LearnError {
         match self {
             Self::NoClasses => write!(f, "there is no class to learn"),
             Self::NoShots { label } => write!(f, "the class \"{label}\" has no shots"),
-            Self::BadLabel { label } => write!(f, "the label {label:?} is empty or holds control characters"),
+            Self::BadLabel { label } => {
+                const SHOWN: usize = 64;
+                let shown: String = label.chars().take(SHOWN).collect();
+                write!(
+                    f,
+                    "the label {shown:?} cannot be used: it is empty, longer than {MAX_TEXT} bytes, starts or ends with \
+                     white space, or holds \"=\", control characters or marks of direction"
+                )
+            }
             Self::LabelExists { label } => write!(f, "the label \"{label}\" exists already; choose another one"),
             Self::UnknownLabel { label } => write!(f, "no class has the label \"{label}\"; `orco list` shows all"),
             Self::BaseClass { label } => {

@@ -20,6 +20,9 @@ use crate::run::write_atomically;
 pub fn write_key(path: &Path) -> Result<PathBuf> {
     let ([secret, public], ..) = SecretKey::generate().map_err(|error| anyhow!("cannot make a key: {error}"))?;
     let public_path = PathBuf::from(format!("{}.pub", path.display()));
+    for path in [path, &public_path] {
+        ensure!(fs::symlink_metadata(path).is_err(), "cannot write the key: {} exists already", path.display());
+    }
     for (path, text, mode) in [(&public_path, public, 0o644), (&path.to_path_buf(), secret, 0o600)] {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);

@@ -84,7 +84,12 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
 /// Writes the file under another name, readable by its owner alone, and renames it.
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = NamedTempFile::new_in(folder)?;
+    let mut file = NamedTempFile::new_in(folder).map_err(|error| {
+        // The name of the temporary file, which the error has, says nothing to anybody.
+        let cause =
+            error.get_ref().and_then(|error| error.source()).map_or_else(|| error.to_string(), ToString::to_string);
+        anyhow!("nothing can be written into the folder {}: {cause}", folder.display())
+    })?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
     file.persist(path)?;

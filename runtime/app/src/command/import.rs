@@ -48,8 +48,14 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
         let class = pack.and_then(|pack| Ok((pack.to_class(&device.bundle.digest)?, pack)));
         let (class, pack) = class.with_context(|| format!("{} cannot be imported", path.display()))?;
         let label = arguments.label.as_deref().unwrap_or(&class.label).trim().to_owned();
-        let taken = device.state.known(foundation).any(|known| known.label == label);
-        if taken || new.iter().any(|class: &StoredClass| class.label == label) {
+        if let Some(place) = new.iter().position(|class: &StoredClass| class.label == label) {
+            bail!(
+                "{} cannot be imported: {} has the label \"{label}\", too; import one of the two alone under another one with --as LABEL",
+                path.display(),
+                arguments.packs[place].display()
+            );
+        }
+        if device.state.known(foundation).any(|known| known.label == label) {
             bail!(
                 "{} cannot be imported: the label \"{label}\" exists already; import this pack alone under another one with --as LABEL",
                 path.display()

@@ -22,7 +22,7 @@ pub struct Arguments {
 /// Gives a learned class another label and saves the new state; nothing is trained.
 pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
     let (device, _lock) = Device::open_to_change(options)?;
-    let Arguments { from, to } = arguments;
+    let (from, to) = (arguments.from.as_str(), arguments.to.trim());
     let renamed = session::rename(&device.bundle.foundation, &device.state, from, to);
     let change = Change::new(Verb::Rename, 0).labels([from, to]);
     lesson::commit(&device, renamed.context("nothing was changed")?, &change)?;

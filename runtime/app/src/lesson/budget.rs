@@ -18,12 +18,17 @@ pub fn check(report: &Report, budget: f32) -> Result<()> {
         return Ok(());
     }
     bail!(
-        "{} would lose more than the forgetting budget of {:.0} points, so nothing was changed: {}; give other shots, or a \
+        "{} would lose more than the forgetting budget of {} points, so nothing was changed: {}; give other shots, or a \
          larger --forgetting-budget",
         plural(forgotten.len(), "class"),
-        100.0 * budget,
+        in_points(budget),
         losses(&forgotten)
     )
+}
+
+/// A share in percent points, without the digits that come of its being stored as a share.
+fn in_points(share: f32) -> f64 {
+    (f64::from(share) * 1e6).round() / 1e4
 }
 
 fn plural(count: usize, class: &str) -> String {
@@ -42,4 +47,14 @@ pub fn losses(forgotten: &[&ClassAccuracy]) -> String {
         listed.push(format!("and {} more", forgotten.len() - SHOWN));
     }
     listed.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_budget_is_printed_as_it_was_given() {
+        for budget in ["0", "0.4", "2.5", "33.3", "100"] {
+            assert_eq!(super::in_points(super::points(budget).unwrap()).to_string(), budget);
+        }
+    }
 }
