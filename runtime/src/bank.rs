@@ -151,7 +151,7 @@ impl Bank {
     /// # Panics
     /// If there is no such exemplar.
     pub fn only(&self, exemplars: &[usize]) -> Self {
-        let mut kept = Self::new(self.dimension, self.views, self.precision);
+        let mut kept = self.emptied();
         exemplars.iter().for_each(|&exemplar| kept.push_from(self, exemplar, self.classes[exemplar]));
         kept
     }
@@ -159,10 +159,9 @@ impl Bank {
     /// Adds an exemplar of another bank as one of `class`, as it is stored there.
     ///
     /// # Panics
-    /// If there is no such exemplar, or the banks differ in dimension, views or precision.
+    /// If there is no such exemplar, or the other bank has another layout.
     pub fn push_from(&mut self, other: &Self, exemplar: usize, class: u32) {
-        let shape = |bank: &Self| (bank.dimension, bank.views, bank.precision);
-        assert!(shape(self) == shape(other), "the banks store exemplars differently");
+        assert!(self.is_like(other), "the banks have different layouts");
         let (scales, values) = other.stored(exemplar);
         self.classes.push(class);
         self.scales.extend_from_slice(scales);

@@ -100,7 +100,7 @@ impl Saved {
     pub fn earlier(&self, number: u32) -> Option<Earlier> {
         let entry = self.history.entry(number)?;
         let State { foundation, exemplars: present, .. } = &self.state;
-        let mut exemplars = present.only(&[]);
+        let mut exemplars = present.emptied();
         for (&exemplar, &class) in entry.exemplars.iter().zip(&entry.exemplar_classes) {
             let exemplar = exemplar as usize;
             match exemplar.checked_sub(present.len()) {
@@ -154,7 +154,7 @@ impl History {
     fn follow(&mut self, present: &Bank, next: &Bank) {
         let mut known: BTreeMap<[u8; 32], u32> =
             (0..next.len()).rev().map(|exemplar| (next.digest_of(exemplar), exemplar as u32)).collect();
-        let mut attic = next.only(&[]);
+        let mut attic = next.emptied();
         let mut moved = |bank: &Bank, exemplar: usize| {
             *known.entry(bank.digest_of(exemplar)).or_insert_with(|| {
                 attic.push_from(bank, exemplar, 0);

@@ -183,11 +183,9 @@ fn terms(phase: &Phase3, step: usize, projection: &Tensor) -> [Tensor; 3] {
             * f64::from(CROSS_ENTROPY);
 
     let counted = classes.ge(i64::from(phase.base_classes)).nonzero().flatten(0, -1);
-    let (means, present) = class_means(&projection.index_select(0, &counted), &classes.index_select(0, &counted));
-    let present = Vec::<i64>::try_from(present).expect("labels of i64");
-    let absent: Vec<i64> = (0..assigned.size()[0]).filter(|class| !present.contains(class)).collect();
-    let absent = assigned.index_select(0, &Tensor::from_slice(&absent));
-    let orthogonality = orthogonality(&Tensor::cat(&[means, absent, free], 0));
+    let (projection, classes) = (projection.index_select(0, &counted), classes.index_select(0, &counted));
+    let (means, present) = class_means(&projection, &classes, 0..assigned.size()[0]);
+    let orthogonality = orthogonality(&Tensor::cat(&[means.where_self(&present, &assigned), free], 0));
 
     [contrast, cross_entropy, orthogonality]
 }

@@ -17,7 +17,7 @@ use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor, no_grad};
 
 const INPUT: Preprocessing = Preprocessing { width: 32, height: 32, mean: [0.5; 3], deviation: [0.25; 3] };
-const IMAGES: usize = 1000;
+const IMAGES: i64 = 1000;
 
 /// A network whose norms have seen data, so that folding them changes something.
 fn network(description: Description) -> (VarStore, Network) {
@@ -37,6 +37,12 @@ fn network(description: Description) -> (VarStore, Network) {
     (store, network)
 }
 
+/// Shape of so many images of a network's size, and what an engine is told of them.
+fn sizes(count: i64, description: &Description) -> ([i64; 4], Preprocessing) {
+    let [channels, height, width] = description.input;
+    ([count, channels, height, width], Preprocessing { width: width as u32, height: height as u32, ..INPUT })
+}
+
 /// Largest deviation of an engine's features from tch's, relative to the largest feature.
 fn deviation(encoder: &mut dyn Encoder, images: &Tensor, expected: &Tensor) -> f64 {
     let count = images.size()[0] as usize;
@@ -51,11 +57,12 @@ fn check(description: Description, folder: &Path) -> PathBuf {
     let (_store, network) = network(description);
     let bytes = onnx::encode(&network, &[("task", "test".into())]);
     assert_eq!(bytes, onnx::encode(&network, &[("task", "test".into())]), "{name}: same network, other bytes");
-    let images = Tensor::randn([IMAGES as i64, 3, 32, 32], (Kind::Float, Device::Cpu));
+    let (shape, input) = sizes(IMAGES, &network.description);
+    let images = Tensor::randn(shape, (Kind::Float, Device::Cpu));
     let expected = no_grad(|| network.forward(&images, Precision::F32, false));
-    let in_onnx_runtime = deviation(&mut Onnx::open(&bytes, &INPUT).unwrap(), &images, &expected);
+    let in_onnx_runtime = deviation(&mut Onnx::open(&bytes, &input).unwrap(), &images, &expected);
     assert!(in_onnx_runtime <= 1e-4, "{name}: ONNX Runtime differs by {in_onnx_runtime:e}");
-    let in_rten = deviation(&mut Rten::open(&bytes, &INPUT).unwrap(), &images, &expected);
+    let in_rten = deviation(&mut Rten::open(&bytes, &input).unwrap(), &images, &expected);
     assert!(in_rten <= 1e-4, "{name}: rten differs by {in_rten:e}");
     println!("{name}: ONNX Runtime differs from tch by {in_onnx_runtime:.1e}, rten by {in_rten:.1e}");
     let path = folder.join(format!("{name}.onnx"));
@@ -119,8 +126,9 @@ fn check_int8(description: Description, least: f64, folder: &Path) -> PathBuf {
     let (_store, network) = network(description);
     // Large shapes and fine grain, as pictures have: without grain, depthwise kernels whose sum is near 0 give channels of
     // almost no variance, which their norms then blow up with the rounding in them.
-    let shapes = Tensor::randn([400, 3, 8, 8], (Kind::Float, Device::Cpu));
-    let shapes = shapes.upsample_bilinear2d([32, 32], false, None, None);
+    let ([_, _, height, width], input) = sizes(400, &network.description);
+    let shapes = Tensor::randn([400, 3, height / 4, width / 4], (Kind::Float, Device::Cpu));
+    let shapes = shapes.upsample_bilinear2d([height, width], false, None, None);
     let images = &shapes + shapes.randn_like() * grain;
     let (calibration, others) = (images.narrow(0, 0, 200), images.narrow(0, 200, 200));
     settle(&network, &calibration);
@@ -131,12 +139,12 @@ fn check_int8(description: Description, least: f64, folder: &Path) -> PathBuf {
     assert!(bytes.len() < float.len() / 2, "{name}: {} of {} bytes", bytes.len(), float.len());
     let flat = Vec::<f32>::try_from(others.contiguous().view(-1)).unwrap();
     let features = |bytes: &[u8]| {
-        let rows = Onnx::open(bytes, &INPUT).unwrap().encode(&flat, 200).unwrap();
+        let rows = Onnx::open(bytes, &input).unwrap().encode(&flat, 200).unwrap();
         Tensor::from_slice(&rows).view([200, -1])
     };
     let cosine = Tensor::cosine_similarity(&features(&bytes), &features(&float), 1, 1e-12);
     let (mean, lowest) = (cosine.mean(Kind::Float).double_value(&[]), cosine.min().double_value(&[]));
-    let in_rten = Rten::open(&bytes, &INPUT).and_then(|mut rten| rten.encode(&flat, 200));
+    let in_rten = Rten::open(&bytes, &input).and_then(|mut rten| rten.encode(&flat, 200));
     let in_rten = Tensor::from_slice(&in_rten.unwrap_or_else(|error| panic!("{name}: {error}"))).view([200, -1]);
     let rten = Tensor::cosine_similarity(&in_rten, &features(&bytes), 1, 1e-12).min().double_value(&[]);
     println!(
@@ -160,6 +168,7 @@ fn exported_backbones_equal_their_networks_and_are_valid() {
         check(Description { mirrored: true, ..Description::resnet12(4, [3, 32, 32]) }, folder.path()),
         check(Description::mobilenetv2(11, [3, 32, 32]), folder.path()),
         check(Description::mobilenetv2(21, [3, 32, 32]), folder.path()),
+        check(Description::resnet18_imagenet(4, [3, 64, 64]), folder.path()),
     ];
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
     for bundle in std::fs::read_dir(models).unwrap() {
@@ -179,6 +188,7 @@ fn int8_backbones_stay_close_to_their_networks_and_are_valid() {
         check_int8(Description::resnet12(8, [3, 32, 32]), 0.99, folder.path()),
         check_int8(Description::resnet20(16, [3, 32, 32]), 0.99, folder.path()),
         check_int8(Description { mirrored: true, ..Description::resnet18(16, [3, 32, 32]) }, 0.99, folder.path()),
+        check_int8(Description::resnet18_imagenet(8, [3, 64, 64]), 0.99, folder.path()),
         // Seventeen bottlenecks of random depthwise kernels pass rounding on with little signal beside it.
         check_int8(Description::mobilenetv2(11, [3, 32, 32]), 0.9, folder.path()),
     ];

@@ -99,6 +99,7 @@ pub fn align(model: &mut Model, recipe: &Recipe, train: &Images, split: &Split, 
             assignment.rows
         }
     };
+    run.rewind("align", state.epoch)?;
     let targets = Tensor::from_slice(&made).view([recipe.targets.count as i64, dimension]).to_device(device);
     let assignment = Assignment { targets, rows };
     let base: Vec<i64> = split.base.iter().map(|&index| index as i64).collect();
@@ -118,10 +119,11 @@ pub fn align(model: &mut Model, recipe: &Recipe, train: &Images, split: &Split, 
 
 /// For every base class the row of its target among `targets`, chosen by the class means as the head sees them.
 fn assigned(model: &Model, cache: &FeatureCache, targets: &[f32], split: &Split) -> Result<Vec<i64>> {
-    let (means, present) = no_grad(|| class_means(&model.head.forward(&cache.clean), &cache.labels));
-    let present = Vec::<i64>::try_from(present)?;
-    if present.len() != split.base_classes {
-        bail!("only {} of {} base classes have images", present.len(), split.base_classes);
+    let classes = split.base_classes;
+    let (means, present) = no_grad(|| class_means(&model.head.forward(&cache.clean), &cache.labels, 0..classes as i64));
+    let present = present.to_kind(Kind::Int64).sum(Kind::Int64).int64_value(&[]);
+    if present != classes as i64 {
+        bail!("only {present} of {classes} base classes have images");
     }
     let prototypes = Vec::<f32>::try_from(means.to_device(Device::Cpu).contiguous().view(-1))?;
     let rows = assign(&prototypes, targets, means.size()[1] as usize);
@@ -178,14 +180,15 @@ impl Training<'_> {
             }
             let (loss, accuracy) = (state.loss()?, self.accuracy(&goals)?);
             state.close_epoch();
-            if state.epoch < epochs {
-                state.save(assignment, settings, run)?;
-                saved = Instant::now();
-            }
+            // Before the checkpoint: a line without one is dropped when the run continues, a missing one is gone.
             run.log(&json!({
                 "phase": "align", "epoch": state.epoch, "loss": loss, "accuracy": 100.0 * accuracy,
                 "seconds": started.elapsed().as_secs_f64(),
             }))?;
+            if state.epoch < epochs {
+                state.save(assignment, settings, run)?;
+                saved = Instant::now();
+            }
             progress.milestone(&format!(
                 "epoch {}/{epochs}: loss {loss:.3}, accuracy on base training images {:.1} %",
                 state.epoch,

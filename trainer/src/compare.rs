@@ -120,7 +120,6 @@ fn check(model: &Model, recipe: &Recipe, shares: &[f64]) -> Result<()> {
 
 /// Prints the systems, then every session's row of each.
 pub fn table(summaries: &[Summary], draws: usize) -> String {
-    let shown = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
     let mut lines = vec![format!("means of {draws} draws  aHM           aACC          base decay  performance decay")];
     for summary in summaries {
         lines.push(format!(
@@ -134,13 +133,7 @@ pub fn table(summaries: &[Summary], draws: usize) -> String {
             summary.performance_decay
         ));
     }
-    for summary in summaries {
-        lines.push(format!("\n{}\nsession    base     inc      hm   top-1", summary.system));
-        lines.extend(summary.sessions.iter().map(|row| {
-            let (inc, hm) = (shown(row.inc), shown(row.hm));
-            format!("{:>7} {:>7.2} {inc:>7} {hm:>7} {:>7.2}", row.session, row.base, row.top1)
-        }));
-    }
+    lines.extend(summaries.iter().map(|summary| format!("\n{}\n{}", summary.system, summary.table())));
     lines.join("\n")
 }
 

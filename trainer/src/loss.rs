@@ -2,6 +2,8 @@
 //!
 //! Rows need not be normalised: every loss projects its rows onto the unit sphere first.
 
+use std::ops::Range;
+
 use tch::{Kind, Tensor};
 
 use crate::backbone::unit;
@@ -53,14 +55,16 @@ pub fn cosine_cross_entropy(z: &Tensor, targets: &Tensor, labels: &Tensor) -> Te
     unit(z).matmul(&targets.transpose(0, 1)).cross_entropy_for_logits(labels)
 }
 
-/// Normalised means of the rows of each label that occurs, in rising order of label, with those labels.
+/// Normalised means of the rows of each class in `classes`, and whether it has any; without, its mean is zero.
+///
+/// Shapes do not depend on the labels, so a GPU need not be waited for.
 ///
 /// # Shapes
-/// `z` f32 `[n, d]`, `labels` i64 `[n]`; returns f32 `[k, d]`, i64 `[k]`.
-pub fn class_means(z: &Tensor, labels: &Tensor) -> (Tensor, Tensor) {
-    let (present, _, _) = labels.unique_dim(0, true, false, false);
-    let member = present.unsqueeze(1).eq_tensor(&labels.unsqueeze(0)).to_kind(Kind::Float);
-    (unit(&member.matmul(&unit(z))), present)
+/// `z` f32 `[n, d]`, `labels` i64 `[n]`; returns f32 `[k, d]`, bool `[k, 1]` for k classes.
+pub fn class_means(z: &Tensor, labels: &Tensor, classes: Range<i64>) -> (Tensor, Tensor) {
+    let classes = Tensor::arange_start(classes.start, classes.end, (Kind::Int64, z.device()));
+    let member = classes.unsqueeze(1).eq_tensor(&labels.unsqueeze(0));
+    (unit(&member.to_kind(Kind::Float).matmul(&unit(z))), member.any_dim(1, true))
 }
 
 /// Stands for minus infinity where a gradient must stay finite.

@@ -90,7 +90,7 @@ fn same_after_stops(epochs: i64, train_backbone: bool) {
     assert!(!stopped.join("align-unfinished.safetensors").exists(), "what is finished needs no place");
     let expected = losses(&folder.join("straight"));
     assert_eq!(expected.len() as i64, epochs);
-    assert!(losses(&stopped).iter().all(|line| expected.contains(line)), "the losses differ");
+    assert_eq!(losses(&stopped), expected, "every epoch has one line");
     let again = align(folder, "stopped").output().unwrap();
     assert!(told(&again).contains("phase 2 was finished before"), "{}", told(&again));
 }
@@ -116,7 +116,7 @@ fn other_settings_begin_phase_2_anew() {
     recipe(folder, 4, false);
     let output = align(folder, "run").output().unwrap();
     assert!(output.status.success() && !told(&output).contains("phase 2 continues"), "{}", told(&output));
-    assert_eq!(losses(&folder.join("run")).len(), 3 + 4);
+    assert_eq!(losses(&folder.join("run")).len(), 4, "the lines of the epochs that count");
 }
 
 #[test]

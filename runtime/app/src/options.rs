@@ -81,9 +81,8 @@ impl Options {
         let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let base = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
         let base = base.context("neither --state nor HOME is set; say where the state lies with --state DIR")?;
-        // A name out of a manifest must not lead anywhere else.
-        let safe: String = bundle_name.chars().map(|c| if c.is_alphanumeric() || c == '-' { c } else { '_' }).collect();
-        Ok(base.join("orco").join(safe))
+        let folder: String = bundle_name.chars().map(in_a_path).collect();
+        Ok(base.join("orco").join(folder))
     }
 
     /// How much of the past is kept. The entry of the present state is none that could be taken back.
@@ -113,4 +112,9 @@ impl Options {
         }
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
     }
+}
+
+/// A letter of a name out of a file, as it may stand in a path: such a name must not lead anywhere else.
+pub fn in_a_path(letter: char) -> char {
+    if letter.is_alphanumeric() || letter == '-' { letter } else { '_' }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
-use orco_runtime::protocol::{Row, Summary};
+use orco_runtime::protocol::Summary;
 
 static CHANGED: AtomicBool = AtomicBool::new(false);
 
@@ -49,20 +49,10 @@ pub fn minute(seconds: u64) -> String {
     time.map_or_else(|| "-".to_owned(), |time| time.strftime("%Y-%m-%d %H:%M").to_string())
 }
 
-/// Heads the rows of [`row`].
-pub const HEADING: &str = "session    base     inc      hm   top-1";
-
-/// One session's accuracies.
-pub fn row(row: &Row) -> String {
-    let shown = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
-    format!("{:>7} {:>7.2} {:>7} {:>7} {:>7.2}", row.session, row.base, shown(row.inc), shown(row.hm), row.top1)
-}
-
 /// A system's result: one line for the means and one per session.
 pub fn summary(summary: &Summary) -> String {
-    let rows: Vec<String> = summary.sessions.iter().map(row).collect();
     format!(
-        "{}: aHM {:.2} ± {:.2}, aACC {:.2} ± {:.2}, base decay {:.2}, performance decay {:.2}\n{HEADING}\n{}",
+        "{}: aHM {:.2} ± {:.2}, aACC {:.2} ± {:.2}, base decay {:.2}, performance decay {:.2}\n{}",
         summary.system,
         summary.ahm,
         summary.ahm_deviation,
@@ -70,7 +60,7 @@ pub fn summary(summary: &Summary) -> String {
         summary.aacc_deviation,
         summary.base_decay,
         summary.performance_decay,
-        rows.join("\n")
+        summary.table()
     )
 }
 

@@ -13,6 +13,7 @@ use orco_runtime::manifest::hexadecimal;
 use orco_runtime::pack::{MAX_THUMBNAIL, MAX_THUMBNAILS, Pack, Thumbnail};
 use tempfile::NamedTempFile;
 
+use crate::options::in_a_path;
 use crate::shots;
 
 /// Longest side of a thumbnail, in pixels.
@@ -73,13 +74,12 @@ pub fn write(pack: &Pack, label: &str, folder: &Path) -> Result<usize> {
     Ok(pack.thumbnails.len())
 }
 
-/// A label as the name of a folder: one out of a file must not lead anywhere else. Where it cannot stay as it is, some
-/// digits of its digest keep it apart from others; `_` marks those, so that no other label has such a name.
+/// A label as the name of a folder. Where it cannot stay as it is, some digits of its digest keep it apart from others;
+/// `_` marks those, so that no other label has such a name.
 fn folder_name(label: &str) -> String {
     const LONGEST: usize = 48;
     const DIGITS: usize = 16;
-    let safe = |c: char| if c.is_alphanumeric() || c == '-' { c } else { '_' };
-    let name: String = label.chars().take(LONGEST).map(safe).collect();
+    let name: String = label.chars().take(LONGEST).map(in_a_path).collect();
     if name == label && !name.contains('_') {
         return name;
     }

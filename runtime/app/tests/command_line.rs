@@ -1,116 +1,14 @@
 //! The program as its users meet it: real bundle, real pictures, real files.
 
+mod support;
+
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 use orco_runtime::bundle::Bundle;
-use orco_runtime::history::Saved;
 use orco_runtime::state::State;
-use orco_runtime::store::Store;
 use serde_json::Value;
-use tempfile::TempDir;
-
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
-}
-
-fn bundle() -> PathBuf {
-    workspace().join("models/cifar100-edge")
-}
-
-fn shots(part: &str, class: &str) -> PathBuf {
-    workspace().join("examples/shots").join(part).join(class)
-}
-
-/// A device with an empty state folder of its own.
-struct Device {
-    folder: TempDir,
-    bundle: PathBuf,
-}
-
-impl Device {
-    fn new() -> Self {
-        Self { folder: TempDir::new().unwrap(), bundle: bundle() }
-    }
-
-    /// The same on a copy of the bundle that the test may damage.
-    fn with_own_bundle() -> Self {
-        let folder = TempDir::new().unwrap();
-        let copy = folder.path().join("bundle");
-        fs::create_dir(&copy).unwrap();
-        for entry in fs::read_dir(bundle()).unwrap() {
-            let path = entry.unwrap().path();
-            fs::copy(&path, copy.join(path.file_name().unwrap())).unwrap();
-        }
-        Self { folder, bundle: copy }
-    }
-
-    fn state(&self) -> PathBuf {
-        self.folder.path().join("state")
-    }
-
-    /// Both slots.
-    fn state_bytes(&self) -> [Option<Vec<u8>>; 2] {
-        ["slot-a", "slot-b"].map(|slot| fs::read(self.state().join(slot)).ok())
-    }
-
-    /// What is saved, read without the program.
-    fn saved(&self) -> Saved {
-        Store::new(&self.state()).load(&Bundle::open(&self.bundle).unwrap()).unwrap()
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_orco"));
-        command.arg("--bundle").arg(&self.bundle).arg("--state").arg(self.state()).args(arguments);
-        command.env_remove("RUST_LOG");
-        command
-    }
-
-    /// Runs a command that must succeed and returns its JSON.
-    fn json(&self, arguments: &[&str]) -> Value {
-        let output = self.command(arguments).args(["--json", "-"]).output().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
-    }
-
-    fn learn(&self, classes: &[(&str, &Path)]) -> Value {
-        let pairs: Vec<String> = classes.iter().map(|(label, path)| format!("{label}={}", path.display())).collect();
-        let arguments: Vec<&str> = std::iter::once("learn").chain(pairs.iter().map(String::as_str)).collect();
-        self.json(&arguments)
-    }
-
-    /// Runs a command that must be refused with one sentence that has `expected` in it, the state unchanged.
-    fn refused(&self, arguments: &[&str], expected: &str) {
-        let before = self.state_bytes();
-        let output = self.command(arguments).output().unwrap();
-        assert_refused(&output, expected);
-        assert_eq!(before, self.state_bytes(), "{arguments:?} changed the state");
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn assert_refused(output: &Output, expected: &str) {
-    let said = text(&output.stderr);
-    assert!(!output.status.success(), "was not refused: {}", text(&output.stdout));
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error: ")).collect();
-    assert!(errors.len() == 1 && errors[0].contains(expected), "no single \"{expected}\" in: {said}");
-    assert!(!said.contains("panicked"), "{said}");
-}
-
-/// Says past the test harness's capture that something was not run.
-fn skipped(what: &str) {
-    let _ = writeln!(std::io::stderr(), "skipped: {what}");
-}
-
-fn argument(label: &str, folder: &Path) -> String {
-    format!("{label}={}", folder.display())
-}
+use support::{Device, argument, assert_refused, shots, skipped, text, workspace};
 
 #[test]
 fn a_learned_class_survives_a_restart() {
@@ -267,7 +165,7 @@ fn bad_bundles_are_refused() {
     device.json(&["info"]);
     fs::remove_file(device.bundle.join("learner.postcard")).unwrap();
     device.refused(&["info"], "cannot read");
-    let nowhere = Device { folder: TempDir::new().unwrap(), bundle: "/nowhere".into() };
+    let nowhere = Device::on("/nowhere".into());
     nowhere.refused(&["info"], "is its folder an OrCo bundle?");
 }
 

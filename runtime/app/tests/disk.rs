@@ -1,15 +1,13 @@
 //! Disks that are full or read-only, for real.
 
+mod support;
+
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use support::{argument, assert_refused, shipped, shots, skipped, text};
 use tempfile::TempDir;
-
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
-}
 
 /// A file system in memory, while it lives.
 struct Mounted {
@@ -39,20 +37,13 @@ impl Drop for Mounted {
 }
 
 fn orco(state: &Path, arguments: &[&str]) -> Output {
-    let bundle = workspace().join("models/cifar100-edge");
     let mut command = Command::new(env!("CARGO_BIN_EXE_orco"));
-    command.arg("--bundle").arg(bundle).arg("--state").arg(state).args(arguments).env_remove("RUST_LOG");
+    command.arg("--bundle").arg(shipped()).arg("--state").arg(state).args(arguments).env_remove("RUST_LOG");
     command.output().unwrap()
 }
 
 fn done(output: &Output) {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
-fn refused(output: &Output, expected: &str) {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains(expected) && !said.contains("panicked"), "{said}");
+    assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
 fn listed(state: &Path) -> String {
@@ -64,30 +55,30 @@ fn listed(state: &Path) -> String {
 #[test]
 fn full_and_read_only_disks_are_reported_and_nothing_is_lost() {
     let Some(mounted) = Mounted::new("size=16m") else {
-        let _ = writeln!(std::io::stderr(), "skipped: full and read-only disks (mounting needs root)");
+        skipped("full and read-only disks (mounting needs root)");
         return;
     };
     let state = mounted.path.join("state");
-    let shots = |class: &str| format!("{class}={}", workspace().join("examples/shots/learn").join(class).display());
-    done(&orco(&state, &["learn", &shots("mug")]));
+    let [mug, cactus] = ["mug", "cactus"].map(|class| argument(class, &shots("learn", class)));
+    done(&orco(&state, &["learn", &mug]));
     let before = listed(&state);
     let ballast = mounted.path.join("ballast");
     let full = fs::write(&ballast, vec![1; 16 << 20]);
     assert_eq!(full.unwrap_err().kind(), std::io::ErrorKind::StorageFull);
-    for change in [&["learn", &shots("cactus")][..], &["rename", "mug", "beaker"], &["forget", "mug"], &["undo"]] {
-        refused(&orco(&state, change), "what was known before is unchanged");
+    for change in [&["learn", &cactus][..], &["rename", "mug", "beaker"], &["forget", "mug"], &["undo"]] {
+        assert_refused(&orco(&state, change), "what was known before is unchanged");
         assert_eq!(listed(&state), before, "{change:?}");
     }
     // A little room, too little for a state.
     fs::remove_file(&ballast).unwrap();
     fs::write(&ballast, vec![1; 10 << 20]).unwrap();
-    refused(&orco(&state, &["rename", "mug", "beaker"]), "No space left on device");
+    assert_refused(&orco(&state, &["rename", "mug", "beaker"]), "No space left on device");
     assert_eq!(listed(&state), before);
     assert!(fs::read_dir(&state).unwrap().all(|entry| !entry.unwrap().file_name().to_string_lossy().contains("new")));
     fs::remove_file(&ballast).unwrap();
     mounted.remount("remount,ro");
-    for change in [&["learn", &shots("cactus")][..], &["rename", "mug", "beaker"], &["forget", "mug", "--purge"]] {
-        refused(&orco(&state, change), "Read-only file system");
+    for change in [&["learn", &cactus][..], &["rename", "mug", "beaker"], &["forget", "mug", "--purge"]] {
+        assert_refused(&orco(&state, change), "Read-only file system");
         assert_eq!(listed(&state), before, "{change:?}");
     }
     mounted.remount("remount,rw");
@@ -100,17 +91,16 @@ fn full_and_read_only_disks_are_reported_and_nothing_is_lost() {
 fn a_device_at_rest_writes_nothing() {
     let folder = TempDir::new().unwrap();
     let state = folder.path().join("state");
-    let mug = workspace().join("examples/shots/try/mug/1.jpg");
-    let shots = format!("mug={}", workspace().join("examples/shots/learn/mug").display());
+    let picture = shots("try", "mug").join("1.jpg");
     let look = || {
-        done(&orco(&state, &["classify", mug.to_str().unwrap()]));
+        done(&orco(&state, &["classify", picture.to_str().unwrap()]));
         for verb in ["list", "info", "history"] {
             done(&orco(&state, &[verb]));
         }
     };
     look();
     assert!(!state.exists(), "looking made the folder");
-    done(&orco(&state, &["learn", &shots]));
+    done(&orco(&state, &["learn", &argument("mug", &shots("learn", "mug"))]));
     let files = || {
         let entries = fs::read_dir(&state).unwrap().map(Result::unwrap);
         let mut files: Vec<_> = entries

@@ -1,8 +1,10 @@
 //! The real program, killed at random moments: what it acknowledged is there, and nothing half done.
 
+mod support;
+
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,21 +18,14 @@ use orco_runtime::manifest::{LEARNER, MANIFEST, hexadecimal};
 use orco_runtime::random::Random;
 use orco_runtime::state::State;
 use orco_runtime::store::Store;
+use support::{argument, copied_bundle, shots};
 use tempfile::TempDir;
-
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
-}
 
 /// The shipped bundle with a session that takes no time: one epoch, one exemplar of each base class, a narrow head. The
 /// state stays large enough that writing it takes a while.
 fn fast_bundle(folder: &Path) -> Bundle {
-    let shipped = Bundle::open(&workspace().join("models/cifar100-edge")).unwrap();
-    fs::create_dir(folder).unwrap();
-    for entry in fs::read_dir(&shipped.folder).unwrap() {
-        let path = entry.unwrap().path();
-        fs::copy(&path, folder.join(path.file_name().unwrap())).unwrap();
-    }
+    let folder = copied_bundle(folder);
+    let shipped = Bundle::open(&folder).unwrap();
     let mut foundation = shipped.foundation.clone();
     foundation.config.epochs = 1;
     foundation.config.warmup_epochs = 0;
@@ -54,7 +49,7 @@ fn fast_bundle(folder: &Path) -> Bundle {
     let digest = hexadecimal(&codec::digest(&learner));
     fs::write(folder.join(MANIFEST), manifest.replace(&shipped.manifest.files[LEARNER], &digest)).unwrap();
     fs::write(folder.join(LEARNER), learner).unwrap();
-    Bundle::open(folder).unwrap()
+    Bundle::open(&folder).unwrap()
 }
 
 /// How one run ended.
@@ -89,12 +84,12 @@ fn a_killed_program_loses_nothing_that_it_acknowledged() {
     let kills: usize =
         std::env::var("ORCO_KILLS").ok().map_or(300, |kills| kills.parse().expect("ORCO_KILLS is a number"));
     let folder = TempDir::new().unwrap();
-    let bundle = fast_bundle(&folder.path().join("bundle"));
+    let bundle = fast_bundle(folder.path());
     let state = folder.path().join("state");
-    let shots = format!("mug={}", workspace().join("examples/shots/learn/mug").display());
+    let mug = argument("mug", &shots("learn", "mug"));
     // A circle of changes, each of which is exact: learned, renamed twice, taken back.
     let changes: [&[&str]; 4] =
-        [&["learn", &shots], &["rename", "mug", "beaker"], &["rename", "beaker", "mug"], &["undo", "--to", "0"]];
+        [&["learn", &mug], &["rename", "mug", "beaker"], &["rename", "beaker", "mug"], &["undo", "--to", "0"]];
     let load = || Store::new(&state).load(&bundle).unwrap_or_else(|error| panic!("{error}"));
     let fresh = load().state;
     let mut expected: Vec<State> = vec![fresh.clone()];

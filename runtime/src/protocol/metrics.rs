@@ -1,5 +1,7 @@
 //! Metrics of the field, from counts of right answers per class.
 
+use core::fmt;
+use std::string::{String, ToString};
 use std::vec::Vec;
 
 use serde::{Deserialize, Serialize};
@@ -17,6 +19,24 @@ pub struct Row {
     pub hm: Option<f64>,
     /// Pooled accuracy over all images of the classes seen.
     pub top1: f64,
+}
+
+impl Row {
+    /// Names the columns of a row as it is printed.
+    pub const HEADING: &'static str = "session    base     inc      hm   top-1";
+}
+
+/// One line of a table, `-` for what the session does not have.
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [inc, hm] = [self.inc, self.hm].map(shown);
+        write!(f, "{:>7} {:>7.2} {inc:>7} {hm:>7} {:>7.2}", self.session, self.base, self.top1)
+    }
+}
+
+/// A percentage that may not be there.
+pub fn shown(percent: Option<f64>) -> String {
+    percent.map_or_else(|| "-".to_string(), |percent| std::format!("{percent:.2}"))
 }
 
 /// Right answers and images of every class.
@@ -66,7 +86,7 @@ impl Measured {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Name of the system.
-    pub system: std::string::String,
+    pub system: String,
     /// aHM: mean of the harmonic mean over sessions 1..M.
     pub ahm: f64,
     /// Its deviation over the draws.
@@ -88,6 +108,14 @@ pub struct Summary {
     /// Seconds of learning all sessions of a draw. Not among what is stored: it differs from run to run.
     #[serde(skip)]
     pub seconds: f64,
+}
+
+impl Summary {
+    /// The session rows below their heading.
+    pub fn table(&self) -> String {
+        let rows: String = self.sessions.iter().map(|row| std::format!("\n{row}")).collect();
+        std::format!("{}{rows}", Row::HEADING)
+    }
 }
 
 /// What measuring over one draw gave.
@@ -162,6 +190,15 @@ mod tests {
         };
         let summary = summarise("paper", &[Draw { rows: (0..8).map(row).collect(), operations: 0.0, seconds: 0.0 }]);
         assert!((summary.ahm - 57.11).abs() < 0.01, "{}", summary.ahm);
+    }
+
+    #[test]
+    fn rows_stand_below_their_headings() {
+        let first = Row { session: 0, base: 80.0, inc: None, hm: None, top1: 80.126 };
+        let last = Row { session: 8, base: 60.5, inc: Some(50.0), hm: Some(54.75), top1: 100.0 };
+        assert_eq!(first.to_string(), "      0   80.00       -       -   80.13");
+        assert_eq!(last.to_string(), "      8   60.50   50.00   54.75  100.00");
+        assert_eq!(last.to_string().len(), Row::HEADING.len());
     }
 
     #[test]

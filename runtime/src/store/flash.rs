@@ -86,10 +86,8 @@ impl<F: NorFlash> Flash<F> {
 
     /// Erases the pages of a slot that hold anything.
     fn erase(&mut self, slot: Slot) -> Result<(), F::Error> {
-        let mut page = vec![0; F::ERASE_SIZE];
         for start in self.half(slot).step_by(F::ERASE_SIZE) {
-            self.flash.read(start, &mut page)?;
-            if page.iter().any(|byte| *byte != 0xFF) {
+            if self.holds_anything(start)? {
                 self.flash.erase(start, start + F::ERASE_SIZE as u32)?;
             }
         }
@@ -97,14 +95,19 @@ impl<F: NorFlash> Flash<F> {
     }
 
     fn is_blank(&mut self, slot: Slot) -> Result<bool, F::Error> {
-        let mut page = vec![0; F::ERASE_SIZE];
         for start in self.half(slot).step_by(F::ERASE_SIZE) {
-            self.flash.read(start, &mut page)?;
-            if page.iter().any(|byte| *byte != 0xFF) {
+            if self.holds_anything(start)? {
                 return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// Whether a page is not as it was erased.
+    fn holds_anything(&mut self, start: u32) -> Result<bool, F::Error> {
+        let mut page = vec![0; F::ERASE_SIZE];
+        self.flash.read(start, &mut page)?;
+        Ok(page.iter().any(|byte| *byte != 0xFF))
     }
 
     /// Gathers the pieces of a slot as far as they can be read.

@@ -1,7 +1,7 @@
 //! Which slot holds, which is written next.
 //!
 //! The newest sound slot holds. A save writes the other one, so that until it is done the newest is untouched; a slot that
-//! is damaged is set aside first. Where there is no sound slot yet, both are written, so that from the first acknowledged
+//! is damaged, another bundle's or a later release's is set aside first. Where there is no sound slot yet, both are written, so that from the first acknowledged
 //! save on there are always two.
 
 use alloc::vec::Vec;
@@ -80,8 +80,17 @@ pub enum SaveError<E> {
 /// A slot's bytes, judged.
 enum Content<E> {
     Empty,
-    Sound { generation: u64, body: Vec<u8>, version: u16, foundation: [u8; 32] },
+    Sound { generation: u64, body: Vec<u8>, version: u16, owner: Owner },
     Faulty(Fault<E>),
+}
+
+/// Whose a sound slot is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Ours,
+    /// Of our bundle, but by a later release.
+    LaterRelease,
+    OtherBundle,
 }
 
 /// What a load found.
@@ -94,6 +103,8 @@ pub struct Found<E> {
     pub generation: u64,
     /// Slots that could not be used.
     pub faults: Vec<(Slot, Fault<E>)>,
+    /// A sound slot, older than ours, of another bundle or a later release.
+    foreign: Option<Slot>,
 }
 
 /// What slots must hold to be used.
@@ -116,10 +127,16 @@ impl Terms<'_> {
         match Frame::decode(&bytes) {
             Err(error) => Content::Faulty(Fault::Damaged(error)),
             Ok(Frame { version, generation, foundation, body }) => {
-                let foreign = version > self.version || foundation != self.foundation;
+                let owner = if foundation != self.foundation {
+                    Owner::OtherBundle
+                } else if version > self.version {
+                    Owner::LaterRelease
+                } else {
+                    Owner::Ours
+                };
                 // What belongs to another release or bundle is theirs to judge.
-                if generation <= LAST_GENERATION && (foreign || (self.accept)(version, body)) {
-                    Content::Sound { generation, body: body.to_vec(), version, foundation }
+                if generation <= LAST_GENERATION && (owner != Owner::Ours || (self.accept)(version, body)) {
+                    Content::Sound { generation, body: body.to_vec(), version, owner }
                 } else {
                     Content::Faulty(Fault::Damaged(DecodeError::Body))
                 }
@@ -132,22 +149,25 @@ impl Terms<'_> {
     /// # Errors
     /// [`LoadError`] if it is not ours, or there is none although something was saved.
     pub fn load<M: Medium>(&self, medium: &mut M) -> Result<Found<M::Error>, LoadError<M::Error>> {
-        let mut found = Found { slot: None, body: None, generation: 0, faults: Vec::new() };
+        let mut found = Found { slot: None, body: None, generation: 0, faults: Vec::new(), foreign: None };
         let mut newest = None;
         let mut empty = 0;
         for slot in Slot::BOTH {
             match self.judge(medium, slot) {
                 Content::Empty => empty += 1,
                 Content::Faulty(fault) => found.faults.push((slot, fault)),
-                Content::Sound { generation, body, version, foundation } => {
+                Content::Sound { generation, body, version, owner } => {
+                    if owner != Owner::Ours {
+                        found.foreign = Some(slot);
+                    }
                     if newest.is_none() || generation > found.generation {
-                        newest = Some((slot, foundation));
+                        newest = Some((slot, version, owner));
                         (found.slot, found.generation, found.body) = (Some(slot), generation, Some((version, body)));
                     }
                 }
             }
         }
-        let Some((slot, foundation)) = newest else {
+        let Some((slot, actual, owner)) = newest else {
             // Damage in one slot while the other was never written is the first save, cut off: an acknowledged one
             // would have written both. A slot that cannot even be read, or whose checksum is right, was not cut off.
             let cut_off = |(_, fault): &(Slot, Fault<_>)| {
@@ -159,13 +179,11 @@ impl Terms<'_> {
             }
             return Ok(found);
         };
-        if foundation != self.foundation {
-            return Err(LoadError::OtherBundle { slot });
+        match owner {
+            Owner::Ours => Ok(found),
+            Owner::OtherBundle => Err(LoadError::OtherBundle { slot }),
+            Owner::LaterRelease => Err(LoadError::Version { slot, expected: self.version, actual }),
         }
-        if let Some((actual, _)) = found.body.as_ref().filter(|(version, _)| *version > self.version) {
-            return Err(LoadError::Version { slot, expected: self.version, actual: *actual });
-        }
-        Ok(found)
     }
 
     /// Saves a body: into the slot that does not hold the newest one, or into both if there is none. Returns the new
@@ -175,25 +193,12 @@ impl Terms<'_> {
     /// [`SaveError`]; the old state holds, unless the error says that the new one is in place.
     pub fn save<M: Medium>(&self, medium: &mut M, body: &[u8]) -> Result<u64, SaveError<M::Error>> {
         let found = self.load(medium).map_err(SaveError::Occupied)?;
-        for (slot, _) in &found.faults {
-            medium.set_aside(*slot).map_err(|source| SaveError::Medium { slot: *slot, source, in_place: false })?;
+        for slot in found.faults.iter().map(|(slot, _)| *slot).chain(found.foreign) {
+            medium.set_aside(slot).map_err(|source| SaveError::Medium { slot, source, in_place: false })?;
         }
         match found.slot {
-            Some(slot) => {
-                self.keep_foreign(medium, slot.other())?;
-                self.write(medium, slot.other(), found.generation + 1, body)
-            }
+            Some(slot) => self.write(medium, slot.other(), found.generation + 1, body),
             None => self.write_both(medium, Slot::A, found.generation, body),
-        }
-    }
-
-    /// Sets a slot aside that holds another bundle's state or a newer release's.
-    fn keep_foreign<M: Medium>(&self, medium: &mut M, slot: Slot) -> Result<(), SaveError<M::Error>> {
-        match self.judge(medium, slot) {
-            Content::Sound { version, foundation, .. } if version > self.version || foundation != self.foundation => {
-                medium.set_aside(slot).map_err(|source| SaveError::Medium { slot, source, in_place: false })
-            }
-            _ => Ok(()),
         }
     }
 

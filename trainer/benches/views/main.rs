@@ -22,7 +22,7 @@ use orco_trainer::pretrain::pretrain;
 use orco_trainer::run::Run;
 use tch::{Device, Kind, Tensor};
 
-const TURNS: usize = 3;
+const TURNS: usize = 7;
 const EPOCHS: usize = 5;
 const STEPS: usize = 4;
 const CLASSES: usize = 64;

@@ -35,11 +35,10 @@ impl Goals {
             total += cosine_cross_entropy(z, &self.assigned, &both) * config.cross_entropy;
         }
         if config.orthogonality > 0.0 {
-            let (means, present) = class_means(&z.narrow(0, 0, batch), labels);
-            let classes = Tensor::arange(self.assigned.size()[0], (Kind::Int64, z.device()));
-            let absent = classes.unsqueeze(1).eq_tensor(&present.unsqueeze(0)).any_dim(1, false).logical_not();
-            let absent = self.assigned.index_select(0, &absent.nonzero().squeeze_dim(1));
-            let rows = Tensor::cat(&[means, absent, self.free.shallow_clone()], 0);
+            let (means, present) = class_means(&z.narrow(0, 0, batch), labels, 0..self.assigned.size()[0]);
+            // A class that the batch lacks enters by its target.
+            let known = means.where_self(&present, &self.assigned);
+            let rows = Tensor::cat(&[known, self.free.shallow_clone()], 0);
             total += orthogonality(&rows) * config.orthogonality;
         }
         total

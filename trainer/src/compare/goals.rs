@@ -39,14 +39,12 @@ impl Goals<'_> {
                 total += cosine_cross_entropy(&z, &self.assigned, &labels) * f64::from(config.cross_entropy);
             }
         }
-        let new = classes.ge(self.base).nonzero().squeeze_dim(1);
-        // Without new classes in the batch this term is a constant.
-        if config.orthogonality > 0.0 && new.numel() > 0 {
-            let (means, present) = class_means(&z.index_select(0, &new), &classes.index_select(0, &new));
-            let all = Tensor::arange(self.assigned.size()[0], (Kind::Int64, z.device()));
-            let absent = all.unsqueeze(1).eq_tensor(&present.unsqueeze(0)).any_dim(1, false).logical_not();
-            let absent = self.assigned.index_select(0, &absent.nonzero().squeeze_dim(1));
-            let rows = Tensor::cat(&[means, absent, self.free.shallow_clone()], 0);
+        if config.orthogonality > 0.0 {
+            // Base classes enter by their targets, and so does a new class that the batch lacks.
+            let (means, present) = class_means(&z.narrow(0, 0, batch), classes, 0..self.assigned.size()[0]);
+            let new = Tensor::arange(present.size()[0], (Kind::Int64, z.device())).ge(self.base).unsqueeze(1);
+            let known = means.where_self(&present.logical_and(&new), &self.assigned);
+            let rows = Tensor::cat(&[known, self.free.shallow_clone()], 0);
             total += orthogonality(&rows) * f64::from(config.orthogonality);
         }
         total

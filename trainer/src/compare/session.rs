@@ -58,7 +58,9 @@ impl Session<'_> {
     pub(super) fn admit(&mut self, model: &Model, shots: &[(usize, i64)]) -> Result<()> {
         let (indices, classes): (Vec<usize>, Vec<i64>) = shots.iter().copied().unzip();
         let z = no_grad(|| model.head.project(&features(model, self.train, &indices)));
-        let (means, _) = class_means(&z, &Tensor::from_slice(&classes).to_device(model.device()));
+        let known = self.rows.len() as i64;
+        let new = known..classes.iter().map(|class| class + 1).max().unwrap_or(known);
+        let (means, _) = class_means(&z, &Tensor::from_slice(&classes).to_device(model.device()), new);
         let flat = |tensor: Tensor| Vec::<f32>::try_from(tensor.to_device(Device::Cpu).contiguous().view(-1));
         let free = self.free();
         let places = target::assign(&flat(means)?, &flat(self.at(&free))?, self.targets.size()[1] as usize);

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use anyhow::Result;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LEARNER};
-use orco_runtime::protocol::{Measurement, Summary, System};
+use orco_runtime::protocol::{Measurement, Summary, System, shown};
 
 use super::bundle::Exported;
 use crate::config::{AugmentConfig, MeasureOn, OptimiserKind, Policy, Recipe};
@@ -154,7 +154,6 @@ pub(super) fn write(
     }
     writeln!(text, "\n| session (orco) | base | incremental | HM | top-1 |\n|---|---|---|---|---|")?;
     for row in &ours.sessions {
-        let shown = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.2}"));
         writeln!(
             text,
             "| {} | {:.2} | {} | {} | {:.2} |",

@@ -8,7 +8,7 @@ use clap::Args;
 use orco_runtime::align::Progress;
 use orco_runtime::classify::Classifier;
 use orco_runtime::history::{Change, Verb};
-use orco_runtime::protocol::{Measurement, System};
+use orco_runtime::protocol::{Measurement, Row, System};
 use orco_runtime::session;
 use orco_runtime::threads::Threads;
 use serde_json::json;
@@ -52,7 +52,7 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
 }
 
 /// The benchmark's sessions, a row after each.
-fn sessions(device: &Device, say: &dyn Fn(String)) -> Result<Vec<orco_runtime::protocol::Row>> {
+fn sessions(device: &Device, say: &dyn Fn(String)) -> Result<Vec<Row>> {
     let (bundle, foundation) = (&device.bundle, &device.bundle.foundation);
     let benchmark = bundle.benchmark()?;
     say(format!(
@@ -64,13 +64,13 @@ fn sessions(device: &Device, say: &dyn Fn(String)) -> Result<Vec<orco_runtime::p
         benchmark.measured.len(),
         benchmark.source
     ));
-    say(output::HEADING.to_owned());
+    say(Row::HEADING.to_owned());
     let bar = output::bar(benchmark.ways.len() * foundation.config.epochs, "learning");
     let mut on_progress = |session: usize, progress: Progress| {
         bar.set_position(((session - 1) * foundation.config.epochs + progress.epoch) as u64);
         bar.set_message(format!("session {session}"));
     };
-    let mut on_row = |row: &_| bar.suspend(|| say(output::row(row)));
+    let mut on_row = |row: &Row| bar.suspend(|| say(row.to_string()));
     let (system, config) = (System::Orco, &foundation.config);
     let measurement = Measurement { foundation, benchmark: &benchmark, system, config, seed: SEED };
     let threads = Threads::of_machine().context("cannot start threads")?;

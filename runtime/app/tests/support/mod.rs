@@ -1,13 +1,17 @@
-//! Devices for tests of the program that pass files from one to another.
+//! Devices for tests of the program.
 
 #![allow(dead_code, reason = "no test program uses all of it")]
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use orco_runtime::bundle::Bundle;
+use orco_runtime::history::Saved;
 use orco_runtime::signature::SecretKey;
+use orco_runtime::store::Store;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -21,8 +25,14 @@ pub fn shots(part: &str, class: &str) -> PathBuf {
     workspace().join("examples/shots").join(part).join(class)
 }
 
-fn workspace() -> PathBuf {
+/// The repository.
+pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// A class and its folder, as `orco learn` takes them.
+pub fn argument(label: &str, folder: &Path) -> String {
+    format!("{label}={}", folder.display())
 }
 
 /// A copy of the shipped bundle in `folder`.
@@ -69,6 +79,12 @@ impl Device {
         Self { folder: TempDir::new().unwrap(), bundle, options: Vec::new() }
     }
 
+    /// The same on a copy of the shipped bundle that the test may damage.
+    pub fn with_own_bundle() -> Self {
+        let folder = TempDir::new().unwrap();
+        Self { bundle: copied_bundle(folder.path()), folder, options: Vec::new() }
+    }
+
     pub fn state(&self) -> PathBuf {
         self.folder.path().join("state")
     }
@@ -78,6 +94,16 @@ impl Device {
         let Ok(entries) = fs::read_dir(self.state()) else { return BTreeMap::new() };
         let paths = entries.map(|entry| entry.unwrap().path()).filter(|path| !path.ends_with(".lock"));
         paths.map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read(path).unwrap())).collect()
+    }
+
+    /// Both slots.
+    pub fn state_bytes(&self) -> [Option<Vec<u8>>; 2] {
+        ["slot-a", "slot-b"].map(|slot| fs::read(self.state().join(slot)).ok())
+    }
+
+    /// What is saved, read without the program.
+    pub fn saved(&self) -> Saved {
+        Store::new(&self.state()).load(&Bundle::open(&self.bundle).unwrap()).unwrap()
     }
 
     pub fn command(&self, arguments: &[&str]) -> Command {
@@ -99,7 +125,7 @@ impl Device {
 
     /// Learns classes from folders in one session.
     pub fn learn(&self, classes: &[(&str, &Path)]) -> Value {
-        let pairs: Vec<String> = classes.iter().map(|(label, path)| format!("{label}={}", path.display())).collect();
+        let pairs: Vec<String> = classes.iter().map(|(label, path)| argument(label, path)).collect();
         let arguments: Vec<&str> = std::iter::once("learn").chain(pairs.iter().map(String::as_str)).collect();
         self.json(&arguments)
     }
@@ -124,13 +150,19 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn assert_refused(output: &Output, expected: &str) {
+/// Asserts that the program refused with one sentence that has `expected` in it.
+pub fn assert_refused(output: &Output, expected: &str) {
     let said = text(&output.stderr);
     assert!(!output.status.success(), "was not refused: {}", text(&output.stdout));
     assert_eq!(output.status.code(), Some(1), "{said}");
     let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error: ")).collect();
     assert!(errors.len() == 1 && errors[0].contains(expected), "no single \"{expected}\" in: {said}");
     assert!(!said.contains("panicked"), "{said}");
+}
+
+/// Says past the test harness's capture that something was not run.
+pub fn skipped(what: &str) {
+    let _ = writeln!(std::io::stderr(), "skipped: {what}");
 }
 
 /// Signs a bundle's manifest.
@@ -143,8 +175,7 @@ pub fn sign(bundle: &Path, key: &SecretKey) {
 /// Runs the tool `minisign`, which must succeed; whether it is at hand.
 pub fn minisign(arguments: &[&str]) -> bool {
     let Ok(output) = Command::new("minisign").args(arguments).output() else {
-        use std::io::Write;
-        let _ = writeln!(std::io::stderr(), "skipped: comparing with the tool minisign, which is not installed");
+        skipped("comparing with the tool minisign, which is not installed");
         return false;
     };
     assert!(output.status.success(), "minisign {arguments:?}: {}{}", text(&output.stdout), text(&output.stderr));
