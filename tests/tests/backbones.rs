@@ -78,7 +78,9 @@ fn a_small_backbone_goes_into_a_bundle_in_float_and_int8() {
     recipe.backbone.width = 8;
     recipe.export.int8 = true;
     recipe.export.weights = Weights::Int8;
-    let (_, bundle, card) = export(&mut Model::new(&recipe, INPUT, Device::Cpu), &recipe, &images(), folder.path());
+    recipe.export.draws = 2;
+    recipe.align.views_precision = Precision::Bf16;
+    let (run, bundle, card) = export(&mut Model::new(&recipe, INPUT, Device::Cpu), &recipe, &images(), folder.path());
     assert_eq!(bundle.manifest.backbone.architecture, "resnet20-w8");
     assert_eq!(bundle.manifest.backbone.weights, Weights::Int8);
     assert!(bundle.manifest.files.contains_key(BACKBONE_INT8));
@@ -90,7 +92,10 @@ fn a_small_backbone_goes_into_a_bundle_in_float_and_int8() {
         assert!(cosine.parse::<f64>().unwrap() > least, "{line}");
     }
     assert!(card.contains("; 1 broken image of the data set was left out.\n"), "{card}");
-    let command = format!("eval --bundle {} --draws 3", folder.path().join("bundle").display());
+    assert!(last_accuracy(&run) > 60.0, "{}", last_accuracy(&run));
+    let by_classifier = card.split("base classes: ").nth(1).unwrap().split(' ').next().unwrap();
+    assert!(by_classifier.parse::<f64>().unwrap() > 60.0, "{card}");
+    let command = format!("eval --bundle {} --draws 2", folder.path().join("bundle").display());
     let measured = format!("on {} training images (weights in f32)", images().len().min(1000));
     assert!(card.contains(&measured) && (card.contains(&command) || !card.contains("eval --bundle")), "{card}");
     let front: Vec<&str> = card.lines().skip(1).take_while(|line| *line != "---").collect();
@@ -143,6 +148,7 @@ fn a_model_that_the_user_brings_becomes_the_backbone() {
     assert_eq!(bundle.backbone, std::fs::read(&path).unwrap());
     assert_eq!((bundle.manifest.backbone.architecture.as_str(), bundle.manifest.backbone.features), ("mine", 16));
     assert!(bundle.manifest.files.contains_key(BACKBONE) && card.contains("Phase 1: none"), "{card}");
+    assert!(!card.contains("classifier of phase 1"), "{card}");
 }
 
 #[test]

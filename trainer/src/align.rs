@@ -89,8 +89,7 @@ pub fn align(model: &mut Model, recipe: &Recipe, train: &Images, split: &Split, 
         Some((assignment, _)) => Vec::try_from(assignment.targets.view(-1))?,
     };
     tch::manual_seed((recipe.seed as i64).wrapping_mul(1_000_003).wrapping_sub(1));
-    let views = if config.train_backbone { 0 } else { config.cached_views };
-    let cache = FeatureCache::new(model, &recipe.pretrain.augment, views, train, split)?;
+    let cache = FeatureCache::new(model, &recipe.pretrain.augment, config, train, split)?;
     let mut state = State::new(model, config);
     let rows = match begun {
         None => assigned(model, &cache, &made, split)?,

@@ -154,10 +154,11 @@ pub struct PretrainConfig {
 }
 
 /// Arithmetic of convolutions in training.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
     /// Everything in f32.
+    #[default]
     F32,
     /// Convolutions in bf16, weights and statistics in f32.
     Bf16,

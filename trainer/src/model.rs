@@ -89,14 +89,15 @@ impl Model {
         trained.map(|(name, tensor)| Parameter { decays: tensor.dim() > 1, name, tensor }).collect()
     }
 
-    /// Where features come from: the network in inference mode, or the model that the user brings.
+    /// Where features come from: the network in inference mode and the arithmetic given, or the model that the user
+    /// brings, which has its own.
     ///
     /// # Errors
     /// [`EncodeError`] if the latter cannot be started.
-    pub fn source(&self) -> Result<Box<dyn FeatureSource + '_>, EncodeError> {
+    pub fn source(&self, precision: Precision) -> Result<Box<dyn FeatureSource + '_>, EncodeError> {
         Ok(match &self.foreign {
             Some(foreign) => Box::new(foreign.start()?),
-            None => Box::new(Frozen(&self.backbone, self.channels)),
+            None => Box::new(Frozen(&self.backbone, self.channels, precision)),
         })
     }
 
@@ -151,12 +152,12 @@ impl Model {
 }
 
 /// A network that only computes.
-struct Frozen<'a>(&'a Network, Channels);
+struct Frozen<'a>(&'a Network, Channels, Precision);
 
 impl FeatureSource for Frozen<'_> {
     fn features(&mut self, images: &Tensor) -> Result<Tensor, EncodeError> {
         let input = self.1.normalise(images);
-        Ok(no_grad(|| self.0.forward(&input, Precision::F32, false)))
+        Ok(no_grad(|| self.0.forward(&input, self.2, false)))
     }
 }
 

@@ -4,7 +4,7 @@ use anyhow::Result;
 use tch::{Device, Kind, Tensor};
 
 use crate::augment::view;
-use crate::config::AugmentConfig;
+use crate::config::{AlignConfig, AugmentConfig, Precision};
 use crate::dataset::{Images, Split};
 use crate::device::send;
 use crate::interrupt;
@@ -25,26 +25,28 @@ pub(super) struct FeatureCache {
 }
 
 impl FeatureCache {
-    /// Computes `views` augmented views beside the clean one.
+    /// Computes the augmented views that the recipe asks for beside the clean one, in its arithmetic; of those a trained
+    /// backbone has none.
     ///
     /// # Errors
     /// If an engine outside this program fails, or Ctrl-C was pressed.
     pub(super) fn new(
         model: &Model,
         augment: &AugmentConfig,
-        views: usize,
+        config: &AlignConfig,
         train: &Images,
         split: &Split,
     ) -> Result<Self> {
+        let views = if config.train_backbone { 0 } else { config.cached_views };
         let mut progress = Progress::new("features", ((views + 1) * split.base.len()) as u64, 0);
-        let mut pass = |augment: Option<&AugmentConfig>| {
+        let mut pass = |augment: Option<(&AugmentConfig, Precision)>| {
             features(model, augment, train, split, &mut |count| {
                 progress.advance(count as u64, "");
                 Ok(interrupt::check()?)
             })
         };
         let clean = pass(None)?;
-        let views = (0..views).map(|_| pass(Some(augment))).collect::<Result<_>>()?;
+        let views = (0..views).map(|_| pass(Some((augment, config.views_precision)))).collect::<Result<_>>()?;
         progress.finish();
         Ok(Self { clean, views, labels: send(&train.select_labels(&split.base), model.device()) })
     }
@@ -68,18 +70,19 @@ impl FeatureCache {
     }
 }
 
-/// Features of the base images, `[n, features]`: clean, or under a view of each; `done` is told of every batch.
+/// Features of the base images, `[n, features]`: clean in f32, or under a view of each in the arithmetic given; `done` is
+/// told of every batch.
 pub(super) fn features(
     model: &Model,
-    augment: Option<&AugmentConfig>,
+    augment: Option<(&AugmentConfig, Precision)>,
     train: &Images,
     split: &Split,
     done: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Tensor> {
-    let mut source = model.source()?;
+    let mut source = model.source(augment.map_or(Precision::F32, |(_, precision)| precision))?;
     let parts = split.base.chunks(BATCH).map(|indices| {
         let images = train.batch(indices, model.device());
-        let images = augment.map_or_else(|| images.shallow_clone(), |augment| view(&images, augment));
+        let images = augment.map_or_else(|| images.shallow_clone(), |(augment, _)| view(&images, augment));
         let features = source.features(&images)?;
         done(indices.len())?;
         Ok(features)

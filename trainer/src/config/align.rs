@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Precision;
 use super::check::{ConfigError, amount, count, demand, learning_rate, momentum, probability, temperature};
 
 /// Phase 2: g is aligned to the targets, f frozen unless the recipe says otherwise.
@@ -34,6 +35,9 @@ pub struct AlignConfig {
     /// Augmented feature views computed per image beforehand; two different ones enter each step. Means nothing where
     /// the backbone is trained, since every step then draws views of its own.
     pub cached_views: usize,
+    /// Arithmetic of the backbone on the cached views; the clean image, and whatever is exported, is computed in f32.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub views_precision: Precision,
     /// Whether a feature vector is from here on, in the exported backbone too, the mean of those of an image and of its
     /// mirror image: steadier, for twice the arithmetic.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -118,6 +122,8 @@ impl AlignConfig {
         count("align.epochs", self.epochs, 1..=1_000_000, "from 1 to 1000000")?;
         count("align.batch", self.batch, 1..=65_536, "from 1 to 65536")?;
         count("align.cached_views", self.cached_views, 2..=64, "from 2 to 64")?;
+        let precision = self.views_precision;
+        demand("align.views_precision", "f16", precision != Precision::F16, "\"f32\" or \"bf16\"")?;
         learning_rate("align.learning_rate", self.learning_rate)?;
         probability("align.weight_decay", self.weight_decay)?;
         momentum("align.momentum", self.momentum)?;

@@ -295,6 +295,8 @@ mod tests {
         let stem = "architecture = \"resnet12\"\nstem = \"imagenet\"";
         assert!(refused("architecture = \"resnet18\"", stem).contains("backbone.stem is imagenet"));
         assert!(refused("epochs = 90", "epochs = 0").contains("pretrain.epochs is 0"));
+        let half = refused("cached_views = 6", "cached_views = 6\nviews_precision = \"f16\"");
+        assert!(half.contains("align.views_precision is f16, but must be \"f32\" or \"bf16\""), "{half}");
         assert!(
             refused("cached_views = 6", "cached_views = 6\nbackbone_learning_rate = 0.1").contains("train_backbone")
         );

@@ -14,6 +14,9 @@ pub struct ExportConfig {
     pub exemplars_per_class: usize,
     /// Candidate shots of each incremental class in the benchmark file.
     pub candidates_per_class: usize,
+    /// Draws of the shots that the card's numbers are means of.
+    #[serde(default = "draws", skip_serializing_if = "is_usual")]
+    pub draws: usize,
     /// How the backbone's file stores the weights of convolutions; it is computed in f32 whatever is chosen.
     #[serde(default, skip_serializing_if = "Weights::is_f32")]
     pub weights: Weights,
@@ -34,6 +37,14 @@ pub struct ExportConfig {
     pub date: Option<String>,
 }
 
+fn draws() -> usize {
+    3
+}
+
+fn is_usual(count: &usize) -> bool {
+    *count == draws()
+}
+
 fn calibration_images() -> usize {
     500
 }
@@ -43,6 +54,7 @@ impl ExportConfig {
         count("export.exemplars_per_class", self.exemplars_per_class, 1..=1000, "from 1 to 1000")?;
         let expected = "from 5, the shots of one draw, to 10000";
         count("export.candidates_per_class", self.candidates_per_class, SHOTS..=10_000, expected)?;
+        count("export.draws", self.draws, 1..=1000, "from 1 to 1000")?;
         count("export.calibration_images", self.calibration_images, 1..=1_000_000, "from 1 to 1000000")
     }
 }

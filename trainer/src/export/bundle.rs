@@ -26,7 +26,7 @@ use super::metadata::{Facts, metadata};
 use super::place::{CARD, Place};
 use super::{card, onnx};
 use crate::align::Assignment;
-use crate::config::{MeasureOn, Recipe};
+use crate::config::{MeasureOn, Precision, Recipe};
 use crate::dataset::{DataSet, Images, SHOTS, Split};
 use crate::model::Model;
 use crate::progress::Progress;
@@ -44,6 +44,8 @@ pub struct Exported {
     pub folder: PathBuf,
     /// How far ONNX Runtime is from tch; none for a backbone that the user brought.
     pub parity: Option<Parity>,
+    /// Share of the base classes' measured images that the classifier of phase 1 recognises, if cross entropy trained it.
+    pub phase_1: Option<f64>,
     /// What storing weights in fewer bits cost, if the recipe asks for that.
     pub stored: Option<Fidelity>,
     /// What the int8 backbone was found to be, if the recipe asks for one.
@@ -156,7 +158,8 @@ pub fn write_bundle(
     let manifest = source.manifest(model, digests);
     write_atomically(&place.staged().join(MANIFEST), toml::to_string(&manifest)?.as_bytes())?;
     let bundle = Bundle::open(place.staged()).context("the bundle just written does not open")?;
-    let exported = Exported { folder: place.folder().into(), parity, stored, int8: int8_measured };
+    let phase_1 = classifier_accuracy(model, recipe, &benchmark);
+    let exported = Exported { folder: place.folder().into(), parity, phase_1, stored, int8: int8_measured };
     let card = card::write(&bundle, recipe, &exported, run, data.skipped.len())?;
     write_atomically(&place.staged().join(CARD), card.as_bytes())?;
     Ok(exported)
@@ -166,10 +169,27 @@ pub fn write_bundle(
 fn parity(model: &Model, encoder: &mut dyn Encoder, source: &Source<'_>) -> Result<Parity> {
     let indices: Vec<usize> = (0..PARITY_IMAGES.min(source.train.len())).collect();
     let images = source.train.select(&indices).to_device(model.device()).to_kind(Kind::Float) / 255.0;
-    let expected = model.source()?.features(&images)?.to_device(tch::Device::Cpu);
+    let expected = model.source(Precision::F32)?.features(&images)?.to_device(tch::Device::Cpu);
     let actual = source.clean_features(encoder, source.train, &indices)?;
     let difference = Tensor::from_slice(&actual).view_as(&expected) - expected;
     Ok(Parity { deviation: difference.abs().max().double_value(&[]), images: indices.len() })
+}
+
+/// Share of the base classes' measured images that the classifier of phase 1 recognises by the features that ship.
+fn classifier_accuracy(model: &Model, recipe: &Recipe, benchmark: &Benchmark) -> Option<f64> {
+    // A backbone that phase 2 changed is not the classifier's any more.
+    let trained = recipe.pretrain.epochs > 0 && recipe.pretrain.cross_entropy > 0.0 && !recipe.align.train_backbone;
+    if model.foreign.is_some() || !trained {
+        return None;
+    }
+    let labels: Vec<i64> = benchmark.measured.classes().iter().map(|&class| i64::from(class)).collect();
+    let labels = Tensor::from_slice(&labels);
+    let features = Tensor::from_slice(&benchmark.measured.clean()).view([labels.size()[0], -1]);
+    let cpu = |tensor: &Tensor| tensor.detach().to_device(tch::Device::Cpu);
+    let answers = features.linear(&cpu(&model.classifier), Some(&cpu(&model.classifier_bias))).argmax(1, false);
+    let base = labels.lt(recipe.split.base_classes as i64);
+    let right = answers.eq_tensor(&labels).logical_and(&base).sum(Kind::Int64).int64_value(&[]);
+    Some(right as f64 / base.sum(Kind::Int64).int64_value(&[]) as f64)
 }
 
 impl<'a> Source<'a> {

@@ -11,8 +11,6 @@ use super::bundle::Exported;
 use crate::config::{AugmentConfig, MeasureOn, OptimiserKind, Policy, Recipe};
 use crate::run::Run;
 
-/// Draws of the shots that the card's numbers are means of.
-const DRAWS: usize = 3;
 /// Seed of the draws.
 const SEED: u64 = 1;
 
@@ -27,12 +25,12 @@ pub(super) fn write(
     skipped: usize,
 ) -> Result<String> {
     let benchmark = bundle.benchmark()?;
-    let (foundation, config) = (&bundle.foundation, &bundle.foundation.config);
+    let (foundation, config, draws) = (&bundle.foundation, &bundle.foundation.config, recipe.export.draws);
     let measured = System::ALL
         .into_iter()
         .map(|system| {
             let measurement = Measurement { foundation, benchmark: &benchmark, system, config, seed: SEED };
-            measurement.over(DRAWS, &|| {})
+            measurement.over(draws, &|| {})
         })
         .collect::<Result<Vec<Summary>, _>>()?;
     let manifest = &bundle.manifest;
@@ -94,7 +92,15 @@ pub(super) fn write(
     if let Some(accuracy) = run.metrics("align").last().and_then(|line| line["accuracy"].as_f64()) {
         writeln!(text, "- Accuracy on the base training images after phase 2: {accuracy:.1} %.")?;
     }
-    let config = &bundle.foundation.config;
+    if let Some(phase_1) = exported.phase_1 {
+        writeln!(
+            text,
+            "- Accuracy on the measured images of the base classes: {:.2} % by the classifier of phase 1, {:.2} % by the \
+             targets of phase 2.",
+            100.0 * phase_1,
+            ours.sessions[0].base
+        )?;
+    }
     writeln!(
         text,
         "- Phase 3 (on the device): {} epochs, batch {}, {} exemplars of a base class, {} stored views of each.",
@@ -121,17 +127,18 @@ pub(super) fn write(
     writeln!(text, "## Measured\n")?;
     writeln!(
         text,
-        "On {}: {} sessions of {} new classes, {} shots each; means of {DRAWS} draws of the shots{}. Percent.\n",
+        "On {}: {} sessions of {} new classes, {} shots each; {} of the shots{}. Percent.\n",
         benchmark.source,
         benchmark.ways.len(),
         benchmark.ways.first().copied().unwrap_or(0),
         benchmark.shots,
+        if draws == 1 { "one draw".to_owned() } else { format!("means of {draws} draws") },
         if benchmark.fixed_draw { ", the first of them the field's fixed one" } else { "" }
     )?;
     match recipe.split.measure_on {
         MeasureOn::Test => writeln!(
             text,
-            "    cargo run --release -p orco -- eval --bundle {} --draws {DRAWS} --seed {SEED}\n",
+            "    cargo run --release -p orco -- eval --bundle {} --draws {draws} --seed {SEED}\n",
             shell_word(&exported.folder.to_string_lossy())
         )?,
         MeasureOn::Holdout => {
@@ -151,6 +158,11 @@ pub(super) fn write(
             summary.base_decay,
             summary.performance_decay
         )?;
+    }
+    if benchmark.fixed_draw && draws > 1 {
+        let measurement = Measurement { foundation, benchmark: &benchmark, system: System::Orco, config, seed: SEED };
+        let fixed = measurement.over(1, &|| {})?;
+        writeln!(text, "\nOn the field's fixed draw alone, orco: aHM {:.2}, aACC {:.2}.", fixed.ahm, fixed.aacc)?;
     }
     writeln!(text, "\n| session (orco) | base | incremental | HM | top-1 |\n|---|---|---|---|---|")?;
     for row in &ours.sessions {
