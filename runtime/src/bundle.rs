@@ -195,8 +195,8 @@ impl Bundle {
     /// The same bundle with its int8 backbone in the place of the float one.
     ///
     /// The bundle's own exemplars and benchmark stay features of the float backbone, and a state does not remember which
-    /// of the two its shots went through: their features differ by little, and both may be mixed. README has the measured
-    /// loss.
+    /// of the two its shots went through: their features differ by little, and both may be mixed. The measured loss
+    /// stands in trainer/README.md.
     ///
     /// # Errors
     /// [`OpenError`] if the bundle has none, or it is damaged.

@@ -197,7 +197,7 @@ impl Config {
 
     /// Ours for small devices: a fifth of the published program's arithmetic at most. One view of a sample instead of two,
     /// more of classes with few shots, and most of the change in the hidden layer, so that base classes erode less.
-    /// Chosen on held-out base classes (README, section on training).
+    /// Chosen on held-out base classes (trainer/README.md).
     pub const fn edge() -> Self {
         Self {
             epochs: 40,

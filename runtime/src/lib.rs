@@ -5,7 +5,8 @@
 //! pseudo-targets and re-aligns the head from stored exemplars, in seconds.
 //!
 //! Modules stand in groups along the flow of data; each group imports only from itself and from those above it, but for
-//! the store's folder, which takes an opened bundle. The first three groups neither allocate nor start threads: on a microcontroller they are all there is.
+//! the store's folder, which takes an opened bundle. The first three groups neither allocate nor start threads: without an
+//! allocator they are all there is.
 #![no_std]
 
 #[cfg(feature = "alloc")]

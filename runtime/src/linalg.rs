@@ -2,9 +2,9 @@
 //!
 //! Matrices are dense f32 slices. The kernels take no memory of their own, and every sum is one chain of fused
 //! multiply-adds in the order of its terms: however rows and columns are shared among threads, and whichever vector unit
-//! computes them (AVX-512, AVX2, NEON), the bits are the same; without one of these, products are rounded before they are added. That is why no kernel crate serves here: those at hand
-//! allocate their packing buffers call by call, and the order of their sums differs from processor to processor. The
-//! benchmark `step` measures one beside ours.
+//! computes them (AVX-512, AVX2, NEON), the bits are the same; without one of these, products are rounded before they are
+//! added. That is why no kernel crate serves here: those at hand allocate their packing buffers call by call, and the
+//! order of their sums differs from processor to processor. The benchmark `step` measures one beside ours.
 
 mod kernel;
 

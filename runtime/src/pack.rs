@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::bank::Bank;
 use crate::codec::digest;
 use crate::session::StoredClass;
-use crate::state::{Foundation, State};
+use crate::state::{Foundation, MAX_TEXT, State};
 
 /// Version of the layout that this release writes and reads.
 pub const VERSION: u16 = 1;
@@ -26,8 +26,6 @@ pub const MAX_FILE: u64 = 64 << 20;
 pub const MAX_THUMBNAILS: usize = 64;
 /// Largest thumbnail, in bytes.
 pub const MAX_THUMBNAIL: usize = 64 << 10;
-/// Longest text, in bytes.
-pub const MAX_TEXT: usize = 1024;
 
 const MAGIC: &[u8; 8] = b"ORCOPACK";
 const DIGEST: usize = 32;

@@ -27,8 +27,7 @@ use crate::align::{self, Lesson, Losses, Needs, Progress, Workspace};
 use crate::classify::Classifier;
 use crate::config::{Assignment, Config};
 use crate::head::Head;
-use crate::pack::MAX_TEXT;
-use crate::state::{Class, Foundation, State};
+use crate::state::{Class, Foundation, MAX_TEXT, State};
 use crate::workers::Workers;
 
 /// A class to learn, with its shots.

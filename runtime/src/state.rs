@@ -11,6 +11,9 @@ use crate::config::Config;
 use crate::head::Head;
 use crate::math;
 
+/// Longest label, and any other text that people give, in bytes.
+pub const MAX_TEXT: usize = 1024;
+
 /// A class with its pseudo-target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Class {

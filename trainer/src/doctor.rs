@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use orco_runtime::threads::cores;
+
 use crate::{device, system};
 
 /// Lines about libtorch, CUDA, threads, precisions, ONNX Runtime, memory, and the disk of `folder`.
@@ -14,7 +16,7 @@ pub fn report(folder: &Path) -> String {
     line("orco-train", env!("CARGO_PKG_VERSION").into());
     line("libtorch", format!("{libtorch}, {place}"));
     line("CUDA", cuda());
-    line("threads", format!("{} of {} cores", tch::get_num_threads(), system::cores()));
+    line("threads", format!("{} of {} cores", tch::get_num_threads(), cores()));
     line("processor", system::processor().unwrap_or_else(|| "unknown".into()));
     let (bf16, f16) = system::half_precisions();
     let told = |has: bool| if has { "in hardware" } else { "emulated, slow" };

@@ -2,7 +2,7 @@
 //! CVPR 2024), in the order in which a run passes through it:
 //!
 //! [`mod@download`] fetches a data set - [`config`] reads the recipe - [`dataset`] the images and the split - [`augment`]
-//! draws views - [`backbone`] is the network - [`loss`] the objectives - [`optimiser`] steps - [`mod@pretrain`] phase 1 -
+//! draws views - [`backbone`] is the network, [`model`] that with the heads - [`loss`] the objectives - [`optimiser`] steps - [`mod@pretrain`] phase 1 -
 //! [`mod@align`] phase 2 - [`export`] the bundle - [`mod@tune`] chooses settings of phase 3 with the runtime's own
 //! learner - [`mod@compare`] trains f too in the incremental sessions, for the paper's comparison. [`run`] keeps a run's
 //! folder.

@@ -1,9 +1,10 @@
 //! How fast phase 1 went, beside what the card could do.
 
-use std::fs;
 use std::time::Duration;
 
 use tch::Device;
+
+use crate::system;
 
 /// Dense bf16 operations per second of known cards, as their makers publish them (NVIDIA's data sheets): every word must
 /// be in the card's name, and the first entry that fits counts.
@@ -42,26 +43,13 @@ impl Speed {
         }
         let views = self.views as f64 / self.time.as_secs_f64();
         let operations = 3.0 * 2.0 * multiply_adds as f64 * views;
-        let peak = device.is_cuda().then(card).flatten().and_then(|name| peak(&name));
+        let peak = device.is_cuda().then(system::gpu).flatten().and_then(|name| peak(&name));
         let share = peak.map_or_else(String::new, |peak| {
             let percent = 100.0 * operations / peak;
             format!(", {percent:.1} % of the {:.0} TFLOP/s that the card has in bf16", peak / 1e12)
         });
         Some(format!("{views:.0} views/s, {:.0} GFLOP/s{share}", operations / 1e9))
     }
-}
-
-/// Name of the card, if all that the machine has are of one kind.
-fn card() -> Option<String> {
-    let cards = fs::read_dir("/proc/driver/nvidia/gpus").ok()?;
-    let text = |folder: fs::DirEntry| fs::read_to_string(folder.path().join("information")).ok();
-    let model = |text: String| {
-        let model = text.lines().find_map(|line| line.strip_prefix("Model:"));
-        model.map(|model| model.trim().to_owned())
-    };
-    let mut names: Vec<String> = cards.flatten().filter_map(text).filter_map(model).collect();
-    names.dedup();
-    (names.len() == 1).then(|| names.swap_remove(0))
 }
 
 /// The peak of a card.

@@ -66,11 +66,6 @@ pub fn half_precisions() -> (bool, bool) {
     (has(&["avx512_bf16", "amx_bf16", "bf16"]), has(&["avx512_fp16", "amx_fp16", "fphp"]))
 }
 
-/// Number of cores that this process may use.
-pub fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
 /// Bytes in words: `512 MiB`, `21.3 GiB`.
 pub fn size(bytes: u64) -> String {
     let mebibytes = bytes as f64 / 1_048_576.0;
@@ -103,6 +98,6 @@ mod tests {
         let (used, total) = (super::memory_used().unwrap(), super::memory_total().unwrap());
         assert!(super::memory_peak().unwrap() >= used);
         assert!(used > 1 << 20 && used < total && super::memory_free().unwrap() < total);
-        assert!(super::disk_free(&std::env::temp_dir()).is_some() && super::cores() >= 1);
+        assert!(super::disk_free(&std::env::temp_dir()).is_some());
     }
 }

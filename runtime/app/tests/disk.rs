@@ -37,9 +37,7 @@ impl Drop for Mounted {
 }
 
 fn orco(state: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_orco"));
-    command.arg("--bundle").arg(shipped()).arg("--state").arg(state).args(arguments).env_remove("RUST_LOG");
-    command.output().unwrap()
+    support::orco(&shipped(), state, arguments).output().unwrap()
 }
 
 fn done(output: &Output) {

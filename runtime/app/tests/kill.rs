@@ -5,7 +5,7 @@ mod support;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -62,8 +62,7 @@ struct Run {
 }
 
 fn run(bundle: &Path, state: &Path, arguments: &[&str], kill_after: Option<Duration>) -> Run {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_orco"));
-    command.arg("--bundle").arg(bundle).arg("--state").arg(state).args(arguments).env_remove("RUST_LOG");
+    let mut command = support::orco(bundle, state, arguments);
     // The engine that starts fastest; the store does not care.
     command.env("ORT_DYLIB_PATH", "/nowhere");
     let started = Instant::now();

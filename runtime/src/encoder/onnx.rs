@@ -30,7 +30,8 @@ impl Onnx {
     /// Loads a model from its bytes, after [`audit`] has looked through them.
     ///
     /// # Errors
-    /// [`EncodeError::Refused`] if it is suspicious, [`EncodeError::Start`] if there is no usable library, [`EncodeError::Model`] if it refuses the model.
+    /// [`EncodeError::Refused`] if it is suspicious, [`EncodeError::Start`] if there is no usable library,
+    /// [`EncodeError::Model`] if it refuses the model.
     pub fn open(model: &[u8], input: &Preprocessing) -> Result<Self, EncodeError> {
         audit(model).map_err(EncodeError::Refused)?;
         let (environment, library) = environment()?;
@@ -78,7 +79,8 @@ fn environment() -> Result<&'static (Environment, PathBuf), EncodeError> {
         .map_err(|reason| EncodeError::Start(reason.clone()))
 }
 
-/// Where the library lies: `ORT_DYLIB_PATH`, else the newest in the cache that `cargo xtask setup` fills.
+/// Where the library lies: `ORT_DYLIB_PATH`, else the newest in the cache that `cargo xtask setup` fills (the order of
+/// folders is that of `tests/xtask/src/cache.rs`).
 pub fn locate() -> Option<PathBuf> {
     if let Some(path) = env::var_os("ORT_DYLIB_PATH").filter(|path| !path.is_empty()) {
         return Some(path.into());

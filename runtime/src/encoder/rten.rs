@@ -32,7 +32,7 @@ impl Rten {
 
 impl Encoder for Rten {
     fn engine(&self) -> String {
-        String::from("rten 0.27 (pure Rust)")
+        String::from("rten (pure Rust)")
     }
 
     fn encode(&mut self, images: &[f32], count: usize) -> Result<Vec<f32>, EncodeError> {

@@ -4,7 +4,7 @@ use alloc::string::String;
 use core::fmt;
 
 use crate::align::AlignError;
-use crate::pack::MAX_TEXT;
+use crate::state::MAX_TEXT;
 
 /// Why a session was refused. The old state holds.
 #[derive(Clone, Debug, PartialEq, Eq)]

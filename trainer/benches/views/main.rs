@@ -66,9 +66,10 @@ fn pytorch(case: &Case) -> Vec<f64> {
     let family = if case.architecture == Architecture::Resnet12 { "resnet12" } else { "resnet18" };
     let precision = if case.precision == Precision::Bf16 { "bf16" } else { "f32" };
     let counts = [case.width as usize, case.batch, EPOCHS, STEPS, CLASSES].map(|count| count.to_string());
-    // Its own libtorch, not ours.
-    let command = &mut Command::new(python);
-    let command = command.arg(script).args([family, precision]).args(counts).env_remove("LD_LIBRARY_PATH");
+    let mut command = Command::new(python);
+    command.arg(script).args([family, precision]).args(counts);
+    // Its own libtorch, not ours; and freed memory stays with it, as with us.
+    command.env_remove("LD_LIBRARY_PATH").env("MALLOC_MMAP_MAX_", "0").env("MALLOC_TRIM_THRESHOLD_", "34359738368");
     let output = command.output().expect("ORCO_PYTHON names a program");
     eprint!("{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).split_whitespace().map(|rate| rate.parse().expect("a rate")).collect()

@@ -5,13 +5,13 @@ use std::thread;
 
 use ::image::imageops::{self, FilterType};
 use orco_runtime::image::{self, ImageError};
+use orco_runtime::threads::cores;
 use tch::{Device, Kind, Tensor};
 
 use super::{DataError, Images};
 use crate::config::{DataConfig, Fit};
 use crate::interrupt;
 use crate::progress::Progress;
-use crate::system;
 
 /// Images decoded between two writes into the tensor; bounds the memory beside it.
 const BLOCK: usize = 256;
@@ -59,7 +59,7 @@ pub(super) fn decode(
     skip_broken: bool,
     what: &'static str,
 ) -> Result<Decoded, DataError> {
-    let (side, threads) = (data.side(), system::cores());
+    let (side, threads) = (data.side(), cores());
     let plane = (side * side) as usize;
     let pixels = Tensor::zeros([entries.len() as i64, 3, i64::from(side), i64::from(side)], (Kind::Uint8, Device::Cpu));
     let mut buffer = vec![0; BLOCK.min(entries.len()) * 3 * plane];

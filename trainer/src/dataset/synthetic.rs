@@ -10,10 +10,11 @@ mod render;
 use std::thread;
 
 use orco_runtime::random::Random;
+use orco_runtime::threads::cores;
 use tch::Tensor;
 
 use super::Images;
-use crate::{interrupt, system};
+use crate::interrupt;
 use render::{Look, SHAPES, TEXTURES};
 
 /// Training and test images.
@@ -44,7 +45,7 @@ pub fn images(classes: usize, each: usize, side: u32, part: Part, seed: u64) -> 
     let looks = looks(classes, seed);
     let length = 3 * (side * side) as usize;
     let mut planes = vec![0; classes * each * length];
-    let threads = system::cores();
+    let threads = cores();
     let share = (classes * each).div_ceil(threads).max(1);
     thread::scope(|scope| {
         for (first, part_planes) in (0..).step_by(share).zip(planes.chunks_mut(share * length)) {

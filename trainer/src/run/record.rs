@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use orco_runtime::threads::cores;
 use serde::{Deserialize, Serialize};
 
 use crate::{device, system};
@@ -67,12 +68,7 @@ impl Record {
             seed,
             device,
             threads: tch::get_num_threads(),
-            hardware: Hardware {
-                processor: system::processor(),
-                cores: system::cores(),
-                memory: system::memory_total(),
-                gpu,
-            },
+            hardware: Hardware { processor: system::processor(), cores: cores(), memory: system::memory_total(), gpu },
             built_from: Git::of_program(),
             started: super::events::now() as u64,
             request,

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use orco_runtime::pack::{self, Pack, Provenance};
 use orco_runtime::signature::SecretKey;
+use orco_runtime::state::MAX_TEXT;
 use serde_json::json;
 use tempfile::NamedTempFile;
 
@@ -55,7 +56,7 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
     if !pack.is_sound() {
         bail!(
             "the label, the device's name and the time may have at most {} bytes and no control characters",
-            pack::MAX_TEXT
+            MAX_TEXT
         );
     }
     let bytes = pack.to_be_signed();

@@ -62,6 +62,18 @@ pub fn key(folder: &Path, name: &str) -> Key {
     Key { secret, public, key }
 }
 
+/// The program, whatever the environment of the tests says to it.
+pub fn orco(bundle: &Path, state: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_orco"));
+    command.arg("--bundle").arg(bundle).arg("--state").arg(state).args(arguments).env_remove("RUST_LOG");
+    let ours = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ORCO_"));
+    // Where ONNX Runtime may lie.
+    for (name, _) in ours.filter(|(name, _)| name != "ORCO_CACHE") {
+        command.env_remove(name);
+    }
+    command
+}
+
 /// A device with a state folder of its own.
 pub struct Device {
     pub folder: TempDir,
@@ -107,13 +119,8 @@ impl Device {
     }
 
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_orco"));
-        command.arg("--bundle").arg(&self.bundle).arg("--state").arg(self.state());
-        command.args(&self.options).args(arguments);
-        for name in ["RUST_LOG", "ORCO_PUBLIC_KEY", "ORCO_SECRET_KEY"] {
-            command.env_remove(name);
-        }
-        command
+        let options = self.options.iter().map(String::as_str);
+        orco(&self.bundle, &self.state(), &options.chain(arguments.iter().copied()).collect::<Vec<_>>())
     }
 
     /// Runs a command that must succeed and returns its JSON.
