@@ -78,6 +78,33 @@ pub fn operations(foundation: &Foundation, state: &State, config: &Config) -> u6
 /// # Errors
 /// [`LearnError`] if the input makes no sense, the new classes do not fit, the workspace is smaller than [`needs`] says,
 /// or the callback stopped it.
+///
+/// # Example
+/// The first five classes of a bundle's benchmark, five shots each:
+/// ```
+/// use std::ops::ControlFlow;
+///
+/// use orco_runtime::bundle::Bundle;
+/// use orco_runtime::classify::Classifier;
+/// use orco_runtime::session::{Memory, learn, needs};
+/// use orco_runtime::threads::Threads;
+///
+/// let bundle = Bundle::open("../models/cifar100-edge".as_ref())?;
+/// let (foundation, config) = (&bundle.foundation, &bundle.foundation.config);
+/// let new = bundle.benchmark()?.session(foundation, 1, 0, 1);
+/// let before = bundle.fresh_state();
+/// let mut memory = Memory::new(needs(foundation, &before, 5, 25, config));
+/// let threads = Threads::of_machine()?;
+/// let workspace = &mut memory.workspace(&threads);
+/// let (state, report) = learn(foundation, &before, &new, config, 1, workspace, &mut |_| ControlFlow::Continue(()))?;
+/// assert_eq!(state.classes.len(), 5);
+/// assert!(report.new_accuracy().is_some_and(|share| share > 0.9));
+///
+/// let clean = &new[0].shots[0][..foundation.head.inputs];
+/// let best = Classifier::new(foundation, &state).matches(clean, 1)[0];
+/// assert_eq!(state.known(foundation).nth(best.class).map(|class| &class.label), Some(&new[0].label));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn learn(
     foundation: &Foundation,
     state: &State,

@@ -5,16 +5,20 @@
 # Here, once:
 #   trainer/gpu/lease.sh prepare BINARY RECIPE DATA [RUN]   fills .gpu/: one folder per piece, each for one call's transfer;
 #                                                           RUN, a run that has begun, travels too and is continued
-# There, one call each, while the machine is held (the folders .gpu/N named in "carry"):
-#   trainer/gpu/lease.sh receive N                          takes piece N over
+# There, while the machine is held (the folders .gpu/N named in "carry"); several in one call where machines are taken back
+# soon after each, as in "receive 3 && start align && watch 500" and "stop && fetch 0":
+#   trainer/gpu/lease.sh receive N                          takes piece N over; 0 comes first and forgets an older parcel
 #   trainer/gpu/lease.sh start COMMAND [ARGUMENT...]        checks and unpacks everything, then starts, detached,
 #                                                           orco-train COMMAND recipe.toml --data ... --run ... ARGUMENT...
+#                                                           on the GPU, unless a --device is given; "align" does both phases
 #   trainer/gpu/lease.sh watch SECONDS                      shows the log; returns when training has ended, or after SECONDS
 #   trainer/gpu/lease.sh stop                               Ctrl-C: saves and stops
-#   trainer/gpu/lease.sh fetch N                            puts the run's files into $OUT: group N of pieces
+#   trainer/gpu/lease.sh fetch N                            puts the run's files into $OUT: group N of pieces; 0 takes a new
+#                                                           picture of the run, also while it goes on
 # Here again:
 #   trainer/gpu/lease.sh join RUN PIECES...                 puts fetched pieces together and checks them
 #
+# LEASE_WORK is the folder used there (default /tmp/orco-lease; one in memory, such as /dev/shm/orco-lease, saves fastest).
 # Sizes: PIECE bytes per call there (default 48 MB); FETCH_FILE bytes per file and FETCH_FILES per call back (15 MiB, 4).
 set -euo pipefail
 piece=${PIECE:-48000000}
@@ -72,6 +76,7 @@ prepare() {
 receive() {
     [ $# -eq 1 ] || usage
     [ -f "$parcel/$1/part" ] || fail "piece $1 did not travel: name $parcel/$1 in carry"
+    if [ "$1" -eq 0 ]; then rm -rf "$work/pieces" "$work/unpacked"; fi
     mkdir -p "$work/pieces"
     cp "$parcel/$1/part" "$work/pieces/part-$(printf %03d "$1")"
     cp "$parcel/$1/pieces" "$work/pieces/count"
@@ -103,14 +108,24 @@ start() {
     libraries=$(find_libtorch)
     export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     if [ -f "$work/pid" ] && kill -0 "$(cat "$work/pid")" 2>/dev/null; then fail "a training runs already"; fi
-    "$work/orco-train" doctor "$work"
-    local command=$1
+    local command=$1 report
     shift
-    # A session of its own: it runs on when this call returns. Ctrl-C must not be ignored as in background jobs of a shell.
-    rm -f "$work/status"
-    setsid bash -c 'trap - INT; "$@"; echo $? >'"$work/status" lease "$work/orco-train" "$command" \
-        "$work/recipe.toml" --data "$work/data" --run "$work/run" "$@" >"$work/log" 2>&1 </dev/null &
-    echo $! >"$work/pid"
+    report=$("$work/orco-train" doctor "$work")
+    echo "$report"
+    case " $* " in
+    *" --device "* | *" --device="*) ;;
+    *)
+        # Nobody lends a GPU to train on the processor.
+        grep -q '^CUDA .*device(s)' <<<"$report" || fail "no GPU can be used here; --device cpu trains all the same"
+        set -- --device cuda "$@"
+        ;;
+    esac
+    # A session of its own: it runs on when this call returns.
+    rm -f "$work/status" "$work/pid"
+    setsid bash -c 'work=$1; shift; "$@" & echo $! >"$work/pid"; wait $!; echo $? >"$work/status"' lease "$work" \
+        "$work/orco-train" "$command" "$work/recipe.toml" --data "$work/data" --run "$work/run" "$@" \
+        >"$work/log" 2>&1 </dev/null &
+    while [ ! -s "$work/pid" ]; do sleep 0.1; done
     echo "training started, process $(cat "$work/pid")"
 }
 
@@ -132,7 +147,7 @@ watch() {
 
 stop() {
     [ -f "$work/pid" ] || fail "nothing was started"
-    pkill -INT -P "$(cat "$work/pid")" || true
+    kill -INT "$(cat "$work/pid")" 2>/dev/null || true
     watch "${1:-300}"
 }
 
@@ -141,12 +156,15 @@ fetch() {
     [ -n "${OUT:-}" ] || fail "OUT is not set: it is the folder whose files come back"
     [ -d "$work/run" ] || fail "there is no run yet"
     if [ ! -d "$work/back" ] || [ "$1" -eq 0 ]; then
-        # One picture of the run for all groups, also while it goes on.
-        rm -rf "$work/back"
-        mkdir "$work/back"
-        cp "$work/log" "$work/run/lease.log" 2>/dev/null || true
-        tar --create --directory="$work" run | split --bytes="$fetch_file" --numeric-suffixes --suffix-length=2 - "$work/back/run.tar."
-        (cd "$work/back" && sha256sum run.tar.* >sums)
+        # One picture of the run for all groups. Each file is whole, since the program replaces files at once.
+        rm -rf "$work/back" "$work/picture"
+        mkdir -p "$work/picture/run" "$work/new"
+        find "$work/run" -maxdepth 1 -type f ! -name '*.tmp' ! -name lock -exec cp -p {} "$work/picture/run/" \;
+        if [ -f "$work/log" ]; then cp "$work/log" "$work/picture/run/lease.log"; fi
+        rm -f "$work"/new/*
+        tar --create --directory="$work/picture" run | split --bytes="$fetch_file" --numeric-suffixes --suffix-length=2 - "$work/new/run.tar."
+        (cd "$work/new" && sha256sum run.tar.* >sums)
+        mv "$work/new" "$work/back"
     fi
     local files group
     files=$(ls "$work/back" | grep -c '^run.tar')

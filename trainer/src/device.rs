@@ -96,14 +96,25 @@ impl TryFrom<String> for Wanted {
 /// # Errors
 /// [`DeviceError`] if there is no such CUDA device.
 pub fn open(wanted: Wanted) -> Result<Device, DeviceError> {
-    match wanted {
-        Wanted::Cpu => Ok(Device::Cpu),
-        Wanted::Auto => Ok(if cuda_devices().is_ok() { Device::Cuda(0) } else { Device::Cpu }),
-        Wanted::Cuda(number) => {
-            let count = cuda_devices()?;
-            if number < count { Ok(Device::Cuda(number)) } else { Err(DeviceError::TooFew { number, count }) }
-        }
-    }
+    let number = match wanted {
+        Wanted::Cpu => return Ok(Device::Cpu),
+        Wanted::Auto => match cuda_devices() {
+            Ok(_) => 0,
+            Err(error) => {
+                if Path::new("/proc/driver/nvidia").exists() {
+                    log::warn!("this machine has NVIDIA's driver, but training runs on the processor: {error}");
+                }
+                return Ok(Device::Cpu);
+            }
+        },
+        Wanted::Cuda(number) => match cuda_devices()? {
+            count if number < count => number,
+            count => return Err(DeviceError::TooFew { number, count }),
+        },
+    };
+    // Batches keep their shape, so looking for the fastest convolution pays.
+    Cuda::cudnn_set_benchmark(true);
+    Ok(Device::Cuda(number))
 }
 
 /// The tensor on a device. Unlike [`Tensor::to_device`] it does not wait for what the device still computes: numbers on
@@ -123,16 +134,22 @@ pub fn cuda_devices() -> Result<usize, DeviceError> {
     load_cuda().map_err(missing)?;
     match usize::try_from(Cuda::device_count()).unwrap_or(0) {
         count if count > 0 && Cuda::is_available() => Ok(count),
-        _ => Err(missing("libtorch's CUDA library is there, but it finds no device or no driver".into())),
+        _ if tch::utils::has_cudart() => {
+            Err(missing("libtorch's CUDA library is loaded, but it finds no device or no driver".into()))
+        }
+        _ => Err(missing("libtorch did not take its CUDA library in, which was opened too late".into())),
     }
 }
 
-/// Opens [`LIBRARY`] once per process, unless the program was linked with it.
+/// Opens [`LIBRARY`] once per process, unless it is there already.
+///
+/// libtorch looks for its CUDA half when it is first asked for anything of CUDA's, a seed included, and remembers for
+/// good if there was none. So this comes before every such question, and asks none itself.
 fn load_cuda() -> Result<(), String> {
     static LOADED: OnceLock<Result<(), String>> = OnceLock::new();
     LOADED
         .get_or_init(|| {
-            if Cuda::is_available() {
+            if mapped(LIBRARY).is_some() {
                 return Ok(());
             }
             let path = cuda_library().ok_or_else(|| {
@@ -169,11 +186,14 @@ fn cuda_library() -> Option<PathBuf> {
 
 /// The folder of the libtorch that this process uses.
 pub fn libtorch_folder() -> Option<PathBuf> {
+    mapped("libtorch_cpu.so")?.parent().map(Path::to_owned)
+}
+
+/// Path of a library that this process has open.
+fn mapped(name: &str) -> Option<PathBuf> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    let path = maps.lines().find_map(|line| {
-        line.ends_with("/libtorch_cpu.so").then(|| line.find('/')).flatten().map(|start| &line[start..])
-    })?;
-    Path::new(path).parent().map(Path::to_owned)
+    let mut paths = maps.lines().filter_map(|line| Some(Path::new(&line[line.find('/')?..])));
+    paths.find(|path| path.file_name().is_some_and(|file| file == name)).map(Path::to_owned)
 }
 
 /// Version of the libtorch that this process uses, from its headers or its folder's `build-version`.

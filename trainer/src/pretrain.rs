@@ -26,11 +26,13 @@ pub const CHECKPOINT: &str = "pretrain.safetensors";
 
 /// Within an epoch a checkpoint is saved after this time, so that a power cut costs no more.
 const SAVE_AFTER: Duration = Duration::from_secs(300);
+/// A GPU waits while its weights are fetched and written, so epochs of seconds do not each end in a checkpoint there.
+const SAVE_APART: Duration = Duration::from_secs(30);
 /// Steps between two looks at the loss on a device that would otherwise wait for each.
 const LOOK: usize = 8;
 
-/// Trains for the epochs that the checkpoint has not seen yet, but not past `until`; saves one after every epoch, every
-/// five minutes, and at Ctrl-C.
+/// Trains for the epochs that the checkpoint has not seen yet, but not past `until`; saves one after every epoch (on a
+/// GPU, of every half minute), every five minutes, and at Ctrl-C.
 ///
 /// Every epoch seeds torch's generator from the recipe's seed and its own number, and a run that continues within an
 /// epoch draws the views of the steps before once more. So a resumed run draws the same views in the same order as one
@@ -124,8 +126,12 @@ pub fn pretrain(
             "contrast": contrast, "accuracy": 100.0 * accuracy, "seconds": seconds,
             "learning_rate": schedule.rate(state.epoch * steps - 1), "views_per_second": rate,
         }))?;
-        state.save(model, run)?;
-        saved = Instant::now();
+        let stop = interrupt::check();
+        let due = model.device() == tch::Device::Cpu || saved.elapsed() > SAVE_APART || state.epoch == last;
+        if due || stop.is_err() {
+            state.save(model, run)?;
+            saved = Instant::now();
+        }
         if let Some(scaler) = &state.scaler {
             log::debug!("phase 1: the loss is scaled by {}", scaler.scale());
         }
@@ -136,7 +142,7 @@ pub fn pretrain(
             100.0 * accuracy,
         ));
         if state.epoch < last {
-            interrupt::check()?;
+            stop?;
         }
     }
     interrupt::enter(Work::Run);

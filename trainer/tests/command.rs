@@ -154,6 +154,22 @@ fn ctrl_c_saves_the_step_and_resume_continues_exactly() {
 }
 
 #[cfg(unix)]
+/// libtorch forgets its CUDA half for good if it is asked for anything of CUDA's before that is loaded.
+#[test]
+fn the_cuda_half_of_libtorch_is_taken_in() {
+    let Some(torch) = std::env::var_os("ORCO_CUDA_TORCH") else {
+        let _ = writeln!(std::io::stderr(), "skipped: loading CUDA (ORCO_CUDA_TORCH names no PyTorch 2.11 with CUDA)");
+        return;
+    };
+    let libraries = Path::new(&torch).join("lib");
+    assert!(libraries.join("libtorch_cuda.so").is_file(), "{} holds no libtorch_cuda.so", libraries.display());
+    let mut doctor = Command::new(env!("CARGO_BIN_EXE_orco-train"));
+    let output = doctor.arg("doctor").env("LD_LIBRARY_PATH", &libraries).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let line = said.lines().find(|line| line.starts_with("CUDA")).unwrap();
+    assert!(line.contains("is loaded, but") || line.contains("device(s)"), "{said}");
+}
+
 #[test]
 fn a_second_ctrl_c_ends_at_once() {
     // Long steps, so that the one that the first Ctrl-C meets is rarely over before the second.
