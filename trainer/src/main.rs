@@ -244,6 +244,7 @@ fn run(command: Command) -> Result<()> {
         }
         Command::Compare { common, draws, backbone_rates } => {
             sigpipe::reset();
+            onnx::start().context("the runtime's learner needs ONNX Runtime; see `orco-train doctor`")?;
             let mut job = Job::open(&common, request)?;
             job.pretrain(None)?;
             let assignment = job.align()?;
