@@ -8,4 +8,4 @@ mod metrics;
 
 pub use evaluate::{EvaluateError, Measurement, System};
 pub use images::{ImagesError, from_cifar100};
-pub use metrics::{Draw, Measured, Row, Summary, shown, summarise};
+pub use metrics::{Draw, Measured, Row, Summary, percent_or_dash, summarise};

@@ -73,10 +73,18 @@ prepare() {
     echo "$pieces pieces in $parcel: for N in 0 to $((pieces - 1)) carry $parcel/N and run: trainer/gpu/lease.sh receive N"
 }
 
+# A program that is being used is not replaced.
+nothing_runs() {
+    [ ! -f "$work/pid" ] || [ -f "$work/status" ] || ! kill -0 "$(cat "$work/pid")" 2>/dev/null || fail "a training runs already; stop it first"
+}
+
 receive() {
     [ $# -eq 1 ] || usage
     [ -f "$parcel/$1/part" ] || fail "piece $1 did not travel: name $parcel/$1 in carry"
-    if [ "$1" -eq 0 ]; then rm -rf "$work/pieces" "$work/unpacked"; fi
+    if [ "$1" -eq 0 ]; then
+        nothing_runs
+        rm -rf "$work/pieces" "$work/unpacked" "$work/data"
+    fi
     mkdir -p "$work/pieces"
     cp "$parcel/$1/part" "$work/pieces/part-$(printf %03d "$1")"
     cp "$parcel/$1/pieces" "$work/pieces/count"
@@ -95,19 +103,27 @@ find_libtorch() {
 
 start() {
     [ $# -ge 1 ] || usage
+    nothing_runs
     local there libraries
     mkdir -p "$work/pieces"
     there=$(find "$work/pieces" -name 'part-*' | wc -l)
     [ "$there" -gt 0 ] && [ "$there" -eq "$(cat "$work/pieces/count")" ] ||
         fail "$there pieces of $(cat "$work/pieces/count" 2>/dev/null || echo '?') are there; receive the others first"
     if [ ! -f "$work/unpacked" ]; then
-        cat "$work"/pieces/part-* | tar --extract --gzip --directory="$work"
-        (cd "$work" && sha256sum --quiet --check SHA256SUMS) || fail "a piece was damaged on its way"
+        rm -rf "$work/parcel"
+        mkdir "$work/parcel"
+        cat "$work"/pieces/part-* | tar --extract --gzip --directory="$work/parcel"
+        (cd "$work/parcel" && sha256sum --quiet --check SHA256SUMS) || fail "a piece was damaged on its way"
+        # A run that travelled replaces the one that is here; without one, that one goes on.
+        local thing
+        for thing in "$work"/parcel/*; do
+            rm -rf "${work:?}/$(basename "$thing")"
+            mv "$thing" "$work/"
+        done
         touch "$work/unpacked"
     fi
     libraries=$(find_libtorch)
     export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-    if [ -f "$work/pid" ] && kill -0 "$(cat "$work/pid")" 2>/dev/null; then fail "a training runs already"; fi
     local command=$1 report
     shift
     report=$("$work/orco-train" doctor "$work")
@@ -125,7 +141,11 @@ start() {
     setsid bash -c 'work=$1; shift; "$@" & echo $! >"$work/pid"; wait $!; echo $? >"$work/status"' lease "$work" \
         "$work/orco-train" "$command" "$work/recipe.toml" --data "$work/data" --run "$work/run" "$@" \
         >"$work/log" 2>&1 </dev/null &
-    while [ ! -s "$work/pid" ]; do sleep 0.1; done
+    local waited=0
+    while [ ! -s "$work/pid" ]; do
+        [ $((waited += 1)) -lt 100 ] || fail "the training did not start: $(cat "$work/log")"
+        sleep 0.1
+    done
     echo "training started, process $(cat "$work/pid")"
 }
 
@@ -147,7 +167,7 @@ watch() {
 
 stop() {
     [ -f "$work/pid" ] || fail "nothing was started"
-    kill -INT "$(cat "$work/pid")" 2>/dev/null || true
+    [ -f "$work/status" ] || kill -INT "$(cat "$work/pid")" 2>/dev/null || true
     watch "${1:-300}"
 }
 
@@ -156,10 +176,17 @@ fetch() {
     [ -n "${OUT:-}" ] || fail "OUT is not set: it is the folder whose files come back"
     [ -d "$work/run" ] || fail "there is no run yet"
     if [ ! -d "$work/back" ] || [ "$1" -eq 0 ]; then
-        # One picture of the run for all groups. Each file is whole, since the program replaces files at once.
+        # One picture of the run for all groups. Checkpoints are whole, since the program replaces them at once; lines come
+        # after them, since a run drops lines that no checkpoint has.
         rm -rf "$work/back" "$work/picture"
         mkdir -p "$work/picture/run" "$work/new"
-        find "$work/run" -maxdepth 1 -type f ! -name '*.tmp' ! -name lock -exec cp -p {} "$work/picture/run/" \;
+        local which='-maxdepth 1 -type f ! -name *.tmp ! -name lock' again="the run went on meanwhile; fetch group 0 again"
+        (
+            set -f
+            # shellcheck disable=SC2086
+            find "$work/run" $which -name '*.safetensors' -exec cp -p -t "$work/picture/run" {} + &&
+                find "$work/run" $which ! -name '*.safetensors' -exec cp -p -t "$work/picture/run" {} +
+        ) || fail "$again"
         if [ -f "$work/log" ]; then cp "$work/log" "$work/picture/run/lease.log"; fi
         rm -f "$work"/new/*
         tar --create --directory="$work/picture" run | split --bytes="$fetch_file" --numeric-suffixes --suffix-length=2 - "$work/new/run.tar."

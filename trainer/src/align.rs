@@ -98,7 +98,6 @@ pub fn align(model: &mut Model, recipe: &Recipe, train: &Images, split: &Split, 
             assignment.rows
         }
     };
-    run.rewind("align", state.epoch)?;
     let targets = Tensor::from_slice(&made).view([recipe.targets.count as i64, dimension]).to_device(device);
     let assignment = Assignment { targets, rows };
     let base: Vec<i64> = split.base.iter().map(|&index| index as i64).collect();
@@ -111,7 +110,7 @@ pub fn align(model: &mut Model, recipe: &Recipe, train: &Images, split: &Split, 
     tensors.push(("settings".into(), settings));
     run.save(CHECKPOINT, &tensors)?;
     // Should it stay, the finished one still counts.
-    let _ = std::fs::remove_file(run.path(UNFINISHED));
+    let _ = run.remove(UNFINISHED);
     interrupt::enter(Work::Run);
     Ok(assignment)
 }
@@ -149,6 +148,9 @@ impl Training<'_> {
         if steps == 0 {
             bail!("the {count} base images do not fill one batch of {batch}; lower align.batch");
         }
+        // Of other settings: what follows takes its place, in the metrics too.
+        run.remove(CHECKPOINT)?;
+        run.rewind("align", state.epoch)?;
         let goals = Goals::new(assignment, device);
         let place = |state: &State| state.epoch as u64 * steps as u64 + state.step as u64;
         let mut progress = Progress::new("phase 2", epochs as u64 * steps as u64, place(state));
@@ -179,7 +181,7 @@ impl Training<'_> {
             }
             let (loss, accuracy) = (state.loss()?, self.accuracy(&goals)?);
             state.close_epoch();
-            // Before the checkpoint: a line without one is dropped when the run continues, a missing one is gone.
+            // Before the checkpoint; see `Run::rewind`.
             run.log(&json!({
                 "phase": "align", "epoch": state.epoch, "loss": loss, "accuracy": 100.0 * accuracy,
                 "seconds": started.elapsed().as_secs_f64(),

@@ -32,7 +32,7 @@ const SAVE_APART: Duration = Duration::from_secs(30);
 const LOOK: usize = 8;
 
 /// Trains for the epochs that the checkpoint has not seen yet, but not past `until`; saves one after every epoch (on a
-/// GPU, of every half minute), every five minutes, and at Ctrl-C.
+/// GPU, not sooner than half a minute after the one before), every five minutes, and at Ctrl-C.
 ///
 /// Every epoch seeds torch's generator from the recipe's seed and its own number, and a run that continues within an
 /// epoch draws the views of the steps before once more. So a resumed run draws the same views in the same order as one
@@ -120,7 +120,7 @@ pub fn pretrain(
         let rate = ((steps - first) * config.batch * config.views) as f64 / seconds;
         let Means { total, cross_entropy, contrast, accuracy } = state.means(config)?;
         state.close_epoch(model.device());
-        // Before the checkpoint: a line without one is dropped when the run continues, a missing one is gone.
+        // Before the checkpoint; see `Run::rewind`.
         run.log(&json!({
             "phase": "pretrain", "epoch": state.epoch, "loss": total, "cross_entropy": cross_entropy,
             "contrast": contrast, "accuracy": 100.0 * accuracy, "seconds": seconds,

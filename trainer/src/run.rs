@@ -148,6 +148,20 @@ impl Run {
         write_atomically(&path, &bytes).context("cannot save the checkpoint; the one before it is kept")
     }
 
+    /// Removes a checkpoint, if there is one.
+    ///
+    /// # Errors
+    /// If it is still there.
+    pub fn remove(&self, name: &str) -> Result<()> {
+        let path = self.path(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("cannot remove {}", path.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Reads a checkpoint, if there is one.
     ///
     /// # Errors

@@ -153,7 +153,6 @@ fn ctrl_c_saves_the_step_and_resume_continues_exactly() {
     assert_eq!((files(&straight), files(&stopped)), (1, 4));
 }
 
-#[cfg(unix)]
 /// libtorch forgets its CUDA half for good if it is asked for anything of CUDA's before that is loaded.
 #[test]
 fn the_cuda_half_of_libtorch_is_taken_in() {
@@ -170,6 +169,7 @@ fn the_cuda_half_of_libtorch_is_taken_in() {
     assert!(line.contains("is loaded, but") || line.contains("device(s)"), "{said}");
 }
 
+#[cfg(unix)]
 #[test]
 fn a_second_ctrl_c_ends_at_once() {
     // Long steps, so that the one that the first Ctrl-C meets is rarely over before the second.

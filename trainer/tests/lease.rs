@@ -34,10 +34,20 @@ fn a_run_travels_trains_detached_comes_back_and_goes_on() {
         assert!(refused.contains("receive the others first"), "{refused}");
         lease(folder, &["receive", &piece.to_string()]).unwrap();
     }
+    if !Path::new("/proc/driver/nvidia").exists() {
+        let refused = lease(folder, &["start", "pretrain"]).unwrap_err();
+        assert!(refused.contains("no GPU can be used here"), "{refused}");
+    }
     let started = lease(folder, &["start", "pretrain", "--device", "cpu", "--threads", "1"]).unwrap();
     assert!(started.contains("libtorch") && started.contains("training started"), "{started}");
     let watched = lease(folder, &["watch", "6"]).unwrap();
     assert!(watched.contains("epoch 1/") && watched.contains("training goes on"), "{watched}");
+    for refused in [["receive", "0"], ["start", "pretrain"]] {
+        let refused = lease(folder, &refused).unwrap_err();
+        assert!(refused.contains("a training runs already"), "{refused}");
+    }
+    let during = lease(folder, &["fetch", "0"]).unwrap();
+    assert!(during.contains("group 0"), "{during}");
     let stopped = lease(folder, &["stop"]).unwrap();
     assert!(stopped.contains("training has ended"), "{stopped}");
 

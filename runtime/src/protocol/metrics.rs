@@ -29,13 +29,13 @@ impl Row {
 /// One line of a table, `-` for what the session does not have.
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [inc, hm] = [self.inc, self.hm].map(shown);
+        let [inc, hm] = [self.inc, self.hm].map(percent_or_dash);
         write!(f, "{:>7} {:>7.2} {inc:>7} {hm:>7} {:>7.2}", self.session, self.base, self.top1)
     }
 }
 
-/// A percentage that may not be there.
-pub fn shown(percent: Option<f64>) -> String {
+/// A percentage with two decimals, `-` where there is none.
+pub fn percent_or_dash(percent: Option<f64>) -> String {
     percent.map_or_else(|| "-".to_string(), |percent| std::format!("{percent:.2}"))
 }
 

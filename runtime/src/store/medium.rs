@@ -63,7 +63,8 @@ pub trait Medium {
     /// If that failed, or it is not certain that they would survive a power cut.
     fn write(&mut self, slot: Slot, bytes: &[u8]) -> Result<(), Self::Error>;
 
-    /// Keeps the damaged bytes of a slot elsewhere for inspection, where there is room for that. The slot is written next.
+    /// Keeps the bytes of a slot, damaged or not ours, elsewhere for inspection, where there is room for that. The slot is
+    /// written next.
     ///
     /// # Errors
     /// If that failed; the slot is as it was.

@@ -1,7 +1,7 @@
 //! Which slot holds, which is written next.
 //!
-//! The newest sound slot holds. A save writes the other one, so that until it is done the newest is untouched; a slot that
-//! is damaged, another bundle's or a later release's is set aside first. Where there is no sound slot yet, both are written, so that from the first acknowledged
+//! The newest sound slot holds. A save writes the other one, so that until it is done the newest is untouched; what is
+//! damaged there, another bundle's or a later release's is set aside first. Where there is no sound slot yet, both are written, so that from the first acknowledged
 //! save on there are always two.
 
 use alloc::vec::Vec;
@@ -103,7 +103,7 @@ pub struct Found<E> {
     pub generation: u64,
     /// Slots that could not be used.
     pub faults: Vec<(Slot, Fault<E>)>,
-    /// A sound slot, older than ours, of another bundle or a later release.
+    /// A sound slot, not newer than ours, of another bundle or a later release.
     foreign: Option<Slot>,
 }
 

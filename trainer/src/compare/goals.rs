@@ -90,7 +90,8 @@ mod tests {
 
     use super::*;
 
-    /// The runtime's loss of the same batch, without perturbed targets: both must be the same number.
+    /// The runtime's loss of the same batch, without perturbed targets: number and gradients must be the same. The batch
+    /// lacks two classes.
     #[test]
     fn the_loss_is_the_runtimes() {
         tch::manual_seed(7);
@@ -104,14 +105,17 @@ mod tests {
             ..Config::orco()
         };
         let classes = [0i64, 5, 2, 6, 5, 0, 1];
-        let (w1, b1, w2, b2) = (random(&[5, 4]), random(&[5]), random(&[6, 5]), random(&[6]));
+        let weights = [random(&[5, 4]), random(&[5]), random(&[6, 5]), random(&[6])];
+        let [w1, b1, w2, b2] = weights.each_ref().map(|weight| weight.set_requires_grad(true));
         let features = random(&[14, 4]);
         let z = unit(&features.linear(&w1, Some(&b1)).relu().linear(&w2, Some(&b2)));
         let goals = Goals { base: 4, assigned: assigned.copy(), free: free.copy(), config: &config };
-        let ours = goals.loss(&z, &Tensor::from_slice(&classes)).double_value(&[]);
+        let loss = goals.loss(&z, &Tensor::from_slice(&classes));
+        let gradients = Tensor::run_backward(&[&loss], &[&w1, &b1, &w2, &b2], false, false);
+        let ours = loss.double_value(&[]);
 
         let shape = Shape { inputs: 4, hidden: 5, outputs: 6 };
-        let [w1, b1, w2, b2] = [w1, b1, w2, b2].map(|tensor| flat(&tensor));
+        let [w1, b1, w2, b2] = weights.map(|tensor| flat(&tensor.detach()));
         let head = Head { inputs: 4, hidden: 5, outputs: 6, w1, b1, w2, b2 };
         let extent = Extent { shape, samples: 7, views: 2, classes: 7, targets: 9 };
         let (mut numbers, mut indices) = (vec![0.0; extent.needs().numbers], vec![0; extent.needs().indices]);
@@ -123,5 +127,13 @@ mod tests {
         let mut gradient = head.clone();
         let theirs = f64::from(alignment.gradient(&batch, &config, gradient.view_mut()).total());
         assert!((ours - theirs).abs() < 1e-4 * theirs.abs(), "{ours}, the runtime's {theirs}");
+        for (ours, theirs) in gradients.iter().zip([&gradient.w1, &gradient.b1, &gradient.w2, &gradient.b2]) {
+            let ours = flat(ours);
+            let near = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-4 * (1.0 + b.abs());
+            assert!(
+                ours.len() == theirs.len() && ours.iter().zip(theirs).all(near),
+                "{ours:?}, the runtime's {theirs:?}"
+            );
+        }
     }
 }

@@ -109,7 +109,7 @@ impl Session<'_> {
                 let z = unit(&model.head.forward(&features));
                 let loss = goals.loss(&z, &Tensor::from_slice(&classes).to_device(model.device()));
                 sum += loss.double_value(&[]);
-                // A batch of base classes alone moves nothing where contrast has no weight.
+                // Without contrast and orthogonality a batch of base classes alone has no gradient.
                 if loss.requires_grad() {
                     let gradients = gradients(&loss, groups.iter().flat_map(|(group, _)| group.parameters()));
                     let mut left = gradients.as_slice();

@@ -16,6 +16,7 @@ use orco_runtime::manifest::{
     BACKBONE, BACKBONE_INT8, BENCHMARK, BackboneFacts, FORMAT, LABELS, LEARNER, MANIFEST, Manifest, Provenance,
     Weights, hexadecimal,
 };
+use orco_runtime::protocol::Measured;
 use orco_runtime::random::Random;
 use orco_runtime::state::{Class, Foundation};
 use tch::{Kind, Tensor};
@@ -44,7 +45,8 @@ pub struct Exported {
     pub folder: PathBuf,
     /// How far ONNX Runtime is from tch; none for a backbone that the user brought.
     pub parity: Option<Parity>,
-    /// Share of the base classes' measured images that the classifier of phase 1 recognises, if cross entropy trained it.
+    /// How many of the base classes' measured images the classifier of phase 1 recognises, in percent, if cross entropy
+    /// trained it.
     pub phase_1: Option<f64>,
     /// What storing weights in fewer bits cost, if the recipe asks for that.
     pub stored: Option<Fidelity>,
@@ -175,21 +177,23 @@ fn parity(model: &Model, encoder: &mut dyn Encoder, source: &Source<'_>) -> Resu
     Ok(Parity { deviation: difference.abs().max().double_value(&[]), images: indices.len() })
 }
 
-/// Share of the base classes' measured images that the classifier of phase 1 recognises by the features that ship.
+/// Mean over the base classes of how many of their measured images the classifier of phase 1 recognises by the features
+/// that ship, in percent.
 fn classifier_accuracy(model: &Model, recipe: &Recipe, benchmark: &Benchmark) -> Option<f64> {
     // A backbone that phase 2 changed is not the classifier's any more.
     let trained = recipe.pretrain.epochs > 0 && recipe.pretrain.cross_entropy > 0.0 && !recipe.align.train_backbone;
     if model.foreign.is_some() || !trained {
         return None;
     }
-    let labels: Vec<i64> = benchmark.measured.classes().iter().map(|&class| i64::from(class)).collect();
-    let labels = Tensor::from_slice(&labels);
-    let features = Tensor::from_slice(&benchmark.measured.clean()).view([labels.size()[0], -1]);
+    let features = Tensor::from_slice(&benchmark.measured.clean()).view([benchmark.measured.len() as i64, -1]);
     let cpu = |tensor: &Tensor| tensor.detach().to_device(tch::Device::Cpu);
     let answers = features.linear(&cpu(&model.classifier), Some(&cpu(&model.classifier_bias))).argmax(1, false);
-    let base = labels.lt(recipe.split.base_classes as i64);
-    let right = answers.eq_tensor(&labels).logical_and(&base).sum(Kind::Int64).int64_value(&[]);
-    Some(right as f64 / base.sum(Kind::Int64).int64_value(&[]) as f64)
+    let answers = Vec::<i64>::try_from(answers).expect("a row of i64");
+    let base = recipe.split.base_classes;
+    let mut counts = Measured::new(base);
+    let each = benchmark.measured.classes().iter().zip(answers).filter(|(class, _)| (**class as usize) < base);
+    each.for_each(|(class, answer)| counts.count(*class as usize, answer as usize));
+    Some(counts.row(0, base).base)
 }
 
 impl<'a> Source<'a> {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use anyhow::Result;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LEARNER};
-use orco_runtime::protocol::{Measurement, Summary, System, shown};
+use orco_runtime::protocol::{Measurement, Summary, System, percent_or_dash};
 
 use super::bundle::Exported;
 use crate::config::{AugmentConfig, MeasureOn, OptimiserKind, Policy, Recipe};
@@ -97,8 +97,7 @@ pub(super) fn write(
             text,
             "- Accuracy on the measured images of the base classes: {:.2} % by the classifier of phase 1, {:.2} % by the \
              targets of phase 2.",
-            100.0 * phase_1,
-            ours.sessions[0].base
+            phase_1, ours.sessions[0].base
         )?;
     }
     writeln!(
@@ -132,8 +131,12 @@ pub(super) fn write(
         benchmark.ways.len(),
         benchmark.ways.first().copied().unwrap_or(0),
         benchmark.shots,
-        if draws == 1 { "one draw".to_owned() } else { format!("means of {draws} draws") },
-        if benchmark.fixed_draw { ", the first of them the field's fixed one" } else { "" }
+        match draws {
+            1 if benchmark.fixed_draw => "the field's fixed draw".to_owned(),
+            1 => "one draw".to_owned(),
+            _ => format!("means of {draws} draws"),
+        },
+        if benchmark.fixed_draw && draws > 1 { ", the first of them the field's fixed one" } else { "" }
     )?;
     match recipe.split.measure_on {
         MeasureOn::Test => writeln!(
@@ -171,8 +174,8 @@ pub(super) fn write(
             "| {} | {:.2} | {} | {} | {:.2} |",
             row.session,
             row.base,
-            shown(row.inc),
-            shown(row.hm),
+            percent_or_dash(row.inc),
+            percent_or_dash(row.hm),
             row.top1
         )?;
     }

@@ -67,7 +67,7 @@ pub fn orco(bundle: &Path, state: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_orco"));
     command.arg("--bundle").arg(bundle).arg("--state").arg(state).args(arguments).env_remove("RUST_LOG");
     let ours = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ORCO_"));
-    // Where ONNX Runtime may lie.
+    // All but the one that says where ONNX Runtime may lie.
     for (name, _) in ours.filter(|(name, _)| name != "ORCO_CACHE") {
         command.env_remove(name);
     }

@@ -163,6 +163,22 @@ fn what_is_not_ours_is_left_alone() {
 }
 
 #[test]
+fn what_is_not_ours_and_older_is_set_aside_by_the_next_save() {
+    let saves = saves(&foundation(), 2, 1);
+    for (version, digest) in [(VERSION, [9; 32]), (VERSION + 1, DIGEST)] {
+        let mut shelf = Shelf::default();
+        save(&mut shelf, &saves[0]);
+        let theirs = Frame { version, generation: 1, foundation: digest, body: b"theirs" }.encode();
+        shelf.put(Slot::A, &theirs);
+        assert_eq!(found(&mut shelf), Ok(1));
+        assert!(shelf.aside.is_empty(), "loading changes nothing");
+        save(&mut shelf, &saves[1]);
+        assert_eq!(found(&mut shelf), Ok(2));
+        assert_eq!(shelf.aside, [(Slot::A, Some(theirs))]);
+    }
+}
+
+#[test]
 fn a_save_writes_the_state_once_and_the_first_one_twice() {
     let saves = saves(&foundation(), 4, 50);
     let mut shelf = Shelf::default();
