@@ -1,6 +1,7 @@
 //! `orco info`.
 
 use anyhow::Result;
+use orco_runtime::manifest::BENCHMARK;
 use orco_runtime::session;
 use serde_json::json;
 
@@ -13,7 +14,8 @@ pub fn run(options: &Options) -> Result<()> {
     let engine = device.encoder()?.engine();
     let (manifest, foundation) = (&device.bundle.manifest, &device.bundle.foundation);
     let free = device.state.free_targets(foundation).len();
-    let benchmark = manifest.files.contains_key(orco_runtime::manifest::BENCHMARK);
+    // A device may do without the file.
+    let benchmark = manifest.files.contains_key(BENCHMARK) && device.bundle.folder.join(BENCHMARK).is_file();
     let signed = options.public_key.is_some();
     const SHOTS: usize = 5;
     let learning = session::needs(foundation, &device.state, usize::from(free > 0), SHOTS, &foundation.config);
@@ -22,11 +24,11 @@ pub fn run(options: &Options) -> Result<()> {
         let signature = if signed { "its signature is valid" } else { "signature not checked (--public-key FILE)" };
         println!("release     {}, {signature}", manifest.release);
         println!(
-            "backbone    {} in {}: {:.2} M parameters, {:.1} M multiply-adds, {}x{} pixels, {} features",
+            "backbone    {}, {}: {:.2} M parameters, {:.1} M multiply-adds, {}x{} pixels, {} features",
             manifest.backbone.architecture,
             match options.backbone {
-                Backbone::Float => manifest.backbone.weights.name(),
-                Backbone::Int8 => "int8 arithmetic",
+                Backbone::Float => format!("weights in {}", manifest.backbone.weights.name()),
+                Backbone::Int8 => "arithmetic in int8".to_owned(),
             },
             manifest.backbone.parameters as f64 / 1e6,
             manifest.backbone.multiply_adds as f64 / 1e6,
