@@ -8,7 +8,7 @@ use std::path::Path;
 use image::RgbImage;
 use orco_runtime::codec::digest;
 use orco_runtime::manifest::hexadecimal;
-use support::{Device, copied_bundle, shots};
+use support::{Device, argument, copied_bundle, shots};
 use tempfile::TempDir;
 
 /// Adds bytes to the backbone and puts its new digest into the manifest.
@@ -24,7 +24,7 @@ fn add_to_backbone(bundle: &Path, bytes: &[u8]) {
 
 #[test]
 fn a_suspicious_backbone_is_refused_before_any_engine_sees_it() {
-    let mug = format!("mug={}", shots("learn", "mug").display());
+    let mug = argument("mug", &shots("learn", "mug"));
     let picture = shots("try", "mug").join("1.jpg");
     let cases = [
         // Fields of onnx.ModelProto: functions, a second graph, one that no description names.
@@ -58,7 +58,7 @@ fn pictures_beyond_the_bounds_and_of_other_kinds_are_refused() {
     let folder = device.folder.path().join("shots");
     fs::create_dir(&folder).unwrap();
     let shot = folder.join("1.png");
-    let learn = format!("x={}", folder.display());
+    let learn = argument("x", &folder);
     RgbImage::new(4097, 2).save(&shot).unwrap();
     let bound = "1.png is too large: at most 4096 x 4096 pixels and 64 MiB decoded are accepted";
     device.refused(&["learn", &learn], bound);

@@ -9,7 +9,7 @@ use orco_runtime::codec::{self, Kind};
 use orco_runtime::manifest::{LEARNER, MANIFEST, hexadecimal};
 use orco_runtime::pack::{self, Sealed};
 use orco_runtime::state::Foundation;
-use support::{Device, copied_bundle, key, shots};
+use support::{Device, argument, copied_bundle, key, shots};
 use tempfile::TempDir;
 
 /// Ten classes from the sample pictures: six from those for learning, four more from the others.
@@ -278,7 +278,7 @@ fn a_full_standard_output_is_told_in_one_sentence() {
 #[test]
 fn empty_variables_count_as_unset_and_a_file_is_no_state() {
     let device = Device::new();
-    let mut command = device.command(&["learn", &format!("duck={}", shots("learn", "rubber-duck").display())]);
+    let mut command = device.command(&["learn", &argument("duck", &shots("learn", "rubber-duck"))]);
     for name in ["ORCO_FORGETTING_BUDGET", "ORCO_HISTORY", "ORCO_HISTORY_BYTES", "ORCO_PUBLIC_KEY", "ORCO_BACKBONE"] {
         command.env(name, "");
     }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use orco_runtime::signature::SecretKey;
-use support::{Device, copied_bundle, key, minisign, shots, sign};
+use support::{Device, argument, copied_bundle, key, minisign, shots, sign};
 use tempfile::TempDir;
 
 fn path(path: &Path) -> &str {
@@ -35,7 +35,7 @@ fn only_what_was_signed_with_the_configured_key_is_opened() {
     for verb in [&["info"][..], &["list"], &["eval"], &["demo"], &["classify", "x.jpg"], &["forget", "x"]] {
         device.refused(verb, not_signed);
     }
-    let mug = format!("mug={}", shots("learn", "mug").display());
+    let mug = argument("mug", &shots("learn", "mug"));
     device.refused(&["learn", &mug], not_signed);
 
     sign(&bundle, &theirs.key);
@@ -99,7 +99,7 @@ fn an_older_release_than_one_used_before_is_refused() {
         sign(&bundle, &ours.key);
     };
     sign(&bundle, &ours.key);
-    let mug = format!("mug={}", shots("learn", "mug").display());
+    let mug = argument("mug", &shots("learn", "mug"));
     device.json(&["learn", &mug]);
     let remembered = |device: &Device| device.state_files().remove("releases.toml");
     assert!(remembered(&device).is_none(), "release 0 is not worth remembering");

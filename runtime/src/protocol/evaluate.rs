@@ -92,6 +92,16 @@ impl Measurement<'_> {
     /// # Panics
     /// If `draws` is 0.
     pub fn over(&self, draws: usize, on_epoch: &(dyn Fn() + Sync)) -> Result<Summary, EvaluateError> {
+        Ok(summarise(self.system.name(), &self.draws(draws, on_epoch)?))
+    }
+
+    /// The same, draw by draw, to be [summarised](summarise).
+    ///
+    /// # Errors
+    /// As for [`Measurement::over`].
+    /// # Panics
+    /// As for [`Measurement::over`].
+    pub fn draws(&self, draws: usize, on_epoch: &(dyn Fn() + Sync)) -> Result<Vec<Draw>, EvaluateError> {
         let cores = cores();
         let workers = cores.min(draws);
         let work = |worker: usize| -> Vec<_> {
@@ -110,8 +120,7 @@ impl Measurement<'_> {
             joined.collect::<Vec<_>>()
         });
         rows.sort_by_key(|(draw, _)| *draw);
-        let rows = rows.into_iter().map(|(_, rows)| rows).collect::<Result<Vec<_>, _>>()?;
-        Ok(summarise(self.system.name(), &rows))
+        rows.into_iter().map(|(_, rows)| rows).collect()
     }
 
     /// Measures over all sessions with one draw of the shots. `on_progress` sees every epoch of learning with its

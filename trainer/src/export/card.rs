@@ -5,7 +5,7 @@ use std::fmt::Write;
 use anyhow::Result;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LEARNER};
-use orco_runtime::protocol::{Measurement, Summary, System, percent_or_dash};
+use orco_runtime::protocol::{Measurement, Summary, System, percent_or_dash, summarise};
 
 use super::bundle::Exported;
 use crate::config::{AugmentConfig, MeasureOn, OptimiserKind, Policy, Recipe};
@@ -26,13 +26,15 @@ pub(super) fn write(
 ) -> Result<String> {
     let benchmark = bundle.benchmark()?;
     let (foundation, config, draws) = (&bundle.foundation, &bundle.foundation.config, recipe.export.draws);
-    let measured = System::ALL
+    let drawn = System::ALL
         .into_iter()
         .map(|system| {
             let measurement = Measurement { foundation, benchmark: &benchmark, system, config, seed: SEED };
-            measurement.over(draws, &|| {})
+            Ok((system.name(), measurement.draws(draws, &|| {})?))
         })
-        .collect::<Result<Vec<Summary>, _>>()?;
+        .collect::<Result<Vec<_>>>()?;
+    let fixed = summarise(drawn[0].0, &drawn[0].1[..1]);
+    let measured: Vec<Summary> = drawn.iter().map(|(system, draws)| summarise(system, draws)).collect();
     let manifest = &bundle.manifest;
     let ours = &measured[0];
     let mut text = String::new();
@@ -163,8 +165,6 @@ pub(super) fn write(
         )?;
     }
     if benchmark.fixed_draw && draws > 1 {
-        let measurement = Measurement { foundation, benchmark: &benchmark, system: System::Orco, config, seed: SEED };
-        let fixed = measurement.over(1, &|| {})?;
         writeln!(text, "\nOn the field's fixed draw alone, orco: aHM {:.2}, aACC {:.2}.", fixed.ahm, fixed.aacc)?;
     }
     writeln!(text, "\n| session (orco) | base | incremental | HM | top-1 |\n|---|---|---|---|---|")?;
