@@ -108,8 +108,11 @@ pub enum OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Read { path, source } => {
+            Self::Read { path, source } if path.ends_with(MANIFEST) => {
                 write!(f, "cannot read {}: {source}; is its folder an OrCo bundle?", path.display())
+            }
+            Self::Read { path, source } => {
+                write!(f, "cannot read {}: {source}; copy the bundle again", path.display())
             }
             Self::Signature { path, source } => {
                 write!(f, "{} is not trusted: {source}; take a bundle signed with the configured key", path.display())

@@ -77,11 +77,14 @@ pub fn open(path: &Path) -> Result<RgbImage, ImageError> {
 pub fn decode(bytes: &[u8]) -> Result<RgbImage, ImageError> {
     let failed = |error: ::image::ImageError| match error {
         ::image::ImageError::Limits(_) => ImageError::TooLarge,
-        other => ImageError::Damaged(std::string::ToString::to_string(&other)),
+        other => ImageError::Damaged(std::string::ToString::to_string(&other).trim_end().into()),
     };
     let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format().map_err(ImageError::Read)?;
     if !matches!(reader.format(), Some(ImageFormat::Jpeg | ImageFormat::Png)) {
         return Err(ImageError::Format);
+    }
+    if reader.format() == Some(ImageFormat::Jpeg) && !is_whole(bytes) {
+        return Err(ImageError::Damaged("the file ends before the picture does".into()));
     }
     let mut limits = Limits::default();
     (limits.max_image_width, limits.max_image_height) = (Some(MAX_SIDE), Some(MAX_SIDE));
@@ -96,6 +99,25 @@ pub fn decode(bytes: &[u8]) -> Result<RgbImage, ImageError> {
     let mut picture = DynamicImage::from_decoder(decoder).map_err(failed)?;
     picture.apply_orientation(orientation);
     Ok(picture.into_rgb8())
+}
+
+/// Whether a JPEG file is there to its end: behind its scans stands the marker that ends a picture. Decoders fill what
+/// is missing with grey.
+fn is_whole(jpeg: &[u8]) -> bool {
+    const SCAN: u8 = 0xda;
+    const END: u8 = 0xd9;
+    const START: usize = 2;
+    let mut rest = jpeg.get(START..).unwrap_or_default();
+    while let [first, marker, high, low, ..] = *rest {
+        let skipped = match (first, marker) {
+            // Within a scan 0xff is followed by 0, so that this pair can only be the end.
+            (0xff, SCAN) => return rest.windows(2).any(|pair| pair == [0xff, END]),
+            (0xff, 0x01..=0xfe) => 2 + usize::from(u16::from_be_bytes([high, low])),
+            _ => 1,
+        };
+        rest = rest.get(skipped..).unwrap_or_default();
+    }
+    false
 }
 
 /// A picture from planes of red, green and blue bytes, row-major.
@@ -180,5 +202,22 @@ mod tests {
         let bytes = png(&RgbImage::new(40, 40));
         assert!(matches!(decode(&bytes[..bytes.len() / 2]), Err(ImageError::Damaged(_))));
         assert!(matches!(decode(&png(&RgbImage::new(4097, 1))), Err(ImageError::TooLarge)));
+    }
+
+    #[test]
+    fn half_a_jpeg_is_refused_and_bytes_behind_one_do_no_harm() {
+        let picture = RgbImage::from_fn(64, 64, |x, y| ::image::Rgb([(x * y) as u8, (x * 7) as u8, (y * 5) as u8]));
+        let mut bytes = Vec::new();
+        picture.write_to(&mut Cursor::new(&mut bytes), ImageFormat::Jpeg).unwrap();
+        // A small picture for previews within the file, as cameras write it, has an end of its own.
+        let preview = [&[0xff, 0xe1, 0, 6][..], &[0xff, 0xda, 0xff, 0xd9]].concat();
+        let camera = [&bytes[..2], &preview, &bytes[2..]].concat();
+        for whole in [&bytes, &camera] {
+            assert_eq!(decode(whole).unwrap().dimensions(), (64, 64));
+            assert!(decode(&[whole, &[0u8; 100][..]].concat()).is_ok());
+            for length in 0..whole.len() {
+                assert!(decode(&whole[..length]).is_err(), "length {length}");
+            }
+        }
     }
 }

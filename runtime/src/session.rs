@@ -232,7 +232,7 @@ pub fn check_labels(foundation: &Foundation, state: &State, labels: &[&str]) -> 
     for (position, &label) in labels.iter().enumerate() {
         check_free_label(foundation, state, label)?;
         if labels[..position].contains(&label) {
-            return Err(LearnError::LabelExists { label: label.into() });
+            return Err(LearnError::LabelTwice { label: label.into() });
         }
     }
     let free = state.free_targets(foundation).len();

@@ -124,9 +124,9 @@ impl PublicKey {
 }
 
 fn read_text(path: &Path) -> Result<String, KeyError> {
-    let read = files::read(path, MAX_FILE);
-    let text = read.and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other));
-    text.map_err(|source| KeyError::Read { path: path.into(), source })
+    let bytes = files::read(path, MAX_FILE).map_err(|source| KeyError::Read { path: path.into(), source })?;
+    // What is no text is no key either, and is refused as such.
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Signing.

@@ -110,7 +110,7 @@ fn bad_shots_are_refused_and_the_state_is_unchanged() {
     device.refused(&["learn", &argument("duck", &shots("learn", "mug"))], "\"duck\" exists already");
     let mug = shots("learn", "mug");
     device.refused(&["learn", &argument("apple", &mug)], "\"apple\" exists already");
-    device.refused(&["learn", &argument("x", &mug), &argument("x", &mug)], "\"x\" exists already");
+    device.refused(&["learn", &argument("x", &mug), &argument("x", &mug)], "\"x\" is given twice");
     let one = folder("one");
     fs::copy(mug.join("1.jpg"), one.join("1.jpg")).unwrap();
     let free = device.json(&["info"])["free_targets"].as_u64().unwrap();

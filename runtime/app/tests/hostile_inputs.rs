@@ -53,6 +53,17 @@ fn a_suspicious_backbone_is_refused_before_any_engine_sees_it() {
 }
 
 #[test]
+fn a_manifest_with_another_size_of_pictures_than_the_backbone_takes_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let bundle = copied_bundle(folder.path());
+    let manifest = bundle.join("manifest.toml");
+    fs::write(&manifest, fs::read_to_string(&manifest).unwrap().replace("width = 32", "width = 48")).unwrap();
+    let picture = shots("try", "mug").join("1.jpg");
+    let expected = "it takes 3 planes of 32 x 32 pixels, and is to be fed with 3 of 48 x 32";
+    Device::on(bundle).refused(&["classify", picture.to_str().unwrap()], expected);
+}
+
+#[test]
 fn pictures_beyond_the_bounds_and_of_other_kinds_are_refused() {
     let device = Device::new();
     let folder = device.folder.path().join("shots");

@@ -22,8 +22,13 @@ pub enum LearnError {
         /// The label.
         label: String,
     },
-    /// The label belongs to a known class, or came twice.
+    /// The label belongs to a known class.
     LabelExists {
+        /// The label.
+        label: String,
+    },
+    /// The label came twice in one session.
+    LabelTwice {
         /// The label.
         label: String,
     },
@@ -77,6 +82,9 @@ impl fmt::Display for LearnError {
                 )
             }
             Self::LabelExists { label } => write!(f, "the label \"{label}\" exists already; choose another one"),
+            Self::LabelTwice { label } => {
+                write!(f, "the label \"{label}\" is given twice; every class needs one of its own")
+            }
             Self::UnknownLabel { label } => write!(f, "no class has the label \"{label}\"; `orco list` shows all"),
             Self::BaseClass { label } => {
                 write!(f, "\"{label}\" came with the bundle; only learned classes can be forgotten or renamed")

@@ -192,7 +192,7 @@ fn what_cannot_be_learned_is_refused() {
     let refused = |new: &[NewClass]| learn_with(&foundation, new, 1).unwrap_err();
     assert_eq!(refused(&[]), LearnError::NoClasses);
     assert_eq!(refused(&[new_class(2, 1)]), LearnError::LabelExists { label: label(2) });
-    assert_eq!(refused(&[new_class(4, 1), new_class(4, 1)]), LearnError::LabelExists { label: label(4) });
+    assert_eq!(refused(&[new_class(4, 1), new_class(4, 1)]), LearnError::LabelTwice { label: label(4) });
     assert_eq!(refused(&[new_class(4, 0)]), LearnError::NoShots { label: label(4) });
     let many: Vec<NewClass> = (3..13).map(|class| new_class(class, 1)).collect();
     assert_eq!(refused(&many), LearnError::NoFreeTargets { wanted: 10, free: 9 });

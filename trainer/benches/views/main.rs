@@ -8,12 +8,13 @@
 //! cargo bench --workspace --bench views -- resnet12 bf16         # the cases whose names hold both words
 //! ```
 //!
-//! The two take turns, so that what else the machine does falls on both; the median of all epochs counts, the first of
-//! each turn left out. The best epoch stands beside it: on a machine that others use too it says more.
+//! The two take turns of about a second each, so that what else the machine does falls on both: of every turn counts the
+//! ratio of the two rates side by side. The table shows the median rates, the median ratio and its quartiles.
 
 use std::env;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use orco_trainer::config::{Architecture, Precision, Recipe};
 use orco_trainer::dataset::{Images, Split};
@@ -22,8 +23,9 @@ use orco_trainer::pretrain::pretrain;
 use orco_trainer::run::Run;
 use tch::{Device, Kind, Tensor};
 
-const TURNS: usize = 7;
-const EPOCHS: usize = 5;
+const TURNS: usize = 21;
+/// Epochs of a turn, of which the last counts.
+const EPOCHS: usize = 2;
 const STEPS: usize = 4;
 const CLASSES: usize = 64;
 
@@ -36,8 +38,8 @@ struct Case {
     precision: Precision,
 }
 
-/// Views per second of the epochs after the first.
-fn ours(case: &Case) -> Vec<f64> {
+/// Views per second of a turn.
+fn ours(case: &Case) -> f64 {
     let mut recipe: Recipe = toml::from_str(include_str!("../../recipes/cifar100-edge.toml")).expect("a recipe");
     (recipe.backbone.architecture, recipe.backbone.width) = (case.architecture, case.width);
     (recipe.split.base_classes, recipe.split.sessions, recipe.split.ways) = (CLASSES, 1, 1);
@@ -56,29 +58,53 @@ fn ours(case: &Case) -> Vec<f64> {
     pretrain(&mut model, &recipe, &images, &split, &run, None).expect("training");
     let rates = run.metrics("pretrain");
     std::fs::remove_dir_all(&folder).expect("the folder is ours");
-    rates[1..].iter().map(|line| line["views_per_second"].as_f64().expect("a rate")).collect()
+    rates[EPOCHS - 1]["views_per_second"].as_f64().expect("a rate")
 }
 
-/// The same in PyTorch, if a Python that has it was named.
-fn pytorch(case: &Case) -> Vec<f64> {
-    let Some(python) = env::var_os("ORCO_PYTHON") else { return Vec::new() };
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/views/pytorch.py");
-    let family = if case.architecture == Architecture::Resnet12 { "resnet12" } else { "resnet18" };
-    let precision = if case.precision == Precision::Bf16 { "bf16" } else { "f32" };
-    let counts = [case.width as usize, case.batch, EPOCHS, STEPS, CLASSES].map(|count| count.to_string());
-    let mut command = Command::new(python);
-    command.arg(script).args([family, precision]).args(counts);
-    // Its own libtorch, not ours; and freed memory stays with it, as with us.
-    command.env_remove("LD_LIBRARY_PATH").env("MALLOC_MMAP_MAX_", "0").env("MALLOC_TRIM_THRESHOLD_", "34359738368");
-    let output = command.output().expect("ORCO_PYTHON names a program");
-    eprint!("{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).split_whitespace().map(|rate| rate.parse().expect("a rate")).collect()
+/// The same in PyTorch: a program that trains a turn for every line that it is sent.
+struct PyTorch {
+    child: Child,
+    turns: ChildStdin,
+    rates: BufReader<ChildStdout>,
 }
 
-/// Median and highest.
-fn summary(mut rates: Vec<f64>) -> (f64, f64) {
-    rates.sort_by(f64::total_cmp);
-    (rates[rates.len() / 2], rates[rates.len() - 1])
+impl PyTorch {
+    /// Starts it, if a Python that has PyTorch was named.
+    fn start(case: &Case) -> Option<Self> {
+        let python = env::var_os("ORCO_PYTHON")?;
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/views/pytorch.py");
+        let family = if case.architecture == Architecture::Resnet12 { "resnet12" } else { "resnet18" };
+        let precision = if case.precision == Precision::Bf16 { "bf16" } else { "f32" };
+        let counts = [case.width as usize, case.batch, EPOCHS, STEPS, CLASSES].map(|count| count.to_string());
+        let mut command = Command::new(python);
+        command.arg(script).args([family, precision]).args(counts).stdin(Stdio::piped()).stdout(Stdio::piped());
+        // Its own libtorch, not ours; and freed memory stays with it, as with us.
+        command.env_remove("LD_LIBRARY_PATH").env("MALLOC_MMAP_MAX_", "0").env("MALLOC_TRIM_THRESHOLD_", "34359738368");
+        let mut child = command.spawn().expect("ORCO_PYTHON names a program");
+        let turns = child.stdin.take().expect("a pipe");
+        let rates = BufReader::new(child.stdout.take().expect("a pipe"));
+        Some(Self { child, turns, rates })
+    }
+
+    /// Views per second of a turn.
+    fn turn(&mut self) -> f64 {
+        writeln!(self.turns).expect("PyTorch is there");
+        let mut rate = String::new();
+        self.rates.read_line(&mut rate).expect("PyTorch answers");
+        rate.trim().parse().expect("ORCO_PYTHON names a Python that imports torch")
+    }
+
+    fn stop(self) {
+        drop((self.turns, self.rates));
+        let mut child = self.child;
+        child.wait().expect("PyTorch ends with its input");
+    }
+}
+
+/// Lower quartile, median and upper quartile.
+fn quartiles(mut numbers: Vec<f64>) -> [f64; 3] {
+    numbers.sort_by(f64::total_cmp);
+    [1, 2, 3].map(|quarter| numbers[(numbers.len() - 1) * quarter / 4])
 }
 
 fn main() {
@@ -92,25 +118,23 @@ fn main() {
         large("resnet12-w64, bf16", Precision::Bf16),
     ];
     println!("views per second of phase 1 (cross entropy and SCL, one view), {} threads", tch::get_num_threads());
-    println!("{:20} {:>20} {:>20} {:>8} {:>8}", "", "ours (best)", "PyTorch (best)", "ratio", "(best)");
+    println!("{:20} {:>8} {:>8} {:>8}   (quartiles)", "", "ours", "PyTorch", "ratio");
     // Arguments choose cases by parts of their names (cargo adds `--bench`).
     let wanted: Vec<String> = env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     for case in cases.iter().filter(|case| wanted.iter().all(|part| case.name.contains(part))) {
-        let (mut own, mut their) = (Vec::new(), Vec::new());
-        for _turn in 0..TURNS {
-            own.extend(ours(case));
-            their.extend(pytorch(case));
-        }
-        let (ours, best) = summary(own);
-        if their.is_empty() {
-            println!("{:20} {ours:12.0} ({best:5.0})   ORCO_PYTHON names no Python with torch", case.name);
+        let mut pytorch = PyTorch::start(case);
+        // The first turn of both makes their memory and kernels.
+        let pairs = (0..=TURNS).map(|_| (ours(case), pytorch.as_mut().map(PyTorch::turn))).skip(1);
+        let (own, their): (Vec<f64>, Vec<Option<f64>>) = pairs.unzip();
+        let their: Vec<f64> = their.into_iter().flatten().collect();
+        let ratios: Vec<f64> = own.iter().zip(&their).map(|(own, their)| own / their).collect();
+        let [_, ours, _] = quartiles(own);
+        let Some(pytorch) = pytorch else {
+            println!("{:20} {ours:8.0}   ORCO_PYTHON names no Python with torch", case.name);
             continue;
-        }
-        let (theirs, their_best) = summary(their);
-        let ratios = (ours / theirs, best / their_best);
-        println!(
-            "{:20} {ours:12.0} ({best:5.0}) {theirs:12.0} ({their_best:5.0}) {:8.2} ({:6.2})",
-            case.name, ratios.0, ratios.1
-        );
+        };
+        pytorch.stop();
+        let ([_, theirs, _], [low, ratio, high]) = (quartiles(their), quartiles(ratios));
+        println!("{:20} {ours:8.0} {theirs:8.0} {ratio:8.2}   ({low:.2} to {high:.2})", case.name);
     }
 }

@@ -1,4 +1,5 @@
-"""Phase 1 of main.rs written in PyTorch eager: prints the views per second of every epoch after the first.
+"""Phase 1 of main.rs written in PyTorch eager. For every line of its input it trains some epochs and prints the views
+per second of the last one.
 
 Arguments: family, precision, width, batch, epochs, steps, classes.
 """
@@ -102,20 +103,20 @@ def main():
     labels = torch.randint(CLASSES, (STEPS * BATCH,))
     mean = torch.tensor([0.5071, 0.4865, 0.4409]).view(1, 3, 1, 1)
     deviation = torch.tensor([0.2673, 0.2564, 0.2762]).view(1, 3, 1, 1)
-    rates = []
-    for _ in range(EPOCHS):
-        order, start = torch.randperm(len(pixels)), time.perf_counter()
-        for batch in order.split(BATCH):
-            x = (view(pixels[batch].float() / 255) - mean) / deviation
-            with torch.autocast("cpu", torch.bfloat16, enabled=PRECISION == "bf16"):
-                f = network(x.contiguous(memory_format=torch.channels_last)).float().mean((2, 3))
-            loss = F.cross_entropy(classifier(f), labels[batch], label_smoothing=0.1) + 0.5 * contrast(head(f), labels[batch])
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-            loss.item()
-        rates.append(len(pixels) / (time.perf_counter() - start))
-    print(*rates[1:])
+    for _turn in sys.stdin:
+        for _epoch in range(EPOCHS):
+            order, start = torch.randperm(len(pixels)), time.perf_counter()
+            for batch in order.split(BATCH):
+                x = (view(pixels[batch].float() / 255) - mean) / deviation
+                with torch.autocast("cpu", torch.bfloat16, enabled=PRECISION == "bf16"):
+                    f = network(x.contiguous(memory_format=torch.channels_last)).float().mean((2, 3))
+                loss = F.cross_entropy(classifier(f), labels[batch], label_smoothing=0.1) + 0.5 * contrast(head(f), labels[batch])
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+                loss.item()
+            rate = len(pixels) / (time.perf_counter() - start)
+        print(rate, flush=True)
 
 
 main()
