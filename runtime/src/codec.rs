@@ -29,12 +29,18 @@ impl Kind {
         }
     }
 
-    /// Version of the layout that this release writes and reads. Each kind has its own, so that a change of one leaves
-    /// the files of the others readable.
+    /// Version of the layout that this release writes. Each kind has its own, so that a change of one leaves the files of
+    /// the others as they are.
     fn version(self) -> u16 {
         match self {
-            Self::Learner | Self::State | Self::Benchmark => 2,
+            Self::Learner => 3,
+            Self::State | Self::Benchmark => 2,
         }
+    }
+
+    /// Oldest version that this release reads. A learner of version 2 ends before `Config::class_means`.
+    fn oldest(self) -> u16 {
+        2
     }
 }
 
@@ -97,7 +103,7 @@ pub fn decode<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T, Decode
         return Err(DecodeError::Foreign);
     }
     let actual = u16::from_le_bytes([rest[0], rest[1]]);
-    if actual != kind.version() {
+    if !(kind.oldest()..=kind.version()).contains(&actual) {
         return Err(DecodeError::Version { expected: kind.version(), actual });
     }
     if rest[2..] != Sha256::digest(body)[..] {

@@ -1,6 +1,6 @@
 //! The settings of phase 3 and their presets.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::exemplar::{MAX_VIEWS, Precision};
 use crate::loss::contrast::Form;
@@ -137,6 +137,16 @@ pub struct Config {
     pub exemplar_bytes: usize,
     /// Which of them are kept where they take more.
     pub keep: Keep,
+    /// Weight of the mean of a class's exemplars in an answer, beside its target's weight of 1
+    /// ([`crate::classify::Classifier`]); 0 is the paper's rule, the target alone.
+    #[serde(deserialize_with = "zero_at_the_end")]
+    pub class_means: f32,
+}
+
+/// A number; 0 where an encoding that does not name its fields ends before it, as in learners of version 2.
+fn zero_at_the_end<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f32, D::Error> {
+    let named = deserializer.is_human_readable();
+    f32::deserialize(deserializer).or_else(|error| if named { Err(error) } else { Ok(0.0) })
 }
 
 impl Config {
@@ -171,6 +181,7 @@ impl Config {
             precision: Precision::Int8,
             exemplar_bytes: 0,
             keep: Keep::First,
+            class_means: 0.0,
         }
     }
 
@@ -196,8 +207,8 @@ impl Config {
     }
 
     /// Ours for small devices: a fifth of the published program's arithmetic at most. One view of a sample instead of two,
-    /// more of classes with few shots, and most of the change in the hidden layer, so that base classes erode less.
-    /// Chosen on held-out base classes (trainer/README.md).
+    /// more of classes with few shots, and most of the change in the hidden layer, so that base classes erode less; answers
+    /// by targets and class means together. Chosen on held-out base classes (trainer/README.md).
     pub const fn edge() -> Self {
         Self {
             epochs: 40,
@@ -208,6 +219,7 @@ impl Config {
             augmented: 0.25,
             balanced: true,
             layer_rates: [2.0, 0.5],
+            class_means: 1.0,
             ..Self::orco()
         }
     }
@@ -234,6 +246,7 @@ impl Config {
             ((1..=MAX_VIEWS).contains(&self.views), "views must be from 1 to 64"),
             (share(self.augmented), "augmented must be from 0 to 1"),
             (self.layer_rates.iter().all(|factor| (0.0..=1e3).contains(factor)), "layer_rates must be from 0 to 1000"),
+            ((0.0..=1e3).contains(&self.class_means), "class_means must be from 0 to 1000"),
         ];
         demands.iter().find(|(met, _)| !met).map(|(_, sentence)| *sentence)
     }

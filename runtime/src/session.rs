@@ -210,7 +210,7 @@ fn report(foundation: &Foundation, before: &State, after: &State, config: &Confi
         bank.read(exemplar, 0, &mut features[first..]);
         classes.push(bank.classes[exemplar]);
     }
-    let answers = |state: &State| Classifier::new(foundation, state).nearest(&features);
+    let answers = |state: &State| Classifier::weighing(foundation, state, config.class_means).nearest(&features);
     Report::new(foundation, (before, &answers(before)), (after, &answers(after)), &classes, losses)
 }
 

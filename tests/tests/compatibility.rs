@@ -24,6 +24,8 @@ use tempfile::TempDir;
 
 /// A learner file as of format version 2, on which all of the states were learned.
 const LEARNER: &str = "learner-2.postcard";
+/// A learner file of format version 3.
+const LEARNER_3: &str = "learner-3.postcard";
 /// The one file that releases before the slots wrote.
 const STATE_2: &str = "state-2.postcard";
 /// A slot of body version 1.
@@ -74,10 +76,9 @@ fn learn(foundation: &Foundation, state: &State, label: &str, shots: &[u32]) -> 
 /// Writes the files of the present format versions; those of older ones cannot be written any more.
 fn write() {
     fs::create_dir_all(golden("")).unwrap();
-    let learner = codec::encode(Kind::Learner, &foundation());
-    let digest = codec::digest(&learner);
-    fs::write(golden(LEARNER), &learner).unwrap();
-    let foundation = foundation();
+    fs::write(golden(LEARNER_3), codec::encode(Kind::Learner, &foundation())).unwrap();
+    let learner = read(LEARNER);
+    let (foundation, digest): (Foundation, _) = (codec::decode(Kind::Learner, &learner).unwrap(), codec::digest(&learner));
     let fresh = Saved::fresh(&foundation, digest);
     let mug = learn(&foundation, &fresh.state, "mug", &[10, 11]);
     fs::write(golden(STATE_2), codec::encode(Kind::State, &mug)).unwrap();
@@ -101,6 +102,15 @@ fn learner() -> (Foundation, [u8; 32]) {
     }
     let bytes = read(LEARNER);
     (codec::decode(Kind::Learner, &bytes).unwrap(), codec::digest(&bytes))
+}
+
+#[test]
+fn learners_of_version_2_answer_by_targets_alone() {
+    let (of_version_2, _) = learner();
+    assert_eq!(of_version_2.config.class_means, 0.0);
+    let of_version_3: Foundation = codec::decode(Kind::Learner, &read(LEARNER_3)).unwrap();
+    assert_eq!(of_version_3, foundation());
+    assert!(of_version_3.config.class_means > 0.0);
 }
 
 #[test]

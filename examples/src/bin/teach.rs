@@ -47,6 +47,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let asked = features(Path::new(picture), 1)?;
     let best = Classifier::new(foundation, &state).matches(&asked, 1)[0];
     let answer = state.known(foundation).nth(best.class).map_or("nothing", |class| class.label.as_str());
-    println!("{picture}: {answer} (cosine {:.2})", best.cosine);
+    println!("{picture}: {answer} (score {:.2})", best.score);
     Ok(())
 }

@@ -165,7 +165,7 @@ impl Measurement<'_> {
                 }
             }
             let answers = match system {
-                System::Orco => Classifier::new(foundation, &state).nearest(&measured),
+                System::Orco => Classifier::weighing(foundation, &state, config.class_means).nearest(&measured),
                 System::Imprint => nearest_imprint(foundation, &added, &measured),
                 System::Ncm => nearest_mean(foundation, benchmark, &added, &measured),
             };
@@ -185,7 +185,7 @@ impl Measurement<'_> {
 }
 
 fn nearest_imprint(foundation: &Foundation, added: &[NewClass], features: &[f32]) -> Vec<usize> {
-    let mut classifier = Classifier::new(foundation, &State::fresh(foundation, [0; 32]));
+    let mut classifier = Classifier::weighing(foundation, &State::fresh(foundation, [0; 32]), 0.0);
     added.iter().for_each(|class| classifier.imprint(class));
     classifier.nearest(features)
 }

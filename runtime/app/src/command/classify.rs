@@ -44,11 +44,11 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
         let matches = classifier.matches(&features, arguments.top.max(1));
         if !options.quiet() {
             let named: Vec<String> =
-                matches.iter().map(|found| format!("{} ({:.2})", labels[found.class], found.cosine)).collect();
+                matches.iter().map(|found| format!("{} ({:.2})", labels[found.class], found.score)).collect();
             println!("{}: {}", path.display(), named.join(", "));
         }
         let named: Vec<_> =
-            matches.iter().map(|found| json!({ "label": labels[found.class], "cosine": found.cosine })).collect();
+            matches.iter().map(|found| json!({ "label": labels[found.class], "score": found.score })).collect();
         results.push(json!({ "image": path.to_string_lossy(), "matches": named }));
     }
     options.write_json(&json!({ "images": results }))?;
