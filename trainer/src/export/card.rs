@@ -94,12 +94,14 @@ pub(super) fn write(
     if let Some(accuracy) = run.metrics("align").last().and_then(|line| line["accuracy"].as_f64()) {
         writeln!(text, "- Accuracy on the base training images after phase 2: {accuracy:.1} %.")?;
     }
-    if let Some(phase_1) = exported.phase_1 {
+    let by_targets = measured.iter().find(|summary| summary.system == System::Imprint.name());
+    if let (Some(phase_1), Some(by_targets)) = (exported.phase_1, by_targets) {
+        // Imprinting answers by targets alone, and in session 0 nothing is imprinted yet.
         writeln!(
             text,
             "- Accuracy on the measured images of the base classes: {:.2} % by the classifier of phase 1, {:.2} % by the \
              targets of phase 2.",
-            phase_1, ours.sessions[0].base
+            phase_1, by_targets.sessions[0].base
         )?;
     }
     writeln!(
@@ -107,6 +109,10 @@ pub(super) fn write(
         "- Phase 3 (on the device): {} epochs, batch {}, {} exemplars of a base class, {} stored views of each.",
         config.epochs, config.batch, config.base_exemplars, config.views
     )?;
+    if config.class_means > 0.0 {
+        let weight = config.class_means;
+        writeln!(text, "- Answers: by the cosines to a class's target and to its exemplars' mean, weighed 1 to {weight}.")?;
+    }
     if let Some(parity) = exported.parity {
         writeln!(
             text,
