@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::Keep;
 use crate::exemplar::{Exemplars, MAX_VIEWS, Precision};
-use crate::math::{add_scaled, normalise};
+use crate::math::{add_scaled, normalise_rows};
 use crate::random::Random;
 
 /// A bank of exemplars. Each has the same number of views; view 0 is the clean one.
@@ -265,9 +265,7 @@ impl Bank {
 
 /// Rows whose running mean stays nearest to the mean of all, best first (iCaRL, section 3.4). Normalises the rows.
 fn herding(rows: &mut [f32], dimension: usize, count: usize) -> Vec<usize> {
-    rows.chunks_exact_mut(dimension).for_each(|row| {
-        normalise(row);
-    });
+    normalise_rows(rows, dimension);
     let total = rows.len() / dimension;
     let mut mean = vec![0.0; dimension];
     rows.chunks_exact(dimension).for_each(|row| add_scaled(&mut mean, 1.0 / total as f32, row));

@@ -3,9 +3,10 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use crate::config::Config;
 use crate::head::Projector;
-use crate::math::{add_scaled, normalise};
-use crate::session::NewClass;
+use crate::math::{add_scaled, normalise, normalise_rows};
+use crate::session::{NewClass, lesson};
 use crate::state::{Foundation, State};
 use crate::target::{cosines, largest};
 
@@ -21,31 +22,31 @@ pub struct Match {
 /// A state made ready for classifying.
 ///
 /// A class's score is the cosine between the projected picture and the class's pseudo-target (OrCo, section 3.2); where
-/// [`class_means`](crate::config::Config::class_means) has a weight w, the mean of that, with weight 1, and of the cosine
-/// between the picture's features and the mean feature vector of the class's exemplars, with weight w. The one follows
-/// the alignment, the other cannot forget; they err on different pictures.
+/// [`Config::class_means`] is a weight w, the mean of that, with weight 1, and of the cosine between the picture's features
+/// and the mean feature vector of the class's exemplars, with weight w. The one follows the alignment, the other cannot
+/// forget; they err on different pictures. Means count only where every class has an exemplar.
 #[derive(Clone, Debug)]
 pub struct Classifier {
     head: Projector,
     targets: Vec<f32>,
     dimension: usize,
-    /// Mean directions of the classes' exemplars, `[classes, inputs]`, zero without exemplars; empty without a weight.
-    means: Vec<f32>,
+    /// Mean directions of the classes' exemplars, `[classes, inputs]`, if they count.
+    means: Option<Vec<f32>>,
     weight: f32,
 }
 
 impl Classifier {
-    /// Collects what classifying needs, with the bundle's weight of class means.
+    /// Collects what classifying needs, with the bundle's settings.
     pub fn new(foundation: &Foundation, state: &State) -> Self {
-        Self::weighing(foundation, state, foundation.config.class_means)
+        Self::with(foundation, state, &foundation.config)
     }
 
-    /// The same with another weight of class means; 0 stands for targets alone.
-    pub fn weighing(foundation: &Foundation, state: &State, class_means: f32) -> Self {
+    /// The same with other settings, of which [`Config::class_means`] and [`Config::base_exemplars`] matter.
+    pub fn with(foundation: &Foundation, state: &State, config: &Config) -> Self {
+        let weight = config.class_means;
+        let means = if weight > 0.0 { mean_exemplars(foundation, state, config) } else { None };
         let targets = state.assigned_targets(foundation);
-        let means = if class_means > 0.0 { mean_exemplars(foundation, state) } else { Vec::new() };
-        let head = Projector::new(state.head(foundation));
-        Self { head, targets, dimension: foundation.dimension, means, weight: class_means }
+        Self { head: Projector::new(state.head(foundation)), targets, dimension: foundation.dimension, means, weight }
     }
 
     /// Knows one more class at once, without training: by the mean direction of its shots' clean views under the head in
@@ -57,8 +58,8 @@ impl Classifier {
         let inputs = self.head.inputs();
         let clean: Vec<f32> = class.shots.iter().flat_map(|shot| &shot[..inputs]).copied().collect();
         self.targets.extend(mean_direction(&self.head.project(&clean), self.dimension));
-        if self.weight > 0.0 {
-            self.means.extend(mean_direction(&clean, inputs));
+        if let Some(means) = &mut self.means {
+            means.extend(mean_direction(&clean, inputs));
         }
     }
 
@@ -80,20 +81,14 @@ impl Classifier {
         matches
     }
 
-    /// Scores of every class: `features` `[n, inputs]`, result `[n, classes]`. A class without exemplars counts by its
-    /// target alone.
+    /// Scores of every class: `features` `[n, inputs]`, result `[n, classes]`.
     pub fn scores(&self, features: &[f32]) -> Vec<f32> {
         let mut scores = cosines(&self.head.project(features), &self.targets, self.dimension);
-        if self.weight > 0.0 {
+        if let Some(means) = &self.means {
             let inputs = self.head.inputs();
             let mut directions = features.to_vec();
-            directions.chunks_exact_mut(inputs).for_each(|row| {
-                normalise(row);
-            });
-            let near = cosines(&directions, &self.means, inputs);
-            let shown: Vec<bool> = self.means.chunks_exact(inputs).map(|mean| mean.iter().any(|x| *x != 0.0)).collect();
-            let classes = shown.iter().cycle();
-            for ((score, near), _) in scores.iter_mut().zip(near).zip(classes).filter(|(_, shown)| **shown) {
+            normalise_rows(&mut directions, inputs);
+            for (score, near) in scores.iter_mut().zip(cosines(&directions, means, inputs)) {
                 *score = (*score + self.weight * near) / (1.0 + self.weight);
             }
         }
@@ -102,19 +97,21 @@ impl Classifier {
 }
 
 /// Mean directions of the clean views of each known class's exemplars, the bundle's and the device's,
-/// `[classes, inputs]`.
-fn mean_exemplars(foundation: &Foundation, state: &State) -> Vec<f32> {
-    let inputs = foundation.head.inputs;
-    let mut sums = vec![0.0; state.known(foundation).count() * inputs];
-    for bank in [&foundation.exemplars, &state.exemplars] {
-        for (row, &class) in bank.clean().chunks_exact(inputs).zip(bank.classes()) {
-            add_scaled(&mut sums[class as usize * inputs..][..inputs], 1.0, row);
-        }
+/// `[classes, inputs]`; none if a class has no exemplar.
+fn mean_exemplars(foundation: &Foundation, state: &State, config: &Config) -> Option<Vec<f32>> {
+    let (inputs, classes) = (foundation.head.inputs, state.known(foundation).count());
+    let (mut means, mut shown) = (vec![0.0; classes * inputs], vec![false; classes]);
+    let mut features = vec![0.0; inputs];
+    let lesson = lesson(foundation, state);
+    for exemplar in lesson.exemplars(config) {
+        let (bank, exemplar) = lesson.find(exemplar);
+        bank.read(exemplar, 0, &mut features);
+        let class = bank.classes[exemplar] as usize;
+        add_scaled(&mut means[class * inputs..][..inputs], 1.0, &features);
+        shown[class] = true;
     }
-    sums.chunks_exact_mut(inputs).for_each(|sum| {
-        normalise(sum);
-    });
-    sums
+    normalise_rows(&mut means, inputs);
+    shown.iter().all(|shown| *shown).then_some(means)
 }
 
 /// Normalised mean of rows.

@@ -106,6 +106,13 @@ pub fn normalise(x: &mut [f32]) -> f32 {
     norm
 }
 
+/// [Scales](normalise) every row of that length.
+pub fn normalise_rows(rows: &mut [f32], length: usize) {
+    rows.chunks_exact_mut(length).for_each(|row| {
+        normalise(row);
+    });
+}
+
 /// Vectors no longer than this have no direction.
 pub const SHORTEST: f32 = 1e-12;
 

@@ -159,7 +159,7 @@ fn keep_within_budget(state: &mut State, config: &Config, seed: u64) {
 }
 
 /// What a session on a state learns from.
-fn lesson<'a>(foundation: &'a Foundation, state: &'a State) -> Lesson<'a> {
+pub(crate) fn lesson<'a>(foundation: &'a Foundation, state: &'a State) -> Lesson<'a> {
     Lesson {
         shape: foundation.head.shape(),
         head: foundation.head.view(),
@@ -210,7 +210,7 @@ fn report(foundation: &Foundation, before: &State, after: &State, config: &Confi
         bank.read(exemplar, 0, &mut features[first..]);
         classes.push(bank.classes[exemplar]);
     }
-    let answers = |state: &State| Classifier::weighing(foundation, state, config.class_means).nearest(&features);
+    let answers = |state: &State| Classifier::with(foundation, state, config).nearest(&features);
     Report::new(foundation, (before, &answers(before)), (after, &answers(after)), &classes, losses)
 }
 

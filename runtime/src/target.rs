@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::assignment;
 use crate::linalg::{Left, Right, padded, product, transpose};
 use crate::loss::{Pairs, Rows, orthogonality};
-use crate::math::{add_scaled, dot, normalise};
+use crate::math::{add_scaled, dot, normalise, normalise_rows};
 use crate::random::Random;
 use crate::workers::Serial;
 
@@ -36,9 +36,7 @@ pub enum Method {
 pub fn generate(method: Method, count: usize, dimension: usize, steps: usize, seed: u64) -> Vec<f32> {
     let mut random = Random::new(seed, "pseudo-targets");
     let mut targets: Vec<f32> = (0..count * dimension).map(|_| random.normal()).collect();
-    targets.chunks_exact_mut(dimension).for_each(|row| {
-        normalise(row);
-    });
+    normalise_rows(&mut targets, dimension);
     match method {
         Method::Random => {}
         Method::Orthonormal => orthonormalise(&mut targets, dimension),
@@ -99,9 +97,7 @@ impl Generator {
             }
         }
         add_scaled(targets, -learning_rate, &self.accumulated);
-        targets.chunks_exact_mut(dimension).for_each(|row| {
-            normalise(row);
-        });
+        normalise_rows(targets, dimension);
         loss
     }
 }
@@ -152,9 +148,7 @@ fn simplex(count: usize, dimension: usize, random: &mut Random) -> Vec<f32> {
     if count == 1 {
         targets[0] = 1.0;
     }
-    targets.chunks_exact_mut(dimension).for_each(|row| {
-        normalise(row);
-    });
+    normalise_rows(&mut targets, dimension);
     targets
 }
 

@@ -375,6 +375,12 @@ fn the_bundle_reaches_its_aim_on_the_benchmark_file() {
     let mean: f64 = sessions[1..].iter().map(|row| row["hm"].as_f64().unwrap()).sum::<f64>() / 8.0;
     assert!((mean - ahm("orco")).abs() < 1e-9, "aHM is not the mean of the sessions'");
     assert_eq!(result, device.json(&["eval", "--draws", "3"]), "measuring is not reproducible");
+    let paper = device.json(&["eval", "--draws", "3", "--targets-alone"]);
+    assert_eq!((result["class_means"].as_f64(), paper["class_means"].as_f64()), (Some(1.0), Some(0.0)));
+    let orco = &paper["systems"][0];
+    assert!((47.0..ahm("orco")).contains(&orco["ahm"].as_f64().unwrap()), "aHM {} by targets alone", orco["ahm"]);
+    // Imprinting answers by targets, too: before anything is learned both are the same.
+    assert_eq!(orco["sessions"][0], of("imprint")["sessions"][0]);
     let unknown = device.command(&["eval", "--preset", "fast"]).output().unwrap();
     assert_refused(&unknown, "there is no preset \"fast\"");
 }

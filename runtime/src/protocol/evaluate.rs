@@ -11,7 +11,7 @@ use crate::align::Progress;
 use crate::benchmark::Benchmark;
 use crate::classify::{Classifier, mean_direction};
 use crate::config::Config;
-use crate::math::normalise;
+use crate::math::normalise_rows;
 use crate::session::{self, LearnError, Memory, NewClass};
 use crate::state::{Foundation, State};
 use crate::target::nearest;
@@ -165,7 +165,7 @@ impl Measurement<'_> {
                 }
             }
             let answers = match system {
-                System::Orco => Classifier::weighing(foundation, &state, config.class_means).nearest(&measured),
+                System::Orco => Classifier::with(foundation, &state, config).nearest(&measured),
                 System::Imprint => nearest_imprint(foundation, &added, &measured),
                 System::Ncm => nearest_mean(foundation, benchmark, &added, &measured),
             };
@@ -185,7 +185,8 @@ impl Measurement<'_> {
 }
 
 fn nearest_imprint(foundation: &Foundation, added: &[NewClass], features: &[f32]) -> Vec<usize> {
-    let mut classifier = Classifier::weighing(foundation, &State::fresh(foundation, [0; 32]), 0.0);
+    let by_targets = Config { class_means: 0.0, ..foundation.config.clone() };
+    let mut classifier = Classifier::with(foundation, &State::fresh(foundation, [0; 32]), &by_targets);
     added.iter().for_each(|class| classifier.imprint(class));
     classifier.nearest(features)
 }
@@ -196,9 +197,7 @@ fn nearest_mean(foundation: &Foundation, benchmark: &Benchmark, added: &[NewClas
     for class in added {
         means.extend(mean_direction(&clean(class, inputs), inputs));
     }
-    means.chunks_exact_mut(inputs).for_each(|mean| {
-        normalise(mean);
-    });
+    normalise_rows(&mut means, inputs);
     // The length of a row of features does not change which mean is nearest to it.
     nearest(features, &means, inputs)
 }

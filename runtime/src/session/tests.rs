@@ -373,25 +373,29 @@ fn a_new_class_is_known_provisionally_at_once() {
 fn class_means_have_their_weight_in_a_score() {
     let foundation = foundation(3);
     let (mut state, _) = learn_with(&foundation, &[new_class(3, 5)], 1).unwrap();
-    // A class that keeps no exemplars.
-    let bare = Class { label: label(4), target: state.free_targets(&foundation)[0], session: 1 };
-    state.classes.push(bare);
     let picture = feature(3, &mut Random::new(9, "fresh samples"));
-    let scores = |weight| Classifier::weighing(&foundation, &state, weight).scores(&picture);
-    let (targets, both) = (scores(0.0), scores(0.5));
+    let settings =
+        |class_means, base_exemplars| Config { class_means, base_exemplars, ..foundation.config.clone() };
+    let scores = |state: &State, weight, base| {
+        Classifier::with(&foundation, state, &settings(weight, base)).scores(&picture)
+    };
+    let (targets, both) = (scores(&state, 0.0, 5), scores(&state, 0.5, 5));
     let mut direction = picture.clone();
     normalise(&mut direction);
-    for class in 0..5 {
+    for class in 0..4 {
         let bank = if class < 3 { &foundation.exemplars } else { &state.exemplars };
-        let mut mean = bank.means(5)[class * INPUTS..][..INPUTS].to_vec();
+        let mut mean = bank.means(4)[class * INPUTS..][..INPUTS].to_vec();
         normalise(&mut mean);
-        let expected = match class {
-            4 => targets[class],
-            _ => (targets[class] + 0.5 * dot(&direction, &mean)) / 1.5,
-        };
+        let expected = (targets[class] + 0.5 * dot(&direction, &mean)) / 1.5;
         assert!((both[class] - expected).abs() < 1e-5, "class {class}: {} and {expected}", both[class]);
     }
-    let mut classifier = Classifier::weighing(&foundation, &State::fresh(&foundation, [0; 32]), 0.5);
+    assert_ne!(scores(&state, 0.5, 1), both, "one exemplar of a base class instead of five");
+    // Where a class has no exemplar, the means of the others would be an advantage or a handicap.
+    assert_eq!(scores(&state, 0.5, 0), targets);
+    state.exemplars = state.exemplars.emptied();
+    assert_eq!(scores(&state, 0.5, 5), targets);
+    let fresh = State::fresh(&foundation, [0; 32]);
+    let mut classifier = Classifier::with(&foundation, &fresh, &settings(0.5, 5));
     classifier.imprint(&new_class(3, 5));
     assert_eq!((classifier.scores(&picture).len(), classifier.matches(&picture, 1)[0].class), (4, 3));
 }

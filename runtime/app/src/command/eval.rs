@@ -29,6 +29,9 @@ pub struct Arguments {
     /// devices); by default the bundle's.
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
+    /// Answers by pseudo-targets alone, the paper's rule, whatever weight the settings give to class means.
+    #[arg(long, conflicts_with = "presets")]
+    targets_alone: bool,
     /// Compares the presets instead of the systems: accuracy, arithmetic and time of each.
     #[arg(long, conflicts_with = "preset")]
     presets: bool,
@@ -37,13 +40,16 @@ pub struct Arguments {
 /// Measures all systems and prints every session's row.
 pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
     let bundle = options.open_bundle()?;
-    let config = match &arguments.preset {
+    let mut config = match &arguments.preset {
         None => bundle.foundation.config.clone(),
         Some(name) => match Config::preset(name) {
             Some(config) => config,
             None => bail!("there is no preset \"{name}\"; known are {}", Config::PRESETS.join(", ")),
         },
     };
+    if arguments.targets_alone {
+        config.class_means = 0.0;
+    }
     let benchmark = match &arguments.data {
         None if options.backbone == Backbone::Int8 => {
             bail!(
@@ -94,6 +100,7 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
             }
             summaries.push(summary);
         }
+        results["class_means"] = json!(config.class_means);
         results["systems"] = json!(summaries);
     }
     options.write_json(&results)

@@ -1,6 +1,5 @@
 //! Models made from the shipped one by changing single fields.
 
-use std::format;
 use std::fs;
 use std::path::Path;
 use std::string::ToString;
