@@ -1,4 +1,4 @@
-//! The answer: the class whose assigned pseudo-target is nearest, and whose exemplars are.
+//! The answer: the class whose assigned pseudo-target is nearest, or its target and its exemplars together.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -6,16 +6,16 @@ use alloc::vec::Vec;
 use crate::config::Config;
 use crate::head::Projector;
 use crate::math::{add_scaled, normalise, normalise_rows};
-use crate::session::{NewClass, lesson};
+use crate::session::NewClass;
 use crate::state::{Foundation, State};
-use crate::target::{cosines, largest};
+use crate::target::{cosines, place_of_largest};
 
 /// A class with how near a picture came to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Match {
     /// Index among the known classes, base classes first.
     pub class: usize,
-    /// As [`Classifier::scores`] says, -1..1.
+    /// How near, as [`Classifier`] says, -1..1.
     pub score: f32,
 }
 
@@ -38,19 +38,20 @@ pub struct Classifier {
 impl Classifier {
     /// Collects what classifying needs, with the bundle's settings.
     pub fn new(foundation: &Foundation, state: &State) -> Self {
-        Self::with(foundation, state, &foundation.config)
+        Self::with_config(foundation, state, &foundation.config)
     }
 
     /// The same with other settings, of which [`Config::class_means`] and [`Config::base_exemplars`] matter.
-    pub fn with(foundation: &Foundation, state: &State, config: &Config) -> Self {
+    pub fn with_config(foundation: &Foundation, state: &State, config: &Config) -> Self {
         let weight = config.class_means;
-        let means = if weight > 0.0 { mean_exemplars(foundation, state, config) } else { None };
+        let means = if weight > 0.0 { class_means(foundation, state, config) } else { None };
         let targets = state.assigned_targets(foundation);
         Self { head: Projector::new(state.head(foundation)), targets, dimension: foundation.dimension, means, weight }
     }
 
     /// Knows one more class at once, without training: by the mean direction of its shots' clean views under the head in
-    /// use, in place of a target (imprinting, Qi et al. 2018). Provisional, for as long as [`crate::session::learn`] takes.
+    /// use, in place of a target (imprinting, Qi et al. 2018), and by their mean features where means count. Provisional, for
+    /// as long as [`crate::session::learn`] takes.
     ///
     /// # Panics
     /// If a shot has no whole feature vector.
@@ -69,7 +70,7 @@ impl Classifier {
     /// `features` `[n, inputs]`; returns `[n]`.
     pub fn nearest(&self, features: &[f32]) -> Vec<usize> {
         let classes = self.targets.len() / self.dimension;
-        self.scores(features).chunks_exact(classes.max(1)).map(largest).collect()
+        self.scores(features).chunks_exact(classes.max(1)).map(place_of_largest).collect()
     }
 
     /// The `count` classes with the highest scores for one feature vector, highest first.
@@ -88,8 +89,10 @@ impl Classifier {
             let inputs = self.head.inputs();
             let mut directions = features.to_vec();
             normalise_rows(&mut directions, inputs);
-            for (score, near) in scores.iter_mut().zip(cosines(&directions, means, inputs)) {
-                *score = (*score + self.weight * near) / (1.0 + self.weight);
+            let to_means = cosines(&directions, means, inputs);
+            debug_assert_eq!(scores.len(), to_means.len());
+            for (score, to_mean) in scores.iter_mut().zip(to_means) {
+                *score = (*score + self.weight * to_mean) / (1.0 + self.weight);
             }
         }
         scores
@@ -98,20 +101,31 @@ impl Classifier {
 
 /// Mean directions of the clean views of each known class's exemplars, the bundle's and the device's,
 /// `[classes, inputs]`; none if a class has no exemplar.
-fn mean_exemplars(foundation: &Foundation, state: &State, config: &Config) -> Option<Vec<f32>> {
+fn class_means(foundation: &Foundation, state: &State, config: &Config) -> Option<Vec<f32>> {
     let (inputs, classes) = (foundation.head.inputs, state.known(foundation).count());
-    let (mut means, mut shown) = (vec![0.0; classes * inputs], vec![false; classes]);
-    let mut features = vec![0.0; inputs];
-    let lesson = lesson(foundation, state);
-    for exemplar in lesson.exemplars(config) {
-        let (bank, exemplar) = lesson.find(exemplar);
-        bank.read(exemplar, 0, &mut features);
-        let class = bank.classes[exemplar] as usize;
+    let mut used = Vec::new();
+    let mut shown = vec![false; classes];
+    for (bank, most) in [(&foundation.exemplars, config.base_exemplars), (&state.exemplars, usize::MAX)] {
+        let mut counts = vec![0; classes];
+        for (exemplar, class) in bank.classes().iter().map(|class| *class as usize).enumerate() {
+            if counts[class] < most {
+                counts[class] += 1;
+                shown[class] = true;
+                used.push((bank, exemplar, class));
+            }
+        }
+    }
+    // Before memory is taken for the means: then there is an exemplar for each of them.
+    if shown.contains(&false) {
+        return None;
+    }
+    let (mut means, mut features) = (vec![0.0; classes * inputs], vec![0.0; inputs]);
+    for (bank, exemplar, class) in used {
+        bank.view().read(exemplar, 0, &mut features);
         add_scaled(&mut means[class * inputs..][..inputs], 1.0, &features);
-        shown[class] = true;
     }
     normalise_rows(&mut means, inputs);
-    shown.iter().all(|shown| *shown).then_some(means)
+    Some(means)
 }
 
 /// Normalised mean of rows.

@@ -39,9 +39,7 @@ impl Kind {
     }
 
     /// Oldest version that this release reads. A learner of version 2 ends before `Config::class_means`.
-    fn oldest(self) -> u16 {
-        2
-    }
+    const OLDEST: u16 = 2;
 }
 
 const DIGEST: usize = 32;
@@ -55,7 +53,7 @@ pub enum DecodeError {
     Foreign,
     /// The file was written in another format version.
     Version {
-        /// Version that this program reads.
+        /// Newest version that this program reads.
         expected: u16,
         /// Version of the file.
         actual: u16,
@@ -71,7 +69,7 @@ impl fmt::Display for DecodeError {
         match self {
             Self::Foreign => write!(f, "it is not a file of this kind"),
             Self::Version { expected, actual } => {
-                write!(f, "it has format version {actual}, but this program reads version {expected}")
+                write!(f, "it has format version {actual}, but this program reads versions up to {expected}")
             }
             Self::Checksum => write!(f, "its checksum does not match: it is cut off or damaged"),
             Self::Body => write!(f, "its content makes no sense"),
@@ -103,7 +101,7 @@ pub fn decode<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T, Decode
         return Err(DecodeError::Foreign);
     }
     let actual = u16::from_le_bytes([rest[0], rest[1]]);
-    if !(kind.oldest()..=kind.version()).contains(&actual) {
+    if !(Kind::OLDEST..=kind.version()).contains(&actual) {
         return Err(DecodeError::Version { expected: kind.version(), actual });
     }
     if rest[2..] != Sha256::digest(body)[..] {

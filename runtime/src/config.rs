@@ -138,7 +138,8 @@ pub struct Config {
     /// Which of them are kept where they take more.
     pub keep: Keep,
     /// Weight of the mean of a class's exemplars in an answer, beside its target's weight of 1
-    /// ([`Classifier`](crate::classify::Classifier)); 0 is the paper's rule, the target alone.
+    /// ([`Classifier`](crate::classify::Classifier)); 0 is the paper's rule, the target alone. The last field: learners of
+    /// version 2 end before it.
     #[serde(deserialize_with = "zero_at_the_end")]
     pub class_means: f32,
 }

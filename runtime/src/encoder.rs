@@ -39,6 +39,13 @@ pub enum EncodeError {
     Refused(audit::AuditError),
     /// The engine does not take the model; what it said.
     Model(String),
+    /// The model takes other pictures than the bundle's preprocessing makes: planes, height and width, where it names them.
+    Input {
+        /// What the model takes.
+        model: [Option<usize>; 3],
+        /// What it would be fed with.
+        fed: [usize; 3],
+    },
     /// The engine failed on a batch; what it said.
     Run(String),
     /// The backbone does not return the features that the bundle speaks of.
@@ -58,6 +65,15 @@ impl fmt::Display for EncodeError {
             Self::Start(reason) => write!(f, "the ONNX engine could not be started: {reason}"),
             Self::Refused(error) => write!(f, "the backbone is refused: {error}"),
             Self::Model(reason) => write!(f, "the ONNX engine does not accept the backbone: {reason}"),
+            Self::Input { model, fed: [planes, height, width] } => {
+                let [p, h, w] =
+                    model.map(|size| size.map_or_else(|| String::from("any"), |size| std::format!("{size}")));
+                write!(
+                    f,
+                    "the backbone takes {p} planes of {w} x {h} pixels, but the bundle's preprocessing makes {planes} of \
+                     {width} x {height}"
+                )
+            }
             Self::Run(reason) => write!(f, "the backbone failed on an image: {reason}"),
             Self::Shape { expected, actual } => {
                 write!(f, "the backbone returned {actual} numbers where the bundle speaks of {expected}")
@@ -100,6 +116,18 @@ pub fn encode_pictures(
     Ok(encoded)
 }
 
+/// Compares the sizes `[batch, planes, height, width]` of a model's input with what it is to be fed with; a size that the
+/// model leaves open is `None`.
+#[cfg(any(feature = "onnx", feature = "rten"))]
+fn check_input(sizes: &[Option<usize>], input: &Preprocessing) -> Result<(), EncodeError> {
+    let fed = [3, input.height as usize, input.width as usize];
+    // An input of another rank is left to the engine.
+    let &[_, planes, height, width] = sizes else { return Ok(()) };
+    let model = [planes, height, width];
+    let fits = model.iter().zip(fed).all(|(size, fed)| size.is_none_or(|size| size == fed));
+    if fits { Ok(()) } else { Err(EncodeError::Input { model, fed }) }
+}
+
 /// Opens a backbone with the best engine at hand: ONNX Runtime where its shared library is found, else the pure-Rust
 /// engine. Which one was taken and why is said through `log`.
 ///
@@ -109,7 +137,9 @@ pub fn open(model: &[u8], input: &Preprocessing) -> Result<Box<dyn Encoder>, Enc
     #[cfg(feature = "onnx")]
     let failed = match onnx::Onnx::open(model, input) {
         Ok(encoder) => return Ok(Box::new(encoder)),
-        Err(error @ (EncodeError::Model(_) | EncodeError::Refused(_))) => return Err(error),
+        Err(error @ (EncodeError::Model(_) | EncodeError::Refused(_) | EncodeError::Input { .. })) => {
+            return Err(error);
+        }
         Err(error) => error,
     };
     #[cfg(not(feature = "onnx"))]

@@ -73,7 +73,7 @@ pub fn open(path: &Path) -> Result<RgbImage, ImageError> {
 /// Decodes the bytes of a JPEG or PNG file, turned upright as its EXIF data say.
 ///
 /// # Errors
-/// [`ImageError`] if the bytes are no such picture, are damaged, or decode to something too large.
+/// [`ImageError`] if the bytes are no such picture, are damaged or cut off, or decode to something too large.
 pub fn decode(bytes: &[u8]) -> Result<RgbImage, ImageError> {
     let failed = |error: ::image::ImageError| match error {
         ::image::ImageError::Limits(_) => ImageError::TooLarge,
@@ -84,7 +84,7 @@ pub fn decode(bytes: &[u8]) -> Result<RgbImage, ImageError> {
         return Err(ImageError::Format);
     }
     if reader.format() == Some(ImageFormat::Jpeg) && !is_whole(bytes) {
-        return Err(ImageError::Damaged("the file ends before the picture does".into()));
+        return Err(ImageError::Damaged("it has no end, as a file that was cut off".into()));
     }
     let mut limits = Limits::default();
     (limits.max_image_width, limits.max_image_height) = (Some(MAX_SIDE), Some(MAX_SIDE));
@@ -101,23 +101,23 @@ pub fn decode(bytes: &[u8]) -> Result<RgbImage, ImageError> {
     Ok(picture.into_rgb8())
 }
 
-/// Whether a JPEG file is there to its end: behind its scans stands the marker that ends a picture. Decoders fill what
-/// is missing with grey.
+/// Whether a JPEG file has the marker that ends its picture. Decoders fill what is missing before it with grey.
 fn is_whole(jpeg: &[u8]) -> bool {
-    const SCAN: u8 = 0xda;
-    const END: u8 = 0xd9;
-    const START: usize = 2;
-    let mut rest = jpeg.get(START..).unwrap_or_default();
-    while let [first, marker, high, low, ..] = *rest {
-        let skipped = match (first, marker) {
-            // Within a scan 0xff is followed by 0, so that this pair can only be the end.
-            (0xff, SCAN) => return rest.windows(2).any(|pair| pair == [0xff, END]),
-            (0xff, 0x01..=0xfe) => 2 + usize::from(u16::from_be_bytes([high, low])),
-            _ => 1,
+    let mut rest = jpeg;
+    loop {
+        let skipped = match *rest {
+            [0xff, 0xd9, ..] => return true,
+            // Alone: a byte of a scan that is 0xff itself, and markers of the start and of restarts.
+            [0xff, 0x00 | 0x01 | 0xd0..=0xd8, ..] => 2,
+            // Filling before a marker.
+            [0xff, 0xff, ..] => 1,
+            // A segment; it may hold a preview, with an end of its own.
+            [0xff, _, high, low, ..] => 2 + usize::from(u16::from_be_bytes([high, low])),
+            [_, ..] => 1,
+            [] => return false,
         };
         rest = rest.get(skipped..).unwrap_or_default();
     }
-    false
 }
 
 /// A picture from planes of red, green and blue bytes, row-major.
@@ -209,15 +209,21 @@ mod tests {
         let picture = RgbImage::from_fn(64, 64, |x, y| ::image::Rgb([(x * y) as u8, (x * 7) as u8, (y * 5) as u8]));
         let mut bytes = Vec::new();
         picture.write_to(&mut Cursor::new(&mut bytes), ImageFormat::Jpeg).unwrap();
-        // A small picture for previews within the file, as cameras write it, has an end of its own.
-        let preview = [&[0xff, 0xe1, 0, 6][..], &[0xff, 0xda, 0xff, 0xd9]].concat();
-        let camera = [&bytes[..2], &preview, &bytes[2..]].concat();
+        // A small picture for previews within the file, as cameras write it, has an end of its own; before markers may
+        // stand any number of 0xff; restarts stand between blocks of a scan.
+        let preview = [&[0xff, 0xe1, 0, 7][..], &[0xff, 0xda, 0xff, 0xd9, 0]].concat();
+        let camera = [&bytes[..2], &preview, &[0xff, 0xff], &bytes[2..]].concat();
         for whole in [&bytes, &camera] {
             assert_eq!(decode(whole).unwrap().dimensions(), (64, 64));
             assert!(decode(&[whole, &[0u8; 100][..]].concat()).is_ok());
             for length in 0..whole.len() {
                 assert!(decode(&whole[..length]).is_err(), "length {length}");
             }
+        }
+        let scan = |inner: &[u8]| [&[0xff, 0xd8, 0xff, 0xda, 0, 2][..], inner, &[0xff, 0xd9]].concat();
+        for inner in [&[1, 0xff, 0xd0, 2, 0xff, 0xd7][..], &[0xff, 0, 0xff, 0xc4, 0, 4, 0xff, 0xd9, 5], &[0xff, 0xff]] {
+            let whole = scan(inner);
+            assert!(is_whole(&whole) && (0..whole.len()).all(|length| !is_whole(&whole[..length])), "{inner:x?}");
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The device side of OrCo: few-shot class-incremental learning by orthogonal pseudo-targets and contrast (CVPR 2024).
 //!
 //! A frozen backbone turns an image into a feature vector; a small projection head puts that onto the unit sphere;
-//! the nearest of the pseudo-targets assigned to classes is the answer, or, by the preset `edge`, that together with the
-//! nearest mean of a class's exemplars. Learning new classes assigns them free pseudo-targets and re-aligns the head from
-//! stored exemplars, in seconds.
+//! the class whose assigned pseudo-target is nearest is the answer, or, by the preset `edge`, the one whose target and
+//! whose exemplars' mean are nearest together. Learning new classes assigns them free pseudo-targets and re-aligns the
+//! head from stored exemplars, in seconds.
 //!
 //! Modules stand in groups along the flow of data; each group imports only from itself and from those above it, but for
 //! the store's folder, which takes an opened bundle. The first three groups neither allocate nor start threads: without an

@@ -159,7 +159,7 @@ fn keep_within_budget(state: &mut State, config: &Config, seed: u64) {
 }
 
 /// What a session on a state learns from.
-pub(crate) fn lesson<'a>(foundation: &'a Foundation, state: &'a State) -> Lesson<'a> {
+fn lesson<'a>(foundation: &'a Foundation, state: &'a State) -> Lesson<'a> {
     Lesson {
         shape: foundation.head.shape(),
         head: foundation.head.view(),
@@ -198,7 +198,8 @@ fn realign(
     Ok((next, report))
 }
 
-/// Compares the answers of two states for the exemplars that the later one was trained on.
+/// Compares the answers of two states for the exemplars that the later one was trained on. They answer by targets alone:
+/// an exemplar is part of its class's mean, which would speak for it whatever became of the head.
 fn report(foundation: &Foundation, before: &State, after: &State, config: &Config, losses: Vec<Losses>) -> Report {
     let lesson = lesson(foundation, after);
     let mut features = Vec::new();
@@ -210,7 +211,8 @@ fn report(foundation: &Foundation, before: &State, after: &State, config: &Confi
         bank.read(exemplar, 0, &mut features[first..]);
         classes.push(bank.classes[exemplar]);
     }
-    let answers = |state: &State| Classifier::with(foundation, state, config).nearest(&features);
+    let by_targets = Config { class_means: 0.0, ..config.clone() };
+    let answers = |state: &State| Classifier::with_config(foundation, state, &by_targets).nearest(&features);
     Report::new(foundation, (before, &answers(before)), (after, &answers(after)), &classes, losses)
 }
 

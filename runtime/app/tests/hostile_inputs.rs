@@ -59,7 +59,7 @@ fn a_manifest_with_another_size_of_pictures_than_the_backbone_takes_is_refused()
     let manifest = bundle.join("manifest.toml");
     fs::write(&manifest, fs::read_to_string(&manifest).unwrap().replace("width = 32", "width = 48")).unwrap();
     let picture = shots("try", "mug").join("1.jpg");
-    let expected = "it takes 3 planes of 32 x 32 pixels, and is to be fed with 3 of 48 x 32";
+    let expected = "the backbone takes 3 planes of 32 x 32 pixels, but the bundle's preprocessing makes 3 of 48 x 32";
     Device::on(bundle).refused(&["classify", picture.to_str().unwrap()], expected);
 }
 

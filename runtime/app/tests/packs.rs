@@ -45,7 +45,7 @@ fn importing_ten_packs_equals_learning_the_ten_classes_in_one_session() {
         let packs = [&importer, &together].map(|device| fs::read(device.export(label, &[])).unwrap());
         assert!(packs[0] == packs[1], "the exemplars of {label} differ");
     }
-    // The head is the same, too: all cosines of all pictures, to the last digit.
+    // The head is the same, too: all scores of all pictures, to the last digit.
     let tried = ["rubber-duck", "traffic-cone", "dumbbell", "mug", "toy-brick", "cactus"];
     let pictures = tried.iter().flat_map(|class| fs::read_dir(shots("try", class)).unwrap());
     let pictures: Vec<String> = pictures.map(|entry| path(&entry.unwrap().path()).to_owned()).collect();

@@ -10,10 +10,10 @@ use std::vec::Vec;
 
 use ort::environment::Environment;
 use ort::session::Session;
-use ort::value::{Outlet, TensorRef};
+use ort::value::TensorRef;
 
 use super::audit::audit;
-use super::{EncodeError, Encoder};
+use super::{EncodeError, Encoder, check_input};
 use crate::image::Preprocessing;
 
 /// Oldest release that does not read outside a model's folder.
@@ -31,21 +31,16 @@ impl Onnx {
     ///
     /// # Errors
     /// [`EncodeError::Refused`] if it is suspicious, [`EncodeError::Start`] if there is no usable library,
-    /// [`EncodeError::Model`] if it refuses the model.
+    /// [`EncodeError::Model`] if it refuses the model, [`EncodeError::Input`] if the model takes other pictures.
     pub fn open(model: &[u8], input: &Preprocessing) -> Result<Self, EncodeError> {
         audit(model).map_err(EncodeError::Refused)?;
         let (environment, library) = environment()?;
         let refused = |error: ort::Error| EncodeError::Model(error.to_string());
         let session = Session::builder(environment).map_err(refused)?.commit_from_memory(model).map_err(refused)?;
-        if let Some([_, channels, height, width]) = session.inputs().first().and_then(sizes) {
+        if let Some(shape) = session.inputs().first().and_then(|model| model.dtype().tensor_shape()) {
             // A negative size is one that the model leaves open.
-            let fits = |size: i64, own: u32| size < 0 || size == i64::from(own);
-            if !(fits(channels, 3) && fits(height, input.height) && fits(width, input.width)) {
-                return Err(EncodeError::Model(format!(
-                    "it takes {channels} planes of {width} x {height} pixels, and is to be fed with 3 of {} x {}",
-                    input.width, input.height
-                )));
-            }
+            let sizes: Vec<Option<usize>> = shape.iter().map(|size| usize::try_from(*size).ok()).collect();
+            check_input(&sizes, input)?;
         }
         Ok(Self { session, input: *input, library: library.clone() })
     }
@@ -64,11 +59,6 @@ impl Encoder for Onnx {
         let (_, features) = outputs[0].try_extract_tensor::<f32>().map_err(failed)?;
         Ok(features.to_vec())
     }
-}
-
-/// Sizes of an input that is a tensor of four dimensions.
-fn sizes(input: &Outlet) -> Option<[i64; 4]> {
-    input.dtype().tensor_shape()?.as_ref().try_into().ok()
 }
 
 /// Loads the library, so that a missing one is known before anything is computed.

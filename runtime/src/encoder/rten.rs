@@ -3,13 +3,13 @@
 use std::string::{String, ToString};
 use std::vec::Vec;
 
-use rten::Model;
+use rten::{Dimension, Model};
 use rten_tensor::AsView;
 use rten_tensor::NdTensorView;
 use rten_tensor::Tensor;
 
 use super::audit::audit;
-use super::{EncodeError, Encoder};
+use super::{EncodeError, Encoder, check_input};
 use crate::image::Preprocessing;
 
 /// A backbone in rten.
@@ -22,10 +22,18 @@ impl Rten {
     /// Loads a model from its bytes, after [`audit`] has looked through them.
     ///
     /// # Errors
-    /// [`EncodeError::Refused`] if it is suspicious, [`EncodeError::Model`] if rten refuses it.
+    /// [`EncodeError::Refused`] if it is suspicious, [`EncodeError::Model`] if rten refuses it,
+    /// [`EncodeError::Input`] if it takes other pictures.
     pub fn open(model: &[u8], input: &Preprocessing) -> Result<Self, EncodeError> {
         audit(model).map_err(EncodeError::Refused)?;
         let model = Model::load(model.to_vec()).map_err(|error| EncodeError::Model(error.to_string()))?;
+        if let Some(shape) = model.input_shape(0) {
+            let fixed = |size: &Dimension| match size {
+                Dimension::Fixed(size) => Some(*size),
+                Dimension::Symbolic(_) => None,
+            };
+            check_input(&shape.iter().map(fixed).collect::<Vec<_>>(), input)?;
+        }
         Ok(Self { model, input: *input })
     }
 }

@@ -165,7 +165,7 @@ impl Measurement<'_> {
                 }
             }
             let answers = match system {
-                System::Orco => Classifier::with(foundation, &state, config).nearest(&measured),
+                System::Orco => Classifier::with_config(foundation, &state, config).nearest(&measured),
                 System::Imprint => nearest_imprint(foundation, &added, &measured),
                 System::Ncm => nearest_mean(foundation, benchmark, &added, &measured),
             };
@@ -186,7 +186,7 @@ impl Measurement<'_> {
 
 fn nearest_imprint(foundation: &Foundation, added: &[NewClass], features: &[f32]) -> Vec<usize> {
     let by_targets = Config { class_means: 0.0, ..foundation.config.clone() };
-    let mut classifier = Classifier::with(foundation, &State::fresh(foundation, [0; 32]), &by_targets);
+    let mut classifier = Classifier::with_config(foundation, &State::fresh(foundation, [0; 32]), &by_targets);
     added.iter().for_each(|class| classifier.imprint(class));
     classifier.nearest(features)
 }

@@ -9,7 +9,7 @@ use crate::align::AlignError;
 use crate::bank::Bank;
 use crate::config::{Assignment, CrossEntropyOn, Keep, Sample};
 use crate::exemplar::Precision;
-use crate::math::{dot, normalise};
+use crate::math::{add_scaled, dot, normalise};
 use crate::projection::Shape;
 use crate::random::Random;
 use crate::target::{Method, generate};
@@ -374,10 +374,9 @@ fn class_means_have_their_weight_in_a_score() {
     let foundation = foundation(3);
     let (mut state, _) = learn_with(&foundation, &[new_class(3, 5)], 1).unwrap();
     let picture = feature(3, &mut Random::new(9, "fresh samples"));
-    let settings =
-        |class_means, base_exemplars| Config { class_means, base_exemplars, ..foundation.config.clone() };
+    let settings = |class_means, base_exemplars| Config { class_means, base_exemplars, ..foundation.config.clone() };
     let scores = |state: &State, weight, base| {
-        Classifier::with(&foundation, state, &settings(weight, base)).scores(&picture)
+        Classifier::with_config(&foundation, state, &settings(weight, base)).scores(&picture)
     };
     let (targets, both) = (scores(&state, 0.0, 5), scores(&state, 0.5, 5));
     let mut direction = picture.clone();
@@ -395,9 +394,18 @@ fn class_means_have_their_weight_in_a_score() {
     state.exemplars = state.exemplars.emptied();
     assert_eq!(scores(&state, 0.5, 5), targets);
     let fresh = State::fresh(&foundation, [0; 32]);
-    let mut classifier = Classifier::with(&foundation, &fresh, &settings(0.5, 5));
+    let mut classifier = Classifier::with_config(&foundation, &fresh, &settings(0.5, 5));
     classifier.imprint(&new_class(3, 5));
-    assert_eq!((classifier.scores(&picture).len(), classifier.matches(&picture, 1)[0].class), (4, 3));
+    let shots: Vec<f32> = new_class(3, 5).shots.concat();
+    let mut mean = vec![0.0; INPUTS];
+    shots.chunks_exact(INPUTS).for_each(|shot| add_scaled(&mut mean, 1.0, shot));
+    normalise(&mut mean);
+    let mut by_targets = Classifier::with_config(&foundation, &fresh, &settings(0.0, 5));
+    by_targets.imprint(&new_class(3, 5));
+    let expected = (by_targets.scores(&picture)[3] + 0.5 * dot(&direction, &mean)) / 1.5;
+    // Of two pictures the second: rows must not shift.
+    let second = classifier.scores(&[feature(0, &mut Random::new(8, "fresh samples")), picture].concat())[7];
+    assert!((second - expected).abs() < 1e-5, "{second} and {expected}");
 }
 
 #[test]

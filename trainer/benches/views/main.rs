@@ -8,7 +8,7 @@
 //! cargo bench --workspace --bench views -- resnet12 bf16         # the cases whose names hold both words
 //! ```
 //!
-//! The two take turns of about a second each, so that what else the machine does falls on both: of every turn counts the
+//! The two take turns of a few seconds, of which the second half is timed, so that what else the machine does falls on both: of every turn counts the
 //! ratio of the two rates side by side. The table shows the median rates, the median ratio and its quartiles.
 
 use std::env;
@@ -88,9 +88,9 @@ impl PyTorch {
 
     /// Views per second of a turn.
     fn turn(&mut self) -> f64 {
-        writeln!(self.turns).expect("PyTorch is there");
+        writeln!(self.turns).expect("ORCO_PYTHON names a Python that imports torch");
         let mut rate = String::new();
-        self.rates.read_line(&mut rate).expect("PyTorch answers");
+        self.rates.read_line(&mut rate).expect("PyTorch answers in text");
         rate.trim().parse().expect("ORCO_PYTHON names a Python that imports torch")
     }
 

@@ -111,7 +111,10 @@ pub(super) fn write(
     )?;
     if config.class_means > 0.0 {
         let weight = config.class_means;
-        writeln!(text, "- Answers: by the cosines to a class's target and to its exemplars' mean, weighed 1 to {weight}.")?;
+        writeln!(
+            text,
+            "- Answers: by the cosines to a class's target and to its exemplars' mean, weighed 1 to {weight}."
+        )?;
     }
     if let Some(parity) = exported.parity {
         writeln!(
