@@ -2,9 +2,10 @@
 
 use std::boxed::Box;
 use std::fmt;
+use std::format;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::string::String;
+use std::string::{String, ToString};
 use std::vec::Vec;
 
 use ::image::RgbImage;
@@ -93,6 +94,13 @@ pub enum OpenError {
         /// What is wrong with it.
         source: DecodeError,
     },
+    /// A file contradicts another one, or holds a value that makes no sense.
+    Unfit {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
     /// The bundle has no benchmark file.
     NoBenchmark {
         /// The bundle.
@@ -132,6 +140,7 @@ impl fmt::Display for OpenError {
                 path.display()
             ),
             Self::Decode { path, source } => write!(f, "{} cannot be used: {source}", path.display()),
+            Self::Unfit { path, reason } => write!(f, "{} cannot be used: {reason}", path.display()),
             Self::NoBenchmark { folder } => write!(
                 f,
                 "the bundle {} carries no benchmark file; measure from images with --data instead",
@@ -181,15 +190,25 @@ impl Bundle {
         let path = folder.join(LEARNER);
         let foundation: Foundation = codec::decode(Kind::Learner, &learner)
             .map_err(|source| OpenError::Decode { path: path.clone(), source })?;
-        let fits = manifest.backbone.features == foundation.head.inputs
-            && manifest.preprocessing.is_sound()
-            && manifest.views.is_sound();
-        if !fits || !foundation.is_sound() {
+        if !foundation.is_sound() {
             return Err(OpenError::Decode { path, source: DecodeError::Body });
+        }
+        let unfit = |name: &str, reason: String| Err(OpenError::Unfit { path: folder.join(name), reason });
+        if !manifest.preprocessing.is_sound() {
+            let demand = "width and height from 1 to 1024, finite means, deviations above 0";
+            return unfit(MANIFEST, format!("its [preprocessing] must have {demand}"));
+        }
+        if !manifest.views.is_sound() {
+            return unfit(MANIFEST, "its [views] must have shares from 0 to 1, and a crop_scale above 0".to_string());
+        }
+        let (said, inputs) = (manifest.backbone.features, foundation.head.inputs);
+        if said != inputs {
+            return unfit(MANIFEST, format!("it speaks of {said} features, but the head in {LEARNER} takes {inputs}"));
         }
         let listed = String::from_utf8_lossy(&labels);
         if !listed.lines().eq(foundation.classes.iter().map(|class| class.label.as_str())) {
-            return Err(OpenError::Decode { path: folder.join(LABELS), source: DecodeError::Body });
+            let count = foundation.classes.len();
+            return unfit(LABELS, format!("it does not list the {count} base classes of {LEARNER}, a line for each"));
         }
         let digest = codec::digest(&learner);
         Ok(Self { folder: folder.into(), manifest, foundation, digest, backbone })

@@ -139,7 +139,7 @@ impl fmt::Display for PackError {
             Self::Content => write!(f, "its content makes no sense"),
             Self::OtherBundle { bundle } => write!(
                 f,
-                "it was made with another bundle, called \"{bundle}\"; a class travels only between devices with the same one"
+                "it was made with another bundle, or another export, called \"{bundle}\"; a class travels only between devices with the same one"
             ),
         }
     }

@@ -61,13 +61,16 @@ fn a_learner_file_that_makes_no_sense_is_refused() {
         ("huge batch", |f| f.config.batch = 1 << 40),
         ("huge number of views", |f| f.config.views = 1 << 40),
         ("temperature 0", |f| f.config.temperature = 0.0),
+        ("weight of class means not a number", |f| f.config.class_means = f32::NAN),
         ("rate not a number", |f| f.config.learning_rate = f64::NAN),
     ];
     for (what, change) in changes {
         let mut foundation = shipped.foundation.clone();
         change(&mut foundation);
         let refused = open_with(&shipped, &encode(&foundation));
-        assert!(matches!(refused, Err(OpenError::Decode { source: DecodeError::Body, .. })), "{what}: {refused:?}");
+        let body =
+            matches!(refused, Err(OpenError::Decode { source: DecodeError::Body, .. } | OpenError::Unfit { .. }));
+        assert!(body, "{what}: {refused:?}");
     }
     // Layout: 10 bytes magic and version, 32 bytes digest, the body.
     let file = encode(&shipped.foundation);

@@ -26,7 +26,7 @@ pub struct LessonOptions {
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Forgetting budget, in percent points: refuses the change, and keeps what was known before, if the stored exemplars
-    /// of any old class are recognised so much less afterwards. Without it, losses are reported only.
+    /// of any old class are recognised so much less afterwards, by targets alone. Without it, losses are reported only.
     #[arg(long, value_name = "POINTS", env = "ORCO_FORGETTING_BUDGET", value_parser = budget::points)]
     pub forgetting_budget: Option<f32>,
 }

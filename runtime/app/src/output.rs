@@ -85,6 +85,15 @@ pub fn presets(measured: &[(&str, Summary)]) -> String {
     format!("preset      aHM            aACC             Gflop   share  seconds   share\n{}", lines.join("\n"))
 }
 
+/// How an answer is found, for a weight of class means.
+pub fn rule(class_means: f32) -> String {
+    if class_means > 0.0 {
+        format!("by targets and by class means, weighed 1 to {class_means}")
+    } else {
+        "by targets alone".to_owned()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

@@ -53,14 +53,35 @@ fn a_suspicious_backbone_is_refused_before_any_engine_sees_it() {
 }
 
 #[test]
-fn a_manifest_with_another_size_of_pictures_than_the_backbone_takes_is_refused() {
+fn a_manifest_that_was_changed_by_hand_is_named_with_the_fault() {
     let folder = TempDir::new().unwrap();
     let bundle = copied_bundle(folder.path());
     let manifest = bundle.join("manifest.toml");
-    fs::write(&manifest, fs::read_to_string(&manifest).unwrap().replace("width = 32", "width = 48")).unwrap();
+    let text = fs::read_to_string(&manifest).unwrap();
     let picture = shots("try", "mug").join("1.jpg");
-    let expected = "the backbone takes 3 planes of 32 x 32 pixels, but the bundle's preprocessing makes 3 of 48 x 32";
-    Device::on(bundle).refused(&["classify", picture.to_str().unwrap()], expected);
+    let device = Device::on(bundle);
+    for (from, to, expected) in [
+        (
+            "width = 32",
+            "width = 48",
+            "the backbone takes 3 planes of 32 x 32 pixels, but the bundle's preprocessing makes 3 of 48 x 32",
+        ),
+        (
+            "width = 32",
+            "width = 0",
+            "manifest.toml cannot be used: its [preprocessing] must have width and height from 1",
+        ),
+        (
+            "crop_scale = 0.35",
+            "crop_scale = 7.0",
+            "manifest.toml cannot be used: its [views] must have shares from 0 to 1",
+        ),
+        ("features = 128", "features = 64", "it speaks of 64 features, but the head in learner.postcard takes 128"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        fs::write(&manifest, text.replace(from, to)).unwrap();
+        device.refused(&["classify", picture.to_str().unwrap()], expected);
+    }
 }
 
 #[test]

@@ -79,7 +79,7 @@ impl fmt::Display for StoreError {
             ),
             Self::OtherBundle { path } => write!(
                 f,
-                "the state {} was learned on another bundle; give that bundle with --bundle, or another folder with --state",
+                "the state {} was learned on another bundle, or another export of this one; give that bundle with --bundle, or another folder with --state",
                 path.display()
             ),
             Self::Busy { folder } => {

@@ -69,6 +69,9 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
             arguments.draws,
             benchmark.shots
         );
+        if !arguments.presets {
+            println!("orco answers {}", output::rule(config.class_means));
+        }
     }
     let measure = |system: System, config: &Config, name: &str| {
         let (foundation, seed) = (&bundle.foundation, arguments.seed);

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::device::Device;
 use crate::options::{Backbone, Options};
+use crate::output;
 
 /// Prints what the bundle is, which engine runs it, and what the device has learned.
 pub fn run(options: &Options) -> Result<()> {
@@ -38,6 +39,7 @@ pub fn run(options: &Options) -> Result<()> {
         );
         println!("engine      {engine}");
         println!("head        {}-{}-{}", foundation.head.inputs, foundation.head.hidden, foundation.head.outputs);
+        println!("answers     {}", output::rule(foundation.config.class_means));
         println!("trained on  {} ({})", manifest.provenance.trained_on, manifest.provenance.program);
         println!("benchmark   {}", if benchmark { "in the bundle" } else { "none in the bundle" });
         println!("state       {}", device.store.folder().display());
@@ -61,7 +63,7 @@ pub fn run(options: &Options) -> Result<()> {
         "weights": manifest.backbone.weights.name(),
         "features": manifest.backbone.features, "parameters": manifest.backbone.parameters,
         "base_classes": foundation.classes.len(), "learned_classes": device.state.classes.len(),
-        "sessions": device.state.sessions, "free_targets": free, "state": device.store.folder().to_string_lossy(), "benchmark": benchmark,
+        "class_means": foundation.config.class_means, "sessions": device.state.sessions, "free_targets": free, "state": device.store.folder().to_string_lossy(), "benchmark": benchmark,
         "history_entries": device.history.entries().len(), "history_bytes": device.history.bytes(),
         "working_memory_bytes": learning.bytes(),
     }))
