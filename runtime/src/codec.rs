@@ -38,7 +38,7 @@ impl Kind {
         }
     }
 
-    /// Oldest version that this release reads. A learner of version 2 ends before `Config::class_means`.
+    /// Oldest version that this release reads.
     const OLDEST: u16 = 2;
 }
 
@@ -107,6 +107,15 @@ pub fn decode<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T, Decode
     if rest[2..] != Sha256::digest(body)[..] {
         return Err(DecodeError::Checksum);
     }
+    let completed;
+    let body = match (kind, actual) {
+        // Ends before `Config::class_means`, the last number of all.
+        (Kind::Learner, 2) => {
+            completed = [body, &0.0f32.to_le_bytes()].concat();
+            &completed
+        }
+        _ => body,
+    };
     match postcard::take_from_bytes(body) {
         Ok((value, [])) => Ok(value),
         _ => Err(DecodeError::Body),

@@ -1,6 +1,6 @@
 //! The settings of phase 3 and their presets.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use crate::exemplar::{MAX_VIEWS, Precision};
 use crate::loss::contrast::Form;
@@ -140,14 +140,7 @@ pub struct Config {
     /// Weight of the mean of a class's exemplars in an answer, beside its target's weight of 1
     /// ([`Classifier`](crate::classify::Classifier)); 0 is the paper's rule, the target alone. The last field: learners of
     /// version 2 end before it.
-    #[serde(deserialize_with = "zero_at_the_end")]
     pub class_means: f32,
-}
-
-/// A number; 0 where an encoding that does not name its fields ends before it, as in learners of version 2.
-fn zero_at_the_end<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f32, D::Error> {
-    let named = deserializer.is_human_readable();
-    f32::deserialize(deserializer).or_else(|error| if named { Err(error) } else { Ok(0.0) })
 }
 
 impl Config {
