@@ -218,6 +218,11 @@ impl Config {
         }
     }
 
+    /// The same settings with the paper's rule of answers, by targets alone.
+    pub fn by_targets_alone(&self) -> Self {
+        Self { class_means: 0.0, ..self.clone() }
+    }
+
     /// What is wrong with the values, as a sentence about the first field at fault; to be asked after decoding or parsing.
     pub fn problem(&self) -> Option<&'static str> {
         let rate = |value: f64| (0.0..=100.0).contains(&value);

@@ -211,7 +211,7 @@ fn report(foundation: &Foundation, before: &State, after: &State, config: &Confi
         bank.read(exemplar, 0, &mut features[first..]);
         classes.push(bank.classes[exemplar]);
     }
-    let by_targets = Config { class_means: 0.0, ..config.clone() };
+    let by_targets = config.by_targets_alone();
     let answers = |state: &State| Classifier::with_config(foundation, state, &by_targets).nearest(&features);
     Report::new(foundation, (before, &answers(before)), (after, &answers(after)), &classes, losses)
 }

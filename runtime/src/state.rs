@@ -38,7 +38,7 @@ pub struct Foundation {
     pub classes: Vec<Class>,
     /// Exemplars of the base classes, by index into `classes`.
     pub exemplars: Bank,
-    /// Settings of phase 3. The last field, since its own last one may be missing ([`Config::class_means`]).
+    /// Settings of phase 3. The last field: learners of version 2 end before its own last one.
     pub config: Config,
 }
 

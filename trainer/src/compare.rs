@@ -1,9 +1,8 @@
 //! The paper's comparison of phase 3: g trained alone, as on the device, beside f and g trained together.
 //!
 //! The runtime's learner on stored features stands first. The others are trained here from images, with new views in every
-//! step, by the same settings, losses, exemplars, draws and targets; in every session f and g begin as phase 2 left them. All
-//! answer by targets alone.
-//! Batch norm of f keeps its statistics throughout. The metrics are the runtime's.
+//! step, by the same settings, losses, exemplars, draws and targets; in every session f and g begin as phase 2 left them.
+//! All answer by targets alone. Batch norm of f keeps its statistics throughout. The metrics are the runtime's.
 
 mod goals;
 mod session;
@@ -12,7 +11,7 @@ use std::collections::HashMap;
 
 use anyhow::{Context, Result, bail};
 use orco_runtime::benchmark::Benchmark;
-use orco_runtime::config::{Assignment as Rule, Config};
+use orco_runtime::config::Assignment as Rule;
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::loss::contrast::Form;
 use orco_runtime::protocol::{Draw, Measured, Measurement, Row, Summary, System, summarise};
@@ -80,7 +79,7 @@ pub fn compare(
     let foundation = source.foundation(model, assignment, &mut encoder)?;
     let benchmark = source.benchmark(&mut encoder)?;
     // All answer as the paper does: where f is trained, means of stored features would be those of another f.
-    let (system, config) = (System::Orco, &Config { class_means: 0.0, ..recipe.learn.clone() });
+    let (system, config) = (System::Orco, &recipe.learn.by_targets_alone());
     let device = Measurement { foundation: &foundation, benchmark: &benchmark, system, config, seed: SEED };
     let mut summaries =
         vec![Summary { system: "g, as on the device".into(), ..device.over(draws, &interrupt::unwind)? }];

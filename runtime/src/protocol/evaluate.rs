@@ -185,7 +185,7 @@ impl Measurement<'_> {
 }
 
 fn nearest_imprint(foundation: &Foundation, added: &[NewClass], features: &[f32]) -> Vec<usize> {
-    let by_targets = Config { class_means: 0.0, ..foundation.config.clone() };
+    let by_targets = foundation.config.by_targets_alone();
     let mut classifier = Classifier::with_config(foundation, &State::fresh(foundation, [0; 32]), &by_targets);
     added.iter().for_each(|class| classifier.imprint(class));
     classifier.nearest(features)

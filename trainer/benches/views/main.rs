@@ -8,8 +8,9 @@
 //! cargo bench --workspace --bench views -- resnet12 bf16         # the cases whose names hold both words
 //! ```
 //!
-//! The two take turns of a few seconds, of which the second half is timed, so that what else the machine does falls on both: of every turn counts the
-//! ratio of the two rates side by side. The table shows the median rates, the median ratio and its quartiles.
+//! The two take turns of a few seconds, of which the second half is timed, so that what else the machine does falls on
+//! both: of every turn counts the ratio of the two rates side by side. The table shows the median rates, the median ratio
+//! and its quartiles.
 
 use std::env;
 use std::io::{BufRead, BufReader, Write};

@@ -48,7 +48,7 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
         },
     };
     if arguments.targets_alone {
-        config.class_means = 0.0;
+        config = config.by_targets_alone();
     }
     let benchmark = match &arguments.data {
         None if options.backbone == Backbone::Int8 => {
