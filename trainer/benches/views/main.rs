@@ -8,7 +8,7 @@
 //! cargo bench --workspace --bench views -- resnet12 bf16         # the cases whose names hold both words
 //! ```
 //!
-//! The two take turns of a few seconds, of which the second half is timed, so that what else the machine does falls on
+//! Before the first turn PyTorch says how many parameters its network has, which must be as many as ours. The two take turns of a few seconds, of which the second half is timed, so that what else the machine does falls on
 //! both: of every turn counts the ratio of the two rates side by side. The table shows the median rates, the median ratio
 //! and its quartiles.
 
@@ -17,11 +17,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use orco_trainer::backbone::Description;
 use orco_trainer::config::{Architecture, Precision, Recipe};
 use orco_trainer::dataset::{Images, Split};
 use orco_trainer::model::Model;
 use orco_trainer::pretrain::pretrain;
 use orco_trainer::run::Run;
+use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 
 const TURNS: usize = 21;
@@ -29,6 +31,7 @@ const TURNS: usize = 21;
 const EPOCHS: usize = 2;
 const STEPS: usize = 4;
 const CLASSES: usize = 64;
+const INPUT: [i64; 3] = [3, 32, 32];
 
 /// A backbone and how it is trained.
 struct Case {
@@ -39,14 +42,21 @@ struct Case {
     precision: Precision,
 }
 
+impl Case {
+    fn recipe(&self) -> Recipe {
+        let mut recipe: Recipe = toml::from_str(include_str!("../../recipes/cifar100-edge.toml")).expect("a recipe");
+        (recipe.backbone.architecture, recipe.backbone.width) = (self.architecture, self.width);
+        (recipe.split.base_classes, recipe.split.sessions, recipe.split.ways) = (CLASSES, 1, 1);
+        let pretrain = &mut recipe.pretrain;
+        (pretrain.epochs, pretrain.batch, pretrain.precision) = (EPOCHS, self.batch, self.precision);
+        (pretrain.warmup_epochs, pretrain.learning_rate) = (0, 0.01);
+        recipe
+    }
+}
+
 /// Views per second of a turn.
 fn ours(case: &Case) -> f64 {
-    let mut recipe: Recipe = toml::from_str(include_str!("../../recipes/cifar100-edge.toml")).expect("a recipe");
-    (recipe.backbone.architecture, recipe.backbone.width) = (case.architecture, case.width);
-    (recipe.split.base_classes, recipe.split.sessions, recipe.split.ways) = (CLASSES, 1, 1);
-    (recipe.pretrain.epochs, recipe.pretrain.batch, recipe.pretrain.precision) = (EPOCHS, case.batch, case.precision);
-    recipe.pretrain.warmup_epochs = 0;
-    recipe.pretrain.learning_rate = 0.01;
+    let recipe = case.recipe();
     let each = STEPS * case.batch / CLASSES;
     let labels: Vec<u16> = (0..=CLASSES as u16).flat_map(|class| std::iter::repeat_n(class, each.max(20))).collect();
     let pixels = Tensor::randint(256, [labels.len() as i64, 3, 32, 32], (Kind::Uint8, Device::Cpu));
@@ -55,7 +65,7 @@ fn ours(case: &Case) -> f64 {
     split.base.truncate(STEPS * case.batch);
     let folder = env::temp_dir().join(format!("orco-views-{}", std::process::id()));
     let run = Run::open(&folder, &recipe).expect("a run folder");
-    let mut model = Model::new(&recipe, [3, 32, 32], Device::Cpu);
+    let mut model = Model::new(&recipe, INPUT, Device::Cpu);
     pretrain(&mut model, &recipe, &images, &split, &run, None).expect("training");
     let rates = run.metrics("pretrain");
     std::fs::remove_dir_all(&folder).expect("the folder is ours");
@@ -74,25 +84,34 @@ impl PyTorch {
     fn start(case: &Case) -> Option<Self> {
         let python = env::var_os("ORCO_PYTHON")?;
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/views/pytorch.py");
-        let family = if case.architecture == Architecture::Resnet12 { "resnet12" } else { "resnet18" };
-        let precision = if case.precision == Precision::Bf16 { "bf16" } else { "f32" };
+        let named = |value: Value| value.as_str().expect("choices are names").to_owned();
+        let family = named(json!(case.architecture));
+        let precision = named(json!(case.precision));
         let counts = [case.width as usize, case.batch, EPOCHS, STEPS, CLASSES].map(|count| count.to_string());
         let mut command = Command::new(python);
-        command.arg(script).args([family, precision]).args(counts).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg(script).args([&family, &precision]).args(counts).stdin(Stdio::piped()).stdout(Stdio::piped());
         // Its own libtorch, not ours; and freed memory stays with it, as with us.
         command.env_remove("LD_LIBRARY_PATH").env("MALLOC_MMAP_MAX_", "0").env("MALLOC_TRIM_THRESHOLD_", "34359738368");
         let mut child = command.spawn().expect("ORCO_PYTHON names a program");
         let turns = child.stdin.take().expect("a pipe");
         let rates = BufReader::new(child.stdout.take().expect("a pipe"));
-        Some(Self { child, turns, rates })
+        let mut pytorch = Self { child, turns, rates };
+        let parameters = Description::new(&case.recipe().backbone, INPUT).parameters();
+        assert_eq!(pytorch.number() as i64, parameters, "parameters of {family} in PyTorch and here");
+        Some(pytorch)
     }
 
     /// Views per second of a turn.
     fn turn(&mut self) -> f64 {
-        writeln!(self.turns).expect("ORCO_PYTHON names a Python that imports torch");
-        let mut rate = String::new();
-        self.rates.read_line(&mut rate).expect("PyTorch answers in text");
-        rate.trim().parse().expect("ORCO_PYTHON names a Python that imports torch")
+        writeln!(self.turns).expect("PyTorch reads what it is sent");
+        self.number()
+    }
+
+    /// The next line.
+    fn number(&mut self) -> f64 {
+        let mut line = String::new();
+        self.rates.read_line(&mut line).expect("PyTorch answers in text");
+        line.trim().parse().expect("ORCO_PYTHON names a Python that imports torch")
     }
 
     fn stop(self) {
@@ -112,14 +131,17 @@ fn main() {
     orco_trainer::system::keep_memory();
     let small = |name, precision| Case { name, architecture: Architecture::Resnet18, width: 16, batch: 256, precision };
     let large = |name, precision| Case { name, architecture: Architecture::Resnet12, width: 64, batch: 64, precision };
+    let mobile = |name, precision| Case { architecture: Architecture::Mobilenetv2, width: 11, ..small(name, precision) };
     let cases = [
         small("resnet18-w16, f32", Precision::F32),
         small("resnet18-w16, bf16", Precision::Bf16),
         large("resnet12-w64, f32", Precision::F32),
         large("resnet12-w64, bf16", Precision::Bf16),
+        mobile("mobilenetv2-w11, f32", Precision::F32),
+        mobile("mobilenetv2-w11, bf16", Precision::Bf16),
     ];
     println!("views per second of phase 1 (cross entropy and SCL, one view), {} threads", tch::get_num_threads());
-    println!("{:20} {:>8} {:>8} {:>8}   (quartiles)", "", "ours", "PyTorch", "ratio");
+    println!("{:22} {:>8} {:>8} {:>8}   (quartiles)", "", "ours", "PyTorch", "ratio");
     // Arguments choose cases by parts of their names (cargo adds `--bench`).
     let wanted: Vec<String> = env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     for case in cases.iter().filter(|case| wanted.iter().all(|part| case.name.contains(part))) {
@@ -131,11 +153,11 @@ fn main() {
         let ratios: Vec<f64> = own.iter().zip(&their).map(|(own, their)| own / their).collect();
         let [_, ours, _] = quartiles(own);
         let Some(pytorch) = pytorch else {
-            println!("{:20} {ours:8.0}   ORCO_PYTHON names no Python with torch", case.name);
+            println!("{:22} {ours:8.0}   ORCO_PYTHON names no Python with torch", case.name);
             continue;
         };
         pytorch.stop();
         let ([_, theirs, _], [low, ratio, high]) = (quartiles(their), quartiles(ratios));
-        println!("{:20} {ours:8.0} {theirs:8.0} {ratio:8.2}   ({low:.2} to {high:.2})", case.name);
+        println!("{:22} {ours:8.0} {theirs:8.0} {ratio:8.2}   ({low:.2} to {high:.2})", case.name);
     }
 }

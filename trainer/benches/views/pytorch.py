@@ -1,5 +1,5 @@
-"""Phase 1 of main.rs written in PyTorch eager. For every line of its input it trains some epochs and prints the views
-per second of the last one.
+"""Phase 1 of main.rs written in PyTorch eager. It first prints how many parameters its backbone has with the norms folded
+in; then, for every line of its input, it trains some epochs and prints the views per second of the last one.
 
 Arguments: family, precision, width, batch, epochs, steps, classes.
 """
@@ -17,9 +17,9 @@ WIDTH, BATCH, EPOCHS, STEPS, CLASSES = map(int, sys.argv[3:])
 
 
 class ConvNorm(nn.Sequential):
-    def __init__(self, inputs, outputs, kernel, stride=1):
+    def __init__(self, inputs, outputs, kernel, stride=1, groups=1):
         super().__init__(
-            nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False),
+            nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False),
             nn.BatchNorm2d(outputs),
         )
 
@@ -42,7 +42,42 @@ class Block(nn.Module):
         return self.pool(self.activation(y))
 
 
+class InvertedResidual(nn.Module):
+    def __init__(self, inputs, outputs, expansion, stride):
+        super().__init__()
+        hidden = inputs * expansion
+        expand = [ConvNorm(inputs, hidden, 1), nn.ReLU6(inplace=True)] if expansion > 1 else []
+        depthwise = [ConvNorm(hidden, hidden, 3, stride, groups=hidden), nn.ReLU6(inplace=True)]
+        self.layers = nn.Sequential(*expand, *depthwise, ConvNorm(hidden, outputs, 1))
+        self.identity = stride == 1 and inputs == outputs
+
+    def forward(self, x):
+        y = self.layers(x)
+        return y.add_(x) if self.identity else y
+
+
+def divisible(channels):
+    nearest = max(int(channels + 4) // 8 * 8, 8)
+    return nearest + 8 if nearest < 0.9 * channels else nearest
+
+
+def mobilenetv2():
+    """Of multiplier WIDTH / 32, for images of 32 pixels: the stem and the second stage keep their size."""
+    channels = divisible(WIDTH)
+    layers = [ConvNorm(3, channels, 3), nn.ReLU6(inplace=True)]
+    stages = [(1, 16, 1, 1), (6, 24, 2, 1), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)]
+    for expansion, full, count, stride in stages:
+        outputs = divisible(full * WIDTH / 32)
+        for block in range(count):
+            layers.append(InvertedResidual(channels, outputs, expansion, 1 if block else stride))
+            channels = outputs
+    features = divisible(1280 * WIDTH / 32)
+    return nn.Sequential(*layers, ConvNorm(channels, features, 1), nn.ReLU6(inplace=True)), features
+
+
 def backbone():
+    if FAMILY == "mobilenetv2":
+        return mobilenetv2()
     if FAMILY == "resnet12":
         widths, activation = [WIDTH, WIDTH * 5 // 2, WIDTH * 5, WIDTH * 10], nn.LeakyReLU(0.1, inplace=True)
         blocks = [Block(a, b, 3, 1, activation, True) for a, b in zip([3] + widths, widths)]
@@ -94,6 +129,8 @@ def contrast(z, labels):
 def main():
     torch.manual_seed(1)
     network, features = backbone()
+    folded = [m.weight.numel() for m in network.modules() if isinstance(m, (nn.Conv2d, nn.BatchNorm2d))]
+    print(sum(folded), flush=True)
     network = network.to(memory_format=torch.channels_last)
     head = nn.Sequential(nn.Linear(features, 2048), nn.ReLU(), nn.Linear(2048, 128))
     classifier = nn.Linear(features, CLASSES)

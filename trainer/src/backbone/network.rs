@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tch::nn::{Init, Path};
-use tch::{Kind, Tensor, no_grad};
+use tch::{Device, Kind, Tensor, no_grad};
 
 use super::{Activation, Builder, ConvNorm, Description};
 use crate::config::Precision;
@@ -91,9 +91,11 @@ impl Builder for Forward<'_> {
 
     fn convolution(&mut self, x: &Tensor, conv: &ConvNorm) -> Tensor {
         let tensors = self.network.tensors(conv);
-        let weight = tensors.weight.to_kind(x.kind());
         let padding = conv.kernel / 2;
-        x.conv2d(&weight, None::<Tensor>, [conv.stride; 2], [padding; 2], [1, 1], conv.groups).batch_norm(
+        let kind = arithmetic(x, conv);
+        let (wide, weight) = (x.to_kind(kind), tensors.weight.to_kind(kind));
+        let y = wide.conv2d(&weight, None::<Tensor>, [conv.stride; 2], [padding; 2], [1, 1], conv.groups);
+        y.to_kind(x.kind()).batch_norm(
             Some(&tensors.scale),
             Some(&tensors.offset),
             Some(&tensors.mean),
@@ -111,7 +113,8 @@ impl Builder for Forward<'_> {
         match self.network.description.activation {
             Activation::Relu if self.train => x.relu_(),
             Activation::Relu => x.relu(),
-            Activation::Relu6 => x.clamp(0.0, 6.0),
+            Activation::Relu6 if self.train => x.relu6_(),
+            Activation::Relu6 => x.relu6(),
             Activation::LeakyRelu(slope) => leaky_relu(&x, slope),
         }
     }
@@ -187,6 +190,13 @@ fn create(path: &Path<'_>, conv: &ConvNorm) -> ConvNormTensors {
 /// The same tensor `[n, c, h, w]`, channels stored last: the layout that convolutions run fastest in.
 fn channels_last(x: &Tensor) -> Tensor {
     x.permute([0, 2, 3, 1]).contiguous().permute([0, 3, 1, 2])
+}
+
+/// What a convolution of `x` computes in: in what x has, but for depthwise ones with a stride on the processor, for whose
+/// gradient by x its library (oneDNN) has no fast kernel in bf16.
+fn arithmetic(x: &Tensor, conv: &ConvNorm) -> Kind {
+    let strided = conv.groups > 1 && conv.stride > 1;
+    if strided && x.device() == Device::Cpu { Kind::Float } else { x.kind() }
 }
 
 /// x where it is positive, else slope times x.
