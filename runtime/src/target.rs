@@ -52,7 +52,8 @@ pub fn generate(method: Method, count: usize, dimension: usize, steps: usize, se
 }
 
 /// Gradient descent on L_TG(T) = 1/|T| sum_i log sum_j exp(t_i . t_j) (OrCo, section 3.1), gradients accumulated
-/// over the steps, rows renormalised after each step, as the published program does.
+/// over the steps, rows renormalised after each step, as the published program does; [`Generator::forget`] before every step
+/// gives the paper's plain descent.
 #[derive(Clone, Debug)]
 pub struct Generator {
     dimension: usize,
@@ -74,6 +75,11 @@ impl Generator {
             gradient: vec![0.0; count * width],
             pairs: vec![0.0; Pairs::length(count, count, width)],
         }
+    }
+
+    /// Zeroes what earlier steps accumulated.
+    pub fn forget(&mut self) {
+        self.accumulated.fill(0.0);
     }
 
     /// Takes one step on `targets` `[count, dimension]` and returns the loss before it.

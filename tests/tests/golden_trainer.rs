@@ -1,12 +1,13 @@
 //! The trainer's losses, head and optimiser, differentiated by libtorch, against the reference vectors.
 
+use orco_runtime::loss::contrast::Form;
 use orco_tests::compare::{GRADIENT, LOSS, Mismatch, assert_close};
 use orco_tests::golden::{Array, Golden};
 use orco_tests::phase3::{
     CROSS_ENTROPY, DAMPENING, Deviation, Losses, MOMENTUM, PARAMETERS, Phase3, RATE, TEMPERATURE, WEIGHT_DECAY,
 };
 use orco_trainer::backbone::{Head, unit};
-use orco_trainer::loss::{class_means, contrast, cosine_cross_entropy, orthogonality, perturbed_supervised_contrast};
+use orco_trainer::loss::{class_means, contrast, cosine_cross_entropy, orthogonality};
 use orco_trainer::optimiser::{Parameter, Sgd, SgdConfig, gradients};
 use tch::{Kind, Tensor, no_grad};
 
@@ -30,7 +31,7 @@ fn phase1(name: &str, labels: &str) {
         let key = format!("phase1.{name}.t{temperature}");
         let temperature = temperature.parse().expect("a temperature stands in the key");
         let z = tensor(&z).set_requires_grad(true);
-        let loss = contrast(&z, &labels, temperature);
+        let loss = contrast(&z, &labels, temperature, Form::Inside);
         loss.backward();
         golden.f32(&format!("{key}.loss")).assert_close(&[value(&loss)], LOSS);
         golden.f32(&format!("{key}.grad_z")).assert_close(&values(&z.grad()), GRADIENT);
@@ -170,10 +171,11 @@ fn terms(phase: &Phase3, step: usize, projection: &Tensor) -> [Tensor; 3] {
     let (assigned, free) = (tensor(&phase.assigned), tensor(&phase.free));
 
     let perturbed = Tensor::from_slice(&phase.perturbed(step)).view((-1, phase.dimension as i64));
-    let contrast = perturbed_supervised_contrast(
+    let contrast = contrast(
         &Tensor::cat(&[projection, &perturbed], 0),
         &Tensor::cat(&[&classes, &classes, &perturbed_labels, &perturbed_labels], 0),
         f64::from(TEMPERATURE),
+        Form::Outside,
     );
 
     let both = Tensor::cat(&[&classes, &classes], 0);

@@ -13,7 +13,6 @@ use anyhow::{Context, Result, bail};
 use orco_runtime::benchmark::Benchmark;
 use orco_runtime::config::Assignment as Rule;
 use orco_runtime::encoder::onnx::Onnx;
-use orco_runtime::loss::contrast::Form;
 use orco_runtime::protocol::{Draw, Measured, Measurement, Row, Summary, System, summarise};
 use orco_runtime::state::Foundation;
 use serde_json::json;
@@ -56,8 +55,8 @@ impl Trained {
 /// The model is left as it was.
 ///
 /// # Errors
-/// If the backbone is an ONNX file that the user brought, the recipe's settings of phase 3 name a form that only the
-/// runtime knows, ONNX Runtime is missing, or a loss stops being finite.
+/// If the backbone is an ONNX file that the user brought, the recipe's settings of phase 3 name an assignment that only
+/// the runtime knows, ONNX Runtime is missing, or a loss stops being finite.
 #[expect(clippy::too_many_arguments, reason = "what a bundle is made of, and how much to measure")]
 pub fn compare(
     model: &mut Model,
@@ -108,10 +107,8 @@ fn check(model: &Model, recipe: &Recipe, shares: &[f64]) -> Result<()> {
     if model.foreign.is_some() {
         bail!("the backbone is an ONNX file, which cannot be trained; compare needs one of the recipe's own");
     }
-    if recipe.learn.contrast_form != Form::Outside || recipe.learn.assignment != Rule::Greedy {
-        bail!(
-            "compare knows contrast_form = \"outside\" and assignment = \"greedy\" only; change [learn] of the recipe"
-        );
+    if recipe.learn.assignment != Rule::Greedy {
+        bail!("compare knows assignment = \"greedy\" only; change [learn] of the recipe");
     }
     if let Some(share) = shares.iter().find(|share| !share.is_finite() || **share < 0.0) {
         bail!("--backbone-rate is {share}, but must be a number of at least 0");

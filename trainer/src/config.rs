@@ -17,6 +17,7 @@ pub use method::{OptimiserKind, Policy};
 use std::path::Path;
 
 use orco_runtime::config::Config as LearnConfig;
+use orco_runtime::loss::contrast::Form;
 use orco_runtime::target::Method;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -147,6 +148,9 @@ pub struct PretrainConfig {
     pub self_contrast: f64,
     /// Temperature of both contrastive losses.
     pub temperature: f64,
+    /// Form of both: `inside` (the published program), `outside`, or `negatives` (the paper's Eq. 2).
+    #[serde(default = "method::inside", skip_serializing_if = "method::is_inside")]
+    pub contrast_form: Form,
     /// Arithmetic of the backbone.
     pub precision: Precision,
     /// The views.
@@ -201,6 +205,12 @@ pub struct TargetConfig {
     pub method: Method,
     /// Steps of the optimised method.
     pub steps: usize,
+    /// Its learning rate: 1 in the published program, 0.01 in the paper's text.
+    #[serde(default = "method::one", skip_serializing_if = "method::is_one")]
+    pub learning_rate: f64,
+    /// Whether its gradients add up from step to step, as in the published program, which never zeroes them.
+    #[serde(default = "method::yes", skip_serializing_if = "method::is_yes")]
+    pub accumulate: bool,
 }
 
 impl Recipe {

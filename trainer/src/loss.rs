@@ -4,38 +4,35 @@
 
 use std::ops::Range;
 
+use orco_runtime::loss::contrast::Form;
 use tch::{Kind, Tensor};
 
 use crate::backbone::unit;
 
-/// Contrastive loss of phase 1 in the published program's form: for every anchor, minus the log of the share that
-/// its positives have in the sum over all other rows; the sum over the positives stands inside the logarithm.
-/// With class labels this is SCL, with image identities SSCL. Anchors without a positive do not count.
+/// Contrastive loss over rows with labels, as [`orco_runtime::loss::contrast::loss`] computes it on the device: the mean
+/// over all anchors that have a positive (a row of equal label) and, for [`Form::Negatives`], a negative. With class
+/// labels it is SCL, with image identities SSCL; over views of a batch and perturbed targets it is PSCL (OrCo, Eq. 6).
 ///
 /// # Shapes
-/// `z` f32 `[n, d]`, `labels` i64 `[n]`; returns a scalar.
-pub fn contrast(z: &Tensor, labels: &Tensor, temperature: f64) -> Tensor {
-    let (similarity, positive) = pairs(z, labels, temperature);
-    let all = similarity.logsumexp([1].as_slice(), false);
-    let hits = similarity.masked_fill(&positive.logical_not(), NEVER).logsumexp([1].as_slice(), false);
-    let counts = positive.any_dim(1, false).to_kind(Kind::Float);
-    ((all - hits) * &counts).sum(Kind::Float) / counts.sum(Kind::Float).clamp_min(1.0)
-}
-
-/// PSCL (OrCo, Eq. 6) over rows = views of a batch and perturbed targets: the mean over the positives stands outside
-/// the logarithm, the denominator runs over all rows but the anchor itself.
-///
-/// # Shapes
-/// `z` f32 `[n, d]`, `labels` i64 `[n]`; returns a scalar.
-pub fn perturbed_supervised_contrast(z: &Tensor, labels: &Tensor, temperature: f64) -> Tensor {
-    let (similarity, positive) = pairs(z, labels, temperature);
-    let all = similarity.logsumexp([1].as_slice(), true);
-    let positive = positive.to_kind(Kind::Float);
-    let count = positive.sum_dim_intlist([1].as_slice(), false, Kind::Float);
-    let mean =
-        ((all - similarity) * &positive).sum_dim_intlist([1].as_slice(), false, Kind::Float) / count.clamp_min(1.0);
-    let anchors = count.gt(0.0).to_kind(Kind::Float).sum(Kind::Float).clamp_min(1.0);
-    mean.sum(Kind::Float) / anchors
+/// `z` f32 `[n, d]`, `labels` i64 `[n]`; returns a scalar, 0 if there is no such anchor.
+pub fn contrast(z: &Tensor, labels: &Tensor, temperature: f64, form: Form) -> Tensor {
+    let (similarity, itself, same) = pairs(z, labels, temperature);
+    let positive = same.logical_and(&itself.logical_not());
+    let struck = if form == Form::Negatives { &same } else { &itself };
+    let all = similarity.masked_fill(struck, NEVER).logsumexp([1].as_slice(), true);
+    let mut anchors = positive.any_dim(1, false);
+    if form == Form::Negatives {
+        anchors = anchors.logical_and(&same.all_dim(1, false).logical_not());
+    }
+    let losses = if form == Form::Inside {
+        all.squeeze_dim(1) - similarity.masked_fill(&positive.logical_not(), NEVER).logsumexp([1].as_slice(), false)
+    } else {
+        let positive = positive.to_kind(Kind::Float);
+        let count = positive.sum_dim_intlist([1].as_slice(), false, Kind::Float).clamp_min(1.0);
+        ((all - similarity) * positive).sum_dim_intlist([1].as_slice(), false, Kind::Float) / count
+    };
+    let anchors = anchors.to_kind(Kind::Float);
+    (losses * &anchors).sum(Kind::Float) / anchors.sum(Kind::Float).clamp_min(1.0)
 }
 
 /// ORTH (OrCo, Eq. 7) at temperature 1: mean over rows of log sum_j exp(t_i . t_j), self included.
@@ -70,11 +67,39 @@ pub fn class_means(z: &Tensor, labels: &Tensor, classes: Range<i64>) -> (Tensor,
 /// Stands for minus infinity where a gradient must stay finite.
 const NEVER: f64 = -1e9;
 
-/// Cosine similarity over temperature with the diagonal struck out, and which pairs are positive.
-fn pairs(z: &Tensor, labels: &Tensor, temperature: f64) -> (Tensor, Tensor) {
+/// Cosine similarity over temperature, which pairs are a row with itself, and which have equal labels.
+fn pairs(z: &Tensor, labels: &Tensor, temperature: f64) -> (Tensor, Tensor, Tensor) {
     let z = unit(z);
     let itself = Tensor::eye(z.size()[0], (Kind::Bool, z.device()));
-    let similarity = (z.matmul(&z.transpose(0, 1)) / temperature).masked_fill(&itself, NEVER);
-    let positive = labels.unsqueeze(0).eq_tensor(&labels.unsqueeze(1)).logical_and(&itself.logical_not());
-    (similarity, positive)
+    let same = labels.unsqueeze(0).eq_tensor(&labels.unsqueeze(1));
+    (z.matmul(&z.transpose(0, 1)) / temperature, itself, same)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_without_a_positive_or_a_negative_do_not_count() {
+        let z = Tensor::from_slice(&[1.0f32, 0.0, 0.6, 0.8, 0.0, 1.0]).view([3, 2]);
+        let value = |labels: [i64; 3], form| {
+            let z = z.copy().set_requires_grad(true);
+            let loss = contrast(&z, &Tensor::from_slice(&labels), 1.0, form);
+            loss.backward();
+            assert!(z.grad().isfinite().all().int64_value(&[]) == 1, "{form:?}");
+            loss.double_value(&[])
+        };
+        let near = |value: f64, expected: f64| assert!((value - expected).abs() < 1e-6, "{value}, not {expected}");
+        let e = f64::exp;
+        // Anchors 0 and 1 have one positive each (cosine 0.6) and row 2 as their negative; row 2 has no positive.
+        let shared = ((e(0.6) + e(0.0)).ln() + (e(0.6) + e(0.8)).ln()) / 2.0 - 0.6;
+        near(value([4, 4, 7], Form::Inside), shared);
+        near(value([4, 4, 7], Form::Outside), shared);
+        near(value([4, 4, 7], Form::Negatives), (0.0 + 0.8) / 2.0 - 0.6);
+        for form in [Form::Inside, Form::Outside, Form::Negatives] {
+            near(value([1, 2, 3], form), 0.0);
+        }
+        near(value([1, 1, 1], Form::Inside), 0.0);
+        near(value([1, 1, 1], Form::Negatives), 0.0);
+    }
 }

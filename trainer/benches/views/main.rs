@@ -131,7 +131,8 @@ fn main() {
     orco_trainer::system::keep_memory();
     let small = |name, precision| Case { name, architecture: Architecture::Resnet18, width: 16, batch: 256, precision };
     let large = |name, precision| Case { name, architecture: Architecture::Resnet12, width: 64, batch: 64, precision };
-    let mobile = |name, precision| Case { architecture: Architecture::Mobilenetv2, width: 11, ..small(name, precision) };
+    let mobile =
+        |name, precision| Case { architecture: Architecture::Mobilenetv2, width: 11, ..small(name, precision) };
     let cases = [
         small("resnet18-w16, f32", Precision::F32),
         small("resnet18-w16, bf16", Precision::Bf16),

@@ -5,7 +5,7 @@ use tch::{Kind, Tensor};
 use super::Assignment;
 use crate::backbone::unit;
 use crate::config::{AlignConfig, Noise, Perturbed};
-use crate::loss::{class_means, cosine_cross_entropy, orthogonality, perturbed_supervised_contrast};
+use crate::loss::{class_means, contrast, cosine_cross_entropy, orthogonality};
 
 /// The targets by role.
 pub(super) struct Goals {
@@ -29,7 +29,8 @@ impl Goals {
         let mut total = Tensor::zeros([], (Kind::Float, z.device()));
         if config.contrast > 0.0 {
             let (rows, row_labels) = self.perturbed(z, &both, batch, config);
-            total = perturbed_supervised_contrast(&rows, &row_labels, config.temperature) * config.contrast;
+            let loss = contrast(&rows, &row_labels, config.temperature, config.contrast_form);
+            total += loss * config.contrast;
         }
         if config.cross_entropy > 0.0 {
             total += cosine_cross_entropy(z, &self.assigned, &both) * config.cross_entropy;

@@ -4,7 +4,7 @@ use orco_runtime::config::{Config, CrossEntropyOn, Perturbation};
 use tch::{Kind, Tensor};
 
 use crate::backbone::unit;
-use crate::loss::{class_means, cosine_cross_entropy, orthogonality, perturbed_supervised_contrast};
+use crate::loss::{class_means, contrast, cosine_cross_entropy, orthogonality};
 
 /// What a session trains towards.
 pub(super) struct Goals<'a> {
@@ -28,7 +28,7 @@ impl Goals<'_> {
         let mut total = Tensor::zeros([], (Kind::Float, z.device()));
         if config.contrast > 0.0 {
             let (rows, row_labels) = self.perturbed(z, &labels, batch);
-            let loss = perturbed_supervised_contrast(&rows, &row_labels, f64::from(config.temperature));
+            let loss = contrast(&rows, &row_labels, f64::from(config.temperature), config.contrast_form);
             total += loss * f64::from(config.contrast);
         }
         if config.cross_entropy > 0.0 {
@@ -84,16 +84,23 @@ mod tests {
     use orco_runtime::align::{Alignment, Batch, Extent, Goals as Fixed};
     use orco_runtime::config::Perturbed;
     use orco_runtime::head::Head;
+    use orco_runtime::loss::contrast::Form;
     use orco_runtime::projection::Shape;
     use orco_runtime::workers::Serial;
     use tch::Device;
 
     use super::*;
 
-    /// The runtime's loss of the same batch, without perturbed targets: number and gradients must be the same. The batch
-    /// lacks two classes.
     #[test]
     fn the_loss_is_the_runtimes() {
+        for contrast_form in [Form::Outside, Form::Inside, Form::Negatives] {
+            the_loss_with(contrast_form);
+        }
+    }
+
+    /// The runtime's loss of the same batch, without perturbed targets: number and gradients must be the same. The batch
+    /// lacks two classes.
+    fn the_loss_with(contrast_form: Form) {
         tch::manual_seed(7);
         let random = |shape: &[i64]| Tensor::randn(shape, (Kind::Float, Device::Cpu));
         let flat = |tensor: &Tensor| Vec::<f32>::try_from(tensor.contiguous().view(-1)).unwrap();
@@ -102,6 +109,7 @@ mod tests {
         let config = Config {
             perturbed: Perturbed { base: false, incremental: false, free: false },
             cross_entropy: 0.5,
+            contrast_form,
             ..Config::orco()
         };
         let classes = [0i64, 5, 2, 6, 5, 0, 1];

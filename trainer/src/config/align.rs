@@ -1,9 +1,10 @@
 //! Phase 2 of a recipe.
 
+use orco_runtime::loss::contrast::Form;
 use serde::{Deserialize, Serialize};
 
-use super::Precision;
 use super::check::{ConfigError, amount, count, demand, learning_rate, momentum, probability, temperature};
+use super::{Precision, method};
 
 /// Phase 2: g is aligned to the targets, f frozen unless the recipe says otherwise.
 ///
@@ -44,8 +45,11 @@ pub struct AlignConfig {
     #[serde(default, skip_serializing_if = "is_default")]
     pub mirrored: bool,
     /// Weight of PSCL.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[serde(default = "method::one", skip_serializing_if = "method::is_one")]
     pub contrast: f64,
+    /// Form of PSCL: `outside` (the published program), `inside` or `negatives` (the paper's Eq. 2).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub contrast_form: Form,
     /// Which targets are perturbed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub perturbed: Perturbed,
@@ -104,14 +108,6 @@ pub enum AlignRate {
     Constant,
     /// Falls to 0 along a cosine, changed after every epoch.
     Cosine,
-}
-
-fn one() -> f64 {
-    1.0
-}
-
-fn is_one(value: &f64) -> bool {
-    *value == 1.0
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

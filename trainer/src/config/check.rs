@@ -123,6 +123,7 @@ impl Recipe {
             "at most head.projection for orthonormal targets, one more for a simplex",
         )?;
         count("targets.steps", self.targets.steps, 0..=1_000_000, "from 0 to 1000000")?;
+        learning_rate("targets.learning_rate", self.targets.learning_rate)?;
         self.align.check()?;
         self.export.check()?;
         let side = self.data.side();

@@ -1,5 +1,7 @@
-//! Choices of phase 1: who takes the steps, and which policy draws operations for a view.
+//! Choices of phase 1: who takes the steps, and which policy draws operations for a view. Values of settings that a recipe
+//! leaves out.
 
+use orco_runtime::loss::contrast::Form;
 use serde::{Deserialize, Serialize};
 
 /// Optimisers of phase 1.
@@ -76,6 +78,31 @@ impl Policy {
 /// Eta of the published program.
 pub(super) fn trust() -> f64 {
     0.02
+}
+
+/// The published program's form of contrast in phase 1.
+pub(super) fn inside() -> Form {
+    Form::Inside
+}
+
+pub(super) fn is_inside(form: &Form) -> bool {
+    *form == Form::Inside
+}
+
+pub(super) fn one() -> f64 {
+    1.0
+}
+
+pub(super) fn is_one(value: &f64) -> bool {
+    *value == 1.0
+}
+
+pub(super) fn yes() -> bool {
+    true
+}
+
+pub(super) fn is_yes(value: &bool) -> bool {
+    *value
 }
 
 #[cfg(test)]

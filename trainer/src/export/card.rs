@@ -67,14 +67,15 @@ pub(super) fn write(
     let head = &bundle.foundation.head;
     writeln!(
         text,
-        "- Head: {}-{}-{}, {:.2} M multiply-adds for one image; {} pseudo-targets ({:?}, {} steps).",
+        "- Head: {}-{}-{}, {:.2} M multiply-adds for one image; {} pseudo-targets ({:?}, {} steps{}).",
         head.inputs,
         head.hidden,
         head.outputs,
         (head.hidden * (head.inputs + head.outputs)) as f64 / 1e6,
         recipe.targets.count,
         recipe.targets.method,
-        recipe.targets.steps
+        recipe.targets.steps,
+        if recipe.targets.accumulate { "" } else { ", gradients not accumulated" }
     )?;
     let without = match skipped {
         0 => String::new(),

@@ -49,7 +49,7 @@ impl Losses {
             let z = model.head.forward(&features);
             let mut add = |weight: f64, labels: &Tensor| {
                 if weight > 0.0 {
-                    let loss = contrast(&z, labels, config.temperature);
+                    let loss = contrast(&z, labels, config.temperature, config.contrast_form);
                     losses.contrast = &losses.contrast + loss.detach();
                     losses.total = &losses.total + loss * weight;
                 }
