@@ -166,7 +166,7 @@ impl<'a> Walk<'a> {
         let mut session = Session {
             train: self.source.train,
             config: &recipe.learn,
-            augment: &recipe.pretrain.augment,
+            augment: recipe.session_augment.as_ref().unwrap_or(&recipe.pretrain.augment),
             // f16 would need a scaled loss.
             precision: match recipe.pretrain.precision {
                 Precision::F16 => Precision::F32,

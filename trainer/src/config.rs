@@ -45,6 +45,10 @@ pub struct Recipe {
     pub targets: TargetConfig,
     /// Phase 2.
     pub align: AlignConfig,
+    /// Views of phase 3 where it is trained from images, which is what `compare` does; those of phase 1 if left out. (A
+    /// device makes its own views of its shots.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_augment: Option<AugmentConfig>,
     /// What of the data goes into the bundle.
     pub export: ExportConfig,
     /// Phase 3, as shipped in the bundle: a `preset` (`edge` if none is named) and what differs from it.

@@ -32,6 +32,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::config::{DataKind, Recipe};
 use crate::device::send;
+use crate::gpu;
 use crate::interrupt;
 use listing::Listing;
 use room::demand_room;
@@ -172,15 +173,19 @@ impl Images {
 
     /// f32 `[k, 3, height, width]` in 0..1 on `device`: the images at `indices`.
     pub fn batch(&self, indices: &[usize], device: Device) -> Tensor {
-        send(&self.select(indices), device).to_kind(Kind::Float) / 255.0
+        let mut chosen = self.select(indices);
+        if device != chosen.device() && device.is_cuda() {
+            // The card takes page-locked memory by itself, while the processor goes on.
+            chosen = chosen.f_pin_memory(device).unwrap_or(chosen);
+        }
+        send(&chosen, device).to_kind(Kind::Float) / 255.0
     }
 
-    /// Moves the pixels to a device, so that no step has to: to the processor always, to another one if they take at
-    /// most 8 GiB of its memory and it has room for them.
+    /// Moves the pixels to a device, so that no step has to: to the processor always, to a card if they take at most a
+    /// quarter of its free memory (8 GiB where that is not known) and it has room for them.
     pub fn settle(&mut self, device: Device) {
-        /// A tenth of the memory of large cards.
-        const MOST: usize = 8 << 30;
-        if self.pixels.device() == device || (device != Device::Cpu && self.pixels.numel() > MOST) {
+        let most = || gpu::used().and_then(|card| card.memory()).map_or(8 << 30, |(free, _)| free / 4);
+        if self.pixels.device() == device || (device != Device::Cpu && self.pixels.numel() as u64 > most()) {
             return;
         }
         let moved = self.pixels.f_to_device_(device, Kind::Uint8, false, false);

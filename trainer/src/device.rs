@@ -8,6 +8,8 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Serialize};
 use tch::{Cuda, Device, Tensor};
 
+use crate::gpu;
+
 /// The part of libtorch that knows CUDA. It is opened at run time, so that one program serves machines with and
 /// without a GPU.
 const LIBRARY: &str = "libtorch_cuda.so";
@@ -101,8 +103,8 @@ pub fn open(wanted: Wanted) -> Result<Device, DeviceError> {
         Wanted::Auto => match cuda_devices() {
             Ok(_) => 0,
             Err(error) => {
-                if Path::new("/proc/driver/nvidia").exists() {
-                    log::warn!("this machine has NVIDIA's driver, but training runs on the processor: {error}");
+                if let Some(card) = gpu::card(0) {
+                    log::warn!("this machine has an {}, but training runs on the processor: {error}", card.name);
                 }
                 return Ok(Device::Cpu);
             }
@@ -114,6 +116,7 @@ pub fn open(wanted: Wanted) -> Result<Device, DeviceError> {
     };
     // Batches keep their shape, so looking for the fastest convolution pays.
     Cuda::cudnn_set_benchmark(true);
+    gpu::compute_on(number);
     Ok(Device::Cuda(number))
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use orco_runtime::threads::cores;
 
-use crate::{device, system};
+use crate::{device, gpu, system};
 
 /// Lines about libtorch, CUDA, threads, precisions, ONNX Runtime, memory, and the disk of `folder`.
 pub fn report(folder: &Path) -> String {
@@ -16,6 +16,13 @@ pub fn report(folder: &Path) -> String {
     line("orco-train", env!("CARGO_PKG_VERSION").into());
     line("libtorch", format!("{libtorch}, {place}"));
     line("CUDA", cuda());
+    for (number, card) in (0..).map_while(gpu::card).enumerate() {
+        line(&format!("card {number}"), card.describe());
+        line("", format!("precision {}", card.precisions().unwrap_or("unknown")));
+    }
+    if let Some(gpu::Driver { version, cuda }) = gpu::driver() {
+        line("driver", format!("{version}, for CUDA up to {cuda}"));
+    }
     line("threads", format!("{} of {} cores", tch::get_num_threads(), cores()));
     line("processor", system::processor().unwrap_or_else(|| "unknown".into()));
     let (bf16, f16) = system::half_precisions();

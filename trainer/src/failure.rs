@@ -71,7 +71,8 @@ fn message(panic: &(dyn Any + Send)) -> Option<&str> {
 fn explain(text: &str, setting: &'static str) -> Option<TorchError> {
     let lower = text.to_ascii_lowercase();
     let torch = text.contains("Torch(\"") || lower.contains("torch error");
-    let short = ["can't allocate memory", "out of memory", "bad_alloc"];
+    // The last is what cuBLAS and cuDNN say on a card that is nearly full.
+    let short = ["can't allocate memory", "out of memory", "bad_alloc", "status_alloc_failed"];
     if torch && short.iter().any(|reason| lower.contains(reason)) {
         return Some(TorchError::Memory { wanted: amount(&lower), setting });
     }
@@ -121,11 +122,17 @@ mod tests {
 
     #[test]
     fn messages_of_gpus_are_understood() {
-        let text = "called `Result::unwrap()` on an `Err` value: Torch(\"CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0\")";
-        assert_eq!(
-            explain(text, "pretrain.batch").unwrap().to_string(),
-            "out of memory: libtorch could not get 2.50 GiB more; lower pretrain.batch"
-        );
+        for (reason, wanted) in [
+            ("CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0", "2.50 GiB more"),
+            ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", "more memory"),
+            ("cuDNN error: CUDNN_STATUS_ALLOC_FAILED", "more memory"),
+        ] {
+            let text = format!("called `Result::unwrap()` on an `Err` value: Torch(\"{reason}\")");
+            assert_eq!(
+                explain(&text, "pretrain.batch").unwrap().to_string(),
+                format!("out of memory: libtorch could not get {wanted}; lower pretrain.batch")
+            );
+        }
     }
 
     #[test]

@@ -1,14 +1,16 @@
-//! Ctrl-C: the first asks for a stop at the next safe place, the second ends the program at once.
+//! Ctrl-C, and SIGTERM as batch systems send it: the first asks for a stop at the next safe place, a second Ctrl-C ends the
+//! program at once.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use anyhow::{Context, Result};
 
 /// Exit status of a program that Ctrl-C ended.
 pub const EXIT: i32 = 130;
 
-static ASKED: AtomicBool = AtomicBool::new(false);
+static ASKED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 static WORK: AtomicU8 = AtomicU8::new(Work::Loose as u8);
 
 /// What the program is at, and with it what a stop costs.
@@ -42,7 +44,7 @@ pub struct Interrupted(Work);
 
 impl fmt::Display for Interrupted {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("stopped by Ctrl-C")?;
+        formatter.write_str("stopped by Ctrl-C or SIGTERM")?;
         let saved = match self.0 {
             Work::Loose => return Ok(()),
             Work::Run => "the phases that were finished are saved",
@@ -55,11 +57,13 @@ impl fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// Watches for Ctrl-C from now on; to be called once.
+/// Watches for Ctrl-C and SIGTERM from now on; to be called once.
 ///
 /// # Errors
 /// If the system refuses the handler.
 pub fn watch() -> Result<()> {
+    #[cfg(unix)]
+    signal_hook::flag::register(signal_hook::consts::SIGTERM, ASKED.clone()).context("cannot watch for SIGTERM")?;
     ctrlc::set_handler(|| {
         let trains = matches!(Work::now(), Work::Pretrain | Work::Align);
         if ASKED.swap(true, Ordering::Relaxed) {
@@ -108,7 +112,7 @@ mod tests {
 
     #[test]
     fn every_work_says_what_a_stop_leaves() {
-        assert_eq!(Interrupted(Work::Loose).to_string(), "stopped by Ctrl-C");
+        assert_eq!(Interrupted(Work::Loose).to_string(), "stopped by Ctrl-C or SIGTERM");
         for (work, saved) in [(Work::Run, "finished are saved"), (Work::Pretrain, "phase 1"), (Work::Align, "phase 2")]
         {
             let said = Interrupted(work).to_string();

@@ -21,6 +21,7 @@ pub mod doctor;
 pub mod download;
 pub mod export;
 pub mod failure;
+pub mod gpu;
 pub mod interrupt;
 pub mod loss;
 pub mod model;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::gpu;
 use crate::system::{memory_peak, memory_used, size};
 
 /// Where there is no terminal, a line is printed at least this often.
@@ -55,7 +56,7 @@ impl Progress {
         }
     }
 
-    /// Prints a line that stays, with the time left and the memory in use.
+    /// Prints a line that stays, with the time left and the memory in use, of the card too.
     pub fn milestone(&mut self, line: &str) {
         let made = (self.bar.position() - self.first).max(1) as f64;
         let remaining = self.bar.length().unwrap_or(0).saturating_sub(self.bar.position()) as f64;
@@ -64,7 +65,10 @@ impl Progress {
             (Some(used), Some(peak)) => format!(", {} memory, {} at most", size(used), size(peak)),
             _ => String::new(),
         };
-        let line = format!("{}: {line}; {} left{memory}", self.name, duration(left));
+        let card = gpu::used().and_then(|card| card.memory()).map_or_else(String::new, |(free, all)| {
+            format!(", {} of the card's {}", size(all.saturating_sub(free)), size(all))
+        });
+        let line = format!("{}: {line}; {} left{memory}{card}", self.name, duration(left));
         if self.bar.is_hidden() {
             log::info!("{line}")
         } else {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tch::Device;
 
-use crate::system;
+use crate::gpu;
 
 /// Dense bf16 operations per second of known cards, as their makers publish them (NVIDIA's data sheets): every word must
 /// be in the card's name, and the first entry that fits counts.
@@ -43,7 +43,7 @@ impl Speed {
         }
         let views = self.views as f64 / self.time.as_secs_f64();
         let operations = 3.0 * 2.0 * multiply_adds as f64 * views;
-        let peak = device.is_cuda().then(system::gpu).flatten().and_then(|name| peak(&name));
+        let peak = device.is_cuda().then(gpu::used).flatten().and_then(|card| peak(&card.name));
         let share = peak.map_or_else(String::new, |peak| {
             let percent = 100.0 * operations / peak;
             format!(", {percent:.1} % of the {:.0} TFLOP/s that the card has in bf16", peak / 1e12)

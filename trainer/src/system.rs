@@ -50,15 +50,6 @@ pub fn processor() -> Option<String> {
     text("/proc/cpuinfo", "model name")
 }
 
-/// Name of the machine's GPUs as NVIDIA's driver tells it; none if they differ, since which one is used is then unknown.
-pub fn gpu() -> Option<String> {
-    let folders = fs::read_dir("/proc/driver/nvidia/gpus").ok()?.flatten();
-    let mut names: Vec<String> =
-        folders.filter_map(|folder| text(&folder.path().join("information").to_string_lossy(), "Model")).collect();
-    names.dedup();
-    names.pop().filter(|_| names.is_empty())
-}
-
 /// Whether the processor computes in bf16 and in f16 by itself.
 pub fn half_precisions() -> (bool, bool) {
     let flags = text("/proc/cpuinfo", "flags").or_else(|| text("/proc/cpuinfo", "Features")).unwrap_or_default();

@@ -128,7 +128,7 @@ fn ctrl_c_saves_the_step_and_resume_continues_exactly() {
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(130), "{}", told(&output));
         let said = told(&output);
-        assert!(said.contains("stopped by Ctrl-C; phase 1 is saved up to its last step"), "{said}");
+        assert!(said.contains("stopped by Ctrl-C or SIGTERM; phase 1 is saved up to its last step"), "{said}");
         assert!((1..12).contains(&epochs(&stopped)), "{} epochs", epochs(&stopped));
         within.push(steps(&stopped));
     }

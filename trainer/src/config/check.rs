@@ -31,7 +31,7 @@ pub enum ConfigError {
     #[error("recipe: {field} is {value}, but must be {expected}")]
     Value {
         /// Dotted name of the field.
-        field: &'static str,
+        field: String,
         /// What was written.
         value: String,
         /// What would be accepted.
@@ -55,7 +55,7 @@ pub(super) fn demand(
     holds: bool,
     expected: &'static str,
 ) -> Result<(), ConfigError> {
-    if holds { Ok(()) } else { Err(ConfigError::Value { field, value: value.to_string(), expected }) }
+    if holds { Ok(()) } else { Err(ConfigError::Value { field: field.into(), value: value.to_string(), expected }) }
 }
 
 pub(super) fn count(
@@ -124,6 +124,7 @@ impl Recipe {
         )?;
         count("targets.steps", self.targets.steps, 0..=1_000_000, "from 0 to 1000000")?;
         learning_rate("targets.learning_rate", self.targets.learning_rate)?;
+        self.session_augment.as_ref().map_or(Ok(()), |augment| augment.check("session_augment"))?;
         self.align.check()?;
         self.export.check()?;
         let side = self.data.side();
@@ -185,27 +186,34 @@ impl PretrainConfig {
             "above 0 when the other losses have weight 0",
         )?;
         temperature("pretrain.temperature", self.temperature)?;
-        self.augment.check()
+        self.augment.check("pretrain.augment")
     }
 }
 
 impl AugmentConfig {
-    fn check(&self) -> Result<(), ConfigError> {
+    /// Checks the views of the table of that name.
+    fn check(&self, table: &str) -> Result<(), ConfigError> {
+        self.check_values().map_err(|error| match error {
+            ConfigError::Value { field, value, expected } => {
+                ConfigError::Value { field: format!("{table}.{field}"), value, expected }
+            }
+            other => other,
+        })
+    }
+
+    fn check_values(&self) -> Result<(), ConfigError> {
         let [low, high] = self.crop_scale;
         let rising = low > 0.0 && low <= high && high <= 1.0;
-        demand("pretrain.augment.crop_scale", low, rising, "two rising numbers above 0 and up to 1")?;
-        probability("pretrain.augment.jitter_probability", self.jitter_probability)?;
-        probability("pretrain.augment.jitter", self.jitter)?;
-        probability("pretrain.augment.grey_probability", self.grey_probability)?;
-        probability("pretrain.augment.erase_probability", self.erase_probability)?;
-        let hue = (0.0..=0.5).contains(&self.hue);
-        demand("pretrain.augment.hue", self.hue, hue, "from 0 to 0.5")?;
-        count("pretrain.augment.cutout", self.cutout, 0..=1024, "from 0 to 1024")?;
+        demand("crop_scale", low, rising, "two rising numbers above 0 and up to 1")?;
+        probability("jitter_probability", self.jitter_probability)?;
+        probability("jitter", self.jitter)?;
+        probability("grey_probability", self.grey_probability)?;
+        probability("erase_probability", self.erase_probability)?;
+        demand("hue", self.hue, (0.0..=0.5).contains(&self.hue), "from 0 to 0.5")?;
+        count("cutout", self.cutout, 0..=1024, "from 0 to 1024")?;
         if let Policy::RandAugment { operations, magnitude } = self.policy {
-            let few = (1..=14).contains(&operations);
-            demand("pretrain.augment.policy.operations", operations, few, "from 1 to 14")?;
-            let known = magnitude <= Policy::HIGHEST;
-            demand("pretrain.augment.policy.magnitude", magnitude, known, "from 0 to 30")?;
+            demand("policy.operations", operations, (1..=14).contains(&operations), "from 1 to 14")?;
+            demand("policy.magnitude", magnitude, magnitude <= Policy::HIGHEST, "from 0 to 30")?;
         }
         Ok(())
     }
@@ -266,7 +274,7 @@ mod tests {
         assert!(refused("crop_scale = [0.35, 1.0]", "crop_scale = [0.9, 0.5]").contains("crop_scale"));
         let policy = "crop_scale = [0.35, 1.0]\npolicy = { kind = \"randaugment\", operations = 2, magnitude = 31 }";
         assert!(refused("crop_scale = [0.35, 1.0]", policy).contains("policy.magnitude is 31"));
-        assert!(refused("jitter = 0.4", "jitter = 0.4\nhue = 0.6").contains("hue is 0.6"));
+        assert!(refused("jitter = 0.4", "jitter = 0.4\nhue = 0.6").contains("recipe: pretrain.augment.hue is 0.6"));
         assert!(refused("views = 1", "views = 1\ntrust = 0.0").contains("pretrain.trust is 0"));
         for (from, to, said) in [
             ("views = 1", "views = 1000000", "views is 1000000, but must be from 1 to 64"),
@@ -288,6 +296,10 @@ mod tests {
             assert!(refused(from, to).contains(said), "{said}: {}", refused(from, to));
         }
         assert!(refused("preset = \"edge\"", "epochs = 0").contains("learn"));
+        let mut views: Recipe = toml::from_str(include_str!("../../recipes/cifar100-paper.toml")).unwrap();
+        views.session_augment.as_mut().unwrap().cutout = 2000;
+        let said = views.check().unwrap_err().to_string();
+        assert_eq!(said, "recipe: session_augment.cutout is 2000, but must be from 0 to 1024");
         assert!(refused("name = \"", "name = \"a\\u0007").contains("recipe: name is a\\u{7}"));
         let mut large: Recipe = toml::from_str(include_str!("../../recipes/cifar100-small.toml")).unwrap();
         large.seed = i64::MAX as u64 + 1;

@@ -15,6 +15,10 @@ use super::listing::{Entry, Listing};
 const LAYOUT: &str = "the folder must hold images, images.txt, image_class_labels.txt and train_test_split.txt";
 /// Most classes that the files may name.
 const MOST_CLASSES: u16 = 4096;
+/// Of the published files: classes, training and test images. Files of other classes may hold what they like.
+const CLASSES: usize = 200;
+const TRAIN: usize = 5994;
+const TEST: usize = 5794;
 
 /// Lists the files.
 pub(super) fn list(folder: &Path) -> Result<Listing, DataError> {
@@ -62,6 +66,11 @@ pub(super) fn list(folder: &Path) -> Result<Listing, DataError> {
         log::debug!("class {} has no image", empty + 1);
         let actual = class_names.iter().filter(|name| !name.is_empty()).count();
         return Err(DataError::Count { path, what: "different classes", expected, actual });
+    }
+    if usize::from(count) == CLASSES && (train.len(), test.len()) != (TRAIN, TEST) {
+        let (path, actual) = (folder.join("train_test_split.txt"), train.len());
+        let expected = format!("{TRAIN}, and {TEST} test images beside them, as published");
+        return Err(DataError::Count { path, what: "training images", expected, actual });
     }
     Ok(Listing { train, test, class_names, prefix: "CUB_200_2011/images/" })
 }
@@ -126,6 +135,24 @@ mod tests {
             let error = list(folder.path()).unwrap_err().to_string();
             assert!(error.contains(said), "{error}");
             write(name, &old);
+        }
+    }
+
+    #[test]
+    fn the_published_files_are_complete_or_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name, line: &dyn Fn(usize) -> String, count| {
+            let lines: String = (0..count).map(|image| format!("{} {}\n", image + 1, line(image))).collect();
+            fs::write(folder.path().join(name), lines).unwrap();
+        };
+        for (count, complete) in [(TRAIN + TEST, true), (TRAIN + TEST - 1, false)] {
+            write("images.txt", &|image| format!("{:03}.Auk/{image}.jpg", image % CLASSES + 1), count);
+            write("image_class_labels.txt", &|image| (image % CLASSES + 1).to_string(), count);
+            write("train_test_split.txt", &|image| u8::from(image >= TEST).to_string(), count);
+            match list(folder.path()) {
+                Ok(listing) => assert!(complete && listing.train.len() == TRAIN),
+                Err(error) => assert!(!complete && error.to_string().contains("holds 5993 training images"), "{error}"),
+            }
         }
     }
 }

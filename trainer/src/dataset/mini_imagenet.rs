@@ -16,6 +16,10 @@ use super::listing::{Entry, Listing};
 
 /// What is said beside a file that is missing.
 const LAYOUT: &str = "the folder must hold images, split/train.csv and split/test.csv";
+/// Of the published lists: classes, and training and test images of each. Lists of other classes may hold what they like.
+const CLASSES: usize = 100;
+const TRAIN_EACH: usize = 500;
+const TEST_EACH: usize = 100;
 
 /// Lists the files.
 pub(super) fn list(folder: &Path) -> Result<Listing, DataError> {
@@ -30,6 +34,13 @@ pub(super) fn list(folder: &Path) -> Result<Listing, DataError> {
         }))
     })?;
     let test = read_csv(folder, "test.csv", |class| labels.get(class).copied())?;
+    for (name, entries, each) in [("train.csv", &train, TRAIN_EACH), ("test.csv", &test, TEST_EACH)] {
+        let all = CLASSES * each;
+        if class_names.len() == CLASSES && entries.len() != all {
+            let (path, expected) = (folder.join("split").join(name), format!("the {all} of the published list"));
+            return Err(DataError::Count { path, what: "images", expected, actual: entries.len() });
+        }
+    }
     Ok(Listing { train, test, class_names, prefix: "MINI-ImageNet/train/" })
 }
 
@@ -96,5 +107,22 @@ mod tests {
             let error = list(folder.path()).unwrap_err().to_string();
             assert!(error.contains(said), "{error}");
         }
+    }
+
+    #[test]
+    fn the_published_lists_are_complete_or_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("split")).unwrap();
+        let lines = |each: usize| (0..CLASSES * each).map(move |file| format!("{file}.jpg,n{:02}\n", file / each));
+        let write = |name, lines: &mut dyn Iterator<Item = String>| {
+            let text = "filename,label\n".to_owned() + &lines.collect::<String>();
+            fs::write(folder.path().join("split").join(name), text).unwrap();
+        };
+        write("train.csv", &mut lines(TRAIN_EACH));
+        write("test.csv", &mut lines(TEST_EACH));
+        assert_eq!(list(folder.path()).unwrap().train.len(), 50_000);
+        write("test.csv", &mut lines(TEST_EACH).take(9_999));
+        let cut = list(folder.path()).unwrap_err().to_string();
+        assert!(cut.ends_with("test.csv holds 9999 images, but the 10000 of the published list are expected"), "{cut}");
     }
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use orco_runtime::threads::cores;
 use serde::{Deserialize, Serialize};
 
-use crate::{device, system};
+use crate::{device, gpu, system};
 
 /// Everything about a run that its recipe does not say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -15,6 +15,9 @@ pub struct Record {
     pub program: String,
     /// Version of libtorch, if known.
     pub libtorch: Option<String>,
+    /// The library of ONNX Runtime that measures the export, if there is one.
+    #[serde(default)]
+    pub onnx_runtime: Option<String>,
     /// Seed of the recipe.
     pub seed: u64,
     /// Where the tensors lived.
@@ -44,6 +47,9 @@ pub struct Hardware {
     /// Name of the GPU, if the run used one and its driver tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<String>,
+    /// Version of that driver, and of the newest CUDA that it serves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
 }
 
 /// State of sources that git keeps.
@@ -58,17 +64,27 @@ pub struct Git {
 impl Record {
     /// Describes a run that starts now on `device`.
     pub fn new(seed: u64, device: tch::Device, request: serde_json::Value) -> Self {
-        let (device, gpu) = match device {
-            tch::Device::Cuda(number) => (format!("cuda:{number}"), system::gpu()),
-            _ => ("cpu".into(), None),
+        let driver = || gpu::driver().map(|driver| format!("{}, CUDA {}", driver.version, driver.cuda));
+        let (device, gpu, driver) = match device {
+            tch::Device::Cuda(number) => {
+                (format!("cuda:{number}"), gpu::used().map(|card| card.name.clone()), driver())
+            }
+            _ => ("cpu".into(), None, None),
         };
         Self {
             program: concat!("orco-train ", env!("CARGO_PKG_VERSION")).into(),
             libtorch: device::libtorch_version(),
+            onnx_runtime: orco_runtime::encoder::onnx::locate().map(|path| path.display().to_string()),
             seed,
             device,
             threads: tch::get_num_threads(),
-            hardware: Hardware { processor: system::processor(), cores: cores(), memory: system::memory_total(), gpu },
+            hardware: Hardware {
+                processor: system::processor(),
+                cores: cores(),
+                memory: system::memory_total(),
+                gpu,
+                driver,
+            },
             built_from: Git::of_program(),
             started: super::events::now() as u64,
             request,

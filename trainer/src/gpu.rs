@@ -1,0 +1,133 @@
+//! What NVIDIA's driver tells of the cards, by its management library (NVML), which is opened where there is one.
+
+use std::sync::OnceLock;
+
+use nvml_wrapper::{Device, Nvml};
+
+use crate::system::size;
+
+/// A card.
+#[derive(Debug)]
+pub struct Card {
+    /// Its name: `NVIDIA H100 80GB HBM3`.
+    pub name: String,
+    device: Device<'static>,
+}
+
+/// Versions of the driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Driver {
+    /// Its own: `580.159.04`.
+    pub version: String,
+    /// The newest CUDA that it serves: `13.0`.
+    pub cuda: String,
+}
+
+/// The card that the program computes on, once it does.
+static USED: OnceLock<Option<Card>> = OnceLock::new();
+
+/// Remembers the card of CUDA's device of that number as the one that computes; the first stays.
+pub fn compute_on(number: usize) {
+    USED.get_or_init(|| card(number));
+}
+
+/// The card that computes, if one does and its driver tells which.
+pub fn used() -> Option<&'static Card> {
+    USED.get()?.as_ref()
+}
+
+/// The card that CUDA numbers so. None without a driver, and where the numbers of cards that differ are not known.
+pub fn card(number: usize) -> Option<Card> {
+    let library = library()?;
+    let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let device = match place(number, set("CUDA_VISIBLE_DEVICES").as_deref())? {
+        Place::Name(name) => library.device_by_uuid(name).ok()?,
+        Place::Number(number) => {
+            let count = library.device_count().ok()?;
+            let names: Vec<String> =
+                (0..count).filter_map(|each| library.device_by_index(each).ok()?.name().ok()).collect();
+            let alike = names.windows(2).all(|pair| pair[0] == pair[1]);
+            // CUDA counts the fastest card first, NVML along the bus.
+            let same = alike || set("CUDA_DEVICE_ORDER").as_deref() == Some("PCI_BUS_ID");
+            same.then(|| library.device_by_index(number).ok()).flatten()?
+        }
+    };
+    Some(Card { name: device.name().ok()?, device })
+}
+
+/// The driver, if there is one.
+pub fn driver() -> Option<Driver> {
+    let library = library()?;
+    let cuda = library.sys_cuda_driver_version().ok()?;
+    Some(Driver { version: library.sys_driver_version().ok()?, cuda: format!("{}.{}", cuda / 1000, cuda % 1000 / 10) })
+}
+
+impl Card {
+    /// Bytes of its memory that are free, and that it has.
+    pub fn memory(&self) -> Option<(u64, u64)> {
+        self.device.memory_info().ok().map(|memory| (memory.free, memory.total))
+    }
+
+    /// Name, compute capability and memory in words.
+    pub fn describe(&self) -> String {
+        let capability = self.device.cuda_compute_capability().ok();
+        let capability =
+            capability.map_or_else(String::new, |it| format!(", compute capability {}.{}", it.major, it.minor));
+        let memory = self.memory();
+        let memory = memory.map_or_else(String::new, |(free, all)| format!(", {} free of {}", size(free), size(all)));
+        format!("{}{capability}{memory}", self.name)
+    }
+
+    /// The arithmetic that it has units for.
+    pub fn precisions(&self) -> Option<&'static str> {
+        Some(match self.device.cuda_compute_capability().ok()?.major {
+            8.. => "f32, bf16 and f16 in hardware",
+            7 => "f32 and f16 in hardware, bf16 emulated, slow",
+            _ => "f32 in hardware, bf16 and f16 slow",
+        })
+    }
+}
+
+fn library() -> Option<&'static Nvml> {
+    static LIBRARY: OnceLock<Option<Nvml>> = OnceLock::new();
+    LIBRARY.get_or_init(|| Nvml::init().inspect_err(|error| log::debug!("no NVML: {error}")).ok()).as_ref()
+}
+
+/// How NVML finds a card.
+#[derive(Debug, PartialEq, Eq)]
+enum Place<'a> {
+    Number(u32),
+    Name(&'a str),
+}
+
+/// Which card CUDA's device `number` is, among those that `CUDA_VISIBLE_DEVICES` shows.
+fn place(number: usize, visible: Option<&str>) -> Option<Place<'_>> {
+    let Some(visible) = visible else {
+        return Some(Place::Number(number.try_into().ok()?));
+    };
+    let entry = visible.split(',').nth(number)?.trim();
+    Some(entry.parse().map_or(Place::Name(entry), Place::Number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_of_the_cards_that_are_shown() {
+        assert_eq!(place(1, None), Some(Place::Number(1)));
+        assert_eq!(place(1, Some("3, 2")), Some(Place::Number(2)));
+        assert_eq!(place(0, Some("GPU-8f1a")), Some(Place::Name("GPU-8f1a")));
+        assert_eq!(place(2, Some("3,2")), None);
+    }
+
+    #[test]
+    fn a_machine_tells_of_its_cards_or_has_none() {
+        let Some(card) = card(0) else {
+            assert!(library().is_none_or(|library| library.device_count().is_ok()));
+            return;
+        };
+        let (free, all) = card.memory().unwrap();
+        assert!(free <= all && card.describe().starts_with(&card.name) && driver().is_some());
+    }
+}
