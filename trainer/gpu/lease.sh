@@ -96,8 +96,14 @@ find_libtorch() {
     if [ -n "${LIBTORCH:-}" ]; then
         echo "$LIBTORCH/lib"
     else
-        python3 -c 'import pathlib, torch; print(pathlib.Path(torch.__file__).parent / "lib")' ||
+        local version
+        version=$(python3 -c 'import torch; print(torch.__version__)') ||
             fail "this machine has no PyTorch; set LIBTORCH to a folder of libtorch 2.11"
+        case $version in
+        2.11.*) ;;
+        *) fail "this machine has PyTorch $version, and the program needs 2.11; set LIBTORCH to a folder of libtorch 2.11" ;;
+        esac
+        python3 -c 'import pathlib, torch; print(pathlib.Path(torch.__file__).parent / "lib")'
     fi
 }
 
