@@ -140,7 +140,9 @@ impl<'a> Lesson<'a> {
         let step = |samples: usize| -> u64 {
             let (rows, means) = (views * samples, samples.min(classes));
             let pairs = |rows: usize, wanted: usize| (rows * rows + wanted * rows) * outputs;
-            let losses = pairs(rows + 2 * samples, rows) + 2 * rows * classes * outputs + pairs(targets, means);
+            let entropies = 1 + usize::from(config.base_cross_entropy != 0.0);
+            let losses =
+                pairs(rows + 2 * samples, rows) + entropies * 2 * rows * classes * outputs + pairs(targets, means);
             2 * (rows as u64 * (self.shape.forward_cost() + self.shape.backward_cost()) + losses as u64)
         };
         let batch = config.batch.max(1);

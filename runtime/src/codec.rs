@@ -33,7 +33,7 @@ impl Kind {
     /// the others as they are.
     fn version(self) -> u16 {
         match self {
-            Self::Learner => 3,
+            Self::Learner => 4,
             Self::State | Self::Benchmark => 2,
         }
     }
@@ -107,14 +107,14 @@ pub fn decode<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T, Decode
     if rest[2..] != Sha256::digest(body)[..] {
         return Err(DecodeError::Checksum);
     }
+    // Older learners end before the last numbers of all, `Config::class_means` and `Config::base_cross_entropy`.
+    let missing = if kind == Kind::Learner { kind.version() - actual } else { 0 };
     let completed;
-    let body = match (kind, actual) {
-        // Ends before `Config::class_means`, the last number of all.
-        (Kind::Learner, 2) => {
-            completed = [body, &0.0f32.to_le_bytes()].concat();
-            &completed
-        }
-        _ => body,
+    let body = if missing == 0 {
+        body
+    } else {
+        completed = [body, &0.0f32.to_le_bytes().repeat(missing.into())].concat();
+        &completed
     };
     match postcard::take_from_bytes(body) {
         Ok((value, [])) => Ok(value),

@@ -269,16 +269,16 @@ impl<'a> Alignment<'a> {
             losses.contrast = weight * contrast::loss(rows, labels, form, weight, gradient, &mut pairs, workers);
         }
         let z = Rows { values: &self.rows[..projected * width], width };
-        if config.cross_entropy != 0.0 {
+        let all = config.cross_entropy_on == CrossEntropyOn::All;
+        let base = self.base_classes;
+        let counted: [(f32, &(dyn Fn(usize) -> bool + Sync)); 2] =
+            [(config.cross_entropy, &|class| all || class >= base), (config.base_cross_entropy, &|class| class < base)];
+        for (weight, counts) in counted.into_iter().filter(|(weight, _)| *weight != 0.0) {
             let targets = Rows { values: &self.targets[..self.classes * width], width };
             let classes = Classes { targets, transposed: self.transposed };
-            let label = |row: usize| {
-                let class = batch.classes[row % samples] as usize;
-                (config.cross_entropy_on == CrossEntropyOn::All || class >= self.base_classes).then_some(class)
-            };
-            let weight = config.cross_entropy;
+            let label = |row: usize| Some(batch.classes[row % samples] as usize).filter(|class| counts(*class));
             let loss = cross_entropy::loss(z, classes, label, weight, gradient, self.logits, workers);
-            losses.cross_entropy = weight * loss;
+            losses.cross_entropy += weight * loss;
         }
         if config.orthogonality != 0.0 {
             let first = Rows { values: &self.rows[..samples * width], width };

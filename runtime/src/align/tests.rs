@@ -52,14 +52,16 @@ impl Reference<'_> {
 
         let targets = widened(goals.assigned, shape.outputs);
         let incremental = |class: u32| class as usize >= goals.base_classes;
-        let counted = (0..z.len())
-            .filter(|row| config.cross_entropy_on == CrossEntropyOn::All || incremental(batch.classes[row % samples]));
-        let entropies: Vec<f64> = counted
-            .map(|row| {
-                let cosines: Row = targets.iter().map(|target| dot(&z[row], target)).collect();
-                log_sum(&cosines) - cosines[batch.classes[row % samples] as usize]
-            })
-            .collect();
+        let entropy = |row: usize| {
+            let cosines: Row = targets.iter().map(|target| dot(&z[row], target)).collect();
+            log_sum(&cosines) - cosines[batch.classes[row % samples] as usize]
+        };
+        let mean_entropy = |counts: &dyn Fn(u32) -> bool| {
+            let counted = (0..z.len()).filter(|row| counts(batch.classes[row % samples]));
+            let entropies: Vec<f64> = counted.map(entropy).collect();
+            entropies.iter().sum::<f64>() / entropies.len().max(1) as f64
+        };
+        let all = config.cross_entropy_on == CrossEntropyOn::All;
 
         let mut spread = Vec::new();
         for class in 0..targets.len() as u32 {
@@ -75,7 +77,8 @@ impl Reference<'_> {
         let orthogonality = logs.sum::<f64>() / spread.len() as f64;
         let weight = |weight: f32| f64::from(weight);
         weight(config.contrast) * contrast
-            + weight(config.cross_entropy) * entropies.iter().sum::<f64>() / entropies.len().max(1) as f64
+            + weight(config.cross_entropy) * mean_entropy(&|class| all || incremental(class))
+            + weight(config.base_cross_entropy) * mean_entropy(&|class| !incremental(class))
             + weight(config.orthogonality) * orthogonality
     }
 }
@@ -123,7 +126,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
     fn the_gradient_is_that_of_finite_differences(
-        seed in 0u64..1000, form in 0usize..3, sharp: bool, views in 1usize..3, all: bool, weights in prop::array::uniform3(0.0f32..2.0)
+        seed in 0u64..1000, form in 0usize..3, sharp: bool, views in 1usize..3, all: bool, weights in prop::array::uniform4(0.0f32..2.0)
     ) {
         let mut random = Random::new(seed, "gradient");
         let shape = Shape { inputs: 5, hidden: 37, outputs: 4 };
@@ -146,6 +149,7 @@ proptest! {
             cross_entropy: weights[1],
             cross_entropy_on: if all { CrossEntropyOn::All } else { CrossEntropyOn::Incremental },
             orthogonality: weights[2],
+            base_cross_entropy: weights[3],
             ..Config::default()
         };
         let extent = Extent { shape, samples: classes.len(), views, classes: 4, targets: 6 };

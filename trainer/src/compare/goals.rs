@@ -31,12 +31,13 @@ impl Goals<'_> {
             let loss = contrast(&rows, &row_labels, f64::from(config.temperature), config.contrast_form);
             total += loss * f64::from(config.contrast);
         }
-        if config.cross_entropy > 0.0 {
-            let least = if config.cross_entropy_on == CrossEntropyOn::All { 0 } else { self.base };
-            let counted = labels.ge(least).nonzero().squeeze_dim(1);
+        let least = if config.cross_entropy_on == CrossEntropyOn::All { 0 } else { self.base };
+        let counted = [(config.cross_entropy, labels.ge(least)), (config.base_cross_entropy, labels.less(self.base))];
+        for (weight, counted) in counted.iter().filter(|(weight, _)| *weight > 0.0) {
+            let counted = counted.nonzero().squeeze_dim(1);
             if counted.numel() > 0 {
                 let (z, labels) = (z.index_select(0, &counted), labels.index_select(0, &counted));
-                total += cosine_cross_entropy(&z, &self.assigned, &labels) * f64::from(config.cross_entropy);
+                total += cosine_cross_entropy(&z, &self.assigned, &labels) * f64::from(*weight);
             }
         }
         if config.orthogonality > 0.0 {
@@ -109,6 +110,7 @@ mod tests {
         let config = Config {
             perturbed: Perturbed { base: false, incremental: false, free: false },
             cross_entropy: 0.5,
+            base_cross_entropy: 0.6,
             contrast_form,
             ..Config::orco()
         };
