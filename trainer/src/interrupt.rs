@@ -1,4 +1,4 @@
-//! Ctrl-C, and SIGTERM as batch systems send it: the first asks for a stop at the next safe place, a second Ctrl-C ends the
+//! Ctrl-C, and SIGTERM as batch systems send it: the first asks for a stop at the next safe place, the second ends the
 //! program at once.
 
 use std::fmt;
@@ -63,7 +63,13 @@ impl std::error::Error for Interrupted {}
 /// If the system refuses the handler.
 pub fn watch() -> Result<()> {
     #[cfg(unix)]
-    signal_hook::flag::register(signal_hook::consts::SIGTERM, ASKED.clone()).context("cannot watch for SIGTERM")?;
+    {
+        use signal_hook::consts::SIGTERM;
+        use signal_hook::flag::{register, register_conditional_shutdown};
+        // In this order: the first signal finds nothing asked for yet.
+        let shutdown = register_conditional_shutdown(SIGTERM, EXIT, ASKED.clone());
+        shutdown.and_then(|_| register(SIGTERM, ASKED.clone())).context("cannot watch for SIGTERM")?;
+    }
     ctrlc::set_handler(|| {
         let trains = matches!(Work::now(), Work::Pretrain | Work::Align);
         if ASKED.swap(true, Ordering::Relaxed) {

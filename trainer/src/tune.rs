@@ -27,7 +27,7 @@ pub fn tune(bundle: &Path, trials: &[String], draws: usize, seed: u64) -> Result
         );
     }
     let configs = trials.iter().map(|trial| changed(&foundation.config, trial)).collect::<Result<Vec<_>>>()?;
-    println!("measured on {}, {draws} draws", benchmark.source);
+    println!("measured on {}, draws: {draws}", benchmark.source);
     println!("     aHM           aACC");
     let show = |name: &str, system: System, config: &Config| -> Result<()> {
         let summary =

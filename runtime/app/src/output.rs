@@ -49,6 +49,12 @@ pub fn minute(seconds: u64) -> String {
     time.map_or_else(|| "-".to_owned(), |time| time.strftime("%Y-%m-%d %H:%M").to_string())
 }
 
+/// A number of things: `1 draw`, `3 draws`.
+pub fn counted(count: impl Into<u64>, thing: &str) -> String {
+    let count = count.into();
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}
+
 /// A system's result: one line for the means and one per session.
 pub fn summary(summary: &Summary) -> String {
     format!(

@@ -56,11 +56,11 @@ fn sessions(device: &Device, say: &dyn Fn(String)) -> Result<Vec<Row>> {
     let (bundle, foundation) = (&device.bundle, &device.bundle.foundation);
     let benchmark = bundle.benchmark()?;
     say(format!(
-        "{}: {} base classes, then {} sessions of new classes, {} shots each, measured on {} ({})\n",
+        "{}: {} base classes, then {} of new classes, {} each, measured on {} ({})\n",
         bundle.manifest.name,
         foundation.classes.len(),
-        benchmark.ways.len(),
-        benchmark.shots,
+        output::counted(benchmark.ways.len() as u64, "session"),
+        output::counted(benchmark.shots, "shot"),
         benchmark.measured.len(),
         benchmark.source
     ));

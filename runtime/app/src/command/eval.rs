@@ -61,13 +61,13 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
     };
     if !options.quiet() {
         println!(
-            "{} on {}: {} base classes, {} sessions, {} draws of {} shots",
+            "{} on {}: {} base classes, {}, {} of {}",
             bundle.manifest.name,
             benchmark.source,
             bundle.foundation.classes.len(),
-            benchmark.ways.len(),
-            arguments.draws,
-            benchmark.shots
+            output::counted(benchmark.ways.len() as u64, "session"),
+            output::counted(arguments.draws, "draw"),
+            output::counted(benchmark.shots, "shot")
         );
         if !arguments.presets {
             println!("orco answers {}", output::rule(config.class_means));

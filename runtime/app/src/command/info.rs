@@ -44,10 +44,10 @@ pub fn run(options: &Options) -> Result<()> {
         println!("benchmark   {}", if benchmark { "in the bundle" } else { "none in the bundle" });
         println!("state       {}", device.store.folder().display());
         println!(
-            "classes     {} base, {} learned in {} sessions, {free} free targets",
+            "classes     {} base, {} learned in {}, {free} free targets",
             foundation.classes.len(),
             device.state.classes.len(),
-            device.state.sessions
+            output::counted(device.state.sessions, "session")
         );
         println!("shots       {} stored, {} bytes", device.state.exemplars.len(), device.state.exemplars.bytes());
         println!(
