@@ -29,7 +29,7 @@ impl Kind {
         }
     }
 
-    /// Version of the layout that this release writes. Each kind has its own, so that a change of one leaves the files of
+    /// Newest version of the layout. Each kind has its own, so that a change of one leaves the files of
     /// the others as they are.
     fn version(self) -> u16 {
         match self {
@@ -41,6 +41,11 @@ impl Kind {
     /// Oldest version that this release reads.
     const OLDEST: u16 = 2;
 }
+
+/// What a version's file lacks of the next one's: only learners have had more than one version, each ending in one more
+/// number than the one before ([`Config::class_means`](crate::config::Config::class_means) in version 3,
+/// [`Config::base_cross_entropy`](crate::config::Config::base_cross_entropy) in version 4), which is 0 where it is missing.
+const LACKING: [u8; 4] = 0.0f32.to_le_bytes();
 
 const DIGEST: usize = 32;
 const HEADER: usize = 8 + 2 + DIGEST;
@@ -79,12 +84,17 @@ impl fmt::Display for DecodeError {
 
 impl core::error::Error for DecodeError {}
 
-/// Encodes a value.
+/// Encodes a value, in the oldest version that holds it, so that older releases read what needs nothing new.
 pub fn encode<T: Serialize>(kind: Kind, value: &T) -> Vec<u8> {
-    let body = postcard::to_allocvec(value).expect("serialising into memory cannot fail");
+    let mut body = postcard::to_allocvec(value).expect("serialising into memory cannot fail");
+    let mut version = kind.version();
+    while version > Kind::OLDEST && body.ends_with(&LACKING) {
+        body.truncate(body.len() - LACKING.len());
+        version -= 1;
+    }
     let mut bytes = Vec::with_capacity(HEADER + body.len());
     bytes.extend_from_slice(kind.magic());
-    bytes.extend_from_slice(&kind.version().to_le_bytes());
+    bytes.extend_from_slice(&version.to_le_bytes());
     bytes.extend_from_slice(&Sha256::digest(&body));
     bytes.extend_from_slice(&body);
     bytes
@@ -107,14 +117,13 @@ pub fn decode<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T, Decode
     if rest[2..] != Sha256::digest(body)[..] {
         return Err(DecodeError::Checksum);
     }
-    // Older learners end before the last numbers of all, `Config::class_means` and `Config::base_cross_entropy`.
-    let missing = if kind == Kind::Learner { kind.version() - actual } else { 0 };
     let completed;
-    let body = if missing == 0 {
-        body
-    } else {
-        completed = [body, &0.0f32.to_le_bytes().repeat(missing.into())].concat();
-        &completed
+    let body = match kind.version() - actual {
+        0 => body,
+        lacking => {
+            completed = [body, &LACKING.repeat(lacking.into())].concat();
+            &completed
+        }
     };
     match postcard::take_from_bytes(body) {
         Ok((value, [])) => Ok(value),

@@ -138,11 +138,10 @@ pub struct Config {
     /// Which of them are kept where they take more.
     pub keep: Keep,
     /// Weight of the mean of a class's exemplars in an answer, beside its target's weight of 1
-    /// ([`Classifier`](crate::classify::Classifier)); 0 is the paper's rule, the target alone. Learners of version 2 end
-    /// before it.
+    /// ([`Classifier`](crate::classify::Classifier)); 0 is the paper's rule, the target alone.
     pub class_means: f32,
     /// Weight of a cross entropy over the samples of base classes alone, beside the one above (0.6 on CUB200 in the published
-    /// program); 0 leaves it out. Learners of version 3 end before it.
+    /// program); 0 leaves it out. New settings go behind it: see `codec`.
     pub base_cross_entropy: f32,
 }
 

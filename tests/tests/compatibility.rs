@@ -26,7 +26,7 @@ use tempfile::TempDir;
 const LEARNER: &str = "learner-2.postcard";
 /// A learner file of format version 3.
 const LEARNER_3: &str = "learner-3.postcard";
-/// A learner file as it is written now.
+/// A learner file of format version 4, with cross entropy over base classes.
 const LEARNER_4: &str = "learner-4.postcard";
 /// The one file that releases before the slots wrote.
 const STATE_2: &str = "state-2.postcard";
@@ -61,6 +61,13 @@ fn foundation() -> Foundation {
     }
 }
 
+/// The same with a setting that came with version 4.
+fn foundation_4() -> Foundation {
+    let mut foundation = foundation();
+    foundation.config.base_cross_entropy = 0.6;
+    foundation
+}
+
 /// Two views of a made-up shot.
 fn shot(number: u32) -> Vec<f32> {
     let mut random = Random::new(number.into(), "golden shot");
@@ -78,7 +85,7 @@ fn learn(foundation: &Foundation, state: &State, label: &str, shots: &[u32]) -> 
 /// Writes the files of the present format versions; those of older ones cannot be written any more.
 fn write() {
     fs::create_dir_all(golden("")).unwrap();
-    fs::write(golden(LEARNER_4), codec::encode(Kind::Learner, &foundation())).unwrap();
+    fs::write(golden(LEARNER_4), codec::encode(Kind::Learner, &foundation_4())).unwrap();
     let learner = read(LEARNER);
     let (foundation, digest): (Foundation, _) =
         (codec::decode(Kind::Learner, &learner).unwrap(), codec::digest(&learner));
@@ -107,17 +114,28 @@ fn learner() -> (Foundation, [u8; 32]) {
     (codec::decode(Kind::Learner, &bytes).unwrap(), codec::digest(&bytes))
 }
 
+/// A device in the field reads what needs nothing that it does not know.
+#[test]
+fn the_oldest_version_that_holds_a_learner_is_written() {
+    learner();
+    for file in [LEARNER, LEARNER_3, LEARNER_4] {
+        let bytes = read(file);
+        let foundation: Foundation = codec::decode(Kind::Learner, &bytes).unwrap();
+        assert!(
+            codec::encode(Kind::Learner, &foundation) == bytes,
+            "{file}: what is written now is what was written then"
+        );
+    }
+}
+
 #[test]
 fn settings_that_older_learners_lack_are_left_out() {
     let (of_version_2, _) = learner();
-    assert_eq!(of_version_2.config.class_means, 0.0);
     let of_version_3: Foundation = codec::decode(Kind::Learner, &read(LEARNER_3)).unwrap();
-    assert_eq!((of_version_3.config.class_means, of_version_3.config.base_cross_entropy), (1.0, 0.0));
-    assert_eq!(of_version_3, foundation());
-    let bytes = read(LEARNER_4);
-    let of_version_4: Foundation = codec::decode(Kind::Learner, &bytes).unwrap();
-    assert_eq!(of_version_4, foundation());
-    assert_eq!(codec::encode(Kind::Learner, &of_version_4), bytes, "what is written now is what was written then");
+    let of_version_4: Foundation = codec::decode(Kind::Learner, &read(LEARNER_4)).unwrap();
+    let newer = |it: &Foundation| (it.config.class_means, it.config.base_cross_entropy);
+    assert_eq!([&of_version_2, &of_version_3, &of_version_4].map(newer), [(0.0, 0.0), (1.0, 0.0), (1.0, 0.6)]);
+    assert_eq!((of_version_3, of_version_4), (foundation(), foundation_4()));
 }
 
 #[test]

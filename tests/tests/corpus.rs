@@ -119,11 +119,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
             codec::encode(Kind::Benchmark, &benchmark()),
         ],
         "repaired" => {
-            vec![
-                body(0, Kind::State, &state()),
-                body(1, Kind::Learner, &foundation()),
-                body(2, Kind::Benchmark, &benchmark()),
-            ]
+            vec![body(0, &state()), body(1, &foundation()), body(2, &benchmark())]
         }
         "manifest" => {
             let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/cifar100-edge/manifest.toml");
@@ -157,10 +153,9 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
     }
 }
 
-/// The body of a file behind the number that the target tells kinds by.
-fn body<T: Serialize>(number: u8, kind: Kind, value: &T) -> Vec<u8> {
-    let header = codec::encode(kind, &()).len();
-    [&[number], &codec::encode(kind, value)[header..]].concat()
+/// The body of a file of the newest version behind the number that the target tells kinds by.
+fn body<T: Serialize>(number: u8, value: &T) -> Vec<u8> {
+    [vec![number], postcard::to_allocvec(value).unwrap()].concat()
 }
 
 fn benchmark() -> Benchmark {

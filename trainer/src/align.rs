@@ -57,13 +57,13 @@ impl Assignment {
 
 /// Generates the targets, assigns the base classes, trains the head, saves the checkpoint. A run that finished this
 /// phase with the same settings loads it instead; one that was stopped in it goes on, from a checkpoint that is saved
-/// after every epoch, every five minutes, and at Ctrl-C.
+/// after every epoch, every five minutes, and when a stop is asked for.
 ///
 /// torch's generator is seeded once, before the cached views are drawn. A run that goes on draws everything before once
 /// more, so that it ends in the same numbers as one that was never stopped.
 ///
 /// # Errors
-/// If the loss stops being finite, a checkpoint cannot be read or written, or Ctrl-C was pressed.
+/// If the loss stops being finite, a checkpoint cannot be read or written, or a stop was asked for.
 pub fn align(model: &mut Model, recipe: &Recipe, train: &Images, split: &Split, run: &Run) -> Result<Assignment> {
     let config = &recipe.align;
     // What phase 2 depends on, beside the backbone, whose recipe cannot change within a run.
@@ -84,6 +84,11 @@ pub fn align(model: &mut Model, recipe: &Recipe, train: &Images, split: &Split, 
     }
     let (device, dimension) = (model.device(), recipe.head.projection);
     let begun = State::read(run, &settings)?.and_then(|tensors| Some((Assignment::read(&tensors)?, tensors)));
+    if begun.is_none() && (run.path(CHECKPOINT).exists() || run.path(UNFINISHED).exists()) {
+        log::warn!(
+            "phase 2 of this run was made with other [targets] or [align]; it is made anew and replaces what was there"
+        );
+    }
     let made = match &begun {
         None => targets(&recipe.targets, dimension as usize, recipe.seed)?,
         Some((assignment, _)) => Vec::try_from(assignment.targets.view(-1))?,

@@ -118,7 +118,8 @@ fn check(model: &Model, recipe: &Recipe, shares: &[f64]) -> Result<()> {
 
 /// Prints the systems, then every session's row of each.
 pub fn table(summaries: &[Summary], draws: usize) -> String {
-    let mut lines = vec![format!("means, draws: {draws:<16} aHM           aACC          base decay  performance decay")];
+    let mut lines =
+        vec![format!("means, draws: {draws:<16} aHM           aACC          base decay  performance decay")];
     for summary in summaries {
         lines.push(format!(
             "{:<30} {:6.2} ± {:<5.2} {:6.2} ± {:<5.2} {:10.2} {:10.2}",

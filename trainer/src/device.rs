@@ -103,8 +103,11 @@ pub fn open(wanted: Wanted) -> Result<Device, DeviceError> {
         Wanted::Auto => match cuda_devices() {
             Ok(_) => 0,
             Err(error) => {
-                if let Some(card) = gpu::card(0) {
-                    log::warn!("this machine has an {}, but training runs on the processor: {error}", card.name);
+                if let Some(driver) = gpu::driver().filter(|_| !gpu::hidden()) {
+                    let version = driver.version;
+                    log::warn!(
+                        "this machine has NVIDIA's driver {version}, but training runs on the processor: {error}"
+                    );
                 }
                 return Ok(Device::Cpu);
             }

@@ -7,7 +7,7 @@ use orco_runtime::threads::cores;
 
 use crate::{device, gpu, system};
 
-/// Lines about libtorch, CUDA, threads, precisions, ONNX Runtime, memory, and the disk of `folder`.
+/// Lines about libtorch, CUDA, driver and cards, threads, precisions, ONNX Runtime, memory, and the disk of `folder`.
 pub fn report(folder: &Path) -> String {
     let libtorch = device::libtorch_version().unwrap_or_else(|| "of unknown version".into());
     let place = device::libtorch_folder().map_or_else(|| "linked in".into(), |folder| folder.display().to_string());
@@ -16,12 +16,15 @@ pub fn report(folder: &Path) -> String {
     line("orco-train", env!("CARGO_PKG_VERSION").into());
     line("libtorch", format!("{libtorch}, {place}"));
     line("CUDA", cuda());
-    for (number, card) in (0..).map_while(gpu::card).enumerate() {
-        line(&format!("card {number}"), card.describe());
-        line("", format!("precision {}", card.precisions().unwrap_or("unknown")));
-    }
     if let Some(gpu::Driver { version, cuda }) = gpu::driver() {
         line("driver", format!("{version}, for CUDA up to {cuda}"));
+        for (number, card) in (0..).map_while(gpu::card).enumerate() {
+            line(&format!("card {number}"), card.describe());
+            line("", format!("precision {}", card.precisions().unwrap_or("unknown")));
+        }
+        if gpu::card(0).is_none() {
+            line("cards", "hidden, or different ones whose order is known with CUDA_DEVICE_ORDER=PCI_BUS_ID".into());
+        }
     }
     line("threads", format!("{} of {} cores", tch::get_num_threads(), cores()));
     line("processor", system::processor().unwrap_or_else(|| "unknown".into()));

@@ -39,8 +39,7 @@ pub fn used() -> Option<&'static Card> {
 /// The card that CUDA numbers so. None without a driver, and where the numbers of cards that differ are not known.
 pub fn card(number: usize) -> Option<Card> {
     let library = library()?;
-    let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let device = match place(number, set("CUDA_VISIBLE_DEVICES").as_deref())? {
+    let device = match place(number, visible().as_deref())? {
         Place::Name(name) => library.device_by_uuid(name).ok()?,
         Place::Number(number) => {
             let count = library.device_count().ok()?;
@@ -48,11 +47,21 @@ pub fn card(number: usize) -> Option<Card> {
                 (0..count).filter_map(|each| library.device_by_index(each).ok()?.name().ok()).collect();
             let alike = names.windows(2).all(|pair| pair[0] == pair[1]);
             // CUDA counts the fastest card first, NVML along the bus.
-            let same = alike || set("CUDA_DEVICE_ORDER").as_deref() == Some("PCI_BUS_ID");
+            let same = alike || std::env::var("CUDA_DEVICE_ORDER").is_ok_and(|order| order == "PCI_BUS_ID");
             same.then(|| library.device_by_index(number).ok()).flatten()?
         }
     };
     Some(Card { name: device.name().ok()?, device })
+}
+
+/// Whether the user hides all cards from CUDA.
+pub fn hidden() -> bool {
+    visible().is_some_and(|visible| matches!(visible.split(',').next().map(str::trim), None | Some("" | "-1")))
+}
+
+/// The cards that CUDA may see, where the user says so.
+fn visible() -> Option<String> {
+    std::env::var("CUDA_VISIBLE_DEVICES").ok()
 }
 
 /// The driver, if there is one.
@@ -106,7 +115,7 @@ fn place(number: usize, visible: Option<&str>) -> Option<Place<'_>> {
         return Some(Place::Number(number.try_into().ok()?));
     };
     let entry = visible.split(',').nth(number)?.trim();
-    Some(entry.parse().map_or(Place::Name(entry), Place::Number))
+    (!entry.is_empty()).then(|| entry.parse().map_or(Place::Name(entry), Place::Number))
 }
 
 #[cfg(test)]
@@ -119,6 +128,7 @@ mod tests {
         assert_eq!(place(1, Some("3, 2")), Some(Place::Number(2)));
         assert_eq!(place(0, Some("GPU-8f1a")), Some(Place::Name("GPU-8f1a")));
         assert_eq!(place(2, Some("3,2")), None);
+        assert_eq!(place(0, Some("")), None);
     }
 
     #[test]

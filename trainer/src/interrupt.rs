@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use anyhow::{Context, Result};
 
-/// Exit status of a program that Ctrl-C ended.
+/// Exit status of a program that was stopped by Ctrl-C or SIGTERM.
 pub const EXIT: i32 = 130;
 
 static ASKED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);

@@ -8,7 +8,7 @@
 //! folder.
 //!
 //! Around it: [`device`] chooses where tensors live, [`doctor`] describes the machine ([`mod@system`]), [`failure`] puts
-//! libtorch's failures into words, [`interrupt`] stops at Ctrl-C, [`speed`] compares with what the card could do.
+//! libtorch's failures into words, [`interrupt`] stops at Ctrl-C and SIGTERM, [`speed`] compares with what the card could do.
 
 pub mod align;
 pub mod augment;

@@ -32,14 +32,14 @@ const SAVE_APART: Duration = Duration::from_secs(30);
 const LOOK: usize = 8;
 
 /// Trains for the epochs that the checkpoint has not seen yet, but not past `until`; saves one after every epoch (on a
-/// GPU, not sooner than half a minute after the one before), every five minutes, and at Ctrl-C.
+/// GPU, not sooner than half a minute after the one before), every five minutes, and when a stop is asked for.
 ///
 /// Every epoch seeds torch's generator from the recipe's seed and its own number, and a run that continues within an
 /// epoch draws the views of the steps before once more. So a resumed run draws the same views in the same order as one
 /// that was never stopped.
 ///
 /// # Errors
-/// If the loss stops being finite, a checkpoint cannot be read or written, or Ctrl-C was pressed.
+/// If the loss stops being finite, a checkpoint cannot be read or written, or a stop was asked for.
 pub fn pretrain(
     model: &mut Model,
     recipe: &Recipe,

@@ -1,7 +1,7 @@
 //! The program as people use it: started, stopped, resumed, on a machine that lacks something.
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -151,6 +151,25 @@ fn ctrl_c_saves_the_step_and_resume_continues_exactly() {
         names.filter(|name| name.starts_with("events.out.tfevents.")).count()
     };
     assert_eq!((files(&straight), files(&stopped)), (1, 4));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_stop_in_the_export_leaves_no_bundle() {
+    let folder = recipe(1, 1);
+    let mut arguments = arguments(folder.path(), "run");
+    let output = folder.path().join("bundle");
+    arguments[0] = "run".into();
+    arguments.extend(["--output".into(), output.display().to_string()]);
+    let mut child = program(&arguments).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(said.any(|line| line.contains("computing the benchmark's features")), "the export begins");
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    let rest: Vec<String> = said.collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{rest:?}");
+    let last = rest.last().unwrap();
+    assert!(last.starts_with("stopped by Ctrl-C or SIGTERM; the phases that were finished are saved"), "{last}");
+    assert!(!output.exists());
 }
 
 /// libtorch forgets its CUDA half for good if it is asked for anything of CUDA's before that is loaded.

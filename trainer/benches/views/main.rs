@@ -8,9 +8,10 @@
 //! cargo bench --workspace --bench views -- resnet12 bf16         # the cases whose names hold both words
 //! ```
 //!
-//! Before the first turn PyTorch says how many parameters its network has, which must be as many as ours. The two take turns of a few seconds, of which the second half is timed, so that what else the machine does falls on
-//! both: of every turn counts the ratio of the two rates side by side. The table shows the median rates, the median ratio
-//! and its quartiles.
+//! Before the first turn PyTorch says how many parameters its network has, which must be as many as ours. The two take
+//! turns of a few seconds, of which the second half is timed, so that what else the machine does falls on both: of every
+//! turn counts the ratio of the two rates side by side. The table shows the median rates, the median ratio and its
+//! quartiles.
 
 use std::env;
 use std::io::{BufRead, BufReader, Write};

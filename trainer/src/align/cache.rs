@@ -29,7 +29,7 @@ impl FeatureCache {
     /// backbone has none.
     ///
     /// # Errors
-    /// If an engine outside this program fails, or Ctrl-C was pressed.
+    /// If an engine outside this program fails, or a stop was asked for.
     pub(super) fn new(
         model: &Model,
         augment: &AugmentConfig,

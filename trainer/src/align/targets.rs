@@ -10,7 +10,7 @@ use crate::progress::Progress;
 /// Makes the targets, rows `[count, dimension]`: those of [`generate`], unless the recipe descends otherwise.
 ///
 /// # Errors
-/// If Ctrl-C was pressed.
+/// If a stop was asked for.
 pub(super) fn targets(config: &TargetConfig, dimension: usize, seed: u64) -> Result<Vec<f32>> {
     let TargetConfig { count, method, steps, learning_rate, accumulate } = *config;
     interrupt::check()?;

@@ -193,7 +193,7 @@ fn channels_last(x: &Tensor) -> Tensor {
 }
 
 /// What a convolution of `x` computes in: in what x has, but for depthwise ones with a stride on the processor, for whose
-/// gradient by x its library (oneDNN) has no fast kernel in bf16.
+/// gradient by x its library (oneDNN) has no fast kernel in bf16 or f16.
 fn arithmetic(x: &Tensor, conv: &ConvNorm) -> Kind {
     let strided = conv.groups > 1 && conv.stride > 1;
     if strided && x.device() == Device::Cpu { Kind::Float } else { x.kind() }

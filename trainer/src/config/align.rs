@@ -47,7 +47,7 @@ pub struct AlignConfig {
     /// Weight of PSCL.
     #[serde(default = "method::one", skip_serializing_if = "method::is_one")]
     pub contrast: f64,
-    /// Form of PSCL: `outside` (the published program), `inside` or `negatives` (the paper's Eq. 2).
+    /// Form of PSCL: `outside` (the published program), `inside` or `negatives` (the paper's text).
     #[serde(default, skip_serializing_if = "is_default")]
     pub contrast_form: Form,
     /// Which targets are perturbed.

@@ -5,7 +5,9 @@ use std::ops::RangeInclusive;
 
 use orco_runtime::target::Method;
 
-use super::{Architecture, AugmentConfig, MeasureOn, Policy, Precision, PretrainConfig, Recipe, SplitConfig};
+use super::{
+    Architecture, AugmentConfig, MeasureOn, Policy, Precision, PretrainConfig, Recipe, SplitConfig, TargetConfig,
+};
 
 /// Why a recipe was refused.
 #[derive(Debug, thiserror::Error)]
@@ -123,7 +125,13 @@ impl Recipe {
             "at most head.projection for orthonormal targets, one more for a simplex",
         )?;
         count("targets.steps", self.targets.steps, 0..=1_000_000, "from 0 to 1000000")?;
-        learning_rate("targets.learning_rate", self.targets.learning_rate)?;
+        let TargetConfig { method, learning_rate, accumulate, .. } = self.targets;
+        let rate = (1e-6..=100.0).contains(&learning_rate);
+        demand("targets.learning_rate", learning_rate, rate, "from 0.000001 to 100")?;
+        let descends = method == Method::Optimised;
+        let expected = "left out unless targets.method is \"optimised\"";
+        demand("targets.learning_rate", learning_rate, descends || learning_rate == 1.0, expected)?;
+        demand("targets.accumulate", accumulate, descends || accumulate, expected)?;
         self.session_augment.as_ref().map_or(Ok(()), |augment| augment.check("session_augment"))?;
         self.align.check()?;
         self.export.check()?;
@@ -290,6 +298,16 @@ mod tests {
             ),
             ("cached_views = 6", "cached_views = 1000", "align.cached_views is 1000, but must be from 2 to 64"),
             ("temperature = 0.07", "temperature = 1e-30", "align.temperature"),
+            (
+                "steps = 1000",
+                "steps = 1\nlearning_rate = 1e-60",
+                "targets.learning_rate is 0.0000000000000000000000000000",
+            ),
+            (
+                "method = \"optimised\"",
+                "method = \"simplex\"\naccumulate = false",
+                "targets.accumulate is false, but must be left out unless",
+            ),
             ("steps = 1000", "steps = 9000000", "targets.steps is 9000000, but must be from 0 to 1000000"),
             ("exemplars_per_class = 5", "exemplars_per_class = 99999", "export.exemplars_per_class is 99999"),
         ] {

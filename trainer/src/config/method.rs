@@ -1,5 +1,5 @@
-//! Choices of phase 1: who takes the steps, and which policy draws operations for a view. Values of settings that a recipe
-//! leaves out.
+//! Choices of phase 1 (who takes the steps, which policy draws operations for a view), and the values of settings that a
+//! recipe leaves out, whatever their table.
 
 use orco_runtime::loss::contrast::Form;
 use serde::{Deserialize, Serialize};

@@ -67,10 +67,11 @@ pub(super) fn list(folder: &Path) -> Result<Listing, DataError> {
         let actual = class_names.iter().filter(|name| !name.is_empty()).count();
         return Err(DataError::Count { path, what: "different classes", expected, actual });
     }
-    if usize::from(count) == CLASSES && (train.len(), test.len()) != (TRAIN, TEST) {
-        let (path, actual) = (folder.join("train_test_split.txt"), train.len());
-        let expected = format!("{TRAIN}, and {TEST} test images beside them, as published");
-        return Err(DataError::Count { path, what: "training images", expected, actual });
+    for (what, actual, published) in [("training images", train.len(), TRAIN), ("test images", test.len(), TEST)] {
+        if usize::from(count) == CLASSES && actual != published {
+            let (path, expected) = (folder.join("train_test_split.txt"), format!("{published}, as published,"));
+            return Err(DataError::Count { path, what, expected, actual });
+        }
     }
     Ok(Listing { train, test, class_names, prefix: "CUB_200_2011/images/" })
 }

@@ -65,6 +65,18 @@ pub enum DataError {
         /// How many there are.
         actual: usize,
     },
+    /// A class has the wrong number of images.
+    #[error("{} holds {actual} images of {class}, but {expected} are expected", path.display())]
+    ClassCount {
+        /// The list.
+        path: PathBuf,
+        /// Name of the class.
+        class: String,
+        /// How many there should be.
+        expected: String,
+        /// How many there are.
+        actual: usize,
+    },
     /// An image cannot be decoded.
     #[error("the image {} {reason}; repair or remove it, or leave such images out with --skip-broken", path.display())]
     Image {

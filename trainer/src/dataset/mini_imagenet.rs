@@ -16,7 +16,7 @@ use super::listing::{Entry, Listing};
 
 /// What is said beside a file that is missing.
 const LAYOUT: &str = "the folder must hold images, split/train.csv and split/test.csv";
-/// Of the published lists: classes, and training and test images of each. Lists of other classes may hold what they like.
+/// Of the published lists: classes, and training and test images of each. Lists of fewer classes may hold what they like.
 const CLASSES: usize = 100;
 const TRAIN_EACH: usize = 500;
 const TEST_EACH: usize = 100;
@@ -34,11 +34,19 @@ pub(super) fn list(folder: &Path) -> Result<Listing, DataError> {
         }))
     })?;
     let test = read_csv(folder, "test.csv", |class| labels.get(class).copied())?;
+    // A list that was cut within its last line names a class too many, which has no test image.
+    let published = class_names.len() >= CLASSES;
     for (name, entries, each) in [("train.csv", &train, TRAIN_EACH), ("test.csv", &test, TEST_EACH)] {
-        let all = CLASSES * each;
-        if class_names.len() == CLASSES && entries.len() != all {
-            let (path, expected) = (folder.join("split").join(name), format!("the {all} of the published list"));
-            return Err(DataError::Count { path, what: "images", expected, actual: entries.len() });
+        let mut counts = vec![0; class_names.len()];
+        entries.iter().for_each(|entry| counts[usize::from(entry.label)] += 1);
+        let wrong = |count: &usize| *count == 0 || published && *count != each;
+        if let Some(label) = counts.iter().position(wrong) {
+            return Err(DataError::ClassCount {
+                path: folder.join("split").join(name),
+                class: class_names[label].clone(),
+                expected: if published { format!("the {each} of the published list") } else { "1 or more".into() },
+                actual: counts[label],
+            });
         }
     }
     Ok(Listing { train, test, class_names, prefix: "MINI-ImageNet/train/" })
@@ -89,7 +97,7 @@ mod tests {
         write("train.csv", "filename,label\nb1.jpg,n02\na1.jpg,n01\r\nb2.jpg,n02\n\n");
         let missing = list(folder.path()).unwrap_err().to_string();
         assert!(missing.contains("split/test.csv") && missing.contains("the folder must hold"), "{missing}");
-        write("test.csv", "filename,label\na9.jpg,n01\n");
+        write("test.csv", "filename,label\na9.jpg,n01\nb9.jpg,n02\n");
         let listing = list(folder.path()).unwrap();
         assert_eq!(listing.class_names, ["n02", "n01"]);
         assert_eq!(listing.train.iter().map(|entry| entry.label).collect::<Vec<_>>(), [0, 1, 0]);
@@ -123,6 +131,15 @@ mod tests {
         assert_eq!(list(folder.path()).unwrap().train.len(), 50_000);
         write("test.csv", &mut lines(TEST_EACH).take(9_999));
         let cut = list(folder.path()).unwrap_err().to_string();
-        assert!(cut.ends_with("test.csv holds 9999 images, but the 10000 of the published list are expected"), "{cut}");
+        assert!(
+            cut.ends_with("test.csv holds 99 images of n99, but the 100 of the published list are expected"),
+            "{cut}"
+        );
+        write("train.csv", &mut lines(TRAIN_EACH).take(49_999).chain(["0.jpg,n".to_owned()]));
+        let cut = list(folder.path()).unwrap_err().to_string();
+        assert!(
+            cut.ends_with("train.csv holds 499 images of n99, but the 500 of the published list are expected"),
+            "{cut}"
+        );
     }
 }

@@ -4,11 +4,14 @@ use std::fmt::Write;
 
 use anyhow::Result;
 use orco_runtime::bundle::Bundle;
+use orco_runtime::loss::contrast::Form;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LEARNER};
 use orco_runtime::protocol::{Measurement, Summary, System, percent_or_dash, summarise};
+use orco_runtime::target::Method;
 
 use super::bundle::Exported;
-use crate::config::{AugmentConfig, MeasureOn, OptimiserKind, Policy, Recipe};
+use crate::config::{AugmentConfig, MeasureOn, OptimiserKind, Policy, Recipe, TargetConfig};
+use crate::interrupt;
 use crate::run::Run;
 
 /// Seed of the draws.
@@ -30,7 +33,7 @@ pub(super) fn write(
         .into_iter()
         .map(|system| {
             let measurement = Measurement { foundation, benchmark: &benchmark, system, config, seed: SEED };
-            Ok((system.name(), measurement.draws(draws, &|| {})?))
+            Ok((system.name(), measurement.draws(draws, &interrupt::unwind)?))
         })
         .collect::<Result<Vec<_>>>()?;
     let fixed = summarise(drawn[0].0, &drawn[0].1[..1]);
@@ -67,15 +70,13 @@ pub(super) fn write(
     let head = &bundle.foundation.head;
     writeln!(
         text,
-        "- Head: {}-{}-{}, {:.2} M multiply-adds for one image; {} pseudo-targets ({:?}, {} steps{}).",
+        "- Head: {}-{}-{}, {:.2} M multiply-adds for one image; {} pseudo-targets ({}).",
         head.inputs,
         head.hidden,
         head.outputs,
         (head.hidden * (head.inputs + head.outputs)) as f64 / 1e6,
         recipe.targets.count,
-        recipe.targets.method,
-        recipe.targets.steps,
-        if recipe.targets.accumulate { "" } else { ", gradients not accumulated" }
+        made_by(&recipe.targets)
     )?;
     let without = match skipped {
         0 => String::new(),
@@ -90,7 +91,11 @@ pub(super) fn write(
         "- Phase 2: {} epochs, batch {}{}. The last epoch's head is shipped; nothing was selected on test data.",
         recipe.align.epochs,
         recipe.align.batch,
-        if recipe.align.train_backbone { ", backbone trained too" } else { "" }
+        match (recipe.align.contrast_form, recipe.align.train_backbone) {
+            (Form::Outside, true) => ", backbone trained too".into(),
+            (Form::Outside, false) => String::new(),
+            (form, trained) => format!(", PSCL {form:?}{}", if trained { ", backbone trained too" } else { "" }),
+        }
     )?;
     if let Some(accuracy) = run.metrics("align").last().and_then(|line| line["accuracy"].as_f64()) {
         writeln!(text, "- Accuracy on the base training images after phase 2: {accuracy:.1} %.")?;
@@ -118,11 +123,7 @@ pub(super) fn write(
         )?;
     }
     if let Some(parity) = exported.parity {
-        writeln!(
-            text,
-            "- ONNX Runtime equals the training network within {:.1e} on {} training images (weights in f32).",
-            parity.deviation, parity.images
-        )?;
+        writeln!(text, "- {}, weights in f32.", parity.sentence("the training network"))?;
     }
     if let Some(stored) = &exported.stored {
         let weights = facts.weights.name();
@@ -287,7 +288,7 @@ fn phase_1(text: &mut String, recipe: &Recipe) -> Result<()> {
     writeln!(
         text,
         "- Phase 1: {} epochs, batch {}, {} view(s) of each image; weights of the losses: cross entropy {} (label smoothing {}), SCL {}, \
-         SSCL {}; {} with learning rate {}, cosine, weight decay {}, arithmetic {:?}.",
+         SSCL {}{}; {} with learning rate {}, cosine, weight decay {}, arithmetic {:?}.",
         pretrain.epochs,
         pretrain.batch,
         pretrain.views,
@@ -295,6 +296,7 @@ fn phase_1(text: &mut String, recipe: &Recipe) -> Result<()> {
         pretrain.label_smoothing,
         pretrain.supervised_contrast,
         pretrain.self_contrast,
+        if pretrain.contrast_form == Form::Inside { String::new() } else { format!(" ({:?})", pretrain.contrast_form) },
         match pretrain.optimiser {
             OptimiserKind::Sgd => "SGD (Nesterov)",
             OptimiserKind::Lars => "LARS",
@@ -316,6 +318,18 @@ fn phase_1(text: &mut String, recipe: &Recipe) -> Result<()> {
         beyond(augment)
     )?;
     Ok(())
+}
+
+/// How the pseudo-targets were made.
+fn made_by(targets: &TargetConfig) -> String {
+    let TargetConfig { method, steps, learning_rate, accumulate, .. } = *targets;
+    match method {
+        Method::Optimised if accumulate => {
+            format!("{method:?}, {steps} steps of rate {learning_rate}, gradients accumulated")
+        }
+        Method::Optimised => format!("{method:?}, {steps} steps of rate {learning_rate}"),
+        _ => format!("{method:?}"),
+    }
 }
 
 /// The middle one of some numbers.

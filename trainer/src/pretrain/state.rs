@@ -47,6 +47,7 @@ impl State {
             state.sums = Sums::restored(sums, model.device());
         }
         match state.step {
+            0 if state.epoch >= config.epochs => log::info!("phase 1 was finished before; its checkpoint is used"),
             0 => log::info!("phase 1 continues after epoch {}", state.epoch),
             step => log::info!("phase 1 continues after step {step} of epoch {}", state.epoch + 1),
         }
