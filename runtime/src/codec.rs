@@ -29,8 +29,8 @@ impl Kind {
         }
     }
 
-    /// Newest version of the layout. Each kind has its own, so that a change of one leaves the files of
-    /// the others as they are.
+    /// Newest version of the layout. Each kind has its own, so that a change of one leaves the files of the others as they
+    /// are.
     fn version(self) -> u16 {
         match self {
             Self::Learner => 4,

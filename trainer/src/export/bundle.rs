@@ -100,9 +100,8 @@ pub(crate) struct Source<'a> {
 /// is left is to sign it and to [finish](Place::finish).
 ///
 /// # Errors
-/// If a stop was asked for, a file cannot be written, ONNX Runtime is missing, its features differ from tch's by more than 1e-4 of
-/// the largest, or storing the
-/// weights in fewer bits changed the features by more than that explains.
+/// If a stop was asked for, a file cannot be written, ONNX Runtime is missing, its features differ from tch's by more than
+/// 1e-4 of the largest, or storing the weights in fewer bits changed the features by more than that explains.
 pub fn write_bundle(
     model: &Model,
     assignment: &Assignment,
