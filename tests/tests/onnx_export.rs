@@ -9,7 +9,7 @@ use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::rten::Rten;
 use orco_runtime::image::Preprocessing;
-use orco_runtime::manifest::Weights;
+use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, Weights};
 use orco_trainer::backbone::{Description, Network};
 use orco_trainer::config::Precision;
 use orco_trainer::export::{Ranges, onnx};
@@ -172,10 +172,8 @@ fn exported_backbones_equal_their_networks_and_are_valid() {
     ];
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
     for bundle in std::fs::read_dir(models).unwrap() {
-        let path = bundle.unwrap().path().join("backbone.onnx");
-        if path.is_file() {
-            files.push(path);
-        }
+        let folder = bundle.unwrap().path();
+        files.extend([BACKBONE, BACKBONE_INT8].map(|name| folder.join(name)).into_iter().filter(|path| path.is_file()));
     }
     are_valid(&files);
 }
