@@ -26,7 +26,7 @@ pub struct Archive {
     pub members: &'static [(&'static str, u64, u64)],
 }
 
-/// CIFAR-100, binary version, with the MD5 sum that its page and torchvision give.
+/// CIFAR-100, binary version, with the MD5 sum that its page gives.
 pub const CIFAR100: Archive = Archive {
     title: "CIFAR-100",
     file: "cifar-100-binary.tar.gz",

@@ -253,7 +253,7 @@ fn a_disk_that_is_really_full_keeps_the_last_checkpoint() {
     let run = folder.path().join("run");
     fs::create_dir(&run).unwrap();
     if !alone("mount -t tmpfs tmpfs /mnt").output().is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: this user may not mount a file system");
+        let _ = writeln!(std::io::stderr(), "skipped: this user may not mount a file system");
         return;
     }
     // Room for one checkpoint and half of the next.
@@ -346,7 +346,7 @@ fn a_number_of_threads_out_of_range_is_refused() {
 #[test]
 fn a_device_that_is_not_there_is_one_sentence() {
     if orco_trainer::device::cuda_devices().is_ok() {
-        eprintln!("skipped: this machine has a CUDA device");
+        let _ = writeln!(std::io::stderr(), "skipped: this machine has a CUDA device");
         return;
     }
     let folder = recipe(1, 1);
