@@ -112,8 +112,15 @@ pub(super) fn write(
     }
     writeln!(
         text,
-        "- Phase 3 (on the device): {} epochs, batch {}, {} exemplars of a base class, {} stored views of each.",
-        config.epochs, config.batch, config.base_exemplars, config.views
+        "- Phase 3 (on the device): {} epochs, batch {}, {} exemplars of a base class, {} stored views of each{}.",
+        config.epochs,
+        config.batch,
+        config.base_exemplars,
+        config.views,
+        match config.base_cross_entropy {
+            0.0 => String::new(),
+            weight => format!(", cross entropy over base classes weighed {weight}"),
+        }
     )?;
     if config.class_means > 0.0 {
         let weight = config.class_means;
