@@ -38,7 +38,7 @@ pub struct Foundation {
     pub classes: Vec<Class>,
     /// Exemplars of the base classes, by index into `classes`.
     pub exemplars: Bank,
-    /// Settings of phase 3. The last field: learners of version 2 end before its own last one.
+    /// Settings of phase 3. The last field: learners of older versions end before its own last ones (see `codec`).
     pub config: Config,
 }
 

@@ -96,14 +96,13 @@ find_libtorch() {
     if [ -n "${LIBTORCH:-}" ]; then
         echo "$LIBTORCH/lib"
     else
-        local version
-        version=$(python3 -c 'import torch; print(torch.__version__)') ||
+        local torch
+        torch=$(python3 -c 'import pathlib, torch; print(torch.__version__, pathlib.Path(torch.__file__).parent / "lib")') ||
             fail "this machine has no PyTorch; set LIBTORCH to a folder of libtorch 2.11"
-        case $version in
-        2.11.*) ;;
-        *) fail "this machine has PyTorch $version, and the program needs 2.11; set LIBTORCH to a folder of libtorch 2.11" ;;
+        case $torch in
+        2.11.*) echo "${torch#* }" ;;
+        *) fail "this machine has PyTorch ${torch%% *}, and the program needs 2.11; set LIBTORCH to a folder of libtorch 2.11" ;;
         esac
-        python3 -c 'import pathlib, torch; print(pathlib.Path(torch.__file__).parent / "lib")'
     fi
 }
 

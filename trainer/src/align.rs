@@ -23,7 +23,6 @@ use crate::augment::view;
 use crate::backbone::unit;
 use crate::config::{AlignConfig, AlignRate, Recipe};
 use crate::dataset::{Images, Split};
-use crate::device::send;
 use crate::interrupt::{self, Work};
 use crate::loss::class_means;
 use crate::model::Model;
@@ -241,9 +240,7 @@ impl Training<'_> {
         if !self.recipe.align.train_backbone {
             return Tensor::cat(&self.cache.two_views(batch), 0);
         }
-        let pixels = &self.train.pixels;
-        let places = self.base.index_select(0, batch).to_device(pixels.device());
-        let images = send(&pixels.index_select(0, &places), batch.device()).to_kind(Kind::Float) / 255.0;
+        let images = self.train.batch_at(&self.base.index_select(0, batch), batch.device());
         let config = &self.recipe.pretrain;
         let views = Tensor::cat(&[view(&images, &config.augment), view(&images, &config.augment)], 0);
         let input = self.model.channels.normalise(&views);

@@ -16,7 +16,7 @@ use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::protocol::{Draw, Measured, Measurement, Row, Summary, System, summarise};
 use orco_runtime::state::Foundation;
 use serde_json::json;
-use tch::{Device, Kind, Tensor, no_grad};
+use tch::{Device, Tensor, no_grad};
 
 use self::session::Session;
 use crate::align::Assignment;
@@ -239,7 +239,7 @@ impl<'a> Walk<'a> {
 /// Features of clean views by the model's own backbone, `[indices, features]`.
 fn features(model: &Model, images: &Images, indices: &[usize]) -> Tensor {
     let parts = indices.chunks(BATCH).map(|indices| {
-        let images = images.select(indices).to_device(model.device()).to_kind(Kind::Float) / 255.0;
+        let images = images.batch(indices, model.device());
         no_grad(|| model.backbone.forward(&model.channels.normalise(&images), Precision::F32, false))
     });
     Tensor::cat(&parts.collect::<Vec<_>>(), 0)

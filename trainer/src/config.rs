@@ -4,6 +4,7 @@ mod align;
 mod backbone;
 mod check;
 mod data;
+mod defaults;
 mod export;
 mod method;
 
@@ -135,7 +136,7 @@ pub struct PretrainConfig {
     /// Weight decay; none on biases and norms.
     pub weight_decay: f64,
     /// LARS only: eta, the share of a weight's norm that a step of rate 1 may move it by.
-    #[serde(default = "method::trust")]
+    #[serde(default = "defaults::trust")]
     pub trust: f64,
     /// Linear warm-up, in epochs.
     pub warmup_epochs: usize,
@@ -153,7 +154,7 @@ pub struct PretrainConfig {
     /// Temperature of both contrastive losses.
     pub temperature: f64,
     /// Form of both: `inside` (the published program), `outside`, or `negatives` (the paper's Eq. 2).
-    #[serde(default = "method::inside", skip_serializing_if = "method::is_inside")]
+    #[serde(default = "defaults::inside", skip_serializing_if = "defaults::is_inside")]
     pub contrast_form: Form,
     /// Arithmetic of the backbone.
     pub precision: Precision,
@@ -210,10 +211,10 @@ pub struct TargetConfig {
     /// Steps of the optimised method.
     pub steps: usize,
     /// Its learning rate: 1 in the published program, 0.01 in the paper's text.
-    #[serde(default = "method::one", skip_serializing_if = "method::is_one")]
+    #[serde(default = "defaults::one", skip_serializing_if = "defaults::is_one")]
     pub learning_rate: f64,
     /// Whether its gradients add up from step to step, as in the published program, which never zeroes them.
-    #[serde(default = "method::yes", skip_serializing_if = "method::is_yes")]
+    #[serde(default = "defaults::yes", skip_serializing_if = "defaults::is_yes")]
     pub accumulate: bool,
 }
 

@@ -154,6 +154,11 @@ pub struct Images {
     pub labels: Vec<u16>,
 }
 
+/// Indices as a tensor, i64 `[k]`.
+fn places(indices: &[usize]) -> Tensor {
+    Tensor::from_slice(&indices.iter().map(|&index| index as i64).collect::<Vec<_>>())
+}
+
 impl Images {
     /// Number of images.
     pub fn len(&self) -> usize {
@@ -167,18 +172,26 @@ impl Images {
 
     /// u8 `[k, 3, height, width]`: the images at `indices`, where the pixels are.
     pub fn select(&self, indices: &[usize]) -> Tensor {
-        let indices: Vec<i64> = indices.iter().map(|&i| i as i64).collect();
-        self.pixels.index_select(0, &send(&Tensor::from_slice(&indices), self.pixels.device()))
+        self.at(&places(indices))
     }
 
     /// f32 `[k, 3, height, width]` in 0..1 on `device`: the images at `indices`.
     pub fn batch(&self, indices: &[usize], device: Device) -> Tensor {
-        let mut chosen = self.select(indices);
+        self.batch_at(&places(indices), device)
+    }
+
+    /// The same for indices in a tensor, i64 `[k]`, on any device.
+    pub fn batch_at(&self, places: &Tensor, device: Device) -> Tensor {
+        let mut chosen = self.at(places);
         if device != chosen.device() && device.is_cuda() {
             // The card takes page-locked memory by itself, while the processor goes on.
             chosen = chosen.f_pin_memory(device).unwrap_or(chosen);
         }
         send(&chosen, device).to_kind(Kind::Float) / 255.0
+    }
+
+    fn at(&self, places: &Tensor) -> Tensor {
+        self.pixels.index_select(0, &send(places, self.pixels.device()))
     }
 
     /// Moves the pixels to a device, so that no step has to: to the processor always, to a card if they take at most a

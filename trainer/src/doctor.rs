@@ -18,11 +18,12 @@ pub fn report(folder: &Path) -> String {
     line("CUDA", cuda());
     if let Some(gpu::Driver { version, cuda }) = gpu::driver() {
         line("driver", format!("{version}, for CUDA up to {cuda}"));
-        for (number, card) in (0..).map_while(gpu::card).enumerate() {
+        let cards: Vec<gpu::Card> = (0..).map_while(gpu::card).collect();
+        for (number, card) in cards.iter().enumerate() {
             line(&format!("card {number}"), card.describe());
             line("", format!("precision {}", card.precisions().unwrap_or("unknown")));
         }
-        if gpu::card(0).is_none() {
+        if cards.is_empty() {
             line("cards", "hidden, or different ones whose order is known with CUDA_DEVICE_ORDER=PCI_BUS_ID".into());
         }
     }

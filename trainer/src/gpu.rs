@@ -56,7 +56,7 @@ pub fn card(number: usize) -> Option<Card> {
 
 /// Whether the user hides all cards from CUDA.
 pub fn hidden() -> bool {
-    visible().is_some_and(|visible| matches!(visible.split(',').next().map(str::trim), None | Some("" | "-1")))
+    visible().is_some_and(|visible| place(0, Some(&visible)).is_none())
 }
 
 /// The cards that CUDA may see, where the user says so.
@@ -109,13 +109,15 @@ enum Place<'a> {
     Name(&'a str),
 }
 
-/// Which card CUDA's device `number` is, among those that `CUDA_VISIBLE_DEVICES` shows.
+/// Which card CUDA's device `number` is, among those that `CUDA_VISIBLE_DEVICES` shows: none from the first on that no card
+/// has.
 fn place(number: usize, visible: Option<&str>) -> Option<Place<'_>> {
     let Some(visible) = visible else {
         return Some(Place::Number(number.try_into().ok()?));
     };
-    let entry = visible.split(',').nth(number)?.trim();
-    (!entry.is_empty()).then(|| entry.parse().map_or(Place::Name(entry), Place::Number))
+    let mut shown = visible.split(',').map(str::trim).take_while(|entry| !matches!(*entry, "" | "-1"));
+    let entry = shown.nth(number)?;
+    Some(entry.parse().map_or(Place::Name(entry), Place::Number))
 }
 
 #[cfg(test)]
@@ -128,7 +130,10 @@ mod tests {
         assert_eq!(place(1, Some("3, 2")), Some(Place::Number(2)));
         assert_eq!(place(0, Some("GPU-8f1a")), Some(Place::Name("GPU-8f1a")));
         assert_eq!(place(2, Some("3,2")), None);
-        assert_eq!(place(0, Some("")), None);
+        for hidden in ["", "-1", " -1,0"] {
+            assert_eq!(place(0, Some(hidden)), None);
+        }
+        assert_eq!((place(0, Some("2,-1,1")), place(2, Some("2,-1,1"))), (Some(Place::Number(2)), None));
     }
 
     #[test]

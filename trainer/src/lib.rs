@@ -7,8 +7,9 @@
 //! learner - [`mod@compare`] trains f too in the incremental sessions, for the paper's comparison. [`run`] keeps a run's
 //! folder.
 //!
-//! Around it: [`device`] chooses where tensors live, [`doctor`] describes the machine ([`mod@system`]), [`failure`] puts
-//! libtorch's failures into words, [`interrupt`] stops at Ctrl-C and SIGTERM, [`speed`] compares with what the card could do.
+//! Around it: [`device`] chooses where tensors live, [`doctor`] describes the machine ([`mod@system`]) and its cards
+//! ([`gpu`]), [`failure`] puts libtorch's failures into words, [`interrupt`] stops at Ctrl-C and SIGTERM, [`speed`] compares
+//! with what the card could do.
 
 pub mod align;
 pub mod augment;

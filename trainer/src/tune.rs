@@ -16,7 +16,8 @@ use crate::interrupt;
 /// change the bundle's settings, or those of a `preset` named among them.
 ///
 /// # Errors
-/// If the bundle cannot be opened, was made from test data, or a trial makes no sense. Where a stop is asked for it is left by unwinding.
+/// If the bundle cannot be opened, was made from test data, or a trial makes no sense. Where a stop is asked for it is left
+/// by unwinding.
 pub fn tune(bundle: &Path, trials: &[String], draws: usize, seed: u64) -> Result<()> {
     let bundle = Bundle::open(bundle)?;
     let (foundation, benchmark) = (&bundle.foundation, bundle.benchmark()?);

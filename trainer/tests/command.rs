@@ -96,8 +96,8 @@ fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[cfg(unix)]
-fn press_ctrl_c(child: &Child) {
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+fn send(signal: &str, child: &Child) {
+    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
 }
 
 /// Steps of the epoch that the checkpoint stands in.
@@ -124,7 +124,7 @@ fn ctrl_c_saves_the_step_and_resume_continues_exactly() {
         let child = if stop == 0 { &mut first } else { again.current_dir(folder.path()) }.spawn().unwrap();
         wait_for("an epoch", || epochs(&stopped) > done);
         std::thread::sleep(Duration::from_millis(7 * stop));
-        press_ctrl_c(&child);
+        send("-INT", &child);
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(130), "{}", told(&output));
         let said = told(&output);
@@ -164,7 +164,7 @@ fn a_stop_in_the_export_leaves_no_bundle() {
     let mut child = program(&arguments).spawn().unwrap();
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
     assert!(said.any(|line| line.contains("computing the benchmark's features")), "the export begins");
-    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    send("-TERM", &child);
     let rest: Vec<String> = said.collect();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{rest:?}");
     let last = rest.last().unwrap();
@@ -203,9 +203,9 @@ fn a_second_ctrl_c_ends_at_once() {
         let child = program(&arguments(folder.path(), "run")).spawn().unwrap();
         wait_for("the run's start", || run.join("run.json").exists());
         std::thread::sleep(Duration::from_millis(300));
-        press_ctrl_c(&child);
+        send("-INT", &child);
         std::thread::sleep(Duration::from_millis(20));
-        press_ctrl_c(&child);
+        send("-INT", &child);
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(130), "{}", told(&output));
         told(&output)

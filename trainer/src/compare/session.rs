@@ -5,7 +5,7 @@ use orco_runtime::config::{Config, Sample};
 use orco_runtime::random::Random;
 use orco_runtime::schedule::Schedule;
 use orco_runtime::target;
-use tch::{Device, Kind, Tensor, no_grad};
+use tch::{Device, Tensor, no_grad};
 
 use super::goals::Goals;
 use super::{Trained, features};
@@ -150,7 +150,7 @@ impl Session<'_> {
     /// Views of a batch in 0..1: both, first then second, or the one that the sample says.
     fn views(&self, batch: &[Shown], device: Device) -> Tensor {
         let indices: Vec<usize> = batch.iter().map(|shown| shown.0).collect();
-        let images = self.train.select(&indices).to_device(device).to_kind(Kind::Float) / 255.0;
+        let images = self.train.batch(&indices, device);
         match self.config.sample {
             Sample::Pair => Tensor::cat(&[view(&images, self.augment), view(&images, self.augment)], 0),
             Sample::One => {

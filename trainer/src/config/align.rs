@@ -3,8 +3,9 @@
 use orco_runtime::loss::contrast::Form;
 use serde::{Deserialize, Serialize};
 
+use super::Precision;
 use super::check::{ConfigError, amount, count, demand, learning_rate, momentum, probability, temperature};
-use super::{Precision, method};
+use super::defaults::{self, is_default};
 
 /// Phase 2: g is aligned to the targets, f frozen unless the recipe says otherwise.
 ///
@@ -45,7 +46,7 @@ pub struct AlignConfig {
     #[serde(default, skip_serializing_if = "is_default")]
     pub mirrored: bool,
     /// Weight of PSCL.
-    #[serde(default = "method::one", skip_serializing_if = "method::is_one")]
+    #[serde(default = "defaults::one", skip_serializing_if = "defaults::is_one")]
     pub contrast: f64,
     /// Form of PSCL: `outside` (the published program), `inside` or `negatives` (the paper's text).
     #[serde(default, skip_serializing_if = "is_default")]
@@ -108,10 +109,6 @@ pub enum AlignRate {
     Constant,
     /// Falls to 0 along a cosine, changed after every epoch.
     Cosine,
-}
-
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 impl AlignConfig {

@@ -19,7 +19,7 @@ use orco_runtime::manifest::{
 use orco_runtime::protocol::Measured;
 use orco_runtime::random::Random;
 use orco_runtime::state::{Class, Foundation};
-use tch::{Kind, Tensor};
+use tch::Tensor;
 
 use super::fidelity::Fidelity;
 use super::int8::int8;
@@ -190,7 +190,7 @@ pub fn write_bundle(
 /// Largest difference between the exported model's features and the network's.
 fn parity(model: &Model, encoder: &mut dyn Encoder, source: &Source<'_>) -> Result<Parity> {
     let indices: Vec<usize> = (0..PARITY_IMAGES.min(source.train.len())).collect();
-    let images = source.train.select(&indices).to_device(model.device()).to_kind(Kind::Float) / 255.0;
+    let images = source.train.batch(&indices, model.device());
     let expected = model.source(Precision::F32)?.features(&images)?.to_device(tch::Device::Cpu);
     let actual = source.clean_features(encoder, source.train, &indices)?;
     let largest = |tensor: &Tensor| tensor.abs().max().double_value(&[]);

@@ -88,14 +88,14 @@ pub(super) fn write(
     time(&mut text, recipe, &run.metrics("pretrain"))?;
     writeln!(
         text,
-        "- Phase 2: {} epochs, batch {}{}. The last epoch's head is shipped; nothing was selected on test data.",
+        "- Phase 2: {} epochs, batch {}{}{}. The last epoch's head is shipped; nothing was selected on test data.",
         recipe.align.epochs,
         recipe.align.batch,
-        match (recipe.align.contrast_form, recipe.align.train_backbone) {
-            (Form::Outside, true) => ", backbone trained too".into(),
-            (Form::Outside, false) => String::new(),
-            (form, trained) => format!(", PSCL {form:?}{}", if trained { ", backbone trained too" } else { "" }),
-        }
+        match recipe.align.contrast_form {
+            Form::Outside => String::new(),
+            form => format!(", PSCL {form:?}"),
+        },
+        if recipe.align.train_backbone { ", backbone trained too" } else { "" }
     )?;
     if let Some(accuracy) = run.metrics("align").last().and_then(|line| line["accuracy"].as_f64()) {
         writeln!(text, "- Accuracy on the base training images after phase 2: {accuracy:.1} %.")?;
@@ -303,7 +303,10 @@ fn phase_1(text: &mut String, recipe: &Recipe) -> Result<()> {
         pretrain.label_smoothing,
         pretrain.supervised_contrast,
         pretrain.self_contrast,
-        if pretrain.contrast_form == Form::Inside { String::new() } else { format!(" ({:?})", pretrain.contrast_form) },
+        match pretrain.contrast_form {
+            Form::Inside => String::new(),
+            form => format!(" ({form:?})"),
+        },
         match pretrain.optimiser {
             OptimiserKind::Sgd => "SGD (Nesterov)",
             OptimiserKind::Lars => "LARS",

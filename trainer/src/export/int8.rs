@@ -2,7 +2,6 @@
 
 use anyhow::{Context, Result};
 use orco_runtime::encoder::onnx::Onnx;
-use tch::Kind;
 
 use super::bundle::Source;
 use super::fidelity::{Fidelity, Opened, spread};
@@ -24,7 +23,7 @@ pub(super) fn int8(
 ) -> Result<(Vec<u8>, Fidelity)> {
     let calibration = spread(&source.split.base, source.recipe.export.calibration_images);
     let batches = calibration.chunks(BATCH).map(|indices| {
-        let images = source.train.select(indices).to_device(model.device()).to_kind(Kind::Float) / 255.0;
+        let images = source.train.batch(indices, model.device());
         model.channels.normalise(&images)
     });
     let ranges = Ranges::measure(&model.backbone, batches);

@@ -1,0 +1,38 @@
+//! Values of settings that a recipe leaves out, and whether a setting has such a value: then it is not written either, so
+//! that what was made before the setting existed is still recognised.
+
+use orco_runtime::loss::contrast::Form;
+
+/// Eta of the published program.
+pub(super) fn trust() -> f64 {
+    0.02
+}
+
+/// The published program's form of contrast in phase 1.
+pub(super) fn inside() -> Form {
+    Form::Inside
+}
+
+pub(super) fn is_inside(form: &Form) -> bool {
+    *form == Form::Inside
+}
+
+pub(super) fn one() -> f64 {
+    1.0
+}
+
+pub(super) fn is_one(value: &f64) -> bool {
+    *value == 1.0
+}
+
+pub(super) fn yes() -> bool {
+    true
+}
+
+pub(super) fn is_yes(value: &bool) -> bool {
+    *value
+}
+
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
