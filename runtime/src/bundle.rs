@@ -12,7 +12,8 @@ use ::image::RgbImage;
 
 use crate::benchmark::Benchmark;
 use crate::codec::{self, DecodeError, Kind};
-use crate::encoder::{self, EncodeError, Encoder, encode_pictures};
+use crate::encoder::choice::{self, Choice, Reason, Work};
+use crate::encoder::{EncodeError, Encoder, encode_pictures};
 use crate::files;
 use crate::manifest::{
     BACKBONE, BACKBONE_INT8, BENCHMARK, FORMAT, LABELS, LEARNER, MANIFEST, Manifest, ManifestError, SIGNATURE,
@@ -230,12 +231,12 @@ impl Bundle {
         Ok(self)
     }
 
-    /// Starts the backbone on the best engine at hand.
+    /// Starts the backbone for some work on the engine that is asked for; tells why on this one.
     ///
     /// # Errors
-    /// [`EncodeError`] if no engine takes it.
-    pub fn encoder(&self) -> Result<Box<dyn Encoder>, EncodeError> {
-        encoder::open(&self.backbone, &self.manifest.preprocessing)
+    /// [`EncodeError`] if that engine cannot be started, or does not take it.
+    pub fn encoder(&self, choice: Choice, work: Work) -> Result<(Box<dyn Encoder>, Reason), EncodeError> {
+        choice::open(&self.backbone, &self.manifest.preprocessing, choice, work)
     }
 
     /// Features of `views` views of a picture, the clean one first, `[views, features]`.

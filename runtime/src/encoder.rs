@@ -1,12 +1,16 @@
 //! The frozen backbone f: a batch of images becomes a batch of feature vectors.
 
 pub mod audit;
+pub mod choice;
+#[cfg(feature = "onnx")]
+pub mod library;
 #[cfg(feature = "onnx")]
 pub mod onnx;
 #[cfg(feature = "rten")]
 pub mod rten;
+#[cfg(feature = "onnx")]
+pub mod telemetry;
 
-use std::boxed::Box;
 use std::fmt;
 use std::string::String;
 use std::vec::Vec;
@@ -126,32 +130,4 @@ fn check_input(sizes: &[Option<usize>], input: &Preprocessing) -> Result<(), Enc
     let model = [planes, height, width];
     let fits = model.iter().zip(fed).all(|(size, fed)| size.is_none_or(|size| size == fed));
     if fits { Ok(()) } else { Err(EncodeError::Input { model, fed }) }
-}
-
-/// Opens a backbone with the best engine at hand: ONNX Runtime where its shared library is found, else the pure-Rust
-/// engine. Which one was taken and why is said through `log`.
-///
-/// # Errors
-/// [`EncodeError`] if no engine takes the model.
-pub fn open(model: &[u8], input: &Preprocessing) -> Result<Box<dyn Encoder>, EncodeError> {
-    #[cfg(feature = "onnx")]
-    let failed = match onnx::Onnx::open(model, input) {
-        Ok(encoder) => return Ok(Box::new(encoder)),
-        Err(error @ (EncodeError::Model(_) | EncodeError::Refused(_) | EncodeError::Input { .. })) => {
-            return Err(error);
-        }
-        Err(error) => error,
-    };
-    #[cfg(not(feature = "onnx"))]
-    let failed = EncodeError::Start(String::from("this program was built without ONNX Runtime"));
-    #[cfg(feature = "rten")]
-    {
-        log::warn!("{failed}; the slower pure-Rust engine rten takes over (`cargo xtask setup` fetches ONNX Runtime)");
-        Ok(Box::new(rten::Rten::open(model, input)?))
-    }
-    #[cfg(not(feature = "rten"))]
-    {
-        let _ = (model, input);
-        Err(failed)
-    }
 }

@@ -94,7 +94,7 @@ pub fn operations(foundation: &Foundation, state: &State, config: &Config) -> u6
 /// let new = bundle.benchmark()?.session(foundation, 1, 0, 1);
 /// let before = bundle.fresh_state();
 /// let mut memory = Memory::new(needs(foundation, &before, 5, 25, config));
-/// let threads = Threads::of_machine()?;
+/// let threads = Threads::of_machine();
 /// let workspace = &mut memory.workspace(&threads);
 /// let (state, report) = learn(foundation, &before, &new, config, 1, workspace, &mut |_| ControlFlow::Continue(()))?;
 /// assert_eq!(state.classes.len(), 5);

@@ -13,9 +13,9 @@ pub fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// A pool of threads.
+/// A pool of threads, or, where none can be started, the caller's thread.
 pub struct Threads {
-    pool: ThreadPool,
+    pool: Option<ThreadPool>,
 }
 
 impl Threads {
@@ -24,35 +24,59 @@ impl Threads {
     /// # Errors
     /// If the system has no threads left.
     pub fn new(count: usize) -> Result<Self, ThreadPoolBuildError> {
-        Ok(Self { pool: ThreadPoolBuilder::new().num_threads(count).build()? })
+        Ok(Self { pool: Some(ThreadPoolBuilder::new().num_threads(count).build()?) })
     }
 
-    /// As many threads as the machine runs at a time.
-    ///
-    /// # Errors
-    /// As for [`Threads::new`].
-    pub fn of_machine() -> Result<Self, ThreadPoolBuildError> {
-        Self::new(cores())
+    /// As many threads as the machine runs at a time. Where the system does not start so many, it is half of them, and so
+    /// on down to the caller's alone, with a warning through `log`: the result is the same, only later.
+    pub fn of_machine() -> Self {
+        let wanted = cores();
+        let counts = std::iter::successors(Some(wanted), |count| Some(count / 2)).take_while(|count| *count > 0);
+        let mut failed = None;
+        for count in counts {
+            match Self::new(count) {
+                Ok(threads) => {
+                    if let Some(error) = failed {
+                        log::warn!("working on {count} of {wanted} threads: {error}");
+                    }
+                    return threads;
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        if let Some(error) = failed {
+            log::warn!("working on one thread: {error}");
+        }
+        Self { pool: None }
+    }
+
+    /// How many work at a time.
+    fn count(&self) -> usize {
+        self.pool.as_ref().map_or(1, ThreadPool::current_num_threads)
     }
 }
 
 impl fmt::Debug for Threads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Threads({})", self.pool.current_num_threads())
+        write!(f, "Threads({})", self.count())
     }
 }
 
 // SAFETY: rayon runs the task once for every number and waits for all.
 unsafe impl Workers for Threads {
     fn run(&self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
-        if tasks == 1 || self.pool.current_num_threads() == 1 {
-            (0..tasks).for_each(task);
-            return;
+        match &self.pool {
+            Some(pool) if tasks > 1 && self.count() > 1 => {
+                pool.install(|| (0..tasks).into_par_iter().for_each(task));
+            }
+            _ => (0..tasks).for_each(task),
         }
-        self.pool.install(|| (0..tasks).into_par_iter().for_each(task));
     }
 
     fn enter(&self, work: &mut (dyn FnMut() + Send)) {
-        self.pool.install(work);
+        match &self.pool {
+            Some(pool) => pool.install(work),
+            None => work(),
+        }
     }
 }

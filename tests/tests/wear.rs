@@ -46,7 +46,7 @@ fn an_added_class_costs_at_most_twice_the_state() {
     let folder = TempDir::new().unwrap();
     let slots = Store::new(folder.path()).slots();
     let mut medium = Counting { medium: slots, written: 0 };
-    let threads = Threads::of_machine().unwrap();
+    let threads = Threads::of_machine();
     let config = orco_runtime::config::Config { epochs: 2, ..foundation.config.clone() };
     let mut saved = Saved::fresh(foundation, bundle.digest);
     let mut random = Random::new(1, "made-up features");

@@ -49,10 +49,9 @@ fn cuda() -> String {
 }
 
 fn onnx_runtime() -> String {
-    match orco_runtime::encoder::onnx::locate() {
-        Some(path) if path.is_file() => path.display().to_string(),
-        Some(path) => format!("not found: ORT_DYLIB_PATH names {}, which is no file", path.display()),
-        None => "not found; `cargo xtask setup` brings it, or set ORT_DYLIB_PATH".into(),
+    match orco_runtime::encoder::onnx::start() {
+        Ok((version, library)) => format!("{version}, {}, telemetry off", library.display()),
+        Err(error) => format!("{error}; `cargo xtask setup` brings one, or set ORT_DYLIB_PATH"),
     }
 }
 

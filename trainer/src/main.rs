@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
-use orco_runtime::encoder::onnx;
+use orco_runtime::encoder::{onnx, telemetry};
 use orco_runtime::protocol::Summary;
 use orco_runtime::signature::SecretKey;
 use orco_trainer::align::{Assignment, align};
@@ -198,6 +198,8 @@ struct Common {
 }
 
 fn main() {
+    // Before any other thread. Where it fails, ONNX Runtime is not loaded, and that is said when it is wanted.
+    let _ = telemetry::off();
     system::keep_memory();
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info,ort=warn"))
         .format_target(false)

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use orco_runtime::encoder::library;
 use orco_trainer::config::Recipe;
 use orco_trainer::run::{Record, Run};
 use tempfile::TempDir;
@@ -375,6 +376,23 @@ fn the_doctor_reports() {
     for subject in ["libtorch", "CUDA", "threads", "precision", "ONNX Runtime", "memory", "disk"] {
         assert!(report.lines().any(|line| line.starts_with(subject)), "{subject} in {report}");
     }
+}
+
+/// ONNX Runtime, which the doctor starts, would begin a database below the cache folder.
+#[test]
+fn onnx_runtime_leaves_nothing_in_the_users_folders() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = program(&["doctor".to_owned()]);
+    command.env_remove("ORT_DISABLE_TELEMETRY");
+    for name in ["HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "TMPDIR"] {
+        command.env(name, folder.path());
+    }
+    // It is found through these folders, too.
+    command.envs(library::locate().map(|path| ("ORT_DYLIB_PATH", path)));
+    let said = String::from_utf8_lossy(&succeeds(&mut command).stdout).into_owned();
+    assert!(library::locate().is_none() || said.contains("telemetry off"), "{said}");
+    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(left.is_empty(), "{left:?}");
 }
 
 /// A recipe on rendered images that is read at once.

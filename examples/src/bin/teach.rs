@@ -14,6 +14,7 @@ use std::path::Path;
 use orco_runtime::align::Progress;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::classify::Classifier;
+use orco_runtime::encoder::choice::{Choice, Work};
 use orco_runtime::image;
 use orco_runtime::session::{Memory, NewClass, learn, needs};
 use orco_runtime::threads::Threads;
@@ -25,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let bundle = Bundle::open(Path::new(bundle))?;
     let foundation = &bundle.foundation;
-    let mut encoder = bundle.encoder()?;
+    let (mut encoder, _) = bundle.encoder(Choice::Auto, Work::Shots)?;
     let mut features = |path: &Path, views: usize| -> Result<Vec<f32>, Box<dyn Error>> {
         let picture = image::open(path).map_err(|error| format!("{} {error}", path.display()))?;
         Ok(bundle.features(encoder.as_mut(), &picture, views)?)
@@ -39,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut on_progress = |_: Progress| ControlFlow::Continue(());
     let (before, config) = (bundle.fresh_state(), &foundation.config);
     let mut memory = Memory::new(needs(foundation, &before, 1, class.shots.len(), config));
-    let threads = Threads::of_machine()?;
+    let threads = Threads::of_machine();
     let workspace = &mut memory.workspace(&threads);
     let (state, report) = learn(foundation, &before, &[class], config, 1, workspace, &mut on_progress)?;
     println!("learned {label}; {:.0} % of its shots are recognised", 100.0 * report.new_accuracy().unwrap_or(0.0));

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use image::RgbImage;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::Encoder;
+use orco_runtime::encoder::choice::{Reason, Work};
 use orco_runtime::history::{History, Limits, Saved};
 use orco_runtime::release;
 use orco_runtime::state::State;
@@ -56,9 +57,15 @@ impl Device {
         Saved { state: self.state.clone(), history: self.history.clone() }
     }
 
-    /// Starts the backbone.
-    pub fn encoder(&self) -> Result<Box<dyn Encoder>> {
-        self.bundle.encoder().with_context(|| format!("the backbone of {}", self.bundle.folder.display()))
+    /// Starts the backbone for some work, on the engine that the options name.
+    pub fn encoder(&self, options: &Options, work: Work) -> Result<Box<dyn Encoder>> {
+        Ok(self.encoder_and_reason(options, work)?.0)
+    }
+
+    /// The same, with why it runs on this engine.
+    pub fn encoder_and_reason(&self, options: &Options, work: Work) -> Result<(Box<dyn Encoder>, Reason)> {
+        let opened = self.bundle.encoder(options.engine.choice(), work);
+        opened.with_context(|| format!("the backbone of {}", self.bundle.folder.display()))
     }
 
     /// Features of the views of one picture, the clean view first: `[views, features]`.

@@ -99,7 +99,7 @@ pub fn train(
 ) -> Result<(State, Report)> {
     let foundation = &device.bundle.foundation;
     let mut memory = Memory::new(session::needs(foundation, &device.state, classes, shots, &foundation.config));
-    let threads = Threads::of_machine().context("cannot start threads; nothing was changed")?;
+    let threads = Threads::of_machine();
     let bar = output::bar(foundation.config.epochs, "learning");
     let mut on_progress = |progress: Progress| {
         bar.set_position(progress.epoch as u64);

@@ -11,6 +11,7 @@ mod thumbnail;
 use clap::builder::Resettable;
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use options::Options;
+use orco_runtime::encoder::telemetry;
 
 #[derive(Parser)]
 #[command(version, about = "Learns new image classes on the device from a handful of shots")]
@@ -52,6 +53,8 @@ enum Verb {
 }
 
 fn main() {
+    // Before any other thread. Where it fails, ONNX Runtime is not loaded, and that is said when it is wanted.
+    let _ = telemetry::off();
     // `orco list | head` ends quietly, as other programs do.
     sigpipe::reset();
     output::refuse_quietly();

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use orco_runtime::bundle::Bundle;
+use orco_runtime::encoder::choice::Choice;
 use orco_runtime::history::Limits;
 use orco_runtime::signature::PublicKey;
 use serde_json::Value;
@@ -20,6 +21,10 @@ pub struct Options {
     /// Which of the bundle's backbones computes features: `float`, or `int8` where the bundle has one.
     #[arg(long, global = true, value_name = "KIND", env = "ORCO_BACKBONE", value_enum, default_value_t)]
     pub backbone: Backbone,
+    /// Which engine computes features: `onnxruntime`, `rten`, or `auto`, which takes rten for shots and for a few
+    /// pictures, ONNX Runtime for many; `orco info` says from how many.
+    #[arg(long, global = true, value_name = "ENGINE", env = "ORCO_ENGINE", value_enum, default_value_t)]
+    pub engine: Engine,
     /// Folder of the device's state; by default one per bundle in the user's state folder.
     #[arg(long, global = true, value_name = "DIR", env = "ORCO_STATE")]
     pub state: Option<PathBuf>,
@@ -45,6 +50,30 @@ pub enum Backbone {
     Float,
     /// The one whose arithmetic is int8.
     Int8,
+}
+
+/// The engines, as `--engine` takes them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Engine {
+    /// By the work ahead.
+    #[default]
+    Auto,
+    /// ONNX Runtime alone.
+    #[value(name = "onnxruntime")]
+    OnnxRuntime,
+    /// rten alone.
+    Rten,
+}
+
+impl Engine {
+    /// As the library takes it.
+    pub fn choice(self) -> Choice {
+        match self {
+            Self::Auto => Choice::Auto,
+            Self::OnnxRuntime => Choice::OnnxRuntime,
+            Self::Rten => Choice::Rten,
+        }
+    }
 }
 
 impl Backbone {

@@ -333,28 +333,6 @@ fn state_files_are_for_their_owner_alone() {
     assert_eq!(fs::metadata(device.state()).unwrap().permissions().mode() & 0o777, 0o700);
 }
 
-#[test]
-fn without_onnx_runtime_the_pure_rust_engine_takes_over_and_says_so() {
-    let device = Device::new();
-    let picture = shots("try", "mug").join("1.jpg");
-    let run = |library: Option<&str>| {
-        let mut command = device.command(&["classify", picture.to_str().unwrap()]);
-        if let Some(library) = library {
-            command.env("ORT_DYLIB_PATH", library);
-        }
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        (text(&output.stdout), text(&output.stderr))
-    };
-    let (answer, silent) = run(None);
-    if std::env::var_os("ORT_DYLIB_PATH").is_some() {
-        assert!(!silent.contains("rten takes over"), "{silent}");
-    }
-    let (other_answer, said) = run(Some("/nowhere/libonnxruntime.so"));
-    assert_eq!(answer, other_answer);
-    assert!(said.contains("rten takes over") && said.contains("/nowhere/libonnxruntime.so"), "{said}");
-}
-
 /// The aim of the shipped bundle: aHM at least 47, and at least 10 points above the nearest class mean.
 #[test]
 fn the_bundle_reaches_its_aim_on_the_benchmark_file() {

@@ -1,9 +1,9 @@
-//! The backbone in ONNX Runtime, whose shared library is found when the program runs. Only this file names `ort`.
+//! The backbone in ONNX Runtime, whose shared library ([`super::library`]) is found when the program runs, and loaded
+//! with its telemetry off ([`super::telemetry`]). Only this file names `ort`.
 
-use std::env;
+use std::fmt::Display;
 use std::format;
-use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::string::{String, ToString};
 use std::sync::OnceLock;
 use std::vec::Vec;
@@ -13,17 +13,15 @@ use ort::session::Session;
 use ort::value::TensorRef;
 
 use super::audit::audit;
-use super::{EncodeError, Encoder, check_input};
+use super::library::{self, LibraryError};
+use super::{EncodeError, Encoder, check_input, telemetry};
 use crate::image::Preprocessing;
-
-/// Oldest release that does not read outside a model's folder.
-const OLDEST: [u32; 3] = [1, 28, 3];
 
 /// A backbone in ONNX Runtime on the CPU.
 pub struct Onnx {
     session: Session,
     input: Preprocessing,
-    library: PathBuf,
+    runtime: &'static Runtime,
 }
 
 impl Onnx {
@@ -34,21 +32,38 @@ impl Onnx {
     /// [`EncodeError::Model`] if it refuses the model, [`EncodeError::Input`] if the model takes other pictures.
     pub fn open(model: &[u8], input: &Preprocessing) -> Result<Self, EncodeError> {
         audit(model).map_err(EncodeError::Refused)?;
-        let (environment, library) = environment()?;
-        let refused = |error: ort::Error| EncodeError::Model(error.to_string());
-        let session = Session::builder(environment).map_err(refused)?.commit_from_memory(model).map_err(refused)?;
+        let runtime = runtime()?;
+        let session = match session(runtime, model, None) {
+            Ok(session) => session,
+            // Perhaps no more threads can be started, while the caller's is there. If it is the model, that fails, too.
+            Err(error) => {
+                let alone = session(runtime, model, Some(1));
+                let alone = alone.map_err(|_| EncodeError::Model(error.to_string()))?;
+                log::warn!("ONNX Runtime cannot start threads, so it computes on one: {error}");
+                alone
+            }
+        };
         if let Some(shape) = session.inputs().first().and_then(|model| model.dtype().tensor_shape()) {
             // A negative size is one that the model leaves open.
             let sizes: Vec<Option<usize>> = shape.iter().map(|size| usize::try_from(*size).ok()).collect();
             check_input(&sizes, input)?;
         }
-        Ok(Self { session, input: *input, library: library.clone() })
+        Ok(Self { session, input: *input, runtime })
     }
+}
+
+/// A session on so many threads, or on as many as the machine has cores.
+fn session(runtime: &Runtime, model: &[u8], threads: Option<usize>) -> ort::Result<Session> {
+    let mut builder = Session::builder(&runtime.environment)?;
+    if let Some(threads) = threads {
+        builder = builder.with_intra_threads(threads)?;
+    }
+    builder.commit_from_memory(model)
 }
 
 impl Encoder for Onnx {
     fn engine(&self) -> String {
-        format!("ONNX Runtime ({})", self.library.display())
+        format!("ONNX Runtime {} ({})", self.runtime.version, self.runtime.library.display())
     }
 
     fn encode(&mut self, images: &[f32], count: usize) -> Result<Vec<f32>, EncodeError> {
@@ -61,50 +76,34 @@ impl Encoder for Onnx {
     }
 }
 
-/// Loads the library, so that a missing one is known before anything is computed.
+/// Loads the library, so that a missing one is known before anything is computed. Returns its version and its file.
 ///
 /// # Errors
 /// [`EncodeError::Start`] if there is no usable library.
-pub fn start() -> Result<(), EncodeError> {
-    environment().map(|_| ())
+pub fn start() -> Result<(&'static str, &'static Path), EncodeError> {
+    runtime().map(|runtime| (runtime.version.as_str(), runtime.library.as_path()))
 }
 
-/// The library, loaded once per process, and where it was found.
-fn environment() -> Result<&'static (Environment, PathBuf), EncodeError> {
-    static LOADED: OnceLock<Result<(Environment, PathBuf), String>> = OnceLock::new();
-    LOADED
-        .get_or_init(|| {
-            let library = locate().ok_or("no ONNX Runtime library was found (ORT_DYLIB_PATH is not set)")?;
-            let shown = library.display();
-            let builder = ort::init_from(&library).map_err(|error| format!("{shown}: {error}"))?;
-            let environment = builder.with_name("orco").build().map_err(|error| format!("{shown}: {error}"))?;
-            Ok((environment, library))
-        })
-        .as_ref()
-        .map_err(|reason| EncodeError::Start(reason.clone()))
+/// ONNX Runtime in this process.
+struct Runtime {
+    environment: Environment,
+    version: String,
+    library: PathBuf,
 }
 
-/// Where the library lies: `ORT_DYLIB_PATH`, else the newest in the cache that `cargo xtask setup` fills (the order of
-/// folders is that of `tests/xtask/src/cache.rs`).
-pub fn locate() -> Option<PathBuf> {
-    if let Some(path) = env::var_os("ORT_DYLIB_PATH").filter(|path| !path.is_empty()) {
-        return Some(path.into());
-    }
-    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let xdg = || set("XDG_CACHE_HOME").filter(|path| path.is_absolute());
-    let user = || xdg().or_else(|| Some(env::home_dir()?.join(".cache"))).map(|cache| cache.join("orco"));
-    let cache = set("ORCO_CACHE").or_else(user)?;
-    let name = match () {
-        () if cfg!(target_os = "macos") => "libonnxruntime.dylib",
-        () if cfg!(windows) => "onnxruntime.dll",
-        () => "libonnxruntime.so",
+/// The library, loaded once per process with its telemetry off.
+fn runtime() -> Result<&'static Runtime, EncodeError> {
+    static LOADED: OnceLock<Result<Runtime, String>> = OnceLock::new();
+    let load = || {
+        let named = library::locate().ok_or_else(|| LibraryError::Missing.to_string())?;
+        let refused = |error: &dyn Display| format!("{}: {error}", named.display());
+        telemetry::off().map_err(|error| refused(&error))?;
+        let library = library::check(&named).map_err(|error| refused(&error))?;
+        let version = library::load(&library, ort::MINOR_VERSION).map_err(|error| refused(&error))?;
+        let builder = ort::init_from(&library).map_err(|error| refused(&error))?;
+        let builder = builder.with_name("orco").with_telemetry(false);
+        let environment = builder.build().map_err(|error| refused(&error))?;
+        Ok(Runtime { environment, version, library: named })
     };
-    let folders = fs::read_dir(cache).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
-    let version = |path: &PathBuf| -> Option<Vec<u32>> {
-        let name = path.file_name()?.to_str()?.strip_prefix("onnxruntime-")?;
-        let version: Option<Vec<u32>> = name.split('.').map(|part| part.parse().ok()).collect();
-        version.filter(|version| version.as_slice() >= OLDEST.as_slice())
-    };
-    let found = folders.filter_map(|path| Some((version(&path)?, path.join(name)))).filter(|(_, path)| path.is_file());
-    found.max().map(|(_, path)| path)
+    LOADED.get_or_init(load).as_ref().map_err(|reason| EncodeError::Start(reason.clone()))
 }

@@ -1,5 +1,6 @@
-//! The backbone in rten, an ONNX engine in pure Rust: the fallback where there is no ONNX Runtime.
+//! The backbone in rten, an ONNX engine in pure Rust: a part of the program, which starts at once.
 
+use std::mem;
 use std::string::{String, ToString};
 use std::vec::Vec;
 
@@ -26,6 +27,7 @@ impl Rten {
     /// [`EncodeError::Input`] if it takes other pictures.
     pub fn open(model: &[u8], input: &Preprocessing) -> Result<Self, EncodeError> {
         audit(model).map_err(EncodeError::Refused)?;
+        need_pool()?;
         let model = Model::load(model.to_vec()).map_err(|error| EncodeError::Model(error.to_string()))?;
         if let Some(shape) = model.input_shape(0) {
             let fixed = |size: &Dimension| match size {
@@ -44,6 +46,7 @@ impl Encoder for Rten {
     }
 
     fn encode(&mut self, images: &[f32], count: usize) -> Result<Vec<f32>, EncodeError> {
+        need_pool()?;
         let shape = [count, 3, self.input.height as usize, self.input.width as usize];
         let view = NdTensorView::from_data(shape, images);
         let output = self.model.run_one(view.into(), None).map_err(|error| EncodeError::Run(error.to_string()))?;
@@ -51,4 +54,19 @@ impl Encoder for Rten {
             output.try_into().map_err(|_| EncodeError::Run(String::from("the output is no f32 tensor")))?;
         Ok(features.to_vec())
     }
+}
+
+/// Makes sure that rten finds a pool of threads. Where its own could not be started, because the process may have no more
+/// threads, it would ask rayon for one, which panics; then the calling thread becomes a pool of its own, once.
+fn need_pool() -> Result<(), EncodeError> {
+    let inside = || rayon::current_thread_index().is_some();
+    if rten::thread_pool().run(inside) || inside() {
+        return Ok(());
+    }
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build();
+    let pool = pool.map_err(|error| EncodeError::Start(std::format!("rten needs threads: {error}")))?;
+    // The thread belongs to the pool until it ends.
+    mem::forget(pool);
+    log::warn!("rten cannot start threads, so it computes on one: the process may have no more");
+    Ok(())
 }

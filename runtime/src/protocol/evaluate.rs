@@ -111,13 +111,22 @@ impl Measurement<'_> {
             let own = (worker..draws).step_by(workers);
             own.map(|draw| (draw, self.draw(draw, threads, &mut |_, _| on_epoch(), &mut |_| {}))).collect()
         };
+        let work = &work;
         let mut rows = thread::scope(|scope| {
-            let handles: Vec<_> = (0..workers).map(|worker| scope.spawn(move || work(worker))).collect();
-            let joined = handles.into_iter().flat_map(|handle| match handle.join() {
+            let (mut handles, mut own) = (Vec::new(), Vec::from([0]));
+            for worker in 1..workers {
+                match thread::Builder::new().spawn_scoped(scope, move || work(worker)) {
+                    Ok(handle) => handles.push(handle),
+                    // The process may have no more threads: this one does what that one would have done.
+                    Err(_) => own.push(worker),
+                }
+            }
+            let mut rows: Vec<_> = own.into_iter().flat_map(work).collect();
+            rows.extend(handles.into_iter().flat_map(|handle| match handle.join() {
                 Ok(rows) => rows,
                 Err(panic) => std::panic::resume_unwind(panic),
-            });
-            joined.collect::<Vec<_>>()
+            }));
+            rows
         });
         rows.sort_by_key(|(draw, _)| *draw);
         rows.into_iter().map(|(_, rows)| rows).collect()

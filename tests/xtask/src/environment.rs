@@ -19,7 +19,8 @@ pub struct Environment {
 impl Environment {
     /// Adds the file of ONNX Runtime, which the runtime loads when it starts.
     pub fn with_onnx_runtime(self, file: PathBuf) -> Self {
-        self.with("ORT_DYLIB_PATH", file)
+        // Its telemetry counts, and calls home, unless it is told not to.
+        self.with("ORT_DYLIB_PATH", file).with("ORT_DISABLE_TELEMETRY", "1")
     }
 
     /// Adds the folder of libtorch, for tch to link against and for the loader to search.
@@ -122,6 +123,7 @@ mod tests {
         let assignments: Vec<_> = environment.assignments().collect();
         let expected = [
             r"ORT_DYLIB_PATH='/it'\''s mine/lib.so'",
+            "ORT_DISABLE_TELEMETRY=1",
             "LIBTORCH=/t-1.0",
             "LIBTORCH_BYPASS_VERSION_CHECK=1",
             "LD_LIBRARY_PATH=/t-1.0/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}",

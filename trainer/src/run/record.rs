@@ -74,7 +74,7 @@ impl Record {
         Self {
             program: concat!("orco-train ", env!("CARGO_PKG_VERSION")).into(),
             libtorch: device::libtorch_version(),
-            onnx_runtime: orco_runtime::encoder::onnx::locate().map(|path| path.display().to_string()),
+            onnx_runtime: orco_runtime::encoder::library::locate().map(|path| path.display().to_string()),
             seed,
             device,
             threads: tch::get_num_threads(),

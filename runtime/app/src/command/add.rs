@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
+use orco_runtime::encoder::choice::Work;
 use orco_runtime::history::{Change, Verb};
 use orco_runtime::session;
 
@@ -27,7 +28,8 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
     let started = Instant::now();
     let (device, _lock) = Device::open_to_change(options)?;
     let foundation = &device.bundle.foundation;
-    let class = lesson::read(&device, device.encoder()?.as_mut(), std::slice::from_ref(&arguments.class))?;
+    let class =
+        lesson::read(&device, device.encoder(options, Work::Shots)?.as_mut(), std::slice::from_ref(&arguments.class))?;
     let change = Change::new(Verb::Add, arguments.lesson.seed).labels([&arguments.class.0]);
     let report =
         lesson::change(&device, &arguments.lesson, lesson::size(&class), &change, |workspace, on_progress| {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args;
 use orco_runtime::classify::Classifier;
+use orco_runtime::encoder::choice::Work;
 use serde_json::json;
 
 use crate::device::Device;
@@ -25,7 +26,7 @@ pub struct Arguments {
 /// Prints the nearest classes of every picture. Pictures that cannot be used are named at the end.
 pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
     let device = Device::open(options)?;
-    let mut encoder = device.encoder()?;
+    let mut encoder = device.encoder(options, Work::Pictures(arguments.images.len()))?;
     let foundation = &device.bundle.foundation;
     let classifier = Classifier::new(foundation, &device.state);
     let labels: Vec<&str> = device.state.known(foundation).map(|class| class.label.as_str()).collect();

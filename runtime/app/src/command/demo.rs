@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use orco_runtime::align::Progress;
 use orco_runtime::classify::Classifier;
+use orco_runtime::encoder::choice::Work;
 use orco_runtime::history::{Change, Verb};
 use orco_runtime::protocol::{Measurement, Row, System};
 use orco_runtime::session;
@@ -73,7 +74,7 @@ fn sessions(device: &Device, say: &dyn Fn(String)) -> Result<Vec<Row>> {
     let mut on_row = |row: &Row| bar.suspend(|| say(row.to_string()));
     let (system, config) = (System::Orco, &foundation.config);
     let measurement = Measurement { foundation, benchmark: &benchmark, system, config, seed: SEED };
-    let threads = Threads::of_machine().context("cannot start threads")?;
+    let threads = Threads::of_machine();
     let rows = measurement.draw(0, &threads, &mut on_progress, &mut on_row)?.rows;
     bar.finish_and_clear();
     Ok(rows)
@@ -83,7 +84,7 @@ fn sessions(device: &Device, say: &dyn Fn(String)) -> Result<Vec<Row>> {
 /// Returns how many were recognised, and of how many.
 fn pictures(options: &Options, arguments: &Arguments, say: &dyn Fn(String)) -> Result<(usize, usize)> {
     let device = Device::open(options)?;
-    let mut encoder = device.encoder()?;
+    let mut encoder = device.encoder(options, Work::Shots)?;
     say(format!("engine: {}", encoder.engine()));
     let started = Instant::now();
     let folders = LEARNED.map(|label| (label.to_owned(), arguments.shots.join("learn").join(label)));

@@ -7,6 +7,7 @@ use clap::Args;
 use orco_runtime::benchmark::Benchmark;
 use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::config::Config;
+use orco_runtime::encoder::choice::Work;
 use orco_runtime::protocol::{self, Measurement, Summary, System};
 use serde_json::json;
 
@@ -57,7 +58,7 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
             )
         }
         None => bundle.benchmark()?,
-        Some(folder) => from_images(&bundle, folder)?,
+        Some(folder) => from_images(options, &bundle, folder)?,
     };
     if !options.quiet() {
         println!(
@@ -111,13 +112,14 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
 
 /// Computes the benchmark's features from the images themselves: the very images that the bundle's benchmark file
 /// names, where it has one.
-fn from_images(bundle: &Bundle, folder: &std::path::Path) -> Result<Benchmark> {
+fn from_images(options: &Options, bundle: &Bundle, folder: &std::path::Path) -> Result<Benchmark> {
     let template = match bundle.benchmark() {
         Ok(benchmark) => Some(benchmark),
         Err(OpenError::NoBenchmark { .. }) => None,
         Err(error) => return Err(error.into()),
     };
-    let mut encoder = bundle.encoder()?;
+    // CIFAR-100 has 60,000 images.
+    let (mut encoder, _) = bundle.encoder(options.engine.choice(), Work::Pictures(60_000))?;
     let mut bar = None;
     let mut on_progress = |done: usize, total: usize| {
         bar.get_or_insert_with(|| output::bar(total, "features")).set_position(done as u64);

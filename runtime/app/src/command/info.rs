@@ -1,6 +1,7 @@
 //! `orco info`.
 
 use anyhow::Result;
+use orco_runtime::encoder::choice::{ONNX_RUNTIME_FROM, Reason, Work};
 use orco_runtime::manifest::BENCHMARK;
 use orco_runtime::session;
 use serde_json::json;
@@ -12,7 +13,7 @@ use crate::output;
 /// Prints what the bundle is, which engine runs it, and what the device has learned.
 pub fn run(options: &Options) -> Result<()> {
     let device = Device::open(options)?;
-    let engine = device.encoder()?.engine();
+    let engines = Engines::of(&device, options)?;
     let (manifest, foundation) = (&device.bundle.manifest, &device.bundle.foundation);
     let free = device.state.free_targets(foundation).len();
     // A device may do without the file.
@@ -37,7 +38,7 @@ pub fn run(options: &Options) -> Result<()> {
             manifest.preprocessing.height,
             manifest.backbone.features
         );
-        println!("engine      {engine}");
+        engines.print();
         println!("head        {}-{}-{}", foundation.head.inputs, foundation.head.hidden, foundation.head.outputs);
         println!("answers     {}", output::rule(foundation.config.class_means));
         println!("trained on  {} ({})", manifest.provenance.trained_on, manifest.provenance.program);
@@ -58,7 +59,9 @@ pub fn run(options: &Options) -> Result<()> {
         println!("memory      {:.1} MiB at work when a class is learned", learning.bytes() as f64 / f64::from(1 << 20));
     }
     options.write_json(&json!({
-        "bundle": manifest.name, "release": manifest.release, "signature_checked": signed, "engine": engine,
+        "bundle": manifest.name, "release": manifest.release, "signature_checked": signed,
+        "engine": engines.first, "engine_reason": engines.reason.to_string(), "engine_for_more": engines.more,
+        "pictures_for_more": ONNX_RUNTIME_FROM,
         "backbone": manifest.backbone.architecture, "backbone_kind": options.backbone.name(),
         "weights": manifest.backbone.weights.name(),
         "features": manifest.backbone.features, "parameters": manifest.backbone.parameters,
@@ -67,4 +70,40 @@ pub fn run(options: &Options) -> Result<()> {
         "history_entries": device.history.entries().len(), "history_bytes": device.history.bytes(),
         "working_memory_bytes": learning.bytes(),
     }))
+}
+
+/// Which engine does what.
+struct Engines {
+    /// The one for shots, and for few pictures.
+    first: String,
+    /// Why.
+    reason: Reason,
+    /// The one for more pictures, where it is another one.
+    more: Option<String>,
+}
+
+impl Engines {
+    /// Starts both, so that one that cannot be used is known now.
+    fn of(device: &Device, options: &Options) -> Result<Self> {
+        let (encoder, reason) = device.encoder_and_reason(options, Work::Shots)?;
+        let first = encoder.engine();
+        // Lets the first one's memory go.
+        drop(encoder);
+        let (encoder, reason_for_more) = device.encoder_and_reason(options, Work::Pictures(usize::MAX))?;
+        let more = Some(encoder.engine()).filter(|more| *more != first);
+        let reason = if more.is_some() { reason } else { reason_for_more };
+        Ok(Self { first, reason, more })
+    }
+
+    fn print(&self) {
+        let Self { first, reason, more } = self;
+        match more {
+            Some(more) => {
+                println!("engine      {first}, for shots: {reason};");
+                println!("            also for fewer than {ONNX_RUNTIME_FROM} pictures in one call: it starts faster");
+                println!("            {more}, for more pictures");
+            }
+            None => println!("engine      {first}, for everything: {reason}"),
+        }
+    }
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use orco_runtime::encoder::choice::Work;
 use orco_runtime::history::{Change, Verb};
 use orco_runtime::session;
 
@@ -29,7 +30,7 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
     let foundation = &device.bundle.foundation;
     let labels: Vec<&str> = arguments.classes.iter().map(|(label, _)| label.as_str()).collect();
     session::check_labels(foundation, &device.state, &labels).context("nothing was changed")?;
-    let new = lesson::read(&device, device.encoder()?.as_mut(), &arguments.classes)?;
+    let new = lesson::read(&device, device.encoder(options, Work::Shots)?.as_mut(), &arguments.classes)?;
     let change = Change::new(Verb::Learn, arguments.lesson.seed).labels(labels);
     let report = lesson::change(&device, &arguments.lesson, lesson::size(&new), &change, |workspace, on_progress| {
         session::learn(

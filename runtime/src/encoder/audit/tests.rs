@@ -169,6 +169,7 @@ fn truncations_and_flipped_bits_neither_panic_nor_pass_as_something_else() {
 #[cfg(feature = "rten")]
 #[test]
 fn the_engines_refuse_before_they_look() {
+    use crate::encoder::choice::{self, Choice, Work};
     use crate::encoder::{self, EncodeError};
     use crate::image::Preprocessing;
 
@@ -178,7 +179,8 @@ fn the_engines_refuse_before_they_look() {
         let said = error.unwrap().to_string();
         assert!(said.starts_with("the backbone is refused: the data of the tensor \"weight\""), "{said}");
     };
-    refused(encoder::open(&model, &input).err());
+    refused(choice::open(&model, &input, Choice::Auto, Work::Shots).err());
+    refused(choice::open(&model, &input, Choice::Auto, Work::Pictures(usize::MAX)).err());
     refused(encoder::rten::Rten::open(&model, &input).err());
     #[cfg(feature = "onnx")]
     refused(encoder::onnx::Onnx::open(&model, &input).err());

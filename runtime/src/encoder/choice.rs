@@ -1,0 +1,157 @@
+//! Which engine computes features. ONNX Runtime is the faster one once it runs, but starting it takes longer than rten
+//! needs for a few pictures; so [`choose`] looks at the work ahead.
+//!
+//! Features of the two differ by rounding. Those that a device keeps come from one engine, however many pictures there
+//! are: otherwise a further shot, or a machine without ONNX Runtime, would change the bytes of what was learned. It is
+//! rten, which every device has; a class of five shots is learned in the same time with either (measured with
+//! cifar100-edge and cifar100-resnet12), in 20 to 100 MiB less memory.
+
+use std::boxed::Box;
+use std::fmt;
+use std::string::{String, ToString};
+
+use super::{EncodeError, Encoder};
+use crate::image::Preprocessing;
+
+/// Pictures in one call from which starting ONNX Runtime pays.
+///
+/// It starts 33 to 147 ms later than rten, the later the larger the backbone, and gains 2.3 to 21 ms a picture. Measured
+/// with the shipped backbones on two cores of an Intel Xeon with AMX (family 6, model 207), that pays from 14 pictures of
+/// 14 million multiply-adds each, in float and in int8, from 14 of 70 million, and from 7 of 1,046 million. In multiply-adds
+/// these lie a factor of 38 apart, in pictures a factor of two; so pictures count. `benches/start` measures it.
+pub const ONNX_RUNTIME_FROM: usize = 12;
+
+/// The engine that is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// The one that [`choose`] names; the other one where it cannot be used.
+    #[default]
+    Auto,
+    /// ONNX Runtime, and nothing else.
+    OnnxRuntime,
+    /// rten, and nothing else.
+    Rten,
+}
+
+/// An engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// Microsoft's, a shared library that is found when the program runs.
+    OnnxRuntime,
+    /// In pure Rust, a part of the program.
+    Rten,
+}
+
+/// What a backbone is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Features of shots, which the device keeps.
+    Shots,
+    /// Features of so many pictures, which are looked at once.
+    Pictures(usize),
+}
+
+/// Why a backbone runs on an engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// It was asked for.
+    Asked,
+    /// What a device keeps comes from rten.
+    Kept,
+    /// The pictures ahead do not make up for the start of ONNX Runtime.
+    Few,
+    /// The pictures ahead make up for the start of ONNX Runtime.
+    Many,
+    /// The other engine cannot be used; why.
+    Instead(String),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Asked => write!(f, "it was asked for"),
+            Self::Kept => write!(f, "features that are kept come from one engine on every machine"),
+            Self::Few => write!(f, "few pictures are ahead, and it starts faster"),
+            Self::Many => write!(f, "many pictures are ahead"),
+            Self::Instead(reason) => write!(f, "{reason}"),
+        }
+    }
+}
+
+/// The engine for some work: rten for shots and for fewer than [`ONNX_RUNTIME_FROM`] pictures, else ONNX Runtime.
+pub fn choose(work: Work) -> (Engine, Reason) {
+    match work {
+        Work::Shots => (Engine::Rten, Reason::Kept),
+        Work::Pictures(count) if count < ONNX_RUNTIME_FROM => (Engine::Rten, Reason::Few),
+        Work::Pictures(_) => (Engine::OnnxRuntime, Reason::Many),
+    }
+}
+
+/// Opens a backbone for some work with the engine that is asked for. [`Choice::Auto`] takes the other engine, with a
+/// warning through `log`, where the chosen one cannot be started.
+///
+/// # Errors
+/// [`EncodeError`] if the engine that is asked for, or none, can be started, or the model is refused.
+pub fn open(
+    model: &[u8],
+    input: &Preprocessing,
+    choice: Choice,
+    work: Work,
+) -> Result<(Box<dyn Encoder>, Reason), EncodeError> {
+    let open = |engine| open_in(engine, model, input);
+    let (engine, reason) = match choice {
+        Choice::OnnxRuntime => return Ok((open(Engine::OnnxRuntime)?, Reason::Asked)),
+        Choice::Rten => return Ok((open(Engine::Rten)?, Reason::Asked)),
+        Choice::Auto => choose(work),
+    };
+    match (open(engine), engine) {
+        (Ok(encoder), _) => Ok((encoder, reason)),
+        (Err(failed @ EncodeError::Start(_)), Engine::OnnxRuntime) => {
+            let Ok(encoder) = open(Engine::Rten) else { return Err(failed) };
+            log::warn!("{failed}; the pure-Rust engine rten takes over (`cargo xtask setup` fetches ONNX Runtime)");
+            Ok((encoder, Reason::Instead(failed.to_string())))
+        }
+        // rten does not know every operator.
+        (Err(failed @ (EncodeError::Start(_) | EncodeError::Model(_))), Engine::Rten) => {
+            let Ok(encoder) = open(Engine::OnnxRuntime) else { return Err(failed) };
+            log::warn!("{failed}; ONNX Runtime takes over");
+            Ok((encoder, Reason::Instead(failed.to_string())))
+        }
+        (Err(error), _) => Err(error),
+    }
+}
+
+/// Opens a backbone in one engine.
+fn open_in(engine: Engine, model: &[u8], input: &Preprocessing) -> Result<Box<dyn Encoder>, EncodeError> {
+    #[cfg(not(all(feature = "onnx", feature = "rten")))]
+    let missing = |name: &str| {
+        let _ = (model, input);
+        Err(EncodeError::Start(std::format!("this program was built without {name}")))
+    };
+    match engine {
+        #[cfg(feature = "onnx")]
+        Engine::OnnxRuntime => Ok(Box::new(super::onnx::Onnx::open(model, input)?)),
+        #[cfg(not(feature = "onnx"))]
+        Engine::OnnxRuntime => missing("ONNX Runtime"),
+        #[cfg(feature = "rten")]
+        Engine::Rten => Ok(Box::new(super::rten::Rten::open(model, input)?)),
+        #[cfg(not(feature = "rten"))]
+        Engine::Rten => missing("rten"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rten_does_what_is_kept_and_few_pictures() {
+        let engine = |work| choose(work).0;
+        assert_eq!(engine(Work::Shots), Engine::Rten);
+        assert_eq!(engine(Work::Pictures(0)), Engine::Rten);
+        assert_eq!(engine(Work::Pictures(ONNX_RUNTIME_FROM - 1)), Engine::Rten);
+        assert_eq!(engine(Work::Pictures(ONNX_RUNTIME_FROM)), Engine::OnnxRuntime);
+        assert_eq!(engine(Work::Pictures(usize::MAX)), Engine::OnnxRuntime);
+    }
+}

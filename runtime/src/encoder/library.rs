@@ -1,0 +1,230 @@
+//! ONNX Runtime's shared library as a file: where it lies, and whether it may be loaded. A library that was cut short
+//! kills the process with SIGBUS once it is mapped, and a pipe never ends; so a file is looked at before it is loaded.
+
+use std::env;
+use std::ffi::CStr;
+use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::string::String;
+use std::vec::Vec;
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use object::read::elf::{FileHeader, ProgramHeader};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use object::{Endianness, FileKind, ReadCache, ReadRef, elf};
+
+/// Oldest release that is used, major, minor and patch: older ones read files outside a model's folder.
+pub const OLDEST: [u32; 3] = [1, 28, 3];
+
+/// Why a library is not loaded.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LibraryError {
+    /// None was found.
+    Missing,
+    /// The file cannot be read.
+    Read(io::Error),
+    /// It is a folder, a pipe or a device.
+    NotRegular,
+    /// It is no ELF file.
+    NotElf,
+    /// It is an ELF file, but no shared library.
+    NotShared,
+    /// It was built for another processor.
+    Foreign,
+    /// Its headers speak of more bytes than it has.
+    CutShort {
+        /// Bytes that it should have at least.
+        expected: u64,
+        /// Bytes that it has.
+        actual: u64,
+    },
+    /// The system's loader refuses it; what it said.
+    Load(String),
+    /// It does not offer ONNX Runtime's C interface.
+    NotOnnxRuntime,
+    /// It is older than [`OLDEST`]; its version.
+    Old(String),
+}
+
+impl fmt::Display for LibraryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [major, minor, patch] = OLDEST;
+        match self {
+            Self::Missing => write!(f, "no ONNX Runtime library was found; set ORT_DYLIB_PATH to one"),
+            Self::Read(error) => write!(f, "it cannot be read: {error}"),
+            Self::NotRegular => write!(f, "it is not a regular file"),
+            Self::NotElf => write!(f, "it is no shared library"),
+            Self::NotShared => write!(f, "it is an ELF file, but no shared library"),
+            Self::Foreign => write!(f, "it was built for another processor"),
+            Self::CutShort { expected, actual } => {
+                write!(f, "it was cut short, it has {actual} of at least {expected} bytes; copy it again")
+            }
+            Self::Load(reason) => write!(f, "it cannot be loaded: {reason}"),
+            Self::NotOnnxRuntime => write!(f, "it is not ONNX Runtime"),
+            Self::Old(version) => write!(f, "it is release {version}, and {major}.{minor}.{patch} or newer is needed"),
+        }
+    }
+}
+
+impl std::error::Error for LibraryError {}
+
+/// Where the library lies: `ORT_DYLIB_PATH`, else the newest of at least [`OLDEST`] in the cache that `cargo xtask setup`
+/// fills (the order of folders is that of `tests/xtask/src/cache.rs`). Nothing says yet that it can be used.
+pub fn locate() -> Option<PathBuf> {
+    if let Some(path) = env::var_os("ORT_DYLIB_PATH").filter(|path| !path.is_empty()) {
+        return Some(path.into());
+    }
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let xdg = || set("XDG_CACHE_HOME").filter(|path| path.is_absolute());
+    let user = || xdg().or_else(|| Some(env::home_dir()?.join(".cache"))).map(|cache| cache.join("orco"));
+    let cache = set("ORCO_CACHE").or_else(user)?;
+    let name = match () {
+        () if cfg!(target_os = "macos") => "libonnxruntime.dylib",
+        () if cfg!(windows) => "onnxruntime.dll",
+        () => "libonnxruntime.so",
+    };
+    let folders = fs::read_dir(cache).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    let version = |path: &PathBuf| {
+        let version = parse_version(path.file_name()?.to_str()?.strip_prefix("onnxruntime-")?);
+        version.filter(|version| version.as_slice() >= OLDEST.as_slice())
+    };
+    let found = folders.filter_map(|path| Some((version(&path)?, path.join(name)))).filter(|(_, path)| path.is_file());
+    found.max().map(|(_, path)| path)
+}
+
+/// Checks a file before the system's loader maps it: its kind, and, where libraries are ELF files, that it is a whole one
+/// for this processor. Returns its absolute path, which the loader does not search for.
+///
+/// # Errors
+/// [`LibraryError`] if it must not be loaded.
+pub fn check(path: &Path) -> Result<PathBuf, LibraryError> {
+    let path = fs::canonicalize(path).map_err(LibraryError::Read)?;
+    let metadata = fs::metadata(&path).map_err(LibraryError::Read)?;
+    if !metadata.is_file() {
+        return Err(LibraryError::NotRegular);
+    }
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    check_elf(&path, metadata.len())?;
+    Ok(path)
+}
+
+/// Loads a library that [`check`] has let through, compares its version, which it returns, and asks whether it offers a
+/// version of its C interface. It stays loaded.
+///
+/// # Errors
+/// [`LibraryError`] if it is none, or too old.
+pub fn load(path: &Path, interface: u32) -> Result<String, LibraryError> {
+    /// The head of what ONNX Runtime's `OrtGetApiBase` points to; the layout never changes (onnxruntime_c_api.h).
+    #[repr(C)]
+    struct ApiBase {
+        api: Option<unsafe extern "C" fn(u32) -> *const u8>,
+        version: Option<unsafe extern "C" fn() -> *const std::ffi::c_char>,
+    }
+    // SAFETY: the user names this library as one to be run; its constructors run with all rights of the process.
+    let library = unsafe { libloading::Library::new(path) }.map_err(|error| LibraryError::Load(full(&error)))?;
+    // SAFETY: a library with this symbol is ONNX Runtime, which declares it so.
+    let base = unsafe { library.get::<unsafe extern "C" fn() -> *const ApiBase>(b"OrtGetApiBase\0") };
+    let base = base.map_err(|_| LibraryError::NotOnnxRuntime)?;
+    // SAFETY: it takes nothing, and returns a static structure or null; one of its functions returns a static text.
+    let (version, api) = unsafe {
+        let base = base().as_ref().ok_or(LibraryError::NotOnnxRuntime)?;
+        let (Some(api), Some(version)) = (base.api, base.version) else { return Err(LibraryError::NotOnnxRuntime) };
+        let text = version();
+        if text.is_null() {
+            return Err(LibraryError::NotOnnxRuntime);
+        }
+        (CStr::from_ptr(text).to_string_lossy().into_owned(), api)
+    };
+    // Its threads, and what it registered to run at the process's end, do not outlive an unloading.
+    std::mem::forget(library);
+    if parse_version(&version).is_none_or(|version| version.as_slice() < OLDEST.as_slice()) {
+        return Err(LibraryError::Old(version));
+    }
+    // SAFETY: any number may be asked for; null stands for one that is not offered.
+    if unsafe { api(interface) }.is_null() { Err(LibraryError::NotOnnxRuntime) } else { Ok(version) }
+}
+
+/// `1.28.3` as numbers; `None` if it is no such text.
+fn parse_version(text: &str) -> Option<Vec<u32>> {
+    // What follows a release, as in "1.31.0-rc1+5", does not count.
+    let release = text.split(['-', '+']).next()?;
+    release.split('.').map(|part| part.parse().ok()).collect()
+}
+
+/// An error with its causes.
+fn full(error: &dyn std::error::Error) -> String {
+    let mut text = std::format!("{error}");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text += &std::format!(": {error}");
+        cause = error.source();
+    }
+    text
+}
+
+/// Checks that a file is a whole ELF library for this program's processor.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn check_elf(path: &Path, length: u64) -> Result<(), LibraryError> {
+    let facts = facts(path).map_err(LibraryError::Read)?.ok_or(LibraryError::NotElf)?;
+    if facts.end > length {
+        return Err(LibraryError::CutShort { expected: facts.end, actual: length });
+    }
+    if facts.kind != elf::ET_DYN {
+        return Err(LibraryError::NotShared);
+    }
+    // Where the program cannot look at itself, the system's loader compares.
+    let own = env::current_exe().and_then(|program| self::facts(&program)).ok().flatten();
+    if own.is_some_and(|own| own.machine != facts.machine) {
+        return Err(LibraryError::Foreign);
+    }
+    Ok(())
+}
+
+/// What an ELF file's headers say.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+struct Facts {
+    kind: elf::FileType,
+    /// The processor, whether it has words of 64 bits, and whether their lowest byte comes first.
+    machine: (elf::Machine, bool, bool),
+    /// First byte behind all that the headers speak of: the segments that are mapped, and the table of sections, which
+    /// linkers write last. The file is at least so long.
+    end: u64,
+}
+
+/// Reads a file's headers; `None` if it is no ELF file.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn facts(path: &Path) -> io::Result<Option<Facts>> {
+    let cache = ReadCache::new(File::open(path)?);
+    Ok(match FileKind::parse(&cache) {
+        Ok(FileKind::Elf32) => facts_of::<elf::FileHeader32<Endianness>>(&cache),
+        Ok(FileKind::Elf64) => facts_of::<elf::FileHeader64<Endianness>>(&cache),
+        _ => None,
+    })
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn facts_of<Header: FileHeader<Endian = Endianness>>(file: &ReadCache<File>) -> Option<Facts> {
+    let header = Header::parse(file).ok()?;
+    let order = header.endian().ok()?;
+    let table = |start: u64, size: u16, count: u16| start.saturating_add(u64::from(size) * u64::from(count));
+    let segments = table(header.e_phoff(order).into(), header.e_phentsize(order), header.e_phnum(order));
+    let sections = table(header.e_shoff(order).into(), header.e_shentsize(order), header.e_shnum(order));
+    let tables = segments.max(sections);
+    let end = match header.program_headers(order, file) {
+        Ok(segments) => {
+            let mapped = segments.iter().filter(|segment| segment.p_type(order) == elf::PT_LOAD);
+            let end = |segment: &Header::ProgramHeader| -> u64 {
+                segment.p_offset(order).into().saturating_add(segment.p_filesz(order).into())
+            };
+            mapped.map(end).fold(tables, u64::max)
+        }
+        // It lies behind the file's end.
+        Err(_) if tables > file.len().ok()? => tables,
+        Err(_) => return None,
+    };
+    let machine = (header.e_machine(order), header.is_class_64(), header.is_little_endian());
+    Some(Facts { kind: header.e_type(order), machine, end })
+}
