@@ -109,10 +109,7 @@ fn demo(args: &[OsString]) -> Result<ExitCode, Box<dyn Error>> {
     // The bundle and the sample pictures are found from there.
     command.current_dir(checks::workspace());
     command.args(args);
-    match ONNX_RUNTIME.locate() {
-        Ok(file) => Environment::default().with_onnx_runtime(file).apply(&mut command),
-        Err(error) => eprintln!("warning: {error}; going on with the engine in pure Rust"),
-    }
+    // It looks at few pictures, which the engine in pure Rust does: no library is needed.
     hand_over(command)
 }
 
