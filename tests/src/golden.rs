@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use safetensors::{Dtype, SafeTensors};
 
 use crate::compare;
 
-/// Names the file of reference vectors to use instead of the one beside the checkout.
+/// Names the file of reference vectors to use instead of the one in `tests/golden`.
 pub const VARIABLE: &str = "ORCO_GOLDEN";
 
 /// A file of reference vectors. A key that is missing or of another kind fails the test with its name.
@@ -83,30 +82,27 @@ impl<T: Copy + Into<f64>> Array<T> {
 }
 
 impl Golden {
-    /// The vectors that [`VARIABLE`] names, else those beside the checkout; without either prints a line that the
-    /// running test is skipped and returns `None`.
+    /// The vectors that [`VARIABLE`] names, else those in `tests/golden`.
     ///
     /// # Panics
-    /// If the file is there but unusable, or the named one is not there.
-    pub fn open() -> Option<Self> {
-        Self::find(std::env::var_os(VARIABLE).as_deref(), &beside()).or_else(skip)
+    /// If the file is not there or unusable.
+    pub fn open() -> Self {
+        Self::find(std::env::var_os(VARIABLE).as_deref(), &kept())
     }
 
-    /// The vectors beside the checkout, whatever [`VARIABLE`] names: for tests that rest on what is in them.
+    /// The vectors in `tests/golden`, whatever [`VARIABLE`] names: for tests that rest on what is in them.
     ///
     /// # Panics
-    /// If the file is there but unusable.
-    pub fn open_beside() -> Option<Self> {
-        Self::find(None, &beside()).or_else(skip)
+    /// If the file is not there or unusable.
+    pub fn open_kept() -> Self {
+        Self::find(None, &kept())
     }
 
-    fn find(named: Option<&OsStr>, beside: &Path) -> Option<Self> {
-        if let Some(named) = named {
-            // Cargo runs tests in their package's folder; a relative path was likely meant from the workspace's.
-            let places = [PathBuf::from(named), workspace().join(named)];
-            return Some(Self::read(places.iter().find(|place| place.is_file()).unwrap_or(&places[0])));
-        }
-        beside.is_file().then(|| Self::read(beside))
+    fn find(named: Option<&OsStr>, kept: &Path) -> Self {
+        let Some(named) = named else { return Self::read(kept) };
+        // Cargo runs tests in their package's folder; a relative path was likely meant from the workspace's.
+        let places = [PathBuf::from(named), package().join("..").join(named)];
+        Self::read(places.iter().find(|place| place.is_file()).unwrap_or(&places[0]))
     }
 
     /// Reads a file.
@@ -229,27 +225,14 @@ fn words<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> {
     bytes.as_chunks::<N>().0.iter().copied()
 }
 
-/// Says in one line that the running test is skipped.
-fn skip() -> Option<Golden> {
-    let thread = std::thread::current();
-    let test = thread.name().unwrap_or("a golden test");
-    let line = format!(
-        "skipped: {test} needs the reference vectors, and there is no {}; {VARIABLE} may name another file\n",
-        beside().display()
-    );
-    // Not `eprintln!`, which the test harness would swallow; in one piece, as other tests print at the same time.
-    let _ = std::io::stderr().write_all(line.as_bytes());
-    None
+/// Place of the reference vectors in the repository.
+fn kept() -> PathBuf {
+    package().join("golden/reference-vectors.safetensors")
 }
 
-/// Place of the reference vectors beside the checkout.
-fn beside() -> PathBuf {
-    workspace().with_file_name("shared").join("golden/reference-vectors.safetensors")
-}
-
-fn workspace() -> PathBuf {
-    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    package.parent().expect("the package lies in the workspace's folder").to_owned()
+/// The folder of this package, which lies in the workspace's.
+fn package() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 #[cfg(test)]
@@ -311,8 +294,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_named_and_nothing_beside_is_no_failure() {
-        assert!(Golden::find(None, Path::new("/nowhere/vectors")).is_none());
+    #[should_panic(expected = "reference vectors /nowhere/vectors cannot be read")]
+    fn a_missing_file_fails() {
+        Golden::find(None, Path::new("/nowhere/vectors"));
     }
 
     #[test]

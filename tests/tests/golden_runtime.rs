@@ -29,7 +29,7 @@ fn golden_contrast_by_instance() {
 }
 
 fn phase1(name: &str, labels: &str) {
-    let Some(golden) = Golden::open() else { return };
+    let golden = Golden::open();
     let z = golden.f32("phase1.z");
     let labels = golden.labels(labels).shaped(&[z.length(0)]);
     for temperature in golden.names(&format!("phase1.{name}.t"), ".loss") {
@@ -82,7 +82,7 @@ fn pairs(rows: usize, width: usize) -> PairsMemory {
 
 #[test]
 fn golden_target_generation() {
-    let Some(golden) = Golden::open() else { return };
+    let golden = Golden::open();
     let initial = golden.f32("targets.initial");
     let after = golden.numbers("targets.after", "");
     let with_loss = golden.numbers("targets.loss", "");
@@ -101,7 +101,7 @@ fn golden_target_generation() {
 
 #[test]
 fn golden_assignment() {
-    let Some(golden) = Golden::open() else { return };
+    let golden = Golden::open();
     let last = golden.numbers("targets.after", "").into_iter().max().expect("there is one");
     let targets = golden.f32(&format!("targets.after{last}"));
     let (count, dimension) = (targets.length(0), targets.length(1));
@@ -123,7 +123,7 @@ fn golden_assignment() {
 
 #[test]
 fn golden_schedule() {
-    let Some(golden) = Golden::open() else { return };
+    let golden = Golden::open();
     for (key, warmup, peak, end) in [("schedule.phase2", 3, 0.25, 1e-5), ("schedule.phase3", 10, 0.1, 0.0)] {
         let expected = golden.f64(key);
         let schedule = Schedule { steps: expected.length(0), warmup, start: 3e-5, peak, end };
@@ -135,7 +135,7 @@ fn golden_schedule() {
 
 #[test]
 fn golden_first_step_gradients_of_terms() {
-    let Some(golden) = Golden::open() else { return };
+    let golden = Golden::open();
     let phase = Phase3::new(&golden);
     let dimension = phase.dimension;
     let (head, width) = (head(&phase), padded(dimension));
@@ -210,7 +210,7 @@ fn golden_first_step_gradients_of_terms() {
 
 #[test]
 fn golden_first_step_gradients_of_weights() {
-    let Some(golden) = Golden::open() else { return };
+    let golden = Golden::open();
     let phase = Phase3::new(&golden);
     let mut gradient = head(&phase);
     with_alignment(&phase, phase.base_classes, |alignment| {
@@ -224,7 +224,7 @@ fn golden_first_step_gradients_of_weights() {
 
 #[test]
 fn golden_trajectory() {
-    let Some(golden) = Golden::open() else { return };
+    let golden = Golden::open();
     let phase = Phase3::new(&golden);
     match trajectory(&phase, &config(), RATE, phase.base_classes) {
         Ok(deviation) => println!("trajectory of {} steps: {deviation}", phase.steps),
@@ -235,9 +235,7 @@ fn golden_trajectory() {
 /// So that agreement means something: another method's training must not agree.
 #[test]
 fn golden_trajectory_of_other_settings_is_rejected() {
-    let Some(golden) = Golden::open_beside() else {
-        return;
-    };
+    let golden = Golden::open_kept();
     let phase = Phase3::new(&golden);
     let base = phase.base_classes;
     let others = [
@@ -268,7 +266,7 @@ fn rejected(what: &str, outcome: Result<Deviation, Mismatch>) {
 /// So that agreement means something: vectors that differ a little must not agree.
 #[test]
 fn golden_altered_vectors_are_rejected() {
-    let Some(golden) = Golden::open() else { return };
+    let golden = Golden::open();
     let z = golden.f32("phase1.z");
     let labels = golden.labels("phase1.labels").values;
     let temperature = &golden.names("phase1.scl.t", ".loss")[0];

@@ -22,9 +22,7 @@ fn golden_contrast_by_instance() {
 }
 
 fn phase1(name: &str, labels: &str) {
-    let Some(golden) = vectors(Golden::open) else {
-        return;
-    };
+    let golden = vectors(Golden::open);
     let z = golden.f32("phase1.z");
     let labels = Tensor::from_slice(&golden.i64(labels).shaped(&[z.length(0)]).values);
     for temperature in golden.names(&format!("phase1.{name}.t"), ".loss") {
@@ -41,9 +39,7 @@ fn phase1(name: &str, labels: &str) {
 /// Descent on L_TG by the trainer's [`orthogonality`], gradients accumulated, rows renormalised.
 #[test]
 fn golden_target_generation() {
-    let Some(golden) = vectors(Golden::open) else {
-        return;
-    };
+    let golden = vectors(Golden::open);
     let after = golden.numbers("targets.after", "");
     let with_loss = golden.numbers("targets.loss", "");
     let mut targets = tensor(&golden.f32("targets.initial")).set_requires_grad(true);
@@ -63,9 +59,7 @@ fn golden_target_generation() {
 
 #[test]
 fn golden_first_step_gradients_of_terms() {
-    let Some(golden) = vectors(Golden::open) else {
-        return;
-    };
+    let golden = vectors(Golden::open);
     let phase = Phase3::new(&golden);
     let projection = head(&phase).forward(&features(&phase, 0)).detach();
     golden.f32("phase3.step0.projection").assert_close(&values(&projection), GRADIENT);
@@ -83,9 +77,7 @@ fn golden_first_step_gradients_of_terms() {
 
 #[test]
 fn golden_first_step_gradients_of_weights() {
-    let Some(golden) = vectors(Golden::open) else {
-        return;
-    };
+    let golden = vectors(Golden::open);
     let phase = Phase3::new(&golden);
     let head = head(&phase);
     let [contrast, cross_entropy, orthogonality] = terms(&phase, 0, &head.forward(&features(&phase, 0)));
@@ -98,9 +90,7 @@ fn golden_first_step_gradients_of_weights() {
 
 #[test]
 fn golden_trajectory() {
-    let Some(golden) = vectors(Golden::open) else {
-        return;
-    };
+    let golden = vectors(Golden::open);
     let phase = Phase3::new(&golden);
     match trajectory(&phase, settings()) {
         Ok(deviation) => println!("trajectory of {} steps: {deviation}", phase.steps),
@@ -111,9 +101,7 @@ fn golden_trajectory() {
 /// So that agreement means something: another optimiser's training must not agree.
 #[test]
 fn golden_trajectory_of_other_settings_is_rejected() {
-    let Some(golden) = vectors(Golden::open_beside) else {
-        return;
-    };
+    let golden = vectors(Golden::open_kept);
     let phase = Phase3::new(&golden);
     let others = [
         ("momentum", SgdConfig { momentum: 0.89, ..settings() }),
@@ -150,7 +138,7 @@ fn trajectory(phase: &Phase3, settings: SgdConfig) -> Result<Deviation, Mismatch
 }
 
 /// Opens the reference vectors, and leaves the other cores to other tests: the arrays are small.
-fn vectors(open: fn() -> Option<Golden>) -> Option<Golden> {
+fn vectors(open: fn() -> Golden) -> Golden {
     tch::set_num_threads(1);
     open()
 }
