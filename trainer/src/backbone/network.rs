@@ -94,7 +94,8 @@ impl Builder for Forward<'_> {
         let padding = conv.kernel / 2;
         let kind = arithmetic(x, conv);
         let (wide, weight) = (x.to_kind(kind), tensors.weight.to_kind(kind));
-        let y = wide.conv2d(&weight, None::<Tensor>, [conv.stride; 2], [padding; 2], [1, 1], conv.groups);
+        let (wide, stride) = strided(wide, conv);
+        let y = wide.conv2d(&weight, None::<Tensor>, [stride; 2], [padding; 2], [1, 1], conv.groups);
         y.to_kind(x.kind()).batch_norm(
             Some(&tensors.scale),
             Some(&tensors.offset),
@@ -172,6 +173,19 @@ impl Builder for Observed<'_> {
     }
 }
 
+/// The input of a convolution and the stride that is left to do.
+///
+/// Where the processor has AVX2 only, oneDNN 3.10 (in libtorch 2.11) writes past the end of its memory while it computes the
+/// weight gradient of a strided 1x1 convolution whose channels do not fill vectors of 8. Every other pixel of the input,
+/// taken beforehand, gives the same numbers at stride 1.
+fn strided(x: Tensor, conv: &ConvNorm) -> (Tensor, i64) {
+    if conv.kernel == 1 && conv.stride > 1 && conv.inputs % 8 != 0 && x.device() == Device::Cpu {
+        let every = |x: Tensor, axis| x.slice(axis, None, None, conv.stride);
+        return (channels_last(&every(every(x, 2), 3)), 1);
+    }
+    (x, conv.stride)
+}
+
 fn create(path: &Path<'_>, conv: &ConvNorm) -> ConvNormTensors {
     let deviation = (2.0 / (conv.outputs / conv.groups * conv.kernel * conv.kernel) as f64).sqrt();
     let shape = conv.shape();
@@ -205,4 +219,29 @@ fn arithmetic(x: &Tensor, conv: &ConvNorm) -> Kind {
 /// times g elsewhere, is the function itself for g = x; its own derivative by g is the one wanted.
 fn leaky_relu(x: &Tensor, slope: f64) -> Tensor {
     x.detach().leaky_relu_backward(x, slope, false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strided_shortcuts_have_their_gradients_whatever_their_channels() {
+        for (inputs, outputs) in [(2, 4), (4, 8), (12, 24), (8, 16)] {
+            let conv = ConvNorm { name: "shortcut".into(), inputs, outputs, kernel: 1, stride: 2, groups: 1 };
+            let x = channels_last(&Tensor::randn([16, inputs, 15, 16], (Kind::Float, Device::Cpu)));
+            let weight = Tensor::randn(conv.shape(), (Kind::Float, Device::Cpu)).set_requires_grad(true);
+            let (taken, stride) = strided(x.shallow_clone(), &conv);
+            let y = taken.conv2d(&weight, None::<Tensor>, [stride; 2], [0; 2], [1, 1], 1);
+            assert_eq!(y.size(), [16, outputs, 8, 8]);
+            let wanted = y.detach().randn_like();
+            (&y * &wanted).sum(Kind::Float).backward();
+            // The same as a product of matrices, one column for each pixel that counts.
+            let columns = |x: Tensor| x.permute([1, 0, 2, 3]).reshape([x.size()[1], -1]);
+            let every_other = x.slice(2, None, None, 2).slice(3, None, None, 2);
+            let expected = columns(wanted).matmul(&columns(every_other).tr());
+            let difference = (weight.grad().view([outputs, inputs]) - &expected).abs().max().double_value(&[]);
+            assert!(difference < 1e-4 * expected.abs().max().double_value(&[]), "{inputs} channels: {difference}");
+        }
+    }
 }
