@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 
 use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::onnx::Onnx;
@@ -15,6 +16,9 @@ use orco_trainer::config::Precision;
 use orco_trainer::export::{Ranges, onnx};
 use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor, no_grad};
+
+/// torch has one random generator per process, so the tests take turns.
+static TURN: Mutex<()> = Mutex::new(());
 
 const INPUT: Preprocessing = Preprocessing { width: 32, height: 32, mean: [0.5; 3], deviation: [0.25; 3] };
 const IMAGES: i64 = 1000;
@@ -98,6 +102,7 @@ fn check_weights(description: Description, weights: Weights, (least, count): (f6
 
 #[test]
 fn weights_in_fewer_bits_change_features_little_and_are_valid() {
+    let _turn = TURN.lock();
     let folder = tempfile::tempdir().unwrap();
     let kinds = [(Weights::F16, [0.99999, 0.9999]), (Weights::Int8, [0.999, 0.9])];
     let files = kinds.map(|(weights, [least, of_random_depthwise])| {
@@ -160,6 +165,7 @@ fn check_int8(description: Description, least: f64, folder: &Path) -> PathBuf {
 
 #[test]
 fn exported_backbones_equal_their_networks_and_are_valid() {
+    let _turn = TURN.lock();
     let folder = tempfile::tempdir().unwrap();
     let mut files = vec![
         check(Description::resnet18(4, [3, 32, 32]), folder.path()),
@@ -180,6 +186,7 @@ fn exported_backbones_equal_their_networks_and_are_valid() {
 
 #[test]
 fn int8_backbones_stay_close_to_their_networks_and_are_valid() {
+    let _turn = TURN.lock();
     let folder = tempfile::tempdir().unwrap();
     let files = [
         check_int8(Description::resnet18(16, [3, 32, 32]), 0.99, folder.path()),

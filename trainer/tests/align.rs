@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A recipe of a very small network on few synthetic objects, with many short epochs of phase 2.
 fn recipe(folder: &Path, epochs: i64, train_backbone: bool) {
@@ -61,15 +61,18 @@ fn same_after_stops(epochs: i64, train_backbone: bool) {
     assert!(straight.status.success(), "{}", told(&straight));
     let stopped = folder.join("stopped");
     let mut within = 0;
-    for (stop, signal) in ["-INT", "-KILL", "-TERM", "-INT"].into_iter().enumerate() {
+    for (stop, signal) in ["-INT", "-KILL", "-TERM", "-INT"].into_iter().cycle().enumerate() {
+        // A stop may fall between two epochs; the phase has epochs enough for some more.
+        if stop >= 4 && within > 0 {
+            break;
+        }
         let done = losses(&stopped).len();
-        let child = align(folder, "stopped").spawn().unwrap();
-        let started = Instant::now();
+        let mut child = align(folder, "stopped").spawn().unwrap();
         while losses(&stopped).len() <= done {
-            assert!(started.elapsed() < Duration::from_secs(120), "waited for an epoch");
+            assert!(child.try_wait().unwrap().is_none(), "the program ended before an epoch");
             std::thread::sleep(Duration::from_millis(2));
         }
-        std::thread::sleep(Duration::from_millis(3 * stop as u64));
+        std::thread::sleep(Duration::from_millis(3 * (stop % 4) as u64));
         assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
         let output = child.wait_with_output().unwrap();
         let said = told(&output);
@@ -82,7 +85,6 @@ fn same_after_stops(epochs: i64, train_backbone: bool) {
         let steps = tensors.iter().find(|(name, _)| name == "steps").unwrap().1.int64_value(&[]);
         within += usize::from(steps > 0);
     }
-    assert!(within > 0, "never stopped within an epoch");
     let last = align(folder, "stopped").output().unwrap();
     assert!(last.status.success() && told(&last).contains("phase 2 continues after"), "{}", told(&last));
     let read = |run: &str| fs::read(folder.join(run).join("align.safetensors")).unwrap();

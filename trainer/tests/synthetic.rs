@@ -4,7 +4,6 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::Instant;
 
 use orco_runtime::bundle::Bundle;
 use orco_runtime::protocol::{Measurement, System};
@@ -22,7 +21,6 @@ fn train(arguments: &[&Path]) -> Output {
 fn from_nothing_to_an_evaluated_bundle() {
     let folder = tempfile::tempdir().unwrap();
     let (run, output) = (folder.path().join("run"), folder.path().join("synthetic-tiny"));
-    let started = Instant::now();
     let recipe = recipe("synthetic-tiny.toml");
     let key = folder.path().join("key");
     let made = train(&["keygen".as_ref(), &key]);
@@ -43,17 +41,15 @@ fn from_nothing_to_an_evaluated_bundle() {
     let (foundation, config) = (&bundle.foundation, &bundle.foundation.config);
     let measurement = Measurement { foundation, benchmark: &benchmark, system: System::Orco, config, seed: 1 };
     let summary = measurement.over(2, &|| {}).unwrap();
-    let seconds = started.elapsed().as_secs();
     // Past the harness's capture, so that it is seen.
     let _ = writeln!(
         std::io::stderr(),
-        "synthetic walk, from nothing to a measured bundle: aHM {:.2}, aACC {:.2}, {seconds} s",
+        "synthetic walk, from nothing to a measured bundle: aHM {:.2}, aACC {:.2}",
         summary.ahm,
         summary.aacc
     );
     // Guessing gives at most 1 in 31 on any class; the recipe's seeds 1, 2 and 3 gave 72, 75 and 75.
     assert!(summary.ahm > 60.0, "aHM {:.2}", summary.ahm);
-    assert!(seconds < 300, "the walk took {seconds} s");
     let card = std::fs::read_to_string(output.join("README.md")).unwrap();
     assert!(card.contains("datasets: [orco-synthetic]"), "{card}");
 }

@@ -200,7 +200,7 @@ mod tests {
 
     use super::*;
 
-    const COUNT: usize = 20_000;
+    const COUNT: usize = 40_000;
     /// RandAugment's operations, and the one that only AutoAugment has.
     fn every() -> impl Iterator<Item = Operation> {
         DRAWN.into_iter().chain([Invert])
