@@ -18,7 +18,7 @@ use orco_runtime::manifest::{LEARNER, MANIFEST, hexadecimal};
 use orco_runtime::random::Random;
 use orco_runtime::state::State;
 use orco_runtime::store::Store;
-use support::{argument, copied_bundle, shots};
+use support::{argument, copied_bundle, heavy, shots};
 use tempfile::TempDir;
 
 /// The shipped bundle with a session that takes no time: one epoch, one exemplar of each base class, a narrow head. The
@@ -80,8 +80,8 @@ fn run(bundle: &Path, state: &Path, arguments: &[&str], kill_after: Option<Durat
 
 #[test]
 fn a_killed_program_loses_nothing_that_it_acknowledged() {
-    let kills: usize =
-        std::env::var("ORCO_KILLS").ok().map_or(300, |kills| kills.parse().expect("ORCO_KILLS is a number"));
+    let wanted = std::env::var("ORCO_KILLS").ok().map(|kills| kills.parse().expect("ORCO_KILLS is a number"));
+    let kills: usize = wanted.unwrap_or(if heavy() { 300 } else { 30 });
     let folder = TempDir::new().unwrap();
     let bundle = fast_bundle(folder.path());
     let state = folder.path().join("state");

@@ -60,6 +60,11 @@ fn label(number: u32) -> String {
     ["class", &number.to_string()].join(" ")
 }
 
+/// Whether trials are made in full, which takes minutes: `cargo xtask test full` sets the variable.
+fn heavy() -> bool {
+    std::env::var_os("ORCO_HEAVY").is_some()
+}
+
 /// Says past the test harness's capture what was tried.
 fn say(line: &str) {
     let _ = std::writeln!(std::io::stderr(), "store: {line}");

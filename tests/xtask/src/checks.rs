@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::environment::{Environment, cargo, exit_code, quoted};
 
 /// One call of Cargo that must succeed.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Step {
     /// Arguments of Cargo, divided by single spaces.
     arguments: &'static str,
@@ -17,28 +17,48 @@ pub struct Step {
     variable: Option<(&'static str, &'static str)>,
 }
 
-/// All checks, the quick ones first.
-pub const ALL: &[Step] = &[
-    Step { arguments: "fmt --all --check", variable: None },
-    Step { arguments: "clippy --release --workspace --all-targets -- -D warnings", variable: None },
+impl Step {
+    const fn new(arguments: &'static str) -> Self {
+        Self { arguments, variable: None }
+    }
+}
+
+const FORMAT: Step = Step::new("fmt --all --check");
+const TESTS: &str = "test --release --workspace";
+const LINTS: Step = Step::new("clippy --release --workspace --all-targets -- -D warnings");
+
+/// What compiles without the operating system or without an allocator, and the documentation.
+const OTHER_BUILDS: [Step; 5] = [
     // The learner's core needs neither an operating system nor an allocator: a whole session without them.
-    Step { arguments: "clippy --release --package orco-runtime --no-default-features -- -D warnings", variable: None },
-    Step {
-        arguments: "clippy --release --package orco-runtime --no-default-features --features alloc -- -D warnings",
-        variable: None,
-    },
+    Step::new("clippy --release --package orco-runtime --no-default-features -- -D warnings"),
+    Step::new("clippy --release --package orco-runtime --no-default-features --features alloc -- -D warnings"),
     // A store on raw flash needs no operating system either.
-    Step {
-        arguments: "clippy --release --package orco-runtime --no-default-features --features alloc,flash -- -D warnings",
-        variable: None,
-    },
-    Step { arguments: "run --profile bare --package orco-bare --features program", variable: None },
+    Step::new("clippy --release --package orco-runtime --no-default-features --features alloc,flash -- -D warnings"),
+    Step::new("run --profile bare --package orco-bare --features program"),
     Step {
         arguments: "doc --release --workspace --no-deps --document-private-items",
         variable: Some(("RUSTDOCFLAGS", "-D warnings")),
     },
-    Step { arguments: "test --release --workspace", variable: None },
 ];
+
+/// The checks for between two changes: no trial, no training.
+pub fn quick() -> Vec<Step> {
+    vec![FORMAT, LINTS, Step::new("test --release --workspace --lib")]
+}
+
+/// All checks, the quick ones first; the long trials shortened.
+pub fn standard() -> Vec<Step> {
+    with_tests(Step::new(TESTS))
+}
+
+/// All checks, the long trials in full.
+pub fn full() -> Vec<Step> {
+    with_tests(Step { variable: Some(("ORCO_HEAVY", "1")), ..Step::new(TESTS) })
+}
+
+fn with_tests(tests: Step) -> Vec<Step> {
+    [&[FORMAT, LINTS][..], &OTHER_BUILDS, &[tests]].concat()
+}
 
 /// Runs the steps in the workspace's folder up to the first that fails, then prints a table of
 /// what each took.
@@ -135,7 +155,7 @@ mod tests {
 
     /// The one step that needs a variable.
     fn documentation() -> &'static Step {
-        ALL.iter().find(|step| step.variable.is_some()).expect("there is one")
+        OTHER_BUILDS.iter().find(|step| step.variable.is_some()).expect("there is one")
     }
 
     #[cfg(unix)]
@@ -143,21 +163,21 @@ mod tests {
     fn stops_at_the_first_failure() {
         use std::os::unix::process::ExitStatusExt;
 
-        let mut rows = Vec::new();
-        let none = run_until_failure(ALL, &mut rows, |_| Ok(ExitStatus::default()));
+        let (mut rows, all) = (Vec::new(), standard());
+        let none = run_until_failure(&all, &mut rows, |_| Ok(ExitStatus::default()));
         assert!(none.unwrap().is_none());
-        assert_eq!(rows.len(), ALL.len());
+        assert_eq!(rows.len(), all.len());
 
         rows.clear();
         let failing = |step: &Step| {
             let code = if step.variable.is_some() { 101 } else { 0 };
             Ok(ExitStatus::from_raw(code << 8))
         };
-        let failed = run_until_failure(ALL, &mut rows, failing).unwrap();
+        let failed = run_until_failure(&all, &mut rows, failing).unwrap();
         let (step, status) = failed.unwrap();
         assert_eq!(step.arguments, documentation().arguments);
         assert_eq!(exit_code(status), ExitCode::from(101));
-        assert_eq!(ALL[rows.len() - 1].arguments, documentation().arguments);
+        assert_eq!(all[rows.len() - 1].arguments, documentation().arguments);
         assert_eq!(exit_code(ExitStatus::from_raw(9)), ExitCode::from(137));
     }
 
@@ -173,7 +193,7 @@ mod tests {
 
     #[test]
     fn failed_step_can_be_repeated() {
-        assert_eq!(repeat(&ALL[0]), r#"(eval "$(cargo xtask setup)" && cargo fmt --all --check)"#);
+        assert_eq!(repeat(&FORMAT), r#"(eval "$(cargo xtask setup)" && cargo fmt --all --check)"#);
         let documentation = repeat(documentation());
         assert!(documentation.contains("&& RUSTDOCFLAGS='-D warnings' cargo doc --release"));
     }

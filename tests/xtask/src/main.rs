@@ -9,7 +9,8 @@
 //! - [`wheel`] downloads one wheel with pip and unpacks the members asked for;
 //! - [`cache`] puts a folder in place whole or not at all, also with two set-ups at once;
 //! - [`environment`] carries the libraries to Cargo as environment variables;
-//! - [`checks`] are the steps of `cargo xtask test`, the same here and in CI;
+//! - [`checks`] are the steps of `cargo xtask test` and its tiers, the same here and in CI;
+//! - [`machines`] repeats the tests that train as other processors would compute them;
 //! - [`error`] is why a set-up failed and what to do next.
 
 mod cache;
@@ -17,6 +18,7 @@ mod checks;
 mod environment;
 mod error;
 mod library;
+mod machines;
 mod wheel;
 
 use std::error::Error;
@@ -27,6 +29,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::environment::{Environment, cargo};
 use crate::library::{LIBTORCH, ONNX_CHECKER, ONNX_RUNTIME};
+use crate::machines::Isa;
 
 /// Sets up the native libraries and runs the trainer, the demo or all checks with them.
 ///
@@ -66,7 +69,32 @@ enum Task {
         args: Vec<OsString>,
     },
     /// Check format, lints, documentation and tests of the whole workspace
-    Test,
+    ///
+    /// Without a tier: everything, with fewer repetitions of the long trials (kills, power cuts, damage, measuring).
+    Test {
+        #[command(subcommand)]
+        tier: Option<Tier>,
+    },
+}
+
+/// How much is checked.
+#[derive(Clone, Debug, PartialEq, Subcommand)]
+enum Tier {
+    /// Format, lints, and the unit tests of the libraries
+    Quick,
+    /// Everything, the long trials in full (ORCO_HEAVY is set); what CI runs
+    Full,
+    /// The tests that train and export, as processors with other vector units and other numbers of threads run them
+    ///
+    /// Prints a table; fails where a setting fails. Not part of the other tiers.
+    Machines {
+        /// Vector units that oneDNN may use; all of the table without it
+        #[arg(long = "isa", value_enum)]
+        isas: Vec<Isa>,
+        /// Number of OpenMP's threads; 1, 2 and 4 without it
+        #[arg(long)]
+        threads: Vec<usize>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -75,7 +103,7 @@ fn main() -> ExitCode {
         Some(Task::Setup { onnxruntime_only }) => set_up(onnxruntime_only),
         Some(Task::Train { args }) => train(&args),
         Some(Task::Demo { args }) => demo(&args),
-        Some(Task::Test) => test(),
+        Some(Task::Test { tier }) => test(tier),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error}");
@@ -113,8 +141,13 @@ fn demo(args: &[OsString]) -> Result<ExitCode, Box<dyn Error>> {
     hand_over(command)
 }
 
-fn test() -> Result<ExitCode, Box<dyn Error>> {
-    checks::run(checks::ALL, everything)
+fn test(tier: Option<Tier>) -> Result<ExitCode, Box<dyn Error>> {
+    match tier {
+        None => checks::run(&checks::standard(), everything),
+        Some(Tier::Quick) => checks::run(&checks::quick(), everything),
+        Some(Tier::Full) => checks::run(&checks::full(), everything),
+        Some(Tier::Machines { isas, threads }) => machines::run(&isas, &threads, &everything()?),
+    }
 }
 
 fn both_libraries() -> Result<Environment, Box<dyn Error>> {
@@ -154,6 +187,18 @@ mod tests {
     #[test]
     fn definition_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn tiers_are_chosen_by_a_word() {
+        let tier = |line: &[&str]| match Arguments::parse_from(line).task {
+            Some(Task::Test { tier }) => tier,
+            _ => panic!("not the test task"),
+        };
+        assert_eq!(tier(&["xtask", "test"]), None);
+        assert_eq!(tier(&["xtask", "test", "full"]), Some(Tier::Full));
+        let line = ["xtask", "test", "machines", "--isa", "avx2", "--threads", "4"];
+        assert_eq!(tier(&line), Some(Tier::Machines { isas: vec![Isa::Avx2], threads: vec![4] }));
     }
 
     #[test]

@@ -167,6 +167,11 @@ pub fn assert_refused(output: &Output, expected: &str) {
     assert!(!said.contains("panicked"), "{said}");
 }
 
+/// Whether trials are made in full, which takes minutes: `cargo xtask test full` sets the variable.
+pub fn heavy() -> bool {
+    std::env::var_os("ORCO_HEAVY").is_some()
+}
+
 /// Says past the test harness's capture that something was not run.
 pub fn skipped(what: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {what}");
