@@ -6,14 +6,43 @@
 //! added. That is why no kernel crate serves here: those at hand allocate their packing buffers call by call, and the
 //! order of their sums differs from processor to processor. The benchmark `step` measures one beside ours.
 
-mod kernel;
+pub(crate) mod kernel;
+
+use core::ops::Range;
+use core::sync::atomic::Ordering;
 
 /// Columns come in multiples of this; shorter rows are filled up with zeros, which change no product.
 pub const LANES: usize = 32;
 
+/// Numbers that are read before any is written, so that the compiler takes vectors for them: it cannot know that what a
+/// [`Finish`] reads and what it writes lie apart.
+pub(crate) const GROUP: usize = 16;
+
+/// The groups of a slice of a multiple of [`GROUP`] numbers.
+#[inline(always)]
+pub(crate) fn groups(values: &[f32]) -> &[[f32; GROUP]] {
+    let (groups, rest) = values.as_chunks();
+    debug_assert!(rest.is_empty());
+    groups
+}
+
+/// As [`groups`], to be changed.
+#[inline(always)]
+pub(crate) fn groups_mut(values: &mut [f32]) -> &mut [[f32; GROUP]] {
+    let (groups, rest) = values.as_chunks_mut();
+    debug_assert!(rest.is_empty());
+    groups
+}
+
 /// The next multiple of [`LANES`].
 pub const fn padded(length: usize) -> usize {
     length.next_multiple_of(LANES)
+}
+
+/// Leaves AVX-512 aside from now on, or takes it again where there is one: to measure the other path on the same
+/// processor. No result changes by it.
+pub fn without_avx512(aside: bool) {
+    kernel::WITHOUT_AVX512.store(aside, Ordering::Relaxed);
 }
 
 /// The left factor of a product, in any layout: entry (row, place) stands at `row * row_stride + place * place_stride`.
@@ -39,13 +68,16 @@ impl<'a> Left<'a> {
     }
 }
 
-/// The right factor of a product: rows of `stride` numbers, of which the first `columns` count.
+/// The right factor of a product, in groups of [`LANES`] columns: entry (place, column) stands at
+/// `column / LANES * group_stride + place * stride + column % LANES`.
 #[derive(Clone, Copy, Debug)]
 pub struct Right<'a> {
     /// The numbers.
     pub values: &'a [f32],
     /// Distance between rows.
     pub stride: usize,
+    /// Distance between groups of columns.
+    pub group_stride: usize,
     /// Columns, a multiple of [`LANES`].
     pub columns: usize,
 }
@@ -53,7 +85,74 @@ pub struct Right<'a> {
 impl<'a> Right<'a> {
     /// A matrix whose rows of `columns` numbers lie one after the other.
     pub fn rows(values: &'a [f32], columns: usize) -> Self {
-        Self { values, stride: columns, columns }
+        Self { values, stride: columns, group_stride: LANES, columns }
+    }
+
+    /// A matrix of `rows` rows as [`pack`] and [`pack_transposed`] leave it, group after group: what a product reads lies
+    /// together.
+    pub fn packed(values: &'a [f32], rows: usize, columns: usize) -> Self {
+        Self { values, stride: LANES, group_stride: rows * LANES, columns }
+    }
+}
+
+/// Most pieces of memory that [`Finish::ahead`] names.
+pub const AHEAD: usize = 2;
+
+/// Memory that will be needed soon: an address, to be asked for and never read.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece {
+    pub(crate) start: *const f32,
+    pub(crate) length: usize,
+}
+
+impl Piece {
+    /// None.
+    pub const NONE: Self = Self { start: core::ptr::null(), length: 0 };
+
+    /// So many numbers from the given place of a slice on, which may lie outside of it.
+    #[inline(always)]
+    pub fn of(slice: &[f32], from: usize, length: usize) -> Self {
+        Self { start: slice.as_ptr().wrapping_add(from), length }
+    }
+
+    /// The share that a range has in so many equal parts.
+    #[inline(always)]
+    pub fn part(self, range: Range<usize>, of: usize) -> Self {
+        let from = self.length * range.start / of;
+        Self { start: self.start.wrapping_add(from), length: self.length * range.end / of - from }
+    }
+}
+
+/// What becomes of a product; see [`product_to`].
+pub trait Finish {
+    /// How many pieces of memory [`Finish::ahead`] names.
+    const PIECES: usize = 0;
+
+    /// Takes the entries of a row from `column` on.
+    fn finish(&mut self, row: usize, column: usize, sums: &[f32]);
+
+    /// Sums to start a tile of these rows and columns from instead of zero: those over the places before, which the product
+    /// continues. They begin with the tile's first entry; the number is the distance between rows.
+    #[inline(always)]
+    fn start(&self, _rows: Range<usize>, _columns: Range<usize>) -> Option<(&[f32], usize)> {
+        None
+    }
+
+    /// Memory to bring near while a tile of these rows and columns is computed: what [`Finish::finish`] will touch, or what
+    /// comes after the product. It changes no result.
+    #[inline(always)]
+    fn ahead(&self, _rows: Range<usize>, _columns: Range<usize>) -> [Piece; AHEAD] {
+        [Piece::NONE; AHEAD]
+    }
+}
+
+/// A function that takes the entries and names no memory.
+struct Each<F>(F);
+
+impl<F: FnMut(usize, usize, &[f32])> Finish for Each<F> {
+    #[inline(always)]
+    fn finish(&mut self, row: usize, column: usize, sums: &[f32]) {
+        (self.0)(row, column, sums);
     }
 }
 
@@ -73,16 +172,25 @@ impl<'a> Right<'a> {
 /// # Panics
 /// If a slice is shorter than its shape, or `right.columns` is no multiple of [`LANES`].
 pub fn product(rows: usize, length: usize, left: Left<'_>, right: Right<'_>, finish: impl FnMut(usize, usize, &[f32])) {
+    product_to(rows, length, left, right, Each(finish));
+}
+
+/// As [`product`], with a [`Finish`] that says what memory will be needed.
+///
+/// # Panics
+/// As for [`product`].
+pub fn product_to(rows: usize, length: usize, left: Left<'_>, right: Right<'_>, finish: impl Finish) {
     if rows == 0 || right.columns == 0 {
         return;
     }
-    assert!(right.columns.is_multiple_of(LANES) && right.columns <= right.stride, "right factor is not padded");
+    assert!(right.columns.is_multiple_of(LANES), "right factor is not padded");
     if length > 0 {
         // Strides come from the caller: sums must not wrap.
         let reach = |a: usize, b: usize, c: usize, d: usize| a.checked_mul(b)?.checked_add(c.checked_mul(d)?);
         let last = reach(rows - 1, left.row_stride, length - 1, left.place_stride);
         assert!(last.is_some_and(|last| last < left.values.len()), "left factor is shorter than its shape");
-        let end = reach(length - 1, right.stride, right.columns, 1);
+        let last = reach(length - 1, right.stride, right.columns / LANES - 1, right.group_stride);
+        let end = last.and_then(|last| last.checked_add(LANES));
         assert!(end.is_some_and(|end| end <= right.values.len()), "right factor is shorter than its shape");
     }
     // SAFETY: the largest indices that the shapes lead to were checked above.
@@ -94,33 +202,54 @@ pub fn product(rows: usize, length: usize, left: Left<'_>, right: Right<'_>, fin
 /// # Panics
 /// If a slice is shorter than its shape.
 pub fn transpose(rows: usize, columns: usize, from: &[f32], to: &mut [f32]) {
-    const BLOCK: usize = 16;
+    transpose_columns(rows, columns, from, 0, &mut to[..columns * padded(rows)]);
+}
+
+/// Writes that part of the [transpose] which is made of the columns from `first` on, as many as `to` has room for.
+///
+/// # Panics
+/// If a slice is shorter than its shape.
+pub fn transpose_columns(rows: usize, columns: usize, from: &[f32], first: usize, to: &mut [f32]) {
     let stride = padded(rows);
-    if stride == 0 {
+    let count = to.len().checked_div(stride).unwrap_or(0);
+    if count == 0 {
         return;
     }
-    for (block, lines) in to[..columns * stride].chunks_mut(BLOCK * stride).enumerate() {
-        let first = block * BLOCK;
-        lines.chunks_exact_mut(stride).for_each(|line| line[rows..].fill(0.0));
-        if lines.len() == BLOCK * stride {
-            let mut rest = lines;
-            let lines: [&mut [f32]; BLOCK] = core::array::from_fn(|_| {
-                let (line, after) = core::mem::take(&mut rest).split_at_mut(stride);
-                rest = after;
-                &mut line[..rows]
-            });
-            for row in 0..rows {
-                let from = &from[row * columns + first..][..BLOCK];
-                for column in 0..BLOCK {
-                    lines[column][row] = from[column];
-                }
-            }
-        } else {
-            for (column, line) in lines.chunks_exact_mut(stride).enumerate() {
-                let column = from.iter().skip(first + column).step_by(columns);
-                line.iter_mut().zip(column).take(rows).for_each(|(to, from)| *to = *from);
-            }
+    assert!(first + count <= columns && rows * columns <= from.len(), "the matrix is shorter than its shape");
+    to.chunks_exact_mut(stride).for_each(|line| line[rows..].fill(0.0));
+    // Blocks as wide as a vector, then what is left at the edges.
+    let (whole_rows, whole) = kernel::transpose_blocks(rows, columns, &from[first..], count, stride, to);
+    for (column, line) in to.chunks_exact_mut(stride).enumerate() {
+        let done = if column < whole { whole_rows } else { 0 };
+        for (row, to) in line[..rows].iter_mut().enumerate().skip(done) {
+            *to = from[row * columns + first + column];
         }
+    }
+}
+
+/// Writes `from` `[rows, columns]`, whose columns are a multiple of [`LANES`], into `to` in the order of
+/// [`Right::packed`].
+///
+/// # Panics
+/// If a slice is shorter than its shape.
+pub fn pack(rows: usize, columns: usize, from: &[f32], to: &mut [f32]) {
+    for (row, from) in from[..rows * columns].chunks_exact(columns.max(1)).enumerate() {
+        for (group, from) in from.chunks_exact(LANES).enumerate() {
+            to[(group * rows + row) * LANES..][..LANES].copy_from_slice(from);
+        }
+    }
+}
+
+/// Writes the transpose of `from` `[rows, columns]`, filled up with zeros to `[columns, padded(rows)]`, into `to` in the
+/// order of [`Right::packed`].
+///
+/// # Panics
+/// If a slice is shorter than its shape.
+pub fn pack_transposed(rows: usize, columns: usize, from: &[f32], to: &mut [f32]) {
+    if columns > 0 {
+        let groups = from[..rows * columns].chunks(LANES * columns);
+        let to = to[..columns * padded(rows)].chunks_exact_mut(columns * LANES);
+        groups.zip(to).for_each(|(from, to)| transpose(from.len() / columns, columns, from, to));
     }
 }
 

@@ -11,6 +11,7 @@ mod pairs;
 
 pub use pairs::Pairs;
 
+use crate::linalg::kernel::on_vector_units;
 use crate::math::{exp, highest, ln, sum};
 
 /// Unit rows of `width` numbers, a multiple of [`crate::linalg::LANES`].
@@ -37,11 +38,13 @@ impl Rows<'_> {
     }
 }
 
-/// Replaces a row by its exponentials relative to the row's maximum and returns (log of their sum with the maximum
-/// put back, sum relative to the maximum). Safe for any finite entries and for minus infinity.
-fn exponentiate(row: &mut [f32]) -> (f32, f32) {
-    let highest = highest(row);
-    row.iter_mut().for_each(|value| *value = exp(*value - highest));
-    let sum = sum(row);
-    (highest + ln(sum), sum)
+on_vector_units! {
+    /// Replaces a row by its exponentials relative to the row's maximum and returns (log of their sum with the maximum
+    /// put back, sum relative to the maximum). Safe for any finite entries and for minus infinity.
+    fn exponentiate(row: &mut [f32]) -> (f32, f32) {
+        let highest = highest(row);
+        row.iter_mut().for_each(|value| *value = exp(*value - highest));
+        let sum = sum(row);
+        (highest + ln(sum), sum)
+    }
 }

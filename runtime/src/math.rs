@@ -4,7 +4,7 @@
 ///
 /// Without branches and table, so that loops over it run on vector units: x = n ln 2 + r with |r| <= ln(2)/2, e^r by
 /// its Taylor polynomial of degree 7 (remainder below 6e-9), 2^n by its bits.
-#[inline]
+#[inline(always)]
 pub fn exp(x: f32) -> f32 {
     // Adding this rounds to an integer, which then stands in the lowest bits.
     const ROUND: f32 = 12_582_912.0;
@@ -36,7 +36,7 @@ pub fn sqrt(x: f32) -> f32 {
 const LANES: usize = 8;
 
 /// Folds pairs of entries in eight lanes, then the lanes.
-#[inline]
+#[inline(always)]
 fn in_lanes<T: Copy>(
     a: &[f32],
     b: &[T],
@@ -56,25 +56,25 @@ fn in_lanes<T: Copy>(
 }
 
 /// Inner product of two vectors of equal length.
-#[inline]
+#[inline(always)]
 pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     in_lanes(a, b, 0.0, |sum, x, y| sum + x * y, |a, b| a + b)
 }
 
 /// Sum of a vector's entries.
-#[inline]
+#[inline(always)]
 pub fn sum(a: &[f32]) -> f32 {
     in_lanes(a, a, 0.0, |sum, x, _| sum + x, |a, b| a + b)
 }
 
 /// Sum of the entries whose label is the given one.
-#[inline]
+#[inline(always)]
 pub fn sum_of_label(a: &[f32], labels: &[u32], label: u32) -> f32 {
     in_lanes(a, labels, 0.0, |sum, x, of| sum + if of == label { x } else { 0.0 }, |a, b| a + b)
 }
 
 /// Largest entry of a vector; the smallest finite number if it is empty.
-#[inline]
+#[inline(always)]
 pub fn highest(a: &[f32]) -> f32 {
     in_lanes(a, a, f32::MIN, |highest, x, _| if x > highest { x } else { highest }, f32::max)
 }

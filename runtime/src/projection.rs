@@ -14,12 +14,21 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::linalg::{LANES, Left, Right, padded, product, transpose};
+use core::ops::Range;
+
+use crate::linalg::kernel::on_vector_units;
+use crate::linalg::{
+    AHEAD, Finish, GROUP, LANES, Left, Piece, Right, groups, groups_mut, pack, padded, product, product_to, transpose,
+    transpose_columns,
+};
 use crate::math::{SHORTEST, dot, normalise};
 use crate::workers::{Workers, for_each_chunk};
 
 /// Rows of a batch that are projected together by one thread.
 const ROWS: usize = 32;
+
+/// Inputs that are multiplied at a time: as many as their weights in a panel stay near while all rows pass by.
+const PLACES: usize = 128;
 
 /// The shape of a projection head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,9 +75,14 @@ impl Update {
 
     #[inline(always)]
     fn apply(self, rate: f32, weights: &mut [f32], momenta: &mut [f32], gradients: &[f32]) {
-        for ((weight, momentum), gradient) in weights.iter_mut().zip(momenta).zip(gradients) {
-            *momentum = self.keep * *momentum + self.take * (gradient + self.decay * *weight);
-            *weight -= rate * *momentum;
+        let weights = groups_mut(weights).iter_mut().zip(groups_mut(momenta));
+        for ((weights, momenta), gradients) in weights.zip(groups(gradients)) {
+            let (mut to, mut momentum) = (*weights, *momenta);
+            for lane in 0..GROUP {
+                momentum[lane] = self.keep * momentum[lane] + self.take * (gradients[lane] + self.decay * to[lane]);
+                to[lane] -= rate * momentum[lane];
+            }
+            (*weights, *momenta) = (to, momentum);
         }
     }
 }
@@ -80,7 +94,7 @@ pub struct Trained<'a> {
     pub parameters: &'a mut [f32],
     /// As many momenta.
     pub momenta: &'a mut [f32],
-    /// Working memory of the backward pass, `[panels, width, LANES]`.
+    /// Working memory of the backward pass, [`Shape::scratch`] numbers.
     pub scratch: &'a mut [f32],
 }
 
@@ -121,6 +135,12 @@ impl Shape {
     /// Numbers in the activations of so many rows.
     pub const fn activations(self, rows: usize) -> usize {
         self.panels() * rows * LANES
+    }
+
+    /// Numbers that the backward pass of so many rows works with: every panel's W2, the rows' gradients packed, and their
+    /// features transposed.
+    pub const fn scratch(self, rows: usize) -> usize {
+        self.panels() * self.width() * LANES + rows * self.width() + self.inputs * padded(rows)
     }
 
     /// Multiply-adds of the forward pass of a row; the backward pass takes [`Shape::backward_cost`].
@@ -199,13 +219,17 @@ impl Shape {
         let (panels, b2) = parameters.split_at(self.panels() * self.panel());
         let features = batch.features;
         for_each_chunk(workers, [(&mut *batch.hidden, rows * LANES)], |number, [hidden]| {
-            let (w1, b1, _) = self.split(&panels[number * self.panel()..][..self.panel()]);
-            product(rows, inputs, Left::rows(features, inputs), Right::rows(w1, LANES), |row, column, sums| {
-                let hidden = &mut hidden[row * LANES + column..][..sums.len()];
-                for ((value, sum), bias) in hidden.iter_mut().zip(sums).zip(&b1[column..]) {
-                    *value = (sum + bias).max(0.0);
-                }
-            });
+            let panel = &panels[number * self.panel()..][..self.panel()];
+            let (w1, biases, _) = self.split(panel);
+            for first in (0..inputs.max(1)).step_by(PLACES) {
+                let places = PLACES.min(inputs - first);
+                let last = first + places == inputs;
+                let after = if last { self.panel() } else { (first + places) * LANES };
+                let next = Piece::of(panel, after, places * LANES);
+                let activation = Activation { hidden: &mut *hidden, biases, first: first == 0, last, next };
+                let left = Left::rows(&features[first..], inputs);
+                product_to(rows, places, left, Right::rows(&w1[first * LANES..], LANES), activation);
+            }
         });
         let hidden = &*batch.hidden;
         let buffers = [(&mut *batch.z, ROWS * width), (&mut *batch.norms, ROWS)];
@@ -213,11 +237,10 @@ impl Shape {
             z.chunks_exact_mut(width).for_each(|row| row.copy_from_slice(b2));
             for (panel, hidden) in panels.chunks_exact(self.panel()).zip(hidden.chunks_exact(rows * LANES)) {
                 let (_, _, w2) = self.split(panel);
-                let left = Left::rows(&hidden[number * ROWS * LANES..], LANES);
-                product(norms.len(), LANES, left, Right::rows(w2, width), |row, column, sums| {
-                    let z = &mut z[row * width + column..][..sums.len()];
-                    z.iter_mut().zip(sums).for_each(|(value, sum)| *value += sum);
-                });
+                let here = &hidden[number * ROWS * LANES..][..norms.len() * LANES];
+                let next = [Piece::of(w2, self.panel(), w2.len()), Piece::of(here, rows * LANES, here.len())];
+                let sum = Sum { sum: &mut *z, width, next };
+                product_to(norms.len(), LANES, Left::rows(here, LANES), Right::rows(w2, width), sum);
             }
             z.chunks_exact_mut(width).zip(norms).for_each(|(row, norm)| *norm = normalise(row));
         });
@@ -228,9 +251,8 @@ impl Shape {
     pub fn unnormalise(self, batch: &Batch<'_>, gradient: &mut [f32]) {
         let rows = gradient.chunks_exact_mut(self.width()).zip(batch.z.chunks_exact(self.width()));
         for ((row, z), norm) in rows.zip(&*batch.norms) {
-            let along = dot(row, z);
             let inverse = if *norm > SHORTEST { 1.0 / norm } else { 0.0 };
-            row.iter_mut().zip(z).for_each(|(value, z)| *value = (*value - along * z) * inverse);
+            flatten(row, z, inverse);
         }
     }
 
@@ -249,46 +271,42 @@ impl Shape {
         let (inputs, width, rows) = (self.inputs, self.width(), batch.norms.len());
         let (panels, b2) = head.parameters.split_at_mut(self.panels() * self.panel());
         let (panel_momenta, b2_momenta) = head.momenta.split_at_mut(self.panels() * self.panel());
+        let (before, rest) = head.scratch.split_at_mut(self.panels() * width * LANES);
+        let (packed, rest) = rest.split_at_mut(rows * width);
+        let transposed = &mut rest[..inputs * padded(rows)];
+        pack(rows, width, gradient, packed);
         let features = batch.features;
+        for_each_chunk(workers, [(&mut *transposed, LANES * padded(rows))], |block, [transposed]| {
+            transpose_columns(rows, inputs, features, block * LANES, transposed);
+        });
+        let (packed, transposed) = (&*packed, &*transposed);
         let buffers = [
             (panels, self.panel()),
             (panel_momenta, self.panel()),
             (&mut *batch.hidden, rows * LANES),
-            (&mut *head.scratch, width * LANES),
+            (before, width * LANES),
         ];
-        for_each_chunk(workers, buffers, |_, [panel, momenta, hidden, w2_before]| {
+        for_each_chunk(workers, buffers, |_, [panel, momenta, hidden, before]| {
             let (w1, b1, w2) = self.split_mut(panel);
             let (w1_momenta, b1_momenta, w2_momenta) = self.split_mut(momenta);
-            transpose(LANES, width, w2, w2_before);
-            product(
-                LANES,
-                rows,
-                Left::transposed(hidden, LANES),
-                Right::rows(gradient, width),
-                |unit, column, sums| {
-                    let place = unit * width + column..unit * width + column + sums.len();
-                    update.apply(update.last_rate, &mut w2[place.clone()], &mut w2_momenta[place], sums);
-                },
-            );
-            product(rows, width, Left::rows(gradient, width), Right::rows(w2_before, LANES), |row, column, sums| {
+            transpose(LANES, width, w2, before);
+            let last = Descent { weights: w2, momenta: w2_momenta, width, update, rate: update.last_rate };
+            product_to(LANES, rows, Left::transposed(hidden, LANES), Right::packed(packed, rows, width), last);
+            product(rows, width, Left::rows(gradient, width), Right::rows(before, LANES), |row, column, sums| {
                 let hidden = &mut hidden[row * LANES + column..][..sums.len()];
-                for (value, sum) in hidden.iter_mut().zip(sums) {
-                    // A mask instead of a branch, which would be taken at random.
-                    let mask = u32::from(*value > 0.0).wrapping_neg();
-                    *value = f32::from_bits(sum.to_bits() & mask);
+                for (values, sums) in groups_mut(hidden).iter_mut().zip(groups(sums)) {
+                    let mut results = *values;
+                    for (value, sum) in results.iter_mut().zip(sums) {
+                        // A mask instead of a branch, which would be taken at random.
+                        let mask = u32::from(*value > 0.0).wrapping_neg();
+                        *value = f32::from_bits(sum.to_bits() & mask);
+                    }
+                    *values = results;
                 }
             });
             update.apply(update.rate, b1, b1_momenta, &column_sums(hidden, LANES, 0));
-            product(
-                inputs,
-                rows,
-                Left::transposed(features, inputs),
-                Right::rows(hidden, LANES),
-                |input, column, sums| {
-                    let place = input * LANES + column..input * LANES + column + sums.len();
-                    update.apply(update.rate, &mut w1[place.clone()], &mut w1_momenta[place], sums);
-                },
-            );
+            let first = Descent { weights: w1, momenta: w1_momenta, width: LANES, update, rate: update.rate };
+            product_to(inputs, rows, Left::rows(transposed, padded(rows)), Right::rows(hidden, LANES), first);
         });
         for block in 0..width / LANES {
             let sums = column_sums(gradient, width, block * LANES);
@@ -298,11 +316,124 @@ impl Shape {
     }
 }
 
-/// Sums of [`LANES`] columns from `first` on, of rows of `width` numbers.
-fn column_sums(rows: &[f32], width: usize, first: usize) -> [f32; LANES] {
-    let mut sums = [0.0; LANES];
-    for row in rows.chunks_exact(width) {
-        sums.iter_mut().zip(&row[first..]).for_each(|(sum, value)| *sum += value);
+/// The hidden units of a panel.
+struct Activation<'a> {
+    /// `[rows, LANES]`.
+    hidden: &'a mut [f32],
+    /// `[LANES]`.
+    biases: &'a [f32],
+    /// Whether these are the first places, and the last.
+    first: bool,
+    last: bool,
+    /// The weights that come next.
+    next: Piece,
+}
+
+impl Finish for Activation<'_> {
+    const PIECES: usize = 1;
+
+    #[inline(always)]
+    fn finish(&mut self, row: usize, column: usize, sums: &[f32]) {
+        let hidden = &mut self.hidden[row * LANES + column..][..sums.len()];
+        if !self.last {
+            return hidden.copy_from_slice(sums);
+        }
+        let biases = &self.biases[column..][..sums.len()];
+        for ((values, sums), biases) in groups_mut(hidden).iter_mut().zip(groups(sums)).zip(groups(biases)) {
+            let mut results = *biases;
+            for (result, sum) in results.iter_mut().zip(sums) {
+                *result = (sum + *result).max(0.0);
+            }
+            *values = results;
+        }
     }
-    sums
+
+    #[inline(always)]
+    fn start(&self, rows: Range<usize>, columns: Range<usize>) -> Option<(&[f32], usize)> {
+        (!self.first).then(|| (&self.hidden[rows.start * LANES + columns.start..], LANES))
+    }
+
+    #[inline(always)]
+    fn ahead(&self, rows: Range<usize>, columns: Range<usize>) -> [Piece; AHEAD] {
+        [self.next.part(rows, self.hidden.len() / LANES).part(columns, LANES), Piece::NONE]
+    }
+}
+
+/// A sum of products.
+struct Sum<'a> {
+    /// `[rows, width]`.
+    sum: &'a mut [f32],
+    width: usize,
+    /// The factors of the next product.
+    next: [Piece; 2],
+}
+
+impl Finish for Sum<'_> {
+    const PIECES: usize = 2;
+
+    #[inline(always)]
+    fn finish(&mut self, row: usize, column: usize, sums: &[f32]) {
+        let sum = &mut self.sum[row * self.width + column..][..sums.len()];
+        for (values, sums) in groups_mut(sum).iter_mut().zip(groups(sums)) {
+            let mut results = *values;
+            results.iter_mut().zip(sums).for_each(|(value, sum)| *value += sum);
+            *values = results;
+        }
+    }
+
+    #[inline(always)]
+    fn ahead(&self, rows: Range<usize>, columns: Range<usize>) -> [Piece; AHEAD] {
+        let count = self.sum.len() / self.width;
+        let [right, left] = self.next;
+        [
+            right.part(columns.clone(), self.width).part(rows.clone(), count),
+            left.part(rows, count).part(columns, self.width),
+        ]
+    }
+}
+
+/// Parameters that are updated as their gradient comes.
+struct Descent<'a> {
+    /// `[rows, width]`.
+    weights: &'a mut [f32],
+    momenta: &'a mut [f32],
+    width: usize,
+    update: Update,
+    rate: f32,
+}
+
+impl Finish for Descent<'_> {
+    const PIECES: usize = 2;
+
+    #[inline(always)]
+    fn finish(&mut self, row: usize, column: usize, sums: &[f32]) {
+        let place = row * self.width + column..row * self.width + column + sums.len();
+        self.update.apply(self.rate, &mut self.weights[place.clone()], &mut self.momenta[place], sums);
+    }
+
+    #[inline(always)]
+    fn ahead(&self, rows: Range<usize>, _: Range<usize>) -> [Piece; AHEAD] {
+        // Those of the next tile, which follow where the columns are those of a panel.
+        let ahead = |of: &[f32]| Piece::of(of, rows.end * self.width, rows.len() * self.width);
+        if self.width == LANES { [ahead(self.weights), ahead(self.momenta)] } else { [Piece::NONE; AHEAD] }
+    }
+}
+
+on_vector_units! {
+    /// Takes away what a gradient has along z, and scales the rest.
+    fn flatten(gradient: &mut [f32], z: &[f32], factor: f32) -> () {
+        let along = dot(gradient, z);
+        gradient.iter_mut().zip(z).for_each(|(value, z)| *value = (*value - along * z) * factor);
+    }
+}
+
+on_vector_units! {
+    /// Sums of [`LANES`] columns from `first` on, of rows of `width` numbers.
+    fn column_sums(rows: &[f32], width: usize, first: usize) -> [f32; LANES] {
+        let mut sums = [0.0; LANES];
+        for row in rows.chunks_exact(width) {
+            sums.iter_mut().zip(&row[first..]).for_each(|(sum, value)| *sum += value);
+        }
+        sums
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::memory::{Needs, carve, sum};
 use crate::config::{Config, CrossEntropyOn};
-use crate::linalg::{padded, transpose};
+use crate::linalg::{pack_transposed, padded};
 use crate::loss::cross_entropy::{self, Classes};
 use crate::loss::orthogonality::{self, Scratch};
 use crate::loss::{Pairs, Rows, contrast};
@@ -95,7 +95,7 @@ impl Extent {
         [
             shape.parameters(),
             shape.parameters(),
-            shape.panels() * width * crate::linalg::LANES,
+            shape.scratch(views * samples),
             shape.activations(views * samples),
             views * samples,
             self.rows() * width,
@@ -179,7 +179,7 @@ impl<'a> Alignment<'a> {
         momenta.fill(0.0);
         let both = goals.assigned.chunks_exact(shape.outputs).chain(goals.free.chunks_exact(shape.outputs));
         targets.chunks_exact_mut(shape.width()).zip(both).for_each(|(to, from)| fill_up(to, from));
-        transpose(classes, shape.width(), &targets[..classes * shape.width()], transposed);
+        pack_transposed(classes, shape.width(), &targets[..classes * shape.width()], transposed);
         let base_classes = goals.base_classes;
         Self {
             shape,

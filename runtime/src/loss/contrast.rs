@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Pairs, Rows, exponentiate};
+use crate::linalg::kernel::on_vector_units;
 use crate::math::{exp, ln, sum_of_label};
 use crate::workers::Workers;
 
@@ -53,16 +54,26 @@ pub fn loss(
             row.fill(0.0);
             return 0.0;
         };
+        match form {
+            Form::Inside => {
+                row[i] = f32::NEG_INFINITY;
+                inside(row, i, labels)
+            }
+            Form::Outside | Form::Negatives => outside(row, i, labels, 1.0 / positives as f32, form == Form::Negatives),
+        }
+    });
+    (total / anchors as f64) as f32
+}
+
+on_vector_units! {
+    /// [`Form::Outside`] for the row of anchor i, or [`Form::Negatives`]: without the positives below the fraction.
+    fn outside(row: &mut [f32], i: usize, labels: &[u32], share: f32, negatives: bool) -> f32 {
         let own = labels[i];
         let hits = sum_of_label(row, labels, own) - row[i];
         row[i] = f32::NEG_INFINITY;
-        if form == Form::Negatives {
-            row.iter_mut().zip(labels).filter(|(_, label)| **label == own).for_each(|(s, _)| *s = f32::NEG_INFINITY);
+        if negatives {
+            row.iter_mut().zip(labels).for_each(|(s, label)| *s = if *label == own { f32::NEG_INFINITY } else { *s });
         }
-        if form == Form::Inside {
-            return inside(row, i, labels);
-        }
-        let share = 1.0 / positives as f32;
         let (log_sum, sum) = exponentiate(row);
         let inverse = 1.0 / sum;
         for (value, label) in row.iter_mut().zip(labels) {
@@ -70,8 +81,7 @@ pub fn loss(
         }
         row[i] = 0.0;
         log_sum - hits * share
-    });
-    (total / anchors as f64) as f32
+    }
 }
 
 /// [`Form::Inside`] for the row of anchor i, whose own entry is minus infinity: both softmaxes are taken from their

@@ -12,7 +12,7 @@ const ROWS: usize = 16;
 pub struct Classes<'a> {
     /// `[classes, width]` unit rows.
     pub targets: Rows<'a>,
-    /// Their transpose, `[width, padded(classes)]` (see [`crate::linalg::transpose`]).
+    /// Their transpose, as [`crate::linalg::pack_transposed`] leaves it.
     pub transposed: &'a [f32],
 }
 
@@ -50,7 +50,7 @@ pub fn loss(
     let buffers = [(logits, ROWS * stride), (&mut *losses, ROWS), (gradient, ROWS * width)];
     for_each_chunk(workers, buffers, |block, [logits, losses, gradient]| {
         let left = Left::rows(&rows.values[block * ROWS * width..], width);
-        product(losses.len(), width, left, Right::rows(classes.transposed, stride), |row, column, sums| {
+        product(losses.len(), width, left, Right::packed(classes.transposed, width, stride), |row, column, sums| {
             logits[row * stride + column..][..sums.len()].copy_from_slice(sums);
         });
         for (row, (line, loss)) in logits.chunks_exact_mut(stride).zip(&mut *losses).enumerate() {

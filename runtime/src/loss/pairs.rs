@@ -1,7 +1,8 @@
 //! What the losses over all pairs of rows have in common.
 
 use super::Rows;
-use crate::linalg::{Left, Right, padded, product, transpose};
+use crate::linalg::kernel::on_vector_units;
+use crate::linalg::{Left, Right, pack_transposed, padded, product};
 use crate::workers::{Workers, for_each_chunk};
 
 /// Rows that are handled together by one thread.
@@ -40,8 +41,8 @@ impl Pairs<'_> {
         let (similarity, rest) = rest.split_at_mut(count * stride);
         let (coefficient, rest) = rest.split_at_mut(wanted * stride);
         let losses = &mut rest[..count];
-        transpose(count, width, rows.values, transposed);
-        let right = Right::rows(transposed, stride);
+        pack_transposed(count, width, rows.values, transposed);
+        let right = Right::packed(transposed, width, stride);
         for_each_chunk(workers, [(&mut *similarity, ROWS * stride), (&mut *losses, ROWS)], |block, [lines, losses]| {
             let left = Left::rows(&rows.values[block * ROWS * width..], width);
             product(losses.len(), width, left, right, |row, column, sums| {
@@ -55,12 +56,9 @@ impl Pairs<'_> {
         let (similarity, factor) = (&*similarity, weight * scale);
         let buffers = [(gradient, ROWS * width), (coefficient, ROWS * stride)];
         for_each_chunk(workers, buffers, |block, [gradient, lines]| {
-            for (row, line) in lines.chunks_exact_mut(stride).enumerate() {
-                let row = block * ROWS + row;
-                let across = similarity.iter().skip(row).step_by(stride);
-                let along = &similarity[row * stride..][..count];
-                line.iter_mut().zip(along).zip(across).for_each(|((sum, along), across)| *sum = along + across);
-            }
+            let first = block * ROWS;
+            lines.copy_from_slice(&similarity[first * stride..][..lines.len()]);
+            add_transposed(lines, &similarity[first..], stride);
             let right = Right::rows(rows.values, width);
             product(lines.len() / stride, count, Left::rows(lines, stride), right, |row, column, sums| {
                 let gradient = &mut gradient[row * width + column..][..sums.len()];
@@ -68,5 +66,18 @@ impl Pairs<'_> {
             });
         });
         losses.iter().map(|loss| f64::from(*loss)).sum()
+    }
+}
+
+on_vector_units! {
+    /// Adds to every row of `to` the column of `from` with the same number; rows of `stride` numbers in both.
+    fn add_transposed(to: &mut [f32], from: &[f32], stride: usize) -> () {
+        let rows = to.len() / stride;
+        for (place, across) in from.chunks(stride).enumerate() {
+            let across = &across[..rows.min(across.len())];
+            for (row, value) in across.iter().enumerate() {
+                to[row * stride + place] += value;
+            }
+        }
     }
 }
