@@ -12,14 +12,14 @@
 //!
 //! `width` is the dimension of the sphere filled up to a multiple of [`LANES`]; what is filled up is zero and stays so.
 
-use serde::{Deserialize, Serialize};
+mod finish;
 
-use core::ops::Range;
+use finish::{Activation, Descent, Masked, Sum};
+use serde::{Deserialize, Serialize};
 
 use crate::linalg::kernel::on_vector_units;
 use crate::linalg::{
-    AHEAD, Finish, GROUP, LANES, Left, Piece, Right, groups, groups_mut, pack, padded, product, product_to, transpose,
-    transpose_columns,
+    GROUP, LANES, Left, Piece, Right, groups, groups_mut, pack, padded, product_to, transpose, transpose_columns,
 };
 use crate::math::{SHORTEST, dot, normalise};
 use crate::workers::{Workers, for_each_chunk};
@@ -287,23 +287,14 @@ impl Shape {
             (before, width * LANES),
         ];
         for_each_chunk(workers, buffers, |_, [panel, momenta, hidden, before]| {
+            let next = [&*panel, &*momenta].map(|of| Piece::of(of, of.len() + (inputs + 1) * LANES, width * LANES));
             let (w1, b1, w2) = self.split_mut(panel);
             let (w1_momenta, b1_momenta, w2_momenta) = self.split_mut(momenta);
             transpose(LANES, width, w2, before);
             let last = Descent { weights: w2, momenta: w2_momenta, width, update, rate: update.last_rate };
             product_to(LANES, rows, Left::transposed(hidden, LANES), Right::packed(packed, rows, width), last);
-            product(rows, width, Left::rows(gradient, width), Right::rows(before, LANES), |row, column, sums| {
-                let hidden = &mut hidden[row * LANES + column..][..sums.len()];
-                for (values, sums) in groups_mut(hidden).iter_mut().zip(groups(sums)) {
-                    let mut results = *values;
-                    for (value, sum) in results.iter_mut().zip(sums) {
-                        // A mask instead of a branch, which would be taken at random.
-                        let mask = u32::from(*value > 0.0).wrapping_neg();
-                        *value = f32::from_bits(sum.to_bits() & mask);
-                    }
-                    *values = results;
-                }
-            });
+            let masked = Masked { hidden: &mut *hidden, next };
+            product_to(rows, width, Left::rows(gradient, width), Right::rows(before, LANES), masked);
             update.apply(update.rate, b1, b1_momenta, &column_sums(hidden, LANES, 0));
             let first = Descent { weights: w1, momenta: w1_momenta, width: LANES, update, rate: update.rate };
             product_to(inputs, rows, Left::rows(transposed, padded(rows)), Right::rows(hidden, LANES), first);
@@ -313,109 +304,6 @@ impl Shape {
             let place = block * LANES..(block + 1) * LANES;
             update.apply(update.last_rate, &mut b2[place.clone()], &mut b2_momenta[place], &sums);
         }
-    }
-}
-
-/// The hidden units of a panel.
-struct Activation<'a> {
-    /// `[rows, LANES]`.
-    hidden: &'a mut [f32],
-    /// `[LANES]`.
-    biases: &'a [f32],
-    /// Whether these are the first places, and the last.
-    first: bool,
-    last: bool,
-    /// The weights that come next.
-    next: Piece,
-}
-
-impl Finish for Activation<'_> {
-    const PIECES: usize = 1;
-
-    #[inline(always)]
-    fn finish(&mut self, row: usize, column: usize, sums: &[f32]) {
-        let hidden = &mut self.hidden[row * LANES + column..][..sums.len()];
-        if !self.last {
-            return hidden.copy_from_slice(sums);
-        }
-        let biases = &self.biases[column..][..sums.len()];
-        for ((values, sums), biases) in groups_mut(hidden).iter_mut().zip(groups(sums)).zip(groups(biases)) {
-            let mut results = *biases;
-            for (result, sum) in results.iter_mut().zip(sums) {
-                *result = (sum + *result).max(0.0);
-            }
-            *values = results;
-        }
-    }
-
-    #[inline(always)]
-    fn start(&self, rows: Range<usize>, columns: Range<usize>) -> Option<(&[f32], usize)> {
-        (!self.first).then(|| (&self.hidden[rows.start * LANES + columns.start..], LANES))
-    }
-
-    #[inline(always)]
-    fn ahead(&self, rows: Range<usize>, columns: Range<usize>) -> [Piece; AHEAD] {
-        [self.next.part(rows, self.hidden.len() / LANES).part(columns, LANES), Piece::NONE]
-    }
-}
-
-/// A sum of products.
-struct Sum<'a> {
-    /// `[rows, width]`.
-    sum: &'a mut [f32],
-    width: usize,
-    /// The factors of the next product.
-    next: [Piece; 2],
-}
-
-impl Finish for Sum<'_> {
-    const PIECES: usize = 2;
-
-    #[inline(always)]
-    fn finish(&mut self, row: usize, column: usize, sums: &[f32]) {
-        let sum = &mut self.sum[row * self.width + column..][..sums.len()];
-        for (values, sums) in groups_mut(sum).iter_mut().zip(groups(sums)) {
-            let mut results = *values;
-            results.iter_mut().zip(sums).for_each(|(value, sum)| *value += sum);
-            *values = results;
-        }
-    }
-
-    #[inline(always)]
-    fn ahead(&self, rows: Range<usize>, columns: Range<usize>) -> [Piece; AHEAD] {
-        let count = self.sum.len() / self.width;
-        let [right, left] = self.next;
-        [
-            right.part(columns.clone(), self.width).part(rows.clone(), count),
-            left.part(rows, count).part(columns, self.width),
-        ]
-    }
-}
-
-/// Parameters that are updated as their gradient comes.
-struct Descent<'a> {
-    /// `[rows, width]`.
-    weights: &'a mut [f32],
-    momenta: &'a mut [f32],
-    width: usize,
-    update: Update,
-    rate: f32,
-}
-
-impl Finish for Descent<'_> {
-    const PIECES: usize = 2;
-
-    #[inline(always)]
-    fn finish(&mut self, row: usize, column: usize, sums: &[f32]) {
-        let place = row * self.width + column..row * self.width + column + sums.len();
-        self.update.apply(self.rate, &mut self.weights[place.clone()], &mut self.momenta[place], sums);
-    }
-
-    #[inline(always)]
-    fn ahead(&self, rows: Range<usize>, _: Range<usize>) -> [Piece; AHEAD] {
-        // Those of the next tile, which follow where the columns are those of a panel.
-        let ahead = |of: &[f32]| Piece::of(of, rows.end * self.width, rows.len() * self.width);
-        if self.width == LANES { [ahead(self.weights), ahead(self.momenta)] } else { [Piece::NONE; AHEAD] }
     }
 }
 

@@ -4,19 +4,25 @@
 //! ```sh
 //! cargo bench --workspace --bench step                             # ours and the limit
 //! ORCO_PYTHON=PYTHON cargo bench --workspace --bench step          # PyTorch too; PYTHON is one that imports torch
+//! cargo bench --workspace --bench step -- avx2                     # all without AVX-512 (but for `matrixmultiply`, left out)
 //! ```
+//!
+//! Everything takes turns, each a fraction of a second, so that a machine that grows busy or slow does so for all: ratios
+//! are taken turn by turn, and their medians and ranges are given.
 
 use std::env;
+use std::fs;
 use std::hint::black_box;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
 use orco_runtime::align::{Alignment, Batch, Extent, Goals};
 use orco_runtime::config::Config;
 use orco_runtime::head::Head;
-use orco_runtime::linalg::{LANES, Left, Right, product};
+use orco_runtime::linalg::{LANES, Left, Right, product, without_avx512};
 use orco_runtime::projection::Shape;
 use orco_runtime::random::Random;
 use orco_runtime::session::Memory;
@@ -29,21 +35,25 @@ const BATCH: usize = 64;
 const ROWS: usize = 2 * BATCH;
 const BASE: usize = 60;
 const CLASSES: usize = 100;
-const WARM_UP: usize = 20;
-const STEPS: usize = 100;
+const TURNS: usize = 15;
+/// Calls in a turn, of which the first do not count.
+const CALLS: usize = 20;
+const WARM_UP: usize = 5;
 
-/// Median seconds of a call.
+/// Median seconds of a call in a turn.
 fn median_seconds(mut call: impl FnMut()) -> f64 {
     (0..WARM_UP).for_each(|_| call());
-    let mut seconds: Vec<f64> = (0..STEPS)
-        .map(|_| {
-            let start = Instant::now();
-            call();
-            start.elapsed().as_secs_f64()
-        })
-        .collect();
-    seconds.sort_by(f64::total_cmp);
-    seconds[STEPS / 2]
+    let seconds = (WARM_UP..CALLS).map(|_| {
+        let start = Instant::now();
+        call();
+        start.elapsed().as_secs_f64()
+    });
+    median(seconds.collect())
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 /// Floating-point operations of a step's products: (those of the head, those of the losses).
@@ -55,7 +65,8 @@ fn operations() -> (f64, f64) {
     (2.0 * head, 2.0 * (contrast + cross_entropy + orthogonality) as f64)
 }
 
-fn our_step(threads: usize) -> f64 {
+/// Calls `turns` with a function that runs a turn of our step and gives its median seconds.
+fn with_our_step(threads: usize, turns: impl FnOnce(&mut dyn FnMut() -> f64)) {
     let mut random = Random::new(1, "bench");
     let mut head = Head::zeros(SHAPE);
     for values in head.parameters_mut() {
@@ -76,13 +87,15 @@ fn our_step(threads: usize) -> f64 {
     let workspace = memory.workspace(&threads);
     let mut alignment =
         Alignment::new(&extent, head.view(), &goals, workspace.numbers, workspace.indices, workspace.workers);
-    let mut seconds = 0.0;
-    threads.enter(&mut || {
-        seconds = median_seconds(|| {
-            black_box(alignment.step(&batch, &config, 0.01));
+    turns(&mut || {
+        let mut seconds = 0.0;
+        threads.enter(&mut || {
+            seconds = median_seconds(|| {
+                black_box(alignment.step(&batch, &config, 0.01));
+            });
         });
+        seconds
     });
-    seconds
 }
 
 /// The five products of the head's forward and backward pass: rows, length, columns, and whether the left and the right
@@ -95,97 +108,203 @@ const PRODUCTS: [(usize, usize, usize, bool, bool); 5] = [
     (SHAPE.hidden, ROWS, SHAPE.inputs, true, false),
 ];
 
-/// Seconds of the head's products alone, by the given kernel, each thread with a set of its own; per set.
-fn products_alone(threads: usize, kernel: impl Fn(&Operands) + Sync) -> f64 {
-    let seconds = thread::scope(|scope| {
-        let work = || {
-            let mut random = Random::new(1, "bench");
-            let operands = PRODUCTS.map(|shape| Operands::new(shape, &mut random));
-            median_seconds(|| operands.iter().for_each(&kernel))
-        };
-        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+/// Median seconds of the head's products alone, by the given kernel, each thread with a set of its own; per set.
+fn products_alone(sets: &mut [Vec<Operands>], kernel: fn(&mut Operands)) -> f64 {
+    let threads = sets.len() as f64;
+    let slowest = thread::scope(|scope| {
+        let run = |set: &mut Vec<Operands>| median_seconds(|| set.iter_mut().for_each(kernel));
+        let handles: Vec<_> = sets.iter_mut().map(|set| scope.spawn(move || run(set))).collect();
         handles.into_iter().map(|handle| handle.join().expect("the thread ends")).fold(0.0, f64::max)
     });
-    seconds / threads as f64
+    slowest / threads
+}
+
+/// Numbers that begin on a cache line, as those of a session do.
+struct Aligned(Vec<f32>, usize);
+
+impl Aligned {
+    fn new(length: usize, mut value: impl FnMut() -> f32) -> Self {
+        let mut values = vec![0.0; length + 16];
+        let first = values.as_ptr().align_offset(64);
+        values[first..first + length].iter_mut().for_each(|place| *place = value());
+        Self(values, first)
+    }
+
+    fn values(&self) -> &[f32] {
+        &self.0[self.1..]
+    }
+
+    fn values_mut(&mut self) -> &mut [f32] {
+        &mut self.0[self.1..]
+    }
 }
 
 struct Operands {
     shape: (usize, usize, usize, bool, bool),
-    a: Vec<f32>,
-    b: Vec<f32>,
-    c: std::cell::RefCell<Vec<f32>>,
+    a: Aligned,
+    b: Aligned,
+    c: Aligned,
 }
 
 impl Operands {
     fn new(shape: (usize, usize, usize, bool, bool), random: &mut Random) -> Self {
-        let mut filled = |length: usize| -> Vec<f32> { (0..length).map(|_| random.normal()).collect() };
         let (m, k, n, ..) = shape;
-        Self { shape, a: filled(m * k), b: filled(k * n), c: vec![0.0; m * n].into() }
+        let [a, b] = [m * k, k * n].map(|length| Aligned::new(length, || random.normal()));
+        Self { shape, a, b, c: Aligned::new(m * n, || 0.0) }
     }
 }
 
 /// By the crate `matrixmultiply`.
-fn by_matrixmultiply(operands: &Operands) {
+fn by_matrixmultiply(operands: &mut Operands) {
     let (m, k, n, a_flip, b_flip) = operands.shape;
     let strides =
         |flip: bool, rows: usize, columns: usize| if flip { (1, rows as isize) } else { (columns as isize, 1) };
     let ((rsa, csa), (rsb, csb)) = (strides(a_flip, m, k), strides(b_flip, k, n));
-    let mut c = operands.c.borrow_mut();
-    let (a, b, c) = (operands.a.as_ptr(), operands.b.as_ptr(), c.as_mut_ptr());
+    let (a, b, c) = (operands.a.values().as_ptr(), operands.b.values().as_ptr(), operands.c.values_mut().as_mut_ptr());
     // SAFETY: the operands have m k, k n and m n entries, which these strides stay inside of.
     unsafe { matrixmultiply::sgemm(m, k, n, 1.0, a, rsa, csa, b, rsb, csb, 0.0, c, n as isize, 1) };
 }
 
-/// By our own kernel, in the layout in which it works: the right factor in panels.
-fn by_ours(operands: &Operands) {
-    let (m, k, n, flip, _) = operands.shape;
-    let left = if flip { Left::transposed(&operands.a, m) } else { Left::rows(&operands.a, k) };
-    let mut c = operands.c.borrow_mut();
-    for (panel, c) in operands.b.chunks_exact(k * LANES).zip(c.chunks_exact_mut(m * LANES)).take(n / LANES) {
+/// By our own kernel, in the layouts in which it works: the left factor's rows one after the other, the right factor in
+/// panels.
+fn by_ours(operands: &mut Operands) {
+    let (m, k, n, ..) = operands.shape;
+    let left = Left::rows(operands.a.values(), k);
+    let panels = operands.b.values().chunks_exact(k * LANES).zip(operands.c.values_mut().chunks_exact_mut(m * LANES));
+    for (panel, c) in panels.take(n / LANES) {
         product(m, k, left, Right::rows(panel, LANES), |row, column, sums| {
             c[row * LANES + column..][..sums.len()].copy_from_slice(sums);
         });
     }
 }
 
-/// Median seconds of the same step in PyTorch, if a Python that has it was named.
-fn pytorch_step(threads: usize) -> Option<f64> {
-    let python = env::var_os("ORCO_PYTHON")?;
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/step/pytorch.py");
-    // Its own libtorch, not the trainer's.
-    let output =
-        Command::new(python).arg(script).arg(threads.to_string()).env_remove("LD_LIBRARY_PATH").output().ok()?;
-    eprint!("{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).trim().parse().ok()
+/// The same step in PyTorch, in a Python of its own that waits for its turns.
+struct PyTorch {
+    python: Child,
+    turns: ChildStdin,
+    seconds: BufReader<ChildStdout>,
+}
+
+impl PyTorch {
+    /// None if no Python was named, or it cannot import torch.
+    fn start(threads: usize, avx2: bool) -> Option<Self> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/step/pytorch.py");
+        let mut command = Command::new(env::var_os("ORCO_PYTHON")?);
+        // Its own libtorch, not the trainer's.
+        command
+            .arg(script)
+            .args([threads, CALLS, WARM_UP].map(|number| number.to_string()))
+            .env_remove("LD_LIBRARY_PATH");
+        if avx2 {
+            let limits =
+                [("ATEN_CPU_CAPABILITY", "avx2"), ("MKL_ENABLE_INSTRUCTIONS", "AVX2"), ("ONEDNN_MAX_CPU_ISA", "AVX2")];
+            command.envs(limits);
+        }
+        let mut python = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
+        let (turns, seconds) = (python.stdin.take()?, BufReader::new(python.stdout.take()?));
+        let mut started = Self { python, turns, seconds };
+        started.turn().is_some().then_some(started)
+    }
+
+    /// Median seconds of a step in a turn.
+    fn turn(&mut self) -> Option<f64> {
+        self.turns.write_all(b"\n").ok()?;
+        let mut line = String::new();
+        self.seconds.read_line(&mut line).ok()?;
+        line.trim().parse().ok()
+    }
+}
+
+impl Drop for PyTorch {
+    fn drop(&mut self) {
+        let _ = self.python.kill();
+        let _ = self.python.wait();
+    }
+}
+
+/// The processor's name, where the system tells it.
+fn processor() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let field = |name: &str| {
+        let line = text.lines().find(|line| line.split(':').next().is_some_and(|key| key.trim() == name))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    };
+    let name = field("model name").unwrap_or_else(|| env::consts::ARCH.to_owned());
+    match (field("cpu family"), field("model")) {
+        (Some(family), Some(model)) => format!("{name}, family {family}, model {model}"),
+        _ => name,
+    }
+}
+
+/// What one turn took, in seconds.
+struct Turn {
+    step: f64,
+    ours: f64,
+    matrixmultiply: Option<f64>,
+    pytorch: Option<f64>,
+}
+
+fn turns(threads: usize, avx2: bool) -> Vec<Turn> {
+    let mut random = Random::new(1, "bench");
+    let mut set = || PRODUCTS.map(|shape| Operands::new(shape, &mut random)).into();
+    let mut sets: Vec<Vec<Operands>> = (0..threads).map(|_| set()).collect();
+    let mut pytorch = PyTorch::start(threads, avx2);
+    let mut turns = Vec::new();
+    with_our_step(threads, |step| {
+        turns.extend((0..TURNS).map(|_| Turn {
+            step: step(),
+            ours: products_alone(&mut sets, by_ours),
+            // It takes AVX-512 where there is one.
+            matrixmultiply: (!avx2).then(|| products_alone(&mut sets, by_matrixmultiply)),
+            pytorch: pytorch.as_mut().and_then(PyTorch::turn),
+        }));
+    });
+    turns
+}
+
+/// Median and range of what is taken from every turn.
+fn over(turns: &[Turn], of: impl Fn(&Turn) -> Option<f64>) -> Option<[f64; 3]> {
+    let values: Vec<f64> = turns.iter().filter_map(of).collect();
+    let limit = |join: fn(f64, f64) -> f64| values.iter().copied().reduce(join);
+    Some([median(values.clone()), limit(f64::min)?, limit(f64::max)?]).filter(|_| values.len() == turns.len())
 }
 
 fn main() {
+    let avx2 = env::args().any(|argument| argument == "avx2");
+    without_avx512(avx2);
     let (head, losses) = operations();
     println!(
-        "one step of phase 3: head {}-{}-{}, batch {BATCH} x 2 views, {CLASSES} classes, {:.0} Mflop; medians of {STEPS}",
+        "one step of phase 3: head {}-{}-{}, batch {BATCH} x 2 views, {CLASSES} classes, {:.0} Mflop",
         SHAPE.inputs,
         SHAPE.hidden,
         SHAPE.outputs,
         (head + losses) / 1e6
     );
+    println!("{}{}", processor(), if avx2 { ", without AVX-512" } else { "" });
+    println!("medians of {TURNS} turns taken side by side, and their ranges");
     let cores = thread::available_parallelism().map_or(1, usize::from);
     for threads in if cores > 1 { vec![1, cores] } else { vec![1] } {
-        let ours = our_step(threads);
-        let limits = [products_alone(threads, by_matrixmultiply), products_alone(threads, by_ours)];
-        let pytorch = pytorch_step(threads);
+        let turns = turns(threads, avx2);
         println!("\n{threads} threads");
-        let line = |name: &str, seconds: f64, operations: f64| {
-            println!("  {name:40} {:7.2} ms {:7.1} GFLOP/s", 1e3 * seconds, operations / seconds / 1e9);
+        let line = |name: &str, operations: f64, of: &dyn Fn(&Turn) -> Option<f64>| {
+            if let Some([middle, least, most]) = over(&turns, of) {
+                let rate = operations / middle / 1e9;
+                let [middle, least, most] = [middle, least, most].map(|seconds| 1e3 * seconds);
+                println!("  {name:36} {middle:7.2} ms ({least:.2} to {most:.2}) {rate:7.1} GFLOP/s");
+            }
         };
-        line("our step", ours, head + losses);
-        line("the head's products, matrixmultiply", limits[0], head);
-        line("the head's products, our kernel", limits[1], head);
-        let fastest = limits[0].min(limits[1]);
-        println!("  share of the faster kernel's rate: {:.0} %", 100.0 * (head + losses) / ours / (head / fastest));
-        match pytorch {
-            Some(seconds) => {
-                line("PyTorch's step", seconds, head + losses);
-                println!("  PyTorch takes {:.1} times as long", seconds / ours);
+        line("our step", head + losses, &|turn| Some(turn.step));
+        line("the head's products, our kernel", head, &|turn| Some(turn.ours));
+        line("the head's products, matrixmultiply", head, &|turn| turn.matrixmultiply);
+        line("PyTorch's step", head + losses, &|turn| turn.pytorch);
+        let fastest = |turn: &Turn| turn.ours.min(turn.matrixmultiply.unwrap_or(f64::INFINITY));
+        let share = |turn: &Turn| Some(100.0 * (head + losses) / turn.step / (head / fastest(turn)));
+        if let Some([middle, least, most]) = over(&turns, share) {
+            println!("  share of the faster kernel's rate: {middle:.0} % ({least:.0} to {most:.0})");
+        }
+        match over(&turns, |turn| Some(turn.pytorch? / turn.step)) {
+            Some([middle, least, most]) => {
+                println!("  PyTorch takes {middle:.1} times as long ({least:.1} to {most:.1})")
             }
             None => println!("  PyTorch was not run (ORCO_PYTHON does not name a Python with torch)"),
         }

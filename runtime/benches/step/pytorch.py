@@ -1,5 +1,5 @@
-"""The training step of main.rs written in PyTorch on the same shapes; on as many threads as the argument
-says; prints the median seconds of a step."""
+"""The training step of main.rs written in PyTorch on the same shapes. Arguments: threads, steps in a turn, and how many of
+these do not count. For every line of input it takes a turn and prints the median seconds of a step."""
 
 import statistics
 import sys
@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 INPUTS, HIDDEN, OUTPUTS, BATCH, BASE, CLASSES = 640, 2048, 128, 64, 60, 100
-WARM_UP, STEPS, TEMPERATURE = 20, 100, 0.07
+TEMPERATURE = 0.07
 
 
 def contrast(rows, labels):
@@ -33,7 +33,8 @@ def orthogonality(z, labels, targets):
 
 def main():
     torch.manual_seed(1)
-    torch.set_num_threads(int(sys.argv[1]))
+    threads, steps, warm_up = map(int, sys.argv[1:])
+    torch.set_num_threads(threads)
     head = torch.nn.Sequential(torch.nn.Linear(INPUTS, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, OUTPUTS))
     optimiser = torch.optim.SGD(head.parameters(), lr=0.01, momentum=0.9, dampening=0.9, weight_decay=1e-4)
     features = torch.randn(2 * BATCH, INPUTS).relu()
@@ -53,14 +54,13 @@ def main():
         loss.backward()
         optimiser.step()
 
-    for _ in range(WARM_UP):
-        step()
-    seconds = []
-    for _ in range(STEPS):
-        start = time.perf_counter()
-        step()
-        seconds.append(time.perf_counter() - start)
-    print(statistics.median(seconds))
+    for _ in sys.stdin:
+        seconds = []
+        for _ in range(steps):
+            start = time.perf_counter()
+            step()
+            seconds.append(time.perf_counter() - start)
+        print(statistics.median(seconds[warm_up:]), flush=True)
 
 
 main()

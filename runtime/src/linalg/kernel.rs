@@ -1,5 +1,10 @@
 //! Matrix products on the vector unit at hand: tiles of the result are kept in registers over the whole length.
 
+#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+mod neon;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
 use core::hint;
 use core::sync::atomic::AtomicBool;
 
@@ -116,6 +121,11 @@ trait Vector: Copy {
     unsafe fn store(self, to: *mut f32);
     /// self + a b.
     unsafe fn plus_product(self, a: Self, b: Self) -> Self;
+    /// The same pointer, in a register, and where it came from kept from the compiler, if there is a way to.
+    #[inline(always)]
+    fn opaque(pointer: *const f32) -> *const f32 {
+        pointer
+    }
     /// Brings the cache line at an address near, where the processor can be asked to.
     #[inline(always)]
     fn fetch(_: *const f32) {}
@@ -201,8 +211,8 @@ unsafe fn tile<V: Vector, F: Finish, const ROWS: usize, const VECTORS: usize>(
                 }
             }
         }
-        // Two pointers and three distances reach every row. Where the compiler can see how they hang together, it makes a
-        // chain of additions that takes as long as the products do.
+        // Two pointers and three distances reach every row. The compiler would rather keep a pointer for every row, and has
+        // not the registers for it.
         let [one, two, three] = hint::black_box([row_stride, 2 * row_stride, 3 * row_stride]);
         let [mut a, mut a_from_4] = hint::black_box([a, a.wrapping_add(4 * row_stride)]);
         // What is needed later comes evenly over all steps, and without a branch. No piece: what is near anyway.
@@ -224,8 +234,8 @@ unsafe fn tile<V: Vector, F: Finish, const ROWS: usize, const VECTORS: usize>(
                     *sum = sum.plus_product(factor, vector);
                 }
             }
-            a = a.wrapping_add(place_stride);
-            a_from_4 = a_from_4.wrapping_add(place_stride);
+            a = V::opaque(a.wrapping_add(place_stride));
+            a_from_4 = V::opaque(a_from_4.wrapping_add(place_stride));
             b = b.wrapping_add(right_stride);
         }
         for (row, vectors) in tile.iter().enumerate() {
@@ -268,218 +278,5 @@ impl Vector for Plain {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-mod x86 {
-    use core::arch::x86_64::{
-        __m256, __m512, _MM_HINT_T0, _mm_prefetch, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_permute2f128_ps,
-        _mm256_set1_ps, _mm256_shuffle_ps, _mm256_storeu_ps, _mm256_unpackhi_ps, _mm256_unpacklo_ps, _mm512_fmadd_ps,
-        _mm512_loadu_ps, _mm512_set1_ps, _mm512_storeu_ps,
-    };
-    use core::array;
-    use core::sync::atomic::Ordering;
-
-    use super::{Finish, Left, Right, Vector, tiles};
-
-    cpufeatures::new!(has_avx512, "avx512f");
-    cpufeatures::new!(has_avx2, "avx2", "fma");
-
-    #[inline]
-    pub(crate) fn avx512() -> bool {
-        has_avx512::get() && !super::WITHOUT_AVX512.load(Ordering::Relaxed)
-    }
-
-    #[inline]
-    pub(crate) fn avx2() -> bool {
-        has_avx2::get()
-    }
-
-    #[target_feature(enable = "avx512f")]
-    pub(super) unsafe fn product_avx512(
-        rows: usize,
-        length: usize,
-        left: Left<'_>,
-        right: Right<'_>,
-        finish: impl Finish,
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe { tiles::<__m512, _, 8, 2>(rows, length, left, right, finish) }
-    }
-
-    #[target_feature(enable = "avx2,fma")]
-    pub(super) unsafe fn product_avx2(
-        rows: usize,
-        length: usize,
-        left: Left<'_>,
-        right: Right<'_>,
-        finish: impl Finish,
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe { tiles::<__m256, _, 6, 2>(rows, length, left, right, finish) }
-    }
-
-    /// Transposes eight rows of eight numbers.
-    ///
-    /// # Safety
-    /// The processor has AVX2; there are eight numbers at each of eight strides in both places.
-    #[target_feature(enable = "avx2")]
-    pub(super) unsafe fn transpose_block(from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
-        // SAFETY: the caller's promise.
-        let rows: [__m256; 8] = array::from_fn(|row| unsafe { _mm256_loadu_ps(from.add(row * from_stride)) });
-        // Pairs of rows, then of pairs, then of halves.
-        let pairs: [__m256; 8] = array::from_fn(|place| {
-            let (a, b) = (rows[place / 2 * 2], rows[place / 2 * 2 + 1]);
-            if place % 2 == 0 { _mm256_unpacklo_ps(a, b) } else { _mm256_unpackhi_ps(a, b) }
-        });
-        let fours: [__m256; 8] = array::from_fn(|place| {
-            let (a, b) = (pairs[place / 4 * 4 + place / 2 % 2], pairs[place / 4 * 4 + place / 2 % 2 + 2]);
-            if place % 2 == 0 { _mm256_shuffle_ps::<0x44>(a, b) } else { _mm256_shuffle_ps::<0xee>(a, b) }
-        });
-        for column in 0..8 {
-            let (a, b) = (fours[column % 4], fours[column % 4 + 4]);
-            let line =
-                if column < 4 { _mm256_permute2f128_ps::<0x20>(a, b) } else { _mm256_permute2f128_ps::<0x31>(a, b) };
-            // SAFETY: the caller's promise.
-            unsafe { _mm256_storeu_ps(to.add(column * to_stride), line) };
-        }
-    }
-
-    macro_rules! vector {
-        ($register:ty, $width:literal, $broadcast:ident, $load:ident, $store:ident, $fused:ident) => {
-            // SAFETY, of every function: they are inlined into the functions above, which demand the feature; pointers
-            // are the caller's promise.
-            impl Vector for $register {
-                const WIDTH: usize = $width;
-
-                #[inline(always)]
-                unsafe fn broadcast(value: f32) -> Self {
-                    unsafe { $broadcast(value) }
-                }
-
-                #[inline(always)]
-                unsafe fn load(from: *const f32) -> Self {
-                    unsafe { $load(from) }
-                }
-
-                #[inline(always)]
-                unsafe fn store(self, to: *mut f32) {
-                    unsafe { $store(to, self) }
-                }
-
-                #[inline(always)]
-                unsafe fn plus_product(self, a: Self, b: Self) -> Self {
-                    unsafe { $fused(a, b, self) }
-                }
-
-                #[inline(always)]
-                fn fetch(line: *const f32) {
-                    // SAFETY: every x86-64 has it, and no address makes it fail.
-                    unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) }
-                }
-            }
-        };
-    }
-
-    vector!(__m512, 16, _mm512_set1_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_fmadd_ps);
-    vector!(__m256, 8, _mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_fmadd_ps);
-}
-
-#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
-mod neon {
-    use core::arch::aarch64::{float32x4_t, vdupq_n_f32, vfmaq_f32, vld1q_f32, vst1q_f32};
-
-    use super::Vector;
-
-    pub(super) type Quad = float32x4_t;
-
-    // SAFETY, of every function: NEON is part of the architecture; pointers are the caller's promise.
-    impl Vector for Quad {
-        const WIDTH: usize = 4;
-
-        #[inline(always)]
-        unsafe fn broadcast(value: f32) -> Self {
-            unsafe { vdupq_n_f32(value) }
-        }
-
-        #[inline(always)]
-        unsafe fn load(from: *const f32) -> Self {
-            unsafe { vld1q_f32(from) }
-        }
-
-        #[inline(always)]
-        unsafe fn store(self, to: *mut f32) {
-            unsafe { vst1q_f32(to, self) }
-        }
-
-        #[inline(always)]
-        unsafe fn plus_product(self, a: Self, b: Self) -> Self {
-            unsafe { vfmaq_f32(self, a, b) }
-        }
-    }
-}
-
 #[cfg(all(test, feature = "std"))]
-mod tests {
-    use std::vec;
-    use std::vec::Vec;
-
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::linalg::Each;
-    use crate::random::Random;
-
-    /// A product of 13 rows by the given kernel.
-    fn by(
-        length: usize,
-        a: &[f32],
-        b: &[f32],
-        kernel: impl FnOnce(Left<'_>, Right<'_>, Each<&mut dyn FnMut(usize, usize, &[f32])>),
-    ) -> Vec<f32> {
-        let mut result = vec![f32::NAN; 13 * 2 * LANES];
-        kernel(
-            Left::rows(a, length),
-            Right::rows(b, 2 * LANES),
-            Each(&mut |row: usize, column: usize, sums: &[f32]| {
-                result[row * 2 * LANES + column..][..sums.len()].copy_from_slice(sums);
-            }),
-        );
-        result
-    }
-
-    proptest! {
-        #[test]
-        fn every_vector_unit_gives_the_chain_of_fused_multiply_adds(length in 1usize..50, seed in 0u64..100) {
-            let mut random = Random::new(seed, "kernels");
-            let a: Vec<f32> = (0..13 * length).map(|_| random.normal()).collect();
-            let b: Vec<f32> = (0..length * 2 * LANES).map(|_| random.normal()).collect();
-            let chain = |index: usize| {
-                let (row, column) = (index / (2 * LANES), index % (2 * LANES));
-                (0..length).fold(0.0f32, |sum, place| {
-                    a[row * length + place].mul_add(b[place * 2 * LANES + column], sum)
-                })
-            };
-            let expected: Vec<f32> = (0..13 * 2 * LANES).map(chain).collect();
-            // SAFETY, of every kernel: the slices have the lengths of the shapes, the processor has the feature.
-            #[cfg(target_arch = "x86_64")]
-            {
-                if x86::avx512() {
-                    let result = by(length, &a, &b, |l, r, f| unsafe { x86::product_avx512(13, length, l, r, f) });
-                    prop_assert_eq!(&result, &expected, "AVX-512");
-                }
-                if x86::avx2() {
-                    let result = by(length, &a, &b, |l, r, f| unsafe { x86::product_avx2(13, length, l, r, f) });
-                    prop_assert_eq!(&result, &expected, "AVX2");
-                }
-                let result = by(length, &a, &b, |l, r, f| unsafe { tiles::<Plain, _, 2, 2>(13, length, l, r, f) });
-                for (value, expected) in result.iter().zip(&expected) {
-                    prop_assert!((value - expected).abs() < 1e-4, "without a vector unit: {value}, {expected}");
-                }
-            }
-            #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
-            {
-                let result = by(length, &a, &b, |l, r, f| unsafe { tiles::<neon::Quad, _, 6, 4>(13, length, l, r, f) });
-                prop_assert_eq!(&result, &expected, "NEON");
-            }
-        }
-    }
-}
+mod tests;

@@ -41,7 +41,7 @@ pub fn loss(
 ) -> f32 {
     let n = labels.len();
     let positives_of = |i: usize| {
-        let positives = labels.iter().filter(|&&label| label == labels[i]).count() - 1;
+        let positives = count(labels, labels[i]) - 1;
         let usable = positives > 0 && (form != Form::Negatives || positives + 1 < n);
         usable.then_some(positives)
     };
@@ -63,6 +63,13 @@ pub fn loss(
         }
     });
     (total / anchors as f64) as f32
+}
+
+on_vector_units! {
+    /// How many of the labels are the given one.
+    fn count(labels: &[u32], own: u32) -> usize {
+        labels.iter().map(|label| u32::from(*label == own)).sum::<u32>() as usize
+    }
 }
 
 on_vector_units! {
