@@ -8,7 +8,8 @@
 //! folder.
 //!
 //! Around it: [`device`] chooses where tensors live, [`doctor`] describes the machine ([`mod@system`]) and its cards
-//! ([`gpu`]), [`failure`] puts libtorch's failures into words, [`interrupt`] stops at Ctrl-C and SIGTERM, [`speed`] compares
+//! ([`gpu`]), [`failure`] puts libtorch's failures into words, [`mod@waiting`]
+//! keeps its threads from spinning beside other work, [`interrupt`] stops at Ctrl-C and SIGTERM, [`speed`] compares
 //! with what the card could do.
 
 pub mod align;
@@ -33,3 +34,4 @@ pub mod run;
 pub mod speed;
 pub mod system;
 pub mod tune;
+pub mod waiting;

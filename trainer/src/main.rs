@@ -21,7 +21,7 @@ use orco_trainer::model::Model;
 use orco_trainer::pretrain::pretrain;
 use orco_trainer::run::{Record, Run, TrainedOn};
 use orco_trainer::tune::tune;
-use orco_trainer::{doctor, failure, system};
+use orco_trainer::{doctor, failure, system, waiting};
 use serde::{Deserialize, Serialize};
 
 #[derive(Parser)]
@@ -353,6 +353,7 @@ impl Job {
         if let Some(threads) = common.threads {
             tch::set_num_threads(threads);
         }
+        waiting::watch();
         let (mut recipe, data) = common.images.open()?;
         if let Some(model) = &common.backbone {
             recipe = recipe.with_backbone(model)?;

@@ -6,17 +6,22 @@
 //! cargo bench --workspace --bench views                          # ours
 //! ORCO_PYTHON=PYTHON cargo bench --workspace --bench views       # PyTorch too; PYTHON is one that imports torch
 //! cargo bench --workspace --bench views -- resnet12 bf16         # the cases whose names hold both words
+//! cargo bench --workspace --bench views -- beside                # the second table alone
 //! ```
 //!
 //! Before the first turn PyTorch says how many parameters its network has, which must be as many as ours. The two take
 //! turns of a few seconds, of which the second half is timed, so that what else the machine does falls on both: of every
 //! turn counts the ratio of the two rates side by side. The table shows the median rates, the median ratio and its
 //! quartiles.
+//!
+//! A second table compares the rates of turns alone with those of turns beside a process that keeps one core busy.
 
 use std::env;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use orco_trainer::backbone::Description;
 use orco_trainer::config::{Architecture, Precision, Recipe};
@@ -30,7 +35,10 @@ use tch::{Device, Kind, Tensor};
 const TURNS: usize = 21;
 /// Epochs of a turn, of which the last counts.
 const EPOCHS: usize = 2;
-const STEPS: usize = 4;
+/// Turns of the second table, of which half are slow.
+const TURNS_BESIDE: usize = 7;
+/// Time for which a busy process runs before a turn beside it.
+const BEFORE: Duration = Duration::from_millis(500);
 const CLASSES: usize = 64;
 const INPUT: [i64; 3] = [3, 32, 32];
 
@@ -40,6 +48,8 @@ struct Case {
     architecture: Architecture,
     width: i64,
     batch: usize,
+    /// Steps of an epoch.
+    steps: usize,
     precision: Precision,
 }
 
@@ -58,12 +68,12 @@ impl Case {
 /// Views per second of a turn.
 fn ours(case: &Case) -> f64 {
     let recipe = case.recipe();
-    let each = STEPS * case.batch / CLASSES;
+    let each = case.steps * case.batch / CLASSES;
     let labels: Vec<u16> = (0..=CLASSES as u16).flat_map(|class| std::iter::repeat_n(class, each.max(20))).collect();
     let pixels = Tensor::randint(256, [labels.len() as i64, 3, 32, 32], (Kind::Uint8, Device::Cpu));
     let images = Images { pixels, labels };
     let mut split = Split::new(&recipe.split, 5, &images, &images, None, 1).expect("a split");
-    split.base.truncate(STEPS * case.batch);
+    split.base.truncate(case.steps * case.batch);
     let folder = env::temp_dir().join(format!("orco-views-{}", std::process::id()));
     let run = Run::open(&folder, &recipe).expect("a run folder");
     let mut model = Model::new(&recipe, INPUT, Device::Cpu);
@@ -88,7 +98,7 @@ impl PyTorch {
         let named = |value: Value| value.as_str().expect("choices are names").to_owned();
         let family = named(json!(case.architecture));
         let precision = named(json!(case.precision));
-        let counts = [case.width as usize, case.batch, EPOCHS, STEPS, CLASSES].map(|count| count.to_string());
+        let counts = [case.width as usize, case.batch, EPOCHS, case.steps, CLASSES].map(|count| count.to_string());
         let mut command = Command::new(python);
         command.arg(script).args([&family, &precision]).args(counts).stdin(Stdio::piped()).stdout(Stdio::piped());
         // Its own libtorch, not ours; and freed memory stays with it, as with us.
@@ -122,31 +132,36 @@ impl PyTorch {
     }
 }
 
+/// A process that keeps a core busy, until it is dropped.
+struct Busy(Child);
+
+impl Busy {
+    fn start() -> Self {
+        let child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("a shell");
+        thread::sleep(BEFORE);
+        Self(child)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.kill().expect("the process is ours");
+        self.0.wait().expect("it has been killed");
+    }
+}
+
 /// Lower quartile, median and upper quartile.
 fn quartiles(mut numbers: Vec<f64>) -> [f64; 3] {
     numbers.sort_by(f64::total_cmp);
     [1, 2, 3].map(|quarter| numbers[(numbers.len() - 1) * quarter / 4])
 }
 
-fn main() {
-    orco_trainer::system::keep_memory();
-    let small = |name, precision| Case { name, architecture: Architecture::Resnet18, width: 16, batch: 256, precision };
-    let large = |name, precision| Case { name, architecture: Architecture::Resnet12, width: 64, batch: 64, precision };
-    let mobile =
-        |name, precision| Case { architecture: Architecture::Mobilenetv2, width: 11, ..small(name, precision) };
-    let cases = [
-        small("resnet18-w16, f32", Precision::F32),
-        small("resnet18-w16, bf16", Precision::Bf16),
-        large("resnet12-w64, f32", Precision::F32),
-        large("resnet12-w64, bf16", Precision::Bf16),
-        mobile("mobilenetv2-w11, f32", Precision::F32),
-        mobile("mobilenetv2-w11, bf16", Precision::Bf16),
-    ];
-    println!("views per second of phase 1 (cross entropy and SCL, one view), {} threads", tch::get_num_threads());
-    println!("{:22} {:>8} {:>8} {:>8}   (quartiles)", "", "ours", "PyTorch", "ratio");
-    // Arguments choose cases by parts of their names (cargo adds `--bench`).
-    let wanted: Vec<String> = env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    for case in cases.iter().filter(|case| wanted.iter().all(|part| case.name.contains(part))) {
+/// The rates side by side, a line for every case.
+fn compare(cases: &[&Case]) {
+    if !cases.is_empty() {
+        println!("{:22} {:>8} {:>8} {:>8}   (quartiles)", "", "ours", "PyTorch", "ratio");
+    }
+    for case in cases {
         let mut pytorch = PyTorch::start(case);
         // The first turn of both makes their memory and kernels.
         let pairs = (0..=TURNS).map(|_| (ours(case), pytorch.as_mut().map(PyTorch::turn))).skip(1);
@@ -162,4 +177,74 @@ fn main() {
         let ([_, theirs, _], [low, ratio, high]) = (quartiles(their), quartiles(ratios));
         println!("{:22} {ours:8.0} {theirs:8.0} {ratio:8.2}   ({low:.2} to {high:.2})", case.name);
     }
+}
+
+/// The rates alone and beside a busy process, a line for every case and program.
+fn compare_beside(cases: &[&Case]) {
+    if !cases.is_empty() {
+        println!("\n{:32} {:>8} {:>8} {:>8}   (quartiles)", "beside a busy process", "alone", "beside", "share");
+    }
+    for case in cases {
+        let row = |program: &str, turn: &mut dyn FnMut() -> f64| {
+            turn();
+            let mut pair = || {
+                let alone = turn();
+                let _busy = Busy::start();
+                (alone, turn())
+            };
+            let (alone, beside): (Vec<f64>, Vec<f64>) = (0..TURNS_BESIDE).map(|_| pair()).unzip();
+            let shares = alone.iter().zip(&beside).map(|(alone, beside)| 100.0 * beside / alone).collect();
+            let ([_, alone, _], [_, beside, _]) = (quartiles(alone), quartiles(beside));
+            let [low, share, high] = quartiles(shares);
+            let name = format!("{}, {program}", case.name);
+            println!("{name:32} {alone:8.0} {beside:8.0} {share:6.0} %   ({low:.0} to {high:.0} %)");
+        };
+        row("ours", &mut || ours(case));
+        if let Some(mut pytorch) = PyTorch::start(case) {
+            row("PyTorch", &mut || pytorch.turn());
+            pytorch.stop();
+        }
+    }
+}
+
+fn main() {
+    orco_trainer::system::keep_memory();
+    orco_trainer::waiting::watch();
+    let small = |name, precision| Case {
+        name,
+        architecture: Architecture::Resnet18,
+        width: 16,
+        batch: 256,
+        steps: 4,
+        precision,
+    };
+    let large = |name, precision| Case {
+        name,
+        architecture: Architecture::Resnet12,
+        width: 64,
+        batch: 64,
+        steps: 4,
+        precision,
+    };
+    let mobile =
+        |name, precision| Case { architecture: Architecture::Mobilenetv2, width: 11, ..small(name, precision) };
+    let cases = [
+        small("resnet18-w16, f32", Precision::F32),
+        small("resnet18-w16, bf16", Precision::Bf16),
+        large("resnet12-w64, f32", Precision::F32),
+        large("resnet12-w64, bf16", Precision::Bf16),
+        mobile("mobilenetv2-w11, f32", Precision::F32),
+        mobile("mobilenetv2-w11, bf16", Precision::Bf16),
+    ];
+    let tiny = Case { width: 8, batch: 64, steps: 8, ..small("resnet18-w8, f32", Precision::F32) };
+    let beside = [tiny, small("resnet18-w16, f32", Precision::F32)];
+    println!("views per second of phase 1 (cross entropy and SCL, one view), {} threads", tch::get_num_threads());
+    // Arguments choose cases by parts of their names (cargo adds `--bench`), and `beside` or `alone` one of the tables.
+    let wanted: Vec<String> = env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    fn choose<'a>(cases: &'a [Case], table: &str, wanted: &[String]) -> Vec<&'a Case> {
+        let fits = |case: &&Case| wanted.iter().all(|part| part == table || case.name.contains(part.as_str()));
+        cases.iter().filter(fits).collect()
+    }
+    compare(&choose(&cases, "alone", &wanted));
+    compare_beside(&choose(&beside, "beside", &wanted));
 }
