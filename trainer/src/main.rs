@@ -353,7 +353,6 @@ impl Job {
         if let Some(threads) = common.threads {
             tch::set_num_threads(threads);
         }
-        waiting::watch();
         let (mut recipe, data) = common.images.open()?;
         if let Some(model) = &common.backbone {
             recipe = recipe.with_backbone(model)?;
@@ -376,6 +375,7 @@ impl Job {
         if !data.skipped.is_empty() {
             run.log(&serde_json::json!({ "phase": "data", "left_out": data.skipped }))?;
         }
+        waiting::watch();
         Ok(Self { recipe, data, model, run })
     }
 

@@ -50,10 +50,13 @@ pub fn watch() {
 /// Looks and decides, until the system stops counting.
 fn look_on(openmp: Openmp) {
     let (mut delays, mut policy, mut crowd) = (Delays::default(), Policy::default(), None);
-    let mut last = Instant::now();
-    while let Some(delay) = delays.since_last() {
-        let share = delay.as_secs_f64() / last.elapsed().max(LOOK / 2).as_secs_f64();
-        last = Instant::now();
+    // What was before this says nothing about training.
+    let mut counted = delays.since_last();
+    while counted.is_some() {
+        let last = Instant::now();
+        thread::sleep(LOOK);
+        counted = delays.since_last();
+        let share = counted.unwrap_or_default().as_secs_f64() / last.elapsed().as_secs_f64();
         let waiting = policy.next(share);
         if (waiting == Waiting::Asleep) != crowd.is_some() {
             log::debug!("threads wait {waiting:?} for one another; they waited {share:.2} s in a second for a core");
@@ -62,6 +65,5 @@ fn look_on(openmp: Openmp) {
                 Waiting::Asleep => Crowd::gather(openmp),
             };
         }
-        thread::sleep(LOOK);
     }
 }
