@@ -1,24 +1,172 @@
-//! Reading files without trust in their size.
+//! Files without trust: neither in their size, nor in what lies in their place.
 
+pub mod lock;
+
+use std::collections::hash_map::RandomState;
 use std::format;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Read};
 use std::path::Path;
+use std::string::String;
 use std::vec::Vec;
 
-/// Reads a regular file of at most `limit` bytes.
+use crate::store::replace_file;
+
+/// Reads a regular file of at most `limit` bytes, or the one that a link leads to.
 ///
 /// # Errors
 /// If it cannot be read, is no regular file (a pipe could block, a device never end), or is larger.
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    regular(&fs::metadata(path)?)?;
+    read_opened(open(OpenOptions::new().read(true), path, Links::Follow)?, limit)
+}
+
+/// Reads a regular file as [`read`] does, but follows no link in its place: for files that are our own.
+///
+/// # Errors
+/// As for [`read`], and if it is a link.
+pub fn read_own(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    regular(&fs::symlink_metadata(path)?)?;
+    read_opened(open(OpenOptions::new().read(true), path, Links::Refuse)?, limit)
+}
+
+/// Replaces a regular file, or makes it, readable by its owner alone. When this returns, the bytes survive a power cut;
+/// until then the old file is there as it was.
+///
+/// # Errors
+/// If it cannot be written; the old file is then as it was, unless only its folder could not be synced.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "its name is no text"))?;
+    replace_file(folder, name, &format!(".{name}.{}", random_name()), bytes)
+}
+
+/// Whether links are followed in the last part of a path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Links {
+    Follow,
+    Refuse,
+}
+
+/// Opens a regular file, without waiting for whoever is at the other end of a pipe.
+fn open(options: &mut OpenOptions, path: &Path, links: Links) -> io::Result<File> {
+    #[cfg(unix)]
+    {
+        use rustix::fs::OFlags;
+        let follow = if links == Links::Refuse { OFlags::NOFOLLOW } else { OFlags::empty() };
+        let flags = (OFlags::NONBLOCK | OFlags::NOCTTY | follow).bits();
+        std::os::unix::fs::OpenOptionsExt::custom_flags(options, flags.cast_signed());
     }
+    #[cfg(not(unix))]
+    let _ = links;
+    let file = options.open(path)?;
+    regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+fn regular(facts: &Metadata) -> io::Result<()> {
+    let refuse = |what| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    match facts.file_type() {
+        kind if kind.is_file() => Ok(()),
+        kind if kind.is_symlink() => refuse("it is a symbolic link, which is not followed here"),
+        kind if kind.is_dir() => refuse("it is a folder"),
+        _ => refuse("it is not a regular file"),
+    }
+}
+
+fn read_opened(file: File, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // The size is counted while reading, since the file may grow.
-    File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    file.take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {limit} bytes")));
     }
     Ok(bytes)
+}
+
+/// A name that no other process chooses.
+pub(crate) fn random_name() -> String {
+    // Each is seeded by the system's randomness.
+    format!("{:016x}", RandomState::new().build_hasher().finish())
+}
+
+/// The user whom a file belongs to and the one whom new files in its folder belong to, where those are two. That is asked
+/// of the folder, not only of the process: file systems without owners give every file to the same user.
+///
+/// # Errors
+/// If no file can be made in the folder.
+#[cfg(unix)]
+pub(crate) fn foreign_owner(facts: &Metadata, folder: &Path) -> io::Result<Option<[u32; 2]>> {
+    use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+    let owner = facts.uid();
+    if owner == rustix::process::geteuid().as_raw() {
+        return Ok(None);
+    }
+    let probe = folder.join(format!(".slot-owner-{}", random_name()));
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&probe);
+    let user = made.and_then(|file| file.metadata()).map(|facts| facts.uid());
+    let _ = fs::remove_file(&probe);
+    user.map(|user| (owner != user).then_some([owner, user]))
+}
+
+/// Other systems than Unix have no numbers for owners.
+#[cfg(not(unix))]
+pub(crate) fn foreign_owner(_: &Metadata, _: &Path) -> io::Result<Option<[u32; 2]>> {
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::string::ToString;
+
+    use super::*;
+
+    #[test]
+    #[cfg(unix)]
+    fn what_lies_in_the_place_of_a_file_is_refused_without_waiting() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("file"), b"bytes").unwrap();
+        symlink(path("file"), path("link")).unwrap();
+        fs::create_dir(path("folder")).unwrap();
+        let fifo = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, path("pipe"), rustix::fs::FileType::Fifo, fifo, 0).unwrap();
+        assert_eq!(read(&path("link"), 5).unwrap(), b"bytes");
+        assert_eq!(read_own(&path("file"), 5).unwrap(), b"bytes");
+        assert!(read_own(&path("file"), 4).unwrap_err().to_string().contains("larger than 4 bytes"));
+        for (name, expected) in [
+            ("link", "it is a symbolic link"),
+            ("folder", "it is a folder"),
+            ("pipe", "it is not a regular file"),
+            ("missing", "No such file"),
+        ] {
+            let refused = read_own(&path(name), 5).unwrap_err().to_string();
+            assert!(refused.contains(expected), "{name}: {refused}");
+        }
+        for name in ["folder", "pipe"] {
+            assert!(read(&path(name), 5).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_replaced_and_nothing_else_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        for bytes in [&b"one"[..], b"another"] {
+            replace(&path, bytes).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), bytes);
+        }
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        assert!(replace(&folder.path().join("missing/file"), b"x").is_err());
+        fs::create_dir(folder.path().join("folder")).unwrap();
+        assert!(replace(&folder.path().join("folder"), b"x").is_err());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "something was left behind");
+    }
 }

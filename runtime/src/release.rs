@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::string::{String, ToString};
 
@@ -84,7 +83,7 @@ pub fn accept(folder: &Path, name: &str, release: u32) -> Result<(), ReleaseErro
     let mut used = remembered(&path)?;
     if compare(&used, name, release)? {
         used.insert(name.into(), release);
-        if let Err(error) = remember(folder, &path, &used) {
+        if let Err(error) = remember(&path, &used) {
             log::warn!("cannot remember release {release} of {name} in {}: {error}", path.display());
         }
     }
@@ -93,7 +92,7 @@ pub fn accept(folder: &Path, name: &str, release: u32) -> Result<(), ReleaseErro
 
 fn remembered(path: &Path) -> Result<BTreeMap<String, u32>, ReleaseError> {
     let failed = |reason: String| ReleaseError::Remembered { path: path.into(), reason };
-    match files::read(path, MAX_FILE) {
+    match files::read_own(path, MAX_FILE) {
         Ok(bytes) => {
             let text = String::from_utf8(bytes).map_err(|error| failed(error.to_string()))?;
             toml::from_str(&text).map_err(|error| failed(error.message().to_string()))
@@ -103,19 +102,15 @@ fn remembered(path: &Path) -> Result<BTreeMap<String, u32>, ReleaseError> {
     }
 }
 
-/// Replaces the file: synced under another name, then renamed, the folder synced.
-fn remember(folder: &Path, path: &Path, used: &BTreeMap<String, u32>) -> io::Result<()> {
+fn remember(path: &Path, used: &BTreeMap<String, u32>) -> io::Result<()> {
     let text = toml::to_string(used).map_err(io::Error::other)?;
-    let partial = path.with_extension("partial");
-    let mut file = File::create(&partial)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&partial, path)?;
-    File::open(folder)?.sync_all()
+    files::replace(path, text.as_bytes())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -21,10 +21,13 @@ mod slots;
 mod tests;
 
 #[cfg(feature = "std")]
-pub use folder::{LEGACY, Store, StoreError};
+pub use folder::{LEGACY, Locked, Reading, Store, StoreError};
 pub use frame::{Frame, HEADER};
 pub use medium::{Medium, Slot};
-pub use slots::{Fault, LoadError, SaveError};
+pub use slots::{Fault, Holds, LoadError, SaveError};
+
+#[cfg(feature = "std")]
+pub(crate) use files::replace_file;
 
 use alloc::vec::Vec;
 
@@ -41,9 +44,12 @@ pub const VERSION: u16 = 1;
 pub struct Loaded<E> {
     /// The newest sound state with its history; `None` if nothing was saved yet.
     pub saved: Option<Saved>,
-    /// Counts saves; 0 if there was none yet.
+    /// Counts saves; 0 if there was none yet. A save of what is made from this state names it.
     pub generation: u64,
-    /// Slots that cannot be used, to be told to somebody. The next save sets them aside.
+    /// The slot that holds it; `None` if nothing was saved yet.
+    pub slot: Option<Slot>,
+    /// Slots that cannot be used, to be told to somebody. The next save sets damaged ones aside; while one cannot be read, the
+    /// state may be an older one, and nothing can be saved.
     pub faults: Vec<(Slot, Fault<E>)>,
 }
 
@@ -58,27 +64,54 @@ pub fn load<M: Medium>(
 ) -> Result<Loaded<M::Error>, LoadError<M::Error>> {
     let found = Terms { foundation: digest, version: VERSION, accept: &accept(foundation) }.load(medium)?;
     let saved = found.body.and_then(|(version, body)| decode(version, &body));
-    Ok(Loaded { saved, generation: found.generation, faults: found.faults })
+    Ok(Loaded { saved, generation: found.generation, slot: found.slot, faults: found.faults })
 }
 
-/// Saves a state with its history. When this returns, it survives a power cut; until then the old one holds. Returns
-/// the generation.
+/// Reads as [`load`] does, for a change: that must not be made from an older state because the newest cannot be read.
 ///
 /// # Errors
-/// [`SaveError`] if what is there may not be replaced, or the medium refused.
-pub fn save<M: Medium>(medium: &mut M, foundation: &Foundation, saved: &Saved) -> Result<u64, SaveError<M::Error>> {
+/// As for [`load`], and [`LoadError::Unreadable`] if any slot cannot be read.
+pub fn load_to_change<M: Medium>(
+    medium: &mut M,
+    foundation: &Foundation,
+    digest: [u8; 32],
+) -> Result<Loaded<M::Error>, LoadError<M::Error>> {
+    let mut loaded = load(medium, foundation, digest)?;
+    let unreadable = loaded.faults.iter().position(|(_, fault)| matches!(fault, Fault::Unreadable(_)));
+    match unreadable.map(|place| loaded.faults.swap_remove(place)) {
+        Some((slot, Fault::Unreadable(source))) => Err(LoadError::Unreadable { slot, source }),
+        _ => Ok(loaded),
+    }
+}
+
+/// Saves a state with its history, made from the state of generation `from`. When this returns, it survives a power cut;
+/// until then the old one holds. Returns the generation.
+///
+/// # Errors
+/// [`SaveError`] if what is there may not be replaced, cannot be read or is of another generation, or the medium refused.
+pub fn save<M: Medium>(
+    medium: &mut M,
+    foundation: &Foundation,
+    saved: &Saved,
+    from: u64,
+) -> Result<u64, SaveError<M::Error>> {
     let terms = Terms { foundation: saved.state.foundation, version: VERSION, accept: &accept(foundation) };
-    terms.save(medium, &encode(saved))
+    terms.save(medium, from, &encode(saved))
 }
 
 /// Saves as [`save`] does, but into every slot, and removes everything else that was kept, so that nothing of what was
 /// there before is left.
 ///
 /// # Errors
-/// [`SaveError`] if what is there may not be replaced, or the medium refused; something of the old may be left then.
-pub fn purge<M: Medium>(medium: &mut M, foundation: &Foundation, saved: &Saved) -> Result<u64, SaveError<M::Error>> {
+/// As for [`save`]; where the medium refused, something of the old may be left.
+pub fn purge<M: Medium>(
+    medium: &mut M,
+    foundation: &Foundation,
+    saved: &Saved,
+    from: u64,
+) -> Result<u64, SaveError<M::Error>> {
     let terms = Terms { foundation: saved.state.foundation, version: VERSION, accept: &accept(foundation) };
-    terms.replace_all(medium, &encode(saved))
+    terms.replace_all(medium, from, &encode(saved))
 }
 
 fn accept(foundation: &Foundation) -> impl Fn(u16, &[u8]) -> bool {

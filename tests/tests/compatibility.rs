@@ -6,6 +6,7 @@
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use orco_runtime::bank::Bank;
 use orco_runtime::codec::{self, Kind};
@@ -101,7 +102,7 @@ fn write() {
         .then(both, &Change::new(Verb::Learn, 1).labels(["duck"]), limits);
     let folder = TempDir::new().unwrap();
     let store = Store::new(folder.path());
-    store.save_on(&foundation, &saved).unwrap();
+    store.lock(Duration::ZERO).unwrap().save_on(&foundation, &saved).unwrap();
     fs::copy(store.path(Slot::A), golden(&format!("slot-{VERSION}"))).unwrap();
 }
 
@@ -144,17 +145,18 @@ fn the_one_file_of_older_releases_is_carried_over() {
     let folder = TempDir::new().unwrap();
     let store = Store::new(folder.path());
     fs::write(folder.path().join(LEGACY), read(STATE_2)).unwrap();
-    let saved = store.load_on(&foundation, digest).unwrap();
+    let locked = store.lock(Duration::ZERO).unwrap();
+    let saved = locked.load_on(&foundation, digest).unwrap().saved;
     assert!(folder.path().join(LEGACY).exists(), "loading removes nothing");
     assert_eq!((saved.state.classes[0].label.as_str(), saved.state.sessions), ("mug", 1));
     assert_eq!(saved.state.exemplars.len(), 2);
     assert_eq!(saved.history.entries().len(), 1, "what came before is not known");
     let next = learn(&foundation, &saved.state, "duck", &[12]);
     let saved = saved.then(next, &Change::new(Verb::Learn, 1).labels(["duck"]), Limits::default());
-    store.save_on(&foundation, &saved).unwrap();
+    locked.save_on(&foundation, &saved).unwrap();
     assert!(!folder.path().join(LEGACY).exists(), "its place is taken");
     assert!(store.path(Slot::A).exists() && store.path(Slot::B).exists());
-    assert_eq!(store.load_on(&foundation, digest).unwrap(), saved);
+    assert_eq!(store.load_on(&foundation, digest).unwrap().saved, saved);
     // The carried-over class set comes back, too.
     let earlier = saved.earlier(0).unwrap();
     let mut memory = Memory::new(session::needs(&foundation, &saved.state, 0, 0, &foundation.config));
@@ -176,7 +178,7 @@ fn slots_of_version_1_load() {
     for slot in Slot::BOTH {
         fs::write(store.path(slot), &bytes).unwrap();
     }
-    let saved = store.load_on(&foundation, digest).unwrap();
+    let saved = store.load_on(&foundation, digest).unwrap().saved;
     let labels: Vec<&str> = saved.state.classes.iter().map(|class| class.label.as_str()).collect();
     assert_eq!(labels, ["cup", "duck"]);
     let entries = saved.history.entries();
@@ -190,7 +192,7 @@ fn slots_of_version_1_load() {
     // What is written now is what was written then.
     let again = TempDir::new().unwrap();
     let again = Store::new(again.path());
-    again.save_on(&foundation, &saved).unwrap();
+    again.lock(Duration::ZERO).unwrap().save_on(&foundation, &saved).unwrap();
     if VERSION == 1 {
         assert_eq!(fs::read(again.path(Slot::A)).unwrap(), bytes);
     }

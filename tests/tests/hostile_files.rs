@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use orco_runtime::bank::Bank;
 use orco_runtime::bundle::{Bundle, OpenError};
@@ -92,7 +93,7 @@ fn a_state_that_makes_no_sense_is_refused() {
     good.exemplars.push(shipped.foundation.classes.len() as u32, &vec![0.5; shipped.foundation.head.inputs]);
     let legacy = folder.path().join(LEGACY);
     fs::write(&legacy, codec::encode(Kind::State, &good)).unwrap();
-    assert_eq!(store.load(&shipped).unwrap().state, good);
+    assert_eq!(store.load(&shipped).unwrap().saved.state, good);
     type Change = fn(&mut State, &Bundle);
     let changes: &[(&str, Change)] = &[
         ("taken target", |s, b| s.classes[0].target = b.foundation.classes[0].target),
@@ -149,7 +150,7 @@ fn a_history_that_makes_no_sense_is_refused() {
     let saved = Saved::without_history(fresh.clone()).then(first, &learned, limits).then(fresh, &forgot, limits);
     let good = postcard::to_allocvec(&saved).unwrap();
     put(&store, &good, shipped.digest);
-    assert_eq!(store.load(&shipped).unwrap(), saved);
+    assert_eq!(store.load(&shipped).unwrap().saved, saved);
     // Every byte of the history, which comes last, in every way: nothing may panic, and what is taken must be usable.
     let start = postcard::to_allocvec(&saved.state).unwrap().len();
     let small = (start..good.len()).filter(|place| good[*place] != good[start + (good.len() - start) / 2]);
@@ -161,8 +162,9 @@ fn a_history_that_makes_no_sense_is_refused() {
             put(&store, &body, shipped.digest);
             match store.load(&shipped) {
                 Err(StoreError::Decode { source: DecodeError::Body, .. }) => refused += 1,
-                Ok(saved) => {
+                Ok(reading) => {
                     taken += 1;
+                    let saved = reading.saved;
                     let numbers: Vec<u32> = saved.history.entries().iter().map(|entry| entry.number).collect();
                     for number in numbers {
                         let earlier = saved.earlier(number).unwrap();
@@ -183,10 +185,10 @@ fn only_one_process_learns_at_a_time_and_leftovers_are_removed() {
     fs::create_dir(folder.path().join("state")).unwrap();
     fs::write(folder.path().join("state/.state-dead"), "half").unwrap();
     fs::write(folder.path().join("state/.slot-a.new-0"), "half").unwrap();
-    let lock = store.lock().unwrap();
+    let lock = store.lock(Duration::ZERO).unwrap();
     assert!(!folder.path().join("state/.state-dead").exists());
     assert!(!folder.path().join("state/.slot-a.new-0").exists());
-    assert!(matches!(store.lock(), Err(StoreError::Busy { .. })));
+    assert!(matches!(store.lock(Duration::ZERO), Err(StoreError::Busy { .. })));
     drop(lock);
-    store.lock().unwrap();
+    store.lock(Duration::ZERO).unwrap();
 }

@@ -60,7 +60,8 @@ fn an_added_class_costs_at_most_twice_the_state() {
         let (next, _) = session::learn(foundation, &saved.state, &new, &config, 1, workspace, &mut proceed).unwrap();
         saved = saved.then(next, &Change::new(Verb::Learn, 1).labels([class]), Limits::default());
         medium.written = 0;
-        store::save(&mut medium, foundation, &saved).unwrap();
+        let from = store::load_to_change(&mut medium, foundation, bundle.digest).unwrap().generation;
+        store::save(&mut medium, foundation, &saved, from).unwrap();
         let state = Slot::BOTH.map(|slot| medium.read(slot).unwrap().map_or(0, |bytes| bytes.len()));
         let state = state.into_iter().max().unwrap();
         assert!(medium.written <= 2 * state + 4096, "{} bytes for a state of {state}", medium.written);

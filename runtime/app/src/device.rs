@@ -1,6 +1,6 @@
 //! A bundle with its state and its backbone, opened together.
 
-use std::fs::File;
+use std::ops::Deref;
 
 use anyhow::{Context, Result, bail};
 use image::RgbImage;
@@ -10,9 +10,10 @@ use orco_runtime::encoder::choice::{Reason, Work};
 use orco_runtime::history::{History, Limits, Saved};
 use orco_runtime::release;
 use orco_runtime::state::State;
-use orco_runtime::store::Store;
+use orco_runtime::store::{Locked, Reading, Store};
 
 use crate::options::Options;
+use crate::output::Output;
 
 /// What every verb works on.
 pub struct Device {
@@ -28,28 +29,54 @@ pub struct Device {
     pub limits: Limits,
 }
 
+/// A device that is to be changed: no other process may as long as this is there.
+pub struct Editable {
+    device: Device,
+    /// What saves the next state.
+    pub locked: Locked,
+}
+
+impl Deref for Editable {
+    type Target = Device;
+
+    fn deref(&self) -> &Device {
+        &self.device
+    }
+}
+
 impl Device {
-    /// Opens the bundle and the state that the options name.
-    pub fn open(options: &Options) -> Result<Self> {
+    /// Opens the bundle and the state that the options name. Where a copy of the state cannot be used, that is said, and the
+    /// other one is taken.
+    pub fn open(options: &Options, output: &Output) -> Result<Self> {
         let (bundle, store) = places(options)?;
-        Self::load(options, bundle, store)
+        let reading = store.load(&bundle)?;
+        Ok(Self::new(options, output, bundle, store, reading))
     }
 
-    /// The same, for changing the state: no other process may until the returned lock is dropped.
-    pub fn open_to_change(options: &Options) -> Result<(Self, File)> {
+    /// The same, for what may not come from an older copy because the newest cannot be read.
+    pub fn open_newest(options: &Options, output: &Output) -> Result<Self> {
         let (bundle, store) = places(options)?;
-        let lock = store.lock()?;
-        let device = Self::load(options, bundle, store)?;
+        let reading = store.load_newest(&bundle)?;
+        Ok(Self::new(options, output, bundle, store, reading))
+    }
+
+    /// The same, for changing the state.
+    pub fn open_to_change(options: &Options, output: &Output) -> Result<Editable> {
+        let (bundle, store) = places(options)?;
+        let locked = store.lock(options.wait)?;
+        let reading = locked.load(&bundle)?;
+        let device = Self::new(options, output, bundle, store, reading);
         if options.public_key.is_some() {
             let manifest = &device.bundle.manifest;
             release::accept(device.store.folder(), &manifest.name, manifest.release)?;
         }
-        Ok((device, lock))
+        Ok(Editable { device, locked })
     }
 
-    fn load(options: &Options, bundle: Bundle, store: Store) -> Result<Self> {
-        let Saved { state, history } = store.load(&bundle)?;
-        Ok(Self { bundle, store, state, history, limits: options.limits() })
+    fn new(options: &Options, output: &Output, bundle: Bundle, store: Store, reading: Reading) -> Self {
+        reading.warnings.iter().for_each(|warning| output.warn(warning));
+        let Saved { state, history } = reading.saved;
+        Self { bundle, store, state, history, limits: options.limits() }
     }
 
     /// What is saved of it.

@@ -13,11 +13,13 @@ use orco_runtime::encoder::Encoder;
 use orco_runtime::history::{Change, PurgeError, Verb};
 use orco_runtime::session::{self, LearnError, Memory, NewClass, Report};
 use orco_runtime::state::State;
+use orco_runtime::store::StoreError;
 use orco_runtime::threads::Threads;
 use serde_json::json;
 
-use crate::device::Device;
-use crate::{output, shots};
+use crate::device::{Device, Editable};
+use crate::output::{self, Output, say};
+use crate::shots;
 
 /// What every verb that aligns the head anew takes.
 #[derive(Args, Debug)]
@@ -71,7 +73,8 @@ pub fn describe(classes: &[NewClass]) -> String {
 /// What the session refuses, a class that loses more than the budget, or a store that cannot be written: what was known
 /// before is then unchanged.
 pub fn change(
-    device: &Device,
+    device: &Editable,
+    output: &Output,
     options: &LessonOptions,
     size: (usize, usize),
     change: &Change,
@@ -84,7 +87,7 @@ pub fn change(
     if let Some(budget) = options.forgetting_budget {
         budget::check(&report, budget)?;
     }
-    commit(device, state, change)?;
+    commit(device, output, state, change)?;
     Ok(report)
 }
 
@@ -112,24 +115,33 @@ pub fn train(
 }
 
 /// Saves the next state, remembering what was done.
-pub fn commit(device: &Device, next: State, change: &Change) -> Result<()> {
+pub fn commit(device: &Editable, output: &Output, next: State, change: &Change) -> Result<()> {
     let saved = device.saved().then(next, &change.clone().at(now()), device.limits);
-    device.store.save(&device.bundle, &saved)?;
-    output::changed();
+    settle(output, device.locked.save(&device.bundle, &saved))
+}
+
+/// Notes whether the state is saved. A state that is saved, but not as it should be, is a change like any other: the verb
+/// goes on, and says so.
+fn settle(output: &Output, saved: Result<(), StoreError>) -> Result<()> {
+    match saved {
+        Err(error @ StoreError::Uncertain { .. }) => output.changed_but(error),
+        saved => {
+            saved?;
+            output.changed();
+        }
+    }
     Ok(())
 }
 
 /// Saves the next state, which no longer has the class, and removes the class from all that the folder holds: also where
 /// only an older copy still has it, after a purge that was cut off, say.
-pub fn purge(device: &Device, next: State, label: &str, seed: u64) -> Result<()> {
+pub fn purge(device: &Editable, output: &Output, next: State, label: &str, seed: u64) -> Result<()> {
     let change = Change::new(Verb::Purge, seed).at(now());
     let purged = match device.saved().purge(&device.bundle.foundation, next, label, &change, device.limits) {
         Err(PurgeError::Unknown { .. }) if device.store.mentions(label)? => device.saved(),
         purged => purged.context("nothing was changed")?,
     };
-    device.store.purge(&device.bundle, &purged)?;
-    output::changed();
-    Ok(())
+    settle(output, device.locked.purge(&device.bundle, &purged))
 }
 
 /// Seconds since 1970, unless the clock was obviously never set.
@@ -139,37 +151,44 @@ fn now() -> Option<u64> {
     Some(since.as_secs()).filter(|seconds| *seconds >= YEAR_2020)
 }
 
-/// Prints what a session did.
-pub fn print(report: &Report, what: &str, seconds: f64) {
-    println!("{what} in {seconds:.1} s");
+/// Says what a session did.
+pub fn print(output: &Output, report: &Report, what: &str, seconds: f64) -> Result<()> {
+    say!(output, "{what} in {seconds:.1} s")?;
     if let (Some(first), Some(last)) = (report.losses.first(), report.losses.last()) {
         let epochs = report.losses.len();
-        println!("loss {:.3} after the first epoch, {:.3} after the last of {epochs}", first.total(), last.total());
+        say!(
+            output,
+            "loss {:.3} after the first epoch, {:.3} after the last of {epochs}",
+            first.total(),
+            last.total()
+        )?;
     }
     let percent = |share: f32| 100.0 * share;
     if let Some((before, after)) = report.old_accuracy() {
-        println!(
+        say!(
+            output,
             "stored exemplars of old classes recognised: {:.1} % before, {:.1} % after",
             percent(before),
             percent(after)
-        );
+        )?;
     }
     let forgotten = report.forgotten(0.0);
     if !forgotten.is_empty() {
-        println!("stored exemplars recognised less than before: {}", budget::losses(&forgotten));
+        say!(output, "stored exemplars recognised less than before: {}", budget::losses(&forgotten))?;
     }
     if let Some(accuracy) = report.new_accuracy() {
-        println!("shots of the new classes recognised: {:.1} %", percent(accuracy));
+        say!(output, "shots of the new classes recognised: {:.1} %", percent(accuracy))?;
     }
     for confusion in report.confusions.iter().take(5) {
-        println!(
+        say!(
+            output,
             "now confused: {} is taken for {} ({:.0} %)",
             confusion.label,
             confusion.taken_for,
             percent(confusion.share)
-        );
+        )?;
     }
-    println!("{} free targets are left", report.free_targets);
+    say!(output, "{} free targets are left", report.free_targets)
 }
 
 /// The report as JSON.

@@ -8,13 +8,21 @@ mod output;
 mod shots;
 mod thumbnail;
 
+use std::process::ExitCode;
+
 use clap::builder::Resettable;
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use options::Options;
 use orco_runtime::encoder::telemetry;
+use output::Output;
 
 #[derive(Parser)]
-#[command(version, about = "Learns new image classes on the device from a handful of shots")]
+#[command(
+    version,
+    about = "Learns new image classes on the device from a handful of shots",
+    after_help = "Exit codes: 0 done; 1 failed, nothing was changed; 2 wrong command line; 3 changed, but what came after \
+                  it failed (it says what)."
+)]
 struct Cli {
     #[command(flatten)]
     options: Options,
@@ -52,37 +60,36 @@ enum Verb {
     Demo(command::demo::Arguments),
 }
 
-fn main() {
+fn main() -> ExitCode {
     // Before any other thread. Where it fails, ONNX Runtime is not loaded, and that is said when it is wanted.
     let _ = telemetry::off();
-    // `orco list | head` ends quietly, as other programs do.
-    sigpipe::reset();
-    output::refuse_quietly();
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn,ort=error"))
         .format_target(false)
         .format_timestamp(None)
         .init();
     let matches = without_empty_variables(Cli::command()).get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let done = cli.options.check_json().and_then(|()| match &cli.verb {
-        Verb::Info => command::info::run(&cli.options),
-        Verb::Classify(arguments) => command::classify::run(&cli.options, arguments),
-        Verb::Learn(arguments) => command::learn::run(&cli.options, arguments),
-        Verb::Add(arguments) => command::add::run(&cli.options, arguments),
-        Verb::Forget(arguments) => command::forget::run(&cli.options, arguments),
-        Verb::Rename(arguments) => command::rename::run(&cli.options, arguments),
-        Verb::History => command::history::run(&cli.options),
-        Verb::Undo(arguments) => command::undo::run(&cli.options, arguments),
-        Verb::Export(arguments) => command::export::run(&cli.options, arguments),
-        Verb::Import(arguments) => command::import::run(&cli.options, arguments),
-        Verb::List => command::list::run(&cli.options),
-        Verb::Eval(arguments) => command::eval::run(&cli.options, arguments),
-        Verb::Demo(arguments) => command::demo::run(&cli.options, arguments),
-    });
-    if let Err(error) = done {
-        eprintln!("error: {error:#}");
-        std::process::exit(1);
-    }
+    let options = &cli.options;
+    let output = match Output::open(options.json.as_deref()) {
+        Ok(output) => output,
+        Err(error) => return Output::silent().finish(Err(error)),
+    };
+    let done = match &cli.verb {
+        Verb::Info => command::info::run(options, &output),
+        Verb::Classify(arguments) => command::classify::run(options, &output, arguments),
+        Verb::Learn(arguments) => command::learn::run(options, &output, arguments),
+        Verb::Add(arguments) => command::add::run(options, &output, arguments),
+        Verb::Forget(arguments) => command::forget::run(options, &output, arguments),
+        Verb::Rename(arguments) => command::rename::run(options, &output, arguments),
+        Verb::History => command::history::run(options, &output),
+        Verb::Undo(arguments) => command::undo::run(options, &output, arguments),
+        Verb::Export(arguments) => command::export::run(options, &output, arguments),
+        Verb::Import(arguments) => command::import::run(options, &output, arguments),
+        Verb::List => command::list::run(options, &output),
+        Verb::Eval(arguments) => command::eval::run(options, &output, arguments),
+        Verb::Demo(arguments) => command::demo::run(options, &output, arguments),
+    };
+    output.finish(done)
 }
 
 /// An empty variable of the environment counts as one that is not set.

@@ -1,8 +1,8 @@
 //! The options that every verb takes.
 
 use std::env;
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
@@ -10,7 +10,6 @@ use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::choice::Choice;
 use orco_runtime::history::Limits;
 use orco_runtime::signature::PublicKey;
-use serde_json::Value;
 
 /// See the fields.
 #[derive(Args, Clone, Debug)]
@@ -34,6 +33,9 @@ pub struct Options {
     /// Writes the result as JSON into a file, too; `-` is standard output.
     #[arg(long, global = true, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Waits so long for another orco that is changing the same state, instead of being refused at once.
+    #[arg(long, global = true, value_name = "SECONDS", env = "ORCO_WAIT", default_value = "0", value_parser = seconds)]
+    pub wait: Duration,
     /// Most changes that `orco undo` can take back.
     #[arg(long, global = true, value_name = "N", env = "ORCO_HISTORY", default_value_t = Limits::default().entries)]
     pub history: usize,
@@ -118,29 +120,12 @@ impl Options {
     pub fn limits(&self) -> Limits {
         Limits { entries: self.history.saturating_add(1), bytes: self.history_bytes }
     }
+}
 
-    /// Whether the result goes to standard output as JSON, so that nothing else may.
-    pub fn quiet(&self) -> bool {
-        self.json.as_deref() == Some(Path::new("-"))
-    }
-
-    /// Makes sure, before anything is done, that the JSON can be written afterwards.
-    pub fn check_json(&self) -> Result<()> {
-        let Some(path) = self.json.as_ref().filter(|_| !self.quiet()) else { return Ok(()) };
-        let opened = File::options().create(true).append(true).open(path);
-        opened.map(|_| ()).with_context(|| format!("cannot write {}", path.display()))
-    }
-
-    /// Writes the result as JSON, if that was asked for.
-    pub fn write_json(&self, value: &Value) -> Result<()> {
-        let Some(path) = &self.json else { return Ok(()) };
-        let text = serde_json::to_string_pretty(value)? + "\n";
-        if self.quiet() {
-            print!("{text}");
-            return Ok(());
-        }
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-    }
+/// Reads a number of seconds.
+fn seconds(argument: &str) -> Result<Duration, String> {
+    let seconds = argument.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.ok_or_else(|| "expected a number of seconds, such as 10 or 0.5".into())
 }
 
 /// A letter of a name out of a file, as it may stand in a path: such a name must not lead anywhere else.

@@ -1,37 +1,198 @@
-//! Tables and progress bars.
+//! What a verb says, where it says it, and with which code the program ends. Tables and progress bars.
 
-use std::any::Any;
-use std::io::{IsTerminal, Write};
-use std::panic;
-use std::process;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::cell::{Cell, RefCell};
+use std::fmt::Display;
+use std::fs::{self, File};
+use std::io::{self, IsTerminal, Seek, Write};
+use std::path::Path;
+use std::process::ExitCode;
 
+use anyhow::{Context, Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use orco_runtime::protocol::Summary;
+use serde_json::{Value, json};
 
-static CHANGED: AtomicBool = AtomicBool::new(false);
+/// What was asked for was done.
+const DONE: u8 = 0;
+/// Nothing was changed.
+const FAILED: u8 = 1;
+// 2 is a wrong command line, by clap.
+/// What was asked for was done, or may have been, but something after it failed: not all copies, the report, thumbnails.
+const DONE_BUT: u8 = 3;
 
-/// Notes that the change that was asked for is saved.
-pub fn changed() {
-    CHANGED.store(true, Ordering::Relaxed);
+/// Lines for people on standard output and standard error, and a result for programs as JSON. Nothing of it can panic, and
+/// what fails after the change was made does not make it look as if it had not been.
+pub struct Output {
+    json: Json,
+    changed: Cell<bool>,
+    /// Whether standard output has failed already.
+    mute: Cell<bool>,
+    warnings: RefCell<Vec<String>>,
+    errors: RefCell<Vec<String>>,
 }
 
-/// Ends the program with one sentence where standard output cannot be written, as on a full disk: `println!` knows only
-/// panicking.
-pub fn refuse_quietly() {
-    let usual = panic::take_hook();
-    panic::set_hook(Box::new(move |info| {
-        let Some(reason) = unprinted(info.payload()) else { return usual(info) };
-        let change = if CHANGED.load(Ordering::Relaxed) { "; the change was made all the same" } else { "" };
-        let _ = writeln!(std::io::stderr(), "error: cannot write to standard output: {reason}{change}");
-        process::exit(1);
-    }));
+/// Writes a formatted line, as [`Output::line`] does.
+macro_rules! say {
+    ($output:expr, $($text:tt)*) => { $output.line(format_args!($($text)*)) };
+}
+pub(crate) use say;
+
+/// Where the result goes as JSON.
+enum Json {
+    Nowhere,
+    /// Standard output, so that nothing else may.
+    Standard,
+    File(String, File),
 }
 
-/// Why printing failed, if that is what a panic is about.
-fn unprinted(payload: &(dyn Any + Send)) -> Option<&str> {
-    payload.downcast_ref::<String>()?.strip_prefix("failed printing to stdout: ")
+impl Output {
+    /// Makes sure, before anything is done, that the JSON can be written afterwards.
+    pub fn open(json: Option<&Path>) -> Result<Self> {
+        let json = match json {
+            None => Json::Nowhere,
+            Some(path) if path == Path::new("-") => Json::Standard,
+            Some(path) => {
+                let shown = path.display().to_string();
+                let opened = open_sink(path).with_context(|| format!("cannot write {shown}"))?;
+                Json::File(shown, opened)
+            }
+        };
+        Ok(Self { json, ..Self::silent() })
+    }
+
+    /// One that writes no JSON.
+    pub fn silent() -> Self {
+        Self {
+            json: Json::Nowhere,
+            changed: Cell::new(false),
+            mute: Cell::new(false),
+            warnings: RefCell::default(),
+            errors: RefCell::default(),
+        }
+    }
+
+    /// Whether standard output is the JSON's, so that nothing else may go there.
+    pub fn quiet(&self) -> bool {
+        matches!(self.json, Json::Standard)
+    }
+
+    /// Writes a line to standard output, unless that is the JSON's.
+    ///
+    /// # Errors
+    /// If it cannot be written and nothing was changed yet. After a change that is noted, and the verb goes on.
+    pub fn line(&self, text: impl Display) -> Result<()> {
+        if self.quiet() || self.mute.get() { Ok(()) } else { self.to_standard(&format!("{text}\n")) }
+    }
+
+    fn to_standard(&self, text: &str) -> Result<()> {
+        let mut standard = io::stdout().lock();
+        let Err(error) = standard.write_all(text.as_bytes()).and_then(|()| standard.flush()) else { return Ok(()) };
+        self.mute.set(true);
+        if error.kind() == io::ErrorKind::BrokenPipe && !self.changed.get() {
+            // `orco list | head` ends quietly, as other programs do: by the signal. Until something is changed; then the
+            // program has to say how that went.
+            sigpipe::reset();
+            let _ = standard.write_all(b"\n").and_then(|()| standard.flush());
+        }
+        let error = anyhow!("cannot write to standard output: {error}");
+        if self.changed.get() {
+            self.error(error);
+            return Ok(());
+        }
+        Err(error)
+    }
+
+    /// Says something that is wrong but stops nothing, whatever the log's level.
+    pub fn warn(&self, text: impl Display) {
+        to_people(&format!("warning: {text}"));
+        self.warnings.borrow_mut().push(text.to_string());
+    }
+
+    /// Says what is wrong with one thing of several.
+    pub fn complain(&self, text: impl Display) {
+        to_people(&format!("error: {text}"));
+    }
+
+    /// Notes that the change that was asked for is made.
+    pub fn changed(&self) {
+        self.changed.set(true);
+    }
+
+    /// Notes that the change that was asked for is made, or may be, but not as it should.
+    pub fn changed_but(&self, error: impl Display) {
+        self.changed.set(true);
+        self.errors.borrow_mut().push(error.to_string());
+    }
+
+    /// Notes what has failed; the verb goes on.
+    pub fn error(&self, error: impl Display) {
+        let change = if self.changed.get() { "; the change was made all the same" } else { "" };
+        self.errors.borrow_mut().push(format!("{error}{change}"));
+    }
+
+    /// Writes a verb's result as JSON, says what failed, and returns the program's exit code.
+    pub fn finish(self, done: Result<Value>) -> ExitCode {
+        let mut result = done.unwrap_or_else(|error| {
+            self.error(format!("{error:#}"));
+            json!({})
+        });
+        result["changed"] = self.changed.get().into();
+        for (name, sentences) in [("warnings", &self.warnings), ("errors", &self.errors)] {
+            if !sentences.borrow().is_empty() {
+                result[name] = sentences.borrow().clone().into();
+            }
+        }
+        if let Err(error) = self.write_json(&result) {
+            self.error(format!("{error:#}"));
+        }
+        let errors = self.errors.take();
+        errors.iter().for_each(|error| to_people(&format!("error: {error}")));
+        ExitCode::from(match (errors.is_empty(), self.changed.get()) {
+            (true, _) => DONE,
+            (false, false) => FAILED,
+            (false, true) => DONE_BUT,
+        })
+    }
+
+    fn write_json(&self, result: &Value) -> Result<()> {
+        let text = format!("{result:#}\n");
+        match &self.json {
+            Json::Nowhere => Ok(()),
+            Json::Standard => self.to_standard(&text),
+            Json::File(shown, file) => rewrite(file, &text).with_context(|| format!("cannot write {shown}")),
+        }
+    }
+}
+
+/// Writes a report over an earlier one, which goes only now.
+fn rewrite(mut file: &File, text: &str) -> io::Result<()> {
+    if file.metadata()?.is_file() {
+        file.set_len(0)?;
+        file.rewind()?;
+    }
+    file.write_all(text.as_bytes())?;
+    file.flush()
+}
+
+/// Writes a line to standard error, for whoever reads it: where nobody can, nothing depends on it.
+pub fn to_people(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Opens what is there already, a file or something that takes bytes such as a pipe or a terminal, without emptying it; or
+/// makes a file.
+///
+/// # Errors
+/// If it cannot be written, or is a disk.
+pub fn open_sink(path: &Path) -> Result<File> {
+    #[cfg(unix)]
+    if let Ok(facts) = fs::metadata(path)
+        && std::os::unix::fs::FileTypeExt::is_block_device(&facts.file_type())
+    {
+        bail!("it is a disk");
+    }
+    Ok(File::options().write(true).create(true).truncate(false).open(path)?)
 }
 
 /// A progress bar with rate and time left; hidden where nobody looks.

@@ -1,7 +1,6 @@
 //! Small pictures of shots, which a pack may carry and which can be taken out again.
 
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -9,9 +8,9 @@ use image::ImageFormat;
 use image::codecs::jpeg::JpegEncoder;
 use image::imageops;
 use orco_runtime::codec;
+use orco_runtime::files;
 use orco_runtime::manifest::hexadecimal;
 use orco_runtime::pack::{MAX_THUMBNAIL, MAX_THUMBNAILS, Pack, Thumbnail};
-use tempfile::NamedTempFile;
 
 use crate::options::in_a_path;
 use crate::shots;
@@ -62,14 +61,10 @@ pub fn check(pack: &Pack) -> Result<()> {
 /// are.
 pub fn write(pack: &Pack, label: &str, folder: &Path) -> Result<usize> {
     let folder = folder.join(folder_name(label));
-    let failed = || format!("the class was learned, but its thumbnails cannot be written into {}", folder.display());
+    let failed = || format!("the thumbnails of {label} cannot be written into {}", folder.display());
     for (place, Thumbnail(bytes)) in pack.thumbnails.iter().enumerate() {
         fs::create_dir_all(&folder).with_context(failed)?;
-        let written = NamedTempFile::new_in(&folder).and_then(|mut file| {
-            file.write_all(bytes)?;
-            Ok(file.persist(folder.join(format!("{}.jpg", place + 1)))?)
-        });
-        written.with_context(failed)?;
+        files::replace(&folder.join(format!("{}.jpg", place + 1)), bytes).with_context(failed)?;
     }
     Ok(pack.thumbnails.len())
 }

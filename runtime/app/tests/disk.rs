@@ -3,38 +3,11 @@
 mod support;
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
+use std::process::Output;
 
-use support::{argument, assert_refused, shipped, shots, skipped, text};
+use support::{Mounted, argument, assert_refused, shipped, shots, skipped, text};
 use tempfile::TempDir;
-
-/// A file system in memory, while it lives.
-struct Mounted {
-    path: PathBuf,
-    _folder: TempDir,
-}
-
-impl Mounted {
-    /// `None` where this user may not mount.
-    fn new(options: &str) -> Option<Self> {
-        let folder = TempDir::new().unwrap();
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(folder.path()).output();
-        let path = folder.path().to_owned();
-        mounted.is_ok_and(|output| output.status.success()).then_some(Self { path, _folder: folder })
-    }
-
-    fn remount(&self, options: &str) {
-        let done = Command::new("mount").args(["-o", options]).arg(&self.path).status().unwrap();
-        assert!(done.success());
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.path).status();
-    }
-}
 
 fn orco(state: &Path, arguments: &[&str]) -> Output {
     support::orco(&shipped(), state, arguments).output().unwrap()

@@ -2,55 +2,18 @@
 
 mod support;
 
-use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use orco_runtime::bank::Bank;
-use orco_runtime::bundle::Bundle;
-use orco_runtime::codec::{self, Kind};
-use orco_runtime::head::Head;
 use orco_runtime::history::Saved;
-use orco_runtime::manifest::{LEARNER, MANIFEST, hexadecimal};
 use orco_runtime::random::Random;
 use orco_runtime::state::State;
 use orco_runtime::store::Store;
-use support::{argument, copied_bundle, heavy, shots};
+use support::{argument, fast_bundle, heavy, shots};
 use tempfile::TempDir;
-
-/// The shipped bundle with a session that takes no time: one epoch, one exemplar of each base class, a narrow head. The
-/// state stays large enough that writing it takes a while.
-fn fast_bundle(folder: &Path) -> Bundle {
-    let folder = copied_bundle(folder);
-    let shipped = Bundle::open(&folder).unwrap();
-    let mut foundation = shipped.foundation.clone();
-    foundation.config.epochs = 1;
-    foundation.config.warmup_epochs = 0;
-    let shape = foundation.head.shape();
-    let old =
-        std::mem::replace(&mut foundation.head, Head::zeros(orco_runtime::projection::Shape { hidden: 64, ..shape }));
-    let head = &mut foundation.head;
-    head.w1.copy_from_slice(&old.w1[..64 * shape.inputs]);
-    for (to, from) in head.w2.chunks_exact_mut(64).zip(old.w2.chunks_exact(shape.hidden)) {
-        to.copy_from_slice(&from[..64]);
-    }
-    let bank = &shipped.foundation.exemplars;
-    let mut few = Bank::new(bank.dimension(), bank.views(), bank.view().precision);
-    for class in 0..foundation.classes.len() as u32 {
-        let first = bank.classes().iter().position(|of| *of == class).unwrap();
-        few.push_from(bank, first, class);
-    }
-    foundation.exemplars = few;
-    let learner = codec::encode(Kind::Learner, &foundation);
-    let manifest = fs::read_to_string(folder.join(MANIFEST)).unwrap();
-    let digest = hexadecimal(&codec::digest(&learner));
-    fs::write(folder.join(MANIFEST), manifest.replace(&shipped.manifest.files[LEARNER], &digest)).unwrap();
-    fs::write(folder.join(LEARNER), learner).unwrap();
-    Bundle::open(&folder).unwrap()
-}
 
 /// How one run ended.
 struct Run {
@@ -89,7 +52,7 @@ fn a_killed_program_loses_nothing_that_it_acknowledged() {
     // A circle of changes, each of which is exact: learned, renamed twice, taken back.
     let changes: [&[&str]; 4] =
         [&["learn", &mug], &["rename", "mug", "beaker"], &["rename", "beaker", "mug"], &["undo", "--to", "0"]];
-    let load = || Store::new(&state).load(&bundle).unwrap_or_else(|error| panic!("{error}"));
+    let load = || Store::new(&state).load(&bundle).unwrap_or_else(|error| panic!("{error}")).saved;
     let fresh = load().state;
     let mut expected: Vec<State> = vec![fresh.clone()];
     let mut durations = Vec::new();

@@ -19,7 +19,7 @@ pub trait Disk {
     /// Names of all files.
     fn list(&self) -> io::Result<Vec<String>>;
 
-    /// A file's bytes; `None` if there is no such file.
+    /// A file's bytes; `None` if there is no such file. An error if something else lies in its place, a link for one.
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>>;
 
     /// Makes a file that nobody but its owner can read, and fails if there is one of that name.
@@ -33,6 +33,9 @@ pub trait Disk {
 
     /// Gives a file another name; one that had it is gone.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// The same, but fails if there is a file of that name.
+    fn rename_new(&self, from: &str, to: &str) -> io::Result<()>;
 
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
@@ -61,7 +64,7 @@ impl Disk for Folder {
     }
 
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
-        match files::read(&self.path.join(name), MAX_FILE) {
+        match files::read_own(&self.path.join(name), MAX_FILE) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -89,9 +92,23 @@ impl Disk for Folder {
         fs::rename(self.path.join(from), self.path.join(to))
     }
 
+    fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        {
+            use rustix::fs::{CWD, RenameFlags, renameat_with};
+            use rustix::io::Errno;
+            match renameat_with(CWD, self.path.join(from), CWD, self.path.join(to), RenameFlags::NOREPLACE) {
+                // Not every file system can do that.
+                Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
+                renamed => return Ok(renamed?),
+            }
+        }
+        self.rename(from, to)
+    }
+
     fn remove(&self, name: &str) -> io::Result<()> {
         let path = self.path.join(name);
-        // A folder in the place of a file is damage like any other.
+        // Older releases set aside a folder in the place of a slot.
         if fs::symlink_metadata(&path)?.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
     }
 

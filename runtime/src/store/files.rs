@@ -2,10 +2,11 @@
 
 use std::format;
 use std::io;
+use std::path::Path;
 use std::string::String;
 use std::vec::Vec;
 
-use super::disk::Disk;
+use super::disk::{Disk, Folder};
 use super::medium::{Medium, Slot};
 
 /// Most damaged slots that are kept for inspection; beyond that, the oldest goes.
@@ -17,7 +18,9 @@ pub struct Files<D> {
     /// The folder.
     pub disk: D,
     /// The file of releases before the slots, which is removed when everything else is.
-    pub legacy: &'static str,
+    legacy: &'static str,
+    /// Part of the names of files that are being written; no other process has the same.
+    writer: String,
 }
 
 /// What went wrong with a new file.
@@ -31,11 +34,82 @@ enum Failure {
 /// Start of the names of files that are being written.
 const UNFINISHED: [&str; 2] = [".slot-", ".state-"];
 
+/// Replaces a file of a folder by way of a new one, called `new` and a number: synced, renamed, the folder synced.
+///
+/// # Errors
+/// If it cannot be written; the old file is then as it was, unless only its folder could not be synced.
+pub fn replace_file(folder: &Path, name: &str, new: &str, bytes: &[u8]) -> io::Result<()> {
+    replace(&Folder { path: folder.into() }, name, new, bytes, Folder::rename)
+}
+
+fn replace<D: Disk>(
+    disk: &D,
+    name: &str,
+    new: &str,
+    bytes: &[u8],
+    rename: fn(&D, &str, &str) -> io::Result<()>,
+) -> io::Result<()> {
+    // After a sync has failed nobody knows which pages of the file are on the disk, and the system may take the
+    // lost ones for written: the second attempt is another file.
+    let names = [0, 1].map(|attempt| format!("{new}-{attempt}"));
+    let new = match write_new(disk, &names[0], bytes) {
+        Ok(()) => &names[0],
+        Err(Failure::Write(error)) => return Err(error),
+        Err(Failure::Sync(_)) => match write_new(disk, &names[1], bytes) {
+            Ok(()) => &names[1],
+            Err(Failure::Write(error) | Failure::Sync(error)) => return Err(error),
+        },
+    };
+    rename(disk, new, name).inspect_err(|_| {
+        let _ = disk.remove(new);
+    })?;
+    // Renaming alone does not make the new name survive a power cut.
+    disk.sync_folder()
+}
+
+/// Writes and syncs a new file, or leaves none.
+fn write_new<D: Disk>(disk: &D, name: &str, bytes: &[u8]) -> Result<(), Failure> {
+    remove(disk, name).map_err(Failure::Write)?;
+    let mut file = disk.create(name).map_err(Failure::Write)?;
+    let done = write_all(disk, &mut file, bytes).map_err(Failure::Write);
+    let done = done.and_then(|()| disk.sync(&mut file).map_err(Failure::Sync));
+    done.inspect_err(|_| {
+        // Where this fails, too, the next process that locks the folder removes it.
+        let _ = disk.remove(name);
+    })
+}
+
+fn write_all<D: Disk>(disk: &D, file: &mut D::File, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match disk.write(file, bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Removes a file if there is one.
+fn remove<D: Disk>(disk: &D, name: &str) -> io::Result<()> {
+    match disk.remove(name) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 impl<D: Disk> Files<D> {
+    /// The slots of a folder. No other process has the same name as a `writer`; `legacy` is the file of releases before the
+    /// slots.
+    pub fn new(disk: D, legacy: &'static str, writer: String) -> Self {
+        Self { disk, legacy, writer }
+    }
+
     /// Removes what an interrupted write left; nobody may be writing.
     pub fn remove_unfinished(&self) -> io::Result<()> {
         let unfinished = |name: &String| UNFINISHED.iter().any(|start| name.starts_with(start));
-        self.disk.list()?.iter().filter(|name| unfinished(name)).try_for_each(|name| self.disk.remove(name))
+        self.disk.list()?.iter().filter(|name| unfinished(name)).try_for_each(|name| remove(&self.disk, name))
     }
 
     /// Removes the file of releases before the slots.
@@ -45,33 +119,6 @@ impl<D: Disk> Files<D> {
             Err(error) => Err(error),
             Ok(()) => self.disk.sync_folder(),
         }
-    }
-
-    /// Writes and syncs a new file, or leaves none.
-    fn write_new(&self, name: &str, bytes: &[u8]) -> Result<(), Failure> {
-        match self.disk.remove(name) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(Failure::Write(error)),
-            _ => {}
-        }
-        let mut file = self.disk.create(name).map_err(Failure::Write)?;
-        let done = self.write_all(&mut file, bytes).map_err(Failure::Write);
-        let done = done.and_then(|()| self.disk.sync(&mut file).map_err(Failure::Sync));
-        done.inspect_err(|_| {
-            // Where this fails, too, the next process that locks the folder removes it.
-            let _ = self.disk.remove(name);
-        })
-    }
-
-    fn write_all(&self, file: &mut D::File, mut bytes: &[u8]) -> io::Result<()> {
-        while !bytes.is_empty() {
-            match self.disk.write(file, bytes) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => bytes = &bytes[written..],
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
     }
 
     /// Whether a slot was set aside.
@@ -86,6 +133,10 @@ impl<D: Disk> Files<D> {
         let mut names = self.disk.list()?;
         names.retain(|name| slot(name) || unfinished(name) || name == self.legacy);
         Ok(names)
+    }
+
+    fn new_name(&self, slot: Slot) -> String {
+        format!(".{slot}.new-{}", self.writer)
     }
 
     /// Names and numbers of the slots that were set aside, oldest first.
@@ -109,22 +160,11 @@ impl<D: Disk> Medium for Files<D> {
     }
 
     fn write(&mut self, slot: Slot, bytes: &[u8]) -> io::Result<()> {
-        // After a sync has failed nobody knows which pages of the file are on the disk, and the system may take the
-        // lost ones for written: the second attempt is another file.
-        let names = [0, 1].map(|attempt| format!(".{slot}.new-{attempt}"));
-        let name = match self.write_new(&names[0], bytes) {
-            Ok(()) => &names[0],
-            Err(Failure::Write(error)) => return Err(error),
-            Err(Failure::Sync(_)) => match self.write_new(&names[1], bytes) {
-                Ok(()) => &names[1],
-                Err(Failure::Write(error) | Failure::Sync(error)) => return Err(error),
-            },
-        };
-        self.disk.rename(name, slot.name()).inspect_err(|_| {
-            let _ = self.disk.remove(name);
-        })?;
-        // Renaming alone does not make the new name survive a power cut.
-        self.disk.sync_folder()
+        replace(&self.disk, slot.name(), &self.new_name(slot), bytes, D::rename)
+    }
+
+    fn write_first(&mut self, slot: Slot, bytes: &[u8]) -> io::Result<()> {
+        replace(&self.disk, slot.name(), &self.new_name(slot), bytes, D::rename_new)
     }
 
     fn set_aside(&mut self, slot: Slot) -> io::Result<()> {

@@ -1,16 +1,24 @@
 //! The store of a device with a file system: a folder, which one process at a time may change.
 
+use std::cell::Cell;
 use std::fmt;
-use std::fs::{self, File};
+use std::format;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::string::String;
+use std::time::Duration;
+use std::vec::Vec;
 
+use super::Loaded;
 use super::disk::{Disk, Folder};
 use super::files::Files;
 use super::medium::{Medium, Slot};
-use super::slots::{Fault, LoadError, SaveError};
+use super::slots::{Fault, Holds, LoadError, SaveError};
 use crate::bundle::Bundle;
 use crate::codec::{self, DecodeError, Kind};
+use crate::files::lock::{Lock, LockError};
+use crate::files::{foreign_owner, random_name};
 use crate::history::Saved;
 use crate::state::{Foundation, State};
 
@@ -24,6 +32,37 @@ pub struct Store {
     folder: PathBuf,
 }
 
+/// A store that no other process changes: only through this can anything be saved.
+#[derive(Debug)]
+pub struct Locked {
+    store: Store,
+    lock: Lock,
+    /// Generation of the state that was loaded or saved last, and the slot that holds it.
+    newest: Cell<(u64, Option<Slot>)>,
+}
+
+/// What a look at a store found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// The newest state that can be read, with its history; a fresh one if nothing was saved yet.
+    pub saved: Saved,
+    /// What is wrong with the store, in sentences, for somebody to be told.
+    pub warnings: Vec<String>,
+    /// Counts saves; 0 if nothing was saved yet.
+    generation: u64,
+    /// The slot that holds the state.
+    slot: Option<Slot>,
+}
+
+/// How the slots are read.
+type Load = fn(&mut Files<Folder>, &Foundation, [u8; 32]) -> Result<Loaded<io::Error>, LoadError<io::Error>>;
+
+/// Name of the file whose lock a process holds while it changes the state.
+const LOCK: &str = ".lock";
+/// Time that a save waits, at most, for another process to finish one: only where the lock file was removed can there be
+/// two.
+const OTHER_SAVE: Duration = Duration::from_secs(30);
+
 /// Why the state could not be read or written.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -34,6 +73,34 @@ pub enum StoreError {
         path: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// A slot cannot be read, and it may hold the newest state, so nothing is changed.
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file belongs to another user, so nothing is changed: that one could not read what would be written.
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// Number of the user whom it belongs to.
+        owner: u32,
+        /// Number of the user whom new files belong to.
+        user: u32,
+    },
+    /// The lock file cannot be opened or locked.
+    Lock {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: LockError,
+    },
+    /// Another process has changed the state since it was loaded; nothing was changed by this one.
+    Overtaken {
+        /// The folder.
+        folder: PathBuf,
     },
     /// There is a state, but no copy of it can be decoded.
     Decode {
@@ -59,7 +126,7 @@ pub enum StoreError {
         /// What the system said.
         source: io::Error,
     },
-    /// The state was written, but it is not certain that it would survive a power cut, or that nothing of the old is left.
+    /// The state was written, or may have been, but it is not certain that it would survive a power cut, or that nothing of the old is left.
     Uncertain {
         /// The file.
         path: PathBuf,
@@ -72,6 +139,28 @@ impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Read { path, source } => write!(f, "cannot read the state {}: {source}", path.display()),
+            Self::Unreadable { path, source } => write!(
+                f,
+                "cannot read the state {}: {source}; it may hold what was learned last, so nothing is done without it: \
+                 give it back to the user who runs this (chown, chmod 600), check the disk, or move it away to go on \
+                 without it",
+                path.display()
+            ),
+            Self::Foreign { path, owner, user } => write!(
+                f,
+                "{} belongs to user {owner}, but what is written here to user {user}; nothing was changed: run this as \
+                 that user, or give the files of the state to this one (chown)",
+                path.display()
+            ),
+            Self::Lock { path, source } => {
+                write!(f, "cannot lock the state with {}: {source}; nothing was changed", path.display())
+            }
+            Self::Overtaken { folder } => write!(
+                f,
+                "another orco has changed the state in {} meanwhile, though this one had locked it (was {LOCK} removed?); \
+                 nothing was changed by this one: repeat the command",
+                folder.display()
+            ),
             Self::Decode { path, source } => write!(
                 f,
                 "the state {} cannot be used: {source}; move its folder away to start from the bundle again",
@@ -83,14 +172,19 @@ impl fmt::Display for StoreError {
                 path.display()
             ),
             Self::Busy { folder } => {
-                write!(f, "another orco is learning into {} just now; wait for it to finish", folder.display())
+                write!(
+                    f,
+                    "another orco is changing the state in {} just now; nothing was changed: wait for it to finish, with --wait SECONDS",
+                    folder.display()
+                )
             }
             Self::Write { path, source } => {
                 write!(f, "cannot write the state {}: {source}; what was known before is unchanged", path.display())
             }
             Self::Uncertain { path, source } => write!(
                 f,
-                "the new state {} was written, but perhaps not completely: {source}; check the disk and repeat the command",
+                "the new state was saved, but not as it should be ({}: {source}): a power cut could still lose it, or \
+                 something of the old is left; check the disk and the room on it, and list what is known now",
                 path.display()
             ),
         }
@@ -121,25 +215,46 @@ impl Store {
     }
 
     fn files(&self) -> Files<Folder> {
-        Files { disk: Folder { path: self.folder.clone() }, legacy: LEGACY }
+        Files::new(Folder { path: self.folder.clone() }, LEGACY, random_name())
     }
 
-    /// Keeps other processes from learning into this folder until the returned file is dropped.
+    /// Keeps other processes from changing this folder until the returned value is dropped; waits so long for one that is at
+    /// it.
     ///
     /// # Errors
-    /// [`StoreError::Busy`] if another process is at it, [`StoreError::Write`] if the folder cannot be written.
-    pub fn lock(&self) -> Result<File, StoreError> {
-        let path = self.folder.join(".lock");
+    /// [`StoreError::Busy`] if another process is at it, [`StoreError::Foreign`] if the state belongs to another user,
+    /// [`StoreError::Write`] or [`StoreError::Lock`] if the folder cannot be written or locked.
+    pub fn lock(&self, wait: Duration) -> Result<Locked, StoreError> {
+        let path = self.folder.join(LOCK);
         let failed = |source| StoreError::Write { path: path.clone(), source };
         self.create_folder().map_err(failed)?;
-        let file = File::create(&path).map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => return Err(StoreError::Busy { folder: self.folder.clone() }),
-            Err(fs::TryLockError::Error(source)) => return Err(failed(source)),
-        }
+        self.check_owners()?;
+        let lock = Lock::take(&path, wait).map_err(|error| match error {
+            LockError::Held => StoreError::Busy { folder: self.folder.clone() },
+            LockError::Foreign { owner, user } => StoreError::Foreign { path: path.clone(), owner, user },
+            LockError::Open(source) if source.kind() != io::ErrorKind::InvalidInput => failed(source),
+            source => StoreError::Lock { path: path.clone(), source },
+        })?;
         self.files().remove_unfinished().map_err(failed)?;
-        Ok(file)
+        Ok(Locked { store: self.clone(), lock, newest: Cell::default() })
+    }
+
+    /// Refuses to change what another user could then no longer read.
+    fn check_owners(&self) -> Result<(), StoreError> {
+        for name in Slot::BOTH.map(Slot::name).into_iter().chain([LEGACY]) {
+            let path = self.folder.join(name);
+            let facts = match fs::symlink_metadata(&path) {
+                Ok(facts) => facts,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(source) => return Err(StoreError::Unreadable { path, source }),
+            };
+            match foreign_owner(&facts, &self.folder) {
+                Ok(None) => {}
+                Ok(Some([owner, user])) => return Err(StoreError::Foreign { path, owner, user }),
+                Err(source) => return Err(StoreError::Write { path: self.folder.clone(), source }),
+            }
+        }
+        Ok(())
     }
 
     /// Makes the folder, so that it survives a power cut.
@@ -157,12 +272,12 @@ impl Store {
         }
     }
 
-    /// Reads the state with its history; a fresh one if nothing was saved yet. Writes nothing. A slot that cannot be used
-    /// is logged as a warning.
+    /// Reads the newest state that can be read. Writes nothing. Where a slot cannot be used, a warning says so; where one
+    /// cannot even be read, the state may be an older one than was saved.
     ///
     /// # Errors
-    /// [`StoreError`] if there is a state that cannot be read or belongs to another bundle.
-    pub fn load(&self, bundle: &Bundle) -> Result<Saved, StoreError> {
+    /// [`StoreError`] if there is a state, but none that can be read, or it belongs to another bundle.
+    pub fn load(&self, bundle: &Bundle) -> Result<Reading, StoreError> {
         self.load_on(&bundle.foundation, bundle.digest)
     }
 
@@ -170,27 +285,58 @@ impl Store {
     ///
     /// # Errors
     /// As for [`Store::load`].
-    pub fn load_on(&self, foundation: &Foundation, digest: [u8; 32]) -> Result<Saved, StoreError> {
-        let mut loaded = super::load(&mut self.files(), foundation, digest).map_err(|error| self.not_loaded(error))?;
+    pub fn load_on(&self, foundation: &Foundation, digest: [u8; 32]) -> Result<Reading, StoreError> {
+        self.read(super::load, foundation, digest)
+    }
+
+    /// Reads the newest state, as [`load`](Self::load) does, or refuses: for what may not come from an older one.
+    ///
+    /// # Errors
+    /// As for [`Store::load`], and [`StoreError::Unreadable`] if a slot cannot be read.
+    pub fn load_newest(&self, bundle: &Bundle) -> Result<Reading, StoreError> {
+        self.read(super::load_to_change, &bundle.foundation, bundle.digest)
+    }
+
+    fn read(&self, load: Load, foundation: &Foundation, digest: [u8; 32]) -> Result<Reading, StoreError> {
+        let loaded = load(&mut self.files(), foundation, digest).map_err(|error| self.not_loaded(error))?;
         if loaded.saved.is_none() && self.files().has_aside().map_err(|source| self.unreadable(source))? {
             // Not a first save that was cut off: there was a copy once.
-            if let Some((slot, fault)) = loaded.faults.pop() {
-                return Err(self.not_loaded(LoadError::Lost { slot, fault }));
+            if let Some((slot, Fault::Damaged(source))) = loaded.faults.into_iter().next_back() {
+                return Err(StoreError::Decode { path: self.path(slot), source });
             }
+            return self.without_slots(foundation, digest, Vec::new());
         }
-        for (slot, fault) in &loaded.faults {
-            let instead = if loaded.saved.is_some() {
-                "the other copy is used"
-            } else {
-                "there is no other copy, so the device knows what the bundle knows"
-            };
+        let warning = |(slot, fault): &(Slot, Fault<io::Error>)| {
             let path = self.path(*slot);
-            log::warn!("{} is left out: {fault}; {instead}, and the next change sets it aside", path.display());
-        }
+            let instead = match (loaded.saved.is_some(), fault) {
+                (_, Fault::Unreadable(_)) => {
+                    "the other copy is used, which may lack what was learned last, and nothing can be changed until this \
+                     one can be read"
+                }
+                (true, _) => "the other copy is used, and the next change sets this one aside",
+                (false, _) => {
+                    "there is no other copy, so the device knows what the bundle knows, and the next change sets this one \
+                     aside"
+                }
+            };
+            format!("{} is left out: {fault}; {instead}", path.display())
+        };
+        let warnings = loaded.faults.iter().map(warning).collect();
         match loaded.saved {
-            Some(saved) => Ok(saved),
-            None => Ok(self.load_legacy(foundation, digest)?.unwrap_or_else(|| Saved::fresh(foundation, digest))),
+            Some(saved) => Ok(Reading { saved, warnings, generation: loaded.generation, slot: loaded.slot }),
+            None => self.without_slots(foundation, digest, warnings),
         }
+    }
+
+    /// What is known where no slot holds a state.
+    fn without_slots(
+        &self,
+        foundation: &Foundation,
+        digest: [u8; 32],
+        warnings: Vec<String>,
+    ) -> Result<Reading, StoreError> {
+        let saved = self.load_legacy(foundation, digest)?.unwrap_or_else(|| Saved::fresh(foundation, digest));
+        Ok(Reading { saved, warnings, generation: 0, slot: None })
     }
 
     /// Whether any of its files holds a label, though the state and its history need not: an older slot, one that was set
@@ -234,11 +380,48 @@ impl Store {
         Ok(Some(Saved::without_history(state)))
     }
 
-    /// Saves a state with its history. When this returns, it survives a power cut; whatever happens until then, the old
-    /// state or the new one is there.
+    fn not_loaded(&self, error: LoadError<io::Error>) -> StoreError {
+        let path = |slot| self.path(slot);
+        match error {
+            LoadError::Unreadable { slot, source } => StoreError::Unreadable { path: path(slot), source },
+            LoadError::Lost { slot, error } => StoreError::Decode { path: path(slot), source: error },
+            LoadError::Version { slot, expected, actual } => {
+                StoreError::Decode { path: path(slot), source: DecodeError::Version { expected, actual } }
+            }
+            LoadError::OtherBundle { slot } => StoreError::OtherBundle { path: path(slot) },
+        }
+    }
+}
+
+impl Locked {
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Reads the state to be changed. Writes nothing.
     ///
     /// # Errors
-    /// [`StoreError`] if the system refuses.
+    /// As for [`Store::load`], and [`StoreError::Unreadable`] if a slot cannot be read: it may be the newest.
+    pub fn load(&self, bundle: &Bundle) -> Result<Reading, StoreError> {
+        self.load_on(&bundle.foundation, bundle.digest)
+    }
+
+    /// The same for the parts of a bundle that states depend on: the foundation, and the SHA-256 of its file.
+    ///
+    /// # Errors
+    /// As for [`Locked::load`].
+    pub fn load_on(&self, foundation: &Foundation, digest: [u8; 32]) -> Result<Reading, StoreError> {
+        let reading = self.store.read(super::load_to_change, foundation, digest)?;
+        self.newest.set((reading.generation, reading.slot));
+        Ok(reading)
+    }
+
+    /// Saves a state with its history, made from the one that was loaded. When this returns, it survives a power cut;
+    /// whatever happens until then, the old state or the new one is there.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the system refuses, or another process has changed the state meanwhile.
     pub fn save(&self, bundle: &Bundle, saved: &Saved) -> Result<(), StoreError> {
         self.save_on(&bundle.foundation, saved)
     }
@@ -246,49 +429,53 @@ impl Store {
     /// The same for the part of a bundle that states depend on.
     ///
     /// # Errors
-    /// As for [`Store::save`].
+    /// As for [`Locked::save`].
     pub fn save_on(&self, foundation: &Foundation, saved: &Saved) -> Result<(), StoreError> {
-        let mut files = self.prepare()?;
-        super::save(&mut files, foundation, saved).map_err(|error| self.not_saved(error))?;
+        let generation = self.write(|files, from| super::save(files, foundation, saved, from))?;
+        let (_, slot) = self.newest.get();
+        self.newest.set((generation, Some(slot.map_or(Slot::B, Slot::other))));
         // Both slots are written: it was loaded from here, and would only take room.
-        let legacy = |source| StoreError::Uncertain { path: self.folder.join(LEGACY), source };
-        files.remove_legacy().map_err(legacy)
+        let legacy = |source| StoreError::Uncertain { path: self.store.folder.join(LEGACY), source };
+        self.store.files().remove_legacy().map_err(legacy)
     }
 
     /// Saves into both slots and removes everything else of the store's from the folder, so that nothing of what was there
     /// before is left in its files.
     ///
     /// # Errors
-    /// [`StoreError`] if the system refuses; something of the old may be left then.
+    /// As for [`Locked::save`]; something of the old may be left where the system refused.
     pub fn purge(&self, bundle: &Bundle, saved: &Saved) -> Result<(), StoreError> {
-        let mut files = self.prepare()?;
-        super::purge(&mut files, &bundle.foundation, saved).map(|_| ()).map_err(|error| self.not_saved(error))
+        let generation = self.write(|files, from| super::purge(files, &bundle.foundation, saved, from))?;
+        let (_, slot) = self.newest.get();
+        self.newest.set((generation, slot.or(Some(Slot::B))));
+        Ok(())
     }
 
-    fn prepare(&self) -> Result<Files<Folder>, StoreError> {
-        self.create_folder().map_err(|source| StoreError::Write { path: self.folder.clone(), source })?;
-        Ok(self.files())
-    }
-
-    fn not_loaded(&self, error: LoadError<io::Error>) -> StoreError {
-        let path = |slot| self.path(slot);
-        match error {
-            LoadError::Lost { slot, fault: Fault::Unreadable(source) } => StoreError::Read { path: path(slot), source },
-            LoadError::Lost { slot, fault: Fault::Damaged(source) } => StoreError::Decode { path: path(slot), source },
-            LoadError::Version { slot, expected, actual } => {
-                StoreError::Decode { path: path(slot), source: DecodeError::Version { expected, actual } }
+    fn write(
+        &self,
+        write: impl FnOnce(&mut Files<Folder>, u64) -> Result<u64, SaveError<io::Error>>,
+    ) -> Result<u64, StoreError> {
+        self.store.check_owners()?;
+        let (from, slot) = self.newest.get();
+        let overtaken = || StoreError::Overtaken { folder: self.store.folder.clone() };
+        // Where the lock file was removed, another process may be saving just now. Who changes the state that both loaded
+        // holds that state's own file, which neither writes: so the second finds what the first has saved.
+        let hold = slot.map(|slot| Lock::take_existing(&self.store.path(slot), OTHER_SAVE)).transpose();
+        let _hold = hold.map_err(|error| match error {
+            LockError::Open(error) if error.kind() == io::ErrorKind::NotFound => overtaken(),
+            LockError::Held => StoreError::Busy { folder: self.store.folder.clone() },
+            source => StoreError::Lock { path: self.store.path(slot.unwrap_or(Slot::A)), source },
+        })?;
+        write(&mut self.store.files(), from).map_err(|error| match error {
+            SaveError::Occupied(error) => self.store.not_loaded(error),
+            SaveError::Overtaken { .. } => overtaken(),
+            SaveError::Medium { holds: Holds::Old, .. } if !self.lock.is_in_place() => overtaken(),
+            SaveError::Medium { slot, source, holds: Holds::Old } => {
+                StoreError::Write { path: self.store.path(slot), source }
             }
-            LoadError::OtherBundle { slot } => StoreError::OtherBundle { path: path(slot) },
-        }
-    }
-
-    fn not_saved(&self, error: SaveError<io::Error>) -> StoreError {
-        match error {
-            SaveError::Occupied(error) => self.not_loaded(error),
-            SaveError::Medium { slot, source, in_place: false } => StoreError::Write { path: self.path(slot), source },
-            SaveError::Medium { slot, source, in_place: true } => {
-                StoreError::Uncertain { path: self.path(slot), source }
+            SaveError::Medium { slot, source, holds: Holds::New | Holds::Either } => {
+                StoreError::Uncertain { path: self.store.path(slot), source }
             }
-        }
+        })
     }
 }

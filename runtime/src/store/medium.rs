@@ -51,10 +51,11 @@ pub trait Medium {
     /// Why the system or the chip refused.
     type Error;
 
-    /// All bytes of a slot; `None` if nothing was ever written there. Damaged bytes are returned as they are.
+    /// All bytes of a slot; `None` if nothing was ever written there. Damaged bytes are returned as they are, also where the
+    /// medium itself knows that they are damaged for good, as a chip with error correction may.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// If they cannot be read now, though they may be sound. Nothing is changed then.
     fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Self::Error>;
 
     /// Replaces a slot's bytes.
@@ -62,6 +63,15 @@ pub trait Medium {
     /// # Errors
     /// If that failed, or it is not certain that they would survive a power cut.
     fn write(&mut self, slot: Slot, bytes: &[u8]) -> Result<(), Self::Error>;
+
+    /// Writes a slot's bytes as [`write`](Self::write) does, but fails where another process has written the slot since it was
+    /// found empty. A medium of a single process needs no other way than `write`.
+    ///
+    /// # Errors
+    /// As for [`write`](Self::write), and if there is something.
+    fn write_first(&mut self, slot: Slot, bytes: &[u8]) -> Result<(), Self::Error> {
+        self.write(slot, bytes)
+    }
 
     /// Keeps the bytes of a slot, damaged or not ours, elsewhere for inspection, where there is room for that. The slot is
     /// written next.
@@ -86,6 +96,10 @@ impl<M: Medium + ?Sized> Medium for &mut M {
 
     fn write(&mut self, slot: Slot, bytes: &[u8]) -> Result<(), Self::Error> {
         (**self).write(slot, bytes)
+    }
+
+    fn write_first(&mut self, slot: Slot, bytes: &[u8]) -> Result<(), Self::Error> {
+        (**self).write_first(slot, bytes)
     }
 
     fn set_aside(&mut self, slot: Slot) -> Result<(), Self::Error> {

@@ -1,8 +1,10 @@
 //! Which slot holds, which is written next.
 //!
 //! The newest sound slot holds. A save writes the other one, so that until it is done the newest is untouched; what is
-//! damaged there, another bundle's or a later release's is set aside first. Where there is no sound slot yet, both are written, so that from the first acknowledged
-//! save on there are always two.
+//! damaged there, another bundle's or a later release's is set aside first. Where there is no sound slot yet, both are
+//! written, so that from the first acknowledged save on there are always two.
+//!
+//! A slot that cannot be read may be the newest: looking goes on with the other one, and says so; nothing is saved.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -18,7 +20,7 @@ const LAST_GENERATION: u64 = u64::MAX / 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault<E> {
-    /// Its bytes cannot be read.
+    /// Its bytes cannot be read now; they may be the newest state.
     Unreadable(E),
     /// Its bytes are not those that were written.
     Damaged(DecodeError),
@@ -42,7 +44,14 @@ pub enum LoadError<E> {
         /// The first slot that cannot be used.
         slot: Slot,
         /// What is wrong with it.
-        fault: Fault<E>,
+        error: DecodeError,
+    },
+    /// A slot cannot be read, and it may hold the newest state.
+    Unreadable {
+        /// The slot.
+        slot: Slot,
+        /// Why.
+        source: E,
     },
     /// The newest slot was written by a later release.
     Version {
@@ -66,15 +75,33 @@ pub enum LoadError<E> {
 pub enum SaveError<E> {
     /// What is there already may not be replaced.
     Occupied(LoadError<E>),
+    /// What is there is not what the change started from: another process has saved meanwhile.
+    Overtaken {
+        /// Generation that the change started from.
+        expected: u64,
+        /// Generation that is there.
+        actual: u64,
+    },
     /// The medium refused.
     Medium {
         /// The slot that was to be written.
         slot: Slot,
         /// Why.
         source: E,
-        /// Whether the new state is there nevertheless and will be loaded if it survives.
-        in_place: bool,
+        /// Which state is there now.
+        holds: Holds,
     },
+}
+
+/// Which state a medium holds after it refused to save another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// The one before.
+    Old,
+    /// The new one, which will be loaded if it survives.
+    New,
+    /// One of the two: the slot cannot be read back.
+    Either,
 }
 
 /// A slot's bytes, judged.
@@ -106,6 +133,23 @@ pub struct Found<E> {
     /// A sound slot, not newer than ours, of another bundle or a later release.
     foreign: Option<Slot>,
 }
+
+impl<E> Found<E> {
+    /// Refuses to go on without a slot that cannot be read.
+    ///
+    /// # Errors
+    /// [`LoadError::Unreadable`] if there is one.
+    pub fn refuse_unreadable(mut self) -> Result<Self, LoadError<E>> {
+        let unreadable = |(_, fault): &(Slot, Fault<E>)| matches!(fault, Fault::Unreadable(_));
+        match self.faults.iter().position(unreadable).map(|place| self.faults.swap_remove(place)) {
+            Some((slot, Fault::Unreadable(source))) => Err(LoadError::Unreadable { slot, source }),
+            _ => Ok(self),
+        }
+    }
+}
+
+/// How a slot is written.
+type How<M> = fn(&mut M, Slot, &[u8]) -> Result<(), <M as Medium>::Error>;
 
 /// What slots must hold to be used.
 pub struct Terms<'a> {
@@ -168,16 +212,18 @@ impl Terms<'_> {
             }
         }
         let Some((slot, actual, owner)) = newest else {
+            let found = found.refuse_unreadable()?;
             // Damage in one slot while the other was never written is the first save, cut off: an acknowledged one
-            // would have written both. A slot that cannot even be read, or whose checksum is right, was not cut off.
-            let cut_off = |(_, fault): &(Slot, Fault<_>)| {
-                matches!(fault, Fault::Damaged(DecodeError::Foreign | DecodeError::Checksum))
+            // would have written both. A slot whose checksum is right was not cut off.
+            let whole = |error: &DecodeError| !matches!(error, DecodeError::Foreign | DecodeError::Checksum);
+            let lost = found.faults.iter().find_map(|(slot, fault)| match fault {
+                Fault::Damaged(error) if empty == 0 || whole(error) => Some((*slot, *error)),
+                _ => None,
+            });
+            return match lost {
+                Some((slot, error)) => Err(LoadError::Lost { slot, error }),
+                None => Ok(found),
             };
-            if empty == 0 || !found.faults.iter().all(cut_off) {
-                let (slot, fault) = found.faults.swap_remove(0);
-                return Err(LoadError::Lost { slot, fault });
-            }
-            return Ok(found);
         };
         match owner {
             Owner::Ours => Ok(found),
@@ -186,31 +232,42 @@ impl Terms<'_> {
         }
     }
 
-    /// Saves a body: into the slot that does not hold the newest one, or into both if there is none. Returns the new
-    /// generation.
+    /// The newest sound slot, for a change that started from the state of generation `from`.
+    fn load_to_change<M: Medium>(&self, medium: &mut M, from: u64) -> Result<Found<M::Error>, SaveError<M::Error>> {
+        let found = self.load(medium).and_then(Found::refuse_unreadable).map_err(SaveError::Occupied)?;
+        if found.generation != from {
+            return Err(SaveError::Overtaken { expected: from, actual: found.generation });
+        }
+        Ok(found)
+    }
+
+    /// Saves a body that was made from the state of generation `from`: into the slot that does not hold that one, or into
+    /// both if there is none. Returns the new generation.
     ///
     /// # Errors
-    /// [`SaveError`]; the old state holds, unless the error says that the new one is in place.
-    pub fn save<M: Medium>(&self, medium: &mut M, body: &[u8]) -> Result<u64, SaveError<M::Error>> {
-        let found = self.load(medium).map_err(SaveError::Occupied)?;
+    /// [`SaveError`]; the old state holds, unless the error says otherwise.
+    pub fn save<M: Medium>(&self, medium: &mut M, from: u64, body: &[u8]) -> Result<u64, SaveError<M::Error>> {
+        let found = self.load_to_change(medium, from)?;
         for slot in found.faults.iter().map(|(slot, _)| *slot).chain(found.foreign) {
-            medium.set_aside(slot).map_err(|source| SaveError::Medium { slot, source, in_place: false })?;
+            let set_aside = medium.set_aside(slot);
+            set_aside.map_err(|source| SaveError::Medium { slot, source, holds: Holds::Old })?;
         }
         match found.slot {
-            Some(slot) => self.write(medium, slot.other(), found.generation + 1, body),
-            None => self.write_both(medium, Slot::A, found.generation, body),
+            Some(slot) => self.write(medium, slot.other(), from + 1, body, M::write),
+            None => self.write_both(medium, Slot::A, from, body, M::write_first),
         }
     }
 
-    /// Saves a body into both slots and removes everything else, so that nothing of what was there before is left.
+    /// Saves a body as [`save`](Self::save) does, but into both slots, and removes everything else, so that nothing of what
+    /// was there before is left.
     ///
     /// # Errors
     /// [`SaveError`]; something of the old may be left then.
-    pub fn replace_all<M: Medium>(&self, medium: &mut M, body: &[u8]) -> Result<u64, SaveError<M::Error>> {
-        let found = self.load(medium).map_err(SaveError::Occupied)?;
+    pub fn replace_all<M: Medium>(&self, medium: &mut M, from: u64, body: &[u8]) -> Result<u64, SaveError<M::Error>> {
+        let found = self.load_to_change(medium, from)?;
         let first = found.slot.map_or(Slot::A, Slot::other);
-        let generation = self.write_both(medium, first, found.generation, body)?;
-        medium.clear().map_err(|source| SaveError::Medium { slot: first, source, in_place: true })?;
+        let generation = self.write_both(medium, first, from, body, M::write)?;
+        medium.clear().map_err(|source| SaveError::Medium { slot: first, source, holds: Holds::New })?;
         Ok(generation)
     }
 
@@ -218,13 +275,14 @@ impl Terms<'_> {
         &self,
         medium: &mut M,
         first: Slot,
-        generation: u64,
+        from: u64,
         body: &[u8],
+        how: How<M>,
     ) -> Result<u64, SaveError<M::Error>> {
-        self.write(medium, first, generation + 1, body)?;
-        self.write(medium, first.other(), generation + 2, body).map_err(|error| match error {
-            SaveError::Medium { slot, source, .. } => SaveError::Medium { slot, source, in_place: true },
-            occupied => occupied,
+        self.write(medium, first, from + 1, body, how)?;
+        self.write(medium, first.other(), from + 2, body, how).map_err(|error| match error {
+            SaveError::Medium { slot, source, .. } => SaveError::Medium { slot, source, holds: Holds::New },
+            other => other,
         })
     }
 
@@ -234,14 +292,19 @@ impl Terms<'_> {
         slot: Slot,
         generation: u64,
         body: &[u8],
+        how: How<M>,
     ) -> Result<u64, SaveError<M::Error>> {
         let frame = Frame { version: self.version, generation, foundation: self.foundation, body };
-        match medium.write(slot, &frame.encode()) {
+        let bytes = frame.encode();
+        match how(medium, slot, &bytes) {
             Ok(()) => Ok(generation),
             Err(source) => {
-                let in_place = matches!(self.judge(medium, slot),
-                    Content::Sound { generation: there, .. } if there == generation);
-                Err(SaveError::Medium { slot, source, in_place })
+                let holds = match medium.read(slot) {
+                    Ok(Some(there)) if there == bytes => Holds::New,
+                    Ok(_) => Holds::Old,
+                    Err(_) => Holds::Either,
+                };
+                Err(SaveError::Medium { slot, source, holds })
             }
         }
     }

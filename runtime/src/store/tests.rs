@@ -3,8 +3,10 @@
 mod crash;
 mod damage;
 mod errors;
+mod parallel;
 mod rules;
 mod simulated;
+mod unreadable;
 #[cfg(feature = "flash")]
 mod wear;
 
@@ -20,6 +22,9 @@ use crate::head::Head;
 use crate::history::{Change, Limits, Saved, Verb};
 use crate::projection::Shape;
 use crate::state::{Class, Foundation};
+use crate::store::files::Files;
+use crate::store::{self, LEGACY, Medium, SaveError};
+use simulated::{Image, SimulatedDisk};
 
 /// SHA-256 of a bundle that nobody has.
 const DIGEST: [u8; 32] = [7; 32];
@@ -63,6 +68,23 @@ fn label(number: u32) -> String {
 /// Whether trials are made in full, which takes minutes: `cargo xtask test full` sets the variable.
 fn heavy() -> bool {
     std::env::var_os("ORCO_HEAVY").is_some()
+}
+
+/// Loads for a change and saves.
+fn save<M: Medium>(medium: &mut M, foundation: &Foundation, saved: &Saved) -> Result<u64, SaveError<M::Error>> {
+    let from = store::load_to_change(medium, foundation, DIGEST).map_err(SaveError::Occupied)?.generation;
+    store::save(medium, foundation, saved, from)
+}
+
+/// Loads for a change and purges.
+fn purge<M: Medium>(medium: &mut M, foundation: &Foundation, saved: &Saved) -> Result<u64, SaveError<M::Error>> {
+    let from = store::load_to_change(medium, foundation, DIGEST).map_err(SaveError::Occupied)?.generation;
+    store::purge(medium, foundation, saved, from)
+}
+
+/// A simulated disk as a medium.
+fn files_on(image: &Image, block: usize) -> Files<SimulatedDisk> {
+    Files::new(SimulatedDisk::new(image, block), LEGACY, "0".into())
 }
 
 /// Says past the test harness's capture what was tried.

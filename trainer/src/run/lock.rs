@@ -1,32 +1,58 @@
 //! One process at a time in a run's folder.
 
-use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
+use orco_runtime::files::lock::{self, LockError};
 
 /// Holds a run's folder until it is dropped, or the process ends in whatever way.
 #[derive(Debug)]
-pub(super) struct Lock(#[expect(dead_code, reason = "its being open is the lock")] File);
+pub(super) struct Lock(#[expect(dead_code, reason = "its being there is the lock")] Option<lock::Lock>);
 
 impl Lock {
-    /// Takes the lock. The file stays when it is given back: removing it could take it from the next who waits.
+    /// Takes the lock.
     ///
     /// # Errors
-    /// If another process holds it, or the file cannot be made.
+    /// If another process holds it, the file cannot be made, or something else lies in its place.
     pub fn take(folder: &Path) -> Result<Self> {
         let path = folder.join("lock");
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
-        let file = file.with_context(|| format!("cannot write {}", path.display()))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => bail!(
+        match lock::Lock::take(&path, Duration::ZERO) {
+            Ok(lock) => Ok(Self(Some(lock))),
+            Err(LockError::Held) => bail!(
                 "another orco-train works on this run, {}; wait for it, or choose another folder with --run",
                 folder.display()
             ),
             // Some network file systems have no locks; a run there is no worse off than before.
-            Err(TryLockError::Error(error)) => log::warn!("cannot lock {}: {error}", path.display()),
+            Err(LockError::Unsupported(error)) => {
+                log::warn!("cannot lock {}: {error}", path.display());
+                Ok(Self(None))
+            }
+            Err(error) => {
+                bail!("cannot lock the run with {}: {error}; remove that file if it is in the way", path.display())
+            }
         }
-        Ok(Self(file))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::Lock;
+
+    #[test]
+    #[cfg(unix)]
+    fn a_link_in_the_place_of_the_lock_is_refused_and_what_it_leads_to_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let other = folder.path().join("other");
+        fs::write(&other, b"precious").unwrap();
+        std::os::unix::fs::symlink(&other, folder.path().join("lock")).unwrap();
+        let refused = Lock::take(folder.path()).unwrap_err().to_string();
+        assert!(refused.contains("it is a symbolic link") && refused.contains("remove that file"), "{refused}");
+        assert_eq!(fs::read(&other).unwrap(), b"precious");
+        fs::remove_file(folder.path().join("lock")).unwrap();
+        let _first = Lock::take(folder.path()).unwrap();
+        assert!(Lock::take(folder.path()).unwrap_err().to_string().contains("another orco-train works on this run"));
     }
 }

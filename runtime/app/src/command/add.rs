@@ -8,10 +8,12 @@ use clap::Args;
 use orco_runtime::encoder::choice::Work;
 use orco_runtime::history::{Change, Verb};
 use orco_runtime::session;
+use serde_json::Value;
 
 use crate::device::Device;
 use crate::lesson::{self, LessonOptions};
 use crate::options::Options;
+use crate::output::Output;
 
 /// Arguments of `orco add`.
 #[derive(Args, Debug)]
@@ -24,15 +26,15 @@ pub struct Arguments {
 }
 
 /// Gives a known class more shots and saves the new state.
-pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
+pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let started = Instant::now();
-    let (device, _lock) = Device::open_to_change(options)?;
+    let device = Device::open_to_change(options, output)?;
     let foundation = &device.bundle.foundation;
     let class =
         lesson::read(&device, device.encoder(options, Work::Shots)?.as_mut(), std::slice::from_ref(&arguments.class))?;
     let change = Change::new(Verb::Add, arguments.lesson.seed).labels([&arguments.class.0]);
     let report =
-        lesson::change(&device, &arguments.lesson, lesson::size(&class), &change, |workspace, on_progress| {
+        lesson::change(&device, output, &arguments.lesson, lesson::size(&class), &change, |workspace, on_progress| {
             let config = &foundation.config;
             session::add_shots(
                 foundation,
@@ -45,8 +47,6 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
             )
         })?;
     let seconds = started.elapsed().as_secs_f64();
-    if !options.quiet() {
-        lesson::print(&report, &format!("added to {}", lesson::describe(&class)), seconds);
-    }
-    options.write_json(&lesson::to_json(&report, seconds))
+    lesson::print(output, &report, &format!("added to {}", lesson::describe(&class)), seconds)?;
+    Ok(lesson::to_json(&report, seconds))
 }

@@ -2,14 +2,15 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
 use orco_runtime::classify::Classifier;
 use orco_runtime::encoder::choice::Work;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::device::Device;
 use crate::options::Options;
+use crate::output::{Output, say};
 use crate::shots;
 
 /// Arguments of `orco classify`.
@@ -23,9 +24,10 @@ pub struct Arguments {
     top: usize,
 }
 
-/// Prints the nearest classes of every picture. Pictures that cannot be used are named at the end.
-pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
-    let device = Device::open(options)?;
+/// Prints the nearest classes of every picture. One that cannot be used is named at once, listed in the result with the
+/// reason, and counted at the end; the others are classified all the same.
+pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
+    let device = Device::open(options, output)?;
     let mut encoder = device.encoder(options, Work::Pictures(arguments.images.len()))?;
     let foundation = &device.bundle.foundation;
     let classifier = Classifier::new(foundation, &device.state);
@@ -33,28 +35,29 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
     let mut results = Vec::new();
     let mut failed = 0;
     for path in &arguments.images {
-        let picture = match shots::open(path) {
-            Ok(picture) => picture,
+        let image = path.to_string_lossy();
+        let features = shots::open(path).and_then(|picture| {
+            device.views(encoder.as_mut(), &picture, 1).with_context(|| format!("{image} cannot be classified"))
+        });
+        let features = match features {
+            Ok(features) => features,
             Err(error) => {
-                eprintln!("error: {error:#}");
+                output.complain(format!("{error:#}"));
+                results.push(json!({ "image": image, "error": format!("{error:#}") }));
                 failed += 1;
                 continue;
             }
         };
-        let features = device.views(encoder.as_mut(), &picture, 1)?;
         let matches = classifier.matches(&features, arguments.top.max(1));
-        if !options.quiet() {
-            let named: Vec<String> =
-                matches.iter().map(|found| format!("{} ({:.2})", labels[found.class], found.score)).collect();
-            println!("{}: {}", path.display(), named.join(", "));
-        }
+        let named: Vec<String> =
+            matches.iter().map(|found| format!("{} ({:.2})", labels[found.class], found.score)).collect();
+        say!(output, "{image}: {}", named.join(", "))?;
         let named: Vec<_> =
             matches.iter().map(|found| json!({ "label": labels[found.class], "score": found.score })).collect();
-        results.push(json!({ "image": path.to_string_lossy(), "matches": named }));
+        results.push(json!({ "image": image, "matches": named }));
     }
-    options.write_json(&json!({ "images": results }))?;
     if failed > 0 {
-        bail!("{failed} of {} pictures could not be classified", arguments.images.len());
+        output.error(format!("{failed} of {} pictures could not be classified", arguments.images.len()));
     }
-    Ok(())
+    Ok(json!({ "images": results }))
 }

@@ -12,12 +12,13 @@ use orco_runtime::history::{Change, Verb};
 use orco_runtime::protocol::{Measurement, Row, System};
 use orco_runtime::session;
 use orco_runtime::threads::Threads;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::device::Device;
 use crate::lesson::{self, LessonOptions};
 use crate::options::Options;
-use crate::{output, shots};
+use crate::output::{self, Output, say};
+use crate::shots;
 
 /// The two classes that the demonstration learns from the sample pictures.
 const LEARNED: [&str; 2] = ["rubber-duck", "traffic-cone"];
@@ -33,30 +34,26 @@ pub struct Arguments {
 
 /// Runs the sessions of the bundle's benchmark, then learns and recognises two classes in a state of its own, which
 /// leaves the device's alone.
-pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
+pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let started = Instant::now();
     let folder = tempfile::tempdir().context("cannot make a temporary folder for the demonstration's state")?;
     let options = Options { state: Some(folder.path().into()), ..options.clone() };
-    let device = Device::open(&options)?;
-    let say = |line: String| {
-        if !options.quiet() {
-            println!("{line}");
-        }
-    };
-    let rows = sessions(&device, &say)?;
-    say(String::new());
-    let (right, total) = pictures(&options, arguments, &say)?;
-    say(format!("\nthe demonstration took {:.1} s", started.elapsed().as_secs_f64()));
-    options.write_json(&json!({
+    let device = Device::open(&options, output)?;
+    let rows = sessions(&device, output)?;
+    say!(output, "")?;
+    let (right, total) = pictures(&options, output, arguments)?;
+    say!(output, "\nthe demonstration took {:.1} s", started.elapsed().as_secs_f64())?;
+    Ok(json!({
         "sessions": rows, "pictures": { "right": right, "total": total }, "seconds": started.elapsed().as_secs_f64(),
     }))
 }
 
 /// The benchmark's sessions, a row after each.
-fn sessions(device: &Device, say: &dyn Fn(String)) -> Result<Vec<Row>> {
+fn sessions(device: &Device, output: &Output) -> Result<Vec<Row>> {
     let (bundle, foundation) = (&device.bundle, &device.bundle.foundation);
     let benchmark = bundle.benchmark()?;
-    say(format!(
+    say!(
+        output,
         "{}: {} base classes, then {} of new classes, {} each, measured on {} ({})\n",
         bundle.manifest.name,
         foundation.classes.len(),
@@ -64,43 +61,49 @@ fn sessions(device: &Device, say: &dyn Fn(String)) -> Result<Vec<Row>> {
         output::counted(benchmark.shots, "shot"),
         benchmark.measured.len(),
         benchmark.source
-    ));
-    say(Row::HEADING.to_owned());
+    )?;
+    say!(output, "{}", Row::HEADING)?;
     let bar = output::bar(benchmark.ways.len() * foundation.config.epochs, "learning");
     let mut on_progress = |session: usize, progress: Progress| {
         bar.set_position(((session - 1) * foundation.config.epochs + progress.epoch) as u64);
         bar.set_message(format!("session {session}"));
     };
-    let mut on_row = |row: &Row| bar.suspend(|| say(row.to_string()));
+    let mut said = Ok(());
+    let mut on_row = |row: &Row| {
+        if said.is_ok() {
+            said = bar.suspend(|| say!(output, "{row}"));
+        }
+    };
     let (system, config) = (System::Orco, &foundation.config);
     let measurement = Measurement { foundation, benchmark: &benchmark, system, config, seed: SEED };
     let threads = Threads::of_machine();
     let rows = measurement.draw(0, &threads, &mut on_progress, &mut on_row)?.rows;
     bar.finish_and_clear();
-    Ok(rows)
+    said.map(|()| rows)
 }
 
 /// Learns two classes from the sample pictures, opens the saved state again, and classifies other pictures of them.
 /// Returns how many were recognised, and of how many.
-fn pictures(options: &Options, arguments: &Arguments, say: &dyn Fn(String)) -> Result<(usize, usize)> {
-    let device = Device::open(options)?;
+fn pictures(options: &Options, output: &Output, arguments: &Arguments) -> Result<(usize, usize)> {
+    let device = Device::open_to_change(options, output)?;
     let mut encoder = device.encoder(options, Work::Shots)?;
-    say(format!("engine: {}", encoder.engine()));
+    say!(output, "engine: {}", encoder.engine())?;
     let started = Instant::now();
     let folders = LEARNED.map(|label| (label.to_owned(), arguments.shots.join("learn").join(label)));
     let new = lesson::read(&device, encoder.as_mut(), &folders)?;
     let foundation = &device.bundle.foundation;
     let lesson_options = LessonOptions { seed: SEED, forgetting_budget: None };
     let change = Change::new(Verb::Learn, SEED).labels(LEARNED);
-    let report = lesson::change(&device, &lesson_options, lesson::size(&new), &change, |workspace, on_progress| {
-        session::learn(foundation, &device.state, &new, &foundation.config, SEED, workspace, on_progress)
-    })?;
-    if !options.quiet() {
-        let what = format!("learned {}", lesson::describe(&new));
-        lesson::print(&report, &what, started.elapsed().as_secs_f64());
-    }
-    let device = Device::open(options)?;
-    say("\nthe saved state, opened again, on other pictures:".to_owned());
+    // What it changes is its own: nobody is to be told.
+    let own = Output::silent();
+    let report =
+        lesson::change(&device, &own, &lesson_options, lesson::size(&new), &change, |workspace, on_progress| {
+            session::learn(foundation, &device.state, &new, &foundation.config, SEED, workspace, on_progress)
+        })?;
+    let what = format!("learned {}", lesson::describe(&new));
+    lesson::print(output, &report, &what, started.elapsed().as_secs_f64())?;
+    let device = Device::open(options, output)?;
+    say!(output, "\nthe saved state, opened again, on other pictures:")?;
     let foundation = &device.bundle.foundation;
     let classifier = Classifier::new(foundation, &device.state);
     let labels: Vec<&str> = device.state.known(foundation).map(|class| class.label.as_str()).collect();
@@ -114,7 +117,7 @@ fn pictures(options: &Options, arguments: &Arguments, say: &dyn Fn(String)) -> R
         let hits = answers.iter().filter(|answer| **answer == label).count();
         let others: Vec<&str> = answers.iter().copied().filter(|answer| *answer != label).collect();
         let others = if others.is_empty() { String::new() } else { format!(" (taken for: {})", others.join(", ")) };
-        say(format!("{label}: {hits} of {} recognised among {} classes{others}", answers.len(), labels.len()));
+        say!(output, "{label}: {hits} of {} recognised among {} classes{others}", answers.len(), labels.len())?;
         (right, total) = (right + hits, total + answers.len());
     }
     Ok((right, total))

@@ -9,10 +9,10 @@ use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::config::Config;
 use orco_runtime::encoder::choice::Work;
 use orco_runtime::protocol::{self, Measurement, Summary, System};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::options::{Backbone, Options};
-use crate::output;
+use crate::output::{self, Output, say};
 
 /// Arguments of `orco eval`.
 #[derive(Args, Debug)]
@@ -39,7 +39,7 @@ pub struct Arguments {
 }
 
 /// Measures all systems and prints every session's row.
-pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
+pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let bundle = options.open_bundle()?;
     let mut config = match &arguments.preset {
         None => bundle.foundation.config.clone(),
@@ -60,19 +60,18 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
         None => bundle.benchmark()?,
         Some(folder) => from_images(options, &bundle, folder)?,
     };
-    if !options.quiet() {
-        println!(
-            "{} on {}: {} base classes, {}, {} of {}",
-            bundle.manifest.name,
-            benchmark.source,
-            bundle.foundation.classes.len(),
-            output::counted(benchmark.ways.len() as u64, "session"),
-            output::counted(arguments.draws, "draw"),
-            output::counted(benchmark.shots, "shot")
-        );
-        if !arguments.presets {
-            println!("orco answers {}", output::rule(config.class_means));
-        }
+    say!(
+        output,
+        "{} on {}: {} base classes, {}, {} of {}",
+        bundle.manifest.name,
+        benchmark.source,
+        bundle.foundation.classes.len(),
+        output::counted(benchmark.ways.len() as u64, "session"),
+        output::counted(arguments.draws, "draw"),
+        output::counted(benchmark.shots, "shot")
+    )?;
+    if !arguments.presets {
+        say!(output, "orco answers {}", output::rule(config.class_means))?;
     }
     let measure = |system: System, config: &Config, name: &str| {
         let (foundation, seed) = (&bundle.foundation, arguments.seed);
@@ -90,24 +89,20 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
     if arguments.presets {
         let preset = |name| Ok((name, measure(System::Orco, &Config::preset(name).expect("it is listed"), name)?));
         let measured = Config::PRESETS.into_iter().map(preset).collect::<Result<Vec<_>>>()?;
-        if !options.quiet() {
-            println!("\n{}", output::presets(&measured));
-        }
+        say!(output, "\n{}", output::presets(&measured))?;
         let as_json = |(name, summary): &(&str, Summary)| json!({ "preset": name, "measured": summary, "seconds": summary.seconds });
         results["presets"] = measured.iter().map(as_json).collect();
     } else {
         let mut summaries = Vec::new();
         for system in System::ALL {
             let summary = measure(system, &config, system.name())?;
-            if !options.quiet() {
-                println!("\n{}", output::summary(&summary));
-            }
+            say!(output, "\n{}", output::summary(&summary))?;
             summaries.push(summary);
         }
         results["class_means"] = json!(config.class_means);
         results["systems"] = json!(summaries);
     }
-    options.write_json(&results)
+    Ok(results)
 }
 
 /// Computes the benchmark's features from the images themselves: the very images that the bundle's benchmark file

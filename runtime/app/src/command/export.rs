@@ -1,18 +1,20 @@
 //! `orco export`.
 
+use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use orco_runtime::files;
 use orco_runtime::pack::{self, Pack, Provenance};
 use orco_runtime::signature::SecretKey;
 use orco_runtime::state::MAX_TEXT;
-use serde_json::json;
-use tempfile::NamedTempFile;
+use serde_json::{Value, json};
 
 use crate::device::Device;
 use crate::options::Options;
+use crate::output::{self, Output, say};
 use crate::thumbnail;
 
 /// Arguments of `orco export`.
@@ -38,9 +40,10 @@ pub struct Arguments {
     sign: Option<PathBuf>,
 }
 
-/// Writes the class's exemplars, as they are stored, into a pack; the state stays as it is.
-pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
-    let device = Device::open(options)?;
+/// Writes the class's exemplars, as they are stored, into a pack; the state stays as it is. What leaves the device comes from
+/// the newest state or not at all: in an older one may be a class that was forgotten since.
+pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
+    let device = Device::open_newest(options, output)?;
     let key = arguments.sign.as_deref().map(SecretKey::read).transpose()?;
     let provenance = Provenance {
         bundle: device.bundle.manifest.name.clone(),
@@ -66,33 +69,39 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
     };
     let bytes = pack::seal(bytes, &signature);
     write(&arguments.output, &bytes).with_context(|| format!("cannot write {}", arguments.output.display()))?;
+    output.changed();
     let (exemplars, thumbnails) = (pack.exemplars.len(), pack.thumbnails.len());
-    if !options.quiet() {
-        println!(
-            "wrote {} into {}: {exemplars} exemplars, {thumbnails} thumbnails, {} bytes, {}",
-            pack.label,
-            arguments.output.display(),
-            bytes.len(),
-            if key.is_some() { "signed" } else { "not signed" }
-        );
-    }
-    options.write_json(&json!({
+    say!(
+        output,
+        "wrote {} into {}: {exemplars} exemplars, {thumbnails} thumbnails, {} bytes, {}",
+        pack.label,
+        arguments.output.display(),
+        bytes.len(),
+        if key.is_some() { "signed" } else { "not signed" }
+    )?;
+    Ok(json!({
         "label": pack.label, "exemplars": exemplars, "thumbnails": thumbnails, "bytes": bytes.len(),
         "signed": key.is_some(),
     }))
 }
 
-/// Writes the file under another name, readable by its owner alone, and renames it.
+/// Writes a pack. A file is replaced, or made, readable by its owner alone; what is there already and takes bytes, such as
+/// a pipe, stays and gets them; a link stays, and what it leads to is replaced.
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    match fs::metadata(path) {
+        Ok(facts) if facts.is_dir() => bail!("it is a folder"),
+        Ok(facts) if !facts.is_file() => {
+            let mut sink = output::open_sink(path)?;
+            sink.write_all(bytes)?;
+            return Ok(sink.flush()?);
+        }
+        Ok(_) => return Ok(files::replace(&fs::canonicalize(path)?, bytes)?),
+        Err(_) if fs::symlink_metadata(path).is_ok() => bail!("it is a link that leads nowhere"),
+        Err(_) => {}
+    }
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = NamedTempFile::new_in(folder).map_err(|error| {
-        // The name of the temporary file, which the error has, says nothing to anybody.
-        let cause =
-            error.get_ref().and_then(|error| error.source()).map_or_else(|| error.to_string(), ToString::to_string);
-        anyhow!("nothing can be written into the folder {}: {cause}", folder.display())
-    })?;
-    file.write_all(bytes)?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    Ok(())
+    if let Err(error) = fs::metadata(folder) {
+        bail!("nothing can be written into the folder {}: {error}", folder.display());
+    }
+    Ok(files::replace(path, bytes)?)
 }

@@ -6,11 +6,12 @@ use anyhow::Result;
 use clap::Args;
 use orco_runtime::history::{Change, Verb};
 use orco_runtime::session;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::device::Device;
 use crate::lesson;
 use crate::options::Options;
+use crate::output::{Output, say};
 
 /// Arguments of `orco forget`.
 #[derive(Args, Debug)]
@@ -27,32 +28,28 @@ pub struct Arguments {
 }
 
 /// Forgets a learned class, aligns the head to the rest, and saves the new state.
-pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
+pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let started = Instant::now();
-    let (device, _lock) = Device::open_to_change(options)?;
+    let device = Device::open_to_change(options, output)?;
     let foundation = &device.bundle.foundation;
     let (label, seed) = (&arguments.label, arguments.seed);
     let learned = |classes: &[orco_runtime::state::Class]| classes.iter().any(|class| class.label == *label);
     let known = learned(&device.state.classes) || learned(&foundation.classes);
     if arguments.purge && !known {
-        lesson::purge(&device, device.state.clone(), label, seed)?;
-        if !options.quiet() {
-            println!("purged {label} from the history; what is known is unchanged");
-        }
-        return options.write_json(&json!({ "seconds": started.elapsed().as_secs_f64() }));
+        lesson::purge(&device, output, device.state.clone(), label, seed)?;
+        say!(output, "purged {label} from the history; what is known is unchanged")?;
+        return Ok(json!({ "seconds": started.elapsed().as_secs_f64() }));
     }
     let (next, report) = lesson::train(&device, (0, 0), |workspace, on_progress| {
         session::forget(foundation, &device.state, label, &foundation.config, seed, workspace, on_progress)
     })?;
     if arguments.purge {
-        lesson::purge(&device, next, label, seed)?;
+        lesson::purge(&device, output, next, label, seed)?;
     } else {
-        lesson::commit(&device, next, &Change::new(Verb::Forget, seed).labels([label]))?;
+        lesson::commit(&device, output, next, &Change::new(Verb::Forget, seed).labels([label]))?;
     }
     let seconds = started.elapsed().as_secs_f64();
-    if !options.quiet() {
-        let what = if arguments.purge { "purged" } else { "forgot" };
-        lesson::print(&report, &format!("{what} {label}"), seconds);
-    }
-    options.write_json(&lesson::to_json(&report, seconds))
+    let what = if arguments.purge { "purged" } else { "forgot" };
+    lesson::print(output, &report, &format!("{what} {label}"), seconds)?;
+    Ok(lesson::to_json(&report, seconds))
 }

@@ -2,37 +2,36 @@
 
 use anyhow::Result;
 use orco_runtime::history::{Entry, Verb};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::device::Device;
 use crate::options::Options;
-use crate::output;
+use crate::output::{self, Output, say};
 
 /// Prints the changes that are remembered, oldest first.
-pub fn run(options: &Options) -> Result<()> {
-    let device = Device::open(options)?;
+pub fn run(options: &Options, output: &Output) -> Result<Value> {
+    let device = Device::open(options, output)?;
     let entries = device.history.entries();
-    if !options.quiet() {
-        println!("{:>5}  {:16}  {:>7}  {:>9}  change", "entry", "time (UTC)", "classes", "exemplars");
-    }
+    say!(output, "{:>5}  {:16}  {:>7}  {:>9}  change", "entry", "time (UTC)", "classes", "exemplars")?;
     let mut listed = Vec::new();
     for entry in entries {
         let when = entry.when.map_or_else(|| "-".to_owned(), output::minute);
         let what = describe(entry);
-        if !options.quiet() {
-            let (classes, exemplars) = (entry.classes.len(), entry.exemplars());
-            println!("{:>5}  {when:16}  {classes:>7}  {exemplars:>9}  {what}", entry.number);
-        }
+        let (classes, exemplars) = (entry.classes.len(), entry.exemplars());
+        say!(output, "{:>5}  {when:16}  {classes:>7}  {exemplars:>9}  {what}", entry.number)?;
         let classes: Vec<&str> = entry.classes.iter().map(|known| known.class.label.as_str()).collect();
         listed.push(json!({
             "entry": entry.number, "change": what, "seconds_since_1970": entry.when, "classes": classes,
             "exemplars": entry.exemplars(), "sessions": entry.sessions,
         }));
     }
-    if !options.quiet() {
-        println!("{} changes can be taken back; the history takes {} bytes", entries.len() - 1, device.history.bytes());
-    }
-    options.write_json(&json!({ "entries": listed, "bytes": device.history.bytes() }))
+    say!(
+        output,
+        "{} changes can be taken back; the history takes {} bytes",
+        entries.len() - 1,
+        device.history.bytes()
+    )?;
+    Ok(json!({ "entries": listed, "bytes": device.history.bytes() }))
 }
 
 /// What was done, in words.

@@ -10,10 +10,12 @@ use orco_runtime::history::{Change, Verb};
 use orco_runtime::pack::{self, Pack, Sealed};
 use orco_runtime::session::{self, StoredClass};
 use orco_runtime::signature::{PublicKey, SignatureError};
+use serde_json::Value;
 
 use crate::device::Device;
 use crate::lesson::{self, LessonOptions};
 use crate::options::Options;
+use crate::output::Output;
 use crate::thumbnail;
 
 /// Arguments of `orco import`.
@@ -33,13 +35,13 @@ pub struct Arguments {
 }
 
 /// Learns the packs' classes in one session, without the backbone, and saves the new state.
-pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
+pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let started = Instant::now();
     if arguments.label.is_some() && arguments.packs.len() != 1 {
         bail!("--as gives one label, but there are {} packs; import that pack alone", arguments.packs.len());
     }
     let key = options.public_key()?;
-    let (device, _lock) = Device::open_to_change(options)?;
+    let device = Device::open_to_change(options, output)?;
     let foundation = &device.bundle.foundation;
     let mut packs = Vec::new();
     let mut new = Vec::new();
@@ -67,21 +69,21 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
     let size = (new.len(), new.iter().map(|class| class.exemplars.len()).sum());
     let seed = arguments.lesson.seed;
     let change = Change::new(Verb::Import, seed).labels(new.iter().map(|class| class.label.as_str()));
-    let report = lesson::change(&device, &arguments.lesson, size, &change, |workspace, on_progress| {
+    let report = lesson::change(&device, output, &arguments.lesson, size, &change, |workspace, on_progress| {
         let config = &foundation.config;
         session::learn_stored(foundation, &device.state, &new, config, seed, workspace, on_progress)
     })?;
     let seconds = started.elapsed().as_secs_f64();
-    if !options.quiet() {
-        let named: Vec<String> = new.iter().zip(&packs).map(|(class, pack)| describe(class, pack)).collect();
-        lesson::print(&report, &format!("imported {}", named.join(", ")), seconds);
-    }
+    let named: Vec<String> = new.iter().zip(&packs).map(|(class, pack)| describe(class, pack)).collect();
+    lesson::print(output, &report, &format!("imported {}", named.join(", ")), seconds)?;
     if let Some(folder) = &arguments.thumbnails_to {
         for (class, pack) in new.iter().zip(&packs) {
-            thumbnail::write(pack, &class.label, folder)?;
+            if let Err(error) = thumbnail::write(pack, &class.label, folder) {
+                output.error(format!("{error:#}"));
+            }
         }
     }
-    options.write_json(&lesson::to_json(&report, seconds))
+    Ok(lesson::to_json(&report, seconds))
 }
 
 /// Reads a pack; nothing in it is believed before its signature is checked, where a key is configured.

@@ -4,15 +4,15 @@ use anyhow::Result;
 use orco_runtime::encoder::choice::{ONNX_RUNTIME_FROM, Reason, Work};
 use orco_runtime::manifest::BENCHMARK;
 use orco_runtime::session;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::device::Device;
 use crate::options::{Backbone, Options};
-use crate::output;
+use crate::output::{self, Output, say};
 
 /// Prints what the bundle is, which engine runs it, and what the device has learned.
-pub fn run(options: &Options) -> Result<()> {
-    let device = Device::open(options)?;
+pub fn run(options: &Options, output: &Output) -> Result<Value> {
+    let device = Device::open(options, output)?;
     let engines = Engines::of(&device, options)?;
     let (manifest, foundation) = (&device.bundle.manifest, &device.bundle.foundation);
     let free = device.state.free_targets(foundation).len();
@@ -21,44 +21,49 @@ pub fn run(options: &Options) -> Result<()> {
     let signed = options.public_key.is_some();
     const SHOTS: usize = 5;
     let learning = session::needs(foundation, &device.state, usize::from(free > 0), SHOTS, &foundation.config);
-    if !options.quiet() {
-        println!("bundle      {} ({})", manifest.name, device.bundle.folder.display());
-        let signature = if signed { "its signature is valid" } else { "signature not checked (--public-key FILE)" };
-        println!("release     {}, {signature}", manifest.release);
-        println!(
-            "backbone    {}, {}: {:.2} M parameters, {:.1} M multiply-adds, {}x{} pixels, {} features",
-            manifest.backbone.architecture,
-            match options.backbone {
-                Backbone::Float => format!("weights in {}", manifest.backbone.weights.name()),
-                Backbone::Int8 => "arithmetic in int8".to_owned(),
-            },
-            manifest.backbone.parameters as f64 / 1e6,
-            manifest.backbone.multiply_adds as f64 / 1e6,
-            manifest.preprocessing.width,
-            manifest.preprocessing.height,
-            manifest.backbone.features
-        );
-        engines.print();
-        println!("head        {}-{}-{}", foundation.head.inputs, foundation.head.hidden, foundation.head.outputs);
-        println!("answers     {}", output::rule(foundation.config.class_means));
-        println!("trained on  {} ({})", manifest.provenance.trained_on, manifest.provenance.program);
-        println!("benchmark   {}", if benchmark { "in the bundle" } else { "none in the bundle" });
-        println!("state       {}", device.store.folder().display());
-        println!(
-            "classes     {} base, {} learned in {}, {free} free targets",
-            foundation.classes.len(),
-            device.state.classes.len(),
-            output::counted(device.state.sessions, "session")
-        );
-        println!("shots       {} stored, {} bytes", device.state.exemplars.len(), device.state.exemplars.bytes());
-        println!(
-            "history     {} changes can be taken back, {} bytes",
-            device.history.entries().len() - 1,
-            device.history.bytes()
-        );
-        println!("memory      {:.1} MiB at work when a class is learned", learning.bytes() as f64 / f64::from(1 << 20));
-    }
-    options.write_json(&json!({
+    say!(output, "bundle      {} ({})", manifest.name, device.bundle.folder.display())?;
+    let signature = if signed { "its signature is valid" } else { "signature not checked (--public-key FILE)" };
+    say!(output, "release     {}, {signature}", manifest.release)?;
+    say!(
+        output,
+        "backbone    {}, {}: {:.2} M parameters, {:.1} M multiply-adds, {}x{} pixels, {} features",
+        manifest.backbone.architecture,
+        match options.backbone {
+            Backbone::Float => format!("weights in {}", manifest.backbone.weights.name()),
+            Backbone::Int8 => "arithmetic in int8".to_owned(),
+        },
+        manifest.backbone.parameters as f64 / 1e6,
+        manifest.backbone.multiply_adds as f64 / 1e6,
+        manifest.preprocessing.width,
+        manifest.preprocessing.height,
+        manifest.backbone.features
+    )?;
+    engines.say(output)?;
+    say!(output, "head        {}-{}-{}", foundation.head.inputs, foundation.head.hidden, foundation.head.outputs)?;
+    say!(output, "answers     {}", output::rule(foundation.config.class_means))?;
+    say!(output, "trained on  {} ({})", manifest.provenance.trained_on, manifest.provenance.program)?;
+    say!(output, "benchmark   {}", if benchmark { "in the bundle" } else { "none in the bundle" })?;
+    say!(output, "state       {}", device.store.folder().display())?;
+    say!(
+        output,
+        "classes     {} base, {} learned in {}, {free} free targets",
+        foundation.classes.len(),
+        device.state.classes.len(),
+        output::counted(device.state.sessions, "session")
+    )?;
+    say!(output, "shots       {} stored, {} bytes", device.state.exemplars.len(), device.state.exemplars.bytes())?;
+    say!(
+        output,
+        "history     {} changes can be taken back, {} bytes",
+        device.history.entries().len() - 1,
+        device.history.bytes()
+    )?;
+    say!(
+        output,
+        "memory      {:.1} MiB at work when a class is learned",
+        learning.bytes() as f64 / f64::from(1 << 20)
+    )?;
+    Ok(json!({
         "bundle": manifest.name, "release": manifest.release, "signature_checked": signed,
         "engine": engines.first, "engine_reason": engines.reason.to_string(), "engine_for_more": engines.more,
         "pictures_for_more": ONNX_RUNTIME_FROM,
@@ -95,15 +100,11 @@ impl Engines {
         Ok(Self { first, reason, more })
     }
 
-    fn print(&self) {
+    fn say(&self, output: &Output) -> Result<()> {
         let Self { first, reason, more } = self;
-        match more {
-            Some(more) => {
-                println!("engine      {first}, for shots: {reason};");
-                println!("            also for fewer than {ONNX_RUNTIME_FROM} pictures in one call: it starts faster");
-                println!("            {more}, for more pictures");
-            }
-            None => println!("engine      {first}, for everything: {reason}"),
-        }
+        let Some(more) = more else { return say!(output, "engine      {first}, for everything: {reason}") };
+        say!(output, "engine      {first}, for shots: {reason};")?;
+        say!(output, "            also for fewer than {ONNX_RUNTIME_FROM} pictures in one call: it starts faster")?;
+        say!(output, "            {more}, for more pictures")
     }
 }

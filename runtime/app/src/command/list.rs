@@ -1,30 +1,27 @@
 //! `orco list`.
 
 use anyhow::Result;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::device::Device;
 use crate::options::Options;
+use crate::output::{Output, say};
 
 /// Prints the known classes.
-pub fn run(options: &Options) -> Result<()> {
-    let device = Device::open(options)?;
+pub fn run(options: &Options, output: &Output) -> Result<Value> {
+    let device = Device::open(options, output)?;
     let foundation = &device.bundle.foundation;
     let banks = [&foundation.exemplars, &device.state.exemplars];
     let stored =
         |class: usize| banks.iter().flat_map(|bank| bank.classes()).filter(|&&member| member as usize == class).count();
     let mut listed = Vec::new();
-    if !options.quiet() {
-        println!("{:>5}  {:24} {:>9} {:>9}", "class", "label", "session", "exemplars");
-    }
+    say!(output, "{:>5}  {:24} {:>9} {:>9}", "class", "label", "session", "exemplars")?;
     for (index, class) in device.state.known(foundation).enumerate() {
-        if !options.quiet() {
-            let session = if class.session == 0 { "base".to_owned() } else { class.session.to_string() };
-            println!("{index:>5}  {:24} {session:>9} {:>9}", class.label, stored(index));
-        }
+        let session = if class.session == 0 { "base".to_owned() } else { class.session.to_string() };
+        say!(output, "{index:>5}  {:24} {session:>9} {:>9}", class.label, stored(index))?;
         listed.push(json!({
             "class": index, "label": class.label, "session": class.session, "exemplars": stored(index),
         }));
     }
-    options.write_json(&json!({ "classes": listed }))
+    Ok(json!({ "classes": listed }))
 }

@@ -4,11 +4,12 @@ use anyhow::{Context, Result};
 use clap::Args;
 use orco_runtime::history::{Change, Verb};
 use orco_runtime::session;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::device::Device;
 use crate::lesson;
 use crate::options::Options;
+use crate::output::{Output, say};
 
 /// Arguments of `orco rename`.
 #[derive(Args, Debug)]
@@ -20,14 +21,12 @@ pub struct Arguments {
 }
 
 /// Gives a learned class another label and saves the new state; nothing is trained.
-pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
-    let (device, _lock) = Device::open_to_change(options)?;
+pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
+    let device = Device::open_to_change(options, output)?;
     let (from, to) = (arguments.from.as_str(), arguments.to.trim());
     let renamed = session::rename(&device.bundle.foundation, &device.state, from, to);
     let change = Change::new(Verb::Rename, 0).labels([from, to]);
-    lesson::commit(&device, renamed.context("nothing was changed")?, &change)?;
-    if !options.quiet() {
-        println!("{from} is now {to}");
-    }
-    options.write_json(&json!({ "from": from, "to": to }))
+    lesson::commit(&device, output, renamed.context("nothing was changed")?, &change)?;
+    say!(output, "{from} is now {to}")?;
+    Ok(json!({ "from": from, "to": to }))
 }

@@ -6,11 +6,13 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use orco_runtime::history::{Change, Verb};
 use orco_runtime::session;
+use serde_json::Value;
 
 use super::history;
 use crate::device::Device;
 use crate::lesson;
 use crate::options::Options;
+use crate::output::{Output, say};
 
 /// Arguments of `orco undo`.
 #[derive(Args, Debug)]
@@ -24,9 +26,9 @@ pub struct Arguments {
 }
 
 /// Restores an earlier class set and saves it as the new state.
-pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
+pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let started = Instant::now();
-    let (device, _lock) = Device::open_to_change(options)?;
+    let device = Device::open_to_change(options, output)?;
     let saved = device.saved();
     let remembered = saved.history.entries().len() - 1;
     let number = match arguments.to {
@@ -53,23 +55,22 @@ pub fn run(options: &Options, arguments: &Arguments) -> Result<()> {
         session::restore(foundation, &device.state, &earlier.state, config, seed, workspace, on_progress)
     })?;
     let exact = earlier.is_exact(state.head.as_ref());
-    lesson::commit(&device, state, &Change::new(Verb::Undo, earlier.seed).to(number))?;
+    lesson::commit(&device, output, state, &Change::new(Verb::Undo, earlier.seed).to(number))?;
     let seconds = started.elapsed().as_secs_f64();
-    if !options.quiet() {
-        let entry = saved.history.entry(number).map(history::describe).unwrap_or_default();
-        lesson::print(&report, &format!("went back to entry {number} ({entry})"), seconds);
-        match exact {
-            Some(true) => println!("the state is that of then, to the bit"),
-            Some(false) => println!(
-                "classes and exemplars are those of then; the head was aligned anew and differs in its last bits, as \
-                 another processor or other settings make it"
-            ),
-            None => {
-                println!("classes and exemplars are those of then, without what was purged; the head was aligned anew")
-            }
+    let entry = saved.history.entry(number).map(history::describe).unwrap_or_default();
+    lesson::print(output, &report, &format!("went back to entry {number} ({entry})"), seconds)?;
+    match exact {
+        Some(true) => say!(output, "the state is that of then, to the bit")?,
+        Some(false) => say!(
+            output,
+            "classes and exemplars are those of then; the head was aligned anew and differs in its last bits, as \
+             another processor or other settings make it"
+        )?,
+        None => {
+            say!(output, "classes and exemplars are those of then, without what was purged; the head was aligned anew")?
         }
     }
     let mut result = lesson::to_json(&report, seconds);
     (result["entry"], result["exact"]) = (number.into(), exact.into());
-    options.write_json(&result)
+    Ok(result)
 }

@@ -8,8 +8,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use orco_runtime::bank::Bank;
 use orco_runtime::bundle::Bundle;
+use orco_runtime::codec::{self, Kind};
+use orco_runtime::head::Head;
 use orco_runtime::history::Saved;
+use orco_runtime::manifest::{LEARNER, MANIFEST, hexadecimal};
 use orco_runtime::signature::SecretKey;
 use orco_runtime::store::Store;
 use serde_json::Value;
@@ -46,6 +50,37 @@ pub fn copied_bundle(folder: &Path) -> PathBuf {
     copy
 }
 
+/// The shipped bundle with a session that takes no time: one epoch, one exemplar of each base class, a narrow head. The
+/// state stays large enough that writing it takes a while.
+pub fn fast_bundle(folder: &Path) -> Bundle {
+    let folder = copied_bundle(folder);
+    let shipped = Bundle::open(&folder).unwrap();
+    let mut foundation = shipped.foundation.clone();
+    foundation.config.epochs = 1;
+    foundation.config.warmup_epochs = 0;
+    let shape = foundation.head.shape();
+    let old =
+        std::mem::replace(&mut foundation.head, Head::zeros(orco_runtime::projection::Shape { hidden: 64, ..shape }));
+    let head = &mut foundation.head;
+    head.w1.copy_from_slice(&old.w1[..64 * shape.inputs]);
+    for (to, from) in head.w2.chunks_exact_mut(64).zip(old.w2.chunks_exact(shape.hidden)) {
+        to.copy_from_slice(&from[..64]);
+    }
+    let bank = &shipped.foundation.exemplars;
+    let mut few = Bank::new(bank.dimension(), bank.views(), bank.view().precision);
+    for class in 0..foundation.classes.len() as u32 {
+        let first = bank.classes().iter().position(|of| *of == class).unwrap();
+        few.push_from(bank, first, class);
+    }
+    foundation.exemplars = few;
+    let learner = codec::encode(Kind::Learner, &foundation);
+    let manifest = fs::read_to_string(folder.join(MANIFEST)).unwrap();
+    let digest = hexadecimal(&codec::digest(&learner));
+    fs::write(folder.join(MANIFEST), manifest.replace(&shipped.manifest.files[LEARNER], &digest)).unwrap();
+    fs::write(folder.join(LEARNER), learner).unwrap();
+    Bundle::open(&folder).unwrap()
+}
+
 /// A key pair of minisign in files, made for one test.
 pub struct Key {
     pub secret: PathBuf,
@@ -72,6 +107,83 @@ pub fn orco(bundle: &Path, state: &Path, arguments: &[&str]) -> Command {
         command.env_remove(name);
     }
     command
+}
+
+/// Every kind of change of a device that knows "mug" and has renamed it from "jug", has the pack `pack`, and the label of
+/// a class that each of them gives or takes.
+pub fn changes(pack: &Path) -> Vec<Vec<String>> {
+    let cactus = argument("cactus", &shots("learn", "cactus"));
+    let more = argument("mug", &shots("try", "mug"));
+    let lists: [&[&str]; 7] = [
+        &["learn", &cactus],
+        &["add", &more],
+        &["rename", "mug", "beaker"],
+        &["forget", "mug"],
+        &["forget", "mug", "--purge"],
+        &["undo"],
+        &["import", pack.to_str().unwrap(), "--as", "other"],
+    ];
+    lists.iter().map(|list| list.iter().map(|&argument| argument.to_owned()).collect()).collect()
+}
+
+/// A state folder for [`changes`], and a pack of its class.
+pub fn changed_state(bundle: &Path, folder: &Path) -> (PathBuf, PathBuf) {
+    let (state, pack) = (folder.join("pristine"), folder.join("mug.orcopack"));
+    let learn = argument("jug", &shots("learn", "mug"));
+    let thumbnails = shots("learn", "mug");
+    let export = ["export", "mug", "-o", pack.to_str().unwrap(), "--thumbnails", thumbnails.to_str().unwrap()];
+    for arguments in [&["learn", &learn][..], &["rename", "jug", "mug"], &export] {
+        let done = orco(bundle, &state, arguments).output().unwrap();
+        assert!(done.status.success(), "{arguments:?}: {}", text(&done.stderr));
+    }
+    (state, pack)
+}
+
+/// A copy of a folder of files.
+pub fn copy_folder(from: &Path, to: &Path) {
+    let _ = fs::remove_dir_all(to);
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+/// Makes a pipe with a name.
+pub fn make_pipe(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+/// A file system in memory, while it lives.
+pub struct Mounted {
+    pub path: PathBuf,
+    _folder: TempDir,
+}
+
+impl Mounted {
+    /// `None` where this user may not mount.
+    pub fn new(options: &str) -> Option<Self> {
+        let folder = TempDir::new().unwrap();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(folder.path()).output();
+        let path = folder.path().to_owned();
+        mounted.is_ok_and(|output| output.status.success()).then_some(Self { path, _folder: folder })
+    }
+
+    pub fn remount(&self, options: &str) {
+        let done = Command::new("mount").args(["-o", options]).arg(&self.path).status().unwrap();
+        assert!(done.success());
+    }
+
+    /// Leaves no room on it.
+    pub fn fill(&self) {
+        let full = fs::write(self.path.join("ballast"), vec![1; 64 << 20]);
+        assert_eq!(full.unwrap_err().kind(), std::io::ErrorKind::StorageFull);
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.path).status();
+    }
 }
 
 /// A device with a state folder of its own.
@@ -115,7 +227,7 @@ impl Device {
 
     /// What is saved, read without the program.
     pub fn saved(&self) -> Saved {
-        Store::new(&self.state()).load(&Bundle::open(&self.bundle).unwrap()).unwrap()
+        Store::new(&self.state()).load(&Bundle::open(&self.bundle).unwrap()).unwrap().saved
     }
 
     pub fn command(&self, arguments: &[&str]) -> Command {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::format;
 
 use super::simulated::{Image, SimulatedDisk, every_fate};
-use super::{DIGEST, foundation, generation, heavy, saves, say};
+use super::{DIGEST, files_on, foundation, generation, heavy, saves, say};
 use crate::history::Saved;
 use crate::state::Foundation;
 use crate::store::files::Files;
@@ -39,13 +39,9 @@ struct Scenario<'a> {
     change: &'a dyn Fn(&mut Files<SimulatedDisk>) -> bool,
 }
 
-fn files(image: &Image, block: usize) -> Files<SimulatedDisk> {
-    Files { disk: SimulatedDisk::new(image, block), legacy: LEGACY }
-}
-
 /// Which save a device finds that starts on this image; panics if it finds none although there was one.
 fn found(foundation: &Foundation, image: &Image, what: &str) -> u32 {
-    let loaded = store::load(&mut files(image, 64), foundation, DIGEST);
+    let loaded = store::load(&mut files_on(image, 64), foundation, DIGEST);
     generation(loaded.unwrap_or_else(|error| panic!("{what}: {error:?}")).saved.as_ref())
 }
 
@@ -65,7 +61,7 @@ fn cut_everywhere(
 ) -> BTreeMap<Image, u32> {
     let mut left = BTreeMap::new();
     for operation in 0.. {
-        let mut files = files(&scenario.start, block);
+        let mut files = files_on(&scenario.start, block);
         files.disk.cut_power_before(operation);
         let acknowledged = (scenario.change)(&mut files);
         assert!(files.disk.is_off() || acknowledged, "{}: failed without a fault", scenario.name);
@@ -90,7 +86,7 @@ fn cut_everywhere(
 }
 
 fn save(foundation: &Foundation, saved: &Saved, files: &mut Files<SimulatedDisk>) -> bool {
-    files.remove_unfinished().is_ok() && store::save(files, foundation, saved).is_ok()
+    files.remove_unfinished().is_ok() && super::save(files, foundation, saved).is_ok()
 }
 
 #[test]
@@ -98,7 +94,7 @@ fn a_power_cut_leaves_the_old_state_or_the_new_one() {
     let foundation = foundation();
     let saves = saves(&foundation, 5, 1);
     let state_of = |count: usize| {
-        let mut files = files(&Image::new(), usize::MAX);
+        let mut files = files_on(&Image::new(), usize::MAX);
         saves[..count].iter().for_each(|saved| assert!(save(&foundation, saved, &mut files)));
         files.disk.image()
     };
@@ -113,7 +109,7 @@ fn a_power_cut_leaves_the_old_state_or_the_new_one() {
         move |files: &mut Files<SimulatedDisk>| save(foundation, &saves[number - 1], files)
     };
     let purge = |files: &mut Files<SimulatedDisk>| {
-        files.remove_unfinished().is_ok() && store::purge(files, &foundation, &saves[3]).is_ok()
+        files.remove_unfinished().is_ok() && super::purge(files, &foundation, &saves[3]).is_ok()
     };
     // Save 1 lies in both slots, so save 2 goes to A and save 3 to B.
     let scenarios = [
@@ -178,7 +174,7 @@ fn block_of(scenario: &Scenario<'_>) -> usize {
     let most = |block: usize| {
         let mut most = 0;
         for operation in 0.. {
-            let mut files = files(&scenario.start, block);
+            let mut files = files_on(&scenario.start, block);
             files.disk.cut_power_before(operation);
             (scenario.change)(&mut files);
             most = most.max(files.disk.pending());
@@ -195,7 +191,7 @@ fn block_of(scenario: &Scenario<'_>) -> usize {
 fn reading_and_looking_write_nothing() {
     let foundation = foundation();
     let saves = saves(&foundation, 3, 4);
-    let mut files = files(&Image::new(), usize::MAX);
+    let mut files = files_on(&Image::new(), usize::MAX);
     saves.iter().for_each(|saved| assert!(save(&foundation, saved, &mut files)));
     let before = (files.disk.operations(), files.disk.written());
     for _ in 0..1000 {

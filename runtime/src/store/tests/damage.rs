@@ -18,7 +18,7 @@ fn every_flipped_bit_and_every_truncation_is_noticed() {
     let saves = saves(&foundation, 3, 1_570);
     let mut shelf = Shelf::default();
     for saved in &saves {
-        store::save(&mut shelf, &foundation, saved).unwrap();
+        super::save(&mut shelf, &foundation, saved).unwrap();
     }
     // Save 1 in both, 2 in A, 3 in B.
     let good = shelf.read(Slot::B).unwrap().unwrap();

@@ -3,9 +3,9 @@
 use std::format;
 
 use super::simulated::{FATES, Failure, Fate, Image, SimulatedDisk};
-use super::{DIGEST, foundation, generation, saves, say};
+use super::{DIGEST, files_on, foundation, generation, saves, say};
 use crate::store::files::Files;
-use crate::store::{self, LEGACY, SaveError};
+use crate::store::{self, Holds, SaveError};
 
 #[test]
 fn disk_errors_are_reported_and_nothing_is_lost() {
@@ -19,9 +19,9 @@ fn disk_errors_are_reported_and_nothing_is_lost() {
     // The first save, a later one, and one beside a damaged slot.
     for (before, damage) in [(0, false), (2, false), (3, true)] {
         let mut start = {
-            let mut files = Files { disk: SimulatedDisk::new(&Image::new(), 100), legacy: LEGACY };
+            let mut files = files_on(&Image::new(), 100);
             for saved in &saves[..before] {
-                store::save(&mut files, &foundation, saved).unwrap();
+                super::save(&mut files, &foundation, saved).unwrap();
             }
             files.disk.image()
         };
@@ -29,31 +29,31 @@ fn disk_errors_are_reported_and_nothing_is_lost() {
             start.get_mut("slot-a").unwrap()[95] ^= 1;
         }
         let operations = {
-            let mut files = Files { disk: SimulatedDisk::new(&start, 100), legacy: LEGACY };
-            store::save(&mut files, &foundation, &saves[before]).unwrap();
+            let mut files = files_on(&start, 100);
+            super::save(&mut files, &foundation, &saves[before]).unwrap();
             files.disk.operations()
         };
         for operation in 0..operations {
             for failure in [Failure::Broken, Failure::Full, Failure::ReadOnly, Failure::Short] {
                 for lasting in [false, true] {
                     let what = format!("after {before}, operation {operation}, {failure:?}, lasting {lasting}");
-                    let mut files = Files { disk: SimulatedDisk::new(&start, 100), legacy: LEGACY };
+                    let mut files = files_on(&start, 100);
                     files.disk.fail(Some((operation, failure, lasting)));
-                    let saved = store::save(&mut files, &foundation, &saves[before]);
+                    let saved = super::save(&mut files, &foundation, &saves[before]);
                     tried += 1;
                     let here = found(&mut files) as usize;
                     match &saved {
                         Ok(_) => assert_eq!(here, before + 1, "{what}"),
-                        Err(SaveError::Medium { in_place: false, .. }) => assert_eq!(here, before, "{what}"),
-                        Err(SaveError::Medium { in_place: true, .. }) => assert_eq!(here, before + 1, "{what}"),
-                        Err(SaveError::Occupied(error)) => panic!("{what}: {error:?}"),
+                        Err(SaveError::Medium { holds: Holds::Old, .. }) => assert_eq!(here, before, "{what}"),
+                        Err(SaveError::Medium { holds: Holds::New, .. }) => assert_eq!(here, before + 1, "{what}"),
+                        Err(error) => panic!("{what}: {error:?}"),
                     }
                     reported += usize::from(saved.is_err());
                     // What the disk holds after a power cut now: never less than what was acknowledged.
                     for fate in FATES {
                         let fates = std::vec![fate; files.disk.pending()];
                         let left = files.disk.after_crash(&fates);
-                        let mut files = Files { disk: SimulatedDisk::new(&left, 100), legacy: LEGACY };
+                        let mut files = files_on(&left, 100);
                         let there = found(&mut files) as usize;
                         let right = if saved.is_ok() { before + 1..=before + 1 } else { before..=before + 1 };
                         assert!(right.contains(&there), "{what}, {fate:?}: found {there}");
@@ -61,12 +61,11 @@ fn disk_errors_are_reported_and_nothing_is_lost() {
                     // The disk works again: so does the store.
                     files.disk.fail(None);
                     files.remove_unfinished().unwrap();
-                    store::save(&mut files, &foundation, &saves[before])
+                    super::save(&mut files, &foundation, &saves[before])
                         .unwrap_or_else(|error| panic!("{what}: {error:?}"));
                     assert_eq!(found(&mut files) as usize, before + 1, "{what}");
                     let lost = std::vec![Fate::Lost; files.disk.pending()];
-                    let mut files =
-                        Files { disk: SimulatedDisk::new(&files.disk.after_crash(&lost), 100), legacy: LEGACY };
+                    let mut files = files_on(&files.disk.after_crash(&lost), 100);
                     assert_eq!(found(&mut files) as usize, before + 1, "{what}");
                 }
             }

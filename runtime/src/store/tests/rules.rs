@@ -61,7 +61,7 @@ fn found(shelf: &mut Shelf) -> Result<u32, LoadError<String>> {
 }
 
 fn save(shelf: &mut Shelf, saved: &Saved) -> u64 {
-    store::save(shelf, &foundation(), saved).unwrap()
+    super::save(shelf, &foundation(), saved).unwrap()
 }
 
 #[test]
@@ -97,23 +97,60 @@ fn a_damaged_slot_is_set_aside_by_the_next_save() {
     save(&mut shelf, &saves[3]);
     assert_eq!(shelf.aside, [(Slot::B, damaged)]);
     assert_eq!(found(&mut shelf), Ok(4));
-    store::purge(&mut shelf, &foundation(), &saves[3]).unwrap();
+    super::purge(&mut shelf, &foundation(), &saves[3]).unwrap();
     assert!(shelf.aside.is_empty());
     let bodies = shelf.slots.clone().map(|bytes| Frame::decode(&bytes.unwrap()).unwrap().body.to_vec());
     assert_eq!(bodies[0], bodies[1], "a purge leaves nothing older");
 }
 
 #[test]
-fn an_unreadable_slot_counts_as_damaged() {
+fn an_unreadable_slot_is_not_a_damaged_one() {
     let saves = saves(&foundation(), 3, 1);
     let mut shelf = Shelf::default();
     for saved in &saves[..2] {
         save(&mut shelf, saved);
     }
-    shelf.unreadable = [true, false];
-    assert_eq!(found(&mut shelf), Ok(1));
+    // The newest, then the older one.
+    for (unreadable, left) in [([true, false], 1), ([false, true], 2)] {
+        shelf.unreadable = unreadable;
+        let slot = if unreadable[0] { Slot::A } else { Slot::B };
+        let before = shelf.clone();
+        let loaded = store::load(&mut shelf, &foundation(), DIGEST).unwrap();
+        assert_eq!(generation(loaded.saved.as_ref()), left, "looking goes on with the other one");
+        assert_eq!(loaded.faults, [(slot, Fault::Unreadable("bad sector".into()))]);
+        let refused = LoadError::Unreadable { slot, source: "bad sector".into() };
+        assert_eq!(store::load_to_change(&mut shelf, &foundation(), DIGEST), Err(refused.clone()));
+        // Also a change that could read it when it loaded.
+        for from in [loaded.generation, 3] {
+            let saved = store::save(&mut shelf, &foundation(), &saves[2], from);
+            assert_eq!(saved, Err(SaveError::Occupied(refused.clone())));
+            let purged = store::purge(&mut shelf, &foundation(), &saves[2], from);
+            assert_eq!(purged, Err(SaveError::Occupied(refused.clone())));
+        }
+        assert_eq!((&shelf.slots, &shelf.aside, shelf.written), (&before.slots, &before.aside, before.written));
+    }
+    shelf.unreadable = [false; 2];
     save(&mut shelf, &saves[2]);
-    assert_eq!((found(&mut shelf), shelf.aside.len()), (Ok(3), 1));
+    assert_eq!((found(&mut shelf), shelf.aside.len()), (Ok(3), 0));
+}
+
+#[test]
+fn a_change_of_an_older_state_is_refused() {
+    let saves = saves(&foundation(), 4, 1);
+    let mut shelf = Shelf::default();
+    let change = |shelf: &mut Shelf, saved: &Saved, from: u64| store::save(shelf, &foundation(), saved, from);
+    assert_eq!(change(&mut shelf, &saves[0], 0), Ok(2));
+    let first_again = Err(SaveError::Overtaken { expected: 0, actual: 2 });
+    assert_eq!(change(&mut shelf, &saves[0], 0), first_again, "two first changes");
+    assert_eq!(change(&mut shelf, &saves[1], 2), Ok(3));
+    let before = shelf.clone();
+    for from in [0, 1, 2, 4] {
+        let refused = Err(SaveError::Overtaken { expected: from, actual: 3 });
+        assert_eq!(change(&mut shelf, &saves[2], from), refused);
+        assert_eq!(store::purge(&mut shelf, &foundation(), &saves[2], from), refused);
+        assert_eq!(shelf.slots, before.slots);
+    }
+    assert_eq!(change(&mut shelf, &saves[2], 3), Ok(4));
 }
 
 #[test]
@@ -122,20 +159,20 @@ fn what_was_saved_is_never_taken_for_nothing() {
     let mut shelf = Shelf::default();
     save(&mut shelf, &saves[0]);
     let good = shelf.clone();
-    let lost = |fault| Err(LoadError::Lost { slot: Slot::A, fault });
+    let lost = |error| Err(LoadError::Lost { slot: Slot::A, error });
     [Slot::A, Slot::B].into_iter().for_each(|slot| shelf.flip(slot, 60));
-    assert_eq!(found(&mut shelf), lost(Fault::Damaged(DecodeError::Checksum)));
-    let refused = store::save(&mut shelf, &foundation(), &saves[1]);
+    assert_eq!(found(&mut shelf), lost(DecodeError::Checksum));
+    let refused = super::save(&mut shelf, &foundation(), &saves[1]);
     assert!(matches!(refused, Err(SaveError::Occupied(LoadError::Lost { .. }))), "{refused:?}");
     // One damaged and one never written: a first save that was cut off. One that cannot be read: who knows.
     shelf = Shelf { slots: [shelf.slots[0].clone(), None], ..Shelf::default() };
     assert_eq!(found(&mut shelf), Ok(0));
     shelf.unreadable[0] = true;
-    assert_eq!(found(&mut shelf), lost(Fault::Unreadable("bad sector".into())));
+    assert_eq!(found(&mut shelf), Err(LoadError::Unreadable { slot: Slot::A, source: "bad sector".into() }));
     // A checksum that is right over a body that makes no sense: not cut off.
     let nonsense = Frame { version: VERSION, generation: 9, foundation: DIGEST, body: b"nonsense" }.encode();
     shelf = Shelf { slots: [Some(nonsense.clone()), None], ..Shelf::default() };
-    assert_eq!(found(&mut shelf), lost(Fault::Damaged(DecodeError::Body)));
+    assert_eq!(found(&mut shelf), lost(DecodeError::Body));
     shelf = good;
     shelf.put(Slot::B, &nonsense);
     assert_eq!(found(&mut shelf), Ok(1), "the other slot is used");
@@ -153,7 +190,7 @@ fn what_is_not_ours_is_left_alone() {
     shelf.put(Slot::B, &frame(VERSION + 1, DIGEST, 9));
     let newer = LoadError::Version { slot: Slot::B, expected: VERSION, actual: VERSION + 1 };
     assert_eq!(found(&mut shelf), Err(newer.clone()));
-    assert_eq!(store::save(&mut shelf, &foundation(), &saves[1]), Err(SaveError::Occupied(newer)));
+    assert_eq!(super::save(&mut shelf, &foundation(), &saves[1]), Err(SaveError::Occupied(newer)));
     shelf.put(Slot::B, &frame(VERSION, [9; 32], 9));
     assert_eq!(found(&mut shelf), Err(LoadError::OtherBundle { slot: Slot::B }));
     assert_eq!(shelf.slots[0], good.slots[0]);

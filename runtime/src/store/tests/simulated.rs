@@ -67,6 +67,10 @@ pub struct SimulatedDisk {
     power: Cell<Option<usize>>,
     /// The operation that fails, how, and whether all after it do.
     fault: Cell<Option<(usize, Failure, bool)>>,
+    /// Reads so far, of files and of the folder.
+    reads: Cell<usize>,
+    /// The read that fails, with which error, and whether all after it do.
+    read_fault: Cell<Option<(usize, i32, bool)>>,
     /// Bytes of a write that are taken at a time.
     block: Cell<usize>,
     /// Bytes written.
@@ -96,6 +100,17 @@ impl SimulatedDisk {
     /// Lets an operation fail, and all after it if that is asked for.
     pub fn fail(&self, fault: Option<(usize, Failure, bool)>) {
         self.fault.set(fault);
+    }
+
+    /// Lets a read fail with an error of the system, and all after it if that is asked for. Counts from here.
+    pub fn fail_read(&self, fault: Option<(usize, i32, bool)>) {
+        self.reads.set(0);
+        self.read_fault.set(fault);
+    }
+
+    /// Reads since failing reads were last asked for.
+    pub fn reads(&self) -> usize {
+        self.reads.get()
     }
 
     /// Whether the power is gone.
@@ -152,13 +167,23 @@ impl SimulatedDisk {
         }
     }
 
+    /// One more read.
+    fn look(&self) -> io::Result<()> {
+        let read = self.reads.replace(self.reads.get() + 1);
+        match self.read_fault.get() {
+            Some((at, code, lasting)) if read == at || lasting && read > at => Err(io::Error::from_raw_os_error(code)),
+            _ => Ok(()),
+        }
+    }
+
     fn inode(&self, name: &str) -> io::Result<usize> {
         self.seen.borrow().names.get(name).copied().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
 /// The numbers that Linux gives to these errors.
-mod codes {
+pub mod codes {
+    pub const EACCES: i32 = 13;
     pub const EIO: i32 = 5;
     pub const ENOSPC: i32 = 28;
     pub const EROFS: i32 = 30;
@@ -216,10 +241,12 @@ impl Disk for SimulatedDisk {
     type File = usize;
 
     fn list(&self) -> io::Result<Vec<String>> {
+        self.look()?;
         Ok(self.seen.borrow().names.keys().cloned().collect())
     }
 
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        self.look()?;
         let seen = self.seen.borrow();
         Ok(seen.names.get(name).map(|inode| seen.inodes[*inode].clone()))
     }
@@ -282,6 +309,13 @@ impl Disk for SimulatedDisk {
         seen.names.insert(to.into(), inode);
         self.pending.borrow_mut().push(Pending::Rename { from: from.into(), to: to.into(), inode });
         Ok(())
+    }
+
+    fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
+        if self.inode(to).is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.rename(from, to)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {

@@ -9,7 +9,7 @@ use embedded_storage::nor_flash::{ErrorType, NorFlash, NorFlashError, NorFlashEr
 use super::{DIGEST, foundation, generation, saves, say};
 use crate::random::Random;
 use crate::store::flash::{Flash, FlashError};
-use crate::store::{self, LoadError, Medium, SaveError, Slot};
+use crate::store::{self, Holds, LoadError, Medium, SaveError, Slot};
 
 /// What a power cut does to the word or page that was being changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,7 +157,7 @@ fn cut_everywhere<const WORD: usize, const PAGE: usize>(pages: usize, stride: us
     for number in 1..=3 {
         let save = |chip: Chip<WORD, PAGE>, number: u32| {
             let mut flash = open(chip);
-            let saved = store::save(&mut flash, &foundation, &saves[number as usize - 1]);
+            let saved = super::save(&mut flash, &foundation, &saves[number as usize - 1]);
             (saved.is_ok(), flash.free())
         };
         let changes = save(start.clone().with_power(None), number).1.changes;
@@ -213,7 +213,7 @@ fn flash_is_spared_and_wears_evenly() {
     let saves = saves(&foundation, 4, 20);
     let mut flash = Flash::new(Chip::<4, 256>::new(64), 0..64 * 256).unwrap();
     for round in 0..40 {
-        store::save(&mut flash, &foundation, &saves[round % 4]).unwrap();
+        super::save(&mut flash, &foundation, &saves[round % 4]).unwrap();
     }
     let chip = flash.free();
     let worn: Vec<u32> = chip.erased.iter().copied().filter(|erasures| *erasures > 0).collect();
@@ -229,8 +229,8 @@ fn what_does_not_fit_is_refused_and_damage_is_noticed() {
     let foundation = foundation();
     let saves = saves(&foundation, 4, 200);
     let mut flash = Flash::new(Chip::<4, 256>::new(16), 0..16 * 256).unwrap();
-    let refused = store::save(&mut flash, &foundation, &saves[3]);
-    let full = SaveError::Medium { slot: Slot::A, source: FlashError::Full, in_place: false };
+    let refused = super::save(&mut flash, &foundation, &saves[3]);
+    let full = SaveError::Medium { slot: Slot::A, source: FlashError::Full, holds: Holds::Old };
     assert_eq!(refused, Err(full));
     assert_eq!(store::load(&mut flash, &foundation, DIGEST).unwrap().saved, None);
     for range in [0..256, 0..3 * 256, 10..522, 0..64 * 256] {
@@ -239,7 +239,7 @@ fn what_does_not_fit_is_refused_and_damage_is_noticed() {
     let small = super::saves(&foundation, 3, 1);
     let mut flash = Flash::new(Chip::<4, 256>::new(16), 0..16 * 256).unwrap();
     for saved in &small {
-        store::save(&mut flash, &foundation, saved).unwrap();
+        super::save(&mut flash, &foundation, saved).unwrap();
     }
     let good = flash.free();
     // Save 3 lies in slot B, the second half.

@@ -1,0 +1,246 @@
+//! A lock between processes: a file that is never written, of which one process at a time holds the lock.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{Links, foreign_owner, open, regular};
+
+/// Time between two attempts while another process holds the lock.
+const PAUSE: Duration = Duration::from_millis(20);
+/// How often a lock file may vanish between being opened and being locked before it counts as held.
+const ATTEMPTS: u32 = 20;
+
+/// Holds the lock until it is dropped, or the process ends in whatever way. The file stays: removing it could take it from
+/// the next who waits.
+#[derive(Debug)]
+pub struct Lock {
+    path: PathBuf,
+    file: File,
+}
+
+/// Why the lock could not be had.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LockError {
+    /// Another process holds it.
+    Held,
+    /// The file belongs to another user.
+    Foreign {
+        /// Number of the user whom it belongs to.
+        owner: u32,
+        /// Number of the user whom new files in its folder belong to.
+        user: u32,
+    },
+    /// The file cannot be opened, or something else lies in its place.
+    Open(io::Error),
+    /// The file system has no locks.
+    Unsupported(io::Error),
+}
+
+impl fmt::Display for LockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Held => write!(f, "another process holds the lock"),
+            Self::Foreign { owner, user } => write!(f, "it belongs to user {owner}, not to user {user}, who runs this"),
+            Self::Open(error) => write!(f, "{error}"),
+            Self::Unsupported(error) => write!(f, "the file system gives no lock: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for LockError {}
+
+impl Lock {
+    /// Takes the lock of a file, which is made where it is not there, for its owner alone; waits so long for another process
+    /// that holds it. No link is followed, and nothing in the file is changed.
+    ///
+    /// # Errors
+    /// [`LockError`] if it is held by another process all the time, or the file is none to lock.
+    pub fn take(path: &Path, wait: Duration) -> Result<Self, LockError> {
+        Self::take_with(path, wait, || {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false);
+            #[cfg(unix)]
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+            open(&mut options, path, Links::Refuse)
+        })
+        .inspect(Self::close_to_others)
+    }
+
+    /// The same for a file that must be there.
+    ///
+    /// # Errors
+    /// As for [`Lock::take`], and if there is no such file.
+    pub fn take_existing(path: &Path, wait: Duration) -> Result<Self, LockError> {
+        Self::take_with(path, wait, || open(OpenOptions::new().read(true), path, Links::Refuse))
+    }
+
+    fn take_with(path: &Path, wait: Duration, open: impl Fn() -> io::Result<File>) -> Result<Self, LockError> {
+        let started = Instant::now();
+        let mut vanished = 0;
+        loop {
+            match fs::symlink_metadata(path) {
+                Ok(facts) => regular(&facts).map_err(LockError::Open)?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(LockError::Open(error)),
+            }
+            let lock = Self { path: path.into(), file: open().map_err(LockError::Open)? };
+            lock.check_owner()?;
+            match lock.file.try_lock() {
+                // Whoever removed the file meanwhile, the next process makes another one and locks that.
+                Ok(()) if lock.is_in_place() => return Ok(lock),
+                Ok(()) if vanished < ATTEMPTS => {
+                    vanished += 1;
+                    continue;
+                }
+                Ok(()) | Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) => return Err(LockError::Unsupported(error)),
+            }
+            let left = wait.saturating_sub(started.elapsed());
+            if left.is_zero() {
+                return Err(LockError::Held);
+            }
+            thread::sleep(left.min(PAUSE));
+        }
+    }
+
+    /// Whether the file that is locked is still the one at its path: not removed, nor replaced.
+    pub fn is_in_place(&self) -> bool {
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt;
+            let place = |facts: fs::Metadata| (facts.dev(), facts.ino());
+            let there = fs::symlink_metadata(&self.path).map(place);
+            matches!((there, self.file.metadata().map(place)), (Ok(there), Ok(held)) if there == held)
+        }
+        #[cfg(not(unix))]
+        self.path.exists()
+    }
+
+    /// Refuses a file of another user.
+    fn check_owner(&self) -> Result<(), LockError> {
+        let facts = self.file.metadata().map_err(LockError::Open)?;
+        let folder = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        match foreign_owner(&facts, folder).map_err(LockError::Open)? {
+            Some([owner, user]) => Err(LockError::Foreign { owner, user }),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes from others what an older release's file lets them do: to hold the lock.
+    fn close_to_others(&self) {
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            if let Ok(mode) = self.file.metadata().map(|facts| facts.permissions().mode())
+                && mode & 0o077 != 0
+            {
+                // A file system without permissions keeps them as they are.
+                let _ = self.file.set_permissions(fs::Permissions::from_mode(mode & 0o700));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::string::ToString;
+
+    use super::*;
+
+    fn take(path: &Path) -> Result<Lock, LockError> {
+        Lock::take(path, Duration::ZERO)
+    }
+
+    #[test]
+    fn one_at_a_time_and_who_waits_gets_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let first = take(&path).unwrap();
+        assert!(matches!(take(&path), Err(LockError::Held)));
+        assert!(matches!(Lock::take(&path, 3 * PAUSE), Err(LockError::Held)));
+        let waits = thread::spawn({
+            let path = path.clone();
+            move || Lock::take(&path, Duration::from_secs(600)).map(|_| ())
+        });
+        thread::sleep(3 * PAUSE);
+        assert!(!waits.is_finished());
+        drop(first);
+        waits.join().unwrap().unwrap();
+        take(&path).unwrap();
+        assert!(matches!(Lock::take_existing(&folder.path().join("none"), Duration::ZERO), Err(LockError::Open(_))));
+    }
+
+    #[test]
+    fn a_lock_whose_file_was_removed_is_not_in_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let first = take(&path).unwrap();
+        assert!(first.is_in_place());
+        fs::remove_file(&path).unwrap();
+        assert!(!first.is_in_place());
+        let second = take(&path).unwrap();
+        assert!(!first.is_in_place() && second.is_in_place());
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn nothing_is_followed_emptied_waited_for_or_left_open_to_others() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let other = folder.path().join("other");
+        fs::write(&other, b"precious").unwrap();
+        symlink(&other, &path).unwrap();
+        let refused = take(&path).unwrap_err().to_string();
+        assert!(refused.contains("symbolic link"), "{refused}");
+        fs::remove_file(&path).unwrap();
+        symlink(folder.path().join("nothing"), &path).unwrap();
+        assert!(matches!(take(&path), Err(LockError::Open(_))));
+        assert!(!folder.path().join("nothing").exists(), "a link was followed");
+        fs::remove_file(&path).unwrap();
+        // A second name of the same file cannot be told from the first; nothing is written.
+        fs::hard_link(&other, &path).unwrap();
+        take(&path).unwrap();
+        assert_eq!(fs::read(&other).unwrap(), b"precious");
+        fs::remove_file(&path).unwrap();
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let refused = take(&path).unwrap_err().to_string();
+        assert!(refused.contains("not a regular file"), "{refused}");
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(take(&path).unwrap_err().to_string().contains("folder"));
+        fs::remove_dir(&path).unwrap();
+        // An older release's, which any user could hold.
+        fs::write(&path, b"").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        take(&path).unwrap();
+        let made = folder.path().join("made");
+        take(&made).unwrap();
+        for path in [&path, &made] {
+            assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_file_of_another_user_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        fs::write(&path, b"").unwrap();
+        if std::os::unix::fs::chown(&path, Some(12_345), None).is_err() {
+            let _ = io::Write::write_all(
+                &mut io::stderr(),
+                b"skipped: locks of another user (giving a file away needs root)\n",
+            );
+            return;
+        }
+        assert!(matches!(take(&path), Err(LockError::Foreign { owner: 12_345, .. })));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something was left behind");
+    }
+}

@@ -1,0 +1,125 @@
+//! Every read of a change fails once, or from then on: what cannot be read is never taken for damaged.
+
+use std::format;
+use std::string::String;
+
+use super::simulated::{Image, SimulatedDisk, codes};
+use super::{DIGEST, files_on, foundation, generation, purge, save, saves, say};
+use crate::history::Saved;
+use crate::state::Foundation;
+use crate::store::files::Files;
+use crate::store::{self, Holds, SaveError, Slot};
+
+/// A change, from taking the lock to having saved, with what the store does in between.
+type Change = fn(&mut Files<SimulatedDisk>, &Foundation, &Saved) -> Result<u64, SaveError<std::io::Error>>;
+
+fn change(
+    files: &mut Files<SimulatedDisk>,
+    foundation: &Foundation,
+    saved: &Saved,
+    write: Change,
+) -> Result<u64, String> {
+    files.remove_unfinished().map_err(|error| format!("{error}"))?;
+    match write(files, foundation, saved) {
+        Err(SaveError::Medium { holds: Holds::New, .. }) => Ok(0),
+        saved => saved.map_err(|error| format!("{error:?}")),
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_refused_and_never_set_aside() {
+    let foundation = foundation();
+    let saves = saves(&foundation, 5, 2);
+    let after = |count: usize| {
+        let mut files = files_on(&Image::new(), usize::MAX);
+        saves[..count].iter().for_each(|saved| assert!(save(&mut files, &foundation, saved).is_ok()));
+        files.disk.image()
+    };
+    let damaged = |slot: Slot, count: usize| {
+        let mut image = after(count);
+        image.get_mut(slot.name()).unwrap()[95] ^= 1;
+        image
+    };
+    let mut crowded = damaged(Slot::A, 3);
+    for number in 0..9 {
+        crowded.insert(format!("slot-b.bad-{number}"), b"rotten".to_vec());
+    }
+    crowded.insert(".slot-a.new-0".into(), b"half".to_vec());
+    // What is there, and which save a change makes of it: the first, to either slot, beside damage in either.
+    let starts: [(&str, Image, usize, usize); 6] = [
+        ("nothing saved", Image::new(), 0, 1),
+        ("newest in A", after(2), 2, 3),
+        ("newest in B", after(3), 3, 4),
+        ("older damaged", damaged(Slot::A, 3), 3, 4),
+        ("newest damaged", damaged(Slot::B, 3), 2, 4),
+        ("much set aside", crowded, 3, 4),
+    ];
+    let changes: [(&str, Change); 2] = [("save", save), ("purge", purge)];
+    let found = |image: &Image| {
+        let loaded = store::load(&mut files_on(image, 64), &foundation, DIGEST).unwrap();
+        generation(loaded.saved.as_ref()) as usize
+    };
+    let (mut tried, mut refused, mut made) = (0, 0, 0);
+    for (start, image, before, next) in &starts {
+        for (verb, write) in changes {
+            let reads = {
+                let mut files = files_on(image, 64);
+                files.disk.fail_read(None);
+                change(&mut files, &foundation, &saves[next - 1], write).unwrap();
+                files.disk.reads()
+            };
+            for read in 0..reads {
+                for code in [codes::EIO, codes::EACCES] {
+                    for lasting in [false, true] {
+                        let what =
+                            format!("{verb} of {start}, read {read} of {reads}, error {code}, lasting {lasting}");
+                        let mut files = files_on(image, 64);
+                        files.disk.fail_read(Some((read, code, lasting)));
+                        let done = change(&mut files, &foundation, &saves[next - 1], write);
+                        files.disk.fail_read(None);
+                        tried += 1;
+                        let left = files.disk.image();
+                        if done.is_ok() {
+                            made += 1;
+                            assert_eq!(found(&left), *next, "{what}");
+                        } else {
+                            refused += 1;
+                            // Only what a killed save left may be gone: nobody reads that.
+                            let slots = |image: &Image| -> Image {
+                                let shown = image.iter().filter(|(name, _)| !name.starts_with('.'));
+                                shown.map(|(name, bytes)| (name.clone(), bytes.clone())).collect()
+                            };
+                            assert!(slots(&left) == slots(image), "{what}: refused, but something was changed");
+                            assert_eq!(found(&left), *before, "{what}");
+                            // It can be read again: the same change goes through.
+                            change(&mut files, &foundation, &saves[next - 1], write).unwrap();
+                            assert_eq!(found(&files.disk.image()), *next, "{what}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+    // A purge lists its folder once more when both slots are written: that is the new state, with a complaint.
+    assert!(refused > 0 && made > 0, "{refused} refused, {made} made");
+    say(&format!(
+        "{tried} failed reads (EIO, EACCES) of every kind of change, {refused} refused with nothing changed, {made} after \
+         the change was made, 0 lost, 0 set aside"
+    ));
+}
+
+/// Looking goes on with the other slot where one cannot be read, and says so.
+#[test]
+fn looking_goes_on_with_the_slot_that_can_be_read() {
+    let foundation = foundation();
+    let saves = saves(&foundation, 3, 2);
+    let mut files = files_on(&Image::new(), usize::MAX);
+    saves.iter().for_each(|saved| assert!(save(&mut files, &foundation, saved).is_ok()));
+    for (read, expected) in [(0, 3), (1, 2)] {
+        files.disk.fail_read(Some((read, codes::EIO, false)));
+        let loaded = store::load(&mut files, &foundation, DIGEST).unwrap();
+        assert_eq!((generation(loaded.saved.as_ref()), loaded.faults.len()), (expected, 1));
+    }
+    files.disk.fail_read(Some((0, codes::EIO, true)));
+    assert!(store::load(&mut files, &foundation, DIGEST).is_err());
+}
