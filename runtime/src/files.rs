@@ -13,13 +13,21 @@ use std::vec::Vec;
 
 use crate::store::replace_file;
 
+/// Opens a regular file for reading, or the one that a link leads to.
+///
+/// # Errors
+/// If it cannot be opened, or is no regular file (a pipe could block, a device never end).
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    regular(&fs::metadata(path)?)?;
+    open(OpenOptions::new().read(true), path, Links::Follow)
+}
+
 /// Reads a regular file of at most `limit` bytes, or the one that a link leads to.
 ///
 /// # Errors
 /// If it cannot be read, is no regular file (a pipe could block, a device never end), or is larger.
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    regular(&fs::metadata(path)?)?;
-    read_opened(open(OpenOptions::new().read(true), path, Links::Follow)?, limit)
+    read_opened(open_regular(path)?, limit)
 }
 
 /// Reads a regular file as [`read`] does, but follows no link in its place: for files that are our own.

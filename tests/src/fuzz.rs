@@ -11,7 +11,7 @@ use orco_runtime::config::Config;
 use orco_runtime::encoder::audit::audit;
 use orco_runtime::exemplar::Precision;
 use orco_runtime::head::Head;
-use orco_runtime::image::{self, MAX_SIDE, Preprocessing};
+use orco_runtime::image::{self, MAX_MEMORY, Preprocessing};
 use orco_runtime::manifest::Manifest;
 use orco_runtime::pack::{self, Sealed};
 use orco_runtime::projection::Shape;
@@ -155,7 +155,7 @@ pub fn pack(bytes: &[u8]) -> bool {
 /// Pictures: decoded within bounds, then made ready for a backbone.
 pub fn image(bytes: &[u8]) -> bool {
     let Ok(picture) = image::decode(bytes) else { return false };
-    assert!(picture.width() <= MAX_SIDE && picture.height() <= MAX_SIDE, "{:?}", picture.dimensions());
+    assert!(picture.as_raw().len() as u64 <= MAX_MEMORY, "{:?}", picture.dimensions());
     let input = Preprocessing { width: 8, height: 6, mean: [0.5; 3], deviation: [0.25; 3] };
     let mut planes = Vec::new();
     input.append(&input.fit(&picture), &mut planes);

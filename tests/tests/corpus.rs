@@ -15,7 +15,7 @@ use orco_runtime::codec::{self, Kind};
 use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::rten::Rten;
 use orco_runtime::exemplar::Precision;
-use orco_runtime::image::Preprocessing;
+use orco_runtime::image::{MAX_MEMORY, Preprocessing};
 use orco_runtime::pack::{self, Pack, Provenance, Thumbnail};
 use orco_tests::fuzz::{TARGETS, Target, foundation, state};
 use orco_tests::memory::{Counting, peak_of};
@@ -28,9 +28,9 @@ fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus")
 }
 
-/// Most memory that a target may take for so many bytes: decoded pictures are up to 64 MiB, in more than one form.
+/// Most memory that a target may take for so many bytes.
 fn bound(target: &str, length: usize) -> usize {
-    let fixed = if target == "image" { 192 << 20 } else { 8 << 20 };
+    let fixed = if target == "image" { MAX_MEMORY as usize } else { 8 << 20 };
     fixed + 64 * length
 }
 

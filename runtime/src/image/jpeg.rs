@@ -1,0 +1,81 @@
+//! JPEG: whole pictures as they are, large ones at a half, a quarter or an eighth of their size, in bounded memory.
+//!
+//! Every scan is walked through first ([`scan`]), since decoders fill what is missing with grey. A picture that can be
+//! decoded within the bounds of memory is then decoded by `zune-jpeg`; of a larger one the walk itself keeps as much as
+//! its reduced picture needs. (No kept library decodes at reduced scale: `zune-jpeg` has none, `jpeg-decoder` keeps all
+//! coefficients of progressive pictures and reads what is missing as zeros.)
+
+mod bits;
+mod frame;
+mod reduced;
+mod scan;
+#[cfg(test)]
+mod tests;
+
+use std::io::Cursor;
+
+use ::image::codecs::jpeg::JpegDecoder;
+use ::image::metadata::Orientation;
+use ::image::{DynamicImage, RgbImage};
+
+use super::{ImageError, MAX_MEMORY, check_size, damaged, turned};
+use frame::{Colours, Frame};
+use reduced::Reduced;
+
+/// Small change: tables, rows of blocks, what the decoder holds besides.
+const BESIDES: usize = 2 << 20;
+
+/// Decodes a JPEG file.
+pub(super) fn decode(jpeg: &[u8]) -> Result<RgbImage, ImageError> {
+    let failed = |damage: bits::Damage| ImageError::Damaged(damage.into());
+    let frame = Frame::read(jpeg).map_err(failed)?;
+    check_size(frame.size[0] as u32, frame.size[1] as u32)?;
+    let fits = |bytes: usize| bytes + BESIDES <= MAX_MEMORY as usize;
+    if fits(whole(&frame, jpeg.len())) {
+        scan::walk(jpeg, &frame, None).map_err(failed)?;
+        let picture = JpegDecoder::new(Cursor::new(jpeg)).and_then(DynamicImage::from_decoder).map_err(damaged)?;
+        return Ok(turned(picture, frame.orientation).into_rgb8());
+    }
+    let plans = [2, 4, 8].into_iter().flat_map(|by| reduced::DETAIL.map(|detail| (by, detail)));
+    let mut fitting = plans.filter(|(by, detail)| fits(at_reduced_scale(&frame, *by, *detail)));
+    let (by, detail) = fitting.next().ok_or(ImageError::TooLarge)?;
+    reduce(jpeg, &frame, by, detail).map_err(failed)
+}
+
+/// Decodes at a scale of 1 to `by`: 2, 4 or 8.
+fn reduce(jpeg: &[u8], frame: &Frame, by: usize, detail: usize) -> Result<RgbImage, bits::Damage> {
+    let mut planes = Reduced::new(frame, by, detail);
+    scan::walk(jpeg, frame, Some(&mut planes))?;
+    let (width, height, rgb) = planes.to_rgb(frame, by);
+    drop(planes);
+    let picture = RgbImage::from_raw(width, height, rgb).expect("as many bytes as the size asks for");
+    Ok(turned(picture.into(), frame.orientation).into_rgb8())
+}
+
+/// Whether the picture is copied when it is turned.
+fn is_copied(orientation: Orientation) -> bool {
+    use Orientation::{Rotate90, Rotate90FlipH, Rotate270, Rotate270FlipH};
+    matches!(orientation, Rotate90 | Rotate270 | Rotate90FlipH | Rotate270FlipH)
+}
+
+/// Most bytes that decoding the whole picture takes, its file apart.
+fn whole(frame: &Frame, file: usize) -> usize {
+    let pixels = frame.size[0] * frame.size[1];
+    let grey = frame.colours == Colours::Grey;
+    let decoded = if grey { pixels } else { 3 * pixels };
+    // The decoder keeps all coefficients until the last scan, and a copy of the file.
+    let coefficients = if frame.progressive || !frame.together { 64 * size_of::<i16>() * frame.blocks() } else { 0 };
+    let turned = if is_copied(frame.orientation) { decoded } else { 0 };
+    let converted = if grey { 3 * pixels } else { 0 };
+    let walked = if frame.progressive { size_of::<u64>() * frame.blocks() } else { 0 };
+    walked.max(file + decoded + coefficients.max(turned).max(converted))
+}
+
+/// Most bytes that decoding at reduced scale takes, the file apart.
+fn at_reduced_scale(frame: &Frame, by: usize, detail: usize) -> usize {
+    let pixels = frame.size[0].div_ceil(by) * frame.size[1].div_ceil(by);
+    let walked = if frame.progressive { size_of::<u64>() * frame.blocks() } else { 0 };
+    let turned = if is_copied(frame.orientation) { 3 * pixels } else { 0 };
+    let planes = reduced::bytes(frame, by, detail);
+    (walked + planes).max(planes + 3 * pixels).max(3 * pixels + turned)
+}

@@ -1,0 +1,379 @@
+//! Walks through all scans of a JPEG picture, code by code, and notices what is missing or makes no sense (ITU-T T.81,
+//! annexes F and G).
+//!
+//! Decoders of pictures fill with grey what is missing. Here the units of every scan are counted, its codes must exist,
+//! restarts come in their order, and at the end nothing may be left over. Of a progressive picture one bit for each
+//! coefficient is kept, as much as its later scans are read with.
+
+use std::vec::Vec;
+
+use super::bits::{Bits, Damage, NO_CODE, Table};
+use super::frame::{CUT_OFF, DHT, DQT, DRI, EOI, Frame, SOS, Segments};
+use super::reduced::Reduced;
+
+/// Most scans of a picture; encoders write about ten.
+const MAX_SCANS: usize = 256;
+/// Bytes that may be left over behind a scan: some webcams fill up to a whole number of words.
+const MAX_FILLING: usize = 16;
+
+/// Where the coefficients stand in a block, row by row, in the order in which they are written.
+pub(super) const ZIGZAG: [u8; 64] = [
+    0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6, 7, 14, 21,
+    28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54,
+    47, 55, 62, 63,
+];
+
+/// Goes through all scans; with `reduced`, its planes get the picture.
+pub(super) fn walk(jpeg: &[u8], frame: &Frame, reduced: Option<&mut Reduced>) -> Result<(), Damage> {
+    let components = frame.components.len();
+    let seen = if frame.progressive {
+        frame.components.iter().map(|own| std::vec![0; own.blocks[0] * own.blocks[1]]).collect()
+    } else {
+        Vec::new()
+    };
+    let mut walk = Walk {
+        frame,
+        reduced,
+        seen,
+        sent: std::vec![0; components],
+        quantisation: [[0; 64]; 4],
+        latched: std::vec![None; components],
+        tables: [const { None }; 8],
+        interval: 0,
+    };
+    let mut segments = Segments::new(jpeg);
+    let mut scans = 0;
+    loop {
+        match segments.next()? {
+            (DQT, content) => walk.read_quantisation(content)?,
+            (DHT, content) => walk.read_huffman(content)?,
+            (DRI, &[high, low]) => walk.interval = usize::from(u16::from_be_bytes([high, low])),
+            (SOS, content) => {
+                scans += 1;
+                if scans > MAX_SCANS {
+                    return Err("it has more than 256 scans");
+                }
+                segments.at = walk.scan(content, jpeg, segments.at)?;
+            }
+            (EOI, _) => break,
+            // A restart behind the last unit, which some encoders write.
+            (0xd0..=0xd7, _) if scans > 0 => {}
+            _ => {}
+        }
+    }
+    if walk.sent.iter().any(|sent| *sent != u64::MAX) {
+        return Err("scans of it are missing, as in a file that was cut off");
+    }
+    if let Some(reduced) = walk.reduced {
+        if frame.progressive {
+            reduced.finish(&walk.latched.iter().map(|table| table.unwrap_or([1; 64])).collect::<Vec<_>>());
+        }
+    }
+    Ok(())
+}
+
+struct Walk<'a, 'b> {
+    frame: &'a Frame,
+    reduced: Option<&'b mut Reduced>,
+    /// For each block of a progressive picture the coefficients that are not zero so far.
+    seen: Vec<Vec<u64>>,
+    /// For each component the coefficients that have come in full.
+    sent: Vec<u64>,
+    quantisation: [[u16; 64]; 4],
+    /// For each component its quantisation table, as it was when its first scan began.
+    latched: Vec<Option<[u16; 64]>>,
+    /// Four of DC, four of AC.
+    tables: [Option<Table>; 8],
+    /// Units between restarts; 0 for no restarts.
+    interval: usize,
+}
+
+/// What a scan holds of each block.
+#[derive(Clone, Copy)]
+struct Band {
+    first: usize,
+    last: usize,
+    /// Whether earlier scans sent the higher bits.
+    refines: bool,
+    /// Bits that later scans send.
+    shift: u32,
+}
+
+/// One component of a scan.
+struct Part {
+    component: usize,
+    tables: [usize; 2],
+    /// Of the last block.
+    dc: i32,
+}
+
+impl Walk<'_, '_> {
+    fn read_quantisation(&mut self, mut content: &[u8]) -> Result<(), Damage> {
+        const WRONG: Damage = "a quantisation table of it makes no sense";
+        while let [info, rest @ ..] = content {
+            let (width, place) = (usize::from(info >> 4) + 1, usize::from(info & 15));
+            if width > 2 || place > 3 || rest.len() < 64 * width {
+                return Err(WRONG);
+            }
+            let (own, rest) = rest.split_at(64 * width);
+            for (value, bytes) in self.quantisation[place].iter_mut().zip(own.chunks_exact(width)) {
+                *value = bytes.iter().fold(0, |value, byte| value << 8 | u16::from(*byte));
+            }
+            content = rest;
+        }
+        Ok(())
+    }
+
+    fn read_huffman(&mut self, mut content: &[u8]) -> Result<(), Damage> {
+        const WRONG: Damage = "a Huffman table of it makes no sense";
+        while let [info, rest @ ..] = content {
+            let (class, place) = (usize::from(info >> 4), usize::from(info & 15));
+            let (counts, rest) = rest.split_first_chunk::<16>().ok_or(WRONG)?;
+            let total: usize = counts.iter().map(|count| usize::from(*count)).sum();
+            if class > 1 || place > 3 || rest.len() < total {
+                return Err(WRONG);
+            }
+            self.tables[4 * class + place] = Some(Table::new(counts, &rest[..total])?);
+            content = &rest[total..];
+        }
+        Ok(())
+    }
+
+    /// Reads a scan whose data begin at `at`; returns where the next segment begins.
+    fn scan(&mut self, content: &[u8], jpeg: &[u8], at: usize) -> Result<usize, Damage> {
+        let (mut parts, band) = self.begin(content)?;
+        let alone = parts.len() == 1;
+        let frame = self.frame;
+        let [across, down] = if alone { frame.components[parts[0].component].own_blocks } else { frame.units };
+        let mut bits = Bits::new(jpeg, at);
+        let (mut run, mut restarts) = (0u32, 0u8);
+        for unit in 0..across * down {
+            if self.interval > 0 && unit > 0 && unit % self.interval == 0 {
+                if run > 0 {
+                    return Err(NO_CODE);
+                }
+                bits = restart(&mut bits, jpeg, &mut restarts)?;
+                parts.iter_mut().for_each(|part| part.dc = 0);
+            }
+            let (x, y) = (unit % across, unit / across);
+            for part in &mut parts {
+                let [wide, high] = if alone { [1, 1] } else { frame.components[part.component].sampling };
+                for inner in 0..wide * high {
+                    let place = [x * wide + inner % wide, y * high + inner / wide];
+                    if frame.progressive {
+                        self.progressive_block(&mut bits, part, band, place, &mut run)?;
+                    } else {
+                        self.sequential_block(&mut bits, part, place)?;
+                    }
+                }
+            }
+        }
+        if run > 0 {
+            return Err(NO_CODE);
+        }
+        let (end, unused) = bits.end();
+        if unused > MAX_FILLING {
+            return Err("it holds more picture data than belong into it");
+        }
+        Ok(end)
+    }
+
+    fn begin(&mut self, content: &[u8]) -> Result<(Vec<Part>, Band), Damage> {
+        const WRONG: Damage = "the header of a scan makes no sense";
+        let [count, rest @ ..] = content else { return Err(WRONG) };
+        let count = usize::from(*count);
+        if !(1..=4).contains(&count) || rest.len() != 2 * count + 3 {
+            return Err(WRONG);
+        }
+        let mut parts: Vec<Part> = Vec::new();
+        for own in rest[..2 * count].chunks_exact(2) {
+            let component = self.frame.components.iter().position(|component| component.id == own[0]).ok_or(WRONG)?;
+            let tables = [usize::from(own[1] >> 4), usize::from(own[1] & 15)];
+            if tables.iter().any(|table| *table > 3) || parts.iter().any(|part| part.component == component) {
+                return Err(WRONG);
+            }
+            let table = self.quantisation[self.frame.components[component].quantisation];
+            self.latched[component].get_or_insert(table);
+            parts.push(Part { component, tables: [tables[0], 4 + tables[1]], dc: 0 });
+        }
+        let (first, last) = (usize::from(rest[2 * count]), usize::from(rest[2 * count + 1]));
+        let (high, low) = (u32::from(rest[2 * count + 2] >> 4), u32::from(rest[2 * count + 2] & 15));
+        let band = if self.frame.progressive {
+            let together = first == 0 && last == 0;
+            let alone = first > 0 && first <= last && last < 64 && count == 1;
+            if !(together || alone) || low > 13 || (high != 0 && high != low + 1) {
+                return Err(WRONG);
+            }
+            Band { first, last, refines: high > 0, shift: low }
+        } else {
+            Band { first: 0, last: 63, refines: false, shift: 0 }
+        };
+        if band.shift == 0 {
+            for part in &parts {
+                self.sent[part.component] |= u64::MAX >> (63 - band.last) & u64::MAX << band.first;
+            }
+        }
+        Ok((parts, band))
+    }
+
+    /// A difference of DC coefficients (T.81, F.2.2.1); returns the coefficient.
+    fn dc(&self, bits: &mut Bits<'_>, part: &mut Part, shift: u32) -> Result<i32, Damage> {
+        let table = self.tables[part.tables[0]].as_ref().ok_or(NO_TABLE)?;
+        let size = bits.code(table)?;
+        if size > 11 {
+            return Err(NO_CODE);
+        }
+        part.dc += bits.signed(size.into())?;
+        let step = self.latched[part.component].as_ref().map_or(1, |table| i64::from(table[0].max(1)));
+        // A block's mean stays within the range of samples, with room for encoders that overshoot at edges (1024 without);
+        // after a wrong difference it runs away.
+        const LARGEST: i64 = 1536;
+        if (i64::from(part.dc << shift) * step).abs() > LARGEST + 2 * step {
+            return Err(NO_CODE);
+        }
+        Ok(part.dc)
+    }
+
+    fn sequential_block(&mut self, bits: &mut Bits<'_>, part: &mut Part, place: [usize; 2]) -> Result<(), Damage> {
+        let mut block = [0i16; 64];
+        block[0] = self.dc(bits, part, 0)? as i16;
+        let table = self.tables[part.tables[1]].as_ref().ok_or(NO_TABLE)?;
+        let mut index = 1;
+        while index < 64 {
+            let code = bits.code(table)?;
+            let (zeros, size) = (usize::from(code >> 4), u32::from(code & 15));
+            match (zeros, size) {
+                (0, 0) => break,
+                (15, 0) => index += 16,
+                (_, 1..=10) if index + zeros < 64 => {
+                    index += zeros;
+                    block[index] = bits.signed(size)? as i16;
+                    index += 1;
+                }
+                _ => return Err(NO_CODE),
+            }
+        }
+        if index > 64 {
+            return Err(NO_CODE);
+        }
+        if let Some(reduced) = &mut self.reduced {
+            reduced.put(part.component, place, &block, self.latched[part.component].as_ref().unwrap_or(&[1; 64]));
+        }
+        Ok(())
+    }
+
+    fn progressive_block(
+        &mut self,
+        bits: &mut Bits<'_>,
+        part: &mut Part,
+        band: Band,
+        [x, y]: [usize; 2],
+        run: &mut u32,
+    ) -> Result<(), Damage> {
+        let component = part.component;
+        let place = y * self.frame.components[component].blocks[0] + x;
+        if band.first == 0 {
+            let change = if band.refines {
+                (bits.take(1)? << band.shift) as i32
+            } else {
+                self.dc(bits, part, band.shift)? << band.shift
+            };
+            if let Some(reduced) = &mut self.reduced {
+                reduced.add(component, place, 0, change);
+            }
+            return Ok(());
+        }
+        if !band.refines && *run > 0 {
+            *run -= 1;
+            return Ok(());
+        }
+        let mut index = band.first;
+        while *run == 0 && index <= band.last {
+            let table = self.tables[part.tables[1]].as_ref().ok_or(NO_TABLE)?;
+            let code = bits.code(table)?;
+            let (mut zeros, size) = (usize::from(code >> 4), u32::from(code & 15));
+            let mut value = 0;
+            match (zeros, size) {
+                (15, 0) => {}
+                (_, 0) => {
+                    // So many blocks end here, this one among them.
+                    *run = (1 << zeros) + bits.take(zeros as u32)?;
+                    break;
+                }
+                (_, 1) if band.refines => value = if bits.take(1)? == 1 { 1 } else { -1 },
+                (_, 1..=10) if !band.refines => value = bits.signed(size)?,
+                _ => return Err(NO_CODE),
+            }
+            // Over as many coefficients that are zero still; the others get their next bit.
+            while index <= band.last {
+                if band.refines && self.seen[component][place] >> index & 1 == 1 {
+                    self.refine(bits, component, place, index, band.shift)?;
+                } else if zeros == 0 {
+                    break;
+                } else {
+                    zeros -= 1;
+                }
+                index += 1;
+            }
+            if value != 0 {
+                if index > band.last {
+                    return Err(NO_CODE);
+                }
+                self.seen[component][place] |= 1 << index;
+                if let Some(reduced) = &mut self.reduced {
+                    reduced.add(component, place, index, value << band.shift);
+                }
+            } else if index > band.last && zeros > 0 {
+                return Err(NO_CODE);
+            }
+            index += 1;
+        }
+        if *run > 0 {
+            *run -= 1;
+            if band.refines {
+                for index in index..=band.last {
+                    if self.seen[component][place] >> index & 1 == 1 {
+                        self.refine(bits, component, place, index, band.shift)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the next bit of a coefficient that is not zero.
+    fn refine(
+        &mut self,
+        bits: &mut Bits<'_>,
+        component: usize,
+        place: usize,
+        index: usize,
+        shift: u32,
+    ) -> Result<(), Damage> {
+        if bits.take(1)? == 1 {
+            if let Some(reduced) = &mut self.reduced {
+                reduced.grow(component, place, index, 1 << shift);
+            }
+        }
+        Ok(())
+    }
+}
+
+const NO_TABLE: Damage = "it lacks a Huffman table; a frame of a video must be saved as usual JPEG";
+
+/// Goes over a restart marker, which must be the next in its order.
+fn restart<'a>(bits: &mut Bits<'a>, jpeg: &'a [u8], restarts: &mut u8) -> Result<Bits<'a>, Damage> {
+    let (at, unused) = bits.end();
+    if unused > MAX_FILLING {
+        return Err("it holds more picture data than belong into it");
+    }
+    let filling = jpeg[at..].iter().take_while(|byte| **byte == 0xff).count();
+    match jpeg.get(at + filling) {
+        None => Err(CUT_OFF),
+        Some(marker) if *marker == 0xd0 + *restarts => {
+            *restarts = (*restarts + 1) % 8;
+            Ok(Bits::new(jpeg, at + filling + 1))
+        }
+        Some(_) => Err("picture data between its restarts are missing"),
+    }
+}

@@ -1,0 +1,242 @@
+//! PNG: row by row, so that a large picture is made smaller while it is read, in bounded memory.
+
+use std::io::{BufRead, Seek};
+use std::vec::Vec;
+
+use ::image::RgbImage;
+use ::image::metadata::Orientation;
+use ::png::{BitDepth, ColorType, DecodeOptions, Decoder, Limits, Reader, Transformations};
+
+use super::{ImageError, MAX_MEMORY, check_size, turned};
+
+/// The bytes that a PNG file begins with.
+pub(super) const SIGNATURE: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
+
+/// Most bytes that the decoder takes for rows and for what stands beside the picture.
+const BESIDES: usize = 8 << 20;
+
+/// What shows through transparent pixels: white, as where pictures are shown on a page. Their own colours, which nobody
+/// sees, must not matter.
+const BEHIND: u32 = 255;
+
+/// First column and row of each pass of an interlaced picture, and the steps between them (PNG, section 8.2).
+const PASSES: [[usize; 4]; 7] =
+    [[0, 0, 8, 8], [4, 0, 8, 8], [0, 4, 4, 8], [2, 0, 4, 4], [0, 2, 2, 4], [1, 0, 2, 2], [0, 1, 1, 2]];
+
+/// Decodes a PNG file, at full scale or, where that takes too much memory, with the means of squares of its pixels.
+///
+/// All checksums must be right.
+pub(super) fn decode<R: BufRead + Seek>(file: R) -> Result<RgbImage, ImageError> {
+    let mut options = DecodeOptions::default();
+    options.set_ignore_adler32(false);
+    options.set_ignore_crc(false);
+    let mut decoder = Decoder::new_with_options(file, options);
+    decoder.set_limits(Limits { bytes: BESIDES / 2 });
+    decoder.set_ignore_text_chunk(true);
+    decoder.set_ignore_iccp_chunk(true);
+    decoder.set_transformations(Transformations::EXPAND);
+    let header = decoder.read_header_info().map_err(failed)?;
+    let (size, interlaced) = (header.size(), header.interlaced);
+    check_size(size.0, size.1)?;
+    let mut reader = decoder.read_info().map_err(failed)?;
+    let exif = reader.info().exif_metadata.as_deref();
+    let orientation = exif.and_then(Orientation::from_exif_chunk).unwrap_or(Orientation::NoTransforms);
+    let size = [size.0, size.1].map(|side| side as usize);
+    let by = (1..=MAX_SIDE_OF_SQUARE).find(|by| bytes(size, *by, orientation) <= MAX_MEMORY as usize);
+    let mut picture = Means::new(size, by.ok_or(ImageError::TooLarge)?);
+    let [width, height] = size;
+    if interlaced {
+        for [x, y, across, down] in PASSES {
+            for y in (y..height).step_by(down).filter(|_| x < width) {
+                next_row(&mut reader, |rgb, column| picture.add(x + column * across, y, rgb))?;
+            }
+        }
+    } else {
+        for y in 0..height {
+            next_row(&mut reader, |rgb, x| picture.add(x, y, rgb))?;
+        }
+    }
+    // What stands behind the picture: the last checksums, and the end.
+    reader.finish().map_err(failed)?;
+    Ok(turned(picture.done().into(), orientation).into_rgb8())
+}
+
+fn failed(error: ::png::DecodingError) -> ImageError {
+    match error {
+        ::png::DecodingError::LimitsExceeded => ImageError::TooLarge,
+        ::png::DecodingError::IoError(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => {
+            ImageError::Read(error)
+        }
+        other => ImageError::Damaged(std::string::ToString::to_string(&other)),
+    }
+}
+
+/// Reads a row; `pixel` gets each pixel's colours with its number within the row.
+fn next_row<R: BufRead + Seek>(
+    reader: &mut Reader<R>,
+    mut pixel: impl FnMut([u8; 3], usize),
+) -> Result<(), ImageError> {
+    let (colours, depth) = reader.output_color_type();
+    let cut_off = || ImageError::Damaged("rows of it are missing".into());
+    let row = reader.next_row().map_err(failed)?.ok_or_else(cut_off)?;
+    let width = if depth == BitDepth::Sixteen { 2 } else { 1 };
+    let count = colours.samples();
+    // 65,535 of 16 bits is 255 of 8.
+    let byte = |sample: &[u8]| match *sample {
+        [high, low] => ((u32::from(u16::from_be_bytes([high, low])) + 128) / 257) as u8,
+        _ => sample[0],
+    };
+    for (column, samples) in row.data().chunks_exact(width * count).enumerate() {
+        let sample = |place: usize| byte(&samples[place * width..][..width]);
+        let rgb = match colours {
+            ColorType::Grayscale => [sample(0); 3],
+            ColorType::GrayscaleAlpha => [shown(sample(0), sample(1)); 3],
+            ColorType::Rgb | ColorType::Indexed => [0, 1, 2].map(sample),
+            ColorType::Rgba => [0, 1, 2].map(|place| shown(sample(place), sample(3))),
+        };
+        pixel(rgb, column);
+    }
+    Ok(())
+}
+
+/// A colour as it is seen, with what is [`BEHIND`] it.
+fn shown(colour: u8, alpha: u8) -> u8 {
+    let (colour, alpha) = (u32::from(colour), u32::from(alpha));
+    ((colour * alpha + BEHIND * (255 - alpha) + 127) / 255) as u8
+}
+
+/// Sums of squares of so many pixels a side fit into 16 bits.
+const MAX_SIDE_OF_SQUARE: usize = 16;
+
+/// Most bytes that decoding takes.
+fn bytes(size: [usize; 2], by: usize, orientation: Orientation) -> usize {
+    use Orientation::{FlipHorizontal, FlipVertical, NoTransforms, Rotate180};
+    let pixels = size[0].div_ceil(by) * size[1].div_ceil(by);
+    let sums = if by > 1 { 3 * size_of::<u16>() * pixels } else { 0 };
+    let in_place = matches!(orientation, NoTransforms | Rotate180 | FlipHorizontal | FlipVertical);
+    let turned = if in_place { 0 } else { 3 * pixels };
+    BESIDES + 3 * pixels + sums.max(turned)
+}
+
+/// A picture of the means of squares of pixels, at the right and lower edge of what is there of them.
+struct Means {
+    size: [usize; 2],
+    by: usize,
+    /// `[height, width, 3]`, each reduced.
+    sums: Vec<u16>,
+    /// The same, of whole pictures.
+    rgb: Vec<u8>,
+}
+
+impl Means {
+    fn new(size: [usize; 2], by: usize) -> Self {
+        let count = 3 * size[0].div_ceil(by) * size[1].div_ceil(by);
+        let (sums, rgb) = if by > 1 { (count, 0) } else { (0, count) };
+        Self { size, by, sums: std::vec![0; sums], rgb: std::vec![0; rgb] }
+    }
+
+    fn add(&mut self, x: usize, y: usize, rgb: [u8; 3]) {
+        if self.by == 1 {
+            self.rgb[3 * (y * self.size[0] + x)..][..3].copy_from_slice(&rgb);
+            return;
+        }
+        let place = y / self.by * self.size[0].div_ceil(self.by) + x / self.by;
+        let sums = &mut self.sums[3 * place..][..3];
+        sums.iter_mut().zip(rgb).for_each(|(sum, value)| *sum += u16::from(value));
+    }
+
+    fn done(self) -> RgbImage {
+        let [width, height] = self.size.map(|side| side.div_ceil(self.by));
+        let mut rgb = self.rgb;
+        if self.by > 1 {
+            rgb.reserve_exact(self.sums.len());
+            for (place, sums) in self.sums.chunks_exact(3).enumerate() {
+                let inside = |axis: usize, place: usize| self.by.min(self.size[axis] - place * self.by) as u32;
+                let count = inside(0, place % width) * inside(1, place / width);
+                rgb.extend(sums.iter().map(|sum| ((u32::from(*sum) + count / 2) / count) as u8));
+            }
+        }
+        RgbImage::from_raw(width as u32, height as u32, rgb).expect("as many bytes as the size asks for")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use ::png::Encoder;
+
+    use super::*;
+
+    /// A PNG file of samples as they are.
+    fn png(size: [u32; 2], colours: ColorType, depth: BitDepth, samples: &[u8]) -> Vec<u8> {
+        let mut file = Vec::new();
+        let mut encoder = Encoder::new(&mut file, size[0], size[1]);
+        encoder.set_color(colours);
+        encoder.set_depth(depth);
+        encoder.write_header().unwrap().write_image_data(samples).unwrap();
+        file
+    }
+
+    #[test]
+    fn colours_below_transparent_pixels_do_not_matter() {
+        let hidden = |rgb: [u8; 3]| {
+            let pixel = |number: u8| match number % 3 {
+                0 => [rgb[0], rgb[1], rgb[2], 0],
+                1 => [10, 20, 30, 255],
+                _ => [100, 100, 100, 128],
+            };
+            let pixels: Vec<u8> = (0..64).flat_map(pixel).collect();
+            decode(Cursor::new(png([8, 8], ColorType::Rgba, BitDepth::Eight, &pixels))).unwrap()
+        };
+        assert_eq!(hidden([0, 0, 0]), hidden([255, 13, 77]));
+        let seen = hidden([1, 2, 3]);
+        assert_eq!([0, 1, 2].map(|x| seen.get_pixel(x, 0).0), [[255; 3], [10, 20, 30], [177; 3]]);
+        let grey = decode(Cursor::new(png([2, 1], ColorType::GrayscaleAlpha, BitDepth::Eight, &[7, 0, 7, 255])));
+        assert_eq!(grey.unwrap().into_raw(), [255, 255, 255, 7, 7, 7]);
+        let deep = [0x12, 0x34, 0, 0, 0xff, 0xff, 0, 0, 0x80, 0, 0x80, 0, 0x80, 0, 0xff, 0xff];
+        let deep = decode(Cursor::new(png([2, 1], ColorType::Rgba, BitDepth::Sixteen, &deep)));
+        assert_eq!(deep.unwrap().into_raw(), [255, 255, 255, 128, 128, 128]);
+    }
+
+    #[test]
+    fn opaque_pictures_are_as_another_decoder_reads_them() {
+        use BitDepth::*;
+        let mut random = crate::random::Random::new(1, "png");
+        for (colours, depths) in [
+            (ColorType::Grayscale, &[One, Two, Four, Eight, Sixteen][..]),
+            (ColorType::Rgb, &[Eight, Sixteen]),
+            (ColorType::Indexed, &[One, Two, Four, Eight]),
+        ] {
+            for &depth in depths {
+                let bytes = (13 * colours.samples() * depth as usize).div_ceil(8) * 11;
+                let samples: Vec<u8> = (0..bytes).map(|_| random.bits() as u8).collect();
+                let mut file = Vec::new();
+                let mut encoder = Encoder::new(&mut file, 13, 11);
+                encoder.set_color(colours);
+                encoder.set_depth(depth);
+                if colours == ColorType::Indexed {
+                    encoder.set_palette((0..3 << depth as usize).map(|value| (value * 37) as u8).collect::<Vec<u8>>());
+                }
+                encoder.write_header().unwrap().write_image_data(&samples).unwrap();
+                let expected = ::image::load_from_memory(&file).unwrap().into_rgb8();
+                assert_eq!(decode(Cursor::new(file)).unwrap(), expected, "{colours:?}, {depth:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn means_are_those_of_the_squares_also_at_the_edges() {
+        let mut means = Means::new([5, 3], 2);
+        for y in 0..3 {
+            for x in 0..5 {
+                means.add(x, y, [(10 * x + y) as u8, 255, 0]);
+            }
+        }
+        let picture = means.done();
+        let red: Vec<u8> = picture.pixels().map(|pixel| pixel[0]).collect();
+        // Means of 0, 10, 1, 11 and so on, rounded; at the right edge of two, below of two, in the corner of one.
+        assert_eq!(red, [6, 26, 41, 7, 27, 42]);
+        assert!(picture.pixels().all(|pixel| pixel.0[1..] == [255, 0]));
+    }
+}
