@@ -8,7 +8,8 @@ use anyhow::{Context, Result, bail};
 /// Endings of the files that count as pictures.
 const ENDINGS: [&str; 3] = ["jpg", "jpeg", "png"];
 
-/// The pictures of a folder, sorted by name; other files are passed over.
+/// The pictures of a folder, sorted by name; other files are passed over, and hidden ones: `._1.jpg`, which a Mac writes
+/// beside `1.jpg`, is none.
 pub fn pictures(folder: &Path) -> Result<Vec<PathBuf>> {
     let shown = folder.display();
     let entries = fs::read_dir(folder).with_context(|| format!("cannot read the folder {shown}"))?;
@@ -16,7 +17,8 @@ pub fn pictures(folder: &Path) -> Result<Vec<PathBuf>> {
     for entry in entries {
         let path = entry.with_context(|| format!("cannot read the folder {shown}"))?.path();
         let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
-        if path.is_file() && ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str())) {
+        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if !hidden && path.is_file() && ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str())) {
             paths.push(path);
         }
     }

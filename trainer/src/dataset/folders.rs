@@ -159,6 +159,17 @@ mod tests {
             root,
             &["train/dog/2.JPG", "train/dog/1.png", "train/cat/1.jpeg", "train/cat/notes.txt", "train/.git/x.png"],
         );
+        // What a Mac and Windows leave beside pictures.
+        touch(
+            root,
+            &[
+                "train/dog/._1.png",
+                "train/dog/.DS_Store",
+                "train/dog/Thumbs.db",
+                "train/.AppleDouble/1.png",
+                "train/.DS_Store",
+            ],
+        );
         let missing = list(root, None, 1).unwrap_err().to_string();
         assert!(missing.contains("cannot read") && missing.contains("/test:"), "{missing}");
         touch(root, &["test/dog/9.png"]);
