@@ -15,6 +15,7 @@ use crate::codec::{self, DecodeError, Kind};
 use crate::encoder::choice::{self, Choice, Reason, Work};
 use crate::encoder::{EncodeError, Encoder, encode_pictures};
 use crate::files;
+use crate::label::{self, Shown};
 use crate::manifest::{
     BACKBONE, BACKBONE_INT8, BENCHMARK, FORMAT, LABELS, LEARNER, MANIFEST, Manifest, ManifestError, SIGNATURE,
     hexadecimal,
@@ -210,6 +211,15 @@ impl Bundle {
         if !listed.lines().eq(foundation.classes.iter().map(|class| class.label.as_str())) {
             let count = foundation.classes.len();
             return unfit(LABELS, format!("it does not list the {count} base classes of {LEARNER}, a line for each"));
+        }
+        let base: Vec<&str> = foundation.classes.iter().map(|class| class.label.as_str()).collect();
+        let twice = |place: usize| base[..place].iter().any(|label| label::same(label, base[place]));
+        if let Some(place) = (0..base.len()).find(|&place| !label::is_plain(base[place]) || twice(place)) {
+            let shown = Shown(base[place]);
+            return unfit(
+                LEARNER,
+                format!("its label {shown} holds characters that cannot be seen, or is there twice"),
+            );
         }
         let digest = codec::digest(&learner);
         Ok(Self { folder: folder.into(), manifest, foundation, digest, backbone })

@@ -11,6 +11,7 @@ mod entry;
 mod purge;
 #[cfg(test)]
 mod tests;
+pub(crate) mod version_1;
 
 pub use entry::{Change, Entry, HeadMark, Known, Name, Verb};
 pub use purge::PurgeError;
@@ -26,11 +27,28 @@ use crate::state::{Foundation, State};
 
 /// A state with its history: what a device keeps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Stored")]
 pub struct Saved {
     /// The present state.
     pub state: State,
     /// How it came to be.
     pub history: History,
+}
+
+/// The same as it is stored: the last entry has what the state leaves out.
+#[derive(Deserialize)]
+struct Stored {
+    state: State,
+    history: History,
+}
+
+impl From<Stored> for Saved {
+    fn from(Stored { mut state, history }: Stored) -> Self {
+        if let Some(last) = history.entries.last() {
+            state.origins.clone_from(&last.origins);
+        }
+        Self { state, history }
+    }
 }
 
 /// The changes that are remembered, oldest first. The last one led to the present state.
@@ -111,7 +129,14 @@ impl Saved {
         let classes = entry.classes.iter().map(|known| known.class.clone()).collect();
         let same_head = entry.head != HeadMark::Unknown && entry.head == HeadMark::of(self.state.head.as_ref());
         let head = if same_head { self.state.head.clone() } else { None };
-        let state = State { foundation: *foundation, classes, exemplars, head, sessions: entry.sessions };
+        let state = State {
+            foundation: *foundation,
+            classes,
+            exemplars,
+            head,
+            sessions: entry.sessions,
+            origins: entry.origins.clone(),
+        };
         Some(Earlier { state, seed: entry.seed, head: entry.head })
     }
 
@@ -229,6 +254,7 @@ impl History {
             exemplars: (0..state.exemplars.len() as u32).collect(),
             exemplar_classes: state.exemplars.classes().to_vec(),
             head,
+            origins: state.origins.clone(),
         };
         self.next_class = next_class;
         self.entries.push(entry);
@@ -256,6 +282,7 @@ impl History {
                 && last.exemplar_classes == state.exemplars.classes()
                 && last.exemplars.iter().copied().eq(0..state.exemplars.len() as u32)
                 && last.sessions == state.sessions
+                && last.origins == state.origins
         });
         // Far from where counting on would start again.
         const MOST: u32 = u32::MAX / 2;

@@ -40,6 +40,8 @@ pub mod codec;
 #[cfg(feature = "alloc")]
 pub mod head;
 #[cfg(feature = "alloc")]
+pub mod label;
+#[cfg(feature = "alloc")]
 pub mod state;
 #[cfg(feature = "alloc")]
 pub mod target;

@@ -15,8 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::bank::Bank;
 use crate::codec::digest;
+use crate::label;
 use crate::session::StoredClass;
-use crate::state::{Foundation, MAX_TEXT, State};
+use crate::state::{Class, Foundation, MAX_SHOTS, MAX_TEXT, State};
 
 /// Version of the layout that this release writes and reads.
 pub const VERSION: u16 = 1;
@@ -121,6 +122,13 @@ pub enum PackError {
     Damaged,
     /// The checksum is right, but the content makes no sense.
     Content,
+    /// A text of it is too long, or holds characters that cannot be seen.
+    Texts,
+    /// It holds more exemplars than a class may have shots.
+    TooManyShots {
+        /// Exemplars of the pack.
+        shots: usize,
+    },
     /// It was made with another bundle.
     OtherBundle {
         /// Name of that bundle.
@@ -137,6 +145,13 @@ impl fmt::Display for PackError {
             }
             Self::Damaged => write!(f, "its checksum does not match: it is cut off or damaged; copy it again"),
             Self::Content => write!(f, "its content makes no sense"),
+            Self::Texts => write!(
+                f,
+                "its label, or another text of it, is empty, longer than {MAX_TEXT} bytes, or holds characters that cannot be seen"
+            ),
+            Self::TooManyShots { shots } => {
+                write!(f, "it holds {shots} shots, but a class may have at most {MAX_SHOTS}")
+            }
             Self::OtherBundle { bundle } => write!(
                 f,
                 "it was made with another bundle, or another export, called \"{bundle}\"; a class travels only between devices with the same one"
@@ -159,15 +174,16 @@ impl Pack {
         provenance: Provenance,
     ) -> Result<Self, ExportError> {
         let label = String::from(label);
-        let Some(place) = state.classes.iter().position(|class| class.label == label) else {
-            let base = foundation.classes.iter().any(|class| class.label == label);
+        let Some(place) = state.classes.iter().position(|class| label::same(&class.label, &label)) else {
+            let base = foundation.classes.iter().any(|class| label::same(&class.label, &label));
             return Err(if base { ExportError::BaseClass { label } } else { ExportError::UnknownLabel { label } });
         };
         let exemplars = state.exemplars.of_class((foundation.classes.len() + place) as u32);
         if exemplars.is_empty() {
             return Err(ExportError::NoExemplars { label });
         }
-        let provenance = Provenance { session: state.classes[place].session, ..provenance };
+        let Class { label, session, .. } = state.classes[place].clone();
+        let provenance = Provenance { session, ..provenance };
         Ok(Self { label, foundation: state.foundation, exemplars, thumbnails: Vec::new(), provenance })
     }
 
@@ -189,15 +205,19 @@ impl Pack {
 
     /// Whether the parts fit together and the texts can be shown.
     pub fn is_sound(&self) -> bool {
-        let Provenance { bundle, program, device, created, .. } = &self.provenance;
-        let mut texts = [&self.label, bundle, program].into_iter().chain(device).chain(created);
-        texts.all(|text| text.len() <= MAX_TEXT && !text.chars().any(char::is_control))
-            && !self.label.trim().is_empty()
+        self.texts_are_sound()
             && self.exemplars.is_sound()
-            && !self.exemplars.is_empty()
+            && (1..=MAX_SHOTS).contains(&self.exemplars.len())
             && self.exemplars.classes().iter().all(|class| *class == 0)
             && self.thumbnails.len() <= MAX_THUMBNAILS
             && self.thumbnails.iter().all(|Thumbnail(bytes)| bytes.len() <= MAX_THUMBNAIL)
+    }
+
+    /// Whether the texts can be shown, and the label can be seen as it is.
+    fn texts_are_sound(&self) -> bool {
+        let Provenance { bundle, program, device, created, .. } = &self.provenance;
+        let mut texts = [&self.label, bundle, program].into_iter().chain(device).chain(created);
+        texts.all(|text| text.len() <= MAX_TEXT && label::is_plain(text)) && !self.label.trim().is_empty()
     }
 
     /// The class as a device with this bundle can learn it.
@@ -271,9 +291,13 @@ impl<'a> Sealed<'a> {
     /// Decodes what the pack holds, after its signature was checked where that is asked for.
     ///
     /// # Errors
-    /// [`PackError::Content`] if it makes no sense.
+    /// [`PackError`] if it makes no sense, has more than [`MAX_SHOTS`] exemplars, or texts that cannot be shown.
     pub fn content(&self) -> Result<Pack, PackError> {
         match postcard::take_from_bytes::<Pack>(&self.signed[HEADER..]) {
+            Ok((pack, [])) if !pack.texts_are_sound() => Err(PackError::Texts),
+            Ok((pack, [])) if pack.exemplars.len() > MAX_SHOTS => {
+                Err(PackError::TooManyShots { shots: pack.exemplars.len() })
+            }
             Ok((pack, [])) if pack.is_sound() => Ok(pack),
             _ => Err(PackError::Content),
         }

@@ -13,9 +13,9 @@ mod stored;
 #[cfg(test)]
 mod tests;
 
-pub use change::{add_shots, forget, rename, restore};
+pub use change::{add_shots, check_known, forget, rename, restore};
 pub use error::LearnError;
-pub use report::{ClassAccuracy, Confusion, Report};
+pub use report::{ClassAccuracy, Confusion, Report, Since};
 pub use stored::{StoredClass, learn_stored};
 
 use alloc::string::String;
@@ -27,7 +27,8 @@ use crate::align::{self, Lesson, Losses, Needs, Progress, Workspace};
 use crate::classify::Classifier;
 use crate::config::{Assignment, Config};
 use crate::head::Head;
-use crate::state::{Class, Foundation, MAX_TEXT, State};
+use crate::label;
+use crate::state::{Class, Foundation, MAX_SHOTS, Origin, State};
 use crate::workers::Workers;
 
 /// A class to learn, with its shots.
@@ -118,7 +119,7 @@ pub fn learn(
     let quantised = |class: &NewClass| {
         let mut exemplars = state.exemplars.emptied();
         in_fixed_order(class).shots.iter().for_each(|shot| exemplars.push(0, shot));
-        StoredClass { label: class.label.clone(), exemplars }
+        StoredClass { label: label::normal(&class.label), exemplars }
     };
     let new: Vec<StoredClass> = new.iter().map(quantised).collect();
     learn_checked(foundation, state, &new, config, seed, workspace, on_progress)
@@ -140,7 +141,8 @@ fn learn_checked(
     for class in new {
         let index = (base + next.classes.len()) as u32;
         const UNSET: u32 = u32::MAX;
-        next.classes.push(Class { label: class.label.clone(), target: UNSET, session: next.sessions });
+        next.classes.push(Class { label: label::normal(&class.label), target: UNSET, session: next.sessions });
+        next.origins.resize(next.classes.len(), Origin::UNKNOWN);
         next.exemplars.append(index, &class.exemplars);
     }
     let first = if config.assignment == Assignment::Reassigned { base } else { base + state.classes.len() };
@@ -194,17 +196,19 @@ fn realign(
         align::align(&lesson, &assigned, config, seed, workspace, head.view_mut(), &mut note)?;
         next.head = Some(head);
     }
-    let report = report(foundation, state, &next, config, history);
+    let report = report(foundation, state, &mut next, config, history);
     Ok((next, report))
 }
 
-/// Compares the answers of two states for the exemplars that the later one was trained on. They answer by targets alone:
-/// an exemplar is part of its class's mean, which would speak for it whatever became of the head.
-fn report(foundation: &Foundation, before: &State, after: &State, config: &Config, losses: Vec<Losses>) -> Report {
+/// Compares the answers of two states for the exemplars that the later one was trained on, and notes in it how new classes
+/// are recognised at first. They answer by targets alone: an exemplar is part of its class's mean, which would speak for it
+/// whatever became of the head.
+fn report(foundation: &Foundation, before: &State, after: &mut State, config: &Config, losses: Vec<Losses>) -> Report {
     let lesson = lesson(foundation, after);
-    let mut features = Vec::new();
-    let mut classes = Vec::new();
+    let (mut features, mut classes) = (Vec::new(), Vec::new());
+    let mut base = 0;
     for exemplar in lesson.exemplars(config) {
+        base += usize::from((exemplar as usize) < lesson.base.len());
         let (bank, exemplar) = lesson.find(exemplar);
         let first = features.len();
         features.resize(first + bank.dimension, 0.0);
@@ -213,7 +217,43 @@ fn report(foundation: &Foundation, before: &State, after: &State, config: &Confi
     }
     let by_targets = config.by_targets_alone();
     let answers = |state: &State| Classifier::with_config(foundation, state, &by_targets).nearest(&features);
-    Report::new(foundation, (before, &answers(before)), (after, &answers(after)), &classes, losses)
+    let (earlier, later) = (answers(before), answers(&*after));
+    // Classes whose first shots nobody counted: new ones are counted now, those of older releases as they were before this.
+    let place_before = |class: &Class| before.known(foundation).position(|known| known.label == class.label);
+    let places: Vec<Option<usize>> = after.classes.iter().map(place_before).collect();
+    after.origins.resize(after.classes.len(), Origin::UNKNOWN);
+    for (place, origin) in after.origins.iter_mut().enumerate().filter(|(_, origin)| origin.shots == 0) {
+        let class = foundation.classes.len() + place;
+        for exemplar in (base..classes.len()).filter(|&exemplar| classes[exemplar] as usize == class) {
+            let right = places[place].map_or(later[exemplar] == class, |was| earlier.get(exemplar) == Some(&was));
+            origin.shots += 1;
+            origin.recognised += u32::from(right);
+        }
+    }
+    // Of base classes the exemplars of the bundle, under its own head, when nothing else was known.
+    let bundle = State::fresh(foundation, after.foundation);
+    let first =
+        Classifier::with_config(foundation, &bundle, &by_targets).nearest(&features[..base * foundation.head.inputs]);
+    let since = |class: usize| {
+        let origin = class.checked_sub(foundation.classes.len()).map(|place| after.origins[place]);
+        let own = |range: core::ops::Range<usize>| range.filter(|&exemplar| classes[exemplar] as usize == class);
+        let share = |right: usize, of: usize| right as f32 / of.max(1) as f32;
+        let (first, exemplars): (f32, Vec<usize>) = match origin {
+            None => {
+                let exemplars: Vec<usize> = own(0..base).collect();
+                let right = exemplars.iter().filter(|&&exemplar| first[exemplar] == class).count();
+                (share(right, exemplars.len()), exemplars)
+            }
+            Some(Origin { shots, recognised }) => {
+                let exemplars = own(base..classes.len()).take(shots as usize).collect();
+                (share(recognised as usize, shots as usize), exemplars)
+            }
+        };
+        let right = exemplars.iter().filter(|&&exemplar| later[exemplar] == class).count();
+        (!exemplars.is_empty()).then(|| Since { first, now: share(right, exemplars.len()) })
+    };
+    let since: Vec<Option<Since>> = (0..foundation.classes.len() + after.classes.len()).map(since).collect();
+    Report::new(foundation, (before, &earlier), (after, &later), &classes, &since, losses)
 }
 
 /// The class with its shots sorted, so that the order in which they were given does not matter.
@@ -226,14 +266,15 @@ fn in_fixed_order(class: &NewClass) -> NewClass {
 /// Asks whether classes of these labels could be learned: the checks that need no features.
 ///
 /// # Errors
-/// [`LearnError`] if there are none, a label is unusable or taken, or there are too few free targets.
+/// [`LearnError`] if there are none, a label is unusable or taken, or there are too few free targets. Labels are compared in
+/// their [normal form](label::normal).
 pub fn check_labels(foundation: &Foundation, state: &State, labels: &[&str]) -> Result<(), LearnError> {
     if labels.is_empty() {
         return Err(LearnError::NoClasses);
     }
     for (position, &label) in labels.iter().enumerate() {
         check_free_label(foundation, state, label)?;
-        if labels[..position].contains(&label) {
+        if labels[..position].iter().any(|other| label::same(other, label)) {
             return Err(LearnError::LabelTwice { label: label.into() });
         }
     }
@@ -244,22 +285,13 @@ pub fn check_labels(foundation: &Foundation, state: &State, labels: &[&str]) -> 
     Ok(())
 }
 
-/// Whether a label can be given: it can be typed, shown on one line as it is, and put into a pack.
-fn is_usable(label: &str) -> bool {
-    // Marks that turn the direction of what follows: a label could look like another.
-    let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    !label.is_empty()
-        && label.len() <= MAX_TEXT
-        && label.trim() == label
-        && !label.chars().any(|c| c == '=' || c.is_control() || turns(c))
-}
-
-/// Whether a label is usable and no class has it.
+/// Whether a label is usable, in its normal form, and no class has it.
 fn check_free_label(foundation: &Foundation, state: &State, label: &str) -> Result<(), LearnError> {
-    if !is_usable(label) {
+    let trimmed = label.trim() == label;
+    if !trimmed || !label::is_usable(&label::normal(label)) {
         return Err(LearnError::BadLabel { label: label.into() });
     }
-    if state.known(foundation).any(|known| known.label == label) {
+    if state.known(foundation).any(|known| label::same(&known.label, label)) {
         return Err(LearnError::LabelExists { label: label.into() });
     }
     Ok(())
@@ -268,17 +300,29 @@ fn check_free_label(foundation: &Foundation, state: &State, label: &str) -> Resu
 fn check(foundation: &Foundation, state: &State, new: &[NewClass]) -> Result<(), LearnError> {
     let labels: Vec<&str> = new.iter().map(|class| class.label.as_str()).collect();
     check_labels(foundation, state, &labels)?;
-    new.iter().try_for_each(|class| check_shots(foundation, class))
+    new.iter().try_for_each(|class| check_shots(foundation, state, class))
 }
 
 /// Features of any backbone are far smaller; from here on squares leave the range of numbers.
 const LARGEST: f32 = 1e15;
 
-/// Whether a class has shots, all of usable features.
-fn check_shots(foundation: &Foundation, class: &NewClass) -> Result<(), LearnError> {
-    if class.shots.is_empty() {
-        return Err(LearnError::NoShots { label: class.label.clone() });
+/// Asks whether a class may get so many shots, beside those that it has: the check that needs no features.
+///
+/// # Errors
+/// [`LearnError`] if there are none, or the class would have more than [`MAX_SHOTS`].
+pub fn check_count(foundation: &Foundation, state: &State, label: &str, shots: usize) -> Result<(), LearnError> {
+    if shots == 0 {
+        return Err(LearnError::NoShots { label: label.into() });
     }
+    let class = state.known(foundation).position(|known| label::same(&known.label, label));
+    let has = |class: usize| state.exemplars.classes().iter().filter(|of| **of as usize == class).count();
+    let shots = shots + class.map_or(0, has);
+    if shots > MAX_SHOTS { Err(LearnError::TooManyShots { label: label.into(), shots }) } else { Ok(()) }
+}
+
+/// Whether a class has shots, not too many, all of usable features.
+fn check_shots(foundation: &Foundation, state: &State, class: &NewClass) -> Result<(), LearnError> {
+    check_count(foundation, state, &class.label, class.shots.len())?;
     let usable = |shot: &Vec<f32>| {
         !shot.is_empty()
             && shot.len().is_multiple_of(foundation.head.inputs)

@@ -14,6 +14,10 @@ use crate::math;
 /// Longest label, and any other text that people give, in bytes.
 pub const MAX_TEXT: usize = 1024;
 
+/// Most shots of a class that a device keeps and learns from, whether they come from pictures or from packs. A session takes
+/// time and memory for each of them in every epoch, for few-shot learning needs few.
+pub const MAX_SHOTS: usize = 1000;
+
 /// A class with its pseudo-target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Class {
@@ -55,6 +59,30 @@ pub struct State {
     pub head: Option<Head>,
     /// Number of sessions learned.
     pub sessions: u32,
+    /// How the learned classes were recognised at first, in their order; what is missing at the end is unknown. The history's
+    /// entries keep it.
+    #[serde(skip)]
+    pub origins: Vec<Origin>,
+}
+
+/// How a learned class was recognised right after the session that learned it, by targets alone: what later sessions are
+/// compared with. (Base classes need nothing stored: the bundle's own head tells.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// Shots of the session, which are the class's first exemplars; 0 where nothing is known.
+    pub shots: u32,
+    /// How many of them were recognised.
+    pub recognised: u32,
+}
+
+impl Origin {
+    /// What is known of classes that were learned before origins were kept: nothing.
+    pub const UNKNOWN: Self = Self { shots: 0, recognised: 0 };
+
+    /// Whether the numbers fit together.
+    pub fn is_sound(&self) -> bool {
+        self.recognised <= self.shots
+    }
 }
 
 impl Foundation {
@@ -95,7 +123,14 @@ impl State {
     pub fn fresh(foundation: &Foundation, foundation_digest: [u8; 32]) -> Self {
         let Config { views, precision, .. } = foundation.config;
         let exemplars = Bank::new(foundation.head.inputs, views, precision);
-        Self { foundation: foundation_digest, classes: Vec::new(), exemplars, head: None, sessions: 0 }
+        Self {
+            foundation: foundation_digest,
+            classes: Vec::new(),
+            exemplars,
+            head: None,
+            sessions: 0,
+            origins: Vec::new(),
+        }
     }
 
     /// All known classes, base classes first; a class's place is its index everywhere.
@@ -128,15 +163,28 @@ impl State {
             head.is_sound() && shape(head) == shape(&foundation.head)
         });
         let members = self.exemplars.classes().iter().all(|class| (*class as usize) < base + self.classes.len());
+        let origins = self.origins.len() <= self.classes.len() && self.origins.iter().all(Origin::is_sound);
         let sessions = self.classes.iter().all(|class| (1..=self.sessions).contains(&class.session));
         head && members
             && sessions
+            && origins
+            && are_few(self.exemplars.classes())
             && self.exemplars.is_sound()
             && self.exemplars.views() == foundation.config.views
             && self.exemplars.view().precision == foundation.config.precision
             && self.exemplars.dimension() == foundation.head.inputs
             && are_distinct(self.known(foundation), foundation.target_count())
     }
+}
+
+/// Whether no class has more than [`MAX_SHOTS`] of the exemplars, whose classes these are.
+pub(crate) fn are_few(classes: &[u32]) -> bool {
+    if classes.len() <= MAX_SHOTS {
+        return true;
+    }
+    let mut sorted = classes.to_vec();
+    sorted.sort_unstable();
+    sorted.chunk_by(|one, next| one == next).all(|own| own.len() <= MAX_SHOTS)
 }
 
 /// Whether the classes have different labels and different targets, all of which exist.

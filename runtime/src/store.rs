@@ -33,11 +33,11 @@ use alloc::vec::Vec;
 
 use slots::Terms;
 
-use crate::history::Saved;
+use crate::history::{Saved, version_1};
 use crate::state::Foundation;
 
 /// Version of the bodies that this release writes. It reads all from 1 on.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// What was found in the slots.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,7 +126,8 @@ fn encode(saved: &Saved) -> Vec<u8> {
 /// Reads a body of any version up to [`VERSION`].
 fn decode(version: u16, body: &[u8]) -> Option<Saved> {
     match version {
-        1 => match postcard::take_from_bytes(body) {
+        1 => version_1::decode(body),
+        2 => match postcard::take_from_bytes(body) {
             Ok((saved, [])) => Some(saved),
             _ => None,
         },

@@ -31,8 +31,10 @@ const LEARNER_3: &str = "learner-3.postcard";
 const LEARNER_4: &str = "learner-4.postcard";
 /// The one file that releases before the slots wrote.
 const STATE_2: &str = "state-2.postcard";
-/// A slot of body version 1.
+/// A slot of body version 1, which knows nothing of how classes were recognised at first.
 const SLOT_1: &str = "slot-1";
+/// A slot of body version 2.
+const SLOT_2: &str = "slot-2";
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(name)
@@ -169,31 +171,40 @@ fn the_one_file_of_older_releases_is_carried_over() {
 }
 
 #[test]
-fn slots_of_version_1_load() {
+fn slots_of_every_version_load() {
     let (foundation, digest) = learner();
-    let bytes = read(SLOT_1);
-    assert_eq!(Frame::decode(&bytes).unwrap().version, 1);
-    let folder = TempDir::new().unwrap();
-    let store = Store::new(folder.path());
-    for slot in Slot::BOTH {
-        fs::write(store.path(slot), &bytes).unwrap();
-    }
-    let saved = store.load_on(&foundation, digest).unwrap().saved;
-    let labels: Vec<&str> = saved.state.classes.iter().map(|class| class.label.as_str()).collect();
-    assert_eq!(labels, ["cup", "duck"]);
-    let entries = saved.history.entries();
-    let told: Vec<(Verb, Option<u64>)> = entries.iter().map(|entry| (entry.verb, entry.when)).collect();
-    let expected = [(Verb::Start, None), (Verb::Learn, Some(1_795_220_400)), (Verb::Rename, None), (Verb::Learn, None)];
-    assert_eq!(told, expected);
-    assert_eq!(entries[2].names.iter().map(|name| name.label.as_str()).collect::<Vec<_>>(), ["mug", "cup"]);
-    let earlier = saved.earlier(1).unwrap();
-    assert_eq!((earlier.state.classes[0].label.as_str(), earlier.state.exemplars.len()), ("mug", 2));
-    assert!(matches!(earlier.head, HeadMark::Digest(_)));
-    // What is written now is what was written then.
-    let again = TempDir::new().unwrap();
-    let again = Store::new(again.path());
-    again.lock(Duration::ZERO).unwrap().save_on(&foundation, &saved).unwrap();
-    if VERSION == 1 {
-        assert_eq!(fs::read(again.path(Slot::A)).unwrap(), bytes);
+    for (version, file) in [(1, SLOT_1), (2, SLOT_2)] {
+        let bytes = read(file);
+        assert_eq!(Frame::decode(&bytes).unwrap().version, version);
+        let folder = TempDir::new().unwrap();
+        let store = Store::new(folder.path());
+        for slot in Slot::BOTH {
+            fs::write(store.path(slot), &bytes).unwrap();
+        }
+        let saved = store.load_on(&foundation, digest).unwrap().saved;
+        let labels: Vec<&str> = saved.state.classes.iter().map(|class| class.label.as_str()).collect();
+        assert_eq!(labels, ["cup", "duck"]);
+        let entries = saved.history.entries();
+        let told: Vec<(Verb, Option<u64>)> = entries.iter().map(|entry| (entry.verb, entry.when)).collect();
+        let expected =
+            [(Verb::Start, None), (Verb::Learn, Some(1_795_220_400)), (Verb::Rename, None), (Verb::Learn, None)];
+        assert_eq!(told, expected);
+        assert_eq!(entries[2].names.iter().map(|name| name.label.as_str()).collect::<Vec<_>>(), ["mug", "cup"]);
+        let earlier = saved.earlier(1).unwrap();
+        assert_eq!((earlier.state.classes[0].label.as_str(), earlier.state.exemplars.len()), ("mug", 2));
+        assert!(matches!(earlier.head, HeadMark::Digest(_)));
+        let shots: Vec<u32> = saved.state.origins.iter().map(|origin| origin.shots).collect();
+        assert_eq!(shots, if version == 1 { vec![] } else { vec![2, 1] });
+        // What is written now is what was written then.
+        let again = TempDir::new().unwrap();
+        let again = Store::new(again.path());
+        again.lock(Duration::ZERO).unwrap().save_on(&foundation, &saved).unwrap();
+        if VERSION == version {
+            assert_eq!(fs::read(again.path(Slot::A)).unwrap(), bytes);
+        }
+        assert_eq!(again.load_on(&foundation, digest).unwrap().saved, saved);
+        // And a further session counts from what is recognised before it.
+        let next = learn(&foundation, &saved.state, "brick", &[13]);
+        assert_eq!(next.origins.iter().map(|origin| origin.shots).collect::<Vec<_>>(), [2, 1, 1]);
     }
 }

@@ -26,6 +26,7 @@ use std::path::Path;
 pub use channels::Channels;
 pub use error::DataError;
 pub use lists::{ListNames, write_lists};
+use orco_runtime::label;
 pub use pickle::PickleError;
 pub use split::{SHOTS, Session, Split, SplitError};
 use tch::{Device, Kind, Tensor};
@@ -76,6 +77,7 @@ pub struct DataSet {
 /// [`DataError`] if a file is missing or not as its layout says, an image is broken, or the split does not fit.
 pub fn open(recipe: &Recipe, origin: &Origin<'_>) -> Result<DataSet, DataError> {
     let (train, test, class_names, names, skipped) = read(recipe, origin)?;
+    let class_names: Vec<String> = class_names.iter().map(|name| label::normal(name)).collect();
     let title = recipe.data.kind.title();
     printable(&class_names)?;
     if class_names.len() < recipe.classes() {
@@ -134,10 +136,11 @@ fn read(recipe: &Recipe, origin: &Origin<'_>) -> Result<Parts, DataError> {
     Ok((train.images, test.images, class_names, ListNames::Paths { prefix, names: train.names }, skipped))
 }
 
-/// Refuses names that would break a list of them, or a terminal.
+/// Refuses names that would break a list of them, or a terminal, and those that are the same in their normal form.
 fn printable(class_names: &[String]) -> Result<(), DataError> {
-    match class_names.iter().find(|name| name.chars().any(char::is_control)) {
-        Some(name) => Err(DataError::ClassName { name: name.clone() }),
+    let twice = |place: usize| class_names[..place].iter().any(|name| label::same(name, &class_names[place]));
+    match (0..class_names.len()).find(|&place| !label::is_plain(&class_names[place]) || twice(place)) {
+        Some(place) => Err(DataError::ClassName { name: class_names[place].clone() }),
         None => Ok(()),
     }
 }

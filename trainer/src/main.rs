@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use orco_runtime::encoder::{onnx, telemetry};
+use orco_runtime::label;
 use orco_runtime::protocol::Summary;
 use orco_runtime::signature::SecretKey;
 use orco_trainer::align::{Assignment, align};
@@ -214,7 +215,7 @@ fn main() {
             eprintln!("{stopped}");
             std::process::exit(interrupt::EXIT);
         }
-        eprintln!("error: {error:#}");
+        eprintln!("error: {}", label::lines(&format!("{error:#}")));
         std::process::exit(1);
     }
 }

@@ -11,6 +11,7 @@ use clap::Args;
 use orco_runtime::align::{Losses, Progress, Workspace};
 use orco_runtime::encoder::Encoder;
 use orco_runtime::history::{Change, PurgeError, Verb};
+use orco_runtime::label;
 use orco_runtime::session::{self, LearnError, Memory, NewClass, Report};
 use orco_runtime::state::State;
 use orco_runtime::store::StoreError;
@@ -27,8 +28,10 @@ pub struct LessonOptions {
     /// Seed of shuffling and perturbation.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Forgetting budget, in percent points: refuses the change, and keeps what was known before, if the stored exemplars
-    /// of any old class are recognised so much less afterwards, by targets alone. Without it, losses are reported only.
+    /// Forgetting budget, in percent points: refuses the change, and keeps what was known before, if it and all sessions
+    /// before it together cost any old class more: the exemplars of the bundle are compared with what its own head
+    /// recognised, the shots of a learned class with what was recognised right after its session, by targets alone.
+    /// Without it, losses are reported only.
     #[arg(long, value_name = "POINTS", env = "ORCO_FORGETTING_BUDGET", value_parser = budget::points)]
     pub forgetting_budget: Option<f32>,
 }
@@ -37,21 +40,27 @@ pub struct LessonOptions {
 pub fn parse(argument: &str) -> Result<(String, PathBuf), String> {
     match argument.split_once('=') {
         Some((label, folder)) if !label.trim().is_empty() && !folder.is_empty() => {
-            Ok((label.trim().to_owned(), folder.into()))
+            Ok((label::normal(label), folder.into()))
         }
         _ => Err("expected LABEL=FOLDER, such as mug=shots/mug".into()),
     }
 }
 
-/// Features of the shots of every class.
+/// Features of the shots of every class; how many there are is checked before any is computed.
 pub fn read(device: &Device, encoder: &mut dyn Encoder, classes: &[(String, PathBuf)]) -> Result<Vec<NewClass>> {
     let views = device.bundle.foundation.config.views;
-    let read = |encoder: &mut dyn Encoder, label: &String, folder: &PathBuf| -> Result<NewClass> {
-        let features = |path: &PathBuf, encoder: &mut dyn Encoder| device.views(encoder, &shots::open(path)?, views);
-        let shots = shots::pictures(folder)?.iter().map(|path| features(path, encoder)).collect::<Result<_>>()?;
-        Ok(NewClass { label: label.clone(), shots })
+    let list = |(label, folder): &(String, PathBuf)| -> Result<(String, Vec<PathBuf>)> {
+        let pictures = shots::pictures(folder)?;
+        session::check_count(&device.bundle.foundation, &device.state, label, pictures.len())
+            .context("nothing was changed")?;
+        Ok((label.clone(), pictures))
     };
-    classes.iter().map(|(label, folder)| read(encoder, label, folder)).collect()
+    let listed = classes.iter().map(list).collect::<Result<Vec<_>>>()?;
+    let mut read = |(label, pictures): (String, Vec<PathBuf>)| -> Result<NewClass> {
+        let mut features = |path: &PathBuf| device.views(encoder, &shots::open(path)?, views);
+        Ok(NewClass { label, shots: pictures.iter().map(&mut features).collect::<Result<_>>()? })
+    };
+    listed.into_iter().map(&mut read).collect()
 }
 
 /// How many classes and how many shots there are.
@@ -176,6 +185,10 @@ pub fn print(output: &Output, report: &Report, what: &str, seconds: f64) -> Resu
     if !forgotten.is_empty() {
         say!(output, "stored exemplars recognised less than before: {}", budget::losses(&forgotten))?;
     }
+    let forgotten = report.forgotten_since(0.0);
+    if !forgotten.is_empty() {
+        say!(output, "recognised less than at first, over all sessions: {}", budget::losses_since(&forgotten))?;
+    }
     if let Some(accuracy) = report.new_accuracy() {
         say!(output, "shots of the new classes recognised: {:.1} %", percent(accuracy))?;
     }
@@ -196,7 +209,10 @@ pub fn to_json(report: &Report, seconds: f64) -> serde_json::Value {
     let classes: Vec<_> = report
         .classes
         .iter()
-        .map(|class| json!({ "label": class.label, "before": class.before, "after": class.after }))
+        .map(|class| {
+            let (first, now) = class.since.map(|since| (since.first, since.now)).unzip();
+            json!({ "label": class.label, "before": class.before, "after": class.after, "first": first, "now": now })
+        })
         .collect();
     let confusions: Vec<_> = report
         .confusions

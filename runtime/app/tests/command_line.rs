@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use orco_runtime::bundle::Bundle;
+use orco_runtime::pack::Sealed;
 use orco_runtime::state::State;
 use serde_json::Value;
 use support::{Device, argument, assert_refused, heavy, shots, skipped, text, workspace};
@@ -69,6 +70,106 @@ fn a_session_beyond_the_forgetting_budget_is_refused_and_changes_nothing() {
     device.refused(&["learn", &cone, "--forgetting-budget", "0"], "more than the forgetting budget of 0 points");
     assert_eq!(before, device.state_bytes());
     device.json(&["learn", &cone, "--forgetting-budget", "100"]);
+}
+
+#[test]
+fn the_forgetting_budget_holds_over_all_sessions_and_undoing_gives_it_back() {
+    let device = Device::new();
+    let base = |report: &Value| -> Vec<(f64, f64, f64, f64)> {
+        let number = |class: &Value, name: &str| class[name].as_f64().unwrap_or(f64::NAN);
+        let classes = report["classes"].as_array().unwrap().iter().take(60);
+        classes.map(|class| ["first", "now", "before", "after"].map(|name| number(class, name)).into()).collect()
+    };
+    let total = |report: &Value| base(report).iter().map(|(first, now, ..)| first - now).fold(0.0, f64::max);
+    let mut totals = Vec::new();
+    let lessons =
+        ["rubber-duck", "traffic-cone", "dumbbell", "mug"].map(|class| argument(class, &shots("learn", class)));
+    let mut first = Vec::new();
+    for lesson in &lessons[..3] {
+        let report = device.json(&["learn", lesson]);
+        totals.push(total(&report));
+        let at_first: Vec<f64> = base(&report).iter().map(|(first, ..)| *first).collect();
+        if first.is_empty() {
+            assert!(base(&report).iter().all(|(first, now, before, after)| (first, now) == (before, after)));
+            first = at_first.clone();
+        }
+        assert_eq!(first, at_first, "what the bundle's head recognises does not change");
+    }
+    // What three sessions cost counts against the fourth, whatever that one costs by itself.
+    let spent = totals[2];
+    assert!(spent > 0.0, "the sessions cost nothing: {totals:?}");
+    let before = device.state_bytes();
+    device.refused(&["learn", &lessons[3], "--forgetting-budget", "0"], "over all sessions since the bundle");
+    assert_eq!(before, device.state_bytes());
+    let report = device.json(&["learn", &lessons[3]]);
+    let learned = report["classes"][60].as_object().unwrap();
+    assert!(learned["first"].as_f64().unwrap() > 0.5, "{learned:?}");
+    // Going back takes the losses back as well.
+    let undone = device.json(&["undo", "3"]);
+    assert_eq!(total(&undone), totals[0]);
+    let again = device.json(&["learn", &lessons[1]]);
+    assert_eq!(total(&again), totals[1]);
+    assert!(device.saved().state.origins.iter().all(|origin| origin.shots == 5));
+}
+
+#[test]
+fn hidden_files_are_no_shots() {
+    let device = Device::new();
+    let folder = device.folder.path().join("duck");
+    fs::create_dir(&folder).unwrap();
+    for shot in fs::read_dir(shots("learn", "rubber-duck")).unwrap().map(|entry| entry.unwrap().path()) {
+        fs::copy(&shot, folder.join(shot.file_name().unwrap())).unwrap();
+    }
+    for hidden in ["._1.jpg", ".DS_Store", "Thumbs.db", ".2.png"] {
+        fs::write(folder.join(hidden), b"no picture").unwrap();
+    }
+    device.json(&["learn", &argument("duck", &folder)]);
+    device.json(&["add", &argument("duck", &folder)]);
+    assert_eq!(device.saved().state.exemplars.len(), 10);
+    let pack = device.export("duck", &["--thumbnails", folder.to_str().unwrap()]);
+    assert_eq!(Sealed::read(&fs::read(pack).unwrap()).unwrap().content().unwrap().thumbnails.len(), 5);
+    let only = device.folder.path().join("hidden");
+    fs::create_dir(&only).unwrap();
+    fs::write(only.join("._1.jpg"), b"no picture").unwrap();
+    device.refused(&["learn", &argument("cone", &only)], "holds no pictures");
+}
+
+#[test]
+fn too_many_shots_are_refused_before_any_is_looked_at() {
+    let device = Device::new();
+    let folder = device.folder.path().join("many");
+    fs::create_dir(&folder).unwrap();
+    // No pictures at all: looking at the first would be another error.
+    (0..1001).for_each(|number| fs::write(folder.join(format!("{number}.jpg")), b"").unwrap());
+    let sentence = "the class \"mug\" would have 1001 shots, but a class may have at most 1000";
+    device.refused(&["learn", &argument("mug", &folder)], sentence);
+    fs::remove_file(folder.join("1000.jpg")).unwrap();
+    device.refused(&["learn", &argument("mug", &folder)], "0.jpg is neither a JPEG nor a PNG picture");
+    device.json(&["learn", &argument("mug", &shots("learn", "mug"))]);
+    device.refused(&["add", &argument("mug", &folder)], "would have 1005 shots");
+    device.refused(&["add", &argument("nobody", &folder)], "no class has the label \"nobody\"");
+}
+
+#[test]
+fn labels_are_compared_in_one_normal_form() {
+    let device = Device::new();
+    let folder = shots("learn", "mug");
+    device.json(&["learn", &argument("cafe\u{301}", &folder)]);
+    assert_eq!(device.saved().state.classes[0].label, "caf\u{e9}");
+    device.refused(&["learn", &argument("caf\u{e9}", &folder)], "exists already");
+    device.json(&["add", &argument("cafe\u{301}", &folder)]);
+    device.json(&["rename", "cafe\u{301}", "A\u{30a}rhus"]);
+    let pack = device.export("A\u{30a}rhus", &[]);
+    device.refused(&["import", pack.to_str().unwrap()], "exists already");
+    device.refused(&["import", pack.to_str().unwrap(), "--as", "mug\u{200b}"], "characters that cannot be seen");
+    device.json(&["import", pack.to_str().unwrap(), "--as", "u\u{308}ber"]);
+    for label in ["mug\u{200b}", "\u{feff}mug", "mu\u{202e}g", "mug\u{1b}[31m", "mu\u{ad}g"] {
+        device.refused(&["learn", &argument(label, &folder)], "cannot be used");
+        device.refused(&["rename", "\u{c5}rhus", label], "cannot be used");
+    }
+    device.json(&["forget", "A\u{30a}rhus", "--purge"]);
+    device.json(&["forget", "u\u{308}ber"]);
+    assert!(device.saved().state.classes.is_empty());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use orco_runtime::codec::{self, Kind};
-use orco_runtime::manifest::{LEARNER, MANIFEST, hexadecimal};
+use orco_runtime::manifest::{LABELS, LEARNER, MANIFEST, hexadecimal};
 use orco_runtime::pack::{self, Sealed};
 use orco_runtime::state::Foundation;
 use support::{Device, argument, copied_bundle, key, shots};
@@ -182,6 +182,54 @@ fn a_pack_of_another_bundle_is_refused() {
         &["import", path(&pack)],
         "it was made with another bundle, or another export, called \"cifar100-edge\"",
     );
+}
+
+#[test]
+fn a_bundle_whose_labels_cannot_be_seen_as_they_are_is_refused() {
+    for (first, sentence) in [
+        (["apple\u{200b}", "x"], "its label apple\\u{200b} holds characters that cannot be seen"),
+        (["\u{1b}[31mapple", "x"], "its label \\u{1b}[31mapple holds"),
+        (["caf\u{e9}", "cafe\u{301}"], "or is there twice"),
+    ] {
+        let folder = TempDir::new().unwrap();
+        let other = copied_bundle(folder.path());
+        let [learner, labels] = [LEARNER, LABELS].map(|name| fs::read(other.join(name)).unwrap());
+        let mut foundation: Foundation = codec::decode(Kind::Learner, &learner).unwrap();
+        foundation.classes.iter_mut().zip(first).for_each(|(class, label)| class.label = label.into());
+        let changed = codec::encode(Kind::Learner, &foundation);
+        let listed = foundation.classes.iter().map(|class| class.label.clone() + "\n").collect::<String>().into_bytes();
+        let mut manifest = fs::read_to_string(other.join(MANIFEST)).unwrap();
+        for (name, old, new) in [(LEARNER, &learner, &changed), (LABELS, &labels, &listed)] {
+            fs::write(other.join(name), new).unwrap();
+            let [old, new] = [old, new].map(|bytes| hexadecimal(&codec::digest(bytes)));
+            manifest = manifest.replace(&old, &new);
+        }
+        fs::write(other.join(MANIFEST), manifest).unwrap();
+        Device::on(other).refused(&["list"], sentence);
+    }
+}
+
+#[test]
+fn a_pack_of_very_many_shots_is_refused_before_any_work() {
+    let teacher = Device::new();
+    teacher.learn(&[("duck", &shots("learn", "rubber-duck"))]);
+    let pack = teacher.export("duck", &[]);
+    let mut content = Sealed::read(&fs::read(&pack).unwrap()).unwrap().content().unwrap();
+    while content.exemplars.len() <= 20_000 {
+        let all = content.exemplars.clone();
+        content.exemplars.append(0, &all);
+    }
+    fs::write(&pack, pack::seal(content.to_be_signed(), "")).unwrap();
+    let pupil = Device::new();
+    pupil.refused(&["import", path(&pack)], "shots, but a class may have at most 1000");
+    assert!(pupil.state_files().is_empty());
+    content.exemplars = content.exemplars.only(&(0..1001).collect::<Vec<_>>());
+    fs::write(&pack, pack::seal(content.to_be_signed(), "")).unwrap();
+    pupil.refused(&["import", path(&pack)], "it holds 1001 shots");
+    content.label = "duck\u{200b}".into();
+    content.exemplars = content.exemplars.only(&[0, 1]);
+    fs::write(&pack, pack::seal(content.to_be_signed(), "")).unwrap();
+    pupil.refused(&["import", path(&pack), "--as", "duck"], "holds characters that cannot be seen");
 }
 
 #[test]

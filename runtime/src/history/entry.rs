@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec;
 use crate::head::Head;
-use crate::state::{Class, Foundation, are_distinct};
+use crate::label;
+use crate::state::{Class, Foundation, Origin, are_distinct, are_few};
 
 /// What kind of change it was. New kinds go to the end: their places are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,6 +153,8 @@ pub struct Entry {
     pub(super) exemplar_classes: Vec<u32>,
     /// What the head was.
     pub head: HeadMark,
+    /// How the classes were recognised at first, as in the state.
+    pub(super) origins: Vec<Origin>,
 }
 
 impl Entry {
@@ -162,7 +165,7 @@ impl Entry {
 
     /// Identity of the class that has this label.
     pub(super) fn id_of(&self, label: &str) -> Option<u32> {
-        self.classes.iter().find(|known| known.class.label == label).map(|known| known.id)
+        self.classes.iter().find(|known| label::same(&known.class.label, label)).map(|known| known.id)
     }
 
     pub(super) fn is_sound(&self, foundation: &Foundation, pool: usize, next_class: u32) -> bool {
@@ -172,6 +175,9 @@ impl Entry {
             && self.exemplars.iter().all(|exemplar| (*exemplar as usize) < pool)
             && self.exemplar_classes.iter().all(|class| (*class as usize) < all)
             && self.classes.iter().all(|known| known.id < next_class)
+            && self.origins.len() <= self.classes.len()
+            && self.origins.iter().all(Origin::is_sound)
+            && are_few(&self.exemplar_classes)
             && learned.clone().all(|class| (1..=self.sessions).contains(&class.session))
             && are_distinct(foundation.classes.iter().chain(learned), foundation.target_count())
     }

@@ -115,6 +115,9 @@ impl Entry {
         {
             let gone = base + place as u32;
             self.classes.remove(place);
+            if place < self.origins.len() {
+                self.origins.remove(place);
+            }
             let classes = core::mem::take(&mut self.exemplar_classes);
             let exemplars = core::mem::take(&mut self.exemplars);
             for (exemplar, class) in exemplars.into_iter().zip(classes).filter(|(_, class)| *class != gone) {

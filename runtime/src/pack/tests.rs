@@ -42,10 +42,6 @@ fn a_pack_comes_back_and_every_change_is_noticed() {
 fn a_pack_whose_content_makes_no_sense_is_refused_though_its_checksum_is_right() {
     type Change = fn(&mut Pack);
     let changes: &[(&str, Change)] = &[
-        ("no label", |p| p.label = " ".into()),
-        ("control characters", |p| p.label = "mug\x1b[2J".into()),
-        ("long label", |p| p.label = "m".repeat(MAX_TEXT + 1)),
-        ("control characters in the device's name", |p| p.provenance.device = Some("a\nb".into())),
         ("no exemplars", |p| p.exemplars = p.exemplars.emptied()),
         ("exemplars of a second class", |p| p.exemplars.push(1, &[1.0; 3])),
         ("endless views", |p| p.exemplars = Bank::new(3, 1 << 32, Precision::Int8)),
@@ -58,6 +54,25 @@ fn a_pack_whose_content_makes_no_sense_is_refused_though_its_checksum_is_right()
         change(&mut changed);
         assert_eq!(read(&seal(changed.to_be_signed(), "")), Err(PackError::Content), "{what}");
     }
+    let texts: &[(&str, Change)] = &[
+        ("no label", |p| p.label = " ".into()),
+        ("control characters", |p| p.label = "mug\x1b[2J".into()),
+        ("a character of no width", |p| p.label = "mu\u{200b}g".into()),
+        ("a mark of direction in the bundle's name", |p| p.provenance.bundle = "\u{202e}tiny".into()),
+        ("long label", |p| p.label = "m".repeat(MAX_TEXT + 1)),
+        ("control characters in the device's name", |p| p.provenance.device = Some("a\nb".into())),
+    ];
+    for (what, change) in texts {
+        let mut changed = pack();
+        change(&mut changed);
+        assert_eq!(read(&seal(changed.to_be_signed(), "")), Err(PackError::Texts), "{what}");
+    }
+    let mut many = pack();
+    (2..MAX_SHOTS + 1).for_each(|_| many.exemplars.push(0, &[1.0; 3]));
+    let shots = MAX_SHOTS + 1;
+    assert_eq!(read(&seal(many.to_be_signed(), "")), Err(PackError::TooManyShots { shots }));
+    many.exemplars = many.exemplars.only(&(0..MAX_SHOTS).collect::<Vec<_>>());
+    assert!(read(&seal(many.to_be_signed(), "")).is_ok());
     let mut longer = pack().to_be_signed();
     longer.push(0);
     let length = (longer.len() - HEADER) as u32;

@@ -8,7 +8,17 @@ use super::{
 };
 use crate::align::{Progress, Workspace};
 use crate::config::Config;
+use crate::label;
 use crate::state::{Foundation, State};
+
+/// Asks whether there is a class of this label, base or learned; returns its index.
+///
+/// # Errors
+/// [`LearnError::UnknownLabel`] if there is none.
+pub fn check_known(foundation: &Foundation, state: &State, label: &str) -> Result<usize, LearnError> {
+    let index = state.known(foundation).position(|known| label::same(&known.label, label));
+    index.ok_or_else(|| LearnError::UnknownLabel { label: label.into() })
+}
 
 /// Gives a known class, base or learned, more shots and aligns the head anew; its target stays.
 ///
@@ -23,9 +33,8 @@ pub fn add_shots(
     workspace: &mut Workspace<'_>,
     on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
 ) -> Result<(State, Report), LearnError> {
-    let index = state.known(foundation).position(|known| known.label == class.label);
-    let index = index.ok_or_else(|| LearnError::UnknownLabel { label: class.label.clone() })?;
-    check_shots(foundation, class)?;
+    let index = check_known(foundation, state, &class.label)?;
+    check_shots(foundation, state, class)?;
     let mut next = state.clone();
     in_fixed_order(class).shots.iter().for_each(|shot| next.exemplars.push(index as u32, shot));
     keep_within_budget(&mut next, config, seed);
@@ -48,6 +57,9 @@ pub fn forget(
     let place = learned(foundation, state, label)?;
     let mut next = state.clone();
     next.classes.remove(place);
+    if place < next.origins.len() {
+        next.origins.remove(place);
+    }
     next.exemplars.remove_class((foundation.classes.len() + place) as u32);
     realign(foundation, state, next, config, seed, workspace, on_progress)
 }
@@ -60,7 +72,7 @@ pub fn rename(foundation: &Foundation, state: &State, from: &str, to: &str) -> R
     let place = learned(foundation, state, from)?;
     check_free_label(foundation, state, to)?;
     let mut next = state.clone();
-    next.classes[place].label = to.into();
+    next.classes[place].label = label::normal(to);
     Ok(next)
 }
 
@@ -78,20 +90,19 @@ pub fn restore(
     on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
 ) -> Result<(State, Report), LearnError> {
     if earlier.head.is_some() {
-        return Ok((earlier.clone(), report(foundation, state, earlier, config, Vec::new())));
+        let mut next = earlier.clone();
+        let report = report(foundation, state, &mut next, config, Vec::new());
+        return Ok((next, report));
     }
     realign(foundation, state, earlier.clone(), config, seed, workspace, on_progress)
 }
 
 /// Place of a class among the learned ones.
 fn learned(foundation: &Foundation, state: &State, label: &str) -> Result<usize, LearnError> {
-    let place = state.classes.iter().position(|class| class.label == label);
+    let place = state.classes.iter().position(|class| label::same(&class.label, label));
     place.ok_or_else(|| {
+        let base = foundation.classes.iter().any(|class| label::same(&class.label, label));
         let label = label.into();
-        if foundation.classes.iter().any(|class| class.label == label) {
-            LearnError::BaseClass { label }
-        } else {
-            LearnError::UnknownLabel { label }
-        }
+        if base { LearnError::BaseClass { label } } else { LearnError::UnknownLabel { label } }
     })
 }

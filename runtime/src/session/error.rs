@@ -4,7 +4,7 @@ use alloc::string::String;
 use core::fmt;
 
 use crate::align::AlignError;
-use crate::state::MAX_TEXT;
+use crate::state::{MAX_SHOTS, MAX_TEXT};
 
 /// Why a session was refused. The old state holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,10 +17,17 @@ pub enum LearnError {
         /// Its label.
         label: String,
     },
-    /// A label is empty or has a line break or other control character in it.
+    /// A label is empty, too long, or has characters in it that cannot be seen or typed.
     BadLabel {
         /// The label.
         label: String,
+    },
+    /// A class would have more shots than [`MAX_SHOTS`].
+    TooManyShots {
+        /// Its label.
+        label: String,
+        /// Shots that it would have.
+        shots: usize,
     },
     /// The label belongs to a known class.
     LabelExists {
@@ -78,9 +85,14 @@ impl fmt::Display for LearnError {
                 write!(
                     f,
                     "the label {shown:?} cannot be used: it is empty, longer than {MAX_TEXT} bytes, starts or ends with \
-                     white space, or holds \"=\", control characters or marks of direction"
+                     white space, or holds \"=\", control characters, marks of direction or characters that cannot be seen"
                 )
             }
+            Self::TooManyShots { label, shots } => write!(
+                f,
+                "the class \"{label}\" would have {shots} shots, but a class may have at most {MAX_SHOTS}; give fewer, such \
+                 as the most different ones"
+            ),
             Self::LabelExists { label } => write!(f, "the label \"{label}\" exists already; choose another one"),
             Self::LabelTwice { label } => {
                 write!(f, "the label \"{label}\" is given twice; every class needs one of its own")

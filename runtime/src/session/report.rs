@@ -7,6 +7,9 @@ use alloc::vec::Vec;
 use crate::align::Losses;
 use crate::state::{Foundation, State};
 
+/// Shares are ratios of small numbers; their difference errs in the last bit.
+const ROUNDING: f32 = 1e-6;
+
 /// How a class's stored exemplars are recognised.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassAccuracy {
@@ -16,6 +19,18 @@ pub struct ClassAccuracy {
     pub before: Option<f32>,
     /// Share recognised after it, 0..1.
     pub after: f32,
+    /// What all sessions since the class was new have cost it; `None` for a class that is new.
+    pub since: Option<Since>,
+}
+
+/// What all sessions since a class was new have cost it, judged by the exemplars that it had then: those that the bundle
+/// brought, or the shots of the session that learned it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Since {
+    /// Share of them recognised at first, 0..1: by the bundle's own head, or right after the session that learned the class.
+    pub first: f32,
+    /// Share of them recognised now, 0..1.
+    pub now: f32,
 }
 
 /// Exemplars of one class that are now taken for another.
@@ -45,12 +60,14 @@ pub struct Report {
 }
 
 impl Report {
-    /// From the answers for every exemplar under the old state and under the new one.
+    /// From the answers for every exemplar under the old state and under the new one; `since` says for every class what all
+    /// sessions have cost it.
     pub(super) fn new(
         foundation: &Foundation,
         (old, before): (&State, &[usize]),
         (new, after): (&State, &[usize]),
         classes_of_exemplars: &[u32],
+        since: &[Option<Since>],
         losses: Vec<Losses>,
     ) -> Self {
         let labels: Vec<&str> = new.known(foundation).map(|class| class.label.as_str()).collect();
@@ -80,6 +97,7 @@ impl Report {
                 label: labels[class].into(),
                 before: index_before[class].map(|_| share(right_before[class], class)),
                 after: share(right_after[class], class),
+                since: index_before[class].and(since[class]),
             })
             .collect();
         // New classes have the highest indices.
@@ -111,11 +129,18 @@ impl Report {
         })
     }
 
+    /// Old classes of which all sessions since the bundle, this one among them, cost more than `budget` of the exemplars that
+    /// were recognised at first, worst first. So a budget holds however many sessions share it.
+    pub fn forgotten_since(&self, budget: f32) -> Vec<&ClassAccuracy> {
+        let loss = |class: &ClassAccuracy| class.since.map_or(0.0, |since| since.first - since.now);
+        let mut forgotten: Vec<_> = self.classes.iter().filter(|class| loss(class) > budget + ROUNDING).collect();
+        forgotten.sort_by(|a, b| loss(b).total_cmp(&loss(a)));
+        forgotten
+    }
+
     /// Old classes of which the session cost more than `budget` of the recognised exemplars, worst first: 0.2 allows a
     /// class of five exemplars to lose one.
     pub fn forgotten(&self, budget: f32) -> Vec<&ClassAccuracy> {
-        // Shares are ratios of small numbers; their difference errs in the last bit.
-        const ROUNDING: f32 = 1e-6;
         let loss = |class: &ClassAccuracy| class.before.map_or(0.0, |before| before - class.after);
         let mut forgotten: Vec<_> = self.classes.iter().filter(|class| loss(class) > budget + ROUNDING).collect();
         forgotten.sort_by(|a, b| loss(b).total_cmp(&loss(a)));
@@ -136,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_budget_finds_what_was_lost_beyond_it_worst_first() {
-        let class = |label: &str, before, after| ClassAccuracy { label: label.into(), before, after };
+        let class = |label: &str, before, after| ClassAccuracy { label: label.into(), before, after, since: None };
         let classes = alloc::vec![
             class("kept", Some(0.8), 0.8),
             class("one of five lost", Some(1.0), 0.8),

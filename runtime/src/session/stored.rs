@@ -5,7 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
-use super::{LARGEST, LearnError, Report, check_labels, learn_checked};
+use super::{LARGEST, LearnError, Report, check_count, check_labels, learn_checked};
 use crate::align::{Progress, Workspace};
 use crate::bank::Bank;
 use crate::config::Config;
@@ -36,16 +36,14 @@ pub fn learn_stored(
 ) -> Result<(State, Report), LearnError> {
     let labels: Vec<&str> = new.iter().map(|class| class.label.as_str()).collect();
     check_labels(foundation, state, &labels)?;
-    new.iter().try_for_each(|class| check_exemplars(state, class))?;
+    new.iter().try_for_each(|class| check_exemplars(foundation, state, class))?;
     learn_checked(foundation, state, new, config, seed, workspace, on_progress)
 }
 
 /// Whether a class has exemplars, all usable.
-fn check_exemplars(state: &State, class: &StoredClass) -> Result<(), LearnError> {
+fn check_exemplars(foundation: &Foundation, state: &State, class: &StoredClass) -> Result<(), LearnError> {
     let StoredClass { label, exemplars } = class;
-    if exemplars.is_empty() {
-        return Err(LearnError::NoShots { label: label.clone() });
-    }
+    check_count(foundation, state, label, exemplars.len())?;
     if !exemplars.is_like(&state.exemplars) || !exemplars.is_sound() {
         return Err(LearnError::OtherLayout { label: label.clone() });
     }

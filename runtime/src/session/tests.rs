@@ -202,8 +202,144 @@ fn what_cannot_be_learned_is_refused() {
     assert_eq!(refused(&[odd.clone()]), LearnError::BadFeatures { label: label(4), shot: 1 });
     odd.shots[1].push(f32::NAN);
     assert_eq!(refused(&[odd]), LearnError::BadFeatures { label: label(4), shot: 1 });
-    let nameless = NewClass { label: String::from(" "), ..new_class(4, 1) };
-    assert_eq!(refused(&[nameless]), LearnError::BadLabel { label: String::from(" ") });
+    for label in [" ", "a\u{200b}b", "a\u{202e}b", "a\tb", " a"] {
+        let unseen = NewClass { label: String::from(label), ..new_class(4, 1) };
+        assert_eq!(refused(&[unseen]), LearnError::BadLabel { label: String::from(label) });
+    }
+}
+
+#[test]
+fn labels_are_the_same_however_their_accents_are_written() {
+    let foundation = foundation(3);
+    let [composed, decomposed] = ["caf\u{e9}", "cafe\u{301}"].map(String::from);
+    let class = |class: usize, label: &String| NewClass { label: label.clone(), ..new_class(class, 2) };
+    let twice = learn_with(&foundation, &[class(3, &composed), class(4, &decomposed)], 1).unwrap_err();
+    assert_eq!(twice, LearnError::LabelTwice { label: decomposed.clone() });
+    let (state, _) = learn_with(&foundation, &[class(3, &decomposed), new_class(4, 1)], 1).unwrap();
+    assert_eq!(state.classes[0].label, composed, "kept in the normal form");
+    let again = learn_on(&foundation, &state, &[class(5, &decomposed)], 1, &mut proceed).unwrap_err();
+    assert_eq!(again, LearnError::LabelExists { label: decomposed.clone() });
+    assert!(matches!(rename(&foundation, &state, &label(4), &decomposed), Err(LearnError::LabelExists { .. })));
+    let renamed = rename(&foundation, &state, &decomposed, "A\u{30a}").unwrap();
+    assert_eq!(renamed.classes[0].label, "\u{c5}");
+    let mut memory = memory(&foundation, &state, &[new_class(4, 8)]);
+    let workspace = &mut memory.workspace(&Serial);
+    let more = class(3, &decomposed);
+    let (next, _) = add_shots(&foundation, &state, &more, &foundation.config, 1, workspace, &mut proceed).unwrap();
+    assert_eq!(next.exemplars.len(), 5);
+    let (left, _) = forget(&foundation, &next, &decomposed, &foundation.config, 1, workspace, &mut proceed).unwrap();
+    assert_eq!(left.classes.len(), 1);
+}
+
+#[test]
+fn a_class_has_at_most_so_many_shots() {
+    let foundation = foundation(3);
+    let most =
+        |shots: usize| NewClass { shots: alloc::vec![new_class(4, 1).shots[0].clone(); shots], ..new_class(4, 1) };
+    let too_many = LearnError::TooManyShots { label: label(4), shots: MAX_SHOTS + 1 };
+    assert_eq!(learn_with(&foundation, &[most(MAX_SHOTS + 1)], 1).unwrap_err(), too_many);
+    let mut short = foundation.clone();
+    short.config.epochs = 1;
+    let (state, _) = learn_with(&short, &[most(MAX_SHOTS)], 1).unwrap();
+    assert!(state.is_sound(&short));
+    let one = new_class(4, 1);
+    let mut memory = memory(&short, &state, core::slice::from_ref(&one));
+    let workspace = &mut memory.workspace(&Serial);
+    assert_eq!(add_shots(&short, &state, &one, &short.config, 1, workspace, &mut proceed).unwrap_err(), too_many);
+    let mut stored = travelled(&state, 3, 0);
+    stored.label = label(5);
+    stored.exemplars.push(0, &new_class(5, 1).shots[0]);
+    let more = LearnError::TooManyShots { label: label(5), shots: MAX_SHOTS + 1 };
+    assert_eq!(learn_stored(&short, &state, &[stored], &short.config, 1, workspace, &mut proceed).unwrap_err(), more);
+    let mut swollen = state.clone();
+    swollen.exemplars.push(3, &new_class(4, 1).shots[0]);
+    assert!(!swollen.is_sound(&short), "also where a state is read");
+}
+
+/// Each session costs one exemplar of the class, and none of them alone more than a budget of one.
+#[test]
+fn losses_are_counted_from_the_bundle_on() {
+    let foundation = foundation(3);
+    let (one, report) = learn_with(&foundation, &[new_class(3, 4)], 1).unwrap();
+    assert!(report.classes[3].since.is_none() && report.classes[3].before.is_none(), "a new class has lost nothing");
+    let first = report.classes[3].after;
+    assert_eq!((one.origins[0].shots, one.origins[0].recognised as f32 / 4.0), (4, first));
+    for class in &report.classes[..3] {
+        let since = class.since.unwrap();
+        assert_eq!((Some(since.first), since.now), (class.before, class.after), "the first session is all there was");
+    }
+    // A head that forgets: from session to session it turns away from what it knew.
+    let mut states = alloc::vec![one.clone()];
+    for step in 1..=3usize {
+        let mut next = states[step - 1].clone();
+        let head = next.head.as_mut().unwrap();
+        for values in head.parameters_mut() {
+            let mut random = Random::new(step as u64, "forgetting");
+            values.iter_mut().for_each(|value| *value += 0.25 * random.normal());
+        }
+        states.push(next);
+    }
+    let config = &foundation.config;
+    let mut reports = Vec::new();
+    for pair in states.windows(2) {
+        let mut after = pair[1].clone();
+        reports.push(report_of(&foundation, &pair[0], &mut after, config));
+        assert_eq!(after.origins, one.origins, "what was noted stays");
+    }
+    for class in 0..4 {
+        let steps: f32 =
+            reports.iter().map(|report| report.classes[class].before.unwrap() - report.classes[class].after).sum();
+        let since = reports[2].classes[class].since.unwrap();
+        let at_first = if class < 3 { report.classes[class].before.unwrap() } else { first };
+        let before = reports[0].classes[class].before.unwrap();
+        assert!((since.first - at_first).abs() < 1e-6);
+        assert!(
+            (since.first - since.now - (at_first - before) - steps).abs() < 1e-5,
+            "class {class}: {since:?}, {steps}"
+        );
+    }
+    // Some class lost more over all of them than in the dearest of them.
+    let dearest = |class: usize| {
+        reports
+            .iter()
+            .map(|report| report.classes[class].before.unwrap() - report.classes[class].after)
+            .fold(0.0, f32::max)
+    };
+    let total = |class: usize| reports[2].classes[class].since.map_or(0.0, |since| since.first - since.now);
+    let class = (0..4).max_by(|a, b| (total(*a) - dearest(*a)).total_cmp(&(total(*b) - dearest(*b)))).unwrap();
+    assert!(total(class) > dearest(class) + 0.1, "{} and {}", total(class), dearest(class));
+    let budget = (total(class) + dearest(class)) / 2.0;
+    let named =
+        |forgotten: Vec<&ClassAccuracy>| forgotten.iter().any(|found| found.label == reports[2].classes[class].label);
+    assert!(reports.iter().all(|report| !named(report.forgotten(budget))), "no session alone is beyond the budget");
+    assert!(named(reports[2].forgotten_since(budget)), "together they are");
+}
+
+fn report_of(foundation: &Foundation, before: &State, after: &mut State, config: &Config) -> Report {
+    super::report(foundation, before, after, config, Vec::new())
+}
+
+#[test]
+fn first_recognition_goes_with_its_class() {
+    let foundation = foundation(3);
+    let config = &foundation.config;
+    let (one, _) = learn_with(&foundation, &[new_class(3, 3)], 1).unwrap();
+    let (two, _) = learn_on(&foundation, &one, &[new_class(4, 2), new_class(5, 5)], 1, &mut proceed).unwrap();
+    let shots = |state: &State| state.origins.iter().map(|origin| origin.shots).collect::<Vec<_>>();
+    assert_eq!((shots(&two), two.origins[0]), (alloc::vec![3, 2, 5], one.origins[0]));
+    let mut memory = memory(&foundation, &two, &[new_class(3, 8)]);
+    let workspace = &mut memory.workspace(&Serial);
+    let more = new_class(3, 4);
+    let (more, _) = add_shots(&foundation, &two, &more, config, 1, workspace, &mut proceed).unwrap();
+    assert_eq!(more.origins, two.origins, "further shots are no new start");
+    let (left, _) = forget(&foundation, &more, &label(4), config, 1, workspace, &mut proceed).unwrap();
+    assert_eq!(shots(&left), [3, 5]);
+    // A state of an older release knows nothing of its classes; the next session starts from where they are.
+    let old = State { origins: Vec::new(), ..two.clone() };
+    let (next, report) = learn_on(&foundation, &old, &[new_class(6, 2)], 1, &mut proceed).unwrap();
+    assert_eq!(shots(&next), [3, 2, 5, 2]);
+    let class = &report.classes[3];
+    assert_eq!(class.since, Some(Since { first: class.before.unwrap(), now: class.after }));
 }
 
 #[test]

@@ -96,7 +96,7 @@ pub enum DataError {
         actual: usize,
     },
     /// A class cannot be named in lists and on terminals.
-    #[error("the class name \"{}\" holds control characters; rename the class", name.escape_debug())]
+    #[error("the class name \"{}\" holds characters that cannot be seen, or is the name of another class in another spelling; rename the class", name.escape_debug())]
     ClassName {
         /// The name.
         name: String,

@@ -172,5 +172,21 @@ fn a_class_name_with_control_characters_is_refused() {
     let recipe = recipe("kind = \"folders\"\nimage_size = 16");
     let origin = Origin { folder: Some(folder.path()), ..Origin::default() };
     let error = open(&recipe, &origin).unwrap_err().to_string();
-    assert_eq!(error, "the class name \"c\\n1\\u{1b}[2J\" holds control characters; rename the class");
+    assert_eq!(
+        error,
+        "the class name \"c\\n1\\u{1b}[2J\" holds characters that cannot be seen, or is the name of another class in another spelling; rename the class"
+    );
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn class_names_are_kept_in_one_normal_form() {
+    let folder = tempfile::tempdir().unwrap();
+    flat(folder.path());
+    fs::rename(folder.path().join("c1"), folder.path().join("cafe\u{301}")).unwrap();
+    let recipe = recipe("kind = \"folders\"\nimage_size = 16");
+    let origin = Origin { folder: Some(folder.path()), ..Origin::default() };
+    assert!(open(&recipe, &origin).unwrap().class_names.contains(&"caf\u{e9}".to_owned()));
+    fs::rename(folder.path().join("c2"), folder.path().join("caf\u{e9}")).unwrap();
+    assert!(open(&recipe, &origin).unwrap_err().to_string().contains("in another spelling"));
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use orco_runtime::encoder::choice::Work;
 use orco_runtime::history::{Change, Verb};
@@ -30,6 +30,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let started = Instant::now();
     let device = Device::open_to_change(options, output)?;
     let foundation = &device.bundle.foundation;
+    session::check_known(foundation, &device.state, &arguments.class.0).context("nothing was changed")?;
     let class =
         lesson::read(&device, device.encoder(options, Work::Shots)?.as_mut(), std::slice::from_ref(&arguments.class))?;
     let change = Change::new(Verb::Add, arguments.lesson.seed).labels([&arguments.class.0]);

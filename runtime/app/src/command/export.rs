@@ -58,7 +58,8 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     }
     if !pack.is_sound() {
         bail!(
-            "the label, the device's name and the time may have at most {} bytes and no control characters",
+            "the label, the device's name and the time may have at most {} bytes and no control characters, marks of direction or characters that cannot be seen; `orco rename` \
+             gives another label",
             MAX_TEXT
         );
     }

@@ -5,6 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 use clap::Args;
 use orco_runtime::history::{Change, Verb};
+use orco_runtime::label;
 use orco_runtime::session;
 use serde_json::{Value, json};
 
@@ -32,8 +33,8 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let started = Instant::now();
     let device = Device::open_to_change(options, output)?;
     let foundation = &device.bundle.foundation;
-    let (label, seed) = (&arguments.label, arguments.seed);
-    let learned = |classes: &[orco_runtime::state::Class]| classes.iter().any(|class| class.label == *label);
+    let (label, seed) = (&label::normal(&arguments.label), arguments.seed);
+    let learned = |classes: &[orco_runtime::state::Class]| classes.iter().any(|class| label::same(&class.label, label));
     let known = learned(&device.state.classes) || learned(&foundation.classes);
     if arguments.purge && !known {
         lesson::purge(&device, output, device.state.clone(), label, seed)?;

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use orco_runtime::files;
 use orco_runtime::history::{Change, Verb};
+use orco_runtime::label;
 use orco_runtime::pack::{self, Pack, Sealed};
 use orco_runtime::session::{self, StoredClass};
 use orco_runtime::signature::{PublicKey, SignatureError};
@@ -49,7 +50,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         let pack = open(path, key.as_ref());
         let class = pack.and_then(|pack| Ok((pack.to_class(&device.bundle.digest)?, pack)));
         let (class, pack) = class.with_context(|| format!("{} cannot be imported", path.display()))?;
-        let label = arguments.label.as_deref().unwrap_or(&class.label).trim().to_owned();
+        let label = label::normal(arguments.label.as_deref().unwrap_or(&class.label));
         if let Some(place) = new.iter().position(|class: &StoredClass| class.label == label) {
             bail!(
                 "{} cannot be imported: {} has the label \"{label}\", too; import one of the two alone under another one with --as LABEL",
@@ -57,7 +58,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
                 arguments.packs[place].display()
             );
         }
-        if device.state.known(foundation).any(|known| known.label == label) {
+        if device.state.known(foundation).any(|known| label::same(&known.label, &label)) {
             bail!(
                 "{} cannot be imported: the label \"{label}\" exists already; import this pack alone under another one with --as LABEL",
                 path.display()

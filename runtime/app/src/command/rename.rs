@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use clap::Args;
 use orco_runtime::history::{Change, Verb};
+use orco_runtime::label;
 use orco_runtime::session;
 use serde_json::{Value, json};
 
@@ -23,7 +24,8 @@ pub struct Arguments {
 /// Gives a learned class another label and saves the new state; nothing is trained.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let device = Device::open_to_change(options, output)?;
-    let (from, to) = (arguments.from.as_str(), arguments.to.trim());
+    let [from, to] = [&arguments.from, &arguments.to].map(|label| label::normal(label));
+    let (from, to) = (from.as_str(), to.as_str());
     let renamed = session::rename(&device.bundle.foundation, &device.state, from, to);
     let change = Change::new(Verb::Rename, 0).labels([from, to]);
     lesson::commit(&device, output, renamed.context("nothing was changed")?, &change)?;

@@ -1,4 +1,4 @@
-//! The forgetting budget: how much a session may cost any old class, judged by its stored exemplars.
+//! The forgetting budget: how much all sessions since the bundle may cost any old class, judged by its first exemplars.
 
 use anyhow::{Result, bail};
 use orco_runtime::session::{ClassAccuracy, Report};
@@ -11,18 +11,18 @@ pub fn points(argument: &str) -> Result<f32, String> {
     }
 }
 
-/// Refuses a session after which an old class has lost more than the budget.
+/// Refuses a session after which an old class has lost more than the budget, over all sessions so far.
 pub fn check(report: &Report, budget: f32) -> Result<()> {
-    let forgotten = report.forgotten(budget);
+    let forgotten = report.forgotten_since(budget);
     if forgotten.is_empty() {
         return Ok(());
     }
     bail!(
-        "{} would lose more than the forgetting budget of {} points, so nothing was changed: {}; give other shots, or a \
-         larger --forgetting-budget",
+        "{} would have lost more than the forgetting budget of {} points, over all sessions since the bundle, so nothing was \
+         changed: {}; give other shots, or a larger --forgetting-budget",
         plural(forgotten.len(), "class"),
         in_points(budget),
-        losses(&forgotten)
+        losses_since(&forgotten)
     )
 }
 
@@ -35,12 +35,21 @@ fn plural(count: usize, class: &str) -> String {
     if count == 1 { format!("1 {class}") } else { format!("{count} {class}es") }
 }
 
-/// "LABEL (80 to 20 %)" for the first few of the classes.
+/// "LABEL (80 to 20 %)" for the first few of the classes: what the session cost them.
 pub fn losses(forgotten: &[&ClassAccuracy]) -> String {
+    listed(forgotten, |class| (class.before.unwrap_or(0.0), class.after))
+}
+
+/// The same: what all sessions cost them.
+pub fn losses_since(forgotten: &[&ClassAccuracy]) -> String {
+    listed(forgotten, |class| class.since.map_or((0.0, 0.0), |since| (since.first, since.now)))
+}
+
+fn listed(forgotten: &[&ClassAccuracy], shares: impl Fn(&ClassAccuracy) -> (f32, f32)) -> String {
     const SHOWN: usize = 5;
-    let percent = |share: f32| 100.0 * share;
     let one = |class: &&ClassAccuracy| {
-        format!("{} ({:.0} to {:.0} %)", class.label, percent(class.before.unwrap_or(0.0)), percent(class.after))
+        let (before, after) = shares(class);
+        format!("{} ({:.0} to {:.0} %)", class.label, 100.0 * before, 100.0 * after)
     };
     let mut listed: Vec<String> = forgotten.iter().take(SHOWN).map(one).collect();
     if forgotten.len() > SHOWN {

@@ -1,0 +1,109 @@
+//! Labels and other texts from people and files: one normal form, nothing that cannot be seen, and how they are shown.
+//!
+//! The same word can be written in more than one way ("é" as one character, or as "e" with an accent), and characters that
+//! nobody sees can make two labels look alike. Labels are therefore kept and compared in Unicode's normal form C, and refused
+//! if there is anything invisible in them.
+
+use alloc::string::String;
+use core::fmt::{self, Write};
+
+use unicode_normalization::UnicodeNormalization;
+
+use crate::state::MAX_TEXT;
+
+/// A label as it is kept and compared: in normal form C, without white space around it.
+pub fn normal(label: &str) -> String {
+    label.trim().nfc().collect()
+}
+
+/// Whether two labels are the same.
+pub fn same(one: &str, other: &str) -> bool {
+    one == other || one.nfc().eq(other.nfc())
+}
+
+/// Whether a label can be given, in its normal form: it can be typed, shown on one line as it is, and put into a pack.
+pub fn is_usable(label: &str) -> bool {
+    !label.is_empty()
+        && label.len() <= MAX_TEXT
+        && normal(label) == label
+        && !label.chars().any(|c| c == '=' || (c.is_whitespace() && c != ' ') || is_unseen(c))
+}
+
+/// Whether a text holds no characters that cannot be seen.
+pub fn is_plain(text: &str) -> bool {
+    !text.chars().any(is_unseen)
+}
+
+/// Whether a character is one that nobody sees, but that changes what is seen or compared: controls, marks of direction,
+/// characters of no width, fillers, selectors of variants.
+fn is_unseen(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// A text as it may reach a terminal, on one line: what cannot be seen is written as `\u{..}`, so that nothing in it is
+/// obeyed, hidden or turned around.
+///
+/// # Example
+/// ```
+/// use orco_runtime::label::Shown;
+///
+/// assert_eq!(Shown("a mug\u{1b}[2J").to_string(), "a mug\\u{1b}[2J");
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'a>(pub &'a str);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0
+            .chars()
+            .try_for_each(|c| if is_unseen(c) { write!(f, "{}", c.escape_unicode()) } else { f.write_char(c) })
+    }
+}
+
+/// The lines of a text as they may reach a terminal, each as [`Shown`].
+pub fn lines(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for (place, line) in text.split('\n').enumerate() {
+        let end = if place == 0 { "" } else { "\n" };
+        write!(shown, "{end}{}", Shown(line)).expect("writing into memory cannot fail");
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn one_word_is_one_label() {
+        assert!(same("caf\u{e9}", "cafe\u{301}") && !same("cafe", "caf\u{e9}"));
+        assert_eq!(normal(" cafe\u{301} "), "caf\u{e9}");
+        // The sign of ohm is the letter omega, a Hangul syllable its parts.
+        assert_eq!([normal("\u{2126}"), normal("\u{1112}\u{1161}\u{11ab}")], ["\u{3a9}", "\u{d55c}"]);
+        assert!(is_usable("caf\u{e9}") && !is_usable("cafe\u{301}"), "only the normal form is kept");
+    }
+
+    #[test]
+    fn what_nobody_sees_is_in_no_label() {
+        for c in "\u{7}\u{1b}\u{7f}\u{85}\u{9b}\u{ad}\u{200b}\u{200d}\u{200e}\u{202e}\u{2060}\u{2066}\u{feff}\u{fe0f}\u{3164}\u{e0041}".chars() {
+            let label: String = ['m', 'u', c, 'g'].into_iter().collect();
+            assert!(!is_usable(&label) && !is_plain(&label), "{c:?}");
+            assert_eq!(Shown(&label).to_string(), alloc::format!("mu{}g", c.escape_unicode()));
+        }
+        for label in ["", " mug", "mug ", "a=b", "a\u{a0}b", "a\u{2003}b", &"x".repeat(MAX_TEXT + 1)] {
+            assert!(!is_usable(label), "{label:?}");
+        }
+        for label in ["mug", "toy brick", "Größe 3", "カップ", "чашка", "杯子", "\u{1f986}", "a'b\"c\\d"] {
+            assert!(is_usable(label) && is_plain(label), "{label}");
+            assert_eq!(Shown(label).to_string(), label);
+        }
+        assert_eq!(lines("one\n\u{1b}[31mtwo\u{202e}\n"), "one\n\\u{1b}[31mtwo\\u{202e}\n");
+    }
+}
