@@ -11,7 +11,7 @@ use clap::Args;
 use orco_runtime::align::{Losses, Progress, Workspace};
 use orco_runtime::encoder::Encoder;
 use orco_runtime::history::{Change, PurgeError, Verb};
-use orco_runtime::label;
+use orco_runtime::label::{self, Shown};
 use orco_runtime::session::{self, LearnError, Memory, NewClass, Report};
 use orco_runtime::state::State;
 use orco_runtime::store::StoreError;
@@ -162,7 +162,7 @@ fn now() -> Option<u64> {
 
 /// Says what a session did.
 pub fn print(output: &Output, report: &Report, what: &str, seconds: f64) -> Result<()> {
-    say!(output, "{what} in {seconds:.1} s")?;
+    say!(output, "{} in {seconds:.1} s", Shown(what))?;
     if let (Some(first), Some(last)) = (report.losses.first(), report.losses.last()) {
         let epochs = report.losses.len();
         say!(
@@ -196,8 +196,8 @@ pub fn print(output: &Output, report: &Report, what: &str, seconds: f64) -> Resu
         say!(
             output,
             "now confused: {} is taken for {} ({:.0} %)",
-            confusion.label,
-            confusion.taken_for,
+            Shown(&confusion.label),
+            Shown(&confusion.taken_for),
             percent(confusion.share)
         )?;
     }

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
+use orco_runtime::label;
 use orco_runtime::protocol::Summary;
 use serde_json::{Value, json};
 
@@ -77,12 +78,16 @@ impl Output {
         matches!(self.json, Json::Standard)
     }
 
-    /// Writes a line to standard output, unless that is the JSON's.
+    /// Writes a line to standard output, unless that is the JSON's. What cannot be seen in it is written out.
     ///
     /// # Errors
     /// If it cannot be written and nothing was changed yet. After a change that is noted, and the verb goes on.
     pub fn line(&self, text: impl Display) -> Result<()> {
-        if self.quiet() || self.mute.get() { Ok(()) } else { self.to_standard(&format!("{text}\n")) }
+        if self.quiet() || self.mute.get() {
+            Ok(())
+        } else {
+            self.to_standard(&format!("{}\n", label::lines(&text.to_string())))
+        }
     }
 
     fn to_standard(&self, text: &str) -> Result<()> {
@@ -175,9 +180,10 @@ fn rewrite(mut file: &File, text: &str) -> io::Result<()> {
     file.flush()
 }
 
-/// Writes a line to standard error, for whoever reads it: where nobody can, nothing depends on it.
+/// Writes a line to standard error, for whoever reads it: where nobody can, nothing depends on it. What cannot be seen in it
+/// is written out, since names of files and texts out of them may hold anything.
 pub fn to_people(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
+    let _ = writeln!(io::stderr(), "{}", label::lines(line));
 }
 
 /// Opens what is there already, a file or something that takes bytes such as a pipe or a terminal, without emptying it; or

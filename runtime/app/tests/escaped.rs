@@ -3,6 +3,7 @@
 mod support;
 
 use std::fs;
+use std::time::Duration;
 
 use orco_runtime::bundle::Bundle;
 use orco_runtime::history::{Change, Limits, Verb};
@@ -27,12 +28,12 @@ fn device() -> Device {
     let mut next = saved.state.clone();
     next.classes[0] = Class { label: EVIL.into(), ..next.classes[0].clone() };
     let saved = saved.then(next, &Change::new(Verb::Rename, 1).labels(["mug", EVIL]), Limits::default());
-    put(&Store::new(&device.state()), &bundle, &saved);
+    let store = Store::new(&device.state());
+    let locked = store.lock(Duration::ZERO).unwrap();
+    locked.load(&bundle).unwrap();
+    locked.save(&bundle, &saved).unwrap();
+    drop(locked);
     device
-}
-
-fn put(store: &Store, bundle: &Bundle, saved: &orco_runtime::history::Saved) {
-    store.save(bundle, saved).unwrap();
 }
 
 #[test]

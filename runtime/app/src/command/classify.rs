@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use orco_runtime::classify::Classifier;
 use orco_runtime::encoder::choice::Work;
+use orco_runtime::label::Shown;
 use serde_json::{Value, json};
 
 use crate::device::Device;
@@ -50,7 +51,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         };
         let matches = classifier.matches(&features, arguments.top.max(1));
         let named: Vec<String> =
-            matches.iter().map(|found| format!("{} ({:.2})", labels[found.class], found.score)).collect();
+            matches.iter().map(|found| format!("{} ({:.2})", Shown(labels[found.class]), found.score)).collect();
         say!(output, "{image}: {}", named.join(", "))?;
         let named: Vec<_> =
             matches.iter().map(|found| json!({ "label": labels[found.class], "score": found.score })).collect();

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use orco_runtime::history::{Entry, Verb};
+use orco_runtime::label::Shown;
 use serde_json::{Value, json};
 
 use crate::device::Device;
@@ -18,7 +19,7 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
         let when = entry.when.map_or_else(|| "-".to_owned(), output::minute);
         let what = describe(entry);
         let (classes, exemplars) = (entry.classes.len(), entry.exemplars());
-        say!(output, "{:>5}  {when:16}  {classes:>7}  {exemplars:>9}  {what}", entry.number)?;
+        say!(output, "{:>5}  {when:16}  {classes:>7}  {exemplars:>9}  {}", entry.number, Shown(&what))?;
         let classes: Vec<&str> = entry.classes.iter().map(|known| known.class.label.as_str()).collect();
         listed.push(json!({
             "entry": entry.number, "change": what, "seconds_since_1970": entry.when, "classes": classes,

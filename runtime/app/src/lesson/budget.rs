@@ -1,6 +1,7 @@
 //! The forgetting budget: how much all sessions since the bundle may cost any old class, judged by its first exemplars.
 
 use anyhow::{Result, bail};
+use orco_runtime::label::Shown;
 use orco_runtime::session::{ClassAccuracy, Report};
 
 /// Reads a budget in percent points as a share.
@@ -49,7 +50,7 @@ fn listed(forgotten: &[&ClassAccuracy], shares: impl Fn(&ClassAccuracy) -> (f32,
     const SHOWN: usize = 5;
     let one = |class: &&ClassAccuracy| {
         let (before, after) = shares(class);
-        format!("{} ({:.0} to {:.0} %)", class.label, 100.0 * before, 100.0 * after)
+        format!("{} ({:.0} to {:.0} %)", Shown(&class.label), 100.0 * before, 100.0 * after)
     };
     let mut listed: Vec<String> = forgotten.iter().take(SHOWN).map(one).collect();
     if forgotten.len() > SHOWN {
