@@ -64,10 +64,10 @@ pub(super) fn walk(jpeg: &[u8], frame: &Frame, reduced: Option<&mut Reduced>) ->
     if walk.sent.iter().any(|sent| *sent != u64::MAX) {
         return Err("scans of it are missing, as in a file that was cut off");
     }
-    if let Some(reduced) = walk.reduced {
-        if frame.progressive {
-            reduced.finish(&walk.latched.iter().map(|table| table.unwrap_or([1; 64])).collect::<Vec<_>>());
-        }
+    if let Some(reduced) = walk.reduced
+        && frame.progressive
+    {
+        reduced.finish(&walk.latched.iter().map(|table| table.unwrap_or([1; 64])).collect::<Vec<_>>());
     }
     Ok(())
 }
@@ -350,10 +350,10 @@ impl Walk<'_, '_> {
         index: usize,
         shift: u32,
     ) -> Result<(), Damage> {
-        if bits.take(1)? == 1 {
-            if let Some(reduced) = &mut self.reduced {
-                reduced.grow(component, place, index, 1 << shift);
-            }
+        if bits.take(1)? == 1
+            && let Some(reduced) = &mut self.reduced
+        {
+            reduced.grow(component, place, index, 1 << shift);
         }
         Ok(())
     }
