@@ -15,7 +15,7 @@ const STEP: usize = 509;
 #[test]
 fn every_flipped_bit_and_every_truncation_is_noticed() {
     let foundation = foundation();
-    let saves = saves(&foundation, 5, 942);
+    let saves = saves(&foundation, 5, 775);
     let mut shelf = Shelf::default();
     for saved in &saves {
         super::save(&mut shelf, &foundation, saved).unwrap();
