@@ -21,6 +21,7 @@ use tch::{Device, Kind, Tensor, no_grad};
 static TURN: Mutex<()> = Mutex::new(());
 
 const INPUT: Preprocessing = Preprocessing { width: 32, height: 32, mean: [0.5; 3], deviation: [0.25; 3] };
+/// Images of noise on which the engines are compared with tch; so many in the heavy trials, a tenth otherwise.
 const IMAGES: i64 = 1000;
 
 /// A network whose norms have seen data, so that folding them changes something.
@@ -61,7 +62,8 @@ fn check(description: Description, folder: &Path) -> PathBuf {
     let (_store, network) = network(description);
     let bytes = onnx::encode(&network, &[("task", "test".into())]);
     assert_eq!(bytes, onnx::encode(&network, &[("task", "test".into())]), "{name}: same network, other bytes");
-    let (shape, input) = sizes(IMAGES, &network.description);
+    let count = if orco_tests::heavy() { IMAGES } else { IMAGES / 10 };
+    let (shape, input) = sizes(count, &network.description);
     let images = Tensor::randn(shape, (Kind::Float, Device::Cpu));
     let expected = no_grad(|| network.forward(&images, Precision::F32, false));
     let in_onnx_runtime = deviation(&mut Onnx::open(&bytes, &input).unwrap(), &images, &expected);
