@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use orco_runtime::bundle::{Bundle, OpenError};
+use orco_runtime::encoder::choice::{Choice, Work};
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, Weights};
 use orco_tests::tiny::{self, CLASSES, images};
 use orco_trainer::align::align;
@@ -24,7 +25,7 @@ static TURN: Mutex<()> = Mutex::new(());
 const INPUT: [i64; 3] = [3, 16, 16];
 
 fn recipe() -> Recipe {
-    let mut recipe = tiny::recipe(6);
+    let mut recipe = tiny::recipe(20);
     recipe.export.candidates_per_class = 6;
     recipe
 }
@@ -107,7 +108,9 @@ fn a_small_backbone_goes_into_a_bundle_in_float_and_int8() {
     // The device may take the int8 file instead; its features differ little, in either engine.
     let picture =
         orco_runtime::image::from_planes(16, 16, &Vec::<u8>::try_from(images().pixels.get(0).view(-1)).unwrap());
-    let features = |bundle: &Bundle| bundle.features(bundle.encoder().unwrap().as_mut(), &picture, 1).unwrap();
+    let features = |bundle: &Bundle| {
+        bundle.features(bundle.encoder(Choice::Auto, Work::Shots).unwrap().0.as_mut(), &picture, 1).unwrap()
+    };
     let float = features(&bundle);
     let quantised = bundle.clone().with_int8().unwrap();
     assert_ne!(quantised.backbone, bundle.backbone);

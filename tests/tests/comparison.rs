@@ -12,7 +12,7 @@ use tch::{Device, Tensor, no_grad};
 #[test]
 fn g_alone_stands_beside_f_and_g() {
     let (folder, images) = (tempfile::tempdir().unwrap(), images());
-    let mut recipe = tiny::recipe(6);
+    let mut recipe = tiny::recipe(20);
     recipe.export.candidates_per_class = 8;
     // A head that sits firmly on its targets before the sessions begin, and sessions that move it gently: else one class
     // more or less is lost by rounding.

@@ -198,7 +198,7 @@ fn a_killed_run_continues() {
 fn alignment_brings_base_classes_to_their_targets() {
     let _turn = TURN.lock();
     let folder = tempfile::tempdir().unwrap();
-    let mut recipe = recipe(6);
+    let mut recipe = recipe(20);
     recipe.pretrain.precision = Precision::F32;
     let images = images();
     let split = Split::new(&recipe.split, 5, &images, &images, None, recipe.seed).unwrap();
