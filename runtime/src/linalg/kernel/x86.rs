@@ -88,6 +88,8 @@ macro_rules! vector {
                 unsafe { $fused(a, b, self) }
             }
 
+            // The pointer goes through a register and nothing is read through it.
+            #[allow(clippy::pointers_in_nomem_asm_block)]
             #[inline(always)]
             fn opaque(mut pointer: *const f32) -> *const f32 {
                 // SAFETY: does nothing.
