@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::linalg::kernel::on_vector_units;
 use crate::linalg::{
-    GROUP, LANES, Left, Piece, Right, groups, groups_mut, pack, padded, product_to, transpose, transpose_columns,
+    LANES, Left, Piece, Right, groups, groups_mut, pack, padded, product_to, transpose, transpose_columns,
 };
 use crate::math::{SHORTEST, dot, normalise};
 use crate::workers::{Workers, for_each_chunk};
@@ -78,9 +78,9 @@ impl Update {
         let weights = groups_mut(weights).iter_mut().zip(groups_mut(momenta));
         for ((weights, momenta), gradients) in weights.zip(groups(gradients)) {
             let (mut to, mut momentum) = (*weights, *momenta);
-            for lane in 0..GROUP {
-                momentum[lane] = self.keep * momentum[lane] + self.take * (gradients[lane] + self.decay * to[lane]);
-                to[lane] -= rate * momentum[lane];
+            for ((weight, momentum), gradient) in to.iter_mut().zip(&mut momentum).zip(gradients) {
+                *momentum = self.keep * *momentum + self.take * (gradient + self.decay * *weight);
+                *weight -= rate * *momentum;
             }
             (*weights, *momenta) = (to, momentum);
         }
