@@ -2,11 +2,12 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+static TURN: Mutex<()> = Mutex::new(());
 
 /// The system's allocator, counting; a test program makes it its own with `#[global_allocator]`.
 pub struct Counting;
@@ -35,6 +36,11 @@ unsafe impl GlobalAlloc for Counting {
         // SAFETY: as above.
         unsafe { System.dealloc(memory, layout) }
     }
+}
+
+/// For tests that make large things themselves, beside which [`peak_of`] in another test would count them: they take turns.
+pub fn take_turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs something and returns with its result the most bytes that the whole program held meanwhile beyond those before.

@@ -10,7 +10,7 @@ use image::RgbImage;
 use image::imageops::{self, FilterType};
 use jpeg_encoder::{Encoder, ImageBuffer, JpegColorType, SamplingFactor};
 use orco_runtime::image::{ImageError, MAX_MEMORY, Preprocessing, decode};
-use orco_tests::memory::{Counting, peak_of};
+use orco_tests::memory::{Counting, peak_of, take_turn};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -117,6 +117,7 @@ fn lying(jpeg: &[u8]) -> Vec<u8> {
 
 #[test]
 fn sizes_beyond_the_bounds_are_refused_before_anything_is_unpacked() {
+    let _turn = take_turn();
     let pixels = zeros(1 << 16);
     let cases = [
         ("PNG of 2^31 pixels a side", png((1 << 31) - 1, (1 << 31) - 1, 8, 2, &[], &pixels)),
@@ -140,6 +141,7 @@ fn sizes_beyond_the_bounds_are_refused_before_anything_is_unpacked() {
 
 #[test]
 fn pictures_of_100_megapixels_are_decoded_within_64_mib() {
+    let _turn = take_turn();
     let rows = |bytes_per_row: usize| zeros(10_000 * (bytes_per_row + 1));
     let quarter = (2500, 2500);
     assert_eq!(bounded("PNG of one bit", &png(10_000, 10_000, 1, 0, &[], &rows(1250))).unwrap(), quarter);
@@ -166,6 +168,7 @@ fn pictures_of_100_megapixels_are_decoded_within_64_mib() {
 
 #[test]
 fn pictures_in_passes_are_put_together() {
+    let _turn = take_turn();
     const PASSES: [[usize; 4]; 7] =
         [[0, 0, 8, 8], [4, 0, 8, 8], [0, 4, 4, 8], [2, 0, 4, 4], [0, 2, 2, 4], [1, 0, 2, 2], [0, 1, 1, 2]];
     for (width, height) in [(1, 1), (2, 5), (5, 2), (8, 8), (21, 17)] {
@@ -233,6 +236,7 @@ fn difference(one: &RgbImage, other: &RgbImage) -> f64 {
 
 #[test]
 fn the_model_sees_the_same_of_a_large_photograph() {
+    let _turn = take_turn();
     for (progressive, sampling) in [(false, SamplingFactor::R_4_2_0), (true, SamplingFactor::R_4_4_4)] {
         let mut file = Vec::new();
         let mut encoder = Encoder::new(&mut file, 90);
@@ -265,6 +269,7 @@ fn the_model_sees_the_same_of_a_large_photograph() {
 
 #[test]
 fn what_unpacks_into_more_than_it_says_is_stopped() {
+    let _turn = take_turn();
     let bomb = zeros(256 << 20);
     let profile = chunk(b"iCCP", &[b"name\0\0", &bomb[..]].concat());
     let text = chunk(b"zTXt", &[b"Comment\0\0", &bomb[..]].concat());
@@ -286,6 +291,7 @@ fn what_unpacks_into_more_than_it_says_is_stopped() {
 
 #[test]
 fn other_formats_are_refused() {
+    let _turn = take_turn();
     let others: [&[u8]; 9] = [
         b"GIF89a\x01\0\x01\0",
         b"BM\x46\0\0\0\0\0\0\0",
