@@ -5,7 +5,7 @@
 //! own. Beside another busy process it is the slowest: whoever spins keeps the core from a thread that still has to come.
 //!
 //! So a thread of this program looks a few times a second how long the others were ready to run and got no core (Linux
-//! counts that), and [`Policy`] decides. To have threads sleep it makes a [`Crowd`]; to let them spin again it ends it. The
+//! counts that), and `Policy` decides. To have threads sleep it makes a `Crowd`; to let them spin again it ends it. The
 //! number of threads that compute is the same either way, and so is every result, to the last bit.
 
 mod delay;
