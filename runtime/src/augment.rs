@@ -1,13 +1,11 @@
 //! Views of a shot: the picture as it is, then random crops with flips and changed colours.
 
-use std::vec::Vec;
-
 use ::image::{RgbImage, imageops};
 use serde::{Deserialize, Serialize};
 
-use crate::codec::digest;
 use crate::image::Preprocessing;
-use crate::random::Random;
+use orco_core::random::Random;
+use orco_state::codec::digest;
 
 /// How the random views are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,27 +1,21 @@
 //! A bundle: the folder that the workstation hands over. Opened once, checked, never written on the device.
 
-use std::boxed::Box;
 use std::fmt;
-use std::format;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::string::{String, ToString};
-use std::vec::Vec;
 
 use ::image::RgbImage;
 
-use crate::benchmark::Benchmark;
-use crate::codec::{self, DecodeError, Kind};
 use crate::encoder::choice::{self, Choice, Reason, Work};
 use crate::encoder::{EncodeError, Encoder, encode_pictures};
 use crate::files;
-use crate::label::{self, Shown};
 use crate::manifest::{
-    BACKBONE, BACKBONE_INT8, BENCHMARK, FORMAT, LABELS, LEARNER, MANIFEST, Manifest, ManifestError, SIGNATURE,
-    hexadecimal,
+    BACKBONE, BACKBONE_INT8, FORMAT, LABELS, LEARNER, MANIFEST, Manifest, ManifestError, SIGNATURE, hexadecimal,
 };
 use crate::signature::{self, PublicKey, SignatureError};
-use crate::state::{Foundation, State};
+use orco_state::codec::{self, DecodeError, Kind};
+use orco_state::label::{self, Shown};
+use orco_state::state::{Foundation, State};
 
 /// Largest file of a bundle that is read, in bytes.
 const MAX_FILE: u64 = 1 << 30;
@@ -103,11 +97,6 @@ pub enum OpenError {
         /// What is wrong.
         reason: String,
     },
-    /// The bundle has no benchmark file.
-    NoBenchmark {
-        /// The bundle.
-        folder: PathBuf,
-    },
     /// The bundle has no int8 backbone.
     NoInt8 {
         /// The bundle.
@@ -143,11 +132,6 @@ impl fmt::Display for OpenError {
             ),
             Self::Decode { path, source } => write!(f, "{} cannot be used: {source}", path.display()),
             Self::Unfit { path, reason } => write!(f, "{} cannot be used: {reason}", path.display()),
-            Self::NoBenchmark { folder } => write!(
-                f,
-                "the bundle {} carries no benchmark file; measure from images with --data instead",
-                folder.display()
-            ),
             Self::NoInt8 { folder } => write!(
                 f,
                 "the bundle {} carries no {BACKBONE_INT8}; take its float backbone, or export it again with int8 = true \
@@ -269,23 +253,12 @@ impl Bundle {
         State::fresh(&self.foundation, self.digest)
     }
 
-    /// Reads the bundle's benchmark file.
+    /// Reads one of the bundle's files and compares it with its digest in the manifest.
     ///
     /// # Errors
-    /// [`OpenError`] if the bundle has none, or it is damaged.
-    pub fn benchmark(&self) -> Result<Benchmark, OpenError> {
-        if !self.manifest.files.contains_key(BENCHMARK) {
-            return Err(OpenError::NoBenchmark { folder: self.folder.clone() });
-        }
-        let bytes = read_checked(&self.folder, &self.manifest, BENCHMARK)?;
-        let path = self.folder.join(BENCHMARK);
-        let benchmark: Benchmark = codec::decode(Kind::Benchmark, &bytes)
-            .map_err(|source| OpenError::Decode { path: path.clone(), source })?;
-        if benchmark.is_sound(&self.foundation) {
-            Ok(benchmark)
-        } else {
-            Err(OpenError::Decode { path, source: DecodeError::Body })
-        }
+    /// [`OpenError::Unlisted`] if the manifest does not list it, or another if it is missing or damaged.
+    pub fn read(&self, name: &'static str) -> Result<Vec<u8>, OpenError> {
+        read_checked(&self.folder, &self.manifest, name)
     }
 }
 

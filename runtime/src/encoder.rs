@@ -12,8 +12,6 @@ pub mod rten;
 pub mod telemetry;
 
 use std::fmt;
-use std::string::String;
-use std::vec::Vec;
 
 use ::image::RgbImage;
 

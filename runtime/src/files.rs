@@ -3,13 +3,10 @@
 pub mod lock;
 
 use std::collections::hash_map::RandomState;
-use std::format;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Read};
 use std::path::Path;
-use std::string::String;
-use std::vec::Vec;
 
 use crate::store::replace_file;
 
@@ -127,7 +124,6 @@ pub(crate) fn foreign_owner(_: &Metadata, _: &Path) -> io::Result<Option<[u32; 2
 
 #[cfg(test)]
 mod tests {
-    use std::string::ToString;
 
     use super::*;
 

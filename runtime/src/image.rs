@@ -6,7 +6,6 @@ mod png;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
-use std::vec::Vec;
 
 use ::image::imageops::{self, FilterType};
 use ::image::metadata::Orientation;

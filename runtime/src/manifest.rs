@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::format;
-use std::string::{String, ToString};
 
 use serde::{Deserialize, Serialize};
 

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::string::{String, ToString};
 
 use crate::files;
 

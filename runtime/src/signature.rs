@@ -4,7 +4,6 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::string::{String, ToString};
 
 use crate::files;
 
@@ -133,10 +132,8 @@ fn read_text(path: &Path) -> Result<String, KeyError> {
 #[cfg(feature = "sign")]
 mod secret {
     use std::env;
-    use std::format;
     use std::io::Cursor;
     use std::path::Path;
-    use std::string::{String, ToString};
 
     use ct_codecs::{Base64, Decoder};
     use minisign::{KeyPair, SecretKeyBox};

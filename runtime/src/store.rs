@@ -1,136 +1,354 @@
-//! Keeping a state so that it survives anything: two slots, written alternately, the newest sound one holds.
-//!
-//! `STATE.md` beside this module has the layout byte by byte and the argument why a power cut at any moment leaves the old
-//! state or the new one.
-//!
-//! [`load`], [`save`] and [`purge`] work on any [`Medium`]: [`Store`] is a folder of a file system; `flash`, behind the
-//! feature of that name, is one over raw NOR flash.
+//! The store of a device with a file system: [`orco_state::store`] on a folder, which one process at a time may change.
 
-#[cfg(feature = "std")]
-mod disk;
-#[cfg(feature = "std")]
+mod error;
 mod files;
-#[cfg(feature = "flash")]
-pub mod flash;
-#[cfg(feature = "std")]
 mod folder;
-mod frame;
-mod medium;
-mod slots;
-#[cfg(all(test, feature = "std"))]
+#[cfg(test)]
 mod tests;
 
-#[cfg(feature = "std")]
-pub use folder::{LEGACY, Locked, Reading, Store, StoreError};
-pub use frame::{Frame, HEADER};
-pub use medium::{Medium, Slot};
-pub use slots::{Fault, Holds, LoadError, SaveError};
-
-#[cfg(feature = "std")]
+pub use error::StoreError;
 pub(crate) use files::replace_file;
 
-use alloc::vec::Vec;
+use std::cell::Cell;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use slots::Terms;
+use crate::bundle::Bundle;
+use crate::files::lock::{Lock, LockError};
+use crate::files::{foreign_owner, random_name};
+use files::Files;
+use folder::{Disk, Folder};
+use orco_state::codec::{self, DecodeError, Kind};
+use orco_state::history::Saved;
+use orco_state::state::{Foundation, State};
+use orco_state::store::{self as slots, Fault, Holds, LoadError, Loaded, Medium, SaveError, Slot};
 
-use crate::history::{Saved, version_1};
-use crate::state::Foundation;
+/// Name of the one file that releases before the slots wrote. It is read where there are no slots, and removed when they
+/// are written.
+pub const LEGACY: &str = "state.postcard";
 
-/// Version of the bodies that this release writes. It reads all from 1 on.
-pub const VERSION: u16 = 2;
+/// A folder that holds a device's state.
+#[derive(Clone, Debug)]
+pub struct Store {
+    folder: PathBuf,
+}
 
-/// What was found in the slots.
+/// A store that no other process changes: only through this can anything be saved.
+#[derive(Debug)]
+pub struct Locked {
+    store: Store,
+    lock: Lock,
+    /// Generation of the state that was loaded or saved last, and the slot that holds it.
+    newest: Cell<(u64, Option<Slot>)>,
+}
+
+/// What a look at a store found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Loaded<E> {
-    /// The newest sound state with its history; `None` if nothing was saved yet.
-    pub saved: Option<Saved>,
-    /// Counts saves; 0 if there was none yet. A save of what is made from this state names it.
-    pub generation: u64,
-    /// The slot that holds it; `None` if nothing was saved yet.
-    pub slot: Option<Slot>,
-    /// Slots that cannot be used, to be told to somebody. The next save sets damaged ones aside; while one cannot be read, the
-    /// state may be an older one, and nothing can be saved.
-    pub faults: Vec<(Slot, Fault<E>)>,
+pub struct Reading {
+    /// The newest state that can be read, with its history; a fresh one if nothing was saved yet.
+    pub saved: Saved,
+    /// What is wrong with the store, in sentences, for somebody to be told.
+    pub warnings: Vec<String>,
+    /// Counts saves; 0 if nothing was saved yet.
+    generation: u64,
+    /// The slot that holds the state.
+    slot: Option<Slot>,
 }
 
-/// Reads the newest sound state that was learned on `foundation`, whose file has the SHA-256 `digest`. Writes nothing.
-///
-/// # Errors
-/// [`LoadError`] if there are slots, but none can be used, or the newest is another release's or bundle's.
-pub fn load<M: Medium>(
-    medium: &mut M,
-    foundation: &Foundation,
-    digest: [u8; 32],
-) -> Result<Loaded<M::Error>, LoadError<M::Error>> {
-    let found = Terms { foundation: digest, version: VERSION, accept: &accept(foundation) }.load(medium)?;
-    let saved = found.body.and_then(|(version, body)| decode(version, &body));
-    Ok(Loaded { saved, generation: found.generation, slot: found.slot, faults: found.faults })
-}
+/// How the slots are read.
+type Load = fn(&mut Files<Folder>, &Foundation, [u8; 32]) -> Result<Loaded<io::Error>, LoadError<io::Error>>;
 
-/// Reads as [`load`] does, for a change: that must not be made from an older state because the newest cannot be read.
-///
-/// # Errors
-/// As for [`load`], and [`LoadError::Unreadable`] if any slot cannot be read.
-pub fn load_to_change<M: Medium>(
-    medium: &mut M,
-    foundation: &Foundation,
-    digest: [u8; 32],
-) -> Result<Loaded<M::Error>, LoadError<M::Error>> {
-    let mut loaded = load(medium, foundation, digest)?;
-    let unreadable = loaded.faults.iter().position(|(_, fault)| matches!(fault, Fault::Unreadable(_)));
-    match unreadable.map(|place| loaded.faults.swap_remove(place)) {
-        Some((slot, Fault::Unreadable(source))) => Err(LoadError::Unreadable { slot, source }),
-        _ => Ok(loaded),
+/// Name of the file whose lock a process holds while it changes the state.
+const LOCK: &str = ".lock";
+/// Time that a save waits, at most, for another process to finish one: only where the lock file was removed can there be
+/// two.
+const OTHER_SAVE: Duration = Duration::from_secs(30);
+
+impl Store {
+    /// The store in `folder`, which is created on the first save.
+    pub fn new(folder: &Path) -> Self {
+        Self { folder: folder.into() }
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Path of a slot's file.
+    pub fn path(&self, slot: Slot) -> PathBuf {
+        self.folder.join(slot.name())
+    }
+
+    /// Its slots, for whoever wants to watch what is read and written.
+    pub fn slots(&self) -> impl Medium<Error = io::Error> + use<> {
+        self.files()
+    }
+
+    fn files(&self) -> Files<Folder> {
+        Files::new(Folder { path: self.folder.clone() }, LEGACY, random_name())
+    }
+
+    /// Keeps other processes from changing this folder until the returned value is dropped; waits so long for one that is at
+    /// it.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`] if another process is at it, [`StoreError::Foreign`] if the state belongs to another user,
+    /// [`StoreError::Write`] or [`StoreError::Lock`] if the folder cannot be written or locked.
+    pub fn lock(&self, wait: Duration) -> Result<Locked, StoreError> {
+        let path = self.folder.join(LOCK);
+        let failed = |source| StoreError::Write { path: path.clone(), source };
+        self.create_folder().map_err(failed)?;
+        self.check_owners()?;
+        let lock = Lock::take(&path, wait).map_err(|error| match error {
+            LockError::Held => StoreError::Busy { folder: self.folder.clone() },
+            LockError::Foreign { owner, user } => StoreError::Foreign { path: path.clone(), owner, user },
+            LockError::Open(source) if source.kind() != io::ErrorKind::InvalidInput => failed(source),
+            source => StoreError::Lock { path: path.clone(), source },
+        })?;
+        self.files().remove_unfinished().map_err(failed)?;
+        Ok(Locked { store: self.clone(), lock, newest: Cell::default() })
+    }
+
+    /// Refuses to change what another user could then no longer read.
+    fn check_owners(&self) -> Result<(), StoreError> {
+        for name in Slot::BOTH.map(Slot::name).into_iter().chain([LEGACY]) {
+            let path = self.folder.join(name);
+            let facts = match fs::symlink_metadata(&path) {
+                Ok(facts) => facts,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(source) => return Err(StoreError::Unreadable { path, source }),
+            };
+            match foreign_owner(&facts, &self.folder) {
+                Ok(None) => {}
+                Ok(Some([owner, user])) => return Err(StoreError::Foreign { path, owner, user }),
+                Err(source) => return Err(StoreError::Write { path: self.folder.clone(), source }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the folder, so that it survives a power cut.
+    fn create_folder(&self) -> io::Result<()> {
+        if self.folder.is_dir() {
+            return Ok(());
+        }
+        let mut builder = fs::DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.recursive(true).create(&self.folder)?;
+        match self.folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            Some(parent) => Folder { path: parent.into() }.sync_folder(),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads the newest state that can be read. Writes nothing. Where a slot cannot be used, a warning says so; where one
+    /// cannot even be read, the state may be an older one than was saved.
+    ///
+    /// # Errors
+    /// [`StoreError`] if there is a state, but none that can be read, or it belongs to another bundle.
+    pub fn load(&self, bundle: &Bundle) -> Result<Reading, StoreError> {
+        self.load_on(&bundle.foundation, bundle.digest)
+    }
+
+    /// The same for the parts of a bundle that states depend on: the foundation, and the SHA-256 of its file.
+    ///
+    /// # Errors
+    /// As for [`Store::load`].
+    pub fn load_on(&self, foundation: &Foundation, digest: [u8; 32]) -> Result<Reading, StoreError> {
+        self.read(slots::load, foundation, digest)
+    }
+
+    /// Reads the newest state, as [`load`](Self::load) does, or refuses: for what may not come from an older one.
+    ///
+    /// # Errors
+    /// As for [`Store::load`], and [`StoreError::Unreadable`] if a slot cannot be read.
+    pub fn load_newest(&self, bundle: &Bundle) -> Result<Reading, StoreError> {
+        self.read(slots::load_to_change, &bundle.foundation, bundle.digest)
+    }
+
+    fn read(&self, load: Load, foundation: &Foundation, digest: [u8; 32]) -> Result<Reading, StoreError> {
+        let loaded = load(&mut self.files(), foundation, digest).map_err(|error| self.not_loaded(error))?;
+        if loaded.saved.is_none() && self.files().has_aside().map_err(|source| self.unreadable(source))? {
+            // Not a first save that was cut off: there was a copy once.
+            if let Some((slot, Fault::Damaged(source))) = loaded.faults.into_iter().next_back() {
+                return Err(StoreError::Decode { path: self.path(slot), source });
+            }
+            return self.without_slots(foundation, digest, Vec::new());
+        }
+        let warning = |(slot, fault): &(Slot, Fault<io::Error>)| {
+            let path = self.path(*slot);
+            let instead = match (loaded.saved.is_some(), fault) {
+                (_, Fault::Unreadable(_)) => {
+                    "the other copy is used, which may lack what was learned last, and nothing can be changed until this \
+                     one can be read"
+                }
+                (true, _) => "the other copy is used, and the next change sets this one aside",
+                (false, _) => {
+                    "there is no other copy, so the device knows what the bundle knows, and the next change sets this one \
+                     aside"
+                }
+            };
+            format!("{} is left out: {fault}; {instead}", path.display())
+        };
+        let warnings = loaded.faults.iter().map(warning).collect();
+        match loaded.saved {
+            Some(saved) => Ok(Reading { saved, warnings, generation: loaded.generation, slot: loaded.slot }),
+            None => self.without_slots(foundation, digest, warnings),
+        }
+    }
+
+    /// What is known where no slot holds a state.
+    fn without_slots(
+        &self,
+        foundation: &Foundation,
+        digest: [u8; 32],
+        warnings: Vec<String>,
+    ) -> Result<Reading, StoreError> {
+        let saved = self.load_legacy(foundation, digest)?.unwrap_or_else(|| Saved::fresh(foundation, digest));
+        Ok(Reading { saved, warnings, generation: 0, slot: None })
+    }
+
+    /// Whether any of its files holds a label, though the state and its history need not: an older slot, one that was set
+    /// aside, the file of an older release. A short label may be found by chance.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`] if a file cannot be read.
+    pub fn mentions(&self, label: &str) -> Result<bool, StoreError> {
+        let stored = postcard::to_allocvec(label).expect("serialising into memory cannot fail");
+        let files = self.files();
+        for name in files.all().map_err(|source| self.unreadable(source))? {
+            let bytes = files.disk.read(&name);
+            let bytes = bytes.map_err(|source| StoreError::Read { path: self.folder.join(&name), source })?;
+            if bytes.is_some_and(|bytes| bytes.windows(stored.len()).any(|window| window == stored)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn unreadable(&self, source: io::Error) -> StoreError {
+        StoreError::Read { path: self.folder.clone(), source }
+    }
+
+    /// The state of a release before the slots.
+    fn load_legacy(&self, foundation: &Foundation, digest: [u8; 32]) -> Result<Option<Saved>, StoreError> {
+        let path = self.folder.join(LEGACY);
+        let bytes = match self.files().disk.read(LEGACY) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Ok(None),
+            Err(source) => return Err(StoreError::Read { path, source }),
+        };
+        let state: State =
+            codec::decode(Kind::State, &bytes).map_err(|source| StoreError::Decode { path: path.clone(), source })?;
+        if state.foundation != digest {
+            return Err(StoreError::OtherBundle { path });
+        }
+        if !state.is_sound(foundation) {
+            return Err(StoreError::Decode { path, source: DecodeError::Body });
+        }
+        Ok(Some(Saved::without_history(state)))
+    }
+
+    fn not_loaded(&self, error: LoadError<io::Error>) -> StoreError {
+        let path = |slot| self.path(slot);
+        match error {
+            LoadError::Unreadable { slot, source } => StoreError::Unreadable { path: path(slot), source },
+            LoadError::Lost { slot, error } => StoreError::Decode { path: path(slot), source: error },
+            LoadError::Version { slot, expected, actual } => {
+                StoreError::Decode { path: path(slot), source: DecodeError::Version { expected, actual } }
+            }
+            LoadError::OtherBundle { slot } => StoreError::OtherBundle { path: path(slot) },
+        }
     }
 }
 
-/// Saves a state with its history, made from the state of generation `from`. When this returns, it survives a power cut;
-/// until then the old one holds. Returns the generation.
-///
-/// # Errors
-/// [`SaveError`] if what is there may not be replaced, cannot be read or is of another generation, or the medium refused.
-pub fn save<M: Medium>(
-    medium: &mut M,
-    foundation: &Foundation,
-    saved: &Saved,
-    from: u64,
-) -> Result<u64, SaveError<M::Error>> {
-    let terms = Terms { foundation: saved.state.foundation, version: VERSION, accept: &accept(foundation) };
-    terms.save(medium, from, &encode(saved))
-}
+impl Locked {
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
 
-/// Saves as [`save`] does, but into every slot, and removes everything else that was kept, so that nothing of what was
-/// there before is left.
-///
-/// # Errors
-/// As for [`save`]; where the medium refused, something of the old may be left.
-pub fn purge<M: Medium>(
-    medium: &mut M,
-    foundation: &Foundation,
-    saved: &Saved,
-    from: u64,
-) -> Result<u64, SaveError<M::Error>> {
-    let terms = Terms { foundation: saved.state.foundation, version: VERSION, accept: &accept(foundation) };
-    terms.replace_all(medium, from, &encode(saved))
-}
+    /// Reads the state to be changed. Writes nothing.
+    ///
+    /// # Errors
+    /// As for [`Store::load`], and [`StoreError::Unreadable`] if a slot cannot be read: it may be the newest.
+    pub fn load(&self, bundle: &Bundle) -> Result<Reading, StoreError> {
+        self.load_on(&bundle.foundation, bundle.digest)
+    }
 
-fn accept(foundation: &Foundation) -> impl Fn(u16, &[u8]) -> bool {
-    |version, body| decode(version, body).is_some_and(|saved| saved.is_sound(foundation))
-}
+    /// The same for the parts of a bundle that states depend on: the foundation, and the SHA-256 of its file.
+    ///
+    /// # Errors
+    /// As for [`Locked::load`].
+    pub fn load_on(&self, foundation: &Foundation, digest: [u8; 32]) -> Result<Reading, StoreError> {
+        let reading = self.store.read(slots::load_to_change, foundation, digest)?;
+        self.newest.set((reading.generation, reading.slot));
+        Ok(reading)
+    }
 
-/// Body of version [`VERSION`].
-fn encode(saved: &Saved) -> Vec<u8> {
-    postcard::to_allocvec(saved).expect("serialising into memory cannot fail")
-}
+    /// Saves a state with its history, made from the one that was loaded. When this returns, it survives a power cut;
+    /// whatever happens until then, the old state or the new one is there.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the system refuses, or another process has changed the state meanwhile.
+    pub fn save(&self, bundle: &Bundle, saved: &Saved) -> Result<(), StoreError> {
+        self.save_on(&bundle.foundation, saved)
+    }
 
-/// Reads a body of any version up to [`VERSION`].
-fn decode(version: u16, body: &[u8]) -> Option<Saved> {
-    match version {
-        1 => version_1::decode(body),
-        2 => match postcard::take_from_bytes(body) {
-            Ok((saved, [])) => Some(saved),
-            _ => None,
-        },
-        _ => None,
+    /// The same for the part of a bundle that states depend on.
+    ///
+    /// # Errors
+    /// As for [`Locked::save`].
+    pub fn save_on(&self, foundation: &Foundation, saved: &Saved) -> Result<(), StoreError> {
+        let generation = self.write(|files, from| slots::save(files, foundation, saved, from))?;
+        let (_, slot) = self.newest.get();
+        self.newest.set((generation, Some(slot.map_or(Slot::B, Slot::other))));
+        // Both slots are written: it was loaded from here, and would only take room.
+        let legacy = |source| StoreError::Uncertain { path: self.store.folder.join(LEGACY), source };
+        self.store.files().remove_legacy().map_err(legacy)
+    }
+
+    /// Saves into both slots and removes everything else of the store's from the folder, so that nothing of what was there
+    /// before is left in its files.
+    ///
+    /// # Errors
+    /// As for [`Locked::save`]; something of the old may be left where the system refused.
+    pub fn purge(&self, bundle: &Bundle, saved: &Saved) -> Result<(), StoreError> {
+        let generation = self.write(|files, from| slots::purge(files, &bundle.foundation, saved, from))?;
+        let (_, slot) = self.newest.get();
+        self.newest.set((generation, slot.or(Some(Slot::B))));
+        Ok(())
+    }
+
+    fn write(
+        &self,
+        write: impl FnOnce(&mut Files<Folder>, u64) -> Result<u64, SaveError<io::Error>>,
+    ) -> Result<u64, StoreError> {
+        self.store.check_owners()?;
+        let (from, slot) = self.newest.get();
+        let overtaken = || StoreError::Overtaken { folder: self.store.folder.clone() };
+        // Where the lock file was removed, another process may be saving just now. Who changes the state that both loaded
+        // holds that state's own file, which neither writes: so the second finds what the first has saved.
+        let hold = slot.map(|slot| Lock::take_existing(&self.store.path(slot), OTHER_SAVE)).transpose();
+        let _hold = hold.map_err(|error| match error {
+            LockError::Open(error) if error.kind() == io::ErrorKind::NotFound => overtaken(),
+            LockError::Held => StoreError::Busy { folder: self.store.folder.clone() },
+            source => StoreError::Lock { path: self.store.path(slot.unwrap_or(Slot::A)), source },
+        })?;
+        write(&mut self.store.files(), from).map_err(|error| match error {
+            SaveError::Occupied(error) => self.store.not_loaded(error),
+            SaveError::Overtaken { .. } => overtaken(),
+            SaveError::Medium { holds: Holds::Old, .. } if !self.lock.is_in_place() => overtaken(),
+            SaveError::Medium { slot, source, holds: Holds::Old } => {
+                StoreError::Write { path: self.store.path(slot), source }
+            }
+            SaveError::Medium { slot, source, holds: Holds::New | Holds::Either } => {
+                StoreError::Uncertain { path: self.store.path(slot), source }
+            }
+        })
     }
 }

@@ -6,7 +6,7 @@ use std::thread;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
-use crate::workers::Workers;
+use orco_core::workers::Workers;
 
 /// Threads that the machine runs at a time.
 pub fn cores() -> usize {

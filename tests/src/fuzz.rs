@@ -3,20 +3,20 @@
 //! Each function returns whether the bytes were accepted, panics if a promise is broken, and otherwise only must come
 //! back. A function that repairs checksums does so because a fuzzer never guesses one.
 
-use orco_runtime::bank::Bank;
-use orco_runtime::benchmark::Benchmark;
-use orco_runtime::classify::Classifier;
-use orco_runtime::codec::{self, Kind};
-use orco_runtime::config::Config;
+use orco_core::config::Config;
+use orco_core::exemplar::Precision;
+use orco_core::projection::Shape;
+use orco_lab::benchmark::Benchmark;
 use orco_runtime::encoder::audit::audit;
-use orco_runtime::exemplar::Precision;
-use orco_runtime::head::Head;
 use orco_runtime::image::{self, MAX_MEMORY, Preprocessing};
 use orco_runtime::manifest::Manifest;
-use orco_runtime::pack::{self, Sealed};
-use orco_runtime::projection::Shape;
 use orco_runtime::signature::PublicKey;
-use orco_runtime::state::{Class, Foundation, State};
+use orco_state::bank::Bank;
+use orco_state::classify::Classifier;
+use orco_state::codec::{self, Kind};
+use orco_state::head::Head;
+use orco_state::pack::{self, Sealed};
+use orco_state::state::{Class, Foundation, State};
 use serde::ser::{Serialize, SerializeTuple, Serializer};
 
 /// A public key, for signatures that no input will bear.

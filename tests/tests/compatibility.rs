@@ -8,19 +8,20 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use orco_runtime::bank::Bank;
-use orco_runtime::codec::{self, Kind};
-use orco_runtime::config::Config;
-use orco_runtime::exemplar::Precision;
-use orco_runtime::head::Head;
-use orco_runtime::history::{Change, HeadMark, Limits, Saved, Verb};
-use orco_runtime::projection::Shape;
-use orco_runtime::random::Random;
-use orco_runtime::session::{self, Memory, NewClass};
-use orco_runtime::state::{Class, Foundation, State};
-use orco_runtime::store::{Frame, LEGACY, Slot, Store, VERSION};
-use orco_runtime::target::{Method, generate};
-use orco_runtime::workers::Serial;
+use orco_core::config::Config;
+use orco_core::exemplar::Precision;
+use orco_core::projection::Shape;
+use orco_core::random::Random;
+use orco_core::workers::Serial;
+use orco_runtime::store::{LEGACY, Store};
+use orco_state::bank::Bank;
+use orco_state::codec::{self, Kind};
+use orco_state::head::Head;
+use orco_state::history::{Change, HeadMark, Limits, Saved, Verb};
+use orco_state::session::{self, Memory, NewClass};
+use orco_state::state::{Class, Foundation, State};
+use orco_state::store::{Frame, Slot, VERSION};
+use orco_state::target::{Method, generate};
 use tempfile::TempDir;
 
 /// A learner file as of format version 2, on which all of the states were learned.

@@ -1,17 +1,17 @@
 //! The runtime against the reference vectors.
 
-use orco_runtime::align::{Alignment, Batch, Extent, Goals};
-use orco_runtime::config::{Config, CrossEntropyOn};
-use orco_runtime::head::Head;
-use orco_runtime::linalg::{padded, transpose};
-use orco_runtime::loss::contrast::Form;
-use orco_runtime::loss::{Pairs, Rows, contrast, cross_entropy, orthogonality};
-use orco_runtime::math::normalise;
-use orco_runtime::projection::{self, Shape};
-use orco_runtime::schedule::Schedule;
-use orco_runtime::session::Memory;
-use orco_runtime::target::{Generator, assign};
-use orco_runtime::workers::Serial;
+use orco_core::align::{Alignment, Batch, Extent, Goals};
+use orco_core::config::{Config, CrossEntropyOn};
+use orco_core::linalg::{padded, transpose};
+use orco_core::loss::contrast::Form;
+use orco_core::loss::{Pairs, Rows, contrast, cross_entropy, orthogonality};
+use orco_core::math::normalise;
+use orco_core::projection::{self, Shape};
+use orco_core::schedule::Schedule;
+use orco_core::workers::Serial;
+use orco_state::head::Head;
+use orco_state::session::Memory;
+use orco_state::target::{Generator, assign};
 use orco_tests::compare::{GRADIENT, LOSS, Mismatch, assert_close, compare};
 use orco_tests::golden::{Array, Golden};
 use orco_tests::phase3::{

@@ -1,6 +1,6 @@
 //! The trainer's losses, head and optimiser, differentiated by libtorch, against the reference vectors.
 
-use orco_runtime::loss::contrast::Form;
+use orco_core::loss::contrast::Form;
 use orco_tests::compare::{GRADIENT, LOSS, Mismatch, assert_close};
 use orco_tests::golden::{Array, Golden};
 use orco_tests::phase3::{

@@ -4,15 +4,16 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use orco_runtime::bank::Bank;
+use orco_core::exemplar::Precision;
+use orco_core::projection::Shape;
 use orco_runtime::bundle::{Bundle, OpenError};
-use orco_runtime::codec::{self, DecodeError, Kind};
-use orco_runtime::exemplar::Precision;
-use orco_runtime::history::{Change, Limits, Saved, Verb};
 use orco_runtime::manifest::{LABELS, LEARNER, MANIFEST};
-use orco_runtime::projection::Shape;
-use orco_runtime::state::{Class, Foundation, State};
-use orco_runtime::store::{Frame, LEGACY, Slot, Store, StoreError, VERSION};
+use orco_runtime::store::{LEGACY, Store, StoreError};
+use orco_state::bank::Bank;
+use orco_state::codec::{self, DecodeError, Kind};
+use orco_state::history::{Change, Limits, Saved, Verb};
+use orco_state::state::{Class, Foundation, State};
+use orco_state::store::{Frame, Slot, VERSION};
 use tempfile::TempDir;
 
 fn shipped() -> Bundle {
@@ -105,7 +106,7 @@ fn a_state_that_makes_no_sense_is_refused() {
         ("other precision", |s, b| s.exemplars = Bank::new(b.foundation.head.inputs, 4, Precision::F16)),
         ("other features", |s, b| s.exemplars = Bank::new(b.foundation.head.inputs + 1, 4, Precision::Int8)),
         ("head of another shape", |s, _| {
-            s.head = Some(orco_runtime::head::Head::zeros(Shape { inputs: 3, hidden: 4, outputs: 5 }))
+            s.head = Some(orco_state::head::Head::zeros(Shape { inputs: 3, hidden: 4, outputs: 5 }))
         }),
     ];
     for (what, change) in changes {

@@ -4,12 +4,13 @@ use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use orco_core::random::Random;
 use orco_runtime::bundle::Bundle;
-use orco_runtime::history::{Change, Limits, Saved, Verb};
-use orco_runtime::random::Random;
-use orco_runtime::session::{self, Memory, NewClass};
-use orco_runtime::store::{self, Medium, Slot, Store};
+use orco_runtime::store::Store;
 use orco_runtime::threads::Threads;
+use orco_state::history::{Change, Limits, Saved, Verb};
+use orco_state::session::{self, Memory, NewClass};
+use orco_state::store::{self, Medium, Slot};
 use tempfile::TempDir;
 
 /// Passes everything on and counts what is written.
@@ -47,7 +48,7 @@ fn an_added_class_costs_at_most_twice_the_state() {
     let slots = Store::new(folder.path()).slots();
     let mut medium = Counting { medium: slots, written: 0 };
     let threads = Threads::of_machine();
-    let config = orco_runtime::config::Config { epochs: 2, ..foundation.config.clone() };
+    let config = orco_core::config::Config { epochs: 2, ..foundation.config.clone() };
     let mut saved = Saved::fresh(foundation, bundle.digest);
     let mut random = Random::new(1, "made-up features");
     let mut figures = Vec::new();

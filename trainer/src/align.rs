@@ -9,9 +9,9 @@ mod targets;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use orco_core::schedule::Schedule;
 use orco_runtime::manifest::hexadecimal;
-use orco_runtime::schedule::Schedule;
-use orco_runtime::target::assign;
+use orco_state::target::assign;
 use serde_json::json;
 use tch::{Device, Kind, Tensor, no_grad};
 

@@ -10,11 +10,11 @@ mod session;
 use std::collections::HashMap;
 
 use anyhow::{Context, Result, bail};
-use orco_runtime::benchmark::Benchmark;
-use orco_runtime::config::Assignment as Rule;
+use orco_core::config::Assignment as Rule;
+use orco_lab::benchmark::Benchmark;
+use orco_lab::{Draw, Measured, Measurement, Row, Summary, System, summarise};
 use orco_runtime::encoder::onnx::Onnx;
-use orco_runtime::protocol::{Draw, Measured, Measurement, Row, Summary, System, summarise};
-use orco_runtime::state::Foundation;
+use orco_state::state::Foundation;
 use serde_json::json;
 use tch::{Device, Tensor, no_grad};
 

@@ -17,9 +17,9 @@ pub use method::{OptimiserKind, Policy};
 
 use std::path::Path;
 
-use orco_runtime::config::Config as LearnConfig;
-use orco_runtime::loss::contrast::Form;
-use orco_runtime::target::Method;
+use orco_core::config::Config as LearnConfig;
+use orco_core::loss::contrast::Form;
+use orco_state::target::Method;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 

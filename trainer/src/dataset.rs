@@ -26,7 +26,7 @@ use std::path::Path;
 pub use channels::Channels;
 pub use error::DataError;
 pub use lists::{ListNames, write_lists};
-use orco_runtime::label;
+use orco_state::label;
 pub use pickle::PickleError;
 pub use split::{SHOTS, Session, Split, SplitError};
 use tch::{Device, Kind, Tensor};

@@ -4,12 +4,12 @@
 
 use std::ops::Range;
 
-use orco_runtime::loss::contrast::Form;
+use orco_core::loss::contrast::Form;
 use tch::{Kind, Tensor};
 
 use crate::backbone::unit;
 
-/// Contrastive loss over rows with labels, as [`orco_runtime::loss::contrast::loss`] computes it on the device: the mean
+/// Contrastive loss over rows with labels, as [`orco_core::loss::contrast::loss`] computes it on the device: the mean
 /// over all anchors that have a positive (a row of equal label) and, for [`Form::Negatives`], a negative. With class
 /// labels it is SCL (OrCo, Eq. 2), with image identities SSCL; over views of a batch and perturbed targets it is PSCL (Eq.
 /// 6).

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
+use orco_lab::Summary;
 use orco_runtime::encoder::{onnx, telemetry};
-use orco_runtime::label;
-use orco_runtime::protocol::Summary;
 use orco_runtime::signature::SecretKey;
+use orco_state::label;
 use orco_trainer::align::{Assignment, align};
 use orco_trainer::backbone::Foreign;
 use orco_trainer::compare::{compare, table};

@@ -6,7 +6,7 @@ mod state;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use orco_runtime::schedule::Schedule;
+use orco_core::schedule::Schedule;
 use serde_json::json;
 use tch::{Kind, Tensor};
 

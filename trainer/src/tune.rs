@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use orco_core::config::Config;
+use orco_lab::benchmark::Benchmark;
+use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::config::Config;
-use orco_runtime::protocol::{Measurement, System};
 
 use crate::config::with_changes;
 use crate::interrupt;
@@ -20,7 +21,7 @@ use crate::interrupt;
 /// by unwinding.
 pub fn tune(bundle: &Path, trials: &[String], draws: usize, seed: u64) -> Result<()> {
     let bundle = Bundle::open(bundle)?;
-    let (foundation, benchmark) = (&bundle.foundation, bundle.benchmark()?);
+    let (foundation, benchmark) = (&bundle.foundation, Benchmark::of(&bundle)?);
     if benchmark.measured_on_test {
         bail!(
             "the benchmark of {} is test data, on which nothing may be chosen; make a bundle with measure_on = \"holdout\"",

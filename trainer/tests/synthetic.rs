@@ -5,8 +5,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use orco_lab::benchmark::Benchmark;
+use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::protocol::{Measurement, System};
 use orco_runtime::signature::PublicKey;
 
 fn recipe(name: &str) -> PathBuf {
@@ -36,7 +37,7 @@ fn from_nothing_to_an_evaluated_bundle() {
     assert_eq!((bundle.manifest.preprocessing.width, bundle.foundation.classes.len()), (24, 30));
     let deviation = bundle.manifest.preprocessing.deviation;
     assert!(deviation.iter().all(|value| (0.1..0.4).contains(value)), "measured on the base images: {deviation:?}");
-    let benchmark = bundle.benchmark().unwrap();
+    let benchmark = Benchmark::of(&bundle).unwrap();
     assert_eq!(benchmark.source, "synthetic objects test images");
     let (foundation, config) = (&bundle.foundation, &bundle.foundation.config);
     let measurement = Measurement { foundation, benchmark: &benchmark, system: System::Orco, config, seed: 1 };

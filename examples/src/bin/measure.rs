@@ -8,13 +8,14 @@ use std::env;
 use std::error::Error;
 use std::path::Path;
 
+use orco_lab::benchmark::Benchmark;
+use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::protocol::{Measurement, System};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = env::args().nth(1).ok_or("usage: measure BUNDLE")?;
     let bundle = Bundle::open(Path::new(&folder))?;
-    let (foundation, benchmark) = (&bundle.foundation, bundle.benchmark()?);
+    let (foundation, benchmark) = (&bundle.foundation, Benchmark::of(&bundle)?);
     for system in [System::Ncm, System::Orco] {
         let config = &foundation.config;
         let measurement = Measurement { foundation, benchmark: &benchmark, system, config, seed: 1 };

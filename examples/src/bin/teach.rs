@@ -11,13 +11,13 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use orco_runtime::align::Progress;
+use orco_core::align::Progress;
 use orco_runtime::bundle::Bundle;
-use orco_runtime::classify::Classifier;
 use orco_runtime::encoder::choice::{Choice, Work};
 use orco_runtime::image;
-use orco_runtime::session::{Memory, NewClass, learn, needs};
 use orco_runtime::threads::Threads;
+use orco_state::classify::Classifier;
+use orco_state::session::{Memory, NewClass, learn, needs};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();

@@ -7,10 +7,10 @@ use image::RgbImage;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::choice::{Reason, Work};
-use orco_runtime::history::{History, Limits, Saved};
 use orco_runtime::release;
-use orco_runtime::state::State;
 use orco_runtime::store::{Locked, Reading, Store};
+use orco_state::history::{History, Limits, Saved};
+use orco_state::state::State;
 
 use crate::options::Options;
 use crate::output::Output;

@@ -8,14 +8,14 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use orco_runtime::align::{Losses, Progress, Workspace};
+use orco_core::align::{Losses, Progress, Workspace};
 use orco_runtime::encoder::Encoder;
-use orco_runtime::history::{Change, PurgeError, Verb};
-use orco_runtime::label::{self, Shown};
-use orco_runtime::session::{self, LearnError, Memory, NewClass, Report};
-use orco_runtime::state::State;
 use orco_runtime::store::StoreError;
 use orco_runtime::threads::Threads;
+use orco_state::history::{Change, PurgeError, Verb};
+use orco_state::label::{self, Shown};
+use orco_state::session::{self, LearnError, Memory, NewClass, Report};
+use orco_state::state::State;
 use serde_json::json;
 
 use crate::device::{Device, Editable};

@@ -10,8 +10,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
-use orco_runtime::label;
-use orco_runtime::protocol::Summary;
+use orco_lab::Summary;
+use orco_state::label;
 use serde_json::{Value, json};
 
 /// What was asked for was done.

@@ -7,10 +7,10 @@ use anyhow::{Context, Result, anyhow, bail};
 use image::ImageFormat;
 use image::codecs::jpeg::JpegEncoder;
 use image::imageops;
-use orco_runtime::codec;
 use orco_runtime::files;
 use orco_runtime::manifest::hexadecimal;
-use orco_runtime::pack::{MAX_THUMBNAIL, MAX_THUMBNAILS, Pack, Thumbnail};
+use orco_state::codec;
+use orco_state::pack::{MAX_THUMBNAIL, MAX_THUMBNAILS, Pack, Thumbnail};
 
 use crate::options::in_a_path;
 use crate::shots;

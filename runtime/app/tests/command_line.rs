@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use orco_runtime::bundle::Bundle;
-use orco_runtime::pack::Sealed;
-use orco_runtime::state::State;
+use orco_state::pack::Sealed;
+use orco_state::state::State;
 use serde_json::Value;
 use support::{Device, argument, assert_refused, heavy, shots, skipped, text, workspace};
 

@@ -6,9 +6,9 @@ use std::fs;
 use std::time::Duration;
 
 use orco_runtime::bundle::Bundle;
-use orco_runtime::history::{Change, Limits, Verb};
-use orco_runtime::state::Class;
 use orco_runtime::store::Store;
+use orco_state::history::{Change, Limits, Verb};
+use orco_state::state::Class;
 use support::{Device, shots, text};
 
 /// Clears the screen, turns the direction, begins a line of its own, and has no width.

@@ -14,9 +14,9 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 
 use orco_runtime::bundle::Bundle;
-use orco_runtime::history::Saved;
-use orco_runtime::pack::Sealed;
 use orco_runtime::store::Store;
+use orco_state::history::Saved;
+use orco_state::pack::Sealed;
 use serde_json::Value;
 use support::{Mounted, argument, changed_state, changes, copy_folder, fast_bundle, make_pipe, shots, skipped, text};
 use tempfile::TempDir;

@@ -6,8 +6,8 @@ use std::fs;
 use std::path::Path;
 
 use image::RgbImage;
-use orco_runtime::codec::digest;
 use orco_runtime::manifest::hexadecimal;
+use orco_state::codec::digest;
 use support::{Device, argument, copied_bundle, shots};
 use tempfile::TempDir;
 

@@ -8,10 +8,10 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use orco_runtime::history::Saved;
-use orco_runtime::random::Random;
-use orco_runtime::state::State;
+use orco_core::random::Random;
 use orco_runtime::store::Store;
+use orco_state::history::Saved;
+use orco_state::state::State;
 use support::{argument, fast_bundle, heavy, shots};
 use tempfile::TempDir;
 

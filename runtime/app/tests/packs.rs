@@ -5,10 +5,10 @@ mod support;
 use std::fs;
 use std::path::Path;
 
-use orco_runtime::codec::{self, Kind};
 use orco_runtime::manifest::{LABELS, LEARNER, MANIFEST, hexadecimal};
-use orco_runtime::pack::{self, Sealed};
-use orco_runtime::state::Foundation;
+use orco_state::codec::{self, Kind};
+use orco_state::pack::{self, Sealed};
+use orco_state::state::Foundation;
 use support::{Device, argument, copied_bundle, key, shots};
 use tempfile::TempDir;
 

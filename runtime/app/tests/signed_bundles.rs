@@ -50,7 +50,7 @@ fn only_what_was_signed_with_the_configured_key_is_opened() {
     // A changed file is noticed by its digest, a digest changed with it by the signature.
     let labels = bundle.join("labels.txt");
     let listed = fs::read_to_string(&labels).unwrap();
-    let digest = |text: &str| orco_runtime::manifest::hexadecimal(&orco_runtime::codec::digest(text.as_bytes()));
+    let digest = |text: &str| orco_runtime::manifest::hexadecimal(&orco_state::codec::digest(text.as_bytes()));
     let renamed = listed.replace("apple", "bomb");
     fs::write(&labels, &renamed).unwrap();
     device.refused(&["list"], "labels.txt is damaged");

@@ -19,16 +19,16 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
-use orco_runtime::align::{Alignment, Batch, Extent, Goals};
-use orco_runtime::config::Config;
-use orco_runtime::head::Head;
-use orco_runtime::linalg::{LANES, Left, Right, product, without_avx512};
-use orco_runtime::projection::Shape;
-use orco_runtime::random::Random;
-use orco_runtime::session::Memory;
-use orco_runtime::target::{Method, generate};
+use orco_core::align::{Alignment, Batch, Extent, Goals};
+use orco_core::config::Config;
+use orco_core::linalg::{LANES, Left, Right, product, without_avx512};
+use orco_core::projection::Shape;
+use orco_core::random::Random;
+use orco_core::workers::Workers;
 use orco_runtime::threads::Threads;
-use orco_runtime::workers::Workers;
+use orco_state::head::Head;
+use orco_state::session::Memory;
+use orco_state::target::{Method, generate};
 
 const SHAPE: Shape = Shape { inputs: 640, hidden: 2048, outputs: 128 };
 const BATCH: usize = 64;

@@ -12,7 +12,6 @@ mod tests;
 pub(crate) mod wire;
 
 use std::fmt;
-use std::string::String;
 
 use wire::{Damaged, Fields, Value, varint};
 

@@ -6,9 +6,7 @@
 //! rten, which every device has; a class of five shots is learned in the same time with either (measured with
 //! cifar100-edge and cifar100-resnet12), in 20 to 100 MiB less memory.
 
-use std::boxed::Box;
 use std::fmt;
-use std::string::{String, ToString};
 
 use super::{EncodeError, Encoder};
 use crate::image::Preprocessing;

@@ -7,8 +7,6 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::string::String;
-use std::vec::Vec;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use object::read::elf::{FileHeader, ProgramHeader};

@@ -2,11 +2,8 @@
 //! with its telemetry off ([`super::telemetry`]). Only this file names `ort`.
 
 use std::fmt::Display;
-use std::format;
 use std::path::{Path, PathBuf};
-use std::string::{String, ToString};
 use std::sync::OnceLock;
-use std::vec::Vec;
 
 use ort::environment::Environment;
 use ort::session::Session;

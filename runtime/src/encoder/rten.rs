@@ -1,8 +1,6 @@
 //! The backbone in rten, an ONNX engine in pure Rust: a part of the program, which starts at once.
 
 use std::mem;
-use std::string::{String, ToString};
-use std::vec::Vec;
 
 use rten::{Dimension, Model};
 use rten_tensor::AsView;

@@ -148,7 +148,6 @@ impl Lock {
 
 #[cfg(test)]
 mod tests {
-    use std::string::ToString;
 
     use super::*;
 

@@ -1,7 +1,6 @@
 //! PNG: row by row, so that a large picture is made smaller while it is read, in bounded memory.
 
 use std::io::{BufRead, Seek};
-use std::vec::Vec;
 
 use ::image::RgbImage;
 use ::image::metadata::Orientation;
@@ -202,7 +201,7 @@ mod tests {
     #[test]
     fn opaque_pictures_are_as_another_decoder_reads_them() {
         use BitDepth::*;
-        let mut random = crate::random::Random::new(1, "png");
+        let mut random = orco_core::random::Random::new(1, "png");
         for (colours, depths) in [
             (ColorType::Grayscale, &[One, Two, Four, Eight, Sixteen][..]),
             (ColorType::Rgb, &[Eight, Sixteen]),

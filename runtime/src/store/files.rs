@@ -1,13 +1,10 @@
 //! Two slots as two files: each save writes a new file beside them, syncs it, and renames it over its slot.
 
-use std::format;
 use std::io;
 use std::path::Path;
-use std::string::String;
-use std::vec::Vec;
 
-use super::disk::{Disk, Folder};
-use super::medium::{Medium, Slot};
+use super::folder::{Disk, Folder};
+use orco_state::store::{Medium, Slot};
 
 /// Most damaged slots that are kept for inspection; beyond that, the oldest goes.
 pub const KEPT_ASIDE: usize = 8;

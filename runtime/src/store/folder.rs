@@ -1,481 +1,117 @@
-//! The store of a device with a file system: a folder, which one process at a time may change.
+//! A folder of a file system, operation by operation, so that tests can stand in for it and fail at each.
 
-use std::cell::Cell;
-use std::fmt;
-use std::format;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
-use std::string::String;
-use std::time::Duration;
-use std::vec::Vec;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::PathBuf;
 
-use super::Loaded;
-use super::disk::{Disk, Folder};
-use super::files::Files;
-use super::medium::{Medium, Slot};
-use super::slots::{Fault, Holds, LoadError, SaveError};
-use crate::bundle::Bundle;
-use crate::codec::{self, DecodeError, Kind};
-use crate::files::lock::{Lock, LockError};
-use crate::files::{foreign_owner, random_name};
-use crate::history::Saved;
-use crate::state::{Foundation, State};
+use crate::files;
 
-/// Name of the one file that releases before the slots wrote. It is read where there are no slots, and removed when they
-/// are written.
-pub const LEGACY: &str = "state.postcard";
+/// Largest file that is read, in bytes.
+const MAX_FILE: u64 = 1 << 30;
 
-/// A folder that holds a device's state.
+/// What a store does with the files of its folder. Names are those of files in it.
+pub trait Disk {
+    /// An open file.
+    type File;
+
+    /// Names of all files.
+    fn list(&self) -> io::Result<Vec<String>>;
+
+    /// A file's bytes; `None` if there is no such file. An error if something else lies in its place, a link for one.
+    fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>>;
+
+    /// Makes a file that nobody but its owner can read, and fails if there is one of that name.
+    fn create(&self, name: &str) -> io::Result<Self::File>;
+
+    /// Writes some of the bytes at the end of a file; says how many.
+    fn write(&self, file: &mut Self::File, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Waits until a file's bytes are on the disk.
+    fn sync(&self, file: &mut Self::File) -> io::Result<()>;
+
+    /// Gives a file another name; one that had it is gone.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// The same, but fails if there is a file of that name.
+    fn rename_new(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Removes a file.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Waits until the names in the folder are on the disk.
+    fn sync_folder(&self) -> io::Result<()>;
+}
+
+/// A real folder.
 #[derive(Clone, Debug)]
-pub struct Store {
-    folder: PathBuf,
+pub struct Folder {
+    /// Where it is.
+    pub path: PathBuf,
 }
 
-/// A store that no other process changes: only through this can anything be saved.
-#[derive(Debug)]
-pub struct Locked {
-    store: Store,
-    lock: Lock,
-    /// Generation of the state that was loaded or saved last, and the slot that holds it.
-    newest: Cell<(u64, Option<Slot>)>,
-}
+impl Disk for Folder {
+    type File = File;
 
-/// What a look at a store found.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Reading {
-    /// The newest state that can be read, with its history; a fresh one if nothing was saved yet.
-    pub saved: Saved,
-    /// What is wrong with the store, in sentences, for somebody to be told.
-    pub warnings: Vec<String>,
-    /// Counts saves; 0 if nothing was saved yet.
-    generation: u64,
-    /// The slot that holds the state.
-    slot: Option<Slot>,
-}
+    fn list(&self) -> io::Result<Vec<String>> {
+        let entries = match fs::read_dir(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        // A name that is no text is none of ours.
+        entries.filter_map(|entry| entry.map(|entry| entry.file_name().into_string().ok()).transpose()).collect()
+    }
 
-/// How the slots are read.
-type Load = fn(&mut Files<Folder>, &Foundation, [u8; 32]) -> Result<Loaded<io::Error>, LoadError<io::Error>>;
-
-/// Name of the file whose lock a process holds while it changes the state.
-const LOCK: &str = ".lock";
-/// Time that a save waits, at most, for another process to finish one: only where the lock file was removed can there be
-/// two.
-const OTHER_SAVE: Duration = Duration::from_secs(30);
-
-/// Why the state could not be read or written.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum StoreError {
-    /// A file could not be read.
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A slot cannot be read, and it may hold the newest state, so nothing is changed.
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A file belongs to another user, so nothing is changed: that one could not read what would be written.
-    Foreign {
-        /// The file.
-        path: PathBuf,
-        /// Number of the user whom it belongs to.
-        owner: u32,
-        /// Number of the user whom new files belong to.
-        user: u32,
-    },
-    /// The lock file cannot be opened or locked.
-    Lock {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: LockError,
-    },
-    /// Another process has changed the state since it was loaded; nothing was changed by this one.
-    Overtaken {
-        /// The folder.
-        folder: PathBuf,
-    },
-    /// There is a state, but no copy of it can be decoded.
-    Decode {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: DecodeError,
-    },
-    /// The state was learned on another bundle.
-    OtherBundle {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Another process is learning into the same folder.
-    Busy {
-        /// The folder.
-        folder: PathBuf,
-    },
-    /// The state could not be written; the old one is still there.
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The state was written, or may have been, but it is not certain that it would survive a power cut, or that nothing of the old is left.
-    Uncertain {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-}
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read { path, source } => write!(f, "cannot read the state {}: {source}", path.display()),
-            Self::Unreadable { path, source } => write!(
-                f,
-                "cannot read the state {}: {source}; it may hold what was learned last, so nothing is done without it: \
-                 give it back to the user who runs this (chown, chmod 600), check the disk, or move it away to go on \
-                 without it",
-                path.display()
-            ),
-            Self::Foreign { path, owner, user } => write!(
-                f,
-                "{} belongs to user {owner}, but what is written here to user {user}; nothing was changed: run this as \
-                 that user, or give the files of the state to this one (chown)",
-                path.display()
-            ),
-            Self::Lock { path, source } => {
-                write!(f, "cannot lock the state with {}: {source}; nothing was changed", path.display())
-            }
-            Self::Overtaken { folder } => write!(
-                f,
-                "another orco has changed the state in {} meanwhile, though this one had locked it (was {LOCK} removed?); \
-                 nothing was changed by this one: repeat the command",
-                folder.display()
-            ),
-            Self::Decode { path, source } => write!(
-                f,
-                "the state {} cannot be used: {source}; move its folder away to start from the bundle again",
-                path.display()
-            ),
-            Self::OtherBundle { path } => write!(
-                f,
-                "the state {} was learned on another bundle, or another export of this one; give that bundle with --bundle, or another folder with --state",
-                path.display()
-            ),
-            Self::Busy { folder } => {
-                write!(
-                    f,
-                    "another orco is changing the state in {} just now; nothing was changed: wait for it to finish, with --wait SECONDS",
-                    folder.display()
-                )
-            }
-            Self::Write { path, source } => {
-                write!(f, "cannot write the state {}: {source}; what was known before is unchanged", path.display())
-            }
-            Self::Uncertain { path, source } => write!(
-                f,
-                "the new state was saved, but not as it should be ({}: {source}): a power cut could still lose it, or \
-                 something of the old is left; check the disk and the room on it, and list what is known now",
-                path.display()
-            ),
+    fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        match files::read_own(&self.path.join(name), MAX_FILE) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
         }
     }
-}
 
-impl std::error::Error for StoreError {}
-
-impl Store {
-    /// The store in `folder`, which is created on the first save.
-    pub fn new(folder: &Path) -> Self {
-        Self { folder: folder.into() }
-    }
-
-    /// Its folder.
-    pub fn folder(&self) -> &Path {
-        &self.folder
-    }
-
-    /// Path of a slot's file.
-    pub fn path(&self, slot: Slot) -> PathBuf {
-        self.folder.join(slot.name())
-    }
-
-    /// Its slots, for whoever wants to watch what is read and written.
-    pub fn slots(&self) -> impl Medium<Error = io::Error> + use<> {
-        self.files()
-    }
-
-    fn files(&self) -> Files<Folder> {
-        Files::new(Folder { path: self.folder.clone() }, LEGACY, random_name())
-    }
-
-    /// Keeps other processes from changing this folder until the returned value is dropped; waits so long for one that is at
-    /// it.
-    ///
-    /// # Errors
-    /// [`StoreError::Busy`] if another process is at it, [`StoreError::Foreign`] if the state belongs to another user,
-    /// [`StoreError::Write`] or [`StoreError::Lock`] if the folder cannot be written or locked.
-    pub fn lock(&self, wait: Duration) -> Result<Locked, StoreError> {
-        let path = self.folder.join(LOCK);
-        let failed = |source| StoreError::Write { path: path.clone(), source };
-        self.create_folder().map_err(failed)?;
-        self.check_owners()?;
-        let lock = Lock::take(&path, wait).map_err(|error| match error {
-            LockError::Held => StoreError::Busy { folder: self.folder.clone() },
-            LockError::Foreign { owner, user } => StoreError::Foreign { path: path.clone(), owner, user },
-            LockError::Open(source) if source.kind() != io::ErrorKind::InvalidInput => failed(source),
-            source => StoreError::Lock { path: path.clone(), source },
-        })?;
-        self.files().remove_unfinished().map_err(failed)?;
-        Ok(Locked { store: self.clone(), lock, newest: Cell::default() })
-    }
-
-    /// Refuses to change what another user could then no longer read.
-    fn check_owners(&self) -> Result<(), StoreError> {
-        for name in Slot::BOTH.map(Slot::name).into_iter().chain([LEGACY]) {
-            let path = self.folder.join(name);
-            let facts = match fs::symlink_metadata(&path) {
-                Ok(facts) => facts,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(source) => return Err(StoreError::Unreadable { path, source }),
-            };
-            match foreign_owner(&facts, &self.folder) {
-                Ok(None) => {}
-                Ok(Some([owner, user])) => return Err(StoreError::Foreign { path, owner, user }),
-                Err(source) => return Err(StoreError::Write { path: self.folder.clone(), source }),
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes the folder, so that it survives a power cut.
-    fn create_folder(&self) -> io::Result<()> {
-        if self.folder.is_dir() {
-            return Ok(());
-        }
-        let mut builder = fs::DirBuilder::new();
+    fn create(&self, name: &str) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        // Features of a face are personal data: not even for a moment are they for others.
         #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.recursive(true).create(&self.folder)?;
-        match self.folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            Some(parent) => Folder { path: parent.into() }.sync_folder(),
-            None => Ok(()),
-        }
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        options.open(self.path.join(name))
     }
 
-    /// Reads the newest state that can be read. Writes nothing. Where a slot cannot be used, a warning says so; where one
-    /// cannot even be read, the state may be an older one than was saved.
-    ///
-    /// # Errors
-    /// [`StoreError`] if there is a state, but none that can be read, or it belongs to another bundle.
-    pub fn load(&self, bundle: &Bundle) -> Result<Reading, StoreError> {
-        self.load_on(&bundle.foundation, bundle.digest)
+    fn write(&self, file: &mut File, bytes: &[u8]) -> io::Result<usize> {
+        file.write(bytes)
     }
 
-    /// The same for the parts of a bundle that states depend on: the foundation, and the SHA-256 of its file.
-    ///
-    /// # Errors
-    /// As for [`Store::load`].
-    pub fn load_on(&self, foundation: &Foundation, digest: [u8; 32]) -> Result<Reading, StoreError> {
-        self.read(super::load, foundation, digest)
+    fn sync(&self, file: &mut File) -> io::Result<()> {
+        file.sync_all()
     }
 
-    /// Reads the newest state, as [`load`](Self::load) does, or refuses: for what may not come from an older one.
-    ///
-    /// # Errors
-    /// As for [`Store::load`], and [`StoreError::Unreadable`] if a slot cannot be read.
-    pub fn load_newest(&self, bundle: &Bundle) -> Result<Reading, StoreError> {
-        self.read(super::load_to_change, &bundle.foundation, bundle.digest)
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))
     }
 
-    fn read(&self, load: Load, foundation: &Foundation, digest: [u8; 32]) -> Result<Reading, StoreError> {
-        let loaded = load(&mut self.files(), foundation, digest).map_err(|error| self.not_loaded(error))?;
-        if loaded.saved.is_none() && self.files().has_aside().map_err(|source| self.unreadable(source))? {
-            // Not a first save that was cut off: there was a copy once.
-            if let Some((slot, Fault::Damaged(source))) = loaded.faults.into_iter().next_back() {
-                return Err(StoreError::Decode { path: self.path(slot), source });
-            }
-            return self.without_slots(foundation, digest, Vec::new());
-        }
-        let warning = |(slot, fault): &(Slot, Fault<io::Error>)| {
-            let path = self.path(*slot);
-            let instead = match (loaded.saved.is_some(), fault) {
-                (_, Fault::Unreadable(_)) => {
-                    "the other copy is used, which may lack what was learned last, and nothing can be changed until this \
-                     one can be read"
-                }
-                (true, _) => "the other copy is used, and the next change sets this one aside",
-                (false, _) => {
-                    "there is no other copy, so the device knows what the bundle knows, and the next change sets this one \
-                     aside"
-                }
-            };
-            format!("{} is left out: {fault}; {instead}", path.display())
-        };
-        let warnings = loaded.faults.iter().map(warning).collect();
-        match loaded.saved {
-            Some(saved) => Ok(Reading { saved, warnings, generation: loaded.generation, slot: loaded.slot }),
-            None => self.without_slots(foundation, digest, warnings),
-        }
-    }
-
-    /// What is known where no slot holds a state.
-    fn without_slots(
-        &self,
-        foundation: &Foundation,
-        digest: [u8; 32],
-        warnings: Vec<String>,
-    ) -> Result<Reading, StoreError> {
-        let saved = self.load_legacy(foundation, digest)?.unwrap_or_else(|| Saved::fresh(foundation, digest));
-        Ok(Reading { saved, warnings, generation: 0, slot: None })
-    }
-
-    /// Whether any of its files holds a label, though the state and its history need not: an older slot, one that was set
-    /// aside, the file of an older release. A short label may be found by chance.
-    ///
-    /// # Errors
-    /// [`StoreError::Read`] if a file cannot be read.
-    pub fn mentions(&self, label: &str) -> Result<bool, StoreError> {
-        let stored = postcard::to_allocvec(label).expect("serialising into memory cannot fail");
-        let files = self.files();
-        for name in files.all().map_err(|source| self.unreadable(source))? {
-            let bytes = files.disk.read(&name);
-            let bytes = bytes.map_err(|source| StoreError::Read { path: self.folder.join(&name), source })?;
-            if bytes.is_some_and(|bytes| bytes.windows(stored.len()).any(|window| window == stored)) {
-                return Ok(true);
+    fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        {
+            use rustix::fs::{CWD, RenameFlags, renameat_with};
+            use rustix::io::Errno;
+            match renameat_with(CWD, self.path.join(from), CWD, self.path.join(to), RenameFlags::NOREPLACE) {
+                // Not every file system can do that.
+                Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
+                renamed => return Ok(renamed?),
             }
         }
-        Ok(false)
+        self.rename(from, to)
     }
 
-    fn unreadable(&self, source: io::Error) -> StoreError {
-        StoreError::Read { path: self.folder.clone(), source }
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let path = self.path.join(name);
+        // Older releases set aside a folder in the place of a slot.
+        if fs::symlink_metadata(&path)?.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
     }
 
-    /// The state of a release before the slots.
-    fn load_legacy(&self, foundation: &Foundation, digest: [u8; 32]) -> Result<Option<Saved>, StoreError> {
-        let path = self.folder.join(LEGACY);
-        let bytes = match self.files().disk.read(LEGACY) {
-            Ok(Some(bytes)) => bytes,
-            Ok(None) => return Ok(None),
-            Err(source) => return Err(StoreError::Read { path, source }),
-        };
-        let state: State =
-            codec::decode(Kind::State, &bytes).map_err(|source| StoreError::Decode { path: path.clone(), source })?;
-        if state.foundation != digest {
-            return Err(StoreError::OtherBundle { path });
-        }
-        if !state.is_sound(foundation) {
-            return Err(StoreError::Decode { path, source: DecodeError::Body });
-        }
-        Ok(Some(Saved::without_history(state)))
-    }
-
-    fn not_loaded(&self, error: LoadError<io::Error>) -> StoreError {
-        let path = |slot| self.path(slot);
-        match error {
-            LoadError::Unreadable { slot, source } => StoreError::Unreadable { path: path(slot), source },
-            LoadError::Lost { slot, error } => StoreError::Decode { path: path(slot), source: error },
-            LoadError::Version { slot, expected, actual } => {
-                StoreError::Decode { path: path(slot), source: DecodeError::Version { expected, actual } }
-            }
-            LoadError::OtherBundle { slot } => StoreError::OtherBundle { path: path(slot) },
-        }
-    }
-}
-
-impl Locked {
-    /// The store.
-    pub fn store(&self) -> &Store {
-        &self.store
-    }
-
-    /// Reads the state to be changed. Writes nothing.
-    ///
-    /// # Errors
-    /// As for [`Store::load`], and [`StoreError::Unreadable`] if a slot cannot be read: it may be the newest.
-    pub fn load(&self, bundle: &Bundle) -> Result<Reading, StoreError> {
-        self.load_on(&bundle.foundation, bundle.digest)
-    }
-
-    /// The same for the parts of a bundle that states depend on: the foundation, and the SHA-256 of its file.
-    ///
-    /// # Errors
-    /// As for [`Locked::load`].
-    pub fn load_on(&self, foundation: &Foundation, digest: [u8; 32]) -> Result<Reading, StoreError> {
-        let reading = self.store.read(super::load_to_change, foundation, digest)?;
-        self.newest.set((reading.generation, reading.slot));
-        Ok(reading)
-    }
-
-    /// Saves a state with its history, made from the one that was loaded. When this returns, it survives a power cut;
-    /// whatever happens until then, the old state or the new one is there.
-    ///
-    /// # Errors
-    /// [`StoreError`] if the system refuses, or another process has changed the state meanwhile.
-    pub fn save(&self, bundle: &Bundle, saved: &Saved) -> Result<(), StoreError> {
-        self.save_on(&bundle.foundation, saved)
-    }
-
-    /// The same for the part of a bundle that states depend on.
-    ///
-    /// # Errors
-    /// As for [`Locked::save`].
-    pub fn save_on(&self, foundation: &Foundation, saved: &Saved) -> Result<(), StoreError> {
-        let generation = self.write(|files, from| super::save(files, foundation, saved, from))?;
-        let (_, slot) = self.newest.get();
-        self.newest.set((generation, Some(slot.map_or(Slot::B, Slot::other))));
-        // Both slots are written: it was loaded from here, and would only take room.
-        let legacy = |source| StoreError::Uncertain { path: self.store.folder.join(LEGACY), source };
-        self.store.files().remove_legacy().map_err(legacy)
-    }
-
-    /// Saves into both slots and removes everything else of the store's from the folder, so that nothing of what was there
-    /// before is left in its files.
-    ///
-    /// # Errors
-    /// As for [`Locked::save`]; something of the old may be left where the system refused.
-    pub fn purge(&self, bundle: &Bundle, saved: &Saved) -> Result<(), StoreError> {
-        let generation = self.write(|files, from| super::purge(files, &bundle.foundation, saved, from))?;
-        let (_, slot) = self.newest.get();
-        self.newest.set((generation, slot.or(Some(Slot::B))));
-        Ok(())
-    }
-
-    fn write(
-        &self,
-        write: impl FnOnce(&mut Files<Folder>, u64) -> Result<u64, SaveError<io::Error>>,
-    ) -> Result<u64, StoreError> {
-        self.store.check_owners()?;
-        let (from, slot) = self.newest.get();
-        let overtaken = || StoreError::Overtaken { folder: self.store.folder.clone() };
-        // Where the lock file was removed, another process may be saving just now. Who changes the state that both loaded
-        // holds that state's own file, which neither writes: so the second finds what the first has saved.
-        let hold = slot.map(|slot| Lock::take_existing(&self.store.path(slot), OTHER_SAVE)).transpose();
-        let _hold = hold.map_err(|error| match error {
-            LockError::Open(error) if error.kind() == io::ErrorKind::NotFound => overtaken(),
-            LockError::Held => StoreError::Busy { folder: self.store.folder.clone() },
-            source => StoreError::Lock { path: self.store.path(slot.unwrap_or(Slot::A)), source },
-        })?;
-        write(&mut self.store.files(), from).map_err(|error| match error {
-            SaveError::Occupied(error) => self.store.not_loaded(error),
-            SaveError::Overtaken { .. } => overtaken(),
-            SaveError::Medium { holds: Holds::Old, .. } if !self.lock.is_in_place() => overtaken(),
-            SaveError::Medium { slot, source, holds: Holds::Old } => {
-                StoreError::Write { path: self.store.path(slot), source }
-            }
-            SaveError::Medium { slot, source, holds: Holds::New | Holds::Either } => {
-                StoreError::Uncertain { path: self.store.path(slot), source }
-            }
-        })
+    fn sync_folder(&self) -> io::Result<()> {
+        // Other systems than Unix do not let a folder be synced.
+        if cfg!(unix) { File::open(&self.path)?.sync_all() } else { Ok(()) }
     }
 }

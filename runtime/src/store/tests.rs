@@ -7,23 +7,20 @@ mod parallel;
 mod rules;
 mod simulated;
 mod unreadable;
-#[cfg(feature = "flash")]
 mod wear;
 
 use std::io::Write as _;
-use std::string::{String, ToString};
-use std::vec;
-use std::vec::Vec;
 
-use crate::bank::Bank;
-use crate::config::Config;
-use crate::exemplar::Precision;
-use crate::head::Head;
-use crate::history::{Change, Limits, Saved, Verb};
-use crate::projection::Shape;
-use crate::state::{Class, Foundation};
+use crate::store::LEGACY;
 use crate::store::files::Files;
-use crate::store::{self, LEGACY, Medium, SaveError};
+use orco_core::config::Config;
+use orco_core::exemplar::Precision;
+use orco_core::projection::Shape;
+use orco_state::bank::Bank;
+use orco_state::head::Head;
+use orco_state::history::{Change, Limits, Saved, Verb};
+use orco_state::state::{Class, Foundation};
+use orco_state::store::{self, Medium, SaveError};
 use simulated::{Image, SimulatedDisk};
 
 /// SHA-256 of a bundle that nobody has.

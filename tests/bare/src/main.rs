@@ -8,13 +8,13 @@ use core::ops::ControlFlow;
 use core::panic::PanicInfo;
 use core::ptr::addr_of_mut;
 
-use orco_runtime::align::{self, Lesson, Needs, Workspace};
-use orco_runtime::config::Config;
-use orco_runtime::exemplar::{Exemplars, Precision};
-use orco_runtime::math::dot;
-use orco_runtime::projection::{Batch, Parameters, Shape};
-use orco_runtime::random::Random;
-use orco_runtime::workers::Serial;
+use orco_core::align::{self, Lesson, Needs, Workspace};
+use orco_core::config::Config;
+use orco_core::exemplar::{Exemplars, Precision};
+use orco_core::math::dot;
+use orco_core::projection::{Batch, Parameters, Shape};
+use orco_core::random::Random;
+use orco_core::workers::Serial;
 
 const SHAPE: Shape = Shape { inputs: 16, hidden: 40, outputs: 8 };
 const TARGETS: usize = 8;

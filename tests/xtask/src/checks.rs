@@ -28,12 +28,11 @@ const TESTS: &str = "test --release --workspace";
 const LINTS: Step = Step::new("clippy --release --workspace --all-targets -- -D warnings");
 
 /// What compiles without the operating system or without an allocator, and the documentation.
-const OTHER_BUILDS: [Step; 5] = [
-    // The learner's core needs neither an operating system nor an allocator: a whole session without them.
-    Step::new("clippy --release --package orco-runtime --no-default-features -- -D warnings"),
-    Step::new("clippy --release --package orco-runtime --no-default-features --features alloc -- -D warnings"),
-    // A store on raw flash needs no operating system either.
-    Step::new("clippy --release --package orco-runtime --no-default-features --features alloc,flash -- -D warnings"),
+const OTHER_BUILDS: [Step; 4] = [
+    // The method needs neither an operating system nor an allocator, what is known and kept no operating system: no crate
+    // beside them turns features on here.
+    Step::new("clippy --release --package orco-core -- -D warnings"),
+    Step::new("clippy --release --package orco-state --features flash -- -D warnings"),
     Step::new("run --profile bare --package orco-bare --features program"),
     Step {
         arguments: "doc --release --workspace --no-deps --document-private-items",

@@ -1,7 +1,7 @@
 //! The pseudo-targets of a recipe, made so that one sees how far it is and can stop.
 
 use anyhow::Result;
-use orco_runtime::target::{Generator, Method, generate};
+use orco_state::target::{Generator, Method, generate};
 
 use crate::config::TargetConfig;
 use crate::interrupt;
@@ -60,7 +60,7 @@ mod tests {
         assert_eq!(made(1, true), made(1, false));
         assert_ne!(made(2, true), made(2, false));
         // Both end at the simplex, where every cosine is -1/19.
-        let farthest = orco_runtime::target::cosines(&made(2000, false), &made(2000, false), 24)
+        let farthest = orco_state::target::cosines(&made(2000, false), &made(2000, false), 24)
             .into_iter()
             .filter(|cosine| *cosine < 0.9)
             .map(|cosine| (cosine + 1.0 / 19.0).abs())

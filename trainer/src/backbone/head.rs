@@ -52,12 +52,12 @@ impl Head {
     }
 
     /// The same head as the device stores it.
-    pub fn to_runtime(&self) -> orco_runtime::head::Head {
+    pub fn to_runtime(&self) -> orco_state::head::Head {
         let values = |tensor: &Tensor| -> Vec<f32> {
             let tensor = tensor.detach().to_device(tch::Device::Cpu).to_kind(Kind::Float);
             Vec::try_from(tensor.contiguous().view(-1)).expect("f32 tensor")
         };
-        orco_runtime::head::Head {
+        orco_state::head::Head {
             inputs: self.w1.size()[1] as usize,
             hidden: self.w1.size()[0] as usize,
             outputs: self.w2.size()[0] as usize,

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use orco_runtime::codec;
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::{EncodeError, Encoder};
 use orco_runtime::image::Preprocessing;
+use orco_state::codec;
 use prost::Message;
 use tch::{Kind, Tensor};
 

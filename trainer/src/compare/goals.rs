@@ -1,6 +1,6 @@
 //! The loss of phase 3 in tch.
 
-use orco_runtime::config::{Config, CrossEntropyOn, Perturbation};
+use orco_core::config::{Config, CrossEntropyOn, Perturbation};
 use tch::{Kind, Tensor};
 
 use crate::backbone::unit;
@@ -82,12 +82,12 @@ fn permutation(count: i64, like: &Tensor) -> Tensor {
 
 #[cfg(test)]
 mod tests {
-    use orco_runtime::align::{Alignment, Batch, Extent, Goals as Fixed};
-    use orco_runtime::config::Perturbed;
-    use orco_runtime::head::Head;
-    use orco_runtime::loss::contrast::Form;
-    use orco_runtime::projection::Shape;
-    use orco_runtime::workers::Serial;
+    use orco_core::align::{Alignment, Batch, Extent, Goals as Fixed};
+    use orco_core::config::Perturbed;
+    use orco_core::loss::contrast::Form;
+    use orco_core::projection::Shape;
+    use orco_core::workers::Serial;
+    use orco_state::head::Head;
     use tch::Device;
 
     use super::*;

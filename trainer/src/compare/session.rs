@@ -1,10 +1,10 @@
 //! One incremental session trained from images (protocol, phase 3).
 
 use anyhow::{Result, bail};
-use orco_runtime::config::{Config, Sample};
-use orco_runtime::random::Random;
-use orco_runtime::schedule::Schedule;
-use orco_runtime::target;
+use orco_core::config::{Config, Sample};
+use orco_core::random::Random;
+use orco_core::schedule::Schedule;
+use orco_state::target;
 use tch::{Device, Tensor, no_grad};
 
 use super::goals::Goals;

@@ -1,6 +1,6 @@
 //! Phase 2 of a recipe.
 
-use orco_runtime::loss::contrast::Form;
+use orco_core::loss::contrast::Form;
 use serde::{Deserialize, Serialize};
 
 use super::Precision;

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use orco_runtime::target::Method;
+use orco_state::target::Method;
 
 use super::{
     Architecture, AugmentConfig, MeasureOn, Policy, Precision, PretrainConfig, Recipe, SplitConfig, TargetConfig,

@@ -1,7 +1,7 @@
 //! Values of settings that a recipe leaves out, and whether a setting has such a value: then it is not written either, so
 //! that what was made before the setting existed is still recognised.
 
-use orco_runtime::loss::contrast::Form;
+use orco_core::loss::contrast::Form;
 
 /// Eta of the published program.
 pub(super) fn trust() -> f64 {

@@ -1,12 +1,12 @@
 //! CIFAR-100 (Krizhevsky 2009) as tensors: its binary version, or its python version (pickles), by the files there.
 //!
-//! The binary records are read by [`orco_runtime::protocol::cifar100`], which the device program shares. Both versions
+//! The binary records are read by [`orco_lab::cifar100`], which the device program shares. Both versions
 //! hold the same images in the same order, so that the field's session lists fit either.
 
 use std::path::Path;
 use std::{fs, io};
 
-use orco_runtime::protocol::cifar100::{self, CLASSES, DatasetError, Part};
+use orco_lab::cifar100::{self, CLASSES, DatasetError, Part};
 use tch::{Kind, Tensor};
 
 use super::pickle::{self, PickleError, Value};

@@ -3,8 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use orco_lab::cifar100::DatasetError;
 use orco_runtime::image::ImageError;
-use orco_runtime::protocol::cifar100::DatasetError;
 
 use super::SplitError;
 use super::pickle::PickleError;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use orco_runtime::random::Random;
+use orco_core::random::Random;
 
 use super::DataError;
 use super::listing::{Entry, Listing};

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use orco_runtime::random::Random;
+use orco_core::random::Random;
 
 use super::Images;
 use super::lists::{ListNames, ListReader};

@@ -9,7 +9,7 @@ mod render;
 
 use std::thread;
 
-use orco_runtime::random::Random;
+use orco_core::random::Random;
 use orco_runtime::threads::cores;
 use tch::Tensor;
 

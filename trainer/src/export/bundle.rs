@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
+use orco_core::random::Random;
+use orco_lab::Measured;
+use orco_lab::benchmark::Benchmark;
 use orco_runtime::augment::Views;
-use orco_runtime::bank::Bank;
-use orco_runtime::benchmark::Benchmark;
 use orco_runtime::bundle::Bundle;
-use orco_runtime::codec::{self, Kind as FileKind};
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::{Encoder, encode_pictures};
 use orco_runtime::image::{Preprocessing, from_planes};
@@ -16,9 +16,9 @@ use orco_runtime::manifest::{
     BACKBONE, BACKBONE_INT8, BENCHMARK, BackboneFacts, FORMAT, LABELS, LEARNER, MANIFEST, Manifest, Provenance,
     Weights, hexadecimal,
 };
-use orco_runtime::protocol::Measured;
-use orco_runtime::random::Random;
-use orco_runtime::state::{Class, Foundation};
+use orco_state::bank::Bank;
+use orco_state::codec::{self, Kind as FileKind};
+use orco_state::state::{Class, Foundation};
 use tch::Tensor;
 
 use super::fidelity::Fidelity;

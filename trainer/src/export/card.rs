@@ -3,11 +3,12 @@
 use std::fmt::Write;
 
 use anyhow::Result;
+use orco_core::loss::contrast::Form;
+use orco_lab::benchmark::Benchmark;
+use orco_lab::{Measurement, Summary, System, percent_or_dash, summarise};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::loss::contrast::Form;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LEARNER};
-use orco_runtime::protocol::{Measurement, Summary, System, percent_or_dash, summarise};
-use orco_runtime::target::Method;
+use orco_state::target::Method;
 
 use super::bundle::Exported;
 use crate::config::{AugmentConfig, MeasureOn, OptimiserKind, Policy, Recipe, TargetConfig};
@@ -27,7 +28,7 @@ pub(super) fn write(
     run: &Run,
     skipped: usize,
 ) -> Result<String> {
-    let benchmark = bundle.benchmark()?;
+    let benchmark = Benchmark::of(&bundle)?;
     let (foundation, config, draws) = (&bundle.foundation, &bundle.foundation.config, recipe.export.draws);
     let drawn = System::ALL
         .into_iter()

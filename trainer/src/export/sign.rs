@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::codec;
 use orco_runtime::manifest::{MANIFEST, Manifest, SIGNATURE, hexadecimal};
 use orco_runtime::signature::SecretKey;
+use orco_state::codec;
 
 use crate::run::write_atomically;
 

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use orco_runtime::classify::Classifier;
 use orco_runtime::encoder::choice::Work;
-use orco_runtime::label::Shown;
+use orco_state::classify::Classifier;
+use orco_state::label::Shown;
 use serde_json::{Value, json};
 
 use crate::device::Device;

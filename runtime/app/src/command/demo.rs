@@ -5,13 +5,14 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use orco_runtime::align::Progress;
-use orco_runtime::classify::Classifier;
+use orco_core::align::Progress;
+use orco_lab::benchmark::Benchmark;
+use orco_lab::{Measurement, Row, System};
 use orco_runtime::encoder::choice::Work;
-use orco_runtime::history::{Change, Verb};
-use orco_runtime::protocol::{Measurement, Row, System};
-use orco_runtime::session;
 use orco_runtime::threads::Threads;
+use orco_state::classify::Classifier;
+use orco_state::history::{Change, Verb};
+use orco_state::session;
 use serde_json::{Value, json};
 
 use crate::device::Device;
@@ -51,7 +52,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
 /// The benchmark's sessions, a row after each.
 fn sessions(device: &Device, output: &Output) -> Result<Vec<Row>> {
     let (bundle, foundation) = (&device.bundle, &device.bundle.foundation);
-    let benchmark = bundle.benchmark()?;
+    let benchmark = Benchmark::of(&bundle)?;
     say!(
         output,
         "{}: {} base classes, then {} of new classes, {} each, measured on {} ({})\n",

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use orco_runtime::benchmark::Benchmark;
-use orco_runtime::bundle::{Bundle, OpenError};
-use orco_runtime::config::Config;
+use orco_core::config::Config;
+use orco_lab::benchmark::{Benchmark, BenchmarkError};
+use orco_lab::{Measurement, Summary, System, from_cifar100};
+use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::choice::Work;
-use orco_runtime::protocol::{self, Measurement, Summary, System};
 use serde_json::{Value, json};
 
 use crate::options::{Backbone, Options};
@@ -57,7 +57,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
                 "the bundle's benchmark file holds features of the float backbone; measure int8 from images with --data"
             )
         }
-        None => bundle.benchmark()?,
+        None => Benchmark::of(&bundle)?,
         Some(folder) => from_images(options, &bundle, folder)?,
     };
     say!(
@@ -108,9 +108,9 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
 /// Computes the benchmark's features from the images themselves: the very images that the bundle's benchmark file
 /// names, where it has one.
 fn from_images(options: &Options, bundle: &Bundle, folder: &std::path::Path) -> Result<Benchmark> {
-    let template = match bundle.benchmark() {
+    let template = match Benchmark::of(&bundle) {
         Ok(benchmark) => Some(benchmark),
-        Err(OpenError::NoBenchmark { .. }) => None,
+        Err(BenchmarkError::Missing { .. }) => None,
         Err(error) => return Err(error.into()),
     };
     // CIFAR-100 has 60,000 images.
@@ -119,7 +119,7 @@ fn from_images(options: &Options, bundle: &Bundle, folder: &std::path::Path) -> 
     let mut on_progress = |done: usize, total: usize| {
         bar.get_or_insert_with(|| output::bar(total, "features")).set_position(done as u64);
     };
-    let benchmark = protocol::from_cifar100(bundle, template.as_ref(), encoder.as_mut(), folder, &mut on_progress);
+    let benchmark = from_cifar100(bundle, template.as_ref(), encoder.as_mut(), folder, &mut on_progress);
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }

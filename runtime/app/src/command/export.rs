@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use orco_runtime::files;
-use orco_runtime::pack::{self, Pack, Provenance};
 use orco_runtime::signature::SecretKey;
-use orco_runtime::state::MAX_TEXT;
+use orco_state::pack::{self, Pack, Provenance};
+use orco_state::state::MAX_TEXT;
 use serde_json::{Value, json};
 
 use crate::device::Device;

@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
-use orco_runtime::history::{Change, Verb};
-use orco_runtime::label;
-use orco_runtime::session;
+use orco_state::history::{Change, Verb};
+use orco_state::label;
+use orco_state::session;
 use serde_json::{Value, json};
 
 use crate::device::Device;
@@ -34,7 +34,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let device = Device::open_to_change(options, output)?;
     let foundation = &device.bundle.foundation;
     let (label, seed) = (&label::normal(&arguments.label), arguments.seed);
-    let learned = |classes: &[orco_runtime::state::Class]| classes.iter().any(|class| label::same(&class.label, label));
+    let learned = |classes: &[orco_state::state::Class]| classes.iter().any(|class| label::same(&class.label, label));
     let known = learned(&device.state.classes) || learned(&foundation.classes);
     if arguments.purge && !known {
         lesson::purge(&device, output, device.state.clone(), label, seed)?;

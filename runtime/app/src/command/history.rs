@@ -1,8 +1,8 @@
 //! `orco history`.
 
 use anyhow::Result;
-use orco_runtime::history::{Entry, Verb};
-use orco_runtime::label::Shown;
+use orco_state::history::{Entry, Verb};
+use orco_state::label::Shown;
 use serde_json::{Value, json};
 
 use crate::device::Device;

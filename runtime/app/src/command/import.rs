@@ -6,11 +6,11 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use orco_runtime::files;
-use orco_runtime::history::{Change, Verb};
-use orco_runtime::label;
-use orco_runtime::pack::{self, Pack, Sealed};
-use orco_runtime::session::{self, StoredClass};
 use orco_runtime::signature::{PublicKey, SignatureError};
+use orco_state::history::{Change, Verb};
+use orco_state::label;
+use orco_state::pack::{self, Pack, Sealed};
+use orco_state::session::{self, StoredClass};
 use serde_json::Value;
 
 use crate::device::Device;

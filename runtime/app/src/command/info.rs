@@ -3,7 +3,7 @@
 use anyhow::Result;
 use orco_runtime::encoder::choice::{ONNX_RUNTIME_FROM, Reason, Work};
 use orco_runtime::manifest::BENCHMARK;
-use orco_runtime::session;
+use orco_state::session;
 use serde_json::{Value, json};
 
 use crate::device::Device;

@@ -6,8 +6,8 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use clap::Args;
 use orco_runtime::encoder::choice::Work;
-use orco_runtime::history::{Change, Verb};
-use orco_runtime::session;
+use orco_state::history::{Change, Verb};
+use orco_state::session;
 use serde_json::Value;
 
 use crate::device::Device;

@@ -1,7 +1,7 @@
 //! `orco list`.
 
 use anyhow::Result;
-use orco_runtime::label::Shown;
+use orco_state::label::Shown;
 use serde_json::{Value, json};
 
 use crate::device::Device;

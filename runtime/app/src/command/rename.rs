@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result};
 use clap::Args;
-use orco_runtime::history::{Change, Verb};
-use orco_runtime::label;
-use orco_runtime::session;
+use orco_state::history::{Change, Verb};
+use orco_state::label;
+use orco_state::session;
 use serde_json::{Value, json};
 
 use crate::device::Device;

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use orco_runtime::history::{Change, Verb};
-use orco_runtime::session;
+use orco_state::history::{Change, Verb};
+use orco_state::session;
 use serde_json::Value;
 
 use super::history;

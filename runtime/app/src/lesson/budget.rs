@@ -1,8 +1,8 @@
 //! The forgetting budget: how much all sessions since the bundle may cost any old class, judged by its first exemplars.
 
 use anyhow::{Result, bail};
-use orco_runtime::label::Shown;
-use orco_runtime::session::{ClassAccuracy, Report};
+use orco_state::label::Shown;
+use orco_state::session::{ClassAccuracy, Report};
 
 /// Reads a budget in percent points as a share.
 pub fn points(argument: &str) -> Result<f32, String> {

@@ -8,14 +8,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use orco_runtime::bank::Bank;
 use orco_runtime::bundle::Bundle;
-use orco_runtime::codec::{self, Kind};
-use orco_runtime::head::Head;
-use orco_runtime::history::Saved;
 use orco_runtime::manifest::{LEARNER, MANIFEST, hexadecimal};
 use orco_runtime::signature::SecretKey;
 use orco_runtime::store::Store;
+use orco_state::bank::Bank;
+use orco_state::codec::{self, Kind};
+use orco_state::head::Head;
+use orco_state::history::Saved;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -60,7 +60,7 @@ pub fn fast_bundle(folder: &Path) -> Bundle {
     foundation.config.warmup_epochs = 0;
     let shape = foundation.head.shape();
     let old =
-        std::mem::replace(&mut foundation.head, Head::zeros(orco_runtime::projection::Shape { hidden: 64, ..shape }));
+        std::mem::replace(&mut foundation.head, Head::zeros(orco_core::projection::Shape { hidden: 64, ..shape }));
     let head = &mut foundation.head;
     head.w1.copy_from_slice(&old.w1[..64 * shape.inputs]);
     for (to, from) in head.w2.chunks_exact_mut(64).zip(old.w2.chunks_exact(shape.hidden)) {

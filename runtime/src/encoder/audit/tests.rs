@@ -2,9 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::string::ToString;
-use std::vec;
-use std::vec::Vec;
 
 use super::*;
 

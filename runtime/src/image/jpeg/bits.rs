@@ -1,7 +1,5 @@
 //! The entropy-coded bits of a scan, and the Huffman codes in them (ITU-T T.81, annexes C and F).
 
-use std::vec::Vec;
-
 /// What is wrong with a picture, in a few words.
 pub(super) type Damage = &'static str;
 

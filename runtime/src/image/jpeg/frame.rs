@@ -1,7 +1,5 @@
 //! The segments of a JPEG file, and what its header says (ITU-T T.81, annex B).
 
-use std::vec::Vec;
-
 use ::image::metadata::Orientation;
 
 use super::bits::Damage;

@@ -7,8 +7,6 @@
 //! Of a progressive picture the coefficients must be kept until the last scan; where there is no room for all, the highest
 //! frequencies are left out.
 
-use std::vec::Vec;
-
 use super::frame::{Colours, Component, Frame};
 use super::scan::ZIGZAG;
 

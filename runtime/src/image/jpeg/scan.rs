@@ -5,8 +5,6 @@
 //! restarts come in their order, and at the end nothing may be left over. Of a progressive picture one bit for each
 //! coefficient is kept, as much as its later scans are read with.
 
-use std::vec::Vec;
-
 use super::bits::{Bits, Damage, NO_CODE, Table};
 use super::frame::{CUT_OFF, DHT, DQT, DRI, EOI, Frame, SOS, Segments};
 use super::reduced::Reduced;

@@ -1,5 +1,3 @@
-use std::vec::Vec;
-
 use ::image::imageops;
 use jpeg_encoder::{ChromaSubsamplingMethod, ColorType, Encoder, SamplingFactor};
 

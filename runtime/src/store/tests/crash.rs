@@ -1,14 +1,14 @@
 //! A power cut at every operation, with every fate of everything that was not synced, and again while recovering.
 
 use std::collections::BTreeMap;
-use std::format;
 
 use super::simulated::{Image, SimulatedDisk, every_fate};
 use super::{DIGEST, files_on, foundation, generation, heavy, saves, say};
-use crate::history::Saved;
-use crate::state::Foundation;
+use crate::store::LEGACY;
 use crate::store::files::Files;
-use crate::store::{self, LEGACY, Slot};
+use orco_state::history::Saved;
+use orco_state::state::Foundation;
+use orco_state::store::{self, Slot};
 
 /// Operations without a sync whose fates are enumerated: three fates each make half a million outcomes.
 const DEEP: usize = 12;

@@ -1,11 +1,10 @@
 //! Every flipped bit and every truncation of a state of 64 KiB.
 
-use std::format;
 use std::thread;
 
 use super::rules::Shelf;
 use super::{DIGEST, foundation, generation, heavy, saves, say};
-use crate::store::{self, Frame, Medium, Slot};
+use orco_state::store::{self, Frame, Medium, Slot};
 
 /// Bytes of the state, at least.
 const SIZE: usize = 64 << 10;

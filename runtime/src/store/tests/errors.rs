@@ -1,11 +1,9 @@
 //! Every operation of a save fails once, or from then on, in every way a disk fails.
 
-use std::format;
-
 use super::simulated::{FATES, Failure, Fate, Image, SimulatedDisk};
 use super::{DIGEST, files_on, foundation, generation, saves, say};
 use crate::store::files::Files;
-use crate::store::{self, Holds, SaveError};
+use orco_state::store::{self, Holds, SaveError};
 
 #[test]
 fn disk_errors_are_reported_and_nothing_is_lost() {

@@ -1,17 +1,14 @@
 //! Changes by several at once in a real folder, also while somebody keeps removing the lock file.
 
-use std::format;
 use std::fs;
-use std::string::{String, ToString};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
-use std::vec::Vec;
 
 use super::{DIGEST, foundation, say};
-use crate::history::{Change, Limits, Saved, Verb};
-use crate::state::{Class, Foundation};
 use crate::store::{Locked, Store, StoreError};
+use orco_state::history::{Change, Limits, Saved, Verb};
+use orco_state::state::{Class, Foundation};
 
 /// The state with one class more, in the first free target.
 fn with_class(foundation: &Foundation, saved: &Saved, label: &str) -> Saved {

@@ -1,12 +1,9 @@
 //! Which slot holds, on a medium that is always there.
 
-use std::string::String;
-use std::vec::Vec;
-
 use super::{DIGEST, foundation, generation, saves};
-use crate::codec::DecodeError;
-use crate::history::Saved;
-use crate::store::{self, Fault, Frame, LoadError, Medium, SaveError, Slot, VERSION};
+use orco_state::codec::DecodeError;
+use orco_state::history::Saved;
+use orco_state::store::{self, Fault, Frame, LoadError, Medium, SaveError, Slot, VERSION};
 
 /// Two slots in memory.
 #[derive(Clone, Debug, Default)]

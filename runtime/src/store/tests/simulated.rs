@@ -1,14 +1,10 @@
 //! A disk that can lose power at any moment, and fail in every way a real one does.
 
-use std::boxed::Box;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
-use std::string::String;
-use std::vec;
-use std::vec::Vec;
 
-use crate::store::disk::Disk;
+use crate::store::folder::Disk;
 
 /// What became of an operation that no sync covered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,14 +1,11 @@
 //! Every read of a change fails once, or from then on: what cannot be read is never taken for damaged.
 
-use std::format;
-use std::string::String;
-
 use super::simulated::{Image, SimulatedDisk, codes};
 use super::{DIGEST, files_on, foundation, generation, purge, save, saves, say};
-use crate::history::Saved;
-use crate::state::Foundation;
 use crate::store::files::Files;
-use crate::store::{self, Holds, SaveError, Slot};
+use orco_state::history::Saved;
+use orco_state::state::Foundation;
+use orco_state::store::{self, Holds, SaveError, Slot};
 
 /// A change, from taking the lock to having saved, with what the store does in between.
 type Change = fn(&mut Files<SimulatedDisk>, &Foundation, &Saved) -> Result<u64, SaveError<std::io::Error>>;

@@ -1,15 +1,11 @@
 //! Raw NOR flash that loses power at every word and every erasure.
 
-use std::format;
-use std::vec;
-use std::vec::Vec;
-
 use embedded_storage::nor_flash::{ErrorType, NorFlash, NorFlashError, NorFlashErrorKind, ReadNorFlash};
 
 use super::{DIGEST, foundation, generation, saves, say};
-use crate::random::Random;
-use crate::store::flash::{Flash, FlashError};
-use crate::store::{self, Holds, LoadError, Medium, SaveError, Slot};
+use orco_core::random::Random;
+use orco_state::store::flash::{Flash, FlashError};
+use orco_state::store::{self, Holds, LoadError, Medium, SaveError, Slot};
 
 /// What a power cut does to the word or page that was being changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

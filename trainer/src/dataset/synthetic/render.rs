@@ -1,7 +1,7 @@
 //! One synthetic image: background, clutter, the object, noise.
 
-use orco_runtime::math;
-use orco_runtime::random::Random;
+use orco_core::math;
+use orco_core::random::Random;
 
 /// Whether a point of the object's own square, -1..1, belongs to the shape.
 type Inside = fn(f32, f32) -> bool;

@@ -1,0 +1,338 @@
+//! Phase 3, few-shot alignment, on borrowed numbers alone: nothing here allocates or starts a thread.
+//!
+//! 1. The new classes' means are assigned to free pseudo-targets; earlier assignments stay ([`assign`]).
+//! 2. The head of phase 2 is trained on the exemplars of all base classes and all shots since ([`align`]).
+//!
+//! [`orco_state::session`] wraps this into states that are kept.
+
+mod memory;
+mod sampler;
+mod step;
+
+pub use memory::{Needs, Workspace};
+pub use sampler::Sampler;
+pub use step::{Alignment, Batch, Extent, Goals, Losses};
+
+use core::fmt;
+use core::ops::ControlFlow;
+
+use crate::assignment;
+use crate::config::{Assignment, Config};
+use crate::exemplar::Exemplars;
+use crate::math::{add_scaled, dot, normalise};
+use crate::projection::{self, Parameters, Shape};
+use crate::random::Random;
+use crate::schedule::Schedule;
+use memory::{carve, sum};
+use sampler::views_used;
+
+/// Everything that a session learns from. Classes are numbered base classes first.
+#[derive(Clone, Copy, Debug)]
+pub struct Lesson<'a> {
+    /// Shape of the head.
+    pub shape: Shape,
+    /// The head after phase 2.
+    pub head: Parameters<&'a [f32]>,
+    /// Pseudo-targets, unit rows `[targets, outputs]`.
+    pub targets: &'a [f32],
+    /// Number of base classes.
+    pub base_classes: usize,
+    /// Exemplars of the base classes, which the bundle brings.
+    pub base: Exemplars<'a>,
+    /// Exemplars collected on the device, of any class.
+    pub learned: Exemplars<'a>,
+}
+
+/// How far a session has come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Epochs done.
+    pub epoch: usize,
+    /// Epochs in all.
+    pub epochs: usize,
+    /// Mean losses of the last epoch.
+    pub losses: Losses,
+}
+
+/// Why an alignment ended without a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AlignError {
+    /// The caller's progress callback asked to stop.
+    Cancelled,
+    /// Training left the range of numbers; the settings are too extreme.
+    Diverged {
+        /// Epochs done.
+        epochs: usize,
+    },
+    /// The workspace is smaller than the session needs.
+    Workspace {
+        /// What is needed.
+        needed: Needs,
+        /// What was given.
+        given: Needs,
+    },
+    /// The configuration holds a value out of range ([`Config::is_sound`]).
+    Settings,
+}
+
+impl fmt::Display for AlignError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cancelled => write!(f, "learning was cancelled"),
+            Self::Diverged { epochs } => {
+                write!(f, "training diverged within {epochs} epochs; lower the learning rate or raise the temperature")
+            }
+            Self::Workspace { needed, given } => {
+                let Needs { numbers, indices } = needed;
+                write!(f, "the session needs working memory of {numbers} numbers and {indices} indices, ")?;
+                write!(f, "but was given {} and {}", given.numbers, given.indices)
+            }
+            Self::Settings => write!(f, "the settings of phase 3 hold a value out of range"),
+        }
+    }
+}
+
+impl core::error::Error for AlignError {}
+
+impl<'a> Lesson<'a> {
+    /// Numbers of the exemplars trained on: at most as many of each base class as the configuration says, and all that
+    /// the device collected.
+    pub fn exemplars(&self, config: &Config) -> impl Iterator<Item = u32> + use<'a> {
+        let (classes, limit) = (self.base.classes, config.base_exemplars);
+        let earlier = move |exemplar: usize| classes[..exemplar].iter().filter(|of| **of == classes[exemplar]).count();
+        let base = (0..classes.len()).filter(move |&exemplar| earlier(exemplar) < limit);
+        base.chain(classes.len()..classes.len() + self.learned.len()).map(|exemplar| exemplar as u32)
+    }
+
+    /// The bank that holds an exemplar of that number, and its number there.
+    pub fn find(&self, exemplar: u32) -> (&Exemplars<'a>, usize) {
+        let (exemplar, base) = (exemplar as usize, self.base.len());
+        if exemplar < base { (&self.base, exemplar) } else { (&self.learned, exemplar - base) }
+    }
+
+    /// Class of an exemplar of that number.
+    fn class_of(&self, exemplar: u32) -> u32 {
+        let (bank, exemplar) = self.find(exemplar);
+        bank.classes[exemplar]
+    }
+
+    /// Most views that an exemplar has.
+    fn views(&self) -> usize {
+        self.base.views.max(self.learned.views)
+    }
+
+    /// Number of pseudo-targets.
+    fn target_count(&self) -> usize {
+        self.targets.len() / self.shape.outputs
+    }
+
+    fn extent(&self, classes: usize, config: &Config) -> Extent {
+        extent(self.shape, self.target_count(), classes, self.base.len() + self.learned.len(), config)
+    }
+
+    /// Floating-point operations of the matrix products of [`align`] over so many known classes: those of the head and of
+    /// the losses.
+    pub fn operations(&self, classes: usize, config: &Config) -> u64 {
+        let samples = self.exemplars(config).count();
+        let (views, outputs, targets) = (views_used(config), self.shape.outputs, self.target_count());
+        let step = |samples: usize| -> u64 {
+            let (rows, means) = (views * samples, samples.min(classes));
+            let pairs = |rows: usize, wanted: usize| (rows * rows + wanted * rows) * outputs;
+            let entropies = 1 + usize::from(config.base_cross_entropy != 0.0);
+            let losses =
+                pairs(rows + 2 * samples, rows) + entropies * 2 * rows * classes * outputs + pairs(targets, means);
+            2 * (rows as u64 * (self.shape.forward_cost() + self.shape.backward_cost()) + losses as u64)
+        };
+        let batch = config.batch.max(1);
+        let last = samples % batch;
+        config.epochs as u64 * ((samples / batch) as u64 * step(batch) + if last > 0 { step(last) } else { 0 })
+    }
+
+    /// Working memory that [`assign`] and [`align`] need for so many known classes, and so many more exemplars than the
+    /// lesson holds.
+    pub fn needs(&self, classes: usize, more: usize, config: &Config) -> Needs {
+        let exemplars = self.base.len() + self.learned.len() + more;
+        needs(self.shape, self.target_count(), classes, exemplars, config)
+    }
+}
+
+/// Working memory that [`assign`] and [`align`] need for a head of that shape and so many pseudo-targets, known classes
+/// and exemplars at most: known when a program is compiled.
+pub const fn needs(shape: Shape, targets: usize, classes: usize, exemplars: usize, config: &Config) -> Needs {
+    let extent = extent(shape, targets, classes, exemplars, config);
+    let goals = Needs { numbers: targets * shape.outputs, indices: 0 };
+    let sampler = Sampler::needs(shape, extent.samples, exemplars, targets, config);
+    let (numbers, indices) = to_assign(shape, classes, targets);
+    goals.plus(sampler).plus(extent.needs()).max(Needs { numbers: sum(&numbers), indices: sum(&indices) })
+}
+
+const fn extent(shape: Shape, targets: usize, classes: usize, exemplars: usize, config: &Config) -> Extent {
+    let samples = if config.batch < exemplars { config.batch } else { exemplars };
+    let samples = if samples == 0 { 1 } else { samples };
+    Extent { shape, samples, views: views_used(config), classes, targets }
+}
+
+/// Numbers and indices that [`assign`] needs.
+const fn to_assign(shape: Shape, classes: usize, free: usize) -> ([usize; 8], [usize; 2]) {
+    let (numbers, indices) = assignment::memory(classes, free);
+    let (parameters, hidden) = (shape.parameters(), shape.activations(1));
+    let pairs = classes * free;
+    let lengths = [parameters, shape.inputs, hidden, shape.width(), 1, classes * shape.outputs, pairs, numbers];
+    (lengths, [free, indices])
+}
+
+/// Gives classes `first..` their pseudo-targets, as the configuration says.
+///
+/// # Shapes
+/// `assigned` `[classes]`: for every known class the row of its target; those before `first` stay, the others are
+/// written.
+/// # Errors
+/// [`AlignError::Workspace`] if the workspace is too small.
+/// # Panics
+/// If there are fewer free targets than classes that need one.
+pub fn assign(
+    lesson: &Lesson<'_>,
+    assigned: &mut [u32],
+    first: usize,
+    config: &Config,
+    seed: u64,
+    workspace: &mut Workspace<'_>,
+) -> Result<(), AlignError> {
+    check(lesson, assigned.len(), config, workspace)?;
+    let (shape, targets) = (lesson.shape, lesson.target_count());
+    let (kept, new) = assigned.split_at_mut(first);
+    let (_, [free, _]) = to_assign(shape, new.len(), targets);
+    let (free_targets, indices) = workspace.indices.split_at_mut(free);
+    let mut count = 0;
+    for target in (0..targets as u32).filter(|target| !kept.contains(target)) {
+        free_targets[count] = target;
+        count += 1;
+    }
+    let free = &mut free_targets[..count];
+    assert!(new.len() <= free.len(), "{} classes do not fit onto {} targets", new.len(), free.len());
+    if config.assignment == Assignment::Random {
+        Random::new(seed, "assignment").shuffle(free);
+        new.copy_from_slice(&free[..new.len()]);
+        return Ok(());
+    }
+    let (numbers, _) = to_assign(shape, new.len(), free.len());
+    let [parameters, features, hidden, z, norms, means, cosines, scratch] = carve(workspace.numbers, numbers);
+    shape.load(lesson.head, parameters);
+    means.fill(0.0);
+    // Mean directions of the clean views under the head of phase 2.
+    for (exemplar, &class) in lesson.learned.classes.iter().enumerate().filter(|(_, of)| **of as usize >= first) {
+        lesson.learned.read(exemplar, 0, features);
+        let mut pass = projection::Batch { features: &*features, hidden: &mut *hidden, z: &mut *z, norms: &mut *norms };
+        shape.forward(parameters, &mut pass, workspace.workers);
+        add_scaled(&mut means[(class as usize - first) * shape.outputs..][..shape.outputs], 1.0, &z[..shape.outputs]);
+    }
+    for (mean, row) in means.chunks_exact_mut(shape.outputs).zip(cosines.chunks_exact_mut(free.len())) {
+        normalise(mean);
+        let target = |target: &u32| &lesson.targets[*target as usize * shape.outputs..][..shape.outputs];
+        row.iter_mut().zip(&*free).for_each(|(cosine, place)| *cosine = dot(mean, target(place)));
+    }
+    let cosine = |class: usize, place: usize| cosines[class * free.len() + place];
+    assignment::assign(new, free.len(), cosine, scratch, indices);
+    new.iter_mut().for_each(|place| *place = free[*place as usize]);
+    Ok(())
+}
+
+/// Trains the head of phase 2 on everything that the lesson holds and writes it into `head`. The same lesson,
+/// configuration and seed give the same bits, whoever the workers are.
+///
+/// # Shapes
+/// `assigned` `[classes]`: for every known class the row of its target.
+/// # Errors
+/// [`AlignError`] if the workspace is too small, training diverged, or the callback, which is called after every epoch,
+/// stopped it; `head` is untouched then.
+pub fn align(
+    lesson: &Lesson<'_>,
+    assigned: &[u32],
+    config: &Config,
+    seed: u64,
+    workspace: &mut Workspace<'_>,
+    head: Parameters<&mut [f32]>,
+    on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
+) -> Result<(), AlignError> {
+    check(lesson, assigned.len(), config, workspace)?;
+    let workers = workspace.workers;
+    let mut done = Ok(());
+    let mut head = Some(head);
+    workers.enter(&mut || {
+        if let Some(head) = head.take() {
+            done = train(lesson, assigned, config, seed, workspace, head, on_progress);
+        }
+    });
+    // Workers that never did the work have trained nothing.
+    if head.is_some() { Err(AlignError::Cancelled) } else { done }
+}
+
+/// What [`align`] does, on a thread of the workers.
+fn train(
+    lesson: &Lesson<'_>,
+    assigned: &[u32],
+    config: &Config,
+    seed: u64,
+    workspace: &mut Workspace<'_>,
+    head: Parameters<&mut [f32]>,
+    on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
+) -> Result<(), AlignError> {
+    let outputs = lesson.shape.outputs;
+    let (targets, numbers) = workspace.numbers.split_at_mut(lesson.targets.len());
+    // Targets in the order of the classes, then the free ones.
+    let free = (0..lesson.target_count() as u32).filter(|target| !assigned.contains(target));
+    for (place, target) in targets.chunks_exact_mut(outputs).zip(assigned.iter().copied().chain(free)) {
+        place.copy_from_slice(&lesson.targets[target as usize * outputs..][..outputs]);
+    }
+    let (assigned_targets, free_targets) = targets.split_at(assigned.len() * outputs);
+    let goals = Goals { base_classes: lesson.base_classes, assigned: assigned_targets, free: free_targets };
+    let extent = lesson.extent(assigned.len(), config);
+    let needs = extent.needs();
+    let (step_numbers, numbers) = numbers.split_at_mut(needs.numbers);
+    let (step_indices, indices) = workspace.indices.split_at_mut(needs.indices);
+    let mut alignment = Alignment::new(&extent, lesson.head, &goals, step_numbers, step_indices, workspace.workers);
+    let mut sampler = Sampler::new(lesson, goals, config, Random::new(seed, "alignment"), numbers, indices);
+    let schedule = Schedule {
+        steps: config.epochs,
+        warmup: config.warmup_epochs,
+        start: config.warmup_rate,
+        peak: config.learning_rate,
+        end: 0.0,
+    };
+    for epoch in 0..config.epochs {
+        let rate = schedule.rate(epoch) as f32;
+        let mut mean = Losses::default();
+        let samples = sampler.start_epoch();
+        let steps = samples.div_ceil(config.batch);
+        for step in 0..steps {
+            let losses = alignment.step(&sampler.batch(step, samples), config, rate);
+            mean.add(&losses, 1.0 / steps as f32);
+        }
+        if !mean.total().is_finite() {
+            return Err(AlignError::Diverged { epochs: epoch + 1 });
+        }
+        let progress = Progress { epoch: epoch + 1, epochs: config.epochs, losses: mean };
+        if on_progress(progress).is_break() {
+            return Err(AlignError::Cancelled);
+        }
+    }
+    if !alignment.is_finite() {
+        return Err(AlignError::Diverged { epochs: config.epochs });
+    }
+    alignment.store(head);
+    Ok(())
+}
+
+fn check(lesson: &Lesson<'_>, classes: usize, config: &Config, workspace: &Workspace<'_>) -> Result<(), AlignError> {
+    if !config.is_sound() {
+        return Err(AlignError::Settings);
+    }
+    let needed = lesson.needs(classes, 0, config);
+    let given = Needs { numbers: workspace.numbers.len(), indices: workspace.indices.len() };
+    if needed.numbers <= given.numbers && needed.indices <= given.indices {
+        Ok(())
+    } else {
+        Err(AlignError::Workspace { needed, given })
+    }
+}

@@ -1,0 +1,204 @@
+//! The batches of phase 3: shuffled exemplars with their views, and perturbed targets.
+
+use super::Lesson;
+use super::memory::{Needs, carve, sum};
+use super::step::{Batch, Goals};
+use crate::config::{Config, Perturbation, Sample};
+use crate::math::normalise;
+use crate::projection::Shape;
+use crate::random::Random;
+
+/// Draws batches.
+pub struct Sampler<'a> {
+    lesson: &'a Lesson<'a>,
+    config: &'a Config,
+    goals: Goals<'a>,
+    random: Random,
+    /// The exemplars, class after class.
+    members: &'a mut [u32],
+    /// Exemplars that a class has on average, rounded down; classes without any do not count.
+    average: usize,
+    /// Samples in the order of the epoch, of which the first come into it: `exemplar * views + view`.
+    order: &'a mut [u32],
+    /// Perturbable targets in the order of the step, by label: a class's index, then numbers past the classes for the
+    /// free ones.
+    targets: &'a mut [u32],
+    features: &'a mut [f32],
+    classes: &'a mut [u32],
+    perturbed: &'a mut [f32],
+    perturbed_labels: &'a mut [u32],
+}
+
+/// Views of a sample that a step uses.
+pub(super) const fn views_used(config: &Config) -> usize {
+    match config.sample {
+        Sample::Pair => 2,
+        Sample::One => 1,
+    }
+}
+
+impl<'a> Sampler<'a> {
+    /// Working memory for so many samples in a step and exemplars in an epoch.
+    pub(super) const fn needs(
+        shape: Shape,
+        samples: usize,
+        exemplars: usize,
+        targets: usize,
+        config: &Config,
+    ) -> Needs {
+        let numbers = sum(&Self::numbers(shape, samples, config));
+        Needs { numbers, indices: sum(&Self::indices(samples, exemplars, targets)) }
+    }
+
+    const fn numbers(shape: Shape, samples: usize, config: &Config) -> [usize; 2] {
+        [views_used(config) * samples * shape.inputs, 2 * samples * shape.outputs]
+    }
+
+    const fn indices(samples: usize, exemplars: usize, targets: usize) -> [usize; 5] {
+        [exemplars, 2 * exemplars, targets, samples, samples]
+    }
+
+    /// A sampler before its first epoch, on working memory as [`Lesson::needs`] counts it.
+    pub fn new(
+        lesson: &'a Lesson<'a>,
+        goals: Goals<'a>,
+        config: &'a Config,
+        random: Random,
+        numbers: &'a mut [f32],
+        indices: &'a mut [u32],
+    ) -> Self {
+        let outputs = lesson.shape.outputs;
+        let (assigned, free) = (goals.assigned.len() / outputs, goals.free.len() / outputs);
+        let wanted = |label: usize| match label {
+            label if label < goals.base_classes => config.perturbed.base,
+            label if label < assigned => config.perturbed.incremental,
+            _ => config.perturbed.free,
+        };
+        let perturbable = || (0..assigned + free).filter(|&label| wanted(label)).map(|label| label as u32);
+        let exemplars = || lesson.exemplars(config);
+        let samples = lesson.extent(assigned, config).samples;
+        let [features, perturbed] = carve(numbers, Self::numbers(lesson.shape, samples, config));
+        let lengths = Self::indices(samples, exemplars().count(), perturbable().count());
+        let [members, order, targets, classes, perturbed_labels] = carve(indices, lengths);
+        members.iter_mut().zip(exemplars()).for_each(|(place, exemplar)| *place = exemplar);
+        targets.iter_mut().zip(perturbable()).for_each(|(place, label)| *place = label);
+        let views = lesson.views() as u32;
+        order.iter_mut().zip(&*members).for_each(|(place, exemplar)| *place = exemplar * views);
+        members.sort_unstable_by_key(|&exemplar| (lesson.class_of(exemplar), exemplar));
+        let present = members.chunk_by(|a, b| lesson.class_of(*a) == lesson.class_of(*b)).count();
+        let average = members.len() / present.max(1);
+        Self {
+            lesson,
+            config,
+            goals,
+            random,
+            members,
+            average,
+            order,
+            targets,
+            features,
+            classes,
+            perturbed,
+            perturbed_labels,
+        }
+    }
+
+    /// Shuffles the samples of the next epoch; returns how many there are.
+    pub fn start_epoch(&mut self) -> usize {
+        let count = self.members.len();
+        let drawn = if self.config.balanced { self.balance() } else { count };
+        self.random.shuffle(&mut self.order[..drawn]);
+        count
+    }
+
+    /// Takes every exemplar once, those of classes with fewer than the average again until they have as many; returns
+    /// how many samples that makes.
+    fn balance(&mut self) -> usize {
+        let (lesson, views) = (self.lesson, self.lesson.views());
+        let mut drawn = 0;
+        for own in self.members.chunk_by(|a, b| lesson.class_of(*a) == lesson.class_of(*b)) {
+            for sample in 0..own.len().max(self.average) {
+                let view = sample / own.len() % views;
+                self.order[drawn] = (own[sample % own.len()] as usize * views + view) as u32;
+                drawn += 1;
+            }
+        }
+        drawn
+    }
+
+    /// Batch number `step` of the epoch, which has `count` samples.
+    pub fn batch(&mut self, step: usize, count: usize) -> Batch<'_> {
+        let first = step * self.config.batch;
+        let last = (first + self.config.batch).min(count);
+        let (size, row, views) = (last - first, self.lesson.shape.inputs, self.lesson.views());
+        let (first_views, second_views) = self.features.split_at_mut(size * row);
+        let mut second_views = second_views.chunks_exact_mut(row);
+        for (place, &sample) in self.order[first..last].iter().enumerate() {
+            let (bank, exemplar) = self.lesson.find((sample as usize / views) as u32);
+            let stored = bank.views.min(self.config.views);
+            let into = &mut first_views[place * row..][..row];
+            match self.config.sample {
+                Sample::Pair => {
+                    let (view, other) = two_of(stored, &mut self.random);
+                    bank.read(exemplar, view, into);
+                    if let Some(into) = second_views.next() {
+                        bank.read(exemplar, other, into);
+                    }
+                }
+                Sample::One => {
+                    let augmented = stored > 1 && self.random.unit() < self.config.augmented;
+                    let view = if augmented { 1 + self.random.below(stored - 1) } else { sample as usize % views };
+                    bank.read(exemplar, view % stored, into);
+                }
+            }
+            self.classes[place] = bank.classes[exemplar];
+        }
+        let perturbed = if self.targets.is_empty() { 0 } else { size };
+        self.perturb(perturbed);
+        Batch {
+            features: &self.features[..views_used(self.config) * size * row],
+            classes: &self.classes[..size],
+            perturbed: &self.perturbed[..2 * perturbed * self.lesson.shape.outputs],
+            perturbed_labels: &self.perturbed_labels[..perturbed],
+        }
+    }
+
+    /// As many perturbed targets as the batch has samples: a random permutation, repeated or cut to that count; each
+    /// target comes twice, with independent noise.
+    fn perturb(&mut self, size: usize) {
+        let Self { config, goals, random, targets, perturbed, perturbed_labels, .. } = self;
+        let outputs = self.lesson.shape.outputs;
+        random.shuffle(targets);
+        let chosen = targets.iter().cycle().take(size);
+        perturbed_labels.iter_mut().zip(chosen).for_each(|(to, label)| *to = *label);
+        let (assigned, width) = (goals.assigned.len() / outputs, config.perturbation_width);
+        let labels = perturbed_labels[..size].iter().cycle();
+        for (row, &label) in perturbed.chunks_exact_mut(outputs).take(2 * size).zip(labels) {
+            let label = label as usize;
+            let of = if label < assigned {
+                &goals.assigned[label * outputs..]
+            } else {
+                &goals.free[(label - assigned) * outputs..]
+            };
+            row.copy_from_slice(&of[..outputs]);
+            match config.perturbation {
+                Perturbation::None => continue,
+                Perturbation::Uniform => {
+                    row.iter_mut().for_each(|value| *value += random.uniform(-width / 2.0, width / 2.0));
+                }
+                Perturbation::Gaussian => row.iter_mut().for_each(|value| *value += width * random.normal()),
+            }
+            normalise(row);
+        }
+    }
+}
+
+/// Two different views out of `views`, or twice the only one.
+fn two_of(views: usize, random: &mut Random) -> (usize, usize) {
+    if views == 1 {
+        return (0, 0);
+    }
+    let first = random.below(views);
+    let second = random.below(views - 1);
+    (first, if second >= first { second + 1 } else { second })
+}

@@ -1,0 +1,109 @@
+//! One-to-one assignment of classes to pseudo-targets.
+
+const NOBODY: u32 = u32::MAX;
+
+/// Numbers and indices of working memory that [`assign`] needs.
+pub const fn memory(classes: usize, free: usize) -> (usize, usize) {
+    (classes + 2 * free, 3 * free)
+}
+
+/// Assigns every class a target of its own so that the sum of cosines is the highest possible (Hungarian method, in the
+/// form of shortest augmenting paths: Jonker and Volgenant 1987).
+///
+/// # Shapes
+/// `cosine(class, target)` for classes `0..matched.len()` and targets `0..free`; writes the target of each class into
+/// `matched`. `numbers` and `indices` hold as many as [`memory`] says.
+/// # Panics
+/// If there are more classes than targets, or too little memory.
+pub fn assign(
+    matched: &mut [u32],
+    free: usize,
+    cosine: impl Fn(usize, usize) -> f32,
+    numbers: &mut [f32],
+    indices: &mut [u32],
+) {
+    let classes = matched.len();
+    assert!(classes <= free, "{classes} classes do not fit onto {free} targets");
+    let (class_price, rest) = numbers.split_at_mut(classes);
+    let (target_price, rest) = rest.split_at_mut(free);
+    let distance = &mut rest[..free];
+    let (owner, rest) = indices.split_at_mut(free);
+    let (reached_from, rest) = rest.split_at_mut(free);
+    let settled = &mut rest[..free];
+    class_price.fill(0.0);
+    target_price.fill(0.0);
+    owner.fill(NOBODY);
+    for start in 0..classes {
+        // Grows a tree of alternating paths from `start` until it reaches a target that nobody owns.
+        distance.fill(f32::INFINITY);
+        reached_from.fill(NOBODY);
+        settled.fill(0);
+        let mut target = NOBODY;
+        let mut travelled = 0.0;
+        let end = loop {
+            let class = if target == NOBODY { start } else { owner[target as usize] as usize };
+            let mut next = NOBODY;
+            for candidate in (0..free).filter(|&candidate| settled[candidate] == 0) {
+                let reduced = travelled - cosine(class, candidate) - class_price[class] - target_price[candidate];
+                if reduced < distance[candidate] {
+                    distance[candidate] = reduced;
+                    reached_from[candidate] = target;
+                }
+                if next == NOBODY || distance[candidate] < distance[next as usize] {
+                    next = candidate as u32;
+                }
+            }
+            travelled = distance[next as usize];
+            settled[next as usize] = 1;
+            target = next;
+            if owner[next as usize] == NOBODY {
+                break next;
+            }
+        };
+        class_price[start] += travelled;
+        for other in (0..free).filter(|&other| settled[other] == 1 && other != end as usize) {
+            class_price[owner[other] as usize] += travelled - distance[other];
+            target_price[other] -= travelled - distance[other];
+        }
+        let mut last = end;
+        while last != NOBODY {
+            let previous = reached_from[last as usize];
+            owner[last as usize] = if previous == NOBODY { start as u32 } else { owner[previous as usize] };
+            last = previous;
+        }
+    }
+    for (target, &class) in owner.iter().enumerate().filter(|(_, class)| **class != NOBODY) {
+        matched[class as usize] = target as u32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec;
+    use std::vec::Vec;
+
+    use pathfinding::kuhn_munkres::kuhn_munkres_min;
+    use pathfinding::matrix::Matrix;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn is_as_cheap_as_kuhn_munkres(rows in 1usize..9, extra in 0usize..5, seed in 0u64..1000) {
+            let columns = rows + extra;
+            let mut random = crate::random::Random::new(seed, "costs");
+            let costs: Vec<i64> = (0..rows * columns).map(|_| random.below(20) as i64).collect();
+            let mut matched = vec![0; rows];
+            let (numbers, indices) = memory(rows, columns);
+            let cosine = |row: usize, column: usize| -(costs[row * columns + column] as f32);
+            assign(&mut matched, columns, cosine, &mut vec![0.0; numbers], &mut vec![0; indices]);
+            let total: i64 = matched.iter().enumerate().map(|(row, column)| costs[row * columns + *column as usize]).sum();
+            let (expected, _) = kuhn_munkres_min(&Matrix::from_vec(rows, columns, costs).unwrap());
+            prop_assert_eq!(total, expected);
+            matched.sort_unstable();
+            matched.dedup();
+            prop_assert_eq!(matched.len(), rows);
+        }
+    }
+}

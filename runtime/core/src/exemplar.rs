@@ -1,0 +1,77 @@
+//! Exemplars: the few samples of each class that are kept, as quantised backbone features. Borrowed, as the learner reads
+//! them; [`orco_state::bank`] owns them.
+
+use serde::{Deserialize, Serialize};
+
+/// Most views that an exemplar may have.
+pub const MAX_VIEWS: usize = 64;
+
+/// How features are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// One byte per number and one scale per vector: `feature = scale * value`, scale = max|feature| / 127.
+    #[default]
+    Int8,
+    /// Half precision (IEEE 754 binary16).
+    F16,
+}
+
+impl Precision {
+    /// Bytes of a number.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Int8 => 1,
+            Self::F16 => 2,
+        }
+    }
+}
+
+/// Exemplars of the same number of views each; view 0 is the clean one.
+#[derive(Clone, Copy, Debug)]
+pub struct Exemplars<'a> {
+    /// Length of a feature vector.
+    pub dimension: usize,
+    /// Views per exemplar.
+    pub views: usize,
+    /// How the numbers are stored.
+    pub precision: Precision,
+    /// Class of each exemplar, `[len]`.
+    pub classes: &'a [u32],
+    /// Scale of each vector, `[len, views]`; unused in half precision.
+    pub scales: &'a [f32],
+    /// The stored numbers, little endian, `[len, views, dimension]`.
+    pub values: &'a [u8],
+}
+
+impl Exemplars<'_> {
+    /// Number of exemplars.
+    pub fn len(&self) -> usize {
+        self.classes.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.classes.is_empty()
+    }
+
+    /// Writes one view of an exemplar into `features`, `[dimension]`.
+    ///
+    /// # Panics
+    /// If there is no such exemplar or view.
+    pub fn read(&self, exemplar: usize, view: usize, features: &mut [f32]) {
+        let row = exemplar * self.views + view;
+        let length = self.dimension * self.precision.bytes();
+        let values = &self.values[row * length..][..length];
+        match self.precision {
+            Precision::Int8 => {
+                let scale = self.scales[row];
+                features.iter_mut().zip(values).for_each(|(to, byte)| *to = scale * f32::from(byte.cast_signed()));
+            }
+            Precision::F16 => {
+                let halves = values.chunks_exact(2).map(|pair| half::f16::from_le_bytes([pair[0], pair[1]]));
+                features.iter_mut().zip(halves).for_each(|(to, half)| *to = half.to_f32());
+            }
+        }
+    }
+}

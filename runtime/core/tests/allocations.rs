@@ -1,0 +1,93 @@
+//! A session of the core allocates nothing: all of its memory is the caller's.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::ops::ControlFlow;
+
+use orco_core::align::{self, Lesson};
+use orco_core::config::{Assignment, Config};
+use orco_core::exemplar::Precision;
+use orco_core::projection::Shape;
+use orco_core::random::Random;
+use orco_core::workers::Serial;
+use orco_state::bank::Bank;
+use orco_state::head::Head;
+use orco_state::session::Memory;
+use orco_state::target::{Method, generate};
+
+/// The system's allocator, counting.
+struct Counting;
+
+thread_local! {
+    /// Of this thread alone: the test harness allocates on others.
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+// SAFETY: everything is left to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn a_session_allocates_nothing() {
+    let before = ALLOCATIONS.get();
+    drop(vec![1]);
+    assert_eq!(ALLOCATIONS.get() - before, 1, "the allocator counts");
+    let shape = Shape { inputs: 50, hidden: 70, outputs: 20 };
+    let mut random = Random::new(1, "allocations");
+    let mut head = Head::zeros(shape);
+    for values in head.parameters_mut() {
+        values.iter_mut().for_each(|value| *value = 0.1 * random.normal());
+    }
+    let targets = generate(Method::Orthonormal, 20, 20, 0, 1);
+    for precision in [Precision::Int8, Precision::F16] {
+        let (mut base, mut learned) = (Bank::new(50, 4, precision), Bank::new(50, 4, precision));
+        for class in 0..12 {
+            for _ in 0..5 {
+                let features: Vec<f32> = (0..200).map(|_| random.normal()).collect();
+                if class < 6 { &mut base } else { &mut learned }.push(class, &features);
+            }
+        }
+        let reassigned = Config { assignment: Assignment::Reassigned, ..Config::edge() };
+        let random = Config { assignment: Assignment::Random, ..Config::orco() };
+        for config in [Config::orco(), Config::paper(), Config::edge(), reassigned, random] {
+            let config = Config { epochs: 3, warmup_epochs: 1, ..config };
+            let lesson = Lesson {
+                shape,
+                head: head.view(),
+                targets: &targets,
+                base_classes: 6,
+                base: base.view(),
+                learned: learned.view(),
+            };
+            let mut memory = Memory::new(lesson.needs(12, 0, &config));
+            let mut workspace = memory.workspace(&Serial);
+            let mut assigned: Vec<u32> = (0..12).collect();
+            let mut after = Head::zeros(shape);
+            let mut epochs = 0;
+            let mut count = |_| {
+                epochs += 1;
+                ControlFlow::Continue(())
+            };
+
+            let before = ALLOCATIONS.get();
+            align::assign(&lesson, &mut assigned, 6, &config, 1, &mut workspace).unwrap();
+            align::align(&lesson, &assigned, &config, 1, &mut workspace, after.view_mut(), &mut count).unwrap();
+            assert_eq!(ALLOCATIONS.get() - before, 0);
+            assert_eq!(epochs, 3);
+            assert_ne!(after, head);
+        }
+    }
+}

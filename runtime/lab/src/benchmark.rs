@@ -1,0 +1,163 @@
+//! Features for measuring: of the images accuracy is measured on, and of candidate shots.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use orco_core::random::Random;
+use orco_runtime::bundle::{Bundle, OpenError};
+use orco_runtime::manifest::BENCHMARK;
+use orco_state::bank::Bank;
+use orco_state::codec::{self, DecodeError, Kind};
+use orco_state::session::NewClass;
+use orco_state::state::Foundation;
+
+/// Quantised features of a data set, split by the few-shot class-incremental protocol. Classes are numbered as the
+/// device numbers them: base classes, then the incremental ones in the order of their sessions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Benchmark {
+    /// What it was computed from, in words.
+    pub source: String,
+    /// Labels of the incremental classes.
+    pub labels: Vec<String>,
+    /// New classes of each session.
+    pub ways: Vec<u32>,
+    /// Shots per class in a draw.
+    pub shots: u32,
+    /// Mean feature vector of each base class over its training images, `[base, features]`.
+    pub base_means: Vec<f32>,
+    /// Images accuracy is measured on, one view each, with their classes.
+    pub measured: Bank,
+    /// Where each of them stands in its data set.
+    pub measured_sources: Vec<u32>,
+    /// Whether that is the test set; else it is the training set.
+    pub measured_on_test: bool,
+    /// Candidate shots of the incremental classes, with their views.
+    pub candidates: Bank,
+    /// Where each of them stands in its data set.
+    pub candidate_sources: Vec<u32>,
+    /// Whether each class's first `shots` candidates are the field's fixed draw.
+    pub fixed_draw: bool,
+}
+
+/// Why a bundle has nothing to be measured on.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BenchmarkError {
+    /// The bundle has no benchmark file.
+    Missing {
+        /// The bundle.
+        folder: PathBuf,
+    },
+    /// The file cannot be read, or is not the one that the manifest describes.
+    Open(OpenError),
+    /// The file could not be decoded.
+    Decode {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: DecodeError,
+    },
+}
+
+impl fmt::Display for BenchmarkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing { folder } => write!(f, "the bundle {} carries no benchmark file", folder.display()),
+            Self::Open(error) => error.fmt(f),
+            Self::Decode { path, source } => write!(f, "{} cannot be used: {source}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for BenchmarkError {}
+
+impl Benchmark {
+    /// Reads a bundle's benchmark file.
+    ///
+    /// # Errors
+    /// [`BenchmarkError`] if the bundle has none, or it is damaged.
+    pub fn of(bundle: &Bundle) -> Result<Self, BenchmarkError> {
+        if !bundle.manifest.files.contains_key(BENCHMARK) {
+            return Err(BenchmarkError::Missing { folder: bundle.folder.clone() });
+        }
+        let bytes = bundle.read(BENCHMARK).map_err(BenchmarkError::Open)?;
+        let path = bundle.folder.join(BENCHMARK);
+        let benchmark: Self = codec::decode(Kind::Benchmark, &bytes)
+            .map_err(|source| BenchmarkError::Decode { path: path.clone(), source })?;
+        if benchmark.is_sound(&bundle.foundation) {
+            Ok(benchmark)
+        } else {
+            Err(BenchmarkError::Decode { path, source: DecodeError::Body })
+        }
+    }
+
+    /// The classes of a session (from 1) with their shots in draw number `draw`: draw 0 is the field's fixed one where
+    /// there is one, all others are seeded choices among the candidates.
+    ///
+    /// # Panics
+    /// If there is no such session.
+    pub fn session(&self, foundation: &Foundation, session: usize, draw: usize, seed: u64) -> Vec<NewClass> {
+        let first: u32 = self.ways[..session - 1].iter().sum();
+        let classes = first..first + self.ways[session - 1];
+        classes
+            .map(|place| {
+                let class = foundation.classes.len() as u32 + place;
+                let shots = self.draw(class, draw, seed);
+                let features = |shot: usize| {
+                    let dimension = self.candidates.dimension();
+                    let mut views = std::vec![0.0; self.candidates.views() * dimension];
+                    for (view, row) in views.chunks_exact_mut(dimension).enumerate() {
+                        self.candidates.view().read(shot, view, row);
+                    }
+                    views
+                };
+                NewClass {
+                    label: self.labels[place as usize].clone(),
+                    shots: shots.into_iter().map(features).collect(),
+                }
+            })
+            .collect()
+    }
+
+    /// The candidates of a class that make up a draw, as places among all candidates.
+    pub fn draw(&self, class: u32, draw: usize, seed: u64) -> Vec<usize> {
+        let members = self.candidates.classes().iter().enumerate().filter(|(_, of)| **of == class);
+        let mut members: Vec<usize> = members.map(|(place, _)| place).collect();
+        if draw > 0 || !self.fixed_draw {
+            Random::new(seed, &std::format!("draw {draw} of class {class}")).shuffle(&mut members);
+        }
+        members.truncate(self.shots as usize);
+        members
+    }
+
+    /// Whether all parts fit together and onto the foundation; to be asked after decoding.
+    pub fn is_sound(&self, foundation: &Foundation) -> bool {
+        let base = foundation.classes.len();
+        let features = foundation.head.inputs;
+        let classes = base + self.labels.len();
+        let below = |bank: &Bank| bank.classes().iter().all(|class| (*class as usize) < classes);
+        let counted: Option<usize> = self.ways.iter().try_fold(0usize, |sum, &ways| sum.checked_add(ways as usize));
+        // Asked only once the number of classes is known to be bounded.
+        let enough = |class: usize| {
+            let members = self.candidates.classes().iter().filter(|of| **of as usize == class).count();
+            self.shots > 0 && members >= self.shots as usize
+        };
+        classes <= foundation.target_count()
+            && counted == Some(self.labels.len())
+            && !self.ways.is_empty()
+            && !self.ways.contains(&0)
+            && self.base_means.len() == base * features
+            && self.base_means.iter().all(|value| value.is_finite())
+            && self.measured.is_sound()
+            && self.candidates.is_sound()
+            && self.measured.dimension() == features
+            && self.candidates.dimension() == features
+            && self.measured_sources.len() == self.measured.len()
+            && self.candidate_sources.len() == self.candidates.len()
+            && below(&self.measured)
+            && below(&self.candidates)
+            && (base..classes).all(enough)
+    }
+}

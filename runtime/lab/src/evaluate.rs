@@ -1,0 +1,216 @@
+//! Walks through all sessions of a benchmark, by OrCo or by a baseline.
+
+use core::ops::ControlFlow;
+use std::fmt;
+use std::thread;
+use std::time::Instant;
+
+use super::metrics::{Draw, Measured, Row, Summary, summarise};
+use crate::benchmark::Benchmark;
+use orco_core::align::Progress;
+use orco_core::config::Config;
+use orco_core::math::normalise_rows;
+use orco_core::workers::{Serial, Workers};
+use orco_runtime::threads::{Threads, cores};
+use orco_state::classify::{Classifier, mean_direction};
+use orco_state::session::{self, LearnError, Memory, NewClass};
+use orco_state::state::{Foundation, State};
+use orco_state::target::nearest;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum System {
+    /// The device's learner: phase 3 in every session.
+    Orco,
+    /// Imprinting in the projected space, without training: a new class is the mean projection of its shots, a base
+    /// class its pseudo-target; the head of phase 2 stays.
+    Imprint,
+    /// Nearest class mean on backbone features (cosine): base classes over all their training images, new classes over
+    /// their shots.
+    Ncm,
+}
+
+impl System {
+    /// All systems, ours first.
+    pub const ALL: [Self; 3] = [Self::Orco, Self::Imprint, Self::Ncm];
+
+    /// Name in tables and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Orco => "orco",
+            Self::Imprint => "imprint",
+            Self::Ncm => "ncm",
+        }
+    }
+}
+
+/// Why measuring stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EvaluateError {
+    /// A session could not be learned.
+    Learn {
+        /// The session, from 1.
+        session: usize,
+        /// What the learner said.
+        source: LearnError,
+    },
+}
+
+impl fmt::Display for EvaluateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Learn { session, source } => write!(f, "session {session}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for EvaluateError {}
+
+/// What is measured, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Measurement<'a> {
+    /// What the bundle brings.
+    pub foundation: &'a Foundation,
+    /// The features measured on.
+    pub benchmark: &'a Benchmark,
+    /// Who learns.
+    pub system: System,
+    /// Settings of phase 3.
+    pub config: &'a Config,
+    /// Seed of the draws, of shuffling and of perturbation.
+    pub seed: u64,
+}
+
+impl Measurement<'_> {
+    /// Measures over several draws of the shots, side by side on all cores; `on_epoch` is told of every epoch of
+    /// learning, from any of the threads.
+    ///
+    /// # Errors
+    /// [`EvaluateError`] if a session cannot be learned.
+    /// # Panics
+    /// If `draws` is 0.
+    pub fn over(&self, draws: usize, on_epoch: &(dyn Fn() + Sync)) -> Result<Summary, EvaluateError> {
+        Ok(summarise(self.system.name(), &self.draws(draws, on_epoch)?))
+    }
+
+    /// The same, draw by draw, to be [summarised](summarise).
+    ///
+    /// # Errors
+    /// As for [`Measurement::over`].
+    /// # Panics
+    /// As for [`Measurement::over`].
+    pub fn draws(&self, draws: usize, on_epoch: &(dyn Fn() + Sync)) -> Result<Vec<Draw>, EvaluateError> {
+        let cores = cores();
+        let workers = cores.min(draws);
+        let work = |worker: usize| -> Vec<_> {
+            // Cores that the draws leave over work on the matrices of one; the result is the same.
+            let threads = (cores >= 2 * draws).then(|| Threads::new(cores / draws).ok()).flatten();
+            let threads: &dyn Workers = threads.as_ref().map_or(&Serial, |threads| threads);
+            let own = (worker..draws).step_by(workers);
+            own.map(|draw| (draw, self.draw(draw, threads, &mut |_, _| on_epoch(), &mut |_| {}))).collect()
+        };
+        let work = &work;
+        let mut rows = thread::scope(|scope| {
+            let (mut handles, mut own) = (Vec::new(), Vec::from([0]));
+            for worker in 1..workers {
+                match thread::Builder::new().spawn_scoped(scope, move || work(worker)) {
+                    Ok(handle) => handles.push(handle),
+                    // The process may have no more threads: this one does what that one would have done.
+                    Err(_) => own.push(worker),
+                }
+            }
+            let mut rows: Vec<_> = own.into_iter().flat_map(work).collect();
+            rows.extend(handles.into_iter().flat_map(|handle| match handle.join() {
+                Ok(rows) => rows,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }));
+            rows
+        });
+        rows.sort_by_key(|(draw, _)| *draw);
+        rows.into_iter().map(|(_, rows)| rows).collect()
+    }
+
+    /// Measures over all sessions with one draw of the shots. `on_progress` sees every epoch of learning with its
+    /// session, `on_row` every session's row as soon as it is measured.
+    ///
+    /// # Errors
+    /// [`EvaluateError`] if a session cannot be learned.
+    pub fn draw(
+        &self,
+        draw: usize,
+        workers: &dyn Workers,
+        on_progress: &mut (dyn FnMut(usize, Progress) + Send),
+        on_row: &mut dyn FnMut(&Row),
+    ) -> Result<Draw, EvaluateError> {
+        let Self { foundation, benchmark, system, config, seed } = *self;
+        let base = foundation.classes.len();
+        let measured = benchmark.measured.clean();
+        let mut state = State::fresh(foundation, [0; 32]);
+        let (classes, shots) = (benchmark.labels.len(), benchmark.labels.len() * benchmark.shots as usize);
+        let mut memory = Memory::new(session::needs(foundation, &state, classes, shots, config));
+        let mut workspace = memory.workspace(workers);
+        let (mut operations, mut seconds) = (0.0, 0.0);
+        let mut added = Vec::new();
+        let mut rows = Vec::with_capacity(benchmark.ways.len() + 1);
+        for session in 0..=benchmark.ways.len() {
+            if session > 0 {
+                let new = benchmark.session(foundation, session, draw, seed);
+                match system {
+                    System::Orco => {
+                        let mut progress = |progress| {
+                            on_progress(session, progress);
+                            ControlFlow::Continue(())
+                        };
+                        let started = Instant::now();
+                        let learned =
+                            session::learn(foundation, &state, &new, config, seed, &mut workspace, &mut progress);
+                        state = learned.map_err(|source| EvaluateError::Learn { session, source })?.0;
+                        seconds += started.elapsed().as_secs_f64();
+                        operations += session::operations(foundation, &state, config) as f64;
+                    }
+                    System::Imprint | System::Ncm => added.extend(new),
+                }
+            }
+            let answers = match system {
+                System::Orco => Classifier::with_config(foundation, &state, config).nearest(&measured),
+                System::Imprint => nearest_imprint(foundation, &added, &measured),
+                System::Ncm => nearest_mean(foundation, benchmark, &added, &measured),
+            };
+            let seen = base + benchmark.ways[..session].iter().sum::<u32>() as usize;
+            let mut counts = Measured::new(seen);
+            for (&class, &answer) in benchmark.measured.classes().iter().zip(&answers) {
+                if (class as usize) < seen {
+                    counts.count(class as usize, answer);
+                }
+            }
+            let row = counts.row(session, base);
+            on_row(&row);
+            rows.push(row);
+        }
+        Ok(Draw { rows, operations, seconds })
+    }
+}
+
+fn nearest_imprint(foundation: &Foundation, added: &[NewClass], features: &[f32]) -> Vec<usize> {
+    let by_targets = foundation.config.by_targets_alone();
+    let mut classifier = Classifier::with_config(foundation, &State::fresh(foundation, [0; 32]), &by_targets);
+    added.iter().for_each(|class| classifier.imprint(class));
+    classifier.nearest(features)
+}
+
+fn nearest_mean(foundation: &Foundation, benchmark: &Benchmark, added: &[NewClass], features: &[f32]) -> Vec<usize> {
+    let inputs = foundation.head.inputs;
+    let mut means = benchmark.base_means.clone();
+    for class in added {
+        means.extend(mean_direction(&clean(class, inputs), inputs));
+    }
+    normalise_rows(&mut means, inputs);
+    // The length of a row of features does not change which mean is nearest to it.
+    nearest(features, &means, inputs)
+}
+
+/// The clean views of a class's shots, `[shots, inputs]`.
+fn clean(class: &NewClass, inputs: usize) -> Vec<f32> {
+    class.shots.iter().flat_map(|shot| &shot[..inputs]).copied().collect()
+}

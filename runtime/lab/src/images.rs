@@ -1,0 +1,193 @@
+//! A benchmark computed from CIFAR-100's images themselves.
+
+use std::fmt;
+use std::path::Path;
+
+use super::cifar100::{self, DatasetError, Part, Records, SIDE};
+use crate::benchmark::Benchmark;
+use orco_core::config::Config;
+use orco_core::random::Random;
+use orco_runtime::bundle::Bundle;
+use orco_runtime::encoder::{EncodeError, Encoder};
+use orco_runtime::image::from_planes;
+use orco_state::bank::Bank;
+
+/// Classes of a session, shots of a class and candidates of a class where no benchmark file says otherwise.
+const WAYS: usize = 5;
+const SHOTS: usize = 5;
+const CANDIDATES: usize = 20;
+
+/// Why a benchmark could not be computed from images.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ImagesError {
+    /// The images could not be read.
+    Dataset(DatasetError),
+    /// The backbone failed.
+    Encode(EncodeError),
+    /// The bundle knows a class that the data set does not have.
+    Stranger {
+        /// The class.
+        label: String,
+    },
+    /// The bundle's benchmark file names images that the data set does not have.
+    Template,
+}
+
+impl fmt::Display for ImagesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dataset(error) => error.fmt(f),
+            Self::Encode(error) => error.fmt(f),
+            Self::Stranger { label } => {
+                write!(f, "the bundle's class \"{label}\" is none of CIFAR-100's; measure with a bundle trained on it")
+            }
+            Self::Template => write!(f, "the bundle's benchmark file names images that CIFAR-100 does not have"),
+        }
+    }
+}
+
+impl std::error::Error for ImagesError {}
+
+impl From<DatasetError> for ImagesError {
+    fn from(error: DatasetError) -> Self {
+        Self::Dataset(error)
+    }
+}
+
+impl From<EncodeError> for ImagesError {
+    fn from(error: EncodeError) -> Self {
+        Self::Encode(error)
+    }
+}
+
+/// Computes a benchmark with a bundle's backbone: of the images that `template` names, or, without one, of all test
+/// images and of seeded candidates, the classes that the bundle does not know arriving five at a time in the order of
+/// their labels.
+///
+/// `on_progress` is told how many images of how many are done.
+///
+/// # Errors
+/// If the images cannot be read, the backbone fails, or the template or the bundle's classes do not fit CIFAR-100.
+pub fn from_cifar100(
+    bundle: &Bundle,
+    template: Option<&Benchmark>,
+    encoder: &mut dyn Encoder,
+    folder: &Path,
+    on_progress: &mut dyn FnMut(usize, usize),
+) -> Result<Benchmark, ImagesError> {
+    let train = cifar100::read(folder, Part::Train)?;
+    let test = cifar100::read(folder, Part::Test)?;
+    let names = cifar100::class_names(folder)?;
+    let plan = Plan::new(bundle, template, &names, &train, &test)?;
+    let Config { views, precision, .. } = bundle.foundation.config;
+    let total = plan.measured.len() + plan.candidates.len() + plan.base.len();
+    let mut done = 0;
+    let mut bank = |records: &Records, indices: &[u32], views: usize| -> Result<Bank, EncodeError> {
+        let mut bank = Bank::new(bundle.foundation.head.inputs, views, precision);
+        for &index in indices {
+            let record = records.get(index as usize);
+            let picture = from_planes(SIDE as u32, SIDE as u32, record.planes);
+            let features = bundle.features(encoder, &picture, views)?;
+            bank.push(plan.class_of[usize::from(record.label)], &features);
+            done += 1;
+            on_progress(done, total);
+        }
+        Ok(bank)
+    };
+    let measured = bank(if plan.measured_on_test { &test } else { &train }, &plan.measured, 1)?;
+    let candidates = bank(&train, &plan.candidates, views)?;
+    let base = bank(&train, &plan.base, 1)?;
+    Ok(Benchmark {
+        source: format!("images of {}", folder.display()),
+        labels: plan.labels,
+        ways: plan.ways,
+        shots: template.map_or(SHOTS as u32, |template| template.shots),
+        base_means: base.means(bundle.foundation.classes.len()),
+        measured,
+        measured_sources: plan.measured,
+        measured_on_test: plan.measured_on_test,
+        candidates,
+        candidate_sources: plan.candidates,
+        fixed_draw: template.is_some_and(|template| template.fixed_draw),
+    })
+}
+
+/// Which images play which part.
+struct Plan {
+    /// The device's number of each of CIFAR-100's classes.
+    class_of: Vec<u32>,
+    labels: Vec<String>,
+    ways: Vec<u32>,
+    measured: Vec<u32>,
+    measured_on_test: bool,
+    candidates: Vec<u32>,
+    base: Vec<u32>,
+}
+
+impl Plan {
+    fn new(
+        bundle: &Bundle,
+        template: Option<&Benchmark>,
+        names: &[String],
+        train: &Records,
+        test: &Records,
+    ) -> Result<Self, ImagesError> {
+        let base: Vec<String> = bundle.foundation.classes.iter().map(|class| class.label.clone()).collect();
+        if let Some(stranger) = base.iter().find(|label| !names.contains(label)) {
+            return Err(ImagesError::Stranger { label: stranger.clone() });
+        }
+        let room = bundle.foundation.target_count() - base.len();
+        let labels: Vec<String> = match template {
+            Some(template) => template.labels.clone(),
+            None => {
+                let unknown = names.iter().filter(|name| !base.contains(name)).cloned();
+                let mut unknown: Vec<String> = unknown.take(room).collect();
+                unknown.truncate(unknown.len() / WAYS * WAYS);
+                unknown
+            }
+        };
+        let order: Vec<&String> = base.iter().chain(&labels).collect();
+        // Classes that take no part are numbered past the others and never read.
+        let number = |name: &String| order.iter().position(|label| *label == name).unwrap_or(order.len()) as u32;
+        let class_of: Vec<u32> = names.iter().map(number).collect();
+        let members = |records: &Records, wanted: core::ops::Range<usize>| -> Vec<u32> {
+            let labels = records.labels().enumerate();
+            let inside = labels.filter(|(_, label)| wanted.contains(&(class_of[usize::from(*label)] as usize)));
+            inside.map(|(index, _)| index as u32).collect()
+        };
+        let (measured, measured_on_test, candidates) = match template {
+            Some(template) => {
+                (template.measured_sources.clone(), template.measured_on_test, template.candidate_sources.clone())
+            }
+            None => {
+                let mut candidates = Vec::new();
+                for class in base.len()..order.len() {
+                    let mut of_class = members(train, class..class + 1);
+                    Random::new(bundle.manifest.provenance.seed, &format!("candidates of {class}"))
+                        .shuffle(&mut of_class);
+                    candidates.extend_from_slice(&of_class[..CANDIDATES.min(of_class.len())]);
+                }
+                (members(test, 0..order.len()), true, candidates)
+            }
+        };
+        let limit = |records: &Records, indices: &[u32]| indices.iter().all(|&index| (index as usize) < records.len());
+        if !limit(if measured_on_test { test } else { train }, &measured) || !limit(train, &candidates) {
+            return Err(ImagesError::Template);
+        }
+        let held_out: &[u32] = if measured_on_test { &[] } else { &measured };
+        let mut sorted = held_out.to_vec();
+        sorted.sort_unstable();
+        let trained = members(train, 0..base.len()).into_iter().filter(|index| sorted.binary_search(index).is_err());
+        Ok(Self {
+            ways: template
+                .map_or_else(|| std::vec![WAYS as u32; labels.len() / WAYS], |template| template.ways.clone()),
+            base: trained.collect(),
+            class_of,
+            labels,
+            measured,
+            measured_on_test,
+            candidates,
+        })
+    }
+}

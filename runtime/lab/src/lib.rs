@@ -1,0 +1,16 @@
+//! Measuring OrCo by the field's protocol; no device carries this.
+//!
+//! - [`benchmark`]: features to measure on, as a bundle carries them;
+//! - [`cifar100`], [`images`]: features computed anew from a data set's images;
+//! - [`evaluate`]: runs a benchmark's sessions through the runtime's own learner and through the rivals;
+//! - [`metrics`]: harmonic means, accuracies and their spread over draws.
+
+pub mod benchmark;
+pub mod cifar100;
+mod evaluate;
+mod images;
+mod metrics;
+
+pub use evaluate::{EvaluateError, Measurement, System};
+pub use images::{ImagesError, from_cifar100};
+pub use metrics::{Draw, Measured, Row, Summary, percent_or_dash, summarise};

@@ -1,0 +1,213 @@
+//! Metrics of the field, from counts of right answers per class.
+
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// One session's accuracies, in percent.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The session, 0 before anything was learned.
+    pub session: usize,
+    /// A_base: mean over the base classes of their accuracies.
+    pub base: f64,
+    /// A_inc: mean over all incremental classes seen.
+    pub inc: Option<f64>,
+    /// Harmonic mean of both.
+    pub hm: Option<f64>,
+    /// Pooled accuracy over all images of the classes seen.
+    pub top1: f64,
+}
+
+impl Row {
+    /// Names the columns of a row as it is printed.
+    pub const HEADING: &'static str = "session    base     inc      hm   top-1";
+}
+
+/// One line of a table, `-` for what the session does not have.
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [inc, hm] = [self.inc, self.hm].map(percent_or_dash);
+        write!(f, "{:>7} {:>7.2} {inc:>7} {hm:>7} {:>7.2}", self.session, self.base, self.top1)
+    }
+}
+
+/// A percentage with two decimals, `-` where there is none.
+pub fn percent_or_dash(percent: Option<f64>) -> String {
+    percent.map_or_else(|| "-".to_string(), |percent| std::format!("{percent:.2}"))
+}
+
+/// Right answers and images of every class.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Measured {
+    right: Vec<u64>,
+    total: Vec<u64>,
+}
+
+impl Measured {
+    /// Nothing measured yet, for `classes` classes.
+    pub fn new(classes: usize) -> Self {
+        Self { right: std::vec![0; classes], total: std::vec![0; classes] }
+    }
+
+    /// Counts one image.
+    ///
+    /// # Panics
+    /// If the class is out of range.
+    pub fn count(&mut self, class: usize, answer: usize) {
+        self.right[class] += u64::from(class == answer);
+        self.total[class] += 1;
+    }
+
+    /// The row of a session, of whose classes the first `base` are base classes.
+    pub fn row(&self, session: usize, base: usize) -> Row {
+        let mean = |range: core::ops::Range<usize>| {
+            let shares = range.clone().map(|class| self.right[class] as f64 / self.total[class].max(1) as f64);
+            100.0 * shares.sum::<f64>() / range.len().max(1) as f64
+        };
+        let classes = self.right.len();
+        let (base_accuracy, inc) = (mean(0..base), (classes > base).then(|| mean(base..classes)));
+        let harmonic =
+            |inc: f64| if base_accuracy + inc > 0.0 { 2.0 * base_accuracy * inc / (base_accuracy + inc) } else { 0.0 };
+        let (right, total) = (self.right.iter().sum::<u64>(), self.total.iter().sum::<u64>());
+        Row {
+            session,
+            base: base_accuracy,
+            inc,
+            hm: inc.map(harmonic),
+            top1: 100.0 * right as f64 / total.max(1) as f64,
+        }
+    }
+}
+
+/// A system's result over several draws: means, with standard deviations beside them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Name of the system.
+    pub system: String,
+    /// aHM: mean of the harmonic mean over sessions 1..M.
+    pub ahm: f64,
+    /// Its deviation over the draws.
+    pub ahm_deviation: f64,
+    /// aACC: mean of top-1 over sessions 0..M.
+    pub aacc: f64,
+    /// Its deviation over the draws.
+    pub aacc_deviation: f64,
+    /// Base decay: A_base(0) - A_base(M).
+    pub base_decay: f64,
+    /// Performance decay: top-1(0) - top-1(M).
+    pub performance_decay: f64,
+    /// Means over the draws, session by session.
+    pub sessions: Vec<Row>,
+    /// Deviations over the draws, session by session.
+    pub deviations: Vec<Row>,
+    /// Floating-point operations of learning all sessions of a draw, those of matrix products.
+    pub operations: f64,
+    /// Seconds of learning all sessions of a draw. Not among what is stored: it differs from run to run.
+    #[serde(skip)]
+    pub seconds: f64,
+}
+
+impl Summary {
+    /// The session rows below their heading.
+    pub fn table(&self) -> String {
+        let rows: String = self.sessions.iter().map(|row| std::format!("\n{row}")).collect();
+        std::format!("{}{rows}", Row::HEADING)
+    }
+}
+
+/// What measuring over one draw gave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Draw {
+    /// A row for every session.
+    pub rows: Vec<Row>,
+    /// Floating-point operations of learning all sessions, those of matrix products.
+    pub operations: f64,
+    /// Seconds of learning all sessions.
+    pub seconds: f64,
+}
+
+/// Summarises several draws.
+///
+/// # Panics
+/// If there is no draw, or draws have different sessions.
+pub fn summarise(system: &str, all: &[Draw]) -> Summary {
+    let draws: Vec<&[Row]> = all.iter().map(|draw| draw.rows.as_slice()).collect();
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    // Sample deviation; of a single draw nothing can be said and it is 0.
+    let deviation = |values: &[f64]| {
+        let centre = mean(values);
+        let squares: f64 = values.iter().map(|value| (value - centre).powi(2)).sum();
+        if values.len() > 1 { (squares / (values.len() - 1) as f64).sqrt() } else { 0.0 }
+    };
+    let sessions = draws[0].len();
+    let combine = |session: usize, by: &dyn Fn(&[f64]) -> f64| {
+        let each = |of: &dyn Fn(&Row) -> f64| by(&draws.iter().map(|rows| of(&rows[session])).collect::<Vec<_>>());
+        let maybe =
+            |of: &dyn Fn(&Row) -> Option<f64>| of(&draws[0][session]).map(|_| each(&|row| of(row).unwrap_or(0.0)));
+        Row {
+            session: draws[0][session].session,
+            base: each(&|row| row.base),
+            inc: maybe(&|row| row.inc),
+            hm: maybe(&|row| row.hm),
+            top1: each(&|row| row.top1),
+        }
+    };
+    let harmonic: Vec<f64> =
+        draws.iter().map(|rows| mean(&rows.iter().filter_map(|row| row.hm).collect::<Vec<_>>())).collect();
+    let top1: Vec<f64> = draws.iter().map(|rows| mean(&rows.iter().map(|row| row.top1).collect::<Vec<_>>())).collect();
+    let means: Vec<Row> = (0..sessions).map(|session| combine(session, &mean)).collect();
+    let (first, last) = (means[0], means[sessions - 1]);
+    Summary {
+        system: system.into(),
+        ahm: mean(&harmonic),
+        ahm_deviation: deviation(&harmonic),
+        aacc: mean(&top1),
+        aacc_deviation: deviation(&top1),
+        base_decay: first.base - last.base,
+        performance_decay: first.top1 - last.top1,
+        deviations: (0..sessions).map(|session| combine(session, &deviation)).collect(),
+        sessions: means,
+        operations: mean(&all.iter().map(|draw| draw.operations).collect::<Vec<_>>()),
+        seconds: mean(&all.iter().map(|draw| draw.seconds).collect::<Vec<_>>()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_numbers_give_the_published_harmonic_mean() {
+        // OrCo, CIFAR100: base and incremental accuracies of sessions 1..8 as printed in the paper's table.
+        let base = [67.37, 68.12, 63.30, 63.40, 63.93, 61.45, 61.08, 58.22];
+        let inc = [77.60, 60.20, 51.67, 48.90, 45.80, 48.23, 44.94, 43.15];
+        let row = |session: usize| {
+            let (base, inc): (f64, f64) = (base[session], inc[session]);
+            Row { session: session + 1, base, inc: Some(inc), hm: Some(2.0 * base * inc / (base + inc)), top1: 0.0 }
+        };
+        let summary = summarise("paper", &[Draw { rows: (0..8).map(row).collect(), operations: 0.0, seconds: 0.0 }]);
+        assert!((summary.ahm - 57.11).abs() < 0.01, "{}", summary.ahm);
+    }
+
+    #[test]
+    fn rows_stand_below_their_headings() {
+        let first = Row { session: 0, base: 80.0, inc: None, hm: None, top1: 80.126 };
+        let last = Row { session: 8, base: 60.5, inc: Some(50.0), hm: Some(54.75), top1: 100.0 };
+        assert_eq!(first.to_string(), "      0   80.00       -       -   80.13");
+        assert_eq!(last.to_string(), "      8   60.50   50.00   54.75  100.00");
+        assert_eq!(last.to_string().len(), Row::HEADING.len());
+    }
+
+    #[test]
+    fn accuracies_are_means_over_classes() {
+        let mut measured = Measured::new(3);
+        for (class, answer) in [(0, 0), (0, 0), (0, 1), (0, 0), (1, 1), (2, 0), (2, 2)] {
+            measured.count(class, answer);
+        }
+        let row = measured.row(1, 2);
+        assert!((row.base - 87.5).abs() < 1e-9 && (row.inc.unwrap() - 50.0).abs() < 1e-9);
+        assert!((row.top1 - 500.0 / 7.0).abs() < 1e-9);
+        assert!((row.hm.unwrap() - 2.0 * 87.5 * 50.0 / 137.5).abs() < 1e-9);
+    }
+}

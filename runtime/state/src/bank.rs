@@ -1,0 +1,362 @@
+//! A bank of exemplars: what a bundle brings and a state collects, within a budget of bytes.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use orco_core::config::Keep;
+use orco_core::exemplar::{Exemplars, MAX_VIEWS, Precision};
+use orco_core::math::{add_scaled, normalise_rows};
+use orco_core::random::Random;
+
+/// A bank of exemplars. Each has the same number of views; view 0 is the clean one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bank {
+    dimension: usize,
+    views: usize,
+    precision: Precision,
+    classes: Vec<u32>,
+    scales: Vec<f32>,
+    #[serde(with = "crate::codec::bytes")]
+    values: Vec<u8>,
+}
+
+impl Bank {
+    /// An empty bank of feature vectors of length `dimension`, `views` of them per exemplar.
+    ///
+    /// # Panics
+    /// If one of them is 0.
+    pub fn new(dimension: usize, views: usize, precision: Precision) -> Self {
+        assert!(dimension > 0 && views > 0, "a bank needs a dimension and at least one view");
+        Self { dimension, views, precision, classes: Vec::new(), scales: Vec::new(), values: Vec::new() }
+    }
+
+    /// The exemplars, as the learner reads them.
+    pub fn view(&self) -> Exemplars<'_> {
+        let Self { dimension, views, precision, classes, scales, values } = self;
+        Exemplars { dimension: *dimension, views: *views, precision: *precision, classes, scales, values }
+    }
+
+    /// Number of exemplars.
+    pub fn len(&self) -> usize {
+        self.classes.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.classes.is_empty()
+    }
+
+    /// Length of a feature vector.
+    pub fn dimension(&self) -> usize {
+        self.dimension
+    }
+
+    /// Views per exemplar.
+    pub fn views(&self) -> usize {
+        self.views
+    }
+
+    /// Class of each exemplar.
+    pub fn classes(&self) -> &[u32] {
+        &self.classes
+    }
+
+    /// Bytes that the exemplars take, scales and classes included.
+    pub fn bytes(&self) -> usize {
+        self.len() * self.bytes_of_one()
+    }
+
+    /// Bytes that one exemplar takes.
+    pub fn bytes_of_one(&self) -> usize {
+        size_of::<u32>() + self.views * self.bytes_of_view()
+    }
+
+    fn bytes_of_view(&self) -> usize {
+        match self.precision {
+            Precision::Int8 => self.dimension + size_of::<f32>(),
+            Precision::F16 => 2 * self.dimension,
+        }
+    }
+
+    /// Adds an exemplar from its views; if there are fewer than the bank keeps, they are repeated, if more, cut.
+    ///
+    /// # Shapes
+    /// `features` `[1.., dimension]`, the clean view first.
+    /// # Panics
+    /// If there is no view, or `features` is not made of whole rows.
+    pub fn push(&mut self, class: u32, features: &[f32]) {
+        assert!(!features.is_empty() && features.len().is_multiple_of(self.dimension), "features are not whole rows");
+        self.classes.push(class);
+        for row in features.chunks_exact(self.dimension).cycle().take(self.views) {
+            match self.precision {
+                Precision::Int8 => {
+                    let scale = row.iter().fold(0.0f32, |highest, value| highest.max(value.abs())) / 127.0;
+                    let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+                    self.scales.push(scale);
+                    let quantised = |value: &f32| (libm::roundf(value * inverse) as i8).cast_unsigned();
+                    self.values.extend(row.iter().map(quantised));
+                }
+                Precision::F16 => {
+                    let limit = half::f16::MAX.to_f32();
+                    let halves = row.iter().map(|value| half::f16::from_f32(value.clamp(-limit, limit)));
+                    self.values.extend(halves.flat_map(half::f16::to_le_bytes));
+                }
+            }
+        }
+    }
+
+    /// An empty bank of the same layout.
+    pub fn emptied(&self) -> Self {
+        Self::new(self.dimension, self.views, self.precision)
+    }
+
+    /// Whether two banks have the same layout: length and number of views, and precision.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let layout = |bank: &Self| (bank.dimension, bank.views, bank.precision);
+        layout(self) == layout(other)
+    }
+
+    /// Adds all exemplars of another bank to a class, byte for byte as they are stored.
+    ///
+    /// # Panics
+    /// If the other bank has another layout.
+    pub fn append(&mut self, class: u32, exemplars: &Self) {
+        assert!(self.is_like(exemplars), "the banks have different layouts");
+        self.classes.resize(self.classes.len() + exemplars.len(), class);
+        self.scales.extend_from_slice(&exemplars.scales);
+        self.values.extend_from_slice(&exemplars.values);
+    }
+
+    /// The exemplars of one class, byte for byte as they are stored, as those of class 0.
+    pub fn of_class(&self, class: u32) -> Self {
+        let members: Vec<usize> = (0..self.len()).filter(|&exemplar| self.classes[exemplar] == class).collect();
+        let mut own = self.only(&members);
+        own.classes.fill(0);
+        own
+    }
+
+    /// Removes all exemplars of a class; the classes after it move up by one.
+    pub fn remove_class(&mut self, class: u32) {
+        let classes = core::mem::take(&mut self.classes);
+        let kept = |exemplar: &usize| classes[*exemplar] != class;
+        let kept: Vec<usize> = (0..classes.len()).filter(kept).collect();
+        self.classes = classes.iter().map(|&of| if of > class { of - 1 } else { of }).collect();
+        *self = self.only(&kept);
+    }
+
+    /// The chosen exemplars, in the order given.
+    ///
+    /// # Panics
+    /// If there is no such exemplar.
+    pub fn only(&self, exemplars: &[usize]) -> Self {
+        let mut kept = self.emptied();
+        exemplars.iter().for_each(|&exemplar| kept.push_from(self, exemplar, self.classes[exemplar]));
+        kept
+    }
+
+    /// Adds an exemplar of another bank as one of `class`, as it is stored there.
+    ///
+    /// # Panics
+    /// If there is no such exemplar, or the other bank has another layout.
+    pub fn push_from(&mut self, other: &Self, exemplar: usize, class: u32) {
+        assert!(self.is_like(other), "the banks have different layouts");
+        let (scales, values) = other.stored(exemplar);
+        self.classes.push(class);
+        self.scales.extend_from_slice(scales);
+        self.values.extend_from_slice(values);
+    }
+
+    /// SHA-256 of an exemplar as it is stored, its class apart: equal for equal exemplars.
+    ///
+    /// # Panics
+    /// If there is no such exemplar.
+    pub fn digest_of(&self, exemplar: usize) -> [u8; 32] {
+        let (scales, values) = self.stored(exemplar);
+        let scales = scales.iter().flat_map(|scale| scale.to_le_bytes());
+        crate::codec::digest(&scales.chain(values.iter().copied()).collect::<Vec<u8>>())
+    }
+
+    /// Scales and numbers of an exemplar.
+    fn stored(&self, exemplar: usize) -> (&[f32], &[u8]) {
+        let length = self.views * self.dimension * self.precision.bytes();
+        let scales = if self.precision == Precision::Int8 { self.views } else { 0 };
+        (&self.scales[exemplar * scales..][..scales], &self.values[exemplar * length..][..length])
+    }
+
+    /// Leaves as many exemplars as fit into `budget` bytes, at most equally many of each class, but at least one; which
+    /// ones, `keep` says.
+    pub fn shrink_to(&mut self, budget: usize, keep: Keep, seed: u64) {
+        if self.bytes() <= budget {
+            return;
+        }
+        let mut sorted = self.classes.clone();
+        sorted.sort_unstable();
+        let members: Vec<&[u32]> = sorted.chunk_by(|a, b| a == b).collect();
+        let kept_of = |each: usize| members.iter().map(|own| own.len().min(each)).sum::<usize>();
+        let room = budget / self.bytes_of_one();
+        let mut each = 1;
+        while kept_of(each + 1) <= room {
+            each += 1;
+        }
+        let mut kept: Vec<usize> = members.iter().flat_map(|own| self.best_of(own[0], each, keep, seed)).collect();
+        kept.sort_unstable();
+        *self = self.only(&kept);
+    }
+
+    /// The `count` exemplars of a class to keep.
+    fn best_of(&self, class: u32, count: usize, keep: Keep, seed: u64) -> Vec<usize> {
+        let mut members: Vec<usize> = (0..self.len()).filter(|&exemplar| self.classes[exemplar] == class).collect();
+        match keep {
+            Keep::First => {}
+            Keep::Random => {
+                let mut random = Random::new(seed ^ u64::from(class) << 32, "exemplars to keep");
+                random.shuffle(&mut members);
+            }
+            Keep::Herding => {
+                let mut rows: Vec<f32> = members.iter().flat_map(|&exemplar| self.clean_of(exemplar)).collect();
+                members = herding(&mut rows, self.dimension, count).into_iter().map(|place| members[place]).collect();
+            }
+        }
+        members.truncate(count);
+        members
+    }
+
+    fn clean_of(&self, exemplar: usize) -> Vec<f32> {
+        let mut features = vec![0.0; self.dimension];
+        self.view().read(exemplar, 0, &mut features);
+        features
+    }
+
+    /// All clean views, `[len, dimension]`.
+    pub fn clean(&self) -> Vec<f32> {
+        (0..self.len()).flat_map(|exemplar| self.clean_of(exemplar)).collect()
+    }
+
+    /// Mean of the clean views of each of the classes `0..classes`, `[classes, dimension]`; zero for an empty class.
+    pub fn means(&self, classes: usize) -> Vec<f32> {
+        let mut means = vec![0.0; classes * self.dimension];
+        let mut counts = vec![0u32; classes];
+        for (row, &class) in self.clean().chunks_exact(self.dimension).zip(&self.classes) {
+            counts[class as usize] += 1;
+            add_scaled(&mut means[class as usize * self.dimension..][..self.dimension], 1.0, row);
+        }
+        for (mean, count) in means.chunks_exact_mut(self.dimension).zip(counts) {
+            mean.iter_mut().for_each(|value| *value /= count.max(1) as f32);
+        }
+        means
+    }
+
+    /// Whether lengths fit together and numbers are finite; to be asked after decoding.
+    pub fn is_sound(&self) -> bool {
+        let vectors = self.classes.len().checked_mul(self.views);
+        let numbers = vectors.and_then(|vectors| vectors.checked_mul(self.dimension));
+        let scales = if self.precision == Precision::Int8 { vectors } else { Some(0) };
+        let finite = |pair: &[u8]| half::f16::from_le_bytes([pair[0], pair[1]]).is_finite();
+        self.dimension > 0
+            && (1..=MAX_VIEWS).contains(&self.views)
+            && scales == Some(self.scales.len())
+            && numbers.and_then(|numbers| numbers.checked_mul(self.precision.bytes())) == Some(self.values.len())
+            && self.scales.iter().all(|scale| (scale * 127.0).is_finite() && *scale >= 0.0)
+            && (self.precision == Precision::Int8 || self.values.chunks_exact(2).all(finite))
+    }
+}
+
+/// Rows whose running mean stays nearest to the mean of all, best first (iCaRL, section 3.4). Normalises the rows.
+fn herding(rows: &mut [f32], dimension: usize, count: usize) -> Vec<usize> {
+    normalise_rows(rows, dimension);
+    let total = rows.len() / dimension;
+    let mut mean = vec![0.0; dimension];
+    rows.chunks_exact(dimension).for_each(|row| add_scaled(&mut mean, 1.0 / total as f32, row));
+    let mut sum = vec![0.0; dimension];
+    let mut chosen = Vec::new();
+    while chosen.len() < count.min(total) {
+        let next = (chosen.len() + 1) as f32;
+        let distance = |&place: &usize| -> f32 {
+            let row = &rows[place * dimension..][..dimension];
+            row.iter()
+                .zip(&sum)
+                .zip(&mean)
+                .map(|((x, sum), mean)| ((sum + x) / next - mean) * ((sum + x) / next - mean))
+                .sum()
+        };
+        let rest = (0..total).filter(|place| !chosen.contains(place));
+        let Some(best) = rest.min_by(|a, b| distance(a).total_cmp(&distance(b))) else { break };
+        add_scaled(&mut sum, 1.0, &rows[best * dimension..][..dimension]);
+        chosen.push(best);
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn quantisation_errs_by_at_most_half_a_step(values in prop::collection::vec(-9.0f32..9.0, 12), int8: bool) {
+            let precision = if int8 { Precision::Int8 } else { Precision::F16 };
+            let mut bank = Bank::new(6, 3, precision);
+            bank.push(7, &values);
+            let mut back = vec![0.0; 6];
+            for (view, row) in [0, 1, 0].into_iter().map(|source| &values[source * 6..][..6]).enumerate() {
+                bank.view().read(0, view, &mut back);
+                let highest = row.iter().fold(0.0f32, |m, v| m.max(v.abs()));
+                let step = if int8 { highest / 127.0 } else { highest / 1024.0 };
+                for (value, back) in row.iter().zip(&back) {
+                    prop_assert!((value - back).abs() <= 0.501 * step);
+                }
+            }
+            prop_assert!(bank.is_sound());
+            prop_assert_eq!(bank.bytes(), if int8 { 4 + 3 * (6 + 4) } else { 4 + 3 * 12 });
+        }
+    }
+
+    fn filled(precision: Precision) -> Bank {
+        let mut bank = Bank::new(2, 1, precision);
+        for (class, row) in [(0, [1.0, 0.0]), (1, [0.0, 1.0]), (0, [0.0, 1.0]), (0, [1.0, 1.0]), (1, [1.0, 3.0])] {
+            bank.push(class, &row);
+        }
+        bank
+    }
+
+    #[test]
+    fn a_budget_leaves_each_class_equally_many() {
+        for (keep, expected) in [(Keep::First, [0, 1]), (Keep::Herding, [1, 3])] {
+            let mut bank = filled(Precision::Int8);
+            bank.shrink_to(2 * bank.bytes_of_one(), keep, 1);
+            assert_eq!(bank, filled(Precision::Int8).only(&expected), "{keep:?}");
+        }
+        let mut uneven = filled(Precision::Int8).only(&[0, 1, 2, 3]);
+        uneven.shrink_to(3 * uneven.bytes_of_one(), Keep::First, 1);
+        assert_eq!(uneven.classes(), [0, 1, 0], "a class with few leaves its room to others");
+        let mut bank = filled(Precision::F16);
+        bank.shrink_to(bank.bytes() - 1, Keep::Random, 1);
+        assert_eq!(bank.len(), 4);
+        bank.shrink_to(0, Keep::Random, 1);
+        assert_eq!(bank.classes().len(), 2);
+        assert!(bank.is_sound());
+    }
+
+    #[test]
+    fn a_class_is_taken_out_and_put_in_byte_for_byte() {
+        for precision in [Precision::Int8, Precision::F16] {
+            let bank = filled(precision);
+            let mut back = bank.only(&[0, 2, 3]);
+            back.append(1, &bank.of_class(1));
+            assert_eq!(back, bank.only(&[0, 2, 3, 1, 4]));
+            assert!(bank.of_class(9).is_empty() && bank.emptied().is_like(&bank));
+        }
+    }
+
+    #[test]
+    fn removing_a_class_moves_the_later_ones_up() {
+        let mut bank = filled(Precision::Int8);
+        bank.remove_class(0);
+        assert_eq!(bank.classes(), [0, 0]);
+        assert_eq!(bank.clean(), filled(Precision::Int8).only(&[1, 4]).clean());
+    }
+}

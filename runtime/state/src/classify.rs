@@ -1,0 +1,137 @@
+//! The answer: the class whose assigned pseudo-target is nearest, or its target and its exemplars together.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::head::Projector;
+use crate::session::NewClass;
+use crate::state::{Foundation, State};
+use crate::target::{cosines, place_of_largest};
+use orco_core::config::Config;
+use orco_core::math::{add_scaled, normalise, normalise_rows};
+
+/// A class with how near a picture came to it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Match {
+    /// Index among the known classes, base classes first.
+    pub class: usize,
+    /// How near, as [`Classifier`] says, -1..1.
+    pub score: f32,
+}
+
+/// A state made ready for classifying.
+///
+/// A class's score is the cosine between the projected picture and the class's pseudo-target (OrCo, section 3.2); where
+/// [`Config::class_means`] is a weight w, the mean of that, with weight 1, and of the cosine between the picture's features
+/// and the mean feature vector of the class's exemplars, with weight w. The one follows the alignment, the other cannot
+/// forget; they err on different pictures. Means count only where every class has an exemplar.
+#[derive(Clone, Debug)]
+pub struct Classifier {
+    head: Projector,
+    targets: Vec<f32>,
+    dimension: usize,
+    /// Mean directions of the classes' exemplars, `[classes, inputs]`, if they count.
+    means: Option<Vec<f32>>,
+    weight: f32,
+}
+
+impl Classifier {
+    /// Collects what classifying needs, with the bundle's settings.
+    pub fn new(foundation: &Foundation, state: &State) -> Self {
+        Self::with_config(foundation, state, &foundation.config)
+    }
+
+    /// The same with other settings, of which [`Config::class_means`] and [`Config::base_exemplars`] matter.
+    pub fn with_config(foundation: &Foundation, state: &State, config: &Config) -> Self {
+        let weight = config.class_means;
+        let means = if weight > 0.0 { class_means(foundation, state, config) } else { None };
+        let targets = state.assigned_targets(foundation);
+        Self { head: Projector::new(state.head(foundation)), targets, dimension: foundation.dimension, means, weight }
+    }
+
+    /// Knows one more class at once, without training: by the mean direction of its shots' clean views under the head in
+    /// use, in place of a target (imprinting, Qi et al. 2018), and by their mean features where means count. Provisional, for
+    /// as long as [`crate::session::learn`] takes.
+    ///
+    /// # Panics
+    /// If a shot has no whole feature vector.
+    pub fn imprint(&mut self, class: &NewClass) {
+        let inputs = self.head.inputs();
+        let clean: Vec<f32> = class.shots.iter().flat_map(|shot| &shot[..inputs]).copied().collect();
+        self.targets.extend(mean_direction(&self.head.project(&clean), self.dimension));
+        if let Some(means) = &mut self.means {
+            means.extend(mean_direction(&clean, inputs));
+        }
+    }
+
+    /// Index of the class with the highest score for each row of features, the first of equal ones.
+    ///
+    /// # Shapes
+    /// `features` `[n, inputs]`; returns `[n]`.
+    pub fn nearest(&self, features: &[f32]) -> Vec<usize> {
+        let classes = self.targets.len() / self.dimension;
+        self.scores(features).chunks_exact(classes.max(1)).map(place_of_largest).collect()
+    }
+
+    /// The `count` classes with the highest scores for one feature vector, highest first.
+    pub fn matches(&self, features: &[f32], count: usize) -> Vec<Match> {
+        let scores = self.scores(features);
+        let mut matches: Vec<Match> = scores.iter().enumerate().map(|(class, &score)| Match { class, score }).collect();
+        matches.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.class.cmp(&b.class)));
+        matches.truncate(count);
+        matches
+    }
+
+    /// Scores of every class: `features` `[n, inputs]`, result `[n, classes]`.
+    pub fn scores(&self, features: &[f32]) -> Vec<f32> {
+        let mut scores = cosines(&self.head.project(features), &self.targets, self.dimension);
+        if let Some(means) = &self.means {
+            let inputs = self.head.inputs();
+            let mut directions = features.to_vec();
+            normalise_rows(&mut directions, inputs);
+            let to_means = cosines(&directions, means, inputs);
+            debug_assert_eq!(scores.len(), to_means.len());
+            for (score, to_mean) in scores.iter_mut().zip(to_means) {
+                *score = (*score + self.weight * to_mean) / (1.0 + self.weight);
+            }
+        }
+        scores
+    }
+}
+
+/// Mean directions of the clean views of each known class's exemplars, the bundle's and the device's,
+/// `[classes, inputs]`; none if a class has no exemplar.
+fn class_means(foundation: &Foundation, state: &State, config: &Config) -> Option<Vec<f32>> {
+    let (inputs, classes) = (foundation.head.inputs, state.known(foundation).count());
+    let mut used = Vec::new();
+    let mut shown = vec![false; classes];
+    for (bank, most) in [(&foundation.exemplars, config.base_exemplars), (&state.exemplars, usize::MAX)] {
+        let mut counts = vec![0; classes];
+        for (exemplar, class) in bank.classes().iter().map(|class| *class as usize).enumerate() {
+            if counts[class] < most {
+                counts[class] += 1;
+                shown[class] = true;
+                used.push((bank, exemplar, class));
+            }
+        }
+    }
+    // Before memory is taken for the means: then there is an exemplar for each of them.
+    if shown.contains(&false) {
+        return None;
+    }
+    let (mut means, mut features) = (vec![0.0; classes * inputs], vec![0.0; inputs]);
+    for (bank, exemplar, class) in used {
+        bank.view().read(exemplar, 0, &mut features);
+        add_scaled(&mut means[class * inputs..][..inputs], 1.0, &features);
+    }
+    normalise_rows(&mut means, inputs);
+    Some(means)
+}
+
+/// Normalised mean of rows.
+pub fn mean_direction(rows: &[f32], dimension: usize) -> Vec<f32> {
+    let mut mean = vec![0.0; dimension];
+    rows.chunks_exact(dimension).for_each(|row| add_scaled(&mut mean, 1.0, row));
+    normalise(&mut mean);
+    mean
+}

@@ -1,0 +1,310 @@
+//! Walks through real sessions on made-up features: whatever was done, every remembered class set comes back exactly.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+
+use super::*;
+use crate::session::{self, Memory, NewClass};
+use crate::state::Class;
+use crate::target::{Method, generate};
+use orco_core::align::Progress;
+use orco_core::config::Config;
+use orco_core::exemplar::Precision;
+use orco_core::projection::Shape;
+use orco_core::random::Random;
+use orco_core::workers::Serial;
+
+const INPUTS: usize = 16;
+const TARGETS: usize = 12;
+const BASE: usize = 2;
+
+fn foundation(exemplar_bytes: usize) -> Foundation {
+    let mut random = Random::new(1, "foundation");
+    let mut head = Head::zeros(Shape { inputs: INPUTS, hidden: 6, outputs: TARGETS });
+    for values in head.parameters_mut() {
+        values.iter_mut().for_each(|value| *value = 0.3 * random.normal());
+    }
+    let mut exemplars = Bank::new(INPUTS, 1, Precision::Int8);
+    (0..BASE as u32).for_each(|class| exemplars.push(class, &features(&mut random)));
+    let classes = (0..BASE).map(|class| Class { label: format!("base {class}"), target: class as u32, session: 0 });
+    Foundation {
+        dimension: TARGETS,
+        targets: generate(Method::Orthonormal, TARGETS, TARGETS, 0, 1),
+        head,
+        classes: classes.collect(),
+        exemplars,
+        config: Config { epochs: 2, warmup_epochs: 1, batch: 8, views: 1, exemplar_bytes, ..Config::default() },
+    }
+}
+
+fn features(random: &mut Random) -> Vec<f32> {
+    (0..INPUTS).map(|_| random.normal()).collect()
+}
+
+/// A device whose every step is remembered twice: by its history, and by whole states.
+struct Walk {
+    foundation: Foundation,
+    saved: Saved,
+    limits: Limits,
+    /// Every state there was, by the number of its entry.
+    past: BTreeMap<u32, State>,
+    random: Random,
+    labels: u32,
+}
+
+impl Walk {
+    fn new(exemplar_bytes: usize, limits: Limits, seed: u64) -> Self {
+        let foundation = foundation(exemplar_bytes);
+        let saved = Saved::fresh(&foundation, [0; 32]);
+        let past = BTreeMap::from([(0, saved.state.clone())]);
+        Self { foundation, saved, limits, past, random: Random::new(seed, "walk"), labels: 0 }
+    }
+
+    fn label(&mut self) -> String {
+        self.labels += 1;
+        format!("label-{:04}", self.labels)
+    }
+
+    fn class(&mut self, label: String) -> NewClass {
+        let shots = 1 + self.random.below(3);
+        NewClass { label, shots: (0..shots).map(|_| features(&mut self.random)).collect() }
+    }
+
+    fn any_learned(&mut self) -> Option<String> {
+        let classes = &self.saved.state.classes;
+        (!classes.is_empty()).then(|| classes[self.random.below(classes.len())].label.clone())
+    }
+
+    /// Runs a session with enough memory.
+    fn session(
+        &self,
+        work: impl FnOnce(
+            &mut orco_core::align::Workspace<'_>,
+            &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
+        ) -> Result<(State, session::Report), session::LearnError>,
+    ) -> State {
+        let needs = session::needs(&self.foundation, &self.saved.state, TARGETS, 200, &self.foundation.config);
+        let mut memory = Memory::new(needs);
+        work(&mut memory.workspace(&Serial), &mut |_| ControlFlow::Continue(())).unwrap().0
+    }
+
+    fn then(&mut self, next: State, change: &Change) {
+        self.saved = self.saved.then(next, change, self.limits);
+        self.note();
+    }
+
+    fn note(&mut self) {
+        let last = self.saved.history.entries().last().unwrap().number;
+        self.past.insert(last, self.saved.state.clone());
+        assert!(self.saved.is_sound(&self.foundation));
+        let bytes = postcard::to_allocvec(&self.saved).unwrap();
+        assert_eq!(postcard::from_bytes::<Saved>(&bytes).unwrap(), self.saved);
+    }
+
+    fn learn(&mut self) {
+        let label = self.label();
+        let class = self.class(label);
+        if self.saved.state.free_targets(&self.foundation).is_empty() {
+            return;
+        }
+        let (foundation, seed) = (&self.foundation, self.random.bits());
+        let next = self.session(|workspace, progress| {
+            let new = core::slice::from_ref(&class);
+            session::learn(foundation, &self.saved.state, new, &foundation.config, seed, workspace, progress)
+        });
+        self.then(next, &Change::new(Verb::Learn, seed).labels([class.label]));
+    }
+
+    fn add(&mut self) {
+        let label = self.any_learned().unwrap_or_else(|| "base 1".into());
+        let class = self.class(label);
+        let (foundation, seed) = (&self.foundation, self.random.bits());
+        let next = self.session(|workspace, progress| {
+            session::add_shots(foundation, &self.saved.state, &class, &foundation.config, seed, workspace, progress)
+        });
+        self.then(next, &Change::new(Verb::Add, seed).labels([class.label]));
+    }
+
+    fn forgotten(&self, label: &str, seed: u64) -> State {
+        let foundation = &self.foundation;
+        self.session(|workspace, progress| {
+            session::forget(foundation, &self.saved.state, label, &foundation.config, seed, workspace, progress)
+        })
+    }
+
+    fn forget(&mut self) {
+        let Some(label) = self.any_learned() else { return };
+        let seed = self.random.bits();
+        let next = self.forgotten(&label, seed);
+        self.then(next, &Change::new(Verb::Forget, seed).labels([label]));
+    }
+
+    fn rename(&mut self) {
+        let Some(from) = self.any_learned() else { return };
+        let to = self.label();
+        let next = session::rename(&self.foundation, &self.saved.state, &from, &to).unwrap();
+        self.then(next, &Change::new(Verb::Rename, 0).labels([from, to]));
+    }
+
+    fn undo(&mut self) {
+        let entries = self.saved.history.entries();
+        let number = entries[self.random.below(entries.len())].number;
+        let earlier = self.saved.earlier(number).unwrap();
+        let next = self.restored(&earlier);
+        assert_ne!(earlier.is_exact(next.head.as_ref()), Some(false));
+        if let Some(was) = self.past.get(&number) {
+            assert_eq!(next, *was, "entry {number} did not come back exactly");
+        }
+        self.then(next, &Change::new(Verb::Undo, earlier.seed).to(number));
+    }
+
+    fn restored(&self, earlier: &Earlier) -> State {
+        let (foundation, present) = (&self.foundation, &self.saved.state);
+        self.session(|workspace, progress| {
+            let (config, seed) = (&foundation.config, earlier.seed);
+            session::restore(foundation, present, &earlier.state, config, seed, workspace, progress)
+        })
+    }
+
+    /// Purges a class that is known or was.
+    fn purge(&mut self) {
+        let entries = self.saved.history.entries();
+        let entry = &entries[self.random.below(entries.len())];
+        let Some(known) = entry.classes.last().cloned() else { return };
+        let label = known.class.label;
+        let living = self.saved.state.classes.iter().any(|class| class.label == label);
+        let seed = self.random.bits();
+        let next = if living { self.forgotten(&label, seed) } else { self.saved.state.clone() };
+        let change = Change::new(Verb::Purge, seed);
+        let purged = match self.saved.purge(&self.foundation, next, &label, &change, self.limits) {
+            Ok(purged) => purged,
+            Err(PurgeError::Renamed { .. }) => {
+                let last = self.saved.history.entries().last().unwrap();
+                assert!(!living && last.classes.iter().any(|class| class.id == known.id));
+                return;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        // Exemplars of the class in any entry, but for those that another class has.
+        let mut gone = Vec::new();
+        for entry in self.saved.history.entries() {
+            let state = self.saved.earlier(entry.number).unwrap().state;
+            for (place, class) in entry.classes.iter().enumerate().filter(|(_, class)| class.id == known.id) {
+                assert!(class.class.session > 0);
+                let of = (BASE + place) as u32;
+                let members = (0..state.exemplars.len()).filter(|exemplar| state.exemplars.classes()[*exemplar] == of);
+                let values = state.exemplars.view().values;
+                gone.extend(members.map(|exemplar| values[exemplar * INPUTS..][..INPUTS].to_vec()));
+            }
+        }
+        assert!(!gone.is_empty());
+        self.saved = purged;
+        self.note();
+        // What lost a class is no longer what it was.
+        for entry in self.saved.history.entries() {
+            let classes = entry.classes.iter().map(|known| &known.class);
+            if self.past.get(&entry.number).is_some_and(|was| !classes.eq(&was.classes)) {
+                self.past.remove(&entry.number);
+            }
+        }
+        let bytes = postcard::to_allocvec(&self.saved).unwrap();
+        let contains = |needle: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
+        assert!(!contains(label.as_bytes()), "the label is left");
+        assert!(gone.iter().all(|values| !contains(values)), "an exemplar is left");
+    }
+
+    /// Compares everything that is remembered with what was.
+    fn check(&self) {
+        for entry in self.saved.history.entries() {
+            let earlier = self.saved.earlier(entry.number).unwrap();
+            assert!(earlier.state.is_sound(&self.foundation));
+            if let Some(was) = self.past.get(&entry.number) {
+                assert_eq!(State { head: was.head.clone(), ..earlier.state }, *was, "entry {}", entry.number);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_remembered_class_set_comes_back_exactly() {
+    let generous = Limits { entries: 40, bytes: 1 << 20 };
+    for (seed, exemplar_bytes, limits) in
+        [(1, 0, generous), (2, 300, generous), (3, 0, Limits { entries: 6, bytes: 1500 }), (4, 200, generous)]
+    {
+        let mut walk = Walk::new(exemplar_bytes, limits, seed);
+        for _ in 0..120 {
+            match walk.random.below(12) {
+                0..=3 => walk.learn(),
+                4 | 5 => walk.add(),
+                6 | 7 => walk.forget(),
+                8 => walk.rename(),
+                9 | 10 => walk.undo(),
+                _ => walk.purge(),
+            }
+            walk.check();
+            let history = &walk.saved.history;
+            assert!(history.entries().len() <= limits.entries);
+            assert!(history.bytes() <= limits.bytes || history.entries().len() == 1);
+        }
+        assert!(walk.labels > 20 && walk.saved.history.entries().len() > 3, "walk {seed} went nowhere");
+    }
+}
+
+#[test]
+fn undoing_can_be_undone() {
+    let mut walk = Walk::new(0, Limits::default(), 1);
+    walk.learn();
+    walk.learn();
+    let two = walk.saved.state.clone();
+    let one = walk.saved.back(1).unwrap();
+    let earlier = walk.saved.earlier(one).unwrap();
+    let next = walk.restored(&earlier);
+    walk.then(next, &Change::new(Verb::Undo, earlier.seed).to(one));
+    assert_eq!(walk.saved.state.classes.len(), 1);
+    let again = walk.saved.earlier(walk.saved.back(1).unwrap()).unwrap();
+    assert_eq!(walk.restored(&again), two);
+    assert_eq!((walk.saved.back(3), walk.saved.back(4)), (Some(0), None));
+    // The exemplars of the second class are there once, though two entries name them.
+    assert_eq!(walk.saved.history.attic.len(), two.exemplars.len() - walk.saved.state.exemplars.len());
+}
+
+#[test]
+fn a_rename_is_undone_without_training() {
+    let mut walk = Walk::new(0, Limits::default(), 1);
+    walk.learn();
+    let before = walk.saved.state.clone();
+    walk.rename();
+    assert_eq!(walk.saved.earlier(1).unwrap().state, before, "the head is at hand");
+    assert_eq!(walk.saved.history.entries()[2].seed, walk.saved.history.entries()[1].seed);
+}
+
+#[test]
+fn pictures_under_two_labels_are_purged_from_one() {
+    let mut walk = Walk::new(0, Limits::default(), 1);
+    let learn = |walk: &mut Walk, label: &str, shots: &[Vec<f32>]| {
+        let class = NewClass { label: label.into(), shots: shots.to_vec() };
+        let foundation = &walk.foundation;
+        let next = walk.session(|workspace, progress| {
+            let new = core::slice::from_ref(&class);
+            session::learn(foundation, &walk.saved.state, new, &foundation.config, 1, workspace, progress)
+        });
+        walk.then(next, &Change::new(Verb::Learn, 1).labels([label]));
+    };
+    let shots: Vec<Vec<f32>> = (0..3).map(|_| features(&mut walk.random)).collect();
+    learn(&mut walk, "wrong", &shots);
+    walk.forget();
+    learn(&mut walk, "right", &shots);
+    let state = walk.saved.state.clone();
+    let change = Change::new(Verb::Purge, 1);
+    let purged = walk.saved.purge(&walk.foundation, state.clone(), "wrong", &change, walk.limits).unwrap();
+    assert_eq!(purged.state, state, "the other class keeps the pictures");
+    let labels = |saved: &Saved| postcard::to_allocvec(saved).unwrap().windows(5).any(|window| window == b"wrong");
+    assert!(labels(&walk.saved) && !labels(&purged) && purged.is_sound(&walk.foundation));
+    let still = walk.saved.purge(&walk.foundation, state.clone(), "right", &change, walk.limits).unwrap_err();
+    assert_eq!(still, PurgeError::StillKnown { label: "right".into() });
+    let base = walk.saved.purge(&walk.foundation, state, "base 0", &change, walk.limits).unwrap_err();
+    assert_eq!(base, PurgeError::Unknown { label: "base 0".into() });
+}

@@ -1,0 +1,335 @@
+//! Sessions: pure steps (foundation, state, shots) -> (new state, report) around [`orco_core::align`].
+//!
+//! 1. The head is reset to that of phase 2.
+//! 2. The new classes' means are assigned to free pseudo-targets; earlier assignments stay.
+//! 3. The head is trained on the exemplars of all base classes and all shots of all learned classes.
+//!
+//! Committing the new state is the caller's business, so any failure leaves the old one.
+
+mod change;
+mod error;
+mod report;
+mod stored;
+#[cfg(test)]
+mod tests;
+
+pub use change::{add_shots, check_known, forget, rename, restore};
+pub use error::LearnError;
+pub use report::{ClassAccuracy, Confusion, Report, Since};
+pub use stored::{StoredClass, learn_stored};
+
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+
+use crate::classify::Classifier;
+use crate::head::Head;
+use crate::label;
+use crate::state::{Class, Foundation, MAX_SHOTS, Origin, State};
+use orco_core::align::{self, Lesson, Losses, Needs, Progress, Workspace};
+use orco_core::config::{Assignment, Config};
+use orco_core::workers::Workers;
+
+/// A class to learn, with its shots.
+#[derive(Clone, Debug)]
+pub struct NewClass {
+    /// Name for people.
+    pub label: String,
+    /// For each shot the features of its views, `[1.., inputs]` row-major, the clean view first.
+    pub shots: Vec<Vec<f32>>,
+}
+
+/// Working memory of sessions, taken once.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    numbers: Vec<f32>,
+    indices: Vec<u32>,
+}
+
+impl Memory {
+    /// As much as is needed.
+    pub fn new(needs: Needs) -> Self {
+        Self { numbers: vec![0.0; needs.numbers], indices: vec![0; needs.indices] }
+    }
+
+    /// Lends it to a session, with the threads that work.
+    pub fn workspace<'a>(&'a mut self, workers: &'a dyn Workers) -> Workspace<'a> {
+        Workspace { numbers: &mut self.numbers, indices: &mut self.indices, workers }
+    }
+}
+
+/// Working memory that a session needs after which there are so many more classes and shots.
+pub fn needs(foundation: &Foundation, state: &State, classes: usize, shots: usize, config: &Config) -> Needs {
+    let classes = foundation.classes.len() + state.classes.len() + classes;
+    lesson(foundation, state).needs(classes, shots, config)
+}
+
+/// Floating-point operations of the alignment of a state, those of its matrix products.
+pub fn operations(foundation: &Foundation, state: &State, config: &Config) -> u64 {
+    lesson(foundation, state).operations(foundation.classes.len() + state.classes.len(), config)
+}
+
+/// Learns new classes in one session (protocol, phase 3). Same foundation, state, classes, configuration and seed: same
+/// bytes of state, whatever the workers.
+///
+/// `on_progress` is called after every epoch and may stop the session. Until it is done, a classifier may know the new
+/// classes provisionally ([`Classifier::imprint`]).
+///
+/// # Errors
+/// [`LearnError`] if the input makes no sense, the new classes do not fit, the workspace is smaller than [`needs`] says,
+/// or the callback stopped it.
+///
+/// # Example
+/// The first five classes of a bundle's benchmark, five shots each:
+/// ```
+/// use std::ops::ControlFlow;
+///
+/// use orco_runtime::bundle::Bundle;
+/// use orco_runtime::classify::Classifier;
+/// use orco_runtime::session::{Memory, learn, needs};
+/// use orco_runtime::threads::Threads;
+///
+/// let bundle = Bundle::open("../models/cifar100-edge".as_ref())?;
+/// let (foundation, config) = (&bundle.foundation, &bundle.foundation.config);
+/// let new = bundle.benchmark()?.session(foundation, 1, 0, 1);
+/// let before = bundle.fresh_state();
+/// let mut memory = Memory::new(needs(foundation, &before, 5, 25, config));
+/// let threads = Threads::of_machine();
+/// let workspace = &mut memory.workspace(&threads);
+/// let (state, report) = learn(foundation, &before, &new, config, 1, workspace, &mut |_| ControlFlow::Continue(()))?;
+/// assert_eq!(state.classes.len(), 5);
+/// assert!(report.new_accuracy().is_some_and(|share| share > 0.9));
+///
+/// let clean = &new[0].shots[0][..foundation.head.inputs];
+/// let best = Classifier::new(foundation, &state).matches(clean, 1)[0];
+/// assert_eq!(state.known(foundation).nth(best.class).map(|class| &class.label), Some(&new[0].label));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn learn(
+    foundation: &Foundation,
+    state: &State,
+    new: &[NewClass],
+    config: &Config,
+    seed: u64,
+    workspace: &mut Workspace<'_>,
+    on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
+) -> Result<(State, Report), LearnError> {
+    check(foundation, state, new)?;
+    let quantised = |class: &NewClass| {
+        let mut exemplars = state.exemplars.emptied();
+        in_fixed_order(class).shots.iter().for_each(|shot| exemplars.push(0, shot));
+        StoredClass { label: label::normal(&class.label), exemplars }
+    };
+    let new: Vec<StoredClass> = new.iter().map(quantised).collect();
+    learn_checked(foundation, state, &new, config, seed, workspace, on_progress)
+}
+
+/// Learns classes that [`check`] has passed.
+fn learn_checked(
+    foundation: &Foundation,
+    state: &State,
+    new: &[StoredClass],
+    config: &Config,
+    seed: u64,
+    workspace: &mut Workspace<'_>,
+    on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
+) -> Result<(State, Report), LearnError> {
+    let base = foundation.classes.len();
+    let mut next = state.clone();
+    next.sessions = next.sessions.checked_add(1).ok_or(LearnError::TooManySessions)?;
+    for class in new {
+        let index = (base + next.classes.len()) as u32;
+        const UNSET: u32 = u32::MAX;
+        next.classes.push(Class { label: label::normal(&class.label), target: UNSET, session: next.sessions });
+        next.origins.resize(next.classes.len(), Origin::UNKNOWN);
+        next.exemplars.append(index, &class.exemplars);
+    }
+    let first = if config.assignment == Assignment::Reassigned { base } else { base + state.classes.len() };
+    let mut assigned: Vec<u32> = next.known(foundation).map(|class| class.target).collect();
+    align::assign(&lesson(foundation, &next), &mut assigned, first, config, seed, workspace)?;
+    next.classes.iter_mut().zip(&assigned[base..]).for_each(|(class, target)| class.target = *target);
+    keep_within_budget(&mut next, config, seed);
+    realign(foundation, state, next, config, seed, workspace, on_progress)
+}
+
+/// Drops exemplars until the others fit into the configuration's bytes.
+fn keep_within_budget(state: &mut State, config: &Config, seed: u64) {
+    if config.exemplar_bytes > 0 {
+        state.exemplars.shrink_to(config.exemplar_bytes, config.keep, seed);
+    }
+}
+
+/// What a session on a state learns from.
+fn lesson<'a>(foundation: &'a Foundation, state: &'a State) -> Lesson<'a> {
+    Lesson {
+        shape: foundation.head.shape(),
+        head: foundation.head.view(),
+        targets: &foundation.targets,
+        base_classes: foundation.classes.len(),
+        base: foundation.exemplars.view(),
+        learned: state.exemplars.view(),
+    }
+}
+
+/// Aligns the head of phase 2 anew to what `next` knows, and reports what changed since `state`.
+fn realign(
+    foundation: &Foundation,
+    state: &State,
+    mut next: State,
+    config: &Config,
+    seed: u64,
+    workspace: &mut Workspace<'_>,
+    on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
+) -> Result<(State, Report), LearnError> {
+    let mut history = Vec::with_capacity(config.epochs);
+    if next.classes.is_empty() && next.exemplars.is_empty() {
+        next.head = None;
+    } else {
+        let mut head = Head::zeros(foundation.head.shape());
+        let mut note = |progress: Progress| {
+            history.push(progress.losses);
+            on_progress(progress)
+        };
+        let assigned: Vec<u32> = next.known(foundation).map(|class| class.target).collect();
+        let lesson = lesson(foundation, &next);
+        align::align(&lesson, &assigned, config, seed, workspace, head.view_mut(), &mut note)?;
+        next.head = Some(head);
+    }
+    let report = report(foundation, state, &mut next, config, history);
+    Ok((next, report))
+}
+
+/// Compares the answers of two states for the exemplars that the later one was trained on, and notes in it how new classes
+/// are recognised at first. They answer by targets alone: an exemplar is part of its class's mean, which would speak for it
+/// whatever became of the head.
+fn report(foundation: &Foundation, before: &State, after: &mut State, config: &Config, losses: Vec<Losses>) -> Report {
+    let lesson = lesson(foundation, after);
+    let (mut features, mut classes) = (Vec::new(), Vec::new());
+    let mut base = 0;
+    for exemplar in lesson.exemplars(config) {
+        base += usize::from((exemplar as usize) < lesson.base.len());
+        let (bank, exemplar) = lesson.find(exemplar);
+        let first = features.len();
+        features.resize(first + bank.dimension, 0.0);
+        bank.read(exemplar, 0, &mut features[first..]);
+        classes.push(bank.classes[exemplar]);
+    }
+    let by_targets = config.by_targets_alone();
+    let answers = |state: &State| Classifier::with_config(foundation, state, &by_targets).nearest(&features);
+    let (earlier, later) = (answers(before), answers(&*after));
+    // Classes whose first shots nobody counted: new ones are counted now, those of older releases as they were before this.
+    let place_before = |class: &Class| before.known(foundation).position(|known| known.label == class.label);
+    let places: Vec<Option<usize>> = after.classes.iter().map(place_before).collect();
+    after.origins.resize(after.classes.len(), Origin::UNKNOWN);
+    for (place, origin) in after.origins.iter_mut().enumerate().filter(|(_, origin)| origin.shots == 0) {
+        let class = foundation.classes.len() + place;
+        for exemplar in (base..classes.len()).filter(|&exemplar| classes[exemplar] as usize == class) {
+            let right = places[place].map_or(later[exemplar] == class, |was| earlier.get(exemplar) == Some(&was));
+            origin.shots += 1;
+            origin.recognised += u32::from(right);
+        }
+    }
+    // Of base classes the exemplars of the bundle, under its own head, when nothing else was known.
+    let bundle = State::fresh(foundation, after.foundation);
+    let first =
+        Classifier::with_config(foundation, &bundle, &by_targets).nearest(&features[..base * foundation.head.inputs]);
+    let since = |class: usize| {
+        let origin = class.checked_sub(foundation.classes.len()).map(|place| after.origins[place]);
+        let own = |range: core::ops::Range<usize>| range.filter(|&exemplar| classes[exemplar] as usize == class);
+        let share = |right: usize, of: usize| right as f32 / of.max(1) as f32;
+        let (first, exemplars): (f32, Vec<usize>) = match origin {
+            None => {
+                let exemplars: Vec<usize> = own(0..base).collect();
+                let right = exemplars.iter().filter(|&&exemplar| first[exemplar] == class).count();
+                (share(right, exemplars.len()), exemplars)
+            }
+            Some(Origin { shots, recognised }) => {
+                let exemplars = own(base..classes.len()).take(shots as usize).collect();
+                (share(recognised as usize, shots as usize), exemplars)
+            }
+        };
+        let right = exemplars.iter().filter(|&&exemplar| later[exemplar] == class).count();
+        (!exemplars.is_empty()).then(|| Since { first, now: share(right, exemplars.len()) })
+    };
+    let since: Vec<Option<Since>> = (0..foundation.classes.len() + after.classes.len()).map(since).collect();
+    Report::new(foundation, (before, &earlier), (after, &later), &classes, &since, losses)
+}
+
+/// The class with its shots sorted, so that the order in which they were given does not matter.
+fn in_fixed_order(class: &NewClass) -> NewClass {
+    let mut shots = class.shots.clone();
+    shots.sort_by(|a, b| a.iter().map(|x| x.to_bits()).cmp(b.iter().map(|x| x.to_bits())));
+    NewClass { label: class.label.clone(), shots }
+}
+
+/// Asks whether classes of these labels could be learned: the checks that need no features.
+///
+/// # Errors
+/// [`LearnError`] if there are none, a label is unusable or taken, or there are too few free targets. Labels are compared in
+/// their [normal form](label::normal).
+pub fn check_labels(foundation: &Foundation, state: &State, labels: &[&str]) -> Result<(), LearnError> {
+    if labels.is_empty() {
+        return Err(LearnError::NoClasses);
+    }
+    for (position, &label) in labels.iter().enumerate() {
+        check_free_label(foundation, state, label)?;
+        if labels[..position].iter().any(|other| label::same(other, label)) {
+            return Err(LearnError::LabelTwice { label: label.into() });
+        }
+    }
+    let free = state.free_targets(foundation).len();
+    if labels.len() > free {
+        return Err(LearnError::NoFreeTargets { wanted: labels.len(), free });
+    }
+    Ok(())
+}
+
+/// Whether a label is usable, in its normal form, and no class has it.
+fn check_free_label(foundation: &Foundation, state: &State, label: &str) -> Result<(), LearnError> {
+    let trimmed = label.trim() == label;
+    if !trimmed || !label::is_usable(&label::normal(label)) {
+        return Err(LearnError::BadLabel { label: label.into() });
+    }
+    if state.known(foundation).any(|known| label::same(&known.label, label)) {
+        return Err(LearnError::LabelExists { label: label.into() });
+    }
+    Ok(())
+}
+
+fn check(foundation: &Foundation, state: &State, new: &[NewClass]) -> Result<(), LearnError> {
+    let labels: Vec<&str> = new.iter().map(|class| class.label.as_str()).collect();
+    check_labels(foundation, state, &labels)?;
+    new.iter().try_for_each(|class| check_shots(foundation, state, class))
+}
+
+/// Features of any backbone are far smaller; from here on squares leave the range of numbers.
+const LARGEST: f32 = 1e15;
+
+/// Asks whether a class may get so many shots, beside those that it has: the check that needs no features.
+///
+/// # Errors
+/// [`LearnError`] if there are none, or the class would have more than [`MAX_SHOTS`].
+pub fn check_count(foundation: &Foundation, state: &State, label: &str, shots: usize) -> Result<(), LearnError> {
+    if shots == 0 {
+        return Err(LearnError::NoShots { label: label.into() });
+    }
+    let class = state.known(foundation).position(|known| label::same(&known.label, label));
+    let has = |class: usize| state.exemplars.classes().iter().filter(|of| **of as usize == class).count();
+    let shots = shots + class.map_or(0, has);
+    if shots > MAX_SHOTS { Err(LearnError::TooManyShots { label: label.into(), shots }) } else { Ok(()) }
+}
+
+/// Whether a class has shots, not too many, all of usable features.
+fn check_shots(foundation: &Foundation, state: &State, class: &NewClass) -> Result<(), LearnError> {
+    check_count(foundation, state, &class.label, class.shots.len())?;
+    let usable = |shot: &Vec<f32>| {
+        !shot.is_empty()
+            && shot.len().is_multiple_of(foundation.head.inputs)
+            && shot.iter().all(|value| value.abs() <= LARGEST)
+    };
+    match class.shots.iter().position(|shot| !usable(shot)) {
+        Some(shot) => Err(LearnError::BadFeatures { label: class.label.clone(), shot }),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,178 @@
+//! What a session did, measured on the stored exemplars.
+
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::state::{Foundation, State};
+use orco_core::align::Losses;
+
+/// Shares are ratios of small numbers; their difference errs in the last bit.
+const ROUNDING: f32 = 1e-6;
+
+/// How a class's stored exemplars are recognised.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassAccuracy {
+    /// The class.
+    pub label: String,
+    /// Share recognised before the session, 0..1; `None` for a class that is new.
+    pub before: Option<f32>,
+    /// Share recognised after it, 0..1.
+    pub after: f32,
+    /// What all sessions since the class was new have cost it; `None` for a class that is new.
+    pub since: Option<Since>,
+}
+
+/// What all sessions since a class was new have cost it, judged by the exemplars that it had then: those that the bundle
+/// brought, or the shots of the session that learned it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Since {
+    /// Share of them recognised at first, 0..1: by the bundle's own head, or right after the session that learned the class.
+    pub first: f32,
+    /// Share of them recognised now, 0..1.
+    pub now: f32,
+}
+
+/// Exemplars of one class that are now taken for another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Confusion {
+    /// Their class.
+    pub label: String,
+    /// What they are taken for.
+    pub taken_for: String,
+    /// Share of the class's exemplars, 0..1.
+    pub share: f32,
+}
+
+/// What a session did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// Mean losses of every epoch.
+    pub losses: Vec<Losses>,
+    /// Exemplars trained on.
+    pub exemplars: usize,
+    /// Every known class, base classes first.
+    pub classes: Vec<ClassAccuracy>,
+    /// Pairs of which a tenth or more of the exemplars are confused, and at least one involves a new class; worst first.
+    pub confusions: Vec<Confusion>,
+    /// Free pseudo-targets that are left.
+    pub free_targets: usize,
+}
+
+impl Report {
+    /// From the answers for every exemplar under the old state and under the new one; `since` says for every class what all
+    /// sessions have cost it.
+    pub(super) fn new(
+        foundation: &Foundation,
+        (old, before): (&State, &[usize]),
+        (new, after): (&State, &[usize]),
+        classes_of_exemplars: &[u32],
+        since: &[Option<Since>],
+        losses: Vec<Losses>,
+    ) -> Self {
+        let labels: Vec<&str> = new.known(foundation).map(|class| class.label.as_str()).collect();
+        let count = labels.len();
+        // The same class under its index in the old state.
+        let index_before = |class: usize| old.known(foundation).position(|known| known.label == labels[class]);
+        let index_before: Vec<Option<usize>> = (0..count).map(index_before).collect();
+        let mut total = vec![0u32; count];
+        let mut right_before = vec![0u32; count];
+        let mut right_after = vec![0u32; count];
+        let mut mistaken = Vec::new();
+        // There are no answers from before if no class was known.
+        let before = before.iter().map(Some).chain(core::iter::repeat(None));
+        for ((&class, before), &after) in classes_of_exemplars.iter().zip(before).zip(after) {
+            let class = class as usize;
+            total[class] += 1;
+            right_before[class] += u32::from(before.is_some() && index_before[class] == before.copied());
+            if after == class {
+                right_after[class] += 1;
+            } else {
+                mistaken.push((class, after));
+            }
+        }
+        let share = |hits: u32, class: usize| hits as f32 / total[class].max(1) as f32;
+        let classes = (0..count)
+            .map(|class| ClassAccuracy {
+                label: labels[class].into(),
+                before: index_before[class].map(|_| share(right_before[class], class)),
+                after: share(right_after[class], class),
+                since: index_before[class].and(since[class]),
+            })
+            .collect();
+        // New classes have the highest indices.
+        let is_new = |class: usize| index_before[class].is_none();
+        mistaken.sort_unstable();
+        let mut confusions: Vec<Confusion> = mistaken
+            .chunk_by(|a, b| a == b)
+            .map(|same| (same[0], share(same.len() as u32, same[0].0)))
+            .filter(|&((class, other), share)| is_new(class.max(other)) && share >= 0.1)
+            .map(|((class, other), share)| Confusion {
+                label: labels[class].into(),
+                taken_for: labels[other].into(),
+                share,
+            })
+            .collect();
+        confusions.sort_by(|a, b| b.share.total_cmp(&a.share));
+        let free_targets = foundation.target_count() - count;
+        Self { losses, exemplars: classes_of_exemplars.len(), classes, confusions, free_targets }
+    }
+
+    /// Mean over the classes known before the session of the accuracy before it and after it, 0..1; `None` if there
+    /// were none.
+    pub fn old_accuracy(&self) -> Option<(f32, f32)> {
+        let old: Vec<(f32, f32)> = self.classes.iter().filter_map(|class| Some((class.before?, class.after))).collect();
+        let count = old.len() as f32;
+        (!old.is_empty()).then(|| {
+            let sum = old.iter().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
+            (sum.0 / count, sum.1 / count)
+        })
+    }
+
+    /// Old classes of which all sessions since the bundle, this one among them, cost more than `budget` of the exemplars that
+    /// were recognised at first, worst first. So a budget holds however many sessions share it.
+    pub fn forgotten_since(&self, budget: f32) -> Vec<&ClassAccuracy> {
+        let loss = |class: &ClassAccuracy| class.since.map_or(0.0, |since| since.first - since.now);
+        let mut forgotten: Vec<_> = self.classes.iter().filter(|class| loss(class) > budget + ROUNDING).collect();
+        forgotten.sort_by(|a, b| loss(b).total_cmp(&loss(a)));
+        forgotten
+    }
+
+    /// Old classes of which the session cost more than `budget` of the recognised exemplars, worst first: 0.2 allows a
+    /// class of five exemplars to lose one.
+    pub fn forgotten(&self, budget: f32) -> Vec<&ClassAccuracy> {
+        let loss = |class: &ClassAccuracy| class.before.map_or(0.0, |before| before - class.after);
+        let mut forgotten: Vec<_> = self.classes.iter().filter(|class| loss(class) > budget + ROUNDING).collect();
+        forgotten.sort_by(|a, b| loss(b).total_cmp(&loss(a)));
+        forgotten
+    }
+
+    /// Mean accuracy of the new classes after the session, 0..1; `None` if there are none.
+    pub fn new_accuracy(&self) -> Option<f32> {
+        let new: Vec<f32> =
+            self.classes.iter().filter(|class| class.before.is_none()).map(|class| class.after).collect();
+        (!new.is_empty()).then(|| new.iter().sum::<f32>() / new.len() as f32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_finds_what_was_lost_beyond_it_worst_first() {
+        let class = |label: &str, before, after| ClassAccuracy { label: label.into(), before, after, since: None };
+        let classes = alloc::vec![
+            class("kept", Some(0.8), 0.8),
+            class("one of five lost", Some(1.0), 0.8),
+            class("three of five lost", Some(0.8), 0.2),
+            class("gained", Some(0.2), 0.6),
+            class("new", None, 0.0),
+        ];
+        let report = Report { losses: Vec::new(), exemplars: 25, classes, confusions: Vec::new(), free_targets: 0 };
+        let labels = |budget| report.forgotten(budget).iter().map(|class| &class.label[..]).collect::<Vec<_>>();
+        assert_eq!(labels(0.0), ["three of five lost", "one of five lost"]);
+        assert_eq!(labels(0.2), ["three of five lost"], "a loss equal to the budget is within it");
+        assert!(labels(0.6).is_empty());
+    }
+}

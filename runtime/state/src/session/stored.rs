@@ -1,0 +1,61 @@
+//! Learning classes whose shots are stored exemplars already, as another device keeps them.
+
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::ControlFlow;
+
+use super::{LARGEST, LearnError, Report, check_count, check_labels, learn_checked};
+use crate::bank::Bank;
+use crate::state::{Foundation, State};
+use orco_core::align::{Progress, Workspace};
+use orco_core::config::Config;
+
+/// A class to learn, with its exemplars as a state stores them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredClass {
+    /// Name for people.
+    pub label: String,
+    /// The exemplars, all of class 0.
+    pub exemplars: Bank,
+}
+
+/// Learns classes from stored exemplars in one session. Exemplars that another state on the same foundation stored for
+/// some shots give the very bytes of state that [`super::learn`] gives for these shots.
+///
+/// # Errors
+/// [`LearnError`] as for [`super::learn`], and if exemplars are stored in another layout than the state's.
+pub fn learn_stored(
+    foundation: &Foundation,
+    state: &State,
+    new: &[StoredClass],
+    config: &Config,
+    seed: u64,
+    workspace: &mut Workspace<'_>,
+    on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
+) -> Result<(State, Report), LearnError> {
+    let labels: Vec<&str> = new.iter().map(|class| class.label.as_str()).collect();
+    check_labels(foundation, state, &labels)?;
+    new.iter().try_for_each(|class| check_exemplars(foundation, state, class))?;
+    learn_checked(foundation, state, new, config, seed, workspace, on_progress)
+}
+
+/// Whether a class has exemplars, all usable.
+fn check_exemplars(foundation: &Foundation, state: &State, class: &StoredClass) -> Result<(), LearnError> {
+    let StoredClass { label, exemplars } = class;
+    check_count(foundation, state, label, exemplars.len())?;
+    if !exemplars.is_like(&state.exemplars) || !exemplars.is_sound() {
+        return Err(LearnError::OtherLayout { label: label.clone() });
+    }
+    let mut features = vec![0.0; exemplars.dimension()];
+    let mut usable = |shot: usize| {
+        (0..exemplars.views()).all(|view| {
+            exemplars.view().read(shot, view, &mut features);
+            features.iter().all(|value| value.abs() <= LARGEST)
+        })
+    };
+    match (0..exemplars.len()).find(|&shot| !usable(shot)) {
+        Some(shot) => Err(LearnError::BadFeatures { label: label.clone(), shot }),
+        None => Ok(()),
+    }
+}

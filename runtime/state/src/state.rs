@@ -1,0 +1,200 @@
+//! What a device knows: the unchanging foundation from the bundle, and the state learned on top of it.
+
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::bank::Bank;
+use crate::head::Head;
+use orco_core::config::Config;
+use orco_core::math;
+
+/// Longest label, and any other text that people give, in bytes.
+pub const MAX_TEXT: usize = 1024;
+
+/// Most shots of a class that a device keeps and learns from, whether they come from pictures or from packs. A session takes
+/// time and memory for each of them in every epoch, for few-shot learning needs few.
+pub const MAX_SHOTS: usize = 1000;
+
+/// A class with its pseudo-target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Class {
+    /// Name for people; unique.
+    pub label: String,
+    /// Row of its pseudo-target.
+    pub target: u32,
+    /// Session in which it was learned; 0 for base classes.
+    pub session: u32,
+}
+
+/// What the bundle brings and the device never changes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Foundation {
+    /// Dimension d of the sphere.
+    pub dimension: usize,
+    /// Pseudo-targets, unit rows `[targets, dimension]`.
+    pub targets: Vec<f32>,
+    /// The projection head after phase 2.
+    pub head: Head,
+    /// The base classes.
+    pub classes: Vec<Class>,
+    /// Exemplars of the base classes, by index into `classes`.
+    pub exemplars: Bank,
+    /// Settings of phase 3. The last field: learners of older versions end before its own last ones (see `codec`).
+    pub config: Config,
+}
+
+/// What the device has learned since.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// SHA-256 of the bundle's learner file that this state belongs to.
+    pub foundation: [u8; 32],
+    /// Learned classes, in the order of learning.
+    pub classes: Vec<Class>,
+    /// Their shots, and later ones of base classes; the index of a class counts on from the base classes.
+    pub exemplars: Bank,
+    /// The projection head as re-aligned; `None` before the first session, when the foundation's holds.
+    pub head: Option<Head>,
+    /// Number of sessions learned.
+    pub sessions: u32,
+    /// How the learned classes were recognised at first, in their order; what is missing at the end is unknown. The history's
+    /// entries keep it.
+    #[serde(skip)]
+    pub origins: Vec<Origin>,
+}
+
+/// How a learned class was recognised right after the session that learned it, by targets alone: what later sessions are
+/// compared with. (Base classes need nothing stored: the bundle's own head tells.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// Shots of the session, which are the class's first exemplars; 0 where nothing is known.
+    pub shots: u32,
+    /// How many of them were recognised.
+    pub recognised: u32,
+}
+
+impl Origin {
+    /// What is known of classes that were learned before origins were kept: nothing.
+    pub const UNKNOWN: Self = Self { shots: 0, recognised: 0 };
+
+    /// Whether the numbers fit together.
+    pub fn is_sound(&self) -> bool {
+        self.recognised <= self.shots
+    }
+}
+
+impl Foundation {
+    /// Number of pseudo-targets, which is the most classes that can be known.
+    pub fn target_count(&self) -> usize {
+        self.targets.len() / self.dimension
+    }
+
+    /// Pseudo-target number `target`.
+    ///
+    /// # Panics
+    /// If there is no such target.
+    pub fn target(&self, target: u32) -> &[f32] {
+        &self.targets[target as usize * self.dimension..][..self.dimension]
+    }
+
+    /// Whether all parts fit together; to be asked after decoding.
+    pub fn is_sound(&self) -> bool {
+        const WIDEST: usize = 65_536;
+        const MOST_TARGETS: usize = 4096;
+        let is_unit = |target: &[f32]| (math::dot(target, target) - 1.0).abs() < 1e-3;
+        let shapes =
+            [self.dimension, self.head.inputs, self.head.hidden].iter().all(|size| (1..=WIDEST).contains(size))
+                && self.targets.len().is_multiple_of(self.dimension)
+                && self.target_count() <= MOST_TARGETS
+                && self.targets.chunks_exact(self.dimension).all(is_unit)
+                && self.head.is_sound()
+                && self.head.outputs == self.dimension
+                && self.exemplars.is_sound()
+                && self.exemplars.dimension() == self.head.inputs;
+        let members = self.exemplars.classes().iter().all(|class| (*class as usize) < self.classes.len());
+        shapes && members && are_distinct(self.classes.iter(), self.target_count()) && self.config.is_sound()
+    }
+}
+
+impl State {
+    /// The state of a device that has learned nothing yet; `foundation_digest` is that of the bundle's learner file.
+    pub fn fresh(foundation: &Foundation, foundation_digest: [u8; 32]) -> Self {
+        let Config { views, precision, .. } = foundation.config;
+        let exemplars = Bank::new(foundation.head.inputs, views, precision);
+        Self {
+            foundation: foundation_digest,
+            classes: Vec::new(),
+            exemplars,
+            head: None,
+            sessions: 0,
+            origins: Vec::new(),
+        }
+    }
+
+    /// All known classes, base classes first; a class's place is its index everywhere.
+    pub fn known<'a>(&'a self, foundation: &'a Foundation) -> impl Iterator<Item = &'a Class> + Clone {
+        foundation.classes.iter().chain(&self.classes)
+    }
+
+    /// The head in use.
+    pub fn head<'a>(&'a self, foundation: &'a Foundation) -> &'a Head {
+        self.head.as_ref().unwrap_or(&foundation.head)
+    }
+
+    /// Pseudo-targets of all known classes, `[classes, dimension]`.
+    pub fn assigned_targets(&self, foundation: &Foundation) -> Vec<f32> {
+        self.known(foundation).flat_map(|class| foundation.target(class.target)).copied().collect()
+    }
+
+    /// Rows of the pseudo-targets that no class has.
+    pub fn free_targets(&self, foundation: &Foundation) -> Vec<u32> {
+        let mut taken = vec![false; foundation.target_count()];
+        self.known(foundation).for_each(|class| taken[class.target as usize] = true);
+        (0..foundation.target_count() as u32).filter(|&target| !taken[target as usize]).collect()
+    }
+
+    /// Whether all parts fit together and onto the foundation; to be asked after decoding.
+    pub fn is_sound(&self, foundation: &Foundation) -> bool {
+        let base = foundation.classes.len();
+        let head = self.head.as_ref().is_none_or(|head| {
+            let shape = |head: &Head| (head.inputs, head.hidden, head.outputs);
+            head.is_sound() && shape(head) == shape(&foundation.head)
+        });
+        let members = self.exemplars.classes().iter().all(|class| (*class as usize) < base + self.classes.len());
+        let origins = self.origins.len() <= self.classes.len() && self.origins.iter().all(Origin::is_sound);
+        let sessions = self.classes.iter().all(|class| (1..=self.sessions).contains(&class.session));
+        head && members
+            && sessions
+            && origins
+            && are_few(self.exemplars.classes())
+            && self.exemplars.is_sound()
+            && self.exemplars.views() == foundation.config.views
+            && self.exemplars.view().precision == foundation.config.precision
+            && self.exemplars.dimension() == foundation.head.inputs
+            && are_distinct(self.known(foundation), foundation.target_count())
+    }
+}
+
+/// Whether no class has more than [`MAX_SHOTS`] of the exemplars, whose classes these are.
+pub(crate) fn are_few(classes: &[u32]) -> bool {
+    if classes.len() <= MAX_SHOTS {
+        return true;
+    }
+    let mut sorted = classes.to_vec();
+    sorted.sort_unstable();
+    sorted.chunk_by(|one, next| one == next).all(|own| own.len() <= MAX_SHOTS)
+}
+
+/// Whether the classes have different labels and different targets, all of which exist.
+pub(crate) fn are_distinct<'a>(classes: impl Iterator<Item = &'a Class> + Clone, targets: usize) -> bool {
+    let mut taken = vec![false; targets];
+    let targets_differ = classes.clone().all(|class| match taken.get_mut(class.target as usize) {
+        Some(taken) => !core::mem::replace(taken, true),
+        None => false,
+    });
+    let mut labels: Vec<&str> = classes.map(|class| class.label.as_str()).collect();
+    labels.sort_unstable();
+    targets_differ && labels.windows(2).all(|pair| pair[0] != pair[1])
+}

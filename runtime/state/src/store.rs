@@ -1,0 +1,123 @@
+//! Keeping a state so that it survives anything: two slots, written alternately, the newest sound one holds.
+//!
+//! `STATE.md` beside this module has the layout byte by byte and the argument why a power cut at any moment leaves the old
+//! state or the new one.
+//!
+//! [`load`], [`save`] and [`purge`] work on any [`Medium`]: `orco-runtime` has one that is a folder of a file system;
+//! `flash`, behind the feature of that name, is one over raw NOR flash.
+
+#[cfg(feature = "flash")]
+pub mod flash;
+mod frame;
+mod medium;
+mod slots;
+
+pub use frame::{Frame, HEADER};
+pub use medium::{Medium, Slot};
+pub use slots::{Fault, Holds, LoadError, SaveError};
+
+use alloc::vec::Vec;
+
+use slots::Terms;
+
+use crate::history::{Saved, version_1};
+use crate::state::Foundation;
+
+/// Version of the bodies that this release writes. It reads all from 1 on.
+pub const VERSION: u16 = 2;
+
+/// What was found in the slots.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loaded<E> {
+    /// The newest sound state with its history; `None` if nothing was saved yet.
+    pub saved: Option<Saved>,
+    /// Counts saves; 0 if there was none yet. A save of what is made from this state names it.
+    pub generation: u64,
+    /// The slot that holds it; `None` if nothing was saved yet.
+    pub slot: Option<Slot>,
+    /// Slots that cannot be used, to be told to somebody. The next save sets damaged ones aside; while one cannot be read, the
+    /// state may be an older one, and nothing can be saved.
+    pub faults: Vec<(Slot, Fault<E>)>,
+}
+
+/// Reads the newest sound state that was learned on `foundation`, whose file has the SHA-256 `digest`. Writes nothing.
+///
+/// # Errors
+/// [`LoadError`] if there are slots, but none can be used, or the newest is another release's or bundle's.
+pub fn load<M: Medium>(
+    medium: &mut M,
+    foundation: &Foundation,
+    digest: [u8; 32],
+) -> Result<Loaded<M::Error>, LoadError<M::Error>> {
+    let found = Terms { foundation: digest, version: VERSION, accept: &accept(foundation) }.load(medium)?;
+    let saved = found.body.and_then(|(version, body)| decode(version, &body));
+    Ok(Loaded { saved, generation: found.generation, slot: found.slot, faults: found.faults })
+}
+
+/// Reads as [`load`] does, for a change: that must not be made from an older state because the newest cannot be read.
+///
+/// # Errors
+/// As for [`load`], and [`LoadError::Unreadable`] if any slot cannot be read.
+pub fn load_to_change<M: Medium>(
+    medium: &mut M,
+    foundation: &Foundation,
+    digest: [u8; 32],
+) -> Result<Loaded<M::Error>, LoadError<M::Error>> {
+    let mut loaded = load(medium, foundation, digest)?;
+    let unreadable = loaded.faults.iter().position(|(_, fault)| matches!(fault, Fault::Unreadable(_)));
+    match unreadable.map(|place| loaded.faults.swap_remove(place)) {
+        Some((slot, Fault::Unreadable(source))) => Err(LoadError::Unreadable { slot, source }),
+        _ => Ok(loaded),
+    }
+}
+
+/// Saves a state with its history, made from the state of generation `from`. When this returns, it survives a power cut;
+/// until then the old one holds. Returns the generation.
+///
+/// # Errors
+/// [`SaveError`] if what is there may not be replaced, cannot be read or is of another generation, or the medium refused.
+pub fn save<M: Medium>(
+    medium: &mut M,
+    foundation: &Foundation,
+    saved: &Saved,
+    from: u64,
+) -> Result<u64, SaveError<M::Error>> {
+    let terms = Terms { foundation: saved.state.foundation, version: VERSION, accept: &accept(foundation) };
+    terms.save(medium, from, &encode(saved))
+}
+
+/// Saves as [`save`] does, but into every slot, and removes everything else that was kept, so that nothing of what was
+/// there before is left.
+///
+/// # Errors
+/// As for [`save`]; where the medium refused, something of the old may be left.
+pub fn purge<M: Medium>(
+    medium: &mut M,
+    foundation: &Foundation,
+    saved: &Saved,
+    from: u64,
+) -> Result<u64, SaveError<M::Error>> {
+    let terms = Terms { foundation: saved.state.foundation, version: VERSION, accept: &accept(foundation) };
+    terms.replace_all(medium, from, &encode(saved))
+}
+
+fn accept(foundation: &Foundation) -> impl Fn(u16, &[u8]) -> bool {
+    |version, body| decode(version, body).is_some_and(|saved| saved.is_sound(foundation))
+}
+
+/// Body of version [`VERSION`].
+fn encode(saved: &Saved) -> Vec<u8> {
+    postcard::to_allocvec(saved).expect("serialising into memory cannot fail")
+}
+
+/// Reads a body of any version up to [`VERSION`].
+fn decode(version: u16, body: &[u8]) -> Option<Saved> {
+    match version {
+        1 => version_1::decode(body),
+        2 => match postcard::take_from_bytes(body) {
+            Ok((saved, [])) => Some(saved),
+            _ => None,
+        },
+        _ => None,
+    }
+}

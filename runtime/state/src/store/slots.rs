@@ -1,0 +1,308 @@
+//! Which slot holds, which is written next.
+//!
+//! The newest sound slot holds. A save writes the other one, so that until it is done the newest is untouched; what is
+//! damaged there, another bundle's or a later release's is set aside first. Where there is no sound slot yet, both are
+//! written, so that from the first acknowledged save on there are always two.
+//!
+//! A slot that cannot be read may be the newest: looking goes on with the other one, and says so; nothing is saved.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::frame::Frame;
+use super::medium::{Medium, Slot};
+use crate::codec::DecodeError;
+
+/// No device saves so often; a higher number is nobody's count.
+const LAST_GENERATION: u64 = u64::MAX / 2;
+
+/// What is wrong with a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault<E> {
+    /// Its bytes cannot be read now; they may be the newest state.
+    Unreadable(E),
+    /// Its bytes are not those that were written.
+    Damaged(DecodeError),
+}
+
+impl<E: fmt::Display> fmt::Display for Fault<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(error) => write!(f, "it cannot be read: {error}"),
+            Self::Damaged(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+/// Why nothing could be loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadError<E> {
+    /// Something was saved, but no slot can be used.
+    Lost {
+        /// The first slot that cannot be used.
+        slot: Slot,
+        /// What is wrong with it.
+        error: DecodeError,
+    },
+    /// A slot cannot be read, and it may hold the newest state.
+    Unreadable {
+        /// The slot.
+        slot: Slot,
+        /// Why.
+        source: E,
+    },
+    /// The newest slot was written by a later release.
+    Version {
+        /// The slot.
+        slot: Slot,
+        /// Highest version that this program reads.
+        expected: u16,
+        /// Version of the slot.
+        actual: u16,
+    },
+    /// The newest slot belongs to another bundle.
+    OtherBundle {
+        /// The slot.
+        slot: Slot,
+    },
+}
+
+/// Why something could not be saved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SaveError<E> {
+    /// What is there already may not be replaced.
+    Occupied(LoadError<E>),
+    /// What is there is not what the change started from: another process has saved meanwhile.
+    Overtaken {
+        /// Generation that the change started from.
+        expected: u64,
+        /// Generation that is there.
+        actual: u64,
+    },
+    /// The medium refused.
+    Medium {
+        /// The slot that was to be written.
+        slot: Slot,
+        /// Why.
+        source: E,
+        /// Which state is there now.
+        holds: Holds,
+    },
+}
+
+/// Which state a medium holds after it refused to save another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// The one before.
+    Old,
+    /// The new one, which will be loaded if it survives.
+    New,
+    /// One of the two: the slot cannot be read back.
+    Either,
+}
+
+/// A slot's bytes, judged.
+enum Content<E> {
+    Empty,
+    Sound { generation: u64, body: Vec<u8>, version: u16, owner: Owner },
+    Faulty(Fault<E>),
+}
+
+/// Whose a sound slot is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Ours,
+    /// Of our bundle, but by a later release.
+    LaterRelease,
+    OtherBundle,
+}
+
+/// What a load found.
+pub struct Found<E> {
+    /// The newest sound slot; `None` if nothing was saved yet.
+    pub slot: Option<Slot>,
+    /// Its body, with the version.
+    pub body: Option<(u16, Vec<u8>)>,
+    /// Its generation; 0 if nothing was saved yet.
+    pub generation: u64,
+    /// Slots that could not be used.
+    pub faults: Vec<(Slot, Fault<E>)>,
+    /// A sound slot, not newer than ours, of another bundle or a later release.
+    foreign: Option<Slot>,
+}
+
+impl<E> Found<E> {
+    /// Refuses to go on without a slot that cannot be read.
+    ///
+    /// # Errors
+    /// [`LoadError::Unreadable`] if there is one.
+    pub fn refuse_unreadable(mut self) -> Result<Self, LoadError<E>> {
+        let unreadable = |(_, fault): &(Slot, Fault<E>)| matches!(fault, Fault::Unreadable(_));
+        match self.faults.iter().position(unreadable).map(|place| self.faults.swap_remove(place)) {
+            Some((slot, Fault::Unreadable(source))) => Err(LoadError::Unreadable { slot, source }),
+            _ => Ok(self),
+        }
+    }
+}
+
+/// How a slot is written.
+type How<M> = fn(&mut M, Slot, &[u8]) -> Result<(), <M as Medium>::Error>;
+
+/// What slots must hold to be used.
+pub struct Terms<'a> {
+    /// SHA-256 of the bundle's learner file.
+    pub foundation: [u8; 32],
+    /// Version of bodies that is written.
+    pub version: u16,
+    /// Whether a body of an own or an older version makes sense.
+    pub accept: &'a dyn Fn(u16, &[u8]) -> bool,
+}
+
+impl Terms<'_> {
+    fn judge<M: Medium>(&self, medium: &mut M, slot: Slot) -> Content<M::Error> {
+        let bytes = match medium.read(slot) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Content::Empty,
+            Err(error) => return Content::Faulty(Fault::Unreadable(error)),
+        };
+        match Frame::decode(&bytes) {
+            Err(error) => Content::Faulty(Fault::Damaged(error)),
+            Ok(Frame { version, generation, foundation, body }) => {
+                let owner = if foundation != self.foundation {
+                    Owner::OtherBundle
+                } else if version > self.version {
+                    Owner::LaterRelease
+                } else {
+                    Owner::Ours
+                };
+                // What belongs to another release or bundle is theirs to judge.
+                if generation <= LAST_GENERATION && (owner != Owner::Ours || (self.accept)(version, body)) {
+                    Content::Sound { generation, body: body.to_vec(), version, owner }
+                } else {
+                    Content::Faulty(Fault::Damaged(DecodeError::Body))
+                }
+            }
+        }
+    }
+
+    /// The newest sound slot.
+    ///
+    /// # Errors
+    /// [`LoadError`] if it is not ours, or there is none although something was saved.
+    pub fn load<M: Medium>(&self, medium: &mut M) -> Result<Found<M::Error>, LoadError<M::Error>> {
+        let mut found = Found { slot: None, body: None, generation: 0, faults: Vec::new(), foreign: None };
+        let mut newest = None;
+        let mut empty = 0;
+        for slot in Slot::BOTH {
+            match self.judge(medium, slot) {
+                Content::Empty => empty += 1,
+                Content::Faulty(fault) => found.faults.push((slot, fault)),
+                Content::Sound { generation, body, version, owner } => {
+                    if owner != Owner::Ours {
+                        found.foreign = Some(slot);
+                    }
+                    if newest.is_none() || generation > found.generation {
+                        newest = Some((slot, version, owner));
+                        (found.slot, found.generation, found.body) = (Some(slot), generation, Some((version, body)));
+                    }
+                }
+            }
+        }
+        let Some((slot, actual, owner)) = newest else {
+            let found = found.refuse_unreadable()?;
+            // Damage in one slot while the other was never written is the first save, cut off: an acknowledged one
+            // would have written both. A slot whose checksum is right was not cut off.
+            let whole = |error: &DecodeError| !matches!(error, DecodeError::Foreign | DecodeError::Checksum);
+            let lost = found.faults.iter().find_map(|(slot, fault)| match fault {
+                Fault::Damaged(error) if empty == 0 || whole(error) => Some((*slot, *error)),
+                _ => None,
+            });
+            return match lost {
+                Some((slot, error)) => Err(LoadError::Lost { slot, error }),
+                None => Ok(found),
+            };
+        };
+        match owner {
+            Owner::Ours => Ok(found),
+            Owner::OtherBundle => Err(LoadError::OtherBundle { slot }),
+            Owner::LaterRelease => Err(LoadError::Version { slot, expected: self.version, actual }),
+        }
+    }
+
+    /// The newest sound slot, for a change that started from the state of generation `from`.
+    fn load_to_change<M: Medium>(&self, medium: &mut M, from: u64) -> Result<Found<M::Error>, SaveError<M::Error>> {
+        let found = self.load(medium).and_then(Found::refuse_unreadable).map_err(SaveError::Occupied)?;
+        if found.generation != from {
+            return Err(SaveError::Overtaken { expected: from, actual: found.generation });
+        }
+        Ok(found)
+    }
+
+    /// Saves a body that was made from the state of generation `from`: into the slot that does not hold that one, or into
+    /// both if there is none. Returns the new generation.
+    ///
+    /// # Errors
+    /// [`SaveError`]; the old state holds, unless the error says otherwise.
+    pub fn save<M: Medium>(&self, medium: &mut M, from: u64, body: &[u8]) -> Result<u64, SaveError<M::Error>> {
+        let found = self.load_to_change(medium, from)?;
+        for slot in found.faults.iter().map(|(slot, _)| *slot).chain(found.foreign) {
+            let set_aside = medium.set_aside(slot);
+            set_aside.map_err(|source| SaveError::Medium { slot, source, holds: Holds::Old })?;
+        }
+        match found.slot {
+            Some(slot) => self.write(medium, slot.other(), from + 1, body, M::write),
+            None => self.write_both(medium, Slot::A, from, body, M::write_first),
+        }
+    }
+
+    /// Saves a body as [`save`](Self::save) does, but into both slots, and removes everything else, so that nothing of what
+    /// was there before is left.
+    ///
+    /// # Errors
+    /// [`SaveError`]; something of the old may be left then.
+    pub fn replace_all<M: Medium>(&self, medium: &mut M, from: u64, body: &[u8]) -> Result<u64, SaveError<M::Error>> {
+        let found = self.load_to_change(medium, from)?;
+        let first = found.slot.map_or(Slot::A, Slot::other);
+        let generation = self.write_both(medium, first, from, body, M::write)?;
+        medium.clear().map_err(|source| SaveError::Medium { slot: first, source, holds: Holds::New })?;
+        Ok(generation)
+    }
+
+    fn write_both<M: Medium>(
+        &self,
+        medium: &mut M,
+        first: Slot,
+        from: u64,
+        body: &[u8],
+        how: How<M>,
+    ) -> Result<u64, SaveError<M::Error>> {
+        self.write(medium, first, from + 1, body, how)?;
+        self.write(medium, first.other(), from + 2, body, how).map_err(|error| match error {
+            SaveError::Medium { slot, source, .. } => SaveError::Medium { slot, source, holds: Holds::New },
+            other => other,
+        })
+    }
+
+    fn write<M: Medium>(
+        &self,
+        medium: &mut M,
+        slot: Slot,
+        generation: u64,
+        body: &[u8],
+        how: How<M>,
+    ) -> Result<u64, SaveError<M::Error>> {
+        let frame = Frame { version: self.version, generation, foundation: self.foundation, body };
+        let bytes = frame.encode();
+        match how(medium, slot, &bytes) {
+            Ok(()) => Ok(generation),
+            Err(source) => {
+                let holds = match medium.read(slot) {
+                    Ok(Some(there)) if there == bytes => Holds::New,
+                    Ok(_) => Holds::Old,
+                    Err(_) => Holds::Either,
+                };
+                Err(SaveError::Medium { slot, source, holds })
+            }
+        }
+    }
+}

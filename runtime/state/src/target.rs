@@ -1,0 +1,239 @@
+//! Pseudo-targets: points spread over the unit sphere, one for each class known or to come.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use orco_core::assignment;
+use orco_core::linalg::{Left, Right, padded, product, transpose};
+use orco_core::loss::{Pairs, Rows, orthogonality};
+use orco_core::math::{add_scaled, dot, normalise, normalise_rows};
+use orco_core::random::Random;
+use orco_core::workers::Serial;
+
+/// How pseudo-targets are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Method {
+    /// Gradient descent on L_TG: learning rate 1, gradients accumulated from step to step (the published program).
+    #[default]
+    Optimised,
+    /// Random directions made exactly orthogonal; needs at least as many dimensions as targets.
+    Orthonormal,
+    /// The vertices of a regular simplex in a random position: all cosines -1/(count - 1), the minimum of L_TG; needs at
+    /// least `count - 1` dimensions.
+    Simplex,
+    /// Random directions.
+    Random,
+}
+
+/// Makes `count` unit vectors of length `dimension`, row-major `[count, dimension]`; `steps` is for
+/// [`Method::Optimised`] alone.
+///
+/// # Panics
+/// If [`Method::Orthonormal`] or [`Method::Simplex`] is asked for more targets than fit.
+pub fn generate(method: Method, count: usize, dimension: usize, steps: usize, seed: u64) -> Vec<f32> {
+    let mut random = Random::new(seed, "pseudo-targets");
+    let mut targets: Vec<f32> = (0..count * dimension).map(|_| random.normal()).collect();
+    normalise_rows(&mut targets, dimension);
+    match method {
+        Method::Random => {}
+        Method::Orthonormal => orthonormalise(&mut targets, dimension),
+        Method::Simplex => return simplex(count, dimension, &mut random),
+        Method::Optimised => {
+            let mut generator = Generator::new(count, dimension);
+            (0..steps).for_each(|_| {
+                generator.step(&mut targets, 1.0);
+            });
+        }
+    }
+    targets
+}
+
+/// Gradient descent on L_TG(T) = 1/|T| sum_i log sum_j exp(t_i . t_j) (OrCo, section 3.1), gradients accumulated
+/// over the steps, rows renormalised after each step, as the published program does; [`Generator::forget`] before every step
+/// gives the paper's plain descent.
+#[derive(Clone, Debug)]
+pub struct Generator {
+    dimension: usize,
+    accumulated: Vec<f32>,
+    /// Rows filled up, their gradient, and the loss's working memory.
+    unit: Vec<f32>,
+    gradient: Vec<f32>,
+    pairs: Vec<f32>,
+}
+
+impl Generator {
+    /// A descent at its first step.
+    pub fn new(count: usize, dimension: usize) -> Self {
+        let width = padded(dimension);
+        Self {
+            dimension,
+            accumulated: vec![0.0; count * dimension],
+            unit: vec![0.0; count * width],
+            gradient: vec![0.0; count * width],
+            pairs: vec![0.0; Pairs::length(count, count, width)],
+        }
+    }
+
+    /// Zeroes what earlier steps accumulated.
+    pub fn forget(&mut self) {
+        self.accumulated.fill(0.0);
+    }
+
+    /// Takes one step on `targets` `[count, dimension]` and returns the loss before it.
+    pub fn step(&mut self, targets: &mut [f32], learning_rate: f32) -> f32 {
+        let (dimension, width) = (self.dimension, padded(self.dimension));
+        let normalised = |(to, from): (&mut [f32], &[f32])| {
+            to[..dimension].copy_from_slice(from);
+            normalise(to)
+        };
+        let rows = self.unit.chunks_exact_mut(width).zip(targets.chunks_exact(dimension));
+        let norms: Vec<f32> = rows.map(normalised).collect();
+        self.gradient.fill(0.0);
+        let rows = Rows { values: &self.unit, width };
+        let mut pairs = Pairs { memory: &mut self.pairs };
+        let loss = orthogonality::loss(rows, &mut self.gradient, &mut pairs, &Serial);
+        let places = self.accumulated.chunks_exact_mut(dimension).zip(self.gradient.chunks_exact(width));
+        for (((sum, gradient), unit), norm) in places.zip(self.unit.chunks_exact(width)).zip(norms) {
+            let along = dot(gradient, unit);
+            for ((sum, value), unit) in sum.iter_mut().zip(gradient).zip(unit) {
+                *sum += (value - along * unit) / norm;
+            }
+        }
+        add_scaled(targets, -learning_rate, &self.accumulated);
+        normalise_rows(targets, dimension);
+        loss
+    }
+}
+
+/// Modified Gram-Schmidt over the rows, twice for accuracy.
+fn orthonormalise(rows: &mut [f32], dimension: usize) {
+    let count = rows.len() / dimension;
+    assert!(count <= dimension, "{count} orthonormal targets do not fit into {dimension} dimensions");
+    for _ in 0..2 {
+        for row in 0..count {
+            let (before, rest) = rows.split_at_mut(row * dimension);
+            let current = &mut rest[..dimension];
+            for earlier in before.chunks_exact(dimension) {
+                let along = dot(current, earlier);
+                add_scaled(current, -along, earlier);
+            }
+            normalise(current);
+        }
+    }
+}
+
+/// The regular simplex: orthonormal vectors less their mean span it, turned into the space by a random rotation.
+fn simplex(count: usize, dimension: usize, random: &mut Random) -> Vec<f32> {
+    assert!(count <= dimension + 1, "a simplex of {count} targets does not fit into {dimension} dimensions");
+    let mut axes: Vec<f32> = (0..count.saturating_sub(1) * dimension).map(|_| random.normal()).collect();
+    orthonormalise(&mut axes, dimension);
+    // In the axes' coordinates vertex k is built one axis after the other (each vertex fixes what the later ones have
+    // along its axis), so that all pairs keep the same cosine.
+    let cosine = -1.0 / (count as f64 - 1.0).max(1.0);
+    let mut targets = vec![0.0; count * dimension];
+    let mut coordinates: Vec<Vec<f64>> = Vec::with_capacity(count);
+    for vertex in 0..count {
+        let mut own = vec![0.0f64; count.saturating_sub(1)];
+        for axis in 0..vertex.min(own.len()) {
+            let earlier = &coordinates[axis];
+            let shared: f64 = own[..axis].iter().zip(earlier).map(|(a, b)| a * b).sum();
+            own[axis] = (cosine - shared) / earlier[axis];
+        }
+        if vertex < own.len() {
+            let rest = 1.0 - own.iter().map(|value| value * value).sum::<f64>();
+            own[vertex] = libm::sqrt(rest.max(0.0));
+        }
+        for (value, axis) in own.iter().zip(axes.chunks_exact(dimension)) {
+            add_scaled(&mut targets[vertex * dimension..][..dimension], *value as f32, axis);
+        }
+        coordinates.push(own);
+    }
+    if count == 1 {
+        targets[0] = 1.0;
+    }
+    normalise_rows(&mut targets, dimension);
+    targets
+}
+
+/// Assigns every prototype a target of its own so that the sum of cosines is the highest possible (see
+/// [`orco_core::assignment`]).
+///
+/// # Shapes
+/// `prototypes` `[classes, dimension]` and `targets` `[free, dimension]`, unit rows; returns for every class the row of
+/// its target.
+/// # Panics
+/// If there are more classes than targets.
+pub fn assign(prototypes: &[f32], targets: &[f32], dimension: usize) -> Vec<usize> {
+    let (classes, free) = (prototypes.len() / dimension, targets.len() / dimension);
+    let cosines = cosines(prototypes, targets, dimension);
+    let (numbers, indices) = assignment::memory(classes, free);
+    let (mut matched, mut numbers, mut indices) = (vec![0; classes], vec![0.0; numbers], vec![0; indices]);
+    let cosine = |class: usize, target: usize| cosines[class * free + target];
+    assignment::assign(&mut matched, free, cosine, &mut numbers, &mut indices);
+    matched.into_iter().map(|target| target as usize).collect()
+}
+
+/// Cosines of unit rows with unit targets: `z` `[n, d]`, `targets` `[t, d]`, result `[n, t]`.
+pub fn cosines(z: &[f32], targets: &[f32], dimension: usize) -> Vec<f32> {
+    let (rows, columns) = (z.len() / dimension, targets.len() / dimension);
+    let mut transposed = vec![0.0; dimension * padded(columns)];
+    transpose(columns, dimension, targets, &mut transposed);
+    let mut result = vec![0.0; rows * columns];
+    let right = Right::rows(&transposed, padded(columns));
+    product(rows, dimension, Left::rows(z, dimension), right, |row, column, sums| {
+        let line = &mut result[row * columns..][..columns];
+        line.iter_mut().skip(column).zip(sums).for_each(|(to, sum)| *to = *sum);
+    });
+    result
+}
+
+/// Row of `targets` `[t, d]` with the largest inner product, for each row of `z` `[n, d]`; the first of equal ones.
+/// Empty if there is no target.
+pub fn nearest(z: &[f32], targets: &[f32], dimension: usize) -> Vec<usize> {
+    let count = targets.len() / dimension;
+    cosines(z, targets, dimension).chunks_exact(count.max(1)).map(place_of_largest).collect()
+}
+
+/// Place of the largest number, the first of equal ones.
+pub fn place_of_largest(row: &[f32]) -> usize {
+    (0..row.len()).fold(0, |best, place| if row[place] > row[best] { place } else { best })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn optimised_targets_form_a_simplex() {
+        let (count, dimension) = (20, 24);
+        let targets = generate(Method::Optimised, count, dimension, 1000, 3);
+        let gram = cosines(&targets, &targets, dimension);
+        for (index, cosine) in gram.iter().enumerate() {
+            let expected = if index % (count + 1) == 0 { 1.0 } else { -1.0 / (count as f32 - 1.0) };
+            assert!((cosine - expected).abs() < 1e-2, "{index}: {cosine}");
+        }
+    }
+
+    #[test]
+    fn simplex_targets_have_equal_cosines() {
+        for (count, dimension) in [(1, 4), (2, 4), (5, 4), (20, 24)] {
+            let targets = generate(Method::Simplex, count, dimension, 0, 3);
+            for (index, cosine) in cosines(&targets, &targets, dimension).iter().enumerate() {
+                let expected = if index % (count + 1) == 0 { 1.0 } else { -1.0 / (count as f32 - 1.0) };
+                assert!((cosine - expected).abs() < 1e-5, "{count} in {dimension}, {index}: {cosine}");
+            }
+        }
+    }
+
+    #[test]
+    fn orthonormal_targets_are_orthonormal() {
+        let targets = generate(Method::Orthonormal, 16, 16, 0, 3);
+        for (index, cosine) in cosines(&targets, &targets, 16).iter().enumerate() {
+            let expected = if index % 17 == 0 { 1.0 } else { 0.0 };
+            assert!((cosine - expected).abs() < 1e-5, "{index}: {cosine}");
+        }
+    }
+}
