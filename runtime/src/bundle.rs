@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ::image::RgbImage;
+use ndarray::Array2;
 
 use crate::encoder::choice::{self, Choice, Reason, Work};
 use crate::encoder::{EncodeError, Encoder, encode_pictures};
@@ -174,12 +175,16 @@ impl Bundle {
         let learner = read_checked(folder, &manifest, LEARNER)?;
         let labels = read_checked(folder, &manifest, LABELS)?;
         let path = folder.join(LEARNER);
-        let foundation: Foundation = codec::decode(Kind::Learner, &learner)
+        let mut foundation: Foundation = codec::decode(Kind::Learner, &learner)
             .map_err(|source| OpenError::Decode { path: path.clone(), source })?;
+        let unfit = |name: &str, reason: String| Err(OpenError::Unfit { path: folder.join(name), reason });
+        if let Some(problem) = manifest.learn.problem() {
+            return unfit(MANIFEST, format!("in its [learn], {problem}"));
+        }
+        foundation.config = manifest.learn.clone();
         if !foundation.is_sound() {
             return Err(OpenError::Decode { path, source: DecodeError::Body });
         }
-        let unfit = |name: &str, reason: String| Err(OpenError::Unfit { path: folder.join(name), reason });
         if !manifest.preprocessing.is_sound() {
             let demand = "width and height from 1 to 1024, finite means, deviations above 0";
             return unfit(MANIFEST, format!("its [preprocessing] must have {demand}"));
@@ -242,7 +247,7 @@ impl Bundle {
         encoder: &mut dyn Encoder,
         picture: &RgbImage,
         views: usize,
-    ) -> Result<Vec<f32>, EncodeError> {
+    ) -> Result<Array2<f32>, EncodeError> {
         let Manifest { preprocessing, views: config, provenance, .. } = &self.manifest;
         let drawn = config.draw(picture, preprocessing, views, provenance.seed);
         encode_pictures(encoder, preprocessing, self.foundation.head.inputs, &drawn)

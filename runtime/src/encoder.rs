@@ -14,6 +14,7 @@ pub mod telemetry;
 use std::fmt;
 
 use ::image::RgbImage;
+use ndarray::{Array2, ArrayView4, s};
 
 use crate::image::Preprocessing;
 
@@ -25,10 +26,10 @@ pub trait Encoder {
     /// Computes features.
     ///
     /// # Shapes
-    /// `images` f32 `[count, 3, height, width]`, normalised; returns f32 `[count, features]`.
+    /// `images` `[images, 3, height, width]`, normalised; returns `[images, features]`.
     /// # Errors
     /// [`EncodeError`] if the engine fails.
-    fn encode(&mut self, images: &[f32], count: usize) -> Result<Vec<f32>, EncodeError>;
+    fn encode(&mut self, images: ArrayView4<'_, f32>) -> Result<Array2<f32>, EncodeError>;
 }
 
 /// Why features could not be computed.
@@ -90,7 +91,7 @@ impl std::error::Error for EncodeError {}
 /// Computes features of pictures that have the input's size, in batches of bounded size.
 ///
 /// # Shapes
-/// Returns f32 `[pictures, features]`, finite.
+/// Returns `[pictures, features]`, finite.
 /// # Errors
 /// [`EncodeError`] if the engine fails or returns something else.
 pub fn encode_pictures(
@@ -98,24 +99,35 @@ pub fn encode_pictures(
     input: &Preprocessing,
     features: usize,
     pictures: &[RgbImage],
-) -> Result<Vec<f32>, EncodeError> {
+) -> Result<Array2<f32>, EncodeError> {
     const BATCH_BYTES: usize = 4 << 20;
-    let batch = (BATCH_BYTES / (3 * 4 * input.width as usize * input.height as usize)).max(1);
+    let (height, width) = (input.height as usize, input.width as usize);
+    let batch = (BATCH_BYTES / (3 * size_of::<f32>() * height * width)).max(1);
     let mut planes = Vec::new();
-    let mut encoded = Vec::with_capacity(pictures.len() * features);
-    for batch in pictures.chunks(batch) {
+    let mut encoded = Array2::zeros((pictures.len(), features));
+    for (number, pictures) in pictures.chunks(batch).enumerate() {
         planes.clear();
-        batch.iter().for_each(|picture| input.append(picture, &mut planes));
-        let rows = encoder.encode(&planes, batch.len())?;
-        if rows.len() != batch.len() * features {
-            return Err(EncodeError::Shape { expected: batch.len() * features, actual: rows.len() });
+        pictures.iter().for_each(|picture| input.append(picture, &mut planes));
+        let images =
+            ArrayView4::from_shape((pictures.len(), 3, height, width), &planes).expect("planes of every picture");
+        let rows = encoder.encode(images)?;
+        if rows.dim() != (pictures.len(), features) {
+            return Err(EncodeError::Shape { expected: pictures.len() * features, actual: rows.len() });
         }
         if rows.iter().any(|value| !value.is_finite()) {
             return Err(EncodeError::NotFinite);
         }
-        encoded.extend(rows);
+        encoded.slice_mut(s![number * batch..number * batch + pictures.len(), ..]).assign(&rows);
     }
     Ok(encoded)
+}
+
+/// What an engine returned, as a row for each image.
+#[cfg(any(feature = "onnx", feature = "rten"))]
+fn rows(images: usize, numbers: Vec<f32>) -> Result<Array2<f32>, EncodeError> {
+    let (features, actual) = (numbers.len() / images.max(1), numbers.len());
+    Array2::from_shape_vec((images, features), numbers)
+        .map_err(|_| EncodeError::Shape { expected: images * features, actual })
 }
 
 /// Compares the sizes `[batch, planes, height, width]` of a model's input with what it is to be fed with; a size that the

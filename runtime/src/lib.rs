@@ -12,13 +12,19 @@
 //!   [`threads`];
 //! - pictures and features: [`image`], [`augment`] (views), [`encoder`] (the backbone's engines);
 //! - [`manifest`] and [`bundle`]: what the workstation hands over;
-//! - [`store`]: the folder that keeps what was learned.
+//! - [`store`]: the folder that keeps what was learned;
+//! - [`learner`]: all of it together, which is what most users need.
+
+// What users of this crate need of the two below it.
+pub use orco_core::{align, config};
+pub use orco_state::{bank, classify, codec, head, history, label, pack, session, state};
 
 pub mod augment;
 pub mod bundle;
 pub mod encoder;
 pub mod files;
 pub mod image;
+pub mod learner;
 pub mod manifest;
 pub mod release;
 pub mod signature;

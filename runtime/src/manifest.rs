@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use orco_core::config::Config;
+
 use crate::augment::Views;
 use crate::image::Preprocessing;
 
@@ -41,6 +43,8 @@ pub struct Manifest {
     pub views: Views,
     /// The backbone in numbers.
     pub backbone: BackboneFacts,
+    /// Settings of phase 3.
+    pub learn: Config,
     /// Where the bundle comes from.
     pub provenance: Provenance,
     /// SHA-256 of each file, in hexadecimal, by name.

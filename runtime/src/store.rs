@@ -20,14 +20,10 @@ use crate::files::lock::{Lock, LockError};
 use crate::files::{foreign_owner, random_name};
 use files::Files;
 use folder::{Disk, Folder};
-use orco_state::codec::{self, DecodeError, Kind};
+use orco_state::codec::DecodeError;
 use orco_state::history::Saved;
-use orco_state::state::{Foundation, State};
+use orco_state::state::Foundation;
 use orco_state::store::{self as slots, Fault, Holds, LoadError, Loaded, Medium, SaveError, Slot};
-
-/// Name of the one file that releases before the slots wrote. It is read where there are no slots, and removed when they
-/// are written.
-pub const LEGACY: &str = "state.postcard";
 
 /// A folder that holds a device's state.
 #[derive(Clone, Debug)]
@@ -88,7 +84,7 @@ impl Store {
     }
 
     fn files(&self) -> Files<Folder> {
-        Files::new(Folder { path: self.folder.clone() }, LEGACY, random_name())
+        Files::new(Folder { path: self.folder.clone() }, random_name())
     }
 
     /// Keeps other processes from changing this folder until the returned value is dropped; waits so long for one that is at
@@ -114,7 +110,7 @@ impl Store {
 
     /// Refuses to change what another user could then no longer read.
     fn check_owners(&self) -> Result<(), StoreError> {
-        for name in Slot::BOTH.map(Slot::name).into_iter().chain([LEGACY]) {
+        for name in Slot::BOTH.map(Slot::name) {
             let path = self.folder.join(name);
             let facts = match fs::symlink_metadata(&path) {
                 Ok(facts) => facts,
@@ -177,7 +173,7 @@ impl Store {
             if let Some((slot, Fault::Damaged(source))) = loaded.faults.into_iter().next_back() {
                 return Err(StoreError::Decode { path: self.path(slot), source });
             }
-            return self.without_slots(foundation, digest, Vec::new());
+            return Ok(Self::without_slots(foundation, digest, Vec::new()));
         }
         let warning = |(slot, fault): &(Slot, Fault<io::Error>)| {
             let path = self.path(*slot);
@@ -197,23 +193,17 @@ impl Store {
         let warnings = loaded.faults.iter().map(warning).collect();
         match loaded.saved {
             Some(saved) => Ok(Reading { saved, warnings, generation: loaded.generation, slot: loaded.slot }),
-            None => self.without_slots(foundation, digest, warnings),
+            None => Ok(Self::without_slots(foundation, digest, warnings)),
         }
     }
 
     /// What is known where no slot holds a state.
-    fn without_slots(
-        &self,
-        foundation: &Foundation,
-        digest: [u8; 32],
-        warnings: Vec<String>,
-    ) -> Result<Reading, StoreError> {
-        let saved = self.load_legacy(foundation, digest)?.unwrap_or_else(|| Saved::fresh(foundation, digest));
-        Ok(Reading { saved, warnings, generation: 0, slot: None })
+    fn without_slots(foundation: &Foundation, digest: [u8; 32], warnings: Vec<String>) -> Reading {
+        Reading { saved: Saved::fresh(foundation, digest), warnings, generation: 0, slot: None }
     }
 
     /// Whether any of its files holds a label, though the state and its history need not: an older slot, one that was set
-    /// aside, the file of an older release. A short label may be found by chance.
+    /// aside. A short label may be found by chance.
     ///
     /// # Errors
     /// [`StoreError::Read`] if a file cannot be read.
@@ -232,25 +222,6 @@ impl Store {
 
     fn unreadable(&self, source: io::Error) -> StoreError {
         StoreError::Read { path: self.folder.clone(), source }
-    }
-
-    /// The state of a release before the slots.
-    fn load_legacy(&self, foundation: &Foundation, digest: [u8; 32]) -> Result<Option<Saved>, StoreError> {
-        let path = self.folder.join(LEGACY);
-        let bytes = match self.files().disk.read(LEGACY) {
-            Ok(Some(bytes)) => bytes,
-            Ok(None) => return Ok(None),
-            Err(source) => return Err(StoreError::Read { path, source }),
-        };
-        let state: State =
-            codec::decode(Kind::State, &bytes).map_err(|source| StoreError::Decode { path: path.clone(), source })?;
-        if state.foundation != digest {
-            return Err(StoreError::OtherBundle { path });
-        }
-        if !state.is_sound(foundation) {
-            return Err(StoreError::Decode { path, source: DecodeError::Body });
-        }
-        Ok(Some(Saved::without_history(state)))
     }
 
     fn not_loaded(&self, error: LoadError<io::Error>) -> StoreError {
@@ -307,9 +278,7 @@ impl Locked {
         let generation = self.write(|files, from| slots::save(files, foundation, saved, from))?;
         let (_, slot) = self.newest.get();
         self.newest.set((generation, Some(slot.map_or(Slot::B, Slot::other))));
-        // Both slots are written: it was loaded from here, and would only take room.
-        let legacy = |source| StoreError::Uncertain { path: self.store.folder.join(LEGACY), source };
-        self.store.files().remove_legacy().map_err(legacy)
+        Ok(())
     }
 
     /// Saves into both slots and removes everything else of the store's from the folder, so that nothing of what was there

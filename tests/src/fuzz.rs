@@ -1,7 +1,9 @@
-//! What the fuzz targets do with arbitrary bytes; also the library of `tests/fuzz`, so that it needs `orco_runtime` alone.
+//! What the fuzz targets do with arbitrary bytes; also the library of `tests/fuzz`, so that it needs the runtime's crates alone.
 //!
 //! Each function returns whether the bytes were accepted, panics if a promise is broken, and otherwise only must come
 //! back. A function that repairs checksums does so because a fuzzer never guesses one.
+
+use std::convert::Infallible;
 
 use orco_core::config::Config;
 use orco_core::exemplar::Precision;
@@ -17,7 +19,7 @@ use orco_state::codec::{self, Kind};
 use orco_state::head::Head;
 use orco_state::pack::{self, Sealed};
 use orco_state::state::{Class, Foundation, State};
-use serde::ser::{Serialize, SerializeTuple, Serializer};
+use orco_state::store::{self, Frame, Medium, Slot, VERSION};
 
 /// A public key, for signatures that no input will bear.
 const KEY: &str = "untrusted comment: minisign public key 29772E5C7629F244\n\
@@ -36,16 +38,8 @@ pub const TARGETS: [(&str, Target); 6] = [
     ("onnx", onnx),
 ];
 
-/// Bytes that are serialised as they are, without their length: a body for [`codec::encode`].
-struct Raw<'a>(&'a [u8]);
-
-impl Serialize for Raw<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut tuple = serializer.serialize_tuple(self.0.len())?;
-        self.0.iter().try_for_each(|byte| tuple.serialize_element(byte))?;
-        tuple.end()
-    }
-}
+/// SHA-256 of the learner file of the bundle that states belong to.
+const DIGEST: [u8; 32] = [7; 32];
 
 /// A foundation that takes no time: two base classes in three dimensions.
 pub fn foundation() -> Foundation {
@@ -65,7 +59,7 @@ pub fn foundation() -> Foundation {
 
 /// A state on it that has learned a class.
 pub fn state() -> State {
-    let mut state = State::fresh(&foundation(), [7; 32]);
+    let mut state = State::fresh(&foundation(), DIGEST);
     state.sessions = 1;
     state.classes.push(Class { label: "three".into(), target: 2, session: 1 });
     state.exemplars.push(2, &[0.5, 0.5, 0.0]);
@@ -73,26 +67,57 @@ pub fn state() -> State {
     state
 }
 
-/// Files as they are: state, learner and benchmark files.
+/// Files as they are: slots, learner and benchmark files.
 pub fn codec(bytes: &[u8]) -> bool {
-    let [state, learner, benchmark] = [Kind::State, Kind::Learner, Kind::Benchmark].map(|kind| read(kind, bytes));
-    state || learner || benchmark
+    let [slot, learner, benchmark] = [Kind::Slot, Kind::Learner, Kind::Benchmark].map(|kind| read(kind, bytes));
+    slot || learner || benchmark
 }
 
 /// Bodies of such files, their envelopes made right; the first byte says of which kind.
 pub fn repaired(bytes: &[u8]) -> bool {
     let Some((&kind, body)) = bytes.split_first() else { return false };
-    let kind = [Kind::State, Kind::Learner, Kind::Benchmark][usize::from(kind) % 3];
-    read(kind, &codec::encode(kind, &Raw(body)))
+    match [Kind::Slot, Kind::Learner, Kind::Benchmark][usize::from(kind) % 3] {
+        Kind::Slot => read(Kind::Slot, &slot(body)),
+        kind => read(kind, &codec::seal(kind, kind.version(), &[body])),
+    }
+}
+
+/// A slot with such a body, whose envelope is right.
+pub fn slot(body: &[u8]) -> Vec<u8> {
+    Frame { version: VERSION, generation: 1, foundation: DIGEST, body }.encode()
+}
+
+/// One slot in memory, the other one never written.
+struct Shelf<'a>(&'a [u8]);
+
+impl Medium for Shelf<'_> {
+    type Error = Infallible;
+
+    fn read(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Infallible> {
+        Ok((slot == Slot::A).then(|| self.0.to_vec()))
+    }
+
+    fn write(&mut self, _: Slot, _: &[u8]) -> Result<(), Infallible> {
+        unreachable!("loading writes nothing")
+    }
+
+    fn set_aside(&mut self, _: Slot) -> Result<(), Infallible> {
+        unreachable!("loading sets nothing aside")
+    }
+
+    fn clear(&mut self) -> Result<(), Infallible> {
+        unreachable!("loading clears nothing")
+    }
 }
 
 /// Decodes a file, asks whether it is sound, and uses it if so.
 fn read(kind: Kind, bytes: &[u8]) -> bool {
     let foundation = foundation();
     match kind {
-        Kind::State => {
-            let sound = codec::decode::<State>(kind, bytes).ok().filter(|state| state.is_sound(&foundation));
-            sound.inspect(|state| classify(&foundation, state)).is_some()
+        Kind::Slot => {
+            let loaded = store::load(&mut Shelf(bytes), &foundation, DIGEST);
+            let saved = loaded.ok().and_then(|loaded| loaded.saved);
+            saved.inspect(|saved| classify(&foundation, &saved.state)).is_some()
         }
         Kind::Learner => {
             let sound = codec::decode::<Foundation>(kind, bytes).ok().filter(Foundation::is_sound);
@@ -102,9 +127,7 @@ fn read(kind: Kind, bytes: &[u8]) -> bool {
             let sound = codec::decode::<Benchmark>(kind, bytes).ok().filter(|read| read.is_sound(&foundation));
             sound.inspect(|benchmark| drop(benchmark.measured.clean())).is_some()
         }
-        // Whatever other kinds there will be, no input of these targets is of them.
-        #[allow(unreachable_patterns, reason = "kinds may be added")]
-        _ => false,
+        Kind::Pack => pack(bytes),
     }
 }
 
@@ -142,13 +165,13 @@ pub fn pack(bytes: &[u8]) -> bool {
             assert!(key.check(sealed.signed(), signature).is_err(), "nobody can sign with this key any more");
         }
         let Ok(pack) = sealed.content() else { return false };
-        assert_eq!(Sealed::read(&pack::seal(pack.to_be_signed(), "")).unwrap().content().as_ref(), Ok(&pack));
+        assert_eq!(Sealed::read(&pack::seal(&pack.to_be_signed(), "")).unwrap().content().as_ref(), Ok(&pack));
         assert!(pack.to_class(&pack.foundation).is_ok());
         true
     };
     let _ = core::str::from_utf8(bytes).map(|text| key.check(b"", text));
-    let header = [&b"ORCOPACK"[..], &pack::VERSION.to_le_bytes(), &(bytes.len() as u32).to_le_bytes()].concat();
-    let repaired = pack::seal([&header, bytes].concat(), "");
+    let start = [&Kind::Pack.magic()[..], &Kind::Pack.version().to_le_bytes()].concat();
+    let repaired = pack::seal(&[&start, bytes].concat(), "");
     accepts(bytes) | accepts(&repaired)
 }
 

@@ -1,6 +1,7 @@
-//! States of every released format version load, from files that were written by it.
+//! Learner files and states load from files that were written before, and are written as they were. Files of every released
+//! version stay here; version 1 is not released yet.
 //!
-//! To write them anew, which only a new format version is a reason for (old files stay as they are):
+//! To write those of the present version anew, which before its release a change of the format is a reason for:
 //! `ORCO_WRITE_GOLDEN=1 cargo test --release -p orco-tests --test compatibility`.
 
 use std::fs;
@@ -13,29 +14,21 @@ use orco_core::exemplar::Precision;
 use orco_core::projection::Shape;
 use orco_core::random::Random;
 use orco_core::workers::Serial;
-use orco_runtime::store::{LEGACY, Store};
+use orco_runtime::store::Store;
 use orco_state::bank::Bank;
 use orco_state::codec::{self, Kind};
 use orco_state::head::Head;
 use orco_state::history::{Change, HeadMark, Limits, Saved, Verb};
-use orco_state::session::{self, Memory, NewClass};
+use orco_state::session::{self, Memory, NewClass, Session};
 use orco_state::state::{Class, Foundation, State};
 use orco_state::store::{Frame, Slot, VERSION};
 use orco_state::target::{Method, generate};
 use tempfile::TempDir;
 
-/// A learner file as of format version 2, on which all of the states were learned.
-const LEARNER: &str = "learner-2.postcard";
-/// A learner file of format version 3.
-const LEARNER_3: &str = "learner-3.postcard";
-/// A learner file of format version 4, with cross entropy over base classes.
-const LEARNER_4: &str = "learner-4.postcard";
-/// The one file that releases before the slots wrote.
-const STATE_2: &str = "state-2.postcard";
-/// A slot of body version 1, which knows nothing of how classes were recognised at first.
-const SLOT_1: &str = "slot-1";
-/// A slot of body version 2.
-const SLOT_2: &str = "slot-2";
+/// A learner file of version 1.
+const LEARNER: &str = "learner-1.postcard";
+/// A slot of version 1.
+const SLOT: &str = "slot-1";
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(name)
@@ -65,13 +58,6 @@ fn foundation() -> Foundation {
     }
 }
 
-/// The same with a setting that came with version 4.
-fn foundation_4() -> Foundation {
-    let mut foundation = foundation();
-    foundation.config.base_cross_entropy = 0.6;
-    foundation
-}
-
 /// Two views of a made-up shot.
 fn shot(number: u32) -> Vec<f32> {
     let mut random = Random::new(number.into(), "golden shot");
@@ -80,22 +66,19 @@ fn shot(number: u32) -> Vec<f32> {
 
 fn learn(foundation: &Foundation, state: &State, label: &str, shots: &[u32]) -> State {
     let class = NewClass { label: label.into(), shots: shots.iter().map(|number| shot(*number)).collect() };
-    let mut memory = Memory::new(session::needs(foundation, state, 1, shots.len(), &foundation.config));
-    let (new, workspace) = (&[class], &mut memory.workspace(&Serial));
-    let mut proceed = |_| ControlFlow::Continue(());
-    session::learn(foundation, state, new, &foundation.config, 1, workspace, &mut proceed).unwrap().0
+    let (memory, on_progress) = (&mut Memory::default(), &mut |_| ControlFlow::Continue(()));
+    let config = &foundation.config;
+    Session { foundation, config, seed: 1, memory, workers: &Serial, on_progress }.learn(state, &[class]).unwrap().0
 }
 
-/// Writes the files of the present format versions; those of older ones cannot be written any more.
+/// Writes the files of the present version.
 fn write() {
     fs::create_dir_all(golden("")).unwrap();
-    fs::write(golden(LEARNER_4), codec::encode(Kind::Learner, &foundation_4())).unwrap();
-    let learner = read(LEARNER);
-    let (foundation, digest): (Foundation, _) =
-        (codec::decode(Kind::Learner, &learner).unwrap(), codec::digest(&learner));
-    let fresh = Saved::fresh(&foundation, digest);
+    let foundation = foundation();
+    let learner = codec::encode(Kind::Learner, &foundation);
+    fs::write(golden(LEARNER), &learner).unwrap();
+    let fresh = Saved::fresh(&foundation, codec::digest(&learner));
     let mug = learn(&foundation, &fresh.state, "mug", &[10, 11]);
-    fs::write(golden(STATE_2), codec::encode(Kind::State, &mug)).unwrap();
     let cup = session::rename(&foundation, &mug, "mug", "cup").unwrap();
     let both = learn(&foundation, &cup, "duck", &[12]);
     let limits = Limits::default();
@@ -106,7 +89,7 @@ fn write() {
     let folder = TempDir::new().unwrap();
     let store = Store::new(folder.path());
     store.lock(Duration::ZERO).unwrap().save_on(&foundation, &saved).unwrap();
-    fs::copy(store.path(Slot::A), golden(&format!("slot-{VERSION}"))).unwrap();
+    fs::copy(store.path(Slot::A), golden(SLOT)).unwrap();
 }
 
 fn learner() -> (Foundation, [u8; 32]) {
@@ -115,66 +98,22 @@ fn learner() -> (Foundation, [u8; 32]) {
         WRITTEN.call_once(write);
     }
     let bytes = read(LEARNER);
-    (codec::decode(Kind::Learner, &bytes).unwrap(), codec::digest(&bytes))
-}
-
-/// A device in the field reads what needs nothing that it does not know.
-#[test]
-fn the_oldest_version_that_holds_a_learner_is_written() {
-    learner();
-    for file in [LEARNER, LEARNER_3, LEARNER_4] {
-        let bytes = read(file);
-        let foundation: Foundation = codec::decode(Kind::Learner, &bytes).unwrap();
-        assert!(
-            codec::encode(Kind::Learner, &foundation) == bytes,
-            "{file}: what is written now is what was written then"
-        );
-    }
+    let read: Foundation = codec::decode(Kind::Learner, &bytes).unwrap();
+    // The settings lie in the manifest.
+    (Foundation { config: foundation().config, ..read }, codec::digest(&bytes))
 }
 
 #[test]
-fn settings_that_older_learners_lack_are_left_out() {
-    let (of_version_2, _) = learner();
-    let of_version_3: Foundation = codec::decode(Kind::Learner, &read(LEARNER_3)).unwrap();
-    let of_version_4: Foundation = codec::decode(Kind::Learner, &read(LEARNER_4)).unwrap();
-    let newer = |it: &Foundation| (it.config.class_means, it.config.base_cross_entropy);
-    assert_eq!([&of_version_2, &of_version_3, &of_version_4].map(newer), [(0.0, 0.0), (1.0, 0.0), (1.0, 0.6)]);
-    assert_eq!((of_version_3, of_version_4), (foundation(), foundation_4()));
+fn a_learner_is_written_as_it_was() {
+    let (read_back, _) = learner();
+    assert!(codec::encode(Kind::Learner, &read_back) == read(LEARNER), "other bytes than were written then");
+    assert_eq!(read_back, foundation());
 }
 
 #[test]
-fn the_one_file_of_older_releases_is_carried_over() {
+fn a_slot_loads_and_is_written_as_it_was() {
     let (foundation, digest) = learner();
-    let folder = TempDir::new().unwrap();
-    let store = Store::new(folder.path());
-    fs::write(folder.path().join(LEGACY), read(STATE_2)).unwrap();
-    let locked = store.lock(Duration::ZERO).unwrap();
-    let saved = locked.load_on(&foundation, digest).unwrap().saved;
-    assert!(folder.path().join(LEGACY).exists(), "loading removes nothing");
-    assert_eq!((saved.state.classes[0].label.as_str(), saved.state.sessions), ("mug", 1));
-    assert_eq!(saved.state.exemplars.len(), 2);
-    assert_eq!(saved.history.entries().len(), 1, "what came before is not known");
-    let next = learn(&foundation, &saved.state, "duck", &[12]);
-    let saved = saved.then(next, &Change::new(Verb::Learn, 1).labels(["duck"]), Limits::default());
-    locked.save_on(&foundation, &saved).unwrap();
-    assert!(!folder.path().join(LEGACY).exists(), "its place is taken");
-    assert!(store.path(Slot::A).exists() && store.path(Slot::B).exists());
-    assert_eq!(store.load_on(&foundation, digest).unwrap().saved, saved);
-    // The carried-over class set comes back, too.
-    let earlier = saved.earlier(0).unwrap();
-    let mut memory = Memory::new(session::needs(&foundation, &saved.state, 0, 0, &foundation.config));
-    let (config, workspace) = (&foundation.config, &mut memory.workspace(&Serial));
-    let mut proceed = |_| ControlFlow::Continue(());
-    let state = &saved.state;
-    let (restored, _) =
-        session::restore(&foundation, state, &earlier.state, config, earlier.seed, workspace, &mut proceed).unwrap();
-    assert_eq!(restored.classes[0].label, "mug");
-}
-
-#[test]
-fn slots_of_every_version_load() {
-    let (foundation, digest) = learner();
-    for (version, file) in [(1, SLOT_1), (2, SLOT_2)] {
+    for (version, file) in [(1, SLOT)] {
         let bytes = read(file);
         assert_eq!(Frame::decode(&bytes).unwrap().version, version);
         let folder = TempDir::new().unwrap();
@@ -195,7 +134,7 @@ fn slots_of_every_version_load() {
         assert_eq!((earlier.state.classes[0].label.as_str(), earlier.state.exemplars.len()), ("mug", 2));
         assert!(matches!(earlier.head, HeadMark::Digest(_)));
         let shots: Vec<u32> = saved.state.origins.iter().map(|origin| origin.shots).collect();
-        assert_eq!(shots, if version == 1 { vec![] } else { vec![2, 1] });
+        assert_eq!(shots, [2, 1]);
         // What is written now is what was written then.
         let again = TempDir::new().unwrap();
         let again = Store::new(again.path());

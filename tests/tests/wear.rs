@@ -9,7 +9,7 @@ use orco_runtime::bundle::Bundle;
 use orco_runtime::store::Store;
 use orco_runtime::threads::Threads;
 use orco_state::history::{Change, Limits, Saved, Verb};
-use orco_state::session::{self, Memory, NewClass};
+use orco_state::session::{Memory, NewClass, Session};
 use orco_state::store::{self, Medium, Slot};
 use tempfile::TempDir;
 
@@ -55,10 +55,9 @@ fn an_added_class_costs_at_most_twice_the_state() {
     for class in ["first", "second", "third"] {
         let shot = |random: &mut Random| (0..foundation.head.inputs).map(|_| random.normal().max(0.0)).collect();
         let new = [NewClass { label: class.into(), shots: (0..5).map(|_| shot(&mut random)).collect() }];
-        let mut memory = Memory::new(session::needs(foundation, &saved.state, 1, 5, &config));
-        let workspace = &mut memory.workspace(&threads);
-        let mut proceed = |_| ControlFlow::Continue(());
-        let (next, _) = session::learn(foundation, &saved.state, &new, &config, 1, workspace, &mut proceed).unwrap();
+        let (memory, on_progress) = (&mut Memory::default(), &mut |_| ControlFlow::Continue(()));
+        let mut session = Session { foundation, config: &config, seed: 1, memory, workers: &threads, on_progress };
+        let (next, _) = session.learn(&saved.state, &new).unwrap();
         saved = saved.then(next, &Change::new(Verb::Learn, 1).labels([class]), Limits::default());
         medium.written = 0;
         let from = store::load_to_change(&mut medium, foundation, bundle.digest).unwrap().generation;

@@ -1,11 +1,12 @@
 //! `orco`: classify pictures, learn new classes from a few shots, measure. One file per verb in `command`.
 
+mod advice;
+mod change;
 mod command;
 mod device;
-mod lesson;
 mod options;
 mod output;
-mod shots;
+mod picture;
 mod thumbnail;
 
 use std::process::ExitCode;

@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::choice::Choice;
+use orco_runtime::history::Limits;
 use orco_runtime::signature::PublicKey;
-use orco_state::history::Limits;
 
 /// See the fields.
 #[derive(Args, Clone, Debug)]

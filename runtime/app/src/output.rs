@@ -11,8 +11,10 @@ use anyhow::{Context, Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use orco_lab::Summary;
-use orco_state::label;
+use orco_runtime::label;
 use serde_json::{Value, json};
+
+use crate::advice;
 
 /// What was asked for was done.
 const DONE: u8 = 0;
@@ -139,7 +141,7 @@ impl Output {
     /// Writes a verb's result as JSON, says what failed, and returns the program's exit code.
     pub fn finish(self, done: Result<Value>) -> ExitCode {
         let mut result = done.unwrap_or_else(|error| {
-            self.error(format!("{error:#}"));
+            self.error(advice::sentence(&error));
             json!({})
         });
         result["changed"] = self.changed.get().into();

@@ -7,13 +7,14 @@ use anyhow::{Context, Result, anyhow, bail};
 use image::ImageFormat;
 use image::codecs::jpeg::JpegEncoder;
 use image::imageops;
+use orco_runtime::codec;
 use orco_runtime::files;
+use orco_runtime::learner::pictures_in;
 use orco_runtime::manifest::hexadecimal;
-use orco_state::codec;
-use orco_state::pack::{MAX_THUMBNAIL, MAX_THUMBNAILS, Pack, Thumbnail};
+use orco_runtime::pack::{MAX_THUMBNAIL, MAX_THUMBNAILS, Pack, Thumbnail};
 
 use crate::options::in_a_path;
-use crate::shots;
+use crate::picture;
 
 /// Longest side of a thumbnail, in pixels.
 const SIDE: u32 = 96;
@@ -21,11 +22,11 @@ const QUALITY: u8 = 75;
 
 /// Thumbnails of the pictures of a folder, JPEG, without the pictures' own descriptions (place, time, camera).
 pub fn of_folder(folder: &Path) -> Result<Vec<Thumbnail>> {
-    let paths = shots::pictures(folder)?;
+    let paths = pictures_in(folder)?;
     if paths.len() > MAX_THUMBNAILS {
         bail!("the folder {} holds {} pictures; a pack takes at most {MAX_THUMBNAILS}", folder.display(), paths.len());
     }
-    paths.iter().map(|path| small(&shots::open(path)?)).collect()
+    paths.iter().map(|path| small(&picture::open(path)?)).collect()
 }
 
 fn small(picture: &image::RgbImage) -> Result<Thumbnail> {

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use ndarray::Array4;
 use orco_runtime::encoder::choice::{Choice, ONNX_RUNTIME_FROM, Work, open};
 use orco_runtime::encoder::telemetry;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, MANIFEST, Manifest};
@@ -37,10 +38,11 @@ fn look(backbone: &str, engine: &str, pictures: usize) {
     let input = manifest.preprocessing;
     let choice = if engine == "rten" { Choice::Rten } else { Choice::OnnxRuntime };
     let (mut encoder, _) = open(&fs::read(backbone).unwrap(), &input, choice, Work::Shots).unwrap();
-    let numbers = 3 * input.width as usize * input.height as usize;
-    let picture: Vec<f32> = (0..numbers).map(|place| (place % 251) as f32 / 251.0 - 0.5).collect();
+    let shape = (1, 3, input.height as usize, input.width as usize);
+    let picture =
+        Array4::from_shape_fn(shape, |(_, plane, y, x)| ((plane * 83 + y * 31 + x) % 251) as f32 / 251.0 - 0.5);
     for _ in 0..pictures {
-        encoder.encode(&picture, 1).unwrap();
+        encoder.encode(picture.view()).unwrap();
     }
 }
 

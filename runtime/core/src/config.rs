@@ -79,6 +79,9 @@ pub enum Keep {
 }
 
 /// Every setting of phase 3 (protocol: OrCo, section 3.4, and its released program).
+///
+/// Settings are stored by name. One that a file does not name has the value that [`Config::default`] gives it, so a new
+/// setting's default must be what releases without it did; one that this release does not know is refused by its name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
@@ -141,7 +144,7 @@ pub struct Config {
     /// ([`Classifier`](orco_state::classify::Classifier)); 0 is the paper's rule, the target alone.
     pub class_means: f32,
     /// Weight of a cross entropy over the samples of base classes alone, beside the one above (0.6 on CUB200 in the published
-    /// program); 0 leaves it out. New settings go behind it: see `codec`.
+    /// program); 0 leaves it out.
     pub base_cross_entropy: f32,
 }
 

@@ -13,7 +13,7 @@ use orco_core::math::normalise_rows;
 use orco_core::workers::{Serial, Workers};
 use orco_runtime::threads::{Threads, cores};
 use orco_state::classify::{Classifier, mean_direction};
-use orco_state::session::{self, LearnError, Memory, NewClass};
+use orco_state::session::{self, LearnError, Memory, NewClass, Session};
 use orco_state::state::{Foundation, State};
 use orco_state::target::nearest;
 
@@ -147,9 +147,7 @@ impl Measurement<'_> {
         let base = foundation.classes.len();
         let measured = benchmark.measured.clean();
         let mut state = State::fresh(foundation, [0; 32]);
-        let (classes, shots) = (benchmark.labels.len(), benchmark.labels.len() * benchmark.shots as usize);
-        let mut memory = Memory::new(session::needs(foundation, &state, classes, shots, config));
-        let mut workspace = memory.workspace(workers);
+        let mut memory = Memory::default();
         let (mut operations, mut seconds) = (0.0, 0.0);
         let mut added = Vec::new();
         let mut rows = Vec::with_capacity(benchmark.ways.len() + 1);
@@ -163,8 +161,9 @@ impl Measurement<'_> {
                             ControlFlow::Continue(())
                         };
                         let started = Instant::now();
+                        let (memory, on_progress) = (&mut memory, &mut progress);
                         let learned =
-                            session::learn(foundation, &state, &new, config, seed, &mut workspace, &mut progress);
+                            Session { foundation, config, seed, memory, workers, on_progress }.learn(&state, &new);
                         state = learned.map_err(|source| EvaluateError::Learn { session, source })?.0;
                         seconds += started.elapsed().as_secs_f64();
                         operations += session::operations(foundation, &state, config) as f64;

@@ -89,7 +89,7 @@ pub fn from_cifar100(
             let record = records.get(index as usize);
             let picture = from_planes(SIDE as u32, SIDE as u32, record.planes);
             let features = bundle.features(encoder, &picture, views)?;
-            bank.push(plan.class_of[usize::from(record.label)], &features);
+            bank.push(plan.class_of[usize::from(record.label)], features.as_slice().expect("rows as they were made"));
             done += 1;
             on_progress(done, total);
         }

@@ -5,19 +5,19 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use ndarray::{Array2, ArrayView4};
 use ort::environment::Environment;
 use ort::session::Session;
 use ort::value::TensorRef;
 
 use super::audit::audit;
 use super::library::{self, LibraryError};
-use super::{EncodeError, Encoder, check_input, telemetry};
+use super::{EncodeError, Encoder, check_input, rows, telemetry};
 use crate::image::Preprocessing;
 
 /// A backbone in ONNX Runtime on the CPU.
 pub struct Onnx {
     session: Session,
-    input: Preprocessing,
     runtime: &'static Runtime,
 }
 
@@ -45,7 +45,7 @@ impl Onnx {
             let sizes: Vec<Option<usize>> = shape.iter().map(|size| usize::try_from(*size).ok()).collect();
             check_input(&sizes, input)?;
         }
-        Ok(Self { session, input: *input, runtime })
+        Ok(Self { session, runtime })
     }
 }
 
@@ -63,13 +63,13 @@ impl Encoder for Onnx {
         format!("ONNX Runtime {} ({})", self.runtime.version, self.runtime.library.display())
     }
 
-    fn encode(&mut self, images: &[f32], count: usize) -> Result<Vec<f32>, EncodeError> {
+    fn encode(&mut self, images: ArrayView4<'_, f32>) -> Result<Array2<f32>, EncodeError> {
         let failed = |error: ort::Error| EncodeError::Run(error.to_string());
-        let shape = [count, 3, self.input.height as usize, self.input.width as usize];
-        let tensor = TensorRef::from_array_view((shape, images)).map_err(failed)?;
+        let images = images.as_standard_layout();
+        let tensor = TensorRef::from_array_view(images.view()).map_err(failed)?;
         let outputs = self.session.run(ort::inputs![tensor]).map_err(failed)?;
-        let (_, features) = outputs[0].try_extract_tensor::<f32>().map_err(failed)?;
-        Ok(features.to_vec())
+        let features = outputs[0].try_extract_array::<f32>().map_err(failed)?;
+        rows(images.dim().0, features.iter().copied().collect())
     }
 }
 

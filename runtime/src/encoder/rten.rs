@@ -2,19 +2,19 @@
 
 use std::mem;
 
+use ndarray::{Array2, ArrayView4};
 use rten::{Dimension, Model};
 use rten_tensor::AsView;
 use rten_tensor::NdTensorView;
 use rten_tensor::Tensor;
 
 use super::audit::audit;
-use super::{EncodeError, Encoder, check_input};
+use super::{EncodeError, Encoder, check_input, rows};
 use crate::image::Preprocessing;
 
 /// A backbone in rten.
 pub struct Rten {
     model: Model,
-    input: Preprocessing,
 }
 
 impl Rten {
@@ -34,7 +34,7 @@ impl Rten {
             };
             check_input(&shape.iter().map(fixed).collect::<Vec<_>>(), input)?;
         }
-        Ok(Self { model, input: *input })
+        Ok(Self { model })
     }
 }
 
@@ -43,14 +43,14 @@ impl Encoder for Rten {
         String::from("rten (pure Rust)")
     }
 
-    fn encode(&mut self, images: &[f32], count: usize) -> Result<Vec<f32>, EncodeError> {
+    fn encode(&mut self, images: ArrayView4<'_, f32>) -> Result<Array2<f32>, EncodeError> {
         need_pool()?;
-        let shape = [count, 3, self.input.height as usize, self.input.width as usize];
-        let view = NdTensorView::from_data(shape, images);
+        let images = images.as_standard_layout();
+        let view = NdTensorView::from_data(images.dim().into(), images.as_slice().expect("the standard layout"));
         let output = self.model.run_one(view.into(), None).map_err(|error| EncodeError::Run(error.to_string()))?;
         let features: Tensor<f32> =
             output.try_into().map_err(|_| EncodeError::Run(String::from("the output is no f32 tensor")))?;
-        Ok(features.to_vec())
+        rows(images.dim().0, features.to_vec())
     }
 }
 

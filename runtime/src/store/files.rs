@@ -14,8 +14,6 @@ pub const KEPT_ASIDE: usize = 8;
 pub struct Files<D> {
     /// The folder.
     pub disk: D,
-    /// The file of releases before the slots, which is removed when everything else is.
-    legacy: &'static str,
     /// Part of the names of files that are being written; no other process has the same.
     writer: String,
 }
@@ -29,7 +27,7 @@ enum Failure {
 }
 
 /// Start of the names of files that are being written.
-const UNFINISHED: [&str; 2] = [".slot-", ".state-"];
+const UNFINISHED: &str = ".slot-";
 
 /// Replaces a file of a folder by way of a new one, called `new` and a number: synced, renamed, the folder synced.
 ///
@@ -97,25 +95,15 @@ fn remove<D: Disk>(disk: &D, name: &str) -> io::Result<()> {
 }
 
 impl<D: Disk> Files<D> {
-    /// The slots of a folder. No other process has the same name as a `writer`; `legacy` is the file of releases before the
-    /// slots.
-    pub fn new(disk: D, legacy: &'static str, writer: String) -> Self {
-        Self { disk, legacy, writer }
+    /// The slots of a folder. No other process has the same name as a `writer`.
+    pub fn new(disk: D, writer: String) -> Self {
+        Self { disk, writer }
     }
 
     /// Removes what an interrupted write left; nobody may be writing.
     pub fn remove_unfinished(&self) -> io::Result<()> {
-        let unfinished = |name: &String| UNFINISHED.iter().any(|start| name.starts_with(start));
+        let unfinished = |name: &String| name.starts_with(UNFINISHED);
         self.disk.list()?.iter().filter(|name| unfinished(name)).try_for_each(|name| remove(&self.disk, name))
-    }
-
-    /// Removes the file of releases before the slots.
-    pub fn remove_legacy(&self) -> io::Result<()> {
-        match self.disk.remove(self.legacy) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
-            Ok(()) => self.disk.sync_folder(),
-        }
     }
 
     /// Whether a slot was set aside.
@@ -123,12 +111,11 @@ impl<D: Disk> Files<D> {
         Ok(!self.aside()?.is_empty())
     }
 
-    /// Names of all that may hold a state: slots, what was set aside, what was cut off, the file of older releases.
+    /// Names of all that may hold a state: slots, what was set aside, what was cut off.
     pub fn all(&self) -> io::Result<Vec<String>> {
         let slot = |name: &str| Slot::BOTH.iter().any(|slot| name.starts_with(slot.name()));
-        let unfinished = |name: &str| UNFINISHED.iter().any(|start| name.starts_with(start));
         let mut names = self.disk.list()?;
-        names.retain(|name| slot(name) || unfinished(name) || name == self.legacy);
+        names.retain(|name| slot(name) || name.starts_with(UNFINISHED));
         Ok(names)
     }
 
@@ -176,7 +163,6 @@ impl<D: Disk> Medium for Files<D> {
     fn clear(&mut self) -> io::Result<()> {
         self.remove_unfinished()?;
         self.aside()?.iter().try_for_each(|(_, name)| self.disk.remove(name))?;
-        self.remove_legacy()?;
         self.disk.sync_folder()
     }
 }

@@ -105,9 +105,7 @@ impl Disk for Folder {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        let path = self.path.join(name);
-        // Older releases set aside a folder in the place of a slot.
-        if fs::symlink_metadata(&path)?.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
+        fs::remove_file(self.path.join(name))
     }
 
     fn sync_folder(&self) -> io::Result<()> {

@@ -11,7 +11,6 @@ mod wear;
 
 use std::io::Write as _;
 
-use crate::store::LEGACY;
 use crate::store::files::Files;
 use orco_core::config::Config;
 use orco_core::exemplar::Precision;
@@ -81,7 +80,7 @@ fn purge<M: Medium>(medium: &mut M, foundation: &Foundation, saved: &Saved) -> R
 
 /// A simulated disk as a medium.
 fn files_on(image: &Image, block: usize) -> Files<SimulatedDisk> {
-    Files::new(SimulatedDisk::new(image, block), LEGACY, "0".into())
+    Files::new(SimulatedDisk::new(image, block), "0".into())
 }
 
 /// Says past the test harness's capture what was tried.

@@ -1,139 +1,163 @@
-//! Bytes of bundle files and saved states: a small envelope around a postcard body.
+//! The one envelope around everything that is written: bundle files, slots of the store, packs.
 //!
-//! Layout: 8 bytes magic, 2 bytes format version (little endian), 32 bytes SHA-256 of the body, the body.
+//! | offset | bytes | what (integers little endian) |
+//! |---|---|---|
+//! | 0 | 8 | what it is: `ORCOLRNR`, `ORCOBNCH`, `ORCOSLOT` or `ORCOPACK` |
+//! | 8 | 2 | version of the content |
+//! | 10 | 8 | n, length of the content |
+//! | 18 | 32 | SHA-256 of the bytes 0..18 and the content |
+//! | 50 | n | the content |
+//!
+//! The envelope is the same in every release, so that damage is told from a newer version: only bytes whose checksum is
+//! right are asked for their version. Nothing follows the content.
 
 use alloc::vec::Vec;
-use core::fmt;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
-/// What a file holds.
+/// What an envelope holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// What a bundle knows: [`crate::state::Foundation`].
+    /// What a bundle knows: [`crate::state::Foundation`] as postcard.
     Learner,
-    /// What the device has learned since, in the one file of releases before the slots: [`crate::state::State`].
-    State,
-    /// Features for measuring: `benchmark::Benchmark`.
+    /// Features for measuring, as postcard.
     Benchmark,
+    /// A saved state: [`crate::store::Frame`].
+    Slot,
+    /// A class for another device: [`crate::pack`].
+    Pack,
 }
 
 impl Kind {
-    fn magic(self) -> &'static [u8; 8] {
+    /// The bytes that an envelope of this kind starts with.
+    pub const fn magic(self) -> &'static [u8; 8] {
         match self {
             Self::Learner => b"ORCOLRNR",
-            Self::State => b"ORCOSTAT",
             Self::Benchmark => b"ORCOBNCH",
+            Self::Slot => b"ORCOSLOT",
+            Self::Pack => b"ORCOPACK",
         }
     }
 
-    /// Newest version of the layout. Each kind has its own, so that a change of one leaves the files of the others as they
-    /// are.
-    fn version(self) -> u16 {
+    /// Version of the content that this release writes, the highest that it reads. Each kind has its own, so that a change
+    /// of one leaves the files of the others as they are.
+    pub const fn version(self) -> u16 {
         match self {
-            Self::Learner => 4,
-            Self::State | Self::Benchmark => 2,
+            Self::Learner | Self::Benchmark | Self::Slot | Self::Pack => 1,
         }
     }
-
-    /// Oldest version that this release reads.
-    const OLDEST: u16 = 2;
 }
 
-/// What a version's file lacks of the next one's: only learners have had more than one version, each ending in one more
-/// number than the one before ([`Config::class_means`](orco_core::config::Config::class_means) in version 3,
-/// [`Config::base_cross_entropy`](orco_core::config::Config::base_cross_entropy) in version 4), which is 0 where it is missing.
-const LACKING: [u8; 4] = 0.0f32.to_le_bytes();
-
 const DIGEST: usize = 32;
-const HEADER: usize = 8 + 2 + DIGEST;
+/// Bytes that the checksum covers besides the content.
+const CHECKED: usize = 8 + 2 + 8;
+/// Bytes before the content.
+pub const HEADER: usize = CHECKED + DIGEST;
 
 /// Why bytes could not be decoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
     /// The bytes do not start as such a file does.
+    #[error("it is not a file of this kind")]
     Foreign,
     /// The file was written in another format version.
+    #[error("it has format version {actual}, but this program reads versions up to {expected}")]
     Version {
-        /// Newest version that this program reads.
+        /// Highest version that this program reads.
         expected: u16,
         /// Version of the file.
         actual: u16,
     },
-    /// The body does not match its checksum: the file is cut off or altered.
+    /// The content does not match its length or its checksum: the file is cut off or altered.
+    #[error("its checksum does not match: it is cut off or damaged")]
     Checksum,
-    /// The body matches its checksum, but is no such value.
+    /// The content matches its checksum, but is no such value.
+    #[error("its content makes no sense")]
     Body,
 }
 
-impl fmt::Display for DecodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Foreign => write!(f, "it is not a file of this kind"),
-            Self::Version { expected, actual } => {
-                write!(f, "it has format version {actual}, but this program reads versions up to {expected}")
-            }
-            Self::Checksum => write!(f, "its checksum does not match: it is cut off or damaged"),
-            Self::Body => write!(f, "its content makes no sense"),
-        }
-    }
-}
-
-impl core::error::Error for DecodeError {}
-
-/// Encodes a value, in the oldest version that holds it, so that older releases read what needs nothing new.
-pub fn encode<T: Serialize>(kind: Kind, value: &T) -> Vec<u8> {
-    let mut body = postcard::to_allocvec(value).expect("serialising into memory cannot fail");
-    let mut version = kind.version();
-    while version > Kind::OLDEST && body.ends_with(&LACKING) {
-        body.truncate(body.len() - LACKING.len());
-        version -= 1;
-    }
-    let mut bytes = Vec::with_capacity(HEADER + body.len());
+/// Puts content, given in parts, into an envelope.
+pub fn seal(kind: Kind, version: u16, content: &[&[u8]]) -> Vec<u8> {
+    let length: usize = content.iter().map(|part| part.len()).sum();
+    let mut bytes = Vec::with_capacity(HEADER + length);
     bytes.extend_from_slice(kind.magic());
     bytes.extend_from_slice(&version.to_le_bytes());
-    bytes.extend_from_slice(&Sha256::digest(&body));
-    bytes.extend_from_slice(&body);
+    bytes.extend_from_slice(&(length as u64).to_le_bytes());
+    let checksum = checksum(&bytes, content);
+    bytes.extend_from_slice(&checksum);
+    content.iter().for_each(|part| bytes.extend_from_slice(part));
     bytes
 }
 
-/// Decodes a value. The caller checks that its parts fit together.
+/// Takes content out of its envelope, whatever its version, which comes first.
+///
+/// # Errors
+/// [`DecodeError::Foreign`] if the bytes are no envelope of this kind, [`DecodeError::Checksum`] if they are cut off, too
+/// long, or altered in any bit.
+pub fn open(kind: Kind, bytes: &[u8]) -> Result<(u16, &[u8]), DecodeError> {
+    if !bytes.starts_with(kind.magic()) {
+        return Err(DecodeError::Foreign);
+    }
+    let (header, content) = bytes.split_at_checked(HEADER).ok_or(DecodeError::Checksum)?;
+    let (checked, sum) = header.split_at(CHECKED);
+    // The length first: it costs nothing, and a file that is cut off is the commonest damage.
+    if u64::from_le_bytes(piece(checked, 10)) != content.len() as u64 || sum != checksum(checked, &[content]) {
+        return Err(DecodeError::Checksum);
+    }
+    Ok((u16::from_le_bytes(piece(checked, 8)), content))
+}
+
+/// Encodes a value as postcard in an envelope of the present version.
+pub fn encode<T: Serialize>(kind: Kind, value: &T) -> Vec<u8> {
+    seal(kind, kind.version(), &[&to_postcard(value)])
+}
+
+/// Decodes a value of the present version. The caller checks that its parts fit together.
 ///
 /// # Errors
 /// [`DecodeError`] if the bytes are no such file, of another version, or damaged.
 pub fn decode<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T, DecodeError> {
-    let (header, body) = bytes.split_at_checked(HEADER).ok_or(DecodeError::Foreign)?;
-    let (magic, rest) = header.split_at(8);
-    if magic != kind.magic() {
-        return Err(DecodeError::Foreign);
-    }
-    let actual = u16::from_le_bytes([rest[0], rest[1]]);
-    if !(Kind::OLDEST..=kind.version()).contains(&actual) {
+    let (actual, content) = open(kind, bytes)?;
+    if actual != kind.version() {
         return Err(DecodeError::Version { expected: kind.version(), actual });
     }
-    if rest[2..] != Sha256::digest(body)[..] {
-        return Err(DecodeError::Checksum);
-    }
-    let completed;
-    let body = match kind.version() - actual {
-        0 => body,
-        lacking => {
-            completed = [body, &LACKING.repeat(lacking.into())].concat();
-            &completed
-        }
-    };
-    match postcard::take_from_bytes(body) {
-        Ok((value, [])) => Ok(value),
-        _ => Err(DecodeError::Body),
+    from_postcard(content).ok_or(DecodeError::Body)
+}
+
+/// A value as postcard.
+pub(crate) fn to_postcard<T: Serialize>(value: &T) -> Vec<u8> {
+    postcard::to_allocvec(value).expect("serialising into memory cannot fail")
+}
+
+/// The value that is encoded in all of these bytes, if it is one.
+pub(crate) fn from_postcard<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    match postcard::take_from_bytes(bytes) {
+        Ok((value, [])) => Some(value),
+        _ => None,
     }
 }
 
 /// SHA-256 of some bytes.
 pub fn digest(bytes: &[u8]) -> [u8; DIGEST] {
     Sha256::digest(bytes).into()
+}
+
+fn checksum(checked: &[u8], content: &[&[u8]]) -> [u8; DIGEST] {
+    let start = Sha256::new().chain_update(checked);
+    content.iter().fold(start, |sum, part| sum.chain_update(part)).finalize().into()
+}
+
+/// The `N` bytes at an offset.
+///
+/// # Panics
+/// If there are fewer.
+pub(crate) fn piece<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
+    let mut piece = [0; N];
+    piece.copy_from_slice(&bytes[offset..][..N]);
+    piece
 }
 
 /// Serialises `Vec<u8>` as one run of bytes.
@@ -175,16 +199,25 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_and_every_truncation_is_noticed() {
-        let bytes = encode(Kind::State, &(7u32, [1.5f32; 4]));
-        assert_eq!(decode::<(u32, [f32; 4])>(Kind::State, &bytes), Ok((7, [1.5; 4])));
+        let bytes = encode(Kind::Learner, &(7u32, [1.5f32; 4]));
+        assert_eq!(decode::<(u32, [f32; 4])>(Kind::Learner, &bytes), Ok((7, [1.5; 4])));
         for bit in 0..bytes.len() * 8 {
             let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert!(decode::<(u32, [f32; 4])>(Kind::State, &damaged).is_err(), "bit {bit}");
+            assert!(decode::<(u32, [f32; 4])>(Kind::Learner, &damaged).is_err(), "bit {bit}");
         }
         for length in 0..bytes.len() {
-            assert!(decode::<(u32, [f32; 4])>(Kind::State, &bytes[..length]).is_err(), "length {length}");
+            assert!(decode::<(u32, [f32; 4])>(Kind::Learner, &bytes[..length]).is_err(), "length {length}");
         }
-        assert_eq!(decode::<(u32, [f32; 4])>(Kind::Learner, &bytes), Err(DecodeError::Foreign));
+    }
+
+    #[test]
+    fn kinds_and_versions_are_told_apart() {
+        let bytes = encode(Kind::Learner, &7u32);
+        assert_eq!(decode::<u32>(Kind::Benchmark, &bytes), Err(DecodeError::Foreign));
+        let later = seal(Kind::Learner, 2, &[&[7]]);
+        assert_eq!(decode::<u32>(Kind::Learner, &later), Err(DecodeError::Version { expected: 1, actual: 2 }));
+        let longer = seal(Kind::Learner, 1, &[&[7, 0]]);
+        assert_eq!(decode::<u32>(Kind::Learner, &longer), Err(DecodeError::Body));
     }
 }

@@ -11,7 +11,6 @@ mod entry;
 mod purge;
 #[cfg(test)]
 mod tests;
-pub(crate) mod version_1;
 
 pub use entry::{Change, Entry, HeadMark, Known, Name, Verb};
 pub use purge::PurgeError;

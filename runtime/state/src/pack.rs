@@ -14,13 +14,11 @@ use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::bank::Bank;
-use crate::codec::digest;
+use crate::codec::{self, DecodeError, Kind, from_postcard, piece, to_postcard};
 use crate::label;
 use crate::session::StoredClass;
 use crate::state::{Class, Foundation, MAX_SHOTS, MAX_TEXT, State};
 
-/// Version of the layout that this release writes and reads.
-pub const VERSION: u16 = 1;
 /// Largest pack that is read, in bytes.
 pub const MAX_FILE: u64 = 64 << 20;
 /// Most thumbnails of a pack.
@@ -28,10 +26,10 @@ pub const MAX_THUMBNAILS: usize = 64;
 /// Largest thumbnail, in bytes.
 pub const MAX_THUMBNAIL: usize = 64 << 10;
 
-const MAGIC: &[u8; 8] = b"ORCOPACK";
-const DIGEST: usize = 32;
-/// Magic, version, length of the content.
-const HEADER: usize = 8 + 2 + 4;
+/// Bytes before the signature's own part, in the content: length of what is signed.
+const LENGTH: usize = 4;
+/// Start of what is signed: the envelope's magic and version again, so that a signature stands for a pack of one version.
+const SIGNED_START: usize = 8 + 2;
 
 /// One class for another device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -69,98 +67,57 @@ pub struct Provenance {
 }
 
 /// Why a class cannot be exported.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
     /// No class has this label.
+    #[error("no class has the label \"{label}\"")]
     UnknownLabel {
         /// The label.
         label: String,
     },
     /// The class came with the bundle.
+    #[error("\"{label}\" came with the bundle, so the other device knows it; only learned classes travel")]
     BaseClass {
         /// The label.
         label: String,
     },
     /// No exemplar of the class is left.
+    #[error("no exemplars of \"{label}\" are left to export; give it shots again")]
     NoExemplars {
         /// The label.
         label: String,
     },
 }
 
-impl fmt::Display for ExportError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::UnknownLabel { label } => write!(f, "no class has the label \"{label}\"; `orco list` shows all"),
-            Self::BaseClass { label } => {
-                write!(f, "\"{label}\" came with the bundle, so the other device knows it; only learned classes travel")
-            }
-            Self::NoExemplars { label } => {
-                write!(f, "no exemplars of \"{label}\" are left to export; give it shots again with `orco add`")
-            }
-        }
-    }
-}
-
-impl core::error::Error for ExportError {}
-
 /// Why a pack cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PackError {
-    /// The bytes do not start as a pack does.
-    Foreign,
-    /// It was written in another version.
-    Version {
-        /// Version that this program reads.
-        expected: u16,
-        /// Version of the pack.
-        actual: u16,
-    },
-    /// It is cut off or altered.
-    Damaged,
-    /// The checksum is right, but the content makes no sense.
-    Content,
+    /// It is no pack of this version, damaged, or its content makes no sense.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
     /// A text of it is too long, or holds characters that cannot be seen.
+    #[error(
+        "its label, or another text of it, is empty, longer than {MAX_TEXT} bytes, or holds characters that cannot be seen"
+    )]
     Texts,
     /// It holds more exemplars than a class may have shots.
+    #[error("it holds {shots} shots, but a class may have at most {MAX_SHOTS}")]
     TooManyShots {
         /// Exemplars of the pack.
         shots: usize,
     },
     /// It was made with another bundle.
+    #[error(
+        "it was made with another bundle, or another export, called \"{bundle}\"; a class travels only between devices \
+         with the same one"
+    )]
     OtherBundle {
         /// Name of that bundle.
         bundle: String,
     },
 }
-
-impl fmt::Display for PackError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Foreign => write!(f, "it is no pack of a class"),
-            Self::Version { expected, actual } => {
-                write!(f, "it has version {actual}, but this program reads version {expected}")
-            }
-            Self::Damaged => write!(f, "its checksum does not match: it is cut off or damaged; copy it again"),
-            Self::Content => write!(f, "its content makes no sense"),
-            Self::Texts => write!(
-                f,
-                "its label, or another text of it, is empty, longer than {MAX_TEXT} bytes, or holds characters that cannot be seen"
-            ),
-            Self::TooManyShots { shots } => {
-                write!(f, "it holds {shots} shots, but a class may have at most {MAX_SHOTS}")
-            }
-            Self::OtherBundle { bundle } => write!(
-                f,
-                "it was made with another bundle, or another export, called \"{bundle}\"; a class travels only between devices with the same one"
-            ),
-        }
-    }
-}
-
-impl core::error::Error for PackError {}
 
 impl Pack {
     /// Takes a learned class out of a state.
@@ -187,15 +144,9 @@ impl Pack {
         Ok(Self { label, foundation: state.foundation, exemplars, thumbnails: Vec::new(), provenance })
     }
 
-    /// The bytes that a signature covers: header and content.
+    /// The bytes that a signature covers.
     pub fn to_be_signed(&self) -> Vec<u8> {
-        let content = postcard::to_allocvec(self).expect("serialising into memory cannot fail");
-        let mut bytes = Vec::with_capacity(HEADER + content.len());
-        bytes.extend_from_slice(MAGIC);
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
-        bytes.extend_from_slice(&(content.len() as u32).to_le_bytes());
-        bytes.extend_from_slice(&content);
-        bytes
+        [&Kind::Pack.magic()[..], &Kind::Pack.version().to_le_bytes(), &to_postcard(self)].concat()
     }
 
     /// What trusted comments of packs' signatures say.
@@ -234,12 +185,9 @@ impl Pack {
 
 /// The bytes of a pack, made of those [to be signed](Pack::to_be_signed) and the text of their signature, which is empty
 /// where there is no key.
-pub fn seal(mut bytes: Vec<u8>, signature: &str) -> Vec<u8> {
-    bytes.extend_from_slice(&(signature.len() as u32).to_le_bytes());
-    bytes.extend_from_slice(signature.as_bytes());
-    let checksum = digest(&bytes);
-    bytes.extend_from_slice(&checksum);
-    bytes
+pub fn seal(signed: &[u8], signature: &str) -> Vec<u8> {
+    let length = (signed.len() as u32).to_le_bytes();
+    codec::seal(Kind::Pack, Kind::Pack.version(), &[&length, signed, signature.as_bytes()])
 }
 
 /// A pack's parts, whole, but not believed yet.
@@ -253,28 +201,20 @@ impl<'a> Sealed<'a> {
     /// Finds the parts of a pack and compares its checksum.
     ///
     /// # Errors
-    /// [`PackError`] if the bytes are no pack, of another version, cut off or altered.
+    /// [`PackError::Decode`] if the bytes are no pack, of another version, cut off or altered.
     pub fn read(bytes: &'a [u8]) -> Result<Self, PackError> {
-        let header = bytes.get(..HEADER).ok_or(PackError::Foreign)?;
-        if header[..8] != *MAGIC {
-            return Err(PackError::Foreign);
+        let (actual, content) = codec::open(Kind::Pack, bytes)?;
+        if actual != Kind::Pack.version() {
+            return Err(DecodeError::Version { expected: Kind::Pack.version(), actual }.into());
         }
-        let actual = u16::from_le_bytes([header[8], header[9]]);
-        if actual != VERSION {
-            return Err(PackError::Version { expected: VERSION, actual });
+        let (length, rest) = content.split_at_checked(LENGTH).ok_or(DecodeError::Body)?;
+        let length = u32::from_le_bytes(piece(length, 0)) as usize;
+        let (signed, signature) = rest.split_at_checked(length).ok_or(DecodeError::Body)?;
+        let start = [&Kind::Pack.magic()[..], &actual.to_le_bytes()].concat();
+        if !signed.starts_with(&start) {
+            return Err(DecodeError::Body.into());
         }
-        let end = bytes.len().checked_sub(DIGEST).ok_or(PackError::Damaged)?;
-        let (sealed, checksum) = bytes.split_at(end);
-        if digest(sealed) != *checksum {
-            return Err(PackError::Damaged);
-        }
-        let content = length_at(bytes, 10).ok_or(PackError::Damaged)?;
-        let (signed, rest) = sealed.split_at_checked(HEADER.saturating_add(content)).ok_or(PackError::Damaged)?;
-        let length = length_at(rest, 0).ok_or(PackError::Damaged)?;
-        let signature = core::str::from_utf8(&rest[4..]).map_err(|_| PackError::Damaged)?;
-        if signature.len() != length {
-            return Err(PackError::Damaged);
-        }
+        let signature = core::str::from_utf8(signature).map_err(|_| DecodeError::Body)?;
         Ok(Self { signed, signature })
     }
 
@@ -293,13 +233,13 @@ impl<'a> Sealed<'a> {
     /// # Errors
     /// [`PackError`] if it makes no sense, has more than [`MAX_SHOTS`] exemplars, or texts that cannot be shown.
     pub fn content(&self) -> Result<Pack, PackError> {
-        match postcard::take_from_bytes::<Pack>(&self.signed[HEADER..]) {
-            Ok((pack, [])) if !pack.texts_are_sound() => Err(PackError::Texts),
-            Ok((pack, [])) if pack.exemplars.len() > MAX_SHOTS => {
+        match from_postcard::<Pack>(&self.signed[SIGNED_START..]) {
+            Some(pack) if !pack.texts_are_sound() => Err(PackError::Texts),
+            Some(pack) if pack.exemplars.len() > MAX_SHOTS => {
                 Err(PackError::TooManyShots { shots: pack.exemplars.len() })
             }
-            Ok((pack, [])) if pack.is_sound() => Ok(pack),
-            _ => Err(PackError::Content),
+            Some(pack) if pack.is_sound() => Ok(pack),
+            _ => Err(DecodeError::Body.into()),
         }
     }
 }
@@ -324,9 +264,4 @@ fn few<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Thumbnail>, D::
         }
     }
     deserializer.deserialize_seq(Few)
-}
-
-fn length_at(bytes: &[u8], place: usize) -> Option<usize> {
-    let length = bytes.get(place..place + 4)?;
-    usize::try_from(u32::from_le_bytes(length.try_into().ok()?)).ok()
 }

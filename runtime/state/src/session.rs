@@ -13,10 +13,10 @@ mod stored;
 #[cfg(test)]
 mod tests;
 
-pub use change::{add_shots, check_known, forget, rename, restore};
+pub use change::{check_known, rename};
 pub use error::LearnError;
 pub use report::{ClassAccuracy, Confusion, Report, Since};
-pub use stored::{StoredClass, learn_stored};
+pub use stored::StoredClass;
 
 use alloc::string::String;
 use alloc::vec;
@@ -40,8 +40,8 @@ pub struct NewClass {
     pub shots: Vec<Vec<f32>>,
 }
 
-/// Working memory of sessions, taken once.
-#[derive(Clone, Debug)]
+/// Working memory of sessions; grows to what the largest one needed.
+#[derive(Clone, Debug, Default)]
 pub struct Memory {
     numbers: Vec<f32>,
     indices: Vec<u32>,
@@ -53,11 +53,20 @@ impl Memory {
         Self { numbers: vec![0.0; needs.numbers], indices: vec![0; needs.indices] }
     }
 
+    /// Grows to as much as is needed, if it is smaller.
+    pub fn grow(&mut self, needs: Needs) {
+        self.numbers.resize(self.numbers.len().max(needs.numbers), 0.0);
+        self.indices.resize(self.indices.len().max(needs.indices), 0);
+    }
+
     /// Lends it to a session, with the threads that work.
     pub fn workspace<'a>(&'a mut self, workers: &'a dyn Workers) -> Workspace<'a> {
         Workspace { numbers: &mut self.numbers, indices: &mut self.indices, workers }
     }
 }
+
+/// Hears of every epoch of an alignment, and may stop it.
+pub type OnProgress<'a> = &'a mut (dyn FnMut(Progress) -> ControlFlow<()> + Send);
 
 /// Working memory that a session needs after which there are so many more classes and shots.
 pub fn needs(foundation: &Foundation, state: &State, classes: usize, shots: usize, config: &Config) -> Needs {
@@ -70,93 +79,130 @@ pub fn operations(foundation: &Foundation, state: &State, config: &Config) -> u6
     lesson(foundation, state).operations(foundation.classes.len() + state.classes.len(), config)
 }
 
-/// Learns new classes in one session (protocol, phase 3). Same foundation, state, classes, configuration and seed: same
-/// bytes of state, whatever the workers.
+/// All that a step from one state to the next works with, but for the state itself.
 ///
-/// `on_progress` is called after every epoch and may stop the session. Until it is done, a classifier may know the new
-/// classes provisionally ([`Classifier::imprint`]).
-///
-/// # Errors
-/// [`LearnError`] if the input makes no sense, the new classes do not fit, the workspace is smaller than [`needs`] says,
-/// or the callback stopped it.
+/// Every step is a pure function: the same foundation, state, input, settings and seed give the same bytes of state,
+/// whatever the workers and the memory. The state that it starts from is left as it is, and holds if the step fails.
 ///
 /// # Example
-/// The first five classes of a bundle's benchmark, five shots each:
+/// Two base classes on the axes of the plane, and a third one from two shots:
 /// ```
-/// use std::ops::ControlFlow;
+/// use core::ops::ControlFlow;
 ///
-/// use orco_runtime::bundle::Bundle;
-/// use orco_runtime::classify::Classifier;
-/// use orco_runtime::session::{Memory, learn, needs};
-/// use orco_runtime::threads::Threads;
+/// use orco_core::{config::Config, exemplar::Precision, projection::Shape, workers::Serial};
+/// use orco_state::bank::Bank;
+/// use orco_state::head::Head;
+/// use orco_state::session::{Memory, NewClass, Session};
+/// use orco_state::state::{Class, Foundation, State};
 ///
-/// let bundle = Bundle::open("../models/cifar100-edge".as_ref())?;
-/// let (foundation, config) = (&bundle.foundation, &bundle.foundation.config);
-/// let new = bundle.benchmark()?.session(foundation, 1, 0, 1);
-/// let before = bundle.fresh_state();
-/// let mut memory = Memory::new(needs(foundation, &before, 5, 25, config));
-/// let threads = Threads::of_machine();
-/// let workspace = &mut memory.workspace(&threads);
-/// let (state, report) = learn(foundation, &before, &new, config, 1, workspace, &mut |_| ControlFlow::Continue(()))?;
-/// assert_eq!(state.classes.len(), 5);
-/// assert!(report.new_accuracy().is_some_and(|share| share > 0.9));
-///
-/// let clean = &new[0].shots[0][..foundation.head.inputs];
-/// let best = Classifier::new(foundation, &state).matches(clean, 1)[0];
-/// assert_eq!(state.known(foundation).nth(best.class).map(|class| &class.label), Some(&new[0].label));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// let mut exemplars = Bank::new(2, 1, Precision::F16);
+/// exemplars.push(0, &[1.0, 0.0]);
+/// exemplars.push(1, &[0.0, 1.0]);
+/// let head = Head { w1: vec![1.0, 0.0, 0.0, 1.0], w2: vec![1.0, 0.0, 0.0, 1.0], ..Head::zeros(Shape { inputs: 2, hidden: 2, outputs: 2 }) };
+/// let class = |label: &str, target| Class { label: label.into(), target, session: 0 };
+/// let foundation = Foundation {
+///     dimension: 2,
+///     targets: vec![1.0, 0.0, 0.0, 1.0, -1.0, 0.0],
+///     head,
+///     classes: vec![class("cat", 0), class("dog", 1)],
+///     exemplars,
+///     config: Config { epochs: 5, views: 1, precision: Precision::F16, ..Config::edge() },
+/// };
+/// let mug = NewClass { label: "mug".into(), shots: vec![vec![0.7, 0.7], vec![0.6, 0.8]] };
+/// let (memory, on_progress) = (&mut Memory::default(), &mut |_| ControlFlow::Continue(()));
+/// let mut session = Session { foundation: &foundation, config: &foundation.config, seed: 1, memory, workers: &Serial, on_progress };
+/// let (state, report) = session.learn(&State::fresh(&foundation, [0; 32]), &[mug])?;
+/// assert_eq!((state.classes[0].target, report.free_targets), (2, 0));
+/// # Ok::<(), orco_state::session::LearnError>(())
 /// ```
-pub fn learn(
-    foundation: &Foundation,
-    state: &State,
-    new: &[NewClass],
-    config: &Config,
-    seed: u64,
-    workspace: &mut Workspace<'_>,
-    on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
-) -> Result<(State, Report), LearnError> {
-    check(foundation, state, new)?;
-    let quantised = |class: &NewClass| {
-        let mut exemplars = state.exemplars.emptied();
-        in_fixed_order(class).shots.iter().for_each(|shot| exemplars.push(0, shot));
-        StoredClass { label: label::normal(&class.label), exemplars }
-    };
-    let new: Vec<StoredClass> = new.iter().map(quantised).collect();
-    learn_checked(foundation, state, &new, config, seed, workspace, on_progress)
+pub struct Session<'a> {
+    /// What the bundle brought.
+    pub foundation: &'a Foundation,
+    /// Settings of phase 3.
+    pub config: &'a Config,
+    /// Seed of shuffling and perturbation.
+    pub seed: u64,
+    /// Working memory.
+    pub memory: &'a mut Memory,
+    /// The threads that work.
+    pub workers: &'a dyn Workers,
+    /// Called after every epoch; may stop the session.
+    pub on_progress: OnProgress<'a>,
 }
 
-/// Learns classes that [`check`] has passed.
-fn learn_checked(
-    foundation: &Foundation,
-    state: &State,
-    new: &[StoredClass],
-    config: &Config,
-    seed: u64,
-    workspace: &mut Workspace<'_>,
-    on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
-) -> Result<(State, Report), LearnError> {
-    let base = foundation.classes.len();
-    let mut next = state.clone();
-    next.sessions = next.sessions.checked_add(1).ok_or(LearnError::TooManySessions)?;
-    for class in new {
-        let index = (base + next.classes.len()) as u32;
-        const UNSET: u32 = u32::MAX;
-        next.classes.push(Class { label: label::normal(&class.label), target: UNSET, session: next.sessions });
-        next.origins.resize(next.classes.len(), Origin::UNKNOWN);
-        next.exemplars.append(index, &class.exemplars);
+impl Session<'_> {
+    /// Learns new classes in one session (protocol, phase 3). Until it is done, a classifier may know them provisionally
+    /// ([`Classifier::imprint`]).
+    ///
+    /// # Errors
+    /// [`LearnError`] if the input makes no sense, the new classes do not fit, or the callback stopped it.
+    pub fn learn(&mut self, state: &State, new: &[NewClass]) -> Result<(State, Report), LearnError> {
+        check(self.foundation, state, new)?;
+        let quantised = |class: &NewClass| {
+            let mut exemplars = state.exemplars.emptied();
+            in_fixed_order(class).shots.iter().for_each(|shot| exemplars.push(0, shot));
+            StoredClass { label: label::normal(&class.label), exemplars }
+        };
+        let new: Vec<StoredClass> = new.iter().map(quantised).collect();
+        self.learn_checked(state, &new)
     }
-    let first = if config.assignment == Assignment::Reassigned { base } else { base + state.classes.len() };
-    let mut assigned: Vec<u32> = next.known(foundation).map(|class| class.target).collect();
-    align::assign(&lesson(foundation, &next), &mut assigned, first, config, seed, workspace)?;
-    next.classes.iter_mut().zip(&assigned[base..]).for_each(|(class, target)| class.target = *target);
-    keep_within_budget(&mut next, config, seed);
-    realign(foundation, state, next, config, seed, workspace, on_progress)
-}
 
-/// Drops exemplars until the others fit into the configuration's bytes.
-fn keep_within_budget(state: &mut State, config: &Config, seed: u64) {
-    if config.exemplar_bytes > 0 {
-        state.exemplars.shrink_to(config.exemplar_bytes, config.keep, seed);
+    /// Learns classes that [`check`] has passed.
+    fn learn_checked(&mut self, state: &State, new: &[StoredClass]) -> Result<(State, Report), LearnError> {
+        let (foundation, config) = (self.foundation, self.config);
+        let base = foundation.classes.len();
+        let mut next = state.clone();
+        next.sessions = next.sessions.checked_add(1).ok_or(LearnError::TooManySessions)?;
+        for class in new {
+            let index = (base + next.classes.len()) as u32;
+            const UNSET: u32 = u32::MAX;
+            next.classes.push(Class { label: label::normal(&class.label), target: UNSET, session: next.sessions });
+            next.origins.resize(next.classes.len(), Origin::UNKNOWN);
+            next.exemplars.append(index, &class.exemplars);
+        }
+        let first = if config.assignment == Assignment::Reassigned { base } else { base + state.classes.len() };
+        let mut assigned: Vec<u32> = next.known(foundation).map(|class| class.target).collect();
+        let lesson = lesson(foundation, &next);
+        align::assign(&lesson, &mut assigned, first, config, self.seed, &mut self.workspace(&next))?;
+        next.classes.iter_mut().zip(&assigned[base..]).for_each(|(class, target)| class.target = *target);
+        self.keep_within_budget(&mut next);
+        self.realign(state, next)
+    }
+
+    /// Drops exemplars until the others fit into the configuration's bytes.
+    fn keep_within_budget(&self, state: &mut State) {
+        if self.config.exemplar_bytes > 0 {
+            state.exemplars.shrink_to(self.config.exemplar_bytes, self.config.keep, self.seed);
+        }
+    }
+
+    /// Working memory for aligning a state.
+    fn workspace(&mut self, state: &State) -> Workspace<'_> {
+        self.memory.grow(needs(self.foundation, state, 0, 0, self.config));
+        self.memory.workspace(self.workers)
+    }
+
+    /// Aligns the head of phase 2 anew to what `next` knows, and reports what changed since `state`.
+    fn realign(&mut self, state: &State, mut next: State) -> Result<(State, Report), LearnError> {
+        let (foundation, config) = (self.foundation, self.config);
+        let mut history = Vec::with_capacity(config.epochs);
+        if next.classes.is_empty() && next.exemplars.is_empty() {
+            next.head = None;
+        } else {
+            let mut head = Head::zeros(foundation.head.shape());
+            let assigned: Vec<u32> = next.known(foundation).map(|class| class.target).collect();
+            let lesson = lesson(foundation, &next);
+            self.memory.grow(needs(foundation, &next, 0, 0, config));
+            let mut note = |progress: Progress| {
+                history.push(progress.losses);
+                (self.on_progress)(progress)
+            };
+            let mut workspace = self.memory.workspace(self.workers);
+            align::align(&lesson, &assigned, config, self.seed, &mut workspace, head.view_mut(), &mut note)?;
+            next.head = Some(head);
+        }
+        let report = report(foundation, state, &mut next, config, history);
+        Ok((next, report))
     }
 }
 
@@ -170,34 +216,6 @@ fn lesson<'a>(foundation: &'a Foundation, state: &'a State) -> Lesson<'a> {
         base: foundation.exemplars.view(),
         learned: state.exemplars.view(),
     }
-}
-
-/// Aligns the head of phase 2 anew to what `next` knows, and reports what changed since `state`.
-fn realign(
-    foundation: &Foundation,
-    state: &State,
-    mut next: State,
-    config: &Config,
-    seed: u64,
-    workspace: &mut Workspace<'_>,
-    on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
-) -> Result<(State, Report), LearnError> {
-    let mut history = Vec::with_capacity(config.epochs);
-    if next.classes.is_empty() && next.exemplars.is_empty() {
-        next.head = None;
-    } else {
-        let mut head = Head::zeros(foundation.head.shape());
-        let mut note = |progress: Progress| {
-            history.push(progress.losses);
-            on_progress(progress)
-        };
-        let assigned: Vec<u32> = next.known(foundation).map(|class| class.target).collect();
-        let lesson = lesson(foundation, &next);
-        align::align(&lesson, &assigned, config, seed, workspace, head.view_mut(), &mut note)?;
-        next.head = Some(head);
-    }
-    let report = report(foundation, state, &mut next, config, history);
-    Ok((next, report))
 }
 
 /// Compares the answers of two states for the exemplars that the later one was trained on, and notes in it how new classes

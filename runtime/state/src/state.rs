@@ -42,7 +42,8 @@ pub struct Foundation {
     pub classes: Vec<Class>,
     /// Exemplars of the base classes, by index into `classes`.
     pub exemplars: Bank,
-    /// Settings of phase 3. The last field: learners of older versions end before its own last ones (see `codec`).
+    /// Settings of phase 3, which the bundle's manifest names.
+    #[serde(skip)]
     pub config: Config,
 }
 

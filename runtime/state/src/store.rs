@@ -20,11 +20,12 @@ use alloc::vec::Vec;
 
 use slots::Terms;
 
-use crate::history::{Saved, version_1};
+use crate::codec::{Kind, from_postcard, to_postcard};
+use crate::history::Saved;
 use crate::state::Foundation;
 
-/// Version of the bodies that this release writes. It reads all from 1 on.
-pub const VERSION: u16 = 2;
+/// Version of the bodies that this release writes, the highest that it reads.
+pub const VERSION: u16 = Kind::Slot.version();
 
 /// What was found in the slots.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,17 +108,13 @@ fn accept(foundation: &Foundation) -> impl Fn(u16, &[u8]) -> bool {
 
 /// Body of version [`VERSION`].
 fn encode(saved: &Saved) -> Vec<u8> {
-    postcard::to_allocvec(saved).expect("serialising into memory cannot fail")
+    to_postcard(saved)
 }
 
 /// Reads a body of any version up to [`VERSION`].
 fn decode(version: u16, body: &[u8]) -> Option<Saved> {
     match version {
-        1 => version_1::decode(body),
-        2 => match postcard::take_from_bytes(body) {
-            Ok((saved, [])) => Some(saved),
-            _ => None,
-        },
+        1 => from_postcard(body),
         _ => None,
     }
 }

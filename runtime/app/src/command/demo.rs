@@ -5,21 +5,18 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use orco_core::align::Progress;
 use orco_lab::benchmark::Benchmark;
 use orco_lab::{Measurement, Row, System};
+use orco_runtime::align::Progress;
 use orco_runtime::encoder::choice::Work;
+use orco_runtime::learner::{Learner, Shots, pictures_in};
 use orco_runtime::threads::Threads;
-use orco_state::classify::Classifier;
-use orco_state::history::{Change, Verb};
-use orco_state::session;
 use serde_json::{Value, json};
 
-use crate::device::Device;
-use crate::lesson::{self, LessonOptions};
+use crate::change::{self, Bars};
 use crate::options::Options;
 use crate::output::{self, Output, say};
-use crate::shots;
+use crate::{device, picture};
 
 /// The two classes that the demonstration learns from the sample pictures.
 const LEARNED: [&str; 2] = ["rubber-duck", "traffic-cone"];
@@ -39,8 +36,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let started = Instant::now();
     let folder = tempfile::tempdir().context("cannot make a temporary folder for the demonstration's state")?;
     let options = Options { state: Some(folder.path().into()), ..options.clone() };
-    let device = Device::open(&options, output)?;
-    let rows = sessions(&device, output)?;
+    let rows = sessions(&device::open(&options, output)?, output)?;
     say!(output, "")?;
     let (right, total) = pictures(&options, output, arguments)?;
     say!(output, "\nthe demonstration took {:.1} s", started.elapsed().as_secs_f64())?;
@@ -50,9 +46,9 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
 }
 
 /// The benchmark's sessions, a row after each.
-fn sessions(device: &Device, output: &Output) -> Result<Vec<Row>> {
-    let (bundle, foundation) = (&device.bundle, &device.bundle.foundation);
-    let benchmark = Benchmark::of(&bundle)?;
+fn sessions(learner: &Learner, output: &Output) -> Result<Vec<Row>> {
+    let (bundle, foundation) = (learner.bundle(), learner.foundation());
+    let benchmark = Benchmark::of(bundle)?;
     say!(
         output,
         "{}: {} base classes, then {} of new classes, {} each, measured on {} ({})\n",
@@ -86,39 +82,28 @@ fn sessions(device: &Device, output: &Output) -> Result<Vec<Row>> {
 /// Learns two classes from the sample pictures, opens the saved state again, and classifies other pictures of them.
 /// Returns how many were recognised, and of how many.
 fn pictures(options: &Options, output: &Output, arguments: &Arguments) -> Result<(usize, usize)> {
-    let device = Device::open_to_change(options, output)?;
-    let mut encoder = device.encoder(options, Work::Shots)?;
-    say!(output, "engine: {}", encoder.engine())?;
+    let mut learner = device::open(options, output)?;
+    learner.settings_mut().seed = SEED;
+    say!(output, "engine: {}", learner.engine(Work::Shots)?.0)?;
     let started = Instant::now();
-    let folders = LEARNED.map(|label| (label.to_owned(), arguments.shots.join("learn").join(label)));
-    let new = lesson::read(&device, encoder.as_mut(), &folders)?;
-    let foundation = &device.bundle.foundation;
-    let lesson_options = LessonOptions { seed: SEED, forgetting_budget: None };
-    let change = Change::new(Verb::Learn, SEED).labels(LEARNED);
-    // What it changes is its own: nobody is to be told.
-    let own = Output::silent();
-    let report =
-        lesson::change(&device, &own, &lesson_options, lesson::size(&new), &change, |workspace, on_progress| {
-            session::learn(foundation, &device.state, &new, &foundation.config, SEED, workspace, on_progress)
-        })?;
-    let what = format!("learned {}", lesson::describe(&new));
-    lesson::print(output, &report, &what, started.elapsed().as_secs_f64())?;
-    let device = Device::open(options, output)?;
+    let class = |label| Ok((label, Shots::folder(arguments.shots.join("learn").join(label))?));
+    let new = LEARNED.map(class).into_iter().collect::<Result<Vec<_>>>()?;
+    let report = learner.learn(&new, &mut Bars::default())?.report;
+    let what = format!("learned {}", change::describe(&new));
+    change::print(output, &report, &what, started.elapsed().as_secs_f64())?;
+    let mut learner = device::open(options, output)?;
     say!(output, "\nthe saved state, opened again, on other pictures:")?;
-    let foundation = &device.bundle.foundation;
-    let classifier = Classifier::new(foundation, &device.state);
-    let labels: Vec<&str> = device.state.known(foundation).map(|class| class.label.as_str()).collect();
+    let classes = learner.classes().count();
     let (mut right, mut total) = (0, 0);
     for label in LEARNED {
         let mut answers = Vec::new();
-        for path in shots::pictures(&arguments.shots.join("try").join(label))? {
-            let features = device.views(encoder.as_mut(), &shots::open(&path)?, 1)?;
-            answers.push(labels[classifier.nearest(&features)[0]]);
+        for path in pictures_in(&arguments.shots.join("try").join(label))? {
+            answers.push(learner.classify(&picture::open(&path)?)?.label);
         }
-        let hits = answers.iter().filter(|answer| **answer == label).count();
-        let others: Vec<&str> = answers.iter().copied().filter(|answer| *answer != label).collect();
+        let hits = answers.iter().filter(|answer| *answer == label).count();
+        let others: Vec<&str> = answers.iter().map(String::as_str).filter(|answer| *answer != label).collect();
         let others = if others.is_empty() { String::new() } else { format!(" (taken for: {})", others.join(", ")) };
-        say!(output, "{label}: {hits} of {} recognised among {} classes{others}", answers.len(), labels.len())?;
+        say!(output, "{label}: {hits} of {} recognised among {classes} classes{others}", answers.len())?;
         (right, total) = (right + hits, total + answers.len());
     }
     Ok((right, total))

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use orco_core::config::Config;
 use orco_lab::benchmark::{Benchmark, BenchmarkError};
 use orco_lab::{Measurement, Summary, System, from_cifar100};
 use orco_runtime::bundle::Bundle;
+use orco_runtime::config::Config;
 use orco_runtime::encoder::choice::Work;
 use serde_json::{Value, json};
 
@@ -108,7 +108,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
 /// Computes the benchmark's features from the images themselves: the very images that the bundle's benchmark file
 /// names, where it has one.
 fn from_images(options: &Options, bundle: &Bundle, folder: &std::path::Path) -> Result<Benchmark> {
-    let template = match Benchmark::of(&bundle) {
+    let template = match Benchmark::of(bundle) {
         Ok(benchmark) => Some(benchmark),
         Err(BenchmarkError::Missing { .. }) => None,
         Err(error) => return Err(error.into()),

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use orco_runtime::files;
+use orco_runtime::pack::{self, Provenance};
 use orco_runtime::signature::SecretKey;
-use orco_state::pack::{self, Pack, Provenance};
-use orco_state::state::MAX_TEXT;
+use orco_runtime::state::MAX_TEXT;
 use serde_json::{Value, json};
 
-use crate::device::Device;
+use crate::device;
 use crate::options::Options;
 use crate::output::{self, Output, say};
 use crate::thumbnail;
@@ -43,16 +43,16 @@ pub struct Arguments {
 /// Writes the class's exemplars, as they are stored, into a pack; the state stays as it is. What leaves the device comes from
 /// the newest state or not at all: in an older one may be a class that was forgotten since.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
-    let device = Device::open_newest(options, output)?;
+    let mut learner = device::open(options, output)?;
     let key = arguments.sign.as_deref().map(SecretKey::read).transpose()?;
     let provenance = Provenance {
-        bundle: device.bundle.manifest.name.clone(),
+        bundle: learner.bundle().manifest.name.clone(),
         program: concat!("orco ", env!("CARGO_PKG_VERSION")).into(),
         device: arguments.device.clone(),
         created: arguments.created.clone(),
         session: 0,
     };
-    let mut pack = Pack::of(&device.bundle.foundation, &device.state, &arguments.label, provenance)?;
+    let mut pack = learner.export(&arguments.label, provenance)?;
     if let Some(folder) = &arguments.thumbnails {
         pack.thumbnails = thumbnail::of_folder(folder)?;
     }
@@ -68,7 +68,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         Some(key) => key.sign(&bytes, &pack.comment()).map_err(|error| anyhow!("cannot sign the pack: {error}"))?,
         None => String::new(),
     };
-    let bytes = pack::seal(bytes, &signature);
+    let bytes = pack::seal(&bytes, &signature);
     write(&arguments.output, &bytes).with_context(|| format!("cannot write {}", arguments.output.display()))?;
     output.changed();
     let (exemplars, thumbnails) = (pack.exemplars.len(), pack.thumbnails.len());

@@ -4,13 +4,11 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
-use orco_state::history::{Change, Verb};
-use orco_state::label;
-use orco_state::session;
+use orco_runtime::label;
 use serde_json::{Value, json};
 
-use crate::device::Device;
-use crate::lesson;
+use crate::change::{self, Bars};
+use crate::device;
 use crate::options::Options;
 use crate::output::{Output, say};
 
@@ -31,26 +29,19 @@ pub struct Arguments {
 /// Forgets a learned class, aligns the head to the rest, and saves the new state.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let started = Instant::now();
-    let device = Device::open_to_change(options, output)?;
-    let foundation = &device.bundle.foundation;
-    let (label, seed) = (&label::normal(&arguments.label), arguments.seed);
-    let learned = |classes: &[orco_state::state::Class]| classes.iter().any(|class| label::same(&class.label, label));
-    let known = learned(&device.state.classes) || learned(&foundation.classes);
-    if arguments.purge && !known {
-        lesson::purge(&device, output, device.state.clone(), label, seed)?;
-        say!(output, "purged {label} from the history; what is known is unchanged")?;
-        return Ok(json!({ "seconds": started.elapsed().as_secs_f64() }));
-    }
-    let (next, report) = lesson::train(&device, (0, 0), |workspace, on_progress| {
-        session::forget(foundation, &device.state, label, &foundation.config, seed, workspace, on_progress)
-    })?;
-    if arguments.purge {
-        lesson::purge(&device, output, next, label, seed)?;
+    let mut learner = device::open(options, output)?;
+    learner.settings_mut().seed = arguments.seed;
+    let label = label::normal(&arguments.label);
+    let (report, what) = if arguments.purge {
+        (change::made(output, learner.purge(&label, &mut Bars::default())?), "purged")
     } else {
-        lesson::commit(&device, output, next, &Change::new(Verb::Forget, seed).labels([label]))?;
-    }
+        (Some(change::made(output, learner.forget(&label, &mut Bars::default())?)), "forgot")
+    };
     let seconds = started.elapsed().as_secs_f64();
-    let what = if arguments.purge { "purged" } else { "forgot" };
-    lesson::print(output, &report, &format!("{what} {label}"), seconds)?;
-    Ok(lesson::to_json(&report, seconds))
+    let Some(report) = report else {
+        say!(output, "purged {label} from the history; what is known is unchanged")?;
+        return Ok(json!({ "seconds": seconds }));
+    };
+    change::print(output, &report, &format!("{what} {label}"), seconds)?;
+    Ok(change::to_json(&report, seconds))
 }

@@ -1,18 +1,18 @@
 //! `orco history`.
 
 use anyhow::Result;
-use orco_state::history::{Entry, Verb};
-use orco_state::label::Shown;
+use orco_runtime::history::{Entry, Verb};
+use orco_runtime::label::Shown;
 use serde_json::{Value, json};
 
-use crate::device::Device;
+use crate::device;
 use crate::options::Options;
 use crate::output::{self, Output, say};
 
 /// Prints the changes that are remembered, oldest first.
 pub fn run(options: &Options, output: &Output) -> Result<Value> {
-    let device = Device::open(options, output)?;
-    let entries = device.history.entries();
+    let learner = device::open(options, output)?;
+    let entries = learner.history().entries();
     say!(output, "{:>5}  {:16}  {:>7}  {:>9}  change", "entry", "time (UTC)", "classes", "exemplars")?;
     let mut listed = Vec::new();
     for entry in entries {
@@ -30,9 +30,9 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
         output,
         "{} changes can be taken back; the history takes {} bytes",
         entries.len() - 1,
-        device.history.bytes()
+        learner.history().bytes()
     )?;
-    Ok(json!({ "entries": listed, "bytes": device.history.bytes() }))
+    Ok(json!({ "entries": listed, "bytes": learner.history().bytes() }))
 }
 
 /// What was done, in words.

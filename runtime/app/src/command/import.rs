@@ -6,15 +6,14 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use orco_runtime::files;
+use orco_runtime::label;
+use orco_runtime::learner::Imported;
+use orco_runtime::pack::{self, Pack, Sealed};
 use orco_runtime::signature::{PublicKey, SignatureError};
-use orco_state::history::{Change, Verb};
-use orco_state::label;
-use orco_state::pack::{self, Pack, Sealed};
-use orco_state::session::{self, StoredClass};
 use serde_json::Value;
 
-use crate::device::Device;
-use crate::lesson::{self, LessonOptions};
+use crate::change::{self, Bars, ChangeOptions};
+use crate::device;
 use crate::options::Options;
 use crate::output::Output;
 use crate::thumbnail;
@@ -32,7 +31,7 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR")]
     thumbnails_to: Option<PathBuf>,
     #[command(flatten)]
-    lesson: LessonOptions,
+    change: ChangeOptions,
 }
 
 /// Learns the packs' classes in one session, without the backbone, and saves the new state.
@@ -42,49 +41,44 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         bail!("--as gives one label, but there are {} packs; import that pack alone", arguments.packs.len());
     }
     let key = options.public_key()?;
-    let device = Device::open_to_change(options, output)?;
-    let foundation = &device.bundle.foundation;
-    let mut packs = Vec::new();
-    let mut new = Vec::new();
+    let mut learner = device::open(options, output)?;
+    arguments.change.apply(&mut learner);
+    let mut packs: Vec<(Pack, String)> = Vec::new();
     for path in &arguments.packs {
-        let pack = open(path, key.as_ref());
-        let class = pack.and_then(|pack| Ok((pack.to_class(&device.bundle.digest)?, pack)));
-        let (class, pack) = class.with_context(|| format!("{} cannot be imported", path.display()))?;
-        let label = label::normal(arguments.label.as_deref().unwrap_or(&class.label));
-        if let Some(place) = new.iter().position(|class: &StoredClass| class.label == label) {
+        let pack = open(path, key.as_ref()).and_then(|pack| {
+            pack.to_class(&learner.bundle().digest)?;
+            Ok(pack)
+        });
+        let pack = pack.with_context(|| format!("{} cannot be imported", path.display()))?;
+        let label = label::normal(arguments.label.as_deref().unwrap_or(&pack.label));
+        if let Some(index) = packs.iter().position(|(_, other)| *other == label) {
             bail!(
                 "{} cannot be imported: {} has the label \"{label}\", too; import one of the two alone under another one with --as LABEL",
                 path.display(),
-                arguments.packs[place].display()
+                arguments.packs[index].display()
             );
         }
-        if device.state.known(foundation).any(|known| label::same(&known.label, &label)) {
+        if learner.classes().any(|known| label::same(&known.label, &label)) {
             bail!(
                 "{} cannot be imported: the label \"{label}\" exists already; import this pack alone under another one with --as LABEL",
                 path.display()
             );
         }
-        new.push(StoredClass { label, ..class });
-        packs.push(pack);
+        packs.push((pack, label));
     }
-    let size = (new.len(), new.iter().map(|class| class.exemplars.len()).sum());
-    let seed = arguments.lesson.seed;
-    let change = Change::new(Verb::Import, seed).labels(new.iter().map(|class| class.label.as_str()));
-    let report = lesson::change(&device, output, &arguments.lesson, size, &change, |workspace, on_progress| {
-        let config = &foundation.config;
-        session::learn_stored(foundation, &device.state, &new, config, seed, workspace, on_progress)
-    })?;
+    let imported: Vec<_> = packs.iter().map(|(pack, label)| Imported { pack, label: Some(label) }).collect();
+    let report = change::made(output, learner.import(&imported, &mut Bars::default())?);
     let seconds = started.elapsed().as_secs_f64();
-    let named: Vec<String> = new.iter().zip(&packs).map(|(class, pack)| describe(class, pack)).collect();
-    lesson::print(output, &report, &format!("imported {}", named.join(", ")), seconds)?;
+    let named: Vec<String> = packs.iter().map(|(pack, label)| describe(label, pack)).collect();
+    change::print(output, &report, &format!("imported {}", named.join(", ")), seconds)?;
     if let Some(folder) = &arguments.thumbnails_to {
-        for (class, pack) in new.iter().zip(&packs) {
-            if let Err(error) = thumbnail::write(pack, &class.label, folder) {
+        for (pack, label) in &packs {
+            if let Err(error) = thumbnail::write(pack, label, folder) {
                 output.error(format!("{error:#}"));
             }
         }
     }
-    Ok(lesson::to_json(&report, seconds))
+    Ok(change::to_json(&report, seconds))
 }
 
 /// Reads a pack; nothing in it is believed before its signature is checked, where a key is configured.
@@ -100,9 +94,9 @@ fn open(path: &Path, key: Option<&PublicKey>) -> Result<Pack> {
 }
 
 /// "LABEL (N shots, from DEVICE, TIME)".
-fn describe(class: &StoredClass, pack: &Pack) -> String {
-    let mut facts = vec![format!("{} shots", class.exemplars.len())];
+fn describe(label: &str, pack: &Pack) -> String {
+    let mut facts = vec![format!("{} shots", pack.exemplars.len())];
     facts.extend(pack.provenance.device.as_ref().map(|device| format!("from {device}")));
     facts.extend(pack.provenance.created.clone());
-    format!("{} ({})", class.label, facts.join(", "))
+    format!("{label} ({})", facts.join(", "))
 }

@@ -2,26 +2,26 @@
 
 use anyhow::Result;
 use orco_runtime::encoder::choice::{ONNX_RUNTIME_FROM, Reason, Work};
+use orco_runtime::learner::Learner;
 use orco_runtime::manifest::BENCHMARK;
-use orco_state::session;
 use serde_json::{Value, json};
 
-use crate::device::Device;
+use crate::device;
 use crate::options::{Backbone, Options};
 use crate::output::{self, Output, say};
 
 /// Prints what the bundle is, which engine runs it, and what the device has learned.
 pub fn run(options: &Options, output: &Output) -> Result<Value> {
-    let device = Device::open(options, output)?;
-    let engines = Engines::of(&device, options)?;
-    let (manifest, foundation) = (&device.bundle.manifest, &device.bundle.foundation);
-    let free = device.state.free_targets(foundation).len();
+    let mut learner = device::open(options, output)?;
+    let engines = Engines::of(&mut learner)?;
+    let (manifest, foundation) = (&learner.bundle().manifest, learner.foundation());
+    let free = learner.state().free_targets(foundation).len();
     // A device may do without the file.
-    let benchmark = manifest.files.contains_key(BENCHMARK) && device.bundle.folder.join(BENCHMARK).is_file();
+    let benchmark = manifest.files.contains_key(BENCHMARK) && learner.bundle().folder.join(BENCHMARK).is_file();
     let signed = options.public_key.is_some();
     const SHOTS: usize = 5;
-    let learning = session::needs(foundation, &device.state, usize::from(free > 0), SHOTS, &foundation.config);
-    say!(output, "bundle      {} ({})", manifest.name, device.bundle.folder.display())?;
+    let learning = learner.session_bytes(usize::from(free > 0), SHOTS);
+    say!(output, "bundle      {} ({})", manifest.name, learner.bundle().folder.display())?;
     let signature = if signed { "its signature is valid" } else { "signature not checked (--public-key FILE)" };
     say!(output, "release     {}, {signature}", manifest.release)?;
     say!(
@@ -43,26 +43,27 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
     say!(output, "answers     {}", output::rule(foundation.config.class_means))?;
     say!(output, "trained on  {} ({})", manifest.provenance.trained_on, manifest.provenance.program)?;
     say!(output, "benchmark   {}", if benchmark { "in the bundle" } else { "none in the bundle" })?;
-    say!(output, "state       {}", device.store.folder().display())?;
+    say!(output, "state       {}", learner.store().folder().display())?;
     say!(
         output,
         "classes     {} base, {} learned in {}, {free} free targets",
         foundation.classes.len(),
-        device.state.classes.len(),
-        output::counted(device.state.sessions, "session")
+        learner.state().classes.len(),
+        output::counted(learner.state().sessions, "session")
     )?;
-    say!(output, "shots       {} stored, {} bytes", device.state.exemplars.len(), device.state.exemplars.bytes())?;
+    say!(
+        output,
+        "shots       {} stored, {} bytes",
+        learner.state().exemplars.len(),
+        learner.state().exemplars.bytes()
+    )?;
     say!(
         output,
         "history     {} changes can be taken back, {} bytes",
-        device.history.entries().len() - 1,
-        device.history.bytes()
+        learner.history().entries().len() - 1,
+        learner.history().bytes()
     )?;
-    say!(
-        output,
-        "memory      {:.1} MiB at work when a class is learned",
-        learning.bytes() as f64 / f64::from(1 << 20)
-    )?;
+    say!(output, "memory      {:.1} MiB at work when a class is learned", learning as f64 / f64::from(1 << 20))?;
     Ok(json!({
         "bundle": manifest.name, "release": manifest.release, "signature_checked": signed,
         "engine": engines.first, "engine_reason": engines.reason.to_string(), "engine_for_more": engines.more,
@@ -70,10 +71,10 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
         "backbone": manifest.backbone.architecture, "backbone_kind": options.backbone.name(),
         "weights": manifest.backbone.weights.name(),
         "features": manifest.backbone.features, "parameters": manifest.backbone.parameters,
-        "base_classes": foundation.classes.len(), "learned_classes": device.state.classes.len(),
-        "class_means": foundation.config.class_means, "sessions": device.state.sessions, "free_targets": free, "state": device.store.folder().to_string_lossy(), "benchmark": benchmark,
-        "history_entries": device.history.entries().len(), "history_bytes": device.history.bytes(),
-        "working_memory_bytes": learning.bytes(),
+        "base_classes": foundation.classes.len(), "learned_classes": learner.state().classes.len(),
+        "class_means": foundation.config.class_means, "sessions": learner.state().sessions, "free_targets": free, "state": learner.store().folder().to_string_lossy(), "benchmark": benchmark,
+        "history_entries": learner.history().entries().len(), "history_bytes": learner.history().bytes(),
+        "working_memory_bytes": learning,
     }))
 }
 
@@ -89,13 +90,10 @@ struct Engines {
 
 impl Engines {
     /// Starts both, so that one that cannot be used is known now.
-    fn of(device: &Device, options: &Options) -> Result<Self> {
-        let (encoder, reason) = device.encoder_and_reason(options, Work::Shots)?;
-        let first = encoder.engine();
-        // Lets the first one's memory go.
-        drop(encoder);
-        let (encoder, reason_for_more) = device.encoder_and_reason(options, Work::Pictures(usize::MAX))?;
-        let more = Some(encoder.engine()).filter(|more| *more != first);
+    fn of(learner: &mut Learner) -> Result<Self> {
+        let (first, reason) = learner.engine(Work::Shots)?;
+        let (more, reason_for_more) = learner.engine(Work::Pictures(usize::MAX))?;
+        let more = Some(more).filter(|more| *more != first);
         let reason = if more.is_some() { reason } else { reason_for_more };
         Ok(Self { first, reason, more })
     }

@@ -3,15 +3,13 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
-use orco_runtime::encoder::choice::Work;
-use orco_state::history::{Change, Verb};
-use orco_state::session;
+use orco_runtime::learner::Shots;
 use serde_json::Value;
 
-use crate::device::Device;
-use crate::lesson::{self, LessonOptions};
+use crate::change::{self, Bars, ChangeOptions};
+use crate::device;
 use crate::options::Options;
 use crate::output::Output;
 
@@ -19,34 +17,22 @@ use crate::output::Output;
 #[derive(Args, Debug)]
 pub struct Arguments {
     /// A class and the folder with its pictures.
-    #[arg(required = true, value_name = "LABEL=FOLDER", value_parser = lesson::parse)]
+    #[arg(required = true, value_name = "LABEL=FOLDER", value_parser = change::parse)]
     classes: Vec<(String, PathBuf)>,
     #[command(flatten)]
-    lesson: LessonOptions,
+    change: ChangeOptions,
 }
 
 /// Learns the classes in one session and saves the new state.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let started = Instant::now();
-    let device = Device::open_to_change(options, output)?;
-    let foundation = &device.bundle.foundation;
-    let labels: Vec<&str> = arguments.classes.iter().map(|(label, _)| label.as_str()).collect();
-    session::check_labels(foundation, &device.state, &labels).context("nothing was changed")?;
-    let new = lesson::read(&device, device.encoder(options, Work::Shots)?.as_mut(), &arguments.classes)?;
-    let change = Change::new(Verb::Learn, arguments.lesson.seed).labels(labels);
-    let report =
-        lesson::change(&device, output, &arguments.lesson, lesson::size(&new), &change, |workspace, on_progress| {
-            session::learn(
-                foundation,
-                &device.state,
-                &new,
-                &foundation.config,
-                arguments.lesson.seed,
-                workspace,
-                on_progress,
-            )
-        })?;
+    let mut learner = device::open(options, output)?;
+    arguments.change.apply(&mut learner);
+    let class = |(label, folder): &'_ (String, PathBuf)| Ok((label.clone(), Shots::folder(folder)?));
+    let classes = arguments.classes.iter().map(class).collect::<Result<Vec<_>>>()?;
+    let classes: Vec<_> = classes.iter().map(|(label, shots)| (label.as_str(), shots.clone())).collect();
+    let report = change::made(output, learner.learn(&classes, &mut Bars::default())?);
     let seconds = started.elapsed().as_secs_f64();
-    lesson::print(output, &report, &format!("learned {}", lesson::describe(&new)), seconds)?;
-    Ok(lesson::to_json(&report, seconds))
+    change::print(output, &report, &format!("learned {}", change::describe(&classes)), seconds)?;
+    Ok(change::to_json(&report, seconds))
 }

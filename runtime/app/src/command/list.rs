@@ -1,23 +1,23 @@
 //! `orco list`.
 
 use anyhow::Result;
-use orco_state::label::Shown;
+use orco_runtime::label::Shown;
 use serde_json::{Value, json};
 
-use crate::device::Device;
+use crate::device;
 use crate::options::Options;
 use crate::output::{Output, say};
 
 /// Prints the known classes.
 pub fn run(options: &Options, output: &Output) -> Result<Value> {
-    let device = Device::open(options, output)?;
-    let foundation = &device.bundle.foundation;
-    let banks = [&foundation.exemplars, &device.state.exemplars];
+    let learner = device::open(options, output)?;
+    let foundation = learner.foundation();
+    let banks = [&foundation.exemplars, &learner.state().exemplars];
     let stored =
         |class: usize| banks.iter().flat_map(|bank| bank.classes()).filter(|&&member| member as usize == class).count();
     let mut listed = Vec::new();
     say!(output, "{:>5}  {:24} {:>9} {:>9}", "class", "label", "session", "exemplars")?;
-    for (index, class) in device.state.known(foundation).enumerate() {
+    for (index, class) in learner.classes().enumerate() {
         let session = if class.session == 0 { "base".to_owned() } else { class.session.to_string() };
         say!(output, "{index:>5}  {:24} {session:>9} {:>9}", Shown(&class.label).to_string(), stored(index))?;
         listed.push(json!({

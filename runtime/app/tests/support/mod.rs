@@ -74,9 +74,10 @@ pub fn fast_bundle(folder: &Path) -> Bundle {
     }
     foundation.exemplars = few;
     let learner = codec::encode(Kind::Learner, &foundation);
-    let manifest = fs::read_to_string(folder.join(MANIFEST)).unwrap();
-    let digest = hexadecimal(&codec::digest(&learner));
-    fs::write(folder.join(MANIFEST), manifest.replace(&shipped.manifest.files[LEARNER], &digest)).unwrap();
+    let mut manifest = shipped.manifest.clone();
+    manifest.learn = foundation.config.clone();
+    manifest.files.insert(LEARNER.into(), hexadecimal(&codec::digest(&learner)));
+    fs::write(folder.join(MANIFEST), toml::to_string(&manifest).unwrap()).unwrap();
     fs::write(folder.join(LEARNER), learner).unwrap();
     Bundle::open(&folder).unwrap()
 }

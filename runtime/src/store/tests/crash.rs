@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use super::simulated::{Image, SimulatedDisk, every_fate};
 use super::{DIGEST, files_on, foundation, generation, heavy, saves, say};
-use crate::store::LEGACY;
 use crate::store::files::Files;
 use orco_state::history::Saved;
 use orco_state::state::Foundation;
@@ -103,7 +102,6 @@ fn a_power_cut_leaves_the_old_state_or_the_new_one() {
         image.get_mut(slot.name()).unwrap()[100] ^= 1;
         image
     };
-    let legacy = Image::from([(LEGACY.into(), b"read by the folder's store".to_vec())]);
     let to = |number: usize| {
         let (foundation, saves) = (&foundation, &saves);
         move |files: &mut Files<SimulatedDisk>| save(foundation, &saves[number - 1], files)
@@ -114,14 +112,6 @@ fn a_power_cut_leaves_the_old_state_or_the_new_one() {
     // Save 1 lies in both slots, so save 2 goes to A and save 3 to B.
     let scenarios = [
         Scenario { name: "first save", start: Image::new(), before: 0, after: 1, depth: DEEP, change: &to(1) },
-        Scenario {
-            name: "first save over a legacy file",
-            start: legacy,
-            before: 0,
-            after: 1,
-            depth: SHALLOW,
-            change: &to(1),
-        },
         Scenario { name: "save to A", start: state_of(1), before: 1, after: 2, depth: DEEP, change: &to(2) },
         Scenario { name: "save to B", start: state_of(2), before: 2, after: 3, depth: SHALLOW, change: &to(3) },
         Scenario {

@@ -2,21 +2,22 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 
 use super::{Change, Entry, HeadMark, Limits, Saved, Verb};
 use crate::state::{Foundation, State};
 
 /// Why a class cannot be purged.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PurgeError {
     /// Neither the state nor its history knows the label.
+    #[error("no class has or had the label \"{label}\"")]
     Unknown {
         /// The label.
         label: String,
     },
     /// The label is what a class was called before it was renamed.
+    #[error("the class \"{label}\" is called \"{now}\" now; give that label to purge it")]
     Renamed {
         /// The label.
         label: String,
@@ -24,27 +25,12 @@ pub enum PurgeError {
         now: String,
     },
     /// The class is still in the state that is to be kept.
+    #[error("the class \"{label}\" must be forgotten before it is purged")]
     StillKnown {
         /// The label.
         label: String,
     },
 }
-
-impl fmt::Display for PurgeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown { label } => {
-                write!(f, "no class has or had the label \"{label}\"; `orco list` and `orco history` show all")
-            }
-            Self::Renamed { label, now } => {
-                write!(f, "the class \"{label}\" is called \"{now}\" now; give that label to purge it")
-            }
-            Self::StillKnown { label } => write!(f, "the class \"{label}\" must be forgotten before it is purged"),
-        }
-    }
-}
-
-impl core::error::Error for PurgeError {}
 
 impl Saved {
     /// Goes on to `next`, which no longer has the class `label`, and removes that class from all that is remembered: its

@@ -7,10 +7,9 @@ use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
 use super::*;
-use crate::session::{self, Memory, NewClass};
+use crate::session::{self, Memory, NewClass, Session};
 use crate::state::Class;
 use crate::target::{Method, generate};
-use orco_core::align::Progress;
 use orco_core::config::Config;
 use orco_core::exemplar::Precision;
 use orco_core::projection::Shape;
@@ -78,17 +77,16 @@ impl Walk {
         (!classes.is_empty()).then(|| classes[self.random.below(classes.len())].label.clone())
     }
 
-    /// Runs a session with enough memory.
+    /// Takes a step on one thread.
     fn session(
         &self,
-        work: impl FnOnce(
-            &mut orco_core::align::Workspace<'_>,
-            &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
-        ) -> Result<(State, session::Report), session::LearnError>,
+        seed: u64,
+        work: impl FnOnce(&mut Session<'_>) -> Result<(State, session::Report), session::LearnError>,
     ) -> State {
-        let needs = session::needs(&self.foundation, &self.saved.state, TARGETS, 200, &self.foundation.config);
-        let mut memory = Memory::new(needs);
-        work(&mut memory.workspace(&Serial), &mut |_| ControlFlow::Continue(())).unwrap().0
+        let (foundation, memory) = (&self.foundation, &mut Memory::default());
+        let on_progress = &mut |_| ControlFlow::Continue(());
+        let config = &foundation.config;
+        work(&mut Session { foundation, config, seed, memory, workers: &Serial, on_progress }).unwrap().0
     }
 
     fn then(&mut self, next: State, change: &Change) {
@@ -110,29 +108,21 @@ impl Walk {
         if self.saved.state.free_targets(&self.foundation).is_empty() {
             return;
         }
-        let (foundation, seed) = (&self.foundation, self.random.bits());
-        let next = self.session(|workspace, progress| {
-            let new = core::slice::from_ref(&class);
-            session::learn(foundation, &self.saved.state, new, &foundation.config, seed, workspace, progress)
-        });
+        let seed = self.random.bits();
+        let next = self.session(seed, |session| session.learn(&self.saved.state, core::slice::from_ref(&class)));
         self.then(next, &Change::new(Verb::Learn, seed).labels([class.label]));
     }
 
     fn add(&mut self) {
         let label = self.any_learned().unwrap_or_else(|| "base 1".into());
         let class = self.class(label);
-        let (foundation, seed) = (&self.foundation, self.random.bits());
-        let next = self.session(|workspace, progress| {
-            session::add_shots(foundation, &self.saved.state, &class, &foundation.config, seed, workspace, progress)
-        });
+        let seed = self.random.bits();
+        let next = self.session(seed, |session| session.add_shots(&self.saved.state, &class));
         self.then(next, &Change::new(Verb::Add, seed).labels([class.label]));
     }
 
     fn forgotten(&self, label: &str, seed: u64) -> State {
-        let foundation = &self.foundation;
-        self.session(|workspace, progress| {
-            session::forget(foundation, &self.saved.state, label, &foundation.config, seed, workspace, progress)
-        })
+        self.session(seed, |session| session.forget(&self.saved.state, label))
     }
 
     fn forget(&mut self) {
@@ -162,11 +152,8 @@ impl Walk {
     }
 
     fn restored(&self, earlier: &Earlier) -> State {
-        let (foundation, present) = (&self.foundation, &self.saved.state);
-        self.session(|workspace, progress| {
-            let (config, seed) = (&foundation.config, earlier.seed);
-            session::restore(foundation, present, &earlier.state, config, seed, workspace, progress)
-        })
+        // Whatever the seed of the step, that of the entry counts.
+        self.session(99, |session| session.restore(&self.saved.state, earlier))
     }
 
     /// Purges a class that is known or was.
@@ -286,11 +273,7 @@ fn pictures_under_two_labels_are_purged_from_one() {
     let mut walk = Walk::new(0, Limits::default(), 1);
     let learn = |walk: &mut Walk, label: &str, shots: &[Vec<f32>]| {
         let class = NewClass { label: label.into(), shots: shots.to_vec() };
-        let foundation = &walk.foundation;
-        let next = walk.session(|workspace, progress| {
-            let new = core::slice::from_ref(&class);
-            session::learn(foundation, &walk.saved.state, new, &foundation.config, 1, workspace, progress)
-        });
+        let next = walk.session(1, |session| session.learn(&walk.saved.state, core::slice::from_ref(&class)));
         walk.then(next, &Change::new(Verb::Learn, 1).labels([label]));
     };
     let shots: Vec<Vec<f32>> = (0..3).map(|_| features(&mut walk.random)).collect();

@@ -21,7 +21,7 @@ fn read(bytes: &[u8]) -> Result<Pack, PackError> {
 #[test]
 fn a_pack_comes_back_and_every_change_is_noticed() {
     for signature in ["", "a signature\nin lines\n"] {
-        let bytes = seal(pack().to_be_signed(), signature);
+        let bytes = seal(&pack().to_be_signed(), signature);
         let sealed = Sealed::read(&bytes).unwrap();
         assert_eq!(sealed.signature().unwrap_or(""), signature);
         assert_eq!(sealed.signed(), pack().to_be_signed());
@@ -52,7 +52,7 @@ fn a_pack_whose_content_makes_no_sense_is_refused_though_its_checksum_is_right()
     for (what, change) in changes {
         let mut changed = pack();
         change(&mut changed);
-        assert_eq!(read(&seal(changed.to_be_signed(), "")), Err(PackError::Content), "{what}");
+        assert_eq!(read(&seal(&changed.to_be_signed(), "")), Err(DecodeError::Body.into()), "{what}");
     }
     let texts: &[(&str, Change)] = &[
         ("no label", |p| p.label = " ".into()),
@@ -65,24 +65,27 @@ fn a_pack_whose_content_makes_no_sense_is_refused_though_its_checksum_is_right()
     for (what, change) in texts {
         let mut changed = pack();
         change(&mut changed);
-        assert_eq!(read(&seal(changed.to_be_signed(), "")), Err(PackError::Texts), "{what}");
+        assert_eq!(read(&seal(&changed.to_be_signed(), "")), Err(PackError::Texts), "{what}");
     }
     let mut many = pack();
     (2..MAX_SHOTS + 1).for_each(|_| many.exemplars.push(0, &[1.0; 3]));
     let shots = MAX_SHOTS + 1;
-    assert_eq!(read(&seal(many.to_be_signed(), "")), Err(PackError::TooManyShots { shots }));
+    assert_eq!(read(&seal(&many.to_be_signed(), "")), Err(PackError::TooManyShots { shots }));
     many.exemplars = many.exemplars.only(&(0..MAX_SHOTS).collect::<Vec<_>>());
-    assert!(read(&seal(many.to_be_signed(), "")).is_ok());
+    assert!(read(&seal(&many.to_be_signed(), "")).is_ok());
     let mut longer = pack().to_be_signed();
     longer.push(0);
-    let length = (longer.len() - HEADER) as u32;
-    longer[10..14].copy_from_slice(&length.to_le_bytes());
-    assert_eq!(read(&seal(longer.clone(), "")), Err(PackError::Content), "trailing byte");
-    longer[10..14].copy_from_slice(&u32::MAX.to_le_bytes());
-    assert_eq!(read(&seal(longer.clone(), "")).unwrap_err(), PackError::Damaged, "length beyond the end");
-    longer[8] = 9;
-    assert_eq!(read(&longer), Err(PackError::Version { expected: VERSION, actual: 9 }));
-    assert_eq!(read(b"ORCOSTAT and more than a header"), Err(PackError::Foreign));
+    assert_eq!(read(&seal(&longer, "")), Err(DecodeError::Body.into()), "trailing byte");
+    let sealed = |version, content: &[&[u8]]| codec::seal(Kind::Pack, version, content);
+    let signed = pack().to_be_signed();
+    let beyond = sealed(1, &[&u32::MAX.to_le_bytes(), &signed]);
+    assert_eq!(read(&beyond), Err(DecodeError::Body.into()), "length beyond the end");
+    let mut of_another = signed.clone();
+    of_another[8] = 9;
+    assert_eq!(read(&seal(&of_another, "")), Err(DecodeError::Body.into()), "signed for another version");
+    let later = DecodeError::Version { expected: 1, actual: 9 };
+    assert_eq!(read(&sealed(9, &[&signed])), Err(later.into()));
+    assert_eq!(read(b"ORCOSLOT and more than a header"), Err(DecodeError::Foreign.into()));
 }
 
 #[test]

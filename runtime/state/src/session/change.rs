@@ -1,15 +1,11 @@
 //! Changes of what was learned: more shots, forgetting, renaming, going back.
 
 use alloc::vec::Vec;
-use core::ops::ControlFlow;
 
-use super::{
-    LearnError, NewClass, Report, check_free_label, check_shots, in_fixed_order, keep_within_budget, realign, report,
-};
+use super::{LearnError, NewClass, Report, Session, check_free_label, check_shots, in_fixed_order, report};
+use crate::history::Earlier;
 use crate::label;
 use crate::state::{Foundation, State};
-use orco_core::align::{Progress, Workspace};
-use orco_core::config::Config;
 
 /// Asks whether there is a class of this label, base or learned; returns its index.
 ///
@@ -20,48 +16,51 @@ pub fn check_known(foundation: &Foundation, state: &State, label: &str) -> Resul
     index.ok_or_else(|| LearnError::UnknownLabel { label: label.into() })
 }
 
-/// Gives a known class, base or learned, more shots and aligns the head anew; its target stays.
-///
-/// # Errors
-/// [`LearnError`] if the class is unknown, the shots are unusable, or the callback stopped it.
-pub fn add_shots(
-    foundation: &Foundation,
-    state: &State,
-    class: &NewClass,
-    config: &Config,
-    seed: u64,
-    workspace: &mut Workspace<'_>,
-    on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
-) -> Result<(State, Report), LearnError> {
-    let index = check_known(foundation, state, &class.label)?;
-    check_shots(foundation, state, class)?;
-    let mut next = state.clone();
-    in_fixed_order(class).shots.iter().for_each(|shot| next.exemplars.push(index as u32, shot));
-    keep_within_budget(&mut next, config, seed);
-    realign(foundation, state, next, config, seed, workspace, on_progress)
-}
-
-/// Forgets a learned class: its target is free again, its exemplars are gone, the head is aligned anew to the rest.
-///
-/// # Errors
-/// [`LearnError`] if the class is unknown or a base class, or the callback stopped it.
-pub fn forget(
-    foundation: &Foundation,
-    state: &State,
-    label: &str,
-    config: &Config,
-    seed: u64,
-    workspace: &mut Workspace<'_>,
-    on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
-) -> Result<(State, Report), LearnError> {
-    let place = learned(foundation, state, label)?;
-    let mut next = state.clone();
-    next.classes.remove(place);
-    if place < next.origins.len() {
-        next.origins.remove(place);
+impl Session<'_> {
+    /// Gives a known class, base or learned, more shots and aligns the head anew; its target stays.
+    ///
+    /// # Errors
+    /// [`LearnError`] if the class is unknown, the shots are unusable, or the callback stopped it.
+    pub fn add_shots(&mut self, state: &State, class: &NewClass) -> Result<(State, Report), LearnError> {
+        let index = check_known(self.foundation, state, &class.label)?;
+        check_shots(self.foundation, state, class)?;
+        let mut next = state.clone();
+        in_fixed_order(class).shots.iter().for_each(|shot| next.exemplars.push(index as u32, shot));
+        self.keep_within_budget(&mut next);
+        self.realign(state, next)
     }
-    next.exemplars.remove_class((foundation.classes.len() + place) as u32);
-    realign(foundation, state, next, config, seed, workspace, on_progress)
+
+    /// Forgets a learned class: its target is free again, its exemplars are gone, the head is aligned anew to the rest.
+    ///
+    /// # Errors
+    /// [`LearnError`] if the class is unknown or a base class, or the callback stopped it.
+    pub fn forget(&mut self, state: &State, label: &str) -> Result<(State, Report), LearnError> {
+        let index = learned(self.foundation, state, label)?;
+        let mut next = state.clone();
+        next.classes.remove(index);
+        if index < next.origins.len() {
+            next.origins.remove(index);
+        }
+        next.exemplars.remove_class((self.foundation.classes.len() + index) as u32);
+        self.realign(state, next)
+    }
+
+    /// Restores an earlier class set with the seed that its head was aligned with, or the head that it brings, so that undoing
+    /// is exact whatever seed this session has.
+    ///
+    /// # Errors
+    /// [`LearnError`] if the callback stopped it.
+    pub fn restore(&mut self, state: &State, earlier: &Earlier) -> Result<(State, Report), LearnError> {
+        let mut next = earlier.state.clone();
+        if next.head.is_some() {
+            let report = report(self.foundation, state, &mut next, self.config, Vec::new());
+            return Ok((next, report));
+        }
+        let own = core::mem::replace(&mut self.seed, earlier.seed);
+        let restored = self.realign(state, next);
+        self.seed = own;
+        restored
+    }
 }
 
 /// Gives a learned class another label; nothing is trained.
@@ -69,38 +68,17 @@ pub fn forget(
 /// # Errors
 /// [`LearnError`] if the class is unknown or a base class, or the new label is unusable or taken.
 pub fn rename(foundation: &Foundation, state: &State, from: &str, to: &str) -> Result<State, LearnError> {
-    let place = learned(foundation, state, from)?;
+    let index = learned(foundation, state, from)?;
     check_free_label(foundation, state, to)?;
     let mut next = state.clone();
-    next.classes[place].label = label::normal(to);
+    next.classes[index].label = label::normal(to);
     Ok(next)
 }
 
-/// Restores an earlier class set ([`crate::history`]): aligns the head to it, or keeps the one that it brings.
-///
-/// # Errors
-/// [`LearnError`] if the callback stopped it.
-pub fn restore(
-    foundation: &Foundation,
-    state: &State,
-    earlier: &State,
-    config: &Config,
-    seed: u64,
-    workspace: &mut Workspace<'_>,
-    on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
-) -> Result<(State, Report), LearnError> {
-    if earlier.head.is_some() {
-        let mut next = earlier.clone();
-        let report = report(foundation, state, &mut next, config, Vec::new());
-        return Ok((next, report));
-    }
-    realign(foundation, state, earlier.clone(), config, seed, workspace, on_progress)
-}
-
-/// Place of a class among the learned ones.
+/// Index of a class among the learned ones.
 fn learned(foundation: &Foundation, state: &State, label: &str) -> Result<usize, LearnError> {
-    let place = state.classes.iter().position(|class| label::same(&class.label, label));
-    place.ok_or_else(|| {
+    let index = state.classes.iter().position(|class| label::same(&class.label, label));
+    index.ok_or_else(|| {
         let base = foundation.classes.iter().any(|class| label::same(&class.label, label));
         let label = label.into();
         if base { LearnError::BaseClass { label } } else { LearnError::UnknownLabel { label } }

@@ -1,28 +1,35 @@
 //! Why a session is refused.
 
 use alloc::string::String;
-use core::fmt;
 
 use crate::state::{MAX_SHOTS, MAX_TEXT};
 use orco_core::align::AlignError;
 
 /// Why a session was refused. The old state holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LearnError {
     /// There is nothing to learn.
+    #[error("there is no class to learn")]
     NoClasses,
     /// A class came without shots.
+    #[error("the class \"{label}\" has no shots")]
     NoShots {
         /// Its label.
         label: String,
     },
     /// A label is empty, too long, or has characters in it that cannot be seen or typed.
+    #[error(
+        "the label {:?} cannot be used: it is empty, longer than {MAX_TEXT} bytes, starts or ends with white space, or holds \
+         \"=\", control characters, marks of direction or characters that cannot be seen",
+        shown(label)
+    )]
     BadLabel {
         /// The label.
         label: String,
     },
     /// A class would have more shots than [`MAX_SHOTS`].
+    #[error("the class \"{label}\" would have {shots} shots, but a class may have at most {MAX_SHOTS}")]
     TooManyShots {
         /// Its label.
         label: String,
@@ -30,26 +37,31 @@ pub enum LearnError {
         shots: usize,
     },
     /// The label belongs to a known class.
+    #[error("the label \"{label}\" exists already; choose another one")]
     LabelExists {
         /// The label.
         label: String,
     },
     /// The label came twice in one session.
+    #[error("the label \"{label}\" is given twice; every class needs one of its own")]
     LabelTwice {
         /// The label.
         label: String,
     },
     /// No class has this label.
+    #[error("no class has the label \"{label}\"")]
     UnknownLabel {
         /// The label.
         label: String,
     },
     /// The class came with the bundle, which the device does not change.
+    #[error("\"{label}\" came with the bundle; only learned classes can be forgotten or renamed")]
     BaseClass {
         /// The label.
         label: String,
     },
     /// There are fewer free pseudo-targets than new classes.
+    #[error("{wanted} new classes need as many free targets, but only {free} are left")]
     NoFreeTargets {
         /// New classes.
         wanted: usize,
@@ -57,6 +69,7 @@ pub enum LearnError {
         free: usize,
     },
     /// A shot's features are not whole rows of the right length, or not finite, or beyond 1e15.
+    #[error("shot {} of \"{label}\" has unusable features", shot + 1)]
     BadFeatures {
         /// Label of the class.
         label: String,
@@ -64,60 +77,20 @@ pub enum LearnError {
         shot: usize,
     },
     /// A class's exemplars are stored in another layout than the state's: features, views or precision differ.
+    #[error("the exemplars of \"{label}\" are stored in another form than this bundle's")]
     OtherLayout {
         /// Label of the class.
         label: String,
     },
     /// This state has counted as many sessions as it can.
+    #[error("this state cannot count any more sessions")]
     TooManySessions,
     /// The alignment came to no end.
-    Align(AlignError),
+    #[error(transparent)]
+    Align(#[from] AlignError),
 }
 
-impl fmt::Display for LearnError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoClasses => write!(f, "there is no class to learn"),
-            Self::NoShots { label } => write!(f, "the class \"{label}\" has no shots"),
-            Self::BadLabel { label } => {
-                const SHOWN: usize = 64;
-                let shown: String = label.chars().take(SHOWN).collect();
-                write!(
-                    f,
-                    "the label {shown:?} cannot be used: it is empty, longer than {MAX_TEXT} bytes, starts or ends with \
-                     white space, or holds \"=\", control characters, marks of direction or characters that cannot be seen"
-                )
-            }
-            Self::TooManyShots { label, shots } => write!(
-                f,
-                "the class \"{label}\" would have {shots} shots, but a class may have at most {MAX_SHOTS}; give fewer, such \
-                 as the most different ones"
-            ),
-            Self::LabelExists { label } => write!(f, "the label \"{label}\" exists already; choose another one"),
-            Self::LabelTwice { label } => {
-                write!(f, "the label \"{label}\" is given twice; every class needs one of its own")
-            }
-            Self::UnknownLabel { label } => write!(f, "no class has the label \"{label}\"; `orco list` shows all"),
-            Self::BaseClass { label } => {
-                write!(f, "\"{label}\" came with the bundle; only learned classes can be forgotten or renamed")
-            }
-            Self::NoFreeTargets { wanted, free } => {
-                write!(f, "{wanted} new classes need as many free targets, but only {free} are left")
-            }
-            Self::BadFeatures { label, shot } => write!(f, "shot {} of \"{label}\" has unusable features", shot + 1),
-            Self::OtherLayout { label } => {
-                write!(f, "the exemplars of \"{label}\" are stored in another form than this bundle's")
-            }
-            Self::TooManySessions => write!(f, "this state cannot count any more sessions"),
-            Self::Align(error) => error.fmt(f),
-        }
-    }
-}
-
-impl core::error::Error for LearnError {}
-
-impl From<AlignError> for LearnError {
-    fn from(error: AlignError) -> Self {
-        Self::Align(error)
-    }
+/// The start of a label, which may be long.
+fn shown(label: &str) -> String {
+    label.chars().take(64).collect()
 }

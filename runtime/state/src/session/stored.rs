@@ -3,13 +3,10 @@
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::ops::ControlFlow;
 
-use super::{LARGEST, LearnError, Report, check_count, check_labels, learn_checked};
+use super::{LARGEST, LearnError, Report, Session, check_count, check_labels};
 use crate::bank::Bank;
 use crate::state::{Foundation, State};
-use orco_core::align::{Progress, Workspace};
-use orco_core::config::Config;
 
 /// A class to learn, with its exemplars as a state stores them.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,24 +17,18 @@ pub struct StoredClass {
     pub exemplars: Bank,
 }
 
-/// Learns classes from stored exemplars in one session. Exemplars that another state on the same foundation stored for
-/// some shots give the very bytes of state that [`super::learn`] gives for these shots.
-///
-/// # Errors
-/// [`LearnError`] as for [`super::learn`], and if exemplars are stored in another layout than the state's.
-pub fn learn_stored(
-    foundation: &Foundation,
-    state: &State,
-    new: &[StoredClass],
-    config: &Config,
-    seed: u64,
-    workspace: &mut Workspace<'_>,
-    on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
-) -> Result<(State, Report), LearnError> {
-    let labels: Vec<&str> = new.iter().map(|class| class.label.as_str()).collect();
-    check_labels(foundation, state, &labels)?;
-    new.iter().try_for_each(|class| check_exemplars(foundation, state, class))?;
-    learn_checked(foundation, state, new, config, seed, workspace, on_progress)
+impl Session<'_> {
+    /// Learns classes from stored exemplars in one session. Exemplars that another state on the same foundation stored for
+    /// some shots give the very bytes of state that [`Session::learn`] gives for these shots.
+    ///
+    /// # Errors
+    /// [`LearnError`] as for [`Session::learn`], and if exemplars are stored in another layout than the state's.
+    pub fn learn_stored(&mut self, state: &State, new: &[StoredClass]) -> Result<(State, Report), LearnError> {
+        let labels: Vec<&str> = new.iter().map(|class| class.label.as_str()).collect();
+        check_labels(self.foundation, state, &labels)?;
+        new.iter().try_for_each(|class| check_exemplars(self.foundation, state, class))?;
+        self.learn_checked(state, new)
+    }
 }
 
 /// Whether a class has exemplars, all usable.

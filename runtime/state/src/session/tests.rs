@@ -62,13 +62,14 @@ fn learn_on(
     seed: u64,
     on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
 ) -> Result<(State, Report), LearnError> {
-    let mut memory = memory(foundation, state, new);
-    learn(foundation, state, new, &foundation.config, seed, &mut memory.workspace(&Serial), on_progress)
+    let memory = &mut Memory::default();
+    Session { foundation, config: &foundation.config, seed, memory, workers: &Serial, on_progress }.learn(state, new)
 }
 
-fn memory(foundation: &Foundation, state: &State, new: &[NewClass]) -> Memory {
-    let shots = new.iter().map(|class| class.shots.len()).sum();
-    Memory::new(needs(foundation, state, new.len(), shots, &foundation.config))
+/// Takes a step with the bundle's settings, on one thread.
+fn within<T>(foundation: &Foundation, seed: u64, work: impl FnOnce(&mut Session<'_>) -> T) -> T {
+    let (memory, on_progress) = (&mut Memory::default(), &mut proceed);
+    work(&mut Session { foundation, config: &foundation.config, seed, memory, workers: &Serial, on_progress })
 }
 
 fn label(class: usize) -> String {
@@ -147,12 +148,9 @@ fn classes_that_travelled_give_the_state_of_learning_them_in_one_session() {
                 travelled(&learn_on(&foundation, &fresh, alone, 3, &mut proceed).unwrap().0, 2, 0)
             })
             .collect();
-        let mut memory = memory(&foundation, &fresh, &new);
-        let workspace = &mut memory.workspace(&Serial);
-        let config = &foundation.config;
-        let (imported, report) = learn_stored(&foundation, &fresh, &packs, config, 7, workspace, &mut proceed).unwrap();
+        let (imported, report) = within(&foundation, 7, |session| session.learn_stored(&fresh, &packs)).unwrap();
         assert_eq!(report.free_targets, 0);
-        let bytes = |state: &State| crate::codec::encode(crate::codec::Kind::State, state);
+        let bytes = |state: &State| postcard::to_allocvec(state).unwrap();
         assert_eq!(bytes(&imported), bytes(&together));
         // Out of a state of many classes the same exemplars come as out of ten states of one.
         let again: Vec<StoredClass> = (0..10).map(|place| travelled(&together, 2, place)).collect();
@@ -166,9 +164,7 @@ fn exemplars_that_cannot_be_learned_are_refused() {
     let fresh = State::fresh(&foundation, [0; 32]);
     let refused = |exemplars: Bank| {
         let new = [StoredClass { label: label(5), exemplars }];
-        let mut memory = Memory::new(needs(&foundation, &fresh, 1, 3, &foundation.config));
-        let workspace = &mut memory.workspace(&Serial);
-        learn_stored(&foundation, &fresh, &new, &foundation.config, 1, workspace, &mut proceed).unwrap_err()
+        within(&foundation, 1, |session| session.learn_stored(&fresh, &new)).unwrap_err()
     };
     assert_eq!(refused(fresh.exemplars.emptied()), LearnError::NoShots { label: label(5) });
     let other = |dimension, views, precision| {
@@ -222,12 +218,10 @@ fn labels_are_the_same_however_their_accents_are_written() {
     assert!(matches!(rename(&foundation, &state, &label(4), &decomposed), Err(LearnError::LabelExists { .. })));
     let renamed = rename(&foundation, &state, &decomposed, "A\u{30a}").unwrap();
     assert_eq!(renamed.classes[0].label, "\u{c5}");
-    let mut memory = memory(&foundation, &state, &[new_class(4, 8)]);
-    let workspace = &mut memory.workspace(&Serial);
     let more = class(3, &decomposed);
-    let (next, _) = add_shots(&foundation, &state, &more, &foundation.config, 1, workspace, &mut proceed).unwrap();
+    let (next, _) = within(&foundation, 1, |session| session.add_shots(&state, &more)).unwrap();
     assert_eq!(next.exemplars.len(), 5);
-    let (left, _) = forget(&foundation, &next, &decomposed, &foundation.config, 1, workspace, &mut proceed).unwrap();
+    let (left, _) = within(&foundation, 1, |session| session.forget(&next, &decomposed)).unwrap();
     assert_eq!(left.classes.len(), 1);
 }
 
@@ -243,14 +237,12 @@ fn a_class_has_at_most_so_many_shots() {
     let (state, _) = learn_with(&short, &[most(MAX_SHOTS)], 1).unwrap();
     assert!(state.is_sound(&short));
     let one = new_class(4, 1);
-    let mut memory = memory(&short, &state, core::slice::from_ref(&one));
-    let workspace = &mut memory.workspace(&Serial);
-    assert_eq!(add_shots(&short, &state, &one, &short.config, 1, workspace, &mut proceed).unwrap_err(), too_many);
+    assert_eq!(within(&short, 1, |session| session.add_shots(&state, &one)).unwrap_err(), too_many);
     let mut stored = travelled(&state, 3, 0);
     stored.label = label(5);
     stored.exemplars.push(0, &new_class(5, 1).shots[0]);
     let more = LearnError::TooManyShots { label: label(5), shots: MAX_SHOTS + 1 };
-    assert_eq!(learn_stored(&short, &state, &[stored], &short.config, 1, workspace, &mut proceed).unwrap_err(), more);
+    assert_eq!(within(&short, 1, |session| session.learn_stored(&state, &[stored])).unwrap_err(), more);
     let mut swollen = state.clone();
     swollen.exemplars.push(3, &new_class(4, 1).shots[0]);
     assert!(!swollen.is_sound(&short), "also where a state is read");
@@ -322,17 +314,14 @@ fn report_of(foundation: &Foundation, before: &State, after: &mut State, config:
 #[test]
 fn first_recognition_goes_with_its_class() {
     let foundation = foundation(3);
-    let config = &foundation.config;
     let (one, _) = learn_with(&foundation, &[new_class(3, 3)], 1).unwrap();
     let (two, _) = learn_on(&foundation, &one, &[new_class(4, 2), new_class(5, 5)], 1, &mut proceed).unwrap();
     let shots = |state: &State| state.origins.iter().map(|origin| origin.shots).collect::<Vec<_>>();
     assert_eq!((shots(&two), two.origins[0]), (alloc::vec![3, 2, 5], one.origins[0]));
-    let mut memory = memory(&foundation, &two, &[new_class(3, 8)]);
-    let workspace = &mut memory.workspace(&Serial);
     let more = new_class(3, 4);
-    let (more, _) = add_shots(&foundation, &two, &more, config, 1, workspace, &mut proceed).unwrap();
+    let (more, _) = within(&foundation, 1, |session| session.add_shots(&two, &more)).unwrap();
     assert_eq!(more.origins, two.origins, "further shots are no new start");
-    let (left, _) = forget(&foundation, &more, &label(4), config, 1, workspace, &mut proceed).unwrap();
+    let (left, _) = within(&foundation, 1, |session| session.forget(&more, &label(4))).unwrap();
     assert_eq!(shots(&left), [3, 5]);
     // A state of an older release knows nothing of its classes; the next session starts from where they are.
     let old = State { origins: Vec::new(), ..two.clone() };
@@ -345,22 +334,18 @@ fn first_recognition_goes_with_its_class() {
 #[test]
 fn forgetting_frees_the_target_and_leaves_nothing_behind() {
     let foundation = foundation(4);
-    let config = &foundation.config;
     let (one, _) = learn_with(&foundation, &[new_class(4, 3)], 1).unwrap();
     let (two, _) = learn_on(&foundation, &one, &[new_class(5, 3)], 1, &mut proceed).unwrap();
-    let mut memory = memory(&foundation, &two, &[]);
-    let mut workspace = memory.workspace(&Serial);
-    let (left, report) = forget(&foundation, &two, &label(4), config, 1, &mut workspace, &mut proceed).unwrap();
+    let (left, report) = within(&foundation, 1, |session| session.forget(&two, &label(4))).unwrap();
     assert!(left.is_sound(&foundation));
     assert_eq!(left.classes, two.classes[1..]);
     assert_eq!(left.exemplars.classes(), [4, 4, 4]);
     assert_eq!(report.free_targets, DIMENSION - 5);
     assert!(report.classes.iter().all(|class| class.before.is_some()));
-    let (none, report) = forget(&foundation, &left, &label(5), config, 1, &mut workspace, &mut proceed).unwrap();
+    let (none, report) = within(&foundation, 1, |session| session.forget(&left, &label(5))).unwrap();
     assert_eq!((none.head, none.classes.len(), none.exemplars.len()), (None, 0, 0));
     assert!(report.losses.is_empty());
-    let mut refused =
-        |label: &str| forget(&foundation, &two, label, config, 1, &mut workspace, &mut proceed).unwrap_err();
+    let refused = |label: &str| within(&foundation, 1, |session| session.forget(&two, label)).unwrap_err();
     assert_eq!(refused(&label(0)), LearnError::BaseClass { label: label(0) });
     assert_eq!(refused("nobody"), LearnError::UnknownLabel { label: String::from("nobody") });
 }
@@ -368,13 +353,9 @@ fn forgetting_frees_the_target_and_leaves_nothing_behind() {
 #[test]
 fn more_shots_keep_the_target() {
     let foundation = foundation(4);
-    let config = &foundation.config;
     let (state, _) = learn_with(&foundation, &[new_class(4, 1)], 1).unwrap();
     let more = NewClass { label: label(4), ..new_class(4, 4) };
-    let mut memory = memory(&foundation, &state, &[new_class(4, 8)]);
-    let mut add = |state: &State, class: &NewClass| {
-        add_shots(&foundation, state, class, config, 1, &mut memory.workspace(&Serial), &mut proceed)
-    };
+    let add = |state: &State, class: &NewClass| within(&foundation, 1, |session| session.add_shots(state, class));
     let (next, _) = add(&state, &more).unwrap();
     assert_eq!((&next.classes, next.exemplars.len()), (&state.classes, 5));
     let base = NewClass { label: label(0), ..new_class(0, 2) };
@@ -390,9 +371,7 @@ fn more_shots_of_a_base_class_are_learned_before_any_class_is() {
     let foundation = foundation(4);
     let state = State::fresh(&foundation, [0; 32]);
     let base = NewClass { label: label(0), ..new_class(0, 3) };
-    let mut memory = memory(&foundation, &state, core::slice::from_ref(&base));
-    let workspace = &mut memory.workspace(&Serial);
-    let (next, report) = add_shots(&foundation, &state, &base, &foundation.config, 1, workspace, &mut proceed).unwrap();
+    let (next, report) = within(&foundation, 1, |session| session.add_shots(&state, &base)).unwrap();
     assert!(next.head.is_some() && !report.losses.is_empty() && next.is_sound(&foundation));
 }
 
@@ -447,19 +426,11 @@ fn all_targets_can_be_taken() {
 }
 
 #[test]
-fn too_small_a_workspace_is_refused_with_figures() {
-    let foundation = foundation(3);
-    let (state, new) = (State::fresh(&foundation, [0; 32]), [new_class(3, 2)]);
-    let needed = needs(&foundation, &state, 1, 2, &foundation.config);
-    let mut memory = Memory::new(Needs { numbers: needed.numbers - 1, ..needed });
-    let workspace = &mut memory.workspace(&Serial);
-    let refused = learn(&foundation, &state, &new, &foundation.config, 1, workspace, &mut proceed).unwrap_err();
-    let given = Needs { numbers: needed.numbers - 1, ..needed };
-    assert_eq!(refused, LearnError::Align(AlignError::Workspace { needed, given }));
-    let config = Config { batch: 0, ..foundation.config.clone() };
-    let mut memory = Memory::new(needed);
-    let refused = learn(&foundation, &state, &new, &config, 1, &mut memory.workspace(&Serial), &mut proceed);
-    assert_eq!(refused.unwrap_err(), LearnError::Align(AlignError::Settings));
+fn settings_out_of_range_are_refused() {
+    let mut foundation = foundation(3);
+    foundation.config.batch = 0;
+    let refused = learn_with(&foundation, &[new_class(3, 2)], 1).unwrap_err();
+    assert_eq!(refused, LearnError::Align(AlignError::Settings));
 }
 
 /// As many threads as asked for, begun for every piece of work; thread t takes every task t, t + n, t + 2n, ...
@@ -482,10 +453,9 @@ fn the_number_of_threads_changes_no_bit() {
     let (state, new) = (State::fresh(&foundation, [0; 32]), [new_class(4, 5), new_class(5, 5)]);
     let with = |threads: usize| {
         let threads = Threads(threads);
-        let mut memory = memory(&foundation, &state, &new);
-        learn(&foundation, &state, &new, &foundation.config, 1, &mut memory.workspace(&threads), &mut proceed)
-            .unwrap()
-            .0
+        let (memory, on_progress) = (&mut Memory::default(), &mut proceed);
+        let (foundation, config) = (&foundation, &foundation.config);
+        Session { foundation, config, seed: 1, memory, workers: &threads, on_progress }.learn(&state, &new).unwrap().0
     };
     let one = with(1);
     for threads in [2, 3, 8] {

@@ -1,0 +1,69 @@
+//! What to do about an error: the library says what is wrong, this program what to type.
+
+use anyhow::Error;
+use orco_runtime::encoder::EncodeError;
+use orco_runtime::history::PurgeError;
+use orco_runtime::learner::{ChangeError, ExportError, OpenLearnerError};
+use orco_runtime::pack::ExportError as ClassError;
+use orco_runtime::session::LearnError;
+use orco_runtime::store::StoreError;
+
+/// An error as a sentence, with its causes and what to do.
+pub fn sentence(error: &Error) -> String {
+    match error.chain().find_map(advice) {
+        Some(advice) => format!("{error:#}; {advice}"),
+        None => format!("{error:#}"),
+    }
+}
+
+fn advice(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    if let Some(error) = cause.downcast_ref::<ChangeError>() {
+        return on_change(error);
+    }
+    if let Some(OpenLearnerError::Store(error)) = cause.downcast_ref() {
+        return on_store(error);
+    }
+    if let Some(error) = cause.downcast_ref::<ExportError>() {
+        return match error {
+            ExportError::Store(error) => on_store(error),
+            ExportError::Class(ClassError::UnknownLabel { .. }) => Some(LIST),
+            ExportError::Class(ClassError::NoExemplars { .. }) => Some("`orco add` does that"),
+            _ => None,
+        };
+    }
+    if let Some(EncodeError::Start(_)) = cause.downcast_ref() {
+        return Some("`cargo xtask setup` fetches ONNX Runtime, and --engine rten does without it");
+    }
+    cause.downcast_ref().and_then(on_store)
+}
+
+const LIST: &str = "`orco list` shows all";
+
+fn on_change(error: &ChangeError) -> Option<&'static str> {
+    Some(match error {
+        ChangeError::Store(error) => return on_store(error),
+        ChangeError::Learn(LearnError::UnknownLabel { .. }) => "nothing was changed: `orco list` shows all labels",
+        ChangeError::Forgetting { .. } => "nothing was changed: give other shots, or a larger --forgetting-budget",
+        ChangeError::TooFarBack { .. } | ChangeError::NoEntry { .. } => "`orco history` shows what is remembered",
+        ChangeError::Purge(PurgeError::Unknown { .. }) => {
+            "nothing was changed: `orco list` and `orco history` show all labels"
+        }
+        ChangeError::Present { .. } => return None,
+        _ => "nothing was changed",
+    })
+}
+
+fn on_store(error: &StoreError) -> Option<&'static str> {
+    Some(match error {
+        StoreError::Unreadable { .. } => {
+            "give it back to the user who runs this (chown, chmod 600), check the disk, or move it away to go on without it"
+        }
+        StoreError::Foreign { .. } => "run this as that user, or give the files of the state to this one (chown)",
+        StoreError::Overtaken { .. } => "repeat the command (was .lock removed?)",
+        StoreError::Decode { .. } => "move its folder away to start from the bundle again",
+        StoreError::OtherBundle { .. } => "give that bundle with --bundle, or another folder with --state",
+        StoreError::Busy { .. } => "wait for it to finish, with --wait SECONDS",
+        StoreError::Uncertain { .. } => "check the disk and the room on it, and list what is known now",
+        _ => return None,
+    })
+}

@@ -1,0 +1,180 @@
+//! What the verbs that change the state have in common: their options, progress, and the report.
+
+mod losses;
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use indicatif::ProgressBar;
+use orco_runtime::align::Losses;
+use orco_runtime::label::{self, Shown};
+use orco_runtime::learner::{Learner, Made, Observer, Shots, Step};
+use orco_runtime::session::Report;
+use serde_json::json;
+
+use crate::advice;
+use crate::output::{self, Output, say};
+
+/// What every verb that aligns the head anew takes.
+#[derive(Args, Debug)]
+pub struct ChangeOptions {
+    /// Seed of shuffling and perturbation.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Forgetting budget, in percentage points: refuses the change, and keeps what was known before, if it and all sessions
+    /// before it together cost any old class more: the exemplars of the bundle are compared with what its own head
+    /// recognised, the shots of a learned class with what was recognised right after its session, by targets alone.
+    /// Without it, losses are reported only.
+    #[arg(long, value_name = "POINTS", env = "ORCO_FORGETTING_BUDGET", value_parser = points)]
+    pub forgetting_budget: Option<f32>,
+}
+
+impl ChangeOptions {
+    /// Makes the learner work so.
+    pub fn apply(&self, learner: &mut Learner) {
+        let settings = learner.settings_mut();
+        settings.seed = self.seed;
+        settings.forgetting_budget = self.forgetting_budget;
+    }
+}
+
+/// Reads a budget in percentage points as a share.
+fn points(argument: &str) -> Result<f32, String> {
+    match argument.parse::<f32>() {
+        Ok(points) if (0.0..=100.0).contains(&points) => Ok(points / 100.0),
+        _ => Err("expected a number from 0 to 100".into()),
+    }
+}
+
+/// Reads `LABEL=FOLDER`.
+pub fn parse(argument: &str) -> Result<(String, PathBuf), String> {
+    match argument.split_once('=') {
+        Some((label, folder)) if !label.trim().is_empty() && !folder.is_empty() => {
+            Ok((label::normal(label), folder.into()))
+        }
+        _ => Err("expected LABEL=FOLDER, such as mug=shots/mug".into()),
+    }
+}
+
+/// "LABEL (N shots)" for every class.
+pub fn describe(classes: &[(&str, Shots<'_>)]) -> String {
+    let labels: Vec<String> =
+        classes.iter().map(|(label, shots)| format!("{label} ({} shots)", shots.count())).collect();
+    labels.join(", ")
+}
+
+/// Shows a change's progress: a bar for the shots, then one for the epochs.
+#[derive(Default)]
+pub struct Bars {
+    shots: Option<ProgressBar>,
+    epochs: Option<ProgressBar>,
+}
+
+impl Observer for Bars {
+    fn step(&mut self, step: Step) -> ControlFlow<()> {
+        match step {
+            Step::Shots { done, total } => {
+                let bar = self.shots.get_or_insert_with(|| output::bar(total, "shots"));
+                bar.set_position(done as u64);
+                if done == total {
+                    bar.finish_and_clear();
+                }
+            }
+            Step::Epoch(progress) => {
+                let bar = self.epochs.get_or_insert_with(|| output::bar(progress.epochs, "learning"));
+                bar.set_position(progress.epoch as u64);
+                bar.set_message(format!("loss {:.3}", progress.losses.total()));
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl Drop for Bars {
+    fn drop(&mut self) {
+        [&self.shots, &self.epochs].into_iter().flatten().for_each(ProgressBar::finish_and_clear);
+    }
+}
+
+/// Notes that a change is made, and what is doubtful about it; the verb goes on with what it did.
+pub fn made<T>(output: &Output, made: Made<T>) -> T {
+    output.changed();
+    if let Some(uncertain) = made.uncertain {
+        output.changed_but(advice::sentence(&uncertain.into()));
+    }
+    made.report
+}
+
+/// Says what a session did.
+pub fn print(output: &Output, report: &Report, what: &str, seconds: f64) -> Result<()> {
+    say!(output, "{} in {seconds:.1} s", Shown(what))?;
+    if let (Some(first), Some(last)) = (report.losses.first(), report.losses.last()) {
+        let epochs = report.losses.len();
+        say!(
+            output,
+            "loss {:.3} after the first epoch, {:.3} after the last of {epochs}",
+            first.total(),
+            last.total()
+        )?;
+    }
+    let percent = |share: f32| 100.0 * share;
+    if let Some((before, after)) = report.old_accuracy() {
+        say!(
+            output,
+            "stored exemplars of old classes recognised: {:.1} % before, {:.1} % after",
+            percent(before),
+            percent(after)
+        )?;
+    }
+    let forgotten = report.forgotten(0.0);
+    if !forgotten.is_empty() {
+        say!(output, "stored exemplars recognised less than before: {}", losses::by_this(&forgotten))?;
+    }
+    let forgotten = report.forgotten_since(0.0);
+    if !forgotten.is_empty() {
+        say!(output, "recognised less than at first, over all sessions: {}", losses::since_first(&forgotten))?;
+    }
+    if let Some(accuracy) = report.new_accuracy() {
+        say!(output, "shots of the new classes recognised: {:.1} %", percent(accuracy))?;
+    }
+    for confusion in report.confusions.iter().take(5) {
+        say!(
+            output,
+            "now confused: {} is taken for {} ({:.0} %)",
+            Shown(&confusion.label),
+            Shown(&confusion.taken_for),
+            percent(confusion.share)
+        )?;
+    }
+    say!(output, "{} free targets are left", report.free_targets)
+}
+
+/// The report as JSON.
+pub fn to_json(report: &Report, seconds: f64) -> serde_json::Value {
+    let classes: Vec<_> = report
+        .classes
+        .iter()
+        .map(|class| {
+            let (first, now) = class.since.map(|since| (since.first, since.now)).unzip();
+            json!({ "label": class.label, "before": class.before, "after": class.after, "first": first, "now": now })
+        })
+        .collect();
+    let confusions: Vec<_> = report
+        .confusions
+        .iter()
+        .map(
+            |confusion| json!({ "label": confusion.label, "taken_for": confusion.taken_for, "share": confusion.share }),
+        )
+        .collect();
+    json!({
+        "seconds": seconds, "exemplars": report.exemplars, "free_targets": report.free_targets,
+        "old_accuracy_before": report.old_accuracy().map(|pair| pair.0),
+        "old_accuracy_after": report.old_accuracy().map(|pair| pair.1),
+        "new_accuracy": report.new_accuracy(),
+        "losses": report.losses.iter().map(Losses::total).collect::<Vec<_>>(),
+        "classes": classes, "confusions": confusions,
+    })
+}

@@ -1,0 +1,247 @@
+//! The learner: a bundle, what was learned on it, and all that changes it.
+//!
+//! A change is a pure step ([`orco_state::session`]) and one act of committing at its end: it is made as a whole, and kept
+//! in the store, or nothing happened. While one is made, the store is locked and its newest state read, so that any number
+//! of learners, in this process or in others, may share a folder.
+
+mod change;
+mod error;
+mod observer;
+mod settings;
+mod shots;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use ::image::RgbImage;
+use ndarray::{Array2, ArrayView2};
+use orco_state::classify::{Classifier, Match};
+use orco_state::history::{History, Saved};
+use orco_state::pack::{Pack, Provenance};
+use orco_state::session::{self, Memory};
+use orco_state::state::{Class, Foundation, State};
+
+use crate::bundle::Bundle;
+use crate::encoder::choice::{Reason, Work};
+use crate::encoder::{EncodeError, Encoder};
+use crate::release;
+use crate::store::{Reading, Store};
+use crate::threads::Threads;
+
+pub use change::{Imported, Made, Undone};
+pub use error::{ChangeError, ExportError, OpenLearnerError, ShotsError};
+pub use observer::{Observer, Step};
+pub use settings::Settings;
+pub use shots::{Shots, pictures_in};
+
+/// A device that classifies pictures and learns new classes.
+///
+/// # Example
+/// Learns a class from five shots and recognises another picture of it:
+/// ```
+/// use orco_runtime::image;
+/// use orco_runtime::learner::{Learner, Shots};
+///
+/// let state = tempfile::tempdir()?;
+/// let mut learner = Learner::open("../models/cifar100-edge", state.path())?;
+/// let shots = Shots::folder("../examples/shots/learn/rubber-duck")?;
+/// let made = learner.learn(&[("duck", shots)], &mut ())?;
+/// assert!(made.report.new_accuracy().is_some_and(|share| share > 0.7));
+///
+/// let picture = image::open("../examples/shots/try/rubber-duck/1.jpg".as_ref())?;
+/// assert_eq!(learner.classify(&picture)?.label, "duck");
+/// learner.undo(1, &mut ())?;
+/// assert_ne!(learner.classify(&picture)?.label, "duck");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Learner {
+    bundle: Bundle,
+    store: Store,
+    settings: Settings,
+    saved: Saved,
+    warnings: Vec<String>,
+    /// Made when it is first needed, and anew after every change.
+    classifier: Option<Classifier>,
+    /// For pictures, and for shots.
+    encoders: [Option<Box<dyn Encoder>>; 2],
+    memory: Memory,
+    threads: Option<Threads>,
+}
+
+/// What a picture shows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// Label of the class with the highest score.
+    pub label: String,
+    /// Its score, -1..1.
+    pub score: f32,
+    /// All known classes with their scores, highest first; [`Learner::label`] names them.
+    pub matches: Vec<Match>,
+}
+
+impl Learner {
+    /// Opens a bundle's folder and the folder of the state that was learned on it, which need not be there yet, with the
+    /// usual settings.
+    ///
+    /// # Errors
+    /// [`OpenLearnerError`] if the bundle or the state cannot be used.
+    pub fn open(bundle: impl AsRef<Path>, state: impl AsRef<Path>) -> Result<Self, OpenLearnerError> {
+        Self::new(Bundle::open(bundle.as_ref())?, Store::new(state.as_ref()), Settings::default())
+    }
+
+    /// A learner on an opened bundle.
+    ///
+    /// # Errors
+    /// [`OpenLearnerError`] if the state cannot be used, or the bundle is an older release than was used before.
+    pub fn new(bundle: Bundle, store: Store, settings: Settings) -> Result<Self, OpenLearnerError> {
+        if settings.compare_releases {
+            release::check(store.folder(), &bundle.manifest.name, bundle.manifest.release)?;
+        }
+        let Reading { saved, warnings, .. } = store.load(&bundle)?;
+        let (encoders, memory) = ([None, None], Memory::default());
+        Ok(Self { bundle, store, settings, saved, warnings, classifier: None, encoders, memory, threads: None })
+    }
+
+    /// The bundle.
+    pub fn bundle(&self) -> &Bundle {
+        &self.bundle
+    }
+
+    /// What the bundle brought.
+    pub fn foundation(&self) -> &Foundation {
+        &self.bundle.foundation
+    }
+
+    /// What was learned since.
+    pub fn state(&self) -> &State {
+        &self.saved.state
+    }
+
+    /// How that came to be.
+    pub fn history(&self) -> &History {
+        &self.saved.history
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// What was wrong with the store when it was last read, in sentences, for somebody to be told.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// The settings, which may be changed between two calls.
+    pub fn settings_mut(&mut self) -> &mut Settings {
+        &mut self.settings
+    }
+
+    /// All known classes, base classes first; a class's index is that in a [`Match`].
+    pub fn classes(&self) -> impl Iterator<Item = &Class> + Clone {
+        self.saved.state.known(&self.bundle.foundation)
+    }
+
+    /// Label of the class of that index; empty if there is none.
+    pub fn label(&self, class: usize) -> &str {
+        self.classes().nth(class).map_or("", |class| &class.label)
+    }
+
+    /// Reads the state anew, which another learner on the same folder may have changed.
+    ///
+    /// # Errors
+    /// [`OpenLearnerError`] if it cannot be used.
+    pub fn refresh(&mut self) -> Result<(), OpenLearnerError> {
+        let reading = self.store.load(&self.bundle)?;
+        self.take(reading);
+        Ok(())
+    }
+
+    /// Goes on from what the store holds.
+    fn take(&mut self, reading: Reading) {
+        self.warnings = reading.warnings;
+        if self.saved != reading.saved {
+            self.classifier = None;
+        }
+        self.saved = reading.saved;
+    }
+
+    /// Says what a picture shows.
+    ///
+    /// # Errors
+    /// [`EncodeError`] if the backbone cannot be started or fails.
+    pub fn classify(&mut self, picture: &RgbImage) -> Result<Answer, EncodeError> {
+        let features = self.features(picture, 1)?;
+        Ok(self.classify_features(features.view()).swap_remove(0))
+    }
+
+    /// Says what pictures show whose features are known already.
+    ///
+    /// # Shapes
+    /// `features` `[pictures, features]`, of the clean view of each.
+    /// # Panics
+    /// If rows have another length than the bundle's features.
+    pub fn classify_features(&mut self, features: ArrayView2<'_, f32>) -> Vec<Answer> {
+        let (foundation, state) = (&self.bundle.foundation, &self.saved.state);
+        let classifier = self.classifier.get_or_insert_with(|| Classifier::new(foundation, state));
+        let rows = features.as_standard_layout();
+        let ranked: Vec<Vec<Match>> = rows
+            .rows()
+            .into_iter()
+            .map(|row| classifier.matches(row.as_slice().expect("rows of the standard layout"), usize::MAX))
+            .collect();
+        let answer = |matches: Vec<Match>| {
+            let best = matches.first().copied();
+            let label = best.map_or(String::new(), |best| self.label(best.class).to_owned());
+            Answer { label, score: best.map_or(0.0, |best| best.score), matches }
+        };
+        ranked.into_iter().map(answer).collect()
+    }
+
+    /// Features of `views` views of a picture that is to be classified, the clean one first, `[views, features]`.
+    ///
+    /// # Errors
+    /// [`EncodeError`] if the backbone cannot be started or fails.
+    pub fn features(&mut self, picture: &RgbImage, views: usize) -> Result<Array2<f32>, EncodeError> {
+        let work = Work::Pictures(self.settings.pictures_ahead);
+        self.encode(work, picture, views)
+    }
+
+    /// The engine that the backbone runs on for some work, and why; starts it.
+    ///
+    /// # Errors
+    /// [`EncodeError`] if it cannot be started.
+    pub fn engine(&mut self, work: Work) -> Result<(String, Reason), EncodeError> {
+        let (encoder, reason) = self.bundle.encoder(self.settings.engine, work)?;
+        let name = encoder.engine();
+        self.encoders[usize::from(work == Work::Shots)] = Some(encoder);
+        Ok((name, reason))
+    }
+
+    fn encode(&mut self, work: Work, picture: &RgbImage, views: usize) -> Result<Array2<f32>, EncodeError> {
+        let encoder = &mut self.encoders[usize::from(work == Work::Shots)];
+        let encoder = match encoder {
+            Some(encoder) => encoder,
+            None => encoder.insert(self.bundle.encoder(self.settings.engine, work)?.0),
+        };
+        self.bundle.features(encoder.as_mut(), picture, views)
+    }
+
+    /// Takes a learned class out, for another device with the same bundle. What leaves the device comes from the newest
+    /// state or not at all: in an older one may be a class that was forgotten since.
+    ///
+    /// # Errors
+    /// [`ExportError`] if the newest state cannot be read, or the class cannot be exported.
+    pub fn export(&mut self, label: &str, provenance: Provenance) -> Result<Pack, ExportError> {
+        let reading = self.store.load_newest(&self.bundle)?;
+        self.take(reading);
+        Ok(Pack::of(&self.bundle.foundation, &self.saved.state, label, provenance)?)
+    }
+
+    /// Bytes of working memory that one session of so many classes and shots takes.
+    pub fn session_bytes(&self, classes: usize, shots: usize) -> usize {
+        let foundation = &self.bundle.foundation;
+        session::needs(foundation, &self.saved.state, classes, shots, &foundation.config).bytes()
+    }
+}

@@ -1,0 +1,310 @@
+//! The changes: learning, adding shots, forgetting, renaming, importing, going back.
+
+use std::ops::ControlFlow;
+use std::time::SystemTime;
+
+use ndarray::Axis;
+use orco_core::align::Progress;
+use orco_state::history::{Change, PurgeError, Verb};
+use orco_state::label;
+use orco_state::pack::Pack;
+use orco_state::session::{self, LearnError, NewClass, Report, Session, StoredClass};
+use orco_state::state::State;
+
+use super::error::{ChangeError, ShotsError};
+use super::observer::{Observer, Step};
+use super::shots::{self, Shots};
+use super::{Learner, Reading};
+use crate::encoder::choice::Work;
+use crate::release;
+use crate::store::{Locked, StoreError};
+use crate::threads::Threads;
+
+/// A change that was made, and is kept.
+#[derive(Debug)]
+pub struct Made<T = Report> {
+    /// What it did.
+    pub report: T,
+    /// Why it may not be kept as safely as it should: a power cut could lose it, or something of the old is left.
+    pub uncertain: Option<StoreError>,
+}
+
+/// What going back did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Undone {
+    /// What changed.
+    pub report: Report,
+    /// The entry of the history that came back.
+    pub entry: u32,
+    /// Whether the state is that of then to the bit; `None` where that is not known, since something of it was purged.
+    pub exact: Option<bool>,
+}
+
+/// A class out of a pack, to be learned.
+#[derive(Clone, Copy, Debug)]
+pub struct Imported<'a> {
+    /// The pack.
+    pub pack: &'a Pack,
+    /// Another label than the pack's.
+    pub label: Option<&'a str>,
+}
+
+impl Learner {
+    /// Learns new classes in one session.
+    ///
+    /// # Errors
+    /// [`ChangeError`] if a label or shot cannot be used, the classes do not fit, one of the old classes would lose more
+    /// than the budget, the observer cancels, or the state cannot be saved. Nothing was changed then.
+    pub fn learn(
+        &mut self,
+        classes: &[(&str, Shots<'_>)],
+        observer: &mut dyn Observer,
+    ) -> Result<Made<Report>, ChangeError> {
+        let locked = self.lock()?;
+        let labels: Vec<&str> = classes.iter().map(|(label, _)| *label).collect();
+        session::check_labels(self.foundation(), self.state(), &labels)?;
+        let new = self.read(classes, observer)?;
+        let (next, report) = self.within(observer, |session, state| session.learn(state, &new))?;
+        let change = Change::new(Verb::Learn, self.settings.seed).labels(labels.into_iter().map(label::normal));
+        self.commit(&locked, next, change, report)
+    }
+
+    /// Gives a known class, base or learned, further shots.
+    ///
+    /// # Errors
+    /// As for [`Learner::learn`], and if there is no such class.
+    pub fn add(
+        &mut self,
+        label: &str,
+        shots: Shots<'_>,
+        observer: &mut dyn Observer,
+    ) -> Result<Made<Report>, ChangeError> {
+        let locked = self.lock()?;
+        session::check_known(self.foundation(), self.state(), label)?;
+        let class = self.read(&[(label, shots)], observer)?;
+        let (next, report) = self.within(observer, |session, state| session.add_shots(state, &class[0]))?;
+        let change = Change::new(Verb::Add, self.settings.seed).labels([label::normal(label)]);
+        self.commit(&locked, next, change, report)
+    }
+
+    /// Learns classes out of packs in one session, without the backbone.
+    ///
+    /// # Errors
+    /// As for [`Learner::learn`], and if a pack was made with another bundle.
+    pub fn import(&mut self, packs: &[Imported<'_>], observer: &mut dyn Observer) -> Result<Made<Report>, ChangeError> {
+        let locked = self.lock()?;
+        let class = |imported: &Imported<'_>| -> Result<StoredClass, ChangeError> {
+            let class = imported.pack.to_class(&self.bundle.digest)?;
+            Ok(StoredClass { label: label::normal(imported.label.unwrap_or(&class.label)), ..class })
+        };
+        let new = packs.iter().map(class).collect::<Result<Vec<_>, _>>()?;
+        let (next, report) = self.within(observer, |session, state| session.learn_stored(state, &new))?;
+        let change = Change::new(Verb::Import, self.settings.seed).labels(new.into_iter().map(|class| class.label));
+        self.commit(&locked, next, change, report)
+    }
+
+    /// Forgets a learned class; [`Learner::undo`] brings it back.
+    ///
+    /// # Errors
+    /// [`ChangeError`] if there is no such class, it came with the bundle, the observer cancels, or the state cannot be
+    /// saved. Nothing was changed then.
+    pub fn forget(&mut self, label: &str, observer: &mut dyn Observer) -> Result<Made<Report>, ChangeError> {
+        let locked = self.lock()?;
+        let (next, report) = self.within(observer, |session, state| session.forget(state, label))?;
+        let change = Change::new(Verb::Forget, self.settings.seed).labels([label::normal(label)]);
+        self.keep(&locked, next, change, report)
+    }
+
+    /// Forgets a class together with its past: its exemplars and every label it ever had disappear from every file of the
+    /// store. A class that was forgotten before is purged, too; there is no report then.
+    ///
+    /// # Errors
+    /// As for [`Learner::forget`], and if neither the state nor its history knows the label.
+    pub fn purge(&mut self, label: &str, observer: &mut dyn Observer) -> Result<Made<Option<Report>>, ChangeError> {
+        let locked = self.lock()?;
+        let label = &label::normal(label);
+        let known = self.classes().any(|class| label::same(&class.label, label));
+        let (next, report) = if known {
+            let (next, report) = self.within(observer, |session, state| session.forget(state, label))?;
+            (next, Some(report))
+        } else {
+            (self.saved.state.clone(), None)
+        };
+        let change = Change::new(Verb::Purge, self.settings.seed).at(now());
+        let saved = match self.saved.purge(self.foundation(), next, label, &change, self.settings.limits) {
+            // Only an older copy has it still, after a purge that was cut off, say.
+            Err(PurgeError::Unknown { .. }) if self.store.mentions(label)? => self.saved.clone(),
+            purged => purged?,
+        };
+        let uncertain = settled(locked.purge(&self.bundle, &saved))?;
+        self.replace(saved);
+        Ok(Made { report, uncertain })
+    }
+
+    /// Gives a learned class another label; nothing is trained.
+    ///
+    /// # Errors
+    /// [`ChangeError`] if there is no such class, it came with the bundle, the new label cannot be used, or the state
+    /// cannot be saved. Nothing was changed then.
+    pub fn rename(&mut self, from: &str, to: &str) -> Result<Made<()>, ChangeError> {
+        let locked = self.lock()?;
+        let [from, to] = [from, to].map(label::normal);
+        let next = session::rename(self.foundation(), self.state(), &from, &to)?;
+        self.keep(&locked, next, Change::new(Verb::Rename, 0).labels([from, to]), ())
+    }
+
+    /// Takes the last changes back. Undoing is a change, too, and can be taken back.
+    ///
+    /// # Errors
+    /// [`ChangeError`] if fewer are remembered, the observer cancels, or the state cannot be saved. Nothing was changed then.
+    pub fn undo(&mut self, changes: usize, observer: &mut dyn Observer) -> Result<Made<Undone>, ChangeError> {
+        let locked = self.lock()?;
+        let remembered = self.history().entries().len() - 1;
+        let number = self.saved.back(changes).ok_or(ChangeError::TooFarBack { asked: changes, remembered })?;
+        self.go_back(&locked, number, observer)
+    }
+
+    /// Goes back to the class set after an entry of the history.
+    ///
+    /// # Errors
+    /// As for [`Learner::undo`], and if there is no such entry.
+    pub fn undo_to(&mut self, entry: u32, observer: &mut dyn Observer) -> Result<Made<Undone>, ChangeError> {
+        let locked = self.lock()?;
+        self.go_back(&locked, entry, observer)
+    }
+
+    fn go_back(
+        &mut self,
+        locked: &Locked,
+        number: u32,
+        observer: &mut dyn Observer,
+    ) -> Result<Made<Undone>, ChangeError> {
+        if self.saved.back(0) == Some(number) {
+            return Err(ChangeError::Present { number });
+        }
+        let earlier = self.saved.earlier(number).ok_or(ChangeError::NoEntry { number })?;
+        let (next, report) = self.within(observer, |session, state| session.restore(state, &earlier))?;
+        let exact = earlier.is_exact(next.head.as_ref());
+        let undone = Undone { report, entry: number, exact };
+        self.keep(locked, next, Change::new(Verb::Undo, earlier.seed).to(number), undone)
+    }
+
+    /// Locks the store and goes on from its newest state.
+    fn lock(&mut self) -> Result<Locked, ChangeError> {
+        let locked = self.store.lock(self.settings.wait)?;
+        let reading: Reading = locked.load(&self.bundle)?;
+        self.take(reading);
+        if self.settings.compare_releases {
+            release::accept(self.store.folder(), &self.bundle.manifest.name, self.bundle.manifest.release)?;
+        }
+        Ok(locked)
+    }
+
+    /// Features of the shots of every class; how many there are is checked before any is computed.
+    fn read(
+        &mut self,
+        classes: &[(&str, Shots<'_>)],
+        observer: &mut dyn Observer,
+    ) -> Result<Vec<NewClass>, ChangeError> {
+        for (label, shots) in classes {
+            session::check_count(self.foundation(), self.state(), label, shots.count())?;
+        }
+        let total = classes.iter().map(|(_, shots)| shots.count()).sum();
+        let mut done = 0;
+        let mut new = Vec::with_capacity(classes.len());
+        for (label, shots) in classes {
+            let mut features = Vec::with_capacity(shots.count());
+            for shot in 0..shots.count() {
+                features.push(self.read_shot(shots, shot)?);
+                done += 1;
+                if observer.step(Step::Shots { done, total }).is_break() {
+                    return Err(ChangeError::Cancelled);
+                }
+            }
+            new.push(NewClass { label: label::normal(label), shots: features });
+        }
+        Ok(new)
+    }
+
+    /// Features of the views of one shot.
+    fn read_shot(&mut self, shots: &Shots<'_>, shot: usize) -> Result<Vec<f32>, ShotsError> {
+        let opened;
+        let picture = match shots {
+            Shots::Features(features) => return Ok(features.index_axis(Axis(0), shot).iter().copied().collect()),
+            Shots::Pictures(pictures) => &pictures[shot],
+            Shots::Files(paths) => {
+                opened = shots::open(&paths[shot])?;
+                &opened
+            }
+        };
+        let views = self.bundle.foundation.config.views;
+        let features = self.encode(Work::Shots, picture, views).map_err(ShotsError::Encode)?;
+        Ok(features.into_raw_vec_and_offset().0)
+    }
+
+    /// Takes a step from the present state, on all cores.
+    fn within(
+        &mut self,
+        observer: &mut dyn Observer,
+        step: impl FnOnce(&mut Session<'_>, &State) -> Result<(State, Report), LearnError>,
+    ) -> Result<(State, Report), ChangeError> {
+        let threads: &Threads = self.threads.get_or_insert_with(Threads::of_machine);
+        let foundation = &self.bundle.foundation;
+        let mut on_progress = |progress: Progress| -> ControlFlow<()> { observer.step(Step::Epoch(progress)) };
+        let mut session = Session {
+            foundation,
+            config: &foundation.config,
+            seed: self.settings.seed,
+            memory: &mut self.memory,
+            workers: threads,
+            on_progress: &mut on_progress,
+        };
+        Ok(step(&mut session, &self.saved.state)?)
+    }
+
+    /// Keeps the next state, unless it costs an old class more than the forgetting budget.
+    fn commit(
+        &mut self,
+        locked: &Locked,
+        next: State,
+        change: Change,
+        report: Report,
+    ) -> Result<Made<Report>, ChangeError> {
+        if let Some(budget) = self.settings.forgetting_budget {
+            let lost: Vec<_> = report.forgotten_since(budget).into_iter().cloned().collect();
+            if !lost.is_empty() {
+                return Err(ChangeError::Forgetting { budget, lost });
+            }
+        }
+        self.keep(locked, next, change, report)
+    }
+
+    /// Keeps the next state, remembering what was done.
+    fn keep<T>(&mut self, locked: &Locked, next: State, change: Change, report: T) -> Result<Made<T>, ChangeError> {
+        let saved = self.saved.then(next, &change.at(now()), self.settings.limits);
+        let uncertain = settled(locked.save(&self.bundle, &saved))?;
+        self.replace(saved);
+        Ok(Made { report, uncertain })
+    }
+
+    fn replace(&mut self, saved: orco_state::history::Saved) {
+        self.saved = saved;
+        self.classifier = None;
+    }
+}
+
+/// Tells a state that is saved, though not as safely as it should be, from one that is not.
+fn settled(saved: Result<(), StoreError>) -> Result<Option<StoreError>, StoreError> {
+    match saved {
+        Ok(()) => Ok(None),
+        Err(error @ StoreError::Uncertain { .. }) => Ok(Some(error)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Seconds since 1970, unless the clock was obviously never set.
+fn now() -> Option<u64> {
+    const YEAR_2020: u64 = 1_577_836_800;
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    Some(since.as_secs()).filter(|seconds| *seconds >= YEAR_2020)
+}

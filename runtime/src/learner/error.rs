@@ -1,0 +1,173 @@
+//! Why a learner cannot be opened, and why a change is refused.
+
+use std::io;
+use std::path::PathBuf;
+
+use orco_core::align::AlignError;
+use orco_state::history::PurgeError;
+use orco_state::label::Shown;
+use orco_state::pack::PackError;
+use orco_state::session::{ClassAccuracy, LearnError};
+
+use crate::bundle::OpenError;
+use crate::encoder::EncodeError;
+use crate::image::ImageError;
+use crate::release::ReleaseError;
+use crate::store::StoreError;
+
+/// Why a learner cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenLearnerError {
+    /// The bundle cannot be used.
+    #[error(transparent)]
+    Bundle(#[from] OpenError),
+    /// A newer release of the bundle was used before.
+    #[error(transparent)]
+    Release(#[from] ReleaseError),
+    /// The state cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why shots cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ShotsError {
+    /// A folder cannot be read.
+    #[error("cannot read the folder {}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A folder holds no pictures.
+    #[error("the folder {} holds no pictures (.jpg, .jpeg or .png)", path.display())]
+    Empty {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A picture cannot be used. Its error goes on with the sentence.
+    #[error("{} {source}", path.display())]
+    Picture {
+        /// The picture.
+        path: PathBuf,
+        /// Why.
+        source: ImageError,
+    },
+    /// The backbone cannot be started or fails.
+    #[error("the backbone fails on the shots")]
+    Encode(#[source] EncodeError),
+}
+
+/// Why a change is refused. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChangeError {
+    /// The input makes no sense, or the alignment failed.
+    #[error(transparent)]
+    Learn(LearnError),
+    /// The observer cancelled it.
+    #[error("it was cancelled")]
+    Cancelled,
+    /// A shot cannot be used.
+    #[error(transparent)]
+    Shots(#[from] ShotsError),
+    /// A pack was made with another bundle.
+    #[error(transparent)]
+    Pack(#[from] PackError),
+    /// A class cannot be purged.
+    #[error(transparent)]
+    Purge(#[from] PurgeError),
+    /// The state cannot be read, locked or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The bundle is an older release than was used before.
+    #[error(transparent)]
+    Release(#[from] ReleaseError),
+    /// Old classes would have lost more than the forgetting budget.
+    #[error(
+        "{} of the old classes would have lost more than the forgetting budget of {} percentage points, over all sessions \
+         since the bundle: {}",
+        lost.len(),
+        in_points(*budget),
+        listed(lost)
+    )]
+    Forgetting {
+        /// The budget, 0..1.
+        budget: f32,
+        /// The classes, worst first.
+        lost: Vec<ClassAccuracy>,
+    },
+    /// Fewer changes are remembered than were to be taken back.
+    #[error("cannot take back {asked} changes: {remembered} are remembered")]
+    TooFarBack {
+        /// Changes that were to be taken back.
+        asked: usize,
+        /// Changes that can be.
+        remembered: usize,
+    },
+    /// The entry is the present state's own.
+    #[error("entry {number} is the present state; there is nothing to take back")]
+    Present {
+        /// Its number.
+        number: u32,
+    },
+    /// The history has no such entry.
+    #[error("there is no entry {number} in the history")]
+    NoEntry {
+        /// The number.
+        number: u32,
+    },
+}
+
+impl From<LearnError> for ChangeError {
+    fn from(error: LearnError) -> Self {
+        match error {
+            LearnError::Align(AlignError::Cancelled) => Self::Cancelled,
+            error => Self::Learn(error),
+        }
+    }
+}
+
+/// Why a class cannot be exported.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExportError {
+    /// The newest state cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The class is unknown, came with the bundle, or has no exemplars left.
+    #[error(transparent)]
+    Class(#[from] orco_state::pack::ExportError),
+}
+
+/// A share in percentage points, without the digits that come of its being stored as a share.
+fn in_points(share: f32) -> f64 {
+    (f64::from(share) * 1e6).round() / 1e4
+}
+
+/// "LABEL (80 to 20 %)" for the first few classes: what all sessions cost them.
+fn listed(lost: &[ClassAccuracy]) -> String {
+    const SHOWN: usize = 5;
+    let one = |class: &ClassAccuracy| {
+        let (first, now) = class.since.map_or((0.0, 0.0), |since| (since.first, since.now));
+        format!("{} ({:.0} to {:.0} %)", Shown(&class.label), 100.0 * first, 100.0 * now)
+    };
+    let mut listed: Vec<String> = lost.iter().take(SHOWN).map(one).collect();
+    if lost.len() > SHOWN {
+        listed.push(format!("and {} more", lost.len() - SHOWN));
+    }
+    listed.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_budget_is_printed_as_it_was_given() {
+        for (share, points) in [(0.0, "0"), (0.004, "0.4"), (0.025, "2.5"), (0.333, "33.3"), (1.0, "100")] {
+            assert_eq!(super::in_points(share).to_string(), points);
+        }
+    }
+}

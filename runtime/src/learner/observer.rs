@@ -1,0 +1,40 @@
+//! Watching a change while it is made.
+
+use std::ops::ControlFlow;
+
+use orco_core::align::Progress;
+
+/// How far a change has come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Step {
+    /// So many shots of all are turned into features.
+    Shots {
+        /// Shots done.
+        done: usize,
+        /// Shots in all.
+        total: usize,
+    },
+    /// The head has been trained for another epoch.
+    Epoch(Progress),
+}
+
+/// Watches a change, and may cancel it.
+///
+/// `()` watches nothing; a closure `FnMut(Step) -> ControlFlow<()>` is an observer, too.
+pub trait Observer: Send {
+    /// Called after every step. [`ControlFlow::Break`] cancels the change: nothing is changed then.
+    fn step(&mut self, step: Step) -> ControlFlow<()>;
+}
+
+impl Observer for () {
+    fn step(&mut self, _: Step) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+impl<F: FnMut(Step) -> ControlFlow<()> + Send> Observer for F {
+    fn step(&mut self, step: Step) -> ControlFlow<()> {
+        self(step)
+    }
+}

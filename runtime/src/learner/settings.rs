@@ -1,0 +1,42 @@
+//! How a learner works.
+
+use std::time::Duration;
+
+use orco_state::history::Limits;
+
+use crate::encoder::choice::Choice;
+
+/// How a learner works. Settings of phase 3 are not among them: those come with the bundle.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Seed of shuffling and perturbation. The same bundle, shots and seed give the same state, byte for byte.
+    pub seed: u64,
+    /// Share of its first exemplars, 0..1, that a class may lose over all sessions since the bundle; a change that would
+    /// cost one more is refused.
+    pub forgetting_budget: Option<f32>,
+    /// How much of the past is kept.
+    pub limits: Limits,
+    /// How long a change waits, at most, for another process that is changing the same state.
+    pub wait: Duration,
+    /// The engine that the backbone runs on.
+    pub engine: Choice,
+    /// Pictures that are likely to be classified, by which [`Choice::Auto`] chooses the engine.
+    pub pictures_ahead: usize,
+    /// Whether a bundle of an older release than was used before is refused. For bundles whose signature was checked.
+    pub compare_releases: bool,
+}
+
+impl Default for Settings {
+    /// Seed 1, no budget, no waiting, any engine for one picture.
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            forgetting_budget: None,
+            limits: Limits::default(),
+            wait: Duration::ZERO,
+            engine: Choice::Auto,
+            pictures_ahead: 1,
+            compare_releases: false,
+        }
+    }
+}

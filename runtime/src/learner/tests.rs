@@ -1,0 +1,122 @@
+//! A learner on the shipped bundle, with features that are made up, so that no backbone runs.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use ndarray::{Array2, Array3};
+use orco_core::random::Random;
+use orco_state::session::LearnError;
+
+use super::*;
+use crate::learner::{ChangeError, Shots, Step};
+
+const EDGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/cifar100-edge");
+
+fn learner(state: &Path) -> Learner {
+    let mut learner = Learner::open(EDGE, state).unwrap();
+    learner.bundle.foundation.config.epochs = 4;
+    learner
+}
+
+/// Shots around one direction for each class, `[shots, views, features]`.
+fn features(learner: &Learner, class: u64, shots: usize) -> Array3<f32> {
+    let (mut direction, mut random) = (Random::new(class, "class"), Random::new(class, "shots"));
+    let (views, inputs) = (learner.foundation().config.views, learner.foundation().head.inputs);
+    let center: Vec<f32> = (0..inputs).map(|_| 3.0 * direction.normal().max(0.0)).collect();
+    Array3::from_shape_fn((shots, views, inputs), |(_, _, feature)| (center[feature] + 0.3 * random.normal()).max(0.0))
+}
+
+fn learn(learner: &mut Learner, label: &str, class: u64) -> Result<Made, ChangeError> {
+    let shots = features(learner, class, 3);
+    learner.learn(&[(label, Shots::Features(shots.view()))], &mut ())
+}
+
+#[test]
+fn a_change_is_kept_and_found_by_the_next_learner() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut one = learner(folder.path());
+    let made = learn(&mut one, "mug", 1).unwrap();
+    assert!(made.uncertain.is_none());
+    assert_eq!(made.report.free_targets, 39);
+    let mut other = learner(folder.path());
+    assert_eq!(other.state(), one.state());
+    let picture: Array2<f32> = features(&one, 1, 1).index_axis_move(ndarray::Axis(1), 0);
+    assert_eq!(other.classify_features(picture.view())[0].label, "mug");
+    // Both go on from what is in the store, not from what they read once.
+    other.rename("mug", "cup").unwrap();
+    learn(&mut one, "duck", 2).unwrap();
+    let labels: Vec<&str> = one.state().classes.iter().map(|class| class.label.as_str()).collect();
+    assert_eq!(labels, ["cup", "duck"]);
+    assert!(other.state().classes.len() == 1);
+    other.refresh().unwrap();
+    assert_eq!(other.state(), one.state());
+}
+
+#[test]
+fn a_change_that_is_refused_or_cancelled_leaves_everything_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut learner = learner(folder.path());
+    learn(&mut learner, "mug", 1).unwrap();
+    let before = learner.state().clone();
+    let again = learn(&mut learner, "mug", 1).unwrap_err();
+    assert!(matches!(again, ChangeError::Learn(LearnError::LabelExists { .. })), "{again:?}");
+    for stop_at in [Step::Shots { done: 2, total: 3 }] {
+        let shots = features(&learner, 2, 3);
+        let mut observer =
+            |step: Step| if step == stop_at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        let cancelled = learner.learn(&[("duck", Shots::Features(shots.view()))], &mut observer);
+        assert!(matches!(cancelled, Err(ChangeError::Cancelled)));
+    }
+    let mut epochs = 0;
+    let mut observer = |step: Step| match step {
+        Step::Epoch(progress) => {
+            epochs = progress.epoch;
+            ControlFlow::Break(())
+        }
+        Step::Shots { .. } => ControlFlow::Continue(()),
+    };
+    let cancelled = learner.forget("mug", &mut observer);
+    // Nothing is left to be trained on when the only class goes: there is no epoch to be stopped at.
+    assert!(cancelled.is_ok());
+    learner.undo(1, &mut ()).unwrap();
+    assert_eq!(learner.state().classes, before.classes);
+    let shots = features(&learner, 3, 2);
+    let cancelled = learner.add("mug", Shots::Features(shots.view()), &mut observer);
+    assert!(matches!(cancelled, Err(ChangeError::Cancelled)));
+    assert_eq!(epochs, 1);
+    assert_eq!(learner.state().exemplars, before.exemplars);
+    learner.settings_mut().forgetting_budget = Some(0.0);
+    let _ = learner.store().load(learner.bundle()).unwrap();
+}
+
+#[test]
+fn going_back_is_exact_whatever_the_seed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut learner = learner(folder.path());
+    learner.settings_mut().seed = 5;
+    learn(&mut learner, "mug", 1).unwrap();
+    let then = learner.state().clone();
+    learner.settings_mut().seed = 6;
+    learn(&mut learner, "duck", 2).unwrap();
+    let undone = learner.undo(1, &mut ()).unwrap().report;
+    assert_eq!((undone.entry, undone.exact), (1, Some(true)));
+    assert_eq!(*learner.state(), then);
+    assert!(matches!(learner.undo(9, &mut ()), Err(ChangeError::TooFarBack { asked: 9, remembered: 3 })));
+    assert!(matches!(learner.undo_to(3, &mut ()), Err(ChangeError::Present { number: 3 })));
+    assert!(matches!(learner.undo_to(7, &mut ()), Err(ChangeError::NoEntry { number: 7 })));
+    learner.purge("duck", &mut ()).unwrap();
+    assert!(!learner.store().mentions("duck").unwrap());
+}
+
+#[test]
+fn a_class_travels_in_a_pack() {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [mut one, mut other] = [0, 1].map(|device| learner(folders[device].path()));
+    learn(&mut one, "mug", 1).unwrap();
+    let pack = one.export("mug", Provenance::default()).unwrap();
+    other.import(&[Imported { pack: &pack, label: None }], &mut ()).unwrap();
+    assert_eq!(other.state(), one.state());
+    let again = other.import(&[Imported { pack: &pack, label: Some("cup") }], &mut ()).unwrap();
+    assert_eq!(again.report.free_targets, 38);
+    assert!(matches!(one.export("cup", Provenance::default()), Err(ExportError::Class(_))));
+}
