@@ -7,12 +7,13 @@ use std::sync::Mutex;
 use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::encoder::choice::{Choice, Work};
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, Weights};
-use orco_tests::tiny::{self, CLASSES, images};
+use orco_tests::tiny::{self, images};
 use orco_trainer::align::align;
-use orco_trainer::backbone::{Description, Foreign, Network};
-use orco_trainer::config::{AlignRate, Architecture, Precision, Recipe};
-use orco_trainer::dataset::{Channels, DataSet, Images, ListNames, Split};
-use orco_trainer::export::{Place, onnx, write_bundle};
+use orco_trainer::backbone::{Description, Network, OnnxBackbone};
+use orco_trainer::config::{AlignRate, Architecture, Arithmetic, Recipe};
+use orco_trainer::dataset::{Channels, DataSet, Images, Split};
+use orco_trainer::export::{Output, onnx, write_bundle};
+use orco_trainer::fit::Base;
 use orco_trainer::model::Model;
 use orco_trainer::pretrain::pretrain;
 use orco_trainer::run::Run;
@@ -48,24 +49,17 @@ fn last_accuracy(run: &Run) -> f64 {
 fn export(model: &mut Model, recipe: &Recipe, images: &Images, folder: &Path) -> (Run, Bundle, String) {
     let run = Run::open(&folder.join("run"), recipe).unwrap();
     let split = split(recipe, images);
-    if model.foreign.is_none() {
-        pretrain(model, recipe, images, &split, &run, None).unwrap();
+    let base = Base { images, split: &split, seed: recipe.seed, run: &run };
+    if model.onnx.is_none() {
+        pretrain(model, &recipe.pretrain, &base, None).unwrap();
     }
-    let assignment = align(model, recipe, images, &split, &run).unwrap();
-    let copy = || Images { pixels: images.pixels.shallow_clone(), labels: images.labels.clone() };
-    let data = DataSet {
-        train: copy(),
-        test: copy(),
-        split,
-        class_names: (0..CLASSES).map(|class| format!("class {class}")).collect(),
-        channels: Channels::default(),
-        names: ListNames::Numbers,
-        skipped: vec!["one.png is neither a JPEG nor a PNG picture".into()],
-    };
+    let targets = align(model, recipe.into(), &base).unwrap();
+    let skipped = vec!["one.png is neither a JPEG nor a PNG picture".into()];
+    let data = DataSet { skipped, ..tiny::data(images, split) };
     let output = folder.join("bundle");
-    let place = Place::prepare(&output, &folder.join("run")).unwrap();
-    write_bundle(model, &assignment, recipe, &data, &run, &place).unwrap();
-    place.finish().unwrap();
+    let made = Output::prepare(&output, &folder.join("run")).unwrap();
+    write_bundle(model, &targets, recipe, &data, &run, &made).unwrap();
+    made.finish().unwrap();
     let card = std::fs::read_to_string(output.join("README.md")).unwrap();
     (run, Bundle::open(&output).unwrap(), card)
 }
@@ -80,7 +74,7 @@ fn a_small_backbone_goes_into_a_bundle_in_float_and_int8() {
     recipe.export.int8 = true;
     recipe.export.weights = Weights::Int8;
     recipe.export.draws = 2;
-    recipe.align.views_precision = Precision::Bf16;
+    recipe.align.views_precision = Arithmetic::Bf16;
     let (run, bundle, card) = export(&mut Model::new(&recipe, INPUT, Device::Cpu), &recipe, &images(), folder.path());
     assert_eq!(bundle.manifest.backbone.architecture, "resnet20-w8");
     assert_eq!(bundle.manifest.backbone.weights, Weights::Int8);
@@ -142,11 +136,11 @@ fn a_model_that_the_user_brings_becomes_the_backbone() {
     // Features that nothing was trained for lie close together: the head needs longer steps, and more of them.
     (recipe.align.epochs, recipe.align.learning_rate) = (100, 1.0);
     let channels = Channels { mean: [0.1, 0.2, 0.3], deviation: [0.27, 0.26, 0.28] };
-    let foreign = Foreign::open(&path, &recipe.backbone, channels).unwrap();
-    assert_eq!((foreign.features, foreign.input.height, foreign.input.width), (16, 24, 20));
-    assert_eq!(foreign.input.mean, [0.4, 0.5, 0.6], "as its metadata say");
-    assert_eq!(foreign.input.deviation, [0.27, 0.26, 0.28], "as the data set's");
-    let mut model = Model::on(foreign, &recipe, Device::Cpu);
+    let onnx = OnnxBackbone::open(&path, &recipe.backbone, channels).unwrap();
+    assert_eq!((onnx.features, onnx.input.height, onnx.input.width), (16, 24, 20));
+    assert_eq!(onnx.input.mean, [0.4, 0.5, 0.6], "as its metadata say");
+    assert_eq!(onnx.input.deviation, [0.27, 0.26, 0.28], "as the data set's");
+    let mut model = Model::on(onnx, &recipe, Device::Cpu);
     let (run, bundle, card) = export(&mut model, &recipe, &images(), folder.path());
     // Of four classes.
     assert!(last_accuracy(&run) > 60.0, "{}", last_accuracy(&run));
@@ -162,7 +156,7 @@ fn a_model_of_the_wrong_shape_is_refused_with_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.onnx");
     let config = recipe().backbone;
-    let refused = || Foreign::open(&path, &config, Channels::default()).unwrap_err().to_string();
+    let refused = || OnnxBackbone::open(&path, &config, Channels::default()).unwrap_err().to_string();
     assert!(refused().contains("cannot read the backbone"));
     std::fs::write(&path, b"no model").unwrap();
     assert!(refused().ends_with("mine.onnx is no ONNX model"), "{}", refused());
@@ -186,7 +180,9 @@ fn phase_2_trains_the_backbone_from_given_weights() {
     let mut recipe = recipe();
     let mut trained = Model::new(&recipe, INPUT, Device::Cpu);
     let run = Run::open(&folder.path().join("first"), &recipe).unwrap();
-    pretrain(&mut trained, &recipe, &images, &split(&recipe, &images), &run, None).unwrap();
+    let split = split(&recipe, &images);
+    let base = Base { images: &images, split: &split, seed: recipe.seed, run: &run };
+    pretrain(&mut trained, &recipe.pretrain, &base, None).unwrap();
     write(&trained.tensors(), &weights);
 
     recipe.backbone.weights = Some(weights.clone());
@@ -203,7 +199,8 @@ fn phase_2_trains_the_backbone_from_given_weights() {
     let before = named(&model);
     assert!(before.iter().zip(named(&trained)).all(|(own, given)| own.1.equal(&given.1)));
     let run = Run::open(&folder.path().join("second"), &recipe).unwrap();
-    align(&mut model, &recipe, &images, &split(&recipe, &images), &run).unwrap();
+    let base = Base { images: &images, split: &split, seed: recipe.seed, run: &run };
+    align(&mut model, (&recipe).into(), &base).unwrap();
     assert!(last_accuracy(&run) > 90.0, "{}", last_accuracy(&run));
     let losses: Vec<f64> = run.metrics("align").iter().map(|line| line["loss"].as_f64().unwrap()).collect();
     assert!(losses[29] < losses[0], "{losses:?}");
@@ -213,9 +210,9 @@ fn phase_2_trains_the_backbone_from_given_weights() {
         assert_eq!(before.equal(&after), statistics, "{name}");
     }
     let mut again = Model::new(&recipe, INPUT, Device::Cpu);
-    align(&mut again, &recipe, &images, &split(&recipe, &images), &run).unwrap();
+    align(&mut again, (&recipe).into(), &base).unwrap();
     let seen = Tensor::rand([2, 3, 16, 16], (Kind::Float, Device::Cpu));
-    let features = |model: &Model| no_grad(|| model.backbone.forward(&seen, Precision::F32, false));
+    let features = |model: &Model| no_grad(|| model.backbone.forward(&seen, Arithmetic::F32, false));
     assert!(features(&again).equal(&features(&model)), "the trained backbone is not in the checkpoint");
 }
 

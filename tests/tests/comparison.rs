@@ -1,9 +1,10 @@
 //! The paper's comparison on small made-up images: g alone beside f and g.
 
 use orco_tests::tiny::{self, CLASSES, images};
-use orco_trainer::align::{Assignment, align};
+use orco_trainer::align::align;
 use orco_trainer::compare::{compare, table};
-use orco_trainer::dataset::{Images, Split};
+use orco_trainer::dataset::Split;
+use orco_trainer::fit::Base;
 use orco_trainer::model::Model;
 use orco_trainer::pretrain::{CHECKPOINT, pretrain};
 use orco_trainer::run::Run;
@@ -25,19 +26,19 @@ fn g_alone_stands_beside_f_and_g() {
     (all.split.base_classes, all.split.sessions) = (CLASSES as usize, 0);
     let split = Split::new(&all.split, 8, &images, &images, None, all.seed).unwrap();
     let mut model = Model::new(&all, [3, 16, 16], Device::Cpu);
-    pretrain(&mut model, &all, &images, &split, &Run::open(&known, &all).unwrap(), None).unwrap();
+    let run = &Run::open(&known, &all).unwrap();
+    pretrain(&mut model, &all.pretrain, &Base { images: &images, split: &split, seed: all.seed, run }, None).unwrap();
     let split = Split::new(&recipe.split, 8, &images, &images, None, recipe.seed).unwrap();
     let run = Run::open(&folder.path().join("run"), &recipe).unwrap();
     let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
     model.load_backbone(&known.join(CHECKPOINT)).unwrap();
-    let assignment = align(&mut model, &recipe, &images, &split, &run).unwrap();
-    let labels: Vec<String> = (0..CLASSES).map(|class| format!("class {class}")).collect();
+    let base = Base { images: &images, split: &split, seed: recipe.seed, run: &run };
+    let targets = align(&mut model, (&recipe).into(), &base).unwrap();
+    let data = tiny::data(&images, split);
     let before: Vec<Tensor> = model.tensors().iter().map(|(_, tensor)| no_grad(|| tensor.copy())).collect();
-    let mut measure = |assignment: &Assignment, images: &Images, shares: &[f64]| {
-        compare(&mut model, assignment, &recipe, (images, images), &split, &labels, &run, (2, shares)).unwrap()
-    };
+    let mut measure = |shares: &[f64]| compare(&mut model, &targets, &recipe, &data, &run, (2, shares)).unwrap();
     // At five times the rate f changes so much that no rounding hides it.
-    let summaries = measure(&assignment, &images, &[1.0, 0.0, 5.0]);
+    let summaries = measure(&[1.0, 0.0, 5.0]);
     let text = table(&summaries, 2);
     println!("{text}");
     let names: Vec<&str> = summaries.iter().map(|summary| summary.system.as_str()).collect();
@@ -62,7 +63,7 @@ fn g_alone_stands_beside_f_and_g() {
     assert!((head.ahm - device.ahm).abs() < 30.0, "{:.1}, on the device {:.1}", head.ahm, device.ahm);
     assert_ne!(moved.sessions, head.sessions, "f was trained");
     assert_eq!(head.sessions, still.sessions, "f at a rate of 0 is f frozen");
-    assert_eq!(measure(&assignment, &images, &[5.0])[2], *moved, "the same again gives the same");
+    assert_eq!(measure(&[5.0])[2], *moved, "the same again gives the same");
     for ((name, after), before) in model.tensors().iter().zip(&before) {
         assert!(after.equal(before), "{name} was left changed");
     }

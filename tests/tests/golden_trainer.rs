@@ -7,7 +7,7 @@ use orco_tests::phase3::{
     CROSS_ENTROPY, DAMPENING, Deviation, Losses, MOMENTUM, PARAMETERS, Phase3, RATE, TEMPERATURE, WEIGHT_DECAY,
 };
 use orco_trainer::backbone::{Head, unit};
-use orco_trainer::loss::{class_means, contrast, cosine_cross_entropy, orthogonality};
+use orco_trainer::objective::{class_means, contrast, cosine_cross_entropy, orthogonality};
 use orco_trainer::optimiser::{Parameter, Sgd, SgdConfig, gradients};
 use tch::{Kind, Tensor, no_grad};
 

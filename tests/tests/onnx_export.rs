@@ -12,7 +12,7 @@ use orco_runtime::encoder::rten::Rten;
 use orco_runtime::image::Preprocessing;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, Weights};
 use orco_trainer::backbone::{Description, Network};
-use orco_trainer::config::Precision;
+use orco_trainer::config::Arithmetic;
 use orco_trainer::export::{Ranges, onnx};
 use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor, no_grad};
@@ -65,7 +65,7 @@ fn check(description: Description, folder: &Path) -> PathBuf {
     let count = if orco_tests::heavy() { IMAGES } else { IMAGES / 10 };
     let (shape, input) = sizes(count, &network.description);
     let images = Tensor::randn(shape, (Kind::Float, Device::Cpu));
-    let expected = no_grad(|| network.forward(&images, Precision::F32, false));
+    let expected = no_grad(|| network.forward(&images, Arithmetic::F32, false));
     let in_onnx_runtime = deviation(&mut Onnx::open(&bytes, &input).unwrap(), &images, &expected);
     assert!(in_onnx_runtime <= 1e-4, "{name}: ONNX Runtime differs by {in_onnx_runtime:e}");
     let in_rten = deviation(&mut Rten::open(&bytes, &input).unwrap(), &images, &expected);
@@ -87,7 +87,7 @@ fn check_weights(description: Description, weights: Weights, (least, count): (f6
     assert!((bytes.len() as f64) < share * float as f64, "{name}: {} of {float} bytes", bytes.len());
     let images = Tensor::randn([count, 3, 32, 32], (Kind::Float, Device::Cpu));
     let flat = Vec::<f32>::try_from(images.view(-1)).unwrap();
-    let expected = no_grad(|| network.forward(&images, Precision::F32, false));
+    let expected = no_grad(|| network.forward(&images, Arithmetic::F32, false));
     let actual = Onnx::open(&bytes, &INPUT).unwrap().encode(&flat, count as usize).unwrap();
     let actual = Tensor::from_slice(&actual).view([count, -1]);
     let cosine = Tensor::cosine_similarity(&actual, &expected, 1, 1e-12);
@@ -123,7 +123,7 @@ fn weights_in_fewer_bits_change_features_little_and_are_valid() {
 
 /// Lets the norms take the statistics of some images, so that no channel is out of proportion.
 fn settle(network: &Network, images: &Tensor) {
-    no_grad(|| (0..60).for_each(|_| drop(network.forward(images, Precision::F32, true))));
+    no_grad(|| (0..60).for_each(|_| drop(network.forward(images, Arithmetic::F32, true))));
 }
 
 /// Quantises a network whose norms have settled, and compares features of other images than the calibration's.

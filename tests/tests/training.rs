@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use orco_tests::tiny::{self, images};
 use orco_trainer::align::align;
-use orco_trainer::config::{OptimiserKind, Policy, Precision, Recipe};
+use orco_trainer::config::{Arithmetic, OptimiserKind, Policy, Recipe};
 use orco_trainer::dataset::Split;
+use orco_trainer::fit::Base;
 use orco_trainer::model::Model;
 use orco_trainer::pretrain::{CHECKPOINT, pretrain};
 use orco_trainer::run::Run;
@@ -25,7 +26,7 @@ fn recipe(epochs: usize) -> Recipe {
     let mut recipe = tiny::recipe(epochs);
     (recipe.pretrain.views, recipe.pretrain.self_contrast) = (2, 0.1);
     // As shipped: what resumes must do so in this arithmetic, too.
-    recipe.pretrain.precision = Precision::Bf16;
+    recipe.pretrain.precision = Arithmetic::Bf16;
     recipe
 }
 
@@ -34,12 +35,13 @@ fn train(recipe: &Recipe, folder: &std::path::Path, stops: &[usize]) -> Vec<(Str
     let images = images();
     let split = Split::new(&recipe.split, 5, &images, &images, None, recipe.seed).unwrap();
     let run = Run::open(folder, recipe).unwrap();
+    let base = Base { images: &images, split: &split, seed: recipe.seed, run: &run };
     for &stop in stops {
         let mut model = Model::new(recipe, [3, 16, 16], Device::Cpu);
-        pretrain(&mut model, recipe, &images, &split, &run, Some(stop)).unwrap();
+        pretrain(&mut model, &recipe.pretrain, &base, Some(stop)).unwrap();
     }
     let mut model = Model::new(recipe, [3, 16, 16], Device::Cpu);
-    pretrain(&mut model, recipe, &images, &split, &run, None).unwrap();
+    pretrain(&mut model, &recipe.pretrain, &base, None).unwrap();
     model.tensors()
 }
 
@@ -87,12 +89,13 @@ fn a_resumed_run_with_lars_and_policies_equals_one_that_never_stopped() {
 fn f16_trains_or_is_refused() {
     let _turn = TURN.lock();
     let mut recipe = recipe(3);
-    recipe.pretrain.precision = Precision::F16;
+    recipe.pretrain.precision = Arithmetic::F16;
     let (images, folder) = (images(), tempfile::tempdir().unwrap());
     let split = Split::new(&recipe.split, 5, &images, &images, None, recipe.seed).unwrap();
     let run = Run::open(folder.path(), &recipe).unwrap();
+    let base = Base { images: &images, split: &split, seed: recipe.seed, run: &run };
     let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
-    match pretrain(&mut model, &recipe, &images, &split, &run, None) {
+    match pretrain(&mut model, &recipe.pretrain, &base, None) {
         Ok(()) => {
             assert!(run.load(CHECKPOINT).unwrap().unwrap().contains_key("scaler.scale"));
             let losses: Vec<f64> = run.metrics("pretrain").iter().map(|line| line["loss"].as_f64().unwrap()).collect();
@@ -110,7 +113,7 @@ fn the_losses_mix_by_their_weights() {
     let _turn = TURN.lock();
     let loss = |views: usize, supervised: f64, alone: f64, cross_entropy: f64| {
         let mut recipe = recipe(1);
-        recipe.pretrain.precision = Precision::F32;
+        recipe.pretrain.precision = Arithmetic::F32;
         (recipe.pretrain.learning_rate, recipe.pretrain.views) = (1e-30, views);
         recipe.pretrain.warmup_epochs = 0;
         recipe.pretrain.supervised_contrast = supervised;
@@ -137,8 +140,9 @@ fn a_loss_that_is_no_number_keeps_the_last_good_checkpoint() {
     let (recipe, images, folder) = (recipe(3), images(), tempfile::tempdir().unwrap());
     let split = Split::new(&recipe.split, 5, &images, &images, None, recipe.seed).unwrap();
     let run = Run::open(folder.path(), &recipe).unwrap();
+    let base = Base { images: &images, split: &split, seed: recipe.seed, run: &run };
     let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
-    pretrain(&mut model, &recipe, &images, &split, &run, Some(1)).unwrap();
+    pretrain(&mut model, &recipe.pretrain, &base, Some(1)).unwrap();
     // A momentum that sends the classifier out of range with the next step.
     let tensors = run.load(CHECKPOINT).unwrap().unwrap().into_iter();
     let far = |(name, tensor): (String, Tensor)| {
@@ -150,7 +154,7 @@ fn a_loss_that_is_no_number_keeps_the_last_good_checkpoint() {
     run.save(CHECKPOINT, &tensors).unwrap();
     let before = std::fs::read(run.path(CHECKPOINT)).unwrap();
     let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
-    let error = pretrain(&mut model, &recipe, &images, &split, &run, None).unwrap_err().to_string();
+    let error = pretrain(&mut model, &recipe.pretrain, &base, None).unwrap_err().to_string();
     assert!(error.starts_with("the loss became ") && error.contains("the checkpoint of epoch 1 is kept"), "{error}");
     assert!(std::fs::read(run.path(CHECKPOINT)).unwrap() == before, "the checkpoint was replaced");
     assert_eq!(run.metrics("pretrain").len(), 1);
@@ -199,22 +203,23 @@ fn alignment_brings_base_classes_to_their_targets() {
     let _turn = TURN.lock();
     let folder = tempfile::tempdir().unwrap();
     let mut recipe = recipe(20);
-    recipe.pretrain.precision = Precision::F32;
+    recipe.pretrain.precision = Arithmetic::F32;
     let images = images();
     let split = Split::new(&recipe.split, 5, &images, &images, None, recipe.seed).unwrap();
     let run = Run::open(folder.path(), &recipe).unwrap();
+    let base = Base { images: &images, split: &split, seed: recipe.seed, run: &run };
     let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
-    pretrain(&mut model, &recipe, &images, &split, &run, None).unwrap();
-    let assignment = align(&mut model, &recipe, &images, &split, &run).unwrap();
-    let mut rows = assignment.rows.clone();
+    pretrain(&mut model, &recipe.pretrain, &base, None).unwrap();
+    let targets = align(&mut model, (&recipe).into(), &base).unwrap();
+    let mut rows = targets.rows.clone();
     rows.sort_unstable();
     rows.dedup();
-    assert_eq!(rows.len(), 4, "two classes share a target: {:?}", assignment.rows);
+    assert_eq!(rows.len(), 4, "two classes share a target: {:?}", targets.rows);
     let metrics = std::fs::read_to_string(run.path("metrics.jsonl")).unwrap();
     let last: serde_json::Value = serde_json::from_str(metrics.lines().last().unwrap()).unwrap();
     assert!(last["accuracy"].as_f64().unwrap() > 90.0, "{last}");
     let mut again = Model::new(&recipe, [3, 16, 16], Device::Cpu);
-    let loaded = align(&mut again, &recipe, &images, &split, &run).unwrap();
-    assert_eq!(loaded.rows, assignment.rows);
+    let loaded = align(&mut again, (&recipe).into(), &base).unwrap();
+    assert_eq!(loaded.rows, targets.rows);
     assert!(again.head.w1.equal(&model.head.w1), "a finished phase is trained again");
 }

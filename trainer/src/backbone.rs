@@ -12,4 +12,4 @@ pub use build::Builder;
 pub use description::{Activation, Block, ConvNorm, Description, Shortcut};
 pub use head::{Head, unit};
 pub use network::{NORM_EPSILON, Network};
-pub use source::{FeatureSource, Foreign, ForeignError};
+pub use source::{FeatureSource, OnnxBackbone, OnnxBackboneError};

@@ -4,13 +4,12 @@
 //! step, by the same settings, losses, exemplars, draws and targets; in every session f and g begin as phase 2 left them.
 //! All answer by targets alone. Batch norm of f keeps its statistics throughout. The metrics are the runtime's.
 
-mod goals;
 mod session;
 
 use std::collections::HashMap;
 
 use anyhow::{Context, Result, bail};
-use orco_core::config::Assignment as Rule;
+use orco_core::config::{Assignment as Rule, Config};
 use orco_lab::benchmark::Benchmark;
 use orco_lab::{Draw, Measured, Measurement, Row, Summary, System, summarise};
 use orco_runtime::encoder::onnx::Onnx;
@@ -19,12 +18,12 @@ use serde_json::json;
 use tch::{Device, Tensor, no_grad};
 
 use self::session::Session;
-use crate::align::Assignment;
-use crate::config::{Precision, Recipe};
-use crate::dataset::{Images, Split};
+use crate::config::{Arithmetic, Recipe};
+use crate::dataset::{DataSet, Images};
 use crate::export::{Source, onnx};
 use crate::interrupt;
 use crate::model::Model;
+use crate::objective::Targets;
 use crate::progress::Progress;
 use crate::run::Run;
 
@@ -57,36 +56,33 @@ impl Trained {
 /// # Errors
 /// If the backbone is an ONNX file that the user brought, the recipe's settings of phase 3 name an assignment that only
 /// the runtime knows, ONNX Runtime is missing, or a loss stops being finite.
-#[expect(clippy::too_many_arguments, reason = "what a bundle is made of, and how much to measure")]
 pub fn compare(
     model: &mut Model,
-    assignment: &Assignment,
+    targets: &Targets,
     recipe: &Recipe,
-    images: (&Images, &Images),
-    split: &Split,
-    labels: &[String],
+    data: &DataSet,
     run: &Run,
     (draws, shares): (usize, &[f64]),
 ) -> Result<Vec<Summary>> {
-    check(model, recipe, shares)?;
+    check(model, &recipe.learn, shares)?;
     // A finished phase 2 is read from its checkpoint, onto the processor.
-    let targets = assignment.targets.to_device(model.device());
-    let assignment = &Assignment { targets, rows: assignment.rows.clone() };
-    let source = Source::new(model, recipe, images, split, labels);
+    let targets = &targets.to_device(model.device());
+    let source = Source::new(model, recipe, data);
     let mut encoder = Onnx::open(&onnx::encode(&model.backbone, &[]), &source.input)
         .context("the runtime's learner takes its features from ONNX Runtime")?;
-    let foundation = source.foundation(model, assignment, &mut encoder)?;
+    let foundation = source.foundation(model, targets, &mut encoder)?;
     let benchmark = source.benchmark(&mut encoder)?;
     // All answer as the paper does: where f is trained, means of stored features would be those of another f.
     let (system, config) = (System::Orco, &recipe.learn.by_targets_alone());
     let device = Measurement { foundation: &foundation, benchmark: &benchmark, system, config, seed: SEED };
-    let mut summaries =
-        vec![Summary { system: "g, as on the device".into(), ..device.over(draws, &interrupt::unwind)? }];
+    let measured = device.over(draws, &interrupt::flow);
+    interrupt::check()?;
+    let mut summaries = vec![Summary { system: "g, as on the device".into(), ..measured? }];
     let rivals: Vec<Trained> =
         std::iter::once(Trained::Head).chain(shares.iter().map(|&share| Trained::Both(share))).collect();
-    let epochs = rivals.len() * draws * split.sessions.len() * config.epochs;
+    let epochs = rivals.len() * draws * data.split.sessions.len() * config.epochs;
     let mut progress = Progress::counting("comparison", "epochs", epochs as u64, 0);
-    let walk = Walk::new(model, assignment, &source, &foundation, &benchmark);
+    let walk = Walk::new(model, targets, &source, &foundation, &benchmark);
     for trained in rivals {
         let walked = (0..draws).map(|draw| walk.draw(model, trained, draw, &mut progress)).collect::<Result<Vec<_>>>();
         // Whatever happened, the model is what it was.
@@ -103,11 +99,11 @@ pub fn compare(
 }
 
 /// Refuses what cannot be compared.
-fn check(model: &Model, recipe: &Recipe, shares: &[f64]) -> Result<()> {
-    if model.foreign.is_some() {
+fn check(model: &Model, learn: &Config, shares: &[f64]) -> Result<()> {
+    if model.onnx.is_some() {
         bail!("the backbone is an ONNX file, which cannot be trained; compare needs one of the recipe's own");
     }
-    if recipe.learn.assignment != Rule::Greedy {
+    if learn.assignment != Rule::Greedy {
         bail!("compare knows assignment = \"greedy\" only; change [learn] of the recipe");
     }
     if let Some(share) = shares.iter().find(|share| !share.is_finite() || **share < 0.0) {
@@ -141,7 +137,7 @@ struct Walk<'a> {
     source: &'a Source<'a>,
     foundation: &'a Foundation,
     benchmark: &'a Benchmark,
-    assignment: &'a Assignment,
+    targets: &'a Targets,
     /// The model after phase 2.
     start: HashMap<String, Tensor>,
     /// Features of the measured images by that model, `[measured, features]`.
@@ -151,14 +147,14 @@ struct Walk<'a> {
 impl<'a> Walk<'a> {
     fn new(
         model: &Model,
-        assignment: &'a Assignment,
+        targets: &'a Targets,
         source: &'a Source<'a>,
         foundation: &'a Foundation,
         benchmark: &'a Benchmark,
     ) -> Self {
         let start = model.tensors().into_iter().map(|(name, tensor)| (name, no_grad(|| tensor.copy()))).collect();
         let features = features(model, source.measured, &source.split.measured);
-        Self { source, foundation, benchmark, assignment, start, features }
+        Self { source, foundation, benchmark, targets, start, features }
     }
 
     /// All sessions with one draw of the shots.
@@ -170,13 +166,12 @@ impl<'a> Walk<'a> {
             augment: recipe.session_augment.as_ref().unwrap_or(&recipe.pretrain.augment),
             // f16 would need a scaled loss.
             precision: match recipe.pretrain.precision {
-                Precision::F16 => Precision::F32,
+                Arithmetic::F16 => Arithmetic::F32,
                 precision => precision,
             },
             exemplars: self.base_exemplars(),
             base: self.source.split.base_classes as i64,
-            targets: &self.assignment.targets,
-            rows: self.assignment.rows.clone(),
+            targets: self.targets.to_device(model.device()),
         };
         model.restore(&self.start)?;
         let mut rows = vec![self.row(model, &session, 0, Trained::Head)];
@@ -204,27 +199,27 @@ impl<'a> Walk<'a> {
         let benchmark = self.benchmark;
         let before: u32 = benchmark.ways[..session - 1].iter().sum();
         let first = self.foundation.classes.len() as u32 + before;
-        let image = |place: usize| benchmark.candidate_sources[place] as usize;
+        let image = |candidate: usize| benchmark.candidate_sources[candidate] as usize;
         let classes = first..first + benchmark.ways[session - 1];
         let shots = classes.flat_map(|class| {
-            let places = benchmark.draw(class, draw, SEED).into_iter();
-            places.map(move |place| (image(place), i64::from(class)))
+            let drawn = benchmark.draw(class, draw, SEED).into_iter();
+            drawn.map(move |candidate| (image(candidate), i64::from(class)))
         });
         shots.collect()
     }
 
     /// Measures the classes seen so far.
     fn row(&self, model: &Model, session: &Session<'_>, number: usize, trained: Trained) -> Row {
-        let (images, seen) = (self.source.measured, session.rows.len());
+        let (images, seen) = (self.source.measured, session.targets.rows.len());
         let measured = self.source.split.measured.iter().copied().enumerate();
         let known = measured.filter(|(_, index)| usize::from(images.labels[*index]) < seen);
-        let (places, indices): (Vec<i64>, Vec<usize>) = known.map(|(place, index)| (place as i64, index)).unzip();
+        let (rows, indices): (Vec<i64>, Vec<usize>) = known.map(|(row, index)| (row as i64, index)).unzip();
         let features = match trained {
-            Trained::Head => self.features.index_select(0, &Tensor::from_slice(&places).to_device(model.device())),
+            Trained::Head => self.features.index_select(0, &Tensor::from_slice(&rows).to_device(model.device())),
             Trained::Both(_) => features(model, images, &indices),
         };
         let answers = no_grad(|| {
-            let cosines = model.head.project(&features).matmul(&session.assigned().transpose(0, 1));
+            let cosines = model.head.project(&features).matmul(&session.targets.assigned().transpose(0, 1));
             cosines.argmax(1, false).to_device(Device::Cpu)
         });
         let answers = Vec::<i64>::try_from(answers).expect("a row of i64");
@@ -240,7 +235,7 @@ impl<'a> Walk<'a> {
 fn features(model: &Model, images: &Images, indices: &[usize]) -> Tensor {
     let parts = indices.chunks(BATCH).map(|indices| {
         let images = images.batch(indices, model.device());
-        no_grad(|| model.backbone.forward(&model.channels.normalise(&images), Precision::F32, false))
+        no_grad(|| model.backbone.forward(&model.channels.normalise(&images), Arithmetic::F32, false))
     });
     Tensor::cat(&parts.collect::<Vec<_>>(), 0)
 }

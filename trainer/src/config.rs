@@ -8,7 +8,7 @@ mod defaults;
 mod export;
 mod method;
 
-pub use align::{AlignConfig, AlignRate, Noise, Perturbed};
+pub use align::{AlignConfig, AlignRate};
 pub use backbone::{Architecture, BackboneConfig, Stem};
 pub use check::ConfigError;
 pub use data::{DataConfig, DataKind, Fit};
@@ -78,6 +78,9 @@ pub fn with_changes(config: &LearnConfig, changes: toml::Table) -> Result<LearnC
     table.extend(changes);
     table.try_into()
 }
+
+/// Shots per class in one draw (K of the protocol).
+pub const SHOTS: usize = 5;
 
 /// The few-shot class-incremental split.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -157,7 +160,7 @@ pub struct PretrainConfig {
     #[serde(default = "defaults::inside", skip_serializing_if = "defaults::is_inside")]
     pub contrast_form: Form,
     /// Arithmetic of the backbone.
-    pub precision: Precision,
+    pub precision: Arithmetic,
     /// The views.
     pub augment: AugmentConfig,
 }
@@ -165,7 +168,7 @@ pub struct PretrainConfig {
 /// Arithmetic of convolutions in training.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Precision {
+pub enum Arithmetic {
     /// Everything in f32.
     #[default]
     F32,
@@ -226,6 +229,9 @@ impl Recipe {
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let shown = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: shown.clone(), source })?;
+        if let Ok(table) = text.parse() {
+            align::refuse_old_names(&table)?;
+        }
         let recipe: Self =
             toml::from_str(&text).map_err(|source| ConfigError::Parse { path: shown, source: Box::new(source) })?;
         recipe.check()?;

@@ -20,16 +20,18 @@ pub mod synthetic;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod write_lists;
 
 use std::path::Path;
 
 pub use channels::Channels;
 pub use error::DataError;
-pub use lists::{ListNames, write_lists};
+pub use lists::{ListError, ListNames};
 use orco_state::label;
 pub use pickle::PickleError;
-pub use split::{SHOTS, Session, Split, SplitError};
+pub use split::{Session, Split, SplitError};
 use tch::{Device, Kind, Tensor};
+pub use write_lists::write_lists;
 
 use crate::config::{DataKind, Recipe};
 use crate::device::send;

@@ -17,7 +17,7 @@ const LIBRARY: &str = "libtorch_cuda.so";
 /// The device that the user asks for: `auto`, `cpu`, `cuda` or `cuda:1`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
-pub enum Wanted {
+pub enum DeviceChoice {
     /// The first CUDA device if there is one, else the processor.
     #[default]
     Auto,
@@ -53,7 +53,7 @@ pub enum DeviceError {
     },
 }
 
-impl FromStr for Wanted {
+impl FromStr for DeviceChoice {
     type Err = DeviceError;
 
     fn from_str(name: &str) -> Result<Self, DeviceError> {
@@ -69,7 +69,7 @@ impl FromStr for Wanted {
     }
 }
 
-impl fmt::Display for Wanted {
+impl fmt::Display for DeviceChoice {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Auto => formatter.write_str("auto"),
@@ -79,13 +79,13 @@ impl fmt::Display for Wanted {
     }
 }
 
-impl From<Wanted> for String {
-    fn from(wanted: Wanted) -> Self {
+impl From<DeviceChoice> for String {
+    fn from(wanted: DeviceChoice) -> Self {
         wanted.to_string()
     }
 }
 
-impl TryFrom<String> for Wanted {
+impl TryFrom<String> for DeviceChoice {
     type Error = DeviceError;
 
     fn try_from(name: String) -> Result<Self, DeviceError> {
@@ -97,10 +97,10 @@ impl TryFrom<String> for Wanted {
 ///
 /// # Errors
 /// [`DeviceError`] if there is no such CUDA device.
-pub fn open(wanted: Wanted) -> Result<Device, DeviceError> {
+pub fn open(wanted: DeviceChoice) -> Result<Device, DeviceError> {
     let number = match wanted {
-        Wanted::Cpu => return Ok(Device::Cpu),
-        Wanted::Auto => match cuda_devices() {
+        DeviceChoice::Cpu => return Ok(Device::Cpu),
+        DeviceChoice::Auto => match cuda_devices() {
             Ok(_) => 0,
             Err(error) => {
                 if let Some(driver) = gpu::driver().filter(|_| !gpu::hidden()) {
@@ -112,7 +112,7 @@ pub fn open(wanted: Wanted) -> Result<Device, DeviceError> {
                 return Ok(Device::Cpu);
             }
         },
-        Wanted::Cuda(number) => match cuda_devices()? {
+        DeviceChoice::Cuda(number) => match cuda_devices()? {
             count if number < count => number,
             count => return Err(DeviceError::TooFew { number, count }),
         },
@@ -224,23 +224,25 @@ mod tests {
 
     #[test]
     fn names_are_read_and_written() {
-        for (name, wanted) in [("auto", Wanted::Auto), ("cpu", Wanted::Cpu), ("cuda:2", Wanted::Cuda(2))] {
-            assert_eq!(name.parse::<Wanted>().unwrap(), wanted);
+        for (name, wanted) in
+            [("auto", DeviceChoice::Auto), ("cpu", DeviceChoice::Cpu), ("cuda:2", DeviceChoice::Cuda(2))]
+        {
+            assert_eq!(name.parse::<DeviceChoice>().unwrap(), wanted);
             assert_eq!(wanted.to_string(), name);
         }
-        assert_eq!("cuda".parse::<Wanted>().unwrap(), Wanted::Cuda(0));
-        let error = "gpu".parse::<Wanted>().unwrap_err().to_string();
+        assert_eq!("cuda".parse::<DeviceChoice>().unwrap(), DeviceChoice::Cuda(0));
+        let error = "gpu".parse::<DeviceChoice>().unwrap_err().to_string();
         assert_eq!(error, "there is no device \"gpu\"; choose auto, cpu, cuda or cuda:N");
     }
 
     #[test]
     fn a_missing_device_is_one_sentence() {
-        assert_eq!(open(Wanted::Cpu).unwrap(), Device::Cpu);
+        assert_eq!(open(DeviceChoice::Cpu).unwrap(), Device::Cpu);
         match cuda_devices() {
-            Ok(count) => assert!(matches!(open(Wanted::Cuda(count)), Err(DeviceError::TooFew { .. }))),
+            Ok(count) => assert!(matches!(open(DeviceChoice::Cuda(count)), Err(DeviceError::TooFew { .. }))),
             Err(_) => {
-                assert_eq!(open(Wanted::Auto).unwrap(), Device::Cpu);
-                let error = open(Wanted::Cuda(0)).unwrap_err().to_string();
+                assert_eq!(open(DeviceChoice::Auto).unwrap(), Device::Cpu);
+                let error = open(DeviceChoice::Cuda(0)).unwrap_err().to_string();
                 assert!(error.starts_with("no CUDA device can be used: ") && error.contains("--device cpu"), "{error}");
                 assert!(!error.contains('\n'), "{error}");
             }

@@ -2,20 +2,23 @@
 
 mod bundle;
 mod card;
+mod exported;
 mod fidelity;
 mod int8;
 mod metadata;
 pub mod onnx;
-mod place;
+mod output;
 pub(crate) mod proto;
 mod quantise;
 mod sign;
+mod source;
 mod weights;
 
-pub(crate) use bundle::Source;
-pub use bundle::{Exported, Parity, write_bundle};
+pub use bundle::write_bundle;
+pub use exported::{Exported, Parity};
 pub use fidelity::Fidelity;
 pub use metadata::{Facts, metadata};
-pub use place::Place;
+pub use output::Output;
 pub use quantise::Ranges;
 pub use sign::{seal, write_key};
+pub(crate) use source::Source;

@@ -5,8 +5,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind, set_hook, take_h
 
 use anyhow::Result;
 
-use crate::interrupt::Interrupted;
-
 /// A failure inside libtorch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -31,7 +29,7 @@ pub enum TorchError {
 /// stand within each other: the innermost names its setting.
 ///
 /// # Errors
-/// What the work returns, [`TorchError`], or [`Interrupted`] where the work was left by [`crate::interrupt::unwind`].
+/// What the work returns, or [`TorchError`].
 ///
 /// # Panics
 /// If the work panics for another reason.
@@ -41,15 +39,10 @@ pub fn guarded<T>(setting: &'static str, work: impl FnOnce() -> Result<T>) -> Re
             Some(short @ TorchError::Memory { .. }) => short.into(),
             _ => error,
         }),
-        Err(panic) => {
-            if let Some(stopped) = panic.downcast_ref::<Interrupted>() {
-                return Err((*stopped).into());
-            }
-            match message(panic.as_ref()).and_then(|text| explain(text, setting)) {
-                Some(error) => Err(error.into()),
-                None => resume_unwind(panic),
-            }
-        }
+        Err(panic) => match message(panic.as_ref()).and_then(|text| explain(text, setting)) {
+            Some(error) => Err(error.into()),
+            None => resume_unwind(panic),
+        },
     }
 }
 

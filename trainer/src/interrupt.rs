@@ -2,6 +2,7 @@
 //! program at once.
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, LazyLock};
 
@@ -104,12 +105,9 @@ pub fn check() -> Result<(), Interrupted> {
     if ASKED.load(Ordering::Relaxed) { Err(Interrupted(Work::now())) } else { Ok(()) }
 }
 
-/// Leaves work that cannot return an error by unwinding, if a stop was asked for; [`crate::failure::guarded`] makes
-/// [`Interrupted`] of it.
-pub fn unwind() {
-    if let Err(stopped) = check() {
-        std::panic::resume_unwind(Box::new(stopped));
-    }
+/// The same for work that asks whether to go on; whoever called it then asks [`check`].
+pub fn flow() -> ControlFlow<()> {
+    if check().is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
 }
 
 #[cfg(test)]
@@ -124,12 +122,5 @@ mod tests {
             let said = Interrupted(work).to_string();
             assert!(said.contains(saved) && said.ends_with("`orco-train resume` continues"), "{said}");
         }
-    }
-
-    #[test]
-    fn a_guard_catches_a_stop_that_unwinds() {
-        let stopped = Interrupted(Work::Run);
-        let caught = crate::failure::guarded("", || -> Result<()> { std::panic::resume_unwind(Box::new(stopped)) });
-        assert_eq!(caught.unwrap_err().downcast_ref::<Interrupted>(), Some(&stopped));
     }
 }

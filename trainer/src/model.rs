@@ -8,8 +8,8 @@ use orco_runtime::encoder::EncodeError;
 use tch::nn::{Init, VarStore};
 use tch::{Device, Tensor, no_grad};
 
-use crate::backbone::{Description, FeatureSource, Foreign, Head, Network, torchvision};
-use crate::config::{Precision, Recipe};
+use crate::backbone::{Description, FeatureSource, Head, Network, OnnxBackbone, torchvision};
+use crate::config::{Arithmetic, Recipe};
 use crate::dataset::Channels;
 use crate::optimiser::Parameter;
 
@@ -20,7 +20,7 @@ pub struct Model {
     /// The feature extractor f; without layers where the user brings another one.
     pub backbone: Network,
     /// The feature extractor that the user brings.
-    pub foreign: Option<Foreign>,
+    pub onnx: Option<OnnxBackbone>,
     /// The projection head g.
     pub head: Head,
     /// Linear classifier of the base classes, weight `[classes, features]`; used by cross entropy only.
@@ -39,9 +39,9 @@ impl Model {
     }
 
     /// A freshly initialised head on a feature extractor that the user brings; seeds torch's generator.
-    pub fn on(foreign: Foreign, recipe: &Recipe, device: Device) -> Self {
-        let description = Description::identity(&foreign.name, foreign.features as i64);
-        Self { foreign: Some(foreign), ..Self::with(recipe, description, device) }
+    pub fn on(onnx: OnnxBackbone, recipe: &Recipe, device: Device) -> Self {
+        let description = Description::identity(&onnx.name, onnx.features as i64);
+        Self { onnx: Some(onnx), ..Self::with(recipe, description, device) }
     }
 
     /// The same model on another device.
@@ -50,7 +50,7 @@ impl Model {
     /// If the recipe is not the model's.
     pub fn moved(&self, recipe: &Recipe, device: Device) -> Result<Self> {
         let mut moved = Self::with(recipe, self.backbone.description.clone(), device);
-        (moved.foreign, moved.channels) = (self.foreign.clone(), self.channels);
+        (moved.onnx, moved.channels) = (self.onnx.clone(), self.channels);
         moved.restore(&self.tensors().into_iter().collect())?;
         Ok(moved)
     }
@@ -67,7 +67,7 @@ impl Model {
         let classifier = linear.var("weight", &[classes, features], Init::Uniform { lo: -bound, up: bound });
         let classifier_bias = linear.var("bias", &[classes], Init::Const(0.0));
         let channels = Channels::known(&recipe.data).unwrap_or_default();
-        Self { store, backbone, foreign: None, head, classifier, classifier_bias, channels }
+        Self { store, backbone, onnx: None, head, classifier, classifier_bias, channels }
     }
 
     /// Where the model's tensors live.
@@ -94,9 +94,9 @@ impl Model {
     ///
     /// # Errors
     /// [`EncodeError`] if the latter cannot be started.
-    pub fn source(&self, precision: Precision) -> Result<Box<dyn FeatureSource + '_>, EncodeError> {
-        Ok(match &self.foreign {
-            Some(foreign) => Box::new(foreign.start()?),
+    pub fn source(&self, precision: Arithmetic) -> Result<Box<dyn FeatureSource + '_>, EncodeError> {
+        Ok(match &self.onnx {
+            Some(onnx) => Box::new(onnx.start()?),
             None => Box::new(Frozen(&self.backbone, self.channels, precision)),
         })
     }
@@ -114,8 +114,8 @@ impl Model {
         let own = self.tensors().into_iter().filter(|(name, _)| name.starts_with("backbone."));
         let mut pairs = Vec::new();
         for (name, own) in own {
-            let foreign = || torchvision::name(&name).and_then(|name| tensors.get(&name));
-            let Some(saved) = tensors.get(&name).or_else(foreign) else {
+            let published = || torchvision::name(&name).and_then(|name| tensors.get(&name));
+            let Some(saved) = tensors.get(&name).or_else(published) else {
                 bail!("the weights {shown} lack the tensor {name} of {}", self.backbone.description.name);
             };
             if saved.size() != own.size() {
@@ -138,8 +138,8 @@ impl Model {
     /// If one is missing or has another shape.
     pub fn restore(&mut self, tensors: &HashMap<String, Tensor>) -> Result<()> {
         for (name, mut own) in self.tensors() {
-            let foreign = || torchvision::name(&name).and_then(|name| tensors.get(&name));
-            let Some(saved) = tensors.get(&name).or_else(foreign) else {
+            let published = || torchvision::name(&name).and_then(|name| tensors.get(&name));
+            let Some(saved) = tensors.get(&name).or_else(published) else {
                 bail!("the checkpoint lacks the tensor {name}")
             };
             if saved.size() != own.size() {
@@ -152,7 +152,7 @@ impl Model {
 }
 
 /// A network that only computes.
-struct Frozen<'a>(&'a Network, Channels, Precision);
+struct Frozen<'a>(&'a Network, Channels, Arithmetic);
 
 impl FeatureSource for Frozen<'_> {
     fn features(&mut self, images: &Tensor) -> Result<Tensor, EncodeError> {
@@ -172,15 +172,14 @@ mod tests {
         let mut recipe: Recipe = toml::from_str(include_str!("../recipes/synthetic-tiny.toml")).unwrap();
         recipe.backbone.width = 2;
         let input = Preprocessing { width: 8, height: 8, mean: [0.1; 3], deviation: [0.2; 3] };
-        let foreign = Foreign { bytes: vec![1, 2, 3], name: "brought".into(), input, features: 5, parameters: 7 };
-        for model in [Model::new(&recipe, [3, 24, 24], Device::Cpu), Model::on(foreign, &recipe, Device::Cpu)] {
+        let onnx = OnnxBackbone { bytes: vec![1, 2, 3], name: "brought".into(), input, features: 5, parameters: 7 };
+        for model in [Model::new(&recipe, [3, 24, 24], Device::Cpu), Model::on(onnx, &recipe, Device::Cpu)] {
             let mut model = model;
             model.channels = Channels { mean: [0.3; 3], deviation: [0.4; 3] };
             no_grad(|| model.head.w1.shallow_clone().copy_(&(&model.head.w1 + 1.0)));
             let moved = model.moved(&recipe, Device::Cpu).unwrap();
             assert_eq!((moved.channels, moved.device()), (model.channels, Device::Cpu));
-            let brought =
-                |model: &Model| model.foreign.as_ref().map(|foreign| (foreign.bytes.clone(), foreign.features));
+            let brought = |model: &Model| model.onnx.as_ref().map(|onnx| (onnx.bytes.clone(), onnx.features));
             assert_eq!(brought(&moved), brought(&model));
             let (ours, theirs) = (moved.tensors(), model.tensors());
             assert!(ours.iter().zip(&theirs).all(|(a, b)| a.0 == b.0 && a.1.equal(&b.1)) && ours.len() == theirs.len());

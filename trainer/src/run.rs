@@ -10,8 +10,7 @@ pub use record::{Git, Hardware, Record};
 pub use trained_on::TrainedOn;
 
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -21,6 +20,7 @@ use safetensors::tensor::TensorView;
 use tch::{Kind, Tensor};
 
 use crate::config::Recipe;
+use crate::files::write_atomically;
 use events::Events;
 use lock::Lock;
 
@@ -197,29 +197,6 @@ fn checkpoint(tensors: &[(String, Tensor)]) -> Result<Vec<u8>> {
     let views =
         plain.iter().map(|(name, kind, shape, bytes)| Ok((name, TensorView::new(*kind, shape.clone(), bytes)?)));
     Ok(safetensors::serialize(views.collect::<Result<Vec<_>>>()?, None)?)
-}
-
-/// Replaces a file by new bytes so that a crash leaves the old or the new ones.
-///
-/// # Errors
-/// If the file cannot be written; the old one is then still there.
-pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
-    let temporary = path.with_extension("tmp");
-    let written = (|| {
-        let mut file = File::create(&temporary)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)?;
-        match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => File::open(folder)?.sync_all(),
-            _ => Ok(()),
-        }
-    })();
-    if written.is_err() {
-        // A half-written file would only take the room that is short.
-        let _ = fs::remove_file(&temporary);
-    }
-    written.with_context(|| format!("cannot write {}", path.display()))
 }
 
 #[cfg(test)]

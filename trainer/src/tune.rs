@@ -17,8 +17,7 @@ use crate::interrupt;
 /// change the bundle's settings, or those of a `preset` named among them.
 ///
 /// # Errors
-/// If the bundle cannot be opened, was made from test data, or a trial makes no sense. Where a stop is asked for it is left
-/// by unwinding.
+/// If the bundle cannot be opened, was made from test data, a trial makes no sense, or a stop was asked for.
 pub fn tune(bundle: &Path, trials: &[String], draws: usize, seed: u64) -> Result<()> {
     let bundle = Bundle::open(bundle)?;
     let (foundation, benchmark) = (&bundle.foundation, Benchmark::of(&bundle)?);
@@ -32,8 +31,10 @@ pub fn tune(bundle: &Path, trials: &[String], draws: usize, seed: u64) -> Result
     println!("measured on {}, draws: {draws}", benchmark.source);
     println!("     aHM           aACC");
     let show = |name: &str, system: System, config: &Config| -> Result<()> {
-        let summary =
-            Measurement { foundation, benchmark: &benchmark, system, config, seed }.over(draws, &interrupt::unwind)?;
+        let measurement = Measurement { foundation, benchmark: &benchmark, system, config, seed };
+        let measured = measurement.over(draws, &interrupt::flow);
+        interrupt::check()?;
+        let summary = measured?;
         let (harmonic, top1) = (summary.ahm_deviation, summary.aacc_deviation);
         println!("{:6.2} ± {harmonic:.2}  {:6.2} ± {top1:.2}  {name}", summary.ahm, summary.aacc);
         Ok(())

@@ -2,6 +2,7 @@
 //! would.
 
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -41,7 +42,7 @@ fn from_nothing_to_an_evaluated_bundle() {
     assert_eq!(benchmark.source, "synthetic objects test images");
     let (foundation, config) = (&bundle.foundation, &bundle.foundation.config);
     let measurement = Measurement { foundation, benchmark: &benchmark, system: System::Orco, config, seed: 1 };
-    let summary = measurement.over(2, &|| {}).unwrap();
+    let summary = measurement.over(2, &|| ControlFlow::Continue(())).unwrap();
     // Past the harness's capture, so that it is seen.
     let _ = writeln!(
         std::io::stderr(),

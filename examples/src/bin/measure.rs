@@ -6,6 +6,7 @@
 
 use std::env;
 use std::error::Error;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use orco_lab::benchmark::Benchmark;
@@ -19,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for system in [System::Ncm, System::Orco] {
         let config = &foundation.config;
         let measurement = Measurement { foundation, benchmark: &benchmark, system, config, seed: 1 };
-        let summary = measurement.over(3, &|| {})?;
+        let summary = measurement.over(3, &|| ControlFlow::Continue(()))?;
         println!("{}: aHM {:.2}, aACC {:.2}", summary.system, summary.ahm, summary.aacc);
     }
     Ok(())

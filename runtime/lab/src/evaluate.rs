@@ -84,13 +84,17 @@ pub struct Measurement<'a> {
 
 impl Measurement<'_> {
     /// Measures over several draws of the shots, side by side on all cores; `on_epoch` is told of every epoch of
-    /// learning, from any of the threads.
+    /// learning, from any of the threads, and may cancel there.
     ///
     /// # Errors
-    /// [`EvaluateError`] if a session cannot be learned.
+    /// [`EvaluateError`] if a session cannot be learned, or was cancelled.
     /// # Panics
     /// If `draws` is 0.
-    pub fn over(&self, draws: usize, on_epoch: &(dyn Fn() + Sync)) -> Result<Summary, EvaluateError> {
+    pub fn over(
+        &self,
+        draws: usize,
+        on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync),
+    ) -> Result<Summary, EvaluateError> {
         Ok(summarise(self.system.name(), &self.draws(draws, on_epoch)?))
     }
 
@@ -100,7 +104,11 @@ impl Measurement<'_> {
     /// As for [`Measurement::over`].
     /// # Panics
     /// As for [`Measurement::over`].
-    pub fn draws(&self, draws: usize, on_epoch: &(dyn Fn() + Sync)) -> Result<Vec<Draw>, EvaluateError> {
+    pub fn draws(
+        &self,
+        draws: usize,
+        on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync),
+    ) -> Result<Vec<Draw>, EvaluateError> {
         let cores = cores();
         let workers = cores.min(draws);
         let work = |worker: usize| -> Vec<_> {
@@ -132,15 +140,15 @@ impl Measurement<'_> {
     }
 
     /// Measures over all sessions with one draw of the shots. `on_progress` sees every epoch of learning with its
-    /// session, `on_row` every session's row as soon as it is measured.
+    /// session and may cancel there, `on_row` sees every session's row as soon as it is measured.
     ///
     /// # Errors
-    /// [`EvaluateError`] if a session cannot be learned.
+    /// [`EvaluateError`] if a session cannot be learned, or was cancelled.
     pub fn draw(
         &self,
         draw: usize,
         workers: &dyn Workers,
-        on_progress: &mut (dyn FnMut(usize, Progress) + Send),
+        on_progress: &mut (dyn FnMut(usize, Progress) -> ControlFlow<()> + Send),
         on_row: &mut dyn FnMut(&Row),
     ) -> Result<Draw, EvaluateError> {
         let Self { foundation, benchmark, system, config, seed } = *self;
@@ -156,10 +164,7 @@ impl Measurement<'_> {
                 let new = benchmark.session(foundation, session, draw, seed);
                 match system {
                     System::Orco => {
-                        let mut progress = |progress| {
-                            on_progress(session, progress);
-                            ControlFlow::Continue(())
-                        };
+                        let mut progress = |progress| on_progress(session, progress);
                         let started = Instant::now();
                         let (memory, on_progress) = (&mut memory, &mut progress);
                         let learned =

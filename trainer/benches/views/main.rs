@@ -24,8 +24,9 @@ use std::thread;
 use std::time::Duration;
 
 use orco_trainer::backbone::Description;
-use orco_trainer::config::{Architecture, Precision, Recipe};
+use orco_trainer::config::{Architecture, Arithmetic, Recipe};
 use orco_trainer::dataset::{Images, Split};
+use orco_trainer::fit::Base;
 use orco_trainer::model::Model;
 use orco_trainer::pretrain::pretrain;
 use orco_trainer::run::Run;
@@ -50,7 +51,7 @@ struct Case {
     batch: usize,
     /// Steps of an epoch.
     steps: usize,
-    precision: Precision,
+    precision: Arithmetic,
 }
 
 impl Case {
@@ -77,7 +78,8 @@ fn ours(case: &Case) -> f64 {
     let folder = env::temp_dir().join(format!("orco-views-{}", std::process::id()));
     let run = Run::open(&folder, &recipe).expect("a run folder");
     let mut model = Model::new(&recipe, INPUT, Device::Cpu);
-    pretrain(&mut model, &recipe, &images, &split, &run, None).expect("training");
+    let base = Base { images: &images, split: &split, seed: recipe.seed, run: &run };
+    pretrain(&mut model, &recipe.pretrain, &base, None).expect("training");
     let rates = run.metrics("pretrain");
     std::fs::remove_dir_all(&folder).expect("the folder is ours");
     rates[EPOCHS - 1]["views_per_second"].as_f64().expect("a rate")
@@ -229,15 +231,15 @@ fn main() {
     let mobile =
         |name, precision| Case { architecture: Architecture::Mobilenetv2, width: 11, ..small(name, precision) };
     let cases = [
-        small("resnet18-w16, f32", Precision::F32),
-        small("resnet18-w16, bf16", Precision::Bf16),
-        large("resnet12-w64, f32", Precision::F32),
-        large("resnet12-w64, bf16", Precision::Bf16),
-        mobile("mobilenetv2-w11, f32", Precision::F32),
-        mobile("mobilenetv2-w11, bf16", Precision::Bf16),
+        small("resnet18-w16, f32", Arithmetic::F32),
+        small("resnet18-w16, bf16", Arithmetic::Bf16),
+        large("resnet12-w64, f32", Arithmetic::F32),
+        large("resnet12-w64, bf16", Arithmetic::Bf16),
+        mobile("mobilenetv2-w11, f32", Arithmetic::F32),
+        mobile("mobilenetv2-w11, bf16", Arithmetic::Bf16),
     ];
-    let tiny = Case { width: 8, batch: 64, steps: 8, ..small("resnet18-w8, f32", Precision::F32) };
-    let beside = [tiny, small("resnet18-w16, f32", Precision::F32)];
+    let tiny = Case { width: 8, batch: 64, steps: 8, ..small("resnet18-w8, f32", Arithmetic::F32) };
+    let beside = [tiny, small("resnet18-w16, f32", Arithmetic::F32)];
     println!("views per second of phase 1 (cross entropy and SCL, one view), {} threads", tch::get_num_threads());
     // Arguments choose cases by parts of their names (cargo adds `--bench`), and `beside` or `alone` one of the tables.
     let wanted: Vec<String> = env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();

@@ -4,7 +4,7 @@ use anyhow::Result;
 use tch::{Device, Kind, Tensor};
 
 use crate::augment::view;
-use crate::config::{AlignConfig, AugmentConfig, Precision};
+use crate::config::{AlignConfig, Arithmetic, AugmentConfig};
 use crate::dataset::{Images, Split};
 use crate::device::send;
 use crate::interrupt;
@@ -39,7 +39,7 @@ impl FeatureCache {
     ) -> Result<Self> {
         let views = if config.train_backbone { 0 } else { config.cached_views };
         let mut progress = Progress::new("features", ((views + 1) * split.base.len()) as u64, 0);
-        let mut pass = |augment: Option<(&AugmentConfig, Precision)>| {
+        let mut pass = |augment: Option<(&AugmentConfig, Arithmetic)>| {
             features(model, augment, train, split, &mut |count| {
                 progress.advance(count as u64, "");
                 Ok(interrupt::check()?)
@@ -74,12 +74,12 @@ impl FeatureCache {
 /// told of every batch.
 pub(super) fn features(
     model: &Model,
-    augment: Option<(&AugmentConfig, Precision)>,
+    augment: Option<(&AugmentConfig, Arithmetic)>,
     train: &Images,
     split: &Split,
     done: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Tensor> {
-    let mut source = model.source(augment.map_or(Precision::F32, |(_, precision)| precision))?;
+    let mut source = model.source(augment.map_or(Arithmetic::F32, |(_, precision)| precision))?;
     let parts = split.base.chunks(BATCH).map(|indices| {
         let images = train.batch(indices, model.device());
         let images = augment.map_or_else(|| images.shallow_clone(), |(augment, _)| view(&images, augment));

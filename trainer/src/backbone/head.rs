@@ -46,6 +46,11 @@ impl Head {
         unit(&self.forward(features))
     }
 
+    /// Dimension d of the sphere.
+    pub fn dimension(&self) -> i64 {
+        self.w2.size()[0]
+    }
+
     /// The parameters, in the order w1, b1, w2, b2.
     pub fn parameters(&self) -> [&Tensor; 4] {
         [&self.w1, &self.b1, &self.w2, &self.b2]

@@ -6,7 +6,7 @@ use tch::nn::{Init, Path};
 use tch::{Device, Kind, Tensor, no_grad};
 
 use super::{Activation, Builder, ConvNorm, Description};
-use crate::config::Precision;
+use crate::config::Arithmetic;
 
 /// Added to the variance in batch norm.
 pub const NORM_EPSILON: f64 = 1e-5;
@@ -53,11 +53,11 @@ impl Network {
     /// # Shapes
     /// `images` f32 `[n, channels, h, w]`, normalised; returns f32 `[n, features]`.
     /// With `train`, batch statistics are used and the running ones updated.
-    pub fn forward(&self, images: &Tensor, precision: Precision, train: bool) -> Tensor {
+    pub fn forward(&self, images: &Tensor, precision: Arithmetic, train: bool) -> Tensor {
         let kind = match precision {
-            Precision::F32 => Kind::Float,
-            Precision::Bf16 => Kind::BFloat16,
-            Precision::F16 => Kind::Half,
+            Arithmetic::F32 => Kind::Float,
+            Arithmetic::Bf16 => Kind::BFloat16,
+            Arithmetic::F16 => Kind::Half,
         };
         let features = |images: &Tensor| {
             let x = channels_last(&images.to_kind(kind));

@@ -29,7 +29,7 @@ pub trait FeatureSource {
 /// Why a model that the user brought cannot be the backbone.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ForeignError {
+pub enum OnnxBackboneError {
     /// The file could not be read.
     #[error("cannot read the backbone {}", path.display())]
     Read {
@@ -64,7 +64,7 @@ pub enum ForeignError {
 
 /// A feature extractor that the user brings as an ONNX file.
 #[derive(Clone, Debug)]
-pub struct Foreign {
+pub struct OnnxBackbone {
     /// The file's bytes.
     pub bytes: Vec<u8>,
     /// The file's name without its ending.
@@ -77,18 +77,18 @@ pub struct Foreign {
     pub parameters: u64,
 }
 
-impl Foreign {
+impl OnnxBackbone {
     /// Reads and checks a model: one float input `[batch, 3, height, width]` with fixed sides, one float output
     /// `[batch, features]` or `[batch, features, 1, 1]`, and ONNX Runtime runs it. It is fed with images normalised as
     /// the recipe says, else as its metadata say, else by the data set's `channels`.
     ///
     /// # Errors
-    /// [`ForeignError`] if it is something else.
-    pub fn open(path: &Path, config: &BackboneConfig, channels: Channels) -> Result<Self, ForeignError> {
-        let bytes = fs::read(path).map_err(|source| ForeignError::Read { path: path.into(), source })?;
+    /// [`OnnxBackboneError`] if it is something else.
+    pub fn open(path: &Path, config: &BackboneConfig, channels: Channels) -> Result<Self, OnnxBackboneError> {
+        let bytes = fs::read(path).map_err(|source| OnnxBackboneError::Read { path: path.into(), source })?;
         let graph = Model::decode(bytes.as_slice()).ok().and_then(|model| Some((model.graph?, model.metadata_props)));
-        let (graph, metadata) = graph.ok_or_else(|| ForeignError::NotOnnx { path: path.into() })?;
-        let wrong = |reason: String| ForeignError::Shape { path: path.into(), reason };
+        let (graph, metadata) = graph.ok_or_else(|| OnnxBackboneError::NotOnnx { path: path.into() })?;
+        let wrong = |reason: String| OnnxBackboneError::Shape { path: path.into(), reason };
         // Old models list their weights among the inputs.
         let is_weight = |input: &&ValueInfo| graph.initializer.iter().any(|weight| weight.name == input.name);
         let inputs: Vec<&ValueInfo> = graph.input.iter().filter(|input| !is_weight(input)).collect();
@@ -109,9 +109,9 @@ impl Foreign {
         let floats = graph.initializer.iter().filter(|weight| weight.data_type == FLOAT);
         let parameters = floats.map(|weight| weight.dims.iter().product::<i64>().max(0) as u64).sum();
         let name = path.file_stem().map_or("backbone".into(), |name| name.to_string_lossy().into_owned());
-        let mut foreign = Self { bytes, name, input, features: 0, parameters };
-        foreign.features = foreign.probe().map_err(|reason| ForeignError::Refused { path: path.into(), reason })?;
-        Ok(foreign)
+        let mut onnx = Self { bytes, name, input, features: 0, parameters };
+        onnx.features = onnx.probe().map_err(|reason| OnnxBackboneError::Refused { path: path.into(), reason })?;
+        Ok(onnx)
     }
 
     /// Length of the feature vector, from running two black images.
@@ -132,20 +132,20 @@ impl Foreign {
     /// # Errors
     /// [`EncodeError`] if ONNX Runtime is missing.
     pub fn start(&self) -> Result<Started<'_>, EncodeError> {
-        Ok(Started { encoder: Onnx::open(&self.bytes, &self.input)?, foreign: self })
+        Ok(Started { encoder: Onnx::open(&self.bytes, &self.input)?, onnx: self })
     }
 }
 
 /// A model of the user's in ONNX Runtime.
 pub struct Started<'a> {
     encoder: Onnx,
-    foreign: &'a Foreign,
+    onnx: &'a OnnxBackbone,
 }
 
 impl FeatureSource for Started<'_> {
     fn features(&mut self, images: &Tensor) -> Result<Tensor, EncodeError> {
         const BATCH: i64 = 50;
-        let Foreign { input, features, .. } = self.foreign;
+        let OnnxBackbone { input, features, .. } = self.onnx;
         let fitted = normalise(&fit(images, input), input.mean, input.deviation).to_device(tch::Device::Cpu);
         let mut all = Vec::new();
         for part in fitted.split(BATCH, 0) {

@@ -7,15 +7,14 @@ use orco_core::schedule::Schedule;
 use orco_state::target;
 use tch::{Device, Tensor, no_grad};
 
-use super::goals::Goals;
 use super::{Trained, features};
 use crate::augment::view;
 use crate::backbone::unit;
-use crate::config::{AugmentConfig, Precision};
+use crate::config::{Arithmetic, AugmentConfig};
 use crate::dataset::Images;
 use crate::interrupt;
-use crate::loss::class_means;
 use crate::model::Model;
+use crate::objective::{Objective, Targets, Weights, class_means};
 use crate::optimiser::{Parameter, Sgd, SgdConfig, gradients};
 
 /// What is known at the time of a session.
@@ -24,47 +23,31 @@ pub(super) struct Session<'a> {
     pub(super) config: &'a Config,
     pub(super) augment: &'a AugmentConfig,
     /// Arithmetic of the backbone in training.
-    pub(super) precision: Precision,
+    pub(super) precision: Arithmetic,
     /// Image and class of every exemplar, class after class.
     pub(super) exemplars: Vec<(usize, i64)>,
     /// Number of base classes.
     pub(super) base: i64,
-    /// Pseudo-targets, unit rows `[targets, d]`.
-    pub(super) targets: &'a Tensor,
-    /// For every known class the row of its target.
-    pub(super) rows: Vec<i64>,
+    /// The pseudo-targets, and those of the known classes.
+    pub(super) targets: Targets,
 }
 
 /// A sample of an epoch: image, class, and whether it is shown under an augmented view.
 type Shown = (usize, i64, bool);
 
 impl Session<'_> {
-    /// Targets of the known classes, `[classes, d]`.
-    pub(super) fn assigned(&self) -> Tensor {
-        self.at(&self.rows)
-    }
-
-    fn at(&self, rows: &[i64]) -> Tensor {
-        self.targets.index_select(0, &Tensor::from_slice(rows).to_device(self.targets.device()))
-    }
-
-    /// Rows of the targets that no class has.
-    fn free(&self) -> Vec<i64> {
-        (0..self.targets.size()[0]).filter(|row| !self.rows.contains(row)).collect()
-    }
-
     /// Takes new classes in: their shots, image and class, become exemplars, and the means of these, as `model` sees them,
     /// choose among the free targets.
     pub(super) fn admit(&mut self, model: &Model, shots: &[(usize, i64)]) -> Result<()> {
         let (indices, classes): (Vec<usize>, Vec<i64>) = shots.iter().copied().unzip();
         let z = no_grad(|| model.head.project(&features(model, self.train, &indices)));
-        let known = self.rows.len() as i64;
+        let known = self.targets.rows.len() as i64;
         let new = known..classes.iter().map(|class| class + 1).max().unwrap_or(known);
         let (means, _) = class_means(&z, &Tensor::from_slice(&classes).to_device(model.device()), new);
         let flat = |tensor: Tensor| Vec::<f32>::try_from(tensor.to_device(Device::Cpu).contiguous().view(-1));
-        let free = self.free();
-        let places = target::assign(&flat(means)?, &flat(self.at(&free))?, self.targets.size()[1] as usize);
-        self.rows.extend(places.into_iter().map(|place| free[place]));
+        let (free, rows) = (self.targets.free(), self.targets.free_rows());
+        let chosen = target::assign(&flat(means)?, &flat(free)?, model.head.dimension() as usize);
+        self.targets.rows.extend(chosen.into_iter().map(|index| rows[index]));
         self.exemplars.extend_from_slice(shots);
         Ok(())
     }
@@ -72,7 +55,7 @@ impl Session<'_> {
     /// Trains the model on all exemplars; `on_epoch` is told of every epoch.
     pub(super) fn train(&self, model: &Model, trained: Trained, seed: u64, on_epoch: &mut dyn FnMut()) -> Result<()> {
         let config = self.config;
-        let goals = Goals { base: self.base, assigned: self.assigned(), free: self.at(&self.free()), config };
+        let objective = Objective::of_session(&self.targets, Weights::from(config), self.base);
         let settings = SgdConfig {
             momentum: f64::from(config.momentum),
             dampening: f64::from(config.dampening),
@@ -107,7 +90,7 @@ impl Session<'_> {
                 let forward = || model.backbone.forward(&input, self.precision, false);
                 let features = if trained == Trained::Head { no_grad(forward) } else { forward() };
                 let z = unit(&model.head.forward(&features));
-                let loss = goals.loss(&z, &Tensor::from_slice(&classes).to_device(model.device()));
+                let loss = objective.loss(&z, &Tensor::from_slice(&classes).to_device(model.device()));
                 sum += loss.double_value(&[]);
                 // Without contrast and orthogonality a batch of base classes alone has no gradient.
                 if loss.requires_grad() {

@@ -1,9 +1,10 @@
 //! Phase 2 of a recipe.
 
+use orco_core::config::{Perturbation, Perturbed};
 use orco_core::loss::contrast::Form;
 use serde::{Deserialize, Serialize};
 
-use super::Precision;
+use super::Arithmetic;
 use super::check::{ConfigError, amount, count, demand, learning_rate, momentum, probability, temperature};
 use super::defaults::{self, is_default};
 
@@ -32,15 +33,15 @@ pub struct AlignConfig {
     pub orthogonality: f64,
     /// Temperature of PSCL.
     pub temperature: f64,
-    /// Width e of the perturbation; see [`Noise`].
-    pub perturbation: f64,
+    /// Magnitude e of the perturbation.
+    pub perturbation_width: f64,
     /// Augmented feature views computed per image beforehand; two different ones enter each step. Means nothing where
     /// the backbone is trained, since every step then draws views of its own.
     pub cached_views: usize,
     /// Arithmetic of the backbone on the cached views; the clean image, and whatever is exported, is computed in f32. Means
     /// nothing where the backbone is trained or an ONNX model that the user brings.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub views_precision: Precision,
+    pub views_precision: Arithmetic,
     /// Whether a feature vector is from here on, in the exported backbone too, the mean of those of an image and of its
     /// mirror image: steadier, for twice the arithmetic.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -51,12 +52,12 @@ pub struct AlignConfig {
     /// Form of PSCL: `outside` (the published program), `inside` or `negatives` (the paper's text).
     #[serde(default, skip_serializing_if = "is_default")]
     pub contrast_form: Form,
-    /// Which targets are perturbed.
-    #[serde(default, skip_serializing_if = "is_default")]
+    /// Which targets PSCL sees perturbed; there are no incremental classes yet.
+    #[serde(default = "free", skip_serializing_if = "is_free")]
     pub perturbed: Perturbed,
     /// How they are perturbed.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub noise: Noise,
+    pub perturbation: Perturbation,
     /// How the learning rate goes over the epochs.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rate: AlignRate,
@@ -72,39 +73,22 @@ pub struct AlignConfig {
     pub backbone_learning_rate: Option<f64>,
 }
 
-/// Targets that PSCL sees perturbed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Perturbed {
-    /// None: PSCL is the plain supervised contrast.
-    None,
-    /// Those that no base class has, as in the published program.
-    #[default]
-    Free,
-    /// Those of the base classes, which pull their samples.
-    Assigned,
-    /// All.
-    All,
+/// The perturbed targets of the published program's phase 2: those that no base class has.
+const FREE: Perturbed = Perturbed { base: false, incremental: false, free: true };
+
+fn free() -> Perturbed {
+    FREE
 }
 
-/// Distribution of a perturbation of width e, per coordinate, before the target is normalised again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Noise {
-    /// U(-e/2, e/2): the published program.
-    #[default]
-    Uniform,
-    /// U(-e, e): the paper's text.
-    Wide,
-    /// Normal with deviation e: the paper's comparison.
-    Gaussian,
+fn is_free(perturbed: &Perturbed) -> bool {
+    *perturbed == FREE
 }
 
-/// The learning rate's way after the warm-up.
+/// The learning rate after the warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AlignRate {
-    /// Stays.
+    /// Constant.
     #[default]
     Constant,
     /// Falls to 0 along a cosine, changed after every epoch.
@@ -117,7 +101,7 @@ impl AlignConfig {
         count("align.batch", self.batch, 1..=65_536, "from 1 to 65536")?;
         count("align.cached_views", self.cached_views, 2..=64, "from 2 to 64")?;
         let precision = self.views_precision;
-        demand("align.views_precision", "f16", precision != Precision::F16, "\"f32\" or \"bf16\"")?;
+        demand("align.views_precision", "f16", precision != Arithmetic::F16, "\"f32\" or \"bf16\"")?;
         learning_rate("align.learning_rate", self.learning_rate)?;
         probability("align.weight_decay", self.weight_decay)?;
         momentum("align.momentum", self.momentum)?;
@@ -125,7 +109,10 @@ impl AlignConfig {
         amount("align.cross_entropy", self.cross_entropy)?;
         amount("align.orthogonality", self.orthogonality)?;
         temperature("align.temperature", self.temperature)?;
-        demand("align.perturbation", self.perturbation, (0.0..=100.0).contains(&self.perturbation), "from 0 to 100")?;
+        let width = self.perturbation_width;
+        demand("align.perturbation_width", width, (0.0..=100.0).contains(&width), "from 0 to 100")?;
+        let known = !self.perturbed.incremental;
+        demand("align.perturbed.incremental", true, known, "false, since phase 2 knows base classes only")?;
         amount("align.contrast", self.contrast)?;
         let losses = self.contrast + self.cross_entropy + self.orthogonality;
         demand("align.contrast", self.contrast, losses > 0.0, "above 0 when the other losses have weight 0")?;
@@ -135,5 +122,55 @@ impl AlignConfig {
         demand("align.backbone_learning_rate", "set", trained, "left out unless align.train_backbone is true")?;
         let rate = self.backbone_learning_rate.unwrap_or_default();
         demand("align.backbone_learning_rate", rate, (0.0..=100.0).contains(&rate), "from 0 to 100")
+    }
+}
+
+/// Refuses the names that settings of phase 2 had before they took those of phase 3.
+pub(super) fn refuse_old_names(recipe: &toml::Table) -> Result<(), ConfigError> {
+    let Some(align) = recipe.get("align").and_then(toml::Value::as_table) else { return Ok(()) };
+    let is_old = |name: &str| match align.get(name) {
+        Some(toml::Value::String(_)) => name == "perturbed",
+        Some(toml::Value::Float(_) | toml::Value::Integer(_)) => name == "perturbation",
+        _ => false,
+    };
+    let (field, instead) = if align.contains_key("noise") {
+        ("align.noise", "align.perturbation, where \"wide\" is \"uniform\" with twice the perturbation_width")
+    } else if is_old("perturbation") {
+        ("a number in align.perturbation", "align.perturbation_width; align.perturbation is the distribution")
+    } else if is_old("perturbed") {
+        ("a word in align.perturbed", "a table, such as { base = false, incremental = false, free = true }")
+    } else {
+        return Ok(());
+    };
+    Err(ConfigError::Renamed { field, instead })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Recipe;
+    use super::*;
+
+    #[test]
+    fn old_names_are_refused_with_the_new_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("recipe.toml");
+        let with = |line: &str| {
+            let text = include_str!("../../recipes/cifar100-edge.toml").replace("perturbation_width = 9e-5", line);
+            std::fs::write(&path, text).unwrap();
+            Recipe::read(&path).map(|recipe| recipe.align).map_err(|error| error.to_string())
+        };
+        let rest = "perturbation_width = 9e-5";
+        let refused = |line: &str| with(line).unwrap_err();
+        assert_eq!(
+            refused("perturbation = 9e-5"),
+            "recipe: a number in align.perturbation is now align.perturbation_width; align.perturbation is the distribution"
+        );
+        assert!(refused(&format!("{rest}\nnoise = \"wide\"")).contains("align.noise is now align.perturbation, where"));
+        assert!(refused(&format!("{rest}\nperturbed = \"all\"")).contains("align.perturbed is now a table, such as {"));
+        let incremental = format!("{rest}\nperturbed = {{ base = true, incremental = true, free = true }}");
+        assert!(refused(&incremental).contains("align.perturbed.incremental is true, but must be false"));
+        let named = format!("{rest}\nperturbation = \"gaussian\"");
+        assert_eq!(with(&named).unwrap().perturbation, Perturbation::Gaussian);
+        assert_eq!(with(rest).unwrap().perturbed, FREE);
     }
 }

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use orco_state::target::Method;
 
 use super::{
-    Architecture, AugmentConfig, MeasureOn, Policy, Precision, PretrainConfig, Recipe, SplitConfig, TargetConfig,
+    Architecture, Arithmetic, AugmentConfig, MeasureOn, Policy, PretrainConfig, Recipe, SplitConfig, TargetConfig,
 };
 
 /// Why a recipe was refused.
@@ -38,6 +38,14 @@ pub enum ConfigError {
         value: String,
         /// What would be accepted.
         expected: &'static str,
+    },
+    /// A setting goes by another name.
+    #[error("recipe: {field} is now {instead}")]
+    Renamed {
+        /// What was written.
+        field: &'static str,
+        /// What to write.
+        instead: &'static str,
     },
     /// A setting of phase 3 makes no sense.
     #[error("recipe: learn.{problem}")]
@@ -138,7 +146,7 @@ impl Recipe {
         let side = self.data.side();
         let left = self.backbone.architecture != Architecture::Resnet12 || side >= 16 || self.backbone.onnx.is_some();
         demand("data.image_size", side, left, "at least 16 for resnet12, which halves it four times")?;
-        let scaled = self.pretrain.precision != Precision::F16 || !self.align.train_backbone;
+        let scaled = self.pretrain.precision != Arithmetic::F16 || !self.align.train_backbone;
         demand("pretrain.precision", "f16", scaled, "bf16 or f32 where align.train_backbone is true")?;
         let own = self.backbone.onnx.is_none();
         demand("align.train_backbone", true, own || !self.align.train_backbone, "false where backbone.onnx is set")?;
@@ -260,7 +268,7 @@ mod tests {
         let recipe: Recipe = toml::from_str(include_str!("../../recipes/cifar100-small.toml")).unwrap();
         let written = serde_json::to_value(&recipe.align).unwrap();
         assert_eq!(written.as_object().unwrap().len(), 11, "{written}");
-        let text = "cached_views = 6\nrate = \"cosine\"\nperturbed = \"all\"\nnoise = \"wide\"\ntrain_backbone = true";
+        let text = "cached_views = 6\nrate = \"cosine\"\nperturbation = \"gaussian\"\ntrain_backbone = true";
         let text = include_str!("../../recipes/cifar100-small.toml").replace("cached_views = 6", text);
         let recipe: Recipe = toml::from_str(&text).unwrap();
         recipe.check().unwrap();
@@ -353,8 +361,8 @@ mod tests {
             "recipe: data.image_size is 8, but must be at least 16 for resnet12, which halves it four times"
         );
         assert!(changed(|recipe| recipe.backbone.architecture = Architecture::Resnet12).is_ok());
-        let half = changed(|recipe| (recipe.align.train_backbone, recipe.pretrain.precision) = (true, Precision::F16));
+        let half = changed(|recipe| (recipe.align.train_backbone, recipe.pretrain.precision) = (true, Arithmetic::F16));
         assert!(half.unwrap_err().contains("pretrain.precision is f16, but must be bf16 or f32 where align.train"));
-        assert!(changed(|recipe| recipe.pretrain.precision = Precision::F16).is_ok());
+        assert!(changed(|recipe| recipe.pretrain.precision = Arithmetic::F16).is_ok());
     }
 }

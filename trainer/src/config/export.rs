@@ -3,8 +3,8 @@
 use orco_runtime::manifest::Weights;
 use serde::{Deserialize, Serialize};
 
+use super::SHOTS;
 use super::check::{ConfigError, count};
-use crate::dataset::SHOTS;
 
 /// What the bundle carries besides the models.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

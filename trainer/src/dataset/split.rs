@@ -1,70 +1,20 @@
 //! The few-shot class-incremental split: which image plays which part.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use orco_core::random::Random;
 
 use super::Images;
-use super::lists::{ListNames, ListReader};
+use super::lists::{ListError, ListNames, ListReader};
 use crate::config::{MeasureOn, SplitConfig};
-
-/// Shots per class in one draw (K of the protocol).
-pub const SHOTS: usize = 5;
 
 /// Why a split could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SplitError {
-    /// A session list could not be read.
-    #[error("cannot read the session list {}; pass the folder with session_2.txt ... as --lists", path.display())]
-    Read {
-        /// The list's path.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// A line of a list is no index of a training image.
-    #[error("{}, line {line}: \"{text}\" is not an index below {limit}", path.display())]
-    Index {
-        /// The list's path.
-        path: PathBuf,
-        /// Line number from 1.
-        line: usize,
-        /// What stands there.
-        text: String,
-        /// Number of training images.
-        limit: usize,
-    },
-    /// A line of a list names no training image.
-    #[error("{}, line {line}: \"{text}\" is no training image of the data set", path.display())]
-    Name {
-        /// The list's path.
-        path: PathBuf,
-        /// Line number from 1.
-        line: usize,
-        /// What stands there.
-        text: String,
-    },
-    /// A list names an image of a class that another session brings.
-    #[error("{}: image {index} is of class {class}, which does not belong to this session", path.display())]
-    Class {
-        /// The list's path.
-        path: PathBuf,
-        /// Index of the image.
-        index: usize,
-        /// Its class.
-        class: u16,
-    },
-    /// A list does not hold the shots of one draw for a class.
-    #[error("{}: class {class} has {actual} different images, but a draw has {SHOTS} shots", path.display())]
-    Draw {
-        /// The list's path.
-        path: PathBuf,
-        /// The class.
-        class: u16,
-        /// Different images of it in the list.
-        actual: usize,
-    },
+    /// A session list does not fit.
+    #[error(transparent)]
+    List(#[from] ListError),
     /// A class has too few images.
     #[error("class {class}{name} has {actual} training images, but the recipe needs {expected}; lower {fields}")]
     TooFew {
@@ -164,7 +114,7 @@ impl Split {
         if let Some(lists) = lists {
             let reader = ListReader::new(train, names);
             for (number, session) in sessions.iter().enumerate() {
-                reader.read(&lists.join(format!("session_{}.txt", number + 2)), session, &mut fixed)?;
+                reader.read(&lists.join(format!("session_{}.txt", number + 2)), &session.classes, &mut fixed)?;
             }
         }
         let mut random = Random::new(seed, "split");
@@ -268,9 +218,9 @@ mod tests {
         assert!(held.candidates.iter().flatten().all(|index| !held.measured.contains(index)));
         std::fs::write(folder.path().join("session_3.txt"), "79\n79\n").unwrap();
         let few = Split::new(&config(MeasureOn::Test), 6, &train, &test, Some(folder.path()), 1);
-        assert!(matches!(few, Err(SplitError::Draw { class: 3, actual: 1, .. })));
+        assert!(matches!(few, Err(SplitError::List(ListError::Draw { class: 3, actual: 1, .. }))));
         std::fs::write(folder.path().join("session_3.txt"), "0\n").unwrap();
         let wrong = Split::new(&config(MeasureOn::Test), 6, &train, &test, Some(folder.path()), 1);
-        assert!(matches!(wrong, Err(SplitError::Class { index: 0, class: 0, .. })));
+        assert!(matches!(wrong, Err(SplitError::List(ListError::Class { index: 0, class: 0, .. }))));
     }
 }

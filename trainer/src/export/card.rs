@@ -10,7 +10,7 @@ use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LEARNER};
 use orco_state::target::Method;
 
-use super::bundle::Exported;
+use super::exported::Exported;
 use crate::config::{AugmentConfig, MeasureOn, OptimiserKind, Policy, Recipe, TargetConfig};
 use crate::interrupt;
 use crate::run::Run;
@@ -28,13 +28,15 @@ pub(super) fn write(
     run: &Run,
     skipped: usize,
 ) -> Result<String> {
-    let benchmark = Benchmark::of(&bundle)?;
+    let benchmark = Benchmark::of(bundle)?;
     let (foundation, config, draws) = (&bundle.foundation, &bundle.foundation.config, recipe.export.draws);
     let drawn = System::ALL
         .into_iter()
         .map(|system| {
             let measurement = Measurement { foundation, benchmark: &benchmark, system, config, seed: SEED };
-            Ok((system.name(), measurement.draws(draws, &interrupt::unwind)?))
+            let drawn = measurement.draws(draws, &interrupt::flow);
+            interrupt::check()?;
+            Ok((system.name(), drawn?))
         })
         .collect::<Result<Vec<_>>>()?;
     let fixed = summarise(drawn[0].0, &drawn[0].1[..1]);

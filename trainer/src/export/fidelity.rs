@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use orco_runtime::encoder::Encoder;
 use orco_runtime::manifest::Weights;
 
-use super::bundle::Source;
+use super::source::Source;
 
 /// Most images that both are compared on.
 const COMPARED: usize = 1000;

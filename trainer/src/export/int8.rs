@@ -3,11 +3,11 @@
 use anyhow::{Context, Result};
 use orco_runtime::encoder::onnx::Onnx;
 
-use super::bundle::Source;
 use super::fidelity::{Fidelity, Opened, spread};
 use super::metadata::{Facts, metadata};
 use super::onnx::encode_int8;
 use super::quantise::Ranges;
+use super::source::Source;
 use crate::model::Model;
 
 /// Calibration images at a time.

@@ -6,11 +6,11 @@ use crate::augment::view;
 use crate::config::PretrainConfig;
 use crate::dataset::Images;
 use crate::device::send;
-use crate::loss::contrast;
 use crate::model::Model;
+use crate::objective::contrast;
 
-/// Losses of one batch.
-pub(super) struct Losses {
+/// BatchLosses of one batch.
+pub(super) struct BatchLosses {
     /// What is minimised, a scalar.
     pub total: Tensor,
     cross_entropy: Tensor,
@@ -27,7 +27,7 @@ pub(super) fn views(model: &Model, config: &PretrainConfig, train: &Images, batc
     Tensor::cat(&views, 0)
 }
 
-impl Losses {
+impl BatchLosses {
     /// Sends a batch through the model.
     pub fn of(model: &Model, config: &PretrainConfig, train: &Images, batch: &[usize]) -> Self {
         let device = model.device();
@@ -88,7 +88,7 @@ impl Sums {
         self.0.copy()
     }
 
-    pub fn add(&mut self, losses: &Losses) {
+    pub fn add(&mut self, losses: &BatchLosses) {
         let parts = [&losses.total, &losses.cross_entropy, &losses.contrast, &losses.accuracy].map(Tensor::detach);
         let _ = self.0.g_add_(&Tensor::stack(&parts, 0).to_kind(Kind::Double));
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::write_atomically;
+use crate::files::write_atomically;
 
 /// Appends a line; one that was cut off before does not swallow it.
 pub(super) fn append(path: &Path, line: &Value) -> Result<()> {

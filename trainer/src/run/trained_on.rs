@@ -9,9 +9,9 @@ use orco_runtime::manifest::hexadecimal;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::write_atomically;
-use crate::config::Recipe;
-use crate::dataset::{DataSet, SHOTS};
+use crate::config::{Recipe, SHOTS};
+use crate::dataset::DataSet;
+use crate::files::write_atomically;
 
 /// Name of the file in the run's folder.
 const FILE: &str = "trained-on.json";

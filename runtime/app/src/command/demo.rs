@@ -1,5 +1,6 @@
 //! `orco demo`.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -64,6 +65,7 @@ fn sessions(learner: &Learner, output: &Output) -> Result<Vec<Row>> {
     let mut on_progress = |session: usize, progress: Progress| {
         bar.set_position(((session - 1) * foundation.config.epochs + progress.epoch) as u64);
         bar.set_message(format!("session {session}"));
+        ControlFlow::Continue(())
     };
     let mut said = Ok(());
     let mut on_row = |row: &Row| {

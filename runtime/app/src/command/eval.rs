@@ -1,5 +1,6 @@
 //! `orco eval`.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
@@ -78,7 +79,10 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         let measurement = Measurement { foundation, benchmark: &benchmark, system, config, seed };
         let epochs = arguments.draws as usize * benchmark.ways.len() * config.epochs;
         let bar = output::bar(epochs, &format!("{name}, epochs"));
-        let summary = measurement.over(arguments.draws as usize, &|| bar.inc(1));
+        let summary = measurement.over(arguments.draws as usize, &|| {
+            bar.inc(1);
+            ControlFlow::Continue(())
+        });
         bar.finish_and_clear();
         summary
     };

@@ -1,4 +1,4 @@
-//! Where a bundle is put: made beside its place, and moved there whole. An older bundle is set aside before it goes, so
+//! Where a bundle is written: made beside its folder, and moved there whole. An older bundle is set aside before it goes, so
 //! that a kill at any moment leaves the old or the new one.
 
 use std::fs::{self, File};
@@ -13,16 +13,16 @@ pub(super) const CARD: &str = "README.md";
 /// Every file that a bundle may have.
 const FILES: [&str; 8] = [BACKBONE, BACKBONE_INT8, LEARNER, BENCHMARK, LABELS, MANIFEST, SIGNATURE, CARD];
 
-/// A bundle in the making, in the folder `.NAME.partial` beside its place. It goes away with this value unless
-/// [`Place::finish`] moves it to where it belongs.
+/// A bundle in the making, in the folder `.NAME.partial` beside its own. It goes away with this value unless
+/// [`Output::finish`] moves it to where it belongs.
 #[derive(Debug)]
-pub struct Place {
+pub struct Output {
     folder: PathBuf,
     staged: PathBuf,
     aside: PathBuf,
 }
 
-impl Place {
+impl Output {
     /// Prepares to write a bundle into `folder`, which is new, empty, or an older bundle. What an interrupted call left
     /// beside it is tidied up: an old bundle that was set aside comes back where no new one had taken its place.
     ///
@@ -34,22 +34,22 @@ impl Place {
         let Some(name) = folder.file_name() else {
             bail!("{shown} names no folder to write the bundle into; give one with --output");
         };
-        let (output, run) = (resolved(folder)?, resolved(run)?);
-        if output.starts_with(&run) || run.starts_with(&output) {
+        let (resolved_folder, run) = (resolved(folder)?, resolved(run)?);
+        if resolved_folder.starts_with(&run) || run.starts_with(&resolved_folder) {
             bail!("{shown} and the run's folder must not lie within each other; choose another folder with --output");
         }
         let beside = |ending: &str| folder.with_file_name(format!(".{}.{ending}", name.to_string_lossy()));
-        let place = Self { folder: folder.into(), staged: beside("partial"), aside: beside("old") };
-        if place.aside.exists() && !folder.exists() {
-            fs::rename(&place.aside, folder).with_context(|| format!("cannot bring back the old {shown}"))?;
+        let output = Self { folder: folder.into(), staged: beside("partial"), aside: beside("old") };
+        if output.aside.exists() && !folder.exists() {
+            fs::rename(&output.aside, folder).with_context(|| format!("cannot bring back the old {shown}"))?;
             log::info!("brought back {shown}, which an interrupted run had set aside");
         }
         check(folder)?;
-        remove(&place.aside)?;
-        remove(&place.staged)?;
-        fs::create_dir_all(&place.staged)
-            .with_context(|| format!("cannot write the bundle {shown}: cannot create {}", place.staged.display()))?;
-        Ok(place)
+        remove(&output.aside)?;
+        remove(&output.staged)?;
+        fs::create_dir_all(&output.staged)
+            .with_context(|| format!("cannot write the bundle {shown}: cannot create {}", output.staged.display()))?;
+        Ok(output)
     }
 
     /// The folder that the bundle is meant for.
@@ -62,7 +62,7 @@ impl Place {
         &self.staged
     }
 
-    /// Moves the bundle to its place.
+    /// Moves the bundle to its folder.
     ///
     /// # Errors
     /// If something that is no bundle came to lie there, or a folder cannot be moved; the older bundle is then still
@@ -89,7 +89,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Output {
     fn drop(&mut self) {
         // After `finish` nothing is there any more.
         let _ = fs::remove_dir_all(&self.staged);
@@ -192,13 +192,13 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let (output, run) = (root.path().join("out"), root.path().join("run"));
         for mark_of_it in ["first", "second"] {
-            let place = Place::prepare(&output, &run).unwrap();
-            bundle(place.staged(), mark_of_it);
-            place.finish().unwrap();
+            let made = Output::prepare(&output, &run).unwrap();
+            bundle(made.staged(), mark_of_it);
+            made.finish().unwrap();
             assert_eq!((mark(&output).as_str(), names(root.path())), (mark_of_it, vec!["out".to_owned()]));
         }
         // A run that fails leaves the older bundle, and nothing else.
-        drop(Place::prepare(&output, &run).unwrap());
+        drop(Output::prepare(&output, &run).unwrap());
         assert_eq!((mark(&output).as_str(), names(root.path())), ("second", vec!["out".to_owned()]));
     }
 
@@ -206,7 +206,7 @@ mod tests {
     fn a_folder_with_something_else_is_left_alone() {
         let root = tempfile::tempdir().unwrap();
         let run = root.path().join("run");
-        let refused = |output: &Path| format!("{:#}", Place::prepare(output, &run).unwrap_err());
+        let refused = |output: &Path| format!("{:#}", Output::prepare(output, &run).unwrap_err());
         let project = root.path().join("project");
         fs::create_dir(&project).unwrap();
         fs::write(project.join(MANIFEST), "[package]\nname = \"mine\"\n").unwrap();
@@ -234,11 +234,11 @@ mod tests {
         let (output, run) = (root.path().join("out"), root.path().join("run"));
         bundle(&root.path().join(".out.old"), "old");
         bundle(&root.path().join(".out.partial"), "half");
-        drop(Place::prepare(&output, &run).unwrap());
+        drop(Output::prepare(&output, &run).unwrap());
         assert_eq!((mark(&output).as_str(), names(root.path())), ("old", vec!["out".to_owned()]));
         // The new one was in place, the old one not yet deleted.
         bundle(&root.path().join(".out.old"), "older");
-        drop(Place::prepare(&output, &run).unwrap());
+        drop(Output::prepare(&output, &run).unwrap());
         assert_eq!((mark(&output).as_str(), names(root.path())), ("old", vec!["out".to_owned()]));
     }
 
@@ -249,7 +249,7 @@ mod tests {
         fs::create_dir(&run).unwrap();
         fs::create_dir(root.path().join("other")).unwrap();
         for output in [run.clone(), run.join("bundle"), root.path().join("other/../run/x"), root.path().to_owned()] {
-            let error = Place::prepare(&output, &run).unwrap_err().to_string();
+            let error = Output::prepare(&output, &run).unwrap_err().to_string();
             assert!(error.contains("must not lie within each other"), "{error}");
         }
         assert!(names(&run).is_empty());

@@ -1,107 +1,105 @@
-//! Where phase 1 stands: everything that a checkpoint holds beside the model.
+//! The checkpoint of phase 1: the model, and everything else that a run goes on from.
 
 use anyhow::{Result, bail};
 use tch::{Device, Tensor};
 
 use super::CHECKPOINT;
 use super::losses::{Means, Sums};
-use crate::config::{Precision, PretrainConfig};
+use crate::config::{Arithmetic, PretrainConfig};
+use crate::fit::Position;
 use crate::model::Model;
 use crate::optimiser::{Optimiser, Scaler, finite};
 use crate::run::Run;
 
-/// Optimiser, scale of the loss, and the place in the schedule.
-pub(super) struct State {
+/// What phase 1 changes beside the model.
+pub(super) struct PretrainState {
     pub optimiser: Optimiser,
     pub scaler: Option<Scaler>,
-    /// Epochs that are done.
-    pub epoch: usize,
-    /// Steps of the next epoch that are done.
-    pub step: usize,
-    /// Over these steps.
+    /// Over the steps of this epoch.
     pub sums: Sums,
-    /// Epoch and step of the last checkpoint.
-    saved: (usize, usize),
+    /// Where the last checkpoint stands.
+    saved: Position,
 }
 
-impl State {
+impl PretrainState {
     /// The beginning, or where the run's checkpoint stopped; the model is then set from it.
     ///
     /// # Errors
     /// If there is a checkpoint that cannot be read or is of another model.
-    pub fn load(model: &mut Model, config: &PretrainConfig, run: &Run) -> Result<Self> {
+    pub fn load(model: &mut Model, config: &PretrainConfig, run: &Run) -> Result<(Self, Position)> {
         let sums = Sums::new(model.device());
-        let scaler = (config.precision == Precision::F16).then(Scaler::default);
+        let scaler = (config.precision == Arithmetic::F16).then(Scaler::default);
         let optimiser = Optimiser::new(model.parameters(""), config);
-        let mut state = Self { optimiser, scaler, epoch: 0, step: 0, sums, saved: (0, 0) };
-        let Some(tensors) = run.load(CHECKPOINT)? else { return Ok(state) };
+        let mut state = Self { optimiser, scaler, sums, saved: Position::default() };
+        let Some(tensors) = run.load(CHECKPOINT)? else { return Ok((state, Position::default())) };
         model.restore(&tensors)?;
         state.optimiser.restore(&tensors);
         if let Some(scaler) = &mut state.scaler {
             scaler.restore(&tensors);
         }
         let count = |name: &str| tensors.get(name).map_or(0, |count| count.int64_value(&[]) as usize);
-        (state.epoch, state.step) = (count("epochs"), count("steps"));
-        state.saved = (state.epoch, state.step);
+        let at = Position { epoch: count("epochs"), step: count("steps") };
+        state.saved = at;
         if let Some(sums) = tensors.get("sums") {
             state.sums = Sums::restored(sums, model.device());
         }
-        match state.step {
-            0 if state.epoch >= config.epochs => log::info!("phase 1 was finished before; its checkpoint is used"),
-            0 => log::info!("phase 1 continues after epoch {}", state.epoch),
-            step => log::info!("phase 1 continues after step {step} of epoch {}", state.epoch + 1),
+        match at.step {
+            0 if at.epoch >= config.epochs => log::info!("phase 1 was finished before; its checkpoint is used"),
+            0 => log::info!("phase 1 continues after epoch {}", at.epoch),
+            step => log::info!("phase 1 continues after step {step} of epoch {}", at.epoch + 1),
         }
-        Ok(state)
+        Ok((state, at))
     }
 
     /// Writes the checkpoint.
     ///
     /// # Errors
     /// If a weight is no number, or the file cannot be written; the checkpoint before is then still there.
-    pub fn save(&mut self, model: &Model, run: &Run) -> Result<()> {
+    pub fn save(&mut self, at: Position, model: &Model, run: &Run) -> Result<()> {
         let mut tensors = model.tensors();
         tensors.extend(self.optimiser.state());
         if !finite(tensors.iter().map(|(_, tensor)| tensor)) {
-            bail!("a weight became infinite {}", self.kept());
+            bail!("a weight became infinite {}", self.kept(at));
         }
         tensors.extend(self.scaler.iter().flat_map(Scaler::state));
-        tensors.push(("epochs".into(), Tensor::from(self.epoch as i64)));
-        if self.step > 0 {
-            tensors.push(("steps".into(), Tensor::from(self.step as i64)));
+        tensors.push(("epochs".into(), Tensor::from(at.epoch as i64)));
+        if at.step > 0 {
+            tensors.push(("steps".into(), Tensor::from(at.step as i64)));
             tensors.push(("sums".into(), self.sums.tensor()));
         }
         run.save(CHECKPOINT, &tensors)?;
-        self.saved = (self.epoch, self.step);
+        self.saved = at;
         Ok(())
     }
 
-    /// Goes on to the next epoch.
-    pub fn close_epoch(&mut self, device: Device) {
-        (self.epoch, self.step, self.sums) = (self.epoch + 1, 0, Sums::new(device));
+    /// Forgets the losses of the epoch before.
+    pub fn begin_epoch(&mut self, device: Device) {
+        self.sums = Sums::new(device);
     }
 
     /// Means over the steps of this epoch.
     ///
     /// # Errors
     /// If the loss is no number.
-    pub fn means(&self, config: &PretrainConfig) -> Result<Means> {
-        let means = self.sums.means(self.step);
+    pub fn means(&self, at: Position, config: &PretrainConfig) -> Result<Means> {
+        let means = self.sums.means(at.step);
         if !means.total.is_finite() {
-            let advice = if config.precision == Precision::F32 { "" } else { ", or with pretrain.precision = \"f32\"" };
-            bail!("the loss became {} {}{advice}", means.total, self.kept());
+            let advice =
+                if config.precision == Arithmetic::F32 { "" } else { ", or with pretrain.precision = \"f32\"" };
+            bail!("the loss became {} {}{advice}", means.total, self.kept(at));
         }
         Ok(means)
     }
 
     /// What is said when training went wrong.
-    fn kept(&self) -> String {
+    fn kept(&self, at: Position) -> String {
         let checkpoint = match self.saved {
-            (0, 0) => "there is no checkpoint yet".into(),
-            (epoch, 0) => format!("the checkpoint of epoch {epoch} is kept"),
-            (epoch, step) => format!("the checkpoint of step {step} of epoch {} is kept", epoch + 1),
+            Position { epoch: 0, step: 0 } => "there is no checkpoint yet".into(),
+            Position { epoch, step: 0 } => format!("the checkpoint of epoch {epoch} is kept"),
+            Position { epoch, step } => format!("the checkpoint of step {step} of epoch {} is kept", epoch + 1),
         };
         // `save` comes after the epoch was closed.
-        let epoch = if self.step == 0 { self.epoch.max(1) } else { self.epoch + 1 };
+        let epoch = if at.step == 0 { at.epoch.max(1) } else { at.epoch + 1 };
         format!(
             "in epoch {epoch}; {checkpoint}; start again with another --run folder and a lower pretrain.learning_rate"
         )
@@ -123,13 +121,11 @@ mod tests {
         let run = Run::open(folder.path(), &recipe).unwrap();
         for name in ["head.w1", "backbone.stem.norm_variance"] {
             let mut model = Model::new(&recipe, [3, 24, 24], Device::Cpu);
-            let mut state = State::load(&mut model, &recipe.pretrain, &run).unwrap();
+            let (mut state, _) = PretrainState::load(&mut model, &recipe.pretrain, &run).unwrap();
             let mut tensors = model.tensors();
             let (_, tensor) = tensors.iter_mut().find(|(own, _)| own == name).unwrap();
             no_grad(|| tensor.copy_(&tensor.full_like(f64::NAN)));
-            state.step = 1;
-            state.close_epoch(Device::Cpu);
-            let said = state.save(&model, &run).unwrap_err().to_string();
+            let said = state.save(Position { epoch: 1, step: 0 }, &model, &run).unwrap_err().to_string();
             assert_eq!(
                 said,
                 "a weight became infinite in epoch 1; there is no checkpoint yet; start again with another --run folder \
@@ -138,14 +134,14 @@ mod tests {
             assert!(!run.path(CHECKPOINT).exists());
         }
         let mut model = Model::new(&recipe, [3, 24, 24], Device::Cpu);
-        let mut state = State::load(&mut model, &recipe.pretrain, &run).unwrap();
-        state.step = 3;
+        let (mut state, _) = PretrainState::load(&mut model, &recipe.pretrain, &run).unwrap();
+        let at = Position { epoch: 0, step: 3 };
         let infinite = Tensor::full([4], f64::INFINITY, (Kind::Double, Device::Cpu));
         state.sums = Sums::restored(&infinite, Device::Cpu);
-        let said = state.means(&recipe.pretrain).err().unwrap().to_string();
+        let said = state.means(at, &recipe.pretrain).err().unwrap().to_string();
         assert!(said.starts_with("the loss became inf in epoch 1; there is no checkpoint yet"), "{said}");
         state.sums = Sums::new(Device::Cpu);
-        state.save(&model, &run).unwrap();
+        state.save(at, &model, &run).unwrap();
         assert!(run.path(CHECKPOINT).exists());
     }
 }

@@ -11,7 +11,7 @@ use crate::progress::Progress;
 ///
 /// # Errors
 /// If a stop was asked for.
-pub(super) fn targets(config: &TargetConfig, dimension: usize, seed: u64) -> Result<Vec<f32>> {
+pub fn pseudo_targets(config: &TargetConfig, dimension: usize, seed: u64) -> Result<Vec<f32>> {
     let TargetConfig { count, method, steps, learning_rate, accumulate } = *config;
     interrupt::check()?;
     if method != Method::Optimised {
@@ -41,7 +41,7 @@ mod tests {
     fn the_targets_are_those_of_the_runtime() {
         for method in [Method::Optimised, Method::Simplex, Method::Random] {
             let config = TargetConfig { count: 20, method, steps: 30, learning_rate: 1.0, accumulate: true };
-            assert_eq!(targets(&config, 24, 7).unwrap(), generate(method, 20, 24, 30, 7), "{method:?}");
+            assert_eq!(pseudo_targets(&config, 24, 7).unwrap(), generate(method, 20, 24, 30, 7), "{method:?}");
         }
     }
 
@@ -50,7 +50,7 @@ mod tests {
     fn a_descent_that_does_not_accumulate_goes_where_the_gradient_points() {
         let made = |steps, accumulate| {
             let config = TargetConfig { count: 20, method: Method::Optimised, steps, learning_rate: 0.5, accumulate };
-            targets(&config, 24, 7).unwrap()
+            pseudo_targets(&config, 24, 7).unwrap()
         };
         let mut expected = made(0, false);
         for _ in 0..3 {

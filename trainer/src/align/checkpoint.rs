@@ -1,0 +1,197 @@
+//! The checkpoints of phase 2: of one in progress, and of a finished one.
+
+use std::collections::HashMap;
+
+use anyhow::{Result, bail};
+use tch::{Kind, Tensor, no_grad};
+
+use super::CHECKPOINT;
+use crate::config::AlignConfig;
+use crate::fit::Position;
+use crate::model::Model;
+use crate::objective::Targets;
+use crate::optimiser::{Parameter, Sgd, SgdConfig, finite, gradients};
+use crate::run::Run;
+
+/// Name of the checkpoint of a phase 2 in progress; the finished one takes its place.
+pub(super) const UNFINISHED: &str = "align-unfinished.safetensors";
+
+/// The targets of a checkpoint, if it has them.
+fn targets(tensors: &HashMap<String, Tensor>) -> Option<Targets> {
+    let (vectors, rows) = (tensors.get("targets")?, tensors.get("assignment")?);
+    Some(Targets { vectors: vectors.shallow_clone(), rows: Vec::try_from(rows).ok()? })
+}
+
+/// A checkpoint that was made with these settings, if there is one.
+fn read(name: &str, settings: &Tensor, run: &Run) -> Result<Option<HashMap<String, Tensor>>> {
+    let tensors = run.load(name)?;
+    Ok(tensors.filter(|tensors| tensors.get("settings").is_some_and(|made| made.equal(settings))))
+}
+
+/// The targets of a phase 2 that was finished with the same settings, if it was; the model is then set from it.
+///
+/// # Errors
+/// If its checkpoint cannot be read, or is of another model.
+pub(super) fn finished(model: &mut Model, settings: &Tensor, run: &Run) -> Result<Option<Targets>> {
+    let Some(tensors) = read(CHECKPOINT, settings, run)? else { return Ok(None) };
+    log::info!("phase 2 was finished before; its checkpoint is used");
+    model.restore(&tensors)?;
+    let Some(targets) = targets(&tensors) else {
+        bail!("the checkpoint {} lacks the targets; remove it", run.path(CHECKPOINT).display());
+    };
+    Ok(Some(targets))
+}
+
+/// What a phase 2 left that was stopped.
+pub(super) struct Begun {
+    pub targets: Targets,
+    /// All of its checkpoint.
+    pub tensors: HashMap<String, Tensor>,
+}
+
+impl Begun {
+    /// The checkpoint of a phase 2 with the same settings that was stopped, if there is one.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn read(run: &Run, settings: &Tensor) -> Result<Option<Self>> {
+        let tensors = read(UNFINISHED, settings, run)?;
+        Ok(tensors.and_then(|tensors| Some(Self { targets: targets(&tensors)?, tensors })))
+    }
+}
+
+/// What phase 2 changes, the head's and the backbone's tensors among it.
+pub(super) struct AlignState {
+    head: Sgd,
+    /// Where the recipe trains the backbone.
+    backbone: Option<Sgd>,
+    /// Sum of the loss over the steps of this epoch, f64, on the device.
+    sum: Tensor,
+}
+
+impl AlignState {
+    /// The beginning.
+    pub fn new(model: &Model, config: &AlignConfig) -> Self {
+        let settings = SgdConfig {
+            momentum: config.momentum,
+            dampening: config.dampening,
+            weight_decay: config.weight_decay,
+            nesterov: false,
+        };
+        // The program's weight decay covers biases too; of the backbone, the norms go without as in phase 1.
+        let mut parameters = model.parameters("head");
+        parameters.iter_mut().for_each(|parameter| parameter.decays = true);
+        let backbone = config.train_backbone.then(|| Sgd::new(model.parameters("backbone"), settings));
+        let sum = Tensor::zeros([], (Kind::Double, model.device()));
+        Self { head: Sgd::new(parameters, settings), backbone, sum }
+    }
+
+    /// Sets the trained tensors from the checkpoint of a stopped phase; returns where that stands.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape.
+    pub fn restore(&mut self, tensors: &HashMap<String, Tensor>) -> Result<Position> {
+        for Parameter { name, tensor, .. } in self.parameters() {
+            match tensors.get(name) {
+                Some(saved) if saved.size() == tensor.size() => no_grad(|| tensor.shallow_clone().copy_(saved)),
+                _ => bail!("the checkpoint {UNFINISHED} does not fit in {name}; remove it to start phase 2 again"),
+            }
+        }
+        self.head.restore(tensors);
+        self.backbone.iter_mut().for_each(|backbone| backbone.restore(tensors));
+        let count = |name: &str| tensors.get(name).map_or(0, |count| count.int64_value(&[]) as usize);
+        let at = Position { epoch: count("epochs"), step: count("steps") };
+        if let Some(sum) = tensors.get("sum") {
+            self.sum = sum.to_device(self.sum.device()).copy();
+        }
+        match at.step {
+            0 => log::info!("phase 2 continues after epoch {}", at.epoch),
+            step => log::info!("phase 2 continues after step {step} of epoch {}", at.epoch + 1),
+        }
+        Ok(at)
+    }
+
+    /// Writes the checkpoint of a phase in progress.
+    ///
+    /// # Errors
+    /// If a weight is no number, or the file cannot be written; the checkpoint before is then still there.
+    pub fn save(&self, at: Position, targets: &Targets, settings: &Tensor, run: &Run) -> Result<()> {
+        let trained = self.parameters().map(|parameter| (parameter.name.clone(), parameter.tensor.shallow_clone()));
+        let mut tensors: Vec<(String, Tensor)> = trained.collect();
+        tensors.extend(self.head.state());
+        tensors.extend(self.backbone.iter().flat_map(Sgd::state));
+        demand_finite(at, &tensors)?;
+        tensors.extend(made_with(targets, settings));
+        tensors.push(("epochs".into(), Tensor::from(at.epoch as i64)));
+        tensors.push(("steps".into(), Tensor::from(at.step as i64)));
+        tensors.push(("sum".into(), self.sum.shallow_clone()));
+        run.save(UNFINISHED, &tensors)
+    }
+
+    /// Writes the checkpoint of a finished phase, which takes the place of the other.
+    ///
+    /// # Errors
+    /// As for [`AlignState::save`].
+    pub fn save_finished(
+        &self,
+        at: Position,
+        model: &Model,
+        targets: &Targets,
+        settings: &Tensor,
+        run: &Run,
+    ) -> Result<()> {
+        let mut tensors = model.tensors();
+        demand_finite(at, &tensors)?;
+        tensors.extend(made_with(targets, settings));
+        run.save(CHECKPOINT, &tensors)?;
+        // Should it stay, the finished one still counts.
+        let _ = run.remove(UNFINISHED);
+        Ok(())
+    }
+
+    /// Takes a step along the gradients of a loss, at the learning rates of the head and of the backbone.
+    pub fn descend(&mut self, loss: &Tensor, [of_head, of_backbone]: [f64; 2]) {
+        let gradients = gradients(loss, self.parameters());
+        let (head, backbone) = gradients.split_at(self.head.parameters().len());
+        self.head.step(head, of_head);
+        self.backbone.iter_mut().for_each(|sgd| sgd.step(backbone, of_backbone));
+        let _ = self.sum.g_add_(&loss.detach().to_kind(Kind::Double));
+    }
+
+    /// Mean loss of this epoch's steps; waits for the device.
+    ///
+    /// # Errors
+    /// If it is no number.
+    pub fn loss(&self, at: Position) -> Result<f64> {
+        let sum = self.sum.double_value(&[]);
+        if !sum.is_finite() {
+            bail!("the loss became {sum} in epoch {}; lower align.learning_rate", at.epoch + 1);
+        }
+        Ok(sum / at.step as f64)
+    }
+
+    /// Forgets the loss of the epoch before.
+    pub fn begin_epoch(&mut self) {
+        self.sum = self.sum.zeros_like();
+    }
+
+    fn parameters(&self) -> impl Iterator<Item = &Parameter> {
+        self.head.parameters().iter().chain(self.backbone.iter().flat_map(Sgd::parameters))
+    }
+}
+
+/// Targets and settings, as both checkpoints hold them.
+fn made_with(targets: &Targets, settings: &Tensor) -> [(String, Tensor); 3] {
+    let rows = Tensor::from_slice(&targets.rows);
+    let named =
+        [("targets", targets.vectors.shallow_clone()), ("assignment", rows), ("settings", settings.shallow_clone())];
+    named.map(|(name, tensor)| (name.to_owned(), tensor))
+}
+
+/// Refuses weights that are no numbers.
+fn demand_finite(at: Position, tensors: &[(String, Tensor)]) -> Result<()> {
+    if !finite(tensors.iter().map(|(_, tensor)| tensor)) {
+        bail!("a weight became infinite after {} epochs; lower align.learning_rate", at.epoch);
+    }
+    Ok(())
+}

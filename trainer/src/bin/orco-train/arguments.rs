@@ -1,0 +1,167 @@
+//! The command line of `orco-train`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use orco_trainer::device::DeviceChoice;
+use serde::{Deserialize, Serialize};
+
+/// The command line.
+#[derive(Parser)]
+#[command(version, about = "Trains OrCo on a workstation: pretrain, align, export")]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What the program is asked to do; `run.json` keeps it, so that a run can be resumed.
+#[derive(Subcommand, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Command {
+    /// Phase 1: backbone and head learn the base classes. Continues a run that was stopped.
+    Pretrain {
+        #[command(flatten)]
+        common: Common,
+        /// Stops once this many epochs are done; the schedule stays that of the recipe.
+        #[arg(long)]
+        until: Option<usize>,
+    },
+    /// Phase 2: base classes get their pseudo-targets, the head is aligned to them.
+    Align(Common),
+    /// Everything: both phases as far as they are not done yet, then the bundle.
+    Run {
+        #[command(flatten)]
+        common: Common,
+        /// Folder of the bundle to write.
+        #[arg(long)]
+        output: PathBuf,
+        /// Signs the bundle with a secret key of minisign. One with a password is opened with ORCO_KEY_PASSWORD, or by
+        /// asking, before the training starts.
+        #[arg(long, value_name = "KEY")]
+        #[serde(default)]
+        sign: Option<PathBuf>,
+        /// Number of the bundle's release. Devices refuse a lower one than they have used.
+        #[arg(long, value_name = "NUMBER")]
+        #[serde(default)]
+        release: Option<u32>,
+    },
+    /// Signs a bundle that is there: manifest.toml.minisig over manifest.toml, which holds the digests of its files.
+    Sign {
+        /// The bundle's folder.
+        bundle: PathBuf,
+        /// Secret key of minisign (`minisign -G`, or `orco-train keygen`).
+        #[arg(long, value_name = "KEY")]
+        key: PathBuf,
+        /// Gives the bundle this release number first.
+        #[arg(long, value_name = "NUMBER")]
+        release: Option<u32>,
+    },
+    /// Makes a key to sign with, without a password: KEY and KEY.pub, as `minisign -G -W` does.
+    Keygen {
+        /// File of the secret key; it must not exist yet.
+        key: PathBuf,
+    },
+    /// The paper's comparison: g alone, as on the device, beside f and g trained together in the incremental sessions.
+    /// Runs both phases as far as they are not done yet.
+    Compare {
+        #[command(flatten)]
+        common: Common,
+        /// Draws of the shots.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        draws: u32,
+        /// Learning rate of f as a share of g's; repeat to compare several.
+        #[arg(long = "backbone-rate", value_name = "SHARE", default_values_t = [1.0])]
+        backbone_rates: Vec<f64>,
+    },
+    /// Continues a run from its own folder, with the recipe, data and command that it was started with.
+    Resume {
+        /// The run's folder.
+        run: PathBuf,
+    },
+    /// Says what this machine has for training: libtorch, CUDA, threads, precisions, ONNX Runtime, memory, disk.
+    Doctor {
+        /// Folder whose disk is looked at.
+        #[arg(default_value = ".")]
+        folder: PathBuf,
+    },
+    /// Writes the split as the field's session lists: session_1.txt (base images), then the shots of each session.
+    Lists {
+        #[command(flatten)]
+        images: ImageArgs,
+        /// Folder for the lists.
+        #[arg(long)]
+        output: PathBuf,
+    },
+    /// Fetches a data set, checks it and unpacks it.
+    Data {
+        #[command(subcommand)]
+        data: DataCommand,
+    },
+    /// Measures settings of phase 3 on a bundle made with `measure_on = "holdout"`, to choose one for a recipe.
+    Tune {
+        /// The bundle.
+        #[arg(long)]
+        bundle: PathBuf,
+        /// Settings to try, as fields of a recipe's learn table: `--try "epochs = 50, learning_rate = 0.2"`;
+        /// repeat for each trial.
+        #[arg(long = "try", required = true, value_name = "SETTINGS")]
+        trials: Vec<String>,
+        /// Draws of the shots.
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        draws: u32,
+        /// Seed of the draws.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+}
+
+/// Data sets that can be fetched.
+#[derive(Subcommand, Serialize, Deserialize)]
+pub enum DataCommand {
+    /// CIFAR-100, binary version, 161 MB; continues a download that broke off.
+    Cifar100 {
+        /// Folder for train.bin, test.bin and the class names.
+        #[arg(long)]
+        output: PathBuf,
+        /// Another address of the archive; its checksum must be the published one.
+        #[arg(long, value_name = "URL")]
+        from: Option<String>,
+    },
+}
+
+/// A recipe and the images it works on.
+#[derive(Args, Serialize, Deserialize)]
+pub struct ImageArgs {
+    /// The recipe, a TOML file; see trainer/recipes.
+    pub recipe: PathBuf,
+    /// Folder of the data set, laid out as its publishers do; not needed for synthetic data.
+    #[arg(long)]
+    pub data: Option<PathBuf>,
+    /// Folder with the field's session lists (session_2.txt ...); without it every draw of shots is a seeded one.
+    #[arg(long)]
+    pub lists: Option<PathBuf>,
+    /// Leaves images out that cannot be decoded, and lists them, instead of stopping.
+    #[arg(long)]
+    pub skip_broken: bool,
+}
+
+/// What all commands that train take.
+#[derive(Args, Serialize, Deserialize)]
+pub struct Common {
+    #[command(flatten)]
+    pub images: ImageArgs,
+    /// Folder for checkpoints and metrics.
+    #[arg(long)]
+    pub run: PathBuf,
+    /// Threads; all cores by default.
+    #[arg(long, value_parser = clap::value_parser!(i32).range(1..=1024))]
+    pub threads: Option<i32>,
+    /// ONNX file of a feature extractor to take instead of training one: phases 2 and 3 only. The recipe's
+    /// `backbone.onnx` says the same.
+    #[arg(long, value_name = "MODEL")]
+    pub backbone: Option<PathBuf>,
+    /// Where to train: auto, cpu, cuda or cuda:N.
+    #[arg(long, default_value = "auto")]
+    #[serde(default)]
+    pub device: DeviceChoice,
+}

@@ -1,0 +1,142 @@
+//! A recipe with its data, model and run folder, and the phases over them.
+
+use anyhow::{Context, Result};
+use orco_lab::Summary;
+use orco_trainer::align::align;
+use orco_trainer::backbone::OnnxBackbone;
+use orco_trainer::compare::compare;
+use orco_trainer::config::Recipe;
+use orco_trainer::dataset::{self, DataSet, Origin};
+use orco_trainer::failure::guarded;
+use orco_trainer::fit::Base;
+use orco_trainer::interrupt::{self, Work};
+use orco_trainer::model::Model;
+use orco_trainer::objective::Targets;
+use orco_trainer::pretrain::pretrain;
+use orco_trainer::run::{Record, Run, TrainedOn};
+use orco_trainer::{device, waiting};
+
+use crate::arguments::{Common, ImageArgs};
+
+/// Reads a recipe and its images.
+///
+/// # Errors
+/// If either is missing or not as it should be.
+pub fn open(images: &ImageArgs) -> Result<(Recipe, DataSet)> {
+    let recipe = Recipe::read(&images.recipe)?;
+    let origin =
+        Origin { folder: images.data.as_deref(), lists: images.lists.as_deref(), skip_broken: images.skip_broken };
+    let data = dataset::open(&recipe, &origin)?;
+    for skipped in &data.skipped {
+        log::warn!("left out: {skipped}");
+    }
+    if !data.skipped.is_empty() {
+        log::warn!("{} broken images were left out", data.skipped.len());
+    }
+    Ok((recipe, data))
+}
+
+/// Channels, height and width of the images that a recipe's own backbone takes.
+fn input_of(recipe: &Recipe) -> [i64; 3] {
+    let side = i64::from(recipe.data.side());
+    [3, side, side]
+}
+
+/// A recipe with its data, model and run folder.
+pub struct Job {
+    pub recipe: Recipe,
+    pub data: DataSet,
+    pub model: Model,
+    pub run: Run,
+}
+
+impl Job {
+    /// Reads recipe and data, makes the model, and claims the run's folder.
+    ///
+    /// # Errors
+    /// If something is missing or does not fit; the folder is then as it was.
+    pub fn open(common: &Common, request: serde_json::Value) -> Result<Self> {
+        let device = device::open(common.device)?;
+        if let Some(threads) = common.threads {
+            tch::set_num_threads(threads);
+        }
+        let (mut recipe, data) = open(&common.images)?;
+        if let Some(model) = &common.backbone {
+            recipe = recipe.with_backbone(model)?;
+        }
+        let mut model = match &recipe.backbone.onnx {
+            Some(path) => Model::on(OnnxBackbone::open(path, &recipe.backbone, data.channels)?, &recipe, device),
+            None => Model::new(&recipe, input_of(&recipe), device),
+        };
+        model.channels = data.channels;
+        if let Some(weights) = &recipe.backbone.weights {
+            model.load_backbone(weights)?;
+        }
+        // Everything is read; only now is the folder claimed.
+        let run = Run::open_on(&common.run, &recipe, &TrainedOn::new(&recipe, &data)?)?;
+        let record = Record::new(recipe.seed, device, request);
+        if let Some(caution) = Record::read(&common.run).ok().and_then(|before| before.caution(&record)) {
+            log::warn!("{caution}");
+        }
+        run.record(&record)?;
+        if !data.skipped.is_empty() {
+            run.log(&serde_json::json!({ "phase": "data", "left_out": data.skipped }))?;
+        }
+        waiting::watch();
+        Ok(Self { recipe, data, model, run })
+    }
+
+    /// Phase 1, as far as it is not done yet.
+    ///
+    /// # Errors
+    /// As for [`pretrain`].
+    pub fn pretrain(&mut self, until: Option<usize>) -> Result<()> {
+        if self.model.onnx.is_some() || self.recipe.pretrain.epochs == 0 {
+            log::info!("phase 1 is left out: the backbone is given");
+            return Ok(());
+        }
+        let Self { recipe, data, model, run } = self;
+        interrupt::enter(Work::Run);
+        data.train.settle(model.device());
+        let what = "pretrain.batch or pretrain.views";
+        let base = Base { images: &data.train, split: &data.split, seed: recipe.seed, run };
+        guarded(what, || pretrain(model, &recipe.pretrain, &base, until)).context("phase 1")
+    }
+
+    /// Phase 2, as far as it is not done yet.
+    ///
+    /// # Errors
+    /// As for [`align`].
+    pub fn align(&mut self) -> Result<Targets> {
+        let Self { recipe, data, model, run } = self;
+        interrupt::enter(Work::Run);
+        if model.onnx.is_none() {
+            data.train.settle(model.device());
+        }
+        let what = "align.batch or align.cached_views";
+        let base = Base { images: &data.train, split: &data.split, seed: recipe.seed, run };
+        guarded(what, || align(model, (&*recipe).into(), &base)).context("phase 2")
+    }
+
+    /// The paper's comparison.
+    ///
+    /// # Errors
+    /// As for [`compare`].
+    pub fn compare(&mut self, targets: &Targets, draws: usize, shares: &[f64]) -> Result<Vec<Summary>> {
+        let Self { recipe, data, model, run } = self;
+        let trained = || compare(model, targets, recipe, data, run, (draws, shares));
+        guarded("learn.batch", trained).context("comparison")
+    }
+
+    /// Brings model and images to the processor, where bundles are written.
+    ///
+    /// # Errors
+    /// If the model does not fit its recipe.
+    pub fn come_home(&mut self) -> Result<()> {
+        if self.model.device() != tch::Device::Cpu {
+            self.model = self.model.moved(&self.recipe, tch::Device::Cpu)?;
+            self.data.train.settle(tch::Device::Cpu);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! `orco-train`: from images to a bundle.
+
+mod arguments;
+mod job;
+mod resume;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use orco_runtime::encoder::{onnx, telemetry};
+use orco_runtime::signature::SecretKey;
+use orco_state::label;
+use orco_trainer::compare::table;
+use orco_trainer::dataset::write_lists;
+use orco_trainer::export::{Output, seal, write_bundle, write_key};
+use orco_trainer::failure::guarded;
+use orco_trainer::interrupt::{self, Interrupted};
+use orco_trainer::tune::tune;
+use orco_trainer::{doctor, download, failure, system};
+
+use crate::arguments::{Cli, Command, DataCommand};
+use crate::job::Job;
+
+fn main() {
+    // Before any other thread. Where it fails, ONNX Runtime is not loaded, and that is said when it is wanted.
+    let _ = telemetry::off();
+    system::keep_memory();
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info,ort=warn"))
+        .format_target(false)
+        .init();
+    failure::quiet();
+    let command = Cli::parse().command;
+    // Within it, phases name the settings that they take memory for.
+    let all = "backbone.width, head.hidden, data.image_size or the number of images";
+    let result = interrupt::watch().and_then(|()| guarded(all, || run(command)));
+    if let Err(error) = result {
+        if let Some(stopped) = error.chain().find_map(|cause| cause.downcast_ref::<Interrupted>()) {
+            eprintln!("{stopped}");
+            std::process::exit(interrupt::EXIT);
+        }
+        eprintln!("error: {}", label::lines(&format!("{error:#}")));
+        std::process::exit(1);
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    let request = resume::request(&command)?;
+    match command {
+        Command::Pretrain { common, until } => Job::open(&common, request)?.pretrain(until),
+        Command::Align(common) => {
+            let mut job = Job::open(&common, request)?;
+            job.pretrain(None)?;
+            job.align().map(|_| ())
+        }
+        Command::Run { common, output, sign, release } => {
+            // What could fail after hours of training is tried before them.
+            let key = sign.as_deref().map(SecretKey::read).transpose()?;
+            onnx::start().context("the bundle is checked with ONNX Runtime; see `orco-train doctor`")?;
+            let made = Output::prepare(&output, &common.run)?;
+            let mut job = Job::open(&common, request)?;
+            job.pretrain(None)?;
+            let targets = job.align()?;
+            job.come_home()?;
+            interrupt::check()?;
+            let exported = write_bundle(&job.model, &targets, &job.recipe, &job.data, &job.run, &made)?;
+            seal(made.staged(), release, key.as_ref())?;
+            made.finish()?;
+            log::info!("wrote the bundle {}", exported.folder.display());
+            Ok(())
+        }
+        Command::Compare { common, draws, backbone_rates } => {
+            sigpipe::reset();
+            onnx::start().context("the runtime's learner needs ONNX Runtime; see `orco-train doctor`")?;
+            let mut job = Job::open(&common, request)?;
+            job.pretrain(None)?;
+            let targets = job.align()?;
+            let draws = draws as usize;
+            let summaries = job.compare(&targets, draws, &backbone_rates)?;
+            println!("{}", table(&summaries, draws));
+            Ok(())
+        }
+        Command::Sign { bundle, key, release } => {
+            seal(&bundle, release, Some(&SecretKey::read(&key)?))?;
+            log::info!("signed the bundle {}", bundle.display());
+            Ok(())
+        }
+        Command::Keygen { key } => {
+            let public = write_key(&key)?;
+            log::info!("wrote {}, which stays secret, and {}, for the devices", key.display(), public.display());
+            Ok(())
+        }
+        Command::Lists { images, output } => {
+            let (_, data) = job::open(&images)?;
+            write_lists(&data.split, &data.names, &output)?;
+            log::info!("wrote {} lists into {}", data.split.sessions.len() + 1, output.display());
+            Ok(())
+        }
+        Command::Data { data: DataCommand::Cifar100 { output, from } } => {
+            Ok(download::CIFAR100.fetch(&output, from.as_deref())?)
+        }
+        Command::Resume { run: folder } => run(resume::stored(&folder)?),
+        Command::Doctor { folder } => {
+            print!("{}", doctor::report(&folder));
+            Ok(())
+        }
+        Command::Tune { bundle, trials, draws, seed } => {
+            // A table for reading, unlike training, which outlives whoever reads its log.
+            sigpipe::reset();
+            tune(&bundle, &trials, draws as usize, seed)
+        }
+    }
+}

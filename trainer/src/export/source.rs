@@ -1,0 +1,198 @@
+//! Everything that a bundle is made from, and the parts of the bundle that follow from it.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use orco_core::random::Random;
+use orco_lab::benchmark::Benchmark;
+use orco_runtime::augment::Views;
+use orco_runtime::encoder::{Encoder, encode_pictures};
+use orco_runtime::image::{Preprocessing, from_planes};
+use orco_runtime::manifest::{BackboneFacts, FORMAT, Manifest, Provenance};
+use orco_state::bank::Bank;
+use orco_state::state::{Class, Foundation};
+
+use super::metadata::{Facts, metadata};
+use super::onnx;
+use crate::config::{MeasureOn, Recipe, SHOTS};
+use crate::dataset::{DataSet, Images, Split};
+use crate::interrupt;
+use crate::model::Model;
+use crate::objective::Targets;
+use crate::progress::Progress;
+
+/// Everything that a bundle is made from.
+pub(crate) struct Source<'a> {
+    pub(crate) recipe: &'a Recipe,
+    pub(crate) train: &'a Images,
+    /// Images accuracy is measured on.
+    pub(crate) measured: &'a Images,
+    pub(crate) split: &'a Split,
+    pub(crate) labels: &'a [String],
+    pub(crate) input: Preprocessing,
+    views: Views,
+    /// Length of a feature vector.
+    pub(crate) features: usize,
+}
+
+impl<'a> Source<'a> {
+    pub(crate) fn new(model: &Model, recipe: &'a Recipe, data: &'a DataSet) -> Self {
+        let [_, height, width] = model.backbone.description.input;
+        let own = Preprocessing {
+            width: width as u32,
+            height: height as u32,
+            mean: model.channels.mean,
+            deviation: model.channels.deviation,
+        };
+        Self {
+            recipe,
+            train: &data.train,
+            measured: if recipe.split.measure_on == MeasureOn::Test { &data.test } else { &data.train },
+            split: &data.split,
+            labels: &data.class_names,
+            input: model.onnx.as_ref().map_or(own, |onnx| onnx.input),
+            views: Views::default(),
+            features: model.backbone.description.features() as usize,
+        }
+    }
+
+    /// The float backbone's file: written from the network, or the one that the user brought.
+    pub(super) fn encode(&self, model: &Model, facts: &Facts<'_>) -> Vec<u8> {
+        match &model.onnx {
+            Some(onnx) => onnx.bytes.clone(),
+            None => onnx::encode(&model.backbone, &metadata(facts)),
+        }
+    }
+
+    fn picture(&self, images: &Images, index: usize) -> image::RgbImage {
+        let planes = Vec::<u8>::try_from(images.pixels.get(index as i64).contiguous().view(-1)).expect("u8 tensor");
+        let size = images.pixels.size();
+        from_planes(size[3] as u32, size[2] as u32, &planes)
+    }
+
+    /// Features of the clean views, f32 `[indices, features]`.
+    pub(crate) fn clean_features(
+        &self,
+        encoder: &mut dyn Encoder,
+        images: &Images,
+        indices: &[usize],
+    ) -> Result<Vec<f32>> {
+        let mut all = Vec::new();
+        for chunk in indices.chunks(256) {
+            interrupt::check()?;
+            let pictures: Vec<_> = chunk.iter().map(|&index| self.input.fit(&self.picture(images, index))).collect();
+            all.extend(encode_pictures(encoder, &self.input, self.features, &pictures)?);
+        }
+        Ok(all)
+    }
+
+    /// Quantised features of images, `views` each, with their classes.
+    fn bank(&self, encoder: &mut dyn Encoder, images: &Images, indices: &[usize], views: usize) -> Result<Bank> {
+        let mut progress = Progress::new("features", indices.len() as u64, 0);
+        let mut bank = Bank::new(self.features, views, self.recipe.learn.precision);
+        for &index in indices {
+            interrupt::check()?;
+            let pictures = self.views.draw(&self.picture(images, index), &self.input, views, self.recipe.seed);
+            let features = encode_pictures(encoder, &self.input, self.features, &pictures)?;
+            bank.push(u32::from(images.labels[index]), &features);
+            progress.advance(1, "");
+        }
+        progress.finish();
+        Ok(bank)
+    }
+
+    /// Training images that become the base classes' exemplars, class after class.
+    pub(crate) fn base_exemplars(&self) -> Vec<usize> {
+        let mut random = Random::new(self.recipe.seed, "base exemplars");
+        let mut chosen = Vec::new();
+        for class in 0..self.split.base_classes {
+            let mut members: Vec<usize> = self
+                .split
+                .base
+                .iter()
+                .copied()
+                .filter(|&index| usize::from(self.train.labels[index]) == class)
+                .collect();
+            random.shuffle(&mut members);
+            chosen.extend_from_slice(&members[..self.recipe.export.exemplars_per_class.min(members.len())]);
+        }
+        chosen
+    }
+
+    pub(crate) fn foundation(&self, model: &Model, targets: &Targets, encoder: &mut dyn Encoder) -> Result<Foundation> {
+        let config = self.recipe.learn.clone();
+        let exemplars = self.bank(encoder, self.train, &self.base_exemplars(), config.views)?;
+        let vectors = targets.vectors.to_device(tch::Device::Cpu).contiguous().view(-1);
+        let classes = targets.rows.iter().zip(self.labels).map(|(&row, label)| Class {
+            label: label.clone(),
+            target: row as u32,
+            session: 0,
+        });
+        Ok(Foundation {
+            dimension: self.recipe.head.projection as usize,
+            targets: Vec::try_from(vectors)?,
+            head: model.head.to_runtime(),
+            classes: classes.collect(),
+            exemplars,
+            config,
+        })
+    }
+
+    pub(crate) fn benchmark(&self, encoder: &mut dyn Encoder) -> Result<Benchmark> {
+        log::info!("computing the benchmark's features with {}", encoder.engine());
+        let measured = self.bank(encoder, self.measured, &self.split.measured, 1)?;
+        let shots: Vec<usize> = self.split.candidates.concat();
+        let candidates = self.bank(encoder, self.train, &shots, self.recipe.learn.views)?;
+        let base = self.bank(encoder, self.train, &self.split.base, 1)?;
+        let data = self.recipe.data.kind.title();
+        let sources = |indices: &[usize]| indices.iter().map(|&index| index as u32).collect();
+        Ok(Benchmark {
+            source: match self.recipe.split.measure_on {
+                MeasureOn::Test => format!("{data} test images"),
+                MeasureOn::Holdout => format!("held-out {data} training images"),
+            },
+            labels: self.labels[self.split.base_classes..][..self.split.candidates.len()].to_vec(),
+            ways: self.split.sessions.iter().map(|session| session.classes.len() as u32).collect(),
+            shots: SHOTS as u32,
+            base_means: base.means(self.split.base_classes),
+            measured_sources: sources(&self.split.measured),
+            measured,
+            measured_on_test: self.recipe.split.measure_on == MeasureOn::Test,
+            candidate_sources: sources(&shots),
+            candidates,
+            fixed_draw: self.split.fixed_draw,
+        })
+    }
+
+    pub(super) fn manifest(&self, model: &Model, files: BTreeMap<String, String>) -> Manifest {
+        let description = &model.backbone.description;
+        let parameters = model.onnx.as_ref().map_or(description.parameters() as u64, |onnx| onnx.parameters);
+        Manifest {
+            format: FORMAT,
+            name: self.recipe.name.clone(),
+            release: 0,
+            preprocessing: self.input,
+            views: self.views,
+            backbone: BackboneFacts {
+                architecture: description.name.clone(),
+                features: description.features() as usize,
+                parameters,
+                multiply_adds: description.multiply_adds() as u64,
+                weights: self.recipe.export.weights,
+            },
+            provenance: Provenance {
+                program: format!("orco-train {}", env!("CARGO_PKG_VERSION")),
+                trained_on: format!(
+                    "{}, {} base classes, {} images",
+                    self.recipe.data.kind.title(),
+                    self.split.base_classes,
+                    self.split.base.len()
+                ),
+                seed: self.recipe.seed,
+                pretrain_epochs: self.recipe.pretrain.epochs,
+                align_epochs: self.recipe.align.epochs,
+            },
+            files,
+        }
+    }
+}
