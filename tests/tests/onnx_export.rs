@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
-use orco_runtime::encoder::Encoder;
+use ndarray::ArrayView4;
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::rten::Rten;
+use orco_runtime::encoder::{EncodeError, Encoder};
 use orco_runtime::image::Preprocessing;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, Weights};
 use orco_trainer::backbone::{Description, Network};
@@ -48,12 +49,18 @@ fn sizes(count: i64, description: &Description) -> ([i64; 4], Preprocessing) {
     ([count, channels, height, width], Preprocessing { width: width as u32, height: height as u32, ..INPUT })
 }
 
+/// Features of images, `[images, features]`.
+fn encode(encoder: &mut dyn Encoder, images: &Tensor) -> Result<Tensor, EncodeError> {
+    let size: Vec<usize> = images.size().iter().map(|side| *side as usize).collect();
+    let flat = Vec::<f32>::try_from(images.contiguous().view(-1)).unwrap();
+    let rows = encoder.encode(ArrayView4::from_shape((size[0], size[1], size[2], size[3]), &flat).unwrap())?;
+    Ok(Tensor::from_slice(rows.as_slice().unwrap()).view([images.size()[0], -1]))
+}
+
 /// Largest deviation of an engine's features from tch's, relative to the largest feature.
 fn deviation(encoder: &mut dyn Encoder, images: &Tensor, expected: &Tensor) -> f64 {
-    let count = images.size()[0] as usize;
-    let flat = Vec::<f32>::try_from(images.view(-1)).unwrap();
-    let actual = encoder.encode(&flat, count).unwrap();
-    let difference = (Tensor::from_slice(&actual).view_as(expected) - expected).abs().max();
+    let actual = encode(encoder, images).unwrap();
+    let difference = (actual - expected).abs().max();
     difference.double_value(&[]) / expected.abs().max().double_value(&[]).max(1.0)
 }
 
@@ -86,10 +93,8 @@ fn check_weights(description: Description, weights: Weights, (least, count): (f6
     let share = if weights == Weights::F16 { 0.6 } else { 0.4 };
     assert!((bytes.len() as f64) < share * float as f64, "{name}: {} of {float} bytes", bytes.len());
     let images = Tensor::randn([count, 3, 32, 32], (Kind::Float, Device::Cpu));
-    let flat = Vec::<f32>::try_from(images.view(-1)).unwrap();
     let expected = no_grad(|| network.forward(&images, Arithmetic::F32, false));
-    let actual = Onnx::open(&bytes, &INPUT).unwrap().encode(&flat, count as usize).unwrap();
-    let actual = Tensor::from_slice(&actual).view([count, -1]);
+    let actual = encode(&mut Onnx::open(&bytes, &INPUT).unwrap(), &images).unwrap();
     let cosine = Tensor::cosine_similarity(&actual, &expected, 1, 1e-12);
     let (mean, lowest) = (cosine.mean(Kind::Float).double_value(&[]), cosine.min().double_value(&[]));
     let in_rten = deviation(&mut Rten::open(&bytes, &INPUT).unwrap(), &images, &actual);
@@ -144,15 +149,11 @@ fn check_int8(description: Description, least: f64, folder: &Path) -> PathBuf {
     assert_eq!(bytes, onnx::encode_int8(&network, &measure(), &[("task", "test".into())]), "{name}: other bytes");
     let float = onnx::encode(&network, &[]);
     assert!(bytes.len() < float.len() / 2, "{name}: {} of {} bytes", bytes.len(), float.len());
-    let flat = Vec::<f32>::try_from(others.contiguous().view(-1)).unwrap();
-    let features = |bytes: &[u8]| {
-        let rows = Onnx::open(bytes, &input).unwrap().encode(&flat, 200).unwrap();
-        Tensor::from_slice(&rows).view([200, -1])
-    };
+    let features = |bytes: &[u8]| encode(&mut Onnx::open(bytes, &input).unwrap(), &others).unwrap();
     let cosine = Tensor::cosine_similarity(&features(&bytes), &features(&float), 1, 1e-12);
     let (mean, lowest) = (cosine.mean(Kind::Float).double_value(&[]), cosine.min().double_value(&[]));
-    let in_rten = Rten::open(&bytes, &input).and_then(|mut rten| rten.encode(&flat, 200));
-    let in_rten = Tensor::from_slice(&in_rten.unwrap_or_else(|error| panic!("{name}: {error}"))).view([200, -1]);
+    let in_rten = Rten::open(&bytes, &input).and_then(|mut rten| encode(&mut rten, &others));
+    let in_rten = in_rten.unwrap_or_else(|error| panic!("{name}: {error}"));
     let rten = Tensor::cosine_similarity(&in_rten, &features(&bytes), 1, 1e-12).min().double_value(&[]);
     println!(
         "{name}: cosine to float {mean:.4} on average, {lowest:.4} at least; rten to ONNX Runtime {rten:.4} at least; {} bytes",

@@ -81,7 +81,8 @@ impl Cache {
     /// Holds the folder's lock until the file is dropped.
     fn lock(&self, folder: &str) -> Result<File, SetupCause> {
         let path = self.root.join(format!(".{folder}.lock"));
-        let file = File::create(&path).map_err(SetupCause::file(&path))?;
+        let open = File::options().write(true).create(true).truncate(false).open(&path);
+        let file = open.map_err(SetupCause::file(&path))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

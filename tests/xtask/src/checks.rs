@@ -26,13 +26,24 @@ impl Step {
 const FORMAT: Step = Step::new("fmt --all --check");
 const TESTS: &str = "test --release --workspace";
 const LINTS: Step = Step::new("clippy --release --workspace --all-targets -- -D warnings");
+/// Licences, crates that are not wanted, and where crates come from, by `deny.toml`. Advisories are left out: their
+/// database lies on GitHub.
+const DEPENDENCIES: Step = Step::new("deny --workspace check licenses bans sources");
 
-/// What compiles without the operating system or without an allocator, and the documentation.
-const OTHER_BUILDS: [Step; 4] = [
-    // The method needs neither an operating system nor an allocator, what is known and kept no operating system: no crate
-    // beside them turns features on here.
+/// What other selections of packages and features compile to, and the documentation.
+const OTHER_BUILDS: [Step; 9] = [
+    // Every feature alone: no crate beside these turns features on here. The method needs neither an operating system nor
+    // an allocator, what is known and kept no operating system.
     Step::new("clippy --release --package orco-core -- -D warnings"),
+    Step::new("clippy --release --package orco-state -- -D warnings"),
     Step::new("clippy --release --package orco-state --features flash -- -D warnings"),
+    Step::new("clippy --release --package orco-runtime --features onnx -- -D warnings"),
+    Step::new("clippy --release --package orco-runtime --features rten -- -D warnings"),
+    Step::new("clippy --release --package orco-runtime --features sign -- -D warnings"),
+    // cargo-fuzz builds these with nightly Rust; that they compile needs none.
+    Step::new(
+        "check --release --locked --no-default-features --manifest-path tests/fuzz/Cargo.toml --target-dir target",
+    ),
     Step::new("run --profile bare --package orco-bare --features program"),
     Step {
         arguments: "doc --release --workspace --no-deps --document-private-items",
@@ -56,7 +67,7 @@ pub fn full() -> Vec<Step> {
 }
 
 fn with_tests(tests: Step) -> Vec<Step> {
-    [&[FORMAT, LINTS][..], &OTHER_BUILDS, &[tests]].concat()
+    [&[FORMAT, LINTS, DEPENDENCIES][..], &OTHER_BUILDS, &[tests]].concat()
 }
 
 /// Runs the steps in the workspace's folder up to the first that fails, then prints a table of

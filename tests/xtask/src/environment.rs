@@ -12,8 +12,8 @@ const LOADER_PATH: &str = if cfg!(target_os = "macos") { "DYLD_LIBRARY_PATH" } e
 #[derive(Debug, Default)]
 pub struct Environment {
     variables: Vec<(&'static str, OsString)>,
-    /// Folder for the loader to search before those it searches already.
-    search: Option<PathBuf>,
+    /// Variables that list folders, and the folder to search before those that they list.
+    search: Vec<(&'static str, PathBuf)>,
 }
 
 impl Environment {
@@ -27,7 +27,7 @@ impl Environment {
     pub fn with_libtorch(mut self, folder: PathBuf) -> Self {
         // Build scripts run in other folders than ours.
         let folder = std::path::absolute(&folder).unwrap_or(folder);
-        self.search = Some(folder.join("lib"));
+        self.search.push((LOADER_PATH, folder.join("lib")));
         self.with("LIBTORCH", folder)
             // tch asks for one exact version, but works with its neighbours.
             .with("LIBTORCH_BYPASS_VERSION_CHECK", "1")
@@ -38,6 +38,13 @@ impl Environment {
         self.with("ORCO_ONNX_CHECKER", folder)
     }
 
+    /// Puts the program on the path, where Cargo looks for its subcommands.
+    pub fn with_cargo_deny(mut self, program: &Path) -> Self {
+        let program = std::path::absolute(program).unwrap_or(program.to_owned());
+        self.search.extend(program.parent().map(|folder| ("PATH", folder.to_owned())));
+        self
+    }
+
     fn with(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
         self.variables.push((name, value.into()));
         self
@@ -46,9 +53,9 @@ impl Environment {
     /// Sets the variables for the command.
     pub fn apply(&self, command: &mut Command) {
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
-        if let Some(folder) = &self.search {
-            let rest = env::var_os(LOADER_PATH);
-            command.env(LOADER_PATH, prepended(folder, rest.as_deref()));
+        for (name, folder) in &self.search {
+            let rest = env::var_os(name);
+            command.env(name, prepended(folder, rest.as_deref()));
         }
     }
 
@@ -58,9 +65,9 @@ impl Environment {
             let value = quoted(&value.to_string_lossy());
             format!("{name}={value}")
         });
-        let search = self.search.iter().map(|folder| {
+        let search = self.search.iter().map(|(name, folder)| {
             let folder = quoted(&folder.to_string_lossy());
-            format!("{LOADER_PATH}={folder}${{{LOADER_PATH}:+:${LOADER_PATH}}}")
+            format!("{name}={folder}${{{name}:+:${name}}}")
         });
         variables.chain(search)
     }
@@ -118,8 +125,10 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn assignments_are_for_a_shell() {
-        let environment =
-            Environment::default().with_onnx_runtime("/it's mine/lib.so".into()).with_libtorch("/t-1.0".into());
+        let environment = Environment::default()
+            .with_onnx_runtime("/it's mine/lib.so".into())
+            .with_libtorch("/t-1.0".into())
+            .with_cargo_deny(Path::new("/deny/cargo-deny"));
         let assignments: Vec<_> = environment.assignments().collect();
         let expected = [
             r"ORT_DYLIB_PATH='/it'\''s mine/lib.so'",
@@ -127,6 +136,7 @@ mod tests {
             "LIBTORCH=/t-1.0",
             "LIBTORCH_BYPASS_VERSION_CHECK=1",
             "LD_LIBRARY_PATH=/t-1.0/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}",
+            "PATH=/deny${PATH:+:$PATH}",
         ];
         assert_eq!(assignments, expected);
     }

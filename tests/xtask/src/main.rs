@@ -28,7 +28,7 @@ use std::process::{Command, ExitCode};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::environment::{Environment, cargo};
-use crate::library::{LIBTORCH, ONNX_CHECKER, ONNX_RUNTIME};
+use crate::library::{CARGO_DENY, LIBTORCH, ONNX_CHECKER, ONNX_RUNTIME};
 use crate::machines::Isa;
 
 /// Sets up the native libraries and runs the trainer, the demo or all checks with them.
@@ -46,11 +46,11 @@ struct Arguments {
 /// What to do.
 #[derive(Subcommand)]
 enum Task {
-    /// Put ONNX Runtime, libtorch and onnx.checker into the cache unless they are there
+    /// Put ONNX Runtime, libtorch, onnx.checker and cargo-deny into the cache unless they are there
     ///
     /// Prints the variables that Cargo needs then, for a shell: eval "$(cargo xtask setup)"
     Setup {
-        /// Leave out libtorch and onnx.checker, which only training and `cargo xtask test` need
+        /// Leave out what only training and `cargo xtask test` need
         #[arg(long)]
         onnxruntime_only: bool,
     },
@@ -68,7 +68,7 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
-    /// Check format, lints, documentation and tests of the whole workspace
+    /// Check format, lints, features, licences, documentation and tests of the whole workspace
     ///
     /// Without a tier: everything, with fewer repetitions of the long trials (kills, power cuts, damage, measuring).
     Test {
@@ -155,7 +155,7 @@ fn both_libraries() -> Result<Environment, Box<dyn Error>> {
 }
 
 fn everything() -> Result<Environment, Box<dyn Error>> {
-    Ok(both_libraries()?.with_onnx_checker(ONNX_CHECKER.locate()?))
+    Ok(both_libraries()?.with_onnx_checker(ONNX_CHECKER.locate()?).with_cargo_deny(&CARGO_DENY.locate()?))
 }
 
 /// Becomes the command, so that signals reach it and its exit code is ours.

@@ -97,9 +97,25 @@ impl Wheel {
             fs::create_dir_all(parent).map_err(SetupCause::file(parent))?;
             let mut target = File::create(&path).map_err(SetupCause::file(&path))?;
             io::copy(&mut source, &mut target).map_err(SetupCause::file(&path))?;
+            if source.unix_mode().is_some_and(|mode| mode & 0o100 != 0) {
+                make_executable(&path).map_err(SetupCause::file(&path))?;
+            }
         }
         Ok(())
     }
+}
+
+/// Lets everyone run the file who may read it.
+fn make_executable(path: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = fs::metadata(path)?.permissions().mode();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode | (mode & 0o444) >> 2))?;
+    }
+    #[cfg(not(unix))]
+    let _ = path;
+    Ok(())
 }
 
 /// The last error of pip, or else its last line; pip ends alike for a network that is down and a
@@ -155,6 +171,24 @@ mod tests {
         assert_eq!(fs::read_dir(&out).unwrap().count(), 1);
         assert_eq!(fs::read_dir(out.join("kept")).unwrap().count(), 1);
         assert!(!folder.path().join("outside").exists());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn programs_can_be_run() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("example.whl");
+        let mut zip = ZipWriter::new(File::create(&path).unwrap());
+        for (name, mode) in [("example/program", 0o755), ("example/data", 0o644)] {
+            zip.start_file(name, SimpleFileOptions::default().unix_permissions(mode)).unwrap();
+        }
+        zip.finish().unwrap();
+        WHEEL.unpack(&path, folder.path()).unwrap();
+        let runs = |name| fs::metadata(folder.path().join(name)).unwrap().permissions().mode() & 0o100 != 0;
+        assert!(runs("kept/program"));
+        assert!(!runs("kept/data"));
     }
 
     #[test]

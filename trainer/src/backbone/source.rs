@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use ndarray::{Array4, ArrayView4};
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::{EncodeError, Encoder};
 use orco_runtime::image::Preprocessing;
@@ -117,9 +118,9 @@ impl OnnxBackbone {
     /// Length of the feature vector, from running two black images.
     fn probe(&self) -> Result<usize, EncodeError> {
         let mut encoder = Onnx::open(&self.bytes, &self.input)?;
-        let numbers = encoder.encode(&vec![0.0; 6 * (self.input.width * self.input.height) as usize], 2)?.len();
-        let shared = numbers >= 2 && numbers.is_multiple_of(2);
-        shared.then_some(numbers / 2).ok_or(EncodeError::Shape { expected: 2, actual: numbers })
+        let black = Array4::zeros((2, 3, self.input.height as usize, self.input.width as usize));
+        let features = encoder.encode(black.view())?.ncols();
+        if features > 0 { Ok(features) } else { Err(EncodeError::Shape { expected: 2, actual: 0 }) }
     }
 
     /// SHA-256 of the file.
@@ -150,8 +151,9 @@ impl FeatureSource for Started<'_> {
         let mut all = Vec::new();
         for part in fitted.split(BATCH, 0) {
             let count = part.size()[0] as usize;
-            let planes = Vec::try_from(part.contiguous().view(-1)).expect("a flat f32 tensor");
-            let rows = self.encoder.encode(&planes, count)?;
+            let planes: Vec<f32> = Vec::try_from(part.contiguous().view(-1)).expect("a flat f32 tensor");
+            let shape = (count, 3, input.height as usize, input.width as usize);
+            let rows = self.encoder.encode(ArrayView4::from_shape(shape, &planes).expect("planes of every image"))?;
             if rows.len() != count * features {
                 return Err(EncodeError::Shape { expected: count * features, actual: rows.len() });
             }

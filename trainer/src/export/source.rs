@@ -94,7 +94,7 @@ impl<'a> Source<'a> {
             interrupt::check()?;
             let pictures = self.views.draw(&self.picture(images, index), &self.input, views, self.recipe.seed);
             let features = encode_pictures(encoder, &self.input, self.features, &pictures)?;
-            bank.push(u32::from(images.labels[index]), &features);
+            bank.push(u32::from(images.labels[index]), features.as_slice().expect("rows as they were made"));
             progress.advance(1, "");
         }
         progress.finish();
@@ -180,6 +180,7 @@ impl<'a> Source<'a> {
                 multiply_adds: description.multiply_adds() as u64,
                 weights: self.recipe.export.weights,
             },
+            learn: self.recipe.learn.clone(),
             provenance: Provenance {
                 program: format!("orco-train {}", env!("CARGO_PKG_VERSION")),
                 trained_on: format!(

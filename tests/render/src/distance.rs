@@ -93,22 +93,3 @@ pub fn smooth_difference(a: f32, b: f32, k: f32) -> f32 {
 pub fn mirrored_z(p: Vec3) -> Vec3 {
     vec3(p.x, p.y, p.z.abs())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn frustum_with_equal_radii_is_a_cylinder() {
-        for p in [vec3(0.3, 0.2, 0.1), vec3(1.5, 0.4, -0.3), vec3(0.2, 2.0, 0.9), vec3(0.9, -1.0, 0.9)] {
-            let expected = cylinder(p, 0.5, 0.0, 1.0, 0.0);
-            assert!((frustum(p, (0.0, 0.5), (1.0, 0.5), 0.0) - expected).abs() < 1e-5, "{p:?}");
-        }
-    }
-
-    #[test]
-    fn smooth_union_is_a_union_far_from_the_seam() {
-        assert_eq!(smooth_union(0.2, 0.9, 0.1), 0.2);
-        assert!(smooth_union(0.2, 0.2, 0.1) < 0.2);
-    }
-}

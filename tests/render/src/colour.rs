@@ -32,23 +32,3 @@ pub fn encoded(linear: f32) -> f32 {
 fn decoded(srgb: f32) -> f32 {
     if srgb <= 0.040_45 { srgb / 12.92 } else { libm::powf((srgb + 0.055) / 1.055, 2.4) }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn notations_agree() {
-        for (web, hue) in [(0xff0000, 0.0), (0xffff00, 60.0), (0x00ff00, 120.0), (0x0000ff, 240.0)] {
-            assert!((hex(web) - hsv(hue, 1.0, 1.0)).length() < 1e-5, "hue {hue}");
-        }
-    }
-
-    #[test]
-    fn encoding_inverts_decoding() {
-        for byte in 0..=255 {
-            let srgb = byte as f32 / 255.0;
-            assert!((encoded(decoded(srgb)) - srgb).abs() < 1e-4);
-        }
-    }
-}
