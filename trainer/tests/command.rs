@@ -154,6 +154,31 @@ fn ctrl_c_saves_the_step_and_resume_continues_exactly() {
     assert_eq!((files(&straight), files(&stopped)), (1, 4));
 }
 
+/// A run's folder holds all that it needs: moved away, and begun anew in another process there, it ends in the same numbers.
+#[test]
+fn a_run_goes_on_wherever_its_folder_is_carried() {
+    let root = tempfile::tempdir().unwrap();
+    let path = synthetic(root.path());
+    let small =
+        fs::read_to_string(&path).unwrap().replace("width = 8", "width = 2").replace("epochs = 45", "epochs = 2");
+    fs::write(&path, small).unwrap();
+    let pretrained =
+        |run: &Path| program(&words(&[&"pretrain", &path, &"--run", &run, &"--device", &"cpu", &"--threads", &"1"]));
+    let (straight, begun) = (root.path().join("straight"), root.path().join("begun"));
+    succeeds(&mut pretrained(&straight));
+    succeeds(pretrained(&begun).args(["--until", "1"]));
+    // As on another machine: neither the recipe nor the folder is where the run began.
+    let elsewhere = root.path().join("else/where");
+    fs::create_dir_all(&elsewhere).unwrap();
+    fs::rename(&begun, elsewhere.join("carried")).unwrap();
+    fs::remove_file(&path).unwrap();
+    succeeds(program(&words(&[&"resume", &"carried"])).current_dir(&elsewhere));
+    let read = |run: &Path| fs::read(run.join("pretrain.safetensors")).unwrap();
+    assert!(read(&straight) == read(&elsewhere.join("carried")), "the carried run differs");
+    assert!(!begun.exists(), "the run went on where it had been");
+    assert_eq!(epochs(&elsewhere.join("carried")), 2);
+}
+
 #[cfg(unix)]
 #[test]
 fn a_stop_in_the_export_leaves_no_bundle() {

@@ -19,11 +19,39 @@ fn train(arguments: &[&Path]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_orco-train")).args(arguments).output().unwrap()
 }
 
+/// The recipe in full where trials are heavy (`cargo xtask test full`), else with fewer classes, images and epochs; the
+/// words of its bundle about the data, and the aHM that it must reach.
+fn walked(folder: &Path) -> (PathBuf, usize, &'static str, f64) {
+    let whole = recipe("synthetic-tiny.toml");
+    if std::env::var_os("ORCO_HEAVY").is_some() {
+        // Guessing gives at most 1 in 31 on any class; the recipe's seeds 1, 2 and 3 gave 72, 75 and 75.
+        return (whole, 30, "synthetic objects, 30 base classes, 2700 images", 60.0);
+    }
+    let mut recipe: toml::Table = std::fs::read_to_string(whole).unwrap().parse().unwrap();
+    for (table, field, value) in [
+        ("data", "train_per_class", 60),
+        ("split", "base_classes", 10),
+        ("split", "sessions", 2),
+        ("pretrain", "epochs", 10),
+        ("pretrain", "batch", 32),
+        ("targets", "steps", 100),
+        ("align", "batch", 32),
+        ("export", "candidates_per_class", 10),
+        ("export", "draws", 1),
+    ] {
+        recipe[table].as_table_mut().unwrap().insert(field.into(), value.into());
+    }
+    let path = folder.join("recipe.toml");
+    std::fs::write(&path, recipe.to_string()).unwrap();
+    // Guessing gives at most 1 in 11 on any class; seeds 1 and 2 gave 47 and 68.
+    (path, 10, "synthetic objects, 10 base classes, 600 images", 25.0)
+}
+
 #[test]
 fn from_nothing_to_an_evaluated_bundle() {
     let folder = tempfile::tempdir().unwrap();
     let (run, output) = (folder.path().join("run"), folder.path().join("synthetic-tiny"));
-    let recipe = recipe("synthetic-tiny.toml");
+    let (recipe, base_classes, trained_on, least) = walked(folder.path());
     let key = folder.path().join("key");
     let made = train(&["keygen".as_ref(), &key]);
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -34,8 +62,8 @@ fn from_nothing_to_an_evaluated_bundle() {
     let public = PublicKey::read(&folder.path().join("key.pub")).unwrap();
     let bundle = Bundle::open_trusted(&output, Some(&public)).unwrap();
     assert_eq!(bundle.manifest.release, 1);
-    assert!(bundle.manifest.provenance.trained_on.starts_with("synthetic objects, 30 base classes, 2700 images"));
-    assert_eq!((bundle.manifest.preprocessing.width, bundle.foundation.classes.len()), (24, 30));
+    assert!(bundle.manifest.provenance.trained_on.starts_with(trained_on));
+    assert_eq!((bundle.manifest.preprocessing.width, bundle.foundation.classes.len()), (24, base_classes));
     let deviation = bundle.manifest.preprocessing.deviation;
     assert!(deviation.iter().all(|value| (0.1..0.4).contains(value)), "measured on the base images: {deviation:?}");
     let benchmark = Benchmark::of(&bundle).unwrap();
@@ -50,8 +78,7 @@ fn from_nothing_to_an_evaluated_bundle() {
         summary.ahm,
         summary.aacc
     );
-    // Guessing gives at most 1 in 31 on any class; the recipe's seeds 1, 2 and 3 gave 72, 75 and 75.
-    assert!(summary.ahm > 60.0, "aHM {:.2}", summary.ahm);
+    assert!(summary.ahm > least, "aHM {:.2}", summary.ahm);
     let card = std::fs::read_to_string(output.join("README.md")).unwrap();
     assert!(card.contains("datasets: [orco-synthetic]"), "{card}");
 }

@@ -67,7 +67,7 @@ fn a_session_beyond_the_forgetting_budget_is_refused_and_changes_nothing() {
         (argument("duck", &shots("learn", "rubber-duck")), argument("cone", &shots("learn", "traffic-cone")));
     device.json(&["learn", &duck]);
     let before = device.state_bytes();
-    device.refused(&["learn", &cone, "--forgetting-budget", "0"], "more than the forgetting budget of 0 points");
+    device.refused(&["learn", &cone, "--forgetting-budget", "0"], "more than the forgetting budget of 0 percentage points");
     assert_eq!(before, device.state_bytes());
     device.json(&["learn", &cone, "--forgetting-budget", "100"]);
 }
@@ -360,18 +360,15 @@ fn a_purged_class_leaves_no_byte() {
         found.sort();
         found
     };
-    // Copies in both slots, in the history, in a damaged slot that was set aside, in a file that a killed save left, and
-    // in the file of an older release.
+    // Copies in both slots, in the history, in a damaged slot that was set aside, and in a file that a killed save left.
     let slot = device.state().join("slot-a");
     let mut bytes = fs::read(&slot).unwrap();
     bytes[95] ^= 1;
     fs::write(&slot, &bytes).unwrap();
     device.json(&["forget", secret]);
     fs::write(device.state().join(".slot-b.new-0"), &bytes).unwrap();
-    fs::write(device.state().join("state.postcard"), &bytes).unwrap();
     device.json(&["rename", "duck", "bird"]);
-    fs::write(device.state().join("state.postcard"), &bytes).unwrap();
-    assert_eq!(found(), ["slot-a", "slot-a.bad-0", "slot-b", "state.postcard"]);
+    assert_eq!(found(), ["slot-a", "slot-a.bad-0", "slot-b"]);
     device.refused(&["forget", "duck", "--purge"], "\"duck\" is called \"bird\" now");
     device.refused(&["forget", "nobody", "--purge"], "no class has or had the label \"nobody\"");
     device.refused(&["forget", "apple", "--purge"], "\"apple\" came with the bundle");

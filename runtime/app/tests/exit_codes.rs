@@ -263,7 +263,7 @@ fn a_first_save_with_room_for_one_slot_is_changed_but() {
     let output = orco(&["learn", &mug, "--json", "-"]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), DONE_BUT, "{said}");
-    assert!(said.contains("the new state was saved, but not as it should be"), "{said}");
+    assert!(said.contains("the new state was saved, but a power cut could still lose it"), "{said}");
     assert!(said.contains("slot-b: No space left on device"), "{said}");
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(told["changed"] == true && told["errors"].as_array().unwrap().len() == 1, "{told}");

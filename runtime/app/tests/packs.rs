@@ -131,12 +131,12 @@ fn what_cannot_be_imported_is_refused_and_changes_nothing() {
     );
     // A good pack beside a damaged one is not learned either.
     pupil.refused(&["import", path(&pack), path(&file("cut", &good[..good.len() - 7]))], "its checksum does not match");
-    pupil.refused(&["import", path(&file("empty", b""))], "it is no pack of a class");
+    pupil.refused(&["import", path(&file("empty", b""))], "cannot be imported: it is not a file of this kind");
     let picture = shots("learn", "mug").join("1.jpg");
-    pupil.refused(&["import", path(&picture)], "it is no pack of a class");
-    let mut newer = good.clone();
-    newer[8] = 7;
-    pupil.refused(&["import", path(&file("newer", &newer))], "it has version 7, but this program reads version 1");
+    pupil.refused(&["import", path(&picture)], "cannot be imported: it is not a file of this kind");
+    let newer = codec::seal(Kind::Pack, 7, &[codec::open(Kind::Pack, &good).unwrap().1]);
+    let sentence = "it has format version 7, but this program reads versions up to 1";
+    pupil.refused(&["import", path(&file("newer", &newer))], sentence);
     let mut liar = Sealed::read(&good).unwrap().content().unwrap();
     liar.thumbnails.push(pack::Thumbnail(b"no picture".to_vec()));
     let liar = file("liar", &pack::seal(&liar.to_be_signed(), ""));

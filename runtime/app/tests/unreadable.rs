@@ -265,8 +265,8 @@ fn a_lock_file_is_neither_followed_nor_emptied_nor_waited_for() {
     }
     // Held by another process.
     let held = Store::new(&state).lock(Duration::ZERO).unwrap();
-    refused("another orco is changing the state", &[]);
-    refused("another orco is changing the state", &["--wait", "0.1"]);
+    refused("another process is changing the state", &[]);
+    refused("another process is changing the state", &["--wait", "0.1"]);
     assert_eq!(rename(&["--wait", "soon"]).status.code(), Some(2));
     assert_eq!(rename(&["--wait", "-1"]).status.code(), Some(2));
     // Who waits gets it: by the option, and by the variable.

@@ -43,10 +43,10 @@ fn a_change_is_kept_and_found_by_the_next_learner() {
     let picture: Array2<f32> = features(&one, 1, 1).index_axis_move(ndarray::Axis(1), 0);
     assert_eq!(other.classify_features(picture.view())[0].label, "mug");
     // Both go on from what is in the store, not from what they read once.
-    other.rename("mug", "cup").unwrap();
+    other.rename("mug", "teapot").unwrap();
     learn(&mut one, "duck", 2).unwrap();
     let labels: Vec<&str> = one.state().classes.iter().map(|class| class.label.as_str()).collect();
-    assert_eq!(labels, ["cup", "duck"]);
+    assert_eq!(labels, ["teapot", "duck"]);
     assert!(other.state().classes.len() == 1);
     other.refresh().unwrap();
     assert_eq!(other.state(), one.state());
@@ -116,7 +116,7 @@ fn a_class_travels_in_a_pack() {
     let pack = one.export("mug", Provenance::default()).unwrap();
     other.import(&[Imported { pack: &pack, label: None }], &mut ()).unwrap();
     assert_eq!(other.state(), one.state());
-    let again = other.import(&[Imported { pack: &pack, label: Some("cup") }], &mut ()).unwrap();
+    let again = other.import(&[Imported { pack: &pack, label: Some("teapot") }], &mut ()).unwrap();
     assert_eq!(again.report.free_targets, 38);
-    assert!(matches!(one.export("cup", Provenance::default()), Err(ExportError::Class(_))));
+    assert!(matches!(one.export("teapot", Provenance::default()), Err(ExportError::Class(_))));
 }
