@@ -136,8 +136,8 @@ fn check_int8(description: Description, least: f64, folder: &Path) -> PathBuf {
     let grain = 0.5;
     let name = format!("{}-int8", description.name);
     let (_store, network) = network(description);
-    // Large shapes and fine grain, as pictures have: without grain, depthwise kernels whose sum is near 0 give channels of
-    // almost no variance, which their norms then blow up with the rounding in them.
+    // Large shapes and fine grain, as pictures have: without grain, depthwise kernels whose sum is near 0 give channels
+    // of almost no variance, which their norms then blow up with the rounding in them.
     let ([_, _, height, width], input) = sizes(400, &network.description);
     let shapes = Tensor::randn([400, 3, height / 4, width / 4], (Kind::Float, Device::Cpu));
     let shapes = shapes.upsample_bilinear2d([height, width], false, None, None);
@@ -156,7 +156,8 @@ fn check_int8(description: Description, least: f64, folder: &Path) -> PathBuf {
     let in_rten = in_rten.unwrap_or_else(|error| panic!("{name}: {error}"));
     let rten = Tensor::cosine_similarity(&in_rten, &features(&bytes), 1, 1e-12).min().double_value(&[]);
     println!(
-        "{name}: cosine to float {mean:.4} on average, {lowest:.4} at least; rten to ONNX Runtime {rten:.4} at least; {} bytes",
+        "{name}: cosine to float {mean:.4} on average, {lowest:.4} at least; rten to ONNX Runtime {rten:.4} \
+         at least; {} bytes",
         bytes.len()
     );
     assert!(rten > 0.9, "{name}: rten's cosine to ONNX Runtime is {rten}");
