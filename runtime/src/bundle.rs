@@ -1,4 +1,17 @@
 //! A bundle: the folder that the workstation hands over. Opened once, checked, never written on the device.
+//!
+//! ```
+//! use orco_runtime::bundle::Bundle;
+//!
+//! let bundle = Bundle::open("../models/cifar100-edge".as_ref())?;
+//! assert_eq!(bundle.manifest.name, "cifar100-edge");
+//! assert_eq!(bundle.foundation.classes.len(), 60);
+//! assert_eq!(bundle.foundation.target_count(), 100); // room for 40 more
+//!
+//! let missing = Bundle::open("../models".as_ref()).unwrap_err();
+//! assert!(missing.to_string().ends_with("is its folder an OrCo bundle?"));
+//! # Ok::<(), orco_runtime::bundle::OpenError>(())
+//! ```
 
 use std::fmt;
 use std::io;

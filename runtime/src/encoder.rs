@@ -42,7 +42,8 @@ pub enum EncodeError {
     Refused(audit::AuditError),
     /// The engine does not take the model; what it said.
     Model(String),
-    /// The model takes other pictures than the bundle's preprocessing makes: planes, height and width, where it names them.
+    /// The model takes other pictures than the bundle's preprocessing makes: planes, height and width, where it names
+    /// them.
     Input {
         /// What the model takes.
         model: [Option<usize>; 3],
@@ -73,8 +74,8 @@ impl fmt::Display for EncodeError {
                     model.map(|size| size.map_or_else(|| String::from("any"), |size| std::format!("{size}")));
                 write!(
                     f,
-                    "the backbone takes {p} planes of {w} x {h} pixels, but the bundle's preprocessing makes {planes} of \
-                     {width} x {height}"
+                    "the backbone takes {p} planes of {w} x {h} pixels, but the bundle's preprocessing makes {planes} \
+                     of {width} x {height}"
                 )
             }
             Self::Run(reason) => write!(f, "the backbone failed on an image: {reason}"),
@@ -130,8 +131,8 @@ fn rows(images: usize, numbers: Vec<f32>) -> Result<Array2<f32>, EncodeError> {
         .map_err(|_| EncodeError::Shape { expected: images * features, actual })
 }
 
-/// Compares the sizes `[batch, planes, height, width]` of a model's input with what it is to be fed with; a size that the
-/// model leaves open is `None`.
+/// Compares the sizes `[batch, planes, height, width]` of a model's input with what it is to be fed with; a size that
+/// the model leaves open is `None`.
 #[cfg(any(feature = "onnx", feature = "rten"))]
 fn check_input(sizes: &[Option<usize>], input: &Preprocessing) -> Result<(), EncodeError> {
     let fed = [3, input.height as usize, input.width as usize];

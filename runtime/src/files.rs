@@ -97,8 +97,8 @@ pub(crate) fn random_name() -> String {
     format!("{:016x}", RandomState::new().build_hasher().finish())
 }
 
-/// The user whom a file belongs to and the one whom new files in its folder belong to, where those are two. That is asked
-/// of the folder, not only of the process: file systems without owners give every file to the same user.
+/// The user whom a file belongs to and the one whom new files in its folder belong to, where those are two. That is
+/// asked of the folder, not only of the process: file systems without owners give every file to the same user.
 ///
 /// # Errors
 /// If no file can be made in the folder.

@@ -18,8 +18,8 @@ use crate::files;
 pub const MAX_PIXELS: u64 = 100_000_000;
 /// Largest width and height of a picture, in pixels: the largest of a JPEG file.
 pub const MAX_SIDE: u32 = 65_535;
-/// Most bytes that decoding a picture takes, the decoded picture among them, the file apart. Larger pictures are decoded
-/// at reduced scale.
+/// Most bytes that decoding a picture takes, the decoded picture among them, the file apart. Larger pictures are
+/// decoded at reduced scale.
 pub const MAX_MEMORY: u64 = 64 << 20;
 /// Largest picture file that is held in memory, in bytes. PNG files are read piece by piece and may be larger.
 pub const MAX_FILE: u64 = 64 << 20;

@@ -8,8 +8,8 @@
 //! This crate is what needs an operating system. The method lies in [`orco_core`], what is known and kept in
 //! [`orco_state`]. Modules stand along the flow of data, each importing only from those above:
 //!
-//! - [`files`] (read and replaced without trust), [`signature`] and [`release`] (whose bundle it is, and not an older one),
-//!   [`threads`];
+//! - [`files`] (read and replaced without trust), [`signature`] and [`release`] (whose bundle it is, and not an older
+//!   one), [`threads`];
 //! - pictures and features: [`image`], [`augment`] (views), [`encoder`] (the backbone's engines);
 //! - [`manifest`] and [`bundle`]: what the workstation hands over;
 //! - [`store`]: the folder that keeps what was learned;

@@ -40,7 +40,8 @@ impl fmt::Display for ReleaseError {
         match self {
             Self::Older { name, release, used } => write!(
                 f,
-                "the bundle {name} is release {release}, but this device has used release {used}; older releases are refused"
+                "the bundle {name} is release {release}, but this device has used release {used}; older releases \
+                 are refused"
             ),
             Self::Remembered { path, reason } => write!(
                 f,

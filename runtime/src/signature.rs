@@ -254,7 +254,10 @@ mod tests {
     #[test]
     fn a_key_that_the_tool_wrote_without_a_password_signs() {
         // Of the key above; signs nothing but tests.
-        const SECRET: &str = "untrusted comment: minisign encrypted secret key\nRWQAAEIyAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAARPIpdlwudymHqBzxSvw5Av/SLxdZqhxDVlNdVvV6RJk9871pYuXDCTzpm1xq+0tWnh5Yy3TuW4Xo13xQplXurfGH7OYgfPitAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n";
+        const SECRET: &str = "untrusted comment: minisign encrypted secret key\n\
+            RWQAAEIyAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAARPIpdlwudymHqBzxSvw5Av/S\
+            LxdZqhxDVlNdVvV6RJk9871pYuXDCTzpm1xq+0tWnh5Yy3TuW4Xo13xQplXurfGH7OYgfPitAAAAAAAAAAAAAAAAAAAAAAAA\
+            AAAAAAAAAAAAAAAAAAA=\n";
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
         std::fs::write(&path, SECRET).unwrap();

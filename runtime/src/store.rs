@@ -1,4 +1,25 @@
 //! The store of a device with a file system: [`orco_state::store`] on a folder, which one process at a time may change.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use orco_runtime::bundle::Bundle;
+//! use orco_runtime::store::Store;
+//!
+//! let bundle = Bundle::open("../models/cifar100-edge".as_ref())?;
+//! let folder = tempfile::tempdir()?;
+//! let store = Store::new(folder.path());
+//!
+//! let locked = store.lock(Duration::ZERO)?;
+//! let found = locked.load(&bundle)?;
+//! assert!(found.saved.state.classes.is_empty()); // nothing has been learned here
+//! locked.save(&bundle, &found.saved)?;
+//! assert!(store.lock(Duration::ZERO).is_err()); // one change at a time
+//! drop(locked);
+//!
+//! assert_eq!(store.load(&bundle)?.saved, found.saved); // looking needs no lock
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod error;
 mod files;

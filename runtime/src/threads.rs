@@ -27,8 +27,8 @@ impl Threads {
         Ok(Self { pool: Some(ThreadPoolBuilder::new().num_threads(count).build()?) })
     }
 
-    /// As many threads as the machine runs at a time. Where the system does not start so many, it is half of them, and so
-    /// on down to the caller's alone, with a warning through `log`: the result is the same, only later.
+    /// As many threads as the machine runs at a time. Where the system does not start so many, it is half of them, and
+    /// so on down to the caller's alone, with a warning through `log`: the result is the same, only later.
     pub fn of_machine() -> Self {
         let wanted = cores();
         let counts = std::iter::successors(Some(wanted), |count| Some(count / 2)).take_while(|count| *count > 0);

@@ -46,8 +46,8 @@ impl fmt::Display for Mismatch {
             }
             Self::Value { what, index, expected, actual, deviation, tolerance } => write!(
                 f,
-                "{what}[{index}] is {actual:e}, the reference {expected:e}: {deviation:.2e} of the largest entry apart, \
-                 {tolerance:.0e} allowed"
+                "{what}[{index}] is {actual:e}, the reference {expected:e}: {deviation:.2e} of the largest entry \
+                 apart, {tolerance:.0e} allowed"
             ),
         }
     }

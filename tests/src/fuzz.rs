@@ -1,4 +1,5 @@
-//! What the fuzz targets do with arbitrary bytes; also the library of `tests/fuzz`, so that it needs the runtime's crates alone.
+//! What the fuzz targets do with arbitrary bytes; also the library of `tests/fuzz`, so that it needs the runtime's
+//! crates alone.
 //!
 //! Each function returns whether the bytes were accepted, panics if a promise is broken, and otherwise only must come
 //! back. A function that repairs checksums does so because a fuzzer never guesses one.

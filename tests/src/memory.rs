@@ -38,7 +38,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// For tests that make large things themselves, beside which [`peak_of`] in another test would count them: they take turns.
+/// For tests that make large things themselves, beside which [`peak_of`] in another test would count them: they take
+/// turns.
 pub fn take_turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }

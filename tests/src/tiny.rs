@@ -9,8 +9,9 @@ pub const CLASSES: i64 = 6;
 /// Images of each class.
 const EACH: i64 = 24;
 
-/// Red, green, blue, yellow, cyan and magenta under noise, 16x16: classes that every crop, mirror image and change of tone
-/// leaves apart, so that what a training reaches on them does not hang on how a processor rounds. Seeds torch's generator.
+/// Red, green, blue, yellow, cyan and magenta under noise, 16x16: classes that every crop, mirror image and change of
+/// tone leaves apart, so that what a training reaches on them does not hang on how a processor rounds. Seeds torch's
+/// generator.
 pub fn images() -> Images {
     const COLOURS: [[f32; 3]; CLASSES as usize] =
         [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 1.0, 0.0], [0.0, 1.0, 1.0], [1.0, 0.0, 1.0]];
@@ -22,9 +23,9 @@ pub fn images() -> Images {
     Images { pixels: noisy.to_kind(Kind::Uint8), labels }
 }
 
-/// The shipped bundle's recipe, shrunk to [`images`]. Its learning rates go with its batches of 256: with as few images as
-/// here they would throw the weights about until rounding decides where they land. So the rates are smaller, fall to 0, and
-/// the arithmetic is f32 on every processor.
+/// The shipped bundle's recipe, shrunk to [`images`]. Its learning rates go with its batches of 256: with as few images
+/// as here they would throw the weights about until rounding decides where they land. So the rates are smaller, fall to
+/// 0, and the arithmetic is f32 on every processor.
 pub fn recipe(epochs: usize) -> Recipe {
     let text = include_str!("../../trainer/recipes/cifar100-edge.toml");
     let mut recipe: Recipe = toml::from_str(text).expect("the recipe is sound");

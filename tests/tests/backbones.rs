@@ -31,7 +31,8 @@ fn recipe() -> Recipe {
     recipe
 }
 
-/// Writes tensors as a file of weights; those of convolutions lie channels-last in memory, which the format does not know.
+/// Writes tensors as a file of weights; those of convolutions lie channels-last in memory, which the format does not
+/// know.
 fn write(tensors: &[(String, Tensor)], path: &Path) {
     let tensors: Vec<_> = tensors.iter().map(|(name, tensor)| (name, tensor.contiguous())).collect();
     Tensor::write_safetensors(&tensors, path).unwrap();

@@ -22,8 +22,8 @@ fn g_alone_stands_beside_f_and_g() {
     let (folder, images) = (tempfile::tempdir().unwrap(), images());
     let mut recipe = tiny::recipe(20);
     recipe.export.candidates_per_class = 8;
-    // A head that sits firmly on its targets before the sessions begin, and sessions that move it gently: else one class
-    // more or less is lost by rounding.
+    // A head that sits firmly on its targets before the sessions begin, and sessions that move it gently: else one
+    // class more or less is lost by rounding.
     recipe.head.hidden = 64;
     (recipe.align.epochs, recipe.align.learning_rate) = (300, 0.3);
     (recipe.learn.epochs, recipe.learn.batch, recipe.learn.learning_rate) = (60, 8, 0.03);

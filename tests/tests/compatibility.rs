@@ -1,5 +1,5 @@
-//! Learner files and states load from files that were written before, and are written as they were. Files of every released
-//! version stay here; version 1 is not released yet.
+//! Learner files and states load from files that were written before, and are written as they were. Files of every
+//! released version stay here; version 1 is not released yet.
 //!
 //! To write those of the present version anew, which before its release a change of the format is a reason for:
 //! `ORCO_WRITE_GOLDEN=1 cargo test --release -p orco-tests --test compatibility`.

@@ -1,5 +1,5 @@
-//! Large pictures, and small files that would unpack into very much: each gets a picture or a clear answer within bounds of
-//! memory.
+//! Large pictures, and small files that would unpack into very much: each gets a picture or a clear answer within
+//! bounds of memory.
 
 use std::io::Write;
 use std::time::Instant;

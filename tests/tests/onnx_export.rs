@@ -157,7 +157,8 @@ fn check_int8(description: Description, least: f64, folder: &Path) -> PathBuf {
     let in_rten = in_rten.unwrap_or_else(|error| panic!("{name}: {error}"));
     let rten = Tensor::cosine_similarity(&in_rten, &features(&bytes), 1, 1e-12).min().double_value(&[]);
     println!(
-        "{name}: cosine to float {mean:.4} on average, {lowest:.4} at least; rten to ONNX Runtime {rten:.4} at least; {} bytes",
+        "{name}: cosine to float {mean:.4} on average, {lowest:.4} at least; rten to ONNX Runtime {rten:.4} \
+         at least; {} bytes",
         bytes.len()
     );
     assert!(rten > 0.9, "{name}: rten's cosine to ONNX Runtime is {rten}");

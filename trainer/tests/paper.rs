@@ -1,5 +1,5 @@
-//! The published settings on small synthetic data: LARS, policies, several views, a trained backbone, through all phases to
-//! a bundle. On a machine with a CUDA device this is what runs on it.
+//! The published settings on small synthetic data: LARS, policies, several views, a trained backbone, through all
+//! phases to a bundle. On a machine with a CUDA device this is what runs on it.
 
 use std::fs;
 use std::io::Write;

@@ -1,5 +1,5 @@
-//! Exit codes tell the truth: everything that is written besides the state fails in turn, and the code says whether the state
-//! was changed.
+//! Exit codes tell the truth: everything that is written besides the state fails in turn, and the code says whether the
+//! state was changed.
 
 #![cfg(target_os = "linux")]
 
@@ -154,8 +154,8 @@ fn changes_say_that_they_were_made_whatever_cannot_be_written_afterwards() {
     }
     let _ = writeln!(
         std::io::stderr(),
-        "store: {tried} changes with standard output, standard error and JSON on a full device or a closed pipe in turn, \
-         {but} of them \"changed, but\": 0 told otherwise"
+        "store: {tried} changes with standard output, standard error and JSON on a full device or a closed pipe in \
+         turn, {but} of them \"changed, but\": 0 told otherwise"
     );
 }
 

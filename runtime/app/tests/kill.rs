@@ -90,7 +90,7 @@ fn a_killed_program_loses_nothing_that_it_acknowledged() {
     }
     let _ = writeln!(
         std::io::stderr(),
-        "store: {killed} kills of the program in {runs} runs, {acknowledged} acknowledged, {half} killed between saving \
-         and saying so, 0 lost"
+        "store: {killed} kills of the program in {runs} runs, {acknowledged} acknowledged, {half} killed between \
+         saving and saying so, 0 lost"
     );
 }

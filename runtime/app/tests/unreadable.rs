@@ -1,5 +1,5 @@
-//! Slots that cannot be read, and what else may lie in the place of a file of the store: every change is refused and touches
-//! nothing; looking goes on with the other slot and says so.
+//! Slots that cannot be read, and what else may lie in the place of a file of the store: every change is refused and
+//! touches nothing; looking goes on with the other slot and says so.
 
 #![cfg(unix)]
 
@@ -221,8 +221,8 @@ fn what_cannot_be_read_is_never_changed_nor_set_aside() {
     }
     let _ = writeln!(
         std::io::stderr(),
-        "store: {tried} changes of a state with a slot that cannot be read or belongs to another user, all refused with \
-         every file as it was; {looked} looks, each of which said so"
+        "store: {tried} changes of a state with a slot that cannot be read or belongs to another user, all refused \
+         with every file as it was; {looked} looks, each of which said so"
     );
 }
 

@@ -49,7 +49,8 @@ fn look(backbone: &str, engine: &str, pictures: usize) {
 /// Prints a line for every shipped backbone.
 fn compare() {
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
-    let mut folders: Vec<PathBuf> = fs::read_dir(models).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let entries = fs::read_dir(models).unwrap().map(|entry| entry.unwrap().path());
+    let mut folders: Vec<PathBuf> = entries.filter(|path| path.is_dir()).collect();
     folders.sort();
     println!("rten for fewer than {ONNX_RUNTIME_FROM} pictures, ONNX Runtime from there on");
     println!("{:<44} {:>21} {:>23} {:>24}", "", "start, ms", "per picture, ms", "ONNX Runtime pays from");

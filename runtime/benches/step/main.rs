@@ -2,13 +2,13 @@
 //! kernels reach on the same products, and beside the same step in PyTorch, all on the same number of threads:
 //!
 //! ```sh
-//! cargo bench --workspace --bench step                             # ours and the limit
-//! ORCO_PYTHON=PYTHON cargo bench --workspace --bench step          # PyTorch too; PYTHON is one that imports torch
-//! cargo bench --workspace --bench step -- avx2                     # all without AVX-512 (but for `matrixmultiply`, left out)
+//! cargo bench --workspace --bench step                     # ours and the limit
+//! ORCO_PYTHON=PYTHON cargo bench --workspace --bench step  # PyTorch too; PYTHON imports torch
+//! cargo bench --workspace --bench step -- avx2             # without AVX-512, and without `matrixmultiply`
 //! ```
 //!
-//! Everything takes turns, each a fraction of a second, so that a machine that grows busy or slow does so for all: ratios
-//! are taken turn by turn, and their medians and ranges are given.
+//! Everything takes turns, each a fraction of a second, so that a machine that grows busy or slow does so for all:
+//! ratios are taken turn by turn, and their medians and ranges are given.
 
 use std::env;
 use std::fs;

@@ -4,6 +4,52 @@
 //! 2. The head of phase 2 is trained on the exemplars of all base classes and all shots since ([`align`]).
 //!
 //! [`orco_state::session`] wraps this into states that are kept.
+//!
+//! A second class beside a base class, on made-up features:
+//! ```
+//! use core::ops::ControlFlow;
+//!
+//! use orco_core::align::{self, Lesson, Needs, Workspace};
+//! use orco_core::config::Config;
+//! use orco_core::exemplar::{Exemplars, Precision};
+//! use orco_core::projection::{Parameters, Shape};
+//! use orco_core::workers::Serial;
+//!
+//! const SHAPE: Shape = Shape { inputs: 2, hidden: 2, outputs: 2 };
+//! const CONFIG: Config = Config { views: 1, ..Config::edge() };
+//! // Three targets, two classes, two exemplars.
+//! const NEEDS: Needs = align::needs(SHAPE, 3, 2, 2, &CONFIG);
+//!
+//! const SCALES: &[f32] = &[1.0 / 127.0];
+//! let exemplar = |classes, values| {
+//!     Exemplars { dimension: 2, views: 1, precision: Precision::Int8, classes, scales: SCALES, values }
+//! };
+//! let lesson = Lesson {
+//!     shape: SHAPE,
+//!     head: Parameters { w1: &[1.0, 0.0, 0.0, 1.0], b1: &[0.0; 2], w2: &[1.0, 0.0, 0.0, 1.0], b2: &[0.0; 2] },
+//!     targets: &[1.0, 0.0, 0.0, 1.0, -1.0, 0.0],
+//!     base_classes: 1,
+//!     base: exemplar(&[0], &[127, 0]),
+//!     learned: exemplar(&[1], &[20, 127]),
+//! };
+//! let (numbers, indices) = (&mut [0.0; NEEDS.numbers], &mut [0; NEEDS.indices]);
+//! let mut workspace = Workspace { numbers, indices, workers: &Serial };
+//!
+//! let mut assigned = [0; 2];
+//! align::assign(&lesson, &mut assigned, 1, &CONFIG, 1, &mut workspace)?;
+//! assert_eq!(assigned, [0, 1]); // the nearer of the free targets
+//!
+//! let (w1, b1, w2, b2) = (&mut [0.0; 4][..], &mut [0.0; 2][..], &mut [0.0; 4][..], &mut [0.0; 2][..]);
+//! let head = Parameters { w1, b1, w2, b2 };
+//! let (mut first, mut last) = (None, None);
+//! align::align(&lesson, &assigned, &CONFIG, 1, &mut workspace, head, &mut |progress| {
+//!     let loss = progress.losses.cross_entropy;
+//!     (first, last) = (first.or(Some(loss)), Some(loss));
+//!     ControlFlow::Continue(())
+//! })?;
+//! assert!(last < first);
+//! # Ok::<(), align::AlignError>(())
+//! ```
 
 mod memory;
 mod sampler;
@@ -131,8 +177,8 @@ impl<'a> Lesson<'a> {
         extent(self.shape, self.target_count(), classes, self.base.len() + self.learned.len(), config)
     }
 
-    /// Floating-point operations of the matrix products of [`align`] over so many known classes: those of the head and of
-    /// the losses.
+    /// Floating-point operations of the matrix products of [`align`] over so many known classes: those of the head and
+    /// of the losses.
     pub fn operations(&self, classes: usize, config: &Config) -> u64 {
         let samples = self.exemplars(config).count();
         let (views, outputs, targets) = (views_used(config), self.shape.outputs, self.target_count());

@@ -98,7 +98,8 @@ mod tests {
             let (numbers, indices) = memory(rows, columns);
             let cosine = |row: usize, column: usize| -(costs[row * columns + column] as f32);
             assign(&mut matched, columns, cosine, &mut vec![0.0; numbers], &mut vec![0; indices]);
-            let total: i64 = matched.iter().enumerate().map(|(row, column)| costs[row * columns + *column as usize]).sum();
+            let cost = |(row, column): (usize, &u32)| costs[row * columns + *column as usize];
+            let total: i64 = matched.iter().enumerate().map(cost).sum();
             let (expected, _) = kuhn_munkres_min(&Matrix::from_vec(rows, columns, costs).unwrap());
             prop_assert_eq!(total, expected);
             matched.sort_unstable();

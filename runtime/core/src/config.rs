@@ -143,8 +143,8 @@ pub struct Config {
     /// Weight of the mean of a class's exemplars in an answer, beside its target's weight of 1
     /// ([`Classifier`](orco_state::classify::Classifier)); 0 is the paper's rule, the target alone.
     pub class_means: f32,
-    /// Weight of a cross entropy over the samples of base classes alone, beside the one above (0.6 on CUB200 in the published
-    /// program); 0 leaves it out.
+    /// Weight of a cross entropy over the samples of base classes alone, beside the one above (0.6 on CUB200 in the
+    /// published program); 0 leaves it out.
     pub base_cross_entropy: f32,
 }
 
@@ -206,9 +206,9 @@ impl Config {
         Self { contrast_form: Form::Negatives, perturbation_width, ..orco }
     }
 
-    /// Ours for small devices: a fifth of the published program's arithmetic at most. One view of a sample instead of two,
-    /// more of classes with few shots, and most of the change in the hidden layer, so that base classes erode less; answers
-    /// by targets and class means together. Chosen on held-out base classes (trainer/README.md).
+    /// Ours for small devices: a fifth of the published program's arithmetic at most. One view of a sample instead of
+    /// two, more of classes with few shots, and most of the change in the hidden layer, so that base classes erode
+    /// less; answers by targets and class means together. Chosen on held-out base classes (trainer/README.md).
     pub const fn edge() -> Self {
         Self {
             epochs: 40,
@@ -229,7 +229,8 @@ impl Config {
         Self { class_means: 0.0, ..self.clone() }
     }
 
-    /// What is wrong with the values, as a sentence about the first field at fault; to be asked after decoding or parsing.
+    /// What is wrong with the values, as a sentence about the first field at fault; to be asked after decoding or
+    /// parsing.
     pub fn problem(&self) -> Option<&'static str> {
         let rate = |value: f64| (0.0..=100.0).contains(&value);
         let share = |value: f32| (0.0..=1.0).contains(&value);

@@ -7,8 +7,8 @@
 //! - arithmetic: [`math`], [`random`], [`linalg`] (matrix products), [`workers`] (how work is shared), [`schedule`]
 //!   (learning rates);
 //! - the method: [`exemplar`] (stored features as they are read), [`projection`] (the head g, section 3.2), [`loss`]
-//!   (PSCL, cross entropy, orthogonality; sections 3.1 and 3.3), [`assignment`] (classes to pseudo-targets, section 3.4),
-//!   [`config`] (its settings and presets);
+//!   (PSCL, cross entropy, orthogonality; sections 3.1 and 3.3), [`assignment`] (classes to pseudo-targets, section
+//!   3.4), [`config`] (its settings and presets);
 //! - phase 3 as a whole: [`align`].
 #![no_std]
 

@@ -1,10 +1,10 @@
 //! The one seam through which matrix products go.
 //!
 //! Matrices are dense f32 slices. The kernels take no memory of their own, and every sum is one chain of fused
-//! multiply-adds in the order of its terms: however rows and columns are shared among threads, and whichever vector unit
-//! computes them (AVX-512, AVX2, NEON), the bits are the same; without one of these, products are rounded before they are
-//! added. That is why no kernel crate serves here: those at hand allocate their packing buffers call by call, and the
-//! order of their sums differs from processor to processor. The benchmark `step` measures one beside ours.
+//! multiply-adds in the order of its terms: however rows and columns are shared among threads, and whichever vector
+//! unit computes them (AVX-512, AVX2, NEON), the bits are the same; without one of these, products are rounded before
+//! they are added. That is why no kernel crate serves here: those at hand allocate their packing buffers call by call,
+//! and the order of their sums differs from processor to processor. The benchmark `step` measures one beside ours.
 
 pub(crate) mod kernel;
 mod layout;
@@ -91,8 +91,8 @@ impl<'a> Right<'a> {
         Self { values, stride: columns, group_stride: LANES, columns }
     }
 
-    /// A matrix of `rows` rows as [`pack`] and [`pack_transposed`] leave it, group after group: what a product reads lies
-    /// together.
+    /// A matrix of `rows` rows as [`pack`] and [`pack_transposed`] leave it, group after group: what a product reads
+    /// lies together.
     pub fn packed(values: &'a [f32], rows: usize, columns: usize) -> Self {
         Self { values, stride: LANES, group_stride: rows * LANES, columns }
     }
@@ -134,15 +134,15 @@ pub trait Finish {
     /// Takes the entries of a row from `column` on.
     fn finish(&mut self, row: usize, column: usize, sums: &[f32]);
 
-    /// Sums to start a tile of these rows and columns from instead of zero: those over the places before, which the product
-    /// continues. They begin with the tile's first entry; the number is the distance between rows.
+    /// Sums to start a tile of these rows and columns from instead of zero: those over the places before, which the
+    /// product continues. They begin with the tile's first entry; the number is the distance between rows.
     #[inline(always)]
     fn start(&self, _rows: Range<usize>, _columns: Range<usize>) -> Option<(&[f32], usize)> {
         None
     }
 
-    /// Memory to bring near while a tile of these rows and columns is computed: what [`Finish::finish`] will touch, or what
-    /// comes after the product. It changes no result.
+    /// Memory to bring near while a tile of these rows and columns is computed: what [`Finish::finish`] will touch, or
+    /// what comes after the product. It changes no result.
     #[inline(always)]
     fn ahead(&self, _rows: Range<usize>, _columns: Range<usize>) -> [Piece; AHEAD] {
         [Piece::NONE; AHEAD]
@@ -163,7 +163,7 @@ impl<F: FnMut(usize, usize, &[f32])> Finish for Each<F> {
 /// row of the result in pieces, once each; `sums` are the entries from `column` on.
 ///
 /// ```
-/// use orco_runtime::linalg::{LANES, Left, Right, product};
+/// use orco_core::linalg::{LANES, Left, Right, product};
 /// let (a, b) = ([1.0, 2.0], [[1.0; LANES], [10.0; LANES]].concat());
 /// let mut c = vec![0.0; LANES];
 /// product(1, 2, Left::rows(&a, 2), Right::rows(&b, LANES), |_, column, sums| {
@@ -220,7 +220,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn products_agree_with_a_loop(rows in 1usize..20, length in 0usize..40, blocks in 1usize..4, flip in any::<bool>()) {
+        fn products_agree_with_a_loop(
+            rows in 1usize..20, length in 0usize..40, blocks in 1usize..4, flip in any::<bool>()
+        ) {
             let columns = blocks * LANES;
             let mut random = Random::new(rows as u64, "product");
             let a: Vec<f32> = (0..rows * length).map(|_| random.normal()).collect();
@@ -233,7 +235,8 @@ mod tests {
             for (index, &value) in result.iter().enumerate() {
                 let (row, column) = (index / columns, index % columns);
                 let entry = |place: usize| a[row * left.row_stride + place * left.place_stride];
-                let exact: f64 = (0..length).map(|place| f64::from(entry(place)) * f64::from(b[place * columns + column])).sum();
+                let term = |place: usize| f64::from(entry(place)) * f64::from(b[place * columns + column]);
+                let exact: f64 = (0..length).map(term).sum();
                 prop_assert!((f64::from(value) - exact).abs() < 1e-4, "{index}: {value} and {exact}");
             }
         }

@@ -137,8 +137,8 @@ impl Shape {
         self.panels() * rows * LANES
     }
 
-    /// Numbers that the backward pass of so many rows works with: every panel's W2, the rows' gradients packed, and their
-    /// features transposed.
+    /// Numbers that the backward pass of so many rows works with: every panel's W2, the rows' gradients packed, and
+    /// their features transposed.
     pub const fn scratch(self, rows: usize) -> usize {
         self.panels() * self.width() * LANES + rows * self.width() + self.inputs * padded(rows)
     }
@@ -209,7 +209,8 @@ impl Shape {
     /// Projects features onto the unit sphere.
     ///
     /// # Shapes
-    /// `parameters` as [`Shape::load`] left them; fills `hidden`, `z` (|z| = 1 within 1e-6, unless the projection is shorter than 1e-12) and `norms` of the batch.
+    /// `parameters` as [`Shape::load`] left them; fills `hidden`, `z` (|z| = 1 within 1e-6, unless the projection is
+    /// shorter than 1e-12) and `norms` of the batch.
     pub fn forward(self, parameters: &[f32], batch: &mut Batch<'_>, workers: &dyn Workers) {
         let Self { inputs, .. } = self;
         let (width, rows) = (self.width(), batch.norms.len());

@@ -13,7 +13,7 @@ impl Random {
     /// The stream of a seed for one purpose; other purposes get independent numbers.
     ///
     /// ```
-    /// use orco_runtime::random::Random;
+    /// use orco_core::random::Random;
     /// assert_eq!(Random::new(1, "shots").below(1000), Random::new(1, "shots").below(1000));
     /// assert_ne!(Random::new(1, "shots").bits(), Random::new(1, "views").bits());
     /// ```

@@ -19,7 +19,7 @@ impl Schedule {
     /// The rate of step `step`, counted from 0.
     ///
     /// ```
-    /// use orco_runtime::schedule::Schedule;
+    /// use orco_core::schedule::Schedule;
     /// let schedule = Schedule { steps: 100, warmup: 10, start: 3e-5, peak: 0.1, end: 0.0 };
     /// assert_eq!(schedule.rate(0), 3e-5);
     /// assert_eq!(schedule.rate(9), 0.1);

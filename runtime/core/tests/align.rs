@@ -126,7 +126,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
     fn the_gradient_is_that_of_finite_differences(
-        seed in 0u64..1000, form in 0usize..3, sharp: bool, views in 1usize..3, all: bool, weights in prop::array::uniform4(0.0f32..2.0)
+        seed in 0u64..1000, form in 0usize..3, sharp: bool, views in 1usize..3, all: bool,
+        weights in prop::array::uniform4(0.0f32..2.0)
     ) {
         let mut random = Random::new(seed, "gradient");
         let shape = Shape { inputs: 5, hidden: 37, outputs: 4 };
@@ -163,9 +164,11 @@ proptest! {
         let reference = Reference { shape, goals, batch, config: &config };
         let exact = head.parameters().map(|values| values.iter().map(|value| f64::from(*value)).collect::<Row>());
         let expected = reference.loss(&exact);
-        prop_assert!((f64::from(losses.total()) - expected).abs() < 1e-5 * (1.0 + expected.abs()), "{losses:?}, {expected}");
+        let apart = (f64::from(losses.total()) - expected).abs();
+        prop_assert!(apart < 1e-5 * (1.0 + expected.abs()), "{losses:?}, {expected}");
         const STEP: f64 = 1e-6;
-        let active = |head: &[Row; 4]| -> Vec<bool> { reference.hidden(head).concat().iter().map(|h| *h > 0.0).collect() };
+        let active =
+            |head: &[Row; 4]| -> Vec<bool> { reference.hidden(head).concat().iter().map(|h| *h > 0.0).collect() };
         let largest = gradient.parameters().iter().flat_map(|values| values.iter()).fold(0.0f32, |m, v| m.max(v.abs()));
         let mut skipped = 0;
         for part in 0..4 {

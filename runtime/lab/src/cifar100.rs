@@ -74,7 +74,8 @@ impl core::fmt::Display for DatasetError {
         match self {
             Self::Read { path, source } => write!(
                 f,
-                "cannot read {}: {source}; the folder must hold train.bin, test.bin and fine_label_names.txt of CIFAR-100's binary version",
+                "cannot read {}: {source}; the folder must hold train.bin, test.bin and fine_label_names.txt of \
+                 CIFAR-100's binary version",
                 path.display()
             ),
             Self::Size { path, expected, actual } => write!(

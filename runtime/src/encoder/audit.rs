@@ -2,9 +2,9 @@
 //! data outside the file, sparse tensors, subgraphs, functions, operators beyond a list, fields that the format's
 //! description (onnx.proto, IR version 13) does not name, and sizes that make no sense.
 //!
-//! The walk has a fixed depth, copies nothing and takes memory for nothing but the sentence of a refusal. It bounds what
-//! a model is, not all that it may compute: broadcasting can make large tensors out of small ones. Against that stands
-//! the bundle's signature ([`crate::bundle::Bundle::open_trusted`]).
+//! The walk has a fixed depth, copies nothing and takes memory for nothing but the sentence of a refusal. It bounds
+//! what a model is, not all that it may compute: broadcasting can make large tensors out of small ones. Against that
+//! stands the bundle's signature ([`crate::bundle::Bundle::open_trusted`]).
 
 mod operators;
 #[cfg(test)]

@@ -69,8 +69,8 @@ impl fmt::Display for LibraryError {
 
 impl std::error::Error for LibraryError {}
 
-/// Where the library lies: `ORT_DYLIB_PATH`, else the newest of at least [`OLDEST`] in the cache that `cargo xtask setup`
-/// fills (the order of folders is that of `tests/xtask/src/cache.rs`). Nothing says yet that it can be used.
+/// Where the library lies: `ORT_DYLIB_PATH`, else the newest of at least [`OLDEST`] in the cache that `cargo xtask
+/// setup` fills (the order of folders is that of `tests/xtask/src/cache.rs`). Nothing says yet that it can be used.
 pub fn locate() -> Option<PathBuf> {
     if let Some(path) = env::var_os("ORT_DYLIB_PATH").filter(|path| !path.is_empty()) {
         return Some(path.into());
@@ -93,8 +93,8 @@ pub fn locate() -> Option<PathBuf> {
     found.max().map(|(_, path)| path)
 }
 
-/// Checks a file before the system's loader maps it: its kind, and, where libraries are ELF files, that it is a whole one
-/// for this processor. Returns its absolute path, which the loader does not search for.
+/// Checks a file before the system's loader maps it: its kind, and, where libraries are ELF files, that it is a whole
+/// one for this processor. Returns its absolute path, which the loader does not search for.
 ///
 /// # Errors
 /// [`LibraryError`] if it must not be loaded.

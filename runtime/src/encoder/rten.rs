@@ -54,8 +54,8 @@ impl Encoder for Rten {
     }
 }
 
-/// Makes sure that rten finds a pool of threads. Where its own could not be started, because the process may have no more
-/// threads, it would ask rayon for one, which panics; then the calling thread becomes a pool of its own, once.
+/// Makes sure that rten finds a pool of threads. Where its own could not be started, because the process may have no
+/// more threads, it would ask rayon for one, which panics; then the calling thread becomes a pool of its own, once.
 fn need_pool() -> Result<(), EncodeError> {
     let inside = || rayon::current_thread_index().is_some();
     if rten::thread_pool().run(inside) || inside() {

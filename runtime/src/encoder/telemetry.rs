@@ -1,7 +1,7 @@
-//! Keeps ONNX Runtime's telemetry off. Its official builds collect what they are used for in a database below the user's
-//! cache folder, and send it to their maker's host. Two switches stop that: the environment variable [`VARIABLE`], which
-//! counts when the library is loaded, and `DisableTelemetryEvents` of its C interface, which is called as soon as there
-//! is an environment of it (`encoder/onnx.rs`).
+//! Keeps ONNX Runtime's telemetry off. Its official builds collect what they are used for in a database below the
+//! user's cache folder, and send it to their maker's host. Two switches stop that: the environment variable
+//! [`VARIABLE`], which counts when the library is loaded, and `DisableTelemetryEvents` of its C interface, which is
+//! called as soon as there is an environment of it (`encoder/onnx.rs`).
 
 use std::env;
 use std::fmt;
@@ -25,8 +25,8 @@ impl fmt::Display for TelemetryError {
 
 impl std::error::Error for TelemetryError {}
 
-/// Turns ONNX Runtime's telemetry off for this process and its children, whatever the environment said. Programs call it
-/// first in `main`; [`super::onnx`] calls it before it loads the library, and does not load it without.
+/// Turns ONNX Runtime's telemetry off for this process and its children, whatever the environment said. Programs call
+/// it first in `main`; [`super::onnx`] calls it before it loads the library, and does not load it without.
 ///
 /// # Errors
 /// [`TelemetryError`] if [`VARIABLE`] is not `1` and the process may have other threads: one of them could read the

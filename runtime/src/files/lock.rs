@@ -14,8 +14,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How often a lock file may vanish between being opened and being locked before it counts as held.
 const ATTEMPTS: u32 = 20;
 
-/// Holds the lock until it is dropped, or the process ends in whatever way. The file stays: removing it could take it from
-/// the next who waits.
+/// Holds the lock until it is dropped, or the process ends in whatever way. The file stays: removing it could take it
+/// from the next who waits.
 #[derive(Debug)]
 pub struct Lock {
     path: PathBuf,
@@ -55,8 +55,8 @@ impl fmt::Display for LockError {
 impl std::error::Error for LockError {}
 
 impl Lock {
-    /// Takes the lock of a file, which is made where it is not there, for its owner alone; waits so long for another process
-    /// that holds it. No link is followed, and nothing in the file is changed.
+    /// Takes the lock of a file, which is made where it is not there, for its owner alone; waits so long for another
+    /// process that holds it. No link is followed, and nothing in the file is changed.
     ///
     /// # Errors
     /// [`LockError`] if it is held by another process all the time, or the file is none to lock.

@@ -1,4 +1,34 @@
 //! The answer: the class whose assigned pseudo-target is nearest, or its target and its exemplars together.
+//!
+//! ```
+//! use orco_state::classify::Classifier;
+//! # use orco_core::{config::Config, exemplar::Precision, projection::Shape};
+//! # use orco_state::{bank::Bank, head::Head, state::{Class, Foundation, State}};
+//! # // A head that hands two features on, two base classes with one exemplar each, and a free target.
+//! # let mut head = Head::zeros(Shape { inputs: 2, hidden: 2, outputs: 2 });
+//! # head.w1 = vec![1.0, 0.0, 0.0, 1.0];
+//! # head.w2 = head.w1.clone();
+//! # let class = |label: &str, target| Class { label: label.into(), target, session: 0 };
+//! # let mut exemplars = Bank::new(2, 1, Precision::Int8);
+//! # exemplars.push(0, &[1.0, 0.0]);
+//! # exemplars.push(1, &[0.0, 1.0]);
+//! # let foundation = Foundation {
+//! #     dimension: 2,
+//! #     targets: vec![1.0, 0.0, 0.0, 1.0, -1.0, 0.0],
+//! #     head,
+//! #     classes: vec![class("cat", 0), class("dog", 1)],
+//! #     exemplars,
+//! #     config: Config { views: 1, ..Config::edge() },
+//! # };
+//!
+//! // A foundation that knows "cat" at (1, 0) and "dog" at (0, 1), and a device that has learned nothing.
+//! let state = State::fresh(&foundation, [0; 32]);
+//! let classifier = Classifier::new(&foundation, &state);
+//! let best = classifier.matches(&[0.3, 0.9], 1)[0];
+//! assert_eq!(state.known(&foundation).nth(best.class).unwrap().label, "dog");
+//! assert!(best.score > 0.9);
+//! assert_eq!(classifier.nearest(&[0.3, 0.9, 2.0, 0.1]), [1, 0]);
+//! ```
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -22,9 +52,9 @@ pub struct Match {
 /// A state made ready for classifying.
 ///
 /// A class's score is the cosine between the projected picture and the class's pseudo-target (OrCo, section 3.2); where
-/// [`Config::class_means`] is a weight w, the mean of that, with weight 1, and of the cosine between the picture's features
-/// and the mean feature vector of the class's exemplars, with weight w. The one follows the alignment, the other cannot
-/// forget; they err on different pictures. Means count only where every class has an exemplar.
+/// [`Config::class_means`] is a weight w, the mean of that, with weight 1, and of the cosine between the picture's
+/// features and the mean feature vector of the class's exemplars, with weight w. The one follows the alignment, the
+/// other cannot forget; they err on different pictures. Means count only where every class has an exemplar.
 #[derive(Clone, Debug)]
 pub struct Classifier {
     head: Projector,
@@ -49,9 +79,9 @@ impl Classifier {
         Self { head: Projector::new(state.head(foundation)), targets, dimension: foundation.dimension, means, weight }
     }
 
-    /// Knows one more class at once, without training: by the mean direction of its shots' clean views under the head in
-    /// use, in place of a target (imprinting, Qi et al. 2018), and by their mean features where means count. Provisional, for
-    /// as long as [`crate::session::learn`] takes.
+    /// Knows one more class at once, without training: by the mean direction of its shots' clean views under the head
+    /// in use, in place of a target (imprinting, Qi et al. 2018), and by their mean features where means count.
+    /// Provisional, for as long as [`crate::session::learn`] takes.
     ///
     /// # Panics
     /// If a shot has no whole feature vector.

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use orco_core::projection::{Batch, Parameters, Shape};
 use orco_core::workers::Serial;
 
-/// The parameters of a projection head g (OrCo, section 3.2); see [`orco_core::projection`] for what is computed with them.
+/// The parameters of a projection head g (OrCo, section 3.2); see [`orco_core::projection`] for what is computed with
+/// them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Head {
     /// Length of a feature vector.

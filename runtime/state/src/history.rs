@@ -6,6 +6,38 @@
 //! those of the present state lie in the state, those of earlier ones alone in the history's attic.
 //!
 //! Undoing is a change like any other, with an entry of its own; undoing that is redoing.
+//!
+//! ```
+//! use orco_state::history::{Change, Limits, Saved, Verb};
+//! # use orco_core::{config::Config, exemplar::Precision, projection::Shape};
+//! # use orco_state::{bank::Bank, head::Head, state::{Class, Foundation, State}};
+//! # // A head that hands two features on, two base classes with one exemplar each, and a free target.
+//! # let mut head = Head::zeros(Shape { inputs: 2, hidden: 2, outputs: 2 });
+//! # head.w1 = vec![1.0, 0.0, 0.0, 1.0];
+//! # head.w2 = head.w1.clone();
+//! # let class = |label: &str, target| Class { label: label.into(), target, session: 0 };
+//! # let mut exemplars = Bank::new(2, 1, Precision::Int8);
+//! # exemplars.push(0, &[1.0, 0.0]);
+//! # exemplars.push(1, &[0.0, 1.0]);
+//! # let foundation = Foundation {
+//! #     dimension: 2,
+//! #     targets: vec![1.0, 0.0, 0.0, 1.0, -1.0, 0.0],
+//! #     head,
+//! #     classes: vec![class("cat", 0), class("dog", 1)],
+//! #     exemplars,
+//! #     config: Config { views: 1, ..Config::edge() },
+//! # };
+//!
+//! let fresh = Saved::fresh(&foundation, [0; 32]);
+//! let mut next = fresh.state.clone();
+//! next.classes.push(Class { label: "fox".into(), target: 2, session: 1 });
+//! let saved = fresh.then(next, &Change::new(Verb::Learn, 1).labels(["fox"]), Limits::default());
+//! assert_eq!(saved.history.entries().len(), 2);
+//!
+//! let before = saved.back(1).unwrap();
+//! assert_eq!(saved.earlier(before).unwrap().state.classes, []);
+//! assert_eq!(saved.back(2), None);
+//! ```
 
 mod entry;
 mod purge;

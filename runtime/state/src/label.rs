@@ -1,8 +1,8 @@
 //! Labels and other texts from people and files: one normal form, nothing that cannot be seen, and how they are shown.
 //!
-//! The same word can be written in more than one way ("é" as one character, or as "e" with an accent), and characters that
-//! nobody sees can make two labels look alike. Labels are therefore kept and compared in Unicode's normal form C, and refused
-//! if there is anything invisible in them.
+//! The same word can be written in more than one way ("é" as one character, or as "e" with an accent), and characters
+//! that nobody sees can make two labels look alike. Labels are therefore kept and compared in Unicode's normal form C,
+//! and refused if there is anything invisible in them.
 
 use alloc::string::String;
 use core::fmt::{self, Write};
@@ -34,8 +34,8 @@ pub fn is_plain(text: &str) -> bool {
     !text.chars().any(is_unseen)
 }
 
-/// Whether a character is one that nobody sees, but that changes what is seen or compared: controls, marks of direction,
-/// characters of no width, fillers, selectors of variants.
+/// Whether a character is one that nobody sees, but that changes what is seen or compared: controls, marks of
+/// direction, characters of no width, fillers, selectors of variants.
 fn is_unseen(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -50,7 +50,7 @@ fn is_unseen(c: char) -> bool {
 ///
 /// # Example
 /// ```
-/// use orco_runtime::label::Shown;
+/// use orco_state::label::Shown;
 ///
 /// assert_eq!(Shown("a mug\u{1b}[2J").to_string(), "a mug\\u{1b}[2J");
 /// ```
@@ -92,7 +92,9 @@ mod tests {
 
     #[test]
     fn what_nobody_sees_is_in_no_label() {
-        for c in "\u{7}\u{1b}\u{7f}\u{85}\u{9b}\u{ad}\u{200b}\u{200d}\u{200e}\u{202e}\u{2060}\u{2066}\u{feff}\u{fe0f}\u{3164}\u{e0041}".chars() {
+        const UNSEEN: &str = "\u{7}\u{1b}\u{7f}\u{85}\u{9b}\u{ad}\u{200b}\u{200d}\u{200e}\u{202e}\u{2060}\u{2066}\
+                              \u{feff}\u{fe0f}\u{3164}\u{e0041}";
+        for c in UNSEEN.chars() {
             let label: String = ['m', 'u', c, 'g'].into_iter().collect();
             assert!(!is_usable(&label) && !is_plain(&label), "{c:?}");
             assert_eq!(Shown(&label).to_string(), alloc::format!("mu{}g", c.escape_unicode()));

@@ -21,8 +21,8 @@ pub enum Method {
     Optimised,
     /// Random directions made exactly orthogonal; needs at least as many dimensions as targets.
     Orthonormal,
-    /// The vertices of a regular simplex in a random position: all cosines -1/(count - 1), the minimum of L_TG; needs at
-    /// least `count - 1` dimensions.
+    /// The vertices of a regular simplex in a random position: all cosines -1/(count - 1), the minimum of L_TG; needs
+    /// at least `count - 1` dimensions.
     Simplex,
     /// Random directions.
     Random,
@@ -52,8 +52,8 @@ pub fn generate(method: Method, count: usize, dimension: usize, steps: usize, se
 }
 
 /// Gradient descent on L_TG(T) = 1/|T| sum_i log sum_j exp(t_i . t_j) (OrCo, section 3.1), gradients accumulated
-/// over the steps, rows renormalised after each step, as the published program does; [`Generator::forget`] before every step
-/// gives the paper's plain descent.
+/// over the steps, rows renormalised after each step, as the published program does; [`Generator::forget`] before every
+/// step gives the paper's plain descent.
 #[derive(Clone, Debug)]
 pub struct Generator {
     dimension: usize,

@@ -3,7 +3,7 @@
 use crate::colour::{hex, hsv};
 use crate::noise::{fractal, lattice, value};
 use crate::random::Random;
-use crate::vector::{Vec3, smoothstep, vec3};
+use crate::vector::{Vec3, smoothstep, turned_xz, vec3};
 
 /// An upright plane behind the object, somewhat out of focus.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl Backdrop {
         let turn = random.between(-0.4, 0.4);
         Self {
             kind,
-            normal: -vec3(forward.x, 0.0, forward.z).normalized().turned_xz(turn),
+            normal: turned_xz(-vec3(forward.x, 0.0, forward.z).normalize(), turn),
             distance: clearance * random.between(1.15, if outdoors { 4.5 } else { 2.6 }),
             first,
             second,

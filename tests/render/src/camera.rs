@@ -30,7 +30,7 @@ impl Camera {
         let distance = bounds.radius() * random.between(3.2, 6.5);
         let from = from_angles(azimuth.to_radians(), elevation.to_radians());
         let forward = -from;
-        let flat = forward.cross(vec3(0.0, 1.0, 0.0)).normalized();
+        let flat = forward.cross(vec3(0.0, 1.0, 0.0)).normalize();
         let upright = flat.cross(forward);
         let (sin, cos) = libm::sincosf(random.between(-5.0, 5.0).to_radians());
         let camera = Self {
@@ -47,7 +47,7 @@ impl Camera {
     pub fn direction(&self, x: f32, y: f32) -> Vec3 {
         let (middle_x, middle_y, half) = self.window;
         let (u, v) = (middle_x + x * half, middle_y + y * half);
-        (self.forward + self.right * u + self.up * v).normalized()
+        (self.forward + self.right * u + self.up * v).normalize()
     }
 
     /// The camera with its window moved and scaled so that the silhouette fills most of it, never cut off.

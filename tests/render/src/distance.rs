@@ -13,8 +13,8 @@ pub fn ball(p: Vec3, radius: f32) -> f32 {
 /// An ellipsoid about the origin (a bound, exact at the surface).
 pub fn ellipsoid(p: Vec3, radii: Vec3) -> f32 {
     let inverse = radii.map(|r| 1.0 / r);
-    let outer = p.scaled(inverse);
-    let inner = outer.scaled(inverse);
+    let outer = p * inverse;
+    let inner = outer * inverse;
     let k = outer.length();
     if k < 1e-6 { -radii.x.min(radii.y).min(radii.z) } else { k * (k - 1.0) / inner.length() }
 }

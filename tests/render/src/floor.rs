@@ -4,7 +4,7 @@ use crate::colour::{hex, hsv};
 use crate::noise::{fractal, lattice, value};
 use crate::random::Random;
 use crate::surface::Surface;
-use crate::vector::{Vec3, smoothstep, vec3};
+use crate::vector::{Vec3, smoothstep, turned_xz, vec3};
 
 /// A kind of floor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ impl Floor {
 
     /// The material at (x, z).
     pub fn surface(&self, x: f32, z: f32) -> Surface {
-        let p = vec3(x, 0.0, z).turned_xz(self.angle);
+        let p = turned_xz(vec3(x, 0.0, z), self.angle);
         match self.kind {
             FloorKind::Wood => self.wood(p.x, p.z),
             FloorKind::Checks => self.checks(p.x, p.z),

@@ -55,7 +55,7 @@ impl Light {
         if direction.dot(self.window) <= 0.0 {
             return 0.0;
         }
-        let right = self.window.cross(vec3(0.0, 1.0, 0.0)).normalized();
+        let right = self.window.cross(vec3(0.0, 1.0, 0.0)).normalize();
         let up = right.cross(self.window);
         let inside = |offset: f32| 1.0 - smoothstep(0.3 - blur * 0.4, 0.3 + blur * 0.4, offset.abs());
         inside(direction.dot(right)) * inside(direction.dot(up))

@@ -1,5 +1,5 @@
-//! Renders the sample pictures of `examples/shots`: six household objects, five shots of each to learn from, eight other
-//! pictures to try.
+//! Renders the sample pictures of `examples/shots`: six household objects, five shots of each to learn from, eight
+//! other pictures to try.
 //!
 //! A picture's way: [`random`] chooses, [`object`] shapes the thing as a signed-distance field out of [`distance`],
 //! [`floor`], [`backdrop`] and [`light`] set the stage, [`camera`] frames it, [`scene`] marches rays, and

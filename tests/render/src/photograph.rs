@@ -30,7 +30,7 @@ impl Photograph {
         for (index, pixel) in light.iter_mut().enumerate() {
             let (x, y) = (centred(index % side, side), centred(index / side, side));
             let edge = 1.0 - vignette * (x * x + y * y) / 2.0;
-            let level = pixel.scaled(balance) * (exposure * edge);
+            let level = *pixel * balance * (exposure * edge);
             *pixel = Vec3::splat(luminance(level)).lerp(level, saturation);
         }
         let pixels = RgbImage::from_fn(side as u32, side as u32, |x, y| {

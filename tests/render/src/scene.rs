@@ -97,7 +97,7 @@ impl Scene {
         let step = 0.0012;
         let slope = |corner: Vec3| corner * self.object.distance(p + corner * step);
         let (a, b) = (slope(vec3(1.0, -1.0, -1.0)), slope(vec3(-1.0, -1.0, 1.0)));
-        (a + b + slope(vec3(-1.0, 1.0, -1.0)) + slope(vec3(1.0, 1.0, 1.0))).normalized()
+        (a + b + slope(vec3(-1.0, 1.0, -1.0)) + slope(vec3(1.0, 1.0, 1.0))).normalize()
     }
 
     /// The light that a surface at `p` sends back against `direction`.
@@ -107,11 +107,11 @@ impl Scene {
         let facing = normal.dot(light.direction).max(0.0);
         let start = p + normal * 0.006;
         let sun = if facing > 0.0 { facing * self.lightness(start, light.direction) } else { 0.0 };
-        let bounced = self.floor.mean_colour().scaled(light.key * (0.3 * light.direction.y) + light.ambient * 0.3);
+        let bounced = self.floor.mean_colour() * (light.key * (0.3 * light.direction.y) + light.ambient * 0.3);
         let above = 0.5 + 0.5 * normal.y;
         let around = light.ambient * (above * open) + bounced * ((1.0 - above) * (0.35 + 0.65 * open));
 
-        let mirrored = direction.reflected(normal);
+        let mirrored = direction.reflect(normal);
         let grazing = 1.0 + direction.dot(normal).min(0.0);
         let fresnel = grazing * grazing * grazing * grazing * grazing * (1.0 - surface.roughness * 0.8);
         let base = if surface.metal { surface.colour } else { Vec3::splat(0.04 * (1.0 - surface.roughness * 0.7)) };
@@ -120,10 +120,10 @@ impl Scene {
             let clear = self.lightness(start, mirrored);
             light.surroundings(mirrored, surface.roughness) * (0.25 + 0.75 * clear)
         } else {
-            self.floor.mean_colour().scaled(light.key * (0.6 * light.direction.y) + light.ambient * 0.5) * open
+            self.floor.mean_colour() * (light.key * (0.6 * light.direction.y) + light.ambient * 0.5) * open
         };
-        let scattered = if surface.metal { Vec3::default() } else { surface.colour.scaled(light.key * sun + around) };
-        scattered + seen.scaled(share)
+        let scattered = if surface.metal { Vec3::default() } else { surface.colour * (light.key * sun + around) };
+        scattered + seen * share
     }
 
     /// The share of a large lamp in `direction` that `p` sees past the object.

@@ -32,8 +32,8 @@ const DEPENDENCIES: Step = Step::new("deny --workspace check licenses bans sourc
 
 /// What other selections of packages and features compile to, and the documentation.
 const OTHER_BUILDS: [Step; 9] = [
-    // Every feature alone: no crate beside these turns features on here. The method needs neither an operating system nor
-    // an allocator, what is known and kept no operating system.
+    // Every feature alone: no crate beside these turns features on here. The method needs neither an operating system
+    // nor an allocator, what is known and kept no operating system.
     Step::new("clippy --release --package orco-core -- -D warnings"),
     Step::new("clippy --release --package orco-state -- -D warnings"),
     Step::new("clippy --release --package orco-state --features flash -- -D warnings"),

@@ -12,10 +12,10 @@ use clap::ValueEnum;
 use crate::checks::workspace;
 use crate::environment::{Environment, cargo};
 
-/// The test programs that train, or compare networks with what was exported; selected out of the whole workspace, so that
-/// they are the ones that `cargo xtask test` has built.
-const TESTS: &str = "test --release --workspace --no-fail-fast --test backbones --test golden_trainer --test onnx_export \
-                     --test training --test views";
+/// The test programs that train, or compare networks with what was exported; selected out of the whole workspace, so
+/// that they are the ones that `cargo xtask test` has built.
+const TESTS: &str = "test --release --workspace --no-fail-fast --test backbones --test golden_trainer \
+                     --test onnx_export --test training --test views";
 
 /// Numbers of threads that OpenMP is told.
 const THREADS: [usize; 3] = [1, 2, 4];

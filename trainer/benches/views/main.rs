@@ -1,5 +1,5 @@
-//! Views per second of phase 1 beside the same network, losses and augmentation in PyTorch eager, on the same machine in
-//! one run:
+//! Views per second of phase 1 beside the same network, losses and augmentation in PyTorch eager, on the same machine
+//! in one run:
 //!
 //! ```sh
 //! eval "$(cargo xtask setup)"
@@ -10,11 +10,12 @@
 //! ```
 //!
 //! Before the first turn PyTorch says how many parameters its network has, which must be as many as ours. The two take
-//! turns of a few seconds, of which the second half is timed, so that what else the machine does falls on both: of every
-//! turn counts the ratio of the two rates side by side. The table shows the median rates, the median ratio and its
-//! quartiles.
+//! turns of a few seconds, of which the second half is timed, so that what else the machine does falls on both: of
+//! every turn counts the ratio of the two rates side by side. The table shows the median rates, the median ratio and
+//! its quartiles.
 //!
-//! A second table (`-- beside`) compares the rates of turns alone with those of turns beside a process that keeps one core busy.
+//! A second table (`-- beside`) compares the rates of turns alone with those of turns beside a process that keeps one
+//! core busy.
 
 use std::env;
 use std::io::{BufRead, BufReader, Write};

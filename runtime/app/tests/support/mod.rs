@@ -110,8 +110,8 @@ pub fn orco(bundle: &Path, state: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Every kind of change of a device that knows "mug" and has renamed it from "jug", has the pack `pack`, and the label of
-/// a class that each of them gives or takes.
+/// Every kind of change of a device that knows "mug" and has renamed it from "jug", has the pack `pack`, and the label
+/// of a class that each of them gives or takes.
 pub fn changes(pack: &Path) -> Vec<Vec<String>> {
     let cactus = argument("cactus", &shots("learn", "cactus"));
     let more = argument("mug", &shots("try", "mug"));

@@ -46,8 +46,8 @@ pub(super) unsafe fn product(rows: usize, length: usize, left: Left<'_>, right: 
     }
 }
 
-/// Transposes as many blocks of eight rows and columns as there are: `count` columns of a matrix whose rows lie `columns`
-/// apart become lines that lie `stride` apart. Returns how many rows and columns are done.
+/// Transposes as many blocks of eight rows and columns as there are: `count` columns of a matrix whose rows lie
+/// `columns` apart become lines that lie `stride` apart. Returns how many rows and columns are done.
 pub(super) fn transpose_blocks(
     rows: usize,
     columns: usize,
@@ -77,10 +77,13 @@ pub(super) fn transpose_blocks(
     (0, 0)
 }
 
-/// A function whose loops are compiled for every vector unit and run on the one at hand. Its numbers are the same on each:
-/// nothing is fused or reordered.
+/// A function whose loops are compiled for every vector unit and run on the one at hand. Its numbers are the same on
+/// each: nothing is fused or reordered.
 macro_rules! on_vector_units {
-    ($(#[$about:meta])* $visible:vis fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty $body:block) => {
+    (
+        $(#[$about:meta])*
+        $visible:vis fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty $body:block
+    ) => {
         $(#[$about])*
         $visible fn $name($($argument: $type),*) -> $result {
             #[inline(always)]
@@ -211,8 +214,8 @@ unsafe fn tile<V: Vector, F: Finish, const ROWS: usize, const VECTORS: usize>(
                 }
             }
         }
-        // Two pointers and three distances reach every row. The compiler would rather keep a pointer for every row, and has
-        // not the registers for it.
+        // Two pointers and three distances reach every row. The compiler would rather keep a pointer for every row, and
+        // has not the registers for it.
         let [one, two, three] = hint::black_box([row_stride, 2 * row_stride, 3 * row_stride]);
         let [mut a, mut a_from_4] = hint::black_box([a, a.wrapping_add(4 * row_stride)]);
         // What is needed later comes evenly over all steps, and without a branch. No piece: what is near anyway.

@@ -45,8 +45,8 @@ pub fn pack(rows: usize, columns: usize, from: &[f32], to: &mut [f32]) {
     }
 }
 
-/// Writes the transpose of `from` `[rows, columns]`, filled up with zeros to `[columns, padded(rows)]`, into `to` in the
-/// order of [`super::Right::packed`].
+/// Writes the transpose of `from` `[rows, columns]`, filled up with zeros to `[columns, padded(rows)]`, into `to` in
+/// the order of [`super::Right::packed`].
 ///
 /// # Panics
 /// If a slice is shorter than its shape.
@@ -83,7 +83,8 @@ mod tests {
         #[test]
         fn groups_hold_the_transpose(rows in 0usize..80, columns in 1usize..40) {
             let from: Vec<f32> = (0..rows * columns).map(|i| i as f32 + 1.0).collect();
-            let (mut transposed, mut packed) = (vec![f32::NAN; columns * padded(rows)], vec![f32::NAN; columns * padded(rows)]);
+            let mut transposed = vec![f32::NAN; columns * padded(rows)];
+            let mut packed = transposed.clone();
             let mut again = packed.clone();
             transpose(rows, columns, &from, &mut transposed);
             pack_transposed(rows, columns, &from, &mut packed);

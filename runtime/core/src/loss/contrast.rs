@@ -28,8 +28,8 @@ pub enum Form {
 /// proportional to e^{s_ik} over them ([`Form::Inside`]).
 ///
 /// # Shapes
-/// `rows` `[n, width]`, `labels` `[n]`; adds `weight` times its gradient to `gradient` `[m, width]`, that of the first m
-/// rows; returns the unweighted loss, 0 if there is no such anchor.
+/// `rows` `[n, width]`, `labels` `[n]`; adds `weight` times its gradient to `gradient` `[m, width]`, that of the first
+/// m rows; returns the unweighted loss, 0 if there is no such anchor.
 pub fn loss(
     rows: Rows<'_>,
     labels: &[u32],

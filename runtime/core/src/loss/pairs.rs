@@ -24,8 +24,8 @@ impl Pairs<'_> {
     /// Sum over all rows of a loss that depends on the inner products of a row with all rows, s_ik = scale z_i . z_k.
     ///
     /// `of_row(i, s_i)` returns the loss of row i and replaces s_i by the loss's gradient G_i with respect to it; S =
-    /// scale Z Z^T then makes dZ = scale (G + G^T) Z, which times `weight` is added to `gradient` for as many leading rows
-    /// as that has.
+    /// scale Z Z^T then makes dZ = scale (G + G^T) Z, which times `weight` is added to `gradient` for as many leading
+    /// rows as that has.
     pub(super) fn loss(
         &mut self,
         rows: Rows<'_>,

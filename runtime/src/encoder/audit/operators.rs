@@ -1,6 +1,6 @@
-//! The operators that a backbone may be made of: those that our exporter writes, and what feature extractors are made of
-//! elsewhere. Left out are control flow, sequences and texts, random numbers, and whatever makes a large tensor out of a
-//! few numbers (`ConstantOfShape`, `Expand`, `Range`, `Resize`, `Tile`).
+//! The operators that a backbone may be made of: those that our exporter writes, and what feature extractors are made
+//! of elsewhere. Left out are control flow, sequences and texts, random numbers, and whatever makes a large tensor out
+//! of a few numbers (`ConstantOfShape`, `Expand`, `Range`, `Resize`, `Tile`).
 
 /// Names of the allowed operators of ONNX's own domain, sorted.
 const ALLOWED: [&str; 76] = [

@@ -147,8 +147,8 @@ fn a_long_name_is_cut_in_the_sentence() {
 
 #[test]
 fn truncations_and_flipped_bits_neither_panic_nor_pass_as_something_else() {
-    // The front of the file holds the nodes, its end the inputs and outputs; the weights between are not looked at. What
-    // follows the graph may be cut off between two entries of the metadata.
+    // The front of the file holds the nodes, its end the inputs and outputs; the weights between are not looked at.
+    // What follows the graph may be cut off between two entries of the metadata.
     const METADATA: usize = 2048;
     let model = shipped();
     let passed = (0..model.len() - METADATA).step_by(997).filter(|&length| audit(&model[..length]).is_ok());

@@ -114,7 +114,8 @@ impl Frame {
                 (marker @ 0xc0..=0xc2, content) => frame = Some(Self::parse(content, marker == 0xc2)?),
                 (0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf, _) => {
                     return Err(
-                        "it is of a kind (lossless, arithmetic or hierarchical) that is not read; save it as usual JPEG",
+                        "it is of a kind (lossless, arithmetic or hierarchical) that is not read; save it as usual \
+                         JPEG",
                     );
                 }
                 (0xe1, content) => {

@@ -1,11 +1,11 @@
 //! A JPEG picture at a half, a quarter or an eighth of its size, from the low frequencies of its blocks.
 //!
-//! A block of 8 x 8 samples gives n x n of them, n = 4, 2 or 1, which are the means of squares of its samples: the inverse
-//! transform and the means are one matrix. Components with fewer samples than the others keep more of theirs, so that all
-//! planes have the same size.
+//! A block of 8 x 8 samples gives n x n of them, n = 4, 2 or 1, which are the means of squares of its samples: the
+//! inverse transform and the means are one matrix. Components with fewer samples than the others keep more of theirs,
+//! so that all planes have the same size.
 //!
-//! Of a progressive picture the coefficients must be kept until the last scan; where there is no room for all, the highest
-//! frequencies are left out.
+//! Of a progressive picture the coefficients must be kept until the last scan; where there is no room for all, the
+//! highest frequencies are left out.
 
 use super::frame::{Colours, Component, Frame};
 use super::scan::ZIGZAG;

@@ -223,8 +223,8 @@ impl Walk<'_, '_> {
         }
         part.dc += bits.signed(size.into())?;
         let step = self.latched[part.component].as_ref().map_or(1, |table| i64::from(table[0].max(1)));
-        // A block's mean stays within the range of samples, with room for encoders that overshoot at edges (1024 without);
-        // after a wrong difference it runs away.
+        // A block's mean stays within the range of samples, with room for encoders that overshoot at edges (1024
+        // without); after a wrong difference it runs away.
         const LARGEST: i64 = 1536;
         if (i64::from(part.dc << shift) * step).abs() > LARGEST + 2 * step {
             return Err(NO_CODE);

@@ -79,8 +79,8 @@ fn reduced_pictures_are_whole_ones_made_smaller() {
                 differences.push(difference(&inside, &expected));
             }
             std::println!("{name}, 1/{by}: {differences:.2?}");
-            // All coefficients give the means but for rounding, and for colours with fewer samples, which the other decoder
-            // smooths.
+            // All coefficients give the means but for rounding, and for colours with fewer samples, which the other
+            // decoder smooths.
             let whole_colours = frame.components.iter().all(|own| own.sampling == frame.sampling);
             assert!(differences[0] < if whole_colours { 0.5 } else { 2.5 }, "{name}, 1/{by}: {differences:?}");
             assert!(differences[3] < 4.0, "{name}, 1/{by}: {differences:?}");

@@ -5,7 +5,7 @@ use crate::colour::{hex, hsv};
 use crate::distance::{ball, ellipsoid, mirrored_z, smooth_union, tapered_capsule};
 use crate::random::Random;
 use crate::surface::{Surface, nearest};
-use crate::vector::{Vec3, vec3};
+use crate::vector::{Vec3, turned_xy, vec3};
 
 /// A bath duck; it looks to +x.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl RubberDuck {
         let tip = vec3(-self.body.x * 0.98, 0.44 + self.tail, 0.0);
         let tail = tapered_capsule(p, root, tip, 0.2, 0.04);
         let head = ball(p - self.head_centre, self.head);
-        let q = (mirrored_z(p) - vec3(-0.1, 0.42, self.body.z * 0.9)).turned_xy(0.35);
+        let q = turned_xy(mirrored_z(p) - vec3(-0.1, 0.42, self.body.z * 0.9), 0.35);
         let wing = ellipsoid(q, vec3(0.3, 0.17, 0.09) * self.wing);
         let body = smooth_union(smooth_union(body, tail, 0.18), head, 0.14);
         smooth_union(body, wing, 0.04)
@@ -56,14 +56,14 @@ impl RubberDuck {
 
     fn beak_distance(&self, p: Vec3) -> f32 {
         let q = p - self.head_centre - vec3(self.head * 0.95, -self.head * 0.16, 0.0);
-        let upper = ellipsoid(q.turned_xy(-0.25), vec3(self.beak_length, 0.05, 0.15));
-        let lower = ellipsoid((q + vec3(0.02, 0.06, 0.0)).turned_xy(0.15), vec3(self.beak_length * 0.8, 0.04, 0.12));
+        let upper = ellipsoid(turned_xy(q, -0.25), vec3(self.beak_length, 0.05, 0.15));
+        let lower = ellipsoid(turned_xy(q + vec3(0.02, 0.06, 0.0), 0.15), vec3(self.beak_length * 0.8, 0.04, 0.12));
         smooth_union(upper, lower, 0.02)
     }
 
     /// Distances to the ring and to the pupil of the nearer eye.
     fn eye_distances(&self, p: Vec3) -> (f32, f32) {
-        let gaze = vec3(0.72, 0.36, 0.6).normalized();
+        let gaze = vec3(0.72, 0.36, 0.6).normalize();
         let q = mirrored_z(p) - self.head_centre;
         let size = self.head * 0.25;
         (ball(q - gaze * (self.head * 0.86), size), ball(q - gaze * (self.head * 0.96), size * 0.72))
