@@ -67,7 +67,10 @@ fn a_session_beyond_the_forgetting_budget_is_refused_and_changes_nothing() {
         (argument("duck", &shots("learn", "rubber-duck")), argument("cone", &shots("learn", "traffic-cone")));
     device.json(&["learn", &duck]);
     let before = device.state_bytes();
-    device.refused(&["learn", &cone, "--forgetting-budget", "0"], "more than the forgetting budget of 0 percentage points");
+    device.refused(
+        &["learn", &cone, "--forgetting-budget", "0"],
+        "more than the forgetting budget of 0 percentage points",
+    );
     assert_eq!(before, device.state_bytes());
     device.json(&["learn", &cone, "--forgetting-budget", "100"]);
 }

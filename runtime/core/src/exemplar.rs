@@ -27,6 +27,25 @@ impl Precision {
     }
 }
 
+/// Stores a feature vector: hands its bytes on in their order, and returns the scale, which half precision has not. Numbers
+/// beyond the range of half precision become the largest ones.
+pub fn quantise(row: &[f32], precision: Precision, mut write: impl FnMut(u8)) -> Option<f32> {
+    match precision {
+        Precision::Int8 => {
+            let scale = row.iter().fold(0.0f32, |highest, value| highest.max(value.abs())) / 127.0;
+            let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+            row.iter().for_each(|value| write((libm::roundf(value * inverse) as i8).cast_unsigned()));
+            Some(scale)
+        }
+        Precision::F16 => {
+            let limit = half::f16::MAX.to_f32();
+            let halves = row.iter().map(|value| half::f16::from_f32(value.clamp(-limit, limit)));
+            halves.flat_map(half::f16::to_le_bytes).for_each(write);
+            None
+        }
+    }
+}
+
 /// Exemplars of the same number of views each; view 0 is the clean one.
 #[derive(Clone, Copy, Debug)]
 pub struct Exemplars<'a> {

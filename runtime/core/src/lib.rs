@@ -9,7 +9,8 @@
 //! - the method: [`exemplar`] (stored features as they are read), [`projection`] (the head g, section 3.2), [`loss`]
 //!   (PSCL, cross entropy, orthogonality; sections 3.1 and 3.3), [`assignment`] (classes to pseudo-targets, section
 //!   3.4), [`config`] (its settings and presets);
-//! - phase 3 as a whole: [`align`].
+//! - phase 3 as a whole: [`align`];
+//! - what a device without an allocator keeps: [`bounded`].
 #![no_std]
 
 #[cfg(test)]
@@ -19,6 +20,7 @@ extern crate std;
 
 pub mod align;
 pub mod assignment;
+pub mod bounded;
 pub mod config;
 pub mod exemplar;
 pub mod linalg;

@@ -61,7 +61,8 @@ fn a_change_that_is_refused_or_cancelled_leaves_everything_as_it_was() {
     let again = learn(&mut learner, "mug", 1).unwrap_err();
     assert!(matches!(again, ChangeError::Learn(LearnError::LabelExists { .. })), "{again:?}");
     let second_shot = Step::Shots { done: 2, total: 3 };
-    let mut observer = |step: Step| if step == second_shot { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+    let mut observer =
+        |step: Step| if step == second_shot { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
     let shots = features(&learner, 2, 3);
     let cancelled = learner.learn(&[("duck", Shots::Features(shots.view()))], &mut observer);
     assert!(matches!(cancelled, Err(ChangeError::Cancelled)));

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use orco_core::config::Keep;
-use orco_core::exemplar::{Exemplars, MAX_VIEWS, Precision};
+use orco_core::exemplar::{Exemplars, MAX_VIEWS, Precision, quantise};
 use orco_core::math::{add_scaled, normalise_rows};
 use orco_core::random::Random;
 
@@ -90,20 +90,7 @@ impl Bank {
         assert!(!features.is_empty() && features.len().is_multiple_of(self.dimension), "features are not whole rows");
         self.classes.push(class);
         for row in features.chunks_exact(self.dimension).cycle().take(self.views) {
-            match self.precision {
-                Precision::Int8 => {
-                    let scale = row.iter().fold(0.0f32, |highest, value| highest.max(value.abs())) / 127.0;
-                    let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
-                    self.scales.push(scale);
-                    let quantised = |value: &f32| (libm::roundf(value * inverse) as i8).cast_unsigned();
-                    self.values.extend(row.iter().map(quantised));
-                }
-                Precision::F16 => {
-                    let limit = half::f16::MAX.to_f32();
-                    let halves = row.iter().map(|value| half::f16::from_f32(value.clamp(-limit, limit)));
-                    self.values.extend(halves.flat_map(half::f16::to_le_bytes));
-                }
-            }
+            self.scales.extend(quantise(row, self.precision, |byte| self.values.push(byte)));
         }
     }
 

@@ -3,6 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use nalgebra::DMatrix;
 use serde::{Deserialize, Serialize};
 
 use orco_core::assignment;
@@ -35,18 +36,18 @@ pub enum Method {
 /// If [`Method::Orthonormal`] or [`Method::Simplex`] is asked for more targets than fit.
 pub fn generate(method: Method, count: usize, dimension: usize, steps: usize, seed: u64) -> Vec<f32> {
     let mut random = Random::new(seed, "pseudo-targets");
+    match method {
+        Method::Orthonormal => return orthonormal(count, dimension, &mut random),
+        Method::Simplex => return simplex(count, dimension, &mut random),
+        Method::Optimised | Method::Random => {}
+    }
     let mut targets: Vec<f32> = (0..count * dimension).map(|_| random.normal()).collect();
     normalise_rows(&mut targets, dimension);
-    match method {
-        Method::Random => {}
-        Method::Orthonormal => orthonormalise(&mut targets, dimension),
-        Method::Simplex => return simplex(count, dimension, &mut random),
-        Method::Optimised => {
-            let mut generator = Generator::new(count, dimension);
-            (0..steps).for_each(|_| {
-                generator.step(&mut targets, 1.0);
-            });
-        }
+    if method == Method::Optimised {
+        let mut generator = Generator::new(count, dimension);
+        (0..steps).for_each(|_| {
+            generator.step(&mut targets, 1.0);
+        });
     }
     targets
 }
@@ -108,49 +109,31 @@ impl Generator {
     }
 }
 
-/// Modified Gram-Schmidt over the rows, twice for accuracy.
-fn orthonormalise(rows: &mut [f32], dimension: usize) {
-    let count = rows.len() / dimension;
-    assert!(count <= dimension, "{count} orthonormal targets do not fit into {dimension} dimensions");
-    for _ in 0..2 {
-        for row in 0..count {
-            let (before, rest) = rows.split_at_mut(row * dimension);
-            let current = &mut rest[..dimension];
-            for earlier in before.chunks_exact(dimension) {
-                let along = dot(current, earlier);
-                add_scaled(current, -along, earlier);
-            }
-            normalise(current);
-        }
+/// `count` random orthonormal columns, by a QR decomposition whose diagonal is positive.
+fn orthonormal_axes(count: usize, dimension: usize, normal: impl FnMut(usize, usize) -> f64) -> DMatrix<f64> {
+    let (mut axes, triangle) = DMatrix::from_fn(dimension, count, normal).qr().unpack();
+    for (mut axis, diagonal) in axes.column_iter_mut().zip(triangle.diagonal().iter()) {
+        axis *= diagonal.signum();
     }
+    axes
 }
 
-/// The regular simplex: orthonormal vectors less their mean span it, turned into the space by a random rotation.
+/// Random directions made orthogonal, one a row.
+fn orthonormal(count: usize, dimension: usize, random: &mut Random) -> Vec<f32> {
+    assert!(count <= dimension, "{count} orthonormal targets do not fit into {dimension} dimensions");
+    let axes = orthonormal_axes(count, dimension, |_, _| random.normal().into());
+    // Column-major: a column's numbers stand side by side.
+    axes.iter().map(|value| *value as f32).collect()
+}
+
+/// The regular simplex in a random position. The rows of an orthonormal basis of what is orthogonal to (1, .., 1) are its
+/// vertices; random orthonormal axes take them into the space.
 fn simplex(count: usize, dimension: usize, random: &mut Random) -> Vec<f32> {
     assert!(count <= dimension + 1, "a simplex of {count} targets does not fit into {dimension} dimensions");
-    let mut axes: Vec<f32> = (0..count.saturating_sub(1) * dimension).map(|_| random.normal()).collect();
-    orthonormalise(&mut axes, dimension);
-    // In the axes' coordinates vertex k is built one axis after the other (each vertex fixes what the later ones have
-    // along its axis), so that all pairs keep the same cosine.
-    let cosine = -1.0 / (count as f64 - 1.0).max(1.0);
-    let mut targets = vec![0.0; count * dimension];
-    let mut coordinates: Vec<Vec<f64>> = Vec::with_capacity(count);
-    for vertex in 0..count {
-        let mut own = vec![0.0f64; count.saturating_sub(1)];
-        for axis in 0..vertex.min(own.len()) {
-            let earlier = &coordinates[axis];
-            let shared: f64 = own[..axis].iter().zip(earlier).map(|(a, b)| a * b).sum();
-            own[axis] = (cosine - shared) / earlier[axis];
-        }
-        if vertex < own.len() {
-            let rest = 1.0 - own.iter().map(|value| value * value).sum::<f64>();
-            own[vertex] = libm::sqrt(rest.max(0.0));
-        }
-        for (value, axis) in own.iter().zip(axes.chunks_exact(dimension)) {
-            add_scaled(&mut targets[vertex * dimension..][..dimension], *value as f32, axis);
-        }
-        coordinates.push(own);
-    }
+    let axes = orthonormal_axes(count.saturating_sub(1), dimension, |_, _| random.normal().into());
+    let with_ones = orthonormal_axes(count, count, |_, column| if column == 0 { 1.0 } else { random.normal().into() });
+    let vertices = with_ones.columns(1, count.saturating_sub(1)) * axes.transpose();
+    let mut targets: Vec<f32> = vertices.transpose().iter().map(|value| *value as f32).collect();
     if count == 1 {
         targets[0] = 1.0;
     }

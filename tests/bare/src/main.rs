@@ -10,7 +10,8 @@ use core::ptr::addr_of_mut;
 
 use orco_core::align::{self, Lesson, Needs, Workspace};
 use orco_core::config::Config;
-use orco_core::exemplar::{Exemplars, Precision};
+use orco_core::bounded::{ClassTable, ExemplarTable};
+use orco_core::exemplar::{Exemplars, Precision, quantise};
 use orco_core::math::dot;
 use orco_core::projection::{Batch, Parameters, Shape};
 use orco_core::random::Random;
@@ -25,6 +26,12 @@ const CONFIG: Config = Config { batch: 8, epochs: 200, warmup_epochs: 4, ..Confi
 /// Working memory, known when the program is compiled.
 const NEEDS: Needs = align::needs(SHAPE, TARGETS, CLASSES, CLASSES * SHOTS, &CONFIG);
 
+/// Labels of the classes, base classes first.
+const LABELS: [&str; CLASSES] = ["cat", "dog", "cow", "mug", "duck"];
+/// What the device has learned.
+type Classes = ClassTable<CLASSES, 8>;
+type Shots = ExemplarTable<{ (CLASSES - BASE) * SHOTS }, { (CLASSES - BASE) * SHOTS }, { (CLASSES - BASE) * SHOTS * SHAPE.inputs }>;
+
 /// The device's whole memory.
 struct Memory {
     w1: [f32; SHAPE.hidden * SHAPE.inputs],
@@ -32,9 +39,11 @@ struct Memory {
     w2: [f32; SHAPE.outputs * SHAPE.hidden],
     b2: [f32; SHAPE.outputs],
     targets: [f32; TARGETS * SHAPE.outputs],
-    classes: [u32; CLASSES * SHOTS],
-    scales: [f32; CLASSES * SHOTS],
-    values: [u8; CLASSES * SHOTS * SHAPE.inputs],
+    base_classes: [u32; BASE * SHOTS],
+    base_scales: [f32; BASE * SHOTS],
+    base_values: [u8; BASE * SHOTS * SHAPE.inputs],
+    classes: Classes,
+    shots: Shots,
     learned: Learned,
     numbers: [f32; NEEDS.numbers],
     indices: [u32; NEEDS.indices],
@@ -54,9 +63,11 @@ static mut MEMORY: Memory = Memory {
     w2: [0.0; SHAPE.outputs * SHAPE.hidden],
     b2: [0.0; SHAPE.outputs],
     targets: [0.0; TARGETS * SHAPE.outputs],
-    classes: [0; CLASSES * SHOTS],
-    scales: [0.0; CLASSES * SHOTS],
-    values: [0; CLASSES * SHOTS * SHAPE.inputs],
+    base_classes: [0; BASE * SHOTS],
+    base_scales: [0.0; BASE * SHOTS],
+    base_values: [0; BASE * SHOTS * SHAPE.inputs],
+    classes: Classes::new(),
+    shots: Shots::new(SHAPE.inputs, 1, Precision::Int8),
     learned: Learned {
         w1: [0.0; SHAPE.hidden * SHAPE.inputs],
         b1: [0.0; SHAPE.hidden],
@@ -97,29 +108,36 @@ extern "C" fn main() -> c_int {
     // SAFETY: `main` runs once, on one thread, so this is the only reference.
     let memory = unsafe { &mut *addr_of_mut!(MEMORY) };
     fill(memory);
-    let Memory { w1, b1, w2, b2, targets, classes, scales, values, learned, numbers, indices } = memory;
-    let exemplars = |first: usize, last: usize| Exemplars {
+    if !collect(&mut memory.classes, &mut memory.shots) {
+        say("the tables are too small\n");
+        return 1;
+    }
+    let Memory { w1, b1, w2, b2, targets, base_classes, base_scales, base_values, .. } = memory;
+    let Memory { classes, shots, learned, numbers, indices, .. } = memory;
+    let base = Exemplars {
         dimension: SHAPE.inputs,
         views: 1,
         precision: Precision::Int8,
-        classes: &classes[first * SHOTS..last * SHOTS],
-        scales: &scales[first * SHOTS..last * SHOTS],
-        values: &values[first * SHOTS * SHAPE.inputs..last * SHOTS * SHAPE.inputs],
+        classes: base_classes,
+        scales: base_scales,
+        values: base_values,
     };
     let lesson = Lesson {
         shape: SHAPE,
         head: Parameters { w1, b1, w2, b2 },
         targets,
         base_classes: BASE,
-        base: exemplars(0, BASE),
-        learned: exemplars(BASE, CLASSES),
+        base,
+        learned: shots.view(),
     };
     let mut workspace = Workspace { numbers, indices, workers: &Serial };
-    let mut assigned = [0, 1, 2, 0, 0];
+    let mut assigned = [0; CLASSES];
+    classes.assigned(&mut assigned);
     if align::assign(&lesson, &mut assigned, BASE, &CONFIG, 1, &mut workspace).is_err() {
         say("the memory is too small\n");
         return 1;
     }
+    classes.assign(&assigned);
     let Learned { w1, b1, w2, b2 } = learned;
     let head = Parameters { w1: &mut w1[..], b1: &mut b1[..], w2: &mut w2[..], b2: &mut b2[..] };
     let mut proceed = |_| ControlFlow::Continue(());
@@ -128,7 +146,7 @@ extern "C" fn main() -> c_int {
         return 1;
     }
     let trained = Parameters { w1: &w1[..], b1: &b1[..], w2: &w2[..], b2: &b2[..] };
-    let right = recognised(&lesson, &assigned, trained, workspace.numbers);
+    let right = recognised(&lesson, classes, trained, workspace.numbers);
     if right < (CLASSES - BASE) * SHOTS {
         say("the learned classes are not recognised\n");
         return 1;
@@ -138,7 +156,7 @@ extern "C" fn main() -> c_int {
 }
 
 /// How many shots of the learned classes come nearest to their own target.
-fn recognised(lesson: &Lesson<'_>, assigned: &[u32], head: Parameters<&[f32]>, numbers: &mut [f32]) -> usize {
+fn recognised(lesson: &Lesson<'_>, known: &Classes, head: Parameters<&[f32]>, numbers: &mut [f32]) -> usize {
     let (parameters, rest) = numbers.split_at_mut(SHAPE.parameters());
     let (hidden, rest) = rest.split_at_mut(SHAPE.activations(1));
     let (z, rest) = rest.split_at_mut(SHAPE.width());
@@ -151,10 +169,10 @@ fn recognised(lesson: &Lesson<'_>, assigned: &[u32], head: Parameters<&[f32]>, n
         let mut batch = Batch { features, hidden, z, norms };
         SHAPE.forward(parameters, &mut batch, &Serial);
         let cosine = |class: usize| {
-            dot(&batch.z[..SHAPE.outputs], &lesson.targets[assigned[class] as usize * SHAPE.outputs..][..SHAPE.outputs])
+            dot(&batch.z[..SHAPE.outputs], &lesson.targets[known.as_slice()[class].target as usize * SHAPE.outputs..][..SHAPE.outputs])
         };
         let best = (0..CLASSES).fold(0, |best, class| if cosine(class) > cosine(best) { class } else { best });
-        right += usize::from(best == class as usize);
+        right += usize::from(known.as_slice()[best].label == LABELS[class as usize]);
     }
     right
 }
@@ -168,15 +186,38 @@ fn fill(memory: &mut Memory) {
     for (target, row) in memory.targets.chunks_exact_mut(SHAPE.outputs).enumerate() {
         row[target] = 1.0;
     }
-    for class in 0..CLASSES {
+    for class in 0..BASE {
         for shot in class * SHOTS..(class + 1) * SHOTS {
-            memory.classes[shot] = class as u32;
-            memory.scales[shot] = 1.0 / 64.0;
-            let mut direction = Random::new(class as u64, "class");
-            for value in &mut memory.values[shot * SHAPE.inputs..][..SHAPE.inputs] {
-                let number = 60.0 * direction.normal().max(0.0) + 6.0 * random.normal();
-                *value = (number.clamp(-127.0, 127.0) as i8).cast_unsigned();
-            }
+            memory.base_classes[shot] = class as u32;
+            let mut at = shot * SHAPE.inputs;
+            let scale = quantise(&features(class, &mut random), Precision::Int8, |byte| {
+                memory.base_values[at] = byte;
+                at += 1;
+            });
+            memory.base_scales[shot] = scale.unwrap_or(0.0);
         }
     }
+}
+
+/// A made-up shot of a class.
+fn features(class: usize, random: &mut Random) -> [f32; SHAPE.inputs] {
+    let mut direction = Random::new(class as u64, "class");
+    core::array::from_fn(|_| direction.normal().max(0.0) + 0.1 * random.normal())
+}
+
+/// Fills the device's tables: all classes by their labels, the shots of the new ones.
+fn collect(classes: &mut Classes, shots: &mut Shots) -> bool {
+    let mut random = Random::new(2, "bare");
+    for (class, label) in LABELS.into_iter().enumerate() {
+        let new = class >= BASE;
+        // New classes get their targets from the session.
+        let target = if new { 0 } else { class as u32 };
+        if classes.push(label, target, u32::from(new)) != Ok(class) {
+            return false;
+        }
+        if new && (0..SHOTS).any(|_| shots.push(class as u32, &features(class, &mut random)).is_err()) {
+            return false;
+        }
+    }
+    true
 }

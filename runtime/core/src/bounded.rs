@@ -1,0 +1,217 @@
+//! What a device without an allocator keeps: its classes and its exemplars, with capacities that are part of their types.
+//!
+//! A device with an allocator keeps the same in `orco-state`, which grows as needed.
+
+use heapless::{String, Vec};
+
+use crate::exemplar::{Exemplars, Precision, quantise};
+
+/// There is no room for more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no room for more: the capacity is {capacity}")]
+pub struct Full {
+    /// The capacity that is used up, in classes, bytes of a label, exemplars, vectors or bytes of values.
+    pub capacity: usize,
+}
+
+/// A class, with a label of at most `LABEL` bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Class<const LABEL: usize> {
+    /// Name for people.
+    pub label: String<LABEL>,
+    /// Row of its pseudo-target.
+    pub target: u32,
+    /// Session in which it was learned; 0 for base classes.
+    pub session: u32,
+}
+
+/// At most `CLASSES` classes, in the order of learning, base classes first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClassTable<const CLASSES: usize, const LABEL: usize> {
+    classes: Vec<Class<LABEL>, CLASSES>,
+}
+
+impl<const CLASSES: usize, const LABEL: usize> ClassTable<CLASSES, LABEL> {
+    /// A table without classes.
+    pub const fn new() -> Self {
+        Self { classes: Vec::new() }
+    }
+
+    /// Adds a class; returns its index.
+    ///
+    /// # Errors
+    /// [`Full`] if there are as many classes as the table holds, or the label is too long; nothing is added then.
+    pub fn push(&mut self, label: &str, target: u32, session: u32) -> Result<usize, Full> {
+        let label = String::try_from(label).map_err(|_| Full { capacity: LABEL })?;
+        let class = Class { label, target, session };
+        self.classes.push(class).map_err(|_| Full { capacity: CLASSES })?;
+        Ok(self.classes.len() - 1)
+    }
+
+    /// The classes.
+    pub fn as_slice(&self) -> &[Class<LABEL>] {
+        &self.classes
+    }
+
+    /// Index of the class that has this label.
+    pub fn find(&self, label: &str) -> Option<usize> {
+        self.classes.iter().position(|class| class.label == label)
+    }
+
+    /// Writes the row of every class's target into `assigned`, as [`crate::align::align`] takes them.
+    ///
+    /// # Panics
+    /// If `assigned` has not an entry for each class.
+    pub fn assigned(&self, assigned: &mut [u32]) {
+        assert_eq!(assigned.len(), self.classes.len(), "a target for each class");
+        assigned.iter_mut().zip(&self.classes).for_each(|(target, class)| *target = class.target);
+    }
+
+    /// Takes over the targets that [`crate::align::assign`] found.
+    ///
+    /// # Panics
+    /// If there is not one for each class.
+    pub fn assign(&mut self, assigned: &[u32]) {
+        assert_eq!(assigned.len(), self.classes.len(), "a target for each class");
+        self.classes.iter_mut().zip(assigned).for_each(|(class, target)| class.target = *target);
+    }
+
+    /// Removes a class; those after it move up.
+    ///
+    /// # Panics
+    /// If there is no such class.
+    pub fn remove(&mut self, class: usize) {
+        self.classes.remove(class);
+    }
+}
+
+/// At most `EXEMPLARS` exemplars of `VECTORS` views together, whose numbers take `BYTES` bytes.
+///
+/// # Example
+/// ```
+/// use orco_core::bounded::{ExemplarTable, Full};
+/// use orco_core::exemplar::Precision;
+///
+/// // Two exemplars of two views, three features each.
+/// let mut table = ExemplarTable::<2, 4, 12>::new(3, 2, Precision::Int8);
+/// table.push(0, &[1.0, 0.5, -1.0, 0.9, 0.4, -0.9])?;
+/// let mut features = [0.0; 3];
+/// table.view().read(0, 1, &mut features);
+/// assert!((features[2] + 0.9).abs() < 0.01);
+/// table.push(1, &[0.0, 1.0, 0.0])?;
+/// assert_eq!(table.push(1, &[0.0, 1.0, 0.0]), Err(Full { capacity: 2 }));
+/// table.remove_class(0);
+/// assert_eq!(table.view().classes, [0]);
+/// # Ok::<(), Full>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ExemplarTable<const EXEMPLARS: usize, const VECTORS: usize, const BYTES: usize> {
+    dimension: usize,
+    views: usize,
+    precision: Precision,
+    classes: Vec<u32, EXEMPLARS>,
+    scales: Vec<f32, VECTORS>,
+    values: Vec<u8, BYTES>,
+}
+
+impl<const EXEMPLARS: usize, const VECTORS: usize, const BYTES: usize> ExemplarTable<EXEMPLARS, VECTORS, BYTES> {
+    /// A table without exemplars, for `views` views of `dimension` features each.
+    pub const fn new(dimension: usize, views: usize, precision: Precision) -> Self {
+        Self { dimension, views, precision, classes: Vec::new(), scales: Vec::new(), values: Vec::new() }
+    }
+
+    /// The exemplars, as the learner reads them.
+    pub fn view(&self) -> Exemplars<'_> {
+        let Self { dimension, views, precision, .. } = *self;
+        Exemplars { dimension, views, precision, classes: &self.classes, scales: &self.scales, values: &self.values }
+    }
+
+    /// Adds an exemplar from its views; if there are fewer than are kept, they are repeated, if more, cut.
+    ///
+    /// # Shapes
+    /// `features` `[1.., dimension]`, the clean view first.
+    /// # Errors
+    /// [`Full`] if there is no room; nothing is added then.
+    /// # Panics
+    /// If there is no view, or `features` is not made of whole rows.
+    pub fn push(&mut self, class: u32, features: &[f32]) -> Result<(), Full> {
+        assert!(!features.is_empty() && features.len().is_multiple_of(self.dimension), "features are not whole rows");
+        let bytes = self.views * self.dimension * self.precision.bytes();
+        let room = [
+            (self.classes.len() + 1, EXEMPLARS),
+            (self.scales.len() + self.views, VECTORS),
+            (self.values.len() + bytes, BYTES),
+        ];
+        if let Some((_, capacity)) = room.into_iter().find(|(needed, capacity)| needed > capacity) {
+            return Err(Full { capacity });
+        }
+        // There is room for all of it.
+        let _ = self.classes.push(class);
+        for row in features.chunks_exact(self.dimension).cycle().take(self.views) {
+            let scale = quantise(row, self.precision, |byte| {
+                let _ = self.values.push(byte);
+            });
+            let _ = self.scales.push(scale.unwrap_or(0.0));
+        }
+        Ok(())
+    }
+
+    /// Removes all exemplars of a class; the classes after it move up by one.
+    pub fn remove_class(&mut self, class: u32) {
+        let (views, bytes) = (self.views, self.views * self.dimension * self.precision.bytes());
+        let mut kept = 0;
+        for exemplar in 0..self.classes.len() {
+            let of = self.classes[exemplar];
+            if of == class {
+                continue;
+            }
+            self.classes[kept] = if of > class { of - 1 } else { of };
+            self.scales.copy_within(exemplar * views..(exemplar + 1) * views, kept * views);
+            self.values.copy_within(exemplar * bytes..(exemplar + 1) * bytes, kept * bytes);
+            kept += 1;
+        }
+        self.classes.truncate(kept);
+        self.scales.truncate(kept * views);
+        self.values.truncate(kept * bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_of_classes_refuses_what_it_cannot_hold() {
+        let mut table = ClassTable::<2, 4>::new();
+        assert_eq!(table.push("mug", 7, 1), Ok(0));
+        assert_eq!(table.push("teapot", 8, 1), Err(Full { capacity: 4 }));
+        assert_eq!(table.push("duck", 8, 1), Ok(1));
+        assert_eq!(table.push("hat", 9, 2), Err(Full { capacity: 2 }));
+        assert_eq!((table.find("duck"), table.find("hat")), (Some(1), None));
+        let mut assigned = [0; 2];
+        table.assigned(&mut assigned);
+        assert_eq!(assigned, [7, 8]);
+        table.remove(0);
+        table.assign(&[3]);
+        assert_eq!((table.as_slice()[0].label.as_str(), table.as_slice()[0].target), ("duck", 3));
+    }
+
+    #[test]
+    fn exemplars_of_other_classes_stay_as_they_were() {
+        for precision in [Precision::Int8, Precision::F16] {
+            let mut table = ExemplarTable::<4, 8, 64>::new(3, 2, precision);
+            for (class, sign) in [(0, 1.0), (1, -1.0), (2, 0.5), (1, 0.25)] {
+                table.push(class, &[sign, 0.5 * sign, 0.0]).unwrap();
+            }
+            let read = |table: &ExemplarTable<4, 8, 64>, exemplar| {
+                let mut features = [0.0; 3];
+                table.view().read(exemplar, 1, &mut features);
+                features
+            };
+            let before = [read(&table, 0), read(&table, 2)];
+            table.remove_class(1);
+            assert_eq!(table.view().classes, [0, 1]);
+            assert_eq!([read(&table, 0), read(&table, 1)], before);
+        }
+    }
+}
