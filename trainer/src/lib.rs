@@ -12,7 +12,7 @@
 //! ([`gpu`]), [`failure`] puts libtorch's failures into words, [`mod@waiting`] keeps its threads from spinning beside other
 //! work, [`interrupt`] stops at Ctrl-C and SIGTERM, [`speed`] compares with what the GPU could do.
 //!
-//! No two modules import each other; the program's command line is in `bin/orco-train`.
+//! The command line of the program is in `bin/orco-train`.
 
 pub mod align;
 pub mod augment;
@@ -31,6 +31,7 @@ pub mod gpu;
 pub mod interrupt;
 pub mod model;
 pub mod objective;
+mod onnx_proto;
 pub mod optimiser;
 pub mod pretrain;
 mod progress;
