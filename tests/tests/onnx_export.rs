@@ -133,27 +133,26 @@ fn check_int8(description: Description, least: f64, folder: &Path) -> PathBuf {
     let (_store, network) = network(description);
     // Large shapes and fine grain, as pictures have: without grain, depthwise kernels whose sum is near 0 give channels of
     // almost no variance, which their norms then blow up with the rounding in them.
-    let half = if orco_tests::heavy() { 200 } else { 60 };
-    let ([_, _, height, width], input) = sizes(2 * half, &network.description);
-    let shapes = Tensor::randn([2 * half, 3, height / 4, width / 4], (Kind::Float, Device::Cpu));
+    let ([_, _, height, width], input) = sizes(400, &network.description);
+    let shapes = Tensor::randn([400, 3, height / 4, width / 4], (Kind::Float, Device::Cpu));
     let shapes = shapes.upsample_bilinear2d([height, width], false, None, None);
     let images = &shapes + shapes.randn_like() * grain;
-    let (calibration, others) = (images.narrow(0, 0, half), images.narrow(0, half, half));
+    let (calibration, others) = (images.narrow(0, 0, 200), images.narrow(0, 200, 200));
     settle(&network, &calibration);
-    let measure = || Ranges::measure(&network, calibration.split(half / 2, 0).into_iter());
+    let measure = || Ranges::measure(&network, calibration.split(100, 0).into_iter());
     let bytes = onnx::encode_int8(&network, &measure(), &[("task", "test".into())]);
     assert_eq!(bytes, onnx::encode_int8(&network, &measure(), &[("task", "test".into())]), "{name}: other bytes");
     let float = onnx::encode(&network, &[]);
     assert!(bytes.len() < float.len() / 2, "{name}: {} of {} bytes", bytes.len(), float.len());
     let flat = Vec::<f32>::try_from(others.contiguous().view(-1)).unwrap();
     let features = |bytes: &[u8]| {
-        let rows = Onnx::open(bytes, &input).unwrap().encode(&flat, half as usize).unwrap();
-        Tensor::from_slice(&rows).view([half, -1])
+        let rows = Onnx::open(bytes, &input).unwrap().encode(&flat, 200).unwrap();
+        Tensor::from_slice(&rows).view([200, -1])
     };
     let cosine = Tensor::cosine_similarity(&features(&bytes), &features(&float), 1, 1e-12);
     let (mean, lowest) = (cosine.mean(Kind::Float).double_value(&[]), cosine.min().double_value(&[]));
-    let in_rten = Rten::open(&bytes, &input).and_then(|mut rten| rten.encode(&flat, half as usize));
-    let in_rten = Tensor::from_slice(&in_rten.unwrap_or_else(|error| panic!("{name}: {error}"))).view([half, -1]);
+    let in_rten = Rten::open(&bytes, &input).and_then(|mut rten| rten.encode(&flat, 200));
+    let in_rten = Tensor::from_slice(&in_rten.unwrap_or_else(|error| panic!("{name}: {error}"))).view([200, -1]);
     let rten = Tensor::cosine_similarity(&in_rten, &features(&bytes), 1, 1e-12).min().double_value(&[]);
     println!(
         "{name}: cosine to float {mean:.4} on average, {lowest:.4} at least; rten to ONNX Runtime {rten:.4} at least; {} bytes",
