@@ -99,8 +99,8 @@ fn erase(images: &Tensor, probability: f64) -> Tensor {
     let half_height = (&area / &ratio).sqrt().clamp(0.0, 1.0) / 2.0;
     let inside = |size: i64, half: &Tensor, shape: [i64; 4]| {
         let centre = uniform(images, 0.0, 1.0);
-        let places = (Tensor::arange(size, (Kind::Float, images.device())) + 0.5) / size as f64;
-        (places.view(shape) - centre).abs().lt_tensor(half)
+        let positions = (Tensor::arange(size, (Kind::Float, images.device())) + 0.5) / size as f64;
+        (positions.view(shape) - centre).abs().lt_tensor(half)
     };
     let size = images.size();
     let rows = inside(size[2], &half_height, [1, 1, -1, 1]);
@@ -119,8 +119,8 @@ fn cutout(images: &Tensor, side: usize) -> Tensor {
     let inside = |size: i64, shape: [i64; 4]| {
         let options = (Kind::Int64, images.device());
         let first = Tensor::randint(size, [images.size()[0], 1, 1, 1], options) - side as i64 / 2;
-        let places = Tensor::arange(size, options).view(shape);
-        places.ge_tensor(&first).logical_and(&places.lt_tensor(&(first + side as i64)))
+        let positions = Tensor::arange(size, options).view(shape);
+        positions.ge_tensor(&first).logical_and(&positions.lt_tensor(&(first + side as i64)))
     };
     let size = images.size();
     let covered = inside(size[2], [1, 1, -1, 1]).logical_and(&inside(size[3], [1, 1, 1, -1]));

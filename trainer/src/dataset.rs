@@ -140,9 +140,9 @@ fn read(recipe: &Recipe, origin: &Origin<'_>) -> Result<Parts, DataError> {
 
 /// Refuses names that would break a list of them, or a terminal, and those that are the same in their normal form.
 fn printable(class_names: &[String]) -> Result<(), DataError> {
-    let twice = |place: usize| class_names[..place].iter().any(|name| label::same(name, &class_names[place]));
-    match (0..class_names.len()).find(|&place| !label::is_plain(&class_names[place]) || twice(place)) {
-        Some(place) => Err(DataError::ClassName { name: class_names[place].clone() }),
+    let twice = |index: usize| class_names[..index].iter().any(|name| label::same(name, &class_names[index]));
+    match (0..class_names.len()).find(|&index| !label::is_plain(&class_names[index]) || twice(index)) {
+        Some(index) => Err(DataError::ClassName { name: class_names[index].clone() }),
         None => Ok(()),
     }
 }
@@ -160,7 +160,7 @@ pub struct Images {
 }
 
 /// Indices as a tensor, i64 `[k]`.
-fn places(indices: &[usize]) -> Tensor {
+fn tensor(indices: &[usize]) -> Tensor {
     Tensor::from_slice(&indices.iter().map(|&index| index as i64).collect::<Vec<_>>())
 }
 
@@ -177,32 +177,32 @@ impl Images {
 
     /// u8 `[k, 3, height, width]`: the images at `indices`, where the pixels are.
     pub fn select(&self, indices: &[usize]) -> Tensor {
-        self.at(&places(indices))
+        self.at(&tensor(indices))
     }
 
     /// f32 `[k, 3, height, width]` in 0..1 on `device`: the images at `indices`.
     pub fn batch(&self, indices: &[usize], device: Device) -> Tensor {
-        self.batch_at(&places(indices), device)
+        self.batch_at(&tensor(indices), device)
     }
 
     /// The same for indices in a tensor, i64 `[k]`, on any device.
-    pub fn batch_at(&self, places: &Tensor, device: Device) -> Tensor {
-        let mut chosen = self.at(places);
+    pub fn batch_at(&self, indices: &Tensor, device: Device) -> Tensor {
+        let mut chosen = self.at(indices);
         if device != chosen.device() && device.is_cuda() {
-            // The card takes page-locked memory by itself, while the processor goes on.
+            // The GPU takes page-locked memory by itself, while the processor goes on.
             chosen = chosen.f_pin_memory(device).unwrap_or(chosen);
         }
         send(&chosen, device).to_kind(Kind::Float) / 255.0
     }
 
-    fn at(&self, places: &Tensor) -> Tensor {
-        self.pixels.index_select(0, &send(places, self.pixels.device()))
+    fn at(&self, indices: &Tensor) -> Tensor {
+        self.pixels.index_select(0, &send(indices, self.pixels.device()))
     }
 
-    /// Moves the pixels to a device, so that no step has to: to the processor always, to a card if they take at most a
+    /// Moves the pixels to a device, so that no step has to: to the processor always, to a GPU if they take at most a
     /// quarter of its free memory (8 GiB where that is not known) and it has room for them.
     pub fn settle(&mut self, device: Device) {
-        let most = || gpu::used().and_then(|card| card.memory()).map_or(8 << 30, |(free, _)| free / 4);
+        let most = || gpu::used().and_then(|gpu| gpu.memory()).map_or(8 << 30, |(free, _)| free / 4);
         if self.pixels.device() == device || (device != Device::Cpu && self.pixels.numel() as u64 > most()) {
             return;
         }

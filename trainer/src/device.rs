@@ -159,8 +159,8 @@ fn load_cuda() -> Result<(), String> {
                 return Ok(());
             }
             let path = cuda_library().ok_or_else(|| {
-                let place = libtorch_folder().map_or(String::new(), |folder| format!(" ({})", folder.display()));
-                format!("{LIBRARY} was found neither beside libtorch{place} nor in LD_LIBRARY_PATH")
+                let folder = libtorch_folder().map_or(String::new(), |folder| format!(" ({})", folder.display()));
+                format!("{LIBRARY} was found neither beside libtorch{folder} nor in LD_LIBRARY_PATH")
             })?;
             open_for_all(&path).map_err(|error| format!("{} cannot be opened: {error}", path.display()))
         })

@@ -7,24 +7,25 @@ use orco_runtime::threads::cores;
 
 use crate::{device, gpu, system};
 
-/// Lines about libtorch, CUDA, driver and cards, threads, precisions, ONNX Runtime, memory, and the disk of `folder`.
+/// Lines about libtorch, CUDA, driver and GPUs, threads, precisions, ONNX Runtime, memory, and the disk of `folder`.
 pub fn report(folder: &Path) -> String {
     let libtorch = device::libtorch_version().unwrap_or_else(|| "of unknown version".into());
-    let place = device::libtorch_folder().map_or_else(|| "linked in".into(), |folder| folder.display().to_string());
+    let folder_of_libtorch =
+        device::libtorch_folder().map_or_else(|| "linked in".into(), |folder| folder.display().to_string());
     let mut text = String::new();
     let mut line = |name: &str, value: String| writeln!(text, "{name:<13} {value}").expect("strings take text");
     line("orco-train", env!("CARGO_PKG_VERSION").into());
-    line("libtorch", format!("{libtorch}, {place}"));
+    line("libtorch", format!("{libtorch}, {folder_of_libtorch}"));
     line("CUDA", cuda());
     if let Some(gpu::Driver { version, cuda }) = gpu::driver() {
         line("driver", format!("{version}, for CUDA up to {cuda}"));
-        let cards: Vec<gpu::Card> = (0..).map_while(gpu::card).collect();
-        for (number, card) in cards.iter().enumerate() {
-            line(&format!("card {number}"), card.describe());
-            line("", format!("precision {}", card.precisions().unwrap_or("unknown")));
+        let gpus: Vec<gpu::Gpu> = (0..).map_while(gpu::numbered).collect();
+        for (number, gpu) in gpus.iter().enumerate() {
+            line(&format!("GPU {number}"), gpu.describe());
+            line("", format!("precision {}", gpu.precisions().unwrap_or("unknown")));
         }
-        if cards.is_empty() {
-            line("cards", "hidden, or different ones whose order is known with CUDA_DEVICE_ORDER=PCI_BUS_ID".into());
+        if gpus.is_empty() {
+            line("GPUs", "hidden, or different ones whose order is known with CUDA_DEVICE_ORDER=PCI_BUS_ID".into());
         }
     }
     line("threads", format!("{} of {} cores", tch::get_num_threads(), cores()));

@@ -8,7 +8,6 @@ mod int8;
 mod metadata;
 pub mod onnx;
 mod output;
-pub(crate) mod proto;
 mod quantise;
 mod sign;
 mod source;

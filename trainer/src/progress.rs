@@ -56,7 +56,7 @@ impl Progress {
         }
     }
 
-    /// Prints a line that stays, with the time left and the memory in use, of the card too.
+    /// Prints a line that stays, with the time left and the memory in use, of the GPU too.
     pub fn milestone(&mut self, line: &str) {
         let made = (self.bar.position() - self.first).max(1) as f64;
         let remaining = self.bar.length().unwrap_or(0).saturating_sub(self.bar.position()) as f64;
@@ -65,10 +65,10 @@ impl Progress {
             (Some(used), Some(peak)) => format!(", {} memory, {} at most", size(used), size(peak)),
             _ => String::new(),
         };
-        let card = gpu::used().and_then(|card| card.memory()).map_or_else(String::new, |(free, all)| {
-            format!(", {} of the card's {}", size(all.saturating_sub(free)), size(all))
+        let gpu = gpu::used().and_then(|gpu| gpu.memory()).map_or_else(String::new, |(free, all)| {
+            format!(", {} of the GPU's {}", size(all.saturating_sub(free)), size(all))
         });
-        let line = format!("{}: {line}; {} left{memory}{card}", self.name, duration(left));
+        let line = format!("{}: {line}; {} left{memory}{gpu}", self.name, duration(left));
         if self.bar.is_hidden() {
             log::info!("{line}")
         } else {

@@ -1,4 +1,4 @@
-//! How fast phase 1 went, beside what the card could do.
+//! How fast phase 1 went, beside what the GPU could do.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use tch::Device;
 
 use crate::gpu;
 
-/// Dense bf16 operations per second of known cards, as their makers publish them (NVIDIA's data sheets): every word must
-/// be in the card's name, and the first entry that fits counts.
+/// Dense bf16 operations per second of known GPUs, as their makers publish them (NVIDIA's data sheets): every word must
+/// be in the GPU's name, and the first entry that fits counts.
 const PEAKS: [(&[&str], f64); 9] = [
     (&["H100", "PCIe"], 756e12),
     (&["H100", "NVL"], 835e12),
@@ -43,16 +43,16 @@ impl Speed {
         }
         let views = self.views as f64 / self.time.as_secs_f64();
         let operations = 3.0 * 2.0 * multiply_adds as f64 * views;
-        let peak = device.is_cuda().then(gpu::used).flatten().and_then(|card| peak(&card.name));
+        let peak = device.is_cuda().then(gpu::used).flatten().and_then(|gpu| peak(&gpu.name));
         let share = peak.map_or_else(String::new, |peak| {
             let percent = 100.0 * operations / peak;
-            format!(", {percent:.1} % of the {:.0} TFLOP/s that the card has in bf16", peak / 1e12)
+            format!(", {percent:.1} % of the {:.0} TFLOP/s that the GPU has in bf16", peak / 1e12)
         });
         Some(format!("{views:.0} views/s, {:.0} GFLOP/s{share}", operations / 1e9))
     }
 }
 
-/// The peak of a card.
+/// The peak of a GPU.
 fn peak(name: &str) -> Option<f64> {
     let words: Vec<&str> = name.split(|letter: char| !letter.is_ascii_alphanumeric()).collect();
     PEAKS.iter().find(|(needed, _)| needed.iter().all(|word| words.contains(word))).map(|(_, peak)| *peak)

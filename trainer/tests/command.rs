@@ -28,9 +28,9 @@ fn data() -> &'static Path {
             for index in 0..records {
                 let class = (index % 100) as u8;
                 let mut record = vec![0, class];
-                record.extend((0..3072u32).map(|place| {
+                record.extend((0..3072u32).map(|position| {
                     noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                    (noise >> 26) as u8 + class + (place / 1024) as u8 * (class % 7) * 5
+                    (noise >> 26) as u8 + class + (position / 1024) as u8 * (class % 7) * 5
                 }));
                 file.write_all(&record).unwrap();
             }
@@ -469,15 +469,15 @@ fn a_run_goes_on_with_its_own_data_only() {
     }
     let names = fs::read_to_string(data().join("fine_label_names.txt")).unwrap();
     fs::write(other.join("fine_label_names.txt"), names.replace("class7\n", "lion\n")).unwrap();
-    let place = arguments.iter().position(|argument| argument == "--data").unwrap() + 1;
-    let own = std::mem::replace(&mut arguments[place], other.display().to_string());
+    let index = arguments.iter().position(|argument| argument == "--data").unwrap() + 1;
+    let own = std::mem::replace(&mut arguments[index], other.display().to_string());
     let before = fs::read(run.join("run.json")).unwrap();
     let said = refused(&mut program(&arguments));
     assert!(said.contains("holds a run that was trained on other classes; name the same data"), "{said}");
     assert_eq!(fs::read(run.join("run.json")).unwrap(), before);
     // A run from before digests were kept is taken at its word, and has them from then on.
     fs::remove_file(run.join("trained-on.json")).unwrap();
-    arguments[place] = own;
+    arguments[index] = own;
     succeeds(&mut program(&arguments));
     assert!(run.join("trained-on.json").exists());
 }

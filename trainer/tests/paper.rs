@@ -66,18 +66,18 @@ fn the_published_recipes_go_through_all_phases() {
     }
 }
 
-/// A network, its loss and its gradients, on a card beside the processor: the same but for rounding.
+/// A network, its loss and its gradients, on a GPU beside the processor: the same but for rounding.
 #[test]
-fn a_card_computes_what_the_processor_computes() {
-    let Ok(card) = open(DeviceChoice::Cuda(0)) else {
-        let _ = writeln!(std::io::stderr(), "skipped: a card beside the processor (there is no CUDA device)");
+fn a_gpu_computes_what_the_processor_computes() {
+    let Ok(gpu) = open(DeviceChoice::Cuda(0)) else {
+        let _ = writeln!(std::io::stderr(), "skipped: a GPU beside the processor (there is no CUDA device)");
         return;
     };
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("recipes/synthetic-tiny.toml")).unwrap();
     let recipe: Recipe = toml::from_str(&text).unwrap();
     tch::manual_seed(1);
     let processor = Model::new(&recipe, [3, 24, 24], Device::Cpu);
-    let mut copy = Model::new(&recipe, [3, 24, 24], card);
+    let mut copy = Model::new(&recipe, [3, 24, 24], gpu);
     let tensors = processor.tensors().into_iter().map(|(name, tensor)| (name, no_grad(|| tensor.copy())));
     copy.restore(&tensors.collect()).unwrap();
     let images = Tensor::randn([16, 3, 24, 24], (Kind::Float, Device::Cpu));

@@ -9,8 +9,8 @@ use core::panic::PanicInfo;
 use core::ptr::addr_of_mut;
 
 use orco_core::align::{self, Lesson, Needs, Workspace};
-use orco_core::config::Config;
 use orco_core::bounded::{ClassTable, ExemplarTable};
+use orco_core::config::Config;
 use orco_core::exemplar::{Exemplars, Precision, quantise};
 use orco_core::math::dot;
 use orco_core::projection::{Batch, Parameters, Shape};
@@ -30,7 +30,11 @@ const NEEDS: Needs = align::needs(SHAPE, TARGETS, CLASSES, CLASSES * SHOTS, &CON
 const LABELS: [&str; CLASSES] = ["cat", "dog", "cow", "mug", "duck"];
 /// What the device has learned.
 type Classes = ClassTable<CLASSES, 8>;
-type Shots = ExemplarTable<{ (CLASSES - BASE) * SHOTS }, { (CLASSES - BASE) * SHOTS }, { (CLASSES - BASE) * SHOTS * SHAPE.inputs }>;
+type Shots = ExemplarTable<
+    { (CLASSES - BASE) * SHOTS },
+    { (CLASSES - BASE) * SHOTS },
+    { (CLASSES - BASE) * SHOTS * SHAPE.inputs },
+>;
 
 /// The device's whole memory.
 struct Memory {
@@ -169,7 +173,10 @@ fn recognised(lesson: &Lesson<'_>, known: &Classes, head: Parameters<&[f32]>, nu
         let mut batch = Batch { features, hidden, z, norms };
         SHAPE.forward(parameters, &mut batch, &Serial);
         let cosine = |class: usize| {
-            dot(&batch.z[..SHAPE.outputs], &lesson.targets[known.as_slice()[class].target as usize * SHAPE.outputs..][..SHAPE.outputs])
+            dot(
+                &batch.z[..SHAPE.outputs],
+                &lesson.targets[known.as_slice()[class].target as usize * SHAPE.outputs..][..SHAPE.outputs],
+            )
         };
         let best = (0..CLASSES).fold(0, |best, class| if cosine(class) > cosine(best) { class } else { best });
         right += usize::from(known.as_slice()[best].label == LABELS[class as usize]);

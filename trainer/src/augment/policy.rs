@@ -144,9 +144,9 @@ fn perform(images: &Tensor, steps: &[Step]) -> Tensor {
             continue;
         }
         let members: Vec<Step> = group.iter().map(|&image| steps[image as usize]).collect();
-        let places = send(&Tensor::from_slice(group), images.device());
-        let result = operate(&images.index_select(0, &places), operation, &members);
-        let _ = changed.index_copy_(0, &places, &result);
+        let indices = send(&Tensor::from_slice(group), images.device());
+        let result = operate(&images.index_select(0, &indices), operation, &members);
+        let _ = changed.index_copy_(0, &indices, &result);
     }
     changed
 }

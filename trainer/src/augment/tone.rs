@@ -54,13 +54,13 @@ pub fn auto_contrast(images: &Tensor) -> Tensor {
 /// Makes the histogram of 256 values of every channel as flat as it can be.
 pub fn equalize(images: &Tensor) -> Tensor {
     let size = images.size();
-    let places = size[2] * size[3];
-    let values = (images * 255.0).round().clamp(0.0, 255.0).to_kind(Kind::Int64).view([-1, places]);
+    let pixels = size[2] * size[3];
+    let values = (images * 255.0).round().clamp(0.0, 255.0).to_kind(Kind::Int64).view([-1, pixels]);
     let options = (Kind::Int64, images.device());
     let histogram =
         Tensor::zeros([values.size()[0], 256], options).scatter_add(1, &values, &Tensor::ones_like(&values));
     let highest = values.amax([1].as_slice(), true);
-    let step = (places - histogram.gather(1, &highest, false)).divide_scalar_mode(255, "floor");
+    let step = (pixels - histogram.gather(1, &highest, false)).divide_scalar_mode(255, "floor");
     // A channel of almost one value has nothing to spread.
     let flat = step.eq(0);
     let divisor = step.masked_fill(&flat, 1);
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn histograms_are_flattened() {
-        // 16x64 = 1024 places: 514 of value 10, 255 of 20, 255 of 30. Step (1024 - 255) / 255 = 3; table: (0 + 1) / 3
+        // 16x64 = 1024 pixels: 514 of value 10, 255 of 20, 255 of 30. Step (1024 - 255) / 255 = 3; table: (0 + 1) / 3
         // = 0, (514 + 1) / 3 = 171, (769 + 1) / 3 = 256, held at 255.
         let values: Vec<f32> =
             (0..1024).map(|i| if i < 514 { 10.0 } else if i < 769 { 20.0 } else { 30.0 } / 255.0).collect();

@@ -14,7 +14,7 @@ use tch::{Kind, Tensor};
 use crate::augment::normalise;
 use crate::config::BackboneConfig;
 use crate::dataset::Channels;
-use crate::export::proto::{FLOAT, Model, ValueInfo};
+use crate::onnx_proto::{FLOAT, Model, ValueInfo};
 
 /// Computes features of images.
 pub trait FeatureSource {
@@ -222,7 +222,7 @@ fn check_output(outputs: &[ValueInfo]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::proto::{Dimension, INT8, Shape, TensorType, Type};
+    use crate::onnx_proto::{Dimension, INT8, Shape, TensorType, Type};
 
     /// A value whose dimensions are fixed where they are not 0.
     fn value(elem_type: i32, sizes: &[i64]) -> ValueInfo {

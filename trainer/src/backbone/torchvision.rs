@@ -19,12 +19,12 @@ pub fn name(own: &str) -> Option<String> {
         [stage, block, layer] => {
             let stage = stage.strip_prefix("stage")?;
             let block = block.strip_prefix("block")?.parse::<usize>().ok()?.checked_sub(1)?;
-            let place = format!("layer{stage}.{block}");
+            let block_name = format!("layer{stage}.{block}");
             match layer {
-                "shortcut" => (format!("{place}.downsample.0"), format!("{place}.downsample.1")),
+                "shortcut" => (format!("{block_name}.downsample.0"), format!("{block_name}.downsample.1")),
                 _ => {
                     let number = layer.strip_prefix("conv")?;
-                    (format!("{place}.conv{number}"), format!("{place}.bn{number}"))
+                    (format!("{block_name}.conv{number}"), format!("{block_name}.bn{number}"))
                 }
             }
         }

@@ -5,11 +5,11 @@ use orco_runtime::manifest::Weights;
 use prost::Message;
 use tch::{Device, Kind, Tensor};
 
-use super::proto::{
+use crate::backbone::{Activation, Builder, ConvNorm, Description, NORM_EPSILON, Network};
+use crate::onnx_proto::{
     Attribute, Dimension, Entry, FLOAT, Graph, INT64, Model, Node, OperatorSet, Shape, TensorData, TensorType, Type,
     ValueInfo, attribute_type,
 };
-use crate::backbone::{Activation, Builder, ConvNorm, Description, NORM_EPSILON, Network};
 
 const IR_VERSION: i64 = 8;
 const OPSET: i64 = 17;

@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, HashMap};
 use tch::Tensor;
 
 use super::onnx::{INPUT, Parts, folded, int, values};
-use super::proto::{INT8, INT32, UINT8};
 use super::weights::{largest, to_int8};
 use crate::backbone::{Activation, Builder, ConvNorm, Network};
+use crate::onnx_proto::{INT8, INT32, UINT8};
 
 /// Share of a batch's values that may lie outside the range of an activation, on either side.
 const TAIL: f64 = 1e-4;

@@ -66,9 +66,7 @@ impl Record {
     pub fn new(seed: u64, device: tch::Device, request: serde_json::Value) -> Self {
         let driver = || gpu::driver().map(|driver| format!("{}, CUDA {}", driver.version, driver.cuda));
         let (device, gpu, driver) = match device {
-            tch::Device::Cuda(number) => {
-                (format!("cuda:{number}"), gpu::used().map(|card| card.name.clone()), driver())
-            }
+            tch::Device::Cuda(number) => (format!("cuda:{number}"), gpu::used().map(|gpu| gpu.name.clone()), driver()),
             _ => ("cpu".into(), None, None),
         };
         Self {

@@ -58,8 +58,8 @@ struct Pose {
 }
 
 impl Pose {
-    fn draw(random: &mut Random, place: f32, size: [f32; 2], turn: f32) -> Self {
-        let centre = [random.uniform(-place, place), random.uniform(-place, place)];
+    fn draw(random: &mut Random, reach: f32, size: [f32; 2], turn: f32) -> Self {
+        let centre = [random.uniform(-reach, reach), random.uniform(-reach, reach)];
         let (scale, proportion) = (random.uniform(size[0], size[1]), random.uniform(0.85, 1.18));
         let angle = random.uniform(-turn, turn);
         // A parabola is near enough to the sine and the same on every machine.
@@ -123,8 +123,8 @@ pub(super) fn render(look: &Look, side: usize, random: &mut Random, planes: &mut
         for column in 0..side {
             let mut sum = [0.0f32; 3];
             for (dx, dy) in [(0.25, 0.25), (0.75, 0.25), (0.25, 0.75), (0.75, 0.75)] {
-                let place = |pixel: usize, offset: f32| 2.0 * (pixel as f32 + offset) / side as f32 - 1.0;
-                let sample = at(place(column, dx), place(row, dy));
+                let coordinate = |pixel: usize, offset: f32| 2.0 * (pixel as f32 + offset) / side as f32 - 1.0;
+                let sample = at(coordinate(column, dx), coordinate(row, dy));
                 sum.iter_mut().zip(sample).for_each(|(sum, value)| *sum += value / 4.0);
             }
             for (channel, value) in sum.into_iter().enumerate() {
