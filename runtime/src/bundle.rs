@@ -13,7 +13,6 @@
 //! # Ok::<(), orco_runtime::bundle::OpenError>(())
 //! ```
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -52,10 +51,11 @@ pub struct Bundle {
 }
 
 /// Why a bundle could not be opened.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
     /// A file could not be read.
+    #[error("cannot read {}{}", path.display(), if path.ends_with(MANIFEST) { "; is its folder an OrCo bundle?" } else { "; copy the bundle again" })]
     Read {
         /// The file.
         path: PathBuf,
@@ -63,6 +63,7 @@ pub enum OpenError {
         source: io::Error,
     },
     /// The manifest is not signed by whom it should be.
+    #[error("{} is not trusted; take a bundle signed with the configured key", path.display())]
     Signature {
         /// The file.
         path: PathBuf,
@@ -70,6 +71,7 @@ pub enum OpenError {
         source: SignatureError,
     },
     /// The manifest is no manifest.
+    #[error("{} is no valid manifest: {reason}", path.display())]
     Manifest {
         /// The file.
         path: PathBuf,
@@ -77,6 +79,7 @@ pub enum OpenError {
         reason: String,
     },
     /// The bundle was written for another release.
+    #[error("the bundle {} has format {actual}, but this program reads format {expected}; export it again with a matching orco-train", folder.display())]
     Version {
         /// The bundle.
         folder: PathBuf,
@@ -86,6 +89,7 @@ pub enum OpenError {
         actual: i64,
     },
     /// The manifest does not list a file that every bundle has.
+    #[error("the manifest of {} does not list {name}; the bundle is incomplete", folder.display())]
     Unlisted {
         /// Name of the file.
         name: &'static str,
@@ -93,11 +97,13 @@ pub enum OpenError {
         folder: PathBuf,
     },
     /// A file is not the one that the manifest describes.
+    #[error("{} is damaged: it does not match the digest in the manifest; copy the bundle again", path.display())]
     Digest {
         /// The file.
         path: PathBuf,
     },
     /// A file could not be decoded.
+    #[error("{} cannot be used", path.display())]
     Decode {
         /// The file.
         path: PathBuf,
@@ -105,6 +111,7 @@ pub enum OpenError {
         source: DecodeError,
     },
     /// A file contradicts another one, or holds a value that makes no sense.
+    #[error("{} cannot be used: {reason}", path.display())]
     Unfit {
         /// The file.
         path: PathBuf,
@@ -112,51 +119,12 @@ pub enum OpenError {
         reason: String,
     },
     /// The bundle has no int8 backbone.
+    #[error("the bundle {} carries no {BACKBONE_INT8}; take its float backbone, or export it again with int8 = true under [export]", folder.display())]
     NoInt8 {
         /// The bundle.
         folder: PathBuf,
     },
 }
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read { path, source } if path.ends_with(MANIFEST) => {
-                write!(f, "cannot read {}: {source}; is its folder an OrCo bundle?", path.display())
-            }
-            Self::Read { path, source } => {
-                write!(f, "cannot read {}: {source}; copy the bundle again", path.display())
-            }
-            Self::Signature { path, source } => {
-                write!(f, "{} is not trusted: {source}; take a bundle signed with the configured key", path.display())
-            }
-            Self::Manifest { path, reason } => write!(f, "{} is no valid manifest: {reason}", path.display()),
-            Self::Version { folder, expected, actual } => write!(
-                f,
-                "the bundle {} has format {actual}, but this program reads format {expected}; export it again with a matching orco-train",
-                folder.display()
-            ),
-            Self::Unlisted { name, folder } => {
-                write!(f, "the manifest of {} does not list {name}; the bundle is incomplete", folder.display())
-            }
-            Self::Digest { path } => write!(
-                f,
-                "{} is damaged: it does not match the digest in the manifest; copy the bundle again",
-                path.display()
-            ),
-            Self::Decode { path, source } => write!(f, "{} cannot be used: {source}", path.display()),
-            Self::Unfit { path, reason } => write!(f, "{} cannot be used: {reason}", path.display()),
-            Self::NoInt8 { folder } => write!(
-                f,
-                "the bundle {} carries no {BACKBONE_INT8}; take its float backbone, or export it again with int8 = true \
-                 under [export]",
-                folder.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for OpenError {}
 
 impl Bundle {
     /// Opens and checks a bundle: versions, digests, and that all parts fit together.

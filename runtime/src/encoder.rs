@@ -11,8 +11,6 @@ pub mod rten;
 #[cfg(feature = "onnx")]
 pub mod telemetry;
 
-use std::fmt;
-
 use ::image::RgbImage;
 use ndarray::{Array2, ArrayView4, s};
 
@@ -33,17 +31,21 @@ pub trait Encoder {
 }
 
 /// Why features could not be computed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
     /// The engine could not be started; what it said.
+    #[error("the ONNX engine could not be started: {0}")]
     Start(String),
     /// The model is refused before any engine sees it.
-    Refused(audit::AuditError),
+    #[error("the backbone is refused")]
+    Refused(#[source] audit::AuditError),
     /// The engine does not take the model; what it said.
+    #[error("the ONNX engine does not accept the backbone: {0}")]
     Model(String),
     /// The model takes other pictures than the bundle's preprocessing makes: planes, height and width, where it names
     /// them.
+    #[error("the backbone takes {} planes of {} x {} pixels, but the bundle's preprocessing makes {} of {} x {}", side(model[0]), side(model[2]), side(model[1]), fed[0], fed[2], fed[1])]
     Input {
         /// What the model takes.
         model: [Option<usize>; 3],
@@ -51,8 +53,10 @@ pub enum EncodeError {
         fed: [usize; 3],
     },
     /// The engine failed on a batch; what it said.
+    #[error("the backbone failed on an image: {0}")]
     Run(String),
     /// The backbone does not return the features that the bundle speaks of.
+    #[error("the backbone returned {actual} numbers where the bundle speaks of {expected}")]
     Shape {
         /// Numbers expected for a batch.
         expected: usize,
@@ -60,34 +64,14 @@ pub enum EncodeError {
         actual: usize,
     },
     /// The backbone returned something infinite or not a number.
+    #[error("the backbone returned features that are not finite")]
     NotFinite,
 }
 
-impl fmt::Display for EncodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Start(reason) => write!(f, "the ONNX engine could not be started: {reason}"),
-            Self::Refused(error) => write!(f, "the backbone is refused: {error}"),
-            Self::Model(reason) => write!(f, "the ONNX engine does not accept the backbone: {reason}"),
-            Self::Input { model, fed: [planes, height, width] } => {
-                let [p, h, w] =
-                    model.map(|size| size.map_or_else(|| String::from("any"), |size| std::format!("{size}")));
-                write!(
-                    f,
-                    "the backbone takes {p} planes of {w} x {h} pixels, but the bundle's preprocessing makes {planes} \
-                     of {width} x {height}"
-                )
-            }
-            Self::Run(reason) => write!(f, "the backbone failed on an image: {reason}"),
-            Self::Shape { expected, actual } => {
-                write!(f, "the backbone returned {actual} numbers where the bundle speaks of {expected}")
-            }
-            Self::NotFinite => write!(f, "the backbone returned features that are not finite"),
-        }
-    }
+/// A size in words; one that is left open is any.
+fn side(size: Option<usize>) -> String {
+    size.map_or_else(|| "any".to_owned(), |size| size.to_string())
 }
-
-impl std::error::Error for EncodeError {}
 
 /// Computes features of pictures that have the input's size, in batches of bounded size.
 ///

@@ -3,7 +3,6 @@
 mod jpeg;
 mod png;
 
-use std::fmt;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 
@@ -40,37 +39,22 @@ pub struct Preprocessing {
 }
 
 /// Why a picture could not be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {
     /// The file could not be read.
+    #[error("cannot be read: {0}")]
     Read(io::Error),
     /// The bytes are neither JPEG nor PNG.
+    #[error("is neither a JPEG nor a PNG picture")]
     Format,
     /// The picture has more pixels than [`MAX_PIXELS`], or cannot be decoded within [`MAX_MEMORY`].
+    #[error("is too large: at most {} megapixels and {MAX_SIDE} pixels a side are accepted, as far as they can be decoded within {} MiB", MAX_PIXELS / 1_000_000, MAX_MEMORY >> 20)]
     TooLarge,
     /// The picture is damaged; what the decoder said.
+    #[error("is damaged: {0}")]
     Damaged(std::string::String),
 }
-
-impl fmt::Display for ImageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read(error) => write!(f, "cannot be read: {error}"),
-            Self::Format => write!(f, "is neither a JPEG nor a PNG picture"),
-            Self::TooLarge => write!(
-                f,
-                "is too large: at most {} megapixels and {MAX_SIDE} pixels a side are accepted, as far as they can be \
-                 decoded within {} MiB",
-                MAX_PIXELS / 1_000_000,
-                MAX_MEMORY >> 20
-            ),
-            Self::Damaged(reason) => write!(f, "is damaged: {reason}"),
-        }
-    }
-}
-
-impl std::error::Error for ImageError {}
 
 /// Reads a JPEG or PNG file, turned upright as its EXIF data say, on white where it is transparent.
 ///

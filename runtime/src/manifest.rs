@@ -1,7 +1,6 @@
 //! `manifest.toml`: what a bundle is, what its backbone expects, and the digest of each of its files.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -117,25 +116,16 @@ fn is_zero(release: &u32) -> bool {
 }
 
 /// Why a text is no manifest.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManifestError {
     /// It is no TOML of this form; what is wrong.
+    #[error("{0}")]
     Toml(String),
     /// It was written for another release of the program; the format that it names, or 0.
+    #[error("it has format {0}, but this program reads format {FORMAT}")]
     Version(i64),
 }
-
-impl fmt::Display for ManifestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Toml(reason) => f.write_str(reason),
-            Self::Version(actual) => write!(f, "it has format {actual}, but this program reads format {FORMAT}"),
-        }
-    }
-}
-
-impl std::error::Error for ManifestError {}
 
 impl Manifest {
     /// Takes a manifest from its text.

@@ -2,7 +2,6 @@
 //! who cannot sign could otherwise bring back a release that was signed once and has faults known by now.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -14,10 +13,13 @@ pub const RELEASES: &str = "releases.toml";
 const MAX_FILE: u64 = 1 << 20;
 
 /// Why a bundle's release is refused.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
     /// The device has used a later one.
+    #[error(
+        "the bundle {name} is release {release}, but this device has used release {used}; older releases are refused"
+    )]
     Older {
         /// Name of the bundle.
         name: String,
@@ -27,6 +29,7 @@ pub enum ReleaseError {
         used: u32,
     },
     /// What was remembered cannot be read.
+    #[error("{} says which releases were used, but cannot be read: {reason}; remove it to accept any release again", path.display())]
     Remembered {
         /// The file.
         path: PathBuf,
@@ -34,25 +37,6 @@ pub enum ReleaseError {
         reason: String,
     },
 }
-
-impl fmt::Display for ReleaseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Older { name, release, used } => write!(
-                f,
-                "the bundle {name} is release {release}, but this device has used release {used}; older releases \
-                 are refused"
-            ),
-            Self::Remembered { path, reason } => write!(
-                f,
-                "{} says which releases were used, but cannot be read: {reason}; remove it to accept any release again",
-                path.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ReleaseError {}
 
 /// Refuses a release lower than one used before; writes nothing. To be asked only of bundles whose signature was
 /// checked: what an unsigned manifest says of its release is worth nothing.

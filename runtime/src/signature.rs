@@ -1,7 +1,6 @@
 //! Signatures in the format of the tool `minisign` (Ed25519 over the BLAKE2b hash of a file): keys, and whether a file
 //! is the one that the owner of a key signed.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -15,10 +14,11 @@ pub const MAX_FILE: u64 = 16 << 10;
 pub struct PublicKey(minisign_verify::PublicKey);
 
 /// Why a key could not be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
     /// The file could not be read.
+    #[error("cannot read the key {}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -26,6 +26,7 @@ pub enum KeyError {
         source: io::Error,
     },
     /// The file holds no such key.
+    #[error("{} cannot be used as a {expected} of minisign: {reason}", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
@@ -36,32 +37,24 @@ pub enum KeyError {
     },
 }
 
-impl fmt::Display for KeyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read { path, source } => write!(f, "cannot read the key {}: {source}", path.display()),
-            Self::Foreign { path, expected, reason } => {
-                write!(f, "{} cannot be used as a {expected} of minisign: {reason}", path.display())
-            }
-        }
-    }
-}
-
-impl std::error::Error for KeyError {}
-
 /// Why a signature is not accepted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignatureError {
     /// There is none, but a public key is configured.
+    #[error("it is not signed, but a public key is configured")]
     Missing,
     /// The bytes are no signature of minisign's.
+    #[error("its signature is not one of minisign's")]
     Foreign,
     /// It was made with another key.
+    #[error("it is signed with another key than the configured one")]
     OtherKey,
     /// It is not over these bytes, or was altered.
+    #[error("its signature does not match: it was altered after signing")]
     Wrong,
     /// What its trusted comment says is not what was signed.
+    #[error("the trusted comment of its signature says {actual:?} instead of {expected:?}")]
     Comment {
         /// What the comment should say.
         expected: String,
@@ -69,22 +62,6 @@ pub enum SignatureError {
         actual: String,
     },
 }
-
-impl fmt::Display for SignatureError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing => write!(f, "it is not signed, but a public key is configured"),
-            Self::Foreign => write!(f, "its signature is not one of minisign's"),
-            Self::OtherKey => write!(f, "it is signed with another key than the configured one"),
-            Self::Wrong => write!(f, "its signature does not match: it was altered after signing"),
-            Self::Comment { expected, actual } => {
-                write!(f, "the trusted comment of its signature says {actual:?} instead of {expected:?}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for SignatureError {}
 
 impl PublicKey {
     /// Reads a public key from minisign's file.

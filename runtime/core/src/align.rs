@@ -59,7 +59,6 @@ pub use memory::{Needs, Workspace};
 pub use sampler::Sampler;
 pub use step::{Alignment, Batch, Extent, Goals, Losses};
 
-use core::fmt;
 use core::ops::ControlFlow;
 
 use crate::assignment;
@@ -101,17 +100,20 @@ pub struct Progress {
 }
 
 /// Why an alignment ended without a head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AlignError {
     /// The caller's progress callback asked to stop.
+    #[error("learning was cancelled")]
     Cancelled,
     /// Training left the range of numbers; the settings are too extreme.
+    #[error("training diverged within {epochs} epochs; lower the learning rate or raise the temperature")]
     Diverged {
         /// Epochs done.
         epochs: usize,
     },
     /// The workspace is smaller than the session needs.
+    #[error("the session needs working memory of {} numbers and {} indices, but was given {} and {}", needed.numbers, needed.indices, given.numbers, given.indices)]
     Workspace {
         /// What is needed.
         needed: Needs,
@@ -119,27 +121,9 @@ pub enum AlignError {
         given: Needs,
     },
     /// The configuration holds a value out of range ([`Config::is_sound`]).
+    #[error("the settings of phase 3 hold a value out of range")]
     Settings,
 }
-
-impl fmt::Display for AlignError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cancelled => write!(f, "learning was cancelled"),
-            Self::Diverged { epochs } => {
-                write!(f, "training diverged within {epochs} epochs; lower the learning rate or raise the temperature")
-            }
-            Self::Workspace { needed, given } => {
-                let Needs { numbers, indices } = needed;
-                write!(f, "the session needs working memory of {numbers} numbers and {indices} indices, ")?;
-                write!(f, "but was given {} and {}", given.numbers, given.indices)
-            }
-            Self::Settings => write!(f, "the settings of phase 3 hold a value out of range"),
-        }
-    }
-}
-
-impl core::error::Error for AlignError {}
 
 impl<'a> Lesson<'a> {
     /// Numbers of the exemplars trained on: at most as many of each base class as the configuration says, and all that

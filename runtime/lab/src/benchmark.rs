@@ -1,6 +1,5 @@
 //! Features for measuring: of the images accuracy is measured on, and of candidate shots.
 
-use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -42,17 +41,20 @@ pub struct Benchmark {
 }
 
 /// Why a bundle has nothing to be measured on.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchmarkError {
     /// The bundle has no benchmark file.
+    #[error("the bundle {} carries no benchmark file", folder.display())]
     Missing {
         /// The bundle.
         folder: PathBuf,
     },
     /// The file cannot be read, or is not the one that the manifest describes.
-    Open(OpenError),
+    #[error(transparent)]
+    Open(#[from] OpenError),
     /// The file could not be decoded.
+    #[error("{} cannot be used", path.display())]
     Decode {
         /// The file.
         path: PathBuf,
@@ -60,18 +62,6 @@ pub enum BenchmarkError {
         source: DecodeError,
     },
 }
-
-impl fmt::Display for BenchmarkError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing { folder } => write!(f, "the bundle {} carries no benchmark file", folder.display()),
-            Self::Open(error) => error.fmt(f),
-            Self::Decode { path, source } => write!(f, "{} cannot be used: {source}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for BenchmarkError {}
 
 impl Benchmark {
     /// Reads a bundle's benchmark file.
@@ -82,7 +72,7 @@ impl Benchmark {
         if !bundle.manifest.files.contains_key(BENCHMARK) {
             return Err(BenchmarkError::Missing { folder: bundle.folder.clone() });
         }
-        let bytes = bundle.read(BENCHMARK).map_err(BenchmarkError::Open)?;
+        let bytes = bundle.read(BENCHMARK)?;
         let path = bundle.folder.join(BENCHMARK);
         let benchmark: Self = codec::decode(Kind::Benchmark, &bytes)
             .map_err(|source| BenchmarkError::Decode { path: path.clone(), source })?;

@@ -1,7 +1,6 @@
 //! Walks through all sessions of a benchmark, by OrCo or by a baseline.
 
 use core::ops::ControlFlow;
-use std::fmt;
 use std::thread;
 use std::time::Instant;
 
@@ -45,10 +44,11 @@ impl System {
 }
 
 /// Why measuring stopped.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvaluateError {
     /// A session could not be learned.
+    #[error("session {session} cannot be learned")]
     Learn {
         /// The session, from 1.
         session: usize,
@@ -56,16 +56,6 @@ pub enum EvaluateError {
         source: LearnError,
     },
 }
-
-impl fmt::Display for EvaluateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Learn { session, source } => write!(f, "session {session}: {source}"),
-        }
-    }
-}
-
-impl std::error::Error for EvaluateError {}
 
 /// What is measured, and how.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,5 @@
 //! A benchmark computed from CIFAR-100's images themselves.
 
-use std::fmt;
 use std::path::Path;
 
 use super::cifar100::{self, DatasetError, Part, Records, SIDE};
@@ -18,47 +17,24 @@ const SHOTS: usize = 5;
 const CANDIDATES: usize = 20;
 
 /// Why a benchmark could not be computed from images.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImagesError {
     /// The images could not be read.
-    Dataset(DatasetError),
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
     /// The backbone failed.
-    Encode(EncodeError),
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
     /// The bundle knows a class that the data set does not have.
+    #[error("the bundle's class \"{label}\" is none of CIFAR-100's; measure with a bundle trained on it")]
     Stranger {
         /// The class.
         label: String,
     },
     /// The bundle's benchmark file names images that the data set does not have.
+    #[error("the bundle's benchmark file names images that CIFAR-100 does not have")]
     Template,
-}
-
-impl fmt::Display for ImagesError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Dataset(error) => error.fmt(f),
-            Self::Encode(error) => error.fmt(f),
-            Self::Stranger { label } => {
-                write!(f, "the bundle's class \"{label}\" is none of CIFAR-100's; measure with a bundle trained on it")
-            }
-            Self::Template => write!(f, "the bundle's benchmark file names images that CIFAR-100 does not have"),
-        }
-    }
-}
-
-impl std::error::Error for ImagesError {}
-
-impl From<DatasetError> for ImagesError {
-    fn from(error: DatasetError) -> Self {
-        Self::Dataset(error)
-    }
-}
-
-impl From<EncodeError> for ImagesError {
-    fn from(error: EncodeError) -> Self {
-        Self::Encode(error)
-    }
 }
 
 /// Computes a benchmark with a bundle's backbone: of the images that `template` names, or, without one, of all test

@@ -11,8 +11,6 @@ mod operators;
 mod tests;
 pub(crate) mod wire;
 
-use std::fmt;
-
 use wire::{Damaged, Fields, Value, varint};
 
 /// Most nodes of a graph.
@@ -27,15 +25,17 @@ pub const MAX_RANK: usize = 8;
 pub const MAX_STEP: u64 = 4096;
 
 /// Why a model is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditError {
     /// The bytes are no ONNX model, or damaged.
+    #[error("it is no ONNX model, or damaged: its {part} cannot be read")]
     Damaged {
         /// The part that cannot be read.
         part: &'static str,
     },
     /// A part has a field that this program does not know, or in another form than it should have.
+    #[error("its {part} has a field {field}, which is unknown or not of the form that it should have")]
     Field {
         /// The part.
         part: &'static str,
@@ -43,13 +43,16 @@ pub enum AuditError {
         field: u32,
     },
     /// A tensor's data lie in another file.
+    #[error("the data of the tensor {tensor:?} lie outside the file; export the model into a single file")]
     ExternalData {
         /// Name of the tensor.
         tensor: String,
     },
     /// The model has sparse tensors.
+    #[error("it has sparse tensors; export it with dense ones")]
     Sparse,
     /// A node is of an operator or a domain that is not on the list.
+    #[error("the node {node:?} is of the operator {operator:?}, which is not on the list of allowed ones")]
     Operator {
         /// Name of the node.
         node: String,
@@ -57,13 +60,16 @@ pub enum AuditError {
         operator: String,
     },
     /// A node carries a graph of its own.
+    #[error("the node {node:?} carries a graph of its own, as control flow does")]
     Subgraph {
         /// Name of the node.
         node: String,
     },
     /// The model brings functions or steps of training.
+    #[error("it brings functions or steps of training; export it with functions inlined")]
     Program,
     /// A tensor makes no sense or is too large.
+    #[error("the tensor {tensor:?} {reason}")]
     Tensor {
         /// Name of the tensor.
         tensor: String,
@@ -71,6 +77,7 @@ pub enum AuditError {
         reason: &'static str,
     },
     /// A setting of a node makes no sense.
+    #[error("the setting {attribute:?} of the node {node:?} makes no sense or is too large")]
     Attribute {
         /// Name of the node.
         node: String,
@@ -78,6 +85,7 @@ pub enum AuditError {
         attribute: String,
     },
     /// There is too much of something.
+    #[error("it has more than {limit} {what}")]
     TooMany {
         /// What it is.
         what: &'static str,
@@ -85,33 +93,6 @@ pub enum AuditError {
         limit: usize,
     },
 }
-
-impl fmt::Display for AuditError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Damaged { part } => write!(f, "it is no ONNX model, or damaged: its {part} cannot be read"),
-            Self::Field { part, field } => {
-                write!(f, "its {part} has a field {field}, which is unknown or not of the form that it should have")
-            }
-            Self::ExternalData { tensor } => {
-                write!(f, "the data of the tensor {tensor:?} lie outside the file; export the model into a single file")
-            }
-            Self::Sparse => write!(f, "it has sparse tensors; export it with dense ones"),
-            Self::Operator { node, operator } => {
-                write!(f, "the node {node:?} is of the operator {operator:?}, which is not on the list of allowed ones")
-            }
-            Self::Subgraph { node } => write!(f, "the node {node:?} carries a graph of its own, as control flow does"),
-            Self::Program => write!(f, "it brings functions or steps of training; export it with functions inlined"),
-            Self::Tensor { tensor, reason } => write!(f, "the tensor {tensor:?} {reason}"),
-            Self::Attribute { node, attribute } => {
-                write!(f, "the setting {attribute:?} of the node {node:?} makes no sense or is too large")
-            }
-            Self::TooMany { what, limit } => write!(f, "it has more than {limit} {what}"),
-        }
-    }
-}
-
-impl std::error::Error for AuditError {}
 
 type Audited<T = ()> = Result<T, AuditError>;
 

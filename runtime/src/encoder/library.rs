@@ -3,7 +3,6 @@
 
 use std::env;
 use std::ffi::CStr;
-use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,22 +16,29 @@ use object::{Endianness, FileKind, ReadCache, ReadRef, elf};
 pub const OLDEST: [u32; 3] = [1, 28, 3];
 
 /// Why a library is not loaded.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LibraryError {
     /// None was found.
+    #[error("no ONNX Runtime library was found; set ORT_DYLIB_PATH to one")]
     Missing,
     /// The file cannot be read.
+    #[error("it cannot be read: {0}")]
     Read(io::Error),
     /// It is a folder, a pipe or a device.
+    #[error("it is not a regular file")]
     NotRegular,
     /// It is no ELF file.
+    #[error("it is no shared library")]
     NotElf,
     /// It is an ELF file, but no shared library.
+    #[error("it is an ELF file, but no shared library")]
     NotShared,
     /// It was built for another processor.
+    #[error("it was built for another processor")]
     Foreign,
     /// Its headers speak of more bytes than it has.
+    #[error("it was cut short, it has {actual} of at least {expected} bytes; copy it again")]
     CutShort {
         /// Bytes that it should have at least.
         expected: u64,
@@ -40,34 +46,15 @@ pub enum LibraryError {
         actual: u64,
     },
     /// The system's loader refuses it; what it said.
+    #[error("it cannot be loaded: {0}")]
     Load(String),
     /// It does not offer ONNX Runtime's C interface.
+    #[error("it is not ONNX Runtime")]
     NotOnnxRuntime,
     /// It is older than [`OLDEST`]; its version.
+    #[error("it is release {0}, and {oldest} or newer is needed", oldest = OLDEST.map(|part| part.to_string()).join("."))]
     Old(String),
 }
-
-impl fmt::Display for LibraryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [major, minor, patch] = OLDEST;
-        match self {
-            Self::Missing => write!(f, "no ONNX Runtime library was found; set ORT_DYLIB_PATH to one"),
-            Self::Read(error) => write!(f, "it cannot be read: {error}"),
-            Self::NotRegular => write!(f, "it is not a regular file"),
-            Self::NotElf => write!(f, "it is no shared library"),
-            Self::NotShared => write!(f, "it is an ELF file, but no shared library"),
-            Self::Foreign => write!(f, "it was built for another processor"),
-            Self::CutShort { expected, actual } => {
-                write!(f, "it was cut short, it has {actual} of at least {expected} bytes; copy it again")
-            }
-            Self::Load(reason) => write!(f, "it cannot be loaded: {reason}"),
-            Self::NotOnnxRuntime => write!(f, "it is not ONNX Runtime"),
-            Self::Old(version) => write!(f, "it is release {version}, and {major}.{minor}.{patch} or newer is needed"),
-        }
-    }
-}
-
-impl std::error::Error for LibraryError {}
 
 /// Where the library lies: `ORT_DYLIB_PATH`, else the newest of at least [`OLDEST`] in the cache that `cargo xtask
 /// setup` fills (the order of folders is that of `tests/xtask/src/cache.rs`). Nothing says yet that it can be used.

@@ -4,26 +4,17 @@
 //! called as soon as there is an environment of it (`encoder/onnx.rs`).
 
 use std::env;
-use std::fmt;
 
 /// The variable that keeps telemetry off, if it is `1`.
 pub const VARIABLE: &str = "ORT_DISABLE_TELEMETRY";
 
 /// Telemetry cannot be turned off: the variable is not set, and other threads may be reading the environment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "its telemetry cannot be turned off while other threads run; set {VARIABLE}=1, or call \
+     orco_runtime::encoder::telemetry::off() at the start of main"
+)]
 pub struct TelemetryError;
-
-impl fmt::Display for TelemetryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "its telemetry cannot be turned off while other threads run; set {VARIABLE}=1, or call \
-             orco_runtime::encoder::telemetry::off() at the start of main"
-        )
-    }
-}
-
-impl std::error::Error for TelemetryError {}
 
 /// Turns ONNX Runtime's telemetry off for this process and its children, whatever the environment said. Programs call
 /// it first in `main`; [`super::onnx`] calls it before it loads the library, and does not load it without.

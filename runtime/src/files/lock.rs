@@ -1,6 +1,5 @@
 //! A lock between processes: a file that is never written, of which one process at a time holds the lock.
 
-use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,12 +22,14 @@ pub struct Lock {
 }
 
 /// Why the lock could not be had.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
     /// Another process holds it.
+    #[error("another process holds the lock")]
     Held,
     /// The file belongs to another user.
+    #[error("it belongs to user {owner}, not to user {user}, who runs this")]
     Foreign {
         /// Number of the user whom it belongs to.
         owner: u32,
@@ -36,23 +37,12 @@ pub enum LockError {
         user: u32,
     },
     /// The file cannot be opened, or something else lies in its place.
+    #[error(transparent)]
     Open(io::Error),
     /// The file system has no locks.
+    #[error("the file system gives no lock: {0}")]
     Unsupported(io::Error),
 }
-
-impl fmt::Display for LockError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Held => write!(f, "another process holds the lock"),
-            Self::Foreign { owner, user } => write!(f, "it belongs to user {owner}, not to user {user}, who runs this"),
-            Self::Open(error) => write!(f, "{error}"),
-            Self::Unsupported(error) => write!(f, "the file system gives no lock: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for LockError {}
 
 impl Lock {
     /// Takes the lock of a file, which is made where it is not there, for its owner alone; waits so long for another

@@ -49,12 +49,12 @@ pub enum ShotsError {
         path: PathBuf,
     },
     /// A picture cannot be used. Its error goes on with the sentence.
-    #[error("{} {source}", path.display())]
+    #[error("{} {reason}", path.display())]
     Picture {
         /// The picture.
         path: PathBuf,
         /// Why.
-        source: ImageError,
+        reason: ImageError,
     },
     /// The backbone cannot be started or fails.
     #[error("the backbone fails on the shots")]

@@ -67,5 +67,5 @@ pub fn pictures_in(folder: &Path) -> Result<Vec<PathBuf>, ShotsError> {
 
 /// Opens a picture; the error names it.
 pub(super) fn open(path: &Path) -> Result<RgbImage, ShotsError> {
-    image::open(path).map_err(|source| ShotsError::Picture { path: path.into(), source })
+    image::open(path).map_err(|reason| ShotsError::Picture { path: path.into(), reason })
 }
