@@ -5,8 +5,8 @@
 //!
 //! let bundle = Bundle::open("../models/cifar100-edge".as_ref())?;
 //! assert_eq!(bundle.manifest.name, "cifar100-edge");
-//! assert_eq!(bundle.foundation.classes.len(), 60);
-//! assert_eq!(bundle.foundation.target_count(), 100); // room for 40 more
+//! assert_eq!(bundle.base_model.classes.len(), 60);
+//! assert_eq!(bundle.base_model.target_count(), 100); // room for 40 more
 //!
 //! let missing = Bundle::open("../models".as_ref()).unwrap_err();
 //! assert!(missing.to_string().ends_with("is its folder an OrCo bundle?"));
@@ -28,7 +28,7 @@ use crate::manifest::{
 use crate::signature::{self, PublicKey, SignatureError};
 use orco_state::codec::{self, DecodeError, Kind};
 use orco_state::label::{self, Shown};
-use orco_state::state::{Foundation, State};
+use orco_state::state::{BaseModel, State};
 
 /// Largest file of a bundle that is read, in bytes.
 const MAX_FILE: u64 = 1 << 30;
@@ -43,7 +43,7 @@ pub struct Bundle {
     /// Its manifest.
     pub manifest: Manifest,
     /// Head, targets, base classes and their exemplars.
-    pub foundation: Foundation,
+    pub base_model: BaseModel,
     /// SHA-256 of the learner file, by which states name their bundle.
     pub digest: [u8; 32],
     /// The backbone's bytes, the very ones that were checked.
@@ -156,14 +156,14 @@ impl Bundle {
         let learner = read_checked(folder, &manifest, LEARNER)?;
         let labels = read_checked(folder, &manifest, LABELS)?;
         let path = folder.join(LEARNER);
-        let mut foundation: Foundation = codec::decode(Kind::Learner, &learner)
+        let mut base_model: BaseModel = codec::decode(Kind::Learner, &learner)
             .map_err(|source| OpenError::Decode { path: path.clone(), source })?;
         let unfit = |name: &str, reason: String| Err(OpenError::Unfit { path: folder.join(name), reason });
         if let Some(problem) = manifest.learn.problem() {
             return unfit(MANIFEST, format!("in its [learn], {problem}"));
         }
-        foundation.config = manifest.learn.clone();
-        if !foundation.is_sound() {
+        base_model.config = manifest.learn.clone();
+        if !base_model.is_sound() {
             return Err(OpenError::Decode { path, source: DecodeError::Body });
         }
         if !manifest.preprocessing.is_sound() {
@@ -173,26 +173,26 @@ impl Bundle {
         if !manifest.views.is_sound() {
             return unfit(MANIFEST, "its [views] must have shares from 0 to 1, and a crop_scale above 0".to_string());
         }
-        let (said, inputs) = (manifest.backbone.features, foundation.head.inputs);
+        let (said, inputs) = (manifest.backbone.features, base_model.head.inputs);
         if said != inputs {
             return unfit(MANIFEST, format!("it speaks of {said} features, but the head in {LEARNER} takes {inputs}"));
         }
         let listed = String::from_utf8_lossy(&labels);
-        if !listed.lines().eq(foundation.classes.iter().map(|class| class.label.as_str())) {
-            let count = foundation.classes.len();
+        if !listed.lines().eq(base_model.classes.iter().map(|class| class.label.as_str())) {
+            let count = base_model.classes.len();
             return unfit(LABELS, format!("it does not list the {count} base classes of {LEARNER}, a line for each"));
         }
-        let base: Vec<&str> = foundation.classes.iter().map(|class| class.label.as_str()).collect();
-        let twice = |place: usize| base[..place].iter().any(|label| label::same(label, base[place]));
-        if let Some(place) = (0..base.len()).find(|&place| !label::is_plain(base[place]) || twice(place)) {
-            let shown = Shown(base[place]);
+        let base: Vec<&str> = base_model.classes.iter().map(|class| class.label.as_str()).collect();
+        let twice = |index: usize| base[..index].iter().any(|label| label::same(label, base[index]));
+        if let Some(index) = (0..base.len()).find(|&index| !label::is_plain(base[index]) || twice(index)) {
+            let shown = Shown(base[index]);
             return unfit(
                 LEARNER,
                 format!("its label {shown} holds characters that cannot be seen, or is there twice"),
             );
         }
         let digest = codec::digest(&learner);
-        Ok(Self { folder: folder.into(), manifest, foundation, digest, backbone })
+        Ok(Self { folder: folder.into(), manifest, base_model, digest, backbone })
     }
 
     /// The same bundle with its int8 backbone in the place of the float one.
@@ -231,12 +231,12 @@ impl Bundle {
     ) -> Result<Array2<f32>, EncodeError> {
         let Manifest { preprocessing, views: config, provenance, .. } = &self.manifest;
         let drawn = config.draw(picture, preprocessing, views, provenance.seed);
-        encode_pictures(encoder, preprocessing, self.foundation.head.inputs, &drawn)
+        encode_pictures(encoder, preprocessing, self.base_model.head.inputs, &drawn)
     }
 
     /// The state of a device that has learned nothing on this bundle.
     pub fn fresh_state(&self) -> State {
-        State::fresh(&self.foundation, self.digest)
+        State::fresh(&self.base_model, self.digest)
     }
 
     /// Reads one of the bundle's files and compares it with its digest in the manifest.
@@ -262,7 +262,7 @@ fn signed_comment(folder: &Path, manifest: &str, key: &PublicKey) -> Result<Stri
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(refused(SignatureError::Missing)),
         // Too long for one, or no text.
         Err(error) if matches!(error.kind(), io::ErrorKind::FileTooLarge | io::ErrorKind::InvalidData) => {
-            return Err(refused(SignatureError::Foreign));
+            return Err(refused(SignatureError::NotMinisign));
         }
         Err(source) => return Err(OpenError::Read { path, source }),
     };

@@ -18,9 +18,9 @@ use ::image::RgbImage;
 use ndarray::{Array2, ArrayView2};
 use orco_state::classify::{Classifier, Match};
 use orco_state::history::{History, Saved};
-use orco_state::pack::{Pack, Provenance};
+use orco_state::pack::{Pack, PackOrigin};
 use orco_state::session::{self, Memory};
-use orco_state::state::{Class, Foundation, State};
+use orco_state::state::{BaseModel, Class, State};
 
 use crate::bundle::Bundle;
 use crate::encoder::choice::{Reason, Work};
@@ -109,8 +109,8 @@ impl Learner {
     }
 
     /// What the bundle brought.
-    pub fn foundation(&self) -> &Foundation {
-        &self.bundle.foundation
+    pub fn base_model(&self) -> &BaseModel {
+        &self.bundle.base_model
     }
 
     /// What was learned since.
@@ -140,7 +140,7 @@ impl Learner {
 
     /// All known classes, base classes first; a class's index is that in a [`Match`].
     pub fn classes(&self) -> impl Iterator<Item = &Class> + Clone {
-        self.saved.state.known(&self.bundle.foundation)
+        self.saved.state.known(&self.bundle.base_model)
     }
 
     /// Label of the class of that index; empty if there is none.
@@ -183,8 +183,8 @@ impl Learner {
     /// # Panics
     /// If rows have another length than the bundle's features.
     pub fn classify_features(&mut self, features: ArrayView2<'_, f32>) -> Vec<Answer> {
-        let (foundation, state) = (&self.bundle.foundation, &self.saved.state);
-        let classifier = self.classifier.get_or_insert_with(|| Classifier::new(foundation, state));
+        let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
+        let classifier = self.classifier.get_or_insert_with(|| Classifier::new(base_model, state));
         let rows = features.as_standard_layout();
         let ranked: Vec<Vec<Match>> = rows
             .rows()
@@ -233,15 +233,15 @@ impl Learner {
     ///
     /// # Errors
     /// [`ExportError`] if the newest state cannot be read, or the class cannot be exported.
-    pub fn export(&mut self, label: &str, provenance: Provenance) -> Result<Pack, ExportError> {
+    pub fn export(&mut self, label: &str, provenance: PackOrigin) -> Result<Pack, ExportError> {
         let reading = self.store.load_newest(&self.bundle)?;
         self.take(reading);
-        Ok(Pack::of(&self.bundle.foundation, &self.saved.state, label, provenance)?)
+        Ok(Pack::of(&self.bundle.base_model, &self.saved.state, label, provenance)?)
     }
 
     /// Bytes of working memory that one session of so many classes and shots takes.
     pub fn session_bytes(&self, classes: usize, shots: usize) -> usize {
-        let foundation = &self.bundle.foundation;
-        session::needs(foundation, &self.saved.state, classes, shots, &foundation.config).bytes()
+        let base_model = &self.bundle.base_model;
+        session::needs(base_model, &self.saved.state, classes, shots, &base_model.config).bytes()
     }
 }

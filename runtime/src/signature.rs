@@ -27,7 +27,7 @@ pub enum KeyError {
     },
     /// The file holds no such key.
     #[error("{} cannot be used as a {expected} of minisign: {reason}", path.display())]
-    Foreign {
+    NotMinisign {
         /// The file.
         path: PathBuf,
         /// What it should hold.
@@ -46,7 +46,7 @@ pub enum SignatureError {
     Missing,
     /// The bytes are no signature of minisign's.
     #[error("its signature is not one of minisign's")]
-    Foreign,
+    NotMinisign,
     /// It was made with another key.
     #[error("it is signed with another key than the configured one")]
     OtherKey,
@@ -69,7 +69,7 @@ impl PublicKey {
     /// # Errors
     /// [`KeyError`] if the file cannot be read or holds no such key.
     pub fn read(path: &Path) -> Result<Self, KeyError> {
-        let foreign = |reason: String| KeyError::Foreign { path: path.into(), expected: "public key", reason };
+        let foreign = |reason: String| KeyError::NotMinisign { path: path.into(), expected: "public key", reason };
         Self::parse(&read_text(path)?).map_err(foreign)
     }
 
@@ -88,12 +88,12 @@ impl PublicKey {
     /// [`SignatureError`] if it is not.
     pub fn check(&self, bytes: &[u8], signature: &str) -> Result<String, SignatureError> {
         use minisign_verify::Error;
-        let signature = minisign_verify::Signature::decode(signature).map_err(|_| SignatureError::Foreign)?;
+        let signature = minisign_verify::Signature::decode(signature).map_err(|_| SignatureError::NotMinisign)?;
         match self.0.verify(bytes, &signature, false) {
             Ok(()) => Ok(signature.trusted_comment().to_string()),
             Err(Error::UnexpectedKeyId) => Err(SignatureError::OtherKey),
             // Signatures of the old kind, over the file instead of its hash.
-            Err(Error::UnexpectedAlgorithm) => Err(SignatureError::Foreign),
+            Err(Error::UnexpectedAlgorithm) => Err(SignatureError::NotMinisign),
             Err(_) => Err(SignatureError::Wrong),
         }
     }
@@ -163,7 +163,7 @@ mod secret {
             }
             let password = env::var(PASSWORD).ok();
             let hint = if password.is_none() { format!(" (without {PASSWORD})") } else { String::new() };
-            boxed().and_then(|key| key.into_secret_key(password)).map(Self).map_err(|error| KeyError::Foreign {
+            boxed().and_then(|key| key.into_secret_key(password)).map(Self).map_err(|error| KeyError::NotMinisign {
                 path: path.into(),
                 expected: "secret key",
                 reason: format!("{error}{hint}"),
@@ -217,8 +217,8 @@ mod tests {
         assert_eq!(key.check(b"ho\n", SIGNATURE), Err(SignatureError::Wrong));
         let other_comment = SIGNATURE.replace("release 3", "release 4");
         assert_eq!(key.check(b"hi\n", &other_comment), Err(SignatureError::Wrong));
-        assert_eq!(key.check(b"hi\n", ""), Err(SignatureError::Foreign));
-        assert_eq!(key.check(b"hi\n", KEY), Err(SignatureError::Foreign));
+        assert_eq!(key.check(b"hi\n", ""), Err(SignatureError::NotMinisign));
+        assert_eq!(key.check(b"hi\n", KEY), Err(SignatureError::NotMinisign));
         let other_key = SIGNATURE.replace("RURE8", "RURE9");
         assert_eq!(key.check(b"hi\n", &other_key), Err(SignatureError::OtherKey));
         assert!(PublicKey::parse("untrusted comment: no key\nAAAA\n").is_err());
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(PublicKey::parse(KEY).unwrap().check(b"bytes", &signature).as_deref(), Ok("comment"));
         // Another byte of the key, and it no longer belongs to its public key.
         std::fs::write(&path, SECRET.replace("ymHqBzxSvw5Av", "ymHqBzxSvw5Aw")).unwrap();
-        assert!(matches!(SecretKey::read(&path), Err(KeyError::Foreign { .. })));
+        assert!(matches!(SecretKey::read(&path), Err(KeyError::NotMinisign { .. })));
     }
 
     #[cfg(feature = "sign")]

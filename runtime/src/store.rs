@@ -43,7 +43,7 @@ use files::Files;
 use folder::{Disk, Folder};
 use orco_state::codec::DecodeError;
 use orco_state::history::Saved;
-use orco_state::state::Foundation;
+use orco_state::state::BaseModel;
 use orco_state::store::{self as slots, Fault, Holds, LoadError, Loaded, Medium, SaveError, Slot};
 
 /// A folder that holds a device's state.
@@ -75,7 +75,7 @@ pub struct Reading {
 }
 
 /// How the slots are read.
-type Load = fn(&mut Files<Folder>, &Foundation, [u8; 32]) -> Result<Loaded<io::Error>, LoadError<io::Error>>;
+type Load = fn(&mut Files<Folder>, &BaseModel, [u8; 32]) -> Result<Loaded<io::Error>, LoadError<io::Error>>;
 
 /// Name of the file whose lock a process holds while it changes the state.
 const LOCK: &str = ".lock";
@@ -112,7 +112,7 @@ impl Store {
     /// it.
     ///
     /// # Errors
-    /// [`StoreError::Busy`] if another process is at it, [`StoreError::Foreign`] if the state belongs to another user,
+    /// [`StoreError::Busy`] if another process is at it, [`StoreError::OtherOwner`] if the state belongs to another user,
     /// [`StoreError::Write`] or [`StoreError::Lock`] if the folder cannot be written or locked.
     pub fn lock(&self, wait: Duration) -> Result<Locked, StoreError> {
         let path = self.folder.join(LOCK);
@@ -121,7 +121,7 @@ impl Store {
         self.check_owners()?;
         let lock = Lock::take(&path, wait).map_err(|error| match error {
             LockError::Held => StoreError::Busy { folder: self.folder.clone() },
-            LockError::Foreign { owner, user } => StoreError::Foreign { path: path.clone(), owner, user },
+            LockError::OtherOwner { owner, user } => StoreError::OtherOwner { path: path.clone(), owner, user },
             LockError::Open(source) if source.kind() != io::ErrorKind::InvalidInput => failed(source),
             source => StoreError::Lock { path: path.clone(), source },
         })?;
@@ -140,7 +140,7 @@ impl Store {
             };
             match foreign_owner(&facts, &self.folder) {
                 Ok(None) => {}
-                Ok(Some([owner, user])) => return Err(StoreError::Foreign { path, owner, user }),
+                Ok(Some([owner, user])) => return Err(StoreError::OtherOwner { path, owner, user }),
                 Err(source) => return Err(StoreError::Write { path: self.folder.clone(), source }),
             }
         }
@@ -168,15 +168,15 @@ impl Store {
     /// # Errors
     /// [`StoreError`] if there is a state, but none that can be read, or it belongs to another bundle.
     pub fn load(&self, bundle: &Bundle) -> Result<Reading, StoreError> {
-        self.load_on(&bundle.foundation, bundle.digest)
+        self.load_on(&bundle.base_model, bundle.digest)
     }
 
-    /// The same for the parts of a bundle that states depend on: the foundation, and the SHA-256 of its file.
+    /// The same for the parts of a bundle that states depend on: the base_model, and the SHA-256 of its file.
     ///
     /// # Errors
     /// As for [`Store::load`].
-    pub fn load_on(&self, foundation: &Foundation, digest: [u8; 32]) -> Result<Reading, StoreError> {
-        self.read(slots::load, foundation, digest)
+    pub fn load_on(&self, base_model: &BaseModel, digest: [u8; 32]) -> Result<Reading, StoreError> {
+        self.read(slots::load, base_model, digest)
     }
 
     /// Reads the newest state, as [`load`](Self::load) does, or refuses: for what may not come from an older one.
@@ -184,17 +184,17 @@ impl Store {
     /// # Errors
     /// As for [`Store::load`], and [`StoreError::Unreadable`] if a slot cannot be read.
     pub fn load_newest(&self, bundle: &Bundle) -> Result<Reading, StoreError> {
-        self.read(slots::load_to_change, &bundle.foundation, bundle.digest)
+        self.read(slots::load_to_change, &bundle.base_model, bundle.digest)
     }
 
-    fn read(&self, load: Load, foundation: &Foundation, digest: [u8; 32]) -> Result<Reading, StoreError> {
-        let loaded = load(&mut self.files(), foundation, digest).map_err(|error| self.not_loaded(error))?;
+    fn read(&self, load: Load, base_model: &BaseModel, digest: [u8; 32]) -> Result<Reading, StoreError> {
+        let loaded = load(&mut self.files(), base_model, digest).map_err(|error| self.not_loaded(error))?;
         if loaded.saved.is_none() && self.files().has_aside().map_err(|source| self.unreadable(source))? {
             // Not a first save that was cut off: there was a copy once.
             if let Some((slot, Fault::Damaged(source))) = loaded.faults.into_iter().next_back() {
                 return Err(StoreError::Decode { path: self.path(slot), source });
             }
-            return Ok(Self::without_slots(foundation, digest, Vec::new()));
+            return Ok(Self::without_slots(base_model, digest, Vec::new()));
         }
         let warning = |(slot, fault): &(Slot, Fault<io::Error>)| {
             let path = self.path(*slot);
@@ -214,13 +214,13 @@ impl Store {
         let warnings = loaded.faults.iter().map(warning).collect();
         match loaded.saved {
             Some(saved) => Ok(Reading { saved, warnings, generation: loaded.generation, slot: loaded.slot }),
-            None => Ok(Self::without_slots(foundation, digest, warnings)),
+            None => Ok(Self::without_slots(base_model, digest, warnings)),
         }
     }
 
     /// What is known where no slot holds a state.
-    fn without_slots(foundation: &Foundation, digest: [u8; 32], warnings: Vec<String>) -> Reading {
-        Reading { saved: Saved::fresh(foundation, digest), warnings, generation: 0, slot: None }
+    fn without_slots(base_model: &BaseModel, digest: [u8; 32], warnings: Vec<String>) -> Reading {
+        Reading { saved: Saved::fresh(base_model, digest), warnings, generation: 0, slot: None }
     }
 
     /// Whether any of its files holds a label, though the state and its history need not: an older slot, one that was set
@@ -269,15 +269,15 @@ impl Locked {
     /// # Errors
     /// As for [`Store::load`], and [`StoreError::Unreadable`] if a slot cannot be read: it may be the newest.
     pub fn load(&self, bundle: &Bundle) -> Result<Reading, StoreError> {
-        self.load_on(&bundle.foundation, bundle.digest)
+        self.load_on(&bundle.base_model, bundle.digest)
     }
 
-    /// The same for the parts of a bundle that states depend on: the foundation, and the SHA-256 of its file.
+    /// The same for the parts of a bundle that states depend on: the base_model, and the SHA-256 of its file.
     ///
     /// # Errors
     /// As for [`Locked::load`].
-    pub fn load_on(&self, foundation: &Foundation, digest: [u8; 32]) -> Result<Reading, StoreError> {
-        let reading = self.store.read(slots::load_to_change, foundation, digest)?;
+    pub fn load_on(&self, base_model: &BaseModel, digest: [u8; 32]) -> Result<Reading, StoreError> {
+        let reading = self.store.read(slots::load_to_change, base_model, digest)?;
         self.newest.set((reading.generation, reading.slot));
         Ok(reading)
     }
@@ -288,15 +288,15 @@ impl Locked {
     /// # Errors
     /// [`StoreError`] if the system refuses, or another process has changed the state meanwhile.
     pub fn save(&self, bundle: &Bundle, saved: &Saved) -> Result<(), StoreError> {
-        self.save_on(&bundle.foundation, saved)
+        self.save_on(&bundle.base_model, saved)
     }
 
     /// The same for the part of a bundle that states depend on.
     ///
     /// # Errors
     /// As for [`Locked::save`].
-    pub fn save_on(&self, foundation: &Foundation, saved: &Saved) -> Result<(), StoreError> {
-        let generation = self.write(|files, from| slots::save(files, foundation, saved, from))?;
+    pub fn save_on(&self, base_model: &BaseModel, saved: &Saved) -> Result<(), StoreError> {
+        let generation = self.write(|files, from| slots::save(files, base_model, saved, from))?;
         let (_, slot) = self.newest.get();
         self.newest.set((generation, Some(slot.map_or(Slot::B, Slot::other))));
         Ok(())
@@ -308,7 +308,7 @@ impl Locked {
     /// # Errors
     /// As for [`Locked::save`]; something of the old may be left where the system refused.
     pub fn purge(&self, bundle: &Bundle, saved: &Saved) -> Result<(), StoreError> {
-        let generation = self.write(|files, from| slots::purge(files, &bundle.foundation, saved, from))?;
+        let generation = self.write(|files, from| slots::purge(files, &bundle.base_model, saved, from))?;
         let (_, slot) = self.newest.get();
         self.newest.set((generation, slot.or(Some(Slot::B))));
         Ok(())

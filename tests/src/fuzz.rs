@@ -19,7 +19,7 @@ use orco_state::classify::Classifier;
 use orco_state::codec::{self, Kind};
 use orco_state::head::Head;
 use orco_state::pack::{self, Sealed};
-use orco_state::state::{Class, Foundation, State};
+use orco_state::state::{BaseModel, Class, State};
 use orco_state::store::{self, Frame, Medium, Slot, VERSION};
 
 /// A public key, for signatures that no input will bear.
@@ -42,29 +42,29 @@ pub const TARGETS: [(&str, Target); 6] = [
 /// SHA-256 of the learner file of the bundle that states belong to.
 const DIGEST: [u8; 32] = [7; 32];
 
-/// A foundation that takes no time: two base classes in three dimensions.
-pub fn foundation() -> Foundation {
+/// A base_model that takes no time: two base classes in three dimensions.
+pub fn base_model() -> BaseModel {
     let mut exemplars = Bank::new(3, 2, Precision::Int8);
     exemplars.push(0, &[1.0, 0.0, 0.5]);
     exemplars.push(1, &[0.0, 1.0, 0.5]);
     let mut head = Head::zeros(Shape { inputs: 3, hidden: 2, outputs: 2 });
-    for (place, values) in head.parameters_mut().into_iter().enumerate() {
-        values.iter_mut().enumerate().for_each(|(i, value)| *value = 0.3 + (place + i) as f32 * 0.2);
+    for (index, values) in head.parameters_mut().into_iter().enumerate() {
+        values.iter_mut().enumerate().for_each(|(i, value)| *value = 0.3 + (index + i) as f32 * 0.2);
     }
     let class = |label: &str, target| Class { label: label.into(), target, session: 0 };
     let classes = vec![class("one", 0), class("two", 1)];
     let targets = vec![1.0, 0.0, 0.0, 1.0, -1.0, 0.0, 0.0, -1.0];
     let config = Config { views: 2, ..Config::default() };
-    Foundation { dimension: 2, targets, head, classes, exemplars, config }
+    BaseModel { dimension: 2, targets, head, classes, exemplars, config }
 }
 
 /// A state on it that has learned a class.
 pub fn state() -> State {
-    let mut state = State::fresh(&foundation(), DIGEST);
+    let mut state = State::fresh(&base_model(), DIGEST);
     state.sessions = 1;
     state.classes.push(Class { label: "three".into(), target: 2, session: 1 });
     state.exemplars.push(2, &[0.5, 0.5, 0.0]);
-    state.head = Some(foundation().head);
+    state.head = Some(base_model().head);
     state
 }
 
@@ -85,7 +85,7 @@ pub fn repaired(bytes: &[u8]) -> bool {
 
 /// A slot with such a body, whose envelope is right.
 pub fn slot(body: &[u8]) -> Vec<u8> {
-    Frame { version: VERSION, generation: 1, foundation: DIGEST, body }.encode()
+    Frame { version: VERSION, generation: 1, base_model: DIGEST, body }.encode()
 }
 
 /// One slot in memory, the other one never written.
@@ -113,31 +113,31 @@ impl Medium for Shelf<'_> {
 
 /// Decodes a file, asks whether it is sound, and uses it if so.
 fn read(kind: Kind, bytes: &[u8]) -> bool {
-    let foundation = foundation();
+    let base_model = base_model();
     match kind {
         Kind::Slot => {
-            let loaded = store::load(&mut Shelf(bytes), &foundation, DIGEST);
+            let loaded = store::load(&mut Shelf(bytes), &base_model, DIGEST);
             let saved = loaded.ok().and_then(|loaded| loaded.saved);
-            saved.inspect(|saved| classify(&foundation, &saved.state)).is_some()
+            saved.inspect(|saved| classify(&base_model, &saved.state)).is_some()
         }
         Kind::Learner => {
-            let sound = codec::decode::<Foundation>(kind, bytes).ok().filter(Foundation::is_sound);
-            sound.inspect(|foundation| classify(foundation, &State::fresh(foundation, [0; 32]))).is_some()
+            let sound = codec::decode::<BaseModel>(kind, bytes).ok().filter(BaseModel::is_sound);
+            sound.inspect(|base_model| classify(base_model, &State::fresh(base_model, [0; 32]))).is_some()
         }
         Kind::Benchmark => {
-            let sound = codec::decode::<Benchmark>(kind, bytes).ok().filter(|read| read.is_sound(&foundation));
+            let sound = codec::decode::<Benchmark>(kind, bytes).ok().filter(|read| read.is_sound(&base_model));
             sound.inspect(|benchmark| drop(benchmark.measured.clean())).is_some()
         }
         Kind::Pack => pack(bytes),
     }
 }
 
-fn classify(foundation: &Foundation, state: &State) {
-    state.free_targets(foundation);
+fn classify(base_model: &BaseModel, state: &State) {
+    state.free_targets(base_model);
     drop(state.exemplars.clean());
-    let classes = foundation.classes.len() + state.classes.len();
-    if classes > 0 && foundation.head.inputs * foundation.head.hidden < 1 << 20 {
-        let nearest = Classifier::new(foundation, state).nearest(&vec![0.5; foundation.head.inputs]);
+    let classes = base_model.classes.len() + state.classes.len();
+    if classes > 0 && base_model.head.inputs * base_model.head.hidden < 1 << 20 {
+        let nearest = Classifier::new(base_model, state).nearest(&vec![0.5; base_model.head.inputs]);
         assert!(nearest[0] < classes, "a class that does not exist");
     }
 }
@@ -167,7 +167,7 @@ pub fn pack(bytes: &[u8]) -> bool {
         }
         let Ok(pack) = sealed.content() else { return false };
         assert_eq!(Sealed::read(&pack::seal(&pack.to_be_signed(), "")).unwrap().content().as_ref(), Ok(&pack));
-        assert!(pack.to_class(&pack.foundation).is_ok());
+        assert!(pack.to_class(&pack.base_model).is_ok());
         true
     };
     let _ = core::str::from_utf8(bytes).map(|text| key.check(b"", text));

@@ -94,12 +94,12 @@ impl Phase3 {
     pub fn new(golden: &Golden) -> Self {
         let (w1, w2) = (golden.f32("head.w1"), golden.f32("head.w2"));
         let (hidden, inputs, dimension) = (w1.length(0), w1.length(1), w2.length(0));
-        let head_at = |place: &str| {
+        let head_at = |index: &str| {
             let shapes: [&[usize]; 4] = [&[hidden, inputs], &[hidden], &[dimension, hidden], &[dimension]];
             let mut shapes = shapes.into_iter();
             PARAMETERS.map(|name| {
                 let shape = shapes.next().expect("a shape for every parameter");
-                golden.f32(&format!("{place}{name}")).shaped(shape)
+                golden.f32(&format!("{index}{name}")).shaped(shape)
             })
         };
         let classes = golden.labels("phase3.batch.labels");

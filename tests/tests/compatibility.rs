@@ -20,7 +20,7 @@ use orco_state::codec::{self, Kind};
 use orco_state::head::Head;
 use orco_state::history::{Change, HeadMark, Limits, Saved, Verb};
 use orco_state::session::{self, Memory, NewClass, Session};
-use orco_state::state::{Class, Foundation, State};
+use orco_state::state::{BaseModel, Class, State};
 use orco_state::store::{Frame, Slot, VERSION};
 use orco_state::target::{Method, generate};
 use tempfile::TempDir;
@@ -39,8 +39,8 @@ fn read(name: &str) -> Vec<u8> {
 }
 
 /// The smallest device that has everything: a head, base classes, two learned ones.
-fn foundation() -> Foundation {
-    let mut random = Random::new(1, "golden foundation");
+fn base_model() -> BaseModel {
+    let mut random = Random::new(1, "golden base_model");
     let mut head = Head::zeros(Shape { inputs: 8, hidden: 6, outputs: 8 });
     for values in head.parameters_mut() {
         values.iter_mut().for_each(|value| *value = 0.3 * random.normal());
@@ -48,7 +48,7 @@ fn foundation() -> Foundation {
     let mut exemplars = Bank::new(8, 2, Precision::Int8);
     (0..2).for_each(|class| exemplars.push(class, &shot(class)));
     let classes = ["cat", "dog"].into_iter().enumerate();
-    Foundation {
+    BaseModel {
         dimension: 8,
         targets: generate(Method::Orthonormal, 8, 8, 0, 1),
         head,
@@ -64,23 +64,23 @@ fn shot(number: u32) -> Vec<f32> {
     (0..16).map(|_| random.normal()).collect()
 }
 
-fn learn(foundation: &Foundation, state: &State, label: &str, shots: &[u32]) -> State {
+fn learn(base_model: &BaseModel, state: &State, label: &str, shots: &[u32]) -> State {
     let class = NewClass { label: label.into(), shots: shots.iter().map(|number| shot(*number)).collect() };
     let (memory, on_progress) = (&mut Memory::default(), &mut |_| ControlFlow::Continue(()));
-    let config = &foundation.config;
-    Session { foundation, config, seed: 1, memory, workers: &Serial, on_progress }.learn(state, &[class]).unwrap().0
+    let config = &base_model.config;
+    Session { base_model, config, seed: 1, memory, workers: &Serial, on_progress }.learn(state, &[class]).unwrap().0
 }
 
 /// Writes the files of the present version.
 fn write() {
     fs::create_dir_all(golden("")).unwrap();
-    let foundation = foundation();
-    let learner = codec::encode(Kind::Learner, &foundation);
+    let base_model = base_model();
+    let learner = codec::encode(Kind::Learner, &base_model);
     fs::write(golden(LEARNER), &learner).unwrap();
-    let fresh = Saved::fresh(&foundation, codec::digest(&learner));
-    let mug = learn(&foundation, &fresh.state, "mug", &[10, 11]);
-    let cup = session::rename(&foundation, &mug, "mug", "cup").unwrap();
-    let both = learn(&foundation, &cup, "duck", &[12]);
+    let fresh = Saved::fresh(&base_model, codec::digest(&learner));
+    let mug = learn(&base_model, &fresh.state, "mug", &[10, 11]);
+    let cup = session::rename(&base_model, &mug, "mug", "cup").unwrap();
+    let both = learn(&base_model, &cup, "duck", &[12]);
     let limits = Limits::default();
     let saved = fresh
         .then(mug, &Change::new(Verb::Learn, 1).labels(["mug"]).at(Some(1_795_220_400)), limits)
@@ -88,31 +88,31 @@ fn write() {
         .then(both, &Change::new(Verb::Learn, 1).labels(["duck"]), limits);
     let folder = TempDir::new().unwrap();
     let store = Store::new(folder.path());
-    store.lock(Duration::ZERO).unwrap().save_on(&foundation, &saved).unwrap();
+    store.lock(Duration::ZERO).unwrap().save_on(&base_model, &saved).unwrap();
     fs::copy(store.path(Slot::A), golden(SLOT)).unwrap();
 }
 
-fn learner() -> (Foundation, [u8; 32]) {
+fn learner() -> (BaseModel, [u8; 32]) {
     if std::env::var_os("ORCO_WRITE_GOLDEN").is_some() {
         static WRITTEN: std::sync::Once = std::sync::Once::new();
         WRITTEN.call_once(write);
     }
     let bytes = read(LEARNER);
-    let read: Foundation = codec::decode(Kind::Learner, &bytes).unwrap();
+    let read: BaseModel = codec::decode(Kind::Learner, &bytes).unwrap();
     // The settings lie in the manifest.
-    (Foundation { config: foundation().config, ..read }, codec::digest(&bytes))
+    (BaseModel { config: base_model().config, ..read }, codec::digest(&bytes))
 }
 
 #[test]
 fn a_learner_is_written_as_it_was() {
     let (read_back, _) = learner();
     assert!(codec::encode(Kind::Learner, &read_back) == read(LEARNER), "other bytes than were written then");
-    assert_eq!(read_back, foundation());
+    assert_eq!(read_back, base_model());
 }
 
 #[test]
 fn a_slot_loads_and_is_written_as_it_was() {
-    let (foundation, digest) = learner();
+    let (base_model, digest) = learner();
     for (version, file) in [(1, SLOT)] {
         let bytes = read(file);
         assert_eq!(Frame::decode(&bytes).unwrap().version, version);
@@ -121,7 +121,7 @@ fn a_slot_loads_and_is_written_as_it_was() {
         for slot in Slot::BOTH {
             fs::write(store.path(slot), &bytes).unwrap();
         }
-        let saved = store.load_on(&foundation, digest).unwrap().saved;
+        let saved = store.load_on(&base_model, digest).unwrap().saved;
         let labels: Vec<&str> = saved.state.classes.iter().map(|class| class.label.as_str()).collect();
         assert_eq!(labels, ["cup", "duck"]);
         let entries = saved.history.entries();
@@ -138,13 +138,13 @@ fn a_slot_loads_and_is_written_as_it_was() {
         // What is written now is what was written then.
         let again = TempDir::new().unwrap();
         let again = Store::new(again.path());
-        again.lock(Duration::ZERO).unwrap().save_on(&foundation, &saved).unwrap();
+        again.lock(Duration::ZERO).unwrap().save_on(&base_model, &saved).unwrap();
         if VERSION == version {
             assert_eq!(fs::read(again.path(Slot::A)).unwrap(), bytes);
         }
-        assert_eq!(again.load_on(&foundation, digest).unwrap().saved, saved);
+        assert_eq!(again.load_on(&base_model, digest).unwrap().saved, saved);
         // And a further session counts from what is recognised before it.
-        let next = learn(&foundation, &saved.state, "brick", &[13]);
+        let next = learn(&base_model, &saved.state, "brick", &[13]);
         assert_eq!(next.origins.iter().map(|origin| origin.shots).collect::<Vec<_>>(), [2, 1, 1]);
     }
 }

@@ -18,8 +18,8 @@ use orco_runtime::image::{MAX_MEMORY, Preprocessing};
 use orco_state::bank::Bank;
 use orco_state::codec::{self, Kind};
 use orco_state::history::Saved;
-use orco_state::pack::{self, Pack, Provenance, Thumbnail};
-use orco_tests::fuzz::{TARGETS, Target, foundation, slot, state};
+use orco_state::pack::{self, Pack, PackOrigin, Thumbnail};
+use orco_tests::fuzz::{TARGETS, Target, base_model, slot, state};
 use orco_tests::memory::{Counting, peak_of};
 use serde::Serialize;
 
@@ -79,16 +79,16 @@ fn the_corpus_is_replayed() {
 fn no_flipped_bit_and_no_truncation_of_a_seed_does_harm() {
     let mut tried = [0; 2];
     for (name, target) in TARGETS {
-        for (place, seed) in seeds(name).into_iter().enumerate() {
-            assert!(run(name, target, &seed, "a seed"), "seed {place} of {name} is not accepted");
+        for (index, seed) in seeds(name).into_iter().enumerate() {
+            assert!(run(name, target, &seed, "a seed"), "seed {index} of {name} is not accepted");
             for length in 0..seed.len() {
-                run(name, target, &seed[..length], &format!("seed {place} cut to {length}"));
+                run(name, target, &seed[..length], &format!("seed {index} cut to {length}"));
             }
             let mut changed = seed.clone();
             for bit in 0..seed.len() * 8 {
                 changed[bit / 8] ^= 1 << (bit % 8);
-                let accepted = run(name, target, &changed, &format!("seed {place} with bit {bit} flipped"));
-                assert!(!accepted || name != "codec", "seed {place} of {name}: flipped bit {bit} was not noticed");
+                let accepted = run(name, target, &changed, &format!("seed {index} with bit {bit} flipped"));
+                assert!(!accepted || name != "codec", "seed {index} of {name}: flipped bit {bit} was not noticed");
                 changed[bit / 8] ^= 1 << (bit % 8);
             }
             tried[0] += seed.len();
@@ -101,8 +101,8 @@ fn no_flipped_bit_and_no_truncation_of_a_seed_does_harm() {
 #[test]
 fn the_seeds_are_in_the_corpus() {
     for (name, _) in TARGETS {
-        for (place, seed) in seeds(name).into_iter().enumerate() {
-            let path = corpus().join(name).join(format!("seed-{place}"));
+        for (index, seed) in seeds(name).into_iter().enumerate() {
+            let path = corpus().join(name).join(format!("seed-{index}"));
             if std::env::var_os("ORCO_WRITE_CORPUS").is_some() {
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
                 fs::write(&path, &seed).unwrap();
@@ -117,11 +117,11 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
     match target {
         "codec" => vec![
             slot(&postcard::to_allocvec(&Saved::without_history(state())).unwrap()),
-            codec::encode(Kind::Learner, &foundation()),
+            codec::encode(Kind::Learner, &base_model()),
             codec::encode(Kind::Benchmark, &benchmark()),
         ],
         "repaired" => {
-            vec![body(0, &Saved::without_history(state())), body(1, &foundation()), body(2, &benchmark())]
+            vec![body(0, &Saved::without_history(state())), body(1, &base_model()), body(2, &benchmark())]
         }
         "manifest" => {
             let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/cifar100-edge/manifest.toml");
@@ -182,14 +182,14 @@ fn benchmark() -> Benchmark {
 }
 
 fn pack() -> Pack {
-    let provenance = Provenance {
+    let provenance = PackOrigin {
         bundle: "tiny".into(),
         program: "orco".into(),
         device: Some("door".into()),
         created: None,
         session: 1,
     };
-    let mut pack = Pack::of(&foundation(), &state(), "three", provenance).unwrap();
+    let mut pack = Pack::of(&base_model(), &state(), "three", provenance).unwrap();
     pack.thumbnails.push(Thumbnail(vec![0xff, 0xd8, 0xff]));
     pack
 }

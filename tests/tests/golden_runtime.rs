@@ -1,6 +1,6 @@
 //! The runtime against the reference vectors.
 
-use orco_core::align::{Alignment, Batch, Extent, Goals};
+use orco_core::align::{Alignment, Batch, Extent, TargetRows};
 use orco_core::config::{Config, CrossEntropyOn};
 use orco_core::linalg::{padded, transpose};
 use orco_core::loss::contrast::Form;
@@ -115,7 +115,7 @@ fn golden_assignment() {
         });
         let rows: Vec<f32> = free.iter().flat_map(|&row| targets.part(row)).copied().collect();
         let places = assign(&prototypes, &rows, dimension);
-        let taken: Vec<u32> = places.into_iter().map(|place| free[place] as u32).collect();
+        let taken: Vec<u32> = places.into_iter().map(|index| free[index] as u32).collect();
         assert_eq!(taken, golden.labels(&format!("assign.{name}_target_index")).values, "assignment of {name}");
         free.retain(|&row| !taken.contains(&(row as u32)));
     }
@@ -282,10 +282,10 @@ fn golden_altered_vectors_are_rejected() {
 
     let expected = golden.f32(&format!("{key}.grad_z")).values;
     let largest = expected.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
-    for place in [0, expected.len() / 2, expected.len() - 1] {
+    for index in [0, expected.len() / 2, expected.len() - 1] {
         let mut altered = expected.clone();
-        altered[place] += 3e-4 * largest;
-        assert!(compare("gradient", &gradient, &altered, GRADIENT).is_err(), "entry {place} altered");
+        altered[index] += 3e-4 * largest;
+        assert!(compare("gradient", &gradient, &altered, GRADIENT).is_err(), "entry {index} altered");
     }
     let scaled: Vec<f32> = expected.iter().map(|value| value * 1.001).collect();
     assert!(compare("gradient", &gradient, &scaled, GRADIENT).is_err());
@@ -345,10 +345,17 @@ fn with_alignment<T>(phase: &Phase3, base_classes: u32, work: impl FnOnce(&mut A
         classes,
         targets: (assigned.len() + free.len()) / phase.dimension,
     };
-    let goals = Goals { base_classes: base_classes as usize, assigned, free };
+    let target_rows = TargetRows { base_classes: base_classes as usize, assigned, free };
     let mut memory = Memory::new(extent.needs());
     let workspace = memory.workspace(&Serial);
-    work(&mut Alignment::new(&extent, head.view(), &goals, workspace.numbers, workspace.indices, workspace.workers))
+    work(&mut Alignment::new(
+        &extent,
+        head.view(),
+        &target_rows,
+        workspace.numbers,
+        workspace.indices,
+        workspace.workers,
+    ))
 }
 
 /// The features and perturbed targets of a recorded step.

@@ -13,7 +13,7 @@ use orco_runtime::store::{Store, StoreError};
 use orco_state::bank::Bank;
 use orco_state::codec::{self, DecodeError, Kind};
 use orco_state::history::{Change, Limits, Saved, Verb};
-use orco_state::state::{Class, Foundation, State};
+use orco_state::state::{BaseModel, Class, State};
 use orco_state::store::{Frame, Slot, VERSION};
 use tempfile::TempDir;
 
@@ -45,9 +45,9 @@ fn open_with(shipped: &Bundle, learner: &[u8]) -> Result<Bundle, OpenError> {
 #[test]
 fn a_learner_file_that_makes_no_sense_is_refused() {
     let shipped = shipped();
-    let encode = |foundation: &Foundation| codec::encode(Kind::Learner, foundation);
-    open_with(&shipped, &encode(&shipped.foundation)).unwrap();
-    type Change = fn(&mut Foundation);
+    let encode = |base_model: &BaseModel| codec::encode(Kind::Learner, base_model);
+    open_with(&shipped, &encode(&shipped.base_model)).unwrap();
+    type Change = fn(&mut BaseModel);
     let changes: &[(&str, Change)] = &[
         ("no dimension", |f| f.dimension = 0),
         ("huge dimension", |f| f.dimension = usize::MAX),
@@ -65,16 +65,16 @@ fn a_learner_file_that_makes_no_sense_is_refused() {
         ("empty bank of endless views", |f| f.exemplars = Bank::new(f.head.inputs, 1 << 32, Precision::Int8)),
     ];
     for (what, change) in changes {
-        let mut foundation = shipped.foundation.clone();
-        change(&mut foundation);
-        let refused = open_with(&shipped, &encode(&foundation));
+        let mut base_model = shipped.base_model.clone();
+        change(&mut base_model);
+        let refused = open_with(&shipped, &encode(&base_model));
         assert!(matches!(refused, Err(OpenError::Decode { source: DecodeError::Body, .. })), "{what}: {refused:?}");
     }
-    let mut unlisted = shipped.foundation.clone();
+    let mut unlisted = shipped.base_model.clone();
     unlisted.classes[0].label = "unlisted".into();
     let refused = open_with(&shipped, &encode(&unlisted));
     assert!(matches!(&refused, Err(OpenError::Unfit { path, .. }) if path.ends_with(LABELS)), "{refused:?}");
-    let file = encode(&shipped.foundation);
+    let file = encode(&shipped.base_model);
     let (version, content) = codec::open(Kind::Learner, &file).unwrap();
     let refused = open_with(&shipped, &codec::seal(Kind::Learner, version, &[content, &[0]]));
     assert!(matches!(refused, Err(OpenError::Decode { source: DecodeError::Body, .. })), "trailing byte");
@@ -93,7 +93,7 @@ fn settings_that_make_no_sense_are_refused_by_their_names() {
     };
     // A setting that is not named has its default; a new one would, too, in a bundle of today.
     let opened = open("epochs = 7").unwrap();
-    assert_eq!(opened.foundation.config, Config { epochs: 7, ..Config::default() });
+    assert_eq!(opened.base_model.config, Config { epochs: 7, ..Config::default() });
     for (settings, expected) in [
         ("epochs = 0", "epochs must be from 1 to 10000"),
         ("epochs = 9223372036854775807", "epochs must be from 1 to 10000"),
@@ -115,22 +115,22 @@ fn a_state_that_makes_no_sense_is_refused() {
     let folder = TempDir::new().unwrap();
     let store = Store::new(folder.path());
     let class = |label: &str, target: u32| Class { label: label.into(), target, session: 1 };
-    let free = shipped.fresh_state().free_targets(&shipped.foundation);
+    let free = shipped.fresh_state().free_targets(&shipped.base_model);
     let mut good = shipped.fresh_state();
     (good.sessions, good.classes) = (1, vec![class("one", free[0])]);
-    good.exemplars.push(shipped.foundation.classes.len() as u32, &vec![0.5; shipped.foundation.head.inputs]);
+    good.exemplars.push(shipped.base_model.classes.len() as u32, &vec![0.5; shipped.base_model.head.inputs]);
     put(&store, &postcard::to_allocvec(&Saved::without_history(good.clone())).unwrap(), shipped.digest);
     assert_eq!(store.load(&shipped).unwrap().saved.state, good);
     type Change = fn(&mut State, &Bundle);
     let changes: &[(&str, Change)] = &[
-        ("taken target", |s, b| s.classes[0].target = b.foundation.classes[0].target),
-        ("label of a base class", |s, b| s.classes[0].label = b.foundation.classes[0].label.clone()),
+        ("taken target", |s, b| s.classes[0].target = b.base_model.classes[0].target),
+        ("label of a base class", |s, b| s.classes[0].label = b.base_model.classes[0].label.clone()),
         ("session that never was", |s, _| s.classes[0].session = 2),
         ("session 0", |s, _| s.classes[0].session = 0),
         ("exemplars of no class", |s, _| s.classes.clear()),
-        ("other views", |s, b| s.exemplars = Bank::new(b.foundation.head.inputs, 1 << 40, Precision::Int8)),
-        ("other precision", |s, b| s.exemplars = Bank::new(b.foundation.head.inputs, 4, Precision::F16)),
-        ("other features", |s, b| s.exemplars = Bank::new(b.foundation.head.inputs + 1, 4, Precision::Int8)),
+        ("other views", |s, b| s.exemplars = Bank::new(b.base_model.head.inputs, 1 << 40, Precision::Int8)),
+        ("other precision", |s, b| s.exemplars = Bank::new(b.base_model.head.inputs, 4, Precision::F16)),
+        ("other features", |s, b| s.exemplars = Bank::new(b.base_model.head.inputs + 1, 4, Precision::Int8)),
         ("head of another shape", |s, _| {
             s.head = Some(orco_state::head::Head::zeros(Shape { inputs: 3, hidden: 4, outputs: 5 }))
         }),
@@ -149,8 +149,8 @@ fn a_state_that_makes_no_sense_is_refused() {
 }
 
 /// Writes a slot whose checksum is right.
-fn put(store: &Store, body: &[u8], foundation: [u8; 32]) {
-    let frame = Frame { version: VERSION, generation: 1, foundation, body };
+fn put(store: &Store, body: &[u8], base_model: [u8; 32]) {
+    let frame = Frame { version: VERSION, generation: 1, base_model, body };
     fs::write(store.path(Slot::A), frame.encode()).unwrap();
 }
 
@@ -159,11 +159,11 @@ fn a_history_that_makes_no_sense_is_refused() {
     let shipped = shipped();
     let folder = TempDir::new().unwrap();
     let store = Store::new(folder.path());
-    let free = shipped.fresh_state().free_targets(&shipped.foundation);
+    let free = shipped.fresh_state().free_targets(&shipped.base_model);
     let fresh = shipped.fresh_state();
-    let class = |label: &str, place: usize| Class { label: label.into(), target: free[place], session: 1 };
+    let class = |label: &str, index: usize| Class { label: label.into(), target: free[index], session: 1 };
     let mut first = State { sessions: 1, classes: vec![class("one", 0)], ..fresh.clone() };
-    first.exemplars.push(shipped.foundation.classes.len() as u32, &vec![0.5; shipped.foundation.head.inputs]);
+    first.exemplars.push(shipped.base_model.classes.len() as u32, &vec![0.5; shipped.base_model.head.inputs]);
     let learned = Change::new(Verb::Learn, 1).labels(["one"]);
     let forgot = Change::new(Verb::Forget, 1).labels(["one"]);
     let limits = Limits::default();
@@ -173,12 +173,12 @@ fn a_history_that_makes_no_sense_is_refused() {
     assert_eq!(store.load(&shipped).unwrap().saved, saved);
     // Every byte of the history, which comes last, in every way: nothing may panic, and what is taken must be usable.
     let start = postcard::to_allocvec(&saved.state).unwrap().len();
-    let small = (start..good.len()).filter(|place| good[*place] != good[start + (good.len() - start) / 2]);
+    let small = (start..good.len()).filter(|index| good[*index] != good[start + (good.len() - start) / 2]);
     let (mut refused, mut taken) = (0, 0);
-    for place in small.chain(good.len() - 40..good.len()) {
+    for index in small.chain(good.len() - 40..good.len()) {
         for value in [0, 1, 2, 3, 0x7F, 0x80, 0xFF] {
             let mut body = good.clone();
-            body[place] = value;
+            body[index] = value;
             put(&store, &body, shipped.digest);
             match store.load(&shipped) {
                 Err(StoreError::Decode { source: DecodeError::Body, .. }) => refused += 1,
@@ -188,10 +188,10 @@ fn a_history_that_makes_no_sense_is_refused() {
                     let numbers: Vec<u32> = saved.history.entries().iter().map(|entry| entry.number).collect();
                     for number in numbers {
                         let earlier = saved.earlier(number).unwrap();
-                        assert!(earlier.state.is_sound(&shipped.foundation), "byte {place} = {value}");
+                        assert!(earlier.state.is_sound(&shipped.base_model), "byte {index} = {value}");
                     }
                 }
-                Err(error) => panic!("byte {place} = {value}: {error}"),
+                Err(error) => panic!("byte {index} = {value}: {error}"),
             }
         }
     }

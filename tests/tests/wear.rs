@@ -43,31 +43,31 @@ impl<M: Medium> Medium for Counting<M> {
 #[test]
 fn an_added_class_costs_at_most_twice_the_state() {
     let bundle = Bundle::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/cifar100-edge")).unwrap();
-    let foundation = &bundle.foundation;
+    let base_model = &bundle.base_model;
     let folder = TempDir::new().unwrap();
     let slots = Store::new(folder.path()).slots();
     let mut medium = Counting { medium: slots, written: 0 };
     let threads = Threads::of_machine();
-    let config = orco_core::config::Config { epochs: 2, ..foundation.config.clone() };
-    let mut saved = Saved::fresh(foundation, bundle.digest);
+    let config = orco_core::config::Config { epochs: 2, ..base_model.config.clone() };
+    let mut saved = Saved::fresh(base_model, bundle.digest);
     let mut random = Random::new(1, "made-up features");
     let mut figures = Vec::new();
     for class in ["first", "second", "third"] {
-        let shot = |random: &mut Random| (0..foundation.head.inputs).map(|_| random.normal().max(0.0)).collect();
+        let shot = |random: &mut Random| (0..base_model.head.inputs).map(|_| random.normal().max(0.0)).collect();
         let new = [NewClass { label: class.into(), shots: (0..5).map(|_| shot(&mut random)).collect() }];
         let (memory, on_progress) = (&mut Memory::default(), &mut |_| ControlFlow::Continue(()));
-        let mut session = Session { foundation, config: &config, seed: 1, memory, workers: &threads, on_progress };
+        let mut session = Session { base_model, config: &config, seed: 1, memory, workers: &threads, on_progress };
         let (next, _) = session.learn(&saved.state, &new).unwrap();
         saved = saved.then(next, &Change::new(Verb::Learn, 1).labels([class]), Limits::default());
         medium.written = 0;
-        let from = store::load_to_change(&mut medium, foundation, bundle.digest).unwrap().generation;
-        store::save(&mut medium, foundation, &saved, from).unwrap();
+        let from = store::load_to_change(&mut medium, base_model, bundle.digest).unwrap().generation;
+        store::save(&mut medium, base_model, &saved, from).unwrap();
         let state = Slot::BOTH.map(|slot| medium.read(slot).unwrap().map_or(0, |bytes| bytes.len()));
         let state = state.into_iter().max().unwrap();
         assert!(medium.written <= 2 * state + 4096, "{} bytes for a state of {state}", medium.written);
         figures.push(format!("{} ({:.3} x the state)", medium.written, medium.written as f64 / state as f64));
         medium.written = 0;
-        (0..10).for_each(|_| assert!(store::load(&mut medium, foundation, bundle.digest).unwrap().saved.is_some()));
+        (0..10).for_each(|_| assert!(store::load(&mut medium, base_model, bundle.digest).unwrap().saved.is_some()));
         assert_eq!(medium.written, 0, "a device at rest writes");
     }
     let _ = writeln!(

@@ -13,11 +13,11 @@ use orco_core::config::{Assignment as Rule, Config};
 use orco_lab::benchmark::Benchmark;
 use orco_lab::{Draw, Measured, Measurement, Row, Summary, System, summarise};
 use orco_runtime::encoder::onnx::Onnx;
-use orco_state::state::Foundation;
+use orco_state::state::BaseModel;
 use serde_json::json;
 use tch::{Device, Tensor, no_grad};
 
-use self::session::Session;
+use self::session::ComparedSession;
 use crate::config::{Arithmetic, Recipe};
 use crate::dataset::{DataSet, Images};
 use crate::export::{Source, onnx};
@@ -70,11 +70,11 @@ pub fn compare(
     let source = Source::new(model, recipe, data);
     let mut encoder = Onnx::open(&onnx::encode(&model.backbone, &[]), &source.input)
         .context("the runtime's learner takes its features from ONNX Runtime")?;
-    let foundation = source.foundation(model, targets, &mut encoder)?;
+    let base_model = source.base_model(model, targets, &mut encoder)?;
     let benchmark = source.benchmark(&mut encoder)?;
     // All answer as the paper does: where f is trained, means of stored features would be those of another f.
     let (system, config) = (System::Orco, &recipe.learn.by_targets_alone());
-    let device = Measurement { foundation: &foundation, benchmark: &benchmark, system, config, seed: SEED };
+    let device = Measurement { base_model: &base_model, benchmark: &benchmark, system, config, seed: SEED };
     let measured = device.over(draws, &interrupt::flow);
     interrupt::check()?;
     let mut summaries = vec![Summary { system: "g, as on the device".into(), ..measured? }];
@@ -82,7 +82,7 @@ pub fn compare(
         std::iter::once(Trained::Head).chain(shares.iter().map(|&share| Trained::Both(share))).collect();
     let epochs = rivals.len() * draws * data.split.sessions.len() * config.epochs;
     let mut progress = Progress::counting("comparison", "epochs", epochs as u64, 0);
-    let walk = Walk::new(model, targets, &source, &foundation, &benchmark);
+    let walk = Walk::new(model, targets, &source, &base_model, &benchmark);
     for trained in rivals {
         let walked = (0..draws).map(|draw| walk.draw(model, trained, draw, &mut progress)).collect::<Result<Vec<_>>>();
         // Whatever happened, the model is what it was.
@@ -135,7 +135,7 @@ pub fn table(summaries: &[Summary], draws: usize) -> String {
 /// The way through all sessions, from images.
 struct Walk<'a> {
     source: &'a Source<'a>,
-    foundation: &'a Foundation,
+    base_model: &'a BaseModel,
     benchmark: &'a Benchmark,
     targets: &'a Targets,
     /// The model after phase 2.
@@ -149,18 +149,18 @@ impl<'a> Walk<'a> {
         model: &Model,
         targets: &'a Targets,
         source: &'a Source<'a>,
-        foundation: &'a Foundation,
+        base_model: &'a BaseModel,
         benchmark: &'a Benchmark,
     ) -> Self {
         let start = model.tensors().into_iter().map(|(name, tensor)| (name, no_grad(|| tensor.copy()))).collect();
         let features = features(model, source.measured, &source.split.measured);
-        Self { source, foundation, benchmark, targets, start, features }
+        Self { source, base_model, benchmark, targets, start, features }
     }
 
     /// All sessions with one draw of the shots.
     fn draw(&self, model: &mut Model, trained: Trained, draw: usize, progress: &mut Progress) -> Result<Draw> {
         let recipe = self.source.recipe;
-        let mut session = Session {
+        let mut session = ComparedSession {
             train: self.source.train,
             config: &recipe.learn,
             augment: recipe.session_augment.as_ref().unwrap_or(&recipe.pretrain.augment),
@@ -198,7 +198,7 @@ impl<'a> Walk<'a> {
     fn shots(&self, session: usize, draw: usize) -> Vec<(usize, i64)> {
         let benchmark = self.benchmark;
         let before: u32 = benchmark.ways[..session - 1].iter().sum();
-        let first = self.foundation.classes.len() as u32 + before;
+        let first = self.base_model.classes.len() as u32 + before;
         let image = |candidate: usize| benchmark.candidate_sources[candidate] as usize;
         let classes = first..first + benchmark.ways[session - 1];
         let shots = classes.flat_map(|class| {
@@ -209,7 +209,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Measures the classes seen so far.
-    fn row(&self, model: &Model, session: &Session<'_>, number: usize, trained: Trained) -> Row {
+    fn row(&self, model: &Model, session: &ComparedSession<'_>, number: usize, trained: Trained) -> Row {
         let (images, seen) = (self.source.measured, session.targets.rows.len());
         let measured = self.source.split.measured.iter().copied().enumerate();
         let known = measured.filter(|(_, index)| usize::from(images.labels[*index]) < seen);

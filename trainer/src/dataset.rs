@@ -29,7 +29,7 @@ pub use error::DataError;
 pub use lists::{ListError, ListNames};
 use orco_state::label;
 pub use pickle::PickleError;
-pub use split::{Session, Split, SplitError};
+pub use split::{SessionSplit, Split, SplitError};
 use tch::{Device, Kind, Tensor};
 pub use write_lists::write_lists;
 

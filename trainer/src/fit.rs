@@ -1,4 +1,4 @@
-//! The training loop: epochs, checkpoints, stops, progress. A [`Phase`] fills in what a step is.
+//! The training loop: epochs, checkpoints, stops, progress. A `Phase` fills in what a step is.
 //!
 //! The sessions of the comparison ([`mod@crate::compare`]) have a short loop of their own: they take seconds, keep nothing,
 //! and share one count of epochs.

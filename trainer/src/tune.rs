@@ -20,18 +20,18 @@ use crate::interrupt;
 /// If the bundle cannot be opened, was made from test data, a trial makes no sense, or a stop was asked for.
 pub fn tune(bundle: &Path, trials: &[String], draws: usize, seed: u64) -> Result<()> {
     let bundle = Bundle::open(bundle)?;
-    let (foundation, benchmark) = (&bundle.foundation, Benchmark::of(&bundle)?);
+    let (base_model, benchmark) = (&bundle.base_model, Benchmark::of(&bundle)?);
     if benchmark.measured_on_test {
         bail!(
             "the benchmark of {} is test data, on which nothing may be chosen; make a bundle with measure_on = \"holdout\"",
             bundle.manifest.name
         );
     }
-    let configs = trials.iter().map(|trial| changed(&foundation.config, trial)).collect::<Result<Vec<_>>>()?;
+    let configs = trials.iter().map(|trial| changed(&base_model.config, trial)).collect::<Result<Vec<_>>>()?;
     println!("measured on {}, draws: {draws}", benchmark.source);
     println!("     aHM           aACC");
     let show = |name: &str, system: System, config: &Config| -> Result<()> {
-        let measurement = Measurement { foundation, benchmark: &benchmark, system, config, seed };
+        let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed };
         let measured = measurement.over(draws, &interrupt::flow);
         interrupt::check()?;
         let summary = measured?;
@@ -42,8 +42,8 @@ pub fn tune(bundle: &Path, trials: &[String], draws: usize, seed: u64) -> Result
     for (trial, config) in trials.iter().zip(&configs) {
         show(trial, System::Orco, config)?;
     }
-    show("imprint", System::Imprint, &foundation.config)?;
-    show("ncm", System::Ncm, &foundation.config)
+    show("imprint", System::Imprint, &base_model.config)?;
+    show("ncm", System::Ncm, &base_model.config)
 }
 
 /// The settings with the trial's fields changed.

@@ -63,13 +63,13 @@ fn from_nothing_to_an_evaluated_bundle() {
     let bundle = Bundle::open_trusted(&output, Some(&public)).unwrap();
     assert_eq!(bundle.manifest.release, 1);
     assert!(bundle.manifest.provenance.trained_on.starts_with(trained_on));
-    assert_eq!((bundle.manifest.preprocessing.width, bundle.foundation.classes.len()), (24, base_classes));
+    assert_eq!((bundle.manifest.preprocessing.width, bundle.base_model.classes.len()), (24, base_classes));
     let deviation = bundle.manifest.preprocessing.deviation;
     assert!(deviation.iter().all(|value| (0.1..0.4).contains(value)), "measured on the base images: {deviation:?}");
     let benchmark = Benchmark::of(&bundle).unwrap();
     assert_eq!(benchmark.source, "synthetic objects test images");
-    let (foundation, config) = (&bundle.foundation, &bundle.foundation.config);
-    let measurement = Measurement { foundation, benchmark: &benchmark, system: System::Orco, config, seed: 1 };
+    let (base_model, config) = (&bundle.base_model, &bundle.base_model.config);
+    let measurement = Measurement { base_model, benchmark: &benchmark, system: System::Orco, config, seed: 1 };
     let summary = measurement.over(2, &|| ControlFlow::Continue(())).unwrap();
     // Past the harness's capture, so that it is seen.
     let _ = writeln!(

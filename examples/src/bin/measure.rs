@@ -16,10 +16,10 @@ use orco_runtime::bundle::Bundle;
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = env::args().nth(1).ok_or("usage: measure BUNDLE")?;
     let bundle = Bundle::open(Path::new(&folder))?;
-    let (foundation, benchmark) = (&bundle.foundation, Benchmark::of(&bundle)?);
+    let (base_model, benchmark) = (&bundle.base_model, Benchmark::of(&bundle)?);
     for system in [System::Ncm, System::Orco] {
-        let config = &foundation.config;
-        let measurement = Measurement { foundation, benchmark: &benchmark, system, config, seed: 1 };
+        let config = &base_model.config;
+        let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed: 1 };
         let summary = measurement.over(3, &|| ControlFlow::Continue(()))?;
         println!("{}: aHM {:.2}, aACC {:.2}", summary.system, summary.ahm, summary.aacc);
     }

@@ -58,7 +58,7 @@ fn on_store(error: &StoreError) -> Option<&'static str> {
         StoreError::Unreadable { .. } => {
             "give it back to the user who runs this (chown, chmod 600), check the disk, or move it away to go on without it"
         }
-        StoreError::Foreign { .. } => "run this as that user, or give the files of the state to this one (chown)",
+        StoreError::OtherOwner { .. } => "run this as that user, or give the files of the state to this one (chown)",
         StoreError::Overtaken { .. } => "repeat the command (was .lock removed?)",
         StoreError::Decode { .. } => "move its folder away to start from the bundle again",
         StoreError::OtherBundle { .. } => "give that bundle with --bundle, or another folder with --state",

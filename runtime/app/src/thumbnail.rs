@@ -44,15 +44,15 @@ fn small(picture: &image::RgbImage) -> Result<Thumbnail> {
 
 /// Makes sure that what a pack carries are small JPEG pictures, before anything else is done with it.
 pub fn check(pack: &Pack) -> Result<()> {
-    for (place, Thumbnail(bytes)) in pack.thumbnails.iter().enumerate() {
-        let place = place + 1;
+    for (index, Thumbnail(bytes)) in pack.thumbnails.iter().enumerate() {
+        let index = index + 1;
         if image::guess_format(bytes).ok() != Some(ImageFormat::Jpeg) {
-            bail!("thumbnail {place} is no JPEG picture");
+            bail!("thumbnail {index} is no JPEG picture");
         }
-        let picture = orco_runtime::image::decode(bytes).map_err(|error| anyhow!("thumbnail {place} {error}"))?;
+        let picture = orco_runtime::image::decode(bytes).map_err(|error| anyhow!("thumbnail {index} {error}"))?;
         let (width, height) = picture.dimensions();
         if width.max(height) > SIDE {
-            bail!("thumbnail {place} has {width} x {height} pixels; a side may have at most {SIDE}");
+            bail!("thumbnail {index} has {width} x {height} pixels; a side may have at most {SIDE}");
         }
     }
     Ok(())
@@ -63,9 +63,9 @@ pub fn check(pack: &Pack) -> Result<()> {
 pub fn write(pack: &Pack, label: &str, folder: &Path) -> Result<usize> {
     let folder = folder.join(folder_name(label));
     let failed = || format!("the thumbnails of {label} cannot be written into {}", folder.display());
-    for (place, Thumbnail(bytes)) in pack.thumbnails.iter().enumerate() {
+    for (index, Thumbnail(bytes)) in pack.thumbnails.iter().enumerate() {
         fs::create_dir_all(&folder).with_context(failed)?;
-        files::replace(&folder.join(format!("{}.jpg", place + 1)), bytes).with_context(failed)?;
+        files::replace(&folder.join(format!("{}.jpg", index + 1)), bytes).with_context(failed)?;
     }
     Ok(pack.thumbnails.len())
 }

@@ -341,7 +341,7 @@ fn a_purged_class_leaves_no_byte() {
     device.learn(&[("duck", &shots("learn", "rubber-duck")), (secret, &shots("learn", "mug"))]);
     device.json(&["add", &argument(secret, &shots("try", "mug"))]);
     let state = device.saved().state;
-    let class = (state.known(&Bundle::open(&device.bundle).unwrap().foundation).count() - 1) as u32;
+    let class = (state.known(&Bundle::open(&device.bundle).unwrap().base_model).count() - 1) as u32;
     // The stored numbers of every exemplar of the class, the first 64 bytes of each view.
     let view = state.exemplars.view();
     let needles: Vec<Vec<u8>> = (0..view.len())

@@ -171,8 +171,8 @@ fn the_engine_follows_the_work_ahead() {
     let (in_onnx_runtime, said) = classify(from, &library);
     assert_eq!(said, "");
     // Both name the same classes, with the same scores but for rounding.
-    for place in 0..3 {
-        let of = |answer: &Value| answer["images"][0]["matches"][place].clone();
+    for index in 0..3 {
+        let of = |answer: &Value| answer["images"][0]["matches"][index].clone();
         let (one, other) = (of(&in_rten), of(&in_onnx_runtime));
         assert_eq!(one["label"], other["label"]);
         assert!((one["score"].as_f64().unwrap() - other["score"].as_f64().unwrap()).abs() < 1e-3, "{one} {other}");

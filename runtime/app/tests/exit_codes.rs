@@ -229,15 +229,15 @@ fn thumbnails_that_cannot_be_written_do_not_hide_the_change() {
         }
         _ => skipped("thumbnails on full and read-only disks (mounting needs root)"),
     }
-    for place in &places {
+    for path in &places {
         let before = bench.reset();
         let import = ["import", bench.pack.to_str().unwrap(), "--as", "other", "--json", "-", "--thumbnails-to"];
-        let output = bench.command(&import.map(str::to_owned)).arg(place).output().unwrap();
+        let output = bench.command(&import.map(str::to_owned)).arg(path).output().unwrap();
         let said = text(&output.stderr);
-        assert_eq!(output.status.code(), DONE_BUT, "{place:?}: {said}");
+        assert_eq!(output.status.code(), DONE_BUT, "{path:?}: {said}");
         assert!(said.contains("the thumbnails of other cannot be written"), "{said}");
         assert!(said.contains("the change was made all the same"), "{said}");
-        assert!(bench.saved() != before, "{place:?}");
+        assert!(bench.saved() != before, "{path:?}");
         let told: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert!(told["changed"] == true && told["errors"][0].as_str().unwrap().contains("thumbnails"), "{told}");
     }

@@ -64,28 +64,28 @@ fn a_killed_program_loses_nothing_that_it_acknowledged() {
     }
     assert_eq!(expected.pop().unwrap(), fresh);
     let mut random = Random::new(std::process::id().into(), "kills");
-    let (mut place, mut killed, mut acknowledged, mut half, mut runs) = (0, 0, 0, 0, 0);
+    let (mut index, mut killed, mut acknowledged, mut half, mut runs) = (0, 0, 0, 0, 0);
     while killed < kills {
         runs += 1;
         assert!(runs < 20 * kills, "the program is too fast to be killed");
-        let next = (place + 1) % changes.len();
+        let next = (index + 1) % changes.len();
         let number = |saved: &Saved| saved.history.entries().last().unwrap().number;
         let before = number(&load());
         // Undoing goes to the oldest entry that knows no class.
         let oldest = load().history.entries().iter().find(|entry| entry.classes.is_empty()).unwrap().number.to_string();
-        let arguments = if place == 3 { &["undo", "--to", &oldest][..] } else { changes[place] };
-        let after = durations[place].mul_f32(1.1 * random.unit());
+        let arguments = if index == 3 { &["undo", "--to", &oldest][..] } else { changes[index] };
+        let after = durations[index].mul_f32(1.1 * random.unit());
         let run = run(&bundle.folder, &state, arguments, Some(after));
         let saved = load();
         let went_on = saved.state == expected[next];
-        assert!(went_on || saved.state == expected[place], "after {after:?} of {arguments:?}: neither old nor new");
+        assert!(went_on || saved.state == expected[index], "after {after:?} of {arguments:?}: neither old nor new");
         assert!(went_on || !run.acknowledged, "after {after:?} of {arguments:?}: acknowledged and lost");
         assert_eq!(number(&saved), before + u32::from(went_on), "the history went its own way");
         killed += usize::from(run.killed);
         acknowledged += usize::from(run.acknowledged);
         half += usize::from(run.killed && went_on);
         if went_on {
-            place = next;
+            index = next;
         }
     }
     let _ = writeln!(

@@ -8,7 +8,7 @@ use std::path::Path;
 use orco_runtime::manifest::{LABELS, LEARNER, MANIFEST, hexadecimal};
 use orco_state::codec::{self, Kind};
 use orco_state::pack::{self, Sealed};
-use orco_state::state::Foundation;
+use orco_state::state::BaseModel;
 use support::{Device, argument, copied_bundle, key, shots};
 use tempfile::TempDir;
 
@@ -168,9 +168,9 @@ fn a_pack_of_another_bundle_is_refused() {
     let folder = TempDir::new().unwrap();
     let other = copied_bundle(folder.path());
     let learner = fs::read(other.join(LEARNER)).unwrap();
-    let mut foundation: Foundation = codec::decode(Kind::Learner, &learner).unwrap();
-    foundation.targets.truncate(foundation.targets.len() - foundation.dimension);
-    let changed = codec::encode(Kind::Learner, &foundation);
+    let mut base_model: BaseModel = codec::decode(Kind::Learner, &learner).unwrap();
+    base_model.targets.truncate(base_model.targets.len() - base_model.dimension);
+    let changed = codec::encode(Kind::Learner, &base_model);
     fs::write(other.join(LEARNER), &changed).unwrap();
     let manifest = fs::read_to_string(other.join(MANIFEST)).unwrap();
     let [old, new] = [&learner, &changed].map(|bytes| hexadecimal(&codec::digest(bytes)));
@@ -194,10 +194,10 @@ fn a_bundle_whose_labels_cannot_be_seen_as_they_are_is_refused() {
         let folder = TempDir::new().unwrap();
         let other = copied_bundle(folder.path());
         let [learner, labels] = [LEARNER, LABELS].map(|name| fs::read(other.join(name)).unwrap());
-        let mut foundation: Foundation = codec::decode(Kind::Learner, &learner).unwrap();
-        foundation.classes.iter_mut().zip(first).for_each(|(class, label)| class.label = label.into());
-        let changed = codec::encode(Kind::Learner, &foundation);
-        let listed = foundation.classes.iter().map(|class| class.label.clone() + "\n").collect::<String>().into_bytes();
+        let mut base_model: BaseModel = codec::decode(Kind::Learner, &learner).unwrap();
+        base_model.classes.iter_mut().zip(first).for_each(|(class, label)| class.label = label.into());
+        let changed = codec::encode(Kind::Learner, &base_model);
+        let listed = base_model.classes.iter().map(|class| class.label.clone() + "\n").collect::<String>().into_bytes();
         let mut manifest = fs::read_to_string(other.join(MANIFEST)).unwrap();
         for (name, old, new) in [(LEARNER, &learner, &changed), (LABELS, &labels, &listed)] {
             fs::write(other.join(name), new).unwrap();

@@ -19,7 +19,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
-use orco_core::align::{Alignment, Batch, Extent, Goals};
+use orco_core::align::{Alignment, Batch, Extent, TargetRows};
 use orco_core::config::Config;
 use orco_core::linalg::{LANES, Left, Right, product, without_avx512};
 use orco_core::projection::Shape;
@@ -73,11 +73,11 @@ fn with_our_step(threads: usize, turns: impl FnOnce(&mut dyn FnMut() -> f64)) {
         values.iter_mut().for_each(|value| *value = 0.03 * random.normal());
     }
     let targets = generate(Method::Random, CLASSES, SHAPE.outputs, 0, 1);
-    let goals = Goals { base_classes: BASE, assigned: &targets, free: &[] };
+    let target_rows = TargetRows { base_classes: BASE, assigned: &targets, free: &[] };
     let features: Vec<f32> = (0..ROWS * SHAPE.inputs).map(|_| random.normal().max(0.0)).collect();
     let classes: Vec<u32> = (0..BATCH).map(|_| random.below(CLASSES) as u32).collect();
     let perturbed = generate(Method::Random, ROWS, SHAPE.outputs, 0, 2);
-    let perturbed_labels: Vec<u32> = (0..BATCH).map(|place| (BASE + place % (CLASSES - BASE)) as u32).collect();
+    let perturbed_labels: Vec<u32> = (0..BATCH).map(|index| (BASE + index % (CLASSES - BASE)) as u32).collect();
     let batch =
         Batch { features: &features, classes: &classes, perturbed: &perturbed, perturbed_labels: &perturbed_labels };
     let config = Config::orco();
@@ -86,7 +86,7 @@ fn with_our_step(threads: usize, turns: impl FnOnce(&mut dyn FnMut() -> f64)) {
     let threads = Threads::new(threads).expect("the system has threads");
     let workspace = memory.workspace(&threads);
     let mut alignment =
-        Alignment::new(&extent, head.view(), &goals, workspace.numbers, workspace.indices, workspace.workers);
+        Alignment::new(&extent, head.view(), &target_rows, workspace.numbers, workspace.indices, workspace.workers);
     turns(&mut || {
         let mut seconds = 0.0;
         threads.enter(&mut || {
@@ -126,7 +126,7 @@ impl Aligned {
     fn new(length: usize, mut value: impl FnMut() -> f32) -> Self {
         let mut values = vec![0.0; length + 16];
         let first = values.as_ptr().align_offset(64);
-        values[first..first + length].iter_mut().for_each(|place| *place = value());
+        values[first..first + length].iter_mut().for_each(|index| *index = value());
         Self(values, first)
     }
 

@@ -9,7 +9,7 @@
 //! ```
 //! use core::ops::ControlFlow;
 //!
-//! use orco_core::align::{self, Lesson, Needs, Workspace};
+//! use orco_core::align::{self, AlignmentData, Needs, Workspace};
 //! use orco_core::config::Config;
 //! use orco_core::exemplar::{Exemplars, Precision};
 //! use orco_core::projection::{Parameters, Shape};
@@ -24,7 +24,7 @@
 //! let exemplar = |classes, values| {
 //!     Exemplars { dimension: 2, views: 1, precision: Precision::Int8, classes, scales: SCALES, values }
 //! };
-//! let lesson = Lesson {
+//! let lesson = AlignmentData {
 //!     shape: SHAPE,
 //!     head: Parameters { w1: &[1.0, 0.0, 0.0, 1.0], b1: &[0.0; 2], w2: &[1.0, 0.0, 0.0, 1.0], b2: &[0.0; 2] },
 //!     targets: &[1.0, 0.0, 0.0, 1.0, -1.0, 0.0],
@@ -57,7 +57,7 @@ mod step;
 
 pub use memory::{Needs, Workspace};
 pub use sampler::Sampler;
-pub use step::{Alignment, Batch, Extent, Goals, Losses};
+pub use step::{Alignment, Batch, Extent, Losses, TargetRows};
 
 use core::ops::ControlFlow;
 
@@ -73,7 +73,7 @@ use sampler::views_used;
 
 /// Everything that a session learns from. Classes are numbered base classes first.
 #[derive(Clone, Copy, Debug)]
-pub struct Lesson<'a> {
+pub struct AlignmentData<'a> {
     /// Shape of the head.
     pub shape: Shape,
     /// The head after phase 2.
@@ -125,7 +125,7 @@ pub enum AlignError {
     Settings,
 }
 
-impl<'a> Lesson<'a> {
+impl<'a> AlignmentData<'a> {
     /// Numbers of the exemplars trained on: at most as many of each base class as the configuration says, and all that
     /// the device collected.
     pub fn exemplars(&self, config: &Config) -> impl Iterator<Item = u32> + use<'a> {
@@ -191,10 +191,10 @@ impl<'a> Lesson<'a> {
 /// and exemplars at most: known when a program is compiled.
 pub const fn needs(shape: Shape, targets: usize, classes: usize, exemplars: usize, config: &Config) -> Needs {
     let extent = extent(shape, targets, classes, exemplars, config);
-    let goals = Needs { numbers: targets * shape.outputs, indices: 0 };
+    let target_rows = Needs { numbers: targets * shape.outputs, indices: 0 };
     let sampler = Sampler::needs(shape, extent.samples, exemplars, targets, config);
     let (numbers, indices) = to_assign(shape, classes, targets);
-    goals.plus(sampler).plus(extent.needs()).max(Needs { numbers: sum(&numbers), indices: sum(&indices) })
+    target_rows.plus(sampler).plus(extent.needs()).max(Needs { numbers: sum(&numbers), indices: sum(&indices) })
 }
 
 const fn extent(shape: Shape, targets: usize, classes: usize, exemplars: usize, config: &Config) -> Extent {
@@ -222,15 +222,15 @@ const fn to_assign(shape: Shape, classes: usize, free: usize) -> ([usize; 8], [u
 /// # Panics
 /// If there are fewer free targets than classes that need one.
 pub fn assign(
-    lesson: &Lesson<'_>,
+    data: &AlignmentData<'_>,
     assigned: &mut [u32],
     first: usize,
     config: &Config,
     seed: u64,
     workspace: &mut Workspace<'_>,
 ) -> Result<(), AlignError> {
-    check(lesson, assigned.len(), config, workspace)?;
-    let (shape, targets) = (lesson.shape, lesson.target_count());
+    check(data, assigned.len(), config, workspace)?;
+    let (shape, targets) = (data.shape, data.target_count());
     let (kept, new) = assigned.split_at_mut(first);
     let (_, [free, _]) = to_assign(shape, new.len(), targets);
     let (free_targets, indices) = workspace.indices.split_at_mut(free);
@@ -248,23 +248,23 @@ pub fn assign(
     }
     let (numbers, _) = to_assign(shape, new.len(), free.len());
     let [parameters, features, hidden, z, norms, means, cosines, scratch] = carve(workspace.numbers, numbers);
-    shape.load(lesson.head, parameters);
+    shape.load(data.head, parameters);
     means.fill(0.0);
     // Mean directions of the clean views under the head of phase 2.
-    for (exemplar, &class) in lesson.learned.classes.iter().enumerate().filter(|(_, of)| **of as usize >= first) {
-        lesson.learned.read(exemplar, 0, features);
+    for (exemplar, &class) in data.learned.classes.iter().enumerate().filter(|(_, of)| **of as usize >= first) {
+        data.learned.read(exemplar, 0, features);
         let mut pass = projection::Batch { features: &*features, hidden: &mut *hidden, z: &mut *z, norms: &mut *norms };
         shape.forward(parameters, &mut pass, workspace.workers);
         add_scaled(&mut means[(class as usize - first) * shape.outputs..][..shape.outputs], 1.0, &z[..shape.outputs]);
     }
     for (mean, row) in means.chunks_exact_mut(shape.outputs).zip(cosines.chunks_exact_mut(free.len())) {
         normalise(mean);
-        let target = |target: &u32| &lesson.targets[*target as usize * shape.outputs..][..shape.outputs];
-        row.iter_mut().zip(&*free).for_each(|(cosine, place)| *cosine = dot(mean, target(place)));
+        let target = |target: &u32| &data.targets[*target as usize * shape.outputs..][..shape.outputs];
+        row.iter_mut().zip(&*free).for_each(|(cosine, index)| *cosine = dot(mean, target(index)));
     }
-    let cosine = |class: usize, place: usize| cosines[class * free.len() + place];
+    let cosine = |class: usize, index: usize| cosines[class * free.len() + index];
     assignment::assign(new, free.len(), cosine, scratch, indices);
-    new.iter_mut().for_each(|place| *place = free[*place as usize]);
+    new.iter_mut().for_each(|target| *target = free[*target as usize]);
     Ok(())
 }
 
@@ -277,7 +277,7 @@ pub fn assign(
 /// [`AlignError`] if the workspace is too small, training diverged, or the callback, which is called after every epoch,
 /// stopped it; `head` is untouched then.
 pub fn align(
-    lesson: &Lesson<'_>,
+    data: &AlignmentData<'_>,
     assigned: &[u32],
     config: &Config,
     seed: u64,
@@ -285,13 +285,13 @@ pub fn align(
     head: Parameters<&mut [f32]>,
     on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
 ) -> Result<(), AlignError> {
-    check(lesson, assigned.len(), config, workspace)?;
+    check(data, assigned.len(), config, workspace)?;
     let workers = workspace.workers;
     let mut done = Ok(());
     let mut head = Some(head);
     workers.enter(&mut || {
         if let Some(head) = head.take() {
-            done = train(lesson, assigned, config, seed, workspace, head, on_progress);
+            done = train(data, assigned, config, seed, workspace, head, on_progress);
         }
     });
     // Workers that never did the work have trained nothing.
@@ -300,7 +300,7 @@ pub fn align(
 
 /// What [`align`] does, on a thread of the workers.
 fn train(
-    lesson: &Lesson<'_>,
+    data: &AlignmentData<'_>,
     assigned: &[u32],
     config: &Config,
     seed: u64,
@@ -308,21 +308,21 @@ fn train(
     head: Parameters<&mut [f32]>,
     on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
 ) -> Result<(), AlignError> {
-    let outputs = lesson.shape.outputs;
-    let (targets, numbers) = workspace.numbers.split_at_mut(lesson.targets.len());
+    let outputs = data.shape.outputs;
+    let (targets, numbers) = workspace.numbers.split_at_mut(data.targets.len());
     // Targets in the order of the classes, then the free ones.
-    let free = (0..lesson.target_count() as u32).filter(|target| !assigned.contains(target));
-    for (place, target) in targets.chunks_exact_mut(outputs).zip(assigned.iter().copied().chain(free)) {
-        place.copy_from_slice(&lesson.targets[target as usize * outputs..][..outputs]);
+    let free = (0..data.target_count() as u32).filter(|target| !assigned.contains(target));
+    for (row, target) in targets.chunks_exact_mut(outputs).zip(assigned.iter().copied().chain(free)) {
+        row.copy_from_slice(&data.targets[target as usize * outputs..][..outputs]);
     }
     let (assigned_targets, free_targets) = targets.split_at(assigned.len() * outputs);
-    let goals = Goals { base_classes: lesson.base_classes, assigned: assigned_targets, free: free_targets };
-    let extent = lesson.extent(assigned.len(), config);
+    let target_rows = TargetRows { base_classes: data.base_classes, assigned: assigned_targets, free: free_targets };
+    let extent = data.extent(assigned.len(), config);
     let needs = extent.needs();
     let (step_numbers, numbers) = numbers.split_at_mut(needs.numbers);
     let (step_indices, indices) = workspace.indices.split_at_mut(needs.indices);
-    let mut alignment = Alignment::new(&extent, lesson.head, &goals, step_numbers, step_indices, workspace.workers);
-    let mut sampler = Sampler::new(lesson, goals, config, Random::new(seed, "alignment"), numbers, indices);
+    let mut alignment = Alignment::new(&extent, data.head, &target_rows, step_numbers, step_indices, workspace.workers);
+    let mut sampler = Sampler::new(data, target_rows, config, Random::new(seed, "alignment"), numbers, indices);
     let schedule = Schedule {
         steps: config.epochs,
         warmup: config.warmup_epochs,
@@ -354,11 +354,16 @@ fn train(
     Ok(())
 }
 
-fn check(lesson: &Lesson<'_>, classes: usize, config: &Config, workspace: &Workspace<'_>) -> Result<(), AlignError> {
+fn check(
+    data: &AlignmentData<'_>,
+    classes: usize,
+    config: &Config,
+    workspace: &Workspace<'_>,
+) -> Result<(), AlignError> {
     if !config.is_sound() {
         return Err(AlignError::Settings);
     }
-    let needed = lesson.needs(classes, 0, config);
+    let needed = data.needs(classes, 0, config);
     let given = Needs { numbers: workspace.numbers.len(), indices: workspace.indices.len() };
     if needed.numbers <= given.numbers && needed.indices <= given.indices {
         Ok(())

@@ -302,8 +302,8 @@ impl Shape {
         });
         for block in 0..width / LANES {
             let sums = column_sums(gradient, width, block * LANES);
-            let place = block * LANES..(block + 1) * LANES;
-            update.apply(update.last_rate, &mut b2[place.clone()], &mut b2_momenta[place], &sums);
+            let index = block * LANES..(block + 1) * LANES;
+            update.apply(update.last_rate, &mut b2[index.clone()], &mut b2_momenta[index], &sums);
         }
     }
 }

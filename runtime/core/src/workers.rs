@@ -43,7 +43,7 @@ pub fn for_each_chunk<const N: usize>(
     assert!(cut.iter().all(|chunks| chunks.count() == tasks), "buffers of different numbers of chunks");
     workers.run(tasks, &|number| {
         // SAFETY: a worker gets each number at most once, so no chunk is lent twice.
-        task(number, core::array::from_fn(|place| unsafe { cut[place].lend(number) }));
+        task(number, core::array::from_fn(|index| unsafe { cut[index].lend(number) }));
     });
 }
 

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use orco_core::align::{Alignment, Batch, Extent, Goals, Lesson, Sampler};
+use orco_core::align::{Alignment, AlignmentData, Batch, Extent, Sampler, TargetRows};
 use orco_core::config::Config;
 use orco_core::config::{CrossEntropyOn, Perturbed, Sample};
 use orco_core::loss::contrast::Form;
@@ -16,7 +16,7 @@ use orco_state::target::{Method, generate};
 /// The loss of a batch as a function of the head, in f64 and written down from the equations alone.
 struct Reference<'a> {
     shape: Shape,
-    goals: Goals<'a>,
+    target_rows: TargetRows<'a>,
     batch: Batch<'a>,
     config: &'a Config,
 }
@@ -35,7 +35,7 @@ impl Reference<'_> {
     }
 
     fn loss(&self, head: &[Row; 4]) -> f64 {
-        let Self { shape, goals, batch, config } = self;
+        let Self { shape, target_rows, batch, config } = self;
         let output = |output: usize, hidden: &Row| -> f64 {
             let weights = &head[2][output * shape.hidden..][..shape.hidden];
             head[3][output] + weights.iter().zip(hidden).map(|(w, h)| w * h.max(0.0)).sum::<f64>()
@@ -50,8 +50,8 @@ impl Reference<'_> {
         let labels: Vec<u32> = classes.chain(batch.perturbed_labels.iter().copied().cycle()).take(rows.len()).collect();
         let contrast = contrast(&rows, &labels, f64::from(config.temperature), config.contrast_form);
 
-        let targets = widened(goals.assigned, shape.outputs);
-        let incremental = |class: u32| class as usize >= goals.base_classes;
+        let targets = widened(target_rows.assigned, shape.outputs);
+        let incremental = |class: u32| class as usize >= target_rows.base_classes;
         let entropy = |row: usize| {
             let cosines: Row = targets.iter().map(|target| dot(&z[row], target)).collect();
             log_sum(&cosines) - cosines[batch.classes[row % samples] as usize]
@@ -72,7 +72,7 @@ impl Reference<'_> {
                 spread.push(targets[class as usize].clone());
             }
         }
-        spread.extend(widened(goals.free, shape.outputs));
+        spread.extend(widened(target_rows.free, shape.outputs));
         let logs = spread.iter().map(|a| log_sum(&spread.iter().map(|b| dot(a, b)).collect::<Row>()));
         let orthogonality = logs.sum::<f64>() / spread.len() as f64;
         let weight = |weight: f32| f64::from(weight);
@@ -137,7 +137,7 @@ proptest! {
         }
         let targets = generate(Method::Random, 6, shape.outputs, 0, seed);
         let (assigned, free) = targets.split_at(4 * shape.outputs);
-        let goals = Goals { base_classes: 2, assigned, free };
+        let target_rows = TargetRows { base_classes: 2, assigned, free };
         let classes = [0, 2, 3, 2, 1];
         let features: Vec<f32> = (0..views * classes.len() * shape.inputs).map(|_| random.normal()).collect();
         let perturbed = generate(Method::Random, 6, shape.outputs, 0, seed + 1);
@@ -157,11 +157,11 @@ proptest! {
         let mut memory = Memory::new(extent.needs());
         let workspace = memory.workspace(&Serial);
         let mut alignment =
-            Alignment::new(&extent, head.view(), &goals, workspace.numbers, workspace.indices, workspace.workers);
+            Alignment::new(&extent, head.view(), &target_rows, workspace.numbers, workspace.indices, workspace.workers);
         let mut gradient = Head::zeros(shape);
         let losses = alignment.gradient(&batch, &config, gradient.view_mut());
 
-        let reference = Reference { shape, goals, batch, config: &config };
+        let reference = Reference { shape, target_rows, batch, config: &config };
         let exact = head.parameters().map(|values| values.iter().map(|value| f64::from(*value)).collect::<Row>());
         let expected = reference.loss(&exact);
         let apart = (f64::from(losses.total()) - expected).abs();
@@ -194,7 +194,7 @@ proptest! {
 }
 
 /// A lesson of 3 base classes with 3, 1 and 7 exemplars and one learned class with 2, of 3 views each.
-fn with_lesson(work: impl FnOnce(&Lesson<'_>, &[u32])) {
+fn with_lesson(work: impl FnOnce(&AlignmentData<'_>, &[u32])) {
     use orco_core::exemplar::Precision;
     use orco_state::bank::Bank;
     let shape = Shape { inputs: 4, hidden: 8, outputs: 8 };
@@ -205,17 +205,17 @@ fn with_lesson(work: impl FnOnce(&Lesson<'_>, &[u32])) {
     (0..2).for_each(|_| learned.push(3, &[1.0; 12]));
     let (head, targets) = (Head::zeros(shape), generate(Method::Random, 8, 8, 0, 1));
     let (base, learned) = (base.view(), learned.view());
-    work(&Lesson { shape, head: head.view(), targets: &targets, base_classes: 3, base, learned }, &[0, 1, 2, 3]);
+    work(&AlignmentData { shape, head: head.view(), targets: &targets, base_classes: 3, base, learned }, &[0, 1, 2, 3]);
 }
 
 /// Draws the only batch of an epoch.
-fn draw(lesson: &Lesson<'_>, assigned: &[u32], config: &Config, look: impl FnOnce(&Batch<'_>)) {
-    let mut memory = Memory::new(lesson.needs(assigned.len(), 0, config));
+fn draw(data: &AlignmentData<'_>, assigned: &[u32], config: &Config, look: impl FnOnce(&Batch<'_>)) {
+    let mut memory = Memory::new(data.needs(assigned.len(), 0, config));
     let workspace = memory.workspace(&Serial);
-    let (known, free) = lesson.targets.split_at(assigned.len() * lesson.shape.outputs);
-    let goals = Goals { base_classes: lesson.base_classes, assigned: known, free };
+    let (known, free) = data.targets.split_at(assigned.len() * data.shape.outputs);
+    let target_rows = TargetRows { base_classes: data.base_classes, assigned: known, free };
     let random = Random::new(1, "test");
-    let mut sampler = Sampler::new(lesson, goals, config, random, workspace.numbers, workspace.indices);
+    let mut sampler = Sampler::new(data, target_rows, config, random, workspace.numbers, workspace.indices);
     let count = sampler.start_epoch();
     look(&sampler.batch(0, count));
 }
@@ -226,8 +226,8 @@ fn perturbed_targets_are_those_of_the_setting() {
         [(true, false, false), (false, true, false), (false, true, true), (true, true, true), (false, false, false)]
     {
         let config = Config { perturbed: Perturbed { base, incremental, free }, ..Config::default() };
-        with_lesson(|lesson, assigned| {
-            draw(lesson, assigned, &config, |batch| {
+        with_lesson(|data, assigned| {
+            draw(data, assigned, &config, |batch| {
                 let mut labels = batch.perturbed_labels.to_vec();
                 labels.sort_unstable();
                 labels.dedup();
@@ -238,7 +238,7 @@ fn perturbed_targets_are_those_of_the_setting() {
                 };
                 assert_eq!(labels, (0..8).filter(wanted).collect::<Vec<_>>());
                 let count = if base || incremental || free { batch.classes.len() } else { 0 };
-                assert_eq!(batch.perturbed.len(), 2 * count * lesson.shape.outputs);
+                assert_eq!(batch.perturbed.len(), 2 * count * data.shape.outputs);
             });
         });
     }
@@ -248,10 +248,10 @@ fn perturbed_targets_are_those_of_the_setting() {
 fn an_epoch_holds_every_exemplar_once_or_more_of_classes_with_few() {
     let counts = |config: &Config| {
         let mut counts = vec![0; 4];
-        with_lesson(|lesson, assigned| {
-            draw(lesson, assigned, config, |batch| {
+        with_lesson(|data, assigned| {
+            draw(data, assigned, config, |batch| {
                 batch.classes.iter().for_each(|class| counts[*class as usize] += 1);
-                let views = batch.features.len() / lesson.shape.inputs / batch.classes.len();
+                let views = batch.features.len() / data.shape.inputs / batch.classes.len();
                 assert_eq!(views, if config.sample == Sample::Pair { 2 } else { 1 });
             });
         });

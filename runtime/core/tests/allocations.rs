@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
-use orco_core::align::{self, Lesson};
+use orco_core::align::{self, AlignmentData};
 use orco_core::config::{Assignment, Config};
 use orco_core::exemplar::Precision;
 use orco_core::projection::Shape;
@@ -64,7 +64,7 @@ fn a_session_allocates_nothing() {
         let random = Config { assignment: Assignment::Random, ..Config::orco() };
         for config in [Config::orco(), Config::paper(), Config::edge(), reassigned, random] {
             let config = Config { epochs: 3, warmup_epochs: 1, ..config };
-            let lesson = Lesson {
+            let data = AlignmentData {
                 shape,
                 head: head.view(),
                 targets: &targets,
@@ -72,7 +72,7 @@ fn a_session_allocates_nothing() {
                 base: base.view(),
                 learned: learned.view(),
             };
-            let mut memory = Memory::new(lesson.needs(12, 0, &config));
+            let mut memory = Memory::new(data.needs(12, 0, &config));
             let mut workspace = memory.workspace(&Serial);
             let mut assigned: Vec<u32> = (0..12).collect();
             let mut after = Head::zeros(shape);
@@ -83,8 +83,8 @@ fn a_session_allocates_nothing() {
             };
 
             let before = ALLOCATIONS.get();
-            align::assign(&lesson, &mut assigned, 6, &config, 1, &mut workspace).unwrap();
-            align::align(&lesson, &assigned, &config, 1, &mut workspace, after.view_mut(), &mut count).unwrap();
+            align::assign(&data, &mut assigned, 6, &config, 1, &mut workspace).unwrap();
+            align::align(&data, &assigned, &config, 1, &mut workspace, after.view_mut(), &mut count).unwrap();
             assert_eq!(ALLOCATIONS.get() - before, 0);
             assert_eq!(epochs, 3);
             assert_ne!(after, head);

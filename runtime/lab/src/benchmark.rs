@@ -10,7 +10,7 @@ use orco_runtime::manifest::BENCHMARK;
 use orco_state::bank::Bank;
 use orco_state::codec::{self, DecodeError, Kind};
 use orco_state::session::NewClass;
-use orco_state::state::Foundation;
+use orco_state::state::BaseModel;
 
 /// Quantised features of a data set, split by the few-shot class-incremental protocol. Classes are numbered as the
 /// device numbers them: base classes, then the incremental ones in the order of their sessions.
@@ -76,7 +76,7 @@ impl Benchmark {
         let path = bundle.folder.join(BENCHMARK);
         let benchmark: Self = codec::decode(Kind::Benchmark, &bytes)
             .map_err(|source| BenchmarkError::Decode { path: path.clone(), source })?;
-        if benchmark.is_sound(&bundle.foundation) {
+        if benchmark.is_sound(&bundle.base_model) {
             Ok(benchmark)
         } else {
             Err(BenchmarkError::Decode { path, source: DecodeError::Body })
@@ -88,12 +88,12 @@ impl Benchmark {
     ///
     /// # Panics
     /// If there is no such session.
-    pub fn session(&self, foundation: &Foundation, session: usize, draw: usize, seed: u64) -> Vec<NewClass> {
+    pub fn session(&self, base_model: &BaseModel, session: usize, draw: usize, seed: u64) -> Vec<NewClass> {
         let first: u32 = self.ways[..session - 1].iter().sum();
         let classes = first..first + self.ways[session - 1];
         classes
-            .map(|place| {
-                let class = foundation.classes.len() as u32 + place;
+            .map(|index| {
+                let class = base_model.classes.len() as u32 + index;
                 let shots = self.draw(class, draw, seed);
                 let features = |shot: usize| {
                     let dimension = self.candidates.dimension();
@@ -104,7 +104,7 @@ impl Benchmark {
                     views
                 };
                 NewClass {
-                    label: self.labels[place as usize].clone(),
+                    label: self.labels[index as usize].clone(),
                     shots: shots.into_iter().map(features).collect(),
                 }
             })
@@ -114,7 +114,7 @@ impl Benchmark {
     /// The candidates of a class that make up a draw, as places among all candidates.
     pub fn draw(&self, class: u32, draw: usize, seed: u64) -> Vec<usize> {
         let members = self.candidates.classes().iter().enumerate().filter(|(_, of)| **of == class);
-        let mut members: Vec<usize> = members.map(|(place, _)| place).collect();
+        let mut members: Vec<usize> = members.map(|(index, _)| index).collect();
         if draw > 0 || !self.fixed_draw {
             Random::new(seed, &std::format!("draw {draw} of class {class}")).shuffle(&mut members);
         }
@@ -122,10 +122,10 @@ impl Benchmark {
         members
     }
 
-    /// Whether all parts fit together and onto the foundation; to be asked after decoding.
-    pub fn is_sound(&self, foundation: &Foundation) -> bool {
-        let base = foundation.classes.len();
-        let features = foundation.head.inputs;
+    /// Whether all parts fit together and onto the base_model; to be asked after decoding.
+    pub fn is_sound(&self, base_model: &BaseModel) -> bool {
+        let base = base_model.classes.len();
+        let features = base_model.head.inputs;
         let classes = base + self.labels.len();
         let below = |bank: &Bank| bank.classes().iter().all(|class| (*class as usize) < classes);
         let counted: Option<usize> = self.ways.iter().try_fold(0usize, |sum, &ways| sum.checked_add(ways as usize));
@@ -134,7 +134,7 @@ impl Benchmark {
             let members = self.candidates.classes().iter().filter(|of| **of as usize == class).count();
             self.shots > 0 && members >= self.shots as usize
         };
-        classes <= foundation.target_count()
+        classes <= base_model.target_count()
             && counted == Some(self.labels.len())
             && !self.ways.is_empty()
             && !self.ways.contains(&0)

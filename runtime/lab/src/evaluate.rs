@@ -13,7 +13,7 @@ use orco_core::workers::{Serial, Workers};
 use orco_runtime::threads::{Threads, cores};
 use orco_state::classify::{Classifier, mean_direction};
 use orco_state::session::{self, LearnError, Memory, NewClass, Session};
-use orco_state::state::{Foundation, State};
+use orco_state::state::{BaseModel, State};
 use orco_state::target::nearest;
 
 /// What is measured.
@@ -61,7 +61,7 @@ pub enum EvaluateError {
 #[derive(Clone, Copy, Debug)]
 pub struct Measurement<'a> {
     /// What the bundle brings.
-    pub foundation: &'a Foundation,
+    pub base_model: &'a BaseModel,
     /// The features measured on.
     pub benchmark: &'a Benchmark,
     /// Who learns.
@@ -141,35 +141,35 @@ impl Measurement<'_> {
         on_progress: &mut (dyn FnMut(usize, Progress) -> ControlFlow<()> + Send),
         on_row: &mut dyn FnMut(&Row),
     ) -> Result<Draw, EvaluateError> {
-        let Self { foundation, benchmark, system, config, seed } = *self;
-        let base = foundation.classes.len();
+        let Self { base_model, benchmark, system, config, seed } = *self;
+        let base = base_model.classes.len();
         let measured = benchmark.measured.clean();
-        let mut state = State::fresh(foundation, [0; 32]);
+        let mut state = State::fresh(base_model, [0; 32]);
         let mut memory = Memory::default();
         let (mut operations, mut seconds) = (0.0, 0.0);
         let mut added = Vec::new();
         let mut rows = Vec::with_capacity(benchmark.ways.len() + 1);
         for session in 0..=benchmark.ways.len() {
             if session > 0 {
-                let new = benchmark.session(foundation, session, draw, seed);
+                let new = benchmark.session(base_model, session, draw, seed);
                 match system {
                     System::Orco => {
                         let mut progress = |progress| on_progress(session, progress);
                         let started = Instant::now();
                         let (memory, on_progress) = (&mut memory, &mut progress);
                         let learned =
-                            Session { foundation, config, seed, memory, workers, on_progress }.learn(&state, &new);
+                            Session { base_model, config, seed, memory, workers, on_progress }.learn(&state, &new);
                         state = learned.map_err(|source| EvaluateError::Learn { session, source })?.0;
                         seconds += started.elapsed().as_secs_f64();
-                        operations += session::operations(foundation, &state, config) as f64;
+                        operations += session::operations(base_model, &state, config) as f64;
                     }
                     System::Imprint | System::Ncm => added.extend(new),
                 }
             }
             let answers = match system {
-                System::Orco => Classifier::with_config(foundation, &state, config).nearest(&measured),
-                System::Imprint => nearest_imprint(foundation, &added, &measured),
-                System::Ncm => nearest_mean(foundation, benchmark, &added, &measured),
+                System::Orco => Classifier::with_config(base_model, &state, config).nearest(&measured),
+                System::Imprint => nearest_imprint(base_model, &added, &measured),
+                System::Ncm => nearest_mean(base_model, benchmark, &added, &measured),
             };
             let seen = base + benchmark.ways[..session].iter().sum::<u32>() as usize;
             let mut counts = Measured::new(seen);
@@ -186,15 +186,15 @@ impl Measurement<'_> {
     }
 }
 
-fn nearest_imprint(foundation: &Foundation, added: &[NewClass], features: &[f32]) -> Vec<usize> {
-    let by_targets = foundation.config.by_targets_alone();
-    let mut classifier = Classifier::with_config(foundation, &State::fresh(foundation, [0; 32]), &by_targets);
+fn nearest_imprint(base_model: &BaseModel, added: &[NewClass], features: &[f32]) -> Vec<usize> {
+    let by_targets = base_model.config.by_targets_alone();
+    let mut classifier = Classifier::with_config(base_model, &State::fresh(base_model, [0; 32]), &by_targets);
     added.iter().for_each(|class| classifier.imprint(class));
     classifier.nearest(features)
 }
 
-fn nearest_mean(foundation: &Foundation, benchmark: &Benchmark, added: &[NewClass], features: &[f32]) -> Vec<usize> {
-    let inputs = foundation.head.inputs;
+fn nearest_mean(base_model: &BaseModel, benchmark: &Benchmark, added: &[NewClass], features: &[f32]) -> Vec<usize> {
+    let inputs = base_model.head.inputs;
     let mut means = benchmark.base_means.clone();
     for class in added {
         means.extend(mean_direction(&clean(class, inputs), inputs));

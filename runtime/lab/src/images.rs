@@ -56,11 +56,11 @@ pub fn from_cifar100(
     let test = cifar100::read(folder, Part::Test)?;
     let names = cifar100::class_names(folder)?;
     let plan = Plan::new(bundle, template, &names, &train, &test)?;
-    let Config { views, precision, .. } = bundle.foundation.config;
+    let Config { views, precision, .. } = bundle.base_model.config;
     let total = plan.measured.len() + plan.candidates.len() + plan.base.len();
     let mut done = 0;
     let mut bank = |records: &Records, indices: &[u32], views: usize| -> Result<Bank, EncodeError> {
-        let mut bank = Bank::new(bundle.foundation.head.inputs, views, precision);
+        let mut bank = Bank::new(bundle.base_model.head.inputs, views, precision);
         for &index in indices {
             let record = records.get(index as usize);
             let picture = from_planes(SIDE as u32, SIDE as u32, record.planes);
@@ -79,7 +79,7 @@ pub fn from_cifar100(
         labels: plan.labels,
         ways: plan.ways,
         shots: template.map_or(SHOTS as u32, |template| template.shots),
-        base_means: base.means(bundle.foundation.classes.len()),
+        base_means: base.means(bundle.base_model.classes.len()),
         measured,
         measured_sources: plan.measured,
         measured_on_test: plan.measured_on_test,
@@ -109,11 +109,11 @@ impl Plan {
         train: &Records,
         test: &Records,
     ) -> Result<Self, ImagesError> {
-        let base: Vec<String> = bundle.foundation.classes.iter().map(|class| class.label.clone()).collect();
+        let base: Vec<String> = bundle.base_model.classes.iter().map(|class| class.label.clone()).collect();
         if let Some(stranger) = base.iter().find(|label| !names.contains(label)) {
             return Err(ImagesError::Stranger { label: stranger.clone() });
         }
-        let room = bundle.foundation.target_count() - base.len();
+        let room = bundle.base_model.target_count() - base.len();
         let labels: Vec<String> = match template {
             Some(template) => template.labels.clone(),
             None => {

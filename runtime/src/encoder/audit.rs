@@ -208,8 +208,8 @@ fn type_of_value(message: &[u8], of: String) -> Audited {
 fn sides(message: &[u8], of: &str) -> Audited {
     const PART: &str = "shapes of values";
     let damaged = |Damaged| AuditError::Damaged { part: PART };
-    for (place, field) in Fields::of(message).enumerate() {
-        if place >= MAX_RANK {
+    for (index, field) in Fields::of(message).enumerate() {
+        if index >= MAX_RANK {
             return Err(AuditError::Tensor { tensor: of.into(), reason: "has too many dimensions" });
         }
         let (1, Value::Bytes(side)) = field.map_err(damaged)? else {

@@ -36,7 +36,7 @@ pub enum LibraryError {
     NotShared,
     /// It was built for another processor.
     #[error("it was built for another processor")]
-    Foreign,
+    OtherProcessor,
     /// Its headers speak of more bytes than it has.
     #[error("it was cut short, it has {actual} of at least {expected} bytes; copy it again")]
     CutShort {
@@ -163,7 +163,7 @@ fn check_elf(path: &Path, length: u64) -> Result<(), LibraryError> {
     // Where the program cannot look at itself, the system's loader compares.
     let own = env::current_exe().and_then(|program| self::facts(&program)).ok().flatten();
     if own.is_some_and(|own| own.machine != facts.machine) {
-        return Err(LibraryError::Foreign);
+        return Err(LibraryError::OtherProcessor);
     }
     Ok(())
 }

@@ -30,7 +30,7 @@ pub enum LockError {
     Held,
     /// The file belongs to another user.
     #[error("it belongs to user {owner}, not to user {user}, who runs this")]
-    Foreign {
+    OtherOwner {
         /// Number of the user whom it belongs to.
         owner: u32,
         /// Number of the user whom new files in its folder belong to.
@@ -103,9 +103,9 @@ impl Lock {
         #[cfg(unix)]
         {
             use std::os::unix::fs::MetadataExt;
-            let place = |facts: fs::Metadata| (facts.dev(), facts.ino());
-            let there = fs::symlink_metadata(&self.path).map(place);
-            matches!((there, self.file.metadata().map(place)), (Ok(there), Ok(held)) if there == held)
+            let identity = |facts: fs::Metadata| (facts.dev(), facts.ino());
+            let there = fs::symlink_metadata(&self.path).map(identity);
+            matches!((there, self.file.metadata().map(identity)), (Ok(there), Ok(held)) if there == held)
         }
         #[cfg(not(unix))]
         self.path.exists()
@@ -116,7 +116,7 @@ impl Lock {
         let facts = self.file.metadata().map_err(LockError::Open)?;
         let folder = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         match foreign_owner(&facts, folder).map_err(LockError::Open)? {
-            Some([owner, user]) => Err(LockError::Foreign { owner, user }),
+            Some([owner, user]) => Err(LockError::OtherOwner { owner, user }),
             None => Ok(()),
         }
     }
@@ -229,7 +229,7 @@ mod tests {
             );
             return;
         }
-        assert!(matches!(take(&path), Err(LockError::Foreign { owner: 12_345, .. })));
+        assert!(matches!(take(&path), Err(LockError::OtherOwner { owner: 12_345, .. })));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something was left behind");
     }
 }

@@ -86,12 +86,12 @@ fn next_row<R: BufRead + Seek>(
         _ => sample[0],
     };
     for (column, samples) in row.data().chunks_exact(width * count).enumerate() {
-        let sample = |place: usize| byte(&samples[place * width..][..width]);
+        let sample = |index: usize| byte(&samples[index * width..][..width]);
         let rgb = match colours {
             ColorType::Grayscale => [sample(0); 3],
             ColorType::GrayscaleAlpha => [shown(sample(0), sample(1)); 3],
             ColorType::Rgb | ColorType::Indexed => [0, 1, 2].map(sample),
-            ColorType::Rgba => [0, 1, 2].map(|place| shown(sample(place), sample(3))),
+            ColorType::Rgba => [0, 1, 2].map(|index| shown(sample(index), sample(3))),
         };
         pixel(rgb, column);
     }
@@ -139,8 +139,8 @@ impl Means {
             self.rgb[3 * (y * self.size[0] + x)..][..3].copy_from_slice(&rgb);
             return;
         }
-        let place = y / self.by * self.size[0].div_ceil(self.by) + x / self.by;
-        let sums = &mut self.sums[3 * place..][..3];
+        let index = y / self.by * self.size[0].div_ceil(self.by) + x / self.by;
+        let sums = &mut self.sums[3 * index..][..3];
         sums.iter_mut().zip(rgb).for_each(|(sum, value)| *sum += u16::from(value));
     }
 
@@ -149,9 +149,9 @@ impl Means {
         let mut rgb = self.rgb;
         if self.by > 1 {
             rgb.reserve_exact(self.sums.len());
-            for (place, sums) in self.sums.chunks_exact(3).enumerate() {
-                let inside = |axis: usize, place: usize| self.by.min(self.size[axis] - place * self.by) as u32;
-                let count = inside(0, place % width) * inside(1, place / width);
+            for (index, sums) in self.sums.chunks_exact(3).enumerate() {
+                let inside = |axis: usize, index: usize| self.by.min(self.size[axis] - index * self.by) as u32;
+                let count = inside(0, index % width) * inside(1, index / width);
                 rgb.extend(sums.iter().map(|sum| ((u32::from(*sum) + count / 2) / count) as u8));
             }
         }

@@ -62,7 +62,7 @@ impl Learner {
     ) -> Result<Made<Report>, ChangeError> {
         let locked = self.lock()?;
         let labels: Vec<&str> = classes.iter().map(|(label, _)| *label).collect();
-        session::check_labels(self.foundation(), self.state(), &labels)?;
+        session::check_labels(self.base_model(), self.state(), &labels)?;
         let new = self.read(classes, observer)?;
         let (next, report) = self.within(observer, |session, state| session.learn(state, &new))?;
         let change = Change::new(Verb::Learn, self.settings.seed).labels(labels.into_iter().map(label::normal));
@@ -80,7 +80,7 @@ impl Learner {
         observer: &mut dyn Observer,
     ) -> Result<Made<Report>, ChangeError> {
         let locked = self.lock()?;
-        session::check_known(self.foundation(), self.state(), label)?;
+        session::check_known(self.base_model(), self.state(), label)?;
         let class = self.read(&[(label, shots)], observer)?;
         let (next, report) = self.within(observer, |session, state| session.add_shots(state, &class[0]))?;
         let change = Change::new(Verb::Add, self.settings.seed).labels([label::normal(label)]);
@@ -131,7 +131,7 @@ impl Learner {
             (self.saved.state.clone(), None)
         };
         let change = Change::new(Verb::Purge, self.settings.seed).at(now());
-        let saved = match self.saved.purge(self.foundation(), next, label, &change, self.settings.limits) {
+        let saved = match self.saved.purge(self.base_model(), next, label, &change, self.settings.limits) {
             // Only an older copy has it still, after a purge that was cut off, say.
             Err(PurgeError::Unknown { .. }) if self.store.mentions(label)? => self.saved.clone(),
             purged => purged?,
@@ -149,7 +149,7 @@ impl Learner {
     pub fn rename(&mut self, from: &str, to: &str) -> Result<Made<()>, ChangeError> {
         let locked = self.lock()?;
         let [from, to] = [from, to].map(label::normal);
-        let next = session::rename(self.foundation(), self.state(), &from, &to)?;
+        let next = session::rename(self.base_model(), self.state(), &from, &to)?;
         self.keep(&locked, next, Change::new(Verb::Rename, 0).labels([from, to]), ())
     }
 
@@ -207,7 +207,7 @@ impl Learner {
         observer: &mut dyn Observer,
     ) -> Result<Vec<NewClass>, ChangeError> {
         for (label, shots) in classes {
-            session::check_count(self.foundation(), self.state(), label, shots.count())?;
+            session::check_count(self.base_model(), self.state(), label, shots.count())?;
         }
         let total = classes.iter().map(|(_, shots)| shots.count()).sum();
         let mut done = 0;
@@ -237,7 +237,7 @@ impl Learner {
                 &opened
             }
         };
-        let views = self.bundle.foundation.config.views;
+        let views = self.bundle.base_model.config.views;
         let features = self.encode(Work::Shots, picture, views).map_err(ShotsError::Encode)?;
         Ok(features.into_raw_vec_and_offset().0)
     }
@@ -249,11 +249,11 @@ impl Learner {
         step: impl FnOnce(&mut Session<'_>, &State) -> Result<(State, Report), LearnError>,
     ) -> Result<(State, Report), ChangeError> {
         let threads: &Threads = self.threads.get_or_insert_with(Threads::of_machine);
-        let foundation = &self.bundle.foundation;
+        let base_model = &self.bundle.base_model;
         let mut on_progress = |progress: Progress| -> ControlFlow<()> { observer.step(Step::Epoch(progress)) };
         let mut session = Session {
-            foundation,
-            config: &foundation.config,
+            base_model,
+            config: &base_model.config,
             seed: self.settings.seed,
             memory: &mut self.memory,
             workers: threads,

@@ -14,14 +14,14 @@ const EDGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/cifar100-edge
 
 fn learner(state: &Path) -> Learner {
     let mut learner = Learner::open(EDGE, state).unwrap();
-    learner.bundle.foundation.config.epochs = 4;
+    learner.bundle.base_model.config.epochs = 4;
     learner
 }
 
 /// Shots around one direction for each class, `[shots, views, features]`.
 fn features(learner: &Learner, class: u64, shots: usize) -> Array3<f32> {
     let (mut direction, mut random) = (Random::new(class, "class"), Random::new(class, "shots"));
-    let (views, inputs) = (learner.foundation().config.views, learner.foundation().head.inputs);
+    let (views, inputs) = (learner.base_model().config.views, learner.base_model().head.inputs);
     let center: Vec<f32> = (0..inputs).map(|_| 3.0 * direction.normal().max(0.0)).collect();
     Array3::from_shape_fn((shots, views, inputs), |(_, _, feature)| (center[feature] + 0.3 * random.normal()).max(0.0))
 }
@@ -112,10 +112,10 @@ fn a_class_travels_in_a_pack() {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let [mut one, mut other] = [0, 1].map(|device| learner(folders[device].path()));
     learn(&mut one, "mug", 1).unwrap();
-    let pack = one.export("mug", Provenance::default()).unwrap();
+    let pack = one.export("mug", PackOrigin::default()).unwrap();
     other.import(&[Imported { pack: &pack, label: None }], &mut ()).unwrap();
     assert_eq!(other.state(), one.state());
     let again = other.import(&[Imported { pack: &pack, label: Some("teapot") }], &mut ()).unwrap();
     assert_eq!(again.report.free_targets, 38);
-    assert!(matches!(one.export("teapot", Provenance::default()), Err(ExportError::Class(_))));
+    assert!(matches!(one.export("teapot", PackOrigin::default()), Err(ExportError::Class(_))));
 }

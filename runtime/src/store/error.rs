@@ -29,7 +29,7 @@ pub enum StoreError {
     },
     /// A file belongs to another user, so nothing is changed: that one could not read what would be written.
     #[error("{} belongs to user {owner}, but what is written here to user {user}; nothing was changed", path.display())]
-    Foreign {
+    OtherOwner {
         /// The file.
         path: PathBuf,
         /// Number of the user whom it belongs to.

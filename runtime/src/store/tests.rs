@@ -18,7 +18,7 @@ use orco_core::projection::Shape;
 use orco_state::bank::Bank;
 use orco_state::head::Head;
 use orco_state::history::{Change, Limits, Saved, Verb};
-use orco_state::state::{Class, Foundation};
+use orco_state::state::{BaseModel, Class};
 use orco_state::store::{self, Medium, SaveError};
 use simulated::{Image, SimulatedDisk};
 
@@ -26,11 +26,11 @@ use simulated::{Image, SimulatedDisk};
 const DIGEST: [u8; 32] = [7; 32];
 
 /// One base class and 15 free targets in the plane.
-fn foundation() -> Foundation {
+fn base_model() -> BaseModel {
     let directions = (0..16).map(|target| target as f32 * core::f32::consts::TAU / 16.0);
     let mut exemplars = Bank::new(3, 1, Precision::Int8);
     exemplars.push(0, &[1.0, 0.0, 0.5]);
-    Foundation {
+    BaseModel {
         dimension: 2,
         targets: directions.flat_map(|angle| [libm::cosf(angle), libm::sinf(angle)]).collect(),
         head: Head::zeros(Shape { inputs: 3, hidden: 2, outputs: 2 }),
@@ -41,8 +41,8 @@ fn foundation() -> Foundation {
 }
 
 /// The states that a device goes through: each has one class more, of so many exemplars.
-fn saves(foundation: &Foundation, count: u32, exemplars: usize) -> Vec<Saved> {
-    let mut saved = Saved::fresh(foundation, DIGEST);
+fn saves(base_model: &BaseModel, count: u32, exemplars: usize) -> Vec<Saved> {
+    let mut saved = Saved::fresh(base_model, DIGEST);
     let mut saves = Vec::new();
     for number in 1..=count {
         let mut next = saved.state.clone();
@@ -67,15 +67,15 @@ fn heavy() -> bool {
 }
 
 /// Loads for a change and saves.
-fn save<M: Medium>(medium: &mut M, foundation: &Foundation, saved: &Saved) -> Result<u64, SaveError<M::Error>> {
-    let from = store::load_to_change(medium, foundation, DIGEST).map_err(SaveError::Occupied)?.generation;
-    store::save(medium, foundation, saved, from)
+fn save<M: Medium>(medium: &mut M, base_model: &BaseModel, saved: &Saved) -> Result<u64, SaveError<M::Error>> {
+    let from = store::load_to_change(medium, base_model, DIGEST).map_err(SaveError::Occupied)?.generation;
+    store::save(medium, base_model, saved, from)
 }
 
 /// Loads for a change and purges.
-fn purge<M: Medium>(medium: &mut M, foundation: &Foundation, saved: &Saved) -> Result<u64, SaveError<M::Error>> {
-    let from = store::load_to_change(medium, foundation, DIGEST).map_err(SaveError::Occupied)?.generation;
-    store::purge(medium, foundation, saved, from)
+fn purge<M: Medium>(medium: &mut M, base_model: &BaseModel, saved: &Saved) -> Result<u64, SaveError<M::Error>> {
+    let from = store::load_to_change(medium, base_model, DIGEST).map_err(SaveError::Occupied)?.generation;
+    store::purge(medium, base_model, saved, from)
 }
 
 /// A simulated disk as a medium.

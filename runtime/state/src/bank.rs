@@ -203,7 +203,7 @@ impl Bank {
             }
             Keep::Herding => {
                 let mut rows: Vec<f32> = members.iter().flat_map(|&exemplar| self.clean_of(exemplar)).collect();
-                members = herding(&mut rows, self.dimension, count).into_iter().map(|place| members[place]).collect();
+                members = herding(&mut rows, self.dimension, count).into_iter().map(|index| members[index]).collect();
             }
         }
         members.truncate(count);
@@ -260,15 +260,15 @@ fn herding(rows: &mut [f32], dimension: usize, count: usize) -> Vec<usize> {
     let mut chosen = Vec::new();
     while chosen.len() < count.min(total) {
         let next = (chosen.len() + 1) as f32;
-        let distance = |&place: &usize| -> f32 {
-            let row = &rows[place * dimension..][..dimension];
+        let distance = |&index: &usize| -> f32 {
+            let row = &rows[index * dimension..][..dimension];
             row.iter()
                 .zip(&sum)
                 .zip(&mean)
                 .map(|((x, sum), mean)| ((sum + x) / next - mean) * ((sum + x) / next - mean))
                 .sum()
         };
-        let rest = (0..total).filter(|place| !chosen.contains(place));
+        let rest = (0..total).filter(|index| !chosen.contains(index));
         let Some(best) = rest.min_by(|a, b| distance(a).total_cmp(&distance(b))) else { break };
         add_scaled(&mut sum, 1.0, &rows[best * dimension..][..dimension]);
         chosen.push(best);

@@ -3,7 +3,7 @@
 //! ```
 //! use orco_state::classify::Classifier;
 //! # use orco_core::{config::Config, exemplar::Precision, projection::Shape};
-//! # use orco_state::{bank::Bank, head::Head, state::{Class, Foundation, State}};
+//! # use orco_state::{bank::Bank, head::Head, state::{Class, BaseModel, State}};
 //! # // A head that hands two features on, two base classes with one exemplar each, and a free target.
 //! # let mut head = Head::zeros(Shape { inputs: 2, hidden: 2, outputs: 2 });
 //! # head.w1 = vec![1.0, 0.0, 0.0, 1.0];
@@ -12,7 +12,7 @@
 //! # let mut exemplars = Bank::new(2, 1, Precision::Int8);
 //! # exemplars.push(0, &[1.0, 0.0]);
 //! # exemplars.push(1, &[0.0, 1.0]);
-//! # let foundation = Foundation {
+//! # let base_model = BaseModel {
 //! #     dimension: 2,
 //! #     targets: vec![1.0, 0.0, 0.0, 1.0, -1.0, 0.0],
 //! #     head,
@@ -21,11 +21,11 @@
 //! #     config: Config { views: 1, ..Config::edge() },
 //! # };
 //!
-//! // A foundation that knows "cat" at (1, 0) and "dog" at (0, 1), and a device that has learned nothing.
-//! let state = State::fresh(&foundation, [0; 32]);
-//! let classifier = Classifier::new(&foundation, &state);
+//! // A base_model that knows "cat" at (1, 0) and "dog" at (0, 1), and a device that has learned nothing.
+//! let state = State::fresh(&base_model, [0; 32]);
+//! let classifier = Classifier::new(&base_model, &state);
 //! let best = classifier.matches(&[0.3, 0.9], 1)[0];
-//! assert_eq!(state.known(&foundation).nth(best.class).unwrap().label, "dog");
+//! assert_eq!(state.known(&base_model).nth(best.class).unwrap().label, "dog");
 //! assert!(best.score > 0.9);
 //! assert_eq!(classifier.nearest(&[0.3, 0.9, 2.0, 0.1]), [1, 0]);
 //! ```
@@ -35,7 +35,7 @@ use alloc::vec::Vec;
 
 use crate::head::Projector;
 use crate::session::NewClass;
-use crate::state::{Foundation, State};
+use crate::state::{BaseModel, State};
 use crate::target::{cosines, place_of_largest};
 use orco_core::config::Config;
 use orco_core::math::{add_scaled, normalise, normalise_rows};
@@ -67,16 +67,16 @@ pub struct Classifier {
 
 impl Classifier {
     /// Collects what classifying needs, with the bundle's settings.
-    pub fn new(foundation: &Foundation, state: &State) -> Self {
-        Self::with_config(foundation, state, &foundation.config)
+    pub fn new(base_model: &BaseModel, state: &State) -> Self {
+        Self::with_config(base_model, state, &base_model.config)
     }
 
     /// The same with other settings, of which [`Config::class_means`] and [`Config::base_exemplars`] matter.
-    pub fn with_config(foundation: &Foundation, state: &State, config: &Config) -> Self {
+    pub fn with_config(base_model: &BaseModel, state: &State, config: &Config) -> Self {
         let weight = config.class_means;
-        let means = if weight > 0.0 { class_means(foundation, state, config) } else { None };
-        let targets = state.assigned_targets(foundation);
-        Self { head: Projector::new(state.head(foundation)), targets, dimension: foundation.dimension, means, weight }
+        let means = if weight > 0.0 { class_means(base_model, state, config) } else { None };
+        let targets = state.assigned_targets(base_model);
+        Self { head: Projector::new(state.head(base_model)), targets, dimension: base_model.dimension, means, weight }
     }
 
     /// Knows one more class at once, without training: by the mean direction of its shots' clean views under the head
@@ -131,11 +131,11 @@ impl Classifier {
 
 /// Mean directions of the clean views of each known class's exemplars, the bundle's and the device's,
 /// `[classes, inputs]`; none if a class has no exemplar.
-fn class_means(foundation: &Foundation, state: &State, config: &Config) -> Option<Vec<f32>> {
-    let (inputs, classes) = (foundation.head.inputs, state.known(foundation).count());
+fn class_means(base_model: &BaseModel, state: &State, config: &Config) -> Option<Vec<f32>> {
+    let (inputs, classes) = (base_model.head.inputs, state.known(base_model).count());
     let mut used = Vec::new();
     let mut shown = vec![false; classes];
-    for (bank, most) in [(&foundation.exemplars, config.base_exemplars), (&state.exemplars, usize::MAX)] {
+    for (bank, most) in [(&base_model.exemplars, config.base_exemplars), (&state.exemplars, usize::MAX)] {
         let mut counts = vec![0; classes];
         for (exemplar, class) in bank.classes().iter().map(|class| *class as usize).enumerate() {
             if counts[class] < most {

@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 /// What an envelope holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// What a bundle knows: [`crate::state::Foundation`] as postcard.
+    /// What a bundle knows: [`crate::state::BaseModel`] as postcard.
     Learner,
     /// Features for measuring, as postcard.
     Benchmark,
@@ -62,7 +62,7 @@ pub const HEADER: usize = CHECKED + DIGEST;
 pub enum DecodeError {
     /// The bytes do not start as such a file does.
     #[error("it is not a file of this kind")]
-    Foreign,
+    WrongKind,
     /// The file was written in another format version.
     #[error("it has format version {actual}, but this program reads versions up to {expected}")]
     Version {
@@ -95,11 +95,11 @@ pub fn seal(kind: Kind, version: u16, content: &[&[u8]]) -> Vec<u8> {
 /// Takes content out of its envelope, whatever its version, which comes first.
 ///
 /// # Errors
-/// [`DecodeError::Foreign`] if the bytes are no envelope of this kind, [`DecodeError::Checksum`] if they are cut off, too
+/// [`DecodeError::WrongKind`] if the bytes are no envelope of this kind, [`DecodeError::Checksum`] if they are cut off, too
 /// long, or altered in any bit.
 pub fn open(kind: Kind, bytes: &[u8]) -> Result<(u16, &[u8]), DecodeError> {
     if !bytes.starts_with(kind.magic()) {
-        return Err(DecodeError::Foreign);
+        return Err(DecodeError::WrongKind);
     }
     let (header, content) = bytes.split_at_checked(HEADER).ok_or(DecodeError::Checksum)?;
     let (checked, sum) = header.split_at(CHECKED);
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn kinds_and_versions_are_told_apart() {
         let bytes = encode(Kind::Learner, &7u32);
-        assert_eq!(decode::<u32>(Kind::Benchmark, &bytes), Err(DecodeError::Foreign));
+        assert_eq!(decode::<u32>(Kind::Benchmark, &bytes), Err(DecodeError::WrongKind));
         let later = seal(Kind::Learner, 2, &[&[7]]);
         assert_eq!(decode::<u32>(Kind::Learner, &later), Err(DecodeError::Version { expected: 1, actual: 2 }));
         let longer = seal(Kind::Learner, 1, &[&[7, 0]]);

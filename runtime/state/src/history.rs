@@ -10,7 +10,7 @@
 //! ```
 //! use orco_state::history::{Change, Limits, Saved, Verb};
 //! # use orco_core::{config::Config, exemplar::Precision, projection::Shape};
-//! # use orco_state::{bank::Bank, head::Head, state::{Class, Foundation, State}};
+//! # use orco_state::{bank::Bank, head::Head, state::{Class, BaseModel, State}};
 //! # // A head that hands two features on, two base classes with one exemplar each, and a free target.
 //! # let mut head = Head::zeros(Shape { inputs: 2, hidden: 2, outputs: 2 });
 //! # head.w1 = vec![1.0, 0.0, 0.0, 1.0];
@@ -19,7 +19,7 @@
 //! # let mut exemplars = Bank::new(2, 1, Precision::Int8);
 //! # exemplars.push(0, &[1.0, 0.0]);
 //! # exemplars.push(1, &[0.0, 1.0]);
-//! # let foundation = Foundation {
+//! # let base_model = BaseModel {
 //! #     dimension: 2,
 //! #     targets: vec![1.0, 0.0, 0.0, 1.0, -1.0, 0.0],
 //! #     head,
@@ -28,7 +28,7 @@
 //! #     config: Config { views: 1, ..Config::edge() },
 //! # };
 //!
-//! let fresh = Saved::fresh(&foundation, [0; 32]);
+//! let fresh = Saved::fresh(&base_model, [0; 32]);
 //! let mut next = fresh.state.clone();
 //! next.classes.push(Class { label: "fox".into(), target: 2, session: 1 });
 //! let saved = fresh.then(next, &Change::new(Verb::Learn, 1).labels(["fox"]), Limits::default());
@@ -54,7 +54,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bank::Bank;
 use crate::head::Head;
-use crate::state::{Foundation, State};
+use crate::state::{BaseModel, State};
 
 /// A state with its history: what a device keeps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -121,8 +121,8 @@ pub struct Earlier {
 
 impl Saved {
     /// What a device knows before its first change.
-    pub fn fresh(foundation: &Foundation, foundation_digest: [u8; 32]) -> Self {
-        Self::without_history(State::fresh(foundation, foundation_digest))
+    pub fn fresh(base_model: &BaseModel, foundation_digest: [u8; 32]) -> Self {
+        Self::without_history(State::fresh(base_model, foundation_digest))
     }
 
     /// A state whose past is unknown.
@@ -148,7 +148,7 @@ impl Saved {
     /// The class set that entry `number` led to; `None` if that is not remembered.
     pub fn earlier(&self, number: u32) -> Option<Earlier> {
         let entry = self.history.entry(number)?;
-        let State { foundation, exemplars: present, .. } = &self.state;
+        let State { base_model, exemplars: present, .. } = &self.state;
         let mut exemplars = present.emptied();
         for (&exemplar, &class) in entry.exemplars.iter().zip(&entry.exemplar_classes) {
             let exemplar = exemplar as usize;
@@ -161,7 +161,7 @@ impl Saved {
         let same_head = entry.head != HeadMark::Unknown && entry.head == HeadMark::of(self.state.head.as_ref());
         let head = if same_head { self.state.head.clone() } else { None };
         let state = State {
-            foundation: *foundation,
+            base_model: *base_model,
             classes,
             exemplars,
             head,
@@ -174,12 +174,12 @@ impl Saved {
     /// Number of the entry that `steps` changes back led to the class set of then; `None` if that is not remembered.
     pub fn back(&self, steps: usize) -> Option<u32> {
         let last = self.history.entries.len() - 1;
-        last.checked_sub(steps).map(|place| self.history.entries[place].number)
+        last.checked_sub(steps).map(|index| self.history.entries[index].number)
     }
 
-    /// Whether all parts fit together and onto the foundation; to be asked after decoding.
-    pub fn is_sound(&self, foundation: &Foundation) -> bool {
-        self.state.is_sound(foundation) && self.history.is_sound(foundation, &self.state)
+    /// Whether all parts fit together and onto the base_model; to be asked after decoding.
+    pub fn is_sound(&self, base_model: &BaseModel) -> bool {
+        self.state.is_sound(base_model) && self.history.is_sound(base_model, &self.state)
     }
 }
 
@@ -232,16 +232,16 @@ impl History {
     fn sweep(&mut self, present: usize) {
         let mut used = alloc::vec![false; self.attic.len()];
         let named = self.entries.iter().flat_map(|entry| &entry.exemplars);
-        named.filter_map(|exemplar| (*exemplar as usize).checked_sub(present)).for_each(|place| used[place] = true);
-        let kept: Vec<usize> = (0..used.len()).filter(|place| used[*place]).collect();
+        named.filter_map(|exemplar| (*exemplar as usize).checked_sub(present)).for_each(|index| used[index] = true);
+        let kept: Vec<usize> = (0..used.len()).filter(|index| used[*index]).collect();
         if kept.len() == used.len() {
             return;
         }
         let mut places = alloc::vec![0; used.len()];
-        kept.iter().enumerate().for_each(|(place, from)| places[*from] = (present + place) as u32);
+        kept.iter().enumerate().for_each(|(index, from)| places[*from] = (present + index) as u32);
         for exemplar in self.entries.iter_mut().flat_map(|entry| &mut entry.exemplars) {
-            if let Some(place) = (*exemplar as usize).checked_sub(present) {
-                *exemplar = places[place];
+            if let Some(index) = (*exemplar as usize).checked_sub(present) {
+                *exemplar = places[index];
             }
         }
         self.attic = self.attic.only(&kept);
@@ -302,11 +302,11 @@ impl History {
         }
     }
 
-    fn is_sound(&self, foundation: &Foundation, state: &State) -> bool {
+    fn is_sound(&self, base_model: &BaseModel, state: &State) -> bool {
         let pool = state.exemplars.len() + self.attic.len();
         let bank = |bank: &Bank| (bank.dimension(), bank.views(), bank.view().precision);
         let rising = self.entries.windows(2).all(|pair| pair[0].number < pair[1].number);
-        let entries = self.entries.iter().all(|entry| entry.is_sound(foundation, pool, self.next_class));
+        let entries = self.entries.iter().all(|entry| entry.is_sound(base_model, pool, self.next_class));
         // The last entry must describe the present state, or nothing it names would be what it says.
         let present = self.entries.last().is_some_and(|last| {
             last.classes.iter().map(|known| &known.class).eq(&state.classes)

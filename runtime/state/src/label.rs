@@ -68,8 +68,8 @@ impl fmt::Display for Shown<'_> {
 /// The lines of a text as they may reach a terminal, each as [`Shown`].
 pub fn lines(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
-    for (place, line) in text.split('\n').enumerate() {
-        let end = if place == 0 { "" } else { "\n" };
+    for (index, line) in text.split('\n').enumerate() {
+        let end = if index == 0 { "" } else { "\n" };
         write!(shown, "{end}{}", Shown(line)).expect("writing into memory cannot fail");
     }
     shown

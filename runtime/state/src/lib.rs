@@ -1,11 +1,11 @@
 //! What an OrCo learner knows and keeps. Needs an allocator, but no operating system.
 //!
-//! The heart is pure: [`session`] turns (foundation, state, shots, settings) into (new state, report), with the same
+//! The heart is pure: [`session`] turns (base_model, state, shots, settings) into (new state, report), with the same
 //! bytes for the same input on every machine; keeping the result is one act at the end, by [`store`]. Modules stand
 //! along the flow of data, each importing only from those above:
 //!
 //! - what is known: [`codec`] (bytes of files), [`label`], [`bank`] (exemplars), [`head`], [`target`] (pseudo-targets),
-//!   [`state`] (foundation and state);
+//!   [`state`] (base_model and state);
 //! - answering and learning: [`classify`], [`session`];
 //! - keeping: [`history`] (what was done, and undoing it), [`store`] (slots that survive a power cut), [`pack`] (a
 //!   class for another device).

@@ -17,7 +17,7 @@ use crate::bank::Bank;
 use crate::codec::{self, DecodeError, Kind, from_postcard, piece, to_postcard};
 use crate::label;
 use crate::session::StoredClass;
-use crate::state::{Class, Foundation, MAX_SHOTS, MAX_TEXT, State};
+use crate::state::{BaseModel, Class, MAX_SHOTS, MAX_TEXT, State};
 
 /// Largest pack that is read, in bytes.
 pub const MAX_FILE: u64 = 64 << 20;
@@ -37,14 +37,14 @@ pub struct Pack {
     /// Its label.
     pub label: String,
     /// SHA-256 of the learner file of the bundle that it was learned on.
-    pub foundation: [u8; 32],
+    pub base_model: [u8; 32],
     /// Its exemplars as the state stored them, all of class 0.
     pub exemplars: Bank,
     /// Small JPEG pictures of its shots, where the owner allows.
     #[serde(deserialize_with = "few")]
     pub thumbnails: Vec<Thumbnail>,
     /// Where it comes from.
-    pub provenance: Provenance,
+    pub provenance: PackOrigin,
 }
 
 /// The bytes of a small JPEG picture.
@@ -53,7 +53,7 @@ pub struct Thumbnail(#[serde(with = "crate::codec::bytes")] pub Vec<u8>);
 
 /// Where a pack comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Provenance {
+pub struct PackOrigin {
     /// Name of the bundle.
     pub bundle: String,
     /// Program and version that wrote the pack.
@@ -124,24 +124,19 @@ impl Pack {
     ///
     /// # Errors
     /// [`ExportError`] if there is no such class, it came with the bundle, or none of its exemplars is left.
-    pub fn of(
-        foundation: &Foundation,
-        state: &State,
-        label: &str,
-        provenance: Provenance,
-    ) -> Result<Self, ExportError> {
+    pub fn of(base_model: &BaseModel, state: &State, label: &str, provenance: PackOrigin) -> Result<Self, ExportError> {
         let label = String::from(label);
-        let Some(place) = state.classes.iter().position(|class| label::same(&class.label, &label)) else {
-            let base = foundation.classes.iter().any(|class| label::same(&class.label, &label));
+        let Some(index) = state.classes.iter().position(|class| label::same(&class.label, &label)) else {
+            let base = base_model.classes.iter().any(|class| label::same(&class.label, &label));
             return Err(if base { ExportError::BaseClass { label } } else { ExportError::UnknownLabel { label } });
         };
-        let exemplars = state.exemplars.of_class((foundation.classes.len() + place) as u32);
+        let exemplars = state.exemplars.of_class((base_model.classes.len() + index) as u32);
         if exemplars.is_empty() {
             return Err(ExportError::NoExemplars { label });
         }
-        let Class { label, session, .. } = state.classes[place].clone();
-        let provenance = Provenance { session, ..provenance };
-        Ok(Self { label, foundation: state.foundation, exemplars, thumbnails: Vec::new(), provenance })
+        let Class { label, session, .. } = state.classes[index].clone();
+        let provenance = PackOrigin { session, ..provenance };
+        Ok(Self { label, base_model: state.base_model, exemplars, thumbnails: Vec::new(), provenance })
     }
 
     /// The bytes that a signature covers.
@@ -166,7 +161,7 @@ impl Pack {
 
     /// Whether the texts can be shown, and the label can be seen as it is.
     fn texts_are_sound(&self) -> bool {
-        let Provenance { bundle, program, device, created, .. } = &self.provenance;
+        let PackOrigin { bundle, program, device, created, .. } = &self.provenance;
         let mut texts = [&self.label, bundle, program].into_iter().chain(device).chain(created);
         texts.all(|text| text.len() <= MAX_TEXT && label::is_plain(text)) && !self.label.trim().is_empty()
     }
@@ -175,8 +170,8 @@ impl Pack {
     ///
     /// # Errors
     /// [`PackError`] if the pack was made with another bundle.
-    pub fn to_class(&self, foundation: &[u8; 32]) -> Result<StoredClass, PackError> {
-        if self.foundation != *foundation {
+    pub fn to_class(&self, base_model: &[u8; 32]) -> Result<StoredClass, PackError> {
+        if self.base_model != *base_model {
             return Err(PackError::OtherBundle { bundle: self.provenance.bundle.clone() });
         }
         Ok(StoredClass { label: self.label.clone(), exemplars: self.exemplars.clone() })

@@ -1,4 +1,4 @@
-//! Sessions: pure steps (foundation, state, shots) -> (new state, report) around [`orco_core::align`].
+//! Sessions: pure steps (base_model, state, shots) -> (new state, report) around [`orco_core::align`].
 //!
 //! 1. The head is reset to that of phase 2.
 //! 2. The new classes' means are assigned to free pseudo-targets; earlier assignments stay.
@@ -26,8 +26,8 @@ use core::ops::ControlFlow;
 use crate::classify::Classifier;
 use crate::head::Head;
 use crate::label;
-use crate::state::{Class, Foundation, MAX_SHOTS, Origin, State};
-use orco_core::align::{self, Lesson, Losses, Needs, Progress, Workspace};
+use crate::state::{BaseModel, Class, MAX_SHOTS, Origin, State};
+use orco_core::align::{self, AlignmentData, Losses, Needs, Progress, Workspace};
 use orco_core::config::{Assignment, Config};
 use orco_core::workers::Workers;
 
@@ -69,19 +69,19 @@ impl Memory {
 pub type OnProgress<'a> = &'a mut (dyn FnMut(Progress) -> ControlFlow<()> + Send);
 
 /// Working memory that a session needs after which there are so many more classes and shots.
-pub fn needs(foundation: &Foundation, state: &State, classes: usize, shots: usize, config: &Config) -> Needs {
-    let classes = foundation.classes.len() + state.classes.len() + classes;
-    lesson(foundation, state).needs(classes, shots, config)
+pub fn needs(base_model: &BaseModel, state: &State, classes: usize, shots: usize, config: &Config) -> Needs {
+    let classes = base_model.classes.len() + state.classes.len() + classes;
+    data(base_model, state).needs(classes, shots, config)
 }
 
 /// Floating-point operations of the alignment of a state, those of its matrix products.
-pub fn operations(foundation: &Foundation, state: &State, config: &Config) -> u64 {
-    lesson(foundation, state).operations(foundation.classes.len() + state.classes.len(), config)
+pub fn operations(base_model: &BaseModel, state: &State, config: &Config) -> u64 {
+    data(base_model, state).operations(base_model.classes.len() + state.classes.len(), config)
 }
 
 /// All that a step from one state to the next works with, but for the state itself.
 ///
-/// Every step is a pure function: the same foundation, state, input, settings and seed give the same bytes of state,
+/// Every step is a pure function: the same base_model, state, input, settings and seed give the same bytes of state,
 /// whatever the workers and the memory. The state that it starts from is left as it is, and holds if the step fails.
 ///
 /// # Example
@@ -93,14 +93,14 @@ pub fn operations(foundation: &Foundation, state: &State, config: &Config) -> u6
 /// use orco_state::bank::Bank;
 /// use orco_state::head::Head;
 /// use orco_state::session::{Memory, NewClass, Session};
-/// use orco_state::state::{Class, Foundation, State};
+/// use orco_state::state::{Class, BaseModel, State};
 ///
 /// let mut exemplars = Bank::new(2, 1, Precision::F16);
 /// exemplars.push(0, &[1.0, 0.0]);
 /// exemplars.push(1, &[0.0, 1.0]);
 /// let head = Head { w1: vec![1.0, 0.0, 0.0, 1.0], w2: vec![1.0, 0.0, 0.0, 1.0], ..Head::zeros(Shape { inputs: 2, hidden: 2, outputs: 2 }) };
 /// let class = |label: &str, target| Class { label: label.into(), target, session: 0 };
-/// let foundation = Foundation {
+/// let base_model = BaseModel {
 ///     dimension: 2,
 ///     targets: vec![1.0, 0.0, 0.0, 1.0, -1.0, 0.0],
 ///     head,
@@ -110,14 +110,14 @@ pub fn operations(foundation: &Foundation, state: &State, config: &Config) -> u6
 /// };
 /// let mug = NewClass { label: "mug".into(), shots: vec![vec![0.7, 0.7], vec![0.6, 0.8]] };
 /// let (memory, on_progress) = (&mut Memory::default(), &mut |_| ControlFlow::Continue(()));
-/// let mut session = Session { foundation: &foundation, config: &foundation.config, seed: 1, memory, workers: &Serial, on_progress };
-/// let (state, report) = session.learn(&State::fresh(&foundation, [0; 32]), &[mug])?;
+/// let mut session = Session { base_model: &base_model, config: &base_model.config, seed: 1, memory, workers: &Serial, on_progress };
+/// let (state, report) = session.learn(&State::fresh(&base_model, [0; 32]), &[mug])?;
 /// assert_eq!((state.classes[0].target, report.free_targets), (2, 0));
 /// # Ok::<(), orco_state::session::LearnError>(())
 /// ```
 pub struct Session<'a> {
     /// What the bundle brought.
-    pub foundation: &'a Foundation,
+    pub base_model: &'a BaseModel,
     /// Settings of phase 3.
     pub config: &'a Config,
     /// Seed of shuffling and perturbation.
@@ -137,7 +137,7 @@ impl Session<'_> {
     /// # Errors
     /// [`LearnError`] if the input makes no sense, the new classes do not fit, or the callback stopped it.
     pub fn learn(&mut self, state: &State, new: &[NewClass]) -> Result<(State, Report), LearnError> {
-        check(self.foundation, state, new)?;
+        check(self.base_model, state, new)?;
         let quantised = |class: &NewClass| {
             let mut exemplars = state.exemplars.emptied();
             in_fixed_order(class).shots.iter().for_each(|shot| exemplars.push(0, shot));
@@ -149,8 +149,8 @@ impl Session<'_> {
 
     /// Learns classes that [`check`] has passed.
     fn learn_checked(&mut self, state: &State, new: &[StoredClass]) -> Result<(State, Report), LearnError> {
-        let (foundation, config) = (self.foundation, self.config);
-        let base = foundation.classes.len();
+        let (base_model, config) = (self.base_model, self.config);
+        let base = base_model.classes.len();
         let mut next = state.clone();
         next.sessions = next.sessions.checked_add(1).ok_or(LearnError::TooManySessions)?;
         for class in new {
@@ -161,9 +161,9 @@ impl Session<'_> {
             next.exemplars.append(index, &class.exemplars);
         }
         let first = if config.assignment == Assignment::Reassigned { base } else { base + state.classes.len() };
-        let mut assigned: Vec<u32> = next.known(foundation).map(|class| class.target).collect();
-        let lesson = lesson(foundation, &next);
-        align::assign(&lesson, &mut assigned, first, config, self.seed, &mut self.workspace(&next))?;
+        let mut assigned: Vec<u32> = next.known(base_model).map(|class| class.target).collect();
+        let data = data(base_model, &next);
+        align::assign(&data, &mut assigned, first, config, self.seed, &mut self.workspace(&next))?;
         next.classes.iter_mut().zip(&assigned[base..]).for_each(|(class, target)| class.target = *target);
         self.keep_within_budget(&mut next);
         self.realign(state, next)
@@ -178,42 +178,42 @@ impl Session<'_> {
 
     /// Working memory for aligning a state.
     fn workspace(&mut self, state: &State) -> Workspace<'_> {
-        self.memory.grow(needs(self.foundation, state, 0, 0, self.config));
+        self.memory.grow(needs(self.base_model, state, 0, 0, self.config));
         self.memory.workspace(self.workers)
     }
 
     /// Aligns the head of phase 2 anew to what `next` knows, and reports what changed since `state`.
     fn realign(&mut self, state: &State, mut next: State) -> Result<(State, Report), LearnError> {
-        let (foundation, config) = (self.foundation, self.config);
+        let (base_model, config) = (self.base_model, self.config);
         let mut history = Vec::with_capacity(config.epochs);
         if next.classes.is_empty() && next.exemplars.is_empty() {
             next.head = None;
         } else {
-            let mut head = Head::zeros(foundation.head.shape());
-            let assigned: Vec<u32> = next.known(foundation).map(|class| class.target).collect();
-            let lesson = lesson(foundation, &next);
-            self.memory.grow(needs(foundation, &next, 0, 0, config));
+            let mut head = Head::zeros(base_model.head.shape());
+            let assigned: Vec<u32> = next.known(base_model).map(|class| class.target).collect();
+            let data = data(base_model, &next);
+            self.memory.grow(needs(base_model, &next, 0, 0, config));
             let mut note = |progress: Progress| {
                 history.push(progress.losses);
                 (self.on_progress)(progress)
             };
             let mut workspace = self.memory.workspace(self.workers);
-            align::align(&lesson, &assigned, config, self.seed, &mut workspace, head.view_mut(), &mut note)?;
+            align::align(&data, &assigned, config, self.seed, &mut workspace, head.view_mut(), &mut note)?;
             next.head = Some(head);
         }
-        let report = report(foundation, state, &mut next, config, history);
+        let report = report(base_model, state, &mut next, config, history);
         Ok((next, report))
     }
 }
 
 /// What a session on a state learns from.
-fn lesson<'a>(foundation: &'a Foundation, state: &'a State) -> Lesson<'a> {
-    Lesson {
-        shape: foundation.head.shape(),
-        head: foundation.head.view(),
-        targets: &foundation.targets,
-        base_classes: foundation.classes.len(),
-        base: foundation.exemplars.view(),
+fn data<'a>(base_model: &'a BaseModel, state: &'a State) -> AlignmentData<'a> {
+    AlignmentData {
+        shape: base_model.head.shape(),
+        head: base_model.head.view(),
+        targets: &base_model.targets,
+        base_classes: base_model.classes.len(),
+        base: base_model.exemplars.view(),
         learned: state.exemplars.view(),
     }
 }
@@ -221,27 +221,27 @@ fn lesson<'a>(foundation: &'a Foundation, state: &'a State) -> Lesson<'a> {
 /// Compares the answers of two states for the exemplars that the later one was trained on, and notes in it how new classes
 /// are recognised at first. They answer by targets alone: an exemplar is part of its class's mean, which would speak for it
 /// whatever became of the head.
-fn report(foundation: &Foundation, before: &State, after: &mut State, config: &Config, losses: Vec<Losses>) -> Report {
-    let lesson = lesson(foundation, after);
+fn report(base_model: &BaseModel, before: &State, after: &mut State, config: &Config, losses: Vec<Losses>) -> Report {
+    let data = data(base_model, after);
     let (mut features, mut classes) = (Vec::new(), Vec::new());
     let mut base = 0;
-    for exemplar in lesson.exemplars(config) {
-        base += usize::from((exemplar as usize) < lesson.base.len());
-        let (bank, exemplar) = lesson.find(exemplar);
+    for exemplar in data.exemplars(config) {
+        base += usize::from((exemplar as usize) < data.base.len());
+        let (bank, exemplar) = data.find(exemplar);
         let first = features.len();
         features.resize(first + bank.dimension, 0.0);
         bank.read(exemplar, 0, &mut features[first..]);
         classes.push(bank.classes[exemplar]);
     }
     let by_targets = config.by_targets_alone();
-    let answers = |state: &State| Classifier::with_config(foundation, state, &by_targets).nearest(&features);
+    let answers = |state: &State| Classifier::with_config(base_model, state, &by_targets).nearest(&features);
     let (earlier, later) = (answers(before), answers(&*after));
     // Classes whose first shots nobody counted: new ones are counted now, those of older releases as they were before this.
-    let place_before = |class: &Class| before.known(foundation).position(|known| known.label == class.label);
+    let place_before = |class: &Class| before.known(base_model).position(|known| known.label == class.label);
     let places: Vec<Option<usize>> = after.classes.iter().map(place_before).collect();
     after.origins.resize(after.classes.len(), Origin::UNKNOWN);
     for (place, origin) in after.origins.iter_mut().enumerate().filter(|(_, origin)| origin.shots == 0) {
-        let class = foundation.classes.len() + place;
+        let class = base_model.classes.len() + place;
         for exemplar in (base..classes.len()).filter(|&exemplar| classes[exemplar] as usize == class) {
             let right = places[place].map_or(later[exemplar] == class, |was| earlier.get(exemplar) == Some(&was));
             origin.shots += 1;
@@ -249,11 +249,11 @@ fn report(foundation: &Foundation, before: &State, after: &mut State, config: &C
         }
     }
     // Of base classes the exemplars of the bundle, under its own head, when nothing else was known.
-    let bundle = State::fresh(foundation, after.foundation);
+    let bundle = State::fresh(base_model, after.base_model);
     let first =
-        Classifier::with_config(foundation, &bundle, &by_targets).nearest(&features[..base * foundation.head.inputs]);
+        Classifier::with_config(base_model, &bundle, &by_targets).nearest(&features[..base * base_model.head.inputs]);
     let since = |class: usize| {
-        let origin = class.checked_sub(foundation.classes.len()).map(|place| after.origins[place]);
+        let origin = class.checked_sub(base_model.classes.len()).map(|place| after.origins[place]);
         let own = |range: core::ops::Range<usize>| range.filter(|&exemplar| classes[exemplar] as usize == class);
         let share = |right: usize, of: usize| right as f32 / of.max(1) as f32;
         let (first, exemplars): (f32, Vec<usize>) = match origin {
@@ -270,8 +270,8 @@ fn report(foundation: &Foundation, before: &State, after: &mut State, config: &C
         let right = exemplars.iter().filter(|&&exemplar| later[exemplar] == class).count();
         (!exemplars.is_empty()).then(|| Since { first, now: share(right, exemplars.len()) })
     };
-    let since: Vec<Option<Since>> = (0..foundation.classes.len() + after.classes.len()).map(since).collect();
-    Report::new(foundation, (before, &earlier), (after, &later), &classes, &since, losses)
+    let since: Vec<Option<Since>> = (0..base_model.classes.len() + after.classes.len()).map(since).collect();
+    Report::new(base_model, (before, &earlier), (after, &later), &classes, &since, losses)
 }
 
 /// The class with its shots sorted, so that the order in which they were given does not matter.
@@ -286,17 +286,17 @@ fn in_fixed_order(class: &NewClass) -> NewClass {
 /// # Errors
 /// [`LearnError`] if there are none, a label is unusable or taken, or there are too few free targets. Labels are compared in
 /// their [normal form](label::normal).
-pub fn check_labels(foundation: &Foundation, state: &State, labels: &[&str]) -> Result<(), LearnError> {
+pub fn check_labels(base_model: &BaseModel, state: &State, labels: &[&str]) -> Result<(), LearnError> {
     if labels.is_empty() {
         return Err(LearnError::NoClasses);
     }
     for (position, &label) in labels.iter().enumerate() {
-        check_free_label(foundation, state, label)?;
+        check_free_label(base_model, state, label)?;
         if labels[..position].iter().any(|other| label::same(other, label)) {
             return Err(LearnError::LabelTwice { label: label.into() });
         }
     }
-    let free = state.free_targets(foundation).len();
+    let free = state.free_targets(base_model).len();
     if labels.len() > free {
         return Err(LearnError::NoFreeTargets { wanted: labels.len(), free });
     }
@@ -304,21 +304,21 @@ pub fn check_labels(foundation: &Foundation, state: &State, labels: &[&str]) -> 
 }
 
 /// Whether a label is usable, in its normal form, and no class has it.
-fn check_free_label(foundation: &Foundation, state: &State, label: &str) -> Result<(), LearnError> {
+fn check_free_label(base_model: &BaseModel, state: &State, label: &str) -> Result<(), LearnError> {
     let trimmed = label.trim() == label;
     if !trimmed || !label::is_usable(&label::normal(label)) {
         return Err(LearnError::BadLabel { label: label.into() });
     }
-    if state.known(foundation).any(|known| label::same(&known.label, label)) {
+    if state.known(base_model).any(|known| label::same(&known.label, label)) {
         return Err(LearnError::LabelExists { label: label.into() });
     }
     Ok(())
 }
 
-fn check(foundation: &Foundation, state: &State, new: &[NewClass]) -> Result<(), LearnError> {
+fn check(base_model: &BaseModel, state: &State, new: &[NewClass]) -> Result<(), LearnError> {
     let labels: Vec<&str> = new.iter().map(|class| class.label.as_str()).collect();
-    check_labels(foundation, state, &labels)?;
-    new.iter().try_for_each(|class| check_shots(foundation, state, class))
+    check_labels(base_model, state, &labels)?;
+    new.iter().try_for_each(|class| check_shots(base_model, state, class))
 }
 
 /// Features of any backbone are far smaller; from here on squares leave the range of numbers.
@@ -328,22 +328,22 @@ const LARGEST: f32 = 1e15;
 ///
 /// # Errors
 /// [`LearnError`] if there are none, or the class would have more than [`MAX_SHOTS`].
-pub fn check_count(foundation: &Foundation, state: &State, label: &str, shots: usize) -> Result<(), LearnError> {
+pub fn check_count(base_model: &BaseModel, state: &State, label: &str, shots: usize) -> Result<(), LearnError> {
     if shots == 0 {
         return Err(LearnError::NoShots { label: label.into() });
     }
-    let class = state.known(foundation).position(|known| label::same(&known.label, label));
+    let class = state.known(base_model).position(|known| label::same(&known.label, label));
     let has = |class: usize| state.exemplars.classes().iter().filter(|of| **of as usize == class).count();
     let shots = shots + class.map_or(0, has);
     if shots > MAX_SHOTS { Err(LearnError::TooManyShots { label: label.into(), shots }) } else { Ok(()) }
 }
 
 /// Whether a class has shots, not too many, all of usable features.
-fn check_shots(foundation: &Foundation, state: &State, class: &NewClass) -> Result<(), LearnError> {
-    check_count(foundation, state, &class.label, class.shots.len())?;
+fn check_shots(base_model: &BaseModel, state: &State, class: &NewClass) -> Result<(), LearnError> {
+    check_count(base_model, state, &class.label, class.shots.len())?;
     let usable = |shot: &Vec<f32>| {
         !shot.is_empty()
-            && shot.len().is_multiple_of(foundation.head.inputs)
+            && shot.len().is_multiple_of(base_model.head.inputs)
             && shot.iter().all(|value| value.abs() <= LARGEST)
     };
     match class.shots.iter().position(|shot| !usable(shot)) {

@@ -1,4 +1,4 @@
-//! What a device knows: the unchanging foundation from the bundle, and the state learned on top of it.
+//! What a device knows: the unchanging base_model from the bundle, and the state learned on top of it.
 
 use alloc::string::String;
 use alloc::vec;
@@ -31,7 +31,7 @@ pub struct Class {
 
 /// What the bundle brings and the device never changes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Foundation {
+pub struct BaseModel {
     /// Dimension d of the sphere.
     pub dimension: usize,
     /// Pseudo-targets, unit rows `[targets, dimension]`.
@@ -51,12 +51,12 @@ pub struct Foundation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State {
     /// SHA-256 of the bundle's learner file that this state belongs to.
-    pub foundation: [u8; 32],
+    pub base_model: [u8; 32],
     /// Learned classes, in the order of learning.
     pub classes: Vec<Class>,
     /// Their shots, and later ones of base classes; the index of a class counts on from the base classes.
     pub exemplars: Bank,
-    /// The projection head as re-aligned; `None` before the first session, when the foundation's holds.
+    /// The projection head as re-aligned; `None` before the first session, when the base_model's holds.
     pub head: Option<Head>,
     /// Number of sessions learned.
     pub sessions: u32,
@@ -86,7 +86,7 @@ impl Origin {
     }
 }
 
-impl Foundation {
+impl BaseModel {
     /// Number of pseudo-targets, which is the most classes that can be known.
     pub fn target_count(&self) -> usize {
         self.targets.len() / self.dimension
@@ -121,11 +121,11 @@ impl Foundation {
 
 impl State {
     /// The state of a device that has learned nothing yet; `foundation_digest` is that of the bundle's learner file.
-    pub fn fresh(foundation: &Foundation, foundation_digest: [u8; 32]) -> Self {
-        let Config { views, precision, .. } = foundation.config;
-        let exemplars = Bank::new(foundation.head.inputs, views, precision);
+    pub fn fresh(base_model: &BaseModel, foundation_digest: [u8; 32]) -> Self {
+        let Config { views, precision, .. } = base_model.config;
+        let exemplars = Bank::new(base_model.head.inputs, views, precision);
         Self {
-            foundation: foundation_digest,
+            base_model: foundation_digest,
             classes: Vec::new(),
             exemplars,
             head: None,
@@ -135,33 +135,33 @@ impl State {
     }
 
     /// All known classes, base classes first; a class's place is its index everywhere.
-    pub fn known<'a>(&'a self, foundation: &'a Foundation) -> impl Iterator<Item = &'a Class> + Clone {
-        foundation.classes.iter().chain(&self.classes)
+    pub fn known<'a>(&'a self, base_model: &'a BaseModel) -> impl Iterator<Item = &'a Class> + Clone {
+        base_model.classes.iter().chain(&self.classes)
     }
 
     /// The head in use.
-    pub fn head<'a>(&'a self, foundation: &'a Foundation) -> &'a Head {
-        self.head.as_ref().unwrap_or(&foundation.head)
+    pub fn head<'a>(&'a self, base_model: &'a BaseModel) -> &'a Head {
+        self.head.as_ref().unwrap_or(&base_model.head)
     }
 
     /// Pseudo-targets of all known classes, `[classes, dimension]`.
-    pub fn assigned_targets(&self, foundation: &Foundation) -> Vec<f32> {
-        self.known(foundation).flat_map(|class| foundation.target(class.target)).copied().collect()
+    pub fn assigned_targets(&self, base_model: &BaseModel) -> Vec<f32> {
+        self.known(base_model).flat_map(|class| base_model.target(class.target)).copied().collect()
     }
 
     /// Rows of the pseudo-targets that no class has.
-    pub fn free_targets(&self, foundation: &Foundation) -> Vec<u32> {
-        let mut taken = vec![false; foundation.target_count()];
-        self.known(foundation).for_each(|class| taken[class.target as usize] = true);
-        (0..foundation.target_count() as u32).filter(|&target| !taken[target as usize]).collect()
+    pub fn free_targets(&self, base_model: &BaseModel) -> Vec<u32> {
+        let mut taken = vec![false; base_model.target_count()];
+        self.known(base_model).for_each(|class| taken[class.target as usize] = true);
+        (0..base_model.target_count() as u32).filter(|&target| !taken[target as usize]).collect()
     }
 
-    /// Whether all parts fit together and onto the foundation; to be asked after decoding.
-    pub fn is_sound(&self, foundation: &Foundation) -> bool {
-        let base = foundation.classes.len();
+    /// Whether all parts fit together and onto the base_model; to be asked after decoding.
+    pub fn is_sound(&self, base_model: &BaseModel) -> bool {
+        let base = base_model.classes.len();
         let head = self.head.as_ref().is_none_or(|head| {
             let shape = |head: &Head| (head.inputs, head.hidden, head.outputs);
-            head.is_sound() && shape(head) == shape(&foundation.head)
+            head.is_sound() && shape(head) == shape(&base_model.head)
         });
         let members = self.exemplars.classes().iter().all(|class| (*class as usize) < base + self.classes.len());
         let origins = self.origins.len() <= self.classes.len() && self.origins.iter().all(Origin::is_sound);
@@ -171,10 +171,10 @@ impl State {
             && origins
             && are_few(self.exemplars.classes())
             && self.exemplars.is_sound()
-            && self.exemplars.views() == foundation.config.views
-            && self.exemplars.view().precision == foundation.config.precision
-            && self.exemplars.dimension() == foundation.head.inputs
-            && are_distinct(self.known(foundation), foundation.target_count())
+            && self.exemplars.views() == base_model.config.views
+            && self.exemplars.view().precision == base_model.config.precision
+            && self.exemplars.dimension() == base_model.head.inputs
+            && are_distinct(self.known(base_model), base_model.target_count())
     }
 }
 

@@ -18,11 +18,11 @@ pub use slots::{Fault, Holds, LoadError, SaveError};
 
 use alloc::vec::Vec;
 
-use slots::Terms;
+use slots::SlotRules;
 
 use crate::codec::{Kind, from_postcard, to_postcard};
 use crate::history::Saved;
-use crate::state::Foundation;
+use crate::state::BaseModel;
 
 /// Version of the bodies that this release writes, the highest that it reads.
 pub const VERSION: u16 = Kind::Slot.version();
@@ -41,16 +41,16 @@ pub struct Loaded<E> {
     pub faults: Vec<(Slot, Fault<E>)>,
 }
 
-/// Reads the newest sound state that was learned on `foundation`, whose file has the SHA-256 `digest`. Writes nothing.
+/// Reads the newest sound state that was learned on `base_model`, whose file has the SHA-256 `digest`. Writes nothing.
 ///
 /// # Errors
 /// [`LoadError`] if there are slots, but none can be used, or the newest is another release's or bundle's.
 pub fn load<M: Medium>(
     medium: &mut M,
-    foundation: &Foundation,
+    base_model: &BaseModel,
     digest: [u8; 32],
 ) -> Result<Loaded<M::Error>, LoadError<M::Error>> {
-    let found = Terms { foundation: digest, version: VERSION, accept: &accept(foundation) }.load(medium)?;
+    let found = SlotRules { base_model: digest, version: VERSION, accept: &accept(base_model) }.load(medium)?;
     let saved = found.body.and_then(|(version, body)| decode(version, &body));
     Ok(Loaded { saved, generation: found.generation, slot: found.slot, faults: found.faults })
 }
@@ -61,12 +61,12 @@ pub fn load<M: Medium>(
 /// As for [`load`], and [`LoadError::Unreadable`] if any slot cannot be read.
 pub fn load_to_change<M: Medium>(
     medium: &mut M,
-    foundation: &Foundation,
+    base_model: &BaseModel,
     digest: [u8; 32],
 ) -> Result<Loaded<M::Error>, LoadError<M::Error>> {
-    let mut loaded = load(medium, foundation, digest)?;
+    let mut loaded = load(medium, base_model, digest)?;
     let unreadable = loaded.faults.iter().position(|(_, fault)| matches!(fault, Fault::Unreadable(_)));
-    match unreadable.map(|place| loaded.faults.swap_remove(place)) {
+    match unreadable.map(|index| loaded.faults.swap_remove(index)) {
         Some((slot, Fault::Unreadable(source))) => Err(LoadError::Unreadable { slot, source }),
         _ => Ok(loaded),
     }
@@ -79,11 +79,11 @@ pub fn load_to_change<M: Medium>(
 /// [`SaveError`] if what is there may not be replaced, cannot be read or is of another generation, or the medium refused.
 pub fn save<M: Medium>(
     medium: &mut M,
-    foundation: &Foundation,
+    base_model: &BaseModel,
     saved: &Saved,
     from: u64,
 ) -> Result<u64, SaveError<M::Error>> {
-    let terms = Terms { foundation: saved.state.foundation, version: VERSION, accept: &accept(foundation) };
+    let terms = SlotRules { base_model: saved.state.base_model, version: VERSION, accept: &accept(base_model) };
     terms.save(medium, from, &encode(saved))
 }
 
@@ -94,16 +94,16 @@ pub fn save<M: Medium>(
 /// As for [`save`]; where the medium refused, something of the old may be left.
 pub fn purge<M: Medium>(
     medium: &mut M,
-    foundation: &Foundation,
+    base_model: &BaseModel,
     saved: &Saved,
     from: u64,
 ) -> Result<u64, SaveError<M::Error>> {
-    let terms = Terms { foundation: saved.state.foundation, version: VERSION, accept: &accept(foundation) };
+    let terms = SlotRules { base_model: saved.state.base_model, version: VERSION, accept: &accept(base_model) };
     terms.replace_all(medium, from, &encode(saved))
 }
 
-fn accept(foundation: &Foundation) -> impl Fn(u16, &[u8]) -> bool {
-    |version, body| decode(version, body).is_some_and(|saved| saved.is_sound(foundation))
+fn accept(base_model: &BaseModel) -> impl Fn(u16, &[u8]) -> bool {
+    |version, body| decode(version, body).is_some_and(|saved| saved.is_sound(base_model))
 }
 
 /// Body of version [`VERSION`].

@@ -8,7 +8,7 @@ use core::ops::ControlFlow;
 use core::panic::PanicInfo;
 use core::ptr::addr_of_mut;
 
-use orco_core::align::{self, Lesson, Needs, Workspace};
+use orco_core::align::{self, AlignmentData, Needs, Workspace};
 use orco_core::bounded::{ClassTable, ExemplarTable};
 use orco_core::config::Config;
 use orco_core::exemplar::{Exemplars, Precision, quantise};
@@ -126,7 +126,7 @@ extern "C" fn main() -> c_int {
         scales: base_scales,
         values: base_values,
     };
-    let lesson = Lesson {
+    let data = AlignmentData {
         shape: SHAPE,
         head: Parameters { w1, b1, w2, b2 },
         targets,
@@ -137,7 +137,7 @@ extern "C" fn main() -> c_int {
     let mut workspace = Workspace { numbers, indices, workers: &Serial };
     let mut assigned = [0; CLASSES];
     classes.assigned(&mut assigned);
-    if align::assign(&lesson, &mut assigned, BASE, &CONFIG, 1, &mut workspace).is_err() {
+    if align::assign(&data, &mut assigned, BASE, &CONFIG, 1, &mut workspace).is_err() {
         say("the memory is too small\n");
         return 1;
     }
@@ -145,12 +145,12 @@ extern "C" fn main() -> c_int {
     let Learned { w1, b1, w2, b2 } = learned;
     let head = Parameters { w1: &mut w1[..], b1: &mut b1[..], w2: &mut w2[..], b2: &mut b2[..] };
     let mut proceed = |_| ControlFlow::Continue(());
-    if align::align(&lesson, &assigned, &CONFIG, 1, &mut workspace, head, &mut proceed).is_err() {
+    if align::align(&data, &assigned, &CONFIG, 1, &mut workspace, head, &mut proceed).is_err() {
         say("the session failed\n");
         return 1;
     }
     let trained = Parameters { w1: &w1[..], b1: &b1[..], w2: &w2[..], b2: &b2[..] };
-    let right = recognised(&lesson, classes, trained, workspace.numbers);
+    let right = recognised(&data, classes, trained, workspace.numbers);
     if right < (CLASSES - BASE) * SHOTS {
         say("the learned classes are not recognised\n");
         return 1;
@@ -160,22 +160,22 @@ extern "C" fn main() -> c_int {
 }
 
 /// How many shots of the learned classes come nearest to their own target.
-fn recognised(lesson: &Lesson<'_>, known: &Classes, head: Parameters<&[f32]>, numbers: &mut [f32]) -> usize {
+fn recognised(data: &AlignmentData<'_>, known: &Classes, head: Parameters<&[f32]>, numbers: &mut [f32]) -> usize {
     let (parameters, rest) = numbers.split_at_mut(SHAPE.parameters());
     let (hidden, rest) = rest.split_at_mut(SHAPE.activations(1));
     let (z, rest) = rest.split_at_mut(SHAPE.width());
     let (norms, features) = rest.split_at_mut(1);
     SHAPE.load(head, parameters);
     let mut right = 0;
-    for (shot, &class) in lesson.learned.classes.iter().enumerate() {
+    for (shot, &class) in data.learned.classes.iter().enumerate() {
         let features = &mut features[..SHAPE.inputs];
-        lesson.learned.read(shot, 0, features);
+        data.learned.read(shot, 0, features);
         let mut batch = Batch { features, hidden, z, norms };
         SHAPE.forward(parameters, &mut batch, &Serial);
         let cosine = |class: usize| {
             dot(
                 &batch.z[..SHAPE.outputs],
-                &lesson.targets[known.as_slice()[class].target as usize * SHAPE.outputs..][..SHAPE.outputs],
+                &data.targets[known.as_slice()[class].target as usize * SHAPE.outputs..][..SHAPE.outputs],
             )
         };
         let best = (0..CLASSES).fold(0, |best, class| if cosine(class) > cosine(best) { class } else { best });

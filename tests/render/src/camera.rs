@@ -55,11 +55,11 @@ impl Camera {
         let (middle_x, middle_y, half) = self.window;
         let tight = (right - left).max(high - low) / 2.0;
         let roomy = tight * random.between(1.08, 1.3);
-        let mut place = |from: f32, to: f32| {
+        let mut index = |from: f32, to: f32| {
             let slack = roomy - (to - from) / 2.0;
             (from + to) / 2.0 + slack.min(0.35 * roomy) * random.between(-0.7, 0.7)
         };
-        let (x, y) = (place(left, right), place(low, high));
+        let (x, y) = (index(left, right), index(low, high));
         Self { window: (middle_x + x * half, middle_y + y * half, roomy * half), ..self }
     }
 }

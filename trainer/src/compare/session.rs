@@ -18,7 +18,7 @@ use crate::objective::{Objective, Targets, Weights, class_means};
 use crate::optimiser::{Parameter, Sgd, SgdConfig, gradients};
 
 /// What is known at the time of a session.
-pub(super) struct Session<'a> {
+pub(super) struct ComparedSession<'a> {
     pub(super) train: &'a Images,
     pub(super) config: &'a Config,
     pub(super) augment: &'a AugmentConfig,
@@ -35,7 +35,7 @@ pub(super) struct Session<'a> {
 /// A sample of an epoch: image, class, and whether it is shown under an augmented view.
 type Shown = (usize, i64, bool);
 
-impl Session<'_> {
+impl ComparedSession<'_> {
     /// Takes new classes in: their shots, image and class, become exemplars, and the means of these, as `model` sees them,
     /// choose among the free targets.
     pub(super) fn admit(&mut self, model: &Model, shots: &[(usize, i64)]) -> Result<()> {

@@ -45,7 +45,7 @@ impl SplitError {
 
 /// One incremental session.
 #[derive(Clone, Debug)]
-pub struct Session {
+pub struct SessionSplit {
     /// Its classes, rising.
     pub classes: Vec<u16>,
 }
@@ -58,7 +58,7 @@ pub struct Split {
     /// Training images of base classes that training may see.
     pub base: Vec<usize>,
     /// The incremental sessions.
-    pub sessions: Vec<Session>,
+    pub sessions: Vec<SessionSplit>,
     /// For each incremental class, in order of label: candidate shots among the training images. Where the field's
     /// lists were given, its fixed draw comes first.
     pub candidates: Vec<Vec<usize>>,
@@ -104,10 +104,10 @@ impl Split {
                 members.push(index);
             }
         }
-        let sessions: Vec<Session> = (0..config.sessions)
+        let sessions: Vec<SessionSplit> = (0..config.sessions)
             .map(|session| {
                 let first = config.base_classes + session * config.ways;
-                Session { classes: (first..first + config.ways).map(|class| class as u16).collect() }
+                SessionSplit { classes: (first..first + config.ways).map(|class| class as u16).collect() }
             })
             .collect();
         let mut fixed = vec![Vec::new(); classes];

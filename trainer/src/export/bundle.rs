@@ -79,9 +79,9 @@ pub fn write_bundle(
         smaller = Some((open(&bytes)?, bytes));
     }
     let encoder = smaller.as_mut().map_or(&mut float_encoder, |(encoder, _)| encoder);
-    let foundation = source.foundation(model, targets, encoder)?;
+    let base_model = source.base_model(model, targets, encoder)?;
     let benchmark = source.benchmark(encoder)?;
-    let names: Vec<&str> = foundation.classes.iter().map(|class| class.label.as_str()).collect();
+    let names: Vec<&str> = base_model.classes.iter().map(|class| class.label.as_str()).collect();
     let (means, float_bytes) = (&benchmark.base_means, float.len());
     let mut stored = None;
     if let Some((encoder, bytes)) = &mut smaller {
@@ -100,7 +100,7 @@ pub fn write_bundle(
     }
     let mut files = vec![
         (BACKBONE, smaller.map_or(float, |(_, bytes)| bytes)),
-        (LEARNER, codec::encode(FileKind::Learner, &foundation)),
+        (LEARNER, codec::encode(FileKind::Learner, &base_model)),
         (BENCHMARK, codec::encode(FileKind::Benchmark, &benchmark)),
         (LABELS, names.join("\n").into_bytes()),
     ];

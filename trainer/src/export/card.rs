@@ -29,11 +29,11 @@ pub(super) fn write(
     skipped: usize,
 ) -> Result<String> {
     let benchmark = Benchmark::of(bundle)?;
-    let (foundation, config, draws) = (&bundle.foundation, &bundle.foundation.config, recipe.export.draws);
+    let (base_model, config, draws) = (&bundle.base_model, &bundle.base_model.config, recipe.export.draws);
     let drawn = System::ALL
         .into_iter()
         .map(|system| {
-            let measurement = Measurement { foundation, benchmark: &benchmark, system, config, seed: SEED };
+            let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed: SEED };
             let drawn = measurement.draws(draws, &interrupt::flow);
             interrupt::check()?;
             Ok((system.name(), drawn?))
@@ -49,8 +49,8 @@ pub(super) fn write(
     writeln!(
         text,
         "A bundle for `orco`: it knows {} classes and learns up to {} more on the device.\n",
-        bundle.foundation.classes.len(),
-        bundle.foundation.target_count() - bundle.foundation.classes.len()
+        bundle.base_model.classes.len(),
+        bundle.base_model.target_count() - bundle.base_model.classes.len()
     )?;
     let facts = &manifest.backbone;
     let work = match facts.multiply_adds {
@@ -70,7 +70,7 @@ pub(super) fn write(
         let what = "A feature vector is the mean over an image and its mirror image; the file computes both";
         writeln!(text, "- {what}, and the multiply-adds count both.")?;
     }
-    let head = &bundle.foundation.head;
+    let head = &bundle.base_model.head;
     writeln!(
         text,
         "- Head: {}-{}-{}, {:.2} M multiply-adds for one image; {} pseudo-targets ({}).",

@@ -10,7 +10,7 @@ use orco_runtime::encoder::{Encoder, encode_pictures};
 use orco_runtime::image::{Preprocessing, from_planes};
 use orco_runtime::manifest::{BackboneFacts, FORMAT, Manifest, Provenance};
 use orco_state::bank::Bank;
-use orco_state::state::{Class, Foundation};
+use orco_state::state::{BaseModel, Class};
 
 use super::metadata::{Facts, metadata};
 use super::onnx;
@@ -119,7 +119,7 @@ impl<'a> Source<'a> {
         chosen
     }
 
-    pub(crate) fn foundation(&self, model: &Model, targets: &Targets, encoder: &mut dyn Encoder) -> Result<Foundation> {
+    pub(crate) fn base_model(&self, model: &Model, targets: &Targets, encoder: &mut dyn Encoder) -> Result<BaseModel> {
         let config = self.recipe.learn.clone();
         let exemplars = self.bank(encoder, self.train, &self.base_exemplars(), config.views)?;
         let vectors = targets.vectors.to_device(tch::Device::Cpu).contiguous().view(-1);
@@ -128,7 +128,7 @@ impl<'a> Source<'a> {
             target: row as u32,
             session: 0,
         });
-        Ok(Foundation {
+        Ok(BaseModel {
             dimension: self.recipe.head.projection as usize,
             targets: Vec::try_from(vectors)?,
             head: model.head.to_runtime(),

@@ -1,4 +1,4 @@
-use orco_core::align::{Alignment, Batch, Extent, Goals as Fixed};
+use orco_core::align::{Alignment, Batch, Extent, TargetRows as Fixed};
 use orco_core::projection::Shape;
 use orco_core::workers::Serial;
 use orco_state::head::Head;

@@ -48,22 +48,22 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
 
 /// The benchmark's sessions, a row after each.
 fn sessions(learner: &Learner, output: &Output) -> Result<Vec<Row>> {
-    let (bundle, foundation) = (learner.bundle(), learner.foundation());
+    let (bundle, base_model) = (learner.bundle(), learner.base_model());
     let benchmark = Benchmark::of(bundle)?;
     say!(
         output,
         "{}: {} base classes, then {} of new classes, {} each, measured on {} ({})\n",
         bundle.manifest.name,
-        foundation.classes.len(),
+        base_model.classes.len(),
         output::counted(benchmark.ways.len() as u64, "session"),
         output::counted(benchmark.shots, "shot"),
         benchmark.measured.len(),
         benchmark.source
     )?;
     say!(output, "{}", Row::HEADING)?;
-    let bar = output::bar(benchmark.ways.len() * foundation.config.epochs, "learning");
+    let bar = output::bar(benchmark.ways.len() * base_model.config.epochs, "learning");
     let mut on_progress = |session: usize, progress: Progress| {
-        bar.set_position(((session - 1) * foundation.config.epochs + progress.epoch) as u64);
+        bar.set_position(((session - 1) * base_model.config.epochs + progress.epoch) as u64);
         bar.set_message(format!("session {session}"));
         ControlFlow::Continue(())
     };
@@ -73,8 +73,8 @@ fn sessions(learner: &Learner, output: &Output) -> Result<Vec<Row>> {
             said = bar.suspend(|| say!(output, "{row}"));
         }
     };
-    let (system, config) = (System::Orco, &foundation.config);
-    let measurement = Measurement { foundation, benchmark: &benchmark, system, config, seed: SEED };
+    let (system, config) = (System::Orco, &base_model.config);
+    let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed: SEED };
     let threads = Threads::of_machine();
     let rows = measurement.draw(0, &threads, &mut on_progress, &mut on_row)?.rows;
     bar.finish_and_clear();

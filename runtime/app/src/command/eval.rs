@@ -43,7 +43,7 @@ pub struct Arguments {
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let bundle = options.open_bundle()?;
     let mut config = match &arguments.preset {
-        None => bundle.foundation.config.clone(),
+        None => bundle.base_model.config.clone(),
         Some(name) => match Config::preset(name) {
             Some(config) => config,
             None => bail!("there is no preset \"{name}\"; known are {}", Config::PRESETS.join(", ")),
@@ -66,7 +66,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         "{} on {}: {} base classes, {}, {} of {}",
         bundle.manifest.name,
         benchmark.source,
-        bundle.foundation.classes.len(),
+        bundle.base_model.classes.len(),
         output::counted(benchmark.ways.len() as u64, "session"),
         output::counted(arguments.draws, "draw"),
         output::counted(benchmark.shots, "shot")
@@ -75,8 +75,8 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         say!(output, "orco answers {}", output::rule(config.class_means))?;
     }
     let measure = |system: System, config: &Config, name: &str| {
-        let (foundation, seed) = (&bundle.foundation, arguments.seed);
-        let measurement = Measurement { foundation, benchmark: &benchmark, system, config, seed };
+        let (base_model, seed) = (&bundle.base_model, arguments.seed);
+        let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed };
         let epochs = arguments.draws as usize * benchmark.ways.len() * config.epochs;
         let bar = output::bar(epochs, &format!("{name}, epochs"));
         let summary = measurement.over(arguments.draws as usize, &|| {

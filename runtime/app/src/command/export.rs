@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use orco_runtime::files;
-use orco_runtime::pack::{self, Provenance};
+use orco_runtime::pack::{self, PackOrigin};
 use orco_runtime::signature::SecretKey;
 use orco_runtime::state::MAX_TEXT;
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ pub struct Arguments {
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let mut learner = device::open(options, output)?;
     let key = arguments.sign.as_deref().map(SecretKey::read).transpose()?;
-    let provenance = Provenance {
+    let provenance = PackOrigin {
         bundle: learner.bundle().manifest.name.clone(),
         program: concat!("orco ", env!("CARGO_PKG_VERSION")).into(),
         device: arguments.device.clone(),

@@ -14,8 +14,8 @@ use crate::output::{self, Output, say};
 pub fn run(options: &Options, output: &Output) -> Result<Value> {
     let mut learner = device::open(options, output)?;
     let engines = Engines::of(&mut learner)?;
-    let (manifest, foundation) = (&learner.bundle().manifest, learner.foundation());
-    let free = learner.state().free_targets(foundation).len();
+    let (manifest, base_model) = (&learner.bundle().manifest, learner.base_model());
+    let free = learner.state().free_targets(base_model).len();
     // A device may do without the file.
     let benchmark = manifest.files.contains_key(BENCHMARK) && learner.bundle().folder.join(BENCHMARK).is_file();
     let signed = options.public_key.is_some();
@@ -39,15 +39,15 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
         manifest.backbone.features
     )?;
     engines.say(output)?;
-    say!(output, "head        {}-{}-{}", foundation.head.inputs, foundation.head.hidden, foundation.head.outputs)?;
-    say!(output, "answers     {}", output::rule(foundation.config.class_means))?;
+    say!(output, "head        {}-{}-{}", base_model.head.inputs, base_model.head.hidden, base_model.head.outputs)?;
+    say!(output, "answers     {}", output::rule(base_model.config.class_means))?;
     say!(output, "trained on  {} ({})", manifest.provenance.trained_on, manifest.provenance.program)?;
     say!(output, "benchmark   {}", if benchmark { "in the bundle" } else { "none in the bundle" })?;
     say!(output, "state       {}", learner.store().folder().display())?;
     say!(
         output,
         "classes     {} base, {} learned in {}, {free} free targets",
-        foundation.classes.len(),
+        base_model.classes.len(),
         learner.state().classes.len(),
         output::counted(learner.state().sessions, "session")
     )?;
@@ -71,8 +71,8 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
         "backbone": manifest.backbone.architecture, "backbone_kind": options.backbone.name(),
         "weights": manifest.backbone.weights.name(),
         "features": manifest.backbone.features, "parameters": manifest.backbone.parameters,
-        "base_classes": foundation.classes.len(), "learned_classes": learner.state().classes.len(),
-        "class_means": foundation.config.class_means, "sessions": learner.state().sessions, "free_targets": free, "state": learner.store().folder().to_string_lossy(), "benchmark": benchmark,
+        "base_classes": base_model.classes.len(), "learned_classes": learner.state().classes.len(),
+        "class_means": base_model.config.class_means, "sessions": learner.state().sessions, "free_targets": free, "state": learner.store().folder().to_string_lossy(), "benchmark": benchmark,
         "history_entries": learner.history().entries().len(), "history_bytes": learner.history().bytes(),
         "working_memory_bytes": learning,
     }))

@@ -11,8 +11,8 @@ use crate::output::{Output, say};
 /// Prints the known classes.
 pub fn run(options: &Options, output: &Output) -> Result<Value> {
     let learner = device::open(options, output)?;
-    let foundation = learner.foundation();
-    let banks = [&foundation.exemplars, &learner.state().exemplars];
+    let base_model = learner.base_model();
+    let banks = [&base_model.exemplars, &learner.state().exemplars];
     let stored =
         |class: usize| banks.iter().flat_map(|bank| bank.classes()).filter(|&&member| member as usize == class).count();
     let mut listed = Vec::new();

@@ -55,27 +55,27 @@ pub fn copied_bundle(folder: &Path) -> PathBuf {
 pub fn fast_bundle(folder: &Path) -> Bundle {
     let folder = copied_bundle(folder);
     let shipped = Bundle::open(&folder).unwrap();
-    let mut foundation = shipped.foundation.clone();
-    foundation.config.epochs = 1;
-    foundation.config.warmup_epochs = 0;
-    let shape = foundation.head.shape();
+    let mut base_model = shipped.base_model.clone();
+    base_model.config.epochs = 1;
+    base_model.config.warmup_epochs = 0;
+    let shape = base_model.head.shape();
     let old =
-        std::mem::replace(&mut foundation.head, Head::zeros(orco_core::projection::Shape { hidden: 64, ..shape }));
-    let head = &mut foundation.head;
+        std::mem::replace(&mut base_model.head, Head::zeros(orco_core::projection::Shape { hidden: 64, ..shape }));
+    let head = &mut base_model.head;
     head.w1.copy_from_slice(&old.w1[..64 * shape.inputs]);
     for (to, from) in head.w2.chunks_exact_mut(64).zip(old.w2.chunks_exact(shape.hidden)) {
         to.copy_from_slice(&from[..64]);
     }
-    let bank = &shipped.foundation.exemplars;
+    let bank = &shipped.base_model.exemplars;
     let mut few = Bank::new(bank.dimension(), bank.views(), bank.view().precision);
-    for class in 0..foundation.classes.len() as u32 {
+    for class in 0..base_model.classes.len() as u32 {
         let first = bank.classes().iter().position(|of| *of == class).unwrap();
         few.push_from(bank, first, class);
     }
-    foundation.exemplars = few;
-    let learner = codec::encode(Kind::Learner, &foundation);
+    base_model.exemplars = few;
+    let learner = codec::encode(Kind::Learner, &base_model);
     let mut manifest = shipped.manifest.clone();
-    manifest.learn = foundation.config.clone();
+    manifest.learn = base_model.config.clone();
     manifest.files.insert(LEARNER.into(), hexadecimal(&codec::digest(&learner)));
     fs::write(folder.join(MANIFEST), toml::to_string(&manifest).unwrap()).unwrap();
     fs::write(folder.join(LEARNER), learner).unwrap();

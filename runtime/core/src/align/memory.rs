@@ -46,10 +46,10 @@ const LINE: usize = 16;
 
 /// What [`carve`] needs for pieces of these lengths, wherever the buffer begins.
 pub(super) const fn sum(lengths: &[usize]) -> usize {
-    let (mut sum, mut place) = (LINE - 1, 0);
-    while place < lengths.len() {
-        sum += lengths[place].next_multiple_of(LINE);
-        place += 1;
+    let (mut sum, mut index) = (LINE - 1, 0);
+    while index < lengths.len() {
+        sum += lengths[index].next_multiple_of(LINE);
+        index += 1;
     }
     sum
 }

@@ -1,8 +1,8 @@
 //! The batches of phase 3: shuffled exemplars with their views, and perturbed targets.
 
-use super::Lesson;
+use super::AlignmentData;
 use super::memory::{Needs, carve, sum};
-use super::step::{Batch, Goals};
+use super::step::{Batch, TargetRows};
 use crate::config::{Config, Perturbation, Sample};
 use crate::math::normalise;
 use crate::projection::Shape;
@@ -10,9 +10,9 @@ use crate::random::Random;
 
 /// Draws batches.
 pub struct Sampler<'a> {
-    lesson: &'a Lesson<'a>,
+    data: &'a AlignmentData<'a>,
     config: &'a Config,
-    goals: Goals<'a>,
+    target_rows: TargetRows<'a>,
     random: Random,
     /// The exemplars, class after class.
     members: &'a mut [u32],
@@ -58,39 +58,39 @@ impl<'a> Sampler<'a> {
         [exemplars, 2 * exemplars, targets, samples, samples]
     }
 
-    /// A sampler before its first epoch, on working memory as [`Lesson::needs`] counts it.
+    /// A sampler before its first epoch, on working memory as [`AlignmentData::needs`] counts it.
     pub fn new(
-        lesson: &'a Lesson<'a>,
-        goals: Goals<'a>,
+        data: &'a AlignmentData<'a>,
+        target_rows: TargetRows<'a>,
         config: &'a Config,
         random: Random,
         numbers: &'a mut [f32],
         indices: &'a mut [u32],
     ) -> Self {
-        let outputs = lesson.shape.outputs;
-        let (assigned, free) = (goals.assigned.len() / outputs, goals.free.len() / outputs);
+        let outputs = data.shape.outputs;
+        let (assigned, free) = (target_rows.assigned.len() / outputs, target_rows.free.len() / outputs);
         let wanted = |label: usize| match label {
-            label if label < goals.base_classes => config.perturbed.base,
+            label if label < target_rows.base_classes => config.perturbed.base,
             label if label < assigned => config.perturbed.incremental,
             _ => config.perturbed.free,
         };
         let perturbable = || (0..assigned + free).filter(|&label| wanted(label)).map(|label| label as u32);
-        let exemplars = || lesson.exemplars(config);
-        let samples = lesson.extent(assigned, config).samples;
-        let [features, perturbed] = carve(numbers, Self::numbers(lesson.shape, samples, config));
+        let exemplars = || data.exemplars(config);
+        let samples = data.extent(assigned, config).samples;
+        let [features, perturbed] = carve(numbers, Self::numbers(data.shape, samples, config));
         let lengths = Self::indices(samples, exemplars().count(), perturbable().count());
         let [members, order, targets, classes, perturbed_labels] = carve(indices, lengths);
-        members.iter_mut().zip(exemplars()).for_each(|(place, exemplar)| *place = exemplar);
-        targets.iter_mut().zip(perturbable()).for_each(|(place, label)| *place = label);
-        let views = lesson.views() as u32;
-        order.iter_mut().zip(&*members).for_each(|(place, exemplar)| *place = exemplar * views);
-        members.sort_unstable_by_key(|&exemplar| (lesson.class_of(exemplar), exemplar));
-        let present = members.chunk_by(|a, b| lesson.class_of(*a) == lesson.class_of(*b)).count();
+        members.iter_mut().zip(exemplars()).for_each(|(slot, exemplar)| *slot = exemplar);
+        targets.iter_mut().zip(perturbable()).for_each(|(slot, label)| *slot = label);
+        let views = data.views() as u32;
+        order.iter_mut().zip(&*members).for_each(|(slot, exemplar)| *slot = exemplar * views);
+        members.sort_unstable_by_key(|&exemplar| (data.class_of(exemplar), exemplar));
+        let present = members.chunk_by(|a, b| data.class_of(*a) == data.class_of(*b)).count();
         let average = members.len() / present.max(1);
         Self {
-            lesson,
+            data,
             config,
-            goals,
+            target_rows,
             random,
             members,
             average,
@@ -114,9 +114,9 @@ impl<'a> Sampler<'a> {
     /// Takes every exemplar once, those of classes with fewer than the average again until they have as many; returns
     /// how many samples that makes.
     fn balance(&mut self) -> usize {
-        let (lesson, views) = (self.lesson, self.lesson.views());
+        let (data, views) = (self.data, self.data.views());
         let mut drawn = 0;
-        for own in self.members.chunk_by(|a, b| lesson.class_of(*a) == lesson.class_of(*b)) {
+        for own in self.members.chunk_by(|a, b| data.class_of(*a) == data.class_of(*b)) {
             for sample in 0..own.len().max(self.average) {
                 let view = sample / own.len() % views;
                 self.order[drawn] = (own[sample % own.len()] as usize * views + view) as u32;
@@ -130,13 +130,13 @@ impl<'a> Sampler<'a> {
     pub fn batch(&mut self, step: usize, count: usize) -> Batch<'_> {
         let first = step * self.config.batch;
         let last = (first + self.config.batch).min(count);
-        let (size, row, views) = (last - first, self.lesson.shape.inputs, self.lesson.views());
+        let (size, row, views) = (last - first, self.data.shape.inputs, self.data.views());
         let (first_views, second_views) = self.features.split_at_mut(size * row);
         let mut second_views = second_views.chunks_exact_mut(row);
-        for (place, &sample) in self.order[first..last].iter().enumerate() {
-            let (bank, exemplar) = self.lesson.find((sample as usize / views) as u32);
+        for (index, &sample) in self.order[first..last].iter().enumerate() {
+            let (bank, exemplar) = self.data.find((sample as usize / views) as u32);
             let stored = bank.views.min(self.config.views);
-            let into = &mut first_views[place * row..][..row];
+            let into = &mut first_views[index * row..][..row];
             match self.config.sample {
                 Sample::Pair => {
                     let (view, other) = two_of(stored, &mut self.random);
@@ -151,14 +151,14 @@ impl<'a> Sampler<'a> {
                     bank.read(exemplar, view % stored, into);
                 }
             }
-            self.classes[place] = bank.classes[exemplar];
+            self.classes[index] = bank.classes[exemplar];
         }
         let perturbed = if self.targets.is_empty() { 0 } else { size };
         self.perturb(perturbed);
         Batch {
             features: &self.features[..views_used(self.config) * size * row],
             classes: &self.classes[..size],
-            perturbed: &self.perturbed[..2 * perturbed * self.lesson.shape.outputs],
+            perturbed: &self.perturbed[..2 * perturbed * self.data.shape.outputs],
             perturbed_labels: &self.perturbed_labels[..perturbed],
         }
     }
@@ -166,19 +166,19 @@ impl<'a> Sampler<'a> {
     /// As many perturbed targets as the batch has samples: a random permutation, repeated or cut to that count; each
     /// target comes twice, with independent noise.
     fn perturb(&mut self, size: usize) {
-        let Self { config, goals, random, targets, perturbed, perturbed_labels, .. } = self;
-        let outputs = self.lesson.shape.outputs;
+        let Self { config, target_rows, random, targets, perturbed, perturbed_labels, .. } = self;
+        let outputs = self.data.shape.outputs;
         random.shuffle(targets);
         let chosen = targets.iter().cycle().take(size);
         perturbed_labels.iter_mut().zip(chosen).for_each(|(to, label)| *to = *label);
-        let (assigned, width) = (goals.assigned.len() / outputs, config.perturbation_width);
+        let (assigned, width) = (target_rows.assigned.len() / outputs, config.perturbation_width);
         let labels = perturbed_labels[..size].iter().cycle();
         for (row, &label) in perturbed.chunks_exact_mut(outputs).take(2 * size).zip(labels) {
             let label = label as usize;
             let of = if label < assigned {
-                &goals.assigned[label * outputs..]
+                &target_rows.assigned[label * outputs..]
             } else {
-                &goals.free[(label - assigned) * outputs..]
+                &target_rows.free[(label - assigned) * outputs..]
             };
             row.copy_from_slice(&of[..outputs]);
             match config.perturbation {

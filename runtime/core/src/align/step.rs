@@ -11,7 +11,7 @@ use crate::workers::Workers;
 
 /// What the head is aligned to; unchanged during a session.
 #[derive(Clone, Copy, Debug)]
-pub struct Goals<'a> {
+pub struct TargetRows<'a> {
     /// Number of base classes, which come first among the classes.
     pub base_classes: usize,
     /// Targets of all known classes, `[classes, outputs]`.
@@ -152,7 +152,7 @@ impl<'a> Alignment<'a> {
     pub fn new(
         extent: &Extent,
         head: Parameters<&[f32]>,
-        goals: &Goals<'_>,
+        target_rows: &TargetRows<'_>,
         numbers: &'a mut [f32],
         indices: &'a mut [u32],
         workers: &'a dyn Workers,
@@ -177,10 +177,10 @@ impl<'a> Alignment<'a> {
         let [labels, mean_of_class, mean_counts] = carve(indices, extent.indices());
         shape.load(head, parameters);
         momenta.fill(0.0);
-        let both = goals.assigned.chunks_exact(shape.outputs).chain(goals.free.chunks_exact(shape.outputs));
+        let both = target_rows.assigned.chunks_exact(shape.outputs).chain(target_rows.free.chunks_exact(shape.outputs));
         targets.chunks_exact_mut(shape.width()).zip(both).for_each(|(to, from)| fill_up(to, from));
         pack_transposed(classes, shape.width(), &targets[..classes * shape.width()], transposed);
-        let base_classes = goals.base_classes;
+        let base_classes = target_rows.base_classes;
         Self {
             shape,
             workers,

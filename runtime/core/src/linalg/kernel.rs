@@ -185,8 +185,8 @@ unsafe fn tiles<V: Vector, F: Finish, const ROWS: usize, const VECTORS: usize>(
                     tile::<V, F, 1, VECTORS>(length, a, b, strides, start, ahead, &mut sums);
                 }
             }
-            for (place, sums) in sums.0[..taken * width].chunks_exact(width).enumerate() {
-                finish.finish(row + place, column, sums);
+            for (index, sums) in sums.0[..taken * width].chunks_exact(width).enumerate() {
+                finish.finish(row + index, column, sums);
             }
             row += taken;
         }
@@ -209,8 +209,8 @@ unsafe fn tile<V: Vector, F: Finish, const ROWS: usize, const VECTORS: usize>(
         let mut tile = [[V::broadcast(0.0); VECTORS]; ROWS];
         if let Some((start, stride)) = start {
             for (row, vectors) in tile.iter_mut().enumerate() {
-                for (place, vector) in vectors.iter_mut().enumerate() {
-                    *vector = V::load(start.add(row * stride + place * V::WIDTH));
+                for (index, vector) in vectors.iter_mut().enumerate() {
+                    *vector = V::load(start.add(row * stride + index * V::WIDTH));
                 }
             }
         }
@@ -227,8 +227,8 @@ unsafe fn tile<V: Vector, F: Finish, const ROWS: usize, const VECTORS: usize>(
                 *line = line.wrapping_byte_add(stride);
             }
             let mut line = [V::broadcast(0.0); VECTORS];
-            for (place, vector) in line.iter_mut().enumerate() {
-                *vector = V::load(b.add(place * V::WIDTH));
+            for (index, vector) in line.iter_mut().enumerate() {
+                *vector = V::load(b.add(index * V::WIDTH));
             }
             for (row, sums) in tile.iter_mut().enumerate() {
                 let four = if row < 4 { a } else { a_from_4 };
@@ -242,8 +242,8 @@ unsafe fn tile<V: Vector, F: Finish, const ROWS: usize, const VECTORS: usize>(
             b = b.wrapping_add(right_stride);
         }
         for (row, vectors) in tile.iter().enumerate() {
-            for (place, vector) in vectors.iter().enumerate() {
-                vector.store(sums.0.as_mut_ptr().add((row * VECTORS + place) * V::WIDTH));
+            for (index, vector) in vectors.iter().enumerate() {
+                vector.store(sums.0.as_mut_ptr().add((row * VECTORS + index) * V::WIDTH));
             }
         }
     }

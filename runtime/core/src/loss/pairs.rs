@@ -73,10 +73,10 @@ on_vector_units! {
     /// Adds to every row of `to` the column of `from` with the same number; rows of `stride` numbers in both.
     fn add_transposed(to: &mut [f32], from: &[f32], stride: usize) -> () {
         let rows = to.len() / stride;
-        for (place, across) in from.chunks(stride).enumerate() {
+        for (index, across) in from.chunks(stride).enumerate() {
             let across = &across[..rows.min(across.len())];
             for (row, value) in across.iter().enumerate() {
-                to[row * stride + place] += value;
+                to[row * stride + index] += value;
             }
         }
     }

@@ -128,8 +128,8 @@ impl Finish for Descent<'_> {
 
     #[inline(always)]
     fn finish(&mut self, row: usize, column: usize, sums: &[f32]) {
-        let place = row * self.width + column..row * self.width + column + sums.len();
-        self.update.apply(self.rate, &mut self.weights[place.clone()], &mut self.momenta[place], sums);
+        let index = row * self.width + column..row * self.width + column + sums.len();
+        self.update.apply(self.rate, &mut self.weights[index.clone()], &mut self.momenta[index], sums);
     }
 
     #[inline(always)]

@@ -154,11 +154,11 @@ fn truncations_and_flipped_bits_neither_panic_nor_pass_as_something_else() {
     let passed = (0..model.len() - METADATA).step_by(997).filter(|&length| audit(&model[..length]).is_ok());
     assert_eq!(passed.count(), 0, "a cut file passed");
     let mut changed = model;
-    for place in (0..6000).chain(changed.len() - 300..changed.len()) {
+    for index in (0..6000).chain(changed.len() - 300..changed.len()) {
         for bit in 0..8 {
-            changed[place] ^= 1 << bit;
+            changed[index] ^= 1 << bit;
             let _ = audit(&changed);
-            changed[place] ^= 1 << bit;
+            changed[index] ^= 1 << bit;
         }
     }
 }

@@ -72,13 +72,13 @@ impl<'a> Iterator for Fields<'a> {
 /// Takes a number of variable length from the front.
 pub fn varint(rest: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
-    for place in 0..10 {
+    for index in 0..10 {
         let (&byte, after) = rest.split_first()?;
         *rest = after;
-        if place == 9 && byte > 1 {
+        if index == 9 && byte > 1 {
             return None;
         }
-        number |= u64::from(byte & 0x7f) << (7 * place);
+        number |= u64::from(byte & 0x7f) << (7 * index);
         if byte < 0x80 {
             return Some(number);
         }

@@ -26,14 +26,14 @@ impl Table {
         const WRONG: Damage = "a Huffman table of it makes no sense";
         let mut short = std::vec![(0, 0); 1 << SHORT];
         let mut ends = [(0, 0); 17];
-        let (mut code, mut place) = (0u32, 0usize);
+        let (mut code, mut index) = (0u32, 0usize);
         for length in 1..=16u32 {
             let count = usize::from(counts[length as usize - 1]);
-            let own = values.get(place..place + count).ok_or(WRONG)?;
+            let own = values.get(index..index + count).ok_or(WRONG)?;
             if code + count as u32 > 1 << length {
                 return Err(WRONG);
             }
-            ends[length as usize].1 = place as i32 - code as i32;
+            ends[length as usize].1 = index as i32 - code as i32;
             for &value in own {
                 if length <= SHORT {
                     let first = (code << (SHORT - length)) as usize;
@@ -42,10 +42,10 @@ impl Table {
                 code += 1;
             }
             ends[length as usize].0 = code << (16 - length);
-            place += count;
+            index += count;
             code <<= 1;
         }
-        Ok(Self { short, ends, values: values[..place].to_vec() })
+        Ok(Self { short, ends, values: values[..index].to_vec() })
     }
 
     /// Length and value of the code that 16 bits begin with.
@@ -55,8 +55,8 @@ impl Table {
             return Some((u32::from(length), value));
         }
         let length = (SHORT + 1..=16).find(|length| bits < self.ends[*length as usize].0)?;
-        let place = (bits >> (16 - length)) as i32 + self.ends[length as usize].1;
-        Some((length, *self.values.get(usize::try_from(place).ok()?)?))
+        let index = (bits >> (16 - length)) as i32 + self.ends[length as usize].1;
+        Some((length, *self.values.get(usize::try_from(index).ok()?)?))
     }
 }
 

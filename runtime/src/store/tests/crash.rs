@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::simulated::{Image, SimulatedDisk, every_fate};
-use super::{DIGEST, files_on, foundation, generation, heavy, saves, say};
+use super::{DIGEST, base_model, files_on, generation, heavy, saves, say};
 use crate::store::files::Files;
 use orco_state::history::Saved;
-use orco_state::state::Foundation;
+use orco_state::state::BaseModel;
 use orco_state::store::{self, Slot};
 
 /// Operations without a sync whose fates are enumerated: three fates each make half a million outcomes.
@@ -39,8 +39,8 @@ struct Scenario<'a> {
 }
 
 /// Which save a device finds that starts on this image; panics if it finds none although there was one.
-fn found(foundation: &Foundation, image: &Image, what: &str) -> u32 {
-    let loaded = store::load(&mut files_on(image, 64), foundation, DIGEST);
+fn found(base_model: &BaseModel, image: &Image, what: &str) -> u32 {
+    let loaded = store::load(&mut files_on(image, 64), base_model, DIGEST);
     generation(loaded.unwrap_or_else(|error| panic!("{what}: {error:?}")).saved.as_ref())
 }
 
@@ -53,7 +53,7 @@ fn telling(mut image: Image) -> Image {
 /// Runs a change with the power cut before every operation; every image that may be left must hold the old state or the
 /// new one, and the new one if the change said that it was done. Returns the different images with what they hold.
 fn cut_everywhere(
-    foundation: &Foundation,
+    base_model: &BaseModel,
     scenario: &Scenario<'_>,
     block: usize,
     tally: &mut Tally,
@@ -72,7 +72,7 @@ fn cut_everywhere(
         every_fate(files.disk.pending(), &mut |fates| {
             tally.outcomes += 1;
             let image = telling(files.disk.after_crash(fates));
-            let found = *left.entry(image).or_insert_with_key(|image| found(foundation, image, scenario.name));
+            let found = *left.entry(image).or_insert_with_key(|image| found(base_model, image, scenario.name));
             let right = if acknowledged { &[scenario.after][..] } else { &[scenario.before, scenario.after] };
             assert!(right.contains(&found), "{}, operation {operation}, {fates:?}: found {found}", scenario.name);
         });
@@ -84,17 +84,17 @@ fn cut_everywhere(
     left
 }
 
-fn save(foundation: &Foundation, saved: &Saved, files: &mut Files<SimulatedDisk>) -> bool {
-    files.remove_unfinished().is_ok() && super::save(files, foundation, saved).is_ok()
+fn save(base_model: &BaseModel, saved: &Saved, files: &mut Files<SimulatedDisk>) -> bool {
+    files.remove_unfinished().is_ok() && super::save(files, base_model, saved).is_ok()
 }
 
 #[test]
 fn a_power_cut_leaves_the_old_state_or_the_new_one() {
-    let foundation = foundation();
-    let saves = saves(&foundation, 5, 1);
+    let base_model = base_model();
+    let saves = saves(&base_model, 5, 1);
     let state_of = |count: usize| {
         let mut files = files_on(&Image::new(), usize::MAX);
-        saves[..count].iter().for_each(|saved| assert!(save(&foundation, saved, &mut files)));
+        saves[..count].iter().for_each(|saved| assert!(save(&base_model, saved, &mut files)));
         files.disk.image()
     };
     let damaged = |slot: Slot, count: usize| {
@@ -103,11 +103,11 @@ fn a_power_cut_leaves_the_old_state_or_the_new_one() {
         image
     };
     let to = |number: usize| {
-        let (foundation, saves) = (&foundation, &saves);
-        move |files: &mut Files<SimulatedDisk>| save(foundation, &saves[number - 1], files)
+        let (base_model, saves) = (&base_model, &saves);
+        move |files: &mut Files<SimulatedDisk>| save(base_model, &saves[number - 1], files)
     };
     let purge = |files: &mut Files<SimulatedDisk>| {
-        files.remove_unfinished().is_ok() && super::purge(files, &foundation, &saves[3]).is_ok()
+        files.remove_unfinished().is_ok() && super::purge(files, &base_model, &saves[3]).is_ok()
     };
     // Save 1 lies in both slots, so save 2 goes to A and save 3 to B.
     let scenarios = [
@@ -142,13 +142,13 @@ fn a_power_cut_leaves_the_old_state_or_the_new_one() {
     ];
     let (mut first, mut again) = (Tally::default(), Tally::default());
     for scenario in &scenarios {
-        let left = cut_everywhere(&foundation, scenario, block_of(scenario), &mut first);
+        let left = cut_everywhere(&base_model, scenario, block_of(scenario), &mut first);
         // Whatever is left, the next save on it may be cut, too.
         for (start, before) in left {
-            let change = |files: &mut Files<SimulatedDisk>| save(&foundation, &saves[4], files);
+            let change = |files: &mut Files<SimulatedDisk>| save(&base_model, &saves[4], files);
             let name = format!("recovery after {}", scenario.name);
             let recovery = Scenario { name: &name, start, before, after: 5, depth: DEEP, change: &change };
-            cut_everywhere(&foundation, &recovery, usize::MAX, &mut again);
+            cut_everywhere(&base_model, &recovery, usize::MAX, &mut again);
         }
     }
     assert_eq!(first.deepest, depth(DEEP), "the enumeration does not reach its depth");
@@ -179,13 +179,13 @@ fn block_of(scenario: &Scenario<'_>) -> usize {
 
 #[test]
 fn reading_and_looking_write_nothing() {
-    let foundation = foundation();
-    let saves = saves(&foundation, 3, 4);
+    let base_model = base_model();
+    let saves = saves(&base_model, 3, 4);
     let mut files = files_on(&Image::new(), usize::MAX);
-    saves.iter().for_each(|saved| assert!(save(&foundation, saved, &mut files)));
+    saves.iter().for_each(|saved| assert!(save(&base_model, saved, &mut files)));
     let before = (files.disk.operations(), files.disk.written());
     for _ in 0..1000 {
-        let loaded = store::load(&mut files, &foundation, DIGEST).unwrap();
+        let loaded = store::load(&mut files, &base_model, DIGEST).unwrap();
         assert_eq!(generation(loaded.saved.as_ref()), 3);
     }
     assert_eq!(before, (files.disk.operations(), files.disk.written()), "a device at rest writes");

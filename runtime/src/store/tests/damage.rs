@@ -3,7 +3,7 @@
 use std::thread;
 
 use super::rules::Shelf;
-use super::{DIGEST, foundation, generation, heavy, saves, say};
+use super::{DIGEST, base_model, generation, heavy, saves, say};
 use orco_state::store::{self, Frame, Medium, Slot};
 
 /// Bytes of the state, at least.
@@ -13,11 +13,11 @@ const STEP: usize = 509;
 
 #[test]
 fn every_flipped_bit_and_every_truncation_is_noticed() {
-    let foundation = foundation();
-    let saves = saves(&foundation, 5, 775);
+    let base_model = base_model();
+    let saves = saves(&base_model, 5, 775);
     let mut shelf = Shelf::default();
     for saved in &saves {
-        super::save(&mut shelf, &foundation, saved).unwrap();
+        super::save(&mut shelf, &base_model, saved).unwrap();
     }
     // Save 1 in both, 2 in A, 3 in B, 4 in A, 5 in B.
     let good = shelf.read(Slot::B).unwrap().unwrap();
@@ -25,7 +25,7 @@ fn every_flipped_bit_and_every_truncation_is_noticed() {
     let loads = |damaged: &[u8]| {
         let mut shelf = shelf.clone();
         shelf.put(Slot::B, damaged);
-        let loaded = store::load(&mut shelf, &foundation, DIGEST).unwrap();
+        let loaded = store::load(&mut shelf, &base_model, DIGEST).unwrap();
         assert_eq!(loaded.faults.len(), 1);
         assert_eq!(loaded.faults[0].0, Slot::B);
         generation(loaded.saved.as_ref())
@@ -33,7 +33,7 @@ fn every_flipped_bit_and_every_truncation_is_noticed() {
     let bits = good.len() * 8;
     // Of the body, all of them or one in so many.
     let apart = if heavy() { 1 } else { 61 };
-    let tried = |place: usize, header: usize| place < header || place.is_multiple_of(apart);
+    let tried = |index: usize, header: usize| index < header || index.is_multiple_of(apart);
     let threads = crate::threads::cores();
     let flips = |thread: usize| {
         let mut bytes = good.clone();
@@ -56,7 +56,7 @@ fn every_flipped_bit_and_every_truncation_is_noticed() {
     }
     let longer = [&good[..], &[0]].concat();
     assert!(Frame::decode(&longer).is_err());
-    let count = |places, header| (0..places).filter(|place| tried(*place, header)).count();
+    let count = |places, header| (0..places).filter(|index| tried(*index, header)).count();
     say(&format!(
         "{} bit flips and {} truncations of a state of {} bytes, 0 unnoticed",
         count(bits, store::HEADER * 8),

@@ -1,16 +1,16 @@
 //! Every operation of a save fails once, or from then on, in every way a disk fails.
 
 use super::simulated::{FATES, Failure, Fate, Image, SimulatedDisk};
-use super::{DIGEST, files_on, foundation, generation, saves, say};
+use super::{DIGEST, base_model, files_on, generation, saves, say};
 use crate::store::files::Files;
 use orco_state::store::{self, Holds, SaveError};
 
 #[test]
 fn disk_errors_are_reported_and_nothing_is_lost() {
-    let foundation = foundation();
-    let saves = saves(&foundation, 4, 3);
+    let base_model = base_model();
+    let saves = saves(&base_model, 4, 3);
     let found = |files: &mut Files<SimulatedDisk>| {
-        let loaded = store::load(files, &foundation, DIGEST).unwrap_or_else(|error| panic!("{error:?}"));
+        let loaded = store::load(files, &base_model, DIGEST).unwrap_or_else(|error| panic!("{error:?}"));
         generation(loaded.saved.as_ref())
     };
     let (mut tried, mut reported) = (0, 0);
@@ -19,7 +19,7 @@ fn disk_errors_are_reported_and_nothing_is_lost() {
         let mut start = {
             let mut files = files_on(&Image::new(), 100);
             for saved in &saves[..before] {
-                super::save(&mut files, &foundation, saved).unwrap();
+                super::save(&mut files, &base_model, saved).unwrap();
             }
             files.disk.image()
         };
@@ -28,7 +28,7 @@ fn disk_errors_are_reported_and_nothing_is_lost() {
         }
         let operations = {
             let mut files = files_on(&start, 100);
-            super::save(&mut files, &foundation, &saves[before]).unwrap();
+            super::save(&mut files, &base_model, &saves[before]).unwrap();
             files.disk.operations()
         };
         for operation in 0..operations {
@@ -37,7 +37,7 @@ fn disk_errors_are_reported_and_nothing_is_lost() {
                     let what = format!("after {before}, operation {operation}, {failure:?}, lasting {lasting}");
                     let mut files = files_on(&start, 100);
                     files.disk.fail(Some((operation, failure, lasting)));
-                    let saved = super::save(&mut files, &foundation, &saves[before]);
+                    let saved = super::save(&mut files, &base_model, &saves[before]);
                     tried += 1;
                     let here = found(&mut files) as usize;
                     match &saved {
@@ -59,7 +59,7 @@ fn disk_errors_are_reported_and_nothing_is_lost() {
                     // The disk works again: so does the store.
                     files.disk.fail(None);
                     files.remove_unfinished().unwrap();
-                    super::save(&mut files, &foundation, &saves[before])
+                    super::save(&mut files, &base_model, &saves[before])
                         .unwrap_or_else(|error| panic!("{what}: {error:?}"));
                     assert_eq!(found(&mut files) as usize, before + 1, "{what}");
                     let lost = std::vec![Fate::Lost; files.disk.pending()];

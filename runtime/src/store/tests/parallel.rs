@@ -5,60 +5,60 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use super::{DIGEST, foundation, say};
+use super::{DIGEST, base_model, say};
 use crate::store::{Locked, Store, StoreError};
 use orco_state::history::{Change, Limits, Saved, Verb};
-use orco_state::state::{Class, Foundation};
+use orco_state::state::{BaseModel, Class};
 
 /// The state with one class more, in the first free target.
-fn with_class(foundation: &Foundation, saved: &Saved, label: &str) -> Saved {
+fn with_class(base_model: &BaseModel, saved: &Saved, label: &str) -> Saved {
     let mut next = saved.state.clone();
     next.sessions += 1;
-    let target = saved.state.free_targets(foundation)[0];
+    let target = saved.state.free_targets(base_model)[0];
     next.classes.push(Class { label: label.into(), target, session: next.sessions });
-    next.exemplars.push((foundation.classes.len() + saved.state.classes.len()) as u32, &[1.0, 0.5, 0.25]);
+    next.exemplars.push((base_model.classes.len() + saved.state.classes.len()) as u32, &[1.0, 0.5, 0.25]);
     saved.then(next, &Change::new(Verb::Learn, 1).labels([label]), Limits::default())
 }
 
-fn labels(store: &Store, foundation: &Foundation) -> Vec<String> {
-    let saved = store.load_on(foundation, DIGEST).unwrap().saved;
+fn labels(store: &Store, base_model: &BaseModel) -> Vec<String> {
+    let saved = store.load_on(base_model, DIGEST).unwrap().saved;
     saved.state.classes.into_iter().map(|class| class.label).collect()
 }
 
-fn change(locked: &Locked, foundation: &Foundation, label: &str) -> Result<(), StoreError> {
-    let saved = locked.load_on(foundation, DIGEST)?.saved;
-    locked.save_on(foundation, &with_class(foundation, &saved, label))
+fn change(locked: &Locked, base_model: &BaseModel, label: &str) -> Result<(), StoreError> {
+    let saved = locked.load_on(base_model, DIGEST)?.saved;
+    locked.save_on(base_model, &with_class(base_model, &saved, label))
 }
 
 #[test]
 fn of_two_changes_of_one_state_the_second_is_refused() {
-    let foundation = foundation();
+    let base_model = base_model();
     // The first change that a device ever makes, the second, the third.
     for before in 0..3 {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(folder.path());
         let lock = folder.path().join(".lock");
         for number in 0..before {
-            change(&store.lock(Duration::ZERO).unwrap(), &foundation, &number.to_string()).unwrap();
+            change(&store.lock(Duration::ZERO).unwrap(), &base_model, &number.to_string()).unwrap();
         }
         let first = store.lock(Duration::ZERO).unwrap();
-        let mine = first.load_on(&foundation, DIGEST).unwrap().saved;
+        let mine = first.load_on(&base_model, DIGEST).unwrap().saved;
         assert!(matches!(store.lock(Duration::ZERO), Err(StoreError::Busy { .. })));
         fs::remove_file(&lock).unwrap();
         let second = store.lock(Duration::ZERO).unwrap();
-        change(&second, &foundation, "theirs").unwrap();
+        change(&second, &base_model, "theirs").unwrap();
         let files = || -> Vec<_> {
             let slots = ["slot-a", "slot-b"].map(|slot| fs::read(folder.path().join(slot)).unwrap());
             slots.into_iter().collect()
         };
         let there = files();
-        let refused = first.save_on(&foundation, &with_class(&foundation, &mine, "mine")).unwrap_err();
+        let refused = first.save_on(&base_model, &with_class(&base_model, &mine, "mine")).unwrap_err();
         assert!(matches!(refused, StoreError::Overtaken { .. }), "{refused}");
         assert_eq!(files(), there, "the refused change left something");
-        assert!(labels(&store, &foundation).contains(&"theirs".into()));
+        assert!(labels(&store, &base_model).contains(&"theirs".into()));
         // The other one goes on.
-        change(&second, &foundation, "more").unwrap();
-        assert_eq!(labels(&store, &foundation).len(), before + 2);
+        change(&second, &base_model, "more").unwrap();
+        assert_eq!(labels(&store, &base_model).len(), before + 2);
     }
 }
 
@@ -66,7 +66,7 @@ fn of_two_changes_of_one_state_the_second_is_refused() {
 fn parallel_changes_never_overwrite_each_other_though_the_lock_is_removed() {
     const ROUNDS: usize = 30;
     const WORKERS: usize = 4;
-    let foundation = foundation();
+    let base_model = base_model();
     let (tried, overtaken, removed) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
     let mut made = 0;
     for round in 0..ROUNDS {
@@ -83,12 +83,12 @@ fn parallel_changes_never_overwrite_each_other_though_the_lock_is_removed() {
                     assert!(tried.fetch_add(1, Ordering::Relaxed) < 100_000, "nobody gets on");
                     // Refused while the other one removes what it takes for a leftover, say: nothing was changed.
                     let Ok(locked) = store.lock(Duration::from_secs(60)) else { continue };
-                    match change(&locked, &foundation, &label) {
+                    match change(&locked, &base_model, &label) {
                         Ok(()) => break acknowledged.push(label),
                         Err(StoreError::Overtaken { .. }) => overtaken.fetch_add(1, Ordering::Relaxed),
                         // The other one's copy counts as complete: it may be made from this one.
                         Err(StoreError::Uncertain { .. }) => {
-                            assert!(labels(&store, &foundation).contains(&label), "uncertain and lost");
+                            assert!(labels(&store, &base_model).contains(&label), "uncertain and lost");
                             break acknowledged.push(label);
                         }
                         Err(error) => panic!("{error}"),
@@ -110,7 +110,7 @@ fn parallel_changes_never_overwrite_each_other_though_the_lock_is_removed() {
             done.store(true, Ordering::Relaxed);
             acknowledged.into_iter().flat_map(Result::unwrap).collect()
         });
-        let known = labels(&store, &foundation);
+        let known = labels(&store, &base_model);
         for label in &acknowledged {
             assert_eq!(known.iter().filter(|known| *known == label).count(), 1, "{label} was acknowledged and is lost");
         }

@@ -1,6 +1,6 @@
 //! Which slot holds, on a medium that is always there.
 
-use super::{DIGEST, foundation, generation, saves};
+use super::{DIGEST, base_model, generation, saves};
 use orco_state::codec::DecodeError;
 use orco_state::history::Saved;
 use orco_state::store::{self, Fault, Frame, LoadError, Medium, SaveError, Slot, VERSION};
@@ -54,16 +54,16 @@ impl Medium for Shelf {
 }
 
 fn found(shelf: &mut Shelf) -> Result<u32, LoadError<String>> {
-    store::load(shelf, &foundation(), DIGEST).map(|loaded| generation(loaded.saved.as_ref()))
+    store::load(shelf, &base_model(), DIGEST).map(|loaded| generation(loaded.saved.as_ref()))
 }
 
 fn save(shelf: &mut Shelf, saved: &Saved) -> u64 {
-    super::save(shelf, &foundation(), saved).unwrap()
+    super::save(shelf, &base_model(), saved).unwrap()
 }
 
 #[test]
 fn slots_are_written_alternately_and_the_newest_holds() {
-    let saves = saves(&foundation(), 5, 1);
+    let saves = saves(&base_model(), 5, 1);
     let mut shelf = Shelf::default();
     assert_eq!(found(&mut shelf), Ok(0));
     assert_eq!(save(&mut shelf, &saves[0]), 2, "the first save goes to both slots");
@@ -72,7 +72,7 @@ fn slots_are_written_alternately_and_the_newest_holds() {
         assert_eq!(save(&mut shelf, saved), number as u64 + 2);
         let changed = [0, 1].map(|slot| shelf.slots[slot] != before[slot]);
         assert_eq!(changed, if number % 2 == 1 { [true, false] } else { [false, true] });
-        let loaded = store::load(&mut shelf, &foundation(), DIGEST).unwrap();
+        let loaded = store::load(&mut shelf, &base_model(), DIGEST).unwrap();
         assert_eq!(loaded.saved.as_ref(), Some(saved));
         assert!(loaded.faults.is_empty());
     }
@@ -80,21 +80,21 @@ fn slots_are_written_alternately_and_the_newest_holds() {
 
 #[test]
 fn a_damaged_slot_is_set_aside_by_the_next_save() {
-    let saves = saves(&foundation(), 4, 1);
+    let saves = saves(&base_model(), 4, 1);
     let mut shelf = Shelf::default();
     for saved in &saves[..3] {
         save(&mut shelf, saved);
     }
     shelf.flip(Slot::B, 95);
     let damaged = shelf.slots[1].clone();
-    let loaded = store::load(&mut shelf, &foundation(), DIGEST).unwrap();
+    let loaded = store::load(&mut shelf, &base_model(), DIGEST).unwrap();
     assert_eq!(generation(loaded.saved.as_ref()), 2, "the other slot has the state before");
     assert_eq!(loaded.faults, [(Slot::B, Fault::Damaged(DecodeError::Checksum))]);
     assert!(shelf.aside.is_empty(), "loading changes nothing");
     save(&mut shelf, &saves[3]);
     assert_eq!(shelf.aside, [(Slot::B, damaged)]);
     assert_eq!(found(&mut shelf), Ok(4));
-    super::purge(&mut shelf, &foundation(), &saves[3]).unwrap();
+    super::purge(&mut shelf, &base_model(), &saves[3]).unwrap();
     assert!(shelf.aside.is_empty());
     let bodies = shelf.slots.clone().map(|bytes| Frame::decode(&bytes.unwrap()).unwrap().body.to_vec());
     assert_eq!(bodies[0], bodies[1], "a purge leaves nothing older");
@@ -102,7 +102,7 @@ fn a_damaged_slot_is_set_aside_by_the_next_save() {
 
 #[test]
 fn an_unreadable_slot_is_not_a_damaged_one() {
-    let saves = saves(&foundation(), 3, 1);
+    let saves = saves(&base_model(), 3, 1);
     let mut shelf = Shelf::default();
     for saved in &saves[..2] {
         save(&mut shelf, saved);
@@ -112,16 +112,16 @@ fn an_unreadable_slot_is_not_a_damaged_one() {
         shelf.unreadable = unreadable;
         let slot = if unreadable[0] { Slot::A } else { Slot::B };
         let before = shelf.clone();
-        let loaded = store::load(&mut shelf, &foundation(), DIGEST).unwrap();
+        let loaded = store::load(&mut shelf, &base_model(), DIGEST).unwrap();
         assert_eq!(generation(loaded.saved.as_ref()), left, "looking goes on with the other one");
         assert_eq!(loaded.faults, [(slot, Fault::Unreadable("bad sector".into()))]);
         let refused = LoadError::Unreadable { slot, source: "bad sector".into() };
-        assert_eq!(store::load_to_change(&mut shelf, &foundation(), DIGEST), Err(refused.clone()));
+        assert_eq!(store::load_to_change(&mut shelf, &base_model(), DIGEST), Err(refused.clone()));
         // Also a change that could read it when it loaded.
         for from in [loaded.generation, 3] {
-            let saved = store::save(&mut shelf, &foundation(), &saves[2], from);
+            let saved = store::save(&mut shelf, &base_model(), &saves[2], from);
             assert_eq!(saved, Err(SaveError::Occupied(refused.clone())));
-            let purged = store::purge(&mut shelf, &foundation(), &saves[2], from);
+            let purged = store::purge(&mut shelf, &base_model(), &saves[2], from);
             assert_eq!(purged, Err(SaveError::Occupied(refused.clone())));
         }
         assert_eq!((&shelf.slots, &shelf.aside, shelf.written), (&before.slots, &before.aside, before.written));
@@ -133,9 +133,9 @@ fn an_unreadable_slot_is_not_a_damaged_one() {
 
 #[test]
 fn a_change_of_an_older_state_is_refused() {
-    let saves = saves(&foundation(), 4, 1);
+    let saves = saves(&base_model(), 4, 1);
     let mut shelf = Shelf::default();
-    let change = |shelf: &mut Shelf, saved: &Saved, from: u64| store::save(shelf, &foundation(), saved, from);
+    let change = |shelf: &mut Shelf, saved: &Saved, from: u64| store::save(shelf, &base_model(), saved, from);
     assert_eq!(change(&mut shelf, &saves[0], 0), Ok(2));
     let first_again = Err(SaveError::Overtaken { expected: 0, actual: 2 });
     assert_eq!(change(&mut shelf, &saves[0], 0), first_again, "two first changes");
@@ -144,7 +144,7 @@ fn a_change_of_an_older_state_is_refused() {
     for from in [0, 1, 2, 4] {
         let refused = Err(SaveError::Overtaken { expected: from, actual: 3 });
         assert_eq!(change(&mut shelf, &saves[2], from), refused);
-        assert_eq!(store::purge(&mut shelf, &foundation(), &saves[2], from), refused);
+        assert_eq!(store::purge(&mut shelf, &base_model(), &saves[2], from), refused);
         assert_eq!(shelf.slots, before.slots);
     }
     assert_eq!(change(&mut shelf, &saves[2], 3), Ok(4));
@@ -152,14 +152,14 @@ fn a_change_of_an_older_state_is_refused() {
 
 #[test]
 fn what_was_saved_is_never_taken_for_nothing() {
-    let saves = saves(&foundation(), 2, 1);
+    let saves = saves(&base_model(), 2, 1);
     let mut shelf = Shelf::default();
     save(&mut shelf, &saves[0]);
     let good = shelf.clone();
     let lost = |error| Err(LoadError::Lost { slot: Slot::A, error });
     [Slot::A, Slot::B].into_iter().for_each(|slot| shelf.flip(slot, 60));
     assert_eq!(found(&mut shelf), lost(DecodeError::Checksum));
-    let refused = super::save(&mut shelf, &foundation(), &saves[1]);
+    let refused = super::save(&mut shelf, &base_model(), &saves[1]);
     assert!(matches!(refused, Err(SaveError::Occupied(LoadError::Lost { .. }))), "{refused:?}");
     // One damaged and one never written: a first save that was cut off. One that cannot be read: who knows.
     shelf = Shelf { slots: [shelf.slots[0].clone(), None], ..Shelf::default() };
@@ -167,7 +167,7 @@ fn what_was_saved_is_never_taken_for_nothing() {
     shelf.unreadable[0] = true;
     assert_eq!(found(&mut shelf), Err(LoadError::Unreadable { slot: Slot::A, source: "bad sector".into() }));
     // A checksum that is right over a body that makes no sense: not cut off.
-    let nonsense = Frame { version: VERSION, generation: 9, foundation: DIGEST, body: b"nonsense" }.encode();
+    let nonsense = Frame { version: VERSION, generation: 9, base_model: DIGEST, body: b"nonsense" }.encode();
     shelf = Shelf { slots: [Some(nonsense.clone()), None], ..Shelf::default() };
     assert_eq!(found(&mut shelf), lost(DecodeError::Body));
     shelf = good;
@@ -179,15 +179,15 @@ fn what_was_saved_is_never_taken_for_nothing() {
 
 #[test]
 fn what_is_not_ours_is_left_alone() {
-    let saves = saves(&foundation(), 2, 1);
+    let saves = saves(&base_model(), 2, 1);
     let mut shelf = Shelf::default();
     save(&mut shelf, &saves[0]);
     let good = shelf.clone();
-    let frame = |version, foundation, generation| Frame { version, generation, foundation, body: b"theirs" }.encode();
+    let frame = |version, base_model, generation| Frame { version, generation, base_model, body: b"theirs" }.encode();
     shelf.put(Slot::B, &frame(VERSION + 1, DIGEST, 9));
     let newer = LoadError::Version { slot: Slot::B, expected: VERSION, actual: VERSION + 1 };
     assert_eq!(found(&mut shelf), Err(newer.clone()));
-    assert_eq!(super::save(&mut shelf, &foundation(), &saves[1]), Err(SaveError::Occupied(newer)));
+    assert_eq!(super::save(&mut shelf, &base_model(), &saves[1]), Err(SaveError::Occupied(newer)));
     shelf.put(Slot::B, &frame(VERSION, [9; 32], 9));
     assert_eq!(found(&mut shelf), Err(LoadError::OtherBundle { slot: Slot::B }));
     assert_eq!(shelf.slots[0], good.slots[0]);
@@ -198,11 +198,11 @@ fn what_is_not_ours_is_left_alone() {
 
 #[test]
 fn what_is_not_ours_and_older_is_set_aside_by_the_next_save() {
-    let saves = saves(&foundation(), 2, 1);
+    let saves = saves(&base_model(), 2, 1);
     for (version, digest) in [(VERSION, [9; 32]), (VERSION + 1, DIGEST)] {
         let mut shelf = Shelf::default();
         save(&mut shelf, &saves[0]);
-        let theirs = Frame { version, generation: 1, foundation: digest, body: b"theirs" }.encode();
+        let theirs = Frame { version, generation: 1, base_model: digest, body: b"theirs" }.encode();
         shelf.put(Slot::A, &theirs);
         assert_eq!(found(&mut shelf), Ok(1));
         assert!(shelf.aside.is_empty(), "loading changes nothing");
@@ -214,7 +214,7 @@ fn what_is_not_ours_and_older_is_set_aside_by_the_next_save() {
 
 #[test]
 fn a_save_writes_the_state_once_and_the_first_one_twice() {
-    let saves = saves(&foundation(), 4, 50);
+    let saves = saves(&base_model(), 4, 50);
     let mut shelf = Shelf::default();
     for (number, saved) in saves.iter().enumerate() {
         shelf.written = 0;

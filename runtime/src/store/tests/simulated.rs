@@ -342,10 +342,10 @@ pub fn every_fate(operations: usize, each: &mut dyn FnMut(&[Fate])) {
     let mut fates: Box<[Fate]> = vec![FATES[0]; operations].into();
     loop {
         each(&fates);
-        let Some(place) = digits.iter().position(|digit| *digit < 2) else { return };
-        digits[..place].fill(0);
-        fates[..place].fill(FATES[0]);
-        digits[place] += 1;
-        fates[place] = FATES[digits[place]];
+        let Some(index) = digits.iter().position(|digit| *digit < 2) else { return };
+        digits[..index].fill(0);
+        fates[..index].fill(FATES[0]);
+        digits[index] += 1;
+        fates[index] = FATES[digits[index]];
     }
 }

@@ -1,23 +1,23 @@
 //! Every read of a change fails once, or from then on: what cannot be read is never taken for damaged.
 
 use super::simulated::{Image, SimulatedDisk, codes};
-use super::{DIGEST, files_on, foundation, generation, purge, save, saves, say};
+use super::{DIGEST, base_model, files_on, generation, purge, save, saves, say};
 use crate::store::files::Files;
 use orco_state::history::Saved;
-use orco_state::state::Foundation;
+use orco_state::state::BaseModel;
 use orco_state::store::{self, Holds, SaveError, Slot};
 
 /// A change, from taking the lock to having saved, with what the store does in between.
-type Change = fn(&mut Files<SimulatedDisk>, &Foundation, &Saved) -> Result<u64, SaveError<std::io::Error>>;
+type Change = fn(&mut Files<SimulatedDisk>, &BaseModel, &Saved) -> Result<u64, SaveError<std::io::Error>>;
 
 fn change(
     files: &mut Files<SimulatedDisk>,
-    foundation: &Foundation,
+    base_model: &BaseModel,
     saved: &Saved,
     write: Change,
 ) -> Result<u64, String> {
     files.remove_unfinished().map_err(|error| format!("{error}"))?;
-    match write(files, foundation, saved) {
+    match write(files, base_model, saved) {
         Err(SaveError::Medium { holds: Holds::New, .. }) => Ok(0),
         saved => saved.map_err(|error| format!("{error:?}")),
     }
@@ -25,11 +25,11 @@ fn change(
 
 #[test]
 fn what_cannot_be_read_is_refused_and_never_set_aside() {
-    let foundation = foundation();
-    let saves = saves(&foundation, 5, 2);
+    let base_model = base_model();
+    let saves = saves(&base_model, 5, 2);
     let after = |count: usize| {
         let mut files = files_on(&Image::new(), usize::MAX);
-        saves[..count].iter().for_each(|saved| assert!(save(&mut files, &foundation, saved).is_ok()));
+        saves[..count].iter().for_each(|saved| assert!(save(&mut files, &base_model, saved).is_ok()));
         files.disk.image()
     };
     let damaged = |slot: Slot, count: usize| {
@@ -53,7 +53,7 @@ fn what_cannot_be_read_is_refused_and_never_set_aside() {
     ];
     let changes: [(&str, Change); 2] = [("save", save), ("purge", purge)];
     let found = |image: &Image| {
-        let loaded = store::load(&mut files_on(image, 64), &foundation, DIGEST).unwrap();
+        let loaded = store::load(&mut files_on(image, 64), &base_model, DIGEST).unwrap();
         generation(loaded.saved.as_ref()) as usize
     };
     let (mut tried, mut refused, mut made) = (0, 0, 0);
@@ -62,7 +62,7 @@ fn what_cannot_be_read_is_refused_and_never_set_aside() {
             let reads = {
                 let mut files = files_on(image, 64);
                 files.disk.fail_read(None);
-                change(&mut files, &foundation, &saves[next - 1], write).unwrap();
+                change(&mut files, &base_model, &saves[next - 1], write).unwrap();
                 files.disk.reads()
             };
             for read in 0..reads {
@@ -72,7 +72,7 @@ fn what_cannot_be_read_is_refused_and_never_set_aside() {
                             format!("{verb} of {start}, read {read} of {reads}, error {code}, lasting {lasting}");
                         let mut files = files_on(image, 64);
                         files.disk.fail_read(Some((read, code, lasting)));
-                        let done = change(&mut files, &foundation, &saves[next - 1], write);
+                        let done = change(&mut files, &base_model, &saves[next - 1], write);
                         files.disk.fail_read(None);
                         tried += 1;
                         let left = files.disk.image();
@@ -89,7 +89,7 @@ fn what_cannot_be_read_is_refused_and_never_set_aside() {
                             assert!(slots(&left) == slots(image), "{what}: refused, but something was changed");
                             assert_eq!(found(&left), *before, "{what}");
                             // It can be read again: the same change goes through.
-                            change(&mut files, &foundation, &saves[next - 1], write).unwrap();
+                            change(&mut files, &base_model, &saves[next - 1], write).unwrap();
                             assert_eq!(found(&files.disk.image()), *next, "{what}");
                         }
                     }
@@ -108,15 +108,15 @@ fn what_cannot_be_read_is_refused_and_never_set_aside() {
 /// Looking goes on with the other slot where one cannot be read, and says so.
 #[test]
 fn looking_goes_on_with_the_slot_that_can_be_read() {
-    let foundation = foundation();
-    let saves = saves(&foundation, 3, 2);
+    let base_model = base_model();
+    let saves = saves(&base_model, 3, 2);
     let mut files = files_on(&Image::new(), usize::MAX);
-    saves.iter().for_each(|saved| assert!(save(&mut files, &foundation, saved).is_ok()));
+    saves.iter().for_each(|saved| assert!(save(&mut files, &base_model, saved).is_ok()));
     for (read, expected) in [(0, 3), (1, 2)] {
         files.disk.fail_read(Some((read, codes::EIO, false)));
-        let loaded = store::load(&mut files, &foundation, DIGEST).unwrap();
+        let loaded = store::load(&mut files, &base_model, DIGEST).unwrap();
         assert_eq!((generation(loaded.saved.as_ref()), loaded.faults.len()), (expected, 1));
     }
     files.disk.fail_read(Some((0, codes::EIO, true)));
-    assert!(store::load(&mut files, &foundation, DIGEST).is_err());
+    assert!(store::load(&mut files, &base_model, DIGEST).is_err());
 }

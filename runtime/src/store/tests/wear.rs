@@ -2,7 +2,7 @@
 
 use embedded_storage::nor_flash::{ErrorType, NorFlash, NorFlashError, NorFlashErrorKind, ReadNorFlash};
 
-use super::{DIGEST, foundation, generation, saves, say};
+use super::{DIGEST, base_model, generation, saves, say};
 use orco_core::random::Random;
 use orco_state::store::flash::{Flash, FlashError};
 use orco_state::store::{self, Holds, LoadError, Medium, SaveError, Slot};
@@ -116,11 +116,11 @@ impl<const WORD: usize, const PAGE: usize> NorFlash for Chip<WORD, PAGE> {
 
     fn write(&mut self, offset: u32, bytes: &[u8]) -> Result<(), Off> {
         assert!((offset as usize).is_multiple_of(WORD) && bytes.len().is_multiple_of(WORD));
-        for (place, word) in bytes.chunks_exact(WORD).enumerate() {
+        for (index, word) in bytes.chunks_exact(WORD).enumerate() {
             if self.off {
                 return Err(Off);
             }
-            let start = offset as usize + place * WORD;
+            let start = offset as usize + index * WORD;
             let cut = self.change();
             if cut == Some(Cut::Before) {
                 return Err(Off);
@@ -140,12 +140,12 @@ impl<const WORD: usize, const PAGE: usize> NorFlash for Chip<WORD, PAGE> {
 
 /// Cuts the power at every change of three saves, and at every `stride`-th one of the save after that.
 fn cut_everywhere<const WORD: usize, const PAGE: usize>(pages: usize, stride: usize) -> (usize, usize) {
-    let foundation = foundation();
-    let saves = saves(&foundation, 4, 2);
+    let base_model = base_model();
+    let saves = saves(&base_model, 4, 2);
     let range = 0..(pages * PAGE) as u32;
     let open = |chip: Chip<WORD, PAGE>| Flash::new(chip, range.clone()).unwrap();
     let found = |flash: &mut Flash<Chip<WORD, PAGE>>, what: &str| {
-        let loaded = store::load(flash, &foundation, DIGEST).unwrap_or_else(|error| panic!("{what}: {error:?}"));
+        let loaded = store::load(flash, &base_model, DIGEST).unwrap_or_else(|error| panic!("{what}: {error:?}"));
         generation(loaded.saved.as_ref())
     };
     let (mut points, mut again) = (0, 0);
@@ -153,7 +153,7 @@ fn cut_everywhere<const WORD: usize, const PAGE: usize>(pages: usize, stride: us
     for number in 1..=3 {
         let save = |chip: Chip<WORD, PAGE>, number: u32| {
             let mut flash = open(chip);
-            let saved = super::save(&mut flash, &foundation, &saves[number as usize - 1]);
+            let saved = super::save(&mut flash, &base_model, &saves[number as usize - 1]);
             (saved.is_ok(), flash.free())
         };
         let changes = save(start.clone().with_power(None), number).1.changes;
@@ -205,52 +205,52 @@ fn a_power_cut_on_flash_leaves_the_old_state_or_the_new_one() {
 
 #[test]
 fn flash_is_spared_and_wears_evenly() {
-    let foundation = foundation();
-    let saves = saves(&foundation, 4, 20);
+    let base_model = base_model();
+    let saves = saves(&base_model, 4, 20);
     let mut flash = Flash::new(Chip::<4, 256>::new(64), 0..64 * 256).unwrap();
     for round in 0..40 {
-        super::save(&mut flash, &foundation, &saves[round % 4]).unwrap();
+        super::save(&mut flash, &base_model, &saves[round % 4]).unwrap();
     }
     let chip = flash.free();
     let worn: Vec<u32> = chip.erased.iter().copied().filter(|erasures| *erasures > 0).collect();
     assert!(worn.iter().all(|erasures| *erasures <= 20), "{worn:?}");
     let changes = chip.changes;
     let mut flash = Flash::new(chip, 0..64 * 256).unwrap();
-    (0..100).for_each(|_| drop(store::load(&mut flash, &foundation, DIGEST).unwrap()));
+    (0..100).for_each(|_| drop(store::load(&mut flash, &base_model, DIGEST).unwrap()));
     assert_eq!(flash.free().changes, changes, "a device at rest writes");
 }
 
 #[test]
 fn what_does_not_fit_is_refused_and_damage_is_noticed() {
-    let foundation = foundation();
-    let saves = saves(&foundation, 4, 200);
+    let base_model = base_model();
+    let saves = saves(&base_model, 4, 200);
     let mut flash = Flash::new(Chip::<4, 256>::new(16), 0..16 * 256).unwrap();
-    let refused = super::save(&mut flash, &foundation, &saves[3]);
+    let refused = super::save(&mut flash, &base_model, &saves[3]);
     let full = SaveError::Medium { slot: Slot::A, source: FlashError::Full, holds: Holds::Old };
     assert_eq!(refused, Err(full));
-    assert_eq!(store::load(&mut flash, &foundation, DIGEST).unwrap().saved, None);
+    assert_eq!(store::load(&mut flash, &base_model, DIGEST).unwrap().saved, None);
     for range in [0..256, 0..3 * 256, 10..522, 0..64 * 256] {
         assert!(matches!(Flash::new(Chip::<4, 256>::new(16), range), Err(FlashError::Range)));
     }
-    let small = super::saves(&foundation, 3, 1);
+    let small = super::saves(&base_model, 3, 1);
     let mut flash = Flash::new(Chip::<4, 256>::new(16), 0..16 * 256).unwrap();
     for saved in &small {
-        super::save(&mut flash, &foundation, saved).unwrap();
+        super::save(&mut flash, &base_model, saved).unwrap();
     }
     let good = flash.free();
     // Save 3 lies in slot B, the second half.
     let half = good.bytes.len() / 2;
-    let written = (half..good.bytes.len()).filter(|place| good.bytes[*place] != 0xFF);
+    let written = (half..good.bytes.len()).filter(|index| good.bytes[*index] != 0xFF);
     let mut flips = 0;
-    for place in written.collect::<Vec<_>>() {
+    for index in written.collect::<Vec<_>>() {
         for bit in 0..8 {
             let mut chip = good.clone();
-            chip.bytes[place] ^= 1 << bit;
+            chip.bytes[index] ^= 1 << bit;
             let mut flash = Flash::new(chip, 0..16 * 256).unwrap();
-            let loaded = store::load(&mut flash, &foundation, DIGEST).unwrap_or_else(|error| panic!("{error:?}"));
+            let loaded = store::load(&mut flash, &base_model, DIGEST).unwrap_or_else(|error| panic!("{error:?}"));
             let found = generation(loaded.saved.as_ref());
             // Bits that only the queue needs, and could do without, may hurt nobody.
-            assert!(found == 2 || found == 3 && loaded.faults.is_empty(), "byte {place}, bit {bit}: {found}");
+            assert!(found == 2 || found == 3 && loaded.faults.is_empty(), "byte {index}, bit {bit}: {found}");
             assert!(flash.read(Slot::A).unwrap().is_some());
             flips += 1;
         }
@@ -259,12 +259,12 @@ fn what_does_not_fit_is_refused_and_damage_is_noticed() {
         let mut chip = good.clone();
         chip.bytes[half * slot as usize..][..half].fill(0x11);
         let mut flash = Flash::new(chip, 0..16 * 256).unwrap();
-        let found = store::load(&mut flash, &foundation, DIGEST).unwrap();
+        let found = store::load(&mut flash, &base_model, DIGEST).unwrap();
         assert_eq!((generation(found.saved.as_ref()), found.faults.len()), (if slot == Slot::A { 3 } else { 2 }, 1));
     }
     let mut chip = good;
     chip.bytes.fill(0x11);
-    let lost = store::load(&mut Flash::new(chip, 0..16 * 256).unwrap(), &foundation, DIGEST);
+    let lost = store::load(&mut Flash::new(chip, 0..16 * 256).unwrap(), &base_model, DIGEST);
     assert!(matches!(lost, Err(LoadError::Lost { .. })));
     say(&format!("{flips} bit flips on NOR flash, 0 unnoticed"));
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::codec;
 use crate::head::Head;
 use crate::label;
-use crate::state::{Class, Foundation, Origin, are_distinct, are_few};
+use crate::state::{BaseModel, Class, Origin, are_distinct, are_few};
 
 /// What kind of change it was. New kinds go to the end: their places are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -168,9 +168,9 @@ impl Entry {
         self.classes.iter().find(|known| label::same(&known.class.label, label)).map(|known| known.id)
     }
 
-    pub(super) fn is_sound(&self, foundation: &Foundation, pool: usize, next_class: u32) -> bool {
+    pub(super) fn is_sound(&self, base_model: &BaseModel, pool: usize, next_class: u32) -> bool {
         let learned = self.classes.iter().map(|known| &known.class);
-        let all = foundation.classes.len() + self.classes.len();
+        let all = base_model.classes.len() + self.classes.len();
         self.exemplars.len() == self.exemplar_classes.len()
             && self.exemplars.iter().all(|exemplar| (*exemplar as usize) < pool)
             && self.exemplar_classes.iter().all(|class| (*class as usize) < all)
@@ -179,6 +179,6 @@ impl Entry {
             && self.origins.iter().all(Origin::is_sound)
             && are_few(&self.exemplar_classes)
             && learned.clone().all(|class| (1..=self.sessions).contains(&class.session))
-            && are_distinct(foundation.classes.iter().chain(learned), foundation.target_count())
+            && are_distinct(base_model.classes.iter().chain(learned), base_model.target_count())
     }
 }

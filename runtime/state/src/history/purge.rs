@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{Change, Entry, HeadMark, Limits, Saved, Verb};
-use crate::state::{Foundation, State};
+use crate::state::{BaseModel, State};
 
 /// Why a class cannot be purged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,7 +42,7 @@ impl Saved {
     /// [`PurgeError`] if there is no such class, or `next` still has it.
     pub fn purge(
         &self,
-        foundation: &Foundation,
+        base_model: &BaseModel,
         next: State,
         label: &str,
         change: &Change,
@@ -72,7 +72,7 @@ impl Saved {
             });
         }
         let newest = history.entries.last().map(|last| last.number);
-        let base = foundation.classes.len() as u32;
+        let base = base_model.classes.len() as u32;
         let mut kept: Vec<Entry> = Vec::with_capacity(history.entries.len());
         for mut entry in core::mem::take(&mut history.entries) {
             let last = Some(entry.number) == newest;
@@ -96,13 +96,13 @@ impl Entry {
     /// Removes classes from the class set; says whether there were any.
     fn remove(&mut self, ids: &[u32], base: u32) -> bool {
         let mut changed = false;
-        for place in
-            (0..self.classes.len()).rev().filter(|place| ids.contains(&self.classes[*place].id)).collect::<Vec<_>>()
+        for index in
+            (0..self.classes.len()).rev().filter(|index| ids.contains(&self.classes[*index].id)).collect::<Vec<_>>()
         {
-            let gone = base + place as u32;
-            self.classes.remove(place);
-            if place < self.origins.len() {
-                self.origins.remove(place);
+            let gone = base + index as u32;
+            self.classes.remove(index);
+            if index < self.origins.len() {
+                self.origins.remove(index);
             }
             let classes = core::mem::take(&mut self.exemplar_classes);
             let exemplars = core::mem::take(&mut self.exemplars);

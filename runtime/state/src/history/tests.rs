@@ -20,8 +20,8 @@ const INPUTS: usize = 16;
 const TARGETS: usize = 12;
 const BASE: usize = 2;
 
-fn foundation(exemplar_bytes: usize) -> Foundation {
-    let mut random = Random::new(1, "foundation");
+fn base_model(exemplar_bytes: usize) -> BaseModel {
+    let mut random = Random::new(1, "base_model");
     let mut head = Head::zeros(Shape { inputs: INPUTS, hidden: 6, outputs: TARGETS });
     for values in head.parameters_mut() {
         values.iter_mut().for_each(|value| *value = 0.3 * random.normal());
@@ -29,7 +29,7 @@ fn foundation(exemplar_bytes: usize) -> Foundation {
     let mut exemplars = Bank::new(INPUTS, 1, Precision::Int8);
     (0..BASE as u32).for_each(|class| exemplars.push(class, &features(&mut random)));
     let classes = (0..BASE).map(|class| Class { label: format!("base {class}"), target: class as u32, session: 0 });
-    Foundation {
+    BaseModel {
         dimension: TARGETS,
         targets: generate(Method::Orthonormal, TARGETS, TARGETS, 0, 1),
         head,
@@ -45,7 +45,7 @@ fn features(random: &mut Random) -> Vec<f32> {
 
 /// A device whose every step is remembered twice: by its history, and by whole states.
 struct Walk {
-    foundation: Foundation,
+    base_model: BaseModel,
     saved: Saved,
     limits: Limits,
     /// Every state there was, by the number of its entry.
@@ -56,10 +56,10 @@ struct Walk {
 
 impl Walk {
     fn new(exemplar_bytes: usize, limits: Limits, seed: u64) -> Self {
-        let foundation = foundation(exemplar_bytes);
-        let saved = Saved::fresh(&foundation, [0; 32]);
+        let base_model = base_model(exemplar_bytes);
+        let saved = Saved::fresh(&base_model, [0; 32]);
         let past = BTreeMap::from([(0, saved.state.clone())]);
-        Self { foundation, saved, limits, past, random: Random::new(seed, "walk"), labels: 0 }
+        Self { base_model, saved, limits, past, random: Random::new(seed, "walk"), labels: 0 }
     }
 
     fn label(&mut self) -> String {
@@ -83,10 +83,10 @@ impl Walk {
         seed: u64,
         work: impl FnOnce(&mut Session<'_>) -> Result<(State, session::Report), session::LearnError>,
     ) -> State {
-        let (foundation, memory) = (&self.foundation, &mut Memory::default());
+        let (base_model, memory) = (&self.base_model, &mut Memory::default());
         let on_progress = &mut |_| ControlFlow::Continue(());
-        let config = &foundation.config;
-        work(&mut Session { foundation, config, seed, memory, workers: &Serial, on_progress }).unwrap().0
+        let config = &base_model.config;
+        work(&mut Session { base_model, config, seed, memory, workers: &Serial, on_progress }).unwrap().0
     }
 
     fn then(&mut self, next: State, change: &Change) {
@@ -97,7 +97,7 @@ impl Walk {
     fn note(&mut self) {
         let last = self.saved.history.entries().last().unwrap().number;
         self.past.insert(last, self.saved.state.clone());
-        assert!(self.saved.is_sound(&self.foundation));
+        assert!(self.saved.is_sound(&self.base_model));
         let bytes = postcard::to_allocvec(&self.saved).unwrap();
         assert_eq!(postcard::from_bytes::<Saved>(&bytes).unwrap(), self.saved);
     }
@@ -105,7 +105,7 @@ impl Walk {
     fn learn(&mut self) {
         let label = self.label();
         let class = self.class(label);
-        if self.saved.state.free_targets(&self.foundation).is_empty() {
+        if self.saved.state.free_targets(&self.base_model).is_empty() {
             return;
         }
         let seed = self.random.bits();
@@ -135,7 +135,7 @@ impl Walk {
     fn rename(&mut self) {
         let Some(from) = self.any_learned() else { return };
         let to = self.label();
-        let next = session::rename(&self.foundation, &self.saved.state, &from, &to).unwrap();
+        let next = session::rename(&self.base_model, &self.saved.state, &from, &to).unwrap();
         self.then(next, &Change::new(Verb::Rename, 0).labels([from, to]));
     }
 
@@ -166,7 +166,7 @@ impl Walk {
         let seed = self.random.bits();
         let next = if living { self.forgotten(&label, seed) } else { self.saved.state.clone() };
         let change = Change::new(Verb::Purge, seed);
-        let purged = match self.saved.purge(&self.foundation, next, &label, &change, self.limits) {
+        let purged = match self.saved.purge(&self.base_model, next, &label, &change, self.limits) {
             Ok(purged) => purged,
             Err(PurgeError::Renamed { .. }) => {
                 let last = self.saved.history.entries().last().unwrap();
@@ -179,9 +179,9 @@ impl Walk {
         let mut gone = Vec::new();
         for entry in self.saved.history.entries() {
             let state = self.saved.earlier(entry.number).unwrap().state;
-            for (place, class) in entry.classes.iter().enumerate().filter(|(_, class)| class.id == known.id) {
+            for (index, class) in entry.classes.iter().enumerate().filter(|(_, class)| class.id == known.id) {
                 assert!(class.class.session > 0);
-                let of = (BASE + place) as u32;
+                let of = (BASE + index) as u32;
                 let members = (0..state.exemplars.len()).filter(|exemplar| state.exemplars.classes()[*exemplar] == of);
                 let values = state.exemplars.view().values;
                 gone.extend(members.map(|exemplar| values[exemplar * INPUTS..][..INPUTS].to_vec()));
@@ -207,7 +207,7 @@ impl Walk {
     fn check(&self) {
         for entry in self.saved.history.entries() {
             let earlier = self.saved.earlier(entry.number).unwrap();
-            assert!(earlier.state.is_sound(&self.foundation));
+            assert!(earlier.state.is_sound(&self.base_model));
             if let Some(was) = self.past.get(&entry.number) {
                 assert_eq!(State { head: was.head.clone(), ..earlier.state }, *was, "entry {}", entry.number);
             }
@@ -282,12 +282,12 @@ fn pictures_under_two_labels_are_purged_from_one() {
     learn(&mut walk, "right", &shots);
     let state = walk.saved.state.clone();
     let change = Change::new(Verb::Purge, 1);
-    let purged = walk.saved.purge(&walk.foundation, state.clone(), "wrong", &change, walk.limits).unwrap();
+    let purged = walk.saved.purge(&walk.base_model, state.clone(), "wrong", &change, walk.limits).unwrap();
     assert_eq!(purged.state, state, "the other class keeps the pictures");
     let labels = |saved: &Saved| postcard::to_allocvec(saved).unwrap().windows(5).any(|window| window == b"wrong");
-    assert!(labels(&walk.saved) && !labels(&purged) && purged.is_sound(&walk.foundation));
-    let still = walk.saved.purge(&walk.foundation, state.clone(), "right", &change, walk.limits).unwrap_err();
+    assert!(labels(&walk.saved) && !labels(&purged) && purged.is_sound(&walk.base_model));
+    let still = walk.saved.purge(&walk.base_model, state.clone(), "right", &change, walk.limits).unwrap_err();
     assert_eq!(still, PurgeError::StillKnown { label: "right".into() });
-    let base = walk.saved.purge(&walk.foundation, state, "base 0", &change, walk.limits).unwrap_err();
+    let base = walk.saved.purge(&walk.base_model, state, "base 0", &change, walk.limits).unwrap_err();
     assert_eq!(base, PurgeError::Unknown { label: "base 0".into() });
 }

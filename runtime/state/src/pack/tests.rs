@@ -10,8 +10,8 @@ fn pack() -> Pack {
     exemplars.push(0, &[1.0, 2.0, -3.0]);
     exemplars.push(0, &[0.5, 0.0, 9.0, 1.0, 1.0, 1.0]);
     let provenance =
-        Provenance { bundle: "tiny".into(), program: "test".into(), device: Some("one".into()), ..Default::default() };
-    Pack { label: "mug".into(), foundation: [5; 32], exemplars, thumbnails: vec![Thumbnail(vec![1, 2, 3])], provenance }
+        PackOrigin { bundle: "tiny".into(), program: "test".into(), device: Some("one".into()), ..Default::default() };
+    Pack { label: "mug".into(), base_model: [5; 32], exemplars, thumbnails: vec![Thumbnail(vec![1, 2, 3])], provenance }
 }
 
 fn read(bytes: &[u8]) -> Result<Pack, PackError> {
@@ -85,7 +85,7 @@ fn a_pack_whose_content_makes_no_sense_is_refused_though_its_checksum_is_right()
     assert_eq!(read(&seal(&of_another, "")), Err(DecodeError::Body.into()), "signed for another version");
     let later = DecodeError::Version { expected: 1, actual: 9 };
     assert_eq!(read(&sealed(9, &[&signed])), Err(later.into()));
-    assert_eq!(read(b"ORCOSLOT and more than a header"), Err(DecodeError::Foreign.into()));
+    assert_eq!(read(b"ORCOSLOT and more than a header"), Err(DecodeError::WrongKind.into()));
 }
 
 #[test]

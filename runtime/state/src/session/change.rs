@@ -5,14 +5,14 @@ use alloc::vec::Vec;
 use super::{LearnError, NewClass, Report, Session, check_free_label, check_shots, in_fixed_order, report};
 use crate::history::Earlier;
 use crate::label;
-use crate::state::{Foundation, State};
+use crate::state::{BaseModel, State};
 
 /// Asks whether there is a class of this label, base or learned; returns its index.
 ///
 /// # Errors
 /// [`LearnError::UnknownLabel`] if there is none.
-pub fn check_known(foundation: &Foundation, state: &State, label: &str) -> Result<usize, LearnError> {
-    let index = state.known(foundation).position(|known| label::same(&known.label, label));
+pub fn check_known(base_model: &BaseModel, state: &State, label: &str) -> Result<usize, LearnError> {
+    let index = state.known(base_model).position(|known| label::same(&known.label, label));
     index.ok_or_else(|| LearnError::UnknownLabel { label: label.into() })
 }
 
@@ -22,8 +22,8 @@ impl Session<'_> {
     /// # Errors
     /// [`LearnError`] if the class is unknown, the shots are unusable, or the callback stopped it.
     pub fn add_shots(&mut self, state: &State, class: &NewClass) -> Result<(State, Report), LearnError> {
-        let index = check_known(self.foundation, state, &class.label)?;
-        check_shots(self.foundation, state, class)?;
+        let index = check_known(self.base_model, state, &class.label)?;
+        check_shots(self.base_model, state, class)?;
         let mut next = state.clone();
         in_fixed_order(class).shots.iter().for_each(|shot| next.exemplars.push(index as u32, shot));
         self.keep_within_budget(&mut next);
@@ -35,13 +35,13 @@ impl Session<'_> {
     /// # Errors
     /// [`LearnError`] if the class is unknown or a base class, or the callback stopped it.
     pub fn forget(&mut self, state: &State, label: &str) -> Result<(State, Report), LearnError> {
-        let index = learned(self.foundation, state, label)?;
+        let index = learned(self.base_model, state, label)?;
         let mut next = state.clone();
         next.classes.remove(index);
         if index < next.origins.len() {
             next.origins.remove(index);
         }
-        next.exemplars.remove_class((self.foundation.classes.len() + index) as u32);
+        next.exemplars.remove_class((self.base_model.classes.len() + index) as u32);
         self.realign(state, next)
     }
 
@@ -53,7 +53,7 @@ impl Session<'_> {
     pub fn restore(&mut self, state: &State, earlier: &Earlier) -> Result<(State, Report), LearnError> {
         let mut next = earlier.state.clone();
         if next.head.is_some() {
-            let report = report(self.foundation, state, &mut next, self.config, Vec::new());
+            let report = report(self.base_model, state, &mut next, self.config, Vec::new());
             return Ok((next, report));
         }
         let own = core::mem::replace(&mut self.seed, earlier.seed);
@@ -67,19 +67,19 @@ impl Session<'_> {
 ///
 /// # Errors
 /// [`LearnError`] if the class is unknown or a base class, or the new label is unusable or taken.
-pub fn rename(foundation: &Foundation, state: &State, from: &str, to: &str) -> Result<State, LearnError> {
-    let index = learned(foundation, state, from)?;
-    check_free_label(foundation, state, to)?;
+pub fn rename(base_model: &BaseModel, state: &State, from: &str, to: &str) -> Result<State, LearnError> {
+    let index = learned(base_model, state, from)?;
+    check_free_label(base_model, state, to)?;
     let mut next = state.clone();
     next.classes[index].label = label::normal(to);
     Ok(next)
 }
 
 /// Index of a class among the learned ones.
-fn learned(foundation: &Foundation, state: &State, label: &str) -> Result<usize, LearnError> {
+fn learned(base_model: &BaseModel, state: &State, label: &str) -> Result<usize, LearnError> {
     let index = state.classes.iter().position(|class| label::same(&class.label, label));
     index.ok_or_else(|| {
-        let base = foundation.classes.iter().any(|class| label::same(&class.label, label));
+        let base = base_model.classes.iter().any(|class| label::same(&class.label, label));
         let label = label.into();
         if base { LearnError::BaseClass { label } } else { LearnError::UnknownLabel { label } }
     })

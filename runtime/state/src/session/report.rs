@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::state::{Foundation, State};
+use crate::state::{BaseModel, State};
 use orco_core::align::Losses;
 
 /// Shares are ratios of small numbers; their difference errs in the last bit.
@@ -63,17 +63,17 @@ impl Report {
     /// From the answers for every exemplar under the old state and under the new one; `since` says for every class what all
     /// sessions have cost it.
     pub(super) fn new(
-        foundation: &Foundation,
+        base_model: &BaseModel,
         (old, before): (&State, &[usize]),
         (new, after): (&State, &[usize]),
         classes_of_exemplars: &[u32],
         since: &[Option<Since>],
         losses: Vec<Losses>,
     ) -> Self {
-        let labels: Vec<&str> = new.known(foundation).map(|class| class.label.as_str()).collect();
+        let labels: Vec<&str> = new.known(base_model).map(|class| class.label.as_str()).collect();
         let count = labels.len();
         // The same class under its index in the old state.
-        let index_before = |class: usize| old.known(foundation).position(|known| known.label == labels[class]);
+        let index_before = |class: usize| old.known(base_model).position(|known| known.label == labels[class]);
         let index_before: Vec<Option<usize>> = (0..count).map(index_before).collect();
         let mut total = vec![0u32; count];
         let mut right_before = vec![0u32; count];
@@ -114,7 +114,7 @@ impl Report {
             })
             .collect();
         confusions.sort_by(|a, b| b.share.total_cmp(&a.share));
-        let free_targets = foundation.target_count() - count;
+        let free_targets = base_model.target_count() - count;
         Self { losses, exemplars: classes_of_exemplars.len(), classes, confusions, free_targets }
     }
 

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::{LARGEST, LearnError, Report, Session, check_count, check_labels};
 use crate::bank::Bank;
-use crate::state::{Foundation, State};
+use crate::state::{BaseModel, State};
 
 /// A class to learn, with its exemplars as a state stores them.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,23 +18,23 @@ pub struct StoredClass {
 }
 
 impl Session<'_> {
-    /// Learns classes from stored exemplars in one session. Exemplars that another state on the same foundation stored for
+    /// Learns classes from stored exemplars in one session. Exemplars that another state on the same base_model stored for
     /// some shots give the very bytes of state that [`Session::learn`] gives for these shots.
     ///
     /// # Errors
     /// [`LearnError`] as for [`Session::learn`], and if exemplars are stored in another layout than the state's.
     pub fn learn_stored(&mut self, state: &State, new: &[StoredClass]) -> Result<(State, Report), LearnError> {
         let labels: Vec<&str> = new.iter().map(|class| class.label.as_str()).collect();
-        check_labels(self.foundation, state, &labels)?;
-        new.iter().try_for_each(|class| check_exemplars(self.foundation, state, class))?;
+        check_labels(self.base_model, state, &labels)?;
+        new.iter().try_for_each(|class| check_exemplars(self.base_model, state, class))?;
         self.learn_checked(state, new)
     }
 }
 
 /// Whether a class has exemplars, all usable.
-fn check_exemplars(foundation: &Foundation, state: &State, class: &StoredClass) -> Result<(), LearnError> {
+fn check_exemplars(base_model: &BaseModel, state: &State, class: &StoredClass) -> Result<(), LearnError> {
     let StoredClass { label, exemplars } = class;
-    check_count(foundation, state, label, exemplars.len())?;
+    check_count(base_model, state, label, exemplars.len())?;
     if !exemplars.is_like(&state.exemplars) || !exemplars.is_sound() {
         return Err(LearnError::OtherLayout { label: label.clone() });
     }

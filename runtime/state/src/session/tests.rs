@@ -24,9 +24,9 @@ fn feature(class: usize, random: &mut Random) -> Vec<f32> {
     (0..INPUTS).map(|_| direction.normal().max(0.0) * 2.0 + 0.2 * random.normal()).collect()
 }
 
-/// A foundation whose head was aligned to the base classes by phase 3 itself, from a random head.
-fn foundation(base: usize) -> Foundation {
-    let mut random = Random::new(1, "foundation");
+/// A base_model whose head was aligned to the base classes by phase 3 itself, from a random head.
+fn base_model(base: usize) -> BaseModel {
+    let mut random = Random::new(1, "base_model");
     let mut head = Head::zeros(Shape { inputs: INPUTS, hidden: 64, outputs: DIMENSION });
     for values in head.parameters_mut() {
         values.iter_mut().for_each(|value| *value = 0.3 * random.normal());
@@ -41,35 +41,35 @@ fn foundation(base: usize) -> Foundation {
     let classes = (0..base).map(|class| Class { label: label(class), target: class as u32, session: 0 }).collect();
     let targets = generate(Method::Optimised, DIMENSION, DIMENSION, 200, 1);
     let config = Config { epochs: 40, warmup_epochs: 4, batch: 16, views: 2, ..Config::default() };
-    let foundation = Foundation { dimension: DIMENSION, targets, head, classes, exemplars, config };
+    let base_model = BaseModel { dimension: DIMENSION, targets, head, classes, exemplars, config };
     let all =
-        Config { epochs: 200, cross_entropy_on: CrossEntropyOn::All, cross_entropy: 1.0, ..foundation.config.clone() };
-    let state = State::fresh(&foundation, [0; 32]);
+        Config { epochs: 200, cross_entropy_on: CrossEntropyOn::All, cross_entropy: 1.0, ..base_model.config.clone() };
+    let state = State::fresh(&base_model, [0; 32]);
     let assigned: Vec<u32> = (0..base as u32).collect();
-    let lesson = lesson(&foundation, &state);
-    let mut memory = Memory::new(lesson.needs(base, 0, &all));
-    let mut head = Head::zeros(foundation.head.shape());
+    let data = data(&base_model, &state);
+    let mut memory = Memory::new(data.needs(base, 0, &all));
+    let mut head = Head::zeros(base_model.head.shape());
     let workspace = &mut memory.workspace(&Serial);
-    align::align(&lesson, &assigned, &all, 1, workspace, head.view_mut(), &mut proceed).unwrap();
-    Foundation { head, ..foundation }
+    align::align(&data, &assigned, &all, 1, workspace, head.view_mut(), &mut proceed).unwrap();
+    BaseModel { head, ..base_model }
 }
 
 /// Learns with enough memory, one thread.
 fn learn_on(
-    foundation: &Foundation,
+    base_model: &BaseModel,
     state: &State,
     new: &[NewClass],
     seed: u64,
     on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
 ) -> Result<(State, Report), LearnError> {
     let memory = &mut Memory::default();
-    Session { foundation, config: &foundation.config, seed, memory, workers: &Serial, on_progress }.learn(state, new)
+    Session { base_model, config: &base_model.config, seed, memory, workers: &Serial, on_progress }.learn(state, new)
 }
 
 /// Takes a step with the bundle's settings, on one thread.
-fn within<T>(foundation: &Foundation, seed: u64, work: impl FnOnce(&mut Session<'_>) -> T) -> T {
+fn within<T>(base_model: &BaseModel, seed: u64, work: impl FnOnce(&mut Session<'_>) -> T) -> T {
     let (memory, on_progress) = (&mut Memory::default(), &mut proceed);
-    work(&mut Session { foundation, config: &foundation.config, seed, memory, workers: &Serial, on_progress })
+    work(&mut Session { base_model, config: &base_model.config, seed, memory, workers: &Serial, on_progress })
 }
 
 fn label(class: usize) -> String {
@@ -85,14 +85,14 @@ fn proceed(_: Progress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-fn learn_with(foundation: &Foundation, new: &[NewClass], seed: u64) -> Result<(State, Report), LearnError> {
-    learn_on(foundation, &State::fresh(foundation, [0; 32]), new, seed, &mut proceed)
+fn learn_with(base_model: &BaseModel, new: &[NewClass], seed: u64) -> Result<(State, Report), LearnError> {
+    learn_on(base_model, &State::fresh(base_model, [0; 32]), new, seed, &mut proceed)
 }
 
 /// Share of fresh samples of the classes that are recognised.
-fn accuracy(foundation: &Foundation, state: &State, classes: core::ops::Range<usize>) -> f32 {
+fn accuracy(base_model: &BaseModel, state: &State, classes: core::ops::Range<usize>) -> f32 {
     let mut random = Random::new(9, "fresh samples");
-    let classifier = Classifier::new(foundation, state);
+    let classifier = Classifier::new(base_model, state);
     let answers = |class: usize, random: &mut Random| {
         (0..10).filter(|_| classifier.nearest(&feature(class, random))[0] == class).count()
     };
@@ -102,69 +102,69 @@ fn accuracy(foundation: &Foundation, state: &State, classes: core::ops::Range<us
 
 #[test]
 fn new_classes_are_learned_and_old_ones_kept() {
-    let foundation = foundation(5);
-    let fresh = State::fresh(&foundation, [0; 32]);
-    assert!(accuracy(&foundation, &fresh, 0..5) > 0.9, "base before {}", accuracy(&foundation, &fresh, 0..5));
-    let (state, report) = learn_with(&foundation, &[new_class(5, 5), new_class(6, 5)], 1).unwrap();
-    assert!(state.is_sound(&foundation));
-    assert!(accuracy(&foundation, &state, 0..5) > 0.7, "base {}", accuracy(&foundation, &state, 0..5));
-    assert!(accuracy(&foundation, &state, 5..7) > 0.9, "new {}", accuracy(&foundation, &state, 5..7));
+    let base_model = base_model(5);
+    let fresh = State::fresh(&base_model, [0; 32]);
+    assert!(accuracy(&base_model, &fresh, 0..5) > 0.9, "base before {}", accuracy(&base_model, &fresh, 0..5));
+    let (state, report) = learn_with(&base_model, &[new_class(5, 5), new_class(6, 5)], 1).unwrap();
+    assert!(state.is_sound(&base_model));
+    assert!(accuracy(&base_model, &state, 0..5) > 0.7, "base {}", accuracy(&base_model, &state, 0..5));
+    assert!(accuracy(&base_model, &state, 5..7) > 0.9, "new {}", accuracy(&base_model, &state, 5..7));
     assert_eq!((report.losses.len(), report.free_targets), (40, 5));
-    let (next, _) = learn_on(&foundation, &state, &[new_class(7, 1)], 1, &mut proceed).unwrap();
+    let (next, _) = learn_on(&base_model, &state, &[new_class(7, 1)], 1, &mut proceed).unwrap();
     assert_eq!(next.classes[..2], state.classes[..], "earlier assignments stay");
     assert_eq!((next.sessions, next.classes[2].session), (2, 2));
-    assert!(accuracy(&foundation, &next, 0..8) > 0.7);
+    assert!(accuracy(&base_model, &next, 0..8) > 0.7);
 }
 
 #[test]
 fn the_same_input_gives_the_same_state_and_shots_may_come_in_any_order() {
-    let foundation = foundation(3);
+    let base_model = base_model(3);
     let new = new_class(3, 4);
     let mut reversed = new.clone();
     reversed.shots.reverse();
-    let (one, _) = learn_with(&foundation, &[new], 1).unwrap();
-    assert_eq!(one, learn_with(&foundation, &[reversed.clone()], 1).unwrap().0);
-    assert_ne!(one.head, learn_with(&foundation, &[reversed], 2).unwrap().0.head);
+    let (one, _) = learn_with(&base_model, &[new], 1).unwrap();
+    assert_eq!(one, learn_with(&base_model, &[reversed.clone()], 1).unwrap().0);
+    assert_ne!(one.head, learn_with(&base_model, &[reversed], 2).unwrap().0.head);
 }
 
-/// Exemplars travel: a device with the same foundation learns the classes of others.
-fn travelled(state: &State, base: usize, place: usize) -> StoredClass {
-    let exemplars = state.exemplars.of_class((base + place) as u32);
-    StoredClass { label: state.classes[place].label.clone(), exemplars }
+/// Exemplars travel: a device with the same base_model learns the classes of others.
+fn travelled(state: &State, base: usize, index: usize) -> StoredClass {
+    let exemplars = state.exemplars.of_class((base + index) as u32);
+    StoredClass { label: state.classes[index].label.clone(), exemplars }
 }
 
 #[test]
 fn classes_that_travelled_give_the_state_of_learning_them_in_one_session() {
     for precision in [Precision::Int8, Precision::F16] {
-        let mut foundation = foundation(2);
-        foundation.config.precision = precision;
-        let fresh = State::fresh(&foundation, [0; 32]);
+        let mut base_model = base_model(2);
+        base_model.config.precision = precision;
+        let fresh = State::fresh(&base_model, [0; 32]);
         let new: Vec<NewClass> = (2..12).map(|class| new_class(class, 1 + class % 4)).collect();
-        let (together, _) = learn_on(&foundation, &fresh, &new, 7, &mut proceed).unwrap();
+        let (together, _) = learn_on(&base_model, &fresh, &new, 7, &mut proceed).unwrap();
         let packs: Vec<StoredClass> = new
             .iter()
             .map(|class| {
                 let alone = core::slice::from_ref(class);
-                travelled(&learn_on(&foundation, &fresh, alone, 3, &mut proceed).unwrap().0, 2, 0)
+                travelled(&learn_on(&base_model, &fresh, alone, 3, &mut proceed).unwrap().0, 2, 0)
             })
             .collect();
-        let (imported, report) = within(&foundation, 7, |session| session.learn_stored(&fresh, &packs)).unwrap();
+        let (imported, report) = within(&base_model, 7, |session| session.learn_stored(&fresh, &packs)).unwrap();
         assert_eq!(report.free_targets, 0);
         let bytes = |state: &State| postcard::to_allocvec(state).unwrap();
         assert_eq!(bytes(&imported), bytes(&together));
         // Out of a state of many classes the same exemplars come as out of ten states of one.
-        let again: Vec<StoredClass> = (0..10).map(|place| travelled(&together, 2, place)).collect();
+        let again: Vec<StoredClass> = (0..10).map(|index| travelled(&together, 2, index)).collect();
         assert_eq!(again, packs);
     }
 }
 
 #[test]
 fn exemplars_that_cannot_be_learned_are_refused() {
-    let foundation = foundation(2);
-    let fresh = State::fresh(&foundation, [0; 32]);
+    let base_model = base_model(2);
+    let fresh = State::fresh(&base_model, [0; 32]);
     let refused = |exemplars: Bank| {
         let new = [StoredClass { label: label(5), exemplars }];
-        within(&foundation, 1, |session| session.learn_stored(&fresh, &new)).unwrap_err()
+        within(&base_model, 1, |session| session.learn_stored(&fresh, &new)).unwrap_err()
     };
     assert_eq!(refused(fresh.exemplars.emptied()), LearnError::NoShots { label: label(5) });
     let other = |dimension, views, precision| {
@@ -185,8 +185,8 @@ fn exemplars_that_cannot_be_learned_are_refused() {
 
 #[test]
 fn what_cannot_be_learned_is_refused() {
-    let foundation = foundation(3);
-    let refused = |new: &[NewClass]| learn_with(&foundation, new, 1).unwrap_err();
+    let base_model = base_model(3);
+    let refused = |new: &[NewClass]| learn_with(&base_model, new, 1).unwrap_err();
     assert_eq!(refused(&[]), LearnError::NoClasses);
     assert_eq!(refused(&[new_class(2, 1)]), LearnError::LabelExists { label: label(2) });
     assert_eq!(refused(&[new_class(4, 1), new_class(4, 1)]), LearnError::LabelTwice { label: label(4) });
@@ -206,33 +206,33 @@ fn what_cannot_be_learned_is_refused() {
 
 #[test]
 fn labels_are_the_same_however_their_accents_are_written() {
-    let foundation = foundation(3);
+    let base_model = base_model(3);
     let [composed, decomposed] = ["caf\u{e9}", "cafe\u{301}"].map(String::from);
     let class = |class: usize, label: &String| NewClass { label: label.clone(), ..new_class(class, 2) };
-    let twice = learn_with(&foundation, &[class(3, &composed), class(4, &decomposed)], 1).unwrap_err();
+    let twice = learn_with(&base_model, &[class(3, &composed), class(4, &decomposed)], 1).unwrap_err();
     assert_eq!(twice, LearnError::LabelTwice { label: decomposed.clone() });
-    let (state, _) = learn_with(&foundation, &[class(3, &decomposed), new_class(4, 1)], 1).unwrap();
+    let (state, _) = learn_with(&base_model, &[class(3, &decomposed), new_class(4, 1)], 1).unwrap();
     assert_eq!(state.classes[0].label, composed, "kept in the normal form");
-    let again = learn_on(&foundation, &state, &[class(5, &decomposed)], 1, &mut proceed).unwrap_err();
+    let again = learn_on(&base_model, &state, &[class(5, &decomposed)], 1, &mut proceed).unwrap_err();
     assert_eq!(again, LearnError::LabelExists { label: decomposed.clone() });
-    assert!(matches!(rename(&foundation, &state, &label(4), &decomposed), Err(LearnError::LabelExists { .. })));
-    let renamed = rename(&foundation, &state, &decomposed, "A\u{30a}").unwrap();
+    assert!(matches!(rename(&base_model, &state, &label(4), &decomposed), Err(LearnError::LabelExists { .. })));
+    let renamed = rename(&base_model, &state, &decomposed, "A\u{30a}").unwrap();
     assert_eq!(renamed.classes[0].label, "\u{c5}");
     let more = class(3, &decomposed);
-    let (next, _) = within(&foundation, 1, |session| session.add_shots(&state, &more)).unwrap();
+    let (next, _) = within(&base_model, 1, |session| session.add_shots(&state, &more)).unwrap();
     assert_eq!(next.exemplars.len(), 5);
-    let (left, _) = within(&foundation, 1, |session| session.forget(&next, &decomposed)).unwrap();
+    let (left, _) = within(&base_model, 1, |session| session.forget(&next, &decomposed)).unwrap();
     assert_eq!(left.classes.len(), 1);
 }
 
 #[test]
 fn a_class_has_at_most_so_many_shots() {
-    let foundation = foundation(3);
+    let base_model = base_model(3);
     let most =
         |shots: usize| NewClass { shots: alloc::vec![new_class(4, 1).shots[0].clone(); shots], ..new_class(4, 1) };
     let too_many = LearnError::TooManyShots { label: label(4), shots: MAX_SHOTS + 1 };
-    assert_eq!(learn_with(&foundation, &[most(MAX_SHOTS + 1)], 1).unwrap_err(), too_many);
-    let mut short = foundation.clone();
+    assert_eq!(learn_with(&base_model, &[most(MAX_SHOTS + 1)], 1).unwrap_err(), too_many);
+    let mut short = base_model.clone();
     short.config.epochs = 1;
     let (state, _) = learn_with(&short, &[most(MAX_SHOTS)], 1).unwrap();
     assert!(state.is_sound(&short));
@@ -251,8 +251,8 @@ fn a_class_has_at_most_so_many_shots() {
 /// Each session costs one exemplar of the class, and none of them alone more than a budget of one.
 #[test]
 fn losses_are_counted_from_the_bundle_on() {
-    let foundation = foundation(3);
-    let (one, report) = learn_with(&foundation, &[new_class(3, 4)], 1).unwrap();
+    let base_model = base_model(3);
+    let (one, report) = learn_with(&base_model, &[new_class(3, 4)], 1).unwrap();
     assert!(report.classes[3].since.is_none() && report.classes[3].before.is_none(), "a new class has lost nothing");
     let first = report.classes[3].after;
     assert_eq!((one.origins[0].shots, one.origins[0].recognised as f32 / 4.0), (4, first));
@@ -271,11 +271,11 @@ fn losses_are_counted_from_the_bundle_on() {
         }
         states.push(next);
     }
-    let config = &foundation.config;
+    let config = &base_model.config;
     let mut reports = Vec::new();
     for pair in states.windows(2) {
         let mut after = pair[1].clone();
-        reports.push(report_of(&foundation, &pair[0], &mut after, config));
+        reports.push(report_of(&base_model, &pair[0], &mut after, config));
         assert_eq!(after.origins, one.origins, "what was noted stays");
     }
     for class in 0..4 {
@@ -307,25 +307,25 @@ fn losses_are_counted_from_the_bundle_on() {
     assert!(named(reports[2].forgotten_since(budget)), "together they are");
 }
 
-fn report_of(foundation: &Foundation, before: &State, after: &mut State, config: &Config) -> Report {
-    super::report(foundation, before, after, config, Vec::new())
+fn report_of(base_model: &BaseModel, before: &State, after: &mut State, config: &Config) -> Report {
+    super::report(base_model, before, after, config, Vec::new())
 }
 
 #[test]
 fn first_recognition_goes_with_its_class() {
-    let foundation = foundation(3);
-    let (one, _) = learn_with(&foundation, &[new_class(3, 3)], 1).unwrap();
-    let (two, _) = learn_on(&foundation, &one, &[new_class(4, 2), new_class(5, 5)], 1, &mut proceed).unwrap();
+    let base_model = base_model(3);
+    let (one, _) = learn_with(&base_model, &[new_class(3, 3)], 1).unwrap();
+    let (two, _) = learn_on(&base_model, &one, &[new_class(4, 2), new_class(5, 5)], 1, &mut proceed).unwrap();
     let shots = |state: &State| state.origins.iter().map(|origin| origin.shots).collect::<Vec<_>>();
     assert_eq!((shots(&two), two.origins[0]), (alloc::vec![3, 2, 5], one.origins[0]));
     let more = new_class(3, 4);
-    let (more, _) = within(&foundation, 1, |session| session.add_shots(&two, &more)).unwrap();
+    let (more, _) = within(&base_model, 1, |session| session.add_shots(&two, &more)).unwrap();
     assert_eq!(more.origins, two.origins, "further shots are no new start");
-    let (left, _) = within(&foundation, 1, |session| session.forget(&more, &label(4))).unwrap();
+    let (left, _) = within(&base_model, 1, |session| session.forget(&more, &label(4))).unwrap();
     assert_eq!(shots(&left), [3, 5]);
     // A state of an older release knows nothing of its classes; the next session starts from where they are.
     let old = State { origins: Vec::new(), ..two.clone() };
-    let (next, report) = learn_on(&foundation, &old, &[new_class(6, 2)], 1, &mut proceed).unwrap();
+    let (next, report) = learn_on(&base_model, &old, &[new_class(6, 2)], 1, &mut proceed).unwrap();
     assert_eq!(shots(&next), [3, 2, 5, 2]);
     let class = &report.classes[3];
     assert_eq!(class.since, Some(Since { first: class.before.unwrap(), now: class.after }));
@@ -333,34 +333,34 @@ fn first_recognition_goes_with_its_class() {
 
 #[test]
 fn forgetting_frees_the_target_and_leaves_nothing_behind() {
-    let foundation = foundation(4);
-    let (one, _) = learn_with(&foundation, &[new_class(4, 3)], 1).unwrap();
-    let (two, _) = learn_on(&foundation, &one, &[new_class(5, 3)], 1, &mut proceed).unwrap();
-    let (left, report) = within(&foundation, 1, |session| session.forget(&two, &label(4))).unwrap();
-    assert!(left.is_sound(&foundation));
+    let base_model = base_model(4);
+    let (one, _) = learn_with(&base_model, &[new_class(4, 3)], 1).unwrap();
+    let (two, _) = learn_on(&base_model, &one, &[new_class(5, 3)], 1, &mut proceed).unwrap();
+    let (left, report) = within(&base_model, 1, |session| session.forget(&two, &label(4))).unwrap();
+    assert!(left.is_sound(&base_model));
     assert_eq!(left.classes, two.classes[1..]);
     assert_eq!(left.exemplars.classes(), [4, 4, 4]);
     assert_eq!(report.free_targets, DIMENSION - 5);
     assert!(report.classes.iter().all(|class| class.before.is_some()));
-    let (none, report) = within(&foundation, 1, |session| session.forget(&left, &label(5))).unwrap();
+    let (none, report) = within(&base_model, 1, |session| session.forget(&left, &label(5))).unwrap();
     assert_eq!((none.head, none.classes.len(), none.exemplars.len()), (None, 0, 0));
     assert!(report.losses.is_empty());
-    let refused = |label: &str| within(&foundation, 1, |session| session.forget(&two, label)).unwrap_err();
+    let refused = |label: &str| within(&base_model, 1, |session| session.forget(&two, label)).unwrap_err();
     assert_eq!(refused(&label(0)), LearnError::BaseClass { label: label(0) });
     assert_eq!(refused("nobody"), LearnError::UnknownLabel { label: String::from("nobody") });
 }
 
 #[test]
 fn more_shots_keep_the_target() {
-    let foundation = foundation(4);
-    let (state, _) = learn_with(&foundation, &[new_class(4, 1)], 1).unwrap();
+    let base_model = base_model(4);
+    let (state, _) = learn_with(&base_model, &[new_class(4, 1)], 1).unwrap();
     let more = NewClass { label: label(4), ..new_class(4, 4) };
-    let add = |state: &State, class: &NewClass| within(&foundation, 1, |session| session.add_shots(state, class));
+    let add = |state: &State, class: &NewClass| within(&base_model, 1, |session| session.add_shots(state, class));
     let (next, _) = add(&state, &more).unwrap();
     assert_eq!((&next.classes, next.exemplars.len()), (&state.classes, 5));
     let base = NewClass { label: label(0), ..new_class(0, 2) };
     let (next, _) = add(&next, &base).unwrap();
-    assert!(next.is_sound(&foundation));
+    assert!(next.is_sound(&base_model));
     assert_eq!(next.exemplars.classes()[5..], [0, 0]);
     let unknown = add(&next, &new_class(9, 1)).unwrap_err();
     assert_eq!(unknown, LearnError::UnknownLabel { label: label(9) });
@@ -368,21 +368,21 @@ fn more_shots_keep_the_target() {
 
 #[test]
 fn more_shots_of_a_base_class_are_learned_before_any_class_is() {
-    let foundation = foundation(4);
-    let state = State::fresh(&foundation, [0; 32]);
+    let base_model = base_model(4);
+    let state = State::fresh(&base_model, [0; 32]);
     let base = NewClass { label: label(0), ..new_class(0, 3) };
-    let (next, report) = within(&foundation, 1, |session| session.add_shots(&state, &base)).unwrap();
-    assert!(next.head.is_some() && !report.losses.is_empty() && next.is_sound(&foundation));
+    let (next, report) = within(&base_model, 1, |session| session.add_shots(&state, &base)).unwrap();
+    assert!(next.head.is_some() && !report.losses.is_empty() && next.is_sound(&base_model));
 }
 
 #[test]
 fn renaming_changes_the_label_alone() {
-    let foundation = foundation(3);
-    let (state, _) = learn_with(&foundation, &[new_class(3, 1)], 1).unwrap();
-    let renamed = rename(&foundation, &state, &label(3), "mug").unwrap();
+    let base_model = base_model(3);
+    let (state, _) = learn_with(&base_model, &[new_class(3, 1)], 1).unwrap();
+    let renamed = rename(&base_model, &state, &label(3), "mug").unwrap();
     assert_eq!(renamed.classes[0].label, "mug");
     assert_eq!(State { classes: state.classes.clone(), ..renamed }, state);
-    let refused = |from: &str, to: &str| rename(&foundation, &state, from, to).unwrap_err();
+    let refused = |from: &str, to: &str| rename(&base_model, &state, from, to).unwrap_err();
     assert_eq!(refused(&label(3), &label(0)), LearnError::LabelExists { label: label(0) });
     assert_eq!(refused(&label(0), "x"), LearnError::BaseClass { label: label(0) });
     assert_eq!(refused(&label(3), ""), LearnError::BadLabel { label: String::new() });
@@ -390,12 +390,12 @@ fn renaming_changes_the_label_alone() {
 
 #[test]
 fn every_assignment_gives_each_class_a_target_of_its_own() {
-    let base = foundation(3);
+    let base = base_model(3);
     for assignment in [Assignment::Greedy, Assignment::Reassigned, Assignment::Random] {
-        let foundation = Foundation { config: Config { assignment, ..base.config.clone() }, ..base.clone() };
-        let (first, _) = learn_with(&foundation, &[new_class(3, 2), new_class(4, 2)], 1).unwrap();
-        let (second, _) = learn_on(&foundation, &first, &[new_class(5, 2)], 1, &mut proceed).unwrap();
-        assert!(second.is_sound(&foundation), "{assignment:?}");
+        let base_model = BaseModel { config: Config { assignment, ..base.config.clone() }, ..base.clone() };
+        let (first, _) = learn_with(&base_model, &[new_class(3, 2), new_class(4, 2)], 1).unwrap();
+        let (second, _) = learn_on(&base_model, &first, &[new_class(5, 2)], 1, &mut proceed).unwrap();
+        assert!(second.is_sound(&base_model), "{assignment:?}");
         if assignment != Assignment::Reassigned {
             assert_eq!(first.classes[..], second.classes[..2], "{assignment:?}");
         }
@@ -404,32 +404,32 @@ fn every_assignment_gives_each_class_a_target_of_its_own() {
 
 #[test]
 fn cancelling_leaves_no_state() {
-    let foundation = foundation(3);
+    let base_model = base_model(3);
     let mut epochs = 0;
     let mut stop = |progress: Progress| {
         epochs = progress.epoch;
         if progress.epoch == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let state = State::fresh(&foundation, [0; 32]);
-    let cancelled = learn_on(&foundation, &state, &[new_class(3, 2)], 1, &mut stop);
+    let state = State::fresh(&base_model, [0; 32]);
+    let cancelled = learn_on(&base_model, &state, &[new_class(3, 2)], 1, &mut stop);
     assert_eq!(cancelled.unwrap_err(), LearnError::Align(AlignError::Cancelled));
     assert_eq!(epochs, 3);
 }
 
 #[test]
 fn all_targets_can_be_taken() {
-    let foundation = foundation(3);
+    let base_model = base_model(3);
     let all: Vec<NewClass> = (3..DIMENSION).map(|class| new_class(class, 2)).collect();
-    let (state, report) = learn_with(&foundation, &all, 1).unwrap();
+    let (state, report) = learn_with(&base_model, &all, 1).unwrap();
     assert_eq!(report.free_targets, 0);
-    assert!(state.head(&foundation).is_sound());
+    assert!(state.head(&base_model).is_sound());
 }
 
 #[test]
 fn settings_out_of_range_are_refused() {
-    let mut foundation = foundation(3);
-    foundation.config.batch = 0;
-    let refused = learn_with(&foundation, &[new_class(3, 2)], 1).unwrap_err();
+    let mut base_model = base_model(3);
+    base_model.config.batch = 0;
+    let refused = learn_with(&base_model, &[new_class(3, 2)], 1).unwrap_err();
     assert_eq!(refused, LearnError::Align(AlignError::Settings));
 }
 
@@ -449,13 +449,13 @@ unsafe impl Workers for Threads {
 
 #[test]
 fn the_number_of_threads_changes_no_bit() {
-    let foundation = foundation(4);
-    let (state, new) = (State::fresh(&foundation, [0; 32]), [new_class(4, 5), new_class(5, 5)]);
+    let base_model = base_model(4);
+    let (state, new) = (State::fresh(&base_model, [0; 32]), [new_class(4, 5), new_class(5, 5)]);
     let with = |threads: usize| {
         let threads = Threads(threads);
         let (memory, on_progress) = (&mut Memory::default(), &mut proceed);
-        let (foundation, config) = (&foundation, &foundation.config);
-        Session { foundation, config, seed: 1, memory, workers: &threads, on_progress }.learn(&state, &new).unwrap().0
+        let (base_model, config) = (&base_model, &base_model.config);
+        Session { base_model, config, seed: 1, memory, workers: &threads, on_progress }.learn(&state, &new).unwrap().0
     };
     let one = with(1);
     for threads in [2, 3, 8] {
@@ -465,8 +465,8 @@ fn the_number_of_threads_changes_no_bit() {
 
 #[test]
 fn a_bundle_without_base_classes_learns_too() {
-    let foundation = foundation(3);
-    let empty = Foundation { classes: Vec::new(), exemplars: Bank::new(INPUTS, 2, Precision::Int8), ..foundation };
+    let base_model = base_model(3);
+    let empty = BaseModel { classes: Vec::new(), exemplars: Bank::new(INPUTS, 2, Precision::Int8), ..base_model };
     assert!(empty.is_sound());
     let (one, report) = learn_with(&empty, &[new_class(0, 1)], 1).unwrap();
     assert_eq!((report.old_accuracy(), report.new_accuracy()), (None, Some(1.0)));
@@ -477,9 +477,9 @@ fn a_bundle_without_base_classes_learns_too() {
 
 #[test]
 fn a_new_class_is_known_provisionally_at_once() {
-    let foundation = foundation(4);
-    let state = State::fresh(&foundation, [0; 32]);
-    let mut classifier = Classifier::new(&foundation, &state);
+    let base_model = base_model(4);
+    let state = State::fresh(&base_model, [0; 32]);
+    let mut classifier = Classifier::new(&base_model, &state);
     classifier.imprint(&new_class(4, 5));
     let mut random = Random::new(9, "fresh samples");
     let right = |class: usize, random: &mut Random| {
@@ -491,18 +491,18 @@ fn a_new_class_is_known_provisionally_at_once() {
 
 #[test]
 fn class_means_have_their_weight_in_a_score() {
-    let foundation = foundation(3);
-    let (mut state, _) = learn_with(&foundation, &[new_class(3, 5)], 1).unwrap();
+    let base_model = base_model(3);
+    let (mut state, _) = learn_with(&base_model, &[new_class(3, 5)], 1).unwrap();
     let picture = feature(3, &mut Random::new(9, "fresh samples"));
-    let settings = |class_means, base_exemplars| Config { class_means, base_exemplars, ..foundation.config.clone() };
+    let settings = |class_means, base_exemplars| Config { class_means, base_exemplars, ..base_model.config.clone() };
     let scores = |state: &State, weight, base| {
-        Classifier::with_config(&foundation, state, &settings(weight, base)).scores(&picture)
+        Classifier::with_config(&base_model, state, &settings(weight, base)).scores(&picture)
     };
     let (targets, both) = (scores(&state, 0.0, 5), scores(&state, 0.5, 5));
     let mut direction = picture.clone();
     normalise(&mut direction);
     for class in 0..4 {
-        let bank = if class < 3 { &foundation.exemplars } else { &state.exemplars };
+        let bank = if class < 3 { &base_model.exemplars } else { &state.exemplars };
         let mut mean = bank.means(4)[class * INPUTS..][..INPUTS].to_vec();
         normalise(&mut mean);
         let expected = (targets[class] + 0.5 * dot(&direction, &mean)) / 1.5;
@@ -513,14 +513,14 @@ fn class_means_have_their_weight_in_a_score() {
     assert_eq!(scores(&state, 0.5, 0), targets);
     state.exemplars = state.exemplars.emptied();
     assert_eq!(scores(&state, 0.5, 5), targets);
-    let fresh = State::fresh(&foundation, [0; 32]);
-    let mut classifier = Classifier::with_config(&foundation, &fresh, &settings(0.5, 5));
+    let fresh = State::fresh(&base_model, [0; 32]);
+    let mut classifier = Classifier::with_config(&base_model, &fresh, &settings(0.5, 5));
     classifier.imprint(&new_class(3, 5));
     let shots: Vec<f32> = new_class(3, 5).shots.concat();
     let mut mean = vec![0.0; INPUTS];
     shots.chunks_exact(INPUTS).for_each(|shot| add_scaled(&mut mean, 1.0, shot));
     normalise(&mut mean);
-    let mut by_targets = Classifier::with_config(&foundation, &fresh, &settings(0.0, 5));
+    let mut by_targets = Classifier::with_config(&base_model, &fresh, &settings(0.0, 5));
     by_targets.imprint(&new_class(3, 5));
     let expected = (by_targets.scores(&picture)[3] + 0.5 * dot(&direction, &mean)) / 1.5;
     // Of two pictures the second: rows must not shift.
@@ -530,46 +530,46 @@ fn class_means_have_their_weight_in_a_score() {
 
 #[test]
 fn exemplars_stay_within_their_bytes() {
-    let base = foundation(3);
+    let base = base_model(3);
     let one = Bank::new(INPUTS, 2, Precision::F16);
     for keep in [Keep::First, Keep::Random, Keep::Herding] {
         let exemplar_bytes = 4 * one.bytes_of_one();
         let config = Config { exemplar_bytes, keep, precision: Precision::F16, ..base.config.clone() };
-        let foundation = Foundation { config, ..base.clone() };
-        let (state, _) = learn_with(&foundation, &[new_class(3, 5), new_class(4, 5)], 1).unwrap();
+        let base_model = BaseModel { config, ..base.clone() };
+        let (state, _) = learn_with(&base_model, &[new_class(3, 5), new_class(4, 5)], 1).unwrap();
         assert_eq!(state.exemplars.classes(), [3, 3, 4, 4], "{keep:?}");
-        assert!(state.is_sound(&foundation) && state.exemplars.bytes() <= exemplar_bytes);
+        assert!(state.is_sound(&base_model) && state.exemplars.bytes() <= exemplar_bytes);
     }
 }
 
 #[test]
 fn every_number_of_exemplars_and_every_sample_learns() {
-    let base = foundation(4);
+    let base = base_model(4);
     for base_exemplars in [0, 1, 5, 9] {
         for sample in [Sample::Pair, Sample::One] {
             let config = Config { base_exemplars, sample, ..base.config.clone() };
-            let foundation = Foundation { config, ..base.clone() };
-            let (state, report) = learn_with(&foundation, &[new_class(4, 3)], 1).unwrap();
+            let base_model = BaseModel { config, ..base.clone() };
+            let (state, report) = learn_with(&base_model, &[new_class(4, 3)], 1).unwrap();
             assert_eq!(report.exemplars, 4 * base_exemplars.min(5) + 3);
-            assert!(accuracy(&foundation, &state, 4..5) > 0.8, "{base_exemplars}, {sample:?}");
+            assert!(accuracy(&base_model, &state, 4..5) > 0.8, "{base_exemplars}, {sample:?}");
         }
     }
 }
 
 #[test]
 fn a_session_that_diverges_is_refused() {
-    let base = foundation(3);
+    let base = base_model(3);
     // The pull towards zero overshoots, further in every step.
     let (learning_rate, weight_decay, layer_rates) = (100.0, 1.0, [1e3; 2]);
     let config = Config { learning_rate, weight_decay, layer_rates, warmup_epochs: 0, ..base.config.clone() };
-    let foundation = Foundation { config, ..base };
-    let refused = learn_with(&foundation, &[new_class(3, 3)], 1).unwrap_err();
+    let base_model = BaseModel { config, ..base };
+    let refused = learn_with(&base_model, &[new_class(3, 3)], 1).unwrap_err();
     assert!(matches!(refused, LearnError::Align(AlignError::Diverged { .. })), "{refused}");
 }
 
 #[test]
 fn extreme_features_leave_finite_numbers() {
-    let base = foundation(3);
+    let base = base_model(3);
     let extremes = [
         NewClass { label: label(3), shots: alloc::vec![alloc::vec![0.0; INPUTS]; 2] },
         NewClass { label: label(4), shots: alloc::vec![alloc::vec![1e14; INPUTS]] },
@@ -578,14 +578,14 @@ fn extreme_features_leave_finite_numbers() {
     for temperature in [1e-3, 0.07, 100.0] {
         for batch in [1, 64] {
             let config = Config { temperature, batch, ..base.config.clone() };
-            let foundation = Foundation { config, ..base.clone() };
-            match learn_with(&foundation, &extremes, 1) {
-                Ok((state, _)) => assert!(state.is_sound(&foundation)),
+            let base_model = BaseModel { config, ..base.clone() };
+            match learn_with(&base_model, &extremes, 1) {
+                Ok((state, _)) => assert!(state.is_sound(&base_model)),
                 Err(error) => assert!(matches!(error, LearnError::Align(AlignError::Diverged { .. })), "{error}"),
             }
             let ordinary = [new_class(3, 2), NewClass { label: label(4), shots: new_class(3, 2).shots }];
-            let (state, _) = learn_with(&foundation, &ordinary, 1).unwrap();
-            assert!(state.is_sound(&foundation), "two classes of the same pictures, {temperature}, {batch}");
+            let (state, _) = learn_with(&base_model, &ordinary, 1).unwrap();
+            assert!(state.is_sound(&base_model), "two classes of the same pictures, {temperature}, {batch}");
         }
     }
 }

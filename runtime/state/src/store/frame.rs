@@ -24,7 +24,7 @@ pub struct Frame<'a> {
     /// Counts saves; the slot with the higher one is newer.
     pub generation: u64,
     /// SHA-256 of the learner file of the bundle that the body belongs to.
-    pub foundation: [u8; 32],
+    pub base_model: [u8; 32],
     /// The body.
     pub body: &'a [u8],
 }
@@ -32,7 +32,7 @@ pub struct Frame<'a> {
 impl<'a> Frame<'a> {
     /// The bytes of a slot.
     pub fn encode(&self) -> Vec<u8> {
-        codec::seal(Kind::Slot, self.version, &[&self.generation.to_le_bytes(), &self.foundation, self.body])
+        codec::seal(Kind::Slot, self.version, &[&self.generation.to_le_bytes(), &self.base_model, self.body])
     }
 
     /// Reads the bytes of a slot, whatever the version of the body.
@@ -42,7 +42,7 @@ impl<'a> Frame<'a> {
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let (version, content) = codec::open(Kind::Slot, bytes)?;
         let (start, body) = content.split_at_checked(START).ok_or(DecodeError::Body)?;
-        Ok(Self { version, generation: u64::from_le_bytes(piece(start, 0)), foundation: piece(start, 8), body })
+        Ok(Self { version, generation: u64::from_le_bytes(piece(start, 0)), base_model: piece(start, 8), body })
     }
 }
 

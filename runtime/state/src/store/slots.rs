@@ -138,7 +138,7 @@ impl<E> Found<E> {
     /// [`LoadError::Unreadable`] if there is one.
     pub fn refuse_unreadable(mut self) -> Result<Self, LoadError<E>> {
         let unreadable = |(_, fault): &(Slot, Fault<E>)| matches!(fault, Fault::Unreadable(_));
-        match self.faults.iter().position(unreadable).map(|place| self.faults.swap_remove(place)) {
+        match self.faults.iter().position(unreadable).map(|index| self.faults.swap_remove(index)) {
             Some((slot, Fault::Unreadable(source))) => Err(LoadError::Unreadable { slot, source }),
             _ => Ok(self),
         }
@@ -149,16 +149,16 @@ impl<E> Found<E> {
 type How<M> = fn(&mut M, Slot, &[u8]) -> Result<(), <M as Medium>::Error>;
 
 /// What slots must hold to be used.
-pub struct Terms<'a> {
+pub struct SlotRules<'a> {
     /// SHA-256 of the bundle's learner file.
-    pub foundation: [u8; 32],
+    pub base_model: [u8; 32],
     /// Version of bodies that is written.
     pub version: u16,
     /// Whether a body of an own or an older version makes sense.
     pub accept: &'a dyn Fn(u16, &[u8]) -> bool,
 }
 
-impl Terms<'_> {
+impl SlotRules<'_> {
     fn judge<M: Medium>(&self, medium: &mut M, slot: Slot) -> Content<M::Error> {
         let bytes = match medium.read(slot) {
             Ok(Some(bytes)) => bytes,
@@ -167,8 +167,8 @@ impl Terms<'_> {
         };
         match Frame::decode(&bytes) {
             Err(error) => Content::Faulty(Fault::Damaged(error)),
-            Ok(Frame { version, generation, foundation, body }) => {
-                let owner = if foundation != self.foundation {
+            Ok(Frame { version, generation, base_model, body }) => {
+                let owner = if base_model != self.base_model {
                     Owner::OtherBundle
                 } else if version > self.version {
                     Owner::LaterRelease
@@ -212,7 +212,7 @@ impl Terms<'_> {
             let found = found.refuse_unreadable()?;
             // Damage in one slot while the other was never written is the first save, cut off: an acknowledged one
             // would have written both. A slot whose checksum is right was not cut off.
-            let whole = |error: &DecodeError| !matches!(error, DecodeError::Foreign | DecodeError::Checksum);
+            let whole = |error: &DecodeError| !matches!(error, DecodeError::WrongKind | DecodeError::Checksum);
             let lost = found.faults.iter().find_map(|(slot, fault)| match fault {
                 Fault::Damaged(error) if empty == 0 || whole(error) => Some((*slot, *error)),
                 _ => None,
@@ -291,7 +291,7 @@ impl Terms<'_> {
         body: &[u8],
         how: How<M>,
     ) -> Result<u64, SaveError<M::Error>> {
-        let frame = Frame { version: self.version, generation, foundation: self.foundation, body };
+        let frame = Frame { version: self.version, generation, base_model: self.base_model, body };
         let bytes = frame.encode();
         match how(medium, slot, &bytes) {
             Ok(()) => Ok(generation),

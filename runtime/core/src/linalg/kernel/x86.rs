@@ -45,13 +45,13 @@ pub(super) unsafe fn transpose_block(from: *const f32, from_stride: usize, to: *
     // SAFETY: the caller's promise.
     let rows: [__m256; 8] = array::from_fn(|row| unsafe { _mm256_loadu_ps(from.add(row * from_stride)) });
     // Pairs of rows, then of pairs, then of halves.
-    let pairs: [__m256; 8] = array::from_fn(|place| {
-        let (a, b) = (rows[place / 2 * 2], rows[place / 2 * 2 + 1]);
-        if place % 2 == 0 { _mm256_unpacklo_ps(a, b) } else { _mm256_unpackhi_ps(a, b) }
+    let pairs: [__m256; 8] = array::from_fn(|index| {
+        let (a, b) = (rows[index / 2 * 2], rows[index / 2 * 2 + 1]);
+        if index % 2 == 0 { _mm256_unpacklo_ps(a, b) } else { _mm256_unpackhi_ps(a, b) }
     });
-    let fours: [__m256; 8] = array::from_fn(|place| {
-        let (a, b) = (pairs[place / 4 * 4 + place / 2 % 2], pairs[place / 4 * 4 + place / 2 % 2 + 2]);
-        if place % 2 == 0 { _mm256_shuffle_ps::<0x44>(a, b) } else { _mm256_shuffle_ps::<0xee>(a, b) }
+    let fours: [__m256; 8] = array::from_fn(|index| {
+        let (a, b) = (pairs[index / 4 * 4 + index / 2 % 2], pairs[index / 4 * 4 + index / 2 % 2 + 2]);
+        if index % 2 == 0 { _mm256_shuffle_ps::<0x44>(a, b) } else { _mm256_shuffle_ps::<0xee>(a, b) }
     });
     for column in 0..8 {
         let (a, b) = (fours[column % 4], fours[column % 4 + 4]);
