@@ -3,7 +3,7 @@
 //! 1. The new classes' means are assigned to free pseudo-targets; earlier assignments stay ([`assign`]).
 //! 2. The head of phase 2 is trained on the exemplars of all base classes and all shots since ([`align`]).
 //!
-//! [`orco_state::session`] wraps this into states that are kept.
+//! `orco_state::session` wraps this into states that are kept.
 //!
 //! A second class beside a base class, on made-up features:
 //! ```

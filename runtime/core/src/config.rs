@@ -141,7 +141,7 @@ pub struct Config {
     /// Which of them are kept where they take more.
     pub keep: Keep,
     /// Weight of the mean of a class's exemplars in an answer, beside its target's weight of 1
-    /// ([`Classifier`](orco_state::classify::Classifier)); 0 is the paper's rule, the target alone.
+    /// (`orco_state::classify::Classifier`); 0 is the paper's rule, the target alone.
     pub class_means: f32,
     /// Weight of a cross entropy over the samples of base classes alone, beside the one above (0.6 on CUB200 in the
     /// published program); 0 leaves it out.

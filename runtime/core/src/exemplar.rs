@@ -1,5 +1,5 @@
 //! Exemplars: the few samples of each class that are kept, as quantised backbone features. Borrowed, as the learner
-//! reads them; [`orco_state::bank`] owns them.
+//! reads them; `orco_state::bank` owns them.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,9 @@
 //! Measuring OrCo by the field's protocol; no device carries this.
 //!
 //! - [`benchmark`]: features to measure on, as a bundle carries them;
-//! - [`cifar100`], [`images`]: features computed anew from a data set's images;
-//! - [`evaluate`]: runs a benchmark's sessions through the runtime's own learner and through the rivals;
-//! - [`metrics`]: harmonic means, accuracies and their spread over draws.
+//! - [`cifar100`], [`from_cifar100`]: features computed anew from a data set's images;
+//! - [`Measurement`]: runs a benchmark's sessions through the runtime's own learner and through the rivals;
+//! - [`Row`], [`Summary`]: harmonic means, accuracies and their spread over draws.
 
 pub mod benchmark;
 pub mod cifar100;

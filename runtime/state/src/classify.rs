@@ -81,7 +81,7 @@ impl Classifier {
 
     /// Knows one more class at once, without training: by the mean direction of its shots' clean views under the head
     /// in use, in place of a target (imprinting, Qi et al. 2018), and by their mean features where means count.
-    /// Provisional, for as long as [`crate::session::learn`] takes.
+    /// Provisional, for as long as [`crate::session::Session::learn`] takes.
     ///
     /// # Panics
     /// If a shot has no whole feature vector.
