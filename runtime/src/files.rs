@@ -5,10 +5,8 @@ pub mod lock;
 use std::collections::hash_map::RandomState;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::hash::{BuildHasher, Hasher};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::Path;
-
-use crate::store::replace_file;
 
 /// Opens a regular file for reading, or the one that a link leads to.
 ///
@@ -43,9 +41,12 @@ pub fn read_own(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// If it cannot be written; the old file is then as it was, unless only its folder could not be synced.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let name = path.file_name().and_then(|name| name.to_str());
-    let name = name.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "its name is no text"))?;
-    replace_file(folder, name, &format!(".{name}.{}", random_name()), bytes)
+    let mut new = tempfile::Builder::new().prefix(".orco-").tempfile_in(folder)?;
+    new.write_all(bytes)?;
+    new.as_file().sync_all()?;
+    new.persist(path).map_err(|failed| failed.error)?;
+    // Renaming alone does not make the new name survive a power cut. Other systems than Unix do not let a folder be synced.
+    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
 /// Whether links are followed in the last part of a path.

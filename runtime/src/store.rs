@@ -28,7 +28,6 @@ mod folder;
 mod tests;
 
 pub use error::StoreError;
-pub(crate) use files::replace_file;
 
 use std::cell::Cell;
 use std::fs;

@@ -61,40 +61,46 @@ impl std::error::Error for Interrupted {}
 /// Watches for Ctrl-C and SIGTERM from now on; to be called once.
 ///
 /// # Errors
-/// If the system refuses the handler.
+/// If the system refuses to say when they come.
+#[cfg(unix)]
 pub fn watch() -> Result<()> {
-    #[cfg(unix)]
-    {
-        use signal_hook::consts::SIGTERM;
-        use signal_hook::flag::{register, register_conditional_shutdown};
-        // In this order: the first signal finds nothing asked for yet.
-        let shutdown = register_conditional_shutdown(SIGTERM, EXIT, ASKED.clone());
-        shutdown.and_then(|_| register(SIGTERM, ASKED.clone())).context("cannot watch for SIGTERM")?;
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let mut signals =
+        signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).context("cannot watch for Ctrl-C and SIGTERM")?;
+    let listen =
+        move || signals.forever().for_each(|signal| asked(if signal == SIGINT { "Ctrl-C" } else { "SIGTERM" }));
+    std::thread::Builder::new().name("signals".into()).spawn(listen).context("cannot watch for Ctrl-C and SIGTERM")?;
+    Ok(())
+}
+
+/// Watches for Ctrl-C from now on; to be called once.
+///
+/// # Errors
+/// If the system refuses the handler.
+#[cfg(not(unix))]
+pub fn watch() -> Result<()> {
+    use signal_hook::consts::SIGINT;
+    signal_hook::flag::register(SIGINT, ASKED.clone()).context("cannot watch for Ctrl-C")?;
+    Ok(())
+}
+
+/// Somebody asks for a stop.
+#[cfg(unix)]
+fn asked(how: &str) {
+    let trains = matches!(Work::now(), Work::Pretrain | Work::Align);
+    if ASKED.swap(true, Ordering::Relaxed) {
+        eprintln!("stopped at once{}", if trains { "; the last checkpoint, if there was one, is kept" } else { "" });
+        end();
     }
-    ctrlc::set_handler(|| {
-        let trains = matches!(Work::now(), Work::Pretrain | Work::Align);
-        if ASKED.swap(true, Ordering::Relaxed) {
-            eprintln!(
-                "stopped at once{}",
-                if trains { "; the last checkpoint, if there was one, is kept" } else { "" }
-            );
-            end();
-        }
-        let when = if trains { " as soon as this step is saved" } else { "" };
-        eprintln!("Ctrl-C: stopping{when}; press it again to stop at once");
-    })
-    .context("cannot watch for Ctrl-C")
+    let when = if trains { " as soon as this step is saved" } else { "" };
+    eprintln!("{how}: stopping{when}; once more stops at once");
 }
 
 /// Ends the program as it stands. The orderly way would tear down libtorch beneath the thread that computes.
+#[cfg(unix)]
 fn end() -> ! {
-    #[cfg(unix)]
     // SAFETY: takes nothing and does not return.
-    unsafe {
-        libc::_exit(EXIT)
-    }
-    #[cfg(not(unix))]
-    std::process::exit(EXIT)
+    unsafe { libc::_exit(EXIT) }
 }
 
 /// Whether a stop was asked for.

@@ -1,9 +1,8 @@
 //! Two slots as two files: each save writes a new file beside them, syncs it, and renames it over its slot.
 
 use std::io;
-use std::path::Path;
 
-use super::folder::{Disk, Folder};
+use super::folder::Disk;
 use orco_state::store::{Medium, Slot};
 
 /// Most damaged slots that are kept for inspection; beyond that, the oldest goes.
@@ -33,10 +32,6 @@ const UNFINISHED: &str = ".slot-";
 ///
 /// # Errors
 /// If it cannot be written; the old file is then as it was, unless only its folder could not be synced.
-pub fn replace_file(folder: &Path, name: &str, new: &str, bytes: &[u8]) -> io::Result<()> {
-    replace(&Folder { path: folder.into() }, name, new, bytes, Folder::rename)
-}
-
 fn replace<D: Disk>(
     disk: &D,
     name: &str,

@@ -76,7 +76,7 @@ impl Fit {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DataKind {
-    /// CIFAR-100, binary or python version.
+    /// CIFAR-100, its binary version.
     #[default]
     Cifar100,
     /// mini-ImageNet as few-shot class-incremental work splits it: `images` and `split/train.csv`, `split/test.csv`.

@@ -7,7 +7,6 @@ use orco_lab::cifar100::DatasetError;
 use orco_runtime::image::ImageError;
 
 use super::SplitError;
-use super::pickle::PickleError;
 use crate::interrupt::Interrupted;
 
 /// Why a data set could not be opened.
@@ -33,14 +32,6 @@ pub enum DataError {
     /// CIFAR-100's binary version is not as published.
     #[error(transparent)]
     Binary(#[from] DatasetError),
-    /// CIFAR-100's python version is not as published.
-    #[error("{}: {reason}", path.display())]
-    Pickle {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: PickleError,
-    },
     /// A line of a text file is not as its layout says.
     #[error("{}, line {line}: \"{text}\" is not {expected}", path.display())]
     Line {
