@@ -55,7 +55,11 @@ pub struct Bundle {
 #[non_exhaustive]
 pub enum OpenError {
     /// A file could not be read.
-    #[error("cannot read {}{}", path.display(), if path.ends_with(MANIFEST) { "; is its folder an OrCo bundle?" } else { "; copy the bundle again" })]
+    #[error(
+        "cannot read {}{}",
+        path.display(),
+        if path.ends_with(MANIFEST) { "; is its folder an OrCo bundle?" } else { "; copy the bundle again" }
+    )]
     Read {
         /// The file.
         path: PathBuf,
@@ -79,7 +83,11 @@ pub enum OpenError {
         reason: String,
     },
     /// The bundle was written for another release.
-    #[error("the bundle {} has format {actual}, but this program reads format {expected}; export it again with a matching orco-train", folder.display())]
+    #[error(
+        "the bundle {} has format {actual}, but this program reads format {expected}; export it again with a \
+         matching orco-train",
+        folder.display()
+    )]
     Version {
         /// The bundle.
         folder: PathBuf,
@@ -119,7 +127,11 @@ pub enum OpenError {
         reason: String,
     },
     /// The bundle has no int8 backbone.
-    #[error("the bundle {} carries no {BACKBONE_INT8}; take its float backbone, or export it again with int8 = true under [export]", folder.display())]
+    #[error(
+        "the bundle {} carries no {BACKBONE_INT8}; take its float backbone, or export it again with int8 = true \
+         under [export]",
+        folder.display()
+    )]
     NoInt8 {
         /// The bundle.
         folder: PathBuf,
@@ -197,9 +209,9 @@ impl Bundle {
 
     /// The same bundle with its int8 backbone in the place of the float one.
     ///
-    /// The bundle's own exemplars and benchmark stay features of the float backbone, and a state does not remember which
-    /// of the two its shots went through: their features differ by little, and both may be mixed. The measured loss
-    /// stands in trainer/README.md.
+    /// The bundle's own exemplars and benchmark stay features of the float backbone, and a state does not remember
+    /// which of the two its shots went through: their features differ by little, and both may be mixed. The measured
+    /// loss stands in trainer/README.md.
     ///
     /// # Errors
     /// [`OpenError`] if the bundle has none, or it is damaged.

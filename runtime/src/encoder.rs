@@ -45,7 +45,10 @@ pub enum EncodeError {
     Model(String),
     /// The model takes other pictures than the bundle's preprocessing makes: planes, height and width, where it names
     /// them.
-    #[error("the backbone takes {} planes of {} x {} pixels, but the bundle's preprocessing makes {} of {} x {}", side(model[0]), side(model[2]), side(model[1]), fed[0], fed[2], fed[1])]
+    #[error(
+        "the backbone takes {} planes of {} x {} pixels, but the bundle's preprocessing makes {} of {} x {}",
+        side(model[0]), side(model[2]), side(model[1]), fed[0], fed[2], fed[1]
+    )]
     Input {
         /// What the model takes.
         model: [Option<usize>; 3],

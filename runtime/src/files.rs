@@ -45,7 +45,8 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     new.write_all(bytes)?;
     new.as_file().sync_all()?;
     new.persist(path).map_err(|failed| failed.error)?;
-    // Renaming alone does not make the new name survive a power cut. Other systems than Unix do not let a folder be synced.
+    // Renaming alone does not make the new name survive a power cut. Other systems than Unix do not let a folder be
+    // synced.
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 

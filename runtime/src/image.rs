@@ -49,7 +49,11 @@ pub enum ImageError {
     #[error("is neither a JPEG nor a PNG picture")]
     Format,
     /// The picture has more pixels than [`MAX_PIXELS`], or cannot be decoded within [`MAX_MEMORY`].
-    #[error("is too large: at most {} megapixels and {MAX_SIDE} pixels a side are accepted, as far as they can be decoded within {} MiB", MAX_PIXELS / 1_000_000, MAX_MEMORY >> 20)]
+    #[error(
+        "is too large: at most {} megapixels and {MAX_SIDE} pixels a side are accepted, as far as they can be \
+         decoded within {} MiB",
+        MAX_PIXELS / 1_000_000, MAX_MEMORY >> 20
+    )]
     TooLarge,
     /// The picture is damaged; what the decoder said.
     #[error("is damaged: {0}")]

@@ -1,8 +1,8 @@
 //! The learner: a bundle, what was learned on it, and all that changes it.
 //!
-//! A change is a pure step ([`orco_state::session`]) and one act of committing at its end: it is made as a whole, and kept
-//! in the store, or nothing happened. While one is made, the store is locked and its newest state read, so that any number
-//! of learners, in this process or in others, may share a folder.
+//! A change is a pure step ([`orco_state::session`]) and one act of committing at its end: it is made as a whole, and
+//! kept in the store, or nothing happened. While one is made, the store is locked and its newest state read, so that
+//! any number of learners, in this process or in others, may share a folder.
 
 mod change;
 mod error;
@@ -81,8 +81,8 @@ pub struct Answer {
 }
 
 impl Learner {
-    /// Opens a bundle's folder and the folder of the state that was learned on it, which need not be there yet, with the
-    /// usual settings.
+    /// Opens a bundle's folder and the folder of the state that was learned on it, which need not be there yet, with
+    /// the usual settings.
     ///
     /// # Errors
     /// [`OpenLearnerError`] if the bundle or the state cannot be used.

@@ -29,7 +29,10 @@ pub enum ReleaseError {
         used: u32,
     },
     /// What was remembered cannot be read.
-    #[error("{} says which releases were used, but cannot be read: {reason}; remove it to accept any release again", path.display())]
+    #[error(
+        "{} says which releases were used, but cannot be read: {reason}; remove it to accept any release again",
+        path.display()
+    )]
     Remembered {
         /// The file.
         path: PathBuf,

@@ -78,8 +78,8 @@ type Load = fn(&mut Files<Folder>, &BaseModel, [u8; 32]) -> Result<Loaded<io::Er
 
 /// Name of the file whose lock a process holds while it changes the state.
 const LOCK: &str = ".lock";
-/// Time that a save waits, at most, for another process to finish one: only where the lock file was removed can there be
-/// two.
+/// Time that a save waits, at most, for another process to finish one: only where the lock file was removed can there
+/// be two.
 const OTHER_SAVE: Duration = Duration::from_secs(30);
 
 impl Store {
@@ -107,12 +107,12 @@ impl Store {
         Files::new(Folder { path: self.folder.clone() }, random_name())
     }
 
-    /// Keeps other processes from changing this folder until the returned value is dropped; waits so long for one that is at
-    /// it.
+    /// Keeps other processes from changing this folder until the returned value is dropped; waits so long for one that
+    /// is at it.
     ///
     /// # Errors
-    /// [`StoreError::Busy`] if another process is at it, [`StoreError::OtherOwner`] if the state belongs to another user,
-    /// [`StoreError::Write`] or [`StoreError::Lock`] if the folder cannot be written or locked.
+    /// [`StoreError::Busy`] if another process is at it, [`StoreError::OtherOwner`] if the state belongs to another
+    /// user, [`StoreError::Write`] or [`StoreError::Lock`] if the folder cannot be written or locked.
     pub fn lock(&self, wait: Duration) -> Result<Locked, StoreError> {
         let path = self.folder.join(LOCK);
         let failed = |source| StoreError::Write { path: path.clone(), source };
@@ -161,8 +161,8 @@ impl Store {
         }
     }
 
-    /// Reads the newest state that can be read. Writes nothing. Where a slot cannot be used, a warning says so; where one
-    /// cannot even be read, the state may be an older one than was saved.
+    /// Reads the newest state that can be read. Writes nothing. Where a slot cannot be used, a warning says so; where
+    /// one cannot even be read, the state may be an older one than was saved.
     ///
     /// # Errors
     /// [`StoreError`] if there is a state, but none that can be read, or it belongs to another bundle.
@@ -199,13 +199,13 @@ impl Store {
             let path = self.path(*slot);
             let instead = match (loaded.saved.is_some(), fault) {
                 (_, Fault::Unreadable(_)) => {
-                    "the other copy is used, which may lack what was learned last, and nothing can be changed until this \
-                     one can be read"
+                    "the other copy is used, which may lack what was learned last, and nothing can be changed until \
+                     this one can be read"
                 }
                 (true, _) => "the other copy is used, and the next change sets this one aside",
                 (false, _) => {
-                    "there is no other copy, so the device knows what the bundle knows, and the next change sets this one \
-                     aside"
+                    "there is no other copy, so the device knows what the bundle knows, and the next change sets \
+                     this one aside"
                 }
             };
             format!("{} is left out: {fault}; {instead}", path.display())
@@ -222,8 +222,8 @@ impl Store {
         Reading { saved: Saved::fresh(base_model, digest), warnings, generation: 0, slot: None }
     }
 
-    /// Whether any of its files holds a label, though the state and its history need not: an older slot, one that was set
-    /// aside. A short label may be found by chance.
+    /// Whether any of its files holds a label, though the state and its history need not: an older slot, one that was
+    /// set aside. A short label may be found by chance.
     ///
     /// # Errors
     /// [`StoreError::Read`] if a file cannot be read.
@@ -301,8 +301,8 @@ impl Locked {
         Ok(())
     }
 
-    /// Saves into both slots and removes everything else of the store's from the folder, so that nothing of what was there
-    /// before is left in its files.
+    /// Saves into both slots and removes everything else of the store's from the folder, so that nothing of what was
+    /// there before is left in its files.
     ///
     /// # Errors
     /// As for [`Locked::save`]; something of the old may be left where the system refused.
@@ -320,8 +320,8 @@ impl Locked {
         self.store.check_owners()?;
         let (from, slot) = self.newest.get();
         let overtaken = || StoreError::Overtaken { folder: self.store.folder.clone() };
-        // Where the lock file was removed, another process may be saving just now. Who changes the state that both loaded
-        // holds that state's own file, which neither writes: so the second finds what the first has saved.
+        // Where the lock file was removed, another process may be saving just now. Who changes the state that both
+        // loaded holds that state's own file, which neither writes: so the second finds what the first has saved.
         let hold = slot.map(|slot| Lock::take_existing(&self.store.path(slot), OTHER_SAVE)).transpose();
         let _hold = hold.map_err(|error| match error {
             LockError::Open(error) if error.kind() == io::ErrorKind::NotFound => overtaken(),

@@ -136,8 +136,8 @@ fn check_int8(description: Description, least: f64, folder: &Path) -> PathBuf {
     let grain = 0.5;
     let name = format!("{}-int8", description.name);
     let (_store, network) = network(description);
-    // Large shapes and fine grain, as pictures have: without grain, depthwise kernels whose sum is near 0 give channels of
-    // almost no variance, which their norms then blow up with the rounding in them.
+    // Large shapes and fine grain, as pictures have: without grain, depthwise kernels whose sum is near 0 give channels
+    // of almost no variance, which their norms then blow up with the rounding in them.
     let ([_, _, height, width], input) = sizes(400, &network.description);
     let shapes = Tensor::randn([400, 3, height / 4, width / 4], (Kind::Float, Device::Cpu));
     let shapes = shapes.upsample_bilinear2d([height, width], false, None, None);

@@ -1,8 +1,9 @@
 //! The paper's comparison of phase 3: g trained alone, as on the device, beside f and g trained together.
 //!
-//! The runtime's learner on stored features stands first. The others are trained here from images, with new views in every
-//! step, by the same settings, losses, exemplars, draws and targets; in every session f and g begin as phase 2 left them.
-//! All answer by targets alone. Batch norm of f keeps its statistics throughout. The metrics are the runtime's.
+//! The runtime's learner on stored features stands first. The others are trained here from images, with new views in
+//! every step, by the same settings, losses, exemplars, draws and targets; in every session f and g begin as phase 2
+//! left them. All answer by targets alone. Batch norm of f keeps its statistics throughout. The metrics are the
+//! runtime's.
 
 mod session;
 

@@ -97,7 +97,8 @@ pub enum DownloadError {
 
 impl Archive {
     /// Downloads the archive into `folder` (from `from` instead of the published address, if given), checks its MD5
-    /// sum, unpacks its members there and removes it. Members that are all there already, in their size, are left alone.
+    /// sum, unpacks its members there and removes it. Members that are all there already, in their size, are left
+    /// alone.
     ///
     /// A download that breaks off leaves `FILE.part`, which the next call continues.
     ///

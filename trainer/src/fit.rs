@@ -1,7 +1,7 @@
 //! The training loop: epochs, checkpoints, stops, progress. A `Phase` fills in what a step is.
 //!
-//! The sessions of the comparison ([`mod@crate::compare`]) have a short loop of their own: they take seconds, keep nothing,
-//! and share one count of epochs.
+//! The sessions of the comparison ([`mod@crate::compare`]) have a short loop of their own: they take seconds, keep
+//! nothing, and share one count of epochs.
 
 use std::time::{Duration, Instant};
 
@@ -64,8 +64,8 @@ pub(crate) struct Report {
 
 /// What is trained.
 pub(crate) trait Phase {
-    /// Begins an epoch: chooses the order of its images, and draws once more what the steps before `at` drew, so that a run
-    /// that continues ends in the same numbers as one that was never stopped.
+    /// Begins an epoch: chooses the order of its images, and draws once more what the steps before `at` drew, so that a
+    /// run that continues ends in the same numbers as one that was never stopped.
     fn begin(&mut self, at: Position) -> Result<()>;
 
     /// Takes the step that `at` stands before.
@@ -109,8 +109,8 @@ pub(crate) struct Fit<'a> {
 }
 
 impl Fit<'_> {
-    /// Trains from `at` on. A checkpoint is saved after every epoch (on a GPU, not sooner than half a minute after the one
-    /// before), every five minutes, and when a stop is asked for.
+    /// Trains from `at` on. A checkpoint is saved after every epoch (on a GPU, not sooner than half a minute after the
+    /// one before), every five minutes, and when a stop is asked for.
     ///
     /// # Errors
     /// If the loss stops being finite, a file cannot be written, or a stop was asked for.

@@ -109,8 +109,8 @@ enum Locator<'a> {
     Name(&'a str),
 }
 
-/// Which GPU CUDA's device `number` is, among those that `CUDA_VISIBLE_DEVICES` shows: none from the first on that no GPU
-/// has.
+/// Which GPU CUDA's device `number` is, among those that `CUDA_VISIBLE_DEVICES` shows: none from the first on that no
+/// GPU has.
 fn locator(number: usize, visible: Option<&str>) -> Option<Locator<'_>> {
     let Some(visible) = visible else {
         return Some(Locator::Number(number.try_into().ok()?));

@@ -1,7 +1,7 @@
 //! The objective of phases 2 and 3 in tch: PSCL + CE + ORTH over the pseudo-targets by role (OrCo, section 3.4).
 //!
-//! Phase 2 and the comparison of phase 3 minimise the same sum; what differs is in [`Weights`], and in which classes enter
-//! ORTH by their targets. The runtime's learner computes the same on the device ([`orco_core::align`]).
+//! Phase 2 and the comparison of phase 3 minimise the same sum; what differs is in [`Weights`], and in which classes
+//! enter ORTH by their targets. The runtime's learner computes the same on the device ([`orco_core::align`]).
 
 mod generation;
 mod loss;
@@ -185,8 +185,8 @@ impl Objective {
         (counted.numel() > 0).then(|| cosine_cross_entropy(&z, &self.assigned, &labels))
     }
 
-    /// The rows `z` with perturbed targets below them, twice as many as the batch has samples, and all labels: the number
-    /// of a class, then numbers past the classes for free targets.
+    /// The rows `z` with perturbed targets below them, twice as many as the batch has samples, and all labels: the
+    /// number of a class, then numbers past the classes for free targets.
     fn with_perturbed(&self, z: &Tensor, labels: &Tensor, batch: i64) -> (Tensor, Tensor) {
         let count = self.perturbed.size()[0];
         if count == 0 {

@@ -51,8 +51,8 @@ impl Run {
     /// Creates the folder, or opens it to continue with the same data.
     ///
     /// # Errors
-    /// If the folder cannot be made, belongs to another recipe or other data, or another process works in it. A run that
-    /// is there is then as it was.
+    /// If the folder cannot be made, belongs to another recipe or other data, or another process works in it. A run
+    /// that is there is then as it was.
     pub fn open_on(folder: &Path, recipe: &Recipe, trained_on: &TrainedOn) -> Result<Self> {
         Self::open_with(folder, recipe, Some(trained_on))
     }

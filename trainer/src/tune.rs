@@ -23,7 +23,8 @@ pub fn tune(bundle: &Path, trials: &[String], draws: usize, seed: u64) -> Result
     let (base_model, benchmark) = (&bundle.base_model, Benchmark::of(&bundle)?);
     if benchmark.measured_on_test {
         bail!(
-            "the benchmark of {} is test data, on which nothing may be chosen; make a bundle with measure_on = \"holdout\"",
+            "the benchmark of {} is test data, on which nothing may be chosen; make a bundle with measure_on = \
+             \"holdout\"",
             bundle.manifest.name
         );
     }

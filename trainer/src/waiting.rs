@@ -1,8 +1,10 @@
-//! How libtorch's threads wait for one another: awake while they have the machine to themselves, asleep beside other work.
+//! How libtorch's threads wait for one another: awake while they have the machine to themselves, asleep beside other
+//! work.
 //!
-//! The threads of OpenMP meet at the end of every operation, thousands of times a second. GCC's runtime, libgomp, has those
-//! that come first spin for milliseconds before they sleep. That is the fastest way to meet as long as each has a core of its
-//! own. Beside another busy process it is the slowest: whoever spins keeps the core from a thread that still has to come.
+//! The threads of OpenMP meet at the end of every operation, thousands of times a second. GCC's runtime, libgomp, has
+//! those that come first spin for milliseconds before they sleep. That is the fastest way to meet as long as each has a
+//! core of its own. Beside another busy process it is the slowest: whoever spins keeps the core from a thread that
+//! still has to come.
 //!
 //! So a thread of this program looks a few times a second how long the others were ready to run and got no core (Linux
 //! counts that), and `Policy` decides. To have threads sleep it makes a `Crowd`; to let them spin again it ends it. The
@@ -23,8 +25,8 @@ use self::policy::{Policy, Waiting};
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Watches from now on, for as long as the process lives, how long its threads wait for a core, and has them wait for one
-/// another accordingly. Only the first call does something.
+/// Watches from now on, for as long as the process lives, how long its threads wait for a core, and has them wait for
+/// one another accordingly. Only the first call does something.
 ///
 /// Nothing is watched where there is nothing to choose: without libgomp, where the environment (`GOMP_SPINCOUNT`,
 /// `OMP_WAIT_POLICY`) has chosen, or where the system does not count such times.

@@ -154,7 +154,8 @@ fn ctrl_c_saves_the_step_and_resume_continues_exactly() {
     assert_eq!((files(&straight), files(&stopped)), (1, 4));
 }
 
-/// A run's folder holds all that it needs: moved away, and begun anew in another process there, it ends in the same numbers.
+/// A run's folder holds all that it needs: moved away, and begun anew in another process there, it ends in the same
+/// numbers.
 #[test]
 fn a_run_goes_on_wherever_its_folder_is_carried() {
     let root = tempfile::tempdir().unwrap();

@@ -56,7 +56,8 @@ fn on_change(error: &ChangeError) -> Option<&'static str> {
 fn on_store(error: &StoreError) -> Option<&'static str> {
     Some(match error {
         StoreError::Unreadable { .. } => {
-            "give it back to the user who runs this (chown, chmod 600), check the disk, or move it away to go on without it"
+            "give it back to the user who runs this (chown, chmod 600), check the disk, or move it away to go on \
+             without it"
         }
         StoreError::OtherOwner { .. } => "run this as that user, or give the files of the state to this one (chown)",
         StoreError::Overtaken { .. } => "repeat the command (was .lock removed?)",

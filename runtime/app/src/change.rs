@@ -23,10 +23,10 @@ pub struct ChangeOptions {
     /// Seed of shuffling and perturbation.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Forgetting budget, in percentage points: refuses the change, and keeps what was known before, if it and all sessions
-    /// before it together cost any old class more: the exemplars of the bundle are compared with what its own head
-    /// recognised, the shots of a learned class with what was recognised right after its session, by targets alone.
-    /// Without it, losses are reported only.
+    /// Forgetting budget, in percentage points: refuses the change, and keeps what was known before, if it and all
+    /// sessions before it together cost any old class more: the exemplars of the bundle are compared with what its own
+    /// head recognised, the shots of a learned class with what was recognised right after its session, by targets
+    /// alone. Without it, losses are reported only.
     #[arg(long, value_name = "POINTS", env = "ORCO_FORGETTING_BUDGET", value_parser = points)]
     pub forgetting_budget: Option<f32>,
 }

@@ -7,8 +7,8 @@ use orco_runtime::store::Store;
 use crate::options::Options;
 use crate::output::Output;
 
-/// Opens the bundle and the state that the options name, to classify so many pictures. Where a copy of the state cannot be
-/// used, that is said, and the other one is taken.
+/// Opens the bundle and the state that the options name, to classify so many pictures. Where a copy of the state cannot
+/// be used, that is said, and the other one is taken.
 pub fn open_for(options: &Options, output: &Output, pictures: usize) -> Result<Learner> {
     let bundle = options.open_bundle()?;
     let folder = options.state_folder(&bundle.manifest.name)?;

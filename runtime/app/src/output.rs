@@ -21,11 +21,12 @@ const DONE: u8 = 0;
 /// Nothing was changed.
 const FAILED: u8 = 1;
 // 2 is a wrong command line, by clap.
-/// What was asked for was done, or may have been, but something after it failed: not all copies, the report, thumbnails.
+/// What was asked for was done, or may have been, but something after it failed: not all copies, the report,
+/// thumbnails.
 const DONE_BUT: u8 = 3;
 
-/// Lines for people on standard output and standard error, and a result for programs as JSON. Nothing of it can panic, and
-/// what fails after the change was made does not make it look as if it had not been.
+/// Lines for people on standard output and standard error, and a result for programs as JSON. Nothing of it can panic,
+/// and what fails after the change was made does not make it look as if it had not been.
 pub struct Output {
     json: Json,
     changed: Cell<bool>,
@@ -97,8 +98,8 @@ impl Output {
         let Err(error) = standard.write_all(text.as_bytes()).and_then(|()| standard.flush()) else { return Ok(()) };
         self.mute.set(true);
         if error.kind() == io::ErrorKind::BrokenPipe && !self.changed.get() {
-            // `orco list | head` ends quietly, as other programs do: by the signal. Until something is changed; then the
-            // program has to say how that went.
+            // `orco list | head` ends quietly, as other programs do: by the signal. Until something is changed; then
+            // the program has to say how that went.
             sigpipe::reset();
             let _ = standard.write_all(b"\n").and_then(|()| standard.flush());
         }
@@ -182,14 +183,14 @@ fn rewrite(mut file: &File, text: &str) -> io::Result<()> {
     file.flush()
 }
 
-/// Writes a line to standard error, for whoever reads it: where nobody can, nothing depends on it. What cannot be seen in it
-/// is written out, since names of files and texts out of them may hold anything.
+/// Writes a line to standard error, for whoever reads it: where nobody can, nothing depends on it. What cannot be seen
+/// in it is written out, since names of files and texts out of them may hold anything.
 pub fn to_people(line: &str) {
     let _ = writeln!(io::stderr(), "{}", label::lines(line));
 }
 
-/// Opens what is there already, a file or something that takes bytes such as a pipe or a terminal, without emptying it; or
-/// makes a file.
+/// Opens what is there already, a file or something that takes bytes such as a pipe or a terminal, without emptying it;
+/// or makes a file.
 ///
 /// # Errors
 /// If it cannot be written, or is a disk.

@@ -363,7 +363,8 @@ fn a_purged_class_leaves_no_byte() {
         found.sort();
         found
     };
-    // Copies in both slots, in the history, in a damaged slot that was set aside, and in a file that a killed save left.
+    // Copies in both slots, in the history, in a damaged slot that was set aside, and in a file that a killed save
+    // left.
     let slot = device.state().join("slot-a");
     let mut bytes = fs::read(&slot).unwrap();
     bytes[95] ^= 1;

@@ -113,7 +113,10 @@ pub enum AlignError {
         epochs: usize,
     },
     /// The workspace is smaller than the session needs.
-    #[error("the session needs working memory of {} numbers and {} indices, but was given {} and {}", needed.numbers, needed.indices, given.numbers, given.indices)]
+    #[error(
+        "the session needs working memory of {} numbers and {} indices, but was given {} and {}",
+        needed.numbers, needed.indices, given.numbers, given.indices
+    )]
     Workspace {
         /// What is needed.
         needed: Needs,

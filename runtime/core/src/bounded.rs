@@ -1,4 +1,5 @@
-//! What a device without an allocator keeps: its classes and its exemplars, with capacities that are part of their types.
+//! What a device without an allocator keeps: its classes and its exemplars, with capacities that are part of their
+//! types.
 //!
 //! A device with an allocator keeps the same in `orco-state`, which grows as needed.
 

@@ -27,8 +27,8 @@ impl Precision {
     }
 }
 
-/// Stores a feature vector: hands its bytes on in their order, and returns the scale, which half precision has not. Numbers
-/// beyond the range of half precision become the largest ones.
+/// Stores a feature vector: hands its bytes on in their order, and returns the scale, which half precision has not.
+/// Numbers beyond the range of half precision become the largest ones.
 pub fn quantise(row: &[f32], precision: Precision, mut write: impl FnMut(u8)) -> Option<f32> {
     match precision {
         Precision::Int8 => {

@@ -52,7 +52,10 @@ pub enum LibraryError {
     #[error("it is not ONNX Runtime")]
     NotOnnxRuntime,
     /// It is older than [`OLDEST`]; its version.
-    #[error("it is release {0}, and {oldest} or newer is needed", oldest = OLDEST.map(|part| part.to_string()).join("."))]
+    #[error(
+        "it is release {0}, and {oldest} or newer is needed",
+        oldest = OLDEST.map(|part| part.to_string()).join(".")
+    )]
     Old(String),
 }
 

@@ -53,8 +53,8 @@ impl Learner {
     /// Learns new classes in one session.
     ///
     /// # Errors
-    /// [`ChangeError`] if a label or shot cannot be used, the classes do not fit, one of the old classes would lose more
-    /// than the budget, the observer cancels, or the state cannot be saved. Nothing was changed then.
+    /// [`ChangeError`] if a label or shot cannot be used, the classes do not fit, one of the old classes would lose
+    /// more than the budget, the observer cancels, or the state cannot be saved. Nothing was changed then.
     pub fn learn(
         &mut self,
         classes: &[(&str, Shots<'_>)],
@@ -115,8 +115,8 @@ impl Learner {
         self.keep(&locked, next, change, report)
     }
 
-    /// Forgets a class together with its past: its exemplars and every label it ever had disappear from every file of the
-    /// store. A class that was forgotten before is purged, too; there is no report then.
+    /// Forgets a class together with its past: its exemplars and every label it ever had disappear from every file of
+    /// the store. A class that was forgotten before is purged, too; there is no report then.
     ///
     /// # Errors
     /// As for [`Learner::forget`], and if neither the state nor its history knows the label.
@@ -156,7 +156,8 @@ impl Learner {
     /// Takes the last changes back. Undoing is a change, too, and can be taken back.
     ///
     /// # Errors
-    /// [`ChangeError`] if fewer are remembered, the observer cancels, or the state cannot be saved. Nothing was changed then.
+    /// [`ChangeError`] if fewer are remembered, the observer cancels, or the state cannot be saved. Nothing was changed
+    /// then.
     pub fn undo(&mut self, changes: usize, observer: &mut dyn Observer) -> Result<Made<Undone>, ChangeError> {
         let locked = self.lock()?;
         let remembered = self.history().entries().len() - 1;

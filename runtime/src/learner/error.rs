@@ -88,8 +88,8 @@ pub enum ChangeError {
     Release(#[from] ReleaseError),
     /// Old classes would have lost more than the forgetting budget.
     #[error(
-        "{} of the old classes would have lost more than the forgetting budget of {} percentage points, over all sessions \
-         since the bundle: {}",
+        "{} of the old classes would have lost more than the forgetting budget of {} percentage points, over all \
+         sessions since the bundle: {}",
         lost.len(),
         in_points(*budget),
         listed(lost)

@@ -11,8 +11,8 @@ use crate::encoder::choice::Choice;
 pub struct Settings {
     /// Seed of shuffling and perturbation. The same bundle, shots and seed give the same state, byte for byte.
     pub seed: u64,
-    /// Share of its first exemplars, 0..1, that a class may lose over all sessions since the bundle; a change that would
-    /// cost one more is refused.
+    /// Share of its first exemplars, 0..1, that a class may lose over all sessions since the bundle; a change that
+    /// would cost one more is refused.
     pub forgetting_budget: Option<f32>,
     /// How much of the past is kept.
     pub limits: Limits,

@@ -42,8 +42,8 @@ impl Shots<'_> {
     }
 }
 
-/// The pictures of a folder (.jpg, .jpeg, .png), sorted by name. Other files are passed over, and hidden ones: `._1.jpg`,
-/// which a Mac writes beside `1.jpg`, is no picture.
+/// The pictures of a folder (.jpg, .jpeg, .png), sorted by name. Other files are passed over, and hidden ones:
+/// `._1.jpg`, which a Mac writes beside `1.jpg`, is no picture.
 ///
 /// # Errors
 /// [`ShotsError`] if the folder cannot be read or holds none.

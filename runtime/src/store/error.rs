@@ -20,7 +20,10 @@ pub enum StoreError {
         source: io::Error,
     },
     /// A slot cannot be read, and it may hold the newest state, so nothing is changed.
-    #[error("cannot read the state {}, which may hold what was learned last, so nothing is done without it", path.display())]
+    #[error(
+        "cannot read the state {}, which may hold what was learned last, so nothing is done without it",
+        path.display()
+    )]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -46,7 +49,11 @@ pub enum StoreError {
         source: LockError,
     },
     /// Another process has changed the state since it was loaded; nothing was changed by this one.
-    #[error("another process has changed the state in {} meanwhile, though this one had locked it; nothing was changed by this one", folder.display())]
+    #[error(
+        "another process has changed the state in {} meanwhile, though this one had locked it; nothing was changed \
+         by this one",
+        folder.display()
+    )]
     Overtaken {
         /// The folder.
         folder: PathBuf,
@@ -79,8 +86,13 @@ pub enum StoreError {
         /// What the system said.
         source: io::Error,
     },
-    /// The state was written, or may have been, but it is not certain that it would survive a power cut, or that nothing of the old is left.
-    #[error("the new state was saved, but a power cut could still lose it, or something of the old is left, because of {}", path.display())]
+    /// The state was written, or may have been, but it is not certain that it would survive a power cut, or that
+    /// nothing of the old is left.
+    #[error(
+        "the new state was saved, but a power cut could still lose it, or something of the old is left, because of \
+         {}",
+        path.display()
+    )]
     Uncertain {
         /// The file.
         path: PathBuf,

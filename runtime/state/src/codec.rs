@@ -41,8 +41,8 @@ impl Kind {
         }
     }
 
-    /// Version of the content that this release writes, the highest that it reads. Each kind has its own, so that a change
-    /// of one leaves the files of the others as they are.
+    /// Version of the content that this release writes, the highest that it reads. Each kind has its own, so that a
+    /// change of one leaves the files of the others as they are.
     pub const fn version(self) -> u16 {
         match self {
             Self::Learner | Self::Benchmark | Self::Slot | Self::Pack => 1,
@@ -95,8 +95,8 @@ pub fn seal(kind: Kind, version: u16, content: &[&[u8]]) -> Vec<u8> {
 /// Takes content out of its envelope, whatever its version, which comes first.
 ///
 /// # Errors
-/// [`DecodeError::WrongKind`] if the bytes are no envelope of this kind, [`DecodeError::Checksum`] if they are cut off, too
-/// long, or altered in any bit.
+/// [`DecodeError::WrongKind`] if the bytes are no envelope of this kind, [`DecodeError::Checksum`] if they are cut off,
+/// too long, or altered in any bit.
 pub fn open(kind: Kind, bytes: &[u8]) -> Result<(u16, &[u8]), DecodeError> {
     if !bytes.starts_with(kind.magic()) {
         return Err(DecodeError::WrongKind);

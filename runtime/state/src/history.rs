@@ -1,9 +1,9 @@
 //! What was done to a state, and enough of it to undo.
 //!
-//! An entry remembers the class set that a change led to: labels, pseudo-targets, which exemplars, which seed. The head,
-//! by far the largest part of a state, is not kept: the same exemplars, targets, settings and seed give the same head
-//! again, in seconds, and its digest tells whether they did. Exemplars are kept once, however many entries name them:
-//! those of the present state lie in the state, those of earlier ones alone in the history's attic.
+//! An entry remembers the class set that a change led to: labels, pseudo-targets, which exemplars, which seed. The
+//! head, by far the largest part of a state, is not kept: the same exemplars, targets, settings and seed give the same
+//! head again, in seconds, and its digest tells whether they did. Exemplars are kept once, however many entries name
+//! them: those of the present state lie in the state, those of earlier ones alone in the history's attic.
 //!
 //! Undoing is a change like any other, with an entry of its own; undoing that is redoing.
 //!

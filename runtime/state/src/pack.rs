@@ -28,7 +28,8 @@ pub const MAX_THUMBNAIL: usize = 64 << 10;
 
 /// Bytes before the signature's own part, in the content: length of what is signed.
 const LENGTH: usize = 4;
-/// Start of what is signed: the envelope's magic and version again, so that a signature stands for a pack of one version.
+/// Start of what is signed: the envelope's magic and version again, so that a signature stands for a pack of one
+/// version.
 const SIGNED_START: usize = 8 + 2;
 
 /// One class for another device.
@@ -99,7 +100,8 @@ pub enum PackError {
     Decode(#[from] DecodeError),
     /// A text of it is too long, or holds characters that cannot be seen.
     #[error(
-        "its label, or another text of it, is empty, longer than {MAX_TEXT} bytes, or holds characters that cannot be seen"
+        "its label, or another text of it, is empty, longer than {MAX_TEXT} bytes, or holds characters that cannot \
+         be seen"
     )]
     Texts,
     /// It holds more exemplars than a class may have shots.
@@ -178,8 +180,8 @@ impl Pack {
     }
 }
 
-/// The bytes of a pack, made of those [to be signed](Pack::to_be_signed) and the text of their signature, which is empty
-/// where there is no key.
+/// The bytes of a pack, made of those [to be signed](Pack::to_be_signed) and the text of their signature, which is
+/// empty where there is no key.
 pub fn seal(signed: &[u8], signature: &str) -> Vec<u8> {
     let length = (signed.len() as u32).to_le_bytes();
     codec::seal(Kind::Pack, Kind::Pack.version(), &[&length, signed, signature.as_bytes()])
@@ -239,7 +241,8 @@ impl<'a> Sealed<'a> {
     }
 }
 
-/// Decodes at most as many thumbnails as a pack may have: an empty one takes a byte in the file, but far more in memory.
+/// Decodes at most as many thumbnails as a pack may have: an empty one takes a byte in the file, but far more in
+/// memory.
 fn few<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Thumbnail>, D::Error> {
     struct Few;
     impl<'de> Visitor<'de> for Few {

@@ -98,7 +98,9 @@ pub fn operations(base_model: &BaseModel, state: &State, config: &Config) -> u64
 /// let mut exemplars = Bank::new(2, 1, Precision::F16);
 /// exemplars.push(0, &[1.0, 0.0]);
 /// exemplars.push(1, &[0.0, 1.0]);
-/// let head = Head { w1: vec![1.0, 0.0, 0.0, 1.0], w2: vec![1.0, 0.0, 0.0, 1.0], ..Head::zeros(Shape { inputs: 2, hidden: 2, outputs: 2 }) };
+/// let identity = vec![1.0, 0.0, 0.0, 1.0];
+/// let shape = Shape { inputs: 2, hidden: 2, outputs: 2 };
+/// let head = Head { w1: identity.clone(), w2: identity, ..Head::zeros(shape) };
 /// let class = |label: &str, target| Class { label: label.into(), target, session: 0 };
 /// let base_model = BaseModel {
 ///     dimension: 2,
@@ -110,8 +112,9 @@ pub fn operations(base_model: &BaseModel, state: &State, config: &Config) -> u64
 /// };
 /// let mug = NewClass { label: "mug".into(), shots: vec![vec![0.7, 0.7], vec![0.6, 0.8]] };
 /// let (memory, on_progress) = (&mut Memory::default(), &mut |_| ControlFlow::Continue(()));
-/// let mut session = Session { base_model: &base_model, config: &base_model.config, seed: 1, memory, workers: &Serial, on_progress };
-/// let (state, report) = session.learn(&State::fresh(&base_model, [0; 32]), &[mug])?;
+/// let (base_model, config) = (&base_model, &base_model.config);
+/// let mut session = Session { base_model, config, seed: 1, memory, workers: &Serial, on_progress };
+/// let (state, report) = session.learn(&State::fresh(base_model, [0; 32]), &[mug])?;
 /// assert_eq!((state.classes[0].target, report.free_targets), (2, 0));
 /// # Ok::<(), orco_state::session::LearnError>(())
 /// ```
@@ -131,8 +134,8 @@ pub struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Learns new classes in one session (protocol, phase 3). Until it is done, a classifier may know them provisionally
-    /// ([`Classifier::imprint`]).
+    /// Learns new classes in one session (protocol, phase 3). Until it is done, a classifier may know them
+    /// provisionally ([`Classifier::imprint`]).
     ///
     /// # Errors
     /// [`LearnError`] if the input makes no sense, the new classes do not fit, or the callback stopped it.
@@ -218,9 +221,9 @@ fn data<'a>(base_model: &'a BaseModel, state: &'a State) -> AlignmentData<'a> {
     }
 }
 
-/// Compares the answers of two states for the exemplars that the later one was trained on, and notes in it how new classes
-/// are recognised at first. They answer by targets alone: an exemplar is part of its class's mean, which would speak for it
-/// whatever became of the head.
+/// Compares the answers of two states for the exemplars that the later one was trained on, and notes in it how new
+/// classes are recognised at first. They answer by targets alone: an exemplar is part of its class's mean, which would
+/// speak for it whatever became of the head.
 fn report(base_model: &BaseModel, before: &State, after: &mut State, config: &Config, losses: Vec<Losses>) -> Report {
     let data = data(base_model, after);
     let (mut features, mut classes) = (Vec::new(), Vec::new());
@@ -236,7 +239,8 @@ fn report(base_model: &BaseModel, before: &State, after: &mut State, config: &Co
     let by_targets = config.by_targets_alone();
     let answers = |state: &State| Classifier::with_config(base_model, state, &by_targets).nearest(&features);
     let (earlier, later) = (answers(before), answers(&*after));
-    // Classes whose first shots nobody counted: new ones are counted now, those of older releases as they were before this.
+    // Classes whose first shots nobody counted: new ones are counted now, those of older releases as they were before
+    // this.
     let place_before = |class: &Class| before.known(base_model).position(|known| known.label == class.label);
     let places: Vec<Option<usize>> = after.classes.iter().map(place_before).collect();
     after.origins.resize(after.classes.len(), Origin::UNKNOWN);
@@ -284,8 +288,8 @@ fn in_fixed_order(class: &NewClass) -> NewClass {
 /// Asks whether classes of these labels could be learned: the checks that need no features.
 ///
 /// # Errors
-/// [`LearnError`] if there are none, a label is unusable or taken, or there are too few free targets. Labels are compared in
-/// their [normal form](label::normal).
+/// [`LearnError`] if there are none, a label is unusable or taken, or there are too few free targets. Labels are
+/// compared in their [normal form](label::normal).
 pub fn check_labels(base_model: &BaseModel, state: &State, labels: &[&str]) -> Result<(), LearnError> {
     if labels.is_empty() {
         return Err(LearnError::NoClasses);

@@ -14,8 +14,8 @@ use orco_core::math;
 /// Longest label, and any other text that people give, in bytes.
 pub const MAX_TEXT: usize = 1024;
 
-/// Most shots of a class that a device keeps and learns from, whether they come from pictures or from packs. A session takes
-/// time and memory for each of them in every epoch, for few-shot learning needs few.
+/// Most shots of a class that a device keeps and learns from, whether they come from pictures or from packs. A session
+/// takes time and memory for each of them in every epoch, for few-shot learning needs few.
 pub const MAX_SHOTS: usize = 1000;
 
 /// A class with its pseudo-target.
@@ -60,14 +60,14 @@ pub struct State {
     pub head: Option<Head>,
     /// Number of sessions learned.
     pub sessions: u32,
-    /// How the learned classes were recognised at first, in their order; what is missing at the end is unknown. The history's
-    /// entries keep it.
+    /// How the learned classes were recognised at first, in their order; what is missing at the end is unknown. The
+    /// history's entries keep it.
     #[serde(skip)]
     pub origins: Vec<Origin>,
 }
 
-/// How a learned class was recognised right after the session that learned it, by targets alone: what later sessions are
-/// compared with. (Base classes need nothing stored: the bundle's own head tells.)
+/// How a learned class was recognised right after the session that learned it, by targets alone: what later sessions
+/// are compared with. (Base classes need nothing stored: the bundle's own head tells.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     /// Shots of the session, which are the class's first exemplars; 0 where nothing is known.

@@ -1,7 +1,7 @@
 //! Keeping a state so that it survives anything: two slots, written alternately, the newest sound one holds.
 //!
-//! `STATE.md` beside this module has the layout byte by byte and the argument why a power cut at any moment leaves the old
-//! state or the new one.
+//! `STATE.md` beside this module has the layout byte by byte and the argument why a power cut at any moment leaves the
+//! old state or the new one.
 //!
 //! [`load`], [`save`] and [`purge`] work on any [`Medium`]: `orco-runtime` has one that is a folder of a file system;
 //! `flash`, behind the feature of that name, is one over raw NOR flash.
@@ -36,8 +36,8 @@ pub struct Loaded<E> {
     pub generation: u64,
     /// The slot that holds it; `None` if nothing was saved yet.
     pub slot: Option<Slot>,
-    /// Slots that cannot be used, to be told to somebody. The next save sets damaged ones aside; while one cannot be read, the
-    /// state may be an older one, and nothing can be saved.
+    /// Slots that cannot be used, to be told to somebody. The next save sets damaged ones aside; while one cannot be
+    /// read, the state may be an older one, and nothing can be saved.
     pub faults: Vec<(Slot, Fault<E>)>,
 }
 
@@ -72,11 +72,12 @@ pub fn load_to_change<M: Medium>(
     }
 }
 
-/// Saves a state with its history, made from the state of generation `from`. When this returns, it survives a power cut;
-/// until then the old one holds. Returns the generation.
+/// Saves a state with its history, made from the state of generation `from`. When this returns, it survives a power
+/// cut; until then the old one holds. Returns the generation.
 ///
 /// # Errors
-/// [`SaveError`] if what is there may not be replaced, cannot be read or is of another generation, or the medium refused.
+/// [`SaveError`] if what is there may not be replaced, cannot be read or is of another generation, or the medium
+/// refused.
 pub fn save<M: Medium>(
     medium: &mut M,
     base_model: &BaseModel,

@@ -126,8 +126,8 @@ fn orthonormal(count: usize, dimension: usize, random: &mut Random) -> Vec<f32> 
     axes.iter().map(|value| *value as f32).collect()
 }
 
-/// The regular simplex in a random position. The rows of an orthonormal basis of what is orthogonal to (1, .., 1) are its
-/// vertices; random orthonormal axes take them into the space.
+/// The regular simplex in a random position. The rows of an orthonormal basis of what is orthogonal to (1, .., 1) are
+/// its vertices; random orthonormal axes take them into the space.
 fn simplex(count: usize, dimension: usize, random: &mut Random) -> Vec<f32> {
     assert!(count <= dimension + 1, "a simplex of {count} targets does not fit into {dimension} dimensions");
     let axes = orthonormal_axes(count.saturating_sub(1), dimension, |_, _| random.normal().into());

@@ -25,8 +25,8 @@ pub(super) struct FeatureCache {
 }
 
 impl FeatureCache {
-    /// Computes the augmented views that the recipe asks for beside the clean one, in its arithmetic; of those a trained
-    /// backbone has none.
+    /// Computes the augmented views that the recipe asks for beside the clean one, in its arithmetic; of those a
+    /// trained backbone has none.
     ///
     /// # Errors
     /// If an engine outside this program fails, or a stop was asked for.
@@ -70,8 +70,8 @@ impl FeatureCache {
     }
 }
 
-/// Features of the base images, `[n, features]`: clean in f32, or under a view of each in the arithmetic given; `done` is
-/// told of every batch.
+/// Features of the base images, `[n, features]`: clean in f32, or under a view of each in the arithmetic given; `done`
+/// is told of every batch.
 pub(super) fn features(
     model: &Model,
     augment: Option<(&AugmentConfig, Arithmetic)>,

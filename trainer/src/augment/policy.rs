@@ -154,8 +154,8 @@ fn perform(images: &Tensor, steps: &[Step]) -> Tensor {
 /// Applies operations of one family to a group of images.
 ///
 /// Factors of brightness, colour, contrast and sharpness go 0.9 to either side of 1, posterising leaves 8 bits at
-/// strength 0 and 4 at 1, solarising starts at 256 and 0 of 255. So in the program of OrCo and, but for a solarising from
-/// 255, in torchvision.
+/// strength 0 and 4 at 1, solarising starts at 256 and 0 of 255. So in the program of OrCo and, but for a solarising
+/// from 255, in torchvision.
 fn operate(images: &Tensor, operation: Operation, members: &[Step]) -> Tensor {
     let each = |value: &dyn Fn(f32) -> f32| {
         let values: Vec<f32> = members.iter().map(|&(_, strength)| value(strength)).collect();
@@ -182,8 +182,8 @@ fn operate(images: &Tensor, operation: Operation, members: &[Step]) -> Tensor {
 }
 
 /// The movement of a geometric operation at a strength of -1..=1: shear up to 0.3, translation up to 150 of the 331
-/// pixels of the paper's ImageNet images, rotation up to 30 degrees; all to either side. The program of OrCo rotates one
-/// way only and shears bicubically; torchvision as here, but fills with black unless told otherwise.
+/// pixels of the paper's ImageNet images, rotation up to 30 degrees; all to either side. The program of OrCo rotates
+/// one way only and shears bicubically; torchvision as here, but fills with black unless told otherwise.
 fn movement((operation, strength): Step) -> Movement {
     match operation {
         ShearX => Movement::ShearX(0.3 * strength),

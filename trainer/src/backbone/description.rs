@@ -86,8 +86,8 @@ pub struct Description {
     pub blocks: Vec<Block>,
     /// Nonlinearity used throughout.
     pub activation: Activation,
-    /// Whether a feature vector is the mean of those of the image and of its mirror image; not so in phase 1, whose views
-    /// are mirrored at random.
+    /// Whether a feature vector is the mean of those of the image and of its mirror image; not so in phase 1, whose
+    /// views are mirrored at random.
     pub mirrored: bool,
 }
 

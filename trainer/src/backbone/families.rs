@@ -33,8 +33,8 @@ impl Description {
         Self::basic(format!("resnet18-w{width}"), width, 4, 2, input)
     }
 
-    /// ResNet-18 as its authors built it for ImageNet: a 7x7 stem with stride 2 and 3x3 pooling before the stages (He et
-    /// al. 2016, table 1).
+    /// ResNet-18 as its authors built it for ImageNet: a 7x7 stem with stride 2 and 3x3 pooling before the stages (He
+    /// et al. 2016, table 1).
     pub fn resnet18_imagenet(width: i64, input: [i64; 3]) -> Self {
         let small = Self::basic(format!("resnet18-imagenet-w{width}"), width, 4, 2, input);
         let stem = small.stem.map(|stem| ConvNorm { kernel: 7, stride: 2, ..stem });

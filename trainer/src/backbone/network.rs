@@ -175,9 +175,9 @@ impl Builder for Observed<'_> {
 
 /// The input of a convolution and the stride that is left to do.
 ///
-/// Where the processor has AVX2 only, oneDNN 3.10 (in libtorch 2.11) writes past the end of its memory while it computes the
-/// weight gradient of a strided 1x1 convolution whose channels do not fill vectors of 8. Every other pixel of the input,
-/// taken beforehand, gives the same numbers at stride 1.
+/// Where the processor has AVX2 only, oneDNN 3.10 (in libtorch 2.11) writes past the end of its memory while it
+/// computes the weight gradient of a strided 1x1 convolution whose channels do not fill vectors of 8. Every other pixel
+/// of the input, taken beforehand, gives the same numbers at stride 1.
 fn strided(x: Tensor, conv: &ConvNorm) -> (Tensor, i64) {
     if conv.kernel == 1 && conv.stride > 1 && conv.inputs % 8 != 0 && x.device() == Device::Cpu {
         let every = |x: Tensor, axis| x.slice(axis, None, None, conv.stride);
@@ -206,8 +206,8 @@ fn channels_last(x: &Tensor) -> Tensor {
     x.permute([0, 2, 3, 1]).contiguous().permute([0, 3, 1, 2])
 }
 
-/// What a convolution of `x` computes in: in what x has, but for depthwise ones with a stride on the processor, for whose
-/// gradient by x its library (oneDNN) has no fast kernel in bf16 or f16.
+/// What a convolution of `x` computes in: in what x has, but for depthwise ones with a stride on the processor, for
+/// whose gradient by x its library (oneDNN) has no fast kernel in bf16 or f16.
 fn arithmetic(x: &Tensor, conv: &ConvNorm) -> Kind {
     let strided = conv.groups > 1 && conv.stride > 1;
     if strided && x.device() == Device::Cpu { Kind::Float } else { x.kind() }

@@ -36,8 +36,8 @@ pub(super) struct ComparedSession<'a> {
 type Shown = (usize, i64, bool);
 
 impl ComparedSession<'_> {
-    /// Takes new classes in: their shots, image and class, become exemplars, and the means of these, as `model` sees them,
-    /// choose among the free targets.
+    /// Takes new classes in: their shots, image and class, become exemplars, and the means of these, as `model` sees
+    /// them, choose among the free targets.
     pub(super) fn admit(&mut self, model: &Model, shots: &[(usize, i64)]) -> Result<()> {
         let (indices, classes): (Vec<usize>, Vec<i64>) = shots.iter().copied().unzip();
         let z = no_grad(|| model.head.project(&features(model, self.train, &indices)));
@@ -111,8 +111,8 @@ impl ComparedSession<'_> {
         Ok(())
     }
 
-    /// The samples of an epoch, shuffled: as many as there are exemplars. Where the settings balance, a class with fewer
-    /// exemplars than the average comes as often as the average, repetitions under augmented views.
+    /// The samples of an epoch, shuffled: as many as there are exemplars. Where the settings balance, a class with
+    /// fewer exemplars than the average comes as often as the average, repetitions under augmented views.
     fn epoch(&self, random: &mut Random) -> Vec<Shown> {
         let count = self.exemplars.len();
         let classes = || self.exemplars.chunk_by(|a, b| a.1 == b.1);

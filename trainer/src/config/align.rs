@@ -38,8 +38,8 @@ pub struct AlignConfig {
     /// Augmented feature views computed per image beforehand; two different ones enter each step. Means nothing where
     /// the backbone is trained, since every step then draws views of its own.
     pub cached_views: usize,
-    /// Arithmetic of the backbone on the cached views; the clean image, and whatever is exported, is computed in f32. Means
-    /// nothing where the backbone is trained or an ONNX model that the user brings.
+    /// Arithmetic of the backbone on the cached views; the clean image, and whatever is exported, is computed in f32.
+    /// Means nothing where the backbone is trained or an ONNX model that the user brings.
     #[serde(default, skip_serializing_if = "is_default")]
     pub views_precision: Arithmetic,
     /// Whether a feature vector is from here on, in the exported backbone too, the mean of those of an image and of its
@@ -163,7 +163,8 @@ mod tests {
         let refused = |line: &str| with(line).unwrap_err();
         assert_eq!(
             refused("perturbation = 9e-5"),
-            "recipe: a number in align.perturbation is now align.perturbation_width; align.perturbation is the distribution"
+            "recipe: a number in align.perturbation is now align.perturbation_width; align.perturbation is the \
+             distribution"
         );
         assert!(refused(&format!("{rest}\nnoise = \"wide\"")).contains("align.noise is now align.perturbation, where"));
         assert!(refused(&format!("{rest}\nperturbed = \"all\"")).contains("align.perturbed is now a table, such as {"));

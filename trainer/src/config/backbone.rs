@@ -27,8 +27,8 @@ pub struct BackboneConfig {
     /// nothing, and there is no phase 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub onnx: Option<PathBuf>,
-    /// Mean of red, green and blue in 0..1 that the model in `onnx` is fed with; by default what its metadata say, else the data
-    /// set's own.
+    /// Mean of red, green and blue in 0..1 that the model in `onnx` is fed with; by default what its metadata say, else
+    /// the data set's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean: Option<[f32; 3]>,
     /// Their deviation.

@@ -32,7 +32,8 @@ pub struct DataConfig {
     #[serde(skip_serializing_if = "Fit::is_square")]
     pub fit: Fit,
     /// Share of each side of that square that is kept, from the middle (1). With `image_size` 224, 0.875 is what the
-    /// field tests on: the shorter side scaled to 256, then the 224 in the middle. Views are drawn out of this part too.
+    /// field tests on: the shorter side scaled to 256, then the 224 in the middle. Views are drawn out of this part
+    /// too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub crop: Option<f64>,
     /// Mean of red, green and blue in 0..1; known for published data sets, else computed from base training images.

@@ -1,5 +1,5 @@
-//! Values of settings that a recipe leaves out, and whether a setting has such a value: then it is not written either, so
-//! that what was made before the setting existed is still recognised.
+//! Values of settings that a recipe leaves out, and whether a setting has such a value: then it is not written either,
+//! so that what was made before the setting existed is still recognised.
 
 use orco_core::loss::contrast::Form;
 

@@ -87,7 +87,11 @@ pub enum DataError {
         actual: usize,
     },
     /// A class cannot be named in lists and on terminals.
-    #[error("the class name \"{}\" holds characters that cannot be seen, or is the name of another class in another spelling; rename the class", name.escape_debug())]
+    #[error(
+        "the class name \"{}\" holds characters that cannot be seen, or is the name of another class in another \
+         spelling; rename the class",
+        name.escape_debug()
+    )]
     ClassName {
         /// The name.
         name: String,
@@ -108,7 +112,10 @@ pub enum DataError {
         free: String,
     },
     /// The name of a file or folder is no text.
-    #[error("the name of {} is not valid Unicode; rename it, or leave such files out with --skip-broken", path.display())]
+    #[error(
+        "the name of {} is not valid Unicode; rename it, or leave such files out with --skip-broken",
+        path.display()
+    )]
     Name {
         /// The file or folder.
         path: PathBuf,

@@ -17,7 +17,8 @@ const TEST_SHARE: f64 = 0.2;
 /// Lists the files. Classes are numbered in the order of their folders' names; hidden files and folders are passed
 /// over. Without `train` and `test`, `test_share` of each class, drawn with `seed`, becomes the test set.
 ///
-/// Pictures and folders whose names are no text end the work, or with `skip_broken` are left out and put into `skipped`.
+/// Pictures and folders whose names are no text end the work, or with `skip_broken` are left out and put into
+/// `skipped`.
 pub(super) fn list(
     folder: &Path,
     test_share: Option<f64>,

@@ -4,8 +4,8 @@
 //! every picture, `split/train.csv` and `split/test.csv` name them, a header `filename,label` and then one picture a
 //! line, the label being a WordNet number such as `n01532829`. Classes are numbered in the order in which `train.csv`
 //! first names them, as CEC's loader does. In the files published with CEC (Zhang et al., CVPR 2021;
-//! `data/index_list/mini_imagenet` of its repository) both lists go in blocks of 500 and 100 pictures from `n01532829` to
-//! `n13133613`, in the order of the WordNet numbers. A `test.csv` in another order is numbered by `train.csv`.
+//! `data/index_list/mini_imagenet` of its repository) both lists go in blocks of 500 and 100 pictures from `n01532829`
+//! to `n13133613`, in the order of the WordNet numbers. A `test.csv` in another order is numbered by `train.csv`.
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,7 +16,8 @@ use super::listing::{Entry, Listing};
 
 /// What is said beside a file that is missing.
 const LAYOUT: &str = "the folder must hold images, split/train.csv and split/test.csv";
-/// Of the published lists: classes, and training and test images of each. Lists of fewer classes may hold what they like.
+/// Of the published lists: classes, and training and test images of each. Lists of fewer classes may hold what they
+/// like.
 const CLASSES: usize = 100;
 const TRAIN_EACH: usize = 500;
 const TEST_EACH: usize = 100;

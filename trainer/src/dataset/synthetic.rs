@@ -32,8 +32,8 @@ pub fn class_names(classes: usize, seed: u64) -> Vec<String> {
     looks.iter().enumerate().map(|(class, look)| format!("{} {} {class}", look.texture.0, look.shape.0)).collect()
 }
 
-/// Renders `each` images of each class, u8 `[classes * each, 3, side, side]`, in order of class. At Ctrl-C the rest stays
-/// black.
+/// Renders `each` images of each class, u8 `[classes * each, 3, side, side]`, in order of class. At Ctrl-C the rest
+/// stays black.
 ///
 /// ```
 /// use orco_trainer::dataset::synthetic::{Part, images};

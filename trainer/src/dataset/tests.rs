@@ -174,7 +174,8 @@ fn a_class_name_with_control_characters_is_refused() {
     let error = open(&recipe, &origin).unwrap_err().to_string();
     assert_eq!(
         error,
-        "the class name \"c\\n1\\u{1b}[2J\" holds characters that cannot be seen, or is the name of another class in another spelling; rename the class"
+        "the class name \"c\\n1\\u{1b}[2J\" holds characters that cannot be seen, or is the name of another class \
+         in another spelling; rename the class"
     );
 }
 

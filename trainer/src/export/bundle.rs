@@ -29,12 +29,12 @@ use crate::run::Run;
 /// Most images on which both are compared.
 const PARITY_IMAGES: usize = 1000;
 
-/// Writes the bundle where `output` has it made, opens it again as a device would, measures it, and writes its card. What
-/// is left is to sign it and to [finish](Output::finish).
+/// Writes the bundle where `output` has it made, opens it again as a device would, measures it, and writes its card.
+/// What is left is to sign it and to [finish](Output::finish).
 ///
 /// # Errors
-/// If a stop was asked for, a file cannot be written, ONNX Runtime is missing, its features differ from tch's by more than
-/// 1e-4 of the largest, or storing the weights in fewer bits changed the features by more than that explains.
+/// If a stop was asked for, a file cannot be written, ONNX Runtime is missing, its features differ from tch's by more
+/// than 1e-4 of the largest, or storing the weights in fewer bits changed the features by more than that explains.
 pub fn write_bundle(
     model: &Model,
     targets: &Targets,
@@ -63,8 +63,8 @@ pub fn write_bundle(
         log::info!("{}", parity.sentence("tch"));
         if !parity.is_rounding() {
             bail!(
-                "ONNX Runtime's features differ from tch's by {:.1e}, more than {PARITY:.0e} of the largest, {:.2e}; nothing was \
-                 written; please report it, with the recipe",
+                "ONNX Runtime's features differ from tch's by {:.1e}, more than {PARITY:.0e} of the largest, \
+                 {:.2e}; nothing was written; please report it, with the recipe",
                 parity.deviation,
                 parity.largest
             );

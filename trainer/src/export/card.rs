@@ -108,8 +108,8 @@ pub(super) fn write(
         // Imprinting answers by targets alone, and in session 0 nothing is imprinted yet.
         writeln!(
             text,
-            "- Accuracy on the measured images of the base classes: {:.2} % by the classifier of phase 1, {:.2} % by the \
-             targets of phase 2.",
+            "- Accuracy on the measured images of the base classes: {:.2} % by the classifier of phase 1, {:.2} % \
+             by the targets of phase 2.",
             phase_1, by_targets.sessions[0].base
         )?;
     }
@@ -297,8 +297,8 @@ fn phase_1(text: &mut String, recipe: &Recipe) -> Result<()> {
     let pretrain = &recipe.pretrain;
     writeln!(
         text,
-        "- Phase 1: {} epochs, batch {}, {} view(s) of each image; weights of the losses: cross entropy {} (label smoothing {}), SCL {}, \
-         SSCL {}{}; {} with learning rate {}, cosine, weight decay {}, arithmetic {:?}.",
+        "- Phase 1: {} epochs, batch {}, {} view(s) of each image; weights of the losses: cross entropy {} (label \
+         smoothing {}), SCL {}, SSCL {}{}; {} with learning rate {}, cosine, weight decay {}, arithmetic {:?}.",
         pretrain.epochs,
         pretrain.batch,
         pretrain.views,
@@ -321,7 +321,8 @@ fn phase_1(text: &mut String, recipe: &Recipe) -> Result<()> {
     let augment = &pretrain.augment;
     writeln!(
         text,
-        "- Views of phase 1: crops of {} to {} of the area, flips, colour jitter {} (probability {}), grey {}, erasing {}{}.",
+        "- Views of phase 1: crops of {} to {} of the area, flips, colour jitter {} (probability {}), grey {}, \
+         erasing {}{}.",
         augment.crop_scale[0],
         augment.crop_scale[1],
         augment.jitter,

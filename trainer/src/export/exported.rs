@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use super::fidelity::Fidelity;
 
-/// Largest deviation between ONNX Runtime and tch that an export may have, as a share of the largest feature: rounding grows
-/// with the features.
+/// Largest deviation between ONNX Runtime and tch that an export may have, as a share of the largest feature: rounding
+/// grows with the features.
 pub(super) const PARITY: f64 = 1e-4;
 
 /// What an export was found to be.

@@ -59,8 +59,8 @@ impl Fidelity {
     /// What was measured, for people; goes on from the file's name.
     pub fn sentence(&self) -> String {
         format!(
-            "takes {:.0} KiB (f32 {:.0} KiB); on {} measured images of base classes its features' cosine to the float ones is \
-             {:.5} on average and {:.5} at least; nearest base mean: {:.1} % (f32 {:.1} %)",
+            "takes {:.0} KiB (f32 {:.0} KiB); on {} measured images of base classes its features' cosine to the \
+             float ones is {:.5} on average and {:.5} at least; nearest base mean: {:.1} % (f32 {:.1} %)",
             self.bytes as f64 / 1024.0,
             self.float_bytes as f64 / 1024.0,
             self.images,
@@ -86,8 +86,8 @@ impl Fidelity {
             return Ok(());
         }
         bail!(
-            "with weights in {} the features' cosine to the float ones is {:.5} on average, less than {least}; nothing was \
-             written; set weights = \"{instead}\" under [export]",
+            "with weights in {} the features' cosine to the float ones is {:.5} on average, less than {least}; \
+             nothing was written; set weights = \"{instead}\" under [export]",
             weights.name(),
             self.cosine
         )

@@ -1,5 +1,5 @@
-//! Where a bundle is written: made beside its folder, and moved there whole. An older bundle is set aside before it goes, so
-//! that a kill at any moment leaves the old or the new one.
+//! Where a bundle is written: made beside its folder, and moved there whole. An older bundle is set aside before it
+//! goes, so that a kill at any moment leaves the old or the new one.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;

@@ -22,8 +22,8 @@ const TAIL: f64 = 1e-4;
 pub struct Ranges(BTreeMap<String, (f32, f32)>);
 
 impl Ranges {
-    /// Measures a network on batches of images: of each batch the quantiles 0.01 % and 99.99 % of a value, of all batches
-    /// the widest; 0 is always inside.
+    /// Measures a network on batches of images: of each batch the quantiles 0.01 % and 99.99 % of a value, of all
+    /// batches the widest; 0 is always inside.
     ///
     /// # Shapes
     /// Each batch f32 `[n, 3, h, w]`, normalised.

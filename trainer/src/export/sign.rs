@@ -37,8 +37,8 @@ pub fn write_key(path: &Path) -> Result<PathBuf> {
 }
 
 /// Gives the bundle in `folder` a release number, where one is given, and a signature, where a key is given. A bundle
-/// whose files do not match its manifest is not signed. An old signature goes away before the manifest changes: whatever
-/// interrupts this, no signature is left beside a manifest that it does not belong to.
+/// whose files do not match its manifest is not signed. An old signature goes away before the manifest changes:
+/// whatever interrupts this, no signature is left beside a manifest that it does not belong to.
 ///
 /// # Errors
 /// If the bundle does not open, one of its files is not the one that the manifest describes, or one cannot be written.

@@ -1,8 +1,8 @@
 //! How the weights of a convolution lie in a file: as f32, as f16, or as int8 with a scale for each output channel.
 //!
-//! Smaller ones are brought back to f32 by `Cast` (and `Mul` by the scales), nodes over constants alone, which an engine
-//! computes once when it loads the file. `DequantizeLinear` would say the same in one node, but ONNX Runtime keeps it for
-//! its integer kernels and computes it at every image, which took twice the time.
+//! Smaller ones are brought back to f32 by `Cast` (and `Mul` by the scales), nodes over constants alone, which an
+//! engine computes once when it loads the file. `DequantizeLinear` would say the same in one node, but ONNX Runtime
+//! keeps it for its integer kernels and computes it at every image, which took twice the time.
 
 use orco_runtime::manifest::Weights;
 

@@ -11,8 +11,8 @@ use crate::backbone::unit;
 
 /// Contrastive loss over rows with labels, as [`orco_core::loss::contrast::loss`] computes it on the device: the mean
 /// over all anchors that have a positive (a row of equal label) and, for [`Form::Negatives`], a negative. With class
-/// labels it is SCL (OrCo, Eq. 2), with image identities SSCL; over views of a batch and perturbed targets it is PSCL (Eq.
-/// 6).
+/// labels it is SCL (OrCo, Eq. 2), with image identities SSCL; over views of a batch and perturbed targets it is PSCL
+/// (Eq. 6).
 ///
 /// # Shapes
 /// `z` f32 `[n, d]`, `labels` i64 `[n]`; returns a scalar, 0 if there is no such anchor.

@@ -128,8 +128,8 @@ mod tests {
             let said = state.save(Position { epoch: 1, step: 0 }, &model, &run).unwrap_err().to_string();
             assert_eq!(
                 said,
-                "a weight became infinite in epoch 1; there is no checkpoint yet; start again with another --run folder \
-                 and a lower pretrain.learning_rate"
+                "a weight became infinite in epoch 1; there is no checkpoint yet; start again with another --run \
+                 folder and a lower pretrain.learning_rate"
             );
             assert!(!run.path(CHECKPOINT).exists());
         }

@@ -96,8 +96,8 @@ impl TrainedOn {
             _ if there.classes != self.classes => "other classes",
             _ if there.count != self.count => {
                 bail!(
-                    "{} holds a run that was trained on {} images, but there are {} now; name the same data, or another \
-                     folder with --run",
+                    "{} holds a run that was trained on {} images, but there are {} now; name the same data, or \
+                     another folder with --run",
                     folder.display(),
                     there.count,
                     self.count

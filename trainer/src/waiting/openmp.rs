@@ -7,8 +7,8 @@ use std::thread::{self, JoinHandle};
 
 /// What a thread of a team does, with what it is given.
 type Task = extern "C" fn(*mut c_void);
-/// `GOMP_parallel(task, data, threads, flags)`: a team of threads, the caller among them, runs the task and meets at its end.
-/// GCC compiles `#pragma omp parallel` to a call of it, so it stays what it is.
+/// `GOMP_parallel(task, data, threads, flags)`: a team of threads, the caller among them, runs the task and meets at
+/// its end. GCC compiles `#pragma omp parallel` to a call of it, so it stays what it is.
 type Parallel = unsafe extern "C" fn(Task, *mut c_void, c_uint, c_uint);
 
 /// The libgomp of this process.
@@ -23,7 +23,8 @@ impl Openmp {
     #[cfg(unix)]
     pub(super) fn of_process() -> Option<Self> {
         let process = libloading::os::unix::Library::this();
-        // SAFETY: the types are those of libgomp's interface; a library that is linked stays for as long as the process.
+        // SAFETY: the types are those of libgomp's interface; a library that is linked stays for as long as the
+        // process.
         unsafe {
             // LLVM's runtime has GCC's entry points too, but waits in its own way.
             if process.get::<extern "C" fn()>(b"kmp_set_blocktime\0").is_ok() {
@@ -54,9 +55,10 @@ impl Openmp {
 /// More idle threads of OpenMP than there are processors. While they exist, all threads of libgomp sleep almost at once
 /// when they wait for one another.
 ///
-/// libgomp counts the threads of all its teams, and where they are more than processors it spins a hundred times instead of
-/// 300,000 (`gomp_managed_threads` and `gomp_throttled_spin_count_var` in its config/linux/wait.h, since GCC 4.4). A team
-/// belongs to the thread that called for it and is kept for its next call, so the idle ones ask for no more than memory.
+/// libgomp counts the threads of all its teams, and where they are more than processors it spins a hundred times
+/// instead of 300,000 (`gomp_managed_threads` and `gomp_throttled_spin_count_var` in its config/linux/wait.h, since GCC
+/// 4.4). A team belongs to the thread that called for it and is kept for its next call, so the idle ones ask for no
+/// more than memory.
 #[derive(Debug)]
 pub(super) struct Crowd {
     leave: Option<Sender<()>>,

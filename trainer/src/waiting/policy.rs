@@ -10,8 +10,8 @@ pub(super) enum Waiting {
 }
 
 /// From this on a look is a busy one: seconds that threads were ready to run and got no core, in a second, all threads
-/// together. With two cores it was 0.5 to 1.4 beside a busy process, and below 0.1 beside one that was niced by 10 (which
-/// spinning threads hold off, and sleeping ones would let in).
+/// together. With two cores it was 0.5 to 1.4 beside a busy process, and below 0.1 beside one that was niced by 10
+/// (which spinning threads hold off, and sleeping ones would let in).
 const BUSY: f64 = 0.25;
 /// Busy looks on end that send threads to sleep: one may be chance.
 const BUSY_LOOKS: u32 = 2;

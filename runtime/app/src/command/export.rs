@@ -40,8 +40,8 @@ pub struct Arguments {
     sign: Option<PathBuf>,
 }
 
-/// Writes the class's exemplars, as they are stored, into a pack; the state stays as it is. What leaves the device comes from
-/// the newest state or not at all: in an older one may be a class that was forgotten since.
+/// Writes the class's exemplars, as they are stored, into a pack; the state stays as it is. What leaves the device
+/// comes from the newest state or not at all: in an older one may be a class that was forgotten since.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let mut learner = device::open(options, output)?;
     let key = arguments.sign.as_deref().map(SecretKey::read).transpose()?;
@@ -58,8 +58,8 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     }
     if !pack.is_sound() {
         bail!(
-            "the label, the device's name and the time may have at most {} bytes and no control characters, marks of direction or characters that cannot be seen; `orco rename` \
-             gives another label",
+            "the label, the device's name and the time may have at most {} bytes and no control characters, marks \
+             of direction or characters that cannot be seen; `orco rename` gives another label",
             MAX_TEXT
         );
     }
@@ -86,8 +86,8 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     }))
 }
 
-/// Writes a pack. A file is replaced, or made, readable by its owner alone; what is there already and takes bytes, such as
-/// a pipe, stays and gets them; a link stays, and what it leads to is replaced.
+/// Writes a pack. A file is replaced, or made, readable by its owner alone; what is there already and takes bytes, such
+/// as a pipe, stays and gets them; a link stays, and what it leads to is replaced.
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     match fs::metadata(path) {
         Ok(facts) if facts.is_dir() => bail!("it is a folder"),

@@ -53,14 +53,16 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         let label = label::normal(arguments.label.as_deref().unwrap_or(&pack.label));
         if let Some(index) = packs.iter().position(|(_, other)| *other == label) {
             bail!(
-                "{} cannot be imported: {} has the label \"{label}\", too; import one of the two alone under another one with --as LABEL",
+                "{} cannot be imported: {} has the label \"{label}\", too; import one of the two alone under \
+                 another one with --as LABEL",
                 path.display(),
                 arguments.packs[index].display()
             );
         }
         if learner.classes().any(|known| label::same(&known.label, &label)) {
             bail!(
-                "{} cannot be imported: the label \"{label}\" exists already; import this pack alone under another one with --as LABEL",
+                "{} cannot be imported: the label \"{label}\" exists already; import this pack alone under another \
+                 one with --as LABEL",
                 path.display()
             );
         }

@@ -72,7 +72,8 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
         "weights": manifest.backbone.weights.name(),
         "features": manifest.backbone.features, "parameters": manifest.backbone.parameters,
         "base_classes": base_model.classes.len(), "learned_classes": learner.state().classes.len(),
-        "class_means": base_model.config.class_means, "sessions": learner.state().sessions, "free_targets": free, "state": learner.store().folder().to_string_lossy(), "benchmark": benchmark,
+        "class_means": base_model.config.class_means, "sessions": learner.state().sessions, "free_targets": free,
+        "state": learner.store().folder().to_string_lossy(), "benchmark": benchmark,
         "history_entries": learner.history().entries().len(), "history_bytes": learner.history().bytes(),
         "working_memory_bytes": learning,
     }))

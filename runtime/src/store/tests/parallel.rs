@@ -119,7 +119,8 @@ fn parallel_changes_never_overwrite_each_other_though_the_lock_is_removed() {
     }
     assert_eq!(made, ROUNDS * WORKERS * 3);
     say(&format!(
-        "{} parallel changes of {WORKERS} at once, the lock file removed {} times meanwhile: {made} made, {} refused, 0 lost",
+        "{} parallel changes of {WORKERS} at once, the lock file removed {} times meanwhile: {made} made, {} \
+         refused, 0 lost",
         tried.into_inner(),
         removed.into_inner(),
         overtaken.into_inner()

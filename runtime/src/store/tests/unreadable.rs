@@ -100,8 +100,8 @@ fn what_cannot_be_read_is_refused_and_never_set_aside() {
     // A purge lists its folder once more when both slots are written: that is the new state, with a complaint.
     assert!(refused > 0 && made > 0, "{refused} refused, {made} made");
     say(&format!(
-        "{tried} failed reads (EIO, EACCES) of every kind of change, {refused} refused with nothing changed, {made} after \
-         the change was made, 0 lost, 0 set aside"
+        "{tried} failed reads (EIO, EACCES) of every kind of change, {refused} refused with nothing changed, {made} \
+         after the change was made, 0 lost, 0 set aside"
     ));
 }
 

@@ -33,10 +33,10 @@ pub enum PurgeError {
 }
 
 impl Saved {
-    /// Goes on to `next`, which no longer has the class `label`, and removes that class from all that is remembered: its
-    /// exemplars, every label it ever had, and every class of that label before it. Exemplars that another class has, too,
-    /// stay with that one. Entries that say nothing any more are dropped, and those in which a class that is still known
-    /// had this label.
+    /// Goes on to `next`, which no longer has the class `label`, and removes that class from all that is remembered:
+    /// its exemplars, every label it ever had, and every class of that label before it. Exemplars that another class
+    /// has, too, stay with that one. Entries that say nothing any more are dropped, and those in which a class that is
+    /// still known had this label.
     ///
     /// # Errors
     /// [`PurgeError`] if there is no such class, or `next` still has it.

@@ -45,8 +45,8 @@ impl Session<'_> {
         self.realign(state, next)
     }
 
-    /// Restores an earlier class set with the seed that its head was aligned with, or the head that it brings, so that undoing
-    /// is exact whatever seed this session has.
+    /// Restores an earlier class set with the seed that its head was aligned with, or the head that it brings, so that
+    /// undoing is exact whatever seed this session has.
     ///
     /// # Errors
     /// [`LearnError`] if the callback stopped it.

@@ -20,8 +20,8 @@ pub enum LearnError {
     },
     /// A label is empty, too long, or has characters in it that cannot be seen or typed.
     #[error(
-        "the label {:?} cannot be used: it is empty, longer than {MAX_TEXT} bytes, starts or ends with white space, or holds \
-         \"=\", control characters, marks of direction or characters that cannot be seen",
+        "the label {:?} cannot be used: it is empty, longer than {MAX_TEXT} bytes, starts or ends with white space, \
+         or holds \"=\", control characters, marks of direction or characters that cannot be seen",
         shown(label)
     )]
     BadLabel {

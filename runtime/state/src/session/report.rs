@@ -23,11 +23,12 @@ pub struct ClassAccuracy {
     pub since: Option<Since>,
 }
 
-/// What all sessions since a class was new have cost it, judged by the exemplars that it had then: those that the bundle
-/// brought, or the shots of the session that learned it.
+/// What all sessions since a class was new have cost it, judged by the exemplars that it had then: those that the
+/// bundle brought, or the shots of the session that learned it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Since {
-    /// Share of them recognised at first, 0..1: by the bundle's own head, or right after the session that learned the class.
+    /// Share of them recognised at first, 0..1: by the bundle's own head, or right after the session that learned the
+    /// class.
     pub first: f32,
     /// Share of them recognised now, 0..1.
     pub now: f32,
@@ -53,15 +54,16 @@ pub struct Report {
     pub exemplars: usize,
     /// Every known class, base classes first.
     pub classes: Vec<ClassAccuracy>,
-    /// Pairs of which a tenth or more of the exemplars are confused, and at least one involves a new class; worst first.
+    /// Pairs of which a tenth or more of the exemplars are confused, and at least one involves a new class; worst
+    /// first.
     pub confusions: Vec<Confusion>,
     /// Free pseudo-targets that are left.
     pub free_targets: usize,
 }
 
 impl Report {
-    /// From the answers for every exemplar under the old state and under the new one; `since` says for every class what all
-    /// sessions have cost it.
+    /// From the answers for every exemplar under the old state and under the new one; `since` says for every class what
+    /// all sessions have cost it.
     pub(super) fn new(
         base_model: &BaseModel,
         (old, before): (&State, &[usize]),
@@ -129,8 +131,8 @@ impl Report {
         })
     }
 
-    /// Old classes of which all sessions since the bundle, this one among them, cost more than `budget` of the exemplars that
-    /// were recognised at first, worst first. So a budget holds however many sessions share it.
+    /// Old classes of which all sessions since the bundle, this one among them, cost more than `budget` of the
+    /// exemplars that were recognised at first, worst first. So a budget holds however many sessions share it.
     pub fn forgotten_since(&self, budget: f32) -> Vec<&ClassAccuracy> {
         let loss = |class: &ClassAccuracy| class.since.map_or(0.0, |since| since.first - since.now);
         let mut forgotten: Vec<_> = self.classes.iter().filter(|class| loss(class) > budget + ROUNDING).collect();

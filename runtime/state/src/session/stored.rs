@@ -18,8 +18,8 @@ pub struct StoredClass {
 }
 
 impl Session<'_> {
-    /// Learns classes from stored exemplars in one session. Exemplars that another state on the same base_model stored for
-    /// some shots give the very bytes of state that [`Session::learn`] gives for these shots.
+    /// Learns classes from stored exemplars in one session. Exemplars that another state on the same base_model stored
+    /// for some shots give the very bytes of state that [`Session::learn`] gives for these shots.
     ///
     /// # Errors
     /// [`LearnError`] as for [`Session::learn`], and if exemplars are stored in another layout than the state's.

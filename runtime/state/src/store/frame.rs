@@ -1,5 +1,5 @@
-//! The content of a slot's envelope ([`codec`]): a start that is the same in every release, and a body that the envelope's
-//! version describes.
+//! The content of a slot's envelope ([`codec`]): a start that is the same in every release, and a body that the
+//! envelope's version describes.
 //!
 //! | offset | bytes | what (integers little endian) |
 //! |---|---|---|

@@ -39,20 +39,21 @@ impl fmt::Display for Slot {
     }
 }
 
-/// Storage of two slots. That is all that a store asks of a file system or of raw flash: everything else - which slot is
-/// the newest, whether it is sound - is decided above, from bytes alone.
+/// Storage of two slots. That is all that a store asks of a file system or of raw flash: everything else - which slot
+/// is the newest, whether it is sound - is decided above, from bytes alone.
 ///
 /// What an implementation promises, and what the crash argument in `STATE.md` rests on:
 ///
 /// 1. [`write`](Self::write) returns `Ok` only when the bytes survive a power cut.
-/// 2. Until then, and after an error or a power cut in between, *that* slot may hold anything; the other one is untouched.
+/// 2. Until then, and after an error or a power cut in between, *that* slot may hold anything; the other one is
+///    untouched.
 /// 3. [`read`](Self::read) changes nothing.
 pub trait Medium {
     /// Why the system or the chip refused.
     type Error;
 
-    /// All bytes of a slot; `None` if nothing was ever written there. Damaged bytes are returned as they are, also where the
-    /// medium itself knows that they are damaged for good, as a chip with error correction may.
+    /// All bytes of a slot; `None` if nothing was ever written there. Damaged bytes are returned as they are, also
+    /// where the medium itself knows that they are damaged for good, as a chip with error correction may.
     ///
     /// # Errors
     /// If they cannot be read now, though they may be sound. Nothing is changed then.
@@ -64,8 +65,8 @@ pub trait Medium {
     /// If that failed, or it is not certain that they would survive a power cut.
     fn write(&mut self, slot: Slot, bytes: &[u8]) -> Result<(), Self::Error>;
 
-    /// Writes a slot's bytes as [`write`](Self::write) does, but fails where another process has written the slot since it was
-    /// found empty. A medium of a single process needs no other way than `write`.
+    /// Writes a slot's bytes as [`write`](Self::write) does, but fails where another process has written the slot since
+    /// it was found empty. A medium of a single process needs no other way than `write`.
     ///
     /// # Errors
     /// As for [`write`](Self::write), and if there is something.
@@ -73,8 +74,8 @@ pub trait Medium {
         self.write(slot, bytes)
     }
 
-    /// Keeps the bytes of a slot, damaged or not ours, elsewhere for inspection, where there is room for that. The slot is
-    /// written next.
+    /// Keeps the bytes of a slot, damaged or not ours, elsewhere for inspection, where there is room for that. The slot
+    /// is written next.
     ///
     /// # Errors
     /// If that failed; the slot is as it was.

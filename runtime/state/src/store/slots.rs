@@ -238,8 +238,8 @@ impl SlotRules<'_> {
         Ok(found)
     }
 
-    /// Saves a body that was made from the state of generation `from`: into the slot that does not hold that one, or into
-    /// both if there is none. Returns the new generation.
+    /// Saves a body that was made from the state of generation `from`: into the slot that does not hold that one, or
+    /// into both if there is none. Returns the new generation.
     ///
     /// # Errors
     /// [`SaveError`]; the old state holds, unless the error says otherwise.
@@ -255,8 +255,8 @@ impl SlotRules<'_> {
         }
     }
 
-    /// Saves a body as [`save`](Self::save) does, but into both slots, and removes everything else, so that nothing of what
-    /// was there before is left.
+    /// Saves a body as [`save`](Self::save) does, but into both slots, and removes everything else, so that nothing of
+    /// what was there before is left.
     ///
     /// # Errors
     /// [`SaveError`]; something of the old may be left then.

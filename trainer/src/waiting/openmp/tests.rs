@@ -26,8 +26,8 @@ struct Meeting {
     slept: AtomicU64,
 }
 
-/// One thread is done at once and waits for the caller, who stays until the other sleeps. However busy the machine is, the
-/// one that waits spins as often as libgomp has it spin.
+/// One thread is done at once and waits for the caller, who stays until the other sleeps. However busy the machine is,
+/// the one that waits spins as often as libgomp has it spin.
 extern "C" fn meet(data: *mut c_void) {
     // SAFETY: `spun` passes a meeting, of which all fields may be used by both threads.
     let meeting = unsafe { &*data.cast::<Meeting>() };
