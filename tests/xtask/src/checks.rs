@@ -37,9 +37,9 @@ const OTHER_BUILDS: [Step; 9] = [
     Step::new("clippy --release --package orco-core -- -D warnings"),
     Step::new("clippy --release --package orco-state -- -D warnings"),
     Step::new("clippy --release --package orco-state --features flash -- -D warnings"),
-    Step::new("clippy --release --package orco-runtime --features onnx -- -D warnings"),
-    Step::new("clippy --release --package orco-runtime --features rten -- -D warnings"),
-    Step::new("clippy --release --package orco-runtime --features sign -- -D warnings"),
+    Step::new("clippy --release --package orco-runtime --no-default-features --features onnx -- -D warnings"),
+    Step::new("clippy --release --package orco-runtime --no-default-features --features rten -- -D warnings"),
+    Step::new("clippy --release --package orco-runtime --no-default-features --features sign -- -D warnings"),
     // cargo-fuzz builds these with nightly Rust; that they compile needs none.
     Step::new(
         "check --release --locked --no-default-features --manifest-path tests/fuzz/Cargo.toml --target-dir target",

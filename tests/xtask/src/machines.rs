@@ -46,7 +46,8 @@ impl Isa {
 
     /// Confines a program to these units.
     fn apply(self, command: &mut Command) {
-        command.env("ONEDNN_MAX_CPU_ISA", self.name());
+        // Tests of a program run beside one another: OpenMP's threads must not spin on each other's cores.
+        command.env("OMP_WAIT_POLICY", "passive").env("ONEDNN_MAX_CPU_ISA", self.name());
         if self == Self::Avx2 {
             command.env("ATEN_CPU_CAPABILITY", "avx2").env("MKL_ENABLE_INSTRUCTIONS", "AVX2");
         }
@@ -69,6 +70,7 @@ struct Outcome {
 pub fn run(isas: &[Isa], threads: &[usize], environment: &Environment) -> Result<ExitCode, Box<dyn Error>> {
     let isas = if isas.is_empty() { Isa::value_variants() } else { isas };
     let threads = if threads.is_empty() { &THREADS } else { threads };
+    let threads_of_each = threads.len();
     let tests = || {
         let mut command = cargo();
         command.args(TESTS.split_whitespace()).current_dir(workspace()).stdin(Stdio::null());
@@ -78,10 +80,11 @@ pub fn run(isas: &[Isa], threads: &[usize], environment: &Environment) -> Result
     if !tests().arg("--no-run").status()?.success() {
         return Err("the tests cannot be built".into());
     }
-    let mut outcomes = Vec::new();
+    let mut outcomes: Vec<Outcome> = Vec::new();
     for &isa in isas {
         for &threads in threads {
-            eprintln!("=== {} with OMP_NUM_THREADS={threads}", isa.name());
+            let (number, all) = (outcomes.len() + 1, isas.len() * threads_of_each);
+            eprintln!("=== {number} of {all}: {} with OMP_NUM_THREADS={threads}", isa.name());
             let mut command = tests();
             isa.apply(&mut command);
             let begin = Instant::now();
@@ -92,7 +95,9 @@ pub fn run(isas: &[Isa], threads: &[usize], environment: &Environment) -> Result
             if !failed.is_empty() {
                 eprintln!("{said}\n{errors}");
             }
-            outcomes.push(Outcome { isa, threads, seconds: begin.elapsed().as_secs_f64(), failed });
+            let outcome = Outcome { isa, threads, seconds: begin.elapsed().as_secs_f64(), failed };
+            eprintln!("{}", outcome.line());
+            outcomes.push(outcome);
         }
     }
     println!("\n{}", table(&outcomes));
@@ -118,6 +123,13 @@ fn failures(said: &str, errors: &str) -> Vec<String> {
 }
 
 impl Outcome {
+    /// Its line of the table.
+    fn line(&self) -> String {
+        let Self { isa, threads, seconds, failed } = self;
+        let outcome = if failed.is_empty() { "ok".to_owned() } else { format!("FAILED: {}", failed.join(", ")) };
+        format!("{:18}  {threads:15}  {seconds:7.0}  {outcome}", isa.name())
+    }
+
     fn name(&self) -> String {
         format!("ONEDNN_MAX_CPU_ISA={} OMP_NUM_THREADS={}", self.isa.name(), self.threads)
     }
@@ -126,10 +138,7 @@ impl Outcome {
 /// One line for each setting.
 fn table(outcomes: &[Outcome]) -> String {
     let mut lines = vec!["ONEDNN_MAX_CPU_ISA  OMP_NUM_THREADS  seconds  outcome".to_owned()];
-    for Outcome { isa, threads, seconds, failed } in outcomes {
-        let outcome = if failed.is_empty() { "ok".to_owned() } else { format!("FAILED: {}", failed.join(", ")) };
-        lines.push(format!("{:18}  {threads:15}  {seconds:7.0}  {outcome}", isa.name()));
-    }
+    lines.extend(outcomes.iter().map(Outcome::line));
     lines.join("\n")
 }
 
