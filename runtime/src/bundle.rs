@@ -55,11 +55,7 @@ pub struct Bundle {
 #[non_exhaustive]
 pub enum OpenError {
     /// A file could not be read.
-    #[error(
-        "cannot read {}{}",
-        path.display(),
-        if path.ends_with(MANIFEST) { "; is its folder an OrCo bundle?" } else { "; copy the bundle again" }
-    )]
+    #[error("cannot read {}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -67,7 +63,7 @@ pub enum OpenError {
         source: io::Error,
     },
     /// The manifest is not signed by whom it should be.
-    #[error("{} is not trusted; take a bundle signed with the configured key", path.display())]
+    #[error("{} is not trusted", path.display())]
     Signature {
         /// The file.
         path: PathBuf,

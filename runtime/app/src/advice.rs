@@ -1,9 +1,11 @@
 //! What to do about an error: the library says what is wrong, this program what to type.
 
 use anyhow::Error;
+use orco_runtime::bundle::OpenError;
 use orco_runtime::encoder::EncodeError;
 use orco_runtime::history::PurgeError;
 use orco_runtime::learner::{ChangeError, ExportError, OpenLearnerError};
+use orco_runtime::manifest::MANIFEST;
 use orco_runtime::pack::ExportError as ClassError;
 use orco_runtime::session::LearnError;
 use orco_runtime::store::StoreError;
@@ -20,8 +22,13 @@ fn advice(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     if let Some(error) = cause.downcast_ref::<ChangeError>() {
         return on_change(error);
     }
-    if let Some(OpenLearnerError::Store(error)) = cause.downcast_ref() {
-        return on_store(error);
+    match cause.downcast_ref() {
+        Some(OpenLearnerError::Store(error)) => return on_store(error),
+        Some(OpenLearnerError::Bundle(error)) => return on_bundle(error),
+        _ => {}
+    }
+    if let Some(error) = cause.downcast_ref() {
+        return on_bundle(error);
     }
     if let Some(error) = cause.downcast_ref::<ExportError>() {
         return match error {
@@ -50,6 +57,15 @@ fn on_change(error: &ChangeError) -> Option<&'static str> {
         }
         ChangeError::Present { .. } => return None,
         _ => "nothing was changed",
+    })
+}
+
+fn on_bundle(error: &OpenError) -> Option<&'static str> {
+    Some(match error {
+        OpenError::Read { path, .. } if path.ends_with(MANIFEST) => "is its folder an OrCo bundle?",
+        OpenError::Read { .. } => "copy the bundle again",
+        OpenError::Signature { .. } => "take a bundle signed with the configured key",
+        _ => return None,
     })
 }
 
