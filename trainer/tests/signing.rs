@@ -77,5 +77,5 @@ fn a_bundle_is_signed_in_place_and_its_release_rises() {
         &["sign", bundle_path, "--key", bundle.join("labels.txt").to_str().unwrap()],
         "cannot be used as a secret key of minisign",
     );
-    refused(&["sign", "/nowhere", "--key", key_path], "is its folder an OrCo bundle?");
+    refused(&["sign", "/nowhere", "--key", key_path], "cannot read /nowhere/manifest.toml");
 }
