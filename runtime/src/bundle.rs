@@ -9,7 +9,7 @@
 //! assert_eq!(bundle.base_model.target_count(), 100); // room for 40 more
 //!
 //! let missing = Bundle::open("../models".as_ref()).unwrap_err();
-//! assert!(missing.to_string().ends_with("is its folder an OrCo bundle?"));
+//! assert_eq!(missing.to_string(), "cannot read ../models/manifest.toml");
 //! # Ok::<(), orco_runtime::bundle::OpenError>(())
 //! ```
 
