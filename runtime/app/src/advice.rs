@@ -4,7 +4,7 @@ use anyhow::Error;
 use orco_runtime::bundle::OpenError;
 use orco_runtime::encoder::EncodeError;
 use orco_runtime::history::PurgeError;
-use orco_runtime::learner::{ChangeError, ExportError, OpenLearnerError};
+use orco_runtime::learner::{ChangeError, ExportError, OpenLearnerError, ShotsError};
 use orco_runtime::manifest::MANIFEST;
 use orco_runtime::pack::ExportError as ClassError;
 use orco_runtime::session::LearnError;
@@ -38,6 +38,9 @@ fn advice(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
             _ => None,
         };
     }
+    if cause.is::<ShotsError>() {
+        return Some("nothing was changed");
+    }
     if let Some(EncodeError::Start(_)) = cause.downcast_ref() {
         return Some("`cargo xtask setup` fetches ONNX Runtime, and --engine rten does without it");
     }
@@ -50,6 +53,9 @@ fn on_change(error: &ChangeError) -> Option<&'static str> {
     Some(match error {
         ChangeError::Store(error) => return on_store(error),
         ChangeError::Learn(LearnError::UnknownLabel { .. }) => "nothing was changed: `orco list` shows all labels",
+        ChangeError::Learn(LearnError::LabelExists { .. }) => {
+            "nothing was changed; `orco add` gives a known class further shots"
+        }
         ChangeError::Forgetting { .. } => "nothing was changed: give other shots, or a larger --forgetting-budget",
         ChangeError::TooFarBack { .. } | ChangeError::NoEntry { .. } => "`orco history` shows what is remembered",
         ChangeError::Purge(PurgeError::Unknown { .. }) => {
@@ -80,6 +86,10 @@ fn on_store(error: &StoreError) -> Option<&'static str> {
         StoreError::Decode { .. } => "move its folder away to start from the bundle again",
         StoreError::OtherBundle { .. } => "give that bundle with --bundle, or another folder with --state",
         StoreError::Busy { .. } => "wait for it to finish, with --wait SECONDS",
+        StoreError::Lock { .. } => "nothing was changed",
+        StoreError::Write { .. } => {
+            "what was known before is unchanged: look who may write there, and how much room is left"
+        }
         StoreError::Uncertain { .. } => "check the disk and the room on it, and list what is known now",
         _ => return None,
     })

@@ -41,7 +41,7 @@ pub enum StoreError {
         user: u32,
     },
     /// The lock file cannot be opened or locked.
-    #[error("nothing was changed: cannot lock the state with {}", path.display())]
+    #[error("cannot lock the state with {}", path.display())]
     Lock {
         /// The file.
         path: PathBuf,
@@ -79,7 +79,7 @@ pub enum StoreError {
         folder: PathBuf,
     },
     /// The state could not be written; the old one is still there.
-    #[error("what was known before is unchanged: cannot write the state {}", path.display())]
+    #[error("cannot write the state {}", path.display())]
     Write {
         /// The file.
         path: PathBuf,
