@@ -23,12 +23,14 @@ use crate::encoder::choice::{self, Choice, Reason, Work};
 use crate::encoder::{EncodeError, Encoder, encode_pictures};
 use crate::files;
 use crate::manifest::{
-    BACKBONE, BACKBONE_INT8, FORMAT, LABELS, LEARNER, MANIFEST, Manifest, ManifestError, SIGNATURE, hexadecimal,
+    BACKBONE, BACKBONE_INT8, FORMAT, LABELS, LEARNER, MANIFEST, Manifest, ManifestError, SIGNATURE, STATISTICS,
+    hexadecimal,
 };
 use crate::signature::{self, PublicKey, SignatureError};
 use orco_state::codec::{self, DecodeError, Kind};
 use orco_state::label::{self, Shown};
 use orco_state::state::{BaseModel, State};
+use orco_state::statistics::Statistics;
 
 /// Largest file of a bundle that is read, in bytes.
 const MAX_FILE: u64 = 1 << 30;
@@ -173,6 +175,15 @@ impl Bundle {
         base_model.config = manifest.learn.clone();
         if !base_model.is_sound() {
             return Err(OpenError::Decode { path, source: DecodeError::Body });
+        }
+        if manifest.files.contains_key(STATISTICS) {
+            let bytes = read_checked(folder, &manifest, STATISTICS)?;
+            let path = folder.join(STATISTICS);
+            let decode = |source| OpenError::Decode { path, source };
+            base_model.statistics = Some(Statistics::decode(&bytes, &base_model).map_err(decode)?);
+        } else if manifest.learn.answer.is_some() {
+            let reason = format!("its [learn.answer] needs {STATISTICS}, which it does not list");
+            return unfit(MANIFEST, reason);
         }
         if !manifest.preprocessing.is_sound() {
             let demand = "width and height from 1 to 1024, finite means, deviations above 0";

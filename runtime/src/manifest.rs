@@ -21,6 +21,8 @@ pub const BACKBONE: &str = "backbone.onnx";
 pub const BACKBONE_INT8: &str = "backbone-int8.onnx";
 /// Name of head, targets, assignments and base exemplars.
 pub const LEARNER: &str = "learner.postcard";
+/// Name of the statistics of the base classes; not every bundle has them.
+pub const STATISTICS: &str = "statistics.postcard";
 /// Name of the features for measuring; not every bundle has them.
 pub const BENCHMARK: &str = "benchmark.postcard";
 /// Name of the list of base classes.

@@ -95,8 +95,17 @@ pub struct SplitConfig {
     /// Training images per class that no training step sees.
     #[serde(default)]
     pub holdout_per_class: usize,
+    /// Further images of each base class that no training step sees, a fifth of them at most: by these a device chooses
+    /// the border between base classes and new ones. With 0 they are taken from among those that were trained on, which
+    /// makes base classes look surer than they are.
+    #[serde(default = "set_aside")]
+    pub set_aside_per_class: usize,
     /// What accuracy is measured on.
     pub measure_on: MeasureOn,
+}
+
+fn set_aside() -> usize {
+    SHOTS
 }
 
 /// Which images accuracy is measured on.

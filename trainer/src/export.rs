@@ -11,6 +11,7 @@ mod output;
 mod quantise;
 mod sign;
 mod source;
+mod statistics;
 mod weights;
 
 pub use bundle::write_bundle;
@@ -21,3 +22,4 @@ pub use output::Output;
 pub use quantise::Ranges;
 pub use sign::{seal, write_key};
 pub(crate) use source::Source;
+pub use statistics::add_statistics;

@@ -10,6 +10,7 @@
 //!   (PSCL, cross entropy, orthogonality; sections 3.1 and 3.3), [`assignment`] (classes to pseudo-targets, section
 //!   3.4), [`config`] (its settings and presets);
 //! - phase 3 as a whole: [`align`];
+//! - beyond the paper: [`discriminant`] (second-order statistics of features), [`border`] (between known and new);
 //! - what a device without an allocator keeps: [`bounded`].
 #![no_std]
 
@@ -20,8 +21,10 @@ extern crate std;
 
 pub mod align;
 pub mod assignment;
+pub mod border;
 pub mod bounded;
 pub mod config;
+pub mod discriminant;
 pub mod exemplar;
 pub mod linalg;
 pub mod loss;

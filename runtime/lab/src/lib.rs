@@ -1,6 +1,7 @@
 //! Measuring OrCo by the field's protocol; no device carries this.
 //!
 //! - [`benchmark`]: features to measure on, as a bundle carries them;
+//! - [`statistics`]: what a workstation computes from all base images, for answers on the device;
 //! - [`cifar100`], [`from_cifar100`]: features computed anew from a data set's images;
 //! - [`Measurement`]: runs a benchmark's sessions through the runtime's own learner and through the rivals;
 //! - [`Row`], [`Summary`]: harmonic means, accuracies and their spread over draws.
@@ -10,6 +11,7 @@ pub mod cifar100;
 mod evaluate;
 mod images;
 mod metrics;
+pub mod statistics;
 
 pub use evaluate::{EvaluateError, Measurement, System};
 pub use images::{ImagesError, from_cifar100};

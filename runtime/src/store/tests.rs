@@ -37,6 +37,7 @@ fn base_model() -> BaseModel {
         classes: vec![Class { label: "base".into(), target: 0, session: 0 }],
         exemplars,
         config: Config { views: 1, ..Config::orco() },
+        statistics: None,
     }
 }
 

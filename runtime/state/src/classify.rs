@@ -1,4 +1,4 @@
-//! The answer: the class whose assigned pseudo-target is nearest, or its target and its exemplars together.
+//! The answer: the class whose assigned pseudo-target is nearest, or all that is known of the classes together.
 //!
 //! ```
 //! use orco_state::classify::Classifier;
@@ -19,6 +19,7 @@
 //! #     classes: vec![class("cat", 0), class("dog", 1)],
 //! #     exemplars,
 //! #     config: Config { views: 1, ..Config::edge() },
+//! #     statistics: None,
 //! # };
 //!
 //! // A base_model that knows "cat" at (1, 0) and "dog" at (0, 1), and a device that has learned nothing.
@@ -33,6 +34,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use crate::answer::Answerer;
 use crate::head::Projector;
 use crate::session::NewClass;
 use crate::state::{BaseModel, State};
@@ -45,7 +47,7 @@ use orco_core::math::{add_scaled, normalise, normalise_rows};
 pub struct Match {
     /// Index among the known classes, base classes first.
     pub class: usize,
-    /// How near, as [`Classifier`] says, -1..1.
+    /// How near, -1..1, or how probable, 0..1, as [`Classifier`] says.
     pub score: f32,
 }
 
@@ -55,8 +57,21 @@ pub struct Match {
 /// [`Config::class_means`] is a weight w, the mean of that, with weight 1, and of the cosine between the picture's
 /// features and the mean feature vector of the class's exemplars, with weight w. The one follows the alignment, the
 /// other cannot forget; they err on different pictures. Means count only where every class has an exemplar.
+///
+/// Where [`Config::answer`] has weights and the bundle has statistics, the score is a class's probability by all that is
+/// known ([`crate::answer`]).
 #[derive(Clone, Debug)]
-pub struct Classifier {
+pub struct Classifier(Rule);
+
+#[derive(Clone, Debug)]
+enum Rule {
+    Nearest(Nearest),
+    Answerer(Answerer),
+}
+
+/// By targets, and class means.
+#[derive(Clone, Debug)]
+struct Nearest {
     head: Projector,
     targets: Vec<f32>,
     dimension: usize,
@@ -71,12 +86,13 @@ impl Classifier {
         Self::with_config(base_model, state, &base_model.config)
     }
 
-    /// The same with other settings, of which [`Config::class_means`] and [`Config::base_exemplars`] matter.
+    /// The same with other settings, of which [`Config::answer`], [`Config::class_means`] and
+    /// [`Config::base_exemplars`] matter.
     pub fn with_config(base_model: &BaseModel, state: &State, config: &Config) -> Self {
-        let weight = config.class_means;
-        let means = if weight > 0.0 { class_means(base_model, state, config) } else { None };
-        let targets = state.assigned_targets(base_model);
-        Self { head: Projector::new(state.head(base_model)), targets, dimension: base_model.dimension, means, weight }
+        Self(match base_model.answers(config) {
+            Some((answer, statistics)) => Rule::Answerer(Answerer::new(base_model, state, answer, statistics)),
+            None => Rule::Nearest(Nearest::new(base_model, state, config)),
+        })
     }
 
     /// Knows one more class at once, without training: by the mean direction of its shots' clean views under the head
@@ -86,11 +102,9 @@ impl Classifier {
     /// # Panics
     /// If a shot has no whole feature vector.
     pub fn imprint(&mut self, class: &NewClass) {
-        let inputs = self.head.inputs();
-        let clean: Vec<f32> = class.shots.iter().flat_map(|shot| &shot[..inputs]).copied().collect();
-        self.targets.extend(mean_direction(&self.head.project(&clean), self.dimension));
-        if let Some(means) = &mut self.means {
-            means.extend(mean_direction(&clean, inputs));
+        match &mut self.0 {
+            Rule::Nearest(nearest) => nearest.imprint(class),
+            Rule::Answerer(answerer) => answerer.imprint(class.shots.iter().map(Vec::as_slice)),
         }
     }
 
@@ -99,21 +113,55 @@ impl Classifier {
     /// # Shapes
     /// `features` `[n, inputs]`; returns `[n]`.
     pub fn nearest(&self, features: &[f32]) -> Vec<usize> {
-        let classes = self.targets.len() / self.dimension;
-        self.scores(features).chunks_exact(classes.max(1)).map(place_of_largest).collect()
+        self.scores(features).chunks_exact(self.classes().max(1)).map(place_of_largest).collect()
     }
 
     /// The `count` classes with the highest scores for one feature vector, highest first.
     pub fn matches(&self, features: &[f32], count: usize) -> Vec<Match> {
-        let scores = self.scores(features);
+        let mut scores = self.scores(features);
+        if let Rule::Answerer(answerer) = &self.0 {
+            answerer.probabilities(&mut scores);
+        }
         let mut matches: Vec<Match> = scores.iter().enumerate().map(|(class, &score)| Match { class, score }).collect();
         matches.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.class.cmp(&b.class)));
         matches.truncate(count);
         matches
     }
 
-    /// Scores of every class: `features` `[n, inputs]`, result `[n, classes]`.
+    /// Scores of every class, by which they are ordered: `features` `[n, inputs]`, result `[n, classes]`.
     pub fn scores(&self, features: &[f32]) -> Vec<f32> {
+        match &self.0 {
+            Rule::Nearest(nearest) => nearest.scores(features),
+            Rule::Answerer(answerer) => answerer.scores(features),
+        }
+    }
+
+    fn classes(&self) -> usize {
+        match &self.0 {
+            Rule::Nearest(nearest) => nearest.targets.len() / nearest.dimension,
+            Rule::Answerer(answerer) => answerer.classes(),
+        }
+    }
+}
+
+impl Nearest {
+    fn new(base_model: &BaseModel, state: &State, config: &Config) -> Self {
+        let weight = config.class_means;
+        let means = if weight > 0.0 { class_means(base_model, state, config) } else { None };
+        let targets = state.assigned_targets(base_model);
+        Self { head: Projector::new(state.head(base_model)), targets, dimension: base_model.dimension, means, weight }
+    }
+
+    fn imprint(&mut self, class: &NewClass) {
+        let inputs = self.head.inputs();
+        let clean: Vec<f32> = class.shots.iter().flat_map(|shot| &shot[..inputs]).copied().collect();
+        self.targets.extend(mean_direction(&self.head.project(&clean), self.dimension));
+        if let Some(means) = &mut self.means {
+            means.extend(mean_direction(&clean, inputs));
+        }
+    }
+
+    fn scores(&self, features: &[f32]) -> Vec<f32> {
         let mut scores = cosines(&self.head.project(features), &self.targets, self.dimension);
         if let Some(means) = &self.means {
             let inputs = self.head.inputs();

@@ -2,7 +2,7 @@
 //!
 //! | offset | bytes | what (integers little endian) |
 //! |---|---|---|
-//! | 0 | 8 | what it is: `ORCOLRNR`, `ORCOBNCH`, `ORCOSLOT` or `ORCOPACK` |
+//! | 0 | 8 | what it is: `ORCOLRNR`, `ORCOSTAT`, `ORCOBNCH`, `ORCOSLOT` or `ORCOPACK` |
 //! | 8 | 2 | version of the content |
 //! | 10 | 8 | n, length of the content |
 //! | 18 | 32 | SHA-256 of the bytes 0..18 and the content |
@@ -22,6 +22,8 @@ use sha2::{Digest, Sha256};
 pub enum Kind {
     /// What a bundle knows: [`crate::state::BaseModel`] as postcard.
     Learner,
+    /// What is known of the base classes' features: [`crate::statistics::Statistics`] as postcard.
+    Statistics,
     /// Features for measuring, as postcard.
     Benchmark,
     /// A saved state: [`crate::store::Frame`].
@@ -35,6 +37,7 @@ impl Kind {
     pub const fn magic(self) -> &'static [u8; 8] {
         match self {
             Self::Learner => b"ORCOLRNR",
+            Self::Statistics => b"ORCOSTAT",
             Self::Benchmark => b"ORCOBNCH",
             Self::Slot => b"ORCOSLOT",
             Self::Pack => b"ORCOPACK",
@@ -45,7 +48,7 @@ impl Kind {
     /// change of one leaves the files of the others as they are.
     pub const fn version(self) -> u16 {
         match self {
-            Self::Learner | Self::Benchmark | Self::Slot | Self::Pack => 1,
+            Self::Learner | Self::Statistics | Self::Benchmark | Self::Slot | Self::Pack => 1,
         }
     }
 }

@@ -26,6 +26,7 @@
 //! #     classes: vec![class("cat", 0), class("dog", 1)],
 //! #     exemplars,
 //! #     config: Config { views: 1, ..Config::edge() },
+//! #     statistics: None,
 //! # };
 //!
 //! let fresh = Saved::fresh(&base_model, [0; 32]);
@@ -166,6 +167,8 @@ impl Saved {
             exemplars,
             head,
             sessions: entry.sessions,
+            balance: entry.balance,
+            calibration: None,
             origins: entry.origins.clone(),
         };
         Some(Earlier { state, seed: entry.seed, head: entry.head })
@@ -281,6 +284,7 @@ impl History {
             when: change.when,
             seed,
             sessions: state.sessions,
+            balance: state.balance,
             classes: known,
             exemplars: (0..state.exemplars.len() as u32).collect(),
             exemplar_classes: state.exemplars.classes().to_vec(),
@@ -313,6 +317,7 @@ impl History {
                 && last.exemplar_classes == state.exemplars.classes()
                 && last.exemplars.iter().copied().eq(0..state.exemplars.len() as u32)
                 && last.sessions == state.sessions
+                && last.balance == state.balance
                 && last.origins == state.origins
         });
         // Far from where counting on would start again.

@@ -5,8 +5,8 @@
 //! along the flow of data, each importing only from those above:
 //!
 //! - what is known: [`codec`] (bytes of files), [`label`], [`bank`] (exemplars), [`head`], [`target`] (pseudo-targets),
-//!   [`state`] (base_model and state);
-//! - answering and learning: [`classify`], [`session`];
+//!   [`statistics`] (of base features), [`state`] (base_model and state);
+//! - answering and learning: [`answer`] (with all that is known, and the border), [`classify`], [`session`];
 //! - keeping: [`history`] (what was done, and undoing it), [`store`] (slots that survive a power cut), [`pack`] (a
 //!   class for another device).
 #![no_std]
@@ -15,6 +15,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod answer;
 pub mod bank;
 pub mod classify;
 pub mod codec;
@@ -24,5 +25,6 @@ pub mod label;
 pub mod pack;
 pub mod session;
 pub mod state;
+pub mod statistics;
 pub mod store;
 pub mod target;

@@ -2,12 +2,15 @@
 //!
 //! 1. The head is reset to that of phase 2.
 //! 2. The new classes' means are assigned to free pseudo-targets; earlier assignments stay.
-//! 3. The head is trained on the exemplars of all base classes and all shots of all learned classes.
+//! 3. The head is trained on the exemplars of all base classes and all shots of all learned classes, unless the settings
+//!    leave it as it is.
+//! 4. Where answers use the bundle's statistics, the border between base classes and learned ones is chosen anew.
 //!
 //! Committing the new state is the caller's business, so any failure leaves the old one.
 
 mod change;
 mod error;
+mod judge;
 mod report;
 mod stored;
 #[cfg(test)]
@@ -23,7 +26,6 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
-use crate::classify::Classifier;
 use crate::head::Head;
 use crate::label;
 use crate::state::{BaseModel, Class, MAX_SHOTS, Origin, State};
@@ -109,6 +111,7 @@ pub fn operations(base_model: &BaseModel, state: &State, config: &Config) -> u64
 ///     classes: vec![class("cat", 0), class("dog", 1)],
 ///     exemplars,
 ///     config: Config { epochs: 5, views: 1, precision: Precision::F16, ..Config::edge() },
+///     statistics: None,
 /// };
 /// let mug = NewClass { label: "mug".into(), shots: vec![vec![0.7, 0.7], vec![0.6, 0.8]] };
 /// let (memory, on_progress) = (&mut Memory::default(), &mut |_| ControlFlow::Continue(()));
@@ -135,7 +138,7 @@ pub struct Session<'a> {
 
 impl Session<'_> {
     /// Learns new classes in one session (protocol, phase 3). Until it is done, a classifier may know them
-    /// provisionally ([`Classifier::imprint`]).
+    /// provisionally ([`crate::classify::Classifier::imprint`]).
     ///
     /// # Errors
     /// [`LearnError`] if the input makes no sense, the new classes do not fit, or the callback stopped it.
@@ -185,11 +188,11 @@ impl Session<'_> {
         self.memory.workspace(self.workers)
     }
 
-    /// Aligns the head of phase 2 anew to what `next` knows, and reports what changed since `state`.
+    /// Aligns the head of phase 2 anew to what `next` knows, and [settles](Self::settle) it.
     fn realign(&mut self, state: &State, mut next: State) -> Result<(State, Report), LearnError> {
         let (base_model, config) = (self.base_model, self.config);
         let mut history = Vec::with_capacity(config.epochs);
-        if next.classes.is_empty() && next.exemplars.is_empty() {
+        if config.epochs == 0 || (next.classes.is_empty() && next.exemplars.is_empty()) {
             next.head = None;
         } else {
             let mut head = Head::zeros(base_model.head.shape());
@@ -204,8 +207,13 @@ impl Session<'_> {
             align::align(&data, &assigned, config, self.seed, &mut workspace, head.view_mut(), &mut note)?;
             next.head = Some(head);
         }
-        let report = report(base_model, state, &mut next, config, history);
-        Ok((next, report))
+        Ok(self.settle(state, next, history))
+    }
+
+    /// Chooses the border of `next` where answers have one, and reports what changed since `state`.
+    fn settle(&self, state: &State, mut next: State, losses: Vec<Losses>) -> (State, Report) {
+        let report = judge::report(self.base_model, state, &mut next, self.config, losses);
+        (next, report)
     }
 }
 
@@ -219,63 +227,6 @@ fn data<'a>(base_model: &'a BaseModel, state: &'a State) -> AlignmentData<'a> {
         base: base_model.exemplars.view(),
         learned: state.exemplars.view(),
     }
-}
-
-/// Compares the answers of two states for the exemplars that the later one was trained on, and notes in it how new
-/// classes are recognised at first. They answer by targets alone: an exemplar is part of its class's mean, which would
-/// speak for it whatever became of the head.
-fn report(base_model: &BaseModel, before: &State, after: &mut State, config: &Config, losses: Vec<Losses>) -> Report {
-    let data = data(base_model, after);
-    let (mut features, mut classes) = (Vec::new(), Vec::new());
-    let mut base = 0;
-    for exemplar in data.exemplars(config) {
-        base += usize::from((exemplar as usize) < data.base.len());
-        let (bank, exemplar) = data.find(exemplar);
-        let first = features.len();
-        features.resize(first + bank.dimension, 0.0);
-        bank.read(exemplar, 0, &mut features[first..]);
-        classes.push(bank.classes[exemplar]);
-    }
-    let by_targets = config.by_targets_alone();
-    let answers = |state: &State| Classifier::with_config(base_model, state, &by_targets).nearest(&features);
-    let (earlier, later) = (answers(before), answers(&*after));
-    // Classes whose first shots nobody counted: new ones are counted now, those of older releases as they were before
-    // this.
-    let place_before = |class: &Class| before.known(base_model).position(|known| known.label == class.label);
-    let places: Vec<Option<usize>> = after.classes.iter().map(place_before).collect();
-    after.origins.resize(after.classes.len(), Origin::UNKNOWN);
-    for (place, origin) in after.origins.iter_mut().enumerate().filter(|(_, origin)| origin.shots == 0) {
-        let class = base_model.classes.len() + place;
-        for exemplar in (base..classes.len()).filter(|&exemplar| classes[exemplar] as usize == class) {
-            let right = places[place].map_or(later[exemplar] == class, |was| earlier.get(exemplar) == Some(&was));
-            origin.shots += 1;
-            origin.recognised += u32::from(right);
-        }
-    }
-    // Of base classes the exemplars of the bundle, under its own head, when nothing else was known.
-    let bundle = State::fresh(base_model, after.base_model);
-    let first =
-        Classifier::with_config(base_model, &bundle, &by_targets).nearest(&features[..base * base_model.head.inputs]);
-    let since = |class: usize| {
-        let origin = class.checked_sub(base_model.classes.len()).map(|place| after.origins[place]);
-        let own = |range: core::ops::Range<usize>| range.filter(|&exemplar| classes[exemplar] as usize == class);
-        let share = |right: usize, of: usize| right as f32 / of.max(1) as f32;
-        let (first, exemplars): (f32, Vec<usize>) = match origin {
-            None => {
-                let exemplars: Vec<usize> = own(0..base).collect();
-                let right = exemplars.iter().filter(|&&exemplar| first[exemplar] == class).count();
-                (share(right, exemplars.len()), exemplars)
-            }
-            Some(Origin { shots, recognised }) => {
-                let exemplars = own(base..classes.len()).take(shots as usize).collect();
-                (share(recognised as usize, shots as usize), exemplars)
-            }
-        };
-        let right = exemplars.iter().filter(|&&exemplar| later[exemplar] == class).count();
-        (!exemplars.is_empty()).then(|| Since { first, now: share(right, exemplars.len()) })
-    };
-    let since: Vec<Option<Since>> = (0..base_model.classes.len() + after.classes.len()).map(since).collect();
-    Report::new(base_model, (before, &earlier), (after, &later), &classes, &since, losses)
 }
 
 /// The class with its shots sorted, so that the order in which they were given does not matter.

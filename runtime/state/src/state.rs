@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::bank::Bank;
 use crate::head::Head;
-use orco_core::config::Config;
+use crate::statistics::Statistics;
+use orco_core::border::Border;
+use orco_core::config::{Answer, Config};
 use orco_core::math;
 
 /// Longest label, and any other text that people give, in bytes.
@@ -45,6 +47,71 @@ pub struct BaseModel {
     /// Settings of phase 3, which the bundle's manifest names.
     #[serde(skip)]
     pub config: Config,
+    /// Statistics of the base classes, where the bundle brings them.
+    #[serde(skip)]
+    pub statistics: Option<Statistics>,
+}
+
+/// How much what was known counts against what is new, where the border between them is chosen: weight of the base
+/// classes' accuracy in a harmonic mean of both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Balance {
+    /// Nine to one: old answers stay as they were, wherever possible.
+    KeepKnown,
+    /// Three to one.
+    #[default]
+    Balanced,
+    /// One to one.
+    FavourNew,
+}
+
+impl Balance {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::KeepKnown, Self::Balanced, Self::FavourNew];
+
+    /// Weight of the base classes, 0..1.
+    pub fn weight(self) -> f32 {
+        match self {
+            Self::KeepKnown => 0.9,
+            Self::Balanced => 0.75,
+            Self::FavourNew => 0.5,
+        }
+    }
+
+    /// Its name, as people give it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::KeepKnown => "keep-known",
+            Self::Balanced => "balanced",
+            Self::FavourNew => "favour-new",
+        }
+    }
+}
+
+/// What was chosen, at the end of a session, for answers that use the bundle's statistics.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// The border between base classes and learned ones, and the accuracies to be expected.
+    pub border: Border,
+    /// What scores are divided by before they become probabilities.
+    pub temperature: f32,
+}
+
+impl Calibration {
+    /// The temperature where there are no samples to choose it from.
+    pub const TEMPERATURE: f32 = 0.1;
+
+    /// That of a device which has learned nothing.
+    pub fn start(shift: f32) -> Self {
+        Self { border: Border { shift, ..Border::default() }, temperature: Self::TEMPERATURE }
+    }
+
+    fn is_sound(&self) -> bool {
+        let Border { shift, known, new } = self.border;
+        let shares = [known, new].iter().all(|share| (0.0..=1.0).contains(share));
+        shift.is_finite() && shares && self.temperature.is_finite() && self.temperature > 0.0
+    }
 }
 
 /// What the device has learned since.
@@ -60,6 +127,10 @@ pub struct State {
     pub head: Option<Head>,
     /// Number of sessions learned.
     pub sessions: u32,
+    /// How much what was known counts against what is new.
+    pub balance: Balance,
+    /// Where answers use the bundle's statistics: what the last session chose.
+    pub calibration: Option<Calibration>,
     /// How the learned classes were recognised at first, in their order; what is missing at the end is unknown. The
     /// history's entries keep it.
     #[serde(skip)]
@@ -87,6 +158,12 @@ impl Origin {
 }
 
 impl BaseModel {
+    /// The weights and statistics that answers are made with; `None` where they follow the paper, or the bundle has no
+    /// statistics.
+    pub fn answers<'a>(&'a self, config: &Config) -> Option<(Answer, &'a Statistics)> {
+        config.answer.zip(self.statistics.as_ref())
+    }
+
     /// Number of pseudo-targets, which is the most classes that can be known.
     pub fn target_count(&self) -> usize {
         self.targets.len() / self.dimension
@@ -130,6 +207,8 @@ impl State {
             exemplars,
             head: None,
             sessions: 0,
+            balance: Balance::default(),
+            calibration: None,
             origins: Vec::new(),
         }
     }
@@ -167,6 +246,7 @@ impl State {
         let origins = self.origins.len() <= self.classes.len() && self.origins.iter().all(Origin::is_sound);
         let sessions = self.classes.iter().all(|class| (1..=self.sessions).contains(&class.session));
         head && members
+            && self.calibration.is_none_or(|calibration| calibration.is_sound())
             && sessions
             && origins
             && are_few(self.exemplars.classes())

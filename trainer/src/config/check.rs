@@ -166,6 +166,7 @@ impl SplitConfig {
         let measurable = self.measure_on == MeasureOn::Test || self.holdout_per_class >= 1;
         let expected = "at least 1 when split.measure_on is \"holdout\"";
         demand("split.holdout_per_class", self.holdout_per_class, measurable, expected)?;
+        count("split.set_aside_per_class", self.set_aside_per_class, 0..=1000, "at most 1000")?;
         count("split.holdout_per_class", self.holdout_per_class, 0..=100_000, "at most 100000")
     }
 }

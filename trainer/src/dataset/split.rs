@@ -6,7 +6,7 @@ use orco_core::random::Random;
 
 use super::Images;
 use super::lists::{ListError, ListNames, ListReader};
-use crate::config::{MeasureOn, SplitConfig};
+use crate::config::{MeasureOn, SHOTS, SplitConfig};
 
 /// Why a split could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +57,8 @@ pub struct Split {
     pub base_classes: usize,
     /// Training images of base classes that training may see.
     pub base: Vec<usize>,
+    /// Training images of base classes by which a device chooses its border; not among `base`.
+    pub set_aside: Vec<usize>,
     /// The incremental sessions.
     pub sessions: Vec<SessionSplit>,
     /// For each incremental class, in order of label: candidate shots among the training images. Where the field's
@@ -140,8 +142,19 @@ impl Split {
             held_out.extend(members.drain(..config.holdout_per_class));
             members.splice(..0, fixed.iter().copied());
         }
+        let mut set_aside = Vec::new();
+        for members in &mut of_class[..config.base_classes] {
+            let count = config.set_aside_per_class.min(members.len() / 5);
+            set_aside.extend(members.drain(..count));
+        }
         let mut base: Vec<usize> = of_class[..config.base_classes].concat();
         base.sort_unstable();
+        if config.set_aside_per_class == 0 {
+            // Chosen after the training: class after class, so that runs are what they were without them.
+            for members in &of_class[..config.base_classes] {
+                set_aside.extend(&members[..SHOTS.min(members.len() / 5)]);
+            }
+        }
         let mut candidates: Vec<Vec<usize>> = of_class[config.base_classes..].to_vec();
         for members in &mut candidates {
             members.truncate(candidates_per_class);
@@ -153,6 +166,7 @@ impl Split {
         Ok(Self {
             base_classes: config.base_classes,
             base,
+            set_aside,
             sessions,
             candidates,
             fixed_draw: lists.is_some(),
@@ -174,7 +188,7 @@ mod tests {
     }
 
     fn config(measure_on: MeasureOn) -> SplitConfig {
-        SplitConfig { base_classes: 2, sessions: 2, ways: 1, holdout_per_class: 3, measure_on }
+        SplitConfig { base_classes: 2, sessions: 2, ways: 1, holdout_per_class: 3, set_aside_per_class: 0, measure_on }
     }
 
     #[test]
@@ -184,6 +198,25 @@ mod tests {
         assert_eq!((split.base.len(), split.measured.len()), (2 * 17, 4 * 3));
         assert!(split.measured.iter().all(|index| !split.base.contains(index)));
         assert!(split.candidates.iter().flatten().all(|index| !split.measured.contains(index)));
+    }
+
+    #[test]
+    fn images_that_are_set_aside_are_not_trained_on_unless_none_are() {
+        let (train, test) = (images(4, 20), images(4, 5));
+        let split = |set_aside_per_class| {
+            let config = SplitConfig { set_aside_per_class, ..config(MeasureOn::Holdout) };
+            Split::new(&config, 6, &train, &test, None, 1).unwrap()
+        };
+        // A fifth of 17 at most.
+        for (wanted, count) in [(2, 2), (5, 3)] {
+            let split = split(wanted);
+            assert_eq!((split.base.len(), split.set_aside.len()), (2 * (17 - count), 2 * count));
+            assert!(split.set_aside.iter().all(|index| !split.base.contains(index)));
+            assert!(split.set_aside.iter().all(|index| !split.measured.contains(index)));
+        }
+        let seen = split(0);
+        assert_eq!((seen.base.len(), seen.set_aside.len()), (2 * 17, 2 * 3));
+        assert!(seen.set_aside.iter().all(|index| seen.base.contains(index)));
     }
 
     #[test]

@@ -6,12 +6,12 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LABELS, LEARNER, MANIFEST, Manifest, SIGNATURE};
+use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LABELS, LEARNER, MANIFEST, Manifest, SIGNATURE, STATISTICS};
 
 /// Name of a bundle's card.
 pub(super) const CARD: &str = "README.md";
 /// Every file that a bundle may have.
-const FILES: [&str; 8] = [BACKBONE, BACKBONE_INT8, LEARNER, BENCHMARK, LABELS, MANIFEST, SIGNATURE, CARD];
+const FILES: [&str; 9] = [BACKBONE, BACKBONE_INT8, LEARNER, STATISTICS, BENCHMARK, LABELS, MANIFEST, SIGNATURE, CARD];
 
 /// A bundle in the making, in the folder `.NAME.partial` beside its own. It goes away with this value unless
 /// [`Output::finish`] moves it to where it belongs.

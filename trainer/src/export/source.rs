@@ -7,13 +7,14 @@ use orco_core::random::Random;
 use orco_lab::benchmark::Benchmark;
 use orco_runtime::augment::Views;
 use orco_runtime::encoder::{Encoder, encode_pictures};
-use orco_runtime::image::{Preprocessing, from_planes};
+use orco_runtime::image::Preprocessing;
 use orco_runtime::manifest::{BackboneFacts, FORMAT, Manifest, Provenance};
 use orco_state::bank::Bank;
 use orco_state::state::{BaseModel, Class};
 
 use super::metadata::{Facts, metadata};
 use super::onnx;
+use super::statistics::{clean_features, picture};
 use crate::config::{MeasureOn, Recipe, SHOTS};
 use crate::dataset::{DataSet, Images, Split};
 use crate::interrupt;
@@ -64,12 +65,6 @@ impl<'a> Source<'a> {
         }
     }
 
-    fn picture(&self, images: &Images, index: usize) -> image::RgbImage {
-        let planes = Vec::<u8>::try_from(images.pixels.get(index as i64).contiguous().view(-1)).expect("u8 tensor");
-        let size = images.pixels.size();
-        from_planes(size[3] as u32, size[2] as u32, &planes)
-    }
-
     /// Features of the clean views, f32 `[indices, features]`.
     pub(crate) fn clean_features(
         &self,
@@ -77,13 +72,7 @@ impl<'a> Source<'a> {
         images: &Images,
         indices: &[usize],
     ) -> Result<Vec<f32>> {
-        let mut all = Vec::new();
-        for chunk in indices.chunks(256) {
-            interrupt::check()?;
-            let pictures: Vec<_> = chunk.iter().map(|&index| self.input.fit(&self.picture(images, index))).collect();
-            all.extend(encode_pictures(encoder, &self.input, self.features, &pictures)?);
-        }
-        Ok(all)
+        clean_features(encoder, &self.input, self.features, images, indices)
     }
 
     /// Quantised features of images, `views` each, with their classes.
@@ -92,7 +81,7 @@ impl<'a> Source<'a> {
         let mut bank = Bank::new(self.features, views, self.recipe.learn.precision);
         for &index in indices {
             interrupt::check()?;
-            let pictures = self.views.draw(&self.picture(images, index), &self.input, views, self.recipe.seed);
+            let pictures = self.views.draw(&picture(images, index), &self.input, views, self.recipe.seed);
             let features = encode_pictures(encoder, &self.input, self.features, &pictures)?;
             bank.push(u32::from(images.labels[index]), features.as_slice().expect("rows as they were made"));
             progress.advance(1, "");
@@ -135,6 +124,7 @@ impl<'a> Source<'a> {
             classes: classes.collect(),
             exemplars,
             config,
+            statistics: None,
         })
     }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::codec;
 use crate::head::Head;
 use crate::label;
-use crate::state::{BaseModel, Class, Origin, are_distinct, are_few};
+use crate::state::{Balance, BaseModel, Class, Origin, are_distinct, are_few};
 
 /// What kind of change it was. New kinds go to the end: their places are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +30,8 @@ pub enum Verb {
     Undo,
     /// A class was forgotten together with its past.
     Purge,
+    /// What was known counts otherwise against what is new.
+    Balance,
 }
 
 impl Verb {
@@ -44,6 +46,7 @@ impl Verb {
             Self::Import => "imported",
             Self::Undo => "went back",
             Self::Purge => "purged",
+            Self::Balance => "balanced",
         }
     }
 }
@@ -144,6 +147,8 @@ pub struct Entry {
     pub seed: u64,
     /// Sessions learned until then.
     pub sessions: u32,
+    /// How much what was known counted against what was new.
+    pub balance: Balance,
     /// The learned classes, in their order.
     pub classes: Vec<Known>,
     /// Their exemplars, in their order: numbers below that of the present state's exemplars mean those, the others the

@@ -36,6 +36,7 @@ fn base_model(exemplar_bytes: usize) -> BaseModel {
         classes: classes.collect(),
         exemplars,
         config: Config { epochs: 2, warmup_epochs: 1, batch: 8, views: 1, exemplar_bytes, ..Config::default() },
+        statistics: None,
     }
 }
 

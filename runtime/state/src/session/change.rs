@@ -2,10 +2,10 @@
 
 use alloc::vec::Vec;
 
-use super::{LearnError, NewClass, Report, Session, check_free_label, check_shots, in_fixed_order, report};
+use super::{LearnError, NewClass, Report, Session, check_free_label, check_shots, in_fixed_order};
 use crate::history::Earlier;
 use crate::label;
-use crate::state::{BaseModel, State};
+use crate::state::{Balance, BaseModel, State};
 
 /// Asks whether there is a class of this label, base or learned; returns its index.
 ///
@@ -45,16 +45,26 @@ impl Session<'_> {
         self.realign(state, next)
     }
 
+    /// Lets what was known count otherwise against what is new: the border is chosen anew, nothing is trained.
+    ///
+    /// # Errors
+    /// [`LearnError::NoBorder`] if answers have none, which the bundle's settings say.
+    pub fn balance(&mut self, state: &State, balance: Balance) -> Result<(State, Report), LearnError> {
+        if self.base_model.answers(self.config).is_none() {
+            return Err(LearnError::NoBorder);
+        }
+        Ok(self.settle(state, State { balance, ..state.clone() }, Vec::new()))
+    }
+
     /// Restores an earlier class set with the seed that its head was aligned with, or the head that it brings, so that
     /// undoing is exact whatever seed this session has.
     ///
     /// # Errors
     /// [`LearnError`] if the callback stopped it.
     pub fn restore(&mut self, state: &State, earlier: &Earlier) -> Result<(State, Report), LearnError> {
-        let mut next = earlier.state.clone();
+        let next = earlier.state.clone();
         if next.head.is_some() {
-            let report = report(self.base_model, state, &mut next, self.config, Vec::new());
-            return Ok((next, report));
+            return Ok(self.settle(state, next, Vec::new()));
         }
         let own = core::mem::replace(&mut self.seed, earlier.seed);
         let restored = self.realign(state, next);

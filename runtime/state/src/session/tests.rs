@@ -41,7 +41,7 @@ fn base_model(base: usize) -> BaseModel {
     let classes = (0..base).map(|class| Class { label: label(class), target: class as u32, session: 0 }).collect();
     let targets = generate(Method::Optimised, DIMENSION, DIMENSION, 200, 1);
     let config = Config { epochs: 40, warmup_epochs: 4, batch: 16, views: 2, ..Config::default() };
-    let base_model = BaseModel { dimension: DIMENSION, targets, head, classes, exemplars, config };
+    let base_model = BaseModel { dimension: DIMENSION, targets, head, classes, exemplars, config, statistics: None };
     let all =
         Config { epochs: 200, cross_entropy_on: CrossEntropyOn::All, cross_entropy: 1.0, ..base_model.config.clone() };
     let state = State::fresh(&base_model, [0; 32]);
@@ -308,7 +308,7 @@ fn losses_are_counted_from_the_bundle_on() {
 }
 
 fn report_of(base_model: &BaseModel, before: &State, after: &mut State, config: &Config) -> Report {
-    super::report(base_model, before, after, config, Vec::new())
+    super::judge::report(base_model, before, after, config, Vec::new())
 }
 
 #[test]

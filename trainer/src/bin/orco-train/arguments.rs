@@ -97,6 +97,15 @@ pub enum Command {
         #[command(subcommand)]
         data: DataCommand,
     },
+    /// Gives a bundle the statistics of its base classes, by which devices answer without training: computes the features
+    /// of the images that it was made from. What devices learned on it stays.
+    Statistics {
+        #[command(flatten)]
+        images: ImageArgs,
+        /// The bundle, made from this recipe and these images.
+        #[arg(long)]
+        bundle: PathBuf,
+    },
     /// Measures settings of phase 3 on a bundle made with `measure_on = "holdout"`, to choose one for a recipe.
     Tune {
         /// The bundle.

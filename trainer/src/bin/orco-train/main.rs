@@ -11,7 +11,7 @@ use orco_runtime::signature::SecretKey;
 use orco_state::label;
 use orco_trainer::compare::table;
 use orco_trainer::dataset::write_lists;
-use orco_trainer::export::{Output, seal, write_bundle, write_key};
+use orco_trainer::export::{Output, add_statistics, seal, write_bundle, write_key};
 use orco_trainer::failure::guarded;
 use orco_trainer::interrupt::{self, Interrupted};
 use orco_trainer::tune::tune;
@@ -100,6 +100,13 @@ fn run(command: Command) -> Result<()> {
         Command::Resume { run: folder } => run(resume::stored(&folder)?),
         Command::Doctor { folder } => {
             print!("{}", doctor::report(&folder));
+            Ok(())
+        }
+        Command::Statistics { images, bundle } => {
+            onnx::start().context("features are computed with ONNX Runtime; see `orco-train doctor`")?;
+            let (recipe, data) = job::open(&images)?;
+            add_statistics(&bundle, &recipe, &data)?;
+            log::info!("gave {} the statistics of its base classes", bundle.display());
             Ok(())
         }
         Command::Tune { bundle, trials, draws, seed } => {

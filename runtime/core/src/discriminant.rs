@@ -1,0 +1,69 @@
+//! Second-order statistics of features: signed roots, directions from a centre, and the whitening with which the
+//! Euclidean distance becomes that of the linear discriminant.
+//!
+//! The covariance that classes share, shrunk towards a multiple of the identity, is kept as the few axes along which
+//! samples of a class scatter most: whitening shortens a vector along each of them and leaves the rest.
+
+use crate::math::{add_scaled, dot, normalise, sqrt};
+
+/// Replaces every entry by its square root, with its sign: features of rectified layers are skewed, and their roots
+/// are nearer to normally distributed (Tukey's ladder of powers).
+pub fn root(features: &mut [f32]) {
+    features.iter_mut().for_each(|value| *value = sqrt(value.abs()).copysign(*value));
+}
+
+/// Turns features into their direction as seen from a centre: a unit vector, or zero at the centre.
+pub fn direction(features: &mut [f32], centre: &[f32]) {
+    add_scaled(features, -1.0, centre);
+    normalise(features);
+}
+
+/// A whitening x -> factor (x - sum_i damping_i (u_i . x) u_i), with orthonormal axes u_i.
+#[derive(Clone, Copy, Debug)]
+pub struct Whitening<'a> {
+    /// Unit rows `[axes, inputs]`.
+    pub axes: &'a [f32],
+    /// How much of a vector's part along each axis is taken away, 0..1.
+    pub damping: &'a [f32],
+    /// Length of the rest.
+    pub factor: f32,
+}
+
+impl Whitening<'_> {
+    /// Whitens one vector.
+    pub fn apply(&self, vector: &mut [f32]) {
+        // The axes are orthonormal: what was taken away along one changes nothing along the next.
+        for (axis, damping) in self.axes.chunks_exact(vector.len()).zip(self.damping) {
+            add_scaled(vector, -damping * dot(axis, vector), axis);
+        }
+        vector.iter_mut().for_each(|value| *value *= self.factor);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roots_keep_signs_and_directions_have_unit_length() {
+        let mut features = [4.0, -9.0, 0.0];
+        root(&mut features);
+        assert_eq!(features, [2.0, -3.0, 0.0]);
+        direction(&mut features, &[2.0, -7.0, 3.0]);
+        assert!((features[1] - 0.8).abs() < 1e-6 && (features[2] + 0.6).abs() < 1e-6);
+        direction(&mut features, &[0.0, 0.8, -0.6].map(|value: f32| value));
+        assert!(features.iter().all(|value| value.is_finite()));
+    }
+
+    #[test]
+    fn whitening_divides_by_the_deviation_along_each_axis() {
+        // Variances 4 along (0.6, 0.8), 1 across it: deviations 2 and 1.
+        let whitening = Whitening { axes: &[0.6, 0.8], damping: &[0.5], factor: 1.0 };
+        let mut along = [1.2, 1.6];
+        whitening.apply(&mut along);
+        assert!((along[0] - 0.6).abs() < 1e-6 && (along[1] - 0.8).abs() < 1e-6);
+        let mut across = [0.8, -0.6];
+        whitening.apply(&mut across);
+        assert!((across[0] - 0.8).abs() < 1e-6 && (across[1] + 0.6).abs() < 1e-6);
+    }
+}

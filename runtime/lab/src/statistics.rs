@@ -1,0 +1,237 @@
+//! Statistics of the base classes, computed on the workstation from the features of all their images.
+
+use nalgebra::{DMatrix, DVector, SymmetricEigen};
+use orco_core::config::{Answer, Config};
+use orco_core::discriminant::{Whitening, direction, root};
+use orco_core::exemplar::Precision;
+use orco_core::math::add_scaled;
+use orco_core::random::Random;
+use orco_core::workers::Serial;
+use orco_state::bank::Bank;
+use orco_state::classify::Classifier;
+use orco_state::session::{Memory, NewClass, Session};
+use orco_state::state::{BaseModel, Class, State};
+use orco_state::statistics::Statistics;
+
+/// Axes that are kept. With 64 of 128 to 1,280, discriminants were as accurate as with all
+/// (`models/README.md`); further ones cost memory alone.
+const AXES: usize = 64;
+/// Share of the multiple of the identity in the covariance.
+pub const SHRINKAGE: f64 = 0.5;
+/// Rows whose products are added at a time.
+const CHUNK: usize = 512;
+/// Images on which the deviation of scores is measured.
+const MEASURED: usize = 2000;
+/// Sessions played with base classes.
+const ROUNDS: usize = 5;
+/// Shots of a class in them.
+const SHOTS: usize = 5;
+
+/// Features of base images with their classes.
+#[derive(Clone, Copy, Debug)]
+pub struct Features<'a> {
+    /// `[n, inputs]`.
+    pub values: &'a [f32],
+    /// `[n]`.
+    pub classes: &'a [u32],
+}
+
+impl Features<'_> {
+    fn rows(&self, inputs: usize) -> impl Iterator<Item = (&[f32], usize)> {
+        self.values.chunks_exact(inputs).zip(self.classes.iter().map(|class| *class as usize))
+    }
+}
+
+/// Computes the statistics of a bundle's base classes. Of the samples that are set aside nothing is used but to choose
+/// borders later.
+///
+/// # Panics
+/// If a base class has no image, or rows are not as long as the head's inputs.
+pub fn fit(base_model: &BaseModel, features: Features<'_>, set_aside: Bank, seed: u64) -> Statistics {
+    let (inputs, base) = (base_model.head.inputs, base_model.classes.len());
+    assert_eq!(features.values.len(), features.classes.len() * inputs, "features are not rows of {inputs}");
+    let mut rooted = features.values.to_vec();
+    root(&mut rooted);
+    let rooted = Features { values: &rooted, ..features };
+    let (centre, root_centre) = (mean(features, inputs), mean(rooted, inputs));
+    let seen = directions(features, &centre);
+    let roots = directions(rooted, &root_centre);
+    let means = class_means(Features { values: &seen, ..features }, inputs, base);
+    let root_means = class_means(Features { values: &roots, ..features }, inputs, base);
+    let (axes, damping, factor) = whitening(Features { values: &roots, ..features }, &root_means, inputs);
+    let mut whitened = root_means;
+    let by = Whitening { axes: &axes, damping: &damping, factor };
+    whitened.chunks_exact_mut(inputs).for_each(|row| by.apply(row));
+    let bank = |rows: &[f32], precision: Precision| {
+        let mut bank = Bank::new(inputs, 1, precision);
+        rows.chunks_exact(inputs).enumerate().for_each(|(index, row)| bank.push(index as u32, row));
+        bank
+    };
+    let mut statistics = Statistics {
+        centre,
+        root_centre,
+        axes: bank(&axes, Precision::Int8),
+        damping,
+        factor,
+        directions: bank(&means, Precision::F16),
+        whitened: bank(&whitened, Precision::F16),
+        deviations: [1.0; 3],
+        start: 0.0,
+        set_aside,
+    };
+    statistics.deviations = deviations(base_model, &statistics, features);
+    statistics.start = start(base_model, &statistics, features, seed);
+    statistics
+}
+
+fn mean(features: Features<'_>, inputs: usize) -> Vec<f32> {
+    let mut sum = DVector::<f64>::zeros(inputs);
+    for (row, _) in features.rows(inputs) {
+        sum.iter_mut().zip(row).for_each(|(sum, value)| *sum += f64::from(*value));
+    }
+    sum.iter().map(|sum| (sum / features.classes.len().max(1) as f64) as f32).collect()
+}
+
+/// `[n, inputs]`.
+fn directions(features: Features<'_>, centre: &[f32]) -> Vec<f32> {
+    let mut values = features.values.to_vec();
+    values.chunks_exact_mut(centre.len()).for_each(|row| direction(row, centre));
+    values
+}
+
+/// `[classes, inputs]`.
+fn class_means(features: Features<'_>, inputs: usize, classes: usize) -> Vec<f32> {
+    let mut counts = vec![0usize; classes];
+    features.classes.iter().for_each(|class| counts[*class as usize] += 1);
+    let mut means = vec![0.0; classes * inputs];
+    for (row, class) in features.rows(inputs) {
+        add_scaled(&mut means[class * inputs..][..inputs], 1.0 / counts[class] as f32, row);
+    }
+    if let Some(class) = counts.iter().position(|count| *count == 0) {
+        panic!("base class {class} has no image");
+    }
+    means
+}
+
+/// Axes, damping and factor that whiten by the covariance within classes, shrunk towards a multiple of the identity; what
+/// lies beyond the axes counts as equally spread.
+fn whitening(features: Features<'_>, means: &[f32], inputs: usize) -> (Vec<f32>, Vec<f32>, f32) {
+    let mut covariance = DMatrix::<f64>::zeros(inputs, inputs);
+    let centred: Vec<f64> = features
+        .rows(inputs)
+        .flat_map(|(row, class)| row.iter().zip(&means[class * inputs..][..inputs]).map(|(x, m)| f64::from(x - m)))
+        .collect();
+    for rows in centred.chunks(CHUNK * inputs) {
+        // Columns of the matrix are samples.
+        let rows = DMatrix::from_column_slice(inputs, rows.len() / inputs, rows);
+        covariance.gemm(1.0, &rows, &rows.transpose(), 1.0);
+    }
+    let classes = means.len() / inputs;
+    covariance /= features.classes.len().saturating_sub(classes).max(1) as f64;
+    let mean = (covariance.trace() / inputs as f64).max(f64::MIN_POSITIVE);
+    let eigen = SymmetricEigen::new(covariance);
+    let mut order: Vec<usize> = (0..inputs).collect();
+    order.sort_by(|&a, &b| eigen.eigenvalues[b].total_cmp(&eigen.eigenvalues[a]));
+    let kept = AXES.min(inputs);
+    let shrunk = |value: f64| (1.0 - SHRINKAGE) * value.max(0.0) + SHRINKAGE * mean;
+    let beyond: f64 = order[kept..].iter().map(|&index| eigen.eigenvalues[index]).sum();
+    let rest = if kept < inputs {
+        shrunk(beyond / (inputs - kept) as f64)
+    } else {
+        shrunk(eigen.eigenvalues[order[kept - 1]])
+    };
+    let kept = &order[..kept];
+    let axes = kept.iter().flat_map(|&index| eigen.eigenvectors.column(index).iter().map(|x| *x as f32).collect::<Vec<_>>());
+    let damping = kept.iter().map(|&index| (1.0 - (rest / shrunk(eigen.eigenvalues[index])).sqrt()).clamp(0.0, 1.0) as f32);
+    (axes.collect(), damping.collect(), (1.0 / rest.sqrt()) as f32)
+}
+
+/// Deviations of the scores by each part alone, over base images and classes.
+fn deviations(base_model: &BaseModel, statistics: &Statistics, features: Features<'_>) -> [f32; 3] {
+    let inputs = base_model.head.inputs;
+    let every = features.classes.len().div_ceil(MEASURED).max(1);
+    let sample: Vec<f32> =
+        features.values.chunks_exact(inputs).step_by(every).flat_map(<[f32]>::iter).copied().collect();
+    let alone = Answer { targets: 0.0, means: 0.0, discriminant: 0.0 };
+    let parts = [
+        Answer { targets: 1.0, ..alone },
+        Answer { means: 1.0, ..alone },
+        Answer { discriminant: 1.0, ..alone },
+    ];
+    let base_model = BaseModel { statistics: Some(statistics.clone()), ..base_model.clone() };
+    let fresh = State::fresh(&base_model, [0; 32]);
+    parts.map(|answer| {
+        let config = Config { answer: Some(answer), ..base_model.config.clone() };
+        let scores = Classifier::with_config(&base_model, &fresh, &config).scores(&sample);
+        let count = scores.len().max(1) as f64;
+        let mean = scores.iter().map(|score| f64::from(*score)).sum::<f64>() / count;
+        let squares = scores.iter().map(|score| (f64::from(*score) - mean).powi(2)).sum::<f64>();
+        ((squares / count).sqrt() as f32).max(1e-6)
+    })
+}
+
+/// The border that sessions played with base classes choose: in each round a fifth of them are new.
+fn start(base_model: &BaseModel, statistics: &Statistics, features: Features<'_>, seed: u64) -> f32 {
+    let mut random = Random::new(seed, "sessions played with base classes");
+    let mut borders: Vec<f32> =
+        (0..ROUNDS).filter_map(|_| played(base_model, statistics, features, &mut random)).collect();
+    borders.sort_by(f32::total_cmp);
+    borders.get(borders.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// One of them; none where there are too few classes or samples.
+fn played(base_model: &BaseModel, statistics: &Statistics, features: Features<'_>, random: &mut Random) -> Option<f32> {
+    let (inputs, base) = (base_model.head.inputs, base_model.classes.len());
+    let mut order: Vec<u32> = (0..base as u32).collect();
+    random.shuffle(&mut order);
+    let (new, old) = order.split_at(base / 5);
+    if new.is_empty() || old.len() < 2 {
+        return None;
+    }
+    let renumbered = |class: u32| old.iter().position(|of| *of == class).map(|index| index as u32);
+    let only = |bank: &Bank| {
+        let mut kept = bank.emptied();
+        for class in old {
+            for exemplar in (0..bank.len()).filter(|exemplar| bank.classes()[*exemplar] == *class) {
+                kept.push_from(bank, exemplar, renumbered(*class).expect("it is one of them"));
+            }
+        }
+        kept
+    };
+    let config = Config { precision: base_model.exemplars.view().precision, ..Config::discriminant() };
+    let config = Config { views: base_model.exemplars.views(), ..config };
+    let reduced = BaseModel {
+        classes: old
+            .iter()
+            .map(|class| base_model.classes[*class as usize].clone())
+            .collect(),
+        exemplars: only(&base_model.exemplars),
+        statistics: Some(Statistics {
+            directions: only(&statistics.directions),
+            whitened: only(&statistics.whitened),
+            set_aside: only(&statistics.set_aside),
+            ..statistics.clone()
+        }),
+        config: config.clone(),
+        ..base_model.clone()
+    };
+    let mut shots = |class: u32| -> Vec<Vec<f32>> {
+        let mut members: Vec<usize> =
+            (0..features.classes.len()).filter(|index| features.classes[*index] == class).collect();
+        random.shuffle(&mut members);
+        let row = |index: &usize| features.values[index * inputs..][..inputs].to_vec();
+        members.iter().take(SHOTS).map(row).collect()
+    };
+    let new: Vec<NewClass> = new
+        .iter()
+        .map(|&class| {
+            let Class { label, .. } = &base_model.classes[class as usize];
+            NewClass { label: label.clone(), shots: shots(class) }
+        })
+        .collect();
+    let (memory, on_progress) = (&mut Memory::default(), &mut |_| core::ops::ControlFlow::Continue(()));
+    let mut session =
+        Session { base_model: &reduced, config: &config, seed: 1, memory, workers: &Serial, on_progress };
+    let (state, _) = session.learn(&State::fresh(&reduced, [0; 32]), &new).ok()?;
+    state.calibration.filter(|calibration| calibration.border.new > 0.0).map(|calibration| calibration.border.shift)
+}

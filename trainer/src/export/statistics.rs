@@ -1,0 +1,115 @@
+//! Statistics of the base classes: for a bundle that is being written, or for one that is there already.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use orco_core::config::Config;
+use orco_lab::statistics::{Features, fit};
+use orco_runtime::bundle::Bundle;
+use orco_runtime::encoder::onnx::Onnx;
+use orco_runtime::encoder::{Encoder, encode_pictures};
+use orco_runtime::image::{Preprocessing, from_planes};
+use orco_runtime::manifest::{BENCHMARK, MANIFEST, SIGNATURE, STATISTICS, hexadecimal};
+use orco_state::bank::Bank;
+use orco_state::codec;
+use orco_state::state::BaseModel;
+use orco_state::statistics::Statistics;
+
+use crate::config::Recipe;
+use crate::dataset::{DataSet, Images};
+use crate::files::write_atomically;
+use crate::interrupt;
+use crate::progress::Progress;
+
+/// Images at a time.
+const BATCH: usize = 64;
+
+/// Features of clean views, f32 `[indices, features]`, with progress.
+pub(super) fn clean_features(
+    encoder: &mut dyn Encoder,
+    input: &Preprocessing,
+    features: usize,
+    images: &Images,
+    indices: &[usize],
+) -> Result<Vec<f32>> {
+    let mut progress = Progress::new("features", indices.len() as u64, 0);
+    let mut all = Vec::with_capacity(indices.len() * features);
+    for chunk in indices.chunks(BATCH) {
+        interrupt::check()?;
+        let pictures: Vec<_> = chunk.iter().map(|&index| input.fit(&picture(images, index))).collect();
+        all.extend(encode_pictures(encoder, input, features, &pictures)?);
+        progress.advance(chunk.len() as u64, "");
+    }
+    progress.finish();
+    Ok(all)
+}
+
+/// One of the images.
+pub(super) fn picture(images: &Images, index: usize) -> image::RgbImage {
+    let planes = Vec::<u8>::try_from(images.pixels.get(index as i64).contiguous().view(-1)).expect("u8 tensor");
+    let size = images.pixels.size();
+    from_planes(size[3] as u32, size[2] as u32, &planes)
+}
+
+/// Computes the statistics of the base images' features; the samples that the split set aside go along.
+pub(super) fn statistics(
+    base_model: &BaseModel,
+    encoder: &mut dyn Encoder,
+    input: &Preprocessing,
+    data: &DataSet,
+    seed: u64,
+) -> Result<Statistics> {
+    let inputs = base_model.head.inputs;
+    let (train, split) = (&data.train, &data.split);
+    let classes = |indices: &[usize]| indices.iter().map(|&index| u32::from(train.labels[index])).collect::<Vec<_>>();
+    let values = clean_features(encoder, input, inputs, train, &split.base)?;
+    let aside = clean_features(encoder, input, inputs, train, &split.set_aside)?;
+    let mut set_aside = Bank::new(inputs, 1, base_model.exemplars.view().precision);
+    for (row, class) in aside.chunks_exact(inputs).zip(classes(&split.set_aside)) {
+        set_aside.push(class, row);
+    }
+    Ok(fit(base_model, Features { values: &values, classes: &classes(&split.base) }, set_aside, seed))
+}
+
+/// Gives a bundle that is there the statistics of its base classes, computed from the images that it was trained on, and
+/// the settings that use them. What was learned on the bundle goes on to hold, since the learner file stays; its
+/// signature does not, since the manifest changes.
+///
+/// # Errors
+/// If the bundle does not open, the images are not those of its base classes, ONNX Runtime is missing, or a file cannot
+/// be written; the bundle is then as it was.
+pub fn add_statistics(folder: &Path, recipe: &Recipe, data: &DataSet) -> Result<()> {
+    let bundle = Bundle::open(folder)?;
+    let base_model = &bundle.base_model;
+    let known = base_model.classes.iter().map(|class| class.label.as_str());
+    let base = &data.class_names[..data.split.base_classes.min(data.class_names.len())];
+    ensure!(
+        known.eq(base.iter().map(String::as_str)),
+        "the recipe's base classes are not those of {}; give the recipe and the data that it was made from",
+        folder.display()
+    );
+    let input = bundle.manifest.preprocessing;
+    let mut encoder = Onnx::open(&bundle.backbone, &input).context("features are computed with ONNX Runtime")?;
+    let mut of_base = BaseModel { config: Config::discriminant(), ..base_model.clone() };
+    of_base.config.views = base_model.config.views;
+    let statistics = statistics(&of_base, &mut encoder, &input, data, recipe.seed)?;
+    let bytes = statistics.encode();
+    let mut manifest = bundle.manifest.clone();
+    let Config { epochs, answer, .. } = Config::discriminant();
+    manifest.learn = Config { epochs, answer, ..manifest.learn };
+    manifest.files.insert(STATISTICS.to_owned(), hexadecimal(&codec::digest(&bytes)));
+    if !manifest.files.contains_key(BENCHMARK) {
+        log::warn!("the bundle carries no {BENCHMARK}; what the statistics gain cannot be measured on it");
+    }
+    // A manifest without its signature is refused where one is demanded; one beside a wrong signature says less.
+    match std::fs::remove_file(folder.join(SIGNATURE)) {
+        Ok(()) => log::warn!("the bundle's signature was removed; sign it again with `orco-train sign`"),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error).context("cannot remove the old signature"),
+    }
+    // A file that the manifest does not list does no harm; one that it lists must be there.
+    write_atomically(&folder.join(STATISTICS), &bytes)?;
+    write_atomically(&folder.join(MANIFEST), toml::to_string(&manifest)?.as_bytes())?;
+    Bundle::open(folder).context("the bundle just written does not open")?;
+    Ok(())
+}
