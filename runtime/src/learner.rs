@@ -6,6 +6,7 @@
 
 mod change;
 mod error;
+pub mod losses;
 mod observer;
 mod settings;
 mod shots;
@@ -74,7 +75,7 @@ pub struct Learner {
 pub struct Answer {
     /// Label of the class with the highest score.
     pub label: String,
-    /// Its score, -1..1.
+    /// Its score: how probable it is, 0..1, where answers use the bundle's statistics, else how near, -1..1.
     pub score: f32,
     /// All known classes with their scores, highest first; [`Learner::label`] names them.
     pub matches: Vec<Match>,

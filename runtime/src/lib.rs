@@ -16,8 +16,8 @@
 //! - [`learner`]: all of it together, which is what most users need.
 
 // What users of this crate need of the two below it.
-pub use orco_core::{align, config};
-pub use orco_state::{bank, classify, codec, head, history, label, pack, session, state};
+pub use orco_core::{align, border, config};
+pub use orco_state::{bank, classify, codec, head, history, label, pack, session, state, statistics};
 
 pub mod augment;
 pub mod bundle;

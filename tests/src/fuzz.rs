@@ -20,6 +20,7 @@ use orco_state::codec::{self, Kind};
 use orco_state::head::Head;
 use orco_state::pack::{self, Sealed};
 use orco_state::state::{BaseModel, Class, State};
+use orco_state::statistics::Statistics;
 use orco_state::store::{self, Frame, Medium, Slot, VERSION};
 
 /// A public key, for signatures that no input will bear.
@@ -55,7 +56,7 @@ pub fn base_model() -> BaseModel {
     let classes = vec![class("one", 0), class("two", 1)];
     let targets = vec![1.0, 0.0, 0.0, 1.0, -1.0, 0.0, 0.0, -1.0];
     let config = Config { views: 2, ..Config::default() };
-    BaseModel { dimension: 2, targets, head, classes, exemplars, config }
+    BaseModel { dimension: 2, targets, head, classes, exemplars, config, statistics: None }
 }
 
 /// A state on it that has learned a class.
@@ -123,6 +124,13 @@ fn read(kind: Kind, bytes: &[u8]) -> bool {
         Kind::Learner => {
             let sound = codec::decode::<BaseModel>(kind, bytes).ok().filter(BaseModel::is_sound);
             sound.inspect(|base_model| classify(base_model, &State::fresh(base_model, [0; 32]))).is_some()
+        }
+        Kind::Statistics => {
+            let Ok(statistics) = Statistics::decode(bytes, &base_model) else { return false };
+            let config = Config { views: 2, ..Config::discriminant() };
+            let base_model = BaseModel { statistics: Some(statistics), config, ..base_model };
+            classify(&base_model, &State::fresh(&base_model, [0; 32]));
+            true
         }
         Kind::Benchmark => {
             let sound = codec::decode::<Benchmark>(kind, bytes).ok().filter(|read| read.is_sound(&base_model));

@@ -55,6 +55,7 @@ fn base_model() -> BaseModel {
         classes: classes.map(|(at, label)| Class { label: label.into(), target: at as u32, session: 0 }).collect(),
         exemplars,
         config: Config { epochs: 3, warmup_epochs: 1, batch: 4, views: 2, ..Config::edge() },
+        statistics: None,
     }
 }
 

@@ -72,7 +72,8 @@ pub fn compare(
     let mut encoder = Onnx::open(&onnx::encode(&model.backbone, &[]), &source.input)
         .context("the runtime's learner takes its features from ONNX Runtime")?;
     let base_model = source.base_model(model, targets, &mut encoder)?;
-    let benchmark = source.benchmark(&mut encoder)?;
+    let base = source.clean_features(&mut encoder, source.train, &source.split.base)?;
+    let benchmark = source.benchmark(&mut encoder, &base)?;
     // All answer as the paper does: where f is trained, means of stored features would be those of another f.
     let (system, config) = (System::Orco, &recipe.learn.by_targets_alone());
     let device = Measurement { base_model: &base_model, benchmark: &benchmark, system, config, seed: SEED };
@@ -224,11 +225,11 @@ impl<'a> Walk<'a> {
             cosines.argmax(1, false).to_device(Device::Cpu)
         });
         let answers = Vec::<i64>::try_from(answers).expect("a row of i64");
-        let mut counts = Measured::new(seen);
+        let mut counts = Measured::new(seen, self.source.split.base_classes);
         for (index, answer) in indices.into_iter().zip(answers) {
             counts.count(usize::from(images.labels[index]), answer as usize);
         }
-        counts.row(number, self.source.split.base_classes)
+        counts.row(number)
     }
 }
 

@@ -1,7 +1,5 @@
 //! What the verbs that change the state have in common: their options, progress, and the report.
 
-mod losses;
-
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
@@ -9,8 +7,9 @@ use anyhow::Result;
 use clap::Args;
 use indicatif::ProgressBar;
 use orco_runtime::align::Losses;
+use orco_runtime::border::Border;
 use orco_runtime::label::{self, Shown};
-use orco_runtime::learner::{Learner, Made, Observer, Shots, Step};
+use orco_runtime::learner::{Learner, Made, Observer, Shots, Step, losses};
 use orco_runtime::session::Report;
 use serde_json::json;
 
@@ -24,9 +23,9 @@ pub struct ChangeOptions {
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Forgetting budget, in percentage points: refuses the change, and keeps what was known before, if it and all
-    /// sessions before it together cost any old class more: the exemplars of the bundle are compared with what its own
-    /// head recognised, the shots of a learned class with what was recognised right after its session, by targets
-    /// alone. Without it, losses are reported only.
+    /// sessions before it together cost any old class more: samples of the bundle are compared with what it recognised
+    /// alone, the shots of a learned class with what was recognised right after its session. Without it, losses are
+    /// reported only.
     #[arg(long, value_name = "POINTS", env = "ORCO_FORGETTING_BUDGET", value_parser = points)]
     pub forgetting_budget: Option<f32>,
 }
@@ -124,14 +123,14 @@ pub fn print(output: &Output, report: &Report, what: &str, seconds: f64) -> Resu
     if let Some((before, after)) = report.old_accuracy() {
         say!(
             output,
-            "stored exemplars of old classes recognised: {:.1} % before, {:.1} % after",
+            "stored samples of old classes recognised: {:.1} % before, {:.1} % after",
             percent(before),
             percent(after)
         )?;
     }
     let forgotten = report.forgotten(0.0);
     if !forgotten.is_empty() {
-        say!(output, "stored exemplars recognised less than before: {}", losses::by_this(&forgotten))?;
+        say!(output, "stored samples recognised less than before: {}", losses::by_this(&forgotten))?;
     }
     let forgotten = report.forgotten_since(0.0);
     if !forgotten.is_empty() {
@@ -139,6 +138,14 @@ pub fn print(output: &Output, report: &Report, what: &str, seconds: f64) -> Resu
     }
     if let Some(accuracy) = report.new_accuracy() {
         say!(output, "shots of the new classes recognised: {:.1} %", percent(accuracy))?;
+    }
+    if let Some(Border { known, new, .. }) = report.border {
+        say!(
+            output,
+            "to be expected from now on: {:.0} % of pictures of base classes right, {:.0} % of learned ones",
+            percent(known),
+            percent(new)
+        )?;
     }
     for confusion in report.confusions.iter().take(5) {
         say!(
@@ -174,6 +181,8 @@ pub fn to_json(report: &Report, seconds: f64) -> serde_json::Value {
         "old_accuracy_before": report.old_accuracy().map(|pair| pair.0),
         "old_accuracy_after": report.old_accuracy().map(|pair| pair.1),
         "new_accuracy": report.new_accuracy(),
+        "expected_known": report.border.map(|border| border.known),
+        "expected_new": report.border.map(|border| border.new),
         "losses": report.losses.iter().map(Losses::total).collect::<Vec<_>>(),
         "classes": classes, "confusions": confusions,
     })

@@ -1,6 +1,7 @@
 //! The verbs, one file each.
 
 pub mod add;
+pub mod balance;
 pub mod classify;
 pub mod demo;
 pub mod eval;

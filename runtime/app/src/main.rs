@@ -45,6 +45,8 @@ enum Verb {
     Forget(command::forget::Arguments),
     /// Gives a learned class another label.
     Rename(command::rename::Arguments),
+    /// Says whether to keep what was known or to favour what is new, where a picture could be either.
+    Balance(command::balance::Arguments),
     /// Lists what was done, oldest first.
     History,
     /// Takes changes back: restores an earlier class set exactly. Undoing is a change, too, and can be taken back.
@@ -82,6 +84,7 @@ fn main() -> ExitCode {
         Verb::Add(arguments) => command::add::run(options, &output, arguments),
         Verb::Forget(arguments) => command::forget::run(options, &output, arguments),
         Verb::Rename(arguments) => command::rename::run(options, &output, arguments),
+        Verb::Balance(arguments) => command::balance::run(options, &output, arguments),
         Verb::History => command::history::run(options, &output),
         Verb::Undo(arguments) => command::undo::run(options, &output, arguments),
         Verb::Export(arguments) => command::export::run(options, &output, arguments),

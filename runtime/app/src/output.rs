@@ -11,6 +11,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use orco_lab::Summary;
+use orco_runtime::config::{Answer, Config};
 use orco_runtime::label;
 use serde_json::{Value, json};
 
@@ -228,12 +229,13 @@ pub fn counted(count: impl Into<u64>, thing: &str) -> String {
 /// A system's result: one line for the means and one per session.
 pub fn summary(summary: &Summary) -> String {
     format!(
-        "{}: aHM {:.2} ± {:.2}, aACC {:.2} ± {:.2}, base decay {:.2}, performance decay {:.2}\n{}",
+        "{}: aHM {:.2} ± {:.2}, aACC {:.2} ± {:.2}, area {:.2}, base decay {:.2}, performance decay {:.2}\n{}",
         summary.system,
         summary.ahm,
         summary.ahm_deviation,
         summary.aacc,
         summary.aacc_deviation,
+        summary.area,
         summary.base_decay,
         summary.performance_decay,
         summary.table()
@@ -261,8 +263,12 @@ pub fn presets(measured: &[(&str, Summary)]) -> String {
     format!("preset      aHM            aACC             Gflop   share  seconds   share\n{}", lines.join("\n"))
 }
 
-/// How an answer is found, for a weight of class means.
-pub fn rule(class_means: f32) -> String {
+/// How an answer is found.
+pub fn rule(config: &Config) -> String {
+    if let Some(Answer { targets, means, discriminant }) = config.answer {
+        return format!("by discriminant, class means and targets, weighed {discriminant} to {means} to {targets}");
+    }
+    let class_means = config.class_means;
     if class_means > 0.0 {
         format!("by targets and by class means, weighed 1 to {class_means}")
     } else {

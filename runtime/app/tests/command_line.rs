@@ -17,8 +17,10 @@ fn a_learned_class_survives_a_restart() {
     let before = device.json(&["info"]);
     let report = device
         .learn(&[("rubber-duck", &shots("learn", "rubber-duck")), ("traffic-cone", &shots("learn", "traffic-cone"))]);
-    assert!(report["new_accuracy"].as_f64().unwrap() > 0.9, "{report}");
-    assert!(report["old_accuracy_after"].as_f64().unwrap() > 0.5, "{report}");
+    // Each shot is left out of its class in turn, so this is what other pictures will show, not what was stored.
+    assert!(report["new_accuracy"].as_f64().unwrap() >= 0.8, "{report}");
+    assert!(report["expected_new"].as_f64().unwrap() >= 0.8, "{report}");
+    assert!(report["old_accuracy_after"].as_f64().unwrap() > 0.85, "{report}");
     let after = device.json(&["info"]);
     assert_eq!(after["sessions"], 1, "several classes in one call are one session");
     assert_eq!(after["learned_classes"], 2);
@@ -446,19 +448,28 @@ fn the_bundle_reaches_its_aim_on_the_benchmark_file() {
     let systems = result["systems"].as_array().unwrap();
     let of = |name: &str| systems.iter().find(|system| system["system"] == name).unwrap();
     let ahm = |name: &str| of(name)["ahm"].as_f64().unwrap();
-    assert!(ahm("orco") >= 47.0, "aHM {}", ahm("orco"));
+    let aacc = |name: &str| of(name)["aacc"].as_f64().unwrap();
+    assert!(ahm("orco") >= 51.0 && aacc("orco") >= 59.0, "aHM {}, aACC {}", ahm("orco"), aacc("orco"));
     assert!(ahm("orco") >= ahm("ncm") + 10.0, "aHM {} and {} of ncm", ahm("orco"), ahm("ncm"));
-    assert!(ahm("imprint") > 0.0);
+    for rival in ["imprint", "ncm", "teen", "ncm + border", "lda + border"] {
+        let spread = of(rival)["ahm_deviation"].as_f64().unwrap();
+        assert!(ahm("orco") >= ahm(rival) - spread, "aHM {} and {} of {rival}", ahm("orco"), ahm(rival));
+        assert!(of(rival)["area"].as_f64().unwrap() <= of("orco")["area"].as_f64().unwrap() + 0.5, "{rival}");
+    }
     let sessions = of("orco")["sessions"].as_array().unwrap();
     assert_eq!(sessions.len(), 9);
     assert!(sessions[0]["inc"].is_null() && sessions[0]["hm"].is_null());
     let mean: f64 = sessions[1..].iter().map(|row| row["hm"].as_f64().unwrap()).sum::<f64>() / 8.0;
     assert!((mean - ahm("orco")).abs() < 1e-9, "aHM is not the mean of the sessions'");
     assert_eq!(result, device.json(&["eval", "--draws", "3"]), "measuring is not reproducible");
-    let paper = device.json(&["eval", "--draws", "3", "--targets-alone"]);
-    assert_eq!((result["class_means"].as_f64(), paper["class_means"].as_f64()), (Some(1.0), Some(0.0)));
-    let orco = &paper["systems"][0];
-    assert!((47.0..ahm("orco")).contains(&orco["ahm"].as_f64().unwrap()), "aHM {} by targets alone", orco["ahm"]);
+    device.refused(&["eval", "--targets-alone"], "--targets-alone needs settings that align the head");
+    let edge = device.json(&["eval", "--draws", "3", "--preset", "edge"]);
+    let paper = device.json(&["eval", "--draws", "3", "--preset", "edge", "--targets-alone"]);
+    assert_eq!((edge["class_means"].as_f64(), paper["class_means"].as_f64()), (Some(1.0), Some(0.0)));
+    let [edge, orco] = [&edge, &paper].map(|measured| &measured["systems"][0]);
+    let with_means = edge["ahm"].as_f64().unwrap();
+    assert!(with_means >= 47.0, "aHM {with_means}");
+    assert!((47.0..with_means).contains(&orco["ahm"].as_f64().unwrap()), "aHM {} by targets alone", orco["ahm"]);
     // Imprinting answers by targets, too: before anything is learned both are the same.
     assert_eq!(orco["sessions"][0], of("imprint")["sessions"][0]);
     let unknown = device.command(&["eval", "--preset", "fast"]).output().unwrap();

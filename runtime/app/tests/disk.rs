@@ -29,9 +29,11 @@ fn full_and_read_only_disks_are_reported_and_nothing_is_lost() {
         skipped("full and read-only disks (mounting needs root)");
         return;
     };
+    /// A page of the file system in memory.
+    const ROOM: u64 = 4096;
     let state = mounted.path.join("state");
-    let [mug, cactus] = ["mug", "cactus"].map(|class| argument(class, &shots("learn", class)));
-    done(&orco(&state, &["learn", &mug]));
+    let [mug, duck, cactus] = ["mug", "rubber-duck", "cactus"].map(|class| argument(class, &shots("learn", class)));
+    done(&orco(&state, &["learn", &mug, &duck]));
     let before = listed(&state);
     let ballast = mounted.path.join("ballast");
     let full = fs::write(&ballast, vec![1; 16 << 20]);
@@ -41,8 +43,9 @@ fn full_and_read_only_disks_are_reported_and_nothing_is_lost() {
         assert_eq!(listed(&state), before, "{change:?}");
     }
     // A little room, too little for a state.
-    fs::remove_file(&ballast).unwrap();
-    fs::write(&ballast, vec![1; 10 << 20]).unwrap();
+    let filled = fs::metadata(&ballast).unwrap().len();
+    assert!(fs::metadata(state.join("slot-a")).unwrap().len() > ROOM, "a state is larger than the room");
+    fs::OpenOptions::new().write(true).open(&ballast).unwrap().set_len(filled - ROOM).unwrap();
     assert_refused(&orco(&state, &["rename", "mug", "beaker"]), "No space left on device");
     assert_eq!(listed(&state), before);
     assert!(fs::read_dir(&state).unwrap().all(|entry| !entry.unwrap().file_name().to_string_lossy().contains("new")));

@@ -205,10 +205,10 @@ impl Config {
     }
 
     /// Names of the presets.
-    pub const PRESETS: [&str; 4] = ["discriminant", "orco", "paper", "edge"];
+    pub const PRESETS: [&str; 4] = ["orco", "paper", "edge", "discriminant"];
 
-    /// The preset of that name: `discriminant`, ours without training on the device, `orco`, the published program,
-    /// `paper`, the text where it differs, or `edge`, ours with a short training.
+    /// The preset of that name: `orco`, the published program, `paper`, the text where it differs, `edge`, ours with a
+    /// short training, or `discriminant`, ours without training on the device.
     pub fn preset(name: &str) -> Option<Self> {
         match name {
             "orco" => Some(Self::orco()),

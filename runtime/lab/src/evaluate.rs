@@ -7,14 +7,14 @@ use std::time::Instant;
 use super::metrics::{Draw, Measured, Row, Summary, summarise};
 use crate::benchmark::Benchmark;
 use orco_core::align::Progress;
-use orco_core::config::Config;
-use orco_core::math::normalise_rows;
+use orco_core::config::{Answer, Config};
+use orco_core::math::{add_scaled, exp, highest, normalise_rows};
 use orco_core::workers::{Serial, Workers};
 use orco_runtime::threads::{Threads, cores};
 use orco_state::classify::{Classifier, mean_direction};
 use orco_state::session::{self, LearnError, Memory, NewClass, Session};
 use orco_state::state::{BaseModel, State};
-use orco_state::target::nearest;
+use orco_state::target::cosines;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,11 +27,35 @@ pub enum System {
     /// Nearest class mean on backbone features (cosine): base classes over all their training images, new classes over
     /// their shots.
     Ncm,
+    /// The same with the means of new classes moved halfway to the base means that are like them (TEEN, Wang et al.,
+    /// NeurIPS 2023: alpha 0.5, tau 16).
+    Teen,
+    /// Nearest class mean, seen from the mean of all base features, with a border chosen as ours is.
+    NcmBorder,
+    /// The linear discriminant with the covariance that base classes share, shrunk by half, on the roots of features, with
+    /// a border chosen as ours is.
+    LdaBorder,
 }
 
 impl System {
     /// All systems, ours first.
-    pub const ALL: [Self; 3] = [Self::Orco, Self::Imprint, Self::Ncm];
+    pub const ALL: [Self; 6] = [Self::Orco, Self::Imprint, Self::Ncm, Self::Teen, Self::NcmBorder, Self::LdaBorder];
+
+    /// The systems that can be measured on a bundle: those with a border need its statistics.
+    pub fn on(base_model: &BaseModel) -> impl Iterator<Item = Self> {
+        let statistics = base_model.statistics.is_some();
+        Self::ALL.into_iter().filter(move |system| statistics || system.alone().is_none())
+    }
+
+    /// Of a system that is one part of our answers: the weights that leave the others out.
+    fn alone(self) -> Option<Answer> {
+        let none = Answer { targets: 0.0, means: 0.0, discriminant: 0.0 };
+        match self {
+            Self::NcmBorder => Some(Answer { means: 1.0, ..none }),
+            Self::LdaBorder => Some(Answer { discriminant: 1.0, ..none }),
+            _ => None,
+        }
+    }
 
     /// Name in tables and JSON.
     pub fn name(self) -> &'static str {
@@ -39,6 +63,9 @@ impl System {
             Self::Orco => "orco",
             Self::Imprint => "imprint",
             Self::Ncm => "ncm",
+            Self::Teen => "teen",
+            Self::NcmBorder => "ncm + border",
+            Self::LdaBorder => "lda + border",
         }
     }
 }
@@ -142,6 +169,8 @@ impl Measurement<'_> {
         on_row: &mut dyn FnMut(&Row),
     ) -> Result<Draw, EvaluateError> {
         let Self { base_model, benchmark, system, config, seed } = *self;
+        let alone = system.alone().map(|answer| Config { epochs: 0, answer: Some(answer), ..config.clone() });
+        let config = alone.as_ref().unwrap_or(config);
         let base = base_model.classes.len();
         let measured = benchmark.measured.clean();
         let mut state = State::fresh(base_model, [0; 32]);
@@ -153,7 +182,7 @@ impl Measurement<'_> {
             if session > 0 {
                 let new = benchmark.session(base_model, session, draw, seed);
                 match system {
-                    System::Orco => {
+                    System::Orco | System::NcmBorder | System::LdaBorder => {
                         let mut progress = |progress| on_progress(session, progress);
                         let started = Instant::now();
                         let (memory, on_progress) = (&mut memory, &mut progress);
@@ -163,22 +192,25 @@ impl Measurement<'_> {
                         seconds += started.elapsed().as_secs_f64();
                         operations += session::operations(base_model, &state, config) as f64;
                     }
-                    System::Imprint | System::Ncm => added.extend(new),
+                    System::Imprint | System::Ncm | System::Teen => added.extend(new),
                 }
             }
-            let answers = match system {
-                System::Orco => Classifier::with_config(base_model, &state, config).nearest(&measured),
-                System::Imprint => nearest_imprint(base_model, &added, &measured),
-                System::Ncm => nearest_mean(base_model, benchmark, &added, &measured),
+            let scores = match system {
+                System::Orco | System::NcmBorder | System::LdaBorder => {
+                    Classifier::with_config(base_model, &state, config).scores(&measured)
+                }
+                System::Imprint => imprinted(base_model, &added, &measured),
+                System::Ncm => to_means(base_model, benchmark, &added, &measured, None),
+                System::Teen => to_means(base_model, benchmark, &added, &measured, Some(&TEEN)),
             };
             let seen = base + benchmark.ways[..session].iter().sum::<u32>() as usize;
-            let mut counts = Measured::new(seen);
-            for (&class, &answer) in benchmark.measured.classes().iter().zip(&answers) {
+            let mut counts = Measured::new(seen, base);
+            for (&class, scores) in benchmark.measured.classes().iter().zip(scores.chunks_exact(seen)) {
                 if (class as usize) < seen {
-                    counts.count(class as usize, answer);
+                    counts.count_scores(class as usize, scores);
                 }
             }
-            let row = counts.row(session, base);
+            let row = counts.row(session);
             on_row(&row);
             rows.push(row);
         }
@@ -186,22 +218,50 @@ impl Measurement<'_> {
     }
 }
 
-fn nearest_imprint(base_model: &BaseModel, added: &[NewClass], features: &[f32]) -> Vec<usize> {
+fn imprinted(base_model: &BaseModel, added: &[NewClass], features: &[f32]) -> Vec<f32> {
     let by_targets = base_model.config.by_targets_alone();
     let mut classifier = Classifier::with_config(base_model, &State::fresh(base_model, [0; 32]), &by_targets);
     added.iter().for_each(|class| classifier.imprint(class));
-    classifier.nearest(features)
+    classifier.scores(features)
 }
 
-fn nearest_mean(base_model: &BaseModel, benchmark: &Benchmark, added: &[NewClass], features: &[f32]) -> Vec<usize> {
+/// How far and how sharply TEEN moves means.
+struct Calibrated {
+    alpha: f32,
+    tau: f32,
+}
+
+/// Its authors' settings.
+const TEEN: Calibrated = Calibrated { alpha: 0.5, tau: 16.0 };
+
+/// Cosines to class means, `[n, classes]`.
+fn to_means(
+    base_model: &BaseModel,
+    benchmark: &Benchmark,
+    added: &[NewClass],
+    features: &[f32],
+    calibrated: Option<&Calibrated>,
+) -> Vec<f32> {
     let inputs = base_model.head.inputs;
     let mut means = benchmark.base_means.clone();
+    normalise_rows(&mut means, inputs);
+    let base = means.clone();
     for class in added {
-        means.extend(mean_direction(&clean(class, inputs), inputs));
+        let mut mean = mean_direction(&clean(class, inputs), inputs);
+        if let Some(Calibrated { alpha, tau }) = calibrated {
+            let likeness = cosines(&mean, &base, inputs);
+            let highest = highest(&likeness);
+            let weights: Vec<f32> = likeness.iter().map(|cosine| exp(tau * (cosine - highest))).collect();
+            let all: f32 = weights.iter().sum();
+            mean.iter_mut().for_each(|value| *value *= 1.0 - alpha);
+            base.chunks_exact(inputs).zip(weights).for_each(|(row, weight)| add_scaled(&mut mean, alpha * weight / all, row));
+        }
+        means.extend(mean);
     }
     normalise_rows(&mut means, inputs);
-    // The length of a row of features does not change which mean is nearest to it.
-    nearest(features, &means, inputs)
+    let mut directions = features.to_vec();
+    normalise_rows(&mut directions, inputs);
+    cosines(&directions, &means, inputs)
 }
 
 /// The clean views of a class's shots, `[shots, inputs]`.

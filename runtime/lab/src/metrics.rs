@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use orco_state::target::place_of_largest;
 use serde::{Deserialize, Serialize};
 
 /// One session's accuracies, in percent.
@@ -17,18 +18,21 @@ pub struct Row {
     pub hm: Option<f64>,
     /// Pooled accuracy over all images of the classes seen.
     pub top1: f64,
+    /// Area under the curve of A_inc over A_base as a bias moves the border between them (calibrated stacking, Chao et
+    /// al., ECCV 2016): no choice of border can flatter it.
+    pub area: Option<f64>,
 }
 
 impl Row {
     /// Names the columns of a row as it is printed.
-    pub const HEADING: &'static str = "session    base     inc      hm   top-1";
+    pub const HEADING: &'static str = "session    base     inc      hm   top-1    area";
 }
 
 /// One line of a table, `-` for what the session does not have.
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [inc, hm] = [self.inc, self.hm].map(percent_or_dash);
-        write!(f, "{:>7} {:>7.2} {inc:>7} {hm:>7} {:>7.2}", self.session, self.base, self.top1)
+        let [inc, hm, area] = [self.inc, self.hm, self.area].map(percent_or_dash);
+        write!(f, "{:>7} {:>7.2} {inc:>7} {hm:>7} {:>7.2} {area:>7}", self.session, self.base, self.top1)
     }
 }
 
@@ -38,19 +42,23 @@ pub fn percent_or_dash(percent: Option<f64>) -> String {
 }
 
 /// Right answers and images of every class.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
+    base: usize,
     right: Vec<u64>,
     total: Vec<u64>,
+    /// Of every image: its class, how far the best new class leads the best base class, and whether the best one of the
+    /// image's own side is its class.
+    leads: Vec<(u32, f32, bool)>,
 }
 
 impl Measured {
-    /// Nothing measured yet, for `classes` classes.
-    pub fn new(classes: usize) -> Self {
-        Self { right: std::vec![0; classes], total: std::vec![0; classes] }
+    /// Nothing measured yet, for `classes` classes, of which the first `base` are base classes.
+    pub fn new(classes: usize, base: usize) -> Self {
+        Self { base, right: std::vec![0; classes], total: std::vec![0; classes], leads: Vec::new() }
     }
 
-    /// Counts one image.
+    /// Counts one image by its answer alone, from which no area can be told.
     ///
     /// # Panics
     /// If the class is out of range.
@@ -59,8 +67,46 @@ impl Measured {
         self.total[class] += 1;
     }
 
-    /// The row of a session, of whose classes the first `base` are base classes.
-    pub fn row(&self, session: usize, base: usize) -> Row {
+    /// Counts one image by the scores of all classes.
+    ///
+    /// # Panics
+    /// If the class is out of range, or the scores are not those of all classes.
+    pub fn count_scores(&mut self, class: usize, scores: &[f32]) {
+        assert_eq!(scores.len(), self.total.len(), "there must be a score of every class");
+        self.count(class, place_of_largest(scores));
+        let (old, new) = scores.split_at(self.base);
+        if !old.is_empty() && !new.is_empty() {
+            let (best_old, best_new) = (place_of_largest(old), place_of_largest(new));
+            let own = if class < self.base { best_old } else { self.base + best_new };
+            self.leads.push((class as u32, new[best_new] - old[best_old], own == class));
+        }
+    }
+
+    /// The area under the curve of new against base accuracy, 0..1.
+    fn area(&self) -> f64 {
+        let sides = [self.base, self.total.len() - self.base];
+        let share = |class: usize| {
+            let side = sides[usize::from(class >= self.base)];
+            1.0 / (self.total[class].max(1) as f64 * side.max(1) as f64)
+        };
+        let mut leads = self.leads.clone();
+        // Equal leads: base images leave their side first, so that a tie is never to our favour.
+        leads.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        let (mut new, mut area) = (0.0, 0.0);
+        for &(class, _, right) in leads.iter().filter(|(.., right)| *right) {
+            debug_assert!(right, "only these move the curve");
+            if (class as usize) < self.base {
+                area += share(class as usize) * new;
+            } else {
+                new += share(class as usize);
+            }
+        }
+        area
+    }
+
+    /// The row of a session.
+    pub fn row(&self, session: usize) -> Row {
+        let base = self.base;
         let mean = |range: core::ops::Range<usize>| {
             let shares = range.clone().map(|class| self.right[class] as f64 / self.total[class].max(1) as f64);
             100.0 * shares.sum::<f64>() / range.len().max(1) as f64
@@ -76,6 +122,7 @@ impl Measured {
             inc,
             hm: inc.map(harmonic),
             top1: 100.0 * right as f64 / total.max(1) as f64,
+            area: (!self.leads.is_empty()).then(|| 100.0 * self.area()),
         }
     }
 }
@@ -93,6 +140,8 @@ pub struct Summary {
     pub aacc: f64,
     /// Its deviation over the draws.
     pub aacc_deviation: f64,
+    /// Mean over sessions 1..M of the area under the curve of new against base accuracy.
+    pub area: f64,
     /// Base decay: A_base(0) - A_base(M).
     pub base_decay: f64,
     /// Performance decay: top-1(0) - top-1(M).
@@ -151,6 +200,7 @@ pub fn summarise(system: &str, all: &[Draw]) -> Summary {
             inc: maybe(&|row| row.inc),
             hm: maybe(&|row| row.hm),
             top1: each(&|row| row.top1),
+            area: maybe(&|row| row.area),
         }
     };
     let harmonic: Vec<f64> =
@@ -164,6 +214,7 @@ pub fn summarise(system: &str, all: &[Draw]) -> Summary {
         ahm_deviation: deviation(&harmonic),
         aacc: mean(&top1),
         aacc_deviation: deviation(&top1),
+        area: mean(&means.iter().filter_map(|row| row.area).collect::<Vec<_>>()),
         base_decay: first.base - last.base,
         performance_decay: first.top1 - last.top1,
         deviations: (0..sessions).map(|session| combine(session, &deviation)).collect(),
@@ -184,7 +235,7 @@ mod tests {
         let inc = [77.60, 60.20, 51.67, 48.90, 45.80, 48.23, 44.94, 43.15];
         let row = |session: usize| {
             let (base, inc): (f64, f64) = (base[session], inc[session]);
-            Row { session: session + 1, base, inc: Some(inc), hm: Some(2.0 * base * inc / (base + inc)), top1: 0.0 }
+            Row { session: session + 1, base, inc: Some(inc), hm: Some(2.0 * base * inc / (base + inc)), top1: 0.0, area: None }
         };
         let summary = summarise("paper", &[Draw { rows: (0..8).map(row).collect(), operations: 0.0, seconds: 0.0 }]);
         assert!((summary.ahm - 57.11).abs() < 0.01, "{}", summary.ahm);
@@ -192,22 +243,37 @@ mod tests {
 
     #[test]
     fn rows_stand_below_their_headings() {
-        let first = Row { session: 0, base: 80.0, inc: None, hm: None, top1: 80.126 };
-        let last = Row { session: 8, base: 60.5, inc: Some(50.0), hm: Some(54.75), top1: 100.0 };
-        assert_eq!(first.to_string(), "      0   80.00       -       -   80.13");
-        assert_eq!(last.to_string(), "      8   60.50   50.00   54.75  100.00");
+        let first = Row { session: 0, base: 80.0, inc: None, hm: None, top1: 80.126, area: None };
+        let last = Row { session: 8, base: 60.5, inc: Some(50.0), hm: Some(54.75), top1: 100.0, area: Some(33.3) };
+        assert_eq!(first.to_string(), "      0   80.00       -       -   80.13       -");
+        assert_eq!(last.to_string(), "      8   60.50   50.00   54.75  100.00   33.30");
         assert_eq!(last.to_string().len(), Row::HEADING.len());
     }
 
     #[test]
     fn accuracies_are_means_over_classes() {
-        let mut measured = Measured::new(3);
+        let mut measured = Measured::new(3, 2);
         for (class, answer) in [(0, 0), (0, 0), (0, 1), (0, 0), (1, 1), (2, 0), (2, 2)] {
             measured.count(class, answer);
         }
-        let row = measured.row(1, 2);
+        let row = measured.row(1);
         assert!((row.base - 87.5).abs() < 1e-9 && (row.inc.unwrap() - 50.0).abs() < 1e-9);
         assert!((row.top1 - 500.0 / 7.0).abs() < 1e-9);
         assert!((row.hm.unwrap() - 2.0 * 87.5 * 50.0 / 137.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_area_does_not_depend_on_the_border() {
+        // One base class and one new one; leads of base images -3, -1, 1, of new ones -2, 0, 2.
+        let area = |border: f32| {
+            let mut measured = Measured::new(2, 1);
+            for (class, leads) in [(0, [-3.0, -1.0, 1.0]), (1, [-2.0, 0.0, 2.0])] {
+                leads.iter().for_each(|lead| measured.count_scores(class, &[0.0, lead + border]));
+            }
+            measured.row(1).area.unwrap()
+        };
+        // The new side gets 2, then loses 1, gets 0, loses -1, gets -2, loses -3: thirds of 1, 2 and 3 thirds.
+        let expected = 100.0 * (1.0 + 2.0 + 3.0) / 9.0;
+        assert!((area(0.0) - expected).abs() < 1e-4 && (area(5.0) - expected).abs() < 1e-4, "{}", area(0.0));
     }
 }

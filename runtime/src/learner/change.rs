@@ -9,7 +9,7 @@ use orco_state::history::{Change, PurgeError, Verb};
 use orco_state::label;
 use orco_state::pack::Pack;
 use orco_state::session::{self, LearnError, NewClass, Report, Session, StoredClass};
-use orco_state::state::State;
+use orco_state::state::{Balance, State};
 
 use super::error::{ChangeError, ShotsError};
 use super::observer::{Observer, Step};
@@ -151,6 +151,17 @@ impl Learner {
         let [from, to] = [from, to].map(label::normal);
         let next = session::rename(self.base_model(), self.state(), &from, &to)?;
         self.keep(&locked, next, Change::new(Verb::Rename, 0).labels([from, to]), ())
+    }
+
+    /// Lets what was known count otherwise against what is new: the border between base classes and learned ones is
+    /// chosen anew, nothing is trained.
+    ///
+    /// # Errors
+    /// [`ChangeError`] if the bundle's answers have no border, or the state cannot be saved. Nothing was changed then.
+    pub fn balance(&mut self, balance: Balance, observer: &mut dyn Observer) -> Result<Made<Report>, ChangeError> {
+        let locked = self.lock()?;
+        let (next, report) = self.within(observer, |session, state| session.balance(state, balance))?;
+        self.commit(&locked, next, Change::new(Verb::Balance, self.settings.seed), report)
     }
 
     /// Takes the last changes back. Undoing is a change, too, and can be taken back.

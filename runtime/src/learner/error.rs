@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use orco_core::align::AlignError;
 use orco_state::history::PurgeError;
-use orco_state::label::Shown;
 use orco_state::pack::PackError;
 use orco_state::session::{ClassAccuracy, LearnError};
 
+use super::losses::since_first;
 use crate::bundle::OpenError;
 use crate::encoder::EncodeError;
 use crate::image::ImageError;
@@ -92,7 +92,7 @@ pub enum ChangeError {
          sessions since the bundle: {}",
         lost.len(),
         in_points(*budget),
-        listed(lost)
+        since_first(&lost.iter().collect::<Vec<_>>())
     )]
     Forgetting {
         /// The budget, 0..1.
@@ -146,20 +146,6 @@ pub enum ExportError {
 /// A share in percentage points, without the digits that come of its being stored as a share.
 fn in_points(share: f32) -> f64 {
     (f64::from(share) * 1e6).round() / 1e4
-}
-
-/// "LABEL (80 to 20 %)" for the first few classes: what all sessions cost them.
-fn listed(lost: &[ClassAccuracy]) -> String {
-    const SHOWN: usize = 5;
-    let one = |class: &ClassAccuracy| {
-        let (first, now) = class.since.map_or((0.0, 0.0), |since| (since.first, since.now));
-        format!("{} ({:.0} to {:.0} %)", Shown(&class.label), 100.0 * first, 100.0 * now)
-    };
-    let mut listed: Vec<String> = lost.iter().take(SHOWN).map(one).collect();
-    if lost.len() > SHOWN {
-        listed.push(format!("and {} more", lost.len() - SHOWN));
-    }
-    listed.join(", ")
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use orco_lab::benchmark::Benchmark;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::onnx::Onnx;
-use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LABELS, LEARNER, MANIFEST, Weights, hexadecimal};
+use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LABELS, LEARNER, MANIFEST, STATISTICS, Weights, hexadecimal};
 use orco_state::codec::{self, Kind as FileKind};
 use tch::Tensor;
 
@@ -18,6 +18,7 @@ use super::int8::int8;
 use super::metadata::{Facts, metadata};
 use super::output::{CARD, Output};
 use super::source::Source;
+use super::statistics::statistics;
 use super::{card, onnx};
 use crate::config::{Arithmetic, Recipe};
 use crate::dataset::DataSet;
@@ -80,7 +81,9 @@ pub fn write_bundle(
     }
     let encoder = smaller.as_mut().map_or(&mut float_encoder, |(encoder, _)| encoder);
     let base_model = source.base_model(model, targets, encoder)?;
-    let benchmark = source.benchmark(encoder)?;
+    let base = source.clean_features(encoder, source.train, &split.base)?;
+    let statistics = statistics(&base_model, encoder, (&source.input, &base), (source.train, split), recipe.seed)?;
+    let benchmark = source.benchmark(encoder, &base)?;
     let names: Vec<&str> = base_model.classes.iter().map(|class| class.label.as_str()).collect();
     let (means, float_bytes) = (&benchmark.base_means, float.len());
     let mut stored = None;
@@ -101,6 +104,7 @@ pub fn write_bundle(
     let mut files = vec![
         (BACKBONE, smaller.map_or(float, |(_, bytes)| bytes)),
         (LEARNER, codec::encode(FileKind::Learner, &base_model)),
+        (STATISTICS, statistics.encode()),
         (BENCHMARK, codec::encode(FileKind::Benchmark, &benchmark)),
         (LABELS, names.join("\n").into_bytes()),
     ];
@@ -144,8 +148,8 @@ fn classifier_accuracy(model: &Model, recipe: &Recipe, benchmark: &Benchmark) ->
     let answers = features.linear(&cpu(&model.classifier), Some(&cpu(&model.classifier_bias))).argmax(1, false);
     let answers = Vec::<i64>::try_from(answers).expect("a row of i64");
     let base = recipe.split.base_classes;
-    let mut counts = Measured::new(base);
+    let mut counts = Measured::new(base, base);
     let each = benchmark.measured.classes().iter().zip(answers).filter(|(class, _)| (**class as usize) < base);
     each.for_each(|(class, answer)| counts.count(*class as usize, answer as usize));
-    Some(counts.row(0, base).base)
+    Some(counts.row(0).base)
 }

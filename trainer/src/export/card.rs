@@ -3,11 +3,12 @@
 use std::fmt::Write;
 
 use anyhow::Result;
+use orco_core::config::{Answer, Config};
 use orco_core::loss::contrast::Form;
 use orco_lab::benchmark::Benchmark;
 use orco_lab::{Measurement, Summary, System, percent_or_dash, summarise};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LEARNER};
+use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LEARNER, STATISTICS};
 use orco_state::target::Method;
 
 use super::exported::Exported;
@@ -30,8 +31,7 @@ pub(super) fn write(
 ) -> Result<String> {
     let benchmark = Benchmark::of(bundle)?;
     let (base_model, config, draws) = (&bundle.base_model, &bundle.base_model.config, recipe.export.draws);
-    let drawn = System::ALL
-        .into_iter()
+    let drawn = System::on(base_model)
         .map(|system| {
             let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed: SEED };
             let drawn = measurement.draws(draws, &interrupt::flow);
@@ -113,19 +113,20 @@ pub(super) fn write(
             phase_1, by_targets.sessions[0].base
         )?;
     }
-    writeln!(
-        text,
-        "- Phase 3 (on the device): {} epochs, batch {}, {} exemplars of a base class, {} stored views of each{}.",
-        config.epochs,
-        config.batch,
-        config.base_exemplars,
-        config.views,
-        match config.base_cross_entropy {
-            0.0 => String::new(),
-            weight => format!(", cross entropy over base classes weighed {weight}"),
-        }
-    )?;
-    if config.class_means > 0.0 {
+    if config.epochs == 0 {
+        writeln!(text, "- On the device nothing is trained; {} views of a shot are stored.", config.views)?;
+    } else {
+        phase_3(&mut text, config)?;
+    }
+    if let Some(Answer { targets, means, discriminant }) = config.answer {
+        writeln!(
+            text,
+            "- Answers: by discriminant, class means and targets, weighed {discriminant} to {means} to {targets}; the \
+             border between base classes and learned ones is chosen in every session, by {} samples that were set aside \
+             and by the shots themselves.",
+            base_model.statistics.as_ref().map_or(0, |statistics| statistics.set_aside.len())
+        )?;
+    } else if config.class_means > 0.0 {
         let weight = config.class_means;
         writeln!(
             text,
@@ -143,7 +144,7 @@ pub(super) fn write(
         writeln!(text, "- `{BACKBONE_INT8}` computes in int8; it {}.", int8.sentence())?;
     }
     let size = |name: &str| std::fs::metadata(bundle.folder.join(name)).map_or(0, |file| file.len());
-    let sizes = [BACKBONE, LEARNER, BENCHMARK].map(|name| format!("`{name}` {:.2} MB", size(name) as f64 / 1e6));
+    let sizes = [BACKBONE, LEARNER, STATISTICS, BENCHMARK].map(|name| format!("`{name}` {:.2} MB", size(name) as f64 / 1e6));
     writeln!(text, "- Files: {}.", sizes.join(", "))?;
     writeln!(text)?;
     writeln!(text, "## Measured\n")?;
@@ -201,6 +202,23 @@ pub(super) fn write(
         )?;
     }
     Ok(text)
+}
+
+/// What phase 3 does on the device.
+fn phase_3(text: &mut String, config: &Config) -> Result<()> {
+    writeln!(
+        text,
+        "- Phase 3 (on the device): {} epochs, batch {}, {} exemplars of a base class, {} stored views of each{}.",
+        config.epochs,
+        config.batch,
+        config.base_exemplars,
+        config.views,
+        match config.base_cross_entropy {
+            0.0 => String::new(),
+            weight => format!(", cross entropy over base classes weighed {weight}"),
+        }
+    )?;
+    Ok(())
 }
 
 /// What Hugging Face reads: license, tags, and the results by its `model-index`. Strings are quoted as JSON, which YAML

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
+use orco_core::math::add_scaled;
 use orco_core::random::Random;
 use orco_lab::benchmark::Benchmark;
 use orco_runtime::augment::Views;
@@ -128,12 +129,12 @@ impl<'a> Source<'a> {
         })
     }
 
-    pub(crate) fn benchmark(&self, encoder: &mut dyn Encoder) -> Result<Benchmark> {
+    /// `base` is the features of the base images, `[split.base, features]`.
+    pub(crate) fn benchmark(&self, encoder: &mut dyn Encoder, base: &[f32]) -> Result<Benchmark> {
         log::info!("computing the benchmark's features with {}", encoder.engine());
         let measured = self.bank(encoder, self.measured, &self.split.measured, 1)?;
         let shots: Vec<usize> = self.split.candidates.concat();
         let candidates = self.bank(encoder, self.train, &shots, self.recipe.learn.views)?;
-        let base = self.bank(encoder, self.train, &self.split.base, 1)?;
         let data = self.recipe.data.kind.title();
         let sources = |indices: &[usize]| indices.iter().map(|&index| index as u32).collect();
         Ok(Benchmark {
@@ -144,7 +145,7 @@ impl<'a> Source<'a> {
             labels: self.labels[self.split.base_classes..][..self.split.candidates.len()].to_vec(),
             ways: self.split.sessions.iter().map(|session| session.classes.len() as u32).collect(),
             shots: SHOTS as u32,
-            base_means: base.means(self.split.base_classes),
+            base_means: self.class_means(base),
             measured_sources: sources(&self.split.measured),
             measured,
             measured_on_test: self.recipe.split.measure_on == MeasureOn::Test,
@@ -152,6 +153,21 @@ impl<'a> Source<'a> {
             candidates,
             fixed_draw: self.split.fixed_draw,
         })
+    }
+
+    /// Means of the base classes' features, `[base, features]`.
+    fn class_means(&self, base: &[f32]) -> Vec<f32> {
+        let mut means = vec![0.0; self.split.base_classes * self.features];
+        let mut counts = vec![0u32; self.split.base_classes];
+        for (row, &index) in base.chunks_exact(self.features).zip(&self.split.base) {
+            let class = usize::from(self.train.labels[index]);
+            counts[class] += 1;
+            add_scaled(&mut means[class * self.features..][..self.features], 1.0, row);
+        }
+        for (mean, count) in means.chunks_exact_mut(self.features).zip(counts) {
+            mean.iter_mut().for_each(|value| *value /= count.max(1) as f32);
+        }
+        means
     }
 
     pub(super) fn manifest(&self, model: &Model, files: BTreeMap<String, String>) -> Manifest {

@@ -16,7 +16,7 @@ use orco_state::state::BaseModel;
 use orco_state::statistics::Statistics;
 
 use crate::config::Recipe;
-use crate::dataset::{DataSet, Images};
+use crate::dataset::{DataSet, Images, Split};
 use crate::files::write_atomically;
 use crate::interrupt;
 use crate::progress::Progress;
@@ -51,24 +51,23 @@ pub(super) fn picture(images: &Images, index: usize) -> image::RgbImage {
     from_planes(size[3] as u32, size[2] as u32, &planes)
 }
 
-/// Computes the statistics of the base images' features; the samples that the split set aside go along.
+/// Computes the statistics of the base images from their features, `[split.base, features]`; the samples that the split
+/// set aside go along.
 pub(super) fn statistics(
     base_model: &BaseModel,
     encoder: &mut dyn Encoder,
-    input: &Preprocessing,
-    data: &DataSet,
+    (input, values): (&Preprocessing, &[f32]),
+    (train, split): (&Images, &Split),
     seed: u64,
 ) -> Result<Statistics> {
     let inputs = base_model.head.inputs;
-    let (train, split) = (&data.train, &data.split);
     let classes = |indices: &[usize]| indices.iter().map(|&index| u32::from(train.labels[index])).collect::<Vec<_>>();
-    let values = clean_features(encoder, input, inputs, train, &split.base)?;
     let aside = clean_features(encoder, input, inputs, train, &split.set_aside)?;
     let mut set_aside = Bank::new(inputs, 1, base_model.exemplars.view().precision);
     for (row, class) in aside.chunks_exact(inputs).zip(classes(&split.set_aside)) {
         set_aside.push(class, row);
     }
-    Ok(fit(base_model, Features { values: &values, classes: &classes(&split.base) }, set_aside, seed))
+    Ok(fit(base_model, Features { values, classes: &classes(&split.base) }, set_aside, seed))
 }
 
 /// Gives a bundle that is there the statistics of its base classes, computed from the images that it was trained on, and
@@ -90,9 +89,9 @@ pub fn add_statistics(folder: &Path, recipe: &Recipe, data: &DataSet) -> Result<
     );
     let input = bundle.manifest.preprocessing;
     let mut encoder = Onnx::open(&bundle.backbone, &input).context("features are computed with ONNX Runtime")?;
-    let mut of_base = BaseModel { config: Config::discriminant(), ..base_model.clone() };
-    of_base.config.views = base_model.config.views;
-    let statistics = statistics(&of_base, &mut encoder, &input, data, recipe.seed)?;
+    let (train, split) = (&data.train, &data.split);
+    let values = clean_features(&mut encoder, &input, base_model.head.inputs, train, &split.base)?;
+    let statistics = statistics(base_model, &mut encoder, (&input, &values), (train, split), recipe.seed)?;
     let bytes = statistics.encode();
     let mut manifest = bundle.manifest.clone();
     let Config { epochs, answer, .. } = Config::discriminant();

@@ -10,6 +10,7 @@ use orco_lab::{Measurement, Summary, System, from_cifar100};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::config::Config;
 use orco_runtime::encoder::choice::Work;
+use orco_runtime::manifest::STATISTICS;
 use serde_json::{Value, json};
 
 use crate::options::{Backbone, Options};
@@ -27,8 +28,8 @@ pub struct Arguments {
     /// Seed of the draws, of shuffling and of perturbation.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Settings of phase 3: `orco` (the published program), `paper` (the text where it differs), `edge` (ours for small
-    /// devices); by default the bundle's.
+    /// Settings of phase 3: `orco` (the published program), `paper` (the text where it differs), `edge` (ours with a
+    /// short training), `discriminant` (ours without one, for bundles with statistics); by default the bundle's.
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
     /// Answers by pseudo-targets alone, the paper's rule, whatever weight the settings give to class means.
@@ -49,8 +50,14 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
             None => bail!("there is no preset \"{name}\"; known are {}", Config::PRESETS.join(", ")),
         },
     };
+    if config.answer.is_some() && bundle.base_model.statistics.is_none() {
+        bail!("the bundle carries no {STATISTICS}, by which these settings answer; take another --preset");
+    }
     if arguments.targets_alone {
         config = config.by_targets_alone();
+        if let Some(problem) = config.problem() {
+            bail!("--targets-alone needs settings that align the head, such as --preset edge: {problem}");
+        }
     }
     let benchmark = match &arguments.data {
         None if options.backbone == Backbone::Int8 => {
@@ -72,7 +79,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         output::counted(benchmark.shots, "shot")
     )?;
     if !arguments.presets {
-        say!(output, "orco answers {}", output::rule(config.class_means))?;
+        say!(output, "orco answers {}", output::rule(&config))?;
     }
     let measure = |system: System, config: &Config, name: &str| {
         let (base_model, seed) = (&bundle.base_model, arguments.seed);
@@ -92,13 +99,15 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     });
     if arguments.presets {
         let preset = |name| Ok((name, measure(System::Orco, &Config::preset(name).expect("it is listed"), name)?));
-        let measured = Config::PRESETS.into_iter().map(preset).collect::<Result<Vec<_>>>()?;
+        let statistics = bundle.base_model.statistics.is_some();
+        let answered = |name: &&str| statistics || Config::preset(name).is_some_and(|config| config.answer.is_none());
+        let measured = Config::PRESETS.into_iter().filter(answered).map(preset).collect::<Result<Vec<_>>>()?;
         say!(output, "\n{}", output::presets(&measured))?;
         let as_json = |(name, summary): &(&str, Summary)| json!({ "preset": name, "measured": summary, "seconds": summary.seconds });
         results["presets"] = measured.iter().map(as_json).collect();
     } else {
         let mut summaries = Vec::new();
-        for system in System::ALL {
+        for system in System::on(&bundle.base_model) {
             let summary = measure(system, &config, system.name())?;
             say!(output, "\n{}", output::summary(&summary))?;
             summaries.push(summary);

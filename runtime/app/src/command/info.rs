@@ -40,7 +40,7 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
     )?;
     engines.say(output)?;
     say!(output, "head        {}-{}-{}", base_model.head.inputs, base_model.head.hidden, base_model.head.outputs)?;
-    say!(output, "answers     {}", output::rule(base_model.config.class_means))?;
+    say!(output, "answers     {}", output::rule(&base_model.config))?;
     say!(output, "trained on  {} ({})", manifest.provenance.trained_on, manifest.provenance.program)?;
     say!(output, "benchmark   {}", if benchmark { "in the bundle" } else { "none in the bundle" })?;
     say!(output, "state       {}", learner.store().folder().display())?;

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use crate::state::{BaseModel, State};
 use orco_core::align::Losses;
+use orco_core::border::Border;
 
 /// Shares are ratios of small numbers; their difference errs in the last bit.
 const ROUNDING: f32 = 1e-6;
@@ -59,6 +60,9 @@ pub struct Report {
     pub confusions: Vec<Confusion>,
     /// Free pseudo-targets that are left.
     pub free_targets: usize,
+    /// The border between base classes and learned ones that was chosen, where answers have one, and the accuracies to
+    /// be expected.
+    pub border: Option<Border>,
 }
 
 impl Report {
@@ -117,7 +121,8 @@ impl Report {
             .collect();
         confusions.sort_by(|a, b| b.share.total_cmp(&a.share));
         let free_targets = base_model.target_count() - count;
-        Self { losses, exemplars: classes_of_exemplars.len(), classes, confusions, free_targets }
+        let border = new.calibration.map(|calibration| calibration.border);
+        Self { losses, exemplars: classes_of_exemplars.len(), classes, confusions, free_targets, border }
     }
 
     /// Mean over the classes known before the session of the accuracy before it and after it, 0..1; `None` if there
@@ -171,7 +176,14 @@ mod tests {
             class("gained", Some(0.2), 0.6),
             class("new", None, 0.0),
         ];
-        let report = Report { losses: Vec::new(), exemplars: 25, classes, confusions: Vec::new(), free_targets: 0 };
+        let report = Report {
+            losses: Vec::new(),
+            exemplars: 25,
+            classes,
+            confusions: Vec::new(),
+            free_targets: 0,
+            border: None,
+        };
         let labels = |budget| report.forgotten(budget).iter().map(|class| &class.label[..]).collect::<Vec<_>>();
         assert_eq!(labels(0.0), ["three of five lost", "one of five lost"]);
         assert_eq!(labels(0.2), ["three of five lost"], "a loss equal to the budget is within it");

@@ -6,6 +6,7 @@ use core::ops::ControlFlow;
 
 use super::*;
 use crate::bank::Bank;
+use crate::classify::Classifier;
 use crate::target::{Method, generate};
 use orco_core::align::AlignError;
 use orco_core::config::{Assignment, CrossEntropyOn, Keep, Sample};

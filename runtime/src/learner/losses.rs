@@ -1,7 +1,7 @@
 //! What a change cost old classes, in words.
 
-use orco_runtime::label::Shown;
-use orco_runtime::session::ClassAccuracy;
+use orco_state::label::Shown;
+use orco_state::session::ClassAccuracy;
 
 /// "LABEL (80 to 20 %)" for the first few of the classes: what the session cost them.
 pub fn by_this(forgotten: &[&ClassAccuracy]) -> String {

@@ -1,0 +1,49 @@
+//! `orco balance`.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use orco_runtime::state::Balance;
+use serde_json::Value;
+
+use crate::change::{self, Bars};
+use crate::device;
+use crate::options::Options;
+use crate::output::Output;
+
+/// Arguments of `orco balance`.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// What counts how much from now on.
+    #[arg(value_enum)]
+    balance: Dial,
+}
+
+/// The dial, in words.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Dial {
+    /// Old answers stay as they were, wherever possible: accuracy on base classes counts nine times as much
+    KeepKnown,
+    /// Accuracy on base classes counts three times as much as accuracy on new ones
+    Balanced,
+    /// Both count alike
+    FavourNew,
+}
+
+/// Moves the border between base classes and learned ones, and saves the new state.
+pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
+    let started = Instant::now();
+    let balance = match arguments.balance {
+        Dial::KeepKnown => Balance::KeepKnown,
+        Dial::Balanced => Balance::Balanced,
+        Dial::FavourNew => Balance::FavourNew,
+    };
+    let mut learner = device::open(options, output)?;
+    let report = change::made(output, learner.balance(balance, &mut Bars::default())?);
+    let seconds = started.elapsed().as_secs_f64();
+    change::print(output, &report, &format!("set the balance to {}", balance.name()), seconds)?;
+    let mut result = change::to_json(&report, seconds);
+    result["balance"] = balance.name().into();
+    Ok(result)
+}

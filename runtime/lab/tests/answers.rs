@@ -1,0 +1,235 @@
+//! Answers by statistics of the base classes, on made-up features: class means in all directions, scatter along a few
+//! that all classes share.
+
+use core::ops::ControlFlow;
+
+use orco_core::config::{Answer, Config};
+use orco_core::exemplar::Precision;
+use orco_core::projection::Shape;
+use orco_core::random::Random;
+use orco_core::workers::Serial;
+use orco_lab::statistics::{Features, fit};
+use orco_state::bank::Bank;
+use orco_state::classify::Classifier;
+use orco_state::head::Head;
+use orco_state::history::{Change, Limits, Saved, Verb};
+use orco_state::session::{LearnError, Memory, NewClass, Report, Session};
+use orco_state::state::{Balance, BaseModel, Class, State};
+use orco_state::statistics::Statistics;
+use orco_state::target::{Method, generate};
+
+const INPUTS: usize = 32;
+const BASE: usize = 12;
+const TARGETS: usize = 24;
+
+/// A feature vector of a class, as a rectified layer would give it.
+fn feature(class: usize, random: &mut Random) -> Vec<f32> {
+    let mut own = Random::new(class as u64, "mean");
+    let mut values: Vec<f32> = (0..INPUTS).map(|_| 1.0 + 0.5 * own.normal()).collect();
+    for axis in 0..4 {
+        let mut direction = Random::new(axis, "shared axis");
+        let length = 0.6 * random.normal();
+        values.iter_mut().for_each(|value| *value += length * direction.normal());
+    }
+    values.iter_mut().for_each(|value| *value = (*value + 0.1 * random.normal()).max(0.0));
+    values
+}
+
+fn features(classes: core::ops::Range<usize>, each: usize, name: &str) -> (Vec<f32>, Vec<u32>) {
+    let mut random = Random::new(5, name);
+    let of = classes.flat_map(|class| core::iter::repeat_n(class, each));
+    of.map(|class| (feature(class, &mut random), class as u32)).fold((Vec::new(), Vec::new()), |(mut all, mut of), one| {
+        all.extend(one.0);
+        of.push(one.1);
+        (all, of)
+    })
+}
+
+fn label(class: usize) -> String {
+    format!("class {class}")
+}
+
+fn base_model() -> BaseModel {
+    let mut random = Random::new(1, "head");
+    let mut head = Head::zeros(Shape { inputs: INPUTS, hidden: 16, outputs: TARGETS });
+    for values in head.parameters_mut() {
+        values.iter_mut().for_each(|value| *value = 0.3 * random.normal());
+    }
+    let mut exemplars = Bank::new(INPUTS, 2, Precision::Int8);
+    (0..BASE).for_each(|class| exemplars.push(class as u32, &feature(class, &mut random)));
+    let classes = (0..BASE).map(|class| Class { label: label(class), target: class as u32, session: 0 });
+    let config = Config { views: 2, ..Config::discriminant() };
+    let base_model = BaseModel {
+        dimension: TARGETS,
+        targets: generate(Method::Orthonormal, TARGETS, TARGETS, 0, 1),
+        head,
+        classes: classes.collect(),
+        exemplars,
+        config,
+        statistics: None,
+    };
+    let (values, classes) = features(0..BASE, 40, "base");
+    let (aside, of) = features(0..BASE, 5, "set aside");
+    let mut set_aside = Bank::new(INPUTS, 1, Precision::Int8);
+    aside.chunks_exact(INPUTS).zip(of).for_each(|(row, class)| set_aside.push(class, row));
+    let statistics = fit(&base_model, Features { values: &values, classes: &classes }, set_aside, 1);
+    BaseModel { statistics: Some(statistics), ..base_model }
+}
+
+fn new_class(class: usize, shots: usize) -> NewClass {
+    let mut random = Random::new(class as u64, "shots");
+    let views = |random: &mut Random| [feature(class, random), feature(class, random)].concat();
+    NewClass { label: label(class), shots: (0..shots).map(|_| views(&mut random)).collect() }
+}
+
+fn with<T>(base_model: &BaseModel, step: impl FnOnce(&mut Session<'_>) -> Result<T, LearnError>) -> T {
+    let (memory, on_progress) = (&mut Memory::default(), &mut |_| ControlFlow::Continue(()));
+    let config = &base_model.config;
+    let mut session = Session { base_model, config, seed: 1, memory, workers: &Serial, on_progress };
+    step(&mut session).unwrap()
+}
+
+fn learn(base_model: &BaseModel, state: &State, classes: core::ops::Range<usize>) -> (State, Report) {
+    let new: Vec<NewClass> = classes.map(|class| new_class(class, 5)).collect();
+    with(base_model, |session| session.learn(state, &new))
+}
+
+/// Accuracy on fresh features of base classes, and of learned ones.
+fn accuracy(base_model: &BaseModel, state: &State, config: &Config) -> [f64; 2] {
+    let learned = BASE + state.classes.len();
+    [0..BASE, BASE..learned].map(|classes| {
+        let (values, of) = features(classes, 30, "measured");
+        let answers = Classifier::with_config(base_model, state, config).nearest(&values);
+        let right = answers.iter().zip(&of).filter(|(answer, class)| **answer == **class as usize).count();
+        right as f64 / of.len() as f64
+    })
+}
+
+#[test]
+fn all_that_is_known_answers_better_than_means_alone() {
+    let base_model = base_model();
+    let (state, report) = learn(&base_model, &State::fresh(&base_model, [0; 32]), BASE..BASE + 6);
+    assert!(state.is_sound(&base_model) && state.head.is_none());
+    let all = accuracy(&base_model, &state, &base_model.config);
+    let means = Answer { targets: 0.0, means: 1.0, discriminant: 0.0 };
+    let alone = accuracy(&base_model, &state, &Config { answer: Some(means), ..base_model.config.clone() });
+    assert!(all[0] > 0.75 && all[1] > 0.75, "{all:?}");
+    assert!(all[0] + all[1] > alone[0] + alone[1] + 0.1, "the shared scatter is known: {all:?} against {alone:?}");
+    let border = report.border.unwrap();
+    assert!((f64::from(border.known) - all[0]).abs() < 0.15, "promised {border:?}, measured {all:?}");
+    assert!((f64::from(border.new) - all[1]).abs() < 0.25, "promised {border:?}, measured {all:?}");
+}
+
+#[test]
+fn the_same_shots_give_the_same_state_in_one_session_or_in_two() {
+    let base_model = base_model();
+    let fresh = State::fresh(&base_model, [0; 32]);
+    let (once, _) = learn(&base_model, &fresh, BASE..BASE + 4);
+    let (first, _) = learn(&base_model, &fresh, BASE..BASE + 2);
+    let (twice, _) = learn(&base_model, &first, BASE + 2..BASE + 4);
+    assert_eq!((&once.exemplars, once.calibration), (&twice.exemplars, twice.calibration));
+    assert_eq!(learn(&base_model, &first, BASE + 2..BASE + 4).0, twice);
+}
+
+#[test]
+fn a_shot_does_not_speak_for_itself() {
+    let base_model = base_model();
+    // Shots of five different things under one label: none is like the mean of the others.
+    let shots: Vec<Vec<f32>> = (20..25).map(|class| new_class(class, 1).shots.swap_remove(0)).collect();
+    let odd = NewClass { label: "odds and ends".into(), shots };
+    let fresh = State::fresh(&base_model, [0; 32]);
+    let (_, report) = with(&base_model, |session| session.learn(&fresh, &[odd]));
+    let (_, real) = learn(&base_model, &fresh, BASE..BASE + 1);
+    let accuracy = |report: &Report| report.new_accuracy().unwrap();
+    assert!(accuracy(&real) > 0.75 && accuracy(&report) < accuracy(&real), "{} {}", accuracy(&real), accuracy(&report));
+}
+
+#[test]
+fn the_balance_moves_the_border_and_is_undone() {
+    let base_model = base_model();
+    let fresh = State::fresh(&base_model, [0; 32]);
+    let (state, _) = learn(&base_model, &fresh, BASE..BASE + 6);
+    let moved = |balance| with(&base_model, |session| session.balance(&state, balance)).0;
+    let shift = |state: &State| state.calibration.unwrap().border.shift;
+    let [keep, favour] = [Balance::KeepKnown, Balance::FavourNew].map(moved);
+    assert!(shift(&keep) <= shift(&state) && shift(&state) <= shift(&favour));
+    let saved = Saved::fresh(&base_model, [0; 32]).then(
+        state.clone(),
+        &Change::new(Verb::Learn, 1).labels((BASE..BASE + 6).map(label)),
+        Limits::default(),
+    );
+    let before = saved.back(0).unwrap();
+    let saved = saved.then(favour, &Change::new(Verb::Balance, 1), Limits::default());
+    assert!(saved.is_sound(&base_model));
+    let earlier = saved.earlier(before).unwrap();
+    let (restored, _) = with(&base_model, |session| session.restore(&saved.state, &earlier));
+    assert_eq!(restored, state);
+    let paper = BaseModel { statistics: None, ..base_model.clone() };
+    let (memory, on_progress) = (&mut Memory::default(), &mut |_| ControlFlow::Continue(()));
+    let mut session =
+        Session { base_model: &paper, config: &paper.config, seed: 1, memory, workers: &Serial, on_progress };
+    assert_eq!(session.balance(&state, Balance::FavourNew).unwrap_err(), LearnError::NoBorder);
+}
+
+#[test]
+fn a_class_is_known_provisionally_before_it_is_learned() {
+    let base_model = base_model();
+    let (state, _) = learn(&base_model, &State::fresh(&base_model, [0; 32]), BASE..BASE + 3);
+    let mut provisional = Classifier::new(&base_model, &state);
+    provisional.imprint(&new_class(BASE + 3, 5));
+    let (learned, _) = learn(&base_model, &state, BASE + 3..BASE + 4);
+    let (values, _) = features(BASE + 3..BASE + 4, 30, "measured");
+    let right = |classifier: &Classifier| classifier.nearest(&values).iter().filter(|class| **class == BASE + 3).count();
+    let (soon, later) = (right(&provisional), right(&Classifier::new(&base_model, &learned)));
+    assert!(soon >= 25 && later >= 25, "{soon} and {later} of 30");
+}
+
+#[test]
+fn probabilities_add_up_and_are_as_often_right_as_they_say() {
+    let base_model = base_model();
+    let (state, _) = learn(&base_model, &State::fresh(&base_model, [0; 32]), BASE..BASE + 6);
+    let classifier = Classifier::new(&base_model, &state);
+    let (values, of) = features(0..BASE + 6, 30, "measured");
+    let (mut sure, mut right) = (0.0, 0.0);
+    for (row, class) in values.chunks_exact(INPUTS).zip(&of) {
+        let matches = classifier.matches(row, usize::MAX);
+        assert!((matches.iter().map(|one| one.score).sum::<f32>() - 1.0).abs() < 1e-4);
+        sure += f64::from(matches[0].score) / of.len() as f64;
+        right += f64::from(u8::from(matches[0].class == *class as usize)) / of.len() as f64;
+    }
+    assert!((sure - right).abs() < 0.1, "{sure} sure, {right} right");
+}
+
+#[test]
+fn further_shots_move_a_base_class_and_forgetting_ends_the_border() {
+    let base_model = base_model();
+    let fresh = State::fresh(&base_model, [0; 32]);
+    // What the place of use shows of class 0 looks like another thing.
+    let moved = NewClass { label: label(0), shots: new_class(40, 10).shots };
+    let (state, _) = with(&base_model, |session| session.add_shots(&fresh, &moved));
+    let (values, _) = features(40..41, 30, "measured");
+    let answers = Classifier::new(&base_model, &state).nearest(&values);
+    let right = answers.iter().filter(|class| **class == 0).count();
+    assert!(right >= 20, "{right} of 30");
+    let (learned, _) = learn(&base_model, &fresh, BASE..BASE + 1);
+    let (forgotten, _) = with(&base_model, |session| session.forget(&learned, &label(BASE)));
+    assert_eq!(forgotten, State { sessions: 1, ..fresh });
+}
+
+#[test]
+fn statistics_are_read_as_they_were_written_and_refused_where_they_do_not_fit() {
+    let base_model = base_model();
+    let statistics = base_model.statistics.clone().unwrap();
+    let bytes = statistics.encode();
+    assert_eq!(Statistics::decode(&bytes, &base_model).as_ref(), Ok(&statistics));
+    let fewer = BaseModel { classes: base_model.classes[1..].to_vec(), ..base_model.clone() };
+    assert!(Statistics::decode(&bytes, &fewer).is_err());
+    for spoilt in [
+        Statistics { factor: 0.0, ..statistics.clone() },
+        Statistics { start: f32::NAN, ..statistics.clone() },
+        Statistics { centre: vec![0.0; INPUTS - 1], ..statistics.clone() },
+        Statistics { damping: vec![2.0; statistics.damping.len()], ..statistics.clone() },
+    ] {
+        assert!(Statistics::decode(&spoilt.encode(), &base_model).is_err());
+    }
+}
