@@ -52,8 +52,10 @@ impl<'a> From<&'a Recipe> for Tables<'a> {
 /// # Errors
 /// If the loss stops being finite, a checkpoint cannot be read or written, or a stop was asked for.
 pub fn align(model: &mut Model, tables: Tables<'_>, base: &Base<'_>) -> Result<Targets> {
-    let (config, run) = (tables.align, base.run);
     let settings = settings(model, tables)?;
+    let settled = tables.align.settled(base.split.base.len());
+    let tables = Tables { align: &settled, ..tables };
+    let (config, run) = (tables.align, base.run);
     if let Some(targets) = finished(model, &settings, run)? {
         return Ok(targets);
     }
@@ -70,6 +72,9 @@ pub fn align(model: &mut Model, tables: Tables<'_>, base: &Base<'_>) -> Result<T
     };
     tch::manual_seed((base.seed as i64).wrapping_mul(1_000_003).wrapping_sub(1));
     let cache = FeatureCache::new(model, &tables.pretrain.augment, config, base.images, base.split)?;
+    if begun.is_none() && config.steps.is_some() {
+        model.head.scale_to(&cache.clean);
+    }
     let mut state = AlignState::new(model, config);
     let (rows, at) = match begun {
         None => (assigned(model, &cache, &made, base.split.base_classes)?, Position::default()),

@@ -2,14 +2,34 @@
 
 mod build;
 mod description;
+mod efficientnet;
 mod families;
 mod head;
 mod network;
+pub mod pth;
 mod source;
-pub mod torchvision;
+mod torchvision;
 
 pub use build::Builder;
 pub use description::{Activation, Block, ConvNorm, Description, Shortcut};
 pub use head::{Head, unit};
-pub use network::{NORM_EPSILON, Network};
+pub use network::Network;
 pub use source::{FeatureSource, OnnxBackbone, OnnxBackboneError};
+
+/// What others call a tensor of ours below `backbone.`: torchvision and timm for ResNet-18, and
+/// `efficientnet-lite-pytorch`.
+pub fn published_names(own: &str) -> impl Iterator<Item = String> {
+    torchvision::name(own).into_iter().chain(efficientnet::name(own))
+}
+
+/// PyTorch's name of a part of a convolution with a norm.
+fn published(convolution: &str, norm: &str, part: &str) -> Option<String> {
+    Some(match part {
+        "weight" => format!("{convolution}.weight"),
+        "norm_scale" => format!("{norm}.weight"),
+        "norm_bias" => format!("{norm}.bias"),
+        "norm_mean" => format!("{norm}.running_mean"),
+        "norm_variance" => format!("{norm}.running_var"),
+        _ => return None,
+    })
+}

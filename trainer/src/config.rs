@@ -39,21 +39,26 @@ pub struct Recipe {
     /// The feature extractor f.
     pub backbone: BackboneConfig,
     /// The projection head g.
+    #[serde(default)]
     pub head: HeadConfig,
-    /// Phase 1.
+    /// Phase 1; none if the recipe says nothing, which needs a backbone that is given.
+    #[serde(default)]
     pub pretrain: PretrainConfig,
     /// The pseudo-targets.
+    #[serde(default)]
     pub targets: TargetConfig,
-    /// Phase 2.
+    /// Phase 2; as many steps as converge on any data if the recipe says nothing.
+    #[serde(default)]
     pub align: AlignConfig,
     /// Views of phase 3 where it is trained from images, which is what `compare` does; those of phase 1 if left out. (A
     /// device makes its own views of its shots.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_augment: Option<AugmentConfig>,
     /// What of the data goes into the bundle.
+    #[serde(default)]
     pub export: ExportConfig,
-    /// Phase 3, as shipped in the bundle: a `preset` (`edge` if none is named) and what differs from it.
-    #[serde(default = "LearnConfig::edge", deserialize_with = "learn")]
+    /// What devices do, as shipped in the bundle: a `preset` (`discriminant` if none is named) and what differs from it.
+    #[serde(default = "LearnConfig::discriminant", deserialize_with = "learn")]
     pub learn: LearnConfig,
 }
 
@@ -61,7 +66,7 @@ pub struct Recipe {
 fn learn<'de, D: Deserializer<'de>>(deserializer: D) -> Result<LearnConfig, D::Error> {
     let mut changes = toml::Table::deserialize(deserializer)?;
     let preset = match changes.remove("preset") {
-        None => LearnConfig::edge(),
+        None => LearnConfig::discriminant(),
         Some(name) => name.as_str().and_then(LearnConfig::preset).ok_or_else(|| {
             D::Error::custom(format!("there is no preset {name}; known are {}", LearnConfig::PRESETS.join(", ")))
         })?,
@@ -128,6 +133,12 @@ pub struct HeadConfig {
     pub projection: i64,
 }
 
+impl Default for HeadConfig {
+    fn default() -> Self {
+        Self { hidden: 512, projection: 256 }
+    }
+}
+
 /// Phase 1: f and g on the base classes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -174,6 +185,41 @@ pub struct PretrainConfig {
     pub augment: AugmentConfig,
 }
 
+impl Default for PretrainConfig {
+    /// No phase 1; the views are those of phase 2.
+    fn default() -> Self {
+        Self {
+            epochs: 0,
+            batch: 256,
+            views: 1,
+            learning_rate: 0.1,
+            optimiser: OptimiserKind::Sgd,
+            momentum: 0.9,
+            weight_decay: 5e-4,
+            trust: defaults::trust(),
+            warmup_epochs: 0,
+            warmup_start: 0.0,
+            cross_entropy: 1.0,
+            label_smoothing: 0.0,
+            supervised_contrast: 0.0,
+            self_contrast: 0.0,
+            temperature: 0.2,
+            contrast_form: Form::Inside,
+            precision: Arithmetic::F32,
+            augment: AugmentConfig {
+                crop_scale: [0.35, 1.0],
+                policy: Policy::None,
+                jitter_probability: 0.5,
+                jitter: 0.4,
+                hue: 0.0,
+                grey_probability: 0.1,
+                erase_probability: 0.0,
+                cutout: 0,
+            },
+        }
+    }
+}
+
 /// Arithmetic of convolutions in training.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -216,11 +262,14 @@ pub struct AugmentConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TargetConfig {
-    /// How many: the most classes that the device can ever know.
+    /// How many: the most classes that the device can ever know; 200 more than the split has if left out.
+    #[serde(default)]
     pub count: usize,
     /// How they are made.
+    #[serde(default)]
     pub method: Method,
     /// Steps of the optimised method.
+    #[serde(default = "defaults::target_steps")]
     pub steps: usize,
     /// Its learning rate: 1 in the published program, 0.01 in the paper's text.
     #[serde(default = "defaults::one", skip_serializing_if = "defaults::is_one")]
@@ -228,6 +277,13 @@ pub struct TargetConfig {
     /// Whether its gradients add up from step to step, as in the published program, which never zeroes them.
     #[serde(default = "defaults::yes", skip_serializing_if = "defaults::is_yes")]
     pub accumulate: bool,
+}
+
+impl Default for TargetConfig {
+    fn default() -> Self {
+        let (method, steps) = (Method::Optimised, defaults::target_steps());
+        Self { count: 0, method, steps, learning_rate: 1.0, accumulate: true }
+    }
 }
 
 impl Recipe {
@@ -241,8 +297,13 @@ impl Recipe {
         if let Ok(table) = text.parse() {
             align::refuse_old_names(&table)?;
         }
-        let recipe: Self =
+        let mut recipe: Self =
             toml::from_str(&text).map_err(|source| ConfigError::Parse { path: shown, source: Box::new(source) })?;
+        if recipe.targets.count == 0 {
+            /// Classes that a device may learn beyond those of the benchmark.
+            const ROOM: usize = 200;
+            recipe.targets.count = recipe.classes().saturating_add(ROOM);
+        }
         recipe.check()?;
         Ok(recipe)
     }

@@ -1,6 +1,8 @@
 //! What training works on: backbone, head and the auxiliary classifier of phase 1, with their parameters.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -8,7 +10,7 @@ use orco_runtime::encoder::EncodeError;
 use tch::nn::{Init, VarStore};
 use tch::{Device, Tensor, no_grad};
 
-use crate::backbone::{Description, FeatureSource, Head, Network, OnnxBackbone, torchvision};
+use crate::backbone::{Description, FeatureSource, Head, Network, OnnxBackbone, pth, published_names};
 use crate::config::{Arithmetic, Recipe};
 use crate::dataset::Channels;
 use crate::optimiser::Parameter;
@@ -66,7 +68,7 @@ impl Model {
         let bound = 1.0 / (features as f64).sqrt();
         let classifier = linear.var("weight", &[classes, features], Init::Uniform { lo: -bound, up: bound });
         let classifier_bias = linear.var("bias", &[classes], Init::Const(0.0));
-        let channels = Channels::known(&recipe.data).unwrap_or_default();
+        let channels = Channels::of(recipe).unwrap_or_default();
         Self { store, backbone, onnx: None, head, classifier, classifier_bias, channels }
     }
 
@@ -109,12 +111,12 @@ impl Model {
     /// it was.
     pub fn load_backbone(&mut self, path: &Path) -> Result<()> {
         let shown = path.display();
-        let read = Tensor::read_safetensors(path).with_context(|| format!("cannot read the weights {shown}"))?;
+        let read = read_weights(path).with_context(|| format!("cannot read the weights {shown}"))?;
         let tensors: HashMap<String, Tensor> = read.into_iter().collect();
         let own = self.tensors().into_iter().filter(|(name, _)| name.starts_with("backbone."));
         let mut pairs = Vec::new();
         for (name, own) in own {
-            let published = || torchvision::name(&name).and_then(|name| tensors.get(&name));
+            let published = || published_names(&name).find_map(|name| tensors.get(&name));
             let Some(saved) = tensors.get(&name).or_else(published) else {
                 bail!("the weights {shown} lack the tensor {name} of {}", self.backbone.description.name);
             };
@@ -138,7 +140,7 @@ impl Model {
     /// If one is missing or has another shape.
     pub fn restore(&mut self, tensors: &HashMap<String, Tensor>) -> Result<()> {
         for (name, mut own) in self.tensors() {
-            let published = || torchvision::name(&name).and_then(|name| tensors.get(&name));
+            let published = || published_names(&name).find_map(|name| tensors.get(&name));
             let Some(saved) = tensors.get(&name).or_else(published) else {
                 bail!("the checkpoint lacks the tensor {name}")
             };
@@ -149,6 +151,17 @@ impl Model {
         }
         Ok(())
     }
+}
+
+/// Tensors of a file by name: safetensors, or PyTorch's format from before its zip one.
+fn read_weights(path: &Path) -> Result<Vec<(String, Tensor)>> {
+    let mut start = [0; 5];
+    let mut file = File::open(path)?;
+    let read = file.read(&mut start)?;
+    if pth::is_one(&start[..read]) {
+        return Ok(pth::read(&std::fs::read(path)?)?);
+    }
+    Ok(Tensor::read_safetensors(path)?)
 }
 
 /// A network that only computes.

@@ -254,7 +254,9 @@ fn to_means(
             let weights: Vec<f32> = likeness.iter().map(|cosine| exp(tau * (cosine - highest))).collect();
             let all: f32 = weights.iter().sum();
             mean.iter_mut().for_each(|value| *value *= 1.0 - alpha);
-            base.chunks_exact(inputs).zip(weights).for_each(|(row, weight)| add_scaled(&mut mean, alpha * weight / all, row));
+            base.chunks_exact(inputs)
+                .zip(weights)
+                .for_each(|(row, weight)| add_scaled(&mut mean, alpha * weight / all, row));
         }
         means.extend(mean);
     }

@@ -235,7 +235,14 @@ mod tests {
         let inc = [77.60, 60.20, 51.67, 48.90, 45.80, 48.23, 44.94, 43.15];
         let row = |session: usize| {
             let (base, inc): (f64, f64) = (base[session], inc[session]);
-            Row { session: session + 1, base, inc: Some(inc), hm: Some(2.0 * base * inc / (base + inc)), top1: 0.0, area: None }
+            Row {
+                session: session + 1,
+                base,
+                inc: Some(inc),
+                hm: Some(2.0 * base * inc / (base + inc)),
+                top1: 0.0,
+                area: None,
+            }
         };
         let summary = summarise("paper", &[Draw { rows: (0..8).map(row).collect(), operations: 0.0, seconds: 0.0 }]);
         assert!((summary.ahm - 57.11).abs() < 0.01, "{}", summary.ahm);

@@ -141,8 +141,10 @@ fn whitening(features: Features<'_>, means: &[f32], inputs: usize) -> (Vec<f32>,
         shrunk(eigen.eigenvalues[order[kept - 1]])
     };
     let kept = &order[..kept];
-    let axes = kept.iter().flat_map(|&index| eigen.eigenvectors.column(index).iter().map(|x| *x as f32).collect::<Vec<_>>());
-    let damping = kept.iter().map(|&index| (1.0 - (rest / shrunk(eigen.eigenvalues[index])).sqrt()).clamp(0.0, 1.0) as f32);
+    let axes =
+        kept.iter().flat_map(|&index| eigen.eigenvectors.column(index).iter().map(|x| *x as f32).collect::<Vec<_>>());
+    let damping =
+        kept.iter().map(|&index| (1.0 - (rest / shrunk(eigen.eigenvalues[index])).sqrt()).clamp(0.0, 1.0) as f32);
     (axes.collect(), damping.collect(), (1.0 / rest.sqrt()) as f32)
 }
 
@@ -153,11 +155,8 @@ fn deviations(base_model: &BaseModel, statistics: &Statistics, features: Feature
     let sample: Vec<f32> =
         features.values.chunks_exact(inputs).step_by(every).flat_map(<[f32]>::iter).copied().collect();
     let alone = Answer { targets: 0.0, means: 0.0, discriminant: 0.0 };
-    let parts = [
-        Answer { targets: 1.0, ..alone },
-        Answer { means: 1.0, ..alone },
-        Answer { discriminant: 1.0, ..alone },
-    ];
+    let parts =
+        [Answer { targets: 1.0, ..alone }, Answer { means: 1.0, ..alone }, Answer { discriminant: 1.0, ..alone }];
     let base_model = BaseModel { statistics: Some(statistics.clone()), ..base_model.clone() };
     let fresh = State::fresh(&base_model, [0; 32]);
     parts.map(|answer| {
@@ -201,10 +200,7 @@ fn played(base_model: &BaseModel, statistics: &Statistics, features: Features<'_
     let config = Config { precision: base_model.exemplars.view().precision, ..Config::discriminant() };
     let config = Config { views: base_model.exemplars.views(), ..config };
     let reduced = BaseModel {
-        classes: old
-            .iter()
-            .map(|class| base_model.classes[*class as usize].clone())
-            .collect(),
+        classes: old.iter().map(|class| base_model.classes[*class as usize].clone()).collect(),
         exemplars: only(&base_model.exemplars),
         statistics: Some(Statistics {
             directions: only(&statistics.directions),
@@ -230,8 +226,7 @@ fn played(base_model: &BaseModel, statistics: &Statistics, features: Features<'_
         })
         .collect();
     let (memory, on_progress) = (&mut Memory::default(), &mut |_| core::ops::ControlFlow::Continue(()));
-    let mut session =
-        Session { base_model: &reduced, config: &config, seed: 1, memory, workers: &Serial, on_progress };
+    let mut session = Session { base_model: &reduced, config: &config, seed: 1, memory, workers: &Serial, on_progress };
     let (state, _) = session.learn(&State::fresh(&reduced, [0; 32]), &new).ok()?;
     state.calibration.filter(|calibration| calibration.border.new > 0.0).map(|calibration| calibration.border.shift)
 }

@@ -38,11 +38,14 @@ fn feature(class: usize, random: &mut Random) -> Vec<f32> {
 fn features(classes: core::ops::Range<usize>, each: usize, name: &str) -> (Vec<f32>, Vec<u32>) {
     let mut random = Random::new(5, name);
     let of = classes.flat_map(|class| core::iter::repeat_n(class, each));
-    of.map(|class| (feature(class, &mut random), class as u32)).fold((Vec::new(), Vec::new()), |(mut all, mut of), one| {
-        all.extend(one.0);
-        of.push(one.1);
-        (all, of)
-    })
+    of.map(|class| (feature(class, &mut random), class as u32)).fold(
+        (Vec::new(), Vec::new()),
+        |(mut all, mut of), one| {
+            all.extend(one.0);
+            of.push(one.1);
+            (all, of)
+        },
+    )
 }
 
 fn label(class: usize) -> String {
@@ -179,7 +182,8 @@ fn a_class_is_known_provisionally_before_it_is_learned() {
     provisional.imprint(&new_class(BASE + 3, 5));
     let (learned, _) = learn(&base_model, &state, BASE + 3..BASE + 4);
     let (values, _) = features(BASE + 3..BASE + 4, 30, "measured");
-    let right = |classifier: &Classifier| classifier.nearest(&values).iter().filter(|class| **class == BASE + 3).count();
+    let right =
+        |classifier: &Classifier| classifier.nearest(&values).iter().filter(|class| **class == BASE + 3).count();
     let (soon, later) = (right(&provisional), right(&Classifier::new(&base_model, &learned)));
     assert!(soon >= 25 && later >= 25, "{soon} and {later} of 30");
 }

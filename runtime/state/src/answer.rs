@@ -76,8 +76,7 @@ impl Embedder {
         let mut embedded = vec![0.0; features.len() / self.inputs * length];
         let projected = self.head.as_ref().map(|head| head.project(features));
         let whitening = Whitening { axes: &self.axes, damping: &self.damping, factor: self.factor };
-        for (index, (to, from)) in
-            embedded.chunks_exact_mut(length).zip(features.chunks_exact(self.inputs)).enumerate()
+        for (index, (to, from)) in embedded.chunks_exact_mut(length).zip(features.chunks_exact(self.inputs)).enumerate()
         {
             let (z, rest) = to.split_at_mut(self.outputs);
             if let Some(projected) = &projected {

@@ -11,7 +11,7 @@ use crate::interrupt;
 use crate::model::Model;
 use crate::progress::Progress;
 
-/// Images at a time.
+/// Most images at a time.
 const BATCH: usize = 500;
 
 /// Features of the base images: clean, and under several augmented views.
@@ -80,7 +80,7 @@ pub(super) fn features(
     done: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Tensor> {
     let mut source = model.source(augment.map_or(Arithmetic::F32, |(_, precision)| precision))?;
-    let parts = split.base.chunks(BATCH).map(|indices| {
+    let parts = split.base.chunks(train.together(BATCH)).map(|indices| {
         let images = train.batch(indices, model.device());
         let images = augment.map_or_else(|| images.shallow_clone(), |(augment, _)| view(&images, augment));
         let features = source.features(&images)?;

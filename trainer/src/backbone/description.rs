@@ -1,6 +1,7 @@
 //! What a backbone consists of, as data.
 
-/// A convolution without bias, padded to keep the size at stride 1, followed by batch norm.
+/// A convolution without bias, padded so that stride 1 keeps the size and stride s leaves an s-th of it, rounded up;
+/// followed by batch norm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConvNorm {
     /// Unique name, used for parameters and ONNX nodes.
@@ -13,11 +14,26 @@ pub struct ConvNorm {
     pub kernel: i64,
     /// Stride in both directions.
     pub stride: i64,
+    /// Pixels of zeros before and after, in both directions.
+    pub padding: [i64; 2],
     /// Groups that channels in and out are divided into; 1 for an ordinary convolution, `inputs` for a depthwise one.
     pub groups: i64,
 }
 
 impl ConvNorm {
+    /// Equal padding on all sides, as PyTorch's networks have it.
+    pub fn symmetric(kernel: i64) -> [i64; 2] {
+        [kernel / 2; 2]
+    }
+
+    /// TensorFlow's padding "same" for images of that side: as little as leaves the s-th part, rounded up, the odd pixel
+    /// after.
+    pub fn same(kernel: i64, stride: i64, side: i64) -> [i64; 2] {
+        let outputs = (side + stride - 1) / stride;
+        let all = ((outputs - 1) * stride + kernel - side).max(0);
+        [all / 2, all - all / 2]
+    }
+
     /// Shape of the weight: `[outputs, inputs / groups, kernel, kernel]`.
     pub fn shape(&self) -> [i64; 4] {
         [self.outputs, self.inputs / self.groups, self.kernel, self.kernel]
@@ -86,6 +102,8 @@ pub struct Description {
     pub blocks: Vec<Block>,
     /// Nonlinearity used throughout.
     pub activation: Activation,
+    /// Added to the variance in batch norm.
+    pub norm_epsilon: f64,
     /// Whether a feature vector is the mean of those of the image and of its mirror image; not so in phase 1, whose
     /// views are mirrored at random.
     pub mirrored: bool,

@@ -10,6 +10,20 @@ const LARGE: i64 = 64;
 const BOTTLENECKS: [(i64, i64, usize, i64); 7] =
     [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)];
 
+/// Stages of EfficientNet-B0 (Tan and Le 2019, table 1): expansion, kernel, channels, blocks, stride.
+const LITE_STAGES: [(i64, i64, i64, usize, i64); 7] = [
+    (1, 3, 16, 1, 1),
+    (6, 3, 24, 2, 2),
+    (6, 5, 40, 2, 2),
+    (6, 3, 80, 3, 2),
+    (6, 5, 112, 3, 1),
+    (6, 5, 192, 4, 2),
+    (6, 3, 320, 1, 1),
+];
+
+/// Factors on channels and blocks of EfficientNet-Lite 0, 1 and 2.
+const LITE: [(f64, f64); 3] = [(1.0, 1.0), (1.0, 1.1), (1.1, 1.2)];
+
 impl Description {
     /// The backbone that a recipe names, for images of `input` channels, height and width.
     pub fn new(config: &BackboneConfig, input: [i64; 3]) -> Self {
@@ -19,13 +33,29 @@ impl Description {
             Architecture::Resnet18 => Self::resnet18(config.width, input),
             Architecture::Resnet20 => Self::resnet20(config.width, input),
             Architecture::Mobilenetv2 => Self::mobilenetv2(config.width, input),
+            Architecture::EfficientnetLite0 => Self::efficientnet_lite(0, input),
+            Architecture::EfficientnetLite1 => Self::efficientnet_lite(1, input),
+            Architecture::EfficientnetLite2 => Self::efficientnet_lite(2, input),
         }
     }
 
     /// No layers: what comes in are features already, of images `[features, 1, 1]`.
     pub fn identity(name: &str, features: i64) -> Self {
-        let (stem, blocks, activation) = (None, Vec::new(), Activation::Relu);
-        Self { name: name.into(), input: [features, 1, 1], stem, stem_pool: false, blocks, activation, mirrored: false }
+        Self { name: name.into(), ..Self::empty([features, 1, 1]) }
+    }
+
+    /// Nothing yet, with what most families have.
+    fn empty(input: [i64; 3]) -> Self {
+        Self {
+            name: String::new(),
+            input,
+            stem: None,
+            stem_pool: false,
+            blocks: Vec::new(),
+            activation: Activation::Relu,
+            norm_epsilon: 1e-5,
+            mirrored: false,
+        }
     }
 
     /// ResNet-18 with a 3x3 stem and four stages of two basic blocks: channels w, 2w, 4w, 8w (He et al. 2016).
@@ -37,7 +67,7 @@ impl Description {
     /// et al. 2016, table 1).
     pub fn resnet18_imagenet(width: i64, input: [i64; 3]) -> Self {
         let small = Self::basic(format!("resnet18-imagenet-w{width}"), width, 4, 2, input);
-        let stem = small.stem.map(|stem| ConvNorm { kernel: 7, stride: 2, ..stem });
+        let stem = small.stem.map(|stem| ConvNorm { kernel: 7, stride: 2, padding: ConvNorm::symmetric(7), ..stem });
         Self { stem, stem_pool: true, ..small }
     }
 
@@ -62,6 +92,7 @@ impl Description {
                     outputs,
                     kernel,
                     stride,
+                    padding: ConvNorm::symmetric(kernel),
                     groups: 1,
                 };
                 let projected = stride != 1 || channels != outputs;
@@ -77,8 +108,16 @@ impl Description {
                 channels = outputs;
             }
         }
-        let stem = ConvNorm { name: "stem".into(), inputs: input[0], outputs: width, kernel: 3, stride: 1, groups: 1 };
-        Self { name, input, stem: Some(stem), stem_pool: false, blocks, activation: Activation::Relu, mirrored: false }
+        let stem = ConvNorm {
+            name: "stem".into(),
+            inputs: input[0],
+            outputs: width,
+            kernel: 3,
+            stride: 1,
+            padding: ConvNorm::symmetric(3),
+            groups: 1,
+        };
+        Self { name, stem: Some(stem), blocks, ..Self::empty(input) }
     }
 
     /// ResNet-12 of the few-shot literature: four blocks of three convolutions, each closed by 2x2 pooling;
@@ -96,6 +135,7 @@ impl Description {
                     outputs,
                     kernel,
                     stride: 1,
+                    padding: ConvNorm::symmetric(kernel),
                     groups: 1,
                 };
                 let block = Block {
@@ -109,15 +149,7 @@ impl Description {
             })
             .collect();
         let activation = Activation::LeakyRelu(0.1);
-        Self {
-            name: format!("resnet12-w{width}"),
-            input,
-            stem: None,
-            stem_pool: false,
-            blocks,
-            activation,
-            mirrored: false,
-        }
+        Self { name: format!("resnet12-w{width}"), blocks, activation, ..Self::empty(input) }
     }
 
     /// MobileNetV2 (Sandler et al. 2018) with multiplier w / 32: inverted residuals with linear bottlenecks, ReLU6, a
@@ -132,6 +164,7 @@ impl Description {
             outputs,
             kernel,
             stride,
+            padding: ConvNorm::symmetric(kernel),
             groups,
         };
         let mut channels = divisible(width as f64);
@@ -163,7 +196,59 @@ impl Description {
         let last = conv("last".into(), channels, divisible((1280 * width) as f64 / 32.0), 1, 1, 1);
         blocks.push(Block { convs: vec![last], shortcut: Shortcut::None, activated: true, pool: None });
         let name = format!("mobilenetv2-w{width}");
-        Self { name, input, stem: Some(stem), stem_pool: false, blocks, activation: Activation::Relu6, mirrored: false }
+        Self { name, stem: Some(stem), blocks, activation: Activation::Relu6, ..Self::empty(input) }
+    }
+
+    /// EfficientNet-Lite 0, 1 or 2 (Tan and Le 2019, without squeeze and excitation, and with ReLU6, so that it can be
+    /// quantised), as its authors published it: padded as TensorFlow pads, 1,280 features. Blocks are numbered through,
+    /// as in the published weights.
+    ///
+    /// # Panics
+    /// If there is no such variant.
+    pub fn efficientnet_lite(variant: usize, input: [i64; 3]) -> Self {
+        let (wide, deep) = LITE[variant];
+        let mut side = input[1].max(input[2]);
+        let mut conv = |name: String, inputs, outputs, kernel, stride, groups| {
+            let padding = ConvNorm::same(kernel, stride, side);
+            side = (side + stride - 1) / stride;
+            ConvNorm { name, inputs, outputs, kernel, stride, padding, groups }
+        };
+        // Stem, first stage and last convolution have the same size in all variants.
+        let mut channels = 32;
+        let stem = conv("stem".into(), input[0], channels, 3, 2, 1);
+        let mut blocks = Vec::new();
+        for (stage, (expansion, kernel, full, count, stride)) in LITE_STAGES.into_iter().enumerate() {
+            let outputs = divisible(full as f64 * wide);
+            let ends = stage == 0 || stage == LITE_STAGES.len() - 1;
+            let count = if ends { count } else { (count as f64 * deep).ceil() as usize };
+            for block in 0..count {
+                let stride = if block == 0 { stride } else { 1 };
+                let hidden = channels * expansion;
+                let number = blocks.len() + 1;
+                let name = |part: &str| format!("block{number}.{part}");
+                let expand = (expansion != 1).then(|| conv(name("expand"), channels, hidden, 1, 1, 1));
+                let depthwise = conv(name("depthwise"), hidden, hidden, kernel, stride, hidden);
+                let project = conv(name("project"), hidden, outputs, 1, 1, 1);
+                let same = stride == 1 && channels == outputs;
+                blocks.push(Block {
+                    convs: expand.into_iter().chain([depthwise, project]).collect(),
+                    shortcut: if same { Shortcut::Identity } else { Shortcut::None },
+                    activated: false,
+                    pool: None,
+                });
+                channels = outputs;
+            }
+        }
+        let last = conv("last".into(), channels, 1280, 1, 1, 1);
+        blocks.push(Block { convs: vec![last], shortcut: Shortcut::None, activated: true, pool: None });
+        Self {
+            name: format!("efficientnet-lite{variant}"),
+            stem: Some(stem),
+            blocks,
+            activation: Activation::Relu6,
+            norm_epsilon: 1e-3,
+            ..Self::empty(input)
+        }
     }
 }
 
@@ -211,6 +296,30 @@ mod tests {
         assert_eq!(counts(Description::mobilenetv2(21, CIFAR)), (840, 962_264, 42_432_768));
         // The authors' 0.27 M parameters and 41 M multiply-adds, with two projections more.
         assert_eq!(counts(Description::resnet20(16, CIFAR)), (64, 271_040, 40_812_544));
+    }
+
+    #[test]
+    fn efficientnets_have_the_sizes_that_their_authors_give() {
+        // 4.65, 5.42 and 6.09 M with the classifier of 1,281,000 weights; 407, 631 and 899 M multiply-adds with its.
+        for (variant, side, parameters, multiply_adds) in
+            [(0, 224, 4_652_008, 407), (1, 240, 5_416_680, 631), (2, 260, 6_092_072, 899)]
+        {
+            let lite = Description::efficientnet_lite(variant, [3, side, side]);
+            let norms: i64 = lite.convolutions().map(|conv| conv.outputs).sum();
+            assert_eq!(lite.parameters() + norms + 1_281_000, parameters, "{variant}");
+            let off = (lite.multiply_adds() as f64 / 1e6 - f64::from(multiply_adds)).abs();
+            assert!(off < 0.03 * f64::from(multiply_adds), "{}", lite.multiply_adds());
+            assert_eq!(lite.features(), 1280);
+        }
+    }
+
+    #[test]
+    fn tensorflow_pads_as_little_as_it_can() {
+        for (kernel, stride, side, padding) in
+            [(3, 1, 7, [1, 1]), (3, 2, 224, [0, 1]), (5, 2, 15, [2, 2]), (5, 2, 56, [1, 2])]
+        {
+            assert_eq!(ConvNorm::same(kernel, stride, side), padding, "{kernel} {stride} {side}");
+        }
     }
 
     #[test]

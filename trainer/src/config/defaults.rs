@@ -17,6 +17,10 @@ pub(super) fn is_inside(form: &Form) -> bool {
     *form == Form::Inside
 }
 
+pub(super) fn target_steps() -> usize {
+    500
+}
+
 pub(super) fn one() -> f64 {
     1.0
 }

@@ -11,8 +11,10 @@ use super::check::{ConfigError, count};
 #[serde(deny_unknown_fields)]
 pub struct ExportConfig {
     /// Exemplars of each base class.
+    #[serde(default = "exemplars")]
     pub exemplars_per_class: usize,
     /// Candidate shots of each incremental class in the benchmark file.
+    #[serde(default = "candidates")]
     pub candidates_per_class: usize,
     /// Draws of the shots that the card's numbers are means of.
     #[serde(default = "draws", skip_serializing_if = "is_usual")]
@@ -37,8 +39,32 @@ pub struct ExportConfig {
     pub date: Option<String>,
 }
 
+impl Default for ExportConfig {
+    fn default() -> Self {
+        Self {
+            exemplars_per_class: exemplars(),
+            candidates_per_class: candidates(),
+            draws: draws(),
+            weights: Weights::F32,
+            int8: false,
+            calibration_images: calibration_images(),
+            author: None,
+            license: None,
+            date: None,
+        }
+    }
+}
+
 fn draws() -> usize {
     3
+}
+
+fn exemplars() -> usize {
+    SHOTS
+}
+
+fn candidates() -> usize {
+    2 * SHOTS
 }
 
 fn is_usual(count: &usize) -> bool {

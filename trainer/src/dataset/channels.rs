@@ -3,7 +3,7 @@
 use tch::{Kind, Tensor};
 
 use super::Images;
-use crate::config::DataConfig;
+use crate::config::{DataConfig, Recipe};
 
 /// Mean and deviation of red, green and blue, in 0..1.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,6 +25,12 @@ impl Channels {
     /// Normalises images to zero mean and unit deviation per channel (see [`crate::augment::normalise`]).
     pub fn normalise(self, images: &Tensor) -> Tensor {
         crate::augment::normalise(images, self.mean, self.deviation)
+    }
+
+    /// What the backbone's weights were trained with, or what is [known](Self::known) of the data.
+    pub fn of(recipe: &Recipe) -> Option<Self> {
+        let own = recipe.backbone.channels().map(|(mean, deviation)| Self { mean, deviation });
+        own.or_else(|| Self::known(&recipe.data))
     }
 
     /// What the recipe or the data set's publication says, if either does.

@@ -56,8 +56,14 @@ mod tests {
     #[test]
     fn written_lists_are_read_as_the_fixed_draw() {
         let train = images();
-        let config =
-            SplitConfig { base_classes: 2, sessions: 2, ways: 1, holdout_per_class: 2, set_aside_per_class: 0, measure_on: MeasureOn::Holdout };
+        let config = SplitConfig {
+            base_classes: 2,
+            sessions: 2,
+            ways: 1,
+            holdout_per_class: 2,
+            set_aside_per_class: 0,
+            measure_on: MeasureOn::Holdout,
+        };
         let paths = ListNames::Paths {
             prefix: "CUB_200_2011/images/",
             names: (0..40).map(|index| format!("{:03}.Bird/{index}.jpg", index / 10 + 1)).collect(),
@@ -91,8 +97,14 @@ mod tests {
     #[test]
     fn too_few_candidates_make_no_list() {
         let train = images();
-        let config =
-            SplitConfig { base_classes: 2, sessions: 2, ways: 1, holdout_per_class: 0, set_aside_per_class: 0, measure_on: MeasureOn::Test };
+        let config = SplitConfig {
+            base_classes: 2,
+            sessions: 2,
+            ways: 1,
+            holdout_per_class: 0,
+            set_aside_per_class: 0,
+            measure_on: MeasureOn::Test,
+        };
         let split = Split::new(&config, 3, &train, &train, None, 1).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let error = write_lists(&split, &ListNames::Numbers, folder.path()).unwrap_err().to_string();

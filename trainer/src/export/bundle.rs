@@ -8,7 +8,9 @@ use orco_lab::benchmark::Benchmark;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::onnx::Onnx;
-use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LABELS, LEARNER, MANIFEST, STATISTICS, Weights, hexadecimal};
+use orco_runtime::manifest::{
+    BACKBONE, BACKBONE_INT8, BENCHMARK, LABELS, LEARNER, MANIFEST, STATISTICS, Weights, hexadecimal,
+};
 use orco_state::codec::{self, Kind as FileKind};
 use tch::Tensor;
 
@@ -119,7 +121,7 @@ pub fn write_bundle(
     let bundle = Bundle::open(output.staged()).context("the bundle just written does not open")?;
     let phase_1 = classifier_accuracy(model, recipe, &benchmark);
     let exported = Exported { folder: output.folder().into(), parity, phase_1, stored, int8: int8_measured };
-    let card = card::write(&bundle, recipe, &exported, run, data.skipped.len())?;
+    let card = card::write(&bundle, recipe, &exported, run, (split.base.len(), data.skipped.len()))?;
     write_atomically(&output.staged().join(CARD), card.as_bytes())?;
     Ok(exported)
 }
@@ -127,8 +129,12 @@ pub fn write_bundle(
 /// Largest difference between the exported model's features and the network's.
 fn parity(model: &Model, encoder: &mut dyn Encoder, source: &Source<'_>) -> Result<Parity> {
     let indices: Vec<usize> = (0..PARITY_IMAGES.min(source.train.len())).collect();
-    let images = source.train.batch(&indices, model.device());
-    let expected = model.source(Arithmetic::F32)?.features(&images)?.to_device(tch::Device::Cpu);
+    let mut network = model.source(Arithmetic::F32)?;
+    let mut expected = Vec::new();
+    for indices in indices.chunks(source.train.together(PARITY_IMAGES)) {
+        expected.push(network.features(&source.train.batch(indices, model.device()))?.to_device(tch::Device::Cpu));
+    }
+    let expected = Tensor::cat(&expected, 0);
     let actual = source.clean_features(encoder, source.train, &indices)?;
     let largest = |tensor: &Tensor| tensor.abs().max().double_value(&[]);
     let difference = Tensor::from_slice(&actual).view_as(&expected) - &expected;

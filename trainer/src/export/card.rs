@@ -21,13 +21,13 @@ const SEED: u64 = 1;
 
 /// Measures the bundle and writes its card, Markdown with Hugging Face front matter.
 ///
-/// `skipped` is the number of images that were left out as broken.
+/// `images` is the number of base images, `skipped` that of images that were left out as broken.
 pub(super) fn write(
     bundle: &Bundle,
     recipe: &Recipe,
     exported: &Exported,
     run: &Run,
-    skipped: usize,
+    (images, skipped): (usize, usize),
 ) -> Result<String> {
     let benchmark = Benchmark::of(bundle)?;
     let (base_model, config, draws) = (&bundle.base_model, &bundle.base_model.config, recipe.export.draws);
@@ -86,14 +86,15 @@ pub(super) fn write(
         1 => "; 1 broken image of the data set was left out".into(),
         count => format!("; {count} broken images of the data set were left out"),
     };
+    let align = recipe.align.settled(images);
     writeln!(text, "- Trained on: {}, seed {}{without}.", manifest.provenance.trained_on, recipe.seed)?;
     phase_1(&mut text, recipe)?;
     time(&mut text, recipe, &run.metrics("pretrain"))?;
     writeln!(
         text,
         "- Phase 2: {} epochs, batch {}{}{}. The last epoch's head is shipped; nothing was selected on test data.",
-        recipe.align.epochs,
-        recipe.align.batch,
+        align.epochs,
+        align.batch,
         match recipe.align.contrast_form {
             Form::Outside => String::new(),
             form => format!(", PSCL {form:?}"),
@@ -144,7 +145,8 @@ pub(super) fn write(
         writeln!(text, "- `{BACKBONE_INT8}` computes in int8; it {}.", int8.sentence())?;
     }
     let size = |name: &str| std::fs::metadata(bundle.folder.join(name)).map_or(0, |file| file.len());
-    let sizes = [BACKBONE, LEARNER, STATISTICS, BENCHMARK].map(|name| format!("`{name}` {:.2} MB", size(name) as f64 / 1e6));
+    let sizes =
+        [BACKBONE, LEARNER, STATISTICS, BENCHMARK].map(|name| format!("`{name}` {:.2} MB", size(name) as f64 / 1e6));
     writeln!(text, "- Files: {}.", sizes.join(", "))?;
     writeln!(text)?;
     writeln!(text, "## Measured\n")?;

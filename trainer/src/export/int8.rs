@@ -10,7 +10,7 @@ use super::quantise::Ranges;
 use super::source::Source;
 use crate::model::Model;
 
-/// Calibration images at a time.
+/// Most calibration images at a time.
 const BATCH: usize = 100;
 
 /// Bytes of the int8 backbone, and how it compares with the float one; `means` are the base classes' means.
@@ -22,7 +22,7 @@ pub(super) fn int8(
     means: &[f32],
 ) -> Result<(Vec<u8>, Fidelity)> {
     let calibration = spread(&source.split.base, source.recipe.export.calibration_images);
-    let batches = calibration.chunks(BATCH).map(|indices| {
+    let batches = calibration.chunks(source.train.together(BATCH)).map(|indices| {
         let images = source.train.batch(indices, model.device());
         model.channels.normalise(&images)
     });

@@ -5,7 +5,7 @@ use orco_runtime::manifest::Weights;
 use prost::Message;
 use tch::{Device, Kind, Tensor};
 
-use crate::backbone::{Activation, Builder, ConvNorm, Description, NORM_EPSILON, Network};
+use crate::backbone::{Activation, Builder, ConvNorm, Description, Network};
 use crate::onnx_proto::{
     Attribute, Dimension, Entry, FLOAT, Graph, INT64, Model, Node, OperatorSet, Shape, TensorData, TensorType, Type,
     ValueInfo, attribute_type,
@@ -85,7 +85,7 @@ impl Parts {
     pub(super) fn convolution(&mut self, inputs: Vec<String>, conv: &ConvNorm) -> String {
         let mut attributes = vec![
             ints("kernel_shape", vec![conv.kernel; 2]),
-            ints("pads", vec![conv.kernel / 2; 4]),
+            ints("pads", vec![conv.padding[0], conv.padding[0], conv.padding[1], conv.padding[1]]),
             ints("strides", vec![conv.stride; 2]),
         ];
         if conv.groups != 1 {
@@ -193,7 +193,7 @@ impl Parts {
 /// Weight and bias of a convolution with its norm folded in.
 pub(super) fn folded(network: &Network, conv: &ConvNorm) -> (Tensor, Tensor) {
     let tensors = network.tensors(conv);
-    let factor = &tensors.scale / (&tensors.variance + NORM_EPSILON).sqrt();
+    let factor = &tensors.scale / (&tensors.variance + network.description.norm_epsilon).sqrt();
     let weight = &tensors.weight * factor.view([-1, 1, 1, 1]);
     let bias = &tensors.offset - &tensors.mean * &factor;
     (weight, bias)

@@ -197,7 +197,7 @@ impl<'a> Source<'a> {
                 ),
                 seed: self.recipe.seed,
                 pretrain_epochs: self.recipe.pretrain.epochs,
-                align_epochs: self.recipe.align.epochs,
+                align_epochs: self.recipe.align.settled(self.split.base.len()).epochs,
             },
             files,
         }

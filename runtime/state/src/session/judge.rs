@@ -98,9 +98,8 @@ fn by_targets(base_model: &BaseModel, before: &State, after: &State, config: &Co
         classes.push(bank.classes[exemplar]);
     }
     let by_targets = config.by_targets_alone();
-    let answers = |state: &State, features: &[f32]| {
-        Classifier::with_config(base_model, state, &by_targets).nearest(features)
-    };
+    let answers =
+        |state: &State, features: &[f32]| Classifier::with_config(base_model, state, &by_targets).nearest(features);
     let bundle = State::fresh(base_model, after.base_model);
     Answers {
         first: answers(&bundle, &features[..base * base_model.head.inputs]),
