@@ -210,7 +210,19 @@ impl Store {
             };
             format!("{} is left out: {fault}; {instead}", path.display())
         };
-        let warnings = loaded.faults.iter().map(warning).collect();
+        let mut warnings: Vec<String> = loaded.faults.iter().map(warning).collect();
+        // From the first acknowledged save on there are two.
+        let is_missing = |slot: &Slot| {
+            let found = fs::symlink_metadata(self.path(*slot));
+            found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        if let Some(slot) = loaded.slot.map(Slot::other).filter(is_missing) {
+            warnings.push(format!(
+                "{} is missing: the other copy is used, which may lack what was learned last, and the next change writes \
+                 this one anew",
+                self.path(slot).display()
+            ));
+        }
         match loaded.saved {
             Some(saved) => Ok(Reading { saved, warnings, generation: loaded.generation, slot: loaded.slot }),
             None => Ok(Self::without_slots(base_model, digest, warnings)),

@@ -104,7 +104,7 @@ impl Model {
     }
 
     /// Sets the backbone's tensors from a safetensors file, such as the checkpoint of another run, or weights that go
-    /// by [torchvision's names](torchvision); other tensors in it are passed over.
+    /// by [published names](crate::backbone::published_names); other tensors in it are passed over.
     ///
     /// # Errors
     /// If the file cannot be read, or a tensor of the backbone is missing or has another shape; the model is then as

@@ -307,8 +307,9 @@ mod tests {
             let lite = Description::efficientnet_lite(variant, [3, side, side]);
             let norms: i64 = lite.convolutions().map(|conv| conv.outputs).sum();
             assert_eq!(lite.parameters() + norms + 1_281_000, parameters, "{variant}");
-            let off = (lite.multiply_adds() as f64 / 1e6 - f64::from(multiply_adds)).abs();
-            assert!(off < 0.03 * f64::from(multiply_adds), "{}", lite.multiply_adds());
+            // They count what is not a product of weights, too.
+            let share = lite.multiply_adds() as f64 / 1e6 / f64::from(multiply_adds);
+            assert!((0.92..1.0).contains(&share), "{}", lite.multiply_adds());
             assert_eq!(lite.features(), 1280);
         }
     }

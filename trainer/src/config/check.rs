@@ -322,7 +322,7 @@ mod tests {
         ] {
             assert!(refused(from, to).contains(said), "{said}: {}", refused(from, to));
         }
-        assert!(refused("preset = \"edge\"", "epochs = 0").contains("learn"));
+        assert!(refused("preset = \"edge\"", "epochs = 10001").contains("learn"));
         let mut views: Recipe = toml::from_str(include_str!("../../recipes/cifar100-paper.toml")).unwrap();
         views.session_augment.as_mut().unwrap().cutout = 2000;
         let said = views.check().unwrap_err().to_string();

@@ -174,16 +174,17 @@ pub(super) fn write(
             writeln!(text, "These images are for choosing settings; the numbers are no result to report.\n")?
         }
     }
-    writeln!(text, "| system | aHM | aACC | base decay | performance decay |\n|---|---|---|---|---|")?;
+    writeln!(text, "| system | aHM | aACC | area | base decay | performance decay |\n|---|---|---|---|---|---|")?;
     for summary in &measured {
         writeln!(
             text,
-            "| {} | {:.2} ± {:.2} | {:.2} ± {:.2} | {:.2} | {:.2} |",
+            "| {} | {:.2} ± {:.2} | {:.2} ± {:.2} | {:.2} | {:.2} | {:.2} |",
             summary.system,
             summary.ahm,
             summary.ahm_deviation,
             summary.aacc,
             summary.aacc_deviation,
+            summary.area,
             summary.base_decay,
             summary.performance_decay
         )?;
