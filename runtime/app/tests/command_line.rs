@@ -431,13 +431,13 @@ fn a_missing_copy_is_said_and_written_anew() {
     device.learn(&[("duck", &shots("learn", "rubber-duck"))]);
     device.json(&["rename", "duck", "rubber duck"]);
     // The newer one: what was said to be renamed is not.
-    fs::remove_file(device.state().join("slot-b")).unwrap();
+    fs::remove_file(device.state().join("slot-a")).unwrap();
     let output = device.command(&["list"]).output().unwrap();
     let said = text(&output.stderr);
-    assert!(output.status.success() && said.contains("slot-b is missing: the other copy is used"), "{said}");
+    assert!(output.status.success() && said.contains("slot-a is missing: the other copy is used"), "{said}");
     device.json(&["rename", "duck", "yellow duck"]);
     let output = device.command(&["list"]).output().unwrap();
-    assert_eq!((text(&output.stderr), device.state().join("slot-b").exists()), (String::new(), true));
+    assert_eq!((text(&output.stderr), device.state().join("slot-a").exists()), (String::new(), true));
 }
 
 #[test]
