@@ -30,10 +30,11 @@ mod tests;
 pub use error::StoreError;
 
 use std::cell::Cell;
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::bundle::Bundle;
 use crate::files::lock::{Lock, LockError};
@@ -81,6 +82,8 @@ const LOCK: &str = ".lock";
 /// Time that a save waits, at most, for another process to finish one: only where the lock file was removed can there
 /// be two.
 const OTHER_SAVE: Duration = Duration::from_secs(30);
+/// Time between two attempts to hold what another process holds.
+const PAUSE: Duration = Duration::from_millis(5);
 
 impl Store {
     /// The store in `folder`, which is created on the first save.
@@ -325,6 +328,20 @@ impl Locked {
         Ok(())
     }
 
+    /// Holds the store's folder until what it returns is dropped; nothing where the system has no locks for folders.
+    fn hold_folder(&self) -> Result<Option<File>, StoreError> {
+        let Ok(folder) = File::open(&self.store.folder) else { return Ok(None) };
+        let started = Instant::now();
+        loop {
+            match folder.try_lock() {
+                Ok(()) => return Ok(Some(folder)),
+                Err(TryLockError::WouldBlock) if started.elapsed() < OTHER_SAVE => thread::sleep(PAUSE),
+                Err(TryLockError::WouldBlock) => return Err(StoreError::Busy { folder: self.store.folder.clone() }),
+                Err(TryLockError::Error(_)) => return Ok(None),
+            }
+        }
+    }
+
     fn write(
         &self,
         write: impl FnOnce(&mut Files<Folder>, u64) -> Result<u64, SaveError<io::Error>>,
@@ -333,7 +350,9 @@ impl Locked {
         let (from, slot) = self.newest.get();
         let overtaken = || StoreError::Overtaken { folder: self.store.folder.clone() };
         // Where the lock file was removed, another process may be saving just now. Who changes the state that both
-        // loaded holds that state's own file, which neither writes: so the second finds what the first has saved.
+        // loaded holds that state's own file, which neither writes: so the second finds what the first has saved. Before
+        // the first save there is no such file, and they hold the folder.
+        let _first = if slot.is_none() { self.hold_folder()? } else { None };
         let hold = slot.map(|slot| Lock::take_existing(&self.store.path(slot), OTHER_SAVE)).transpose();
         let _hold = hold.map_err(|error| match error {
             LockError::Open(error) if error.kind() == io::ErrorKind::NotFound => overtaken(),
