@@ -229,13 +229,13 @@ pub fn counted(count: impl Into<u64>, thing: &str) -> String {
 /// A system's result: one line for the means and one per session.
 pub fn summary(summary: &Summary) -> String {
     format!(
-        "{}: aHM {:.2} ± {:.2}, aACC {:.2} ± {:.2}, area {:.2}, base decay {:.2}, performance decay {:.2}\n{}",
+        "{}: aHM {:.2} ± {:.2}, aACC {:.2} ± {:.2}, area {}, base decay {:.2}, performance decay {:.2}\n{}",
         summary.system,
         summary.ahm,
         summary.ahm_deviation,
         summary.aacc,
         summary.aacc_deviation,
-        summary.area,
+        orco_lab::percent_or_dash(summary.area),
         summary.base_decay,
         summary.performance_decay,
         summary.table()

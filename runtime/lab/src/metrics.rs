@@ -140,8 +140,8 @@ pub struct Summary {
     pub aacc: f64,
     /// Its deviation over the draws.
     pub aacc_deviation: f64,
-    /// Mean over sessions 1..M of the area under the curve of new against base accuracy.
-    pub area: f64,
+    /// Mean over sessions 1..M of the area under the curve of new against base accuracy, where it was measured.
+    pub area: Option<f64>,
     /// Base decay: A_base(0) - A_base(M).
     pub base_decay: f64,
     /// Performance decay: top-1(0) - top-1(M).
@@ -207,6 +207,7 @@ pub fn summarise(system: &str, all: &[Draw]) -> Summary {
         draws.iter().map(|rows| mean(&rows.iter().filter_map(|row| row.hm).collect::<Vec<_>>())).collect();
     let top1: Vec<f64> = draws.iter().map(|rows| mean(&rows.iter().map(|row| row.top1).collect::<Vec<_>>())).collect();
     let means: Vec<Row> = (0..sessions).map(|session| combine(session, &mean)).collect();
+    let areas: Vec<f64> = means.iter().filter_map(|row| row.area).collect();
     let (first, last) = (means[0], means[sessions - 1]);
     Summary {
         system: system.into(),
@@ -214,7 +215,7 @@ pub fn summarise(system: &str, all: &[Draw]) -> Summary {
         ahm_deviation: deviation(&harmonic),
         aacc: mean(&top1),
         aacc_deviation: deviation(&top1),
-        area: mean(&means.iter().filter_map(|row| row.area).collect::<Vec<_>>()),
+        area: (!areas.is_empty()).then(|| mean(&areas)),
         base_decay: first.base - last.base,
         performance_decay: first.top1 - last.top1,
         deviations: (0..sessions).map(|session| combine(session, &deviation)).collect(),

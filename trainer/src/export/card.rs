@@ -178,13 +178,13 @@ pub(super) fn write(
     for summary in &measured {
         writeln!(
             text,
-            "| {} | {:.2} ± {:.2} | {:.2} ± {:.2} | {:.2} | {:.2} | {:.2} |",
+            "| {} | {:.2} ± {:.2} | {:.2} ± {:.2} | {} | {:.2} | {:.2} |",
             summary.system,
             summary.ahm,
             summary.ahm_deviation,
             summary.aacc,
             summary.aacc_deviation,
-            summary.area,
+            percent_or_dash(summary.area),
             summary.base_decay,
             summary.performance_decay
         )?;
