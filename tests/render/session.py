@@ -56,7 +56,7 @@ def main():
     svg = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img">',
         "<title>orco learns the class rubber-duck from five shots</title>",
-        f"<desc>A real session with models/cifar100-edge: {escape(ASK)}; {escape(LEARN)}; the first command again.</desc>",
+        f"<desc>A real session with models/everyday: {escape(ASK)}; {escape(LEARN)}; the first command again.</desc>",
         f"<style>{STYLE}</style>",
         "<defs>",
         *images.values(),

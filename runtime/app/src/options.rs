@@ -15,7 +15,7 @@ use orco_runtime::signature::PublicKey;
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// The bundle's folder.
-    #[arg(long, global = true, value_name = "DIR", env = "ORCO_BUNDLE", default_value = "models/cifar100-edge")]
+    #[arg(long, global = true, value_name = "DIR", env = "ORCO_BUNDLE", default_value = "models/everyday")]
     pub bundle: PathBuf,
     /// Which of the bundle's backbones computes features: `float`, or `int8` where the bundle has one.
     #[arg(long, global = true, value_name = "KIND", env = "ORCO_BACKBONE", value_enum, default_value_t)]

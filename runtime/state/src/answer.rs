@@ -1,29 +1,35 @@
-//! Answers from all that is known of a class: its place under the head, its mean, and the linear discriminant, with a
+//! Answers from all that is known of a class: its target under the head, its mean, and the linear discriminant, with a
 //! border between base classes and new ones.
 //!
 //! A picture's features become one long vector, its *embedding*: their projection by the head; their direction from the
-//! centre of all base features; and the whitened direction of their roots. A class is the mean of such vectors over its
-//! shots, clean views and augmented ones counting half each. A score is then one inner product and one offset:
+//! centre of all base features; and the direction of their roots from the centre of those. A class is the mean of such
+//! vectors over its shots, clean views and augmented ones counting half each. A score is then one inner product and one
+//! offset:
 //!
 //! - targets: the cosine to the class's pseudo-target, or to its mean projection where the head was not aligned to it;
 //! - means: the cosine to its mean direction (nearest class mean);
-//! - discriminant: z . m - |m|^2 / 2 of whitened vectors, which orders classes as their distances do.
+//! - discriminant: z . m - |m|^2 / 2 of whitened roots, which orders classes as their distances do. Whitening is linear
+//!   and symmetric: it is applied to the means alone, once in m and once more for z.
 //!
 //! Each is divided by its deviation over base images, so that weights mean the same with every backbone.
+
+mod calibrate;
+mod judged;
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-use orco_core::border::{self, Border, Sample};
 use orco_core::config::Answer;
 use orco_core::discriminant::{Whitening, direction, root};
-use orco_core::math::{add_scaled, dot, exp, ln, normalise};
+use orco_core::linalg::{Left, Right, padded, product, transpose};
+use orco_core::math::{add_scaled, dot, normalise, normalise_rows};
 
+use self::calibrate::{shift, softmax};
+pub(crate) use self::judged::Judged;
 use crate::bank::Bank;
 use crate::head::Projector;
 use crate::state::{BaseModel, Calibration, State};
 use crate::statistics::Statistics;
-use crate::target::{cosines, place_of_largest};
 
 /// As many shots the mean of a base class counts where the device collects further ones: the place of use differs
 /// from that of the training images, so few shots must be able to move it.
@@ -31,38 +37,24 @@ const BASE_COUNTS: f32 = 10.0;
 
 /// Turns features into embeddings.
 #[derive(Clone, Debug)]
-pub(crate) struct Embedder {
+struct Embedder {
     /// None where targets do not count.
     head: Option<Projector>,
     outputs: usize,
     inputs: usize,
     centre: Vec<f32>,
     root_centre: Vec<f32>,
-    axes: Vec<f32>,
-    damping: Vec<f32>,
-    factor: f32,
-    /// Weights of the three parts, divided by their deviations; of all together 1.
-    weights: [f32; 3],
 }
 
 impl Embedder {
-    pub(crate) fn new(base_model: &BaseModel, state: &State, answer: Answer, statistics: &Statistics) -> Self {
-        let weights = [answer.targets, answer.means, answer.discriminant];
-        let all: f32 = weights.iter().sum();
-        let weight = |part: usize| weights[part] / all / statistics.deviations[part];
+    fn new(base_model: &BaseModel, state: &State, (answer, statistics): (Answer, &Statistics)) -> Self {
         let head = (answer.targets > 0.0).then(|| Projector::new(state.head(base_model)));
-        let mut axes = statistics.axes.clean();
-        orco_core::math::normalise_rows(&mut axes, base_model.head.inputs);
         Self {
             outputs: if head.is_some() { base_model.dimension } else { 0 },
             head,
             inputs: base_model.head.inputs,
             centre: statistics.centre.clone(),
             root_centre: statistics.root_centre.clone(),
-            axes,
-            damping: statistics.damping.clone(),
-            factor: statistics.factor,
-            weights: [weight(0), weight(1), weight(2)],
         }
     }
 
@@ -71,45 +63,94 @@ impl Embedder {
     }
 
     /// Embeddings `[n, length]` of features `[n, inputs]`.
-    pub(crate) fn embed(&self, features: &[f32]) -> Vec<f32> {
+    fn embed(&self, features: &[f32]) -> Vec<f32> {
         let length = self.length();
         let mut embedded = vec![0.0; features.len() / self.inputs * length];
         let projected = self.head.as_ref().map(|head| head.project(features));
-        let whitening = Whitening { axes: &self.axes, damping: &self.damping, factor: self.factor };
         for (index, (to, from)) in embedded.chunks_exact_mut(length).zip(features.chunks_exact(self.inputs)).enumerate()
         {
             let (z, rest) = to.split_at_mut(self.outputs);
             if let Some(projected) = &projected {
                 z.copy_from_slice(&projected[index * self.outputs..][..self.outputs]);
             }
-            let (directed, whitened) = rest.split_at_mut(self.inputs);
+            let (directed, rooted) = rest.split_at_mut(self.inputs);
             directed.copy_from_slice(from);
             direction(directed, &self.centre);
-            whitened.copy_from_slice(from);
-            root(whitened);
-            direction(whitened, &self.root_centre);
-            whitening.apply(whitened);
+            rooted.copy_from_slice(from);
+            root(rooted);
+            direction(rooted, &self.root_centre);
         }
         embedded
     }
 
-    /// What a shot adds to its class: the mean of its clean view's embedding and of the augmented ones' mean.
+    /// What each shot adds to its class, `[shots, length]`: the mean of its clean view's embedding and of the augmented
+    /// ones' mean.
     ///
     /// # Shapes
-    /// `views` `[1.., inputs]`, the clean one first.
-    fn contribution(&self, views: &[f32]) -> Vec<f32> {
+    /// `shots` `[shots, views, inputs]`, the clean view of each first.
+    fn contributions(&self, shots: &[f32], views: usize) -> Vec<f32> {
         let length = self.length();
-        let mut embedded = self.embed(views);
-        let augmented = embedded.len() / length - 1;
-        let rest = embedded.split_off(length);
-        if augmented > 0 {
-            embedded.iter_mut().for_each(|value| *value *= 0.5);
-            rest.chunks_exact(length).for_each(|row| add_scaled(&mut embedded, 0.5 / augmented as f32, row));
+        let mut embedded = self.embed(shots);
+        if views == 1 {
+            return embedded;
         }
-        embedded
+        let mut contributions = Vec::with_capacity(embedded.len() / views);
+        for shot in embedded.chunks_exact_mut(views * length) {
+            let (clean, augmented) = shot.split_at_mut(length);
+            clean.iter_mut().for_each(|value| *value *= 0.5);
+            let share = 0.5 / (views - 1) as f32;
+            augmented.chunks_exact(length).for_each(|row| add_scaled(clean, share, row));
+            contributions.extend_from_slice(clean);
+        }
+        contributions
     }
 
-    /// The row and the offset that give a class's score, from the sum of its contributions.
+    /// What each of these exemplars of a bank adds to its class, `[exemplars, length]`.
+    fn contributions_of(&self, bank: &Bank, exemplars: &[usize]) -> Vec<f32> {
+        let mut shots = vec![0.0; exemplars.len() * bank.views() * self.inputs];
+        for (&exemplar, shot) in exemplars.iter().zip(shots.chunks_exact_mut(bank.views() * self.inputs)) {
+            for (view, row) in shot.chunks_exact_mut(self.inputs).enumerate() {
+                bank.view().read(exemplar, view, row);
+            }
+        }
+        self.contributions(&shots, bank.views())
+    }
+}
+
+/// Turns what is known of a class into what scores it.
+#[derive(Clone, Debug)]
+struct Scorer {
+    axes: Vec<f32>,
+    damping: Vec<f32>,
+    factor: f32,
+    outputs: usize,
+    inputs: usize,
+    /// Weights of the three parts, divided by their deviations; of all together 1.
+    weights: [f32; 3],
+}
+
+impl Scorer {
+    fn new(embedder: &Embedder, (answer, statistics): (Answer, &Statistics)) -> Self {
+        let weights = [answer.targets, answer.means, answer.discriminant];
+        let all: f32 = weights.iter().sum();
+        let weight = |part: usize| weights[part] / all / statistics.deviations[part];
+        let mut axes = statistics.axes.clean();
+        normalise_rows(&mut axes, embedder.inputs);
+        Self {
+            axes,
+            damping: statistics.damping.clone(),
+            factor: statistics.factor,
+            outputs: embedder.outputs,
+            inputs: embedder.inputs,
+            weights: [weight(0), weight(1), weight(2)],
+        }
+    }
+
+    fn whiten(&self, vector: &mut [f32]) {
+        Whitening { axes: &self.axes, damping: &self.damping, factor: self.factor }.apply(vector);
+    }
+
+    /// The row and the offset that give a class's score, from the sum of what its shots add, the last part whitened.
     fn row(&self, sum: &[f32], count: f32) -> (Vec<f32>, f32) {
         let mut row: Vec<f32> = sum.iter().map(|value| value / count).collect();
         let (z, rest) = row.split_at_mut(self.outputs);
@@ -117,6 +158,7 @@ impl Embedder {
         normalise(z);
         normalise(directed);
         let offset = -0.5 * self.weights[2] * dot(whitened, whitened);
+        self.whiten(whitened);
         for (part, weight) in [z, directed, whitened].into_iter().zip(self.weights) {
             part.iter_mut().for_each(|value| *value *= weight);
         }
@@ -124,96 +166,154 @@ impl Embedder {
     }
 }
 
-/// All known classes, as sums of contributions.
-#[derive(Clone, Debug)]
+/// All known classes, as sums of what their shots add, the last part whitened.
 struct Classes {
     /// `[classes, length]`.
     sums: Vec<f32>,
     counts: Vec<f32>,
-    /// Of the device's exemplars, `[exemplars, length]`.
-    contributions: Vec<f32>,
+    length: usize,
 }
 
 impl Classes {
-    fn new(embedder: &Embedder, base_model: &BaseModel, state: &State, statistics: &Statistics) -> Self {
-        let length = embedder.length();
+    fn new(
+        (embedder, scorer): (&Embedder, &Scorer),
+        base_model: &BaseModel,
+        state: &State,
+        statistics: &Statistics,
+    ) -> Self {
+        let (length, inputs) = (embedder.length(), embedder.inputs);
         let base = base_model.classes.len();
-        let mut sums = Vec::with_capacity((base + state.classes.len()) * length);
+        let count = base + state.classes.len();
         let (directions, whitened) = (statistics.directions.clean(), statistics.whitened.clean());
-        let of = |rows: &[f32], class: usize| rows[class * embedder.inputs..][..embedder.inputs].to_vec();
-        for (index, class) in base_model.classes.iter().enumerate() {
+        let mut sums = Vec::with_capacity(count * length);
+        for (class, (direction, whitened)) in
+            base_model.classes.iter().zip(directions.chunks_exact(inputs).zip(whitened.chunks_exact(inputs)))
+        {
             if embedder.head.is_some() {
                 sums.extend_from_slice(base_model.target(class.target));
             }
-            sums.extend(of(&directions, index));
-            sums.extend(of(&whitened, index));
+            sums.extend_from_slice(direction);
+            sums.extend_from_slice(whitened);
         }
         sums.iter_mut().for_each(|value| *value *= BASE_COUNTS);
+        sums.resize(count * length, 0.0);
         let mut counts = vec![BASE_COUNTS; base];
+        counts.resize(count, 0.0);
+        let mut classes = Self { sums, counts, length };
+        classes.add_shots(embedder, scorer, base_model, state);
         // Learned classes that the head was aligned to have their targets, the others what their shots add up to.
-        let aligned = state.head.is_some() && embedder.head.is_some();
-        sums.resize(sums.len() + state.classes.len() * length, 0.0);
-        counts.resize(base + state.classes.len(), 0.0);
-        let contributions = contributions(embedder, &state.exemplars);
-        for (contribution, &class) in contributions.chunks_exact(length).zip(state.exemplars.classes()) {
-            let class = class as usize;
-            // A base class keeps its target.
-            let from = if class < base || aligned { embedder.outputs } else { 0 };
-            add_scaled(&mut sums[class * length + from..(class + 1) * length], 1.0, &contribution[from..]);
-            counts[class] += 1.0;
-        }
-        if aligned {
+        if targets_are_kept(base, base_model, state) && embedder.head.is_some() {
             for (index, class) in state.classes.iter().enumerate() {
-                sums[(base + index) * length..][..embedder.outputs].copy_from_slice(base_model.target(class.target));
+                classes.sums[(base + index) * length..][..embedder.outputs]
+                    .copy_from_slice(base_model.target(class.target));
             }
         }
-        Self { sums, counts, contributions }
+        classes
     }
 
-    fn rows(&self, embedder: &Embedder) -> Rows {
-        let length = embedder.length();
-        let mut rows = Rows { rows: Vec::with_capacity(self.sums.len()), offsets: Vec::new(), length };
-        for (sum, &count) in self.sums.chunks_exact(length).zip(&self.counts) {
-            rows.push(embedder.row(sum, count.max(1.0)));
+    /// Adds the device's exemplars to their classes, some at a time.
+    fn add_shots(&mut self, embedder: &Embedder, scorer: &Scorer, base_model: &BaseModel, state: &State) {
+        let (length, bank) = (self.length, &state.exemplars);
+        let rooted = embedder.outputs + embedder.inputs;
+        // Roots are whitened once for a class, not once for a shot.
+        let mut roots: Vec<Option<Vec<f32>>> = vec![None; self.counts.len()];
+        let every: Vec<usize> = (0..bank.len()).collect();
+        for exemplars in every.chunks(TOGETHER) {
+            let contributions = embedder.contributions_of(bank, exemplars);
+            for (contribution, &exemplar) in contributions.chunks_exact(length).zip(exemplars) {
+                let class = bank.classes()[exemplar] as usize;
+                let from = if targets_are_kept(class, base_model, state) { embedder.outputs } else { 0 };
+                add_scaled(&mut self.sums[class * length..][from..rooted], 1.0, &contribution[from..rooted]);
+                let sum = roots[class].get_or_insert_with(|| vec![0.0; embedder.inputs]);
+                add_scaled(sum, 1.0, &contribution[rooted..]);
+                self.counts[class] += 1.0;
+            }
         }
-        rows
+        for (class, mut sum) in roots.into_iter().enumerate().filter_map(|(class, sum)| Some((class, sum?))) {
+            scorer.whiten(&mut sum);
+            add_scaled(&mut self.sums[class * length..][rooted..length], 1.0, &sum);
+        }
+    }
+
+    /// The row and offset of a class without one of its shots; none if nothing is left of it.
+    fn without(
+        &self,
+        class: usize,
+        contribution: &[f32],
+        keeps_target: bool,
+        scorer: &Scorer,
+    ) -> Option<(Vec<f32>, f32)> {
+        let left = self.counts[class] - 1.0;
+        if left < 0.5 {
+            return None;
+        }
+        let mut sum = self.sums[class * self.length..][..self.length].to_vec();
+        let mut contribution = contribution.to_vec();
+        scorer.whiten(&mut contribution[scorer.outputs + scorer.inputs..]);
+        let from = if keeps_target { scorer.outputs } else { 0 };
+        add_scaled(&mut sum[from..], -1.0, &contribution[from..]);
+        Some(scorer.row(&sum, left))
+    }
+
+    fn rows(&self, scorer: &Scorer) -> Rows {
+        let rows = self.sums.chunks_exact(self.length).zip(&self.counts);
+        Rows::new(rows.map(|(sum, &count)| scorer.row(sum, count.max(1.0))), self.length)
     }
 }
 
-/// What each of a bank's exemplars adds to its class.
-fn contributions(embedder: &Embedder, bank: &Bank) -> Vec<f32> {
-    let inputs = embedder.inputs;
-    let mut views = vec![0.0; bank.views() * inputs];
-    let mut all = Vec::with_capacity(bank.len() * embedder.length());
-    for exemplar in 0..bank.len() {
-        for (view, row) in views.chunks_exact_mut(inputs).enumerate() {
-            bank.view().read(exemplar, view, row);
-        }
-        all.extend(embedder.contribution(&views));
-    }
-    all
+/// Exemplars that are embedded at a time.
+const TOGETHER: usize = 64;
+
+/// Whether a class's first part is its pseudo-target, whatever shots it has: a base class's always, a learned one's where
+/// the head was aligned to it.
+fn targets_are_kept(class: usize, base_model: &BaseModel, state: &State) -> bool {
+    class < base_model.classes.len() || state.head.is_some()
 }
 
 /// What gives every class's score.
 #[derive(Clone, Debug)]
 struct Rows {
-    rows: Vec<f32>,
+    /// `[length, classes]`, each line filled up.
+    columns: Vec<f32>,
     offsets: Vec<f32>,
     length: usize,
 }
 
 impl Rows {
+    fn new(rows: impl Iterator<Item = (Vec<f32>, f32)>, length: usize) -> Self {
+        let (mut all, mut offsets) = (Vec::new(), Vec::new());
+        for (row, offset) in rows {
+            all.extend(row);
+            offsets.push(offset);
+        }
+        let mut columns = vec![0.0; length * padded(offsets.len())];
+        transpose(offsets.len(), length, &all, &mut columns);
+        Self { columns, offsets, length }
+    }
+
     fn push(&mut self, (row, offset): (Vec<f32>, f32)) {
-        self.rows.extend(row);
+        let (count, width) = (self.offsets.len(), padded(self.offsets.len()));
+        if count == width {
+            let mut wider = vec![0.0; self.length * padded(count + 1)];
+            for (to, from) in wider.chunks_exact_mut(padded(count + 1)).zip(self.columns.chunks_exact(width.max(1))) {
+                to[..count].copy_from_slice(from);
+            }
+            self.columns = wider;
+        }
+        let lines = self.columns.chunks_exact_mut(padded(count + 1));
+        lines.zip(row).for_each(|(line, value)| line[count] = value);
         self.offsets.push(offset);
     }
 
     /// Scores `[n, classes]` of embeddings `[n, length]`.
     fn scores(&self, embedded: &[f32]) -> Vec<f32> {
-        let mut scores = cosines(embedded, &self.rows, self.length);
-        for row in scores.chunks_exact_mut(self.offsets.len().max(1)) {
-            row.iter_mut().zip(&self.offsets).for_each(|(score, offset)| *score += offset);
-        }
+        let count = self.offsets.len();
+        let mut scores = vec![0.0; embedded.len() / self.length * count];
+        let (left, right) = (Left::rows(embedded, self.length), Right::rows(&self.columns, padded(count)));
+        product(embedded.len() / self.length, self.length, left, right, |row, column, sums| {
+            let line = scores[row * count..][..count].iter_mut().zip(&self.offsets).skip(column);
+            line.zip(sums).for_each(|((to, offset), sum)| *to = sum + offset);
+        });
         scores
     }
 }
@@ -222,17 +322,19 @@ impl Rows {
 #[derive(Clone, Debug)]
 pub(crate) struct Answerer {
     embedder: Embedder,
+    scorer: Scorer,
     rows: Rows,
     base: usize,
     calibration: Calibration,
 }
 
 impl Answerer {
-    pub(crate) fn new(base_model: &BaseModel, state: &State, answer: Answer, statistics: &Statistics) -> Self {
-        let embedder = Embedder::new(base_model, state, answer, statistics);
-        let rows = Classes::new(&embedder, base_model, state, statistics).rows(&embedder);
-        let calibration = state.calibration.unwrap_or(Calibration::start(statistics.start));
-        Self { embedder, rows, base: base_model.classes.len(), calibration }
+    pub(crate) fn new(base_model: &BaseModel, state: &State, with: (Answer, &Statistics)) -> Self {
+        let embedder = Embedder::new(base_model, state, with);
+        let scorer = Scorer::new(&embedder, with);
+        let rows = Classes::new((&embedder, &scorer), base_model, state, with.1).rows(&scorer);
+        let calibration = state.calibration.unwrap_or(Calibration::start(with.1.start));
+        Self { embedder, scorer, rows, base: base_model.classes.len(), calibration }
     }
 
     pub(crate) fn classes(&self) -> usize {
@@ -258,179 +360,11 @@ impl Answerer {
         let mut sum = vec![0.0; self.embedder.length()];
         let mut count = 0.0;
         for shot in shots {
-            add_scaled(&mut sum, 1.0, &self.embedder.contribution(shot));
+            let views = shot.len() / self.embedder.inputs;
+            add_scaled(&mut sum, 1.0, &self.embedder.contributions(shot, views));
             count += 1.0;
         }
-        self.rows.push(self.embedder.row(&sum, f32::max(count, 1.0)));
+        self.scorer.whiten(&mut sum[self.embedder.outputs + self.embedder.inputs..]);
+        self.rows.push(self.scorer.row(&sum, f32::max(count, 1.0)));
     }
-}
-
-fn shift(scores: &mut [f32], base: usize, border: f32) {
-    scores.iter_mut().skip(base).for_each(|score| *score += border);
-}
-
-fn softmax(scores: &mut [f32], temperature: f32) {
-    let highest = orco_core::math::highest(scores);
-    scores.iter_mut().for_each(|score| *score = exp((*score - highest) / temperature));
-    let sum: f32 = scores.iter().sum();
-    scores.iter_mut().for_each(|score| *score /= sum);
-}
-
-/// Samples by which states are judged: the base samples that were set aside, then the device's exemplars, each left out
-/// of its own class.
-pub(crate) struct Judged {
-    /// Class of each sample.
-    pub(crate) classes: Vec<u32>,
-    /// How many of them were set aside by the bundle.
-    pub(crate) set_aside: usize,
-    /// Clean features, `[samples, inputs]`.
-    features: Vec<f32>,
-    /// SHA-256 of each exemplar; none of a sample that was set aside.
-    digests: Vec<Option<[u8; 32]>>,
-}
-
-impl Judged {
-    /// The samples that judge this state and others.
-    pub(crate) fn of(state: &State, statistics: &Statistics) -> Self {
-        let (aside, exemplars) = (&statistics.set_aside, &state.exemplars);
-        let mut features = aside.clean();
-        features.extend(exemplars.clean());
-        let digests = (0..aside.len()).map(|_| None);
-        Self {
-            classes: aside.classes().iter().chain(exemplars.classes()).copied().collect(),
-            set_aside: aside.len(),
-            features,
-            digests: digests.chain((0..exemplars.len()).map(|exemplar| Some(exemplars.digest_of(exemplar)))).collect(),
-        }
-    }
-
-    /// Scores of every sample, `[samples, classes of the state]`, without the border. `own` is each sample's class in
-    /// that state, if it is known there; an exemplar that belongs to it there is left out of it.
-    fn scores(
-        &self,
-        base_model: &BaseModel,
-        state: &State,
-        (answer, statistics): (Answer, &Statistics),
-        own: &[Option<usize>],
-    ) -> Vec<f32> {
-        let embedder = Embedder::new(base_model, state, answer, statistics);
-        let classes = Classes::new(&embedder, base_model, state, statistics);
-        let length = embedder.length();
-        let embedded = embedder.embed(&self.features);
-        let mut scores = classes.rows(&embedder).scores(&embedded);
-        let count = classes.counts.len();
-        let bank = &state.exemplars;
-        let known: Vec<[u8; 32]> = (0..bank.len()).map(|exemplar| bank.digest_of(exemplar)).collect();
-        for (sample, row) in scores.chunks_exact_mut(count.max(1)).enumerate() {
-            let (Some(class), Some(digest)) = (own[sample], self.digests[sample]) else { continue };
-            let is_it = |&exemplar: &usize| known[exemplar] == digest && bank.classes()[exemplar] as usize == class;
-            let Some(exemplar) = (0..bank.len()).find(is_it) else { continue };
-            let left = classes.counts[class] - 1.0;
-            let mut sum = classes.sums[class * length..][..length].to_vec();
-            // A base class's target, and one that the head was aligned to, is no sum of shots.
-            let aligned = class < base_model.classes.len() || state.head.is_some();
-            let from = if aligned { embedder.outputs } else { 0 };
-            let contribution = &classes.contributions[exemplar * length..][..length];
-            add_scaled(&mut sum[from..], -1.0, &contribution[from..]);
-            row[class] = if left > 0.5 {
-                let (own, offset) = embedder.row(&sum, left);
-                dot(&own, &embedded[sample * length..][..length]) + offset
-            } else {
-                // The only shot of its class: nothing is left that could recognise it.
-                f32::MIN
-            };
-        }
-        scores
-    }
-
-    /// Answers of a state for every sample, by the border that it has.
-    pub(crate) fn answers(
-        &self,
-        base_model: &BaseModel,
-        state: &State,
-        with: (Answer, &Statistics),
-        own: &[Option<usize>],
-    ) -> Vec<usize> {
-        let mut scores = self.scores(base_model, state, with, own);
-        let count = state.known(base_model).count();
-        let border = state.calibration.map_or(with.1.start, |calibration| calibration.border.shift);
-        let base = base_model.classes.len();
-        let answer = |row: &mut [f32]| {
-            shift(row, base, border);
-            place_of_largest(row)
-        };
-        scores.chunks_exact_mut(count.max(1)).map(answer).collect()
-    }
-
-    /// Chooses the border and the temperature of a state.
-    pub(crate) fn calibrate(&self, base_model: &BaseModel, state: &State, with: (Answer, &Statistics)) -> Calibration {
-        let own: Vec<Option<usize>> = self.classes.iter().map(|class| Some(*class as usize)).collect();
-        let mut scores = self.scores(base_model, state, with, &own);
-        let (base, count) = (base_model.classes.len(), state.known(base_model).count());
-        calibrate(&mut scores, &self.classes, base, count, state.balance.weight(), with.1.start)
-    }
-}
-
-/// Chooses border and temperature from scores without a border, `[samples, classes]`, of samples of these classes;
-/// leaves the border in the scores. `start` is the border where there is nothing to choose it from.
-pub fn calibrate(
-    scores: &mut [f32],
-    classes: &[u32],
-    base: usize,
-    count: usize,
-    weight: f32,
-    start: f32,
-) -> Calibration {
-    let shares = shares(classes, base, count);
-    let (mut known, mut new) = (Vec::new(), Vec::new());
-    for (row, (&class, &share)) in scores.chunks_exact(count.max(1)).zip(classes.iter().zip(&shares)) {
-        let (old, learned) = row.split_at(base);
-        if learned.is_empty() || row[class as usize] == f32::MIN {
-            continue;
-        }
-        let best = |side: &[f32]| side[place_of_largest(side)];
-        let is_known = (class as usize) < base;
-        let own = if is_known { place_of_largest(old) } else { base + place_of_largest(learned) };
-        let sample = Sample { lead: best(learned) - best(old), right: own == class as usize, share };
-        if is_known { &mut known } else { &mut new }.push(sample);
-    }
-    let border = if known.is_empty() || new.is_empty() {
-        Border { shift: start, ..Border::default() }
-    } else {
-        border::choose(&mut known, &mut new, weight)
-    };
-    scores.chunks_exact_mut(count.max(1)).for_each(|row| shift(row, base, border.shift));
-    Calibration { border, temperature: temperature(scores, classes, &shares, count) }
-}
-
-/// Share of every sample in the accuracy of its side, classes counting alike.
-fn shares(classes: &[u32], base: usize, count: usize) -> Vec<f32> {
-    let mut samples = vec![0.0f32; count];
-    classes.iter().for_each(|class| samples[*class as usize] += 1.0);
-    let seen = |range: core::ops::Range<usize>| samples[range].iter().filter(|count| **count > 0.0).count() as f32;
-    let sides = [seen(0..base), seen(base..count)];
-    classes.iter().map(|&class| 1.0 / (samples[class as usize] * sides[usize::from(class as usize >= base)])).collect()
-}
-
-/// The temperature at which the softmax of scores gives the samples' classes the highest likelihood.
-fn temperature(scores: &[f32], classes: &[u32], shares: &[f32], count: usize) -> f32 {
-    const STEPS: i32 = 48;
-    let loss = |temperature: f32| -> f32 {
-        let mut row_of = vec![0.0; count];
-        let each = scores.chunks_exact(count.max(1)).zip(classes.iter().zip(shares));
-        each.filter(|(row, (class, _))| row[**class as usize] > f32::MIN / 2.0)
-            .map(|(row, (&class, &share))| {
-                row_of.copy_from_slice(row);
-                softmax(&mut row_of, temperature);
-                -share * ln(row_of[class as usize].max(1e-12))
-            })
-            .sum()
-    };
-    if classes.is_empty() || count < 2 {
-        return Calibration::TEMPERATURE;
-    }
-    // From 0.01 to 2.5, in steps of 12 percent.
-    let candidates = (0..STEPS).map(|step| 0.01 * exp(0.115 * step as f32));
-    let best = candidates.map(|temperature| (loss(temperature), temperature)).min_by(|a, b| a.0.total_cmp(&b.0));
-    best.map_or(Calibration::TEMPERATURE, |(_, temperature)| temperature)
 }

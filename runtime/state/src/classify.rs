@@ -90,7 +90,7 @@ impl Classifier {
     /// [`Config::base_exemplars`] matter.
     pub fn with_config(base_model: &BaseModel, state: &State, config: &Config) -> Self {
         Self(match base_model.answers(config) {
-            Some((answer, statistics)) => Rule::Answerer(Answerer::new(base_model, state, answer, statistics)),
+            Some(with) => Rule::Answerer(Answerer::new(base_model, state, with)),
             None => Rule::Nearest(Nearest::new(base_model, state, config)),
         })
     }

@@ -1,15 +1,17 @@
 //! `orco demo`.
 
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use orco_lab::benchmark::Benchmark;
 use orco_lab::{Measurement, Row, System};
 use orco_runtime::align::Progress;
+use orco_runtime::classify::Match;
 use orco_runtime::encoder::choice::Work;
+use orco_runtime::label::Shown;
 use orco_runtime::learner::{Learner, Shots, pictures_in};
 use orco_runtime::threads::Threads;
 use serde_json::{Value, json};
@@ -19,9 +21,9 @@ use crate::options::Options;
 use crate::output::{self, Output, say};
 use crate::{device, picture};
 
-/// The two classes that the demonstration learns from the sample pictures.
-const LEARNED: [&str; 2] = ["rubber-duck", "traffic-cone"];
 const SEED: u64 = 1;
+/// Probability from which the demonstration calls an answer sure.
+const SURE: f32 = 0.9;
 
 /// Arguments of `orco demo`.
 #[derive(Args, Debug)]
@@ -31,18 +33,27 @@ pub struct Arguments {
     shots: PathBuf,
 }
 
-/// Runs the sessions of the bundle's benchmark, then learns and recognises two classes in a state of its own, which
-/// leaves the device's alone.
+/// How other pictures of the learned classes are answered.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pictures {
+    right: usize,
+    /// Answers, right or wrong, of which the learner is sure.
+    sure: usize,
+    total: usize,
+}
+
+/// Runs the sessions of the bundle's benchmark, then learns and recognises the classes of the sample pictures in a state
+/// of its own, which leaves the device's alone.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let started = Instant::now();
     let folder = tempfile::tempdir().context("cannot make a temporary folder for the demonstration's state")?;
     let options = Options { state: Some(folder.path().into()), ..options.clone() };
     let rows = sessions(&device::open(&options, output)?, output)?;
     say!(output, "")?;
-    let (right, total) = pictures(&options, output, arguments)?;
+    let Pictures { right, sure, total } = pictures(&options, output, arguments)?;
     say!(output, "\nthe demonstration took {:.1} s", started.elapsed().as_secs_f64())?;
     Ok(json!({
-        "sessions": rows, "pictures": { "right": right, "total": total }, "seconds": started.elapsed().as_secs_f64(),
+        "sessions": rows, "pictures": { "right": right, "sure": sure, "total": total }, "seconds": started.elapsed().as_secs_f64(),
     }))
 }
 
@@ -81,32 +92,77 @@ fn sessions(learner: &Learner, output: &Output) -> Result<Vec<Row>> {
     said.map(|()| rows)
 }
 
-/// Learns two classes from the sample pictures, opens the saved state again, and classifies other pictures of them.
-/// Returns how many were recognised, and of how many.
-fn pictures(options: &Options, output: &Output, arguments: &Arguments) -> Result<(usize, usize)> {
+/// Learns the classes of the sample pictures, opens the saved state again, and classifies other pictures of them.
+fn pictures(options: &Options, output: &Output, arguments: &Arguments) -> Result<Pictures> {
     let mut learner = device::open(options, output)?;
     learner.settings_mut().seed = SEED;
     say!(output, "engine: {}", learner.engine(Work::Shots)?.0)?;
     let started = Instant::now();
-    let class = |label| Ok((label, Shots::folder(arguments.shots.join("learn").join(label))?));
-    let new = LEARNED.map(class).into_iter().collect::<Result<Vec<_>>>()?;
+    let folder = arguments.shots.join("learn");
+    let labels = classes_in(&folder)?;
+    let new = labels.iter().map(|label| Ok((label.as_str(), Shots::folder(folder.join(label))?)));
+    let new = new.collect::<Result<Vec<_>>>()?;
     let report = learner.learn(&new, &mut Bars::default())?.report;
     let what = format!("learned {}", change::describe(&new));
     change::print(output, &report, &what, started.elapsed().as_secs_f64())?;
     let mut learner = device::open(options, output)?;
-    say!(output, "\nthe saved state, opened again, on other pictures:")?;
-    let classes = learner.classes().count();
-    let (mut right, mut total) = (0, 0);
-    for label in LEARNED {
-        let mut answers = Vec::new();
+    let probable = learner.base_model().answers(&learner.base_model().config).is_some();
+    say!(output, "\nthe saved state, opened again, on other pictures among {} classes:\n", learner.classes().count())?;
+    say!(output, "{:<16} {:>10} {:>8}  not sure", "class", "recognised", "sure")?;
+    let mut all = Pictures::default();
+    for label in &labels {
+        let (mut of_class, mut doubts) = (Pictures::default(), Vec::new());
         for path in pictures_in(&arguments.shots.join("try").join(label))? {
-            answers.push(learner.classify(&picture::open(&path)?)?.label);
+            let answer = learner.classify(&picture::open(&path)?)?;
+            let sure = probable && answer.score >= SURE;
+            of_class.total += 1;
+            of_class.right += usize::from(answer.label == *label);
+            of_class.sure += usize::from(sure);
+            if !sure || answer.label != *label {
+                let file = path.file_name().unwrap_or_default().to_string_lossy();
+                doubts.push(format!("{file}: {}", candidates(&learner, &answer.matches, probable)));
+            }
         }
-        let hits = answers.iter().filter(|answer| *answer == label).count();
-        let others: Vec<&str> = answers.iter().map(String::as_str).filter(|answer| *answer != label).collect();
-        let others = if others.is_empty() { String::new() } else { format!(" (taken for: {})", others.join(", ")) };
-        say!(output, "{label}: {hits} of {} recognised among {classes} classes{others}", answers.len())?;
-        (right, total) = (right + hits, total + answers.len());
+        let Pictures { right, sure, total } = of_class;
+        let sure = if probable { format!("{sure} of {total}") } else { "-".into() };
+        say!(
+            output,
+            "{:<16} {:>10} {sure:>8}  {}",
+            Shown(label).to_string(),
+            format!("{right} of {total}"),
+            doubts.join("; ")
+        )?;
+        all = Pictures { right: all.right + right, sure: all.sure + of_class.sure, total: all.total + total };
     }
-    Ok((right, total))
+    let Pictures { right, sure, total } = all;
+    say!(output, "\n{right} of {total} pictures recognised")?;
+    if probable {
+        say!(output, "sure of {sure}: one class is at least {:.0} % probable", 100.0 * SURE)?;
+    }
+    Ok(all)
+}
+
+/// Names of a folder's sub-folders, sorted: a class each.
+fn classes_in(folder: &Path) -> Result<Vec<String>> {
+    let cannot = || format!("cannot read the sample pictures in {}; name their folder with --shots", folder.display());
+    let mut labels = Vec::new();
+    for entry in folder.read_dir().with_context(cannot)? {
+        let entry = entry.with_context(cannot)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if entry.path().is_dir() && !name.starts_with('.') {
+            labels.push(name);
+        }
+    }
+    ensure!(!labels.is_empty(), "{} has no sub-folder with pictures of a class", folder.display());
+    labels.sort();
+    Ok(labels)
+}
+
+/// The first two classes that a picture may show.
+fn candidates(learner: &Learner, matches: &[Match], probable: bool) -> String {
+    let name = |found: &Match| {
+        let label = Shown(learner.label(found.class));
+        if probable { format!("{label} {:.0} %", 100.0 * found.score) } else { format!("{label} {:.2}", found.score) }
+    };
+    matches.iter().take(2).map(name).collect::<Vec<_>>().join(" or ")
 }

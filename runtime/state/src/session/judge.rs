@@ -112,18 +112,17 @@ fn by_targets(base_model: &BaseModel, before: &State, after: &State, config: &Co
 
 /// On samples set aside and shots left out in turn, by all that is known; chooses the border first.
 fn by_all(base_model: &BaseModel, before: &State, after: &mut State, with: (Answer, &Statistics)) -> Answers {
-    let judged = Judged::of(after, with.1);
-    let calibration = judged.calibrate(base_model, after, with);
-    after.calibration = (!after.classes.is_empty()).then_some(calibration);
-    let bundle = State::fresh(base_model, after.base_model);
-    let answers = |state: &State| {
+    let judged = Judged::of(base_model, after, with);
+    let (calibration, later) = judged.calibrate();
+    let (classes, base) = (judged.classes(), judged.set_aside());
+    let answers = |state: &State, samples: Range<usize>| {
         let known: Vec<Option<usize>> =
             after.known(base_model).map(|class| index_of(class, base_model, state)).collect();
-        let own: Vec<Option<usize>> = judged.classes.iter().map(|class| known[*class as usize]).collect();
-        judged.answers(base_model, state, with, &own)
+        let own: Vec<Option<usize>> = classes.iter().map(|class| known[*class as usize]).collect();
+        judged.answers(state, &own, samples)
     };
-    let mut first = answers(&bundle);
-    first.truncate(judged.set_aside);
-    let (earlier, later) = (answers(before), answers(after));
-    Answers { base: judged.set_aside, classes: judged.classes, first, earlier, later }
+    let first = answers(&State::fresh(base_model, after.base_model), 0..base);
+    let earlier = answers(before, 0..classes.len());
+    after.calibration = (!after.classes.is_empty()).then_some(calibration);
+    Answers { base, classes, first, earlier, later }
 }

@@ -1,0 +1,134 @@
+//! Samples by which states are judged: those that the bundle set aside, then the device's exemplars, each left out of its
+//! own class.
+
+use alloc::collections::BTreeSet;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use orco_core::config::Answer;
+use orco_core::math::dot;
+
+use super::calibrate::{Fitting, Leaders};
+use super::{Classes, Embedder, Scorer, TOGETHER, targets_are_kept};
+use crate::state::{BaseModel, Calibration, State};
+use crate::statistics::Statistics;
+
+/// The samples that judge a state and others.
+pub(crate) struct Judged<'a> {
+    base_model: &'a BaseModel,
+    with: (Answer, &'a Statistics),
+    /// Whose exemplars are samples.
+    state: &'a State,
+    /// SHA-256 of each exemplar.
+    digests: Vec<[u8; 32]>,
+}
+
+impl<'a> Judged<'a> {
+    /// The samples set aside, and the exemplars of a state.
+    pub(crate) fn of(base_model: &'a BaseModel, state: &'a State, with: (Answer, &'a Statistics)) -> Self {
+        let digests = (0..state.exemplars.len()).map(|exemplar| state.exemplars.digest_of(exemplar)).collect();
+        Self { base_model, with, state, digests }
+    }
+
+    /// How many the bundle set aside; these come first.
+    pub(crate) fn set_aside(&self) -> usize {
+        self.with.1.set_aside.len()
+    }
+
+    fn len(&self) -> usize {
+        self.set_aside() + self.digests.len()
+    }
+
+    /// Class of each sample in the state whose exemplars they are.
+    pub(crate) fn classes(&self) -> Vec<u32> {
+        self.with.1.set_aside.classes().iter().chain(self.state.exemplars.classes()).copied().collect()
+    }
+
+    /// Chooses the border and the temperature of that state; its answers for every sample come along.
+    pub(crate) fn calibrate(&self) -> (Calibration, Vec<usize>) {
+        let classes = self.classes();
+        let own: Vec<Option<usize>> = classes.iter().map(|class| Some(*class as usize)).collect();
+        let (base, count) = (self.base_model.classes.len(), self.state.known(self.base_model).count());
+        let mut fitting = Fitting::new(&classes, base, count);
+        self.scores(self.state, &own, 0..self.len(), &mut |_, row, alone| fitting.add(row, alone));
+        let calibration = fitting.choose(self.state.balance.weight(), self.with.1.start);
+        let answers = fitting.leaders.iter().map(|leaders| leaders.answer(calibration.border.shift));
+        (calibration, answers.collect())
+    }
+
+    /// Answers of a state for some of the samples, by the border that it has. `own` is each sample's class in that
+    /// state, if it is known there; an exemplar that belongs to it there is left out of it.
+    pub(crate) fn answers(&self, state: &State, own: &[Option<usize>], samples: Range<usize>) -> Vec<usize> {
+        let border = state.calibration.map_or(self.with.1.start, |calibration| calibration.border.shift);
+        let base = self.base_model.classes.len();
+        let mut answers = Vec::with_capacity(samples.len());
+        let mut note = |_, row: &[f32], _| answers.push(Leaders::of(row, base).answer(border));
+        self.scores(state, own, samples, &mut note);
+        answers
+    }
+
+    /// Hands out each sample's scores without the border, and whether nothing was left of its class without it, some
+    /// samples at a time.
+    fn scores(
+        &self,
+        state: &State,
+        own: &[Option<usize>],
+        samples: Range<usize>,
+        note: &mut dyn FnMut(usize, &[f32], bool),
+    ) {
+        let embedder = Embedder::new(self.base_model, state, self.with);
+        let scorer = Scorer::new(&embedder, self.with);
+        let classes = Classes::new((&embedder, &scorer), self.base_model, state, self.with.1);
+        let rows = classes.rows(&scorer);
+        let (length, count) = (embedder.length(), classes.counts.len());
+        let stored: BTreeSet<(u32, [u8; 32])> = if core::ptr::eq(state, self.state) {
+            state.exemplars.classes().iter().copied().zip(self.digests.iter().copied()).collect()
+        } else {
+            let bank = &state.exemplars;
+            (0..bank.len()).map(|exemplar| (bank.classes()[exemplar], bank.digest_of(exemplar))).collect()
+        };
+        let aside = self.set_aside();
+        let left_out = |sample: usize| {
+            let exemplar = sample.checked_sub(aside)?;
+            let class = own[sample]?;
+            stored.contains(&(class as u32, self.digests[exemplar])).then_some((exemplar, class))
+        };
+        let every: Vec<usize> = samples.collect();
+        for some in every.chunks(TOGETHER) {
+            let embedded = embedder.embed(&self.features(some));
+            let mut scores = rows.scores(&embedded);
+            let exemplars: Vec<usize> = some.iter().filter_map(|&sample| Some(left_out(sample)?.0)).collect();
+            let contributions = embedder.contributions_of(&self.state.exemplars, &exemplars);
+            let mut contributions = contributions.chunks_exact(length);
+            let each = scores.chunks_exact_mut(count.max(1)).zip(embedded.chunks_exact(length));
+            for (&sample, (row, embedded)) in some.iter().zip(each) {
+                let mut alone = false;
+                if let Some((_, class)) = left_out(sample) {
+                    let contribution = contributions.next().expect("one for each that is left out");
+                    let keeps_target = targets_are_kept(class, self.base_model, state);
+                    row[class] = match classes.without(class, contribution, keeps_target, &scorer) {
+                        Some((without, offset)) => dot(&without, embedded) + offset,
+                        None => f32::MIN,
+                    };
+                    alone = row[class] == f32::MIN;
+                }
+                note(sample, row, alone);
+            }
+        }
+    }
+
+    /// Clean features of samples, `[samples, inputs]`.
+    fn features(&self, samples: &[usize]) -> Vec<f32> {
+        let inputs = self.base_model.head.inputs;
+        let mut features = vec![0.0; samples.len() * inputs];
+        let aside = &self.with.1.set_aside;
+        for (&sample, row) in samples.iter().zip(features.chunks_exact_mut(inputs)) {
+            match sample.checked_sub(aside.len()) {
+                None => aside.view().read(sample, 0, row),
+                Some(exemplar) => self.state.exemplars.view().read(exemplar, 0, row),
+            }
+        }
+        features
+    }
+}
