@@ -57,7 +57,7 @@ enum Verb {
     Import(command::import::Arguments),
     /// Lists the known classes.
     List,
-    /// Measures few-shot class-incremental learning by the field's protocol, beside five rivals.
+    /// Measures few-shot class-incremental learning by the field's protocol, beside six rivals.
     Eval(command::eval::Arguments),
     /// Shows everything: the eight sessions of the benchmark, then two classes from the sample pictures.
     Demo(command::demo::Arguments),

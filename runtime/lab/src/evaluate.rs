@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use super::metrics::{Draw, Measured, Row, Summary, summarise};
 use crate::benchmark::Benchmark;
+use crate::ridge::Ridge;
 use orco_core::align::Progress;
 use orco_core::config::{Answer, Config};
 use orco_core::math::{add_scaled, exp, highest, normalise_rows};
@@ -35,16 +36,21 @@ pub enum System {
     /// The linear discriminant with the covariance that base classes share, shrunk by half, on the roots of features, with
     /// a border chosen as ours is.
     LdaBorder,
+    /// Ridge regression on random features, fitted to the bundle's exemplars and the shots, with a border chosen as ours
+    /// is (RanPAC, McDonnell et al., NeurIPS 2023).
+    Ridge,
 }
 
 impl System {
     /// All systems, ours first.
-    pub const ALL: [Self; 6] = [Self::Orco, Self::Imprint, Self::Ncm, Self::Teen, Self::NcmBorder, Self::LdaBorder];
+    pub const ALL: [Self; 7] =
+        [Self::Orco, Self::Imprint, Self::Ncm, Self::Teen, Self::NcmBorder, Self::LdaBorder, Self::Ridge];
 
     /// The systems that can be measured on a bundle: those with a border need its statistics.
     pub fn on(base_model: &BaseModel) -> impl Iterator<Item = Self> {
         let statistics = base_model.statistics.is_some();
-        Self::ALL.into_iter().filter(move |system| statistics || system.alone().is_none())
+        let needs_them = |system: &Self| matches!(system, Self::NcmBorder | Self::LdaBorder | Self::Ridge);
+        Self::ALL.into_iter().filter(move |system| statistics || !needs_them(system))
     }
 
     /// Of a system that is one part of our answers: the weights that leave the others out.
@@ -66,6 +72,7 @@ impl System {
             Self::Teen => "teen",
             Self::NcmBorder => "ncm + border",
             Self::LdaBorder => "lda + border",
+            Self::Ridge => "ridge + border",
         }
     }
 }
@@ -177,6 +184,7 @@ impl Measurement<'_> {
         let mut memory = Memory::default();
         let (mut operations, mut seconds) = (0.0, 0.0);
         let mut added = Vec::new();
+        let mut ridge = (system == System::Ridge).then(|| Ridge::new(base_model, seed));
         let mut rows = Vec::with_capacity(benchmark.ways.len() + 1);
         for session in 0..=benchmark.ways.len() {
             if session > 0 {
@@ -193,6 +201,7 @@ impl Measurement<'_> {
                         operations += session::operations(base_model, &state, config) as f64;
                     }
                     System::Imprint | System::Ncm | System::Teen => added.extend(new),
+                    System::Ridge => ridge.iter_mut().for_each(|ridge| ridge.add(&new)),
                 }
             }
             let scores = match system {
@@ -202,6 +211,7 @@ impl Measurement<'_> {
                 System::Imprint => imprinted(base_model, &added, &measured),
                 System::Ncm => to_means(base_model, benchmark, &added, &measured, None),
                 System::Teen => to_means(base_model, benchmark, &added, &measured, Some(&TEEN)),
+                System::Ridge => ridge.as_ref().expect("made above").scores(&measured),
             };
             let seen = base + benchmark.ways[..session].iter().sum::<u32>() as usize;
             let mut counts = Measured::new(seen, base);

@@ -11,6 +11,7 @@ pub mod cifar100;
 mod evaluate;
 mod images;
 mod metrics;
+mod ridge;
 pub mod statistics;
 
 pub use evaluate::{EvaluateError, Measurement, System};

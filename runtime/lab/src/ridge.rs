@@ -1,0 +1,208 @@
+//! Ridge regression on random features, a rival (RanPAC, McDonnell et al., NeurIPS 2023), fitted to what a device has:
+//! the bundle's exemplars and the shots.
+//!
+//! Its authors sum a Gram matrix over all training images of the base classes, which no bundle carries. With n samples
+//! in place of all of them, the same regression is solved in its dual form, n by n, whatever the number of random
+//! features; and leaving a sample out of it costs nothing (Rifkin and Lippert 2007): its score without itself is
+//! y_i - c_i / Q_ii, with Q the inverse of K + lambda I and c = Q y.
+
+use nalgebra::{Cholesky, DMatrix, Dyn};
+use orco_core::border::{Sample, choose};
+use orco_core::math::normalise_rows;
+use orco_core::random::Random;
+use orco_state::session::NewClass;
+use orco_state::state::{Balance, BaseModel};
+use orco_state::target::{cosines, place_of_largest};
+
+/// Random features, each the positive part of an inner product with a random vector.
+const WIDTH: usize = 2000;
+
+/// The regression with what it is fitted to.
+pub(crate) struct Ridge<'a> {
+    base_model: &'a BaseModel,
+    /// `[WIDTH, inputs]`.
+    projection: Vec<f32>,
+    /// Random features of the samples, `[samples, WIDTH]`: the bundle's exemplars, then shots.
+    samples: Vec<f32>,
+    classes: Vec<usize>,
+    count: usize,
+    lambda: f64,
+    /// Random features of the samples that the bundle set aside.
+    aside: Vec<f32>,
+    /// Weights of the classes, `[count, WIDTH]`, and the border.
+    weights: Vec<f32>,
+    border: f32,
+}
+
+impl<'a> Ridge<'a> {
+    /// Fits the regression to the bundle's exemplars; its strength is that with the least error on exemplars left out in
+    /// turn.
+    pub(crate) fn new(base_model: &'a BaseModel, seed: u64) -> Self {
+        let mut random = Random::new(seed, "random features");
+        let projection: Vec<f32> = (0..WIDTH * base_model.head.inputs).map(|_| random.normal()).collect();
+        let aside = base_model.statistics.as_ref().map_or_else(Vec::new, |statistics| statistics.set_aside.clean());
+        let mut ridge = Self {
+            base_model,
+            projection,
+            samples: Vec::new(),
+            classes: base_model.exemplars.classes().iter().map(|class| *class as usize).collect(),
+            count: base_model.classes.len(),
+            lambda: 1.0,
+            aside: Vec::new(),
+            weights: Vec::new(),
+            border: 0.0,
+        };
+        ridge.samples = ridge.expand(&base_model.exemplars.clean());
+        ridge.aside = ridge.expand(&aside);
+        let kernel = ridge.kernel();
+        let scale = kernel.trace() / ridge.classes.len().max(1) as f64;
+        let strengths = (-12..=4).map(|step| scale * 10f64.powf(f64::from(step) / 4.0));
+        let error = |lambda: f64| {
+            ridge.solved(&kernel, lambda).map_or(f64::INFINITY, |(_, left_out)| {
+                left_out.iter().zip(ridge.targets().iter()).map(|(score, target)| (score - target).powi(2)).sum()
+            })
+        };
+        let best = strengths.map(|lambda| (error(lambda), lambda)).min_by(|a, b| a.0.total_cmp(&b.0));
+        ridge.lambda = best.map_or(scale, |(_, lambda)| lambda);
+        ridge.fit();
+        ridge
+    }
+
+    /// Fits it to further classes, too, and chooses the border as ours is chosen.
+    pub(crate) fn add(&mut self, new: &[NewClass]) {
+        let inputs = self.base_model.head.inputs;
+        for class in new {
+            let shots: Vec<f32> = class.shots.iter().flat_map(|shot| &shot[..inputs]).copied().collect();
+            self.classes.extend(class.shots.iter().map(|_| self.count));
+            let expanded = self.expand(&shots);
+            self.samples.extend(expanded);
+            self.count += 1;
+        }
+        self.fit();
+    }
+
+    /// Scores of every class, the border among them: `features` `[n, inputs]`, result `[n, classes]`.
+    pub(crate) fn scores(&self, features: &[f32]) -> Vec<f32> {
+        let mut scores = cosines(&self.expand(features), &self.weights, WIDTH);
+        let base = self.base_model.classes.len();
+        scores.chunks_exact_mut(self.count).for_each(|row| row[base..].iter_mut().for_each(|to| *to += self.border));
+        scores
+    }
+
+    /// Random features of the directions of features.
+    fn expand(&self, features: &[f32]) -> Vec<f32> {
+        let inputs = self.base_model.head.inputs;
+        let mut directions = features.to_vec();
+        normalise_rows(&mut directions, inputs);
+        let mut expanded = cosines(&directions, &self.projection, inputs);
+        expanded.iter_mut().for_each(|value| *value = value.max(0.0));
+        expanded
+    }
+
+    fn kernel(&self) -> DMatrix<f64> {
+        let products = cosines(&self.samples, &self.samples, WIDTH);
+        DMatrix::from_iterator(self.classes.len(), self.classes.len(), products.into_iter().map(f64::from))
+    }
+
+    /// One where a sample is of a class, `[samples, classes]`.
+    fn targets(&self) -> DMatrix<f64> {
+        DMatrix::from_fn(self.classes.len(), self.count, |sample, class| f64::from(self.classes[sample] == class))
+    }
+
+    /// Dual coefficients, and the scores of samples left out in turn, both `[samples, classes]`; none where the matrix is
+    /// not positive definite to the precision of numbers.
+    fn solved(&self, kernel: &DMatrix<f64>, lambda: f64) -> Option<(DMatrix<f64>, DMatrix<f64>)> {
+        let size = kernel.nrows();
+        let factor: Cholesky<f64, Dyn> = Cholesky::new(kernel + DMatrix::identity(size, size) * lambda)?;
+        let inverse = factor.inverse();
+        let targets = self.targets();
+        let coefficients = &inverse * &targets;
+        let left_out = DMatrix::from_fn(size, self.count, |sample, class| {
+            targets[(sample, class)] - coefficients[(sample, class)] / inverse[(sample, sample)]
+        });
+        Some((coefficients, left_out))
+    }
+
+    fn fit(&mut self) {
+        let base = self.base_model.classes.len();
+        let Some((coefficients, left_out)) = self.solved(&self.kernel(), self.lambda) else { return };
+        let samples =
+            DMatrix::from_row_iterator(self.classes.len(), WIDTH, self.samples.iter().map(|value| f64::from(*value)));
+        // Columns of the product are classes.
+        self.weights = (samples.transpose() * coefficients).iter().map(|weight| *weight as f32).collect();
+        self.border = 0.0;
+        if self.count == base {
+            return;
+        }
+        let leads = |row: &[f32], class: usize| {
+            let (old, new) = row.split_at(base);
+            let (known, learned) = (place_of_largest(old), place_of_largest(new));
+            let right = if class < base { known == class } else { base + learned == class };
+            Sample { lead: new[learned] - old[known], right, share: 0.0 }
+        };
+        let classes = self.base_model.statistics.as_ref().map_or(&[][..], |known| known.set_aside.classes());
+        let rows = cosines(&self.aside, &self.weights, WIDTH);
+        let known = rows.chunks_exact(self.count).zip(classes).map(|(row, class)| leads(row, *class as usize));
+        let new = (0..self.classes.len()).filter(|sample| self.classes[*sample] >= base).map(|sample| {
+            let row: Vec<f32> = left_out.row(sample).iter().map(|score| *score as f32).collect();
+            leads(&row, self.classes[sample])
+        });
+        // Every class has as many samples.
+        let shared = |samples: Vec<Sample>| {
+            let share = 1.0 / samples.len().max(1) as f32;
+            samples.into_iter().map(|sample| Sample { share, ..sample }).collect::<Vec<_>>()
+        };
+        let (mut known, mut new) = (shared(known.collect()), shared(new.collect()));
+        self.border = choose(&mut known, &mut new, Balance::default().weight()).shift;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use orco_core::config::Config;
+    use orco_core::exemplar::Precision;
+    use orco_core::projection::Shape;
+    use orco_state::bank::Bank;
+    use orco_state::head::Head;
+    use orco_state::state::Class;
+
+    #[test]
+    fn leaving_a_sample_out_gives_what_fitting_without_it_gives() {
+        let mut random = Random::new(1, "samples");
+        let mut exemplars = Bank::new(4, 1, Precision::F16);
+        (0..9).for_each(|sample| exemplars.push(sample % 3, &std::array::from_fn::<f32, 4, _>(|_| random.normal())));
+        let class = |target: u32| Class { label: std::format!("class {target}"), target, session: 0 };
+        let base_model = BaseModel {
+            dimension: 3,
+            targets: vec![1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0],
+            head: Head::zeros(Shape { inputs: 4, hidden: 2, outputs: 3 }),
+            classes: (0..3).map(class).collect(),
+            exemplars,
+            config: Config::discriminant(),
+            statistics: None,
+        };
+        let ridge = Ridge::new(&base_model, 1);
+        let (_, left_out) = ridge.solved(&ridge.kernel(), ridge.lambda).unwrap();
+        for sample in 0..9 {
+            let others: Vec<usize> = (0..9).filter(|other| *other != sample).collect();
+            let row = |sample: usize| &ridge.samples[sample * WIDTH..][..WIDTH];
+            let without = Ridge {
+                samples: others.iter().flat_map(|&other| row(other)).copied().collect(),
+                classes: others.iter().map(|&other| ridge.classes[other]).collect(),
+                aside: Vec::new(),
+                weights: Vec::new(),
+                projection: Vec::new(),
+                ..ridge
+            };
+            let (coefficients, _) = without.solved(&without.kernel(), ridge.lambda).unwrap();
+            let kernel = cosines(row(sample), &without.samples, WIDTH);
+            for class in 0..3 {
+                let product = |(other, product): (usize, &f32)| f64::from(*product) * coefficients[(other, class)];
+                let score: f64 = kernel.iter().enumerate().map(product).sum();
+                let expected = left_out[(sample, class)];
+                assert!((score - expected).abs() < 1e-3 * (1.0 + expected.abs()), "{score} instead of {expected}");
+            }
+        }
+    }
+}
