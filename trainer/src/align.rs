@@ -3,6 +3,7 @@
 
 mod cache;
 mod checkpoint;
+mod stopping;
 
 use anyhow::{Result, bail};
 use orco_core::schedule::Schedule;
@@ -13,6 +14,7 @@ use tch::{Device, Kind, Tensor, no_grad};
 
 use self::cache::FeatureCache;
 use self::checkpoint::{AlignState, Begun, finished};
+use self::stopping::Stopping;
 use crate::augment::view;
 use crate::backbone::unit;
 use crate::config::{AlignConfig, AlignRate, PretrainConfig, Recipe, TargetConfig};
@@ -76,12 +78,16 @@ pub fn align(model: &mut Model, tables: Tables<'_>, base: &Base<'_>) -> Result<T
         model.head.scale_to(&cache.clean);
     }
     let mut state = AlignState::new(model, config);
-    let (rows, at) = match begun {
+    let (rows, at) = match &begun {
         None => (assigned(model, &cache, &made, base.split.base_classes)?, Position::default()),
-        Some(begun) => (begun.targets.rows, state.restore(&begun.tensors)?),
+        Some(begun) => (begun.targets.rows.clone(), state.restore(&begun.tensors)?),
     };
     let vectors = Tensor::from_slice(&made).view([tables.targets.count as i64, dimension]).to_device(device);
     let targets = Targets { vectors, rows };
+    state.stopping = Stopping::new(model, config, base, &targets)?;
+    if let Some(begun) = &begun {
+        state.restore_stopping(&begun.tensors);
+    }
     Alignment::new(model, tables, base, &cache, &targets, &settings, state).run(at)?;
     Ok(targets)
 }
@@ -207,7 +213,8 @@ impl<'a> Alignment<'a> {
     fn accuracy(&self) -> Result<f64> {
         let renewed;
         let clean = if self.tables.align.train_backbone {
-            renewed = cache::features(self.model, None, self.base.images, self.base.split, &mut |_| Ok(()))?;
+            let split = self.base.split;
+            renewed = cache::features(self.model, None, self.base.images, &split.base, &mut |_| Ok(()))?;
             &renewed
         } else {
             &self.cache.clean
@@ -247,12 +254,21 @@ impl Phase for Alignment<'_> {
     fn end(&mut self, at: Position, _: Made) -> Result<Report> {
         let (loss, percent) = (self.state.loss(at)?, 100.0 * self.accuracy()?);
         self.state.begin_epoch();
-        let metrics = Map::from_iter([("accuracy".to_owned(), json!(percent))]);
-        Ok(Report { loss, metrics, words: format!("accuracy on base training images {percent:.1} %") })
+        let mut metrics = Map::from_iter([("accuracy".to_owned(), json!(percent))]);
+        let mut words = format!("accuracy on base training images {percent:.1} %");
+        if let Some(aside) = self.state.look(self.model, self.base, at.epoch + 1)? {
+            metrics.insert("loss_set_aside".to_owned(), json!(aside));
+            words += &format!(", loss on images set aside {aside:.3}");
+        }
+        Ok(Report { loss, metrics, words })
+    }
+
+    fn is_over(&self, epochs: usize) -> bool {
+        self.state.stopping.as_ref().is_some_and(|stopping| stopping.is_over(epochs))
     }
 
     fn save(&mut self, at: Position, run: &Run) -> Result<()> {
-        if at.epoch < self.tables.align.epochs {
+        if at.epoch < self.tables.align.epochs && !self.is_over(at.epoch) {
             return self.state.save(at, self.targets, self.settings, run);
         }
         self.state.save_finished(at, self.model, self.targets, self.settings, run)

@@ -80,6 +80,11 @@ pub(crate) trait Phase {
     /// Ends the epoch whose last step `at` stands behind.
     fn end(&mut self, at: Position, made: Made) -> Result<Report>;
 
+    /// Whether nothing more is to be gained after so many epochs.
+    fn is_over(&self, _epochs: usize) -> bool {
+        false
+    }
+
     /// Writes the checkpoint.
     ///
     /// # Errors
@@ -156,15 +161,17 @@ impl Fit<'_> {
             // Before the checkpoint; see `Run::rewind`.
             run.log(&line.into())?;
             let stop = interrupt::check();
-            if on_cpu || saved.elapsed() > SAVE_APART || at.epoch == until || stop.is_err() {
+            let last = at.epoch == until || phase.is_over(at.epoch);
+            if on_cpu || saved.elapsed() > SAVE_APART || last || stop.is_err() {
                 phase.save(at, run)?;
                 saved = Instant::now();
             }
             let rate = self.rate(made);
             progress.milestone(&format!("epoch {}/{epochs}: loss {loss:.3}, {words}{rate}", at.epoch));
-            if at.epoch < until {
-                stop?;
+            if last {
+                break;
             }
+            stop?;
         }
         interrupt::enter(Work::Run);
         progress.finish();

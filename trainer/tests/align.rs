@@ -7,9 +7,20 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+/// How long phase 2 takes.
+#[derive(Clone, Copy, PartialEq)]
+enum Length {
+    Epochs(i64),
+    /// So many steps at most, while images set aside say that it helps.
+    Steps(i64),
+}
+
 /// A recipe of a very small network on few synthetic objects, with many short epochs of phase 2.
-fn recipe(folder: &Path, epochs: i64, train_backbone: bool) {
+fn recipe(folder: &Path, length: Length, train_backbone: bool) {
     let mut recipe: toml::Table = include_str!("../recipes/synthetic-tiny.toml").parse().unwrap();
+    if matches!(length, Length::Steps(_)) {
+        recipe["align"].as_table_mut().unwrap().remove("epochs");
+    }
     let mut set = |path: &[&str], value: toml::Value| {
         let (last, tables) = path.split_last().unwrap();
         let table = tables.iter().fold(&mut recipe, |table, name| table[*name].as_table_mut().unwrap());
@@ -25,7 +36,13 @@ fn recipe(folder: &Path, epochs: i64, train_backbone: bool) {
     let policy: toml::Table = "kind = \"randaugment\"\noperations = 2\nmagnitude = 9".parse().unwrap();
     set(&["pretrain", "augment", "policy"], policy.into());
     set(&["targets", "steps"], 40.into());
-    set(&["align", "epochs"], epochs.into());
+    match length {
+        Length::Epochs(epochs) => set(&["align", "epochs"], epochs.into()),
+        Length::Steps(steps) => {
+            set(&["align", "steps"], steps.into());
+            set(&["split", "set_aside_per_class"], 2.into());
+        }
+    }
     set(&["align", "batch"], 32.into());
     set(&["align", "learning_rate"], 0.05.into());
     set(&["align", "train_backbone"], train_backbone.into());
@@ -53,10 +70,10 @@ fn losses(run: &Path) -> Vec<(u64, f64)> {
 }
 
 /// Runs phase 2 once without a stop and once with several, by Ctrl-C and by SIGKILL; both must end alike.
-fn same_after_stops(epochs: i64, train_backbone: bool) {
+fn same_after_stops(length: Length, train_backbone: bool) {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    recipe(folder, epochs, train_backbone);
+    recipe(folder, length, train_backbone);
     let straight = align(folder, "straight").output().unwrap();
     assert!(straight.status.success(), "{}", told(&straight));
     let stopped = folder.join("stopped");
@@ -91,7 +108,17 @@ fn same_after_stops(epochs: i64, train_backbone: bool) {
     assert!(read("straight") == read("stopped"), "the resumed phase differs");
     assert!(!stopped.join("align-unfinished.safetensors").exists(), "what is finished needs no place");
     let expected = losses(&folder.join("straight"));
-    assert_eq!(expected.len() as i64, epochs);
+    match length {
+        Length::Epochs(epochs) => assert_eq!(expected.len() as i64, epochs),
+        Length::Steps(steps) => {
+            let said = told(&straight);
+            assert!(
+                said.contains("phase 2 ends after ") && said.contains("was the best on images set aside"),
+                "{said}"
+            );
+            assert!((expected.len() as i64) < steps, "it did not end before its time");
+        }
+    }
     assert_eq!(losses(&stopped), expected, "every epoch has one line");
     let again = align(folder, "stopped").output().unwrap();
     assert!(told(&again).contains("phase 2 was finished before"), "{}", told(&again));
@@ -99,23 +126,28 @@ fn same_after_stops(epochs: i64, train_backbone: bool) {
 
 #[test]
 fn a_frozen_backbone_ends_in_the_same_numbers_after_stops() {
-    same_after_stops(400, false);
+    same_after_stops(Length::Epochs(400), false);
 }
 
 #[test]
 fn a_trained_backbone_ends_in_the_same_numbers_after_stops() {
-    same_after_stops(24, true);
+    same_after_stops(Length::Epochs(24), true);
+}
+
+#[test]
+fn a_phase_that_ends_when_nothing_is_gained_ends_alike_after_stops() {
+    same_after_stops(Length::Steps(4000), false);
 }
 
 #[test]
 fn other_settings_begin_phase_2_anew() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    recipe(folder, 3, false);
+    recipe(folder, Length::Epochs(3), false);
     assert!(align(folder, "run").output().unwrap().status.success());
     // What a stop leaves is of no use to other settings.
     fs::copy(folder.join("run/align.safetensors"), folder.join("run/align-unfinished.safetensors")).unwrap();
-    recipe(folder, 4, false);
+    recipe(folder, Length::Epochs(4), false);
     let output = align(folder, "run").output().unwrap();
     assert!(output.status.success() && !told(&output).contains("phase 2 continues"), "{}", told(&output));
     assert_eq!(losses(&folder.join("run")).len(), 4, "the lines of the epochs that count");
@@ -125,7 +157,7 @@ fn other_settings_begin_phase_2_anew() {
 fn an_exploding_phase_is_one_sentence_that_can_be_followed() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    recipe(folder, 4, false);
+    recipe(folder, Length::Epochs(4), false);
     let text = fs::read_to_string(folder.join("recipe.toml")).unwrap();
     let mut table: toml::Table = text.parse().unwrap();
     let align_table = table["align"].as_table_mut().unwrap();

@@ -40,7 +40,7 @@ impl FeatureCache {
         let views = if config.train_backbone { 0 } else { config.cached_views };
         let mut progress = Progress::new("features", ((views + 1) * split.base.len()) as u64, 0);
         let mut pass = |augment: Option<(&AugmentConfig, Arithmetic)>| {
-            features(model, augment, train, split, &mut |count| {
+            features(model, augment, train, &split.base, &mut |count| {
                 progress.advance(count as u64, "");
                 Ok(interrupt::check()?)
             })
@@ -70,17 +70,17 @@ impl FeatureCache {
     }
 }
 
-/// Features of the base images, `[n, features]`: clean in f32, or under a view of each in the arithmetic given; `done`
+/// Features of some of the images, `[n, features]`: clean in f32, or under a view of each in the arithmetic given; `done`
 /// is told of every batch.
 pub(super) fn features(
     model: &Model,
     augment: Option<(&AugmentConfig, Arithmetic)>,
     train: &Images,
-    split: &Split,
+    indices: &[usize],
     done: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Tensor> {
     let mut source = model.source(augment.map_or(Arithmetic::F32, |(_, precision)| precision))?;
-    let parts = split.base.chunks(train.together(BATCH)).map(|indices| {
+    let parts = indices.chunks(train.together(BATCH)).map(|indices| {
         let images = train.batch(indices, model.device());
         let images = augment.map_or_else(|| images.shallow_clone(), |(augment, _)| view(&images, augment));
         let features = source.features(&images)?;

@@ -6,8 +6,9 @@ use anyhow::{Result, bail};
 use tch::{Kind, Tensor, no_grad};
 
 use super::CHECKPOINT;
+use super::stopping::Stopping;
 use crate::config::AlignConfig;
-use crate::fit::Position;
+use crate::fit::{Base, Position};
 use crate::model::Model;
 use crate::objective::Targets;
 use crate::optimiser::{Parameter, Sgd, SgdConfig, finite, gradients};
@@ -67,6 +68,8 @@ pub(super) struct AlignState {
     backbone: Option<Sgd>,
     /// Sum of the loss over the steps of this epoch, f64, on the device.
     sum: Tensor,
+    /// Says when it is over, where the recipe does not.
+    pub stopping: Option<Stopping>,
 }
 
 impl AlignState {
@@ -83,7 +86,7 @@ impl AlignState {
         parameters.iter_mut().for_each(|parameter| parameter.decays = true);
         let backbone = config.train_backbone.then(|| Sgd::new(model.parameters("backbone"), settings));
         let sum = Tensor::zeros([], (Kind::Double, model.device()));
-        Self { head: Sgd::new(parameters, settings), backbone, sum }
+        Self { head: Sgd::new(parameters, settings), backbone, sum, stopping: None }
     }
 
     /// Sets the trained tensors from the checkpoint of a stopped phase; returns where that stands.
@@ -125,10 +128,31 @@ impl AlignState {
         tensors.push(("epochs".into(), Tensor::from(at.epoch as i64)));
         tensors.push(("steps".into(), Tensor::from(at.step as i64)));
         tensors.push(("sum".into(), self.sum.shallow_clone()));
+        tensors.extend(self.stopping.iter().flat_map(Stopping::state));
         run.save(UNFINISHED, &tensors)
     }
 
-    /// Writes the checkpoint of a finished phase, which takes the place of the other.
+    /// Judges what is trained after so many epochs by the images set aside, where there are such; their loss.
+    ///
+    /// # Errors
+    /// If an engine outside this program fails.
+    pub fn look(&mut self, model: &Model, base: &Base<'_>, epoch: usize) -> Result<Option<f64>> {
+        let Some(mut stopping) = self.stopping.take() else { return Ok(None) };
+        let loss = stopping.look(model, base, epoch, self.parameters());
+        self.stopping = Some(stopping);
+        loss.map(Some)
+    }
+
+    /// Goes on with what a stopped phase knew of the best weights.
+    pub fn restore_stopping(&mut self, tensors: &HashMap<String, Tensor>) {
+        if let Some(mut stopping) = self.stopping.take() {
+            stopping.restore(tensors, self.parameters());
+            self.stopping = Some(stopping);
+        }
+    }
+
+    /// Writes the checkpoint of a finished phase, which takes the place of the other: with the best weights, where images
+    /// set aside say which those are.
     ///
     /// # Errors
     /// As for [`AlignState::save`].
@@ -140,6 +164,12 @@ impl AlignState {
         settings: &Tensor,
         run: &Run,
     ) -> Result<()> {
+        if let Some(epoch) = self.stopping.as_ref().and_then(|stopping| stopping.settle(self.parameters())) {
+            log::info!(
+                "phase 2 ends after {} epochs; the head after {epoch} was the best on images set aside",
+                at.epoch
+            );
+        }
         let mut tensors = model.tensors();
         demand_finite(at, &tensors)?;
         tensors.extend(made_with(targets, settings));

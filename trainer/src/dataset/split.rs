@@ -71,6 +71,12 @@ pub struct Split {
 }
 
 impl Split {
+    /// Images of base classes that were set aside and that no training sees.
+    pub fn unseen(&self) -> &[usize] {
+        let seen = self.set_aside.first().is_some_and(|index| self.base.binary_search(index).is_ok());
+        if seen { &[] } else { &self.set_aside }
+    }
+
     /// Makes the split of `train` (and `test`, when that is measured on); lists name images by number.
     ///
     /// # Errors
