@@ -222,7 +222,9 @@ fn bad_shots_are_refused_and_the_state_is_unchanged() {
     let place = |name: &str| said.find(name).unwrap_or_else(|| panic!("{name} is not in: {said}"));
     assert!(place("2.jpg is damaged") < place("3.jpg is damaged"), "{said}");
     assert!(place("3.jpg is damaged") < place("9.png is neither a JPEG nor a PNG picture; nothing"), "{said}");
-    (4..30).for_each(|number| drop(fs::copy(&pieces, broken.join(format!("{number}.jpg"))).unwrap()));
+    for number in 4..30 {
+        fs::copy(&pieces, broken.join(format!("{number}.jpg"))).unwrap();
+    }
     device.refused(&["learn", &argument("x", &broken)], "; and 18 more; nothing was changed");
     device.refused(&["learn", &argument("duck", &shots("learn", "mug"))], "\"duck\" exists already");
     let mug = shots("learn", "mug");
