@@ -31,7 +31,7 @@ use crate::store::{Reading, Store};
 use crate::threads::Threads;
 
 pub use change::{Imported, Made, Undone};
-pub use error::{ChangeError, ExportError, OpenLearnerError, ShotsError};
+pub use error::{BrokenPicture, ChangeError, ExportError, OpenLearnerError, ShotsError};
 pub use observer::{Observer, Step};
 pub use settings::Settings;
 pub use shots::{Shots, pictures_in};
@@ -146,7 +146,7 @@ impl Learner {
 
     /// Label of the class of that index; empty if there is none.
     pub fn label(&self, class: usize) -> &str {
-        self.classes().nth(class).map_or("", |class| &class.label)
+        self.saved.state.class(&self.bundle.base_model, class).map_or("", |class| &class.label)
     }
 
     /// Reads the state anew, which another learner on the same folder may have changed.

@@ -14,7 +14,27 @@
 //! - [`manifest`] and [`bundle`]: what the workstation hands over;
 //! - [`store`]: the folder that keeps what was learned;
 //! - [`learner`]: all of it together, which is what most users need.
+//!
+//! A program that has pictures in memory, from a camera say, takes their type from here ([`image_rs`], and [`ndarray`]
+//! for features), so that it needs neither crate, nor the same version of it, itself:
+//! ```
+//! use orco_runtime::image_rs::RgbImage;
+//! use orco_runtime::learner::{Learner, Shots};
+//!
+//! # let camera = |shade: u8| vec![[shade, 90, 200]; 48 * 32].concat();
+//! // Frames of 48 x 32 pixels, three bytes each.
+//! let frames: Vec<RgbImage> = (0..5).filter_map(|n| RgbImage::from_raw(48, 32, camera(10 * n))).collect();
+//! let state = tempfile::tempdir()?;
+//! let mut learner = Learner::open("../models/cifar100-edge", state.path())?;
+//! learner.learn(&[("wall", Shots::Pictures(&frames))], &mut ())?;
+//! assert_eq!(learner.classify(&frames[0])?.label, "wall");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
+/// The crate whose [`RgbImage`](image_rs::RgbImage) pictures are, in the version that this crate's functions take.
+pub use ::image as image_rs;
+/// The crate whose arrays features are, in the version that this crate's functions take.
+pub use ndarray;
 // What users of this crate need of the two below it.
 pub use orco_core::{align, border, config};
 pub use orco_state::{bank, classify, codec, head, history, label, pack, session, state, statistics};

@@ -135,17 +135,17 @@ impl Manifest {
     /// # Errors
     /// [`ManifestError`] if the text is none, or of another format.
     pub fn parse(text: &str) -> Result<Self, ManifestError> {
-        let not_valid = |error: toml::de::Error| ManifestError::Toml(error.message().to_string());
+        let not_valid = |error: toml::de::Error| ManifestError::Toml(with_line(&error, text));
         // The version is read alone first: another version may have other fields.
         let table: toml::Table = text.parse().map_err(not_valid)?;
         let format = table.get("format").and_then(toml::Value::as_integer).unwrap_or(0);
         if format != i64::from(FORMAT) {
             return Err(ManifestError::Version(format));
         }
-        let manifest: Self = table.try_into().map_err(not_valid)?;
+        let manifest: Self = toml::from_str(text).map_err(not_valid)?;
         // The name is printed, and part of the signature's comment, which is one line.
         if manifest.name.is_empty() || manifest.name.chars().any(char::is_control) {
-            return Err(ManifestError::Toml("its name is empty or holds control characters".to_string()));
+            return Err(ManifestError::Toml("its `name` is empty or holds control characters".to_string()));
         }
         Ok(manifest)
     }
@@ -156,6 +156,22 @@ impl Manifest {
     }
 }
 
+/// What is wrong, after the line that it is wrong in, which holds the key or the table's name; toml names neither.
+fn with_line(error: &toml::de::Error, text: &str) -> String {
+    const SHOWN: usize = 60;
+    // Of what the whole file lacks, no line is to blame.
+    let start = error.span().map_or(0, |span| span.start.min(text.len()));
+    let before = text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count();
+    let line = text.lines().nth(before).filter(|_| start > 0).unwrap_or_default().trim();
+    let shown: String = line.chars().take(SHOWN).collect();
+    let message = error.message().trim_end();
+    match (shown.is_empty(), shown.len() < line.len()) {
+        (true, _) => message.to_string(),
+        (false, true) => format!("line {}, `{shown}...`: {message}", before + 1),
+        (false, false) => format!("line {}, `{shown}`: {message}", before + 1),
+    }
+}
+
 /// A digest in hexadecimal.
 pub fn hexadecimal(digest: &[u8]) -> String {
     use core::fmt::Write;
@@ -163,4 +179,33 @@ pub fn hexadecimal(digest: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHIPPED: &str = include_str!("../../models/cifar100-edge/manifest.toml");
+
+    #[test]
+    fn an_error_names_the_line_and_with_it_the_key() {
+        let refused = |from: &str, to: &str| {
+            assert_eq!(SHIPPED.matches(from).count(), 1, "{from}");
+            Manifest::parse(&SHIPPED.replace(from, to)).unwrap_err().to_string()
+        };
+        let line = |start: &str| 1 + SHIPPED.lines().position(|line| line.starts_with(start)).unwrap();
+        let features = SHIPPED.lines().find(|line| line.starts_with("features = ")).unwrap();
+        let said = refused(features, "features = \"many\"");
+        let expected = format!("line {}, `features = \"many\"`: invalid type: string \"many\"", line("features = "));
+        assert!(said.starts_with(&expected), "{said}");
+        let said = refused(features, "");
+        let expected = format!("line {}, `[backbone]`: missing field `features`", line("[backbone]"));
+        assert_eq!(said, expected);
+        let said = refused(features, &format!("features = \"{}", "x".repeat(500)));
+        assert!(said.starts_with(&format!("line {}, `features = \"xxx", line("features = "))), "{said}");
+        assert!(said.len() < 200, "{said}");
+        let name = SHIPPED.lines().find(|line| line.starts_with("name = ")).unwrap();
+        assert!(refused(name, "").starts_with("missing field `name`"));
+        assert!(Manifest::parse("").is_err_and(|error| error == ManifestError::Version(0)));
+    }
 }

@@ -25,16 +25,60 @@ pub enum KeyError {
         /// What the system said.
         source: io::Error,
     },
-    /// The file holds no such key.
-    #[error("{} cannot be used as a {expected} of minisign: {reason}", path.display())]
-    NotMinisign {
+    /// The file holds no such key, or one that cannot be opened.
+    #[error("{} cannot be used as a {expected}: {reason}", path.display())]
+    Unusable {
         /// The file.
         path: PathBuf,
         /// What it should hold.
         expected: &'static str,
         /// What is wrong.
-        reason: String,
+        reason: Unusable,
     },
+}
+
+/// Why a text cannot be used as a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unusable {
+    /// There is nothing in it.
+    #[error("it is empty; copy it again")]
+    Empty,
+    /// It is a secret key, and a public one is needed.
+    #[error("it is a secret key; take the public one, whose file ends in .pub")]
+    Secret,
+    /// It is a public key, and a secret one is needed.
+    #[error("it is a public key; to sign, take the secret one, which was made with it")]
+    Public,
+    /// It is a signature.
+    #[error("it is a signature; take the key that was made by `orco-train keygen` or `minisign -G`")]
+    Signature,
+    /// It is something else, or damaged.
+    #[error(
+        "it is damaged, or no key of minisign's, which is two lines, a comment and the key; copy it again, or take the \
+         key that was made by `orco-train keygen` or `minisign -G`"
+    )]
+    NoKey,
+    /// The secret key is protected by a password, and there was none.
+    #[error("it is protected by a password; set ORCO_KEY_PASSWORD to it")]
+    NoPassword,
+    /// The secret key is protected by another password.
+    #[error("the password is not the one that protects it; set ORCO_KEY_PASSWORD to that, or unset it to be asked")]
+    WrongPassword,
+}
+
+impl Unusable {
+    /// What a text is in place of a key, by its comment.
+    fn of(text: &str) -> Self {
+        let comment = text.lines().next().unwrap_or_default();
+        match () {
+            () if text.trim().is_empty() => Self::Empty,
+            () if comment.contains("signature") => Self::Signature,
+            () if comment.contains("secret key") => Self::Secret,
+            () if comment.contains("public key") => Self::Public,
+            () => Self::NoKey,
+        }
+    }
 }
 
 /// Why a signature is not accepted.
@@ -69,16 +113,20 @@ impl PublicKey {
     /// # Errors
     /// [`KeyError`] if the file cannot be read or holds no such key.
     pub fn read(path: &Path) -> Result<Self, KeyError> {
-        let foreign = |reason: String| KeyError::NotMinisign { path: path.into(), expected: "public key", reason };
-        Self::parse(&read_text(path)?).map_err(foreign)
+        let unusable = |reason| KeyError::Unusable { path: path.into(), expected: "public key", reason };
+        Self::parse(&read_text(path)?).map_err(unusable)
     }
 
     /// Takes a public key from the text of minisign's file: a comment and a line of base64.
     ///
     /// # Errors
-    /// What is wrong with the text.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        minisign_verify::PublicKey::decode(text).map(Self).map_err(|error| error.to_string())
+    /// [`Unusable`] says what is wrong with the text.
+    pub fn parse(text: &str) -> Result<Self, Unusable> {
+        let damaged = |_| match Unusable::of(text) {
+            Unusable::Public => Unusable::NoKey,
+            reason => reason,
+        };
+        minisign_verify::PublicKey::decode(text).map(Self).map_err(damaged)
     }
 
     /// Checks that `signature`, the text of a `.minisig` file, is this key's over `bytes`; returns its trusted comment,
@@ -113,9 +161,9 @@ mod secret {
     use std::path::Path;
 
     use ct_codecs::{Base64, Decoder};
-    use minisign::{KeyPair, SecretKeyBox};
+    use minisign::{ErrorKind, KeyPair, SecretKeyBox};
 
-    use super::{KeyError, PublicKey, read_text};
+    use super::{KeyError, PublicKey, Unusable, read_text};
 
     /// Variable of the environment with the password of the secret key.
     pub const PASSWORD: &str = "ORCO_KEY_PASSWORD";
@@ -146,6 +194,12 @@ mod secret {
         Some(key)
     }
 
+    /// Whether the text is a key that a password protects.
+    fn is_protected(text: &str) -> bool {
+        let bytes = text.lines().nth(1).and_then(|line| Base64::decode_to_vec(line.trim(), None).ok());
+        bytes.is_some_and(|bytes| bytes.starts_with(b"EdSc"))
+    }
+
     impl SecretKey {
         /// Reads a secret key from minisign's file. One that is protected by a password is opened with that in the
         /// environment ([`PASSWORD`]), or, without it, with what the user types when asked.
@@ -154,19 +208,32 @@ mod secret {
         /// [`KeyError`] if the file cannot be read, holds no such key, or the password is wrong.
         pub fn read(path: &Path) -> Result<Self, KeyError> {
             let text = read_text(path)?;
-            let boxed = || SecretKeyBox::from_string(&text);
+            let unusable = |reason| KeyError::Unusable { path: path.into(), expected: "secret key", reason };
+            Self::parse(&text, env::var(PASSWORD).ok()).map_err(unusable)
+        }
+
+        /// Takes a secret key from the text of minisign's file. The password is asked for where one is needed and none
+        /// given.
+        pub(super) fn parse(text: &str, password: Option<String>) -> Result<Self, Unusable> {
+            let boxed = || SecretKeyBox::from_string(text);
             if let Ok(key) = boxed().and_then(SecretKeyBox::into_unencrypted_secret_key) {
                 return Ok(Self(key));
             }
-            if let Some(key) = without_checksum(&text) {
+            if let Some(key) = without_checksum(text) {
                 return Ok(Self(key));
             }
-            let password = env::var(PASSWORD).ok();
-            let hint = if password.is_none() { format!(" (without {PASSWORD})") } else { String::new() };
-            boxed().and_then(|key| key.into_secret_key(password)).map(Self).map_err(|error| KeyError::NotMinisign {
-                path: path.into(),
-                expected: "secret key",
-                reason: format!("{error}{hint}"),
+            if !is_protected(text) {
+                return Err(match Unusable::of(text) {
+                    Unusable::Secret => Unusable::NoKey,
+                    reason => reason,
+                });
+            }
+            let given = password.is_some();
+            boxed().and_then(|key| key.into_secret_key(password)).map(Self).map_err(|error| match error.kind() {
+                ErrorKind::Verify => Unusable::WrongPassword,
+                // Nobody could be asked.
+                ErrorKind::Io if !given => Unusable::NoPassword,
+                _ => Unusable::NoKey,
             })
         }
 
@@ -180,7 +247,7 @@ mod secret {
                 Ok(([sk.to_box(None)?.into_string(), pk.to_box()?.into_string()], Self(sk)))
             };
             let (texts, secret) = made().map_err(|error| error.to_string())?;
-            let public = PublicKey::parse(&texts[1])?;
+            let public = PublicKey::parse(&texts[1]).map_err(|error| error.to_string())?;
             Ok((texts, secret, public))
         }
 
@@ -221,7 +288,6 @@ mod tests {
         assert_eq!(key.check(b"hi\n", KEY), Err(SignatureError::NotMinisign));
         let other_key = SIGNATURE.replace("RURE8", "RURE9");
         assert_eq!(key.check(b"hi\n", &other_key), Err(SignatureError::OtherKey));
-        assert!(PublicKey::parse("untrusted comment: no key\nAAAA\n").is_err());
         for length in 0..SIGNATURE.trim_end().len() {
             assert!(key.check(b"hi\n", &SIGNATURE[..length]).is_err(), "length {length}");
         }
@@ -242,7 +308,38 @@ mod tests {
         assert_eq!(PublicKey::parse(KEY).unwrap().check(b"bytes", &signature).as_deref(), Ok("comment"));
         // Another byte of the key, and it no longer belongs to its public key.
         std::fs::write(&path, SECRET.replace("ymHqBzxSvw5Av", "ymHqBzxSvw5Aw")).unwrap();
-        assert!(matches!(SecretKey::read(&path), Err(KeyError::NotMinisign { .. })));
+        let refused = SecretKey::read(&path).unwrap_err();
+        assert!(matches!(refused, KeyError::Unusable { reason: Unusable::NoKey, .. }), "{refused:?}");
+    }
+
+    #[test]
+    fn what_is_no_public_key_is_told_apart() {
+        let secret = "untrusted comment: minisign encrypted secret key\nRWRTY0Iy\n";
+        for (text, expected) in [
+            ("", Unusable::Empty),
+            (secret, Unusable::Secret),
+            (SIGNATURE, Unusable::Signature),
+            ("untrusted comment: no key\nAAAA\n", Unusable::NoKey),
+            (&KEY[..KEY.len() - 9], Unusable::NoKey),
+        ] {
+            assert_eq!(PublicKey::parse(text), Err(expected), "{text}");
+        }
+    }
+
+    #[cfg(feature = "sign")]
+    #[test]
+    fn what_is_no_secret_key_is_told_apart() {
+        use ct_codecs::{Base64, Encoder};
+        let refused = |text: &str| SecretKey::parse(text, Some("guess".into())).unwrap_err();
+        assert_eq!(refused(""), Unusable::Empty);
+        assert_eq!(refused(KEY), Unusable::Public);
+        assert_eq!(refused(SIGNATURE), Unusable::Signature);
+        assert_eq!(refused("untrusted comment: minisign encrypted secret key\nRWRTY0Iy\n"), Unusable::NoKey);
+        // Protected, with the smallest limits of scrypt; no password is right.
+        let limits = [32_768u64.to_le_bytes(), (16u64 << 20).to_le_bytes()].concat();
+        let bytes = [&b"EdScB2"[..], &[7; 32], &limits, &[7; 104]].concat();
+        let protected = format!("untrusted comment: a secret key\n{}\n", Base64::encode_to_string(bytes).unwrap());
+        assert_eq!(refused(&protected), Unusable::WrongPassword);
     }
 
     #[cfg(feature = "sign")]

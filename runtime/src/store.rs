@@ -115,11 +115,12 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Busy`] if another process is at it, [`StoreError::OtherOwner`] if the state belongs to another
-    /// user, [`StoreError::Write`] or [`StoreError::Lock`] if the folder cannot be written or locked.
+    /// user, [`StoreError::Folder`], [`StoreError::Write`] or [`StoreError::Lock`] if the folder cannot be made, written
+    /// or locked.
     pub fn lock(&self, wait: Duration) -> Result<Locked, StoreError> {
         let path = self.folder.join(LOCK);
         let failed = |source| StoreError::Write { path: path.clone(), source };
-        self.create_folder().map_err(failed)?;
+        self.create_folder().map_err(|source| StoreError::Folder { path: self.folder.clone(), source })?;
         self.check_owners()?;
         let lock = Lock::take(&path, wait).map_err(|error| match error {
             LockError::Held => StoreError::Busy { folder: self.folder.clone() },
@@ -193,8 +194,13 @@ impl Store {
         let loaded = load(&mut self.files(), base_model, digest).map_err(|error| self.not_loaded(error))?;
         if loaded.saved.is_none() && self.files().has_aside().map_err(|source| self.unreadable(source))? {
             // Not a first save that was cut off: there was a copy once.
-            if let Some((slot, Fault::Damaged(source))) = loaded.faults.into_iter().next_back() {
-                return Err(StoreError::Decode { path: self.path(slot), source });
+            let damaged = |(slot, fault): &(Slot, Fault<io::Error>)| match fault {
+                Fault::Damaged(error) => Some((self.path(*slot), *error)),
+                Fault::Unreadable(_) => None,
+            };
+            let copies: Vec<_> = loaded.faults.iter().filter_map(damaged).collect();
+            if !copies.is_empty() {
+                return Err(StoreError::Lost { copies });
             }
             return Ok(Self::without_slots(base_model, digest, Vec::new()));
         }
@@ -263,7 +269,9 @@ impl Store {
         let path = |slot| self.path(slot);
         match error {
             LoadError::Unreadable { slot, source } => StoreError::Unreadable { path: path(slot), source },
-            LoadError::Lost { slot, error } => StoreError::Decode { path: path(slot), source: error },
+            LoadError::Lost(slots) => {
+                StoreError::Lost { copies: slots.into_iter().map(|(slot, error)| (path(slot), error)).collect() }
+            }
             LoadError::Version { slot, expected, actual } => {
                 StoreError::Decode { path: path(slot), source: DecodeError::Version { expected, actual } }
             }

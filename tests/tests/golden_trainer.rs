@@ -7,6 +7,7 @@ use orco_tests::phase3::{
     CROSS_ENTROPY, DAMPENING, Deviation, Losses, MOMENTUM, PARAMETERS, Phase3, RATE, TEMPERATURE, WEIGHT_DECAY,
 };
 use orco_trainer::backbone::{Head, unit};
+use orco_trainer::kernels;
 use orco_trainer::objective::{class_means, contrast, cosine_cross_entropy, orthogonality};
 use orco_trainer::optimiser::{Parameter, Sgd, SgdConfig, gradients};
 use tch::{Kind, Tensor, no_grad};
@@ -139,6 +140,7 @@ fn trajectory(phase: &Phase3, settings: SgdConfig) -> Result<Deviation, Mismatch
 
 /// Opens the reference vectors, and leaves the other cores to other tests: the arrays are small.
 fn vectors(open: fn() -> Golden) -> Golden {
+    kernels::settle();
     tch::set_num_threads(1);
     open()
 }

@@ -52,7 +52,7 @@ fn cuda() -> String {
 fn onnx_runtime() -> String {
     match orco_runtime::encoder::onnx::start() {
         Ok((version, library)) => format!("{version}, {}, telemetry off", library.display()),
-        Err(error) => format!("{error}; `cargo xtask setup` brings one, or set ORT_DYLIB_PATH"),
+        Err(error) => format!("{error}; `cargo xtask setup` fetches one on a workstation"),
     }
 }
 

@@ -10,7 +10,8 @@
 //!
 //! Around it: [`device`] chooses where tensors live, [`doctor`] describes the machine ([`mod@system`]) and its GPUs
 //! ([`gpu`]), [`failure`] puts libtorch's failures into words, [`mod@waiting`] keeps its threads from spinning beside
-//! other work, [`interrupt`] stops at Ctrl-C and SIGTERM, [`speed`] compares with what the GPU could do.
+//! other work, [`kernels`] keeps MKL from choosing by a race, [`interrupt`] stops at Ctrl-C and SIGTERM, [`speed`]
+//! compares with what the GPU could do.
 //!
 //! The command line of the program is in `bin/orco-train`.
 
@@ -29,6 +30,7 @@ mod files;
 pub mod fit;
 pub mod gpu;
 pub mod interrupt;
+pub mod kernels;
 pub mod model;
 pub mod objective;
 mod onnx_proto;

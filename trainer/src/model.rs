@@ -13,6 +13,7 @@ use tch::{Device, Tensor, no_grad};
 use crate::backbone::{Description, FeatureSource, Head, Network, OnnxBackbone, pth, published_names};
 use crate::config::{Arithmetic, Recipe};
 use crate::dataset::Channels;
+use crate::kernels;
 use crate::optimiser::Parameter;
 
 /// Backbone f, head g, and a linear classifier on the features.
@@ -58,6 +59,7 @@ impl Model {
     }
 
     fn with(recipe: &Recipe, description: Description, device: Device) -> Self {
+        kernels::settle();
         tch::manual_seed(recipe.seed as i64);
         let store = VarStore::new(device);
         let features = description.features();

@@ -5,16 +5,16 @@
 //! ```
 
 use std::env;
-use std::error::Error;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use anyhow::Context;
 use orco_lab::benchmark::Benchmark;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let folder = env::args().nth(1).ok_or("usage: measure BUNDLE")?;
+fn main() -> anyhow::Result<()> {
+    let folder = env::args().nth(1).context("usage: measure BUNDLE")?;
     let bundle = Bundle::open(Path::new(&folder))?;
     let (base_model, benchmark) = (&bundle.base_model, Benchmark::of(&bundle)?);
     for system in [System::Ncm, System::Orco] {

@@ -5,13 +5,14 @@
 //!     examples/shots/learn/rubber-duck examples/shots/try/rubber-duck/1.jpg
 //! ```
 
+use anyhow::bail;
 use orco_runtime::image;
 use orco_runtime::learner::{Learner, Shots};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [bundle, label, folder, picture] = arguments.as_slice() else {
-        return Err("usage: teach BUNDLE LABEL FOLDER PICTURE".into());
+        bail!("usage: teach BUNDLE LABEL FOLDER PICTURE");
     };
     let state = tempfile::tempdir()?;
     let mut learner = Learner::open(bundle, state.path())?;

@@ -42,7 +42,7 @@ fn advice(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
         return Some("nothing was changed");
     }
     if let Some(EncodeError::Start(_)) = cause.downcast_ref() {
-        return Some("`cargo xtask setup` fetches ONNX Runtime, and --engine rten does without it");
+        return Some("--engine rten does without ONNX Runtime, --engine auto takes whichever can be started");
     }
     cause.downcast_ref().and_then(on_store)
 }
@@ -83,10 +83,12 @@ fn on_store(error: &StoreError) -> Option<&'static str> {
         }
         StoreError::OtherOwner { .. } => "run this as that user, or give the files of the state to this one (chown)",
         StoreError::Overtaken { .. } => "repeat the command (was .lock removed?)",
-        StoreError::Decode { .. } => "move its folder away to start from the bundle again",
+        StoreError::Lost { .. } => "move its folder away to start from the bundle again",
+        StoreError::Decode { .. } => "update this program, or move its folder away to start from the bundle again",
         StoreError::OtherBundle { .. } => "give that bundle with --bundle, or another folder with --state",
         StoreError::Busy { .. } => "wait for it to finish, with --wait SECONDS",
         StoreError::Lock { .. } => "nothing was changed",
+        StoreError::Folder { .. } => "nothing was changed: name a folder that this user can write, with --state DIR",
         StoreError::Write { .. } => {
             "what was known before is unchanged: look who may write there, and how much room is left"
         }

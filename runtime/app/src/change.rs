@@ -60,7 +60,7 @@ pub fn parse(argument: &str) -> Result<(String, PathBuf), String> {
 /// "LABEL (N shots)" for every class.
 pub fn describe(classes: &[(&str, Shots<'_>)]) -> String {
     let labels: Vec<String> =
-        classes.iter().map(|(label, shots)| format!("{label} ({} shots)", shots.count())).collect();
+        classes.iter().map(|(label, shots)| format!("{label} ({})", output::counted(shots.count(), "shot"))).collect();
     labels.join(", ")
 }
 
@@ -156,7 +156,7 @@ pub fn print(output: &Output, report: &Report, what: &str, seconds: f64) -> Resu
             percent(confusion.share)
         )?;
     }
-    say!(output, "{} free targets are left", report.free_targets)
+    say!(output, "{} left", output::counted(report.free_targets, "free target"))
 }
 
 /// The report as JSON.

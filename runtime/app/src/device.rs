@@ -12,8 +12,13 @@ use crate::output::Output;
 pub fn open_for(options: &Options, output: &Output, pictures: usize) -> Result<Learner> {
     let bundle = options.open_bundle()?;
     let folder = options.state_folder(&bundle.manifest.name)?;
-    if folder.exists() && !folder.is_dir() {
-        bail!("the state {} is no folder; name the folder of the device's state with --state DIR", folder.display());
+    // It need not be there yet.
+    if let Some(place) = folder.ancestors().find(|place| place.exists()).filter(|place| !place.is_dir()) {
+        bail!(
+            "the state {} cannot be used: {} is no folder; name the folder of the device's state with --state DIR",
+            folder.display(),
+            place.display()
+        );
     }
     let settings = Settings {
         limits: options.limits(),

@@ -221,8 +221,7 @@ pub fn minute(seconds: u64) -> String {
 }
 
 /// A number of things: `1 draw`, `3 draws`.
-pub fn counted(count: impl Into<u64>, thing: &str) -> String {
-    let count = count.into();
+pub fn counted(count: usize, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 

@@ -213,6 +213,19 @@ fn bad_shots_are_refused_and_the_state_is_unchanged() {
     let bytes = fs::read(shots("learn", "mug").join("2.jpg")).unwrap();
     fs::write(broken.join("2.jpg"), &bytes[..200]).unwrap();
     device.refused(&["learn", &argument("x", &broken)], "2.jpg is damaged");
+    // All of a session are named, with the reason of each.
+    let (other, pieces) = (folder("other"), broken.join("3.jpg"));
+    fs::write(other.join("9.png"), "no picture").unwrap();
+    fs::write(&pieces, &bytes[..300]).unwrap();
+    let session = ["learn", &argument("x", &broken), &argument("y", &shots("learn", "mug")), &argument("z", &other)];
+    let said = text(&device.command(&session).output().unwrap().stderr);
+    let place = |name: &str| said.find(name).unwrap_or_else(|| panic!("{name} is not in: {said}"));
+    assert!(place("2.jpg is damaged") < place("3.jpg is damaged"), "{said}");
+    assert!(place("3.jpg is damaged") < place("9.png is neither a JPEG nor a PNG picture; nothing"), "{said}");
+    for number in 4..30 {
+        fs::copy(&pieces, broken.join(format!("{number}.jpg"))).unwrap();
+    }
+    device.refused(&["learn", &argument("x", &broken)], "; and 18 more; nothing was changed");
     device.refused(&["learn", &argument("duck", &shots("learn", "mug"))], "\"duck\" exists already");
     let mug = shots("learn", "mug");
     device.refused(&["learn", &argument("apple", &mug)], "\"apple\" exists already");
@@ -301,10 +314,25 @@ fn a_damaged_slot_is_left_out_and_two_are_refused() {
     assert_eq!(device.saved().state.classes[0].label, "yellow duck");
     damage(&newest);
     damage(&older);
-    device.refused(&["list"], "checksum does not match");
+    let path = |path: &Path| path.to_str().unwrap().to_owned();
+    let both = [&newest, &older].map(|slot| format!("{}: its checksum does not match", path(slot)));
+    both.iter().for_each(|copy| device.refused(&["list"], copy));
     device.refused(&["learn", &argument("mug", &shots("learn", "mug"))], "move its folder away");
     fs::write(&newest, &good).unwrap();
     assert_eq!(device.json(&["info"])["learned_classes"], 1);
+}
+
+#[test]
+#[cfg(unix)]
+fn a_state_that_cannot_have_a_folder_is_told_in_one_sentence() {
+    let mug = argument("mug", &shots("learn", "mug"));
+    let learn = |place: &str| support::orco(&support::shipped(), Path::new(place), &["learn", &mug]).output().unwrap();
+    assert_refused(&learn("/dev/null/state"), "/dev/null is no folder; name the folder of the device's state");
+    if Path::new("/proc/self").is_dir() {
+        let refused = learn("/proc/state");
+        assert_refused(&refused, "cannot make the folder /proc/state for the state: ");
+        assert_refused(&refused, "nothing was changed: name a folder that this user can write, with --state DIR");
+    }
 }
 
 #[test]
@@ -329,7 +357,7 @@ fn what_was_done_is_listed_and_can_be_taken_back() {
     assert_eq!(device.saved().state, fresh);
     device.json(&["undo", "--to", "1"]);
     assert_eq!(device.saved().state, learned);
-    device.refused(&["undo", "99"], "cannot take back 99 changes");
+    device.refused(&["undo", "99"], "fewer changes are remembered than were to be taken back: ");
     device.refused(&["undo", "--to", "99"], "there is no entry 99");
     device.refused(&["undo", "--to", "7"], "entry 7 is the present state");
     device.json(&["rename", "duck", "bird", "--history", "1"]);
@@ -418,7 +446,7 @@ fn a_lost_state_is_no_fresh_one() {
     let [a, b] = ["slot-a", "slot-b"].map(|slot| device.state().join(slot));
     fs::rename(&a, device.state().join("slot-a.bad-0")).unwrap();
     fs::write(&b, b"rotten").unwrap();
-    device.refused(&["list"], "it is not a file of this kind");
+    device.refused(&["list"], "slot-b: it is not a file of this kind");
     // Without any sign of an earlier copy it may be a first save that was cut off; that is said.
     fs::remove_file(device.state().join("slot-a.bad-0")).unwrap();
     let said = text(&device.command(&["list"]).output().unwrap().stderr);

@@ -355,7 +355,12 @@ fn a_pack_goes_through_pipes_and_devices_and_replaces_only_files() {
     let (link, file) = (folder.join("link"), folder.join("file"));
     fs::write(&file, "old").unwrap();
     std::os::unix::fs::symlink(&file, &link).unwrap();
-    assert_eq!(export(&link, Stream::Kept).status.code(), DONE);
+    for there in [&link, &file] {
+        support::assert_refused(&export(there, Stream::Kept), "there is a file of that name");
+        assert_eq!(fs::read(&file).unwrap(), b"old");
+    }
+    let replace = ["export", "mug", "--force", "-o", link.to_str().unwrap()].map(str::to_owned);
+    assert_eq!(bench.command(&replace).output().unwrap().status.code(), DONE);
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink() && is_whole(&fs::read(&file).unwrap()));
     fs::remove_file(&file).unwrap();
     support::assert_refused(&export(&link, Stream::Kept), "it is a link that leads nowhere");

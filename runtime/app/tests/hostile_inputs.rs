@@ -76,6 +76,8 @@ fn a_manifest_that_was_changed_by_hand_is_named_with_the_fault() {
             "crop_scale = 7.0",
             "manifest.toml cannot be used: its [views] must have shares from 0 to 1",
         ),
+        ("crop_scale = 0.35", "crop_scale = \"much\"", "line 11, `crop_scale = \"much\"`: invalid type: string"),
+        ("width = 32", "", "line 4, `[preprocessing]`: missing field `width`"),
         ("features = 128", "features = 64", "it speaks of 64 features, but the head in learner.postcard takes 128"),
     ] {
         assert!(text.contains(from), "{from}");

@@ -279,7 +279,7 @@ fn thumbnails_travel_only_where_the_owner_says_so() {
     teacher.learn(&[("../mug", &mugs)]);
     let pack = teacher.folder.path().join("mug.orcopack");
     let export = |more: &[&str]| {
-        teacher.json(&[&["export", "../mug", "-o", path(&pack)], more].concat());
+        teacher.json(&[&["export", "../mug", "--force", "-o", path(&pack)], more].concat());
         Sealed::read(&fs::read(&pack).unwrap()).unwrap().content().unwrap().thumbnails
     };
     assert!(export(&[]).is_empty(), "no picture leaves the device unasked");

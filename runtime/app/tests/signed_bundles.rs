@@ -79,7 +79,9 @@ fn only_what_was_signed_with_the_configured_key_is_opened() {
     device.options[1] = "/nowhere/key.pub".into();
     device.refused(&["list"], "cannot read the key /nowhere/key.pub");
     device.options[1] = path(&labels).into();
-    device.refused(&["list"], "labels.txt cannot be used as a public key of minisign");
+    device.refused(&["list"], "labels.txt cannot be used as a public key: it is damaged, or no key");
+    device.options[1] = path(&ours.secret).into();
+    device.refused(&["list"], "cannot be used as a public key: it is a secret key");
     // By the environment, too.
     device.options.clear();
     let output = device.command(&["list"]).env("ORCO_PUBLIC_KEY", &theirs.public).output().unwrap();

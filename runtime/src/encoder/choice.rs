@@ -108,7 +108,7 @@ pub fn open(
         (Ok(encoder), _) => Ok((encoder, reason)),
         (Err(failed @ EncodeError::Start(_)), Engine::OnnxRuntime) => {
             let Ok(encoder) = open(Engine::Rten) else { return Err(failed) };
-            log::warn!("{failed}; the pure-Rust engine rten takes over (`cargo xtask setup` fetches ONNX Runtime)");
+            log::warn!("{failed}; the built-in engine rten takes over");
             Ok((encoder, Reason::Instead(failed.to_string())))
         }
         // rten does not know every operator.

@@ -20,7 +20,11 @@ pub const OLDEST: [u32; 3] = [1, 28, 3];
 #[non_exhaustive]
 pub enum LibraryError {
     /// None was found.
-    #[error("no ONNX Runtime library was found; set ORT_DYLIB_PATH to one")]
+    #[error(
+        "no ONNX Runtime library was found; install release {oldest} or newer (the Python package onnxruntime holds \
+         it) and name its file in ORT_DYLIB_PATH",
+        oldest = oldest()
+    )]
     Missing,
     /// The file cannot be read.
     #[error("it cannot be read: {0}")]
@@ -52,10 +56,7 @@ pub enum LibraryError {
     #[error("it is not ONNX Runtime")]
     NotOnnxRuntime,
     /// It is older than [`OLDEST`]; its version.
-    #[error(
-        "it is release {0}, and {oldest} or newer is needed",
-        oldest = OLDEST.map(|part| part.to_string()).join(".")
-    )]
+    #[error("it is release {0}, and {oldest} or newer is needed", oldest = oldest())]
     Old(String),
 }
 
@@ -133,6 +134,11 @@ pub fn load(path: &Path, interface: u32) -> Result<String, LibraryError> {
     }
     // SAFETY: any number may be asked for; null stands for one that is not offered.
     if unsafe { api(interface) }.is_null() { Err(LibraryError::NotOnnxRuntime) } else { Ok(version) }
+}
+
+/// [`OLDEST`] as text.
+fn oldest() -> String {
+    OLDEST.map(|part| part.to_string()).join(".")
 }
 
 /// `1.28.3` as numbers; `None` if it is no such text.

@@ -212,7 +212,8 @@ impl Learner {
         Ok(locked)
     }
 
-    /// Features of the shots of every class; how many there are is checked before any is computed.
+    /// Features of the shots of every class; how many there are is checked before any is computed. After a picture that
+    /// cannot be used the others are only opened, so that all of that kind are named at once.
     fn read(
         &mut self,
         classes: &[(&str, Shots<'_>)],
@@ -222,12 +223,15 @@ impl Learner {
             session::check_count(self.base_model(), self.state(), label, shots.count())?;
         }
         let total = classes.iter().map(|(_, shots)| shots.count()).sum();
-        let mut done = 0;
+        let (mut done, mut broken) = (0, Vec::new());
         let mut new = Vec::with_capacity(classes.len());
         for (label, shots) in classes {
             let mut features = Vec::with_capacity(shots.count());
             for shot in 0..shots.count() {
-                features.push(self.read_shot(shots, shot)?);
+                match self.read_shot(shots, shot, broken.is_empty()) {
+                    Err(ShotsError::Pictures(another)) => broken.extend(another),
+                    read => features.push(read?),
+                }
                 done += 1;
                 if observer.step(Step::Shots { done, total }).is_break() {
                     return Err(ChangeError::Cancelled);
@@ -235,20 +239,23 @@ impl Learner {
             }
             new.push(NewClass { label: label::normal(label), shots: features });
         }
-        Ok(new)
+        if broken.is_empty() { Ok(new) } else { Err(ShotsError::Pictures(broken).into()) }
     }
 
-    /// Features of the views of one shot.
-    fn read_shot(&mut self, shots: &Shots<'_>, shot: usize) -> Result<Vec<f32>, ShotsError> {
+    /// Features of the views of one shot; none are computed unless they are `wanted`.
+    fn read_shot(&mut self, shots: &Shots<'_>, shot: usize, wanted: bool) -> Result<Vec<f32>, ShotsError> {
         let opened;
         let picture = match shots {
             Shots::Features(features) => return Ok(features.index_axis(Axis(0), shot).iter().copied().collect()),
             Shots::Pictures(pictures) => &pictures[shot],
             Shots::Files(paths) => {
-                opened = shots::open(&paths[shot])?;
+                opened = shots::open(&paths[shot]).map_err(|picture| ShotsError::Pictures(vec![picture]))?;
                 &opened
             }
         };
+        if !wanted {
+            return Ok(Vec::new());
+        }
         let views = self.bundle.base_model.config.views;
         let features = self.encode(Work::Shots, picture, views).map_err(ShotsError::Encode)?;
         Ok(features.into_raw_vec_and_offset().0)

@@ -48,17 +48,32 @@ pub enum ShotsError {
         /// The folder.
         path: PathBuf,
     },
-    /// A picture cannot be used. Its error goes on with the sentence.
-    #[error("{} {reason}", path.display())]
-    Picture {
-        /// The picture.
-        path: PathBuf,
-        /// Why.
-        reason: ImageError,
-    },
+    /// Pictures cannot be used: all of the session's that cannot.
+    #[error("{}", listed(.0))]
+    Pictures(Vec<BrokenPicture>),
     /// The backbone cannot be started or fails.
     #[error("the backbone fails on the shots")]
     Encode(#[source] EncodeError),
+}
+
+/// A picture that cannot be used. The reason goes on with the sentence.
+#[derive(Debug, thiserror::Error)]
+#[error("{} {reason}", path.display())]
+pub struct BrokenPicture {
+    /// The picture.
+    pub path: PathBuf,
+    /// Why.
+    pub reason: ImageError,
+}
+
+/// The first few, and how many more there are.
+fn listed(broken: &[BrokenPicture]) -> String {
+    const SHOWN: usize = 10;
+    let mut listed: Vec<String> = broken.iter().take(SHOWN).map(BrokenPicture::to_string).collect();
+    if broken.len() > SHOWN {
+        listed.push(format!("and {} more", broken.len() - SHOWN));
+    }
+    listed.join("; ")
 }
 
 /// Why a change is refused. Nothing was changed.
@@ -69,7 +84,7 @@ pub enum ChangeError {
     #[error(transparent)]
     Learn(LearnError),
     /// The observer cancelled it.
-    #[error("it was cancelled")]
+    #[error("the change was cancelled")]
     Cancelled,
     /// A shot cannot be used.
     #[error(transparent)]
@@ -101,7 +116,7 @@ pub enum ChangeError {
         lost: Vec<ClassAccuracy>,
     },
     /// Fewer changes are remembered than were to be taken back.
-    #[error("cannot take back {asked} changes: {remembered} are remembered")]
+    #[error("fewer changes are remembered than were to be taken back: {remembered}, not {asked}")]
     TooFarBack {
         /// Changes that were to be taken back.
         asked: usize,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ::image::RgbImage;
 use ndarray::ArrayView3;
 
-use super::error::ShotsError;
+use super::error::{BrokenPicture, ShotsError};
 use crate::image;
 
 /// Endings of the files that count as pictures.
@@ -66,6 +66,6 @@ pub fn pictures_in(folder: &Path) -> Result<Vec<PathBuf>, ShotsError> {
 }
 
 /// Opens a picture; the error names it.
-pub(super) fn open(path: &Path) -> Result<RgbImage, ShotsError> {
-    image::open(path).map_err(|reason| ShotsError::Picture { path: path.into(), reason })
+pub(super) fn open(path: &Path) -> Result<RgbImage, BrokenPicture> {
+    image::open(path).map_err(|reason| BrokenPicture { path: path.into(), reason })
 }

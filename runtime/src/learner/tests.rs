@@ -47,6 +47,9 @@ fn a_change_is_kept_and_found_by_the_next_learner() {
     learn(&mut one, "duck", 2).unwrap();
     let labels: Vec<&str> = one.state().classes.iter().map(|class| class.label.as_str()).collect();
     assert_eq!(labels, ["teapot", "duck"]);
+    let known: Vec<&str> = one.classes().map(|class| class.label.as_str()).collect();
+    assert!(known.iter().enumerate().all(|(class, label)| one.label(class) == *label));
+    assert_eq!(one.label(known.len()), "");
     assert!(other.state().classes.len() == 1);
     other.refresh().unwrap();
     assert_eq!(other.state(), one.state());

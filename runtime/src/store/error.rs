@@ -58,7 +58,13 @@ pub enum StoreError {
         /// The folder.
         folder: PathBuf,
     },
-    /// There is a state, but no copy of it can be decoded.
+    /// There is a state, but every copy of it is damaged.
+    #[error("no copy of the state can be used: {}", listed(copies))]
+    Lost {
+        /// The files, and what is wrong with each.
+        copies: Vec<(PathBuf, DecodeError)>,
+    },
+    /// The newest copy of the state was written by a later release.
     #[error("the state {} cannot be used", path.display())]
     Decode {
         /// The file.
@@ -77,6 +83,14 @@ pub enum StoreError {
     Busy {
         /// The folder.
         folder: PathBuf,
+    },
+    /// There is no folder for the state, and none can be made.
+    #[error("cannot make the folder {} for the state", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
     },
     /// The state could not be written; the old one is still there.
     #[error("cannot write the state {}", path.display())]
@@ -99,4 +113,10 @@ pub enum StoreError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+/// "FILE: what is wrong with it" for every copy.
+fn listed(copies: &[(PathBuf, DecodeError)]) -> String {
+    let copy = |(path, error): &(PathBuf, DecodeError)| format!("{}: {error}", path.display());
+    copies.iter().map(copy).collect::<Vec<_>>().join("; ")
 }

@@ -26,7 +26,7 @@
 //! let state = State::fresh(&base_model, [0; 32]);
 //! let classifier = Classifier::new(&base_model, &state);
 //! let best = classifier.matches(&[0.3, 0.9], 1)[0];
-//! assert_eq!(state.known(&base_model).nth(best.class).unwrap().label, "dog");
+//! assert_eq!(state.class(&base_model, best.class).unwrap().label, "dog");
 //! assert!(best.score > 0.9);
 //! assert_eq!(classifier.nearest(&[0.3, 0.9, 2.0, 0.1]), [1, 0]);
 //! ```

@@ -218,6 +218,12 @@ impl State {
         base_model.classes.iter().chain(&self.classes)
     }
 
+    /// The known class of an index.
+    pub fn class<'a>(&'a self, base_model: &'a BaseModel, index: usize) -> Option<&'a Class> {
+        let base = base_model.classes.len();
+        if index < base { base_model.classes.get(index) } else { self.classes.get(index - base) }
+    }
+
     /// The head in use.
     pub fn head<'a>(&'a self, base_model: &'a BaseModel) -> &'a Head {
         self.head.as_ref().unwrap_or(&base_model.head)

@@ -50,7 +50,7 @@ pub fn load<M: Medium>(
     base_model: &BaseModel,
     digest: [u8; 32],
 ) -> Result<Loaded<M::Error>, LoadError<M::Error>> {
-    let found = SlotRules { base_model: digest, version: VERSION, accept: &accept(base_model) }.load(medium)?;
+    let found = with_rules(base_model, digest, |rules| rules.load(medium))?;
     let saved = found.body.and_then(|(version, body)| decode(version, &body));
     Ok(Loaded { saved, generation: found.generation, slot: found.slot, faults: found.faults })
 }
@@ -84,8 +84,7 @@ pub fn save<M: Medium>(
     saved: &Saved,
     from: u64,
 ) -> Result<u64, SaveError<M::Error>> {
-    let terms = SlotRules { base_model: saved.state.base_model, version: VERSION, accept: &accept(base_model) };
-    terms.save(medium, from, &encode(saved))
+    with_rules(base_model, saved.state.base_model, |rules| rules.save(medium, from, &encode(saved)))
 }
 
 /// Saves as [`save`] does, but into every slot, and removes everything else that was kept, so that nothing of what was
@@ -99,12 +98,13 @@ pub fn purge<M: Medium>(
     saved: &Saved,
     from: u64,
 ) -> Result<u64, SaveError<M::Error>> {
-    let terms = SlotRules { base_model: saved.state.base_model, version: VERSION, accept: &accept(base_model) };
-    terms.replace_all(medium, from, &encode(saved))
+    with_rules(base_model, saved.state.base_model, |rules| rules.replace_all(medium, from, &encode(saved)))
 }
 
-fn accept(base_model: &BaseModel) -> impl Fn(u16, &[u8]) -> bool {
-    |version, body| decode(version, body).is_some_and(|saved| saved.is_sound(base_model))
+/// Does something by the rules for states on a base model.
+fn with_rules<T>(base_model: &BaseModel, digest: [u8; 32], act: impl FnOnce(SlotRules<'_>) -> T) -> T {
+    let accept = |version, body: &[u8]| decode(version, body).is_some_and(|saved| saved.is_sound(base_model));
+    act(SlotRules { base_model: digest, version: VERSION, accept: &accept })
 }
 
 /// Body of version [`VERSION`].

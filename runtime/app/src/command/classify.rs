@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::device;
 use crate::options::Options;
-use crate::output::{Output, say};
+use crate::output::{self, Output, say};
 use crate::picture;
 
 /// Arguments of `orco classify`.
@@ -54,7 +54,8 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         results.push(json!({ "image": image, "matches": named }));
     }
     if failed > 0 {
-        output.error(format!("{failed} of {} pictures could not be classified", arguments.images.len()));
+        let all = output::counted(arguments.images.len(), "picture");
+        output.error(format!("{failed} of {all} could not be classified"));
     }
     Ok(json!({ "images": results }))
 }

@@ -66,8 +66,8 @@ fn sessions(learner: &Learner, output: &Output) -> Result<Vec<Row>> {
         "{}: {} base classes, then {} of new classes, {} each, measured on {} ({})\n",
         bundle.manifest.name,
         base_model.classes.len(),
-        output::counted(benchmark.ways.len() as u64, "session"),
-        output::counted(benchmark.shots, "shot"),
+        output::counted(benchmark.ways.len(), "session"),
+        output::counted(benchmark.shots as usize, "shot"),
         benchmark.measured.len(),
         benchmark.source
     )?;

@@ -74,9 +74,9 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         bundle.manifest.name,
         benchmark.source,
         bundle.base_model.classes.len(),
-        output::counted(benchmark.ways.len() as u64, "session"),
-        output::counted(arguments.draws, "draw"),
-        output::counted(benchmark.shots, "shot")
+        output::counted(benchmark.ways.len(), "session"),
+        output::counted(arguments.draws as usize, "draw"),
+        output::counted(benchmark.shots as usize, "shot")
     )?;
     if !arguments.presets {
         say!(output, "orco answers {}", output::rule(&config))?;

@@ -25,6 +25,9 @@ pub struct Arguments {
     /// The pack to write, such as mug.orcopack.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
+    /// Replaces a file that is there already.
+    #[arg(long)]
+    force: bool,
     /// Puts thumbnails of a folder's pictures into the pack, so that people see what it holds. Without it no picture
     /// leaves the device.
     #[arg(long, value_name = "FOLDER")]
@@ -69,14 +72,17 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         None => String::new(),
     };
     let bytes = pack::seal(&bytes, &signature);
-    write(&arguments.output, &bytes).with_context(|| format!("cannot write {}", arguments.output.display()))?;
+    write(&arguments.output, &bytes, arguments.force)
+        .with_context(|| format!("cannot write {}", arguments.output.display()))?;
     output.changed();
     let (exemplars, thumbnails) = (pack.exemplars.len(), pack.thumbnails.len());
     say!(
         output,
-        "wrote {} into {}: {exemplars} exemplars, {thumbnails} thumbnails, {} bytes, {}",
+        "wrote {} into {}: {}, {}, {} bytes, {}",
         pack.label,
         arguments.output.display(),
+        output::counted(exemplars, "exemplar"),
+        output::counted(thumbnails, "thumbnail"),
         bytes.len(),
         if key.is_some() { "signed" } else { "not signed" }
     )?;
@@ -86,9 +92,9 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     }))
 }
 
-/// Writes a pack. A file is replaced, or made, readable by its owner alone; what is there already and takes bytes, such
-/// as a pipe, stays and gets them; a link stays, and what it leads to is replaced.
-fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+/// Writes a pack. A file is made, or replaced where that is wanted, readable by its owner alone; what is there already
+/// and takes bytes, such as a pipe, stays and gets them; a link stays, and what it leads to is replaced.
+fn write(path: &Path, bytes: &[u8], force: bool) -> Result<()> {
     match fs::metadata(path) {
         Ok(facts) if facts.is_dir() => bail!("it is a folder"),
         Ok(facts) if !facts.is_file() => {
@@ -96,6 +102,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
             sink.write_all(bytes)?;
             return Ok(sink.flush()?);
         }
+        Ok(_) if !force => bail!("there is a file of that name; name another one, or replace it with --force"),
         Ok(_) => return Ok(files::replace(&fs::canonicalize(path)?, bytes)?),
         Err(_) if fs::symlink_metadata(path).is_ok() => bail!("it is a link that leads nowhere"),
         Err(_) => {}

@@ -28,8 +28,8 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
     }
     say!(
         output,
-        "{} changes can be taken back; the history takes {} bytes",
-        entries.len() - 1,
+        "{} can be taken back; the history takes {} bytes",
+        output::counted(entries.len() - 1, "change"),
         learner.history().bytes()
     )?;
     Ok(json!({ "entries": listed, "bytes": learner.history().bytes() }))

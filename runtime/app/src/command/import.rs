@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::change::{self, Bars, ChangeOptions};
 use crate::device;
 use crate::options::Options;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::thumbnail;
 
 /// Arguments of `orco import`.
@@ -97,7 +97,7 @@ fn open(path: &Path, key: Option<&PublicKey>) -> Result<Pack> {
 
 /// "LABEL (N shots, from DEVICE, TIME)".
 fn describe(label: &str, pack: &Pack) -> String {
-    let mut facts = vec![format!("{} shots", pack.exemplars.len())];
+    let mut facts = vec![output::counted(pack.exemplars.len(), "shot")];
     facts.extend(pack.provenance.device.as_ref().map(|device| format!("from {device}")));
     facts.extend(pack.provenance.created.clone());
     format!("{label} ({})", facts.join(", "))

@@ -46,10 +46,11 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
     say!(output, "state       {}", learner.store().folder().display())?;
     say!(
         output,
-        "classes     {} base, {} learned in {}, {free} free targets",
+        "classes     {} base, {} learned in {}, {}",
         base_model.classes.len(),
         learner.state().classes.len(),
-        output::counted(learner.state().sessions, "session")
+        output::counted(learner.state().sessions as usize, "session"),
+        output::counted(free, "free target")
     )?;
     say!(
         output,
@@ -59,8 +60,8 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
     )?;
     say!(
         output,
-        "history     {} changes can be taken back, {} bytes",
-        learner.history().entries().len() - 1,
+        "history     {} can be taken back, {} bytes",
+        output::counted(learner.history().entries().len() - 1, "change"),
         learner.history().bytes()
     )?;
     say!(output, "memory      {:.1} MiB at work when a class is learned", learning as f64 / f64::from(1 << 20))?;

@@ -253,7 +253,7 @@ impl Device {
     /// Writes a class into a pack and returns the pack's path.
     pub fn export(&self, label: &str, more: &[&str]) -> PathBuf {
         let path = self.folder.path().join(format!("{label}.orcopack"));
-        let arguments = [&["export", label, "-o", path.to_str().unwrap()], more].concat();
+        let arguments = [&["export", label, "--force", "-o", path.to_str().unwrap()], more].concat();
         self.json(&arguments);
         path
     }

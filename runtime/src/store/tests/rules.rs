@@ -156,11 +156,11 @@ fn what_was_saved_is_never_taken_for_nothing() {
     let mut shelf = Shelf::default();
     save(&mut shelf, &saves[0]);
     let good = shelf.clone();
-    let lost = |error| Err(LoadError::Lost { slot: Slot::A, error });
+    let lost = |damaged: &[(Slot, DecodeError)]| Err(LoadError::Lost(damaged.to_vec()));
     [Slot::A, Slot::B].into_iter().for_each(|slot| shelf.flip(slot, 60));
-    assert_eq!(found(&mut shelf), lost(DecodeError::Checksum));
+    assert_eq!(found(&mut shelf), lost(&Slot::BOTH.map(|slot| (slot, DecodeError::Checksum))));
     let refused = super::save(&mut shelf, &base_model(), &saves[1]);
-    assert!(matches!(refused, Err(SaveError::Occupied(LoadError::Lost { .. }))), "{refused:?}");
+    assert!(matches!(refused, Err(SaveError::Occupied(LoadError::Lost(_)))), "{refused:?}");
     // One damaged and one never written: a first save that was cut off. One that cannot be read: who knows.
     shelf = Shelf { slots: [shelf.slots[0].clone(), None], ..Shelf::default() };
     assert_eq!(found(&mut shelf), Ok(0));
@@ -169,7 +169,7 @@ fn what_was_saved_is_never_taken_for_nothing() {
     // A checksum that is right over a body that makes no sense: not cut off.
     let nonsense = Frame { version: VERSION, generation: 9, base_model: DIGEST, body: b"nonsense" }.encode();
     shelf = Shelf { slots: [Some(nonsense.clone()), None], ..Shelf::default() };
-    assert_eq!(found(&mut shelf), lost(DecodeError::Body));
+    assert_eq!(found(&mut shelf), lost(&[(Slot::A, DecodeError::Body)]));
     shelf = good;
     shelf.put(Slot::B, &nonsense);
     assert_eq!(found(&mut shelf), Ok(1), "the other slot is used");

@@ -265,6 +265,6 @@ fn what_does_not_fit_is_refused_and_damage_is_noticed() {
     let mut chip = good;
     chip.bytes.fill(0x11);
     let lost = store::load(&mut Flash::new(chip, 0..16 * 256).unwrap(), &base_model, DIGEST);
-    assert!(matches!(lost, Err(LoadError::Lost { .. })));
+    assert!(matches!(lost, Err(LoadError::Lost(_))));
     say(&format!("{flips} bit flips on NOR flash, 0 unnoticed"));
 }

@@ -37,13 +37,8 @@ impl<E: fmt::Display> fmt::Display for Fault<E> {
 /// Why nothing could be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadError<E> {
-    /// Something was saved, but no slot can be used.
-    Lost {
-        /// The first slot that cannot be used.
-        slot: Slot,
-        /// What is wrong with it.
-        error: DecodeError,
-    },
+    /// Something was saved, but no slot can be used: those that are damaged, and what is wrong with each.
+    Lost(Vec<(Slot, DecodeError)>),
     /// A slot cannot be read, and it may hold the newest state.
     Unreadable {
         /// The slot.
@@ -213,14 +208,12 @@ impl SlotRules<'_> {
             // Damage in one slot while the other was never written is the first save, cut off: an acknowledged one
             // would have written both. A slot whose checksum is right was not cut off.
             let whole = |error: &DecodeError| !matches!(error, DecodeError::WrongKind | DecodeError::Checksum);
-            let lost = found.faults.iter().find_map(|(slot, fault)| match fault {
+            let lost = found.faults.iter().filter_map(|(slot, fault)| match fault {
                 Fault::Damaged(error) if empty == 0 || whole(error) => Some((*slot, *error)),
                 _ => None,
             });
-            return match lost {
-                Some((slot, error)) => Err(LoadError::Lost { slot, error }),
-                None => Ok(found),
-            };
+            let lost: Vec<_> = lost.collect();
+            return if lost.is_empty() { Ok(found) } else { Err(LoadError::Lost(lost)) };
         };
         match owner {
             Owner::Ours => Ok(found),

@@ -15,7 +15,7 @@ use orco_trainer::export::{Output, add_statistics, seal, write_bundle, write_key
 use orco_trainer::failure::guarded;
 use orco_trainer::interrupt::{self, Interrupted};
 use orco_trainer::tune::tune;
-use orco_trainer::{doctor, download, failure, system};
+use orco_trainer::{doctor, download, failure, kernels, system};
 
 use crate::arguments::{Cli, Command, DataCommand};
 use crate::job::Job;
@@ -29,6 +29,7 @@ fn main() {
         .init();
     failure::quiet();
     let command = Cli::parse().command;
+    kernels::settle();
     // Within it, phases name the settings that they take memory for.
     let all = "backbone.width, head.hidden, data.image_size or the number of images";
     let result = interrupt::watch().and_then(|()| guarded(all, || run(command)));
