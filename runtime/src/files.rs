@@ -65,7 +65,7 @@ pub fn replace_shared(path: &Path, bytes: &[u8]) -> io::Result<()> {
 fn replace_by(builder: &tempfile::Builder<'_, '_>, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut new = builder.tempfile_in(folder)?;
-    new.write_all(bytes)?;
+    new.as_file_mut().write_all(bytes)?;
     new.as_file().sync_all()?;
     new.persist(path).map_err(|failed| failed.error)?;
     // Renaming alone does not make the new name survive a power cut. Other systems than Unix do not let a folder be

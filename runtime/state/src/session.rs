@@ -147,7 +147,7 @@ impl Session<'_> {
         self.learn_admitted(state, next)
     }
 
-    /// The first half of [`Session::learn`]: takes new classes in, each with a target and all of its shots, under the
+    /// The first part of [`Session::learn`]: takes new classes in, each with a target and all of its shots, under the
     /// head of the state.
     ///
     /// # Errors
@@ -193,7 +193,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The second half of learning: drops exemplars that are too many, and aligns the head.
+    /// The rest of learning: drops exemplars that are too many, and aligns the head.
     fn learn_admitted(&mut self, state: &State, mut next: State) -> Result<(State, Report), LearnError> {
         self.keep_within_budget(&mut next);
         self.realign(state, next)
