@@ -40,9 +40,32 @@ pub fn read_own(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// If it cannot be written; the old file is then as it was, unless only its folder could not be synced.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    replace_by(tempfile::Builder::new().prefix(".orco-"), path, bytes)
+}
+
+/// Replaces a file as [`replace`] does, readable by whom the process's mask lets read. Until the new one is whole it
+/// has the extension `tmp`, so that processes that are killed leave one such file at most: only one may write at a
+/// time.
+///
+/// # Errors
+/// As for [`replace`].
+pub fn replace_shared(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = path.with_extension("tmp");
+    match fs::remove_file(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(temporary.file_name().unwrap_or_default()).rand_bytes(0);
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    replace_by(&builder, path, bytes)
+}
+
+fn replace_by(builder: &tempfile::Builder<'_, '_>, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut new = tempfile::Builder::new().prefix(".orco-").tempfile_in(folder)?;
-    new.write_all(bytes)?;
+    let mut new = builder.tempfile_in(folder)?;
+    new.as_file_mut().write_all(bytes)?;
     new.as_file().sync_all()?;
     new.persist(path).map_err(|failed| failed.error)?;
     // Renaming alone does not make the new name survive a power cut. Other systems than Unix do not let a folder be

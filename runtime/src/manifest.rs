@@ -142,6 +142,11 @@ impl Manifest {
         if format != i64::from(FORMAT) {
             return Err(ManifestError::Version(format));
         }
+        let learn = table.get("learn").and_then(toml::Value::as_table);
+        let fixed = learn.and_then(|learn| learn.keys().find_map(|name| Some((name, Config::fixed(name)?))));
+        if let Some((name, fixed)) = fixed {
+            return Err(ManifestError::Toml(format!("{name} is no setting of [learn]: {fixed}; leave it out")));
+        }
         let manifest: Self = toml::from_str(text).map_err(not_valid)?;
         // The name is printed, and part of the signature's comment, which is one line.
         if manifest.name.is_empty() || manifest.name.chars().any(char::is_control) {

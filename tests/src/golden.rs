@@ -101,8 +101,8 @@ impl Golden {
     fn find(named: Option<&OsStr>, kept: &Path) -> Self {
         let Some(named) = named else { return Self::read(kept) };
         // Cargo runs tests in their package's folder; a relative path was likely meant from the workspace's.
-        let places = [PathBuf::from(named), package().join("..").join(named)];
-        Self::read(places.iter().find(|place| place.is_file()).unwrap_or(&places[0]))
+        let paths = [PathBuf::from(named), package().join("..").join(named)];
+        Self::read(paths.iter().find(|path| path.is_file()).unwrap_or(&paths[0]))
     }
 
     /// Reads a file.

@@ -17,8 +17,3 @@ pub mod golden;
 pub mod memory;
 pub mod phase3;
 pub mod tiny;
-
-/// Whether trials are made in full, which takes minutes: `cargo xtask test full` sets the variable.
-pub fn heavy() -> bool {
-    std::env::var_os("ORCO_HEAVY").is_some()
-}

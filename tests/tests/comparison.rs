@@ -1,7 +1,5 @@
 //! The paper's comparison on small made-up images: g alone beside f and g.
 
-use std::io::Write;
-
 use orco_tests::tiny::{self, CLASSES, images};
 use orco_trainer::align::align;
 use orco_trainer::compare::{compare, table};
@@ -14,10 +12,8 @@ use tch::{Device, Tensor, no_grad};
 
 #[test]
 fn g_alone_stands_beside_f_and_g() {
-    if !orco_tests::heavy() {
-        // Past the harness's capture, so that it is seen.
-        let _ = writeln!(std::io::stderr(), "skipped: the paper's comparison (ORCO_HEAVY is not set)");
-        return;
+    if !orco_trials::heavy() {
+        return orco_trials::skipped("the paper's comparison (ORCO_HEAVY is not set)");
     }
     let (folder, images) = (tempfile::tempdir().unwrap(), images());
     let mut recipe = tiny::recipe(20);

@@ -1,7 +1,7 @@
 //! The runtime against the reference vectors.
 
 use orco_core::align::{Alignment, Batch, Extent, TargetRows};
-use orco_core::config::{Config, CrossEntropyOn};
+use orco_core::config::Config;
 use orco_core::linalg::{padded, transpose};
 use orco_core::loss::contrast::Form;
 use orco_core::loss::{Pairs, Rows, contrast, cross_entropy, orthogonality};
@@ -245,7 +245,7 @@ fn golden_trajectory_of_other_settings_is_rejected() {
         ("temperature", Config { temperature: TEMPERATURE * 1.001, ..config() }),
         ("form of PSCL", Config { contrast_form: Form::Inside, ..config() }),
         ("weight of CE", Config { cross_entropy: CROSS_ENTROPY * 1.001, ..config() }),
-        ("samples of CE", Config { cross_entropy_on: CrossEntropyOn::All, ..config() }),
+        ("samples of CE", Config { base_cross_entropy: CROSS_ENTROPY, ..config() }),
         ("weight of ORTH", Config { orthogonality: 1.001, ..config() }),
     ];
     for (what, other) in &others {
@@ -302,7 +302,6 @@ fn config() -> Config {
         contrast_form: Form::Outside,
         temperature: TEMPERATURE,
         cross_entropy: CROSS_ENTROPY,
-        cross_entropy_on: CrossEntropyOn::Incremental,
         orthogonality: 1.0,
         ..Config::orco()
     }

@@ -106,6 +106,12 @@ fn settings_that_make_no_sense_are_refused_by_their_names() {
         ("class_means = nan", "class_means must be from 0 to 1000"),
         ("learning_rate = nan", "learning_rate must be from 0 to 100"),
         ("epoch = 7", "unknown field `epoch`"),
+        ("assignment = \"greedy\"", "assignment is no setting of [learn]: a device gives new classes the free targets"),
+        (
+            "keep = \"first\"",
+            "keep is no setting of [learn]: a device keeps the first exemplars of a class; leave it out",
+        ),
+        ("perturbed = { base = false, incremental = true, free = true }", "perturbed is no setting of [learn]"),
     ] {
         let refused = open(settings).unwrap_err().to_string();
         assert!(refused.contains(expected), "{settings}: {refused}");

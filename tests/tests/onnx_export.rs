@@ -14,7 +14,7 @@ use orco_runtime::image::Preprocessing;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, Weights};
 use orco_trainer::backbone::{Description, Network};
 use orco_trainer::config::Arithmetic;
-use orco_trainer::export::{Ranges, onnx};
+use orco_trainer::export::{Ranges, encode_int8, onnx};
 use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor, no_grad};
 
@@ -69,7 +69,7 @@ fn check(description: Description, folder: &Path) -> PathBuf {
     let (_store, network) = network(description);
     let bytes = onnx::encode(&network, &[("task", "test".into())]);
     assert_eq!(bytes, onnx::encode(&network, &[("task", "test".into())]), "{name}: same network, other bytes");
-    let count = if orco_tests::heavy() { IMAGES } else { IMAGES / 10 };
+    let count = if orco_trials::heavy() { IMAGES } else { IMAGES / 10 };
     let (shape, input) = sizes(count, &network.description);
     let images = Tensor::randn(shape, (Kind::Float, Device::Cpu));
     let expected = no_grad(|| network.forward(&images, Arithmetic::F32, false));
@@ -145,8 +145,8 @@ fn check_int8(description: Description, least: f64, folder: &Path) -> PathBuf {
     let (calibration, others) = (images.narrow(0, 0, 200), images.narrow(0, 200, 200));
     settle(&network, &calibration);
     let measure = || Ranges::measure(&network, calibration.split(100, 0).into_iter());
-    let bytes = onnx::encode_int8(&network, &measure(), &[("task", "test".into())]);
-    assert_eq!(bytes, onnx::encode_int8(&network, &measure(), &[("task", "test".into())]), "{name}: other bytes");
+    let bytes = encode_int8(&network, &measure(), &[("task", "test".into())]);
+    assert_eq!(bytes, encode_int8(&network, &measure(), &[("task", "test".into())]), "{name}: other bytes");
     let float = onnx::encode(&network, &[]);
     assert!(bytes.len() < float.len() / 2, "{name}: {} of {} bytes", bytes.len(), float.len());
     let features = |bytes: &[u8]| encode(&mut Onnx::open(bytes, &input).unwrap(), &others).unwrap();

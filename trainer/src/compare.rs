@@ -10,7 +10,7 @@ mod session;
 use std::collections::HashMap;
 
 use anyhow::{Context, Result, bail};
-use orco_core::config::{Assignment as Rule, Config};
+use orco_core::config::Config;
 use orco_lab::benchmark::Benchmark;
 use orco_lab::{Draw, Measured, Measurement, Row, Summary, System, summarise};
 use orco_runtime::encoder::onnx::Onnx;
@@ -55,8 +55,8 @@ impl Trained {
 /// The model is left as it was.
 ///
 /// # Errors
-/// If the backbone is an ONNX file that the user brought, the recipe's settings of phase 3 name an assignment that only
-/// the runtime knows, ONNX Runtime is missing, or a loss stops being finite.
+/// If the backbone is an ONNX file that the user brought, the recipe's settings of phase 3 train nothing, ONNX Runtime
+/// is missing, or a loss stops being finite.
 pub fn compare(
     model: &mut Model,
     targets: &Targets,
@@ -100,13 +100,19 @@ pub fn compare(
     Ok(summaries)
 }
 
-/// Refuses what cannot be compared.
-fn check(model: &Model, learn: &Config, shares: &[f64]) -> Result<()> {
+/// Refuses what cannot be compared; [`compare`] asks too, but this needs no trained model.
+///
+/// # Errors
+/// If there is nothing to compare, or a share is no number of at least 0.
+pub fn check(model: &Model, learn: &Config, shares: &[f64]) -> Result<()> {
     if model.onnx.is_some() {
         bail!("the backbone is an ONNX file, which cannot be trained; compare needs one of the recipe's own");
     }
-    if learn.assignment != Rule::Greedy {
-        bail!("compare knows assignment = \"greedy\" only; change [learn] of the recipe");
+    if learn.epochs == 0 {
+        bail!(
+            "compare trains in every session, but [learn] of the recipe has epochs = 0, as the preset \"discriminant\" \
+             does; give it preset = \"edge\", \"orco\" or \"paper\""
+        );
     }
     if let Some(share) = shares.iter().find(|share| !share.is_finite() || **share < 0.0) {
         bail!("--backbone-rate is {share}, but must be a number of at least 0");
@@ -240,4 +246,24 @@ fn features(model: &Model, images: &Images, indices: &[usize]) -> Tensor {
         no_grad(|| model.backbone.forward(&model.channels.normalise(&images), Arithmetic::F32, false))
     });
     Tensor::cat(&parts.collect::<Vec<_>>(), 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_train_nothing_are_refused_with_those_that_do() {
+        let text = include_str!("../recipes/cifar100-edge.toml");
+        let mut recipe: Recipe = toml::from_str(text).unwrap();
+        recipe.backbone.width = 4;
+        let model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
+        for preset in ["orco", "paper", "edge"] {
+            assert!(check(&model, &Config::preset(preset).unwrap(), &[0.1]).is_ok(), "{preset}");
+        }
+        let refused = |learn: &Config, share| check(&model, learn, &[share]).unwrap_err().to_string();
+        let said = refused(&Config::discriminant(), 0.1);
+        assert!(said.contains("epochs = 0") && said.contains("preset = \"edge\""), "{said}");
+        assert!(refused(&Config::edge(), -1.0).contains("--backbone-rate is -1"));
+    }
 }

@@ -57,7 +57,7 @@ pub struct Recipe {
     /// What of the data goes into the bundle.
     #[serde(default)]
     pub export: ExportConfig,
-    /// What devices do, as shipped in the bundle: a `preset` (`discriminant` if none is named) and what differs from it.
+    /// What devices do, as the bundle says it: a `preset` (`discriminant` if none is named) and what differs from it.
     #[serde(default = "LearnConfig::discriminant", deserialize_with = "learn")]
     pub learn: LearnConfig,
 }
@@ -82,6 +82,9 @@ fn learn<'de, D: Deserializer<'de>>(deserializer: D) -> Result<LearnConfig, D::E
 /// # Errors
 /// If there is no such field, or its value is of another type.
 pub fn with_changes(config: &LearnConfig, changes: toml::Table) -> Result<LearnConfig, toml::de::Error> {
+    if let Some((name, fixed)) = changes.keys().find_map(|name| Some((name, LearnConfig::fixed(name)?))) {
+        return Err(toml::de::Error::custom(format!("{name} is no setting of phase 3: {fixed}; leave it out")));
+    }
     let mut table = toml::Table::try_from(config).expect("settings are a table");
     table.extend(changes);
     table.try_into()

@@ -6,7 +6,8 @@
 mod generation;
 mod loss;
 
-use orco_core::config::{Config, CrossEntropyOn, Perturbation, Perturbed};
+use orco_core::align::{Perturbation, Perturbed};
+use orco_core::config::Config;
 use orco_core::loss::contrast::Form;
 use tch::{Device, Kind, Tensor};
 
@@ -62,8 +63,8 @@ pub struct Weights {
     perturbation: Perturbation,
     /// Magnitude e of the perturbation.
     perturbation_width: f64,
+    /// Weight of a cross entropy over the samples of incremental classes.
     cross_entropy: f64,
-    cross_entropy_on: CrossEntropyOn,
     /// Weight of a cross entropy over the samples of base classes alone.
     base_cross_entropy: f64,
     orthogonality: f64,
@@ -78,9 +79,9 @@ impl From<&AlignConfig> for Weights {
             perturbed: config.perturbed,
             perturbation: config.perturbation,
             perturbation_width: config.perturbation_width,
-            cross_entropy: config.cross_entropy,
-            cross_entropy_on: CrossEntropyOn::All,
-            base_cross_entropy: 0.0,
+            // Phase 2 has samples of base classes only.
+            cross_entropy: 0.0,
+            base_cross_entropy: config.cross_entropy,
             orthogonality: config.orthogonality,
         }
     }
@@ -92,11 +93,10 @@ impl From<&Config> for Weights {
             contrast: config.contrast.into(),
             contrast_form: config.contrast_form,
             temperature: config.temperature.into(),
-            perturbed: config.perturbed,
-            perturbation: config.perturbation,
+            perturbed: Perturbed::SESSION,
+            perturbation: Perturbation::Uniform,
             perturbation_width: config.perturbation_width.into(),
             cross_entropy: config.cross_entropy.into(),
-            cross_entropy_on: config.cross_entropy_on,
             base_cross_entropy: config.base_cross_entropy.into(),
             orthogonality: config.orthogonality.into(),
         }
@@ -156,9 +156,9 @@ impl Objective {
             let (rows, row_labels) = self.with_perturbed(z, &of_rows, batch);
             total += contrast(&rows, &row_labels, weights.temperature, weights.contrast_form) * weights.contrast;
         }
-        let all = weights.cross_entropy_on == CrossEntropyOn::All;
-        let counted = if all { None } else { Some(of_rows.ge(self.base)) };
-        let terms = [(weights.cross_entropy, counted), (weights.base_cross_entropy, Some(of_rows.less(self.base)))];
+        // Where all known classes are base classes, every row counts.
+        let of_base = (self.assigned.size()[0] > self.base).then(|| of_rows.less(self.base));
+        let terms = [(weights.cross_entropy, Some(of_rows.ge(self.base))), (weights.base_cross_entropy, of_base)];
         for (weight, counted) in terms.iter().filter(|(weight, _)| *weight > 0.0) {
             if let Some(loss) = self.cross_entropy(z, &of_rows, counted.as_ref()) {
                 total += loss * *weight;

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use orco_core::config::Config;
+use orco_lab::ablation::Ablation;
 use orco_lab::benchmark::Benchmark;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
@@ -14,7 +15,7 @@ use crate::interrupt;
 /// Measures trial settings on a bundle's benchmark file and prints a line for each; the baselines follow.
 ///
 /// A trial is the inside of a TOML table with fields of [`Config`], such as `epochs = 50, learning_rate = 0.2`; they
-/// change the bundle's settings, or those of a `preset` named among them.
+/// change the bundle's settings, or those of a `preset` named among them. Fields of [`Ablation`] may stand beside them.
 ///
 /// # Errors
 /// If the bundle cannot be opened, was made from test data, a trial makes no sense, or a stop was asked for.
@@ -28,7 +29,7 @@ pub fn tune(bundle: &Path, trials: &[String], draws: usize, seed: u64) -> Result
             bundle.manifest.name
         );
     }
-    let configs = trials.iter().map(|trial| changed(&base_model.config, trial)).collect::<Result<Vec<_>>>()?;
+    let changes = trials.iter().map(|trial| changed(&base_model.config, trial)).collect::<Result<Vec<_>>>()?;
     println!("measured on {}, draws: {draws}", benchmark.source);
     println!("     aHM           aACC");
     let show = |name: &str, system: System, config: &Config| -> Result<()> {
@@ -40,15 +41,15 @@ pub fn tune(bundle: &Path, trials: &[String], draws: usize, seed: u64) -> Result
         println!("{:6.2} ± {harmonic:.2}  {:6.2} ± {top1:.2}  {name}", summary.ahm, summary.aacc);
         Ok(())
     };
-    for (trial, config) in trials.iter().zip(&configs) {
-        show(trial, System::Orco, config)?;
+    for (trial, (config, ablation)) in trials.iter().zip(&changes) {
+        show(trial, System::Ablated(*ablation), config)?;
     }
     show("imprint", System::Imprint, &base_model.config)?;
     show("ncm", System::Ncm, &base_model.config)
 }
 
-/// The settings with the trial's fields changed.
-fn changed(config: &Config, trial: &str) -> Result<Config> {
+/// The settings with the trial's fields changed, and what it ablates.
+fn changed(config: &Config, trial: &str) -> Result<(Config, Ablation)> {
     let wrapped: toml::Table = format!("trial = {{ {trial} }}")
         .parse()
         .with_context(|| format!("--try \"{trial}\" is no list of settings"))?;
@@ -57,28 +58,35 @@ fn changed(config: &Config, trial: &str) -> Result<Config> {
         None => config.clone(),
         Some(name) => name.as_str().and_then(Config::preset).with_context(|| format!("there is no preset {name}"))?,
     };
+    let is_ablation = |name: &String| Ablation::NAMES.contains(&name.as_str());
+    let (ablated, fields): (toml::Table, toml::Table) = fields.into_iter().partition(|(name, _)| is_ablation(name));
+    let ablation = ablated.try_into().with_context(|| format!("--try \"{trial}\""))?;
     let changed = with_changes(&preset, fields).with_context(|| format!("--try \"{trial}\""))?;
     if let Some(problem) = changed.problem() {
         bail!("--try \"{trial}\": {problem}");
     }
-    Ok(changed)
+    Ok((changed, ablation))
 }
 
 #[cfg(test)]
 mod tests {
+    use orco_lab::ablation::Assignment;
+
     use super::*;
 
     #[test]
     fn a_trial_changes_what_it_names() {
         let base = Config::orco();
-        let changed = changed(&base, "epochs = 7, cross_entropy_on = \"all\"").unwrap();
-        assert_eq!(changed.epochs, 7);
-        assert_eq!(Config { epochs: base.epochs, cross_entropy_on: base.cross_entropy_on, ..changed }, base);
+        let (changed, ablation) = changed(&base, "epochs = 7, assignment = \"random\"").unwrap();
+        assert_eq!(changed, Config { epochs: 7, ..base });
+        assert_eq!(ablation, Ablation { assignment: Assignment::Random, ..Ablation::default() });
     }
 
     #[test]
     fn nonsense_is_refused() {
-        for trial in ["epochs = 0", "epoch = 3", "epochs", "temperature = -1.0"] {
+        for trial in
+            ["epochs = 0", "epoch = 3", "epochs", "temperature = -1.0", "keep = \"best\"", "cross_entropy_on = \"all\""]
+        {
             let said = changed(&Config::orco(), trial).unwrap_err().to_string();
             assert!(said.contains(trial), "{said}");
         }

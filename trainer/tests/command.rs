@@ -203,7 +203,7 @@ fn a_stop_in_the_export_leaves_no_bundle() {
 #[test]
 fn the_cuda_half_of_libtorch_is_taken_in() {
     let Some(torch) = std::env::var_os("ORCO_CUDA_TORCH") else {
-        let _ = writeln!(std::io::stderr(), "skipped: loading CUDA (ORCO_CUDA_TORCH names no PyTorch 2.11 with CUDA)");
+        orco_trials::skipped("loading CUDA (ORCO_CUDA_TORCH names no PyTorch 2.11 with CUDA)");
         return;
     };
     let libraries = Path::new(&torch).join("lib");
@@ -280,7 +280,7 @@ fn a_disk_that_is_really_full_keeps_the_last_checkpoint() {
     let run = folder.path().join("run");
     fs::create_dir(&run).unwrap();
     if !alone("mount -t tmpfs tmpfs /mnt").output().is_ok_and(|output| output.status.success()) {
-        let _ = writeln!(std::io::stderr(), "skipped: this user may not mount a file system");
+        orco_trials::skipped("this user may not mount a file system");
         return;
     }
     // Room for one checkpoint and half of the next.
@@ -373,7 +373,7 @@ fn a_number_of_threads_out_of_range_is_refused() {
 #[test]
 fn a_device_that_is_not_there_is_one_sentence() {
     if orco_trainer::device::cuda_devices().is_ok() {
-        let _ = writeln!(std::io::stderr(), "skipped: this machine has a CUDA device");
+        orco_trials::skipped("this machine has a CUDA device");
         return;
     }
     let folder = recipe(1, 1);

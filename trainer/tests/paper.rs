@@ -70,7 +70,7 @@ fn the_published_recipes_go_through_all_phases() {
 #[test]
 fn a_gpu_computes_what_the_processor_computes() {
     let Ok(gpu) = open(DeviceChoice::Cuda(0)) else {
-        let _ = writeln!(std::io::stderr(), "skipped: a GPU beside the processor (there is no CUDA device)");
+        orco_trials::skipped("a GPU beside the processor (there is no CUDA device)");
         return;
     };
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("recipes/synthetic-tiny.toml")).unwrap();

@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +46,7 @@ fn said(command: &mut Command, texts: &[&str]) -> Option<usize> {
 fn threads_sleep_beside_busy_ones() {
     let counted = fs::read_to_string("/proc/thread-self/schedstat").is_ok_and(|text| text != "0 0 0\n");
     if !counted {
-        let _ = writeln!(std::io::stderr(), "skipped: this system does not count how long threads wait for a core");
+        orco_trials::skipped("this system does not count how long threads wait for a core");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -21,8 +21,8 @@ use output::Output;
 #[command(
     version,
     about = "Learns new image classes on the device from a handful of shots",
-    after_help = "Exit codes: 0 done; 1 failed, nothing was changed; 2 wrong command line; 3 changed, but what came after \
-                  it failed (it says what)."
+    after_help = "Exit codes: 0 done; 1 failed, nothing was changed; 2 wrong command line; 3 changed, but what came \
+                  after it failed (it says what)."
 )]
 struct Cli {
     #[command(flatten)]

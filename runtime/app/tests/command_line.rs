@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use orco_runtime::bundle::Bundle;
 use orco_state::pack::Sealed;
 use orco_state::state::State;
+use orco_trials::{heavy, skipped};
 use serde_json::Value;
-use support::{Device, argument, assert_refused, heavy, shots, skipped, text, workspace};
+use support::{Device, argument, assert_refused, shots, text, workspace};
 
 #[test]
 fn a_learned_class_survives_a_restart() {

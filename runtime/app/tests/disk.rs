@@ -6,7 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use support::{Mounted, argument, assert_refused, shipped, shots, skipped, text};
+use orco_trials::skipped;
+use support::{Mounted, argument, assert_refused, shipped, shots, text};
 use tempfile::TempDir;
 
 fn orco(state: &Path, arguments: &[&str]) -> Output {

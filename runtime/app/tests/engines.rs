@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use orco_runtime::encoder::library;
+use orco_trials::skipped;
 use serde_json::Value;
-use support::{Device, argument, assert_refused, shots, skipped, text};
+use support::{Device, argument, assert_refused, shots, text};
 use tempfile::TempDir;
 
 /// A library that says it is ONNX Runtime of some release, and has nothing else of it.

@@ -17,8 +17,9 @@ use orco_runtime::bundle::Bundle;
 use orco_runtime::store::Store;
 use orco_state::history::Saved;
 use orco_state::pack::Sealed;
+use orco_trials::skipped;
 use serde_json::Value;
-use support::{Mounted, argument, changed_state, changes, copy_folder, fast_bundle, make_pipe, shots, skipped, text};
+use support::{Mounted, argument, changed_state, changes, copy_folder, fast_bundle, make_pipe, shots, text};
 use tempfile::TempDir;
 
 const DONE: Option<i32> = Some(0);
@@ -219,17 +220,17 @@ fn thumbnails_that_cannot_be_written_do_not_hide_the_change() {
     let folder = bench.folder.path();
     fs::write(folder.join("file"), "no folder").unwrap();
     fs::create_dir_all(folder.join("taken/other/3.jpg")).unwrap();
-    let mut places = vec![folder.join("file/below"), folder.join("taken"), "/dev/null/x".into(), "/proc/x".into()];
+    let mut paths = vec![folder.join("file/below"), folder.join("taken"), "/dev/null/x".into(), "/proc/x".into()];
     let (full, read_only) = (Mounted::new("size=8k"), Mounted::new("size=1m"));
     match (&full, &read_only) {
         (Some(full), Some(read_only)) => {
             full.fill();
             read_only.remount("remount,ro");
-            places.extend([full.path.clone(), read_only.path.clone()]);
+            paths.extend([full.path.clone(), read_only.path.clone()]);
         }
         _ => skipped("thumbnails on full and read-only disks (mounting needs root)"),
     }
-    for path in &places {
+    for path in &paths {
         let before = bench.reset();
         let import = ["import", bench.pack.to_str().unwrap(), "--as", "other", "--json", "-", "--thumbnails-to"];
         let output = bench.command(&import.map(str::to_owned)).arg(path).output().unwrap();

@@ -12,7 +12,8 @@ use orco_core::random::Random;
 use orco_runtime::store::Store;
 use orco_state::history::Saved;
 use orco_state::state::State;
-use support::{argument, fast_bundle, heavy, shots};
+use orco_trials::heavy;
+use support::{argument, fast_bundle, shots};
 use tempfile::TempDir;
 
 /// How one run ended.

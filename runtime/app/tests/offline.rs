@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use orco_runtime::encoder::library;
-use support::{Device, argument, shots, skipped, text};
+use orco_trials::skipped;
+use support::{Device, argument, shots, text};
 use tempfile::TempDir;
 use trace::{Event, Trace, trace};
 

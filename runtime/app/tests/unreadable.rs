@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use orco_runtime::bundle::Bundle;
 use orco_runtime::store::Store;
-use support::{changed_state, changes, copy_folder, fast_bundle, make_pipe, skipped, text};
+use orco_trials::skipped;
+use support::{changed_state, changes, copy_folder, fast_bundle, make_pipe, text};
 use tempfile::TempDir;
 
 /// Who is nobody in particular.

@@ -9,7 +9,7 @@
 //! ```
 //! use core::ops::ControlFlow;
 //!
-//! use orco_core::align::{self, AlignmentData, Needs, Workspace};
+//! use orco_core::align::{self, AlignmentData, Needs, Sampling, Workspace};
 //! use orco_core::config::Config;
 //! use orco_core::exemplar::{Exemplars, Precision};
 //! use orco_core::projection::{Parameters, Shape};
@@ -36,13 +36,13 @@
 //! let mut workspace = Workspace { numbers, indices, workers: &Serial };
 //!
 //! let mut assigned = [0; 2];
-//! align::assign(&lesson, &mut assigned, 1, &CONFIG, 1, &mut workspace)?;
+//! align::assign(&lesson, &mut assigned, 1, &CONFIG, &mut workspace)?;
 //! assert_eq!(assigned, [0, 1]); // the nearer of the free targets
 //!
 //! let (w1, b1, w2, b2) = (&mut [0.0; 4][..], &mut [0.0; 2][..], &mut [0.0; 4][..], &mut [0.0; 2][..]);
 //! let head = Parameters { w1, b1, w2, b2 };
 //! let (mut first, mut last) = (None, None);
-//! align::align(&lesson, &assigned, &CONFIG, 1, &mut workspace, head, &mut |progress| {
+//! align::align(&lesson, &assigned, &CONFIG, Sampling::seeded(1), &mut workspace, head, &mut |progress| {
 //!     let loss = progress.losses.cross_entropy;
 //!     (first, last) = (first.or(Some(loss)), Some(loss));
 //!     ControlFlow::Continue(())
@@ -53,21 +53,21 @@
 
 mod memory;
 mod sampler;
+mod sampling;
 mod step;
 
 pub use memory::{Needs, Workspace};
 pub use sampler::Sampler;
+pub use sampling::{Perturbation, Perturbed, Sampling};
 pub use step::{Alignment, Batch, Extent, Losses, TargetRows};
 
 use core::ops::ControlFlow;
 
 use crate::assignment;
-use crate::config::{Assignment, Config};
+use crate::config::Config;
 use crate::exemplar::Exemplars;
 use crate::math::{add_scaled, dot, normalise};
 use crate::projection::{self, Parameters, Shape};
-use crate::random::Random;
-use crate::schedule::Schedule;
 use memory::{carve, sum};
 use sampler::views_used;
 
@@ -215,7 +215,7 @@ const fn to_assign(shape: Shape, classes: usize, free: usize) -> ([usize; 8], [u
     (lengths, [free, indices])
 }
 
-/// Gives classes `first..` their pseudo-targets, as the configuration says.
+/// Gives classes `first..` their pseudo-targets: together they match the free ones best.
 ///
 /// # Shapes
 /// `assigned` `[classes]`: for every known class the row of its target; those before `first` stay, the others are
@@ -229,7 +229,6 @@ pub fn assign(
     assigned: &mut [u32],
     first: usize,
     config: &Config,
-    seed: u64,
     workspace: &mut Workspace<'_>,
 ) -> Result<(), AlignError> {
     check(data, assigned.len(), config, workspace)?;
@@ -244,11 +243,6 @@ pub fn assign(
     }
     let free = &mut free_targets[..count];
     assert!(new.len() <= free.len(), "{} classes do not fit onto {} targets", new.len(), free.len());
-    if config.assignment == Assignment::Random {
-        Random::new(seed, "assignment").shuffle(free);
-        new.copy_from_slice(&free[..new.len()]);
-        return Ok(());
-    }
     let (numbers, _) = to_assign(shape, new.len(), free.len());
     let [parameters, features, hidden, z, norms, means, cosines, scratch] = carve(workspace.numbers, numbers);
     shape.load(data.head, parameters);
@@ -272,7 +266,7 @@ pub fn assign(
 }
 
 /// Trains the head of phase 2 on everything that the lesson holds and writes it into `head`. The same lesson,
-/// configuration and seed give the same bits, whoever the workers are.
+/// configuration and sampling give the same bits, whoever the workers are.
 ///
 /// # Shapes
 /// `assigned` `[classes]`: for every known class the row of its target.
@@ -283,7 +277,7 @@ pub fn align(
     data: &AlignmentData<'_>,
     assigned: &[u32],
     config: &Config,
-    seed: u64,
+    sampling: Sampling,
     workspace: &mut Workspace<'_>,
     head: Parameters<&mut [f32]>,
     on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
@@ -294,7 +288,7 @@ pub fn align(
     let mut head = Some(head);
     workers.enter(&mut || {
         if let Some(head) = head.take() {
-            done = train(data, assigned, config, seed, workspace, head, on_progress);
+            done = train(data, assigned, config, sampling, workspace, head, on_progress);
         }
     });
     // Workers that never did the work have trained nothing.
@@ -306,7 +300,7 @@ fn train(
     data: &AlignmentData<'_>,
     assigned: &[u32],
     config: &Config,
-    seed: u64,
+    sampling: Sampling,
     workspace: &mut Workspace<'_>,
     head: Parameters<&mut [f32]>,
     on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
@@ -325,14 +319,8 @@ fn train(
     let (step_numbers, numbers) = numbers.split_at_mut(needs.numbers);
     let (step_indices, indices) = workspace.indices.split_at_mut(needs.indices);
     let mut alignment = Alignment::new(&extent, data.head, &target_rows, step_numbers, step_indices, workspace.workers);
-    let mut sampler = Sampler::new(data, target_rows, config, Random::new(seed, "alignment"), numbers, indices);
-    let schedule = Schedule {
-        steps: config.epochs,
-        warmup: config.warmup_epochs,
-        start: config.warmup_rate,
-        peak: config.learning_rate,
-        end: 0.0,
-    };
+    let mut sampler = Sampler::new(data, target_rows, config, sampling, numbers, indices);
+    let schedule = config.schedule();
     for epoch in 0..config.epochs {
         let rate = schedule.rate(epoch) as f32;
         let mut mean = Losses::default();

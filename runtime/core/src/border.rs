@@ -1,9 +1,9 @@
 //! Where the border between known classes and new ones lies: one number, added to the scores of all new classes.
 //!
-//! A backbone that was trained on the base classes pulls pictures of other things towards them, and a class mean of five
-//! shots errs more than one of hundreds; one constant makes up for both (calibrated stacking, Chao et al., ECCV 2016).
-//! It is chosen from samples whose class is known and that no score was made from: base samples set aside, and shots
-//! left out of their class's mean in turn.
+//! A backbone that was trained on the base classes pulls pictures of other things towards them, and a class mean of
+//! five shots errs more than one of hundreds; one constant makes up for both (calibrated stacking, Chao et al., ECCV
+//! 2016). It is chosen from samples whose class is known and that no score was made from: base samples set aside, and
+//! shots left out of their class's mean in turn.
 //!
 //! ```
 //! use orco_core::border::{Sample, choose};
@@ -151,7 +151,9 @@ mod tests {
             new in prop::collection::vec((-30i8..30, any::<bool>()), 1..20),
             weight in 0.1f32..0.9,
         ) {
-            let leads = |of: &[(i8, bool)]| of.iter().map(|(lead, right)| (f32::from(*lead) / 8.0, *right)).collect::<Vec<_>>();
+            let leads = |of: &[(i8, bool)]| -> Vec<_> {
+                of.iter().map(|(lead, right)| (f32::from(*lead) / 8.0, *right)).collect()
+            };
             let (mut known, mut new) = (samples(&leads(&known)), samples(&leads(&new)));
             let border = choose(&mut known, &mut new, weight);
             let value = |border: Border| harmonic(border.known, border.new, weight);

@@ -4,55 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::exemplar::{MAX_VIEWS, Precision};
 use crate::loss::contrast::Form;
-
-/// How perturbed targets are drawn around a pseudo-target.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Perturbation {
-    /// t + U(-e/2, e/2) per coordinate, renormalised.
-    #[default]
-    Uniform,
-    /// t + N(0, e) per coordinate, renormalised.
-    Gaussian,
-    /// t itself.
-    None,
-}
-
-/// How new classes get their pseudo-targets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Assignment {
-    /// The best match among the free ones; earlier assignments stay (the published program).
-    #[default]
-    Greedy,
-    /// All learned classes are matched anew in every session.
-    Reassigned,
-    /// Any free one.
-    Random,
-}
-
-/// Which pseudo-targets are perturbed in PSCL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Perturbed {
-    /// Those of base classes.
-    pub base: bool,
-    /// Those of incremental classes.
-    pub incremental: bool,
-    /// Those of no class.
-    pub free: bool,
-}
-
-/// Which samples cross entropy counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CrossEntropyOn {
-    /// Samples of incremental classes.
-    #[default]
-    Incremental,
-    /// Samples of all classes.
-    All,
-}
+use crate::schedule::Schedule;
 
 /// What a step sees of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,19 +15,6 @@ pub enum Sample {
     Pair,
     /// One of them: the clean one, or one of the others (see [`Config::augmented`]).
     One,
-}
-
-/// Which exemplars are kept where there is no room for all.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Keep {
-    /// The first ones in the order in which they are stored, which within a session follows their content.
-    #[default]
-    First,
-    /// A random choice.
-    Random,
-    /// Those whose mean stays nearest to the class's mean (iCaRL).
-    Herding,
 }
 
 /// The weights with which scores are combined where the bundle carries statistics of its base classes
@@ -121,18 +60,10 @@ pub struct Config {
     pub contrast_form: Form,
     /// Temperature of PSCL.
     pub temperature: f32,
-    /// How new classes get their targets.
-    pub assignment: Assignment,
-    /// Which targets are perturbed.
-    pub perturbed: Perturbed,
-    /// How targets are perturbed.
-    pub perturbation: Perturbation,
-    /// Magnitude e of the perturbation.
+    /// Magnitude e of the perturbation of targets, U(-e/2, e/2) per coordinate.
     pub perturbation_width: f32,
-    /// Weight of cross entropy; 0 leaves it out.
+    /// Weight of cross entropy over the samples of incremental classes; 0 leaves it out.
     pub cross_entropy: f32,
-    /// Samples that cross entropy counts.
-    pub cross_entropy_on: CrossEntropyOn,
     /// Weight of the orthogonality loss; 0 leaves it out.
     pub orthogonality: f32,
     /// Exemplars used of each base class, at most.
@@ -150,10 +81,9 @@ pub struct Config {
     pub layer_rates: [f32; 2],
     /// How features of exemplars are stored.
     pub precision: Precision,
-    /// Most bytes that the exemplars collected on the device take, though every class keeps one; 0 sets no limit.
+    /// Most bytes that the exemplars collected on the device take, though every class keeps one; 0 sets no limit. Where
+    /// they would take more, the first ones of each class are kept, in an order that follows their content.
     pub exemplar_bytes: usize,
-    /// Which of them are kept where they take more.
-    pub keep: Keep,
     /// Weight of the mean of a class's exemplars in an answer, beside its target's weight of 1
     /// (`orco_state::classify::Classifier`); 0 is the paper's rule, the target alone.
     pub class_means: f32,
@@ -182,12 +112,8 @@ impl Config {
             contrast: 1.0,
             contrast_form: Form::Outside,
             temperature: 0.07,
-            assignment: Assignment::Greedy,
-            perturbed: Perturbed { base: false, incremental: true, free: true },
-            perturbation: Perturbation::Uniform,
             perturbation_width: 9e-5,
             cross_entropy: 0.5,
-            cross_entropy_on: CrossEntropyOn::Incremental,
             orthogonality: 1.0,
             base_exemplars: 5,
             views: 4,
@@ -197,7 +123,6 @@ impl Config {
             layer_rates: [1.0, 1.0],
             precision: Precision::Int8,
             exemplar_bytes: 0,
-            keep: Keep::First,
             class_means: 0.0,
             base_cross_entropy: 0.0,
             answer: None,
@@ -255,6 +180,32 @@ impl Config {
     /// The same settings with the paper's rule of answers, by targets alone.
     pub fn by_targets_alone(&self) -> Self {
         Self { class_means: 0.0, answer: None, ..self.clone() }
+    }
+
+    /// The learning rate over the epochs.
+    pub const fn schedule(&self) -> Schedule {
+        Schedule {
+            steps: self.epochs,
+            warmup: self.warmup_epochs,
+            start: self.warmup_rate,
+            peak: self.learning_rate,
+            end: 0.0,
+        }
+    }
+
+    /// What a device always does where a setting of this name would leave a choice; nothing for other names. Only
+    /// measurements vary it.
+    pub fn fixed(name: &str) -> Option<&'static str> {
+        match name {
+            "assignment" => Some("a device gives new classes the free targets that match them best"),
+            "perturbed" => Some("a device perturbs the targets of incremental classes and the free ones"),
+            "perturbation" => Some("a device perturbs targets uniformly, by perturbation_width"),
+            "cross_entropy_on" => Some(
+                "cross_entropy counts samples of incremental classes, and base_cross_entropy those of base classes",
+            ),
+            "keep" => Some("a device keeps the first exemplars of a class"),
+            _ => None,
+        }
     }
 
     /// What is wrong with the values, as a sentence about the first field at fault; to be asked after decoding or

@@ -48,7 +48,7 @@ pub fn without_avx512(aside: bool) {
     kernel::WITHOUT_AVX512.store(aside, Ordering::Relaxed);
 }
 
-/// The left factor of a product, in any layout: entry (row, place) stands at `row * row_stride + place * place_stride`.
+/// The left factor of a product, in any layout: entry (row, depth) stands at `row * row_stride + depth * depth_stride`.
 #[derive(Clone, Copy, Debug)]
 pub struct Left<'a> {
     /// The numbers.
@@ -56,23 +56,23 @@ pub struct Left<'a> {
     /// Distance between rows.
     pub row_stride: usize,
     /// Distance between the entries of a row.
-    pub place_stride: usize,
+    pub depth_stride: usize,
 }
 
 impl<'a> Left<'a> {
     /// A matrix whose rows of `stride` numbers lie one after the other.
     pub fn rows(values: &'a [f32], stride: usize) -> Self {
-        Self { values, row_stride: stride, place_stride: 1 }
+        Self { values, row_stride: stride, depth_stride: 1 }
     }
 
     /// The transpose of such a matrix.
     pub fn transposed(values: &'a [f32], stride: usize) -> Self {
-        Self { values, row_stride: 1, place_stride: stride }
+        Self { values, row_stride: 1, depth_stride: stride }
     }
 }
 
-/// The right factor of a product, in groups of [`LANES`] columns: entry (place, column) stands at
-/// `column / LANES * group_stride + place * stride + column % LANES`.
+/// The right factor of a product, in groups of [`LANES`] columns: entry (depth, column) stands at
+/// `column / LANES * group_stride + depth * stride + column % LANES`.
 #[derive(Clone, Copy, Debug)]
 pub struct Right<'a> {
     /// The numbers.
@@ -112,7 +112,7 @@ impl Piece {
     /// None.
     pub const NONE: Self = Self { start: core::ptr::null(), length: 0 };
 
-    /// So many numbers from the given place of a slice on, which may lie outside of it.
+    /// So many numbers from the given index of a slice on, which may lie outside of it.
     #[inline(always)]
     pub fn of(slice: &[f32], from: usize, length: usize) -> Self {
         Self { start: slice.as_ptr().wrapping_add(from), length }
@@ -134,7 +134,7 @@ pub trait Finish {
     /// Takes the entries of a row from `column` on.
     fn finish(&mut self, row: usize, column: usize, sums: &[f32]);
 
-    /// Sums to start a tile of these rows and columns from instead of zero: those over the places before, which the
+    /// Sums to start a tile of these rows and columns from instead of zero: those over the depth before, which the
     /// product continues. They begin with the tile's first entry; the number is the distance between rows.
     #[inline(always)]
     fn start(&self, _rows: Range<usize>, _columns: Range<usize>) -> Option<(&[f32], usize)> {
@@ -190,7 +190,7 @@ pub fn product_to(rows: usize, length: usize, left: Left<'_>, right: Right<'_>, 
     if length > 0 {
         // Strides come from the caller: sums must not wrap.
         let reach = |a: usize, b: usize, c: usize, d: usize| a.checked_mul(b)?.checked_add(c.checked_mul(d)?);
-        let last = reach(rows - 1, left.row_stride, length - 1, left.place_stride);
+        let last = reach(rows - 1, left.row_stride, length - 1, left.depth_stride);
         assert!(last.is_some_and(|last| last < left.values.len()), "left factor is shorter than its shape");
         let last = reach(length - 1, right.stride, right.columns / LANES - 1, right.group_stride);
         let end = last.and_then(|last| last.checked_add(LANES));
@@ -214,7 +214,7 @@ mod tests {
     #[should_panic(expected = "left factor is shorter")]
     fn strides_that_wrap_around_are_refused() {
         let a = [0.0; 4];
-        let left = Left { values: &a[1..3], row_stride: usize::MAX, place_stride: 1 };
+        let left = Left { values: &a[1..3], row_stride: usize::MAX, depth_stride: 1 };
         product(2, 2, left, Right::rows(&[0.0; 2 * LANES], LANES), |_, _, _| {});
     }
 
@@ -234,8 +234,8 @@ mod tests {
             });
             for (index, &value) in result.iter().enumerate() {
                 let (row, column) = (index / columns, index % columns);
-                let entry = |place: usize| a[row * left.row_stride + place * left.place_stride];
-                let term = |place: usize| f64::from(entry(place)) * f64::from(b[place * columns + column]);
+                let entry = |depth: usize| a[row * left.row_stride + depth * left.depth_stride];
+                let term = |depth: usize| f64::from(entry(depth)) * f64::from(b[depth * columns + column]);
                 let exact: f64 = (0..length).map(term).sum();
                 prop_assert!((f64::from(value) - exact).abs() < 1e-4, "{index}: {value} and {exact}");
             }

@@ -28,7 +28,7 @@ use crate::workers::{Workers, for_each_chunk};
 const ROWS: usize = 32;
 
 /// Inputs that are multiplied at a time: as many as their weights in a panel stay near while all rows pass by.
-const PLACES: usize = 128;
+const DEPTH: usize = 128;
 
 /// The shape of a projection head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -222,14 +222,14 @@ impl Shape {
         for_each_chunk(workers, [(&mut *batch.hidden, rows * LANES)], |number, [hidden]| {
             let panel = &panels[number * self.panel()..][..self.panel()];
             let (w1, biases, _) = self.split(panel);
-            for first in (0..inputs.max(1)).step_by(PLACES) {
-                let places = PLACES.min(inputs - first);
-                let last = first + places == inputs;
-                let after = if last { self.panel() } else { (first + places) * LANES };
-                let next = Piece::of(panel, after, places * LANES);
+            for first in (0..inputs.max(1)).step_by(DEPTH) {
+                let depth = DEPTH.min(inputs - first);
+                let last = first + depth == inputs;
+                let after = if last { self.panel() } else { (first + depth) * LANES };
+                let next = Piece::of(panel, after, depth * LANES);
                 let activation = Activation { hidden: &mut *hidden, biases, first: first == 0, last, next };
                 let left = Left::rows(&features[first..], inputs);
-                product_to(rows, places, left, Right::rows(&w1[first * LANES..], LANES), activation);
+                product_to(rows, depth, left, Right::rows(&w1[first * LANES..], LANES), activation);
             }
         });
         let hidden = &*batch.hidden;

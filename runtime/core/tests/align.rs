@@ -2,9 +2,8 @@
 
 use proptest::prelude::*;
 
-use orco_core::align::{Alignment, AlignmentData, Batch, Extent, Sampler, TargetRows};
-use orco_core::config::Config;
-use orco_core::config::{CrossEntropyOn, Perturbed, Sample};
+use orco_core::align::{Alignment, AlignmentData, Batch, Extent, Perturbed, Sampler, Sampling, TargetRows};
+use orco_core::config::{Config, Sample};
 use orco_core::loss::contrast::Form;
 use orco_core::projection::Shape;
 use orco_core::random::Random;
@@ -61,7 +60,6 @@ impl Reference<'_> {
             let entropies: Vec<f64> = counted.map(entropy).collect();
             entropies.iter().sum::<f64>() / entropies.len().max(1) as f64
         };
-        let all = config.cross_entropy_on == CrossEntropyOn::All;
 
         let mut spread = Vec::new();
         for class in 0..targets.len() as u32 {
@@ -77,7 +75,7 @@ impl Reference<'_> {
         let orthogonality = logs.sum::<f64>() / spread.len() as f64;
         let weight = |weight: f32| f64::from(weight);
         weight(config.contrast) * contrast
-            + weight(config.cross_entropy) * mean_entropy(&|class| all || incremental(class))
+            + weight(config.cross_entropy) * mean_entropy(&|class| incremental(class))
             + weight(config.base_cross_entropy) * mean_entropy(&|class| !incremental(class))
             + weight(config.orthogonality) * orthogonality
     }
@@ -126,7 +124,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
     fn the_gradient_is_that_of_finite_differences(
-        seed in 0u64..1000, form in 0usize..3, sharp: bool, views in 1usize..3, all: bool,
+        seed in 0u64..1000, form in 0usize..3, sharp: bool, views in 1usize..3,
         weights in prop::array::uniform4(0.0f32..2.0)
     ) {
         let mut random = Random::new(seed, "gradient");
@@ -148,7 +146,6 @@ proptest! {
             contrast_form: [Form::Outside, Form::Inside, Form::Negatives][form],
             contrast: weights[0],
             cross_entropy: weights[1],
-            cross_entropy_on: if all { CrossEntropyOn::All } else { CrossEntropyOn::Incremental },
             orthogonality: weights[2],
             base_cross_entropy: weights[3],
             ..Config::default()
@@ -209,13 +206,17 @@ fn with_lesson(work: impl FnOnce(&AlignmentData<'_>, &[u32])) {
 }
 
 /// Draws the only batch of an epoch.
-fn draw(data: &AlignmentData<'_>, assigned: &[u32], config: &Config, look: impl FnOnce(&Batch<'_>)) {
+fn draw(
+    (data, assigned): (&AlignmentData<'_>, &[u32]),
+    config: &Config,
+    sampling: Sampling,
+    look: impl FnOnce(&Batch<'_>),
+) {
     let mut memory = Memory::new(data.needs(assigned.len(), 0, config));
     let workspace = memory.workspace(&Serial);
     let (known, free) = data.targets.split_at(assigned.len() * data.shape.outputs);
     let target_rows = TargetRows { base_classes: data.base_classes, assigned: known, free };
-    let random = Random::new(1, "test");
-    let mut sampler = Sampler::new(data, target_rows, config, random, workspace.numbers, workspace.indices);
+    let mut sampler = Sampler::new(data, target_rows, config, sampling, workspace.numbers, workspace.indices);
     let count = sampler.start_epoch();
     look(&sampler.batch(0, count));
 }
@@ -225,9 +226,9 @@ fn perturbed_targets_are_those_of_the_setting() {
     for (base, incremental, free) in
         [(true, false, false), (false, true, false), (false, true, true), (true, true, true), (false, false, false)]
     {
-        let config = Config { perturbed: Perturbed { base, incremental, free }, ..Config::default() };
+        let sampling = Sampling { perturbed: Perturbed { base, incremental, free }, ..Sampling::seeded(1) };
         with_lesson(|data, assigned| {
-            draw(data, assigned, &config, |batch| {
+            draw((data, assigned), &Config::default(), sampling, |batch| {
                 let mut labels = batch.perturbed_labels.to_vec();
                 labels.sort_unstable();
                 labels.dedup();
@@ -249,7 +250,7 @@ fn an_epoch_holds_every_exemplar_once_or_more_of_classes_with_few() {
     let counts = |config: &Config| {
         let mut counts = vec![0; 4];
         with_lesson(|data, assigned| {
-            draw(data, assigned, config, |batch| {
+            draw((data, assigned), config, Sampling::seeded(1), |batch| {
                 batch.classes.iter().for_each(|class| counts[*class as usize] += 1);
                 let views = batch.features.len() / data.shape.inputs / batch.classes.len();
                 assert_eq!(views, if config.sample == Sample::Pair { 2 } else { 1 });

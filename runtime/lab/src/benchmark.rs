@@ -111,7 +111,7 @@ impl Benchmark {
             .collect()
     }
 
-    /// The candidates of a class that make up a draw, as places among all candidates.
+    /// The candidates of a class that make up a draw, as indices among all candidates.
     pub fn draw(&self, class: u32, draw: usize, seed: u64) -> Vec<usize> {
         let members = self.candidates.classes().iter().enumerate().filter(|(_, of)| **of == class);
         let mut members: Vec<usize> = members.map(|(index, _)| index).collect();

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Instant;
 
 use super::metrics::{Draw, Measured, Row, Summary, summarise};
+use crate::ablation::Ablation;
 use crate::benchmark::Benchmark;
 use crate::ridge::Ridge;
 use orco_core::align::Progress;
@@ -22,6 +23,8 @@ use orco_state::target::cosines;
 pub enum System {
     /// The device's learner: phase 3 in every session.
     Orco,
+    /// The same, changed.
+    Ablated(Ablation),
     /// Imprinting in the projected space, without training: a new class is the mean projection of its shots, a base
     /// class its pseudo-target; the head of phase 2 stays.
     Imprint,
@@ -33,8 +36,8 @@ pub enum System {
     Teen,
     /// Nearest class mean, seen from the mean of all base features, with a border chosen as ours is.
     NcmBorder,
-    /// The linear discriminant with the covariance that base classes share, shrunk by half, on the roots of features, with
-    /// a border chosen as ours is.
+    /// The linear discriminant with the covariance that base classes share, shrunk by half, on the roots of features,
+    /// with a border chosen as ours is.
     LdaBorder,
     /// Ridge regression on random features, fitted to the bundle's exemplars and the shots, with a border chosen as ours
     /// is (RanPAC, McDonnell et al., NeurIPS 2023).
@@ -42,7 +45,7 @@ pub enum System {
 }
 
 impl System {
-    /// All systems, ours first.
+    /// The systems that are set side by side, ours first.
     pub const ALL: [Self; 7] =
         [Self::Orco, Self::Imprint, Self::Ncm, Self::Teen, Self::NcmBorder, Self::LdaBorder, Self::Ridge];
 
@@ -67,6 +70,7 @@ impl System {
     pub fn name(self) -> &'static str {
         match self {
             Self::Orco => "orco",
+            Self::Ablated(_) => "orco, ablated",
             Self::Imprint => "imprint",
             Self::Ncm => "ncm",
             Self::Teen => "teen",
@@ -190,13 +194,16 @@ impl Measurement<'_> {
             if session > 0 {
                 let new = benchmark.session(base_model, session, draw, seed);
                 match system {
-                    System::Orco | System::NcmBorder | System::LdaBorder => {
+                    System::Orco | System::Ablated(_) | System::NcmBorder | System::LdaBorder => {
                         let mut progress = |progress| on_progress(session, progress);
                         let started = Instant::now();
                         let (memory, on_progress) = (&mut memory, &mut progress);
-                        let learned =
-                            Session { base_model, config, seed, memory, workers, on_progress }.learn(&state, &new);
-                        state = learned.map_err(|source| EvaluateError::Learn { session, source })?.0;
+                        let mut step = Session { base_model, config, seed, memory, workers, on_progress };
+                        let learned = match system {
+                            System::Ablated(ablation) => ablation.learn(&mut step, &state, &new),
+                            _ => step.learn(&state, &new).map(|(state, _)| state),
+                        };
+                        state = learned.map_err(|source| EvaluateError::Learn { session, source })?;
                         seconds += started.elapsed().as_secs_f64();
                         operations += session::operations(base_model, &state, config) as f64;
                     }
@@ -205,7 +212,7 @@ impl Measurement<'_> {
                 }
             }
             let scores = match system {
-                System::Orco | System::NcmBorder | System::LdaBorder => {
+                System::Orco | System::Ablated(_) | System::NcmBorder | System::LdaBorder => {
                     Classifier::with_config(base_model, &state, config).scores(&measured)
                 }
                 System::Imprint => imprinted(base_model, &added, &measured),

@@ -3,9 +3,11 @@
 //! - [`benchmark`]: features to measure on, as a bundle carries them;
 //! - [`statistics`]: what a workstation computes from all base images, for answers on the device;
 //! - [`cifar100`], [`from_cifar100`]: features computed anew from a data set's images;
+//! - [`ablation`]: sessions that differ from a device's in a choice that its settings do not leave open;
 //! - [`Measurement`]: runs a benchmark's sessions through the runtime's own learner and through the rivals;
 //! - [`Row`], [`Summary`]: harmonic means, accuracies and their spread over draws.
 
+pub mod ablation;
 pub mod benchmark;
 pub mod cifar100;
 mod evaluate;

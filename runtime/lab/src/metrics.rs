@@ -93,8 +93,7 @@ impl Measured {
         // Equal leads: base images leave their side first, so that a tie is never to our favour.
         leads.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         let (mut new, mut area) = (0.0, 0.0);
-        for &(class, _, right) in leads.iter().filter(|(.., right)| *right) {
-            debug_assert!(right, "only these move the curve");
+        for &(class, ..) in leads.iter().filter(|(.., right)| *right) {
             if (class as usize) < self.base {
                 area += share(class as usize) * new;
             } else {

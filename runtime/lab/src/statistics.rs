@@ -99,8 +99,11 @@ fn directions(features: Features<'_>, centre: &[f32]) -> Vec<f32> {
     values
 }
 
-/// `[classes, inputs]`.
-fn class_means(features: Features<'_>, inputs: usize, classes: usize) -> Vec<f32> {
+/// Means of the classes `0..classes`, `[classes, inputs]`.
+///
+/// # Panics
+/// If a class has no row, or a row another class.
+pub fn class_means(features: Features<'_>, inputs: usize, classes: usize) -> Vec<f32> {
     let mut counts = vec![0usize; classes];
     features.classes.iter().for_each(|class| counts[*class as usize] += 1);
     let mut means = vec![0.0; classes * inputs];
@@ -113,8 +116,8 @@ fn class_means(features: Features<'_>, inputs: usize, classes: usize) -> Vec<f32
     means
 }
 
-/// Axes, damping and factor that whiten by the covariance within classes, shrunk towards a multiple of the identity; what
-/// lies beyond the axes counts as equally spread.
+/// Axes, damping and factor that whiten by the covariance within classes, shrunk towards a multiple of the identity;
+/// what lies beyond the axes counts as equally spread.
 fn whitening(features: Features<'_>, means: &[f32], inputs: usize) -> (Vec<f32>, Vec<f32>, f32) {
     let mut covariance = DMatrix::<f64>::zeros(inputs, inputs);
     let centred: Vec<f64> = features

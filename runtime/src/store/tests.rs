@@ -62,11 +62,6 @@ fn label(number: u32) -> String {
     ["class", &number.to_string()].join(" ")
 }
 
-/// Whether trials are made in full, which takes minutes: `cargo xtask test full` sets the variable.
-fn heavy() -> bool {
-    std::env::var_os("ORCO_HEAVY").is_some()
-}
-
 /// Loads for a change and saves.
 fn save<M: Medium>(medium: &mut M, base_model: &BaseModel, saved: &Saved) -> Result<u64, SaveError<M::Error>> {
     let from = store::load_to_change(medium, base_model, DIGEST).map_err(SaveError::Occupied)?.generation;

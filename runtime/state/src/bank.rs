@@ -5,10 +5,8 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use orco_core::config::Keep;
 use orco_core::exemplar::{Exemplars, MAX_VIEWS, Precision, quantise};
-use orco_core::math::{add_scaled, normalise_rows};
-use orco_core::random::Random;
+use orco_core::math::add_scaled;
 
 /// A bank of exemplars. Each has the same number of views; view 0 is the clean one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -172,42 +170,34 @@ impl Bank {
         (&self.scales[exemplar * scales..][..scales], &self.values[exemplar * length..][..length])
     }
 
-    /// Leaves as many exemplars as fit into `budget` bytes, at most equally many of each class, but at least one; which
-    /// ones, `keep` says.
-    pub fn shrink_to(&mut self, budget: usize, keep: Keep, seed: u64) {
+    /// Leaves as many exemplars as fit into `budget` bytes, at most equally many of each class, but at least one: the
+    /// first ones.
+    pub fn shrink_to(&mut self, budget: usize) {
+        self.shrink_in_order(budget, |_, _| ());
+    }
+
+    /// The same, but of each class those exemplars that `order` puts first; it is given the bank and the numbers of a
+    /// class's exemplars, rising.
+    pub fn shrink_in_order(&mut self, budget: usize, mut order: impl FnMut(&Self, &mut [usize])) {
         if self.bytes() <= budget {
             return;
         }
-        let mut sorted = self.classes.clone();
-        sorted.sort_unstable();
-        let members: Vec<&[u32]> = sorted.chunk_by(|a, b| a == b).collect();
-        let kept_of = |each: usize| members.iter().map(|own| own.len().min(each)).sum::<usize>();
+        let mut sorted: Vec<usize> = (0..self.len()).collect();
+        sorted.sort_by_key(|&exemplar| self.classes[exemplar]);
+        let same_class = |a: &usize, b: &usize| self.classes[*a] == self.classes[*b];
+        let kept_of = |each: usize| sorted.chunk_by(same_class).map(|own| own.len().min(each)).sum::<usize>();
         let room = budget / self.bytes_of_one();
         let mut each = 1;
         while kept_of(each + 1) <= room {
             each += 1;
         }
-        let mut kept: Vec<usize> = members.iter().flat_map(|own| self.best_of(own[0], each, keep, seed)).collect();
+        let mut kept = Vec::new();
+        for members in sorted.chunk_by_mut(same_class) {
+            order(self, members);
+            kept.extend(members.iter().take(each));
+        }
         kept.sort_unstable();
         *self = self.only(&kept);
-    }
-
-    /// The `count` exemplars of a class to keep.
-    fn best_of(&self, class: u32, count: usize, keep: Keep, seed: u64) -> Vec<usize> {
-        let mut members: Vec<usize> = (0..self.len()).filter(|&exemplar| self.classes[exemplar] == class).collect();
-        match keep {
-            Keep::First => {}
-            Keep::Random => {
-                let mut random = Random::new(seed ^ u64::from(class) << 32, "exemplars to keep");
-                random.shuffle(&mut members);
-            }
-            Keep::Herding => {
-                let mut rows: Vec<f32> = members.iter().flat_map(|&exemplar| self.clean_of(exemplar)).collect();
-                members = herding(&mut rows, self.dimension, count).into_iter().map(|index| members[index]).collect();
-            }
-        }
-        members.truncate(count);
-        members
     }
 
     fn clean_of(&self, exemplar: usize) -> Vec<f32> {
@@ -250,32 +240,6 @@ impl Bank {
     }
 }
 
-/// Rows whose running mean stays nearest to the mean of all, best first (iCaRL, section 3.4). Normalises the rows.
-fn herding(rows: &mut [f32], dimension: usize, count: usize) -> Vec<usize> {
-    normalise_rows(rows, dimension);
-    let total = rows.len() / dimension;
-    let mut mean = vec![0.0; dimension];
-    rows.chunks_exact(dimension).for_each(|row| add_scaled(&mut mean, 1.0 / total as f32, row));
-    let mut sum = vec![0.0; dimension];
-    let mut chosen = Vec::new();
-    while chosen.len() < count.min(total) {
-        let next = (chosen.len() + 1) as f32;
-        let distance = |&index: &usize| -> f32 {
-            let row = &rows[index * dimension..][..dimension];
-            row.iter()
-                .zip(&sum)
-                .zip(&mean)
-                .map(|((x, sum), mean)| ((sum + x) / next - mean) * ((sum + x) / next - mean))
-                .sum()
-        };
-        let rest = (0..total).filter(|index| !chosen.contains(index));
-        let Some(best) = rest.min_by(|a, b| distance(a).total_cmp(&distance(b))) else { break };
-        add_scaled(&mut sum, 1.0, &rows[best * dimension..][..dimension]);
-        chosen.push(best);
-    }
-    chosen
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -312,18 +276,19 @@ mod tests {
 
     #[test]
     fn a_budget_leaves_each_class_equally_many() {
-        for (keep, expected) in [(Keep::First, [0, 1]), (Keep::Herding, [1, 3])] {
-            let mut bank = filled(Precision::Int8);
-            bank.shrink_to(2 * bank.bytes_of_one(), keep, 1);
-            assert_eq!(bank, filled(Precision::Int8).only(&expected), "{keep:?}");
-        }
+        let mut bank = filled(Precision::Int8);
+        bank.shrink_to(2 * bank.bytes_of_one());
+        assert_eq!(bank, filled(Precision::Int8).only(&[0, 1]));
+        let mut bank = filled(Precision::Int8);
+        bank.shrink_in_order(2 * bank.bytes_of_one(), |_, members| members.reverse());
+        assert_eq!(bank, filled(Precision::Int8).only(&[3, 4]));
         let mut uneven = filled(Precision::Int8).only(&[0, 1, 2, 3]);
-        uneven.shrink_to(3 * uneven.bytes_of_one(), Keep::First, 1);
+        uneven.shrink_to(3 * uneven.bytes_of_one());
         assert_eq!(uneven.classes(), [0, 1, 0], "a class with few leaves its room to others");
         let mut bank = filled(Precision::F16);
-        bank.shrink_to(bank.bytes() - 1, Keep::Random, 1);
+        bank.shrink_to(bank.bytes() - 1);
         assert_eq!(bank.len(), 4);
-        bank.shrink_to(0, Keep::Random, 1);
+        bank.shrink_to(0);
         assert_eq!(bank.classes().len(), 2);
         assert!(bank.is_sound());
     }

@@ -220,12 +220,12 @@ impl History {
                 (next.len() + attic.len() - 1) as u32
             })
         };
-        let mut places = Vec::with_capacity(present.len() + self.attic.len());
+        let mut new_indices = Vec::with_capacity(present.len() + self.attic.len());
         for bank in [present, &self.attic] {
-            (0..bank.len()).for_each(|exemplar| places.push(moved(bank, exemplar)));
+            (0..bank.len()).for_each(|exemplar| new_indices.push(moved(bank, exemplar)));
         }
         for entry in &mut self.entries {
-            entry.exemplars.iter_mut().for_each(|exemplar| *exemplar = places[*exemplar as usize]);
+            entry.exemplars.iter_mut().for_each(|exemplar| *exemplar = new_indices[*exemplar as usize]);
         }
         self.attic = attic;
         self.sweep(next.len());
@@ -240,11 +240,11 @@ impl History {
         if kept.len() == used.len() {
             return;
         }
-        let mut places = alloc::vec![0; used.len()];
-        kept.iter().enumerate().for_each(|(index, from)| places[*from] = (present + index) as u32);
+        let mut new_indices = alloc::vec![0; used.len()];
+        kept.iter().enumerate().for_each(|(index, from)| new_indices[*from] = (present + index) as u32);
         for exemplar in self.entries.iter_mut().flat_map(|entry| &mut entry.exemplars) {
             if let Some(index) = (*exemplar as usize).checked_sub(present) {
-                *exemplar = places[index];
+                *exemplar = new_indices[index];
             }
         }
         self.attic = self.attic.only(&kept);

@@ -2,8 +2,8 @@
 //!
 //! 1. The head is reset to that of phase 2.
 //! 2. The new classes' means are assigned to free pseudo-targets; earlier assignments stay.
-//! 3. The head is trained on the exemplars of all base classes and all shots of all learned classes, unless the settings
-//!    leave it as it is.
+//! 3. The head is trained on the exemplars of all base classes and all shots of all learned classes, unless the
+//!    settings leave it as it is.
 //! 4. Where answers use the bundle's statistics, the border between base classes and learned ones is chosen anew.
 //!
 //! Committing the new state is the caller's business, so any failure leaves the old one.
@@ -29,8 +29,8 @@ use core::ops::ControlFlow;
 use crate::head::Head;
 use crate::label;
 use crate::state::{BaseModel, Class, MAX_SHOTS, Origin, State};
-use orco_core::align::{self, AlignmentData, Losses, Needs, Progress, Workspace};
-use orco_core::config::{Assignment, Config};
+use orco_core::align::{self, AlignmentData, Losses, Needs, Progress, Sampling, Workspace};
+use orco_core::config::Config;
 use orco_core::workers::Workers;
 
 /// A class to learn, with its shots.
@@ -143,6 +143,16 @@ impl Session<'_> {
     /// # Errors
     /// [`LearnError`] if the input makes no sense, the new classes do not fit, or the callback stopped it.
     pub fn learn(&mut self, state: &State, new: &[NewClass]) -> Result<(State, Report), LearnError> {
+        let next = self.admit(state, new)?;
+        self.learn_admitted(state, next)
+    }
+
+    /// The first part of [`Session::learn`]: takes new classes in, each with a target and all of its shots, under the
+    /// head of the state.
+    ///
+    /// # Errors
+    /// [`LearnError`] if the input makes no sense, or the new classes do not fit.
+    pub fn admit(&mut self, state: &State, new: &[NewClass]) -> Result<State, LearnError> {
         check(self.base_model, state, new)?;
         let quantised = |class: &NewClass| {
             let mut exemplars = state.exemplars.emptied();
@@ -150,13 +160,12 @@ impl Session<'_> {
             StoredClass { label: label::normal(&class.label), exemplars }
         };
         let new: Vec<StoredClass> = new.iter().map(quantised).collect();
-        self.learn_checked(state, &new)
+        self.admit_checked(state, &new)
     }
 
-    /// Learns classes that [`check`] has passed.
-    fn learn_checked(&mut self, state: &State, new: &[StoredClass]) -> Result<(State, Report), LearnError> {
-        let (base_model, config) = (self.base_model, self.config);
-        let base = base_model.classes.len();
+    /// Takes in classes that [`check`] has passed.
+    fn admit_checked(&mut self, state: &State, new: &[StoredClass]) -> Result<State, LearnError> {
+        let base = self.base_model.classes.len();
         let mut next = state.clone();
         next.sessions = next.sessions.checked_add(1).ok_or(LearnError::TooManySessions)?;
         for class in new {
@@ -166,11 +175,26 @@ impl Session<'_> {
             next.origins.resize(next.classes.len(), Origin::UNKNOWN);
             next.exemplars.append(index, &class.exemplars);
         }
-        let first = if config.assignment == Assignment::Reassigned { base } else { base + state.classes.len() };
-        let mut assigned: Vec<u32> = next.known(base_model).map(|class| class.target).collect();
-        let data = data(base_model, &next);
-        align::assign(&data, &mut assigned, first, config, self.seed, &mut self.workspace(&next))?;
-        next.classes.iter_mut().zip(&assigned[base..]).for_each(|(class, target)| class.target = *target);
+        self.assign(&mut next, state.classes.len())?;
+        Ok(next)
+    }
+
+    /// Gives the learned classes from number `first` on their targets: together they match the free ones best.
+    ///
+    /// # Errors
+    /// [`LearnError`] if the settings are out of range.
+    pub fn assign(&mut self, state: &mut State, first: usize) -> Result<(), LearnError> {
+        let (base_model, config) = (self.base_model, self.config);
+        let base = base_model.classes.len();
+        let mut assigned: Vec<u32> = state.known(base_model).map(|class| class.target).collect();
+        let data = data(base_model, state);
+        align::assign(&data, &mut assigned, base + first, config, &mut self.workspace(state))?;
+        state.classes.iter_mut().zip(&assigned[base..]).for_each(|(class, target)| class.target = *target);
+        Ok(())
+    }
+
+    /// The rest of learning: drops exemplars that are too many, and aligns the head.
+    fn learn_admitted(&mut self, state: &State, mut next: State) -> Result<(State, Report), LearnError> {
         self.keep_within_budget(&mut next);
         self.realign(state, next)
     }
@@ -178,7 +202,7 @@ impl Session<'_> {
     /// Drops exemplars until the others fit into the configuration's bytes.
     fn keep_within_budget(&self, state: &mut State) {
         if self.config.exemplar_bytes > 0 {
-            state.exemplars.shrink_to(self.config.exemplar_bytes, self.config.keep, self.seed);
+            state.exemplars.shrink_to(self.config.exemplar_bytes);
         }
     }
 
@@ -189,7 +213,16 @@ impl Session<'_> {
     }
 
     /// Aligns the head of phase 2 anew to what `next` knows, and [settles](Self::settle) it.
-    fn realign(&mut self, state: &State, mut next: State) -> Result<(State, Report), LearnError> {
+    fn realign(&mut self, state: &State, next: State) -> Result<(State, Report), LearnError> {
+        self.align(state, next, Sampling::seeded(self.seed))
+    }
+
+    /// The last part of [`Session::learn`]: aligns the head of phase 2 anew to what `next` knows, where the settings
+    /// train one, chooses the border, and reports what changed since `state`.
+    ///
+    /// # Errors
+    /// [`LearnError`] if training diverged, or the callback stopped it.
+    pub fn align(&mut self, state: &State, mut next: State, sampling: Sampling) -> Result<(State, Report), LearnError> {
         let (base_model, config) = (self.base_model, self.config);
         let mut history = Vec::with_capacity(config.epochs);
         if config.epochs == 0 || (next.classes.is_empty() && next.exemplars.is_empty()) {
@@ -204,7 +237,7 @@ impl Session<'_> {
                 (self.on_progress)(progress)
             };
             let mut workspace = self.memory.workspace(self.workers);
-            align::align(&data, &assigned, config, self.seed, &mut workspace, head.view_mut(), &mut note)?;
+            align::align(&data, &assigned, config, sampling, &mut workspace, head.view_mut(), &mut note)?;
             next.head = Some(head);
         }
         Ok(self.settle(state, next, history))

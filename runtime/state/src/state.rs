@@ -213,7 +213,7 @@ impl State {
         }
     }
 
-    /// All known classes, base classes first; a class's place is its index everywhere.
+    /// All known classes, base classes first; its index here is a class's index everywhere.
     pub fn known<'a>(&'a self, base_model: &'a BaseModel) -> impl Iterator<Item = &'a Class> + Clone {
         base_model.classes.iter().chain(&self.classes)
     }

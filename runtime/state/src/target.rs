@@ -96,8 +96,8 @@ impl Generator {
         let rows = Rows { values: &self.unit, width };
         let mut pairs = Pairs { memory: &mut self.pairs };
         let loss = orthogonality::loss(rows, &mut self.gradient, &mut pairs, &Serial);
-        let places = self.accumulated.chunks_exact_mut(dimension).zip(self.gradient.chunks_exact(width));
-        for (((sum, gradient), unit), norm) in places.zip(self.unit.chunks_exact(width)).zip(norms) {
+        let rows = self.accumulated.chunks_exact_mut(dimension).zip(self.gradient.chunks_exact(width));
+        for (((sum, gradient), unit), norm) in rows.zip(self.unit.chunks_exact(width)).zip(norms) {
             let along = dot(gradient, unit);
             for ((sum, value), unit) in sum.iter_mut().zip(gradient).zip(unit) {
                 *sum += (value - along * unit) / norm;
@@ -180,9 +180,9 @@ pub fn nearest(z: &[f32], targets: &[f32], dimension: usize) -> Vec<usize> {
     cosines(z, targets, dimension).chunks_exact(count.max(1)).map(place_of_largest).collect()
 }
 
-/// Place of the largest number, the first of equal ones.
+/// Index of the largest number, the first of equal ones.
 pub fn place_of_largest(row: &[f32]) -> usize {
-    (0..row.len()).fold(0, |best, place| if row[place] > row[best] { place } else { best })
+    (0..row.len()).fold(0, |best, index| if row[index] > row[best] { index } else { best })
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use core::ops::ControlFlow;
 use core::panic::PanicInfo;
 use core::ptr::addr_of_mut;
 
-use orco_core::align::{self, AlignmentData, Needs, Workspace};
+use orco_core::align::{self, AlignmentData, Needs, Sampling, Workspace};
 use orco_core::bounded::{ClassTable, ExemplarTable};
 use orco_core::config::Config;
 use orco_core::exemplar::{Exemplars, Precision, quantise};
@@ -137,7 +137,7 @@ extern "C" fn main() -> c_int {
     let mut workspace = Workspace { numbers, indices, workers: &Serial };
     let mut assigned = [0; CLASSES];
     classes.assigned(&mut assigned);
-    if align::assign(&data, &mut assigned, BASE, &CONFIG, 1, &mut workspace).is_err() {
+    if align::assign(&data, &mut assigned, BASE, &CONFIG, &mut workspace).is_err() {
         say("the memory is too small\n");
         return 1;
     }
@@ -145,7 +145,7 @@ extern "C" fn main() -> c_int {
     let Learned { w1, b1, w2, b2 } = learned;
     let head = Parameters { w1: &mut w1[..], b1: &mut b1[..], w2: &mut w2[..], b2: &mut b2[..] };
     let mut proceed = |_| ControlFlow::Continue(());
-    if align::align(&data, &assigned, &CONFIG, 1, &mut workspace, head, &mut proceed).is_err() {
+    if align::align(&data, &assigned, &CONFIG, Sampling::seeded(1), &mut workspace, head, &mut proceed).is_err() {
         say("the session failed\n");
         return 1;
     }

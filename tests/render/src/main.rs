@@ -83,7 +83,7 @@ mod tests {
     /// One picture of each folder; all where the long trials are made in full.
     #[test]
     fn pictures_are_the_files_to_the_byte() {
-        let heavy = std::env::var_os("ORCO_HEAVY").is_some();
+        let heavy = orco_trials::heavy();
         assert_eq!(pictures().count(), 78);
         let all: Vec<Picture> = pictures().filter(|picture| heavy || picture.index == 0).collect();
         let threads = std::thread::available_parallelism().map_or(1, usize::from);

@@ -1,6 +1,6 @@
 //! The cache folder: library folders that are there whole or not at all.
 //!
-//! A folder is filled under a temporary name beside its place and renamed when it is complete. A
+//! A folder is filled under a temporary name beside its own and renamed when it is complete. A
 //! file lock, which the system releases when its holder dies, keeps a second set-up waiting; so
 //! whoever holds the lock may throw away what killed set-ups left behind.
 
@@ -28,14 +28,14 @@ impl Cache {
         Ok(Self { root })
     }
 
-    /// The place of a library's folder, whether there or not.
-    pub fn place(&self, folder: &str) -> PathBuf {
+    /// The path of a library's folder, whether there or not.
+    pub fn path(&self, folder: &str) -> PathBuf {
         self.root.join(folder)
     }
 
     /// Whether the folder is in its place and holds the required files.
     pub fn holds(&self, folder: &str, required: &[&str]) -> bool {
-        first_missing(&self.place(folder), required).is_none()
+        first_missing(&self.path(folder), required).is_none()
     }
 
     /// Puts a folder in its place unless it is there already.
@@ -71,11 +71,11 @@ impl Cache {
             return Err(SetupCause::Missing { file });
         }
 
-        let place = self.place(folder);
-        if place.exists() {
-            fs::rename(&place, &replaced).map_err(SetupCause::file(&place))?;
+        let path = self.path(folder);
+        if path.exists() {
+            fs::rename(&path, &replaced).map_err(SetupCause::file(&path))?;
         }
-        fs::rename(&kept, &place).map_err(SetupCause::file(&place))
+        fs::rename(&kept, &path).map_err(SetupCause::file(&path))
     }
 
     /// Holds the folder's lock until the file is dropped.
@@ -197,7 +197,7 @@ mod tests {
         fs::write(cache.root.join("x-1/lib/a"), "old").unwrap();
         assert!(!cache.holds("x-1", REQUIRED));
         cache.install("x-1", REQUIRED, fill).unwrap();
-        assert_eq!(fs::read(cache.place("x-1").join("lib/a")).unwrap(), b"a");
+        assert_eq!(fs::read(cache.path("x-1").join("lib/a")).unwrap(), b"a");
         assert_eq!(names(&cache), ["x-1"]);
     }
 

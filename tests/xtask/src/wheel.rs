@@ -17,7 +17,7 @@ pub struct Wheel {
     /// Name and version as pip takes them: `name==version`.
     pub requirement: &'static str,
     /// Where a member goes inside the library's folder, or `None` to leave it out.
-    pub place: fn(&str) -> Option<String>,
+    pub destination: fn(&str) -> Option<String>,
 }
 
 impl Wheel {
@@ -84,7 +84,7 @@ impl Wheel {
         let members: Vec<_> =
             archive.file_names().map(|name| name.map(Cow::into_owned)).collect::<Result<_, _>>().map_err(broken)?;
         for member in members.iter().filter(|member| !member.ends_with('/')) {
-            let Some(place) = (self.place)(member) else {
+            let Some(destination) = (self.destination)(member) else {
                 continue;
             };
             let mut source = archive.by_name(member).map_err(broken)?;
@@ -92,7 +92,7 @@ impl Wheel {
             if source.enclosed_name().as_deref() != Some(Path::new(member)) {
                 continue;
             }
-            let path = folder.join(place);
+            let path = folder.join(destination);
             let parent = path.parent().unwrap_or(folder);
             fs::create_dir_all(parent).map_err(SetupCause::file(parent))?;
             let mut target = File::create(&path).map_err(SetupCause::file(&path))?;
@@ -143,8 +143,10 @@ mod tests {
     use zip::ZipWriter;
     use zip::write::SimpleFileOptions;
 
-    const WHEEL: Wheel =
-        Wheel { requirement: "example==1", place: |member| Some(format!("kept/{}", member.strip_prefix("example/")?)) };
+    const WHEEL: Wheel = Wheel {
+        requirement: "example==1",
+        destination: |member| Some(format!("kept/{}", member.strip_prefix("example/")?)),
+    };
 
     fn write_zip(path: &Path, members: &[(&str, &str)]) {
         let mut zip = ZipWriter::new(File::create(path).unwrap());

@@ -23,7 +23,7 @@ pub enum Movement {
 }
 
 impl Movement {
-    /// The 2 x 3 matrix from places in the result to places in the image, both -1..1, for `aspect` = width / height.
+    /// The 2 x 3 matrix from positions in the result to positions in the image, both -1..1, for `aspect` = width / height.
     fn matrix(self, aspect: f32) -> [f32; 6] {
         match self {
             Self::ShearX(amount) => [1.0, amount / aspect, amount / aspect, 0.0, 1.0, 0.0],
@@ -64,7 +64,7 @@ mod tests {
         (Tensor::arange(16, (Kind::Float, Device::Cpu)) / 16.0).view([1, 1, 4, 4])
     }
 
-    /// The places that the result's pixels came from, by number; -1 from outside.
+    /// The pixels that the result's pixels came from, by number; -1 from outside.
     fn sources(movement: Movement) -> Vec<i32> {
         // Grey itself is the value of pixel 8, which therefore reads as outside.
         let moved = Vec::<f32>::try_from(shift(&ramp(), &[movement]).view(-1)).unwrap();

@@ -26,8 +26,8 @@ impl ConvNorm {
         [kernel / 2; 2]
     }
 
-    /// TensorFlow's padding "same" for images of that side: as little as leaves the s-th part, rounded up, the odd pixel
-    /// after.
+    /// TensorFlow's padding "same" for images of that side: as little as leaves the s-th part, rounded up, the odd
+    /// pixel after.
     pub fn same(kernel: i64, stride: i64, side: i64) -> [i64; 2] {
         let outputs = (side + stride - 1) / stride;
         let all = ((outputs - 1) * stride + kernel - side).max(0);

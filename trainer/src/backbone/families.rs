@@ -178,18 +178,9 @@ impl Description {
                     (_, 0) => stride,
                     _ => 1,
                 };
-                let hidden = channels * expansion;
                 let name = |part: &str| format!("stage{}.block{}.{part}", stage + 1, block + 1);
-                let expand = (expansion != 1).then(|| conv(name("expand"), channels, hidden, 1, 1, 1));
-                let depthwise = conv(name("depthwise"), hidden, hidden, 3, stride, hidden);
-                let project = conv(name("project"), hidden, outputs, 1, 1, 1);
-                let same = stride == 1 && channels == outputs;
-                blocks.push(Block {
-                    convs: expand.into_iter().chain([depthwise, project]).collect(),
-                    shortcut: if same { Shortcut::Identity } else { Shortcut::None },
-                    activated: false,
-                    pool: None,
-                });
+                let widths = [channels, channels * expansion, outputs];
+                blocks.push(inverted_residual(name, widths, 3, stride, &conv));
                 channels = outputs;
             }
         }
@@ -223,19 +214,10 @@ impl Description {
             let count = if ends { count } else { (count as f64 * deep).ceil() as usize };
             for block in 0..count {
                 let stride = if block == 0 { stride } else { 1 };
-                let hidden = channels * expansion;
                 let number = blocks.len() + 1;
                 let name = |part: &str| format!("block{number}.{part}");
-                let expand = (expansion != 1).then(|| conv(name("expand"), channels, hidden, 1, 1, 1));
-                let depthwise = conv(name("depthwise"), hidden, hidden, kernel, stride, hidden);
-                let project = conv(name("project"), hidden, outputs, 1, 1, 1);
-                let same = stride == 1 && channels == outputs;
-                blocks.push(Block {
-                    convs: expand.into_iter().chain([depthwise, project]).collect(),
-                    shortcut: if same { Shortcut::Identity } else { Shortcut::None },
-                    activated: false,
-                    pool: None,
-                });
+                let widths = [channels, channels * expansion, outputs];
+                blocks.push(inverted_residual(name, widths, kernel, stride, &mut conv));
                 channels = outputs;
             }
         }
@@ -249,6 +231,28 @@ impl Description {
             norm_epsilon: 1e-3,
             ..Self::empty(input)
         }
+    }
+}
+
+/// An inverted residual (MBConv; Sandler et al. 2018, figure 3): 1x1 to `hidden` channels unless there are as many
+/// already, depthwise, 1x1 without activation to `outputs`. `conv` makes a convolution from its name, channels in and
+/// out, kernel, stride and groups, and is called in the order of the data.
+fn inverted_residual(
+    name: impl Fn(&str) -> String,
+    [inputs, hidden, outputs]: [i64; 3],
+    kernel: i64,
+    stride: i64,
+    mut conv: impl FnMut(String, i64, i64, i64, i64, i64) -> ConvNorm,
+) -> Block {
+    let expand = (hidden != inputs).then(|| conv(name("expand"), inputs, hidden, 1, 1, 1));
+    let depthwise = conv(name("depthwise"), hidden, hidden, kernel, stride, hidden);
+    let project = conv(name("project"), hidden, outputs, 1, 1, 1);
+    let same = stride == 1 && inputs == outputs;
+    Block {
+        convs: expand.into_iter().chain([depthwise, project]).collect(),
+        shortcut: if same { Shortcut::Identity } else { Shortcut::None },
+        activated: false,
+        pool: None,
     }
 }
 

@@ -33,8 +33,8 @@ impl Head {
         }
     }
 
-    /// Divides the first layer's weights by the size of features, so that whatever backbone gives them the head starts as
-    /// it would with features of size 1.
+    /// Divides the first layer's weights by the size of features, so that whatever backbone gives them the head starts
+    /// as it would with features of size 1.
     ///
     /// # Shapes
     /// `features` f32 `[n, features]`.

@@ -10,8 +10,10 @@ use tch::Tensor;
 
 /// The number that such a file begins with, as its pickle gives it: ten bytes, little endian.
 const MAGIC: [u8; 10] = [0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];
-/// Most values on the stack, and in the memory.
-const MOST: usize = 1 << 20;
+/// Most that all values made on the way may take, by [`Value::cost`]; far more than the names in any network.
+const MOST: usize = 1 << 26;
+/// How deep values may lie in each other: a tensor's arguments hold its shape, and nothing holds more.
+const DEEPEST: usize = 4;
 
 /// Why a file cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,7 +40,8 @@ pub fn is_one(bytes: &[u8]) -> bool {
 /// # Errors
 /// [`PthError`] if the bytes are no such file.
 pub fn read(bytes: &[u8]) -> Result<Vec<(String, Tensor)>, PthError> {
-    let mut machine = Machine { bytes, at: 0, stack: Vec::new(), marks: Vec::new(), memory: HashMap::new() };
+    let mut machine =
+        Machine { bytes, at: 0, stack: Vec::new(), marks: Vec::new(), memory: HashMap::new(), left: MOST };
     if machine.run()? != Value::Long(MAGIC.to_vec()) {
         return Err(PthError::Kind);
     }
@@ -98,6 +101,31 @@ enum Value {
     Tensor(TensorValue),
 }
 
+impl Value {
+    /// Bytes that it takes, about. Values can be copied, and copies of copies would grow without bound.
+    fn cost(&self) -> usize {
+        let own = match self {
+            Self::Long(bytes) => bytes.len(),
+            Self::Text(text) | Self::Name(text) => text.len(),
+            Self::Tuple(values) | Self::List(values) => values.iter().map(Self::cost).sum(),
+            Self::Dictionary(entries) => entries.iter().map(|(key, value)| key.cost() + value.cost()).sum(),
+            Self::Storage(storage) | Self::Tensor(TensorValue { storage, .. }) => storage.key.len(),
+            _ => 0,
+        };
+        size_of::<Self>() + own
+    }
+
+    /// 0 for what holds no other value.
+    fn depth(&self) -> usize {
+        let deepest = match self {
+            Self::Tuple(values) | Self::List(values) => values.iter().map(Self::depth).max(),
+            Self::Dictionary(entries) => entries.iter().flat_map(|(key, value)| [key.depth(), value.depth()]).max(),
+            _ => return 0,
+        };
+        1 + deepest.unwrap_or(0)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 struct Storage {
     key: String,
@@ -142,6 +170,8 @@ struct Machine<'a> {
     stack: Vec<Value>,
     marks: Vec<usize>,
     memory: HashMap<u32, Value>,
+    /// What further values may cost.
+    left: usize,
 }
 
 impl<'a> Machine<'a> {
@@ -163,13 +193,31 @@ impl<'a> Machine<'a> {
         Ok(line)
     }
 
+    fn push(&mut self, value: Value) -> Result<(), PthError> {
+        self.pay(&value)?;
+        self.stack.push(value);
+        Ok(())
+    }
+
+    fn pay(&mut self, value: &Value) -> Result<(), PthError> {
+        let left = self.left.checked_sub(value.cost());
+        self.left = left.ok_or_else(|| unknown("more values than any network has"))?;
+        Ok(())
+    }
+
+    /// Values that go into another one.
+    fn shallow(values: Vec<Value>) -> Result<Vec<Value>, PthError> {
+        let deep = values.iter().any(|value| value.depth() >= DEEPEST);
+        if deep { Err(unknown("values within values")) } else { Ok(values) }
+    }
+
     fn pop(&mut self) -> Result<Value, PthError> {
         self.stack.pop().ok_or_else(|| unknown("an empty stack"))
     }
 
     fn since_mark(&mut self) -> Result<Vec<Value>, PthError> {
         let mark = self.marks.pop().filter(|mark| *mark <= self.stack.len()).ok_or_else(|| unknown("no mark"))?;
-        Ok(self.stack.split_off(mark))
+        Self::shallow(self.stack.split_off(mark))
     }
 
     /// Runs to the end of one pickle and returns its value.
@@ -178,67 +226,65 @@ impl<'a> Machine<'a> {
         self.marks.clear();
         self.memory.clear();
         loop {
-            if self.stack.len() + self.memory.len() > MOST {
-                return Err(unknown("more values than any network has"));
-            }
             let instruction = self.take(1)?[0];
             match instruction {
                 // PROTO
                 0x80 => drop(self.take(1)?),
                 b'.' => return self.pop(),
                 b'(' => self.marks.push(self.stack.len()),
-                b'N' => self.stack.push(Value::None),
-                0x88 => self.stack.push(Value::Bool(true)),
-                0x89 => self.stack.push(Value::Bool(false)),
+                b'N' => self.push(Value::None)?,
+                0x88 => self.push(Value::Bool(true))?,
+                0x89 => self.push(Value::Bool(false))?,
                 b'K' => {
                     let number = self.number::<1>()?;
-                    self.stack.push(Value::Int(number as i64));
+                    self.push(Value::Int(number as i64))?;
                 }
                 b'M' => {
                     let number = self.number::<2>()?;
-                    self.stack.push(Value::Int(number as i64));
+                    self.push(Value::Int(number as i64))?;
                 }
                 b'J' => {
                     let number = self.number::<4>()?;
-                    self.stack.push(Value::Int(i64::from(number as u32 as i32)));
+                    self.push(Value::Int(i64::from(number as u32 as i32)))?;
                 }
                 // LONG1
                 0x8a => {
                     let length = self.number::<1>()? as usize;
                     let bytes = self.take(length)?.to_vec();
-                    self.stack.push(Value::Long(bytes));
+                    self.push(Value::Long(bytes))?;
                 }
                 b'X' => {
                     let length = self.number::<4>()? as usize;
                     let text = String::from_utf8_lossy(self.take(length)?).into_owned();
-                    self.stack.push(Value::Text(text));
+                    self.push(Value::Text(text))?;
                 }
                 b'c' => {
                     let (module, name) = (self.line()?, self.line()?);
-                    self.stack.push(Value::Name(format!("{module} {name}")));
+                    self.push(Value::Name(format!("{module} {name}")))?;
                 }
                 b'q' | b'r' => {
-                    let place = if instruction == b'q' { self.number::<1>()? } else { self.number::<4>()? };
+                    let slot = if instruction == b'q' { self.number::<1>()? } else { self.number::<4>()? };
                     let value = self.stack.last().cloned().ok_or_else(|| unknown("an empty stack"))?;
-                    self.memory.insert(place as u32, value);
+                    self.pay(&value)?;
+                    self.memory.insert(slot as u32, value);
                 }
                 b'h' | b'j' => {
-                    let place = if instruction == b'h' { self.number::<1>()? } else { self.number::<4>()? };
-                    let value = self.memory.get(&(place as u32)).cloned().ok_or_else(|| unknown("no such memory"))?;
-                    self.stack.push(value);
+                    let slot = if instruction == b'h' { self.number::<1>()? } else { self.number::<4>()? };
+                    let value = self.memory.get(&(slot as u32)).cloned().ok_or_else(|| unknown("no such memory"))?;
+                    self.push(value)?;
                 }
-                b')' => self.stack.push(Value::Tuple(Vec::new())),
-                b']' => self.stack.push(Value::List(Vec::new())),
-                b'}' => self.stack.push(Value::Dictionary(Vec::new())),
+                b')' => self.push(Value::Tuple(Vec::new()))?,
+                b']' => self.push(Value::List(Vec::new()))?,
+                b'}' => self.push(Value::Dictionary(Vec::new()))?,
                 b't' => {
                     let values = self.since_mark()?;
-                    self.stack.push(Value::Tuple(values));
+                    self.push(Value::Tuple(values))?;
                 }
                 0x85..=0x87 => {
                     let count = usize::from(instruction - 0x84);
                     let first = self.stack.len().checked_sub(count).ok_or_else(|| unknown("an empty stack"))?;
-                    let values = self.stack.split_off(first);
-                    self.stack.push(Value::Tuple(values));
+                    let values = Self::shallow(self.stack.split_off(first))?;
+                    self.push(Value::Tuple(values))?;
                 }
                 b'e' => {
                     let values = self.since_mark()?;
@@ -247,7 +293,7 @@ impl<'a> Machine<'a> {
                 }
                 b's' => {
                     let (value, key) = (self.pop()?, self.pop()?);
-                    self.set(vec![key, value])?;
+                    self.set(Self::shallow(vec![key, value])?)?;
                 }
                 b'u' => {
                     let values = self.since_mark()?;
@@ -255,11 +301,11 @@ impl<'a> Machine<'a> {
                 }
                 b'Q' => {
                     let reference = self.pop()?;
-                    self.stack.push(Value::Storage(storage(reference)?));
+                    self.push(Value::Storage(storage(reference)?))?;
                 }
                 b'R' => {
                     let (arguments, name) = (self.pop()?, self.pop()?);
-                    self.stack.push(called(&name, arguments)?);
+                    self.push(called(&name, arguments)?)?;
                 }
                 // BUILD: attributes of the dictionary, which name versions of layers.
                 b'b' => drop(self.pop()?),
@@ -278,7 +324,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// The storage that `("storage", kind, key, place, count, view)` names.
+/// The storage that `("storage", kind, key, location, count, view)` names.
 fn storage(reference: Value) -> Result<Storage, PthError> {
     let Value::Tuple(parts) = reference else { return Err(unknown("no reference to a storage")) };
     let [_, Value::Name(kind), Value::Text(key), _, Value::Int(count), ..] = &parts[..] else {
@@ -311,7 +357,9 @@ fn called(name: &Value, arguments: Value) -> Result<Value, PthError> {
             else {
                 return Err(unknown("a tensor without a shape"));
             };
-            if size.len() != strides.len() {
+            // A convolution has four.
+            const DIMENSIONS: usize = 8;
+            if size.len() != strides.len() || size.len() > DIMENSIONS {
                 return Err(unknown("a tensor without a shape"));
             }
             Ok(Value::Tensor(TensorValue { storage: storage.clone(), offset, size, strides }))
@@ -383,6 +431,15 @@ mod tests {
         }
         let evil = [&[0x80, 2, 0x8a, 10][..], &MAGIC, b".", b"cos\nsystem\n(X\x02\0\0\0ls\x85R."].concat();
         assert!(matches!(read(&evil), Err(PthError::Content(_))), "{:?}", read(&evil));
+        // Doubled thirty times over, and a value in a value in a value: neither memory nor stack may grow with it.
+        let doubled: Vec<u8> = (0..30u8).flat_map(|n| [b'q', n, b'h', n, 0x86]).collect();
+        for most in [[&b"X\x02\0\0\0ls"[..], &doubled].concat(), [&b")"[..], &[0x85; 1 << 20]].concat()] {
+            let large = [&[0x80, 2, 0x8a, 10][..], &MAGIC, b".", &most, b"."].concat();
+            assert!(matches!(read(&large), Err(PthError::Content(_))));
+        }
+        let copied: Vec<u8> = [&b"X\xe8\x03\0\0"[..], &[b'a'; 1000], b"q\x00", &[b'h', 0].repeat(1 << 17)].concat();
+        let large = [&[0x80, 2, 0x8a, 10][..], &MAGIC, b".", &copied, b"."].concat();
+        assert_eq!(read(&large), Err(unknown("more values than any network has")));
         // Whatever stands in it: an error or tensors, never a panic.
         let mut changed = file.clone();
         for at in 0..file.len() {

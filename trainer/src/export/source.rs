@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use orco_core::math::add_scaled;
 use orco_core::random::Random;
 use orco_lab::benchmark::Benchmark;
+use orco_lab::statistics::{Features, class_means};
 use orco_runtime::augment::Views;
 use orco_runtime::encoder::{Encoder, encode_pictures};
 use orco_runtime::image::Preprocessing;
@@ -136,6 +136,8 @@ impl<'a> Source<'a> {
         let shots: Vec<usize> = self.split.candidates.concat();
         let candidates = self.bank(encoder, self.train, &shots, self.recipe.learn.views)?;
         let data = self.recipe.data.kind.title();
+        let classes: Vec<u32> = self.split.base.iter().map(|&index| u32::from(self.train.labels[index])).collect();
+        let base = Features { values: base, classes: &classes };
         let sources = |indices: &[usize]| indices.iter().map(|&index| index as u32).collect();
         Ok(Benchmark {
             source: match self.recipe.split.measure_on {
@@ -145,7 +147,7 @@ impl<'a> Source<'a> {
             labels: self.labels[self.split.base_classes..][..self.split.candidates.len()].to_vec(),
             ways: self.split.sessions.iter().map(|session| session.classes.len() as u32).collect(),
             shots: SHOTS as u32,
-            base_means: self.class_means(base),
+            base_means: class_means(base, self.features, self.split.base_classes),
             measured_sources: sources(&self.split.measured),
             measured,
             measured_on_test: self.recipe.split.measure_on == MeasureOn::Test,
@@ -153,21 +155,6 @@ impl<'a> Source<'a> {
             candidates,
             fixed_draw: self.split.fixed_draw,
         })
-    }
-
-    /// Means of the base classes' features, `[base, features]`.
-    fn class_means(&self, base: &[f32]) -> Vec<f32> {
-        let mut means = vec![0.0; self.split.base_classes * self.features];
-        let mut counts = vec![0u32; self.split.base_classes];
-        for (row, &index) in base.chunks_exact(self.features).zip(&self.split.base) {
-            let class = usize::from(self.train.labels[index]);
-            counts[class] += 1;
-            add_scaled(&mut means[class * self.features..][..self.features], 1.0, row);
-        }
-        for (mean, count) in means.chunks_exact_mut(self.features).zip(counts) {
-            mean.iter_mut().for_each(|value| *value /= count.max(1) as f32);
-        }
-        means
     }
 
     pub(super) fn manifest(&self, model: &Model, files: BTreeMap<String, String>) -> Manifest {

@@ -70,8 +70,8 @@ pub(super) fn statistics(
     Ok(fit(base_model, Features { values, classes: &classes(&split.base) }, set_aside, seed))
 }
 
-/// Gives a bundle that is there the statistics of its base classes, computed from the images that it was trained on, and
-/// the settings that use them. What was learned on the bundle goes on to hold, since the learner file stays; its
+/// Gives a bundle that is there the statistics of its base classes, computed from the images that it was trained on,
+/// and the settings that use them. What was learned on the bundle goes on to hold, since the learner file stays; its
 /// signature does not, since the manifest changes.
 ///
 /// # Errors

@@ -6,7 +6,7 @@
 
 use orco_runtime::manifest::Weights;
 
-use super::onnx::{Parts, int};
+use super::graph::{Parts, int};
 use crate::onnx_proto::{FLOAT, FLOAT16, INT8};
 
 impl Parts {

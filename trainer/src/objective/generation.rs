@@ -45,7 +45,7 @@ mod tests {
         }
     }
 
-    /// The paper's text: small steps, each along the gradient of its own place alone.
+    /// The paper's text: small steps, each along the gradient at its own point alone.
     #[test]
     fn a_descent_that_does_not_accumulate_goes_where_the_gradient_points() {
         let made = |steps, accumulate| {

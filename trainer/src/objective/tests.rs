@@ -70,6 +70,9 @@ fn the_loss_is_the_runtimes() {
     }
 }
 
+/// No target is perturbed.
+const NONE: Perturbed = Perturbed { base: false, incremental: false, free: false };
+
 /// The runtime's loss of the same batch, without perturbed targets: number and gradients must be the same. The batch
 /// lacks two classes.
 fn the_loss_with(contrast_form: Form) {
@@ -78,20 +81,14 @@ fn the_loss_with(contrast_form: Form) {
     let flat = |tensor: &Tensor| Vec::<f32>::try_from(tensor.contiguous().view(-1)).unwrap();
     let targets = unit(&random(&[9, 6]));
     let (assigned, free) = (flat(&targets.narrow(0, 0, 7)), flat(&targets.narrow(0, 7, 2)));
-    let config = Config {
-        perturbed: Perturbed { base: false, incremental: false, free: false },
-        cross_entropy: 0.5,
-        base_cross_entropy: 0.6,
-        contrast_form,
-        ..Config::orco()
-    };
+    let config = Config { cross_entropy: 0.5, base_cross_entropy: 0.6, contrast_form, ..Config::orco() };
     let classes = [0i64, 5, 2, 6, 5, 0, 1];
     let weights = [random(&[5, 4]), random(&[5]), random(&[6, 5]), random(&[6])];
     let [w1, b1, w2, b2] = weights.each_ref().map(|weight| weight.set_requires_grad(true));
     let features = random(&[14, 4]);
     let z = unit(&features.linear(&w1, Some(&b1)).relu().linear(&w2, Some(&b2)));
     let known = Targets { vectors: targets, rows: (0..7).collect() };
-    let objective = Objective::of_session(&known, Weights::from(&config), 4);
+    let objective = Objective::of_session(&known, Weights { perturbed: NONE, ..Weights::from(&config) }, 4);
     let loss = objective.loss(&z, &Tensor::from_slice(&classes));
     let gradients = Tensor::run_backward(&[&loss], &[&w1, &b1, &w2, &b2], false, false);
     let ours = loss.double_value(&[]);

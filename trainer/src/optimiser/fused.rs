@@ -110,7 +110,7 @@ pub(super) fn take(parts: Vec<Part<'_>>, step: Step) {
     });
 }
 
-/// Sizes and strides, without dimensions of one place, whose strides mean nothing.
+/// Sizes and strides, without dimensions of length one, whose strides mean nothing.
 fn order(tensor: &Tensor) -> Vec<(i64, i64)> {
     tensor.size().into_iter().zip(tensor.stride()).filter(|&(size, _)| size != 1).collect()
 }

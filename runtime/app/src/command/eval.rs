@@ -103,7 +103,9 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         let answered = |name: &&str| statistics || Config::preset(name).is_some_and(|config| config.answer.is_none());
         let measured = Config::PRESETS.into_iter().filter(answered).map(preset).collect::<Result<Vec<_>>>()?;
         say!(output, "\n{}", output::presets(&measured))?;
-        let as_json = |(name, summary): &(&str, Summary)| json!({ "preset": name, "measured": summary, "seconds": summary.seconds });
+        let as_json = |(name, summary): &(&str, Summary)| -> Value {
+            json!({ "preset": name, "measured": summary, "seconds": summary.seconds })
+        };
         results["presets"] = measured.iter().map(as_json).collect();
     } else {
         let mut summaries = Vec::new();

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -16,6 +15,7 @@ use orco_state::bank::Bank;
 use orco_state::codec::{self, Kind};
 use orco_state::head::Head;
 use orco_state::history::Saved;
+use orco_trials::skipped;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -278,16 +278,6 @@ pub fn assert_refused(output: &Output, expected: &str) {
     let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error: ")).collect();
     assert!(errors.len() == 1 && errors[0].contains(expected), "no single \"{expected}\" in: {said}");
     assert!(!said.contains("panicked"), "{said}");
-}
-
-/// Whether trials are made in full, which takes minutes: `cargo xtask test full` sets the variable.
-pub fn heavy() -> bool {
-    std::env::var_os("ORCO_HEAVY").is_some()
-}
-
-/// Says past the test harness's capture that something was not run.
-pub fn skipped(what: &str) {
-    let _ = writeln!(std::io::stderr(), "skipped: {what}");
 }
 
 /// Signs a bundle's manifest.

@@ -2,8 +2,9 @@
 
 use super::AlignmentData;
 use super::memory::{Needs, carve, sum};
+use super::sampling::{Perturbation, Sampling};
 use super::step::{Batch, TargetRows};
-use crate::config::{Config, Perturbation, Sample};
+use crate::config::{Config, Sample};
 use crate::math::normalise;
 use crate::projection::Shape;
 use crate::random::Random;
@@ -13,6 +14,7 @@ pub struct Sampler<'a> {
     data: &'a AlignmentData<'a>,
     config: &'a Config,
     target_rows: TargetRows<'a>,
+    perturbation: Perturbation,
     random: Random,
     /// The exemplars, class after class.
     members: &'a mut [u32],
@@ -63,16 +65,16 @@ impl<'a> Sampler<'a> {
         data: &'a AlignmentData<'a>,
         target_rows: TargetRows<'a>,
         config: &'a Config,
-        random: Random,
+        sampling: Sampling,
         numbers: &'a mut [f32],
         indices: &'a mut [u32],
     ) -> Self {
         let outputs = data.shape.outputs;
         let (assigned, free) = (target_rows.assigned.len() / outputs, target_rows.free.len() / outputs);
         let wanted = |label: usize| match label {
-            label if label < target_rows.base_classes => config.perturbed.base,
-            label if label < assigned => config.perturbed.incremental,
-            _ => config.perturbed.free,
+            label if label < target_rows.base_classes => sampling.perturbed.base,
+            label if label < assigned => sampling.perturbed.incremental,
+            _ => sampling.perturbed.free,
         };
         let perturbable = || (0..assigned + free).filter(|&label| wanted(label)).map(|label| label as u32);
         let exemplars = || data.exemplars(config);
@@ -91,7 +93,8 @@ impl<'a> Sampler<'a> {
             data,
             config,
             target_rows,
-            random,
+            perturbation: sampling.perturbation,
+            random: Random::new(sampling.seed, "alignment"),
             members,
             average,
             order,
@@ -166,7 +169,7 @@ impl<'a> Sampler<'a> {
     /// As many perturbed targets as the batch has samples: a random permutation, repeated or cut to that count; each
     /// target comes twice, with independent noise.
     fn perturb(&mut self, size: usize) {
-        let Self { config, target_rows, random, targets, perturbed, perturbed_labels, .. } = self;
+        let Self { config, target_rows, perturbation, random, targets, perturbed, perturbed_labels, .. } = self;
         let outputs = self.data.shape.outputs;
         random.shuffle(targets);
         let chosen = targets.iter().cycle().take(size);
@@ -181,7 +184,7 @@ impl<'a> Sampler<'a> {
                 &target_rows.free[(label - assigned) * outputs..]
             };
             row.copy_from_slice(&of[..outputs]);
-            match config.perturbation {
+            match perturbation {
                 Perturbation::None => continue,
                 Perturbation::Uniform => {
                     row.iter_mut().for_each(|value| *value += random.uniform(-width / 2.0, width / 2.0));

@@ -1,7 +1,7 @@
 //! One training step of phase 3: losses, gradient, update.
 
 use super::memory::{Needs, carve, sum};
-use crate::config::{Config, CrossEntropyOn};
+use crate::config::Config;
 use crate::linalg::{pack_transposed, padded};
 use crate::loss::cross_entropy::{self, Classes};
 use crate::loss::orthogonality::{self, Scratch};
@@ -269,10 +269,9 @@ impl<'a> Alignment<'a> {
             losses.contrast = weight * contrast::loss(rows, labels, form, weight, gradient, &mut pairs, workers);
         }
         let z = Rows { values: &self.rows[..projected * width], width };
-        let all = config.cross_entropy_on == CrossEntropyOn::All;
         let base = self.base_classes;
         let counted: [(f32, &(dyn Fn(usize) -> bool + Sync)); 2] =
-            [(config.cross_entropy, &|class| all || class >= base), (config.base_cross_entropy, &|class| class < base)];
+            [(config.cross_entropy, &|class| class >= base), (config.base_cross_entropy, &|class| class < base)];
         for (weight, counts) in counted.into_iter().filter(|(weight, _)| *weight != 0.0) {
             let targets = Rows { values: &self.targets[..self.classes * width], width };
             let classes = Classes { targets, transposed: self.transposed };
@@ -291,8 +290,8 @@ impl<'a> Alignment<'a> {
                 .chunks_exact(width)
                 .enumerate()
                 .filter(|(target, _)| self.mean_of_class.get(*target).is_none_or(|mean| *mean == ABSENT));
-            let places = self.means[means * width..].chunks_exact_mut(width);
-            places.zip(apart).for_each(|(to, (_, from))| to.copy_from_slice(from));
+            let rest = self.means[means * width..].chunks_exact_mut(width);
+            rest.zip(apart).for_each(|(to, (_, from))| to.copy_from_slice(from));
             let scratch = Scratch {
                 rows: self.means,
                 gradient: &mut self.mean_gradient[..means * width],

@@ -163,7 +163,7 @@ unsafe fn tiles<V: Vector, F: Finish, const ROWS: usize, const VECTORS: usize>(
         while row < rows {
             let a = left.values.as_ptr().wrapping_add(row * left.row_stride);
             let b = right.values.as_ptr().wrapping_add(column / LANES * right.group_stride + column % LANES);
-            let strides = [left.row_stride, left.place_stride, right.stride];
+            let strides = [left.row_stride, left.depth_stride, right.stride];
             let taken = if ROWS < 4 { ROWS.min(rows - row) } else { next_tile(rows - row, ROWS) };
             let ahead = finish.ahead(row..row + taken, column..column + width);
             let start = finish.start(row..row + taken, column..column + width).map(|(sums, stride)| {
@@ -198,7 +198,7 @@ unsafe fn tile<V: Vector, F: Finish, const ROWS: usize, const VECTORS: usize>(
     length: usize,
     a: *const f32,
     mut b: *const f32,
-    [row_stride, place_stride, right_stride]: [usize; 3],
+    [row_stride, depth_stride, right_stride]: [usize; 3],
     start: Option<(*const f32, usize)>,
     ahead: [Piece; AHEAD],
     sums: &mut Sums,
@@ -237,8 +237,8 @@ unsafe fn tile<V: Vector, F: Finish, const ROWS: usize, const VECTORS: usize>(
                     *sum = sum.plus_product(factor, vector);
                 }
             }
-            a = V::opaque(a.wrapping_add(place_stride));
-            a_from_4 = V::opaque(a_from_4.wrapping_add(place_stride));
+            a = V::opaque(a.wrapping_add(depth_stride));
+            a_from_4 = V::opaque(a_from_4.wrapping_add(depth_stride));
             b = b.wrapping_add(right_stride);
         }
         for (row, vectors) in tile.iter().enumerate() {

@@ -27,7 +27,7 @@ pub fn loss(rows: Rows<'_>, gradient: &mut [f32], pairs: &mut Pairs<'_>, workers
 /// Working memory of [`with_means`].
 #[derive(Debug)]
 pub struct Scratch<'a> {
-    /// `[means + targets, width]`: the means' place, then the targets, put there by the caller.
+    /// `[means + targets, width]`: room for the means, then the targets, put there by the caller.
     pub rows: &'a mut [f32],
     /// `[means, width]`.
     pub gradient: &'a mut [f32],

@@ -11,7 +11,7 @@ pub(super) struct Activation<'a> {
     pub(super) hidden: &'a mut [f32],
     /// `[LANES]`.
     pub(super) biases: &'a [f32],
-    /// Whether these are the first places, and the last.
+    /// Whether these are the first of the depth, and the last.
     pub(super) first: bool,
     pub(super) last: bool,
     /// The weights that come next.

@@ -25,7 +25,7 @@ struct Plane {
     used: [usize; 2],
     /// What a coefficient adds to a sample, across and down, `[side, used]`.
     basis: [Vec<f32>; 2],
-    /// For each coefficient, in the order in which they are written, its place among those kept.
+    /// For each coefficient, in the order in which they are written, its index among those kept.
     slots: [Option<u8>; 64],
     /// What a progressive picture's scans have sent, `[blocks, used, used]`.
     coefficients: Vec<i16>,
@@ -64,8 +64,8 @@ pub(super) fn bytes(frame: &Frame, by: usize, detail: usize) -> usize {
 /// The inverse transform of a block, and the means of so many of its 8 samples, `[side, used]`.
 fn basis(side: usize, used: usize) -> Vec<f32> {
     let mean = 8 / side;
-    let value = |place: usize| {
-        let (first, frequency) = (place / used * mean, (place % used) as f32);
+    let value = |index: usize| {
+        let (first, frequency) = (index / used * mean, (index % used) as f32);
         let scale = if frequency == 0.0 { 0.125f32 } else { 0.25 }.sqrt();
         let cosine = |sample: usize| ((2 * sample + 1) as f32 * frequency * core::f32::consts::PI / 16.0).cos();
         scale * (first..first + mean).map(cosine).sum::<f32>() / mean as f32
@@ -128,7 +128,7 @@ impl Reduced {
     }
 
     /// Writes a whole block; its coefficients and the quantisation table are in the order in which they are written.
-    pub(super) fn put(&mut self, component: usize, place: [usize; 2], block: &[i16; 64], table: &[u16; 64]) {
+    pub(super) fn put(&mut self, component: usize, position: [usize; 2], block: &[i16; 64], table: &[u16; 64]) {
         let plane = &mut self.planes[component];
         let mut kept = [0.0; 64];
         for (index, slot) in plane.slots.iter().enumerate() {
@@ -136,7 +136,7 @@ impl Reduced {
                 kept[usize::from(*slot)] = f32::from(block[index]) * f32::from(table[index]);
             }
         }
-        plane.write(place, &kept);
+        plane.write(position, &kept);
     }
 
     /// Adds to a coefficient of block number `block`.
@@ -180,17 +180,17 @@ impl Reduced {
     /// The picture in red, green and blue, `[height, width, 3]`.
     pub(super) fn to_rgb(&self, frame: &Frame, by: usize) -> (u32, u32, Vec<u8>) {
         let [width, height] = frame.size.map(|side| side.div_ceil(by));
-        // Where a pixel's sample stands in a plane: at the same place, but for components that cannot give as many.
-        let place = |axis: usize, pixel: usize, (plane, own): (&Plane, &Component)| {
+        // Where a pixel's sample stands in a plane: at the same position, but for components that cannot give as many.
+        let position = |axis: usize, pixel: usize, (plane, own): (&Plane, &Component)| {
             pixel * plane.side[axis] * own.sampling[axis] / (8 / by * frame.sampling[axis])
         };
         let parts = || self.planes.iter().zip(&frame.components);
-        let columns: Vec<Vec<usize>> = parts().map(|part| (0..width).map(|x| place(0, x, part)).collect()).collect();
+        let columns: Vec<Vec<usize>> = parts().map(|part| (0..width).map(|x| position(0, x, part)).collect()).collect();
         let mut rgb = Vec::with_capacity(3 * width * height);
         for y in 0..height {
             let row = |part: (&'_ Plane, &Component)| {
                 let stride = part.0.blocks[0] * part.0.side[0];
-                place(1, y, part) * stride..(place(1, y, part) + 1) * stride
+                position(1, y, part) * stride..(position(1, y, part) + 1) * stride
             };
             let rows: Vec<&[u8]> = parts().map(|part| &part.0.samples[row(part)]).collect();
             for x in 0..width {

@@ -109,12 +109,12 @@ impl Walk<'_, '_> {
     fn read_quantisation(&mut self, mut content: &[u8]) -> Result<(), Damage> {
         const WRONG: Damage = "a quantisation table of it makes no sense";
         while let [info, rest @ ..] = content {
-            let (width, place) = (usize::from(info >> 4) + 1, usize::from(info & 15));
-            if width > 2 || place > 3 || rest.len() < 64 * width {
+            let (width, slot) = (usize::from(info >> 4) + 1, usize::from(info & 15));
+            if width > 2 || slot > 3 || rest.len() < 64 * width {
                 return Err(WRONG);
             }
             let (own, rest) = rest.split_at(64 * width);
-            for (value, bytes) in self.quantisation[place].iter_mut().zip(own.chunks_exact(width)) {
+            for (value, bytes) in self.quantisation[slot].iter_mut().zip(own.chunks_exact(width)) {
                 *value = bytes.iter().fold(0, |value, byte| value << 8 | u16::from(*byte));
             }
             content = rest;
@@ -125,13 +125,13 @@ impl Walk<'_, '_> {
     fn read_huffman(&mut self, mut content: &[u8]) -> Result<(), Damage> {
         const WRONG: Damage = "a Huffman table of it makes no sense";
         while let [info, rest @ ..] = content {
-            let (class, place) = (usize::from(info >> 4), usize::from(info & 15));
+            let (class, slot) = (usize::from(info >> 4), usize::from(info & 15));
             let (counts, rest) = rest.split_first_chunk::<16>().ok_or(WRONG)?;
             let total: usize = counts.iter().map(|count| usize::from(*count)).sum();
-            if class > 1 || place > 3 || rest.len() < total {
+            if class > 1 || slot > 3 || rest.len() < total {
                 return Err(WRONG);
             }
-            self.tables[4 * class + place] = Some(Table::new(counts, &rest[..total])?);
+            self.tables[4 * class + slot] = Some(Table::new(counts, &rest[..total])?);
             content = &rest[total..];
         }
         Ok(())
@@ -157,11 +157,11 @@ impl Walk<'_, '_> {
             for part in &mut parts {
                 let [wide, high] = if alone { [1, 1] } else { frame.components[part.component].sampling };
                 for inner in 0..wide * high {
-                    let place = [x * wide + inner % wide, y * high + inner / wide];
+                    let position = [x * wide + inner % wide, y * high + inner / wide];
                     if frame.progressive {
-                        self.progressive_block(&mut bits, part, band, place, &mut run)?;
+                        self.progressive_block(&mut bits, part, band, position, &mut run)?;
                     } else {
-                        self.sequential_block(&mut bits, part, place)?;
+                        self.sequential_block(&mut bits, part, position)?;
                     }
                 }
             }
@@ -232,7 +232,7 @@ impl Walk<'_, '_> {
         Ok(part.dc)
     }
 
-    fn sequential_block(&mut self, bits: &mut Bits<'_>, part: &mut Part, place: [usize; 2]) -> Result<(), Damage> {
+    fn sequential_block(&mut self, bits: &mut Bits<'_>, part: &mut Part, position: [usize; 2]) -> Result<(), Damage> {
         let mut block = [0i16; 64];
         block[0] = self.dc(bits, part, 0)? as i16;
         let table = self.tables[part.tables[1]].as_ref().ok_or(NO_TABLE)?;
@@ -255,7 +255,7 @@ impl Walk<'_, '_> {
             return Err(NO_CODE);
         }
         if let Some(reduced) = &mut self.reduced {
-            reduced.put(part.component, place, &block, self.latched[part.component].as_ref().unwrap_or(&[1; 64]));
+            reduced.put(part.component, position, &block, self.latched[part.component].as_ref().unwrap_or(&[1; 64]));
         }
         Ok(())
     }
@@ -269,7 +269,7 @@ impl Walk<'_, '_> {
         run: &mut u32,
     ) -> Result<(), Damage> {
         let component = part.component;
-        let place = y * self.frame.components[component].blocks[0] + x;
+        let block = y * self.frame.components[component].blocks[0] + x;
         if band.first == 0 {
             let change = if band.refines {
                 (bits.take(1)? << band.shift) as i32
@@ -277,7 +277,7 @@ impl Walk<'_, '_> {
                 self.dc(bits, part, band.shift)? << band.shift
             };
             if let Some(reduced) = &mut self.reduced {
-                reduced.add(component, place, 0, change);
+                reduced.add(component, block, 0, change);
             }
             return Ok(());
         }
@@ -304,8 +304,8 @@ impl Walk<'_, '_> {
             }
             // Over as many coefficients that are zero still; the others get their next bit.
             while index <= band.last {
-                if band.refines && self.seen[component][place] >> index & 1 == 1 {
-                    self.refine(bits, component, place, index, band.shift)?;
+                if band.refines && self.seen[component][block] >> index & 1 == 1 {
+                    self.refine(bits, component, block, index, band.shift)?;
                 } else if zeros == 0 {
                     break;
                 } else {
@@ -317,9 +317,9 @@ impl Walk<'_, '_> {
                 if index > band.last {
                     return Err(NO_CODE);
                 }
-                self.seen[component][place] |= 1 << index;
+                self.seen[component][block] |= 1 << index;
                 if let Some(reduced) = &mut self.reduced {
-                    reduced.add(component, place, index, value << band.shift);
+                    reduced.add(component, block, index, value << band.shift);
                 }
             } else if index > band.last && zeros > 0 {
                 return Err(NO_CODE);
@@ -330,8 +330,8 @@ impl Walk<'_, '_> {
             *run -= 1;
             if band.refines {
                 for index in index..=band.last {
-                    if self.seen[component][place] >> index & 1 == 1 {
-                        self.refine(bits, component, place, index, band.shift)?;
+                    if self.seen[component][block] >> index & 1 == 1 {
+                        self.refine(bits, component, block, index, band.shift)?;
                     }
                 }
             }
@@ -344,14 +344,14 @@ impl Walk<'_, '_> {
         &mut self,
         bits: &mut Bits<'_>,
         component: usize,
-        place: usize,
+        block: usize,
         index: usize,
         shift: u32,
     ) -> Result<(), Damage> {
         if bits.take(1)? == 1
             && let Some(reduced) = &mut self.reduced
         {
-            reduced.grow(component, place, index, 1 << shift);
+            reduced.grow(component, block, index, 1 << shift);
         }
         Ok(())
     }

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::simulated::{Image, SimulatedDisk, every_fate};
-use super::{DIGEST, base_model, files_on, generation, heavy, saves, say};
+use super::{DIGEST, base_model, files_on, generation, saves, say};
 use crate::store::files::Files;
 use orco_state::history::Saved;
 use orco_state::state::BaseModel;
 use orco_state::store::{self, Slot};
+use orco_trials::heavy;
 
 /// Operations without a sync whose fates are enumerated: three fates each make half a million outcomes.
 const DEEP: usize = 12;

@@ -3,8 +3,9 @@
 use std::thread;
 
 use super::rules::Shelf;
-use super::{DIGEST, base_model, generation, heavy, saves, say};
+use super::{DIGEST, base_model, generation, saves, say};
 use orco_state::store::{self, Frame, Medium, Slot};
+use orco_trials::heavy;
 
 /// Bytes of the state, at least.
 const SIZE: usize = 64 << 10;

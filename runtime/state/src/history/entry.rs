@@ -10,7 +10,7 @@ use crate::head::Head;
 use crate::label;
 use crate::state::{Balance, BaseModel, Class, Origin, are_distinct, are_few};
 
-/// What kind of change it was. New kinds go to the end: their places are part of the format.
+/// What kind of change it was. New kinds go to the end: their numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Verb {

@@ -27,7 +27,8 @@ impl Session<'_> {
         let labels: Vec<&str> = new.iter().map(|class| class.label.as_str()).collect();
         check_labels(self.base_model, state, &labels)?;
         new.iter().try_for_each(|class| check_exemplars(self.base_model, state, class))?;
-        self.learn_checked(state, new)
+        let next = self.admit_checked(state, new)?;
+        self.learn_admitted(state, next)
     }
 }
 

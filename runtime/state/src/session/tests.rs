@@ -9,7 +9,7 @@ use crate::bank::Bank;
 use crate::classify::Classifier;
 use crate::target::{Method, generate};
 use orco_core::align::AlignError;
-use orco_core::config::{Assignment, CrossEntropyOn, Keep, Sample};
+use orco_core::config::Sample;
 use orco_core::exemplar::Precision;
 use orco_core::math::{add_scaled, dot, normalise};
 use orco_core::projection::Shape;
@@ -43,15 +43,14 @@ fn base_model(base: usize) -> BaseModel {
     let targets = generate(Method::Optimised, DIMENSION, DIMENSION, 200, 1);
     let config = Config { epochs: 40, warmup_epochs: 4, batch: 16, views: 2, ..Config::default() };
     let base_model = BaseModel { dimension: DIMENSION, targets, head, classes, exemplars, config, statistics: None };
-    let all =
-        Config { epochs: 200, cross_entropy_on: CrossEntropyOn::All, cross_entropy: 1.0, ..base_model.config.clone() };
+    let all = Config { epochs: 200, base_cross_entropy: 1.0, ..base_model.config.clone() };
     let state = State::fresh(&base_model, [0; 32]);
     let assigned: Vec<u32> = (0..base as u32).collect();
     let data = data(&base_model, &state);
     let mut memory = Memory::new(data.needs(base, 0, &all));
     let mut head = Head::zeros(base_model.head.shape());
     let workspace = &mut memory.workspace(&Serial);
-    align::align(&data, &assigned, &all, 1, workspace, head.view_mut(), &mut proceed).unwrap();
+    align::align(&data, &assigned, &all, Sampling::seeded(1), workspace, head.view_mut(), &mut proceed).unwrap();
     BaseModel { head, ..base_model }
 }
 
@@ -390,20 +389,6 @@ fn renaming_changes_the_label_alone() {
 }
 
 #[test]
-fn every_assignment_gives_each_class_a_target_of_its_own() {
-    let base = base_model(3);
-    for assignment in [Assignment::Greedy, Assignment::Reassigned, Assignment::Random] {
-        let base_model = BaseModel { config: Config { assignment, ..base.config.clone() }, ..base.clone() };
-        let (first, _) = learn_with(&base_model, &[new_class(3, 2), new_class(4, 2)], 1).unwrap();
-        let (second, _) = learn_on(&base_model, &first, &[new_class(5, 2)], 1, &mut proceed).unwrap();
-        assert!(second.is_sound(&base_model), "{assignment:?}");
-        if assignment != Assignment::Reassigned {
-            assert_eq!(first.classes[..], second.classes[..2], "{assignment:?}");
-        }
-    }
-}
-
-#[test]
 fn cancelling_leaves_no_state() {
     let base_model = base_model(3);
     let mut epochs = 0;
@@ -533,14 +518,12 @@ fn class_means_have_their_weight_in_a_score() {
 fn exemplars_stay_within_their_bytes() {
     let base = base_model(3);
     let one = Bank::new(INPUTS, 2, Precision::F16);
-    for keep in [Keep::First, Keep::Random, Keep::Herding] {
-        let exemplar_bytes = 4 * one.bytes_of_one();
-        let config = Config { exemplar_bytes, keep, precision: Precision::F16, ..base.config.clone() };
-        let base_model = BaseModel { config, ..base.clone() };
-        let (state, _) = learn_with(&base_model, &[new_class(3, 5), new_class(4, 5)], 1).unwrap();
-        assert_eq!(state.exemplars.classes(), [3, 3, 4, 4], "{keep:?}");
-        assert!(state.is_sound(&base_model) && state.exemplars.bytes() <= exemplar_bytes);
-    }
+    let exemplar_bytes = 4 * one.bytes_of_one();
+    let config = Config { exemplar_bytes, precision: Precision::F16, ..base.config.clone() };
+    let base_model = BaseModel { config, ..base };
+    let (state, _) = learn_with(&base_model, &[new_class(3, 5), new_class(4, 5)], 1).unwrap();
+    assert_eq!(state.exemplars.classes(), [3, 3, 4, 4]);
+    assert!(state.is_sound(&base_model) && state.exemplars.bytes() <= exemplar_bytes);
 }
 
 #[test]

@@ -166,7 +166,7 @@ impl<F: NorFlash> Medium for Flash<F> {
         })
     }
 
-    /// There is no third place: the damaged slot is written over next, and the sound one is not touched.
+    /// There is no third slot: the damaged slot is written over next, and the sound one is not touched.
     fn set_aside(&mut self, _: Slot) -> Result<(), Self::Error> {
         Ok(())
     }

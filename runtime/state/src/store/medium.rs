@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-/// One of the two places that hold a state.
+/// One of the two slots that hold a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
     /// The first.

@@ -97,8 +97,8 @@ pub enum Command {
         #[command(subcommand)]
         data: DataCommand,
     },
-    /// Gives a bundle the statistics of its base classes, by which devices answer without training: computes the features
-    /// of the images that it was made from. What devices learned on it stays.
+    /// Gives a bundle the statistics of its base classes, by which devices answer without training: computes the
+    /// features of the images that it was made from. What devices learned on it stays.
     Statistics {
         #[command(flatten)]
         images: ImageArgs,
@@ -111,8 +111,9 @@ pub enum Command {
         /// The bundle.
         #[arg(long)]
         bundle: PathBuf,
-        /// Settings to try, as fields of a recipe's learn table: `--try "epochs = 50, learning_rate = 0.2"`;
-        /// repeat for each trial.
+        /// Settings to try, as fields of a recipe's learn table: `--try "epochs = 50, learning_rate = 0.2"`; beside
+        /// them `assignment`, `perturbed`, `perturbation` and `keep`, of which a device always does the same; repeat
+        /// for each trial.
         #[arg(long = "try", required = true, value_name = "SETTINGS")]
         trials: Vec<String>,
         /// Draws of the shots.

@@ -9,7 +9,7 @@ use clap::Parser;
 use orco_runtime::encoder::{onnx, telemetry};
 use orco_runtime::signature::SecretKey;
 use orco_state::label;
-use orco_trainer::compare::table;
+use orco_trainer::compare::{self, table};
 use orco_trainer::dataset::write_lists;
 use orco_trainer::export::{Output, add_statistics, seal, write_bundle, write_key};
 use orco_trainer::failure::guarded;
@@ -72,6 +72,7 @@ fn run(command: Command) -> Result<()> {
             sigpipe::reset();
             onnx::start().context("the runtime's learner needs ONNX Runtime; see `orco-train doctor`")?;
             let mut job = Job::open(&common, request)?;
+            compare::check(&job.model, &job.recipe.learn, &backbone_rates)?;
             job.pretrain(None)?;
             let targets = job.align()?;
             let draws = draws as usize;

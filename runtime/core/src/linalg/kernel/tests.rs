@@ -35,8 +35,8 @@ proptest! {
         let b: Vec<f32> = (0..length * 2 * LANES).map(|_| random.normal()).collect();
         let chain = |index: usize| {
             let (row, column) = (index / (2 * LANES), index % (2 * LANES));
-            (0..length).fold(0.0f32, |sum, place| {
-                a[row * length + place].mul_add(b[place * 2 * LANES + column], sum)
+            (0..length).fold(0.0f32, |sum, depth| {
+                a[row * length + depth].mul_add(b[depth * 2 * LANES + column], sum)
             })
         };
         let expected: Vec<f32> = (0..13 * 2 * LANES).map(chain).collect();
@@ -103,10 +103,10 @@ proptest! {
         for aside in [false, true] {
             without_avx512(aside);
             let mut sums = vec![0.0; rows * width];
-            for places in [0..cut, cut..length] {
-                let left = Left { values: &a[places.start..], row_stride: length, place_stride: 1 };
-                let right = Right::rows(&b[places.start * width..], width);
-                product_to(rows, places.len(), left, right, Continued { sums: &mut sums, width });
+            for depths in [0..cut, cut..length] {
+                let left = Left { values: &a[depths.start..], row_stride: length, depth_stride: 1 };
+                let right = Right::rows(&b[depths.start * width..], width);
+                product_to(rows, depths.len(), left, right, Continued { sums: &mut sums, width });
             }
             without_avx512(false);
             prop_assert_eq!(&sums, &whole, "without AVX-512: {}", aside);

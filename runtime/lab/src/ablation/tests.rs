@@ -1,0 +1,128 @@
+use core::ops::ControlFlow;
+
+use orco_core::config::Config;
+use orco_core::exemplar::Precision;
+use orco_core::projection::Shape;
+use orco_core::workers::Serial;
+use orco_state::head::Head;
+use orco_state::session::Memory;
+use orco_state::state::Class;
+use orco_state::target::{Method, generate};
+
+use super::*;
+
+const INPUTS: usize = 8;
+const TARGETS: usize = 12;
+
+fn label(class: usize) -> String {
+    format!("class {class}")
+}
+
+/// Three base classes with two exemplars each, of random features, and a random head.
+fn base_model(config: Config) -> BaseModel {
+    let mut random = Random::new(1, "base model");
+    let mut head = Head::zeros(Shape { inputs: INPUTS, hidden: 8, outputs: TARGETS });
+    for values in head.parameters_mut() {
+        values.iter_mut().for_each(|value| *value = random.normal());
+    }
+    let mut exemplars = Bank::new(INPUTS, 1, Precision::Int8);
+    (0..6).for_each(|exemplar| exemplars.push(exemplar / 2, &shot(&mut random)));
+    BaseModel {
+        dimension: TARGETS,
+        targets: generate(Method::Orthonormal, TARGETS, TARGETS, 0, 1),
+        head,
+        classes: (0..3).map(|class| Class { label: label(class), target: class as u32, session: 0 }).collect(),
+        exemplars,
+        config: Config { epochs: 4, warmup_epochs: 1, batch: 8, views: 1, ..config },
+        statistics: None,
+    }
+}
+
+fn shot(random: &mut Random) -> Vec<f32> {
+    (0..INPUTS).map(|_| random.normal().max(0.0) + 0.1).collect()
+}
+
+fn new_class(class: usize) -> NewClass {
+    let mut random = Random::new(class as u64, "shots");
+    NewClass { label: label(class), shots: (0..4).map(|_| shot(&mut random)).collect() }
+}
+
+/// Two sessions of two classes each.
+fn states(base_model: &BaseModel, learn: impl Fn(&mut Session<'_>, &State, &[NewClass]) -> State) -> [State; 2] {
+    let (memory, on_progress) = (&mut Memory::default(), &mut |_| ControlFlow::Continue(()));
+    let config = &base_model.config;
+    let mut session = Session { base_model, config, seed: 7, memory, workers: &Serial, on_progress };
+    let first = learn(&mut session, &State::fresh(base_model, [0; 32]), &[new_class(3), new_class(4)]);
+    let second = learn(&mut session, &first, &[new_class(5), new_class(6)]);
+    [first, second]
+}
+
+fn ablated(base_model: &BaseModel, ablation: Ablation) -> [State; 2] {
+    states(base_model, |session, state, new| ablation.learn(session, state, new).unwrap())
+}
+
+#[test]
+fn without_a_change_the_states_are_the_devices() {
+    for config in [Config::orco(), Config::edge(), Config { exemplar_bytes: 150, ..Config::edge() }] {
+        let base_model = base_model(config);
+        let learned = states(&base_model, |session, state, new| session.learn(state, new).unwrap().0);
+        assert_eq!(ablated(&base_model, Ablation::default()), learned);
+    }
+}
+
+#[test]
+fn every_assignment_gives_each_class_a_target_of_its_own() {
+    let base_model = base_model(Config::edge());
+    let targets = |state: &State| -> Vec<u32> { state.classes.iter().map(|class| class.target).collect() };
+    let mut found = Vec::new();
+    for assignment in [Assignment::Greedy, Assignment::Reassigned, Assignment::Random] {
+        let [first, second] = ablated(&base_model, Ablation { assignment, ..Ablation::default() });
+        assert!(second.is_sound(&base_model), "{assignment:?}");
+        if assignment != Assignment::Reassigned {
+            assert_eq!(targets(&first), targets(&second)[..2], "{assignment:?}");
+        }
+        found.push(targets(&second));
+    }
+    assert_ne!(found[0], found[2], "random targets are not the best match");
+}
+
+#[test]
+fn perturbation_changes_the_head() {
+    let base_model = base_model(Config { perturbation_width: 0.1, ..Config::orco() });
+    let head = |ablation| ablated(&base_model, ablation)[0].head.clone().unwrap();
+    let none = Perturbed { base: false, incremental: false, free: false };
+    let heads = [
+        head(Ablation::default()),
+        head(Ablation { perturbation: Perturbation::Gaussian, ..Ablation::default() }),
+        head(Ablation { perturbation: Perturbation::None, ..Ablation::default() }),
+        head(Ablation { perturbed: none, ..Ablation::default() }),
+    ];
+    for (index, one) in heads.iter().enumerate() {
+        assert!(heads[..index].iter().all(|other| other != one), "{index}");
+    }
+}
+
+#[test]
+fn exemplars_stay_within_their_bytes() {
+    let one = Bank::new(INPUTS, 1, Precision::Int8).bytes_of_one();
+    let base_model = base_model(Config { exemplar_bytes: 4 * one, ..Config::orco() });
+    let mut found = Vec::new();
+    for keep in [Keep::First, Keep::Random, Keep::Herding] {
+        let [first, second] = ablated(&base_model, Ablation { keep, ..Ablation::default() });
+        assert_eq!(first.exemplars.classes(), [3, 3, 4, 4], "{keep:?}");
+        assert_eq!(second.exemplars.classes(), [3, 4, 5, 6], "{keep:?}");
+        found.push(first.exemplars);
+    }
+    assert!(found[0] != found[1] && found[0] != found[2]);
+}
+
+#[test]
+fn herding_keeps_what_is_nearest_to_the_mean() {
+    let mut bank = Bank::new(2, 1, Precision::Int8);
+    for (class, row) in [(0, [1.0, 0.0]), (1, [0.0, 1.0]), (0, [0.0, 1.0]), (0, [1.0, 1.0]), (1, [1.0, 3.0])] {
+        bank.push(class, &row);
+    }
+    let kept = bank.only(&[1, 3]);
+    Keep::Herding.within(&mut bank, kept.bytes(), 1);
+    assert_eq!(bank, kept);
+}
