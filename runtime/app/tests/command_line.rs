@@ -4,6 +4,7 @@ mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use orco_runtime::bundle::Bundle;
 use orco_state::pack::Sealed;
