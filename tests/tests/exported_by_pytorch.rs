@@ -52,7 +52,7 @@ fn plain_exports_become_backbones_that_compute_what_pytorch_computes() {
     let text = std::fs::read_to_string(fixture("features.json")).unwrap();
     let expected: BTreeMap<String, Vec<f32>> = serde_json::from_str(&text).unwrap();
     let images = images();
-    for case in ["padded-by-size", "padded-by-layer", "with-positions"] {
+    for case in ["padded-by-size", "padded-by-layer"] {
         for exporter in EXPORTERS {
             let name = format!("{case}-{exporter}.onnx");
             let backbone = open(&name).unwrap_or_else(|reason| panic!("{reason}"));
@@ -77,7 +77,7 @@ fn plain_exports_become_backbones_that_compute_what_pytorch_computes() {
 
 #[test]
 fn what_the_old_exporter_writes_would_be_refused_unfolded() {
-    for case in ["padded-by-size", "padded-by-layer", "with-positions"] {
+    for case in ["padded-by-size", "padded-by-layer"] {
         let file = std::fs::read(fixture(&format!("{case}-legacy.onnx"))).unwrap();
         assert!(matches!(audit(&file), Err(AuditError::Operator { operator, .. }) if operator == "ConstantOfShape"));
         let folded = open(&format!("{case}-legacy.onnx")).unwrap().bytes;
