@@ -248,9 +248,14 @@ impl Bundle {
         picture: &RgbImage,
         views: usize,
     ) -> Result<Array2<f32>, EncodeError> {
-        let Manifest { preprocessing, views: config, provenance, .. } = &self.manifest;
-        let drawn = config.draw(picture, preprocessing, views, provenance.seed);
-        encode_pictures(encoder, preprocessing, self.base_model.head.inputs, &drawn)
+        let drawn = self.views(picture, views);
+        encode_pictures(encoder, &self.manifest.preprocessing, self.base_model.head.inputs, &drawn)
+    }
+
+    /// So many views of a picture, the clean one first, as the backbone is fed with them.
+    pub fn views(&self, picture: &RgbImage, count: usize) -> Vec<RgbImage> {
+        let Manifest { preprocessing, views, provenance, .. } = &self.manifest;
+        views.draw(picture, preprocessing, count, provenance.seed)
     }
 
     /// The state of a device that has learned nothing on this bundle.

@@ -8,16 +8,17 @@ pub mod library;
 pub mod onnx;
 #[cfg(feature = "rten")]
 pub mod rten;
+pub mod stream;
 #[cfg(feature = "onnx")]
 pub mod telemetry;
 
 use ::image::RgbImage;
-use ndarray::{Array2, ArrayView4, s};
+use ndarray::{Array2, Array4, ArrayView4, Axis, s};
 
 use crate::image::Preprocessing;
 
 /// Computes features of images.
-pub trait Encoder {
+pub trait Encoder: Send {
     /// Name and version of the engine, for people.
     fn engine(&self) -> String;
 
@@ -28,6 +29,11 @@ pub trait Encoder {
     /// # Errors
     /// [`EncodeError`] if the engine fails.
     fn encode(&mut self, images: ArrayView4<'_, f32>) -> Result<Array2<f32>, EncodeError>;
+
+    /// Engines with the same backbone that may compute side by side in place of this one; none if it is one itself.
+    fn members(&mut self) -> &mut [Box<dyn Encoder>] {
+        &mut []
+    }
 }
 
 /// Why features could not be computed.
@@ -88,24 +94,53 @@ pub fn encode_pictures(
     features: usize,
     pictures: &[RgbImage],
 ) -> Result<Array2<f32>, EncodeError> {
-    const BATCH_BYTES: usize = 4 << 20;
-    let (height, width) = (input.height as usize, input.width as usize);
-    let batch = (BATCH_BYTES / (3 * size_of::<f32>() * height * width)).max(1);
-    let mut planes = Vec::new();
+    let batch = batch(input);
     let mut encoded = Array2::zeros((pictures.len(), features));
     for (number, pictures) in pictures.chunks(batch).enumerate() {
-        planes.clear();
-        pictures.iter().for_each(|picture| input.append(picture, &mut planes));
-        let images =
-            ArrayView4::from_shape((pictures.len(), 3, height, width), &planes).expect("planes of every picture");
+        let rows = encode_planes(encoder, input, features, planes(input, pictures).view())?;
+        encoded.slice_mut(s![number * batch..number * batch + pictures.len(), ..]).assign(&rows);
+    }
+    Ok(encoded)
+}
+
+/// How many pictures go through an engine together.
+pub fn batch(input: &Preprocessing) -> usize {
+    const BATCH_BYTES: usize = 4 << 20;
+    (BATCH_BYTES / (3 * size_of::<f32>() * input.height as usize * input.width as usize)).max(1)
+}
+
+/// Pictures of the input's size as an engine takes them.
+fn planes(input: &Preprocessing, pictures: &[RgbImage]) -> Array4<f32> {
+    let (height, width) = (input.height as usize, input.width as usize);
+    let mut planes = Vec::with_capacity(pictures.len() * 3 * height * width);
+    pictures.iter().for_each(|picture| input.append(picture, &mut planes));
+    Array4::from_shape_vec((pictures.len(), 3, height, width), planes).expect("planes of every picture")
+}
+
+/// Computes features of normalised images, in batches of bounded size.
+///
+/// # Shapes
+/// `images` `[images, 3, height, width]`; returns `[images, features]`, finite.
+/// # Errors
+/// [`EncodeError`] if the engine fails or returns something else.
+pub fn encode_planes(
+    encoder: &mut dyn Encoder,
+    input: &Preprocessing,
+    features: usize,
+    images: ArrayView4<'_, f32>,
+) -> Result<Array2<f32>, EncodeError> {
+    let batch = batch(input);
+    let mut encoded = Array2::zeros((images.dim().0, features));
+    for (number, images) in images.axis_chunks_iter(Axis(0), batch).enumerate() {
+        let count = images.dim().0;
         let rows = encoder.encode(images)?;
-        if rows.dim() != (pictures.len(), features) {
-            return Err(EncodeError::Shape { expected: pictures.len() * features, actual: rows.len() });
+        if rows.dim() != (count, features) {
+            return Err(EncodeError::Shape { expected: count * features, actual: rows.len() });
         }
         if rows.iter().any(|value| !value.is_finite()) {
             return Err(EncodeError::NotFinite);
         }
-        encoded.slice_mut(s![number * batch..number * batch + pictures.len(), ..]).assign(&rows);
+        encoded.slice_mut(s![number * batch..number * batch + count, ..]).assign(&rows);
     }
     Ok(encoded)
 }

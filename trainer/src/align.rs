@@ -97,7 +97,7 @@ fn settings(model: &Model, tables: Tables<'_>) -> Result<Tensor> {
     let (targets, align) = (tables.targets, tables.align);
     let text = match &model.onnx {
         None => serde_json::to_string_pretty(&(targets, align))?,
-        Some(onnx) => serde_json::to_string_pretty(&(targets, align, hexadecimal(&onnx.digest())))?,
+        Some(onnx) => serde_json::to_string_pretty(&(targets, align, hexadecimal(&onnx.digest)))?,
     };
     Ok(Tensor::from_slice(text.as_bytes()))
 }

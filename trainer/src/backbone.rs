@@ -4,6 +4,7 @@ mod build;
 mod description;
 mod efficientnet;
 mod families;
+mod fold;
 mod head;
 mod network;
 pub mod pth;

@@ -69,7 +69,7 @@ pub fn compare(
     // A finished phase 2 is read from its checkpoint, onto the processor.
     let targets = &targets.to_device(model.device());
     let source = Source::new(model, recipe, data);
-    let mut encoder = Onnx::open(&onnx::encode(&model.backbone, &[]), &source.input)
+    let mut encoder = Onnx::team(&onnx::encode(&model.backbone, &[]), &source.input)
         .context("the runtime's learner takes its features from ONNX Runtime")?;
     let base_model = source.base_model(model, targets, &mut encoder)?;
     let base = source.clean_features(&mut encoder, source.train, &source.split.base)?;

@@ -187,7 +187,14 @@ mod tests {
         let mut recipe: Recipe = toml::from_str(include_str!("../recipes/synthetic-tiny.toml")).unwrap();
         recipe.backbone.width = 2;
         let input = Preprocessing { width: 8, height: 8, mean: [0.1; 3], deviation: [0.2; 3] };
-        let onnx = OnnxBackbone { bytes: vec![1, 2, 3], name: "brought".into(), input, features: 5, parameters: 7 };
+        let onnx = OnnxBackbone {
+            bytes: vec![1, 2, 3],
+            digest: [4; 32],
+            name: "brought".into(),
+            input,
+            features: 5,
+            parameters: 7,
+        };
         for model in [Model::new(&recipe, [3, 24, 24], Device::Cpu), Model::on(onnx, &recipe, Device::Cpu)] {
             let mut model = model;
             model.channels = Channels { mean: [0.3; 3], deviation: [0.4; 3] };

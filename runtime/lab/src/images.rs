@@ -7,6 +7,7 @@ use crate::benchmark::Benchmark;
 use orco_core::config::Config;
 use orco_core::random::Random;
 use orco_runtime::bundle::Bundle;
+use orco_runtime::encoder::stream::encode_stream;
 use orco_runtime::encoder::{EncodeError, Encoder};
 use orco_runtime::image::from_planes;
 use orco_state::bank::Bank;
@@ -61,14 +62,18 @@ pub fn from_cifar100(
     let mut done = 0;
     let mut bank = |records: &Records, indices: &[u32], views: usize| -> Result<Bank, EncodeError> {
         let mut bank = Bank::new(bundle.base_model.head.inputs, views, precision);
-        for &index in indices {
-            let record = records.get(index as usize);
-            let picture = from_planes(SIDE as u32, SIDE as u32, record.planes);
-            let features = bundle.features(encoder, &picture, views)?;
-            bank.push(plan.class_of[usize::from(record.label)], features.as_slice().expect("rows as they were made"));
+        let records = indices.iter().map(|&index| records.get(index as usize));
+        let mut classes = records.clone().map(|record| plan.class_of[usize::from(record.label)]);
+        let pictures = records.map(|record| from_planes(SIDE as u32, SIDE as u32, record.planes));
+        let draw = |picture: &_| bundle.views(picture, views);
+        let shape = (&bundle.manifest.preprocessing, bundle.base_model.head.inputs);
+        encode_stream(encoder, shape, pictures, (views, draw), |features| {
+            let class = classes.next().expect("a picture's class");
+            bank.push(class, features.as_slice().expect("rows as they were made"));
             done += 1;
             on_progress(done, total);
-        }
+            Ok::<(), EncodeError>(())
+        })?;
         Ok(bank)
     };
     let measured = bank(if plan.measured_on_test { &test } else { &train }, &plan.measured, 1)?;

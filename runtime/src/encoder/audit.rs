@@ -96,11 +96,28 @@ pub enum AuditError {
 
 type Audited<T = ()> = Result<T, AuditError>;
 
+/// Whether an operator of a domain may stand in a model.
+type Operators = fn(domain: &str, operator: &str) -> bool;
+
 /// Looks through the bytes of an ONNX model.
 ///
 /// # Errors
 /// [`AuditError`] names what is refused.
 pub fn audit(model: &[u8]) -> Audited {
+    walk(model, operators::is_allowed)
+}
+
+/// Looks through a model whose constants are going to be folded ([`super::onnx::fold_constants`]): as [`audit`], but
+/// operators that make constants may stand in it, too. What folding makes of it has to pass [`audit`].
+///
+/// # Errors
+/// [`AuditError`] names what is refused.
+#[cfg(feature = "onnx")]
+pub(super) fn audit_unfolded(model: &[u8]) -> Audited {
+    walk(model, operators::is_foldable)
+}
+
+fn walk(model: &[u8], allowed: Operators) -> Audited {
     const PART: &str = "model";
     // Engines tell their own formats by these marks and would not read the file as ONNX; flatbuffers of ONNX Runtime
     // can be made to look like protocol buffers.
@@ -112,7 +129,7 @@ pub fn audit(model: &[u8]) -> Audited {
         match field.map_err(|Damaged| AuditError::Damaged { part: PART })? {
             (1 | 5, Value::Number(_)) | (2..=4 | 6, Value::Bytes(_)) => {}
             (7, Value::Bytes(bytes)) => {
-                graph(bytes)?;
+                graph(bytes, allowed)?;
                 graphs += 1;
             }
             (8, Value::Bytes(set)) => flat(set, "operator set", &[2], &[1])?,
@@ -137,14 +154,14 @@ fn flat(message: &[u8], part: &'static str, numbers: &[u32], texts: &[u32]) -> A
     Ok(())
 }
 
-fn graph(message: &[u8]) -> Audited {
+fn graph(message: &[u8], allowed: Operators) -> Audited {
     const PART: &str = "graph";
     let (mut nodes, mut tensors) = (0, 0);
     for field in Fields::of(message) {
         match field.map_err(|Damaged| AuditError::Damaged { part: PART })? {
             (1, Value::Bytes(bytes)) => {
                 nodes += 1;
-                node(bytes)?;
+                node(bytes, allowed)?;
             }
             (2 | 10, Value::Bytes(_)) => {}
             (5, Value::Bytes(bytes)) => {
@@ -240,7 +257,7 @@ fn quantisation(message: &[u8]) -> Audited {
     Ok(())
 }
 
-fn node(message: &[u8]) -> Audited {
+fn node(message: &[u8], allowed: Operators) -> Audited {
     const PART: &str = "node";
     // A field that comes twice counts for the engine with its last value; here each of them must pass.
     let of = || match name(message, 3) {
@@ -262,7 +279,7 @@ fn node(message: &[u8]) -> Audited {
         let Ok((4, Value::Bytes(bytes))) = field else { continue };
         operators += 1;
         let operator = core::str::from_utf8(bytes).unwrap_or("?");
-        if !operators::is_allowed(domain, operator) {
+        if !allowed(domain, operator) {
             let dot = if domain.is_empty() { "" } else { "." };
             return Err(AuditError::Operator { node: of(), operator: short(&[domain, dot, operator].concat()) });
         }

@@ -46,8 +46,10 @@ pub enum Engine {
 pub enum Work {
     /// Features of shots, which the device keeps.
     Shots,
-    /// Features of so many pictures, which are looked at once.
+    /// Features of so many pictures, which are looked at once, one after the other.
     Pictures(usize),
+    /// Features of a data set, by [`encode_stream`](super::stream::encode_stream): engines side by side.
+    Stream,
 }
 
 /// Why a backbone runs on an engine.
@@ -83,7 +85,7 @@ pub fn choose(work: Work) -> (Engine, Reason) {
     match work {
         Work::Shots => (Engine::Rten, Reason::Kept),
         Work::Pictures(count) if count < ONNX_RUNTIME_FROM => (Engine::Rten, Reason::Few),
-        Work::Pictures(_) => (Engine::OnnxRuntime, Reason::Many),
+        Work::Pictures(_) | Work::Stream => (Engine::OnnxRuntime, Reason::Many),
     }
 }
 
@@ -98,7 +100,7 @@ pub fn open(
     choice: Choice,
     work: Work,
 ) -> Result<(Box<dyn Encoder>, Reason), EncodeError> {
-    let open = |engine| open_in(engine, model, input);
+    let open = |engine| open_in(engine, model, input, work);
     let (engine, reason) = match choice {
         Choice::OnnxRuntime => return Ok((open(Engine::OnnxRuntime)?, Reason::Asked)),
         Choice::Rten => return Ok((open(Engine::Rten)?, Reason::Asked)),
@@ -122,13 +124,15 @@ pub fn open(
 }
 
 /// Opens a backbone in one engine.
-fn open_in(engine: Engine, model: &[u8], input: &Preprocessing) -> Result<Box<dyn Encoder>, EncodeError> {
+fn open_in(engine: Engine, model: &[u8], input: &Preprocessing, work: Work) -> Result<Box<dyn Encoder>, EncodeError> {
     #[cfg(not(all(feature = "onnx", feature = "rten")))]
     let missing = |name: &str| {
-        let _ = (model, input);
+        let _ = (model, input, work);
         Err(EncodeError::Start(std::format!("this program was built without {name}")))
     };
     match engine {
+        #[cfg(feature = "onnx")]
+        Engine::OnnxRuntime if work == Work::Stream => Ok(Box::new(super::onnx::Onnx::team(model, input)?)),
         #[cfg(feature = "onnx")]
         Engine::OnnxRuntime => Ok(Box::new(super::onnx::Onnx::open(model, input)?)),
         #[cfg(not(feature = "onnx"))]
@@ -152,5 +156,6 @@ mod tests {
         assert_eq!(engine(Work::Pictures(ONNX_RUNTIME_FROM - 1)), Engine::Rten);
         assert_eq!(engine(Work::Pictures(ONNX_RUNTIME_FROM)), Engine::OnnxRuntime);
         assert_eq!(engine(Work::Pictures(usize::MAX)), Engine::OnnxRuntime);
+        assert_eq!(engine(Work::Stream), Engine::OnnxRuntime);
     }
 }

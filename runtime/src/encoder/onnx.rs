@@ -8,12 +8,15 @@ use std::sync::OnceLock;
 use ndarray::{Array2, ArrayView4};
 use ort::environment::Environment;
 use ort::session::Session;
+use ort::session::builder::GraphOptimizationLevel;
 use ort::value::TensorRef;
 
-use super::audit::audit;
+use super::audit::{audit, audit_unfolded};
 use super::library::{self, LibraryError};
+use super::stream::Team;
 use super::{EncodeError, Encoder, check_input, rows, telemetry};
 use crate::image::Preprocessing;
+use crate::threads::cores;
 
 /// A backbone in ONNX Runtime on the CPU.
 pub struct Onnx {
@@ -28,9 +31,27 @@ impl Onnx {
     /// [`EncodeError::Refused`] if it is suspicious, [`EncodeError::Start`] if there is no usable library,
     /// [`EncodeError::Model`] if it refuses the model, [`EncodeError::Input`] if the model takes other pictures.
     pub fn open(model: &[u8], input: &Preprocessing) -> Result<Self, EncodeError> {
+        Self::on_threads(model, input, None)
+    }
+
+    /// Loads a model for many pictures: sessions side by side, one for every core, or where there are more than eight
+    /// cores, one for as many cores as give eight, since each holds the model and a batch.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn team(model: &[u8], input: &Preprocessing) -> Result<Team, EncodeError> {
+        const MOST: usize = 8;
+        let count = cores().min(MOST);
+        let member = || -> Result<Box<dyn Encoder>, EncodeError> {
+            Ok(Box::new(Self::on_threads(model, input, Some(cores() / count))?))
+        };
+        Ok(Team::new(member()?, (1..count).map(|_| member()).collect::<Result<_, _>>()?))
+    }
+
+    fn on_threads(model: &[u8], input: &Preprocessing, threads: Option<usize>) -> Result<Self, EncodeError> {
         audit(model).map_err(EncodeError::Refused)?;
         let runtime = runtime()?;
-        let session = match session(runtime, model, None) {
+        let session = match session(runtime, model, threads) {
             Ok(session) => session,
             // Perhaps no more threads can be started, while the caller's is there. If it is the model, that fails, too.
             Err(error) => {
@@ -56,6 +77,29 @@ fn session(runtime: &Runtime, model: &[u8], threads: Option<usize>) -> ort::Resu
         builder = builder.with_intra_threads(threads)?;
     }
     builder.commit_from_memory(model)
+}
+
+/// What ONNX Runtime makes of a model once it has computed whatever depends on constants alone, and left out nodes that
+/// change nothing (its basic optimisations): ONNX's own operators still. The model may hold operators that make
+/// constants; whether some are left, [`audit`] says of the result.
+///
+/// # Errors
+/// [`EncodeError::Refused`] if the model is suspicious otherwise, [`EncodeError::Start`] if there is no usable library,
+/// [`EncodeError::Model`] if it refuses the model or cannot write the other.
+pub fn fold_constants(model: &[u8]) -> Result<Vec<u8>, EncodeError> {
+    audit_unfolded(model).map_err(EncodeError::Refused)?;
+    let runtime = runtime()?;
+    let written = |error: std::io::Error| EncodeError::Model(format!("the folded model cannot be kept: {error}"));
+    // The library writes to a file only.
+    let folder = tempfile::tempdir().map_err(written)?;
+    let path = folder.path().join("folded.onnx");
+    let fold = || -> ort::Result<Session> {
+        let builder = Session::builder(&runtime.environment)?.with_intra_threads(1)?.with_prepacking(false)?;
+        let builder = builder.with_optimization_level(GraphOptimizationLevel::Level1)?;
+        builder.with_optimized_model_path(&path)?.commit_from_memory(model)
+    };
+    fold().map_err(|error| EncodeError::Model(error.to_string()))?;
+    std::fs::read(&path).map_err(written)
 }
 
 impl Encoder for Onnx {

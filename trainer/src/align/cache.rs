@@ -79,13 +79,23 @@ pub(super) fn features(
     indices: &[usize],
     done: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Tensor> {
-    let mut source = model.source(augment.map_or(Arithmetic::F32, |(_, precision)| precision))?;
-    let parts = indices.chunks(train.together(BATCH)).map(|indices| {
+    let batch = |indices: &[usize]| {
         let images = train.batch(indices, model.device());
-        let images = augment.map_or_else(|| images.shallow_clone(), |(augment, _)| view(&images, augment));
-        let features = source.features(&images)?;
+        augment.map_or_else(|| images.shallow_clone(), |(augment, _)| view(&images, augment))
+    };
+    let mut parts = Vec::new();
+    if let Some(onnx) = &model.onnx {
+        onnx.start()?.stream(indices.chunks(train.together(BATCH)).map(batch), |features| {
+            done(features.size()[0] as usize)?;
+            parts.push(features);
+            anyhow::Ok(())
+        })?;
+        return Ok(send(&Tensor::cat(&parts, 0), model.device()));
+    }
+    let mut source = model.source(augment.map_or(Arithmetic::F32, |(_, precision)| precision))?;
+    for indices in indices.chunks(train.together(BATCH)) {
+        parts.push(source.features(&batch(indices))?);
         done(indices.len())?;
-        Ok(features)
-    });
-    Ok(Tensor::cat(&parts.collect::<Result<Vec<_>>>()?, 0))
+    }
+    Ok(Tensor::cat(&parts, 0))
 }

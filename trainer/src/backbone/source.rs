@@ -3,14 +3,16 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ndarray::{Array4, ArrayView4};
+use ndarray::Array4;
 use orco_runtime::encoder::onnx::Onnx;
-use orco_runtime::encoder::{EncodeError, Encoder};
+use orco_runtime::encoder::stream::{Team, in_order};
+use orco_runtime::encoder::{EncodeError, Encoder, batch, encode_planes};
 use orco_runtime::image::Preprocessing;
 use orco_state::codec;
 use prost::Message;
 use tch::{Kind, Tensor};
 
+use super::fold;
 use crate::augment::normalise;
 use crate::config::BackboneConfig;
 use crate::dataset::Channels;
@@ -53,12 +55,13 @@ pub enum OnnxBackboneError {
         /// What is wrong and what would be accepted.
         reason: String,
     },
-    /// ONNX Runtime refused it.
-    #[error("{} cannot be the backbone: {reason}", path.display())]
+    /// It holds what a feature extractor has no need of, or ONNX Runtime refused it.
+    #[error("{} cannot be the backbone", path.display())]
     Refused {
         /// The file.
         path: PathBuf,
         /// What the engine said.
+        #[source]
         reason: EncodeError,
     },
 }
@@ -66,8 +69,10 @@ pub enum OnnxBackboneError {
 /// A feature extractor that the user brings as an ONNX file.
 #[derive(Clone, Debug)]
 pub struct OnnxBackbone {
-    /// The file's bytes.
+    /// The model: the file's bytes, or what is left of them once constants are folded.
     pub bytes: Vec<u8>,
+    /// SHA-256 of the file.
+    pub digest: [u8; 32],
     /// The file's name without its ending.
     pub name: String,
     /// What it is fed with.
@@ -80,13 +85,17 @@ pub struct OnnxBackbone {
 
 impl OnnxBackbone {
     /// Reads and checks a model: one float input `[batch, 3, height, width]` with fixed sides, one float output
-    /// `[batch, features]` or `[batch, features, 1, 1]`, and ONNX Runtime runs it. It is fed with images normalised as
-    /// the recipe says, else as its metadata say, else by the data set's `channels`.
+    /// `[batch, features]` or `[batch, features, 1, 1]`, and ONNX Runtime runs it. Constants are folded if it holds
+    /// operators that the engines are not to see. It is fed with images normalised as the recipe says, else as its
+    /// metadata say, else by the data set's `channels`.
     ///
     /// # Errors
     /// [`OnnxBackboneError`] if it is something else.
     pub fn open(path: &Path, config: &BackboneConfig, channels: Channels) -> Result<Self, OnnxBackboneError> {
-        let bytes = fs::read(path).map_err(|source| OnnxBackboneError::Read { path: path.into(), source })?;
+        let read = fs::read(path).map_err(|source| OnnxBackboneError::Read { path: path.into(), source })?;
+        let refused = |reason| OnnxBackboneError::Refused { path: path.into(), reason };
+        let digest = codec::digest(&read);
+        let bytes = fold::without_constant_nodes(read).map_err(refused)?;
         let graph = Model::decode(bytes.as_slice()).ok().and_then(|model| Some((model.graph?, model.metadata_props)));
         let (graph, metadata) = graph.ok_or_else(|| OnnxBackboneError::NotOnnx { path: path.into() })?;
         let wrong = |reason: String| OnnxBackboneError::Shape { path: path.into(), reason };
@@ -110,8 +119,8 @@ impl OnnxBackbone {
         let floats = graph.initializer.iter().filter(|weight| weight.data_type == FLOAT);
         let parameters = floats.map(|weight| weight.dims.iter().product::<i64>().max(0) as u64).sum();
         let name = path.file_stem().map_or("backbone".into(), |name| name.to_string_lossy().into_owned());
-        let mut onnx = Self { bytes, name, input, features: 0, parameters };
-        onnx.features = onnx.probe().map_err(|reason| OnnxBackboneError::Refused { path: path.into(), reason })?;
+        let mut onnx = Self { bytes, digest, name, input, features: 0, parameters };
+        onnx.features = onnx.probe().map_err(refused)?;
         Ok(onnx)
     }
 
@@ -123,46 +132,62 @@ impl OnnxBackbone {
         if features > 0 { Ok(features) } else { Err(EncodeError::Shape { expected: 2, actual: 0 }) }
     }
 
-    /// SHA-256 of the file.
-    pub fn digest(&self) -> [u8; 32] {
-        codec::digest(&self.bytes)
-    }
-
-    /// The model, started.
+    /// The model, started on all cores.
     ///
     /// # Errors
     /// [`EncodeError`] if ONNX Runtime is missing.
     pub fn start(&self) -> Result<Started<'_>, EncodeError> {
-        Ok(Started { encoder: Onnx::open(&self.bytes, &self.input)?, onnx: self })
+        Ok(Started { team: Onnx::team(&self.bytes, &self.input)?, onnx: self })
     }
 }
 
 /// A model of the user's in ONNX Runtime.
 pub struct Started<'a> {
-    encoder: Onnx,
+    team: Team,
     onnx: &'a OnnxBackbone,
+}
+
+impl Started<'_> {
+    /// Computes features of batches of images, f32 `[k, 3, h, w]` in 0..1, while the caller's thread makes the next
+    /// ones; `each` is told of the features, f32 `[k, features]` on the processor, some images after the other.
+    ///
+    /// # Errors
+    /// [`EncodeError`] if the model fails or returns something else, and what `each` returns.
+    pub fn stream<E: From<EncodeError>>(
+        &mut self,
+        batches: impl Iterator<Item = Tensor>,
+        mut each: impl FnMut(Tensor) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let OnnxBackbone { input, features, .. } = self.onnx;
+        let parts = batches.flat_map(|images| images.split(batch(input) as i64, 0));
+        let planes = parts.map(|images| {
+            let fitted = normalise(&fit(&images, input), input.mean, input.deviation).to_device(tch::Device::Cpu);
+            let shape = (fitted.size()[0] as usize, 3, input.height as usize, input.width as usize);
+            let planes: Vec<f32> = Vec::try_from(fitted.contiguous().view(-1)).expect("a flat f32 tensor");
+            Array4::from_shape_vec(shape, planes).expect("planes of every image")
+        });
+        let encode =
+            |engine: &mut dyn Encoder, planes: Array4<f32>| encode_planes(engine, input, *features, planes.view());
+        in_order(
+            &mut self.team,
+            planes,
+            |planes| planes,
+            encode,
+            |rows| {
+                each(Tensor::from_slice(rows.as_slice().expect("rows as they were made")).view([-1, *features as i64]))
+            },
+        )
+    }
 }
 
 impl FeatureSource for Started<'_> {
     fn features(&mut self, images: &Tensor) -> Result<Tensor, EncodeError> {
-        const BATCH: i64 = 50;
-        let OnnxBackbone { input, features, .. } = self.onnx;
-        let fitted = normalise(&fit(images, input), input.mean, input.deviation).to_device(tch::Device::Cpu);
         let mut all = Vec::new();
-        for part in fitted.split(BATCH, 0) {
-            let count = part.size()[0] as usize;
-            let planes: Vec<f32> = Vec::try_from(part.contiguous().view(-1)).expect("a flat f32 tensor");
-            let shape = (count, 3, input.height as usize, input.width as usize);
-            let rows = self.encoder.encode(ArrayView4::from_shape(shape, &planes).expect("planes of every image"))?;
-            if rows.len() != count * features {
-                return Err(EncodeError::Shape { expected: count * features, actual: rows.len() });
-            }
-            if rows.iter().any(|value| !value.is_finite()) {
-                return Err(EncodeError::NotFinite);
-            }
-            all.extend(rows);
-        }
-        Ok(Tensor::from_slice(&all).view([-1, *features as i64]).to_device(images.device()))
+        self.stream(std::iter::once(images.shallow_clone()), |rows| {
+            all.push(rows);
+            Ok::<(), EncodeError>(())
+        })?;
+        Ok(Tensor::cat(&all, 0).to_device(images.device()))
     }
 }
 

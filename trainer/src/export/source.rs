@@ -7,7 +7,8 @@ use orco_core::random::Random;
 use orco_lab::benchmark::Benchmark;
 use orco_lab::statistics::{Features, class_means};
 use orco_runtime::augment::Views;
-use orco_runtime::encoder::{Encoder, encode_pictures};
+use orco_runtime::encoder::Encoder;
+use orco_runtime::encoder::stream::encode_stream;
 use orco_runtime::image::Preprocessing;
 use orco_runtime::manifest::{BackboneFacts, FORMAT, Manifest, Provenance};
 use orco_state::bank::Bank;
@@ -80,13 +81,16 @@ impl<'a> Source<'a> {
     fn bank(&self, encoder: &mut dyn Encoder, images: &Images, indices: &[usize], views: usize) -> Result<Bank> {
         let mut progress = Progress::new("features", indices.len() as u64, 0);
         let mut bank = Bank::new(self.features, views, self.recipe.learn.precision);
-        for &index in indices {
+        let mut classes = indices.iter().map(|&index| u32::from(images.labels[index]));
+        let pictures = indices.iter().map(|&index| picture(images, index));
+        let (views_of, input, seed) = (&self.views, &self.input, self.recipe.seed);
+        let draw = |picture: &_| views_of.draw(picture, input, views, seed);
+        encode_stream(encoder, (input, self.features), pictures, (views, draw), |features| {
             interrupt::check()?;
-            let pictures = self.views.draw(&picture(images, index), &self.input, views, self.recipe.seed);
-            let features = encode_pictures(encoder, &self.input, self.features, &pictures)?;
-            bank.push(u32::from(images.labels[index]), features.as_slice().expect("rows as they were made"));
+            bank.push(classes.next().expect("an image's class"), features.as_slice().expect("rows as they were made"));
             progress.advance(1, "");
-        }
+            anyhow::Ok(())
+        })?;
         progress.finish();
         Ok(bank)
     }

@@ -6,8 +6,9 @@ use anyhow::{Context, Result, ensure};
 use orco_core::config::Config;
 use orco_lab::statistics::{Features, fit};
 use orco_runtime::bundle::Bundle;
+use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::onnx::Onnx;
-use orco_runtime::encoder::{Encoder, encode_pictures};
+use orco_runtime::encoder::stream::encode_stream;
 use orco_runtime::image::{Preprocessing, from_planes};
 use orco_runtime::manifest::{BENCHMARK, MANIFEST, SIGNATURE, STATISTICS, hexadecimal};
 use orco_state::bank::Bank;
@@ -21,9 +22,6 @@ use crate::files::write_atomically;
 use crate::interrupt;
 use crate::progress::Progress;
 
-/// Images at a time.
-const BATCH: usize = 64;
-
 /// Features of clean views, f32 `[indices, features]`, with progress.
 pub(super) fn clean_features(
     encoder: &mut dyn Encoder,
@@ -34,12 +32,13 @@ pub(super) fn clean_features(
 ) -> Result<Vec<f32>> {
     let mut progress = Progress::new("features", indices.len() as u64, 0);
     let mut all = Vec::with_capacity(indices.len() * features);
-    for chunk in indices.chunks(BATCH) {
+    let pictures = indices.iter().map(|&index| picture(images, index));
+    encode_stream(encoder, (input, features), pictures, (1, |picture: &_| vec![input.fit(picture)]), |row| {
         interrupt::check()?;
-        let pictures: Vec<_> = chunk.iter().map(|&index| input.fit(&picture(images, index))).collect();
-        all.extend(encode_pictures(encoder, input, features, &pictures)?);
-        progress.advance(chunk.len() as u64, "");
-    }
+        all.extend(row);
+        progress.advance(1, "");
+        anyhow::Ok(())
+    })?;
     progress.finish();
     Ok(all)
 }
@@ -88,7 +87,7 @@ pub fn add_statistics(folder: &Path, recipe: &Recipe, data: &DataSet) -> Result<
         folder.display()
     );
     let input = bundle.manifest.preprocessing;
-    let mut encoder = Onnx::open(&bundle.backbone, &input).context("features are computed with ONNX Runtime")?;
+    let mut encoder = Onnx::team(&bundle.backbone, &input).context("features are computed with ONNX Runtime")?;
     let (train, split) = (&data.train, &data.split);
     let values = clean_features(&mut encoder, &input, base_model.head.inputs, train, &split.base)?;
     let statistics = statistics(base_model, &mut encoder, (&input, &values), (train, split), recipe.seed)?;

@@ -128,8 +128,7 @@ fn from_images(options: &Options, bundle: &Bundle, folder: &std::path::Path) -> 
         Err(BenchmarkError::Missing { .. }) => None,
         Err(error) => return Err(error.into()),
     };
-    // CIFAR-100 has 60,000 images.
-    let (mut encoder, _) = bundle.encoder(options.engine.choice(), Work::Pictures(60_000))?;
+    let (mut encoder, _) = bundle.encoder(options.engine.choice(), Work::Stream)?;
     let mut bar = None;
     let mut on_progress = |done: usize, total: usize| {
         bar.get_or_insert_with(|| output::bar(total, "features")).set_position(done as u64);

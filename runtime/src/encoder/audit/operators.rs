@@ -82,6 +82,40 @@ const ALLOWED: [&str; 76] = [
     "Where",
 ];
 
+/// Names of further operators by which exporters compute constants, such as paddings and tables of positions, sorted.
+#[cfg(feature = "onnx")]
+const FOLDABLE: [&str; 23] = [
+    "And",
+    "ArgMax",
+    "ConstantOfShape",
+    "CumSum",
+    "Expand",
+    "EyeLike",
+    "GatherElements",
+    "GatherND",
+    "Greater",
+    "GreaterOrEqual",
+    "Less",
+    "LessOrEqual",
+    "Mod",
+    "NonZero",
+    "Not",
+    "OneHot",
+    "Or",
+    "Range",
+    "ReduceMin",
+    "ReduceProd",
+    "ScatterND",
+    "Size",
+    "Tile",
+];
+
+/// Whether an operator of a domain may be used, or makes constants and so may go once they are folded.
+#[cfg(feature = "onnx")]
+pub fn is_foldable(domain: &str, operator: &str) -> bool {
+    is_allowed(domain, operator) || (matches!(domain, "" | "ai.onnx") && FOLDABLE.binary_search(&operator).is_ok())
+}
+
 /// Whether an operator of a domain may be used.
 pub fn is_allowed(domain: &str, operator: &str) -> bool {
     matches!(domain, "" | "ai.onnx") && ALLOWED.binary_search(&operator).is_ok()
@@ -99,5 +133,16 @@ mod tests {
         for operator in ["If", "Loop", "Scan", "ConstantOfShape", "conv", ""] {
             assert!(!is_allowed("", operator), "{operator}");
         }
+    }
+
+    #[cfg(feature = "onnx")]
+    #[test]
+    fn operators_that_make_constants_may_be_folded() {
+        assert!(FOLDABLE.is_sorted() && !FOLDABLE.iter().any(|operator| is_allowed("", operator)));
+        assert!(is_foldable("", "ConstantOfShape") && is_foldable("", "Conv"));
+        for operator in ["If", "Loop", "Scan", "RandomNormal", "StringConcat", ""] {
+            assert!(!is_foldable("", operator), "{operator}");
+        }
+        assert!(!is_foldable("com.microsoft", "Range"));
     }
 }

@@ -1,0 +1,129 @@
+//! Pictures per second of the features that an export and phase 2 compute, beside the engine's own on prepared input, in
+//! turns in one run:
+//!
+//! ```sh
+//! eval "$(cargo xtask setup)"
+//! cargo bench --workspace --bench features                     # models/everyday, EfficientNet-Lite0 at 224 x 224
+//! cargo bench --workspace --bench features -- BUNDLE PICTURES  # another bundle, another number of pictures
+//! ```
+//!
+//! The engine's own rate is that of the team of sessions that we use, fed with batches that were made before; the
+//! second line is one session of ONNX Runtime on all cores, as it comes. Of every turn counts the ratio to the first
+//! line in the same turn. The last line is the most memory that the process held, with the pictures in it.
+
+use std::env;
+use std::time::Instant;
+
+use ndarray::{Array4, ArrayView2, Axis};
+use orco_runtime::bundle::Bundle;
+use orco_runtime::encoder::onnx::Onnx;
+use orco_runtime::encoder::stream::{encode_stream, in_order};
+use orco_runtime::encoder::{EncodeError, Encoder, batch, encode_planes};
+use orco_runtime::image::Preprocessing;
+use orco_trainer::augment::view;
+use orco_trainer::backbone::OnnxBackbone;
+use orco_trainer::config::Recipe;
+use orco_trainer::dataset::Channels;
+use orco_trainer::system;
+use tch::{Kind, Tensor};
+
+const TURNS: usize = 7;
+/// Views of a shot, as an export computes them.
+const VIEWS: usize = 10;
+
+fn main() {
+    let arguments: Vec<String> = env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let everyday = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/everyday").to_owned();
+    let bundle = Bundle::open(arguments.first().unwrap_or(&everyday).as_ref()).expect("a bundle");
+    let count: usize = arguments.get(1).map_or(240, |count| count.parse().expect("a number of pictures"));
+    let input = bundle.manifest.preprocessing;
+    let features = bundle.base_model.head.inputs;
+    let file = env::temp_dir().join(format!("orco-features-{}.onnx", std::process::id()));
+    std::fs::write(&file, &bundle.backbone).expect("a file");
+    let recipe: Recipe = toml::from_str(include_str!("../../recipes/synthetic-tiny.toml")).expect("a recipe");
+    let brought = OnnxBackbone::open(&file, &recipe.backbone, Channels::default()).expect("a backbone");
+    std::fs::remove_file(&file).expect("the file is ours");
+
+    let pictures = pictures(&input, count);
+    let mut whole = Onnx::open(&bundle.backbone, &input).expect("ONNX Runtime");
+    let mut team = Onnx::team(&bundle.backbone, &input).expect("ONNX Runtime");
+    let prepared =
+        Array4::<f32>::from_shape_fn((batch(&input), 3, input.height as usize, input.width as usize), |at| {
+            (at.0 + 3 * at.1 + 5 * at.2 + 7 * at.3) as f32 % 17.0 / 8.0 - 1.0
+        });
+    let images =
+        Tensor::rand([count as i64, 3, input.height.into(), input.width.into()], (Kind::Float, tch::Device::Cpu));
+    let before = system::memory_peak();
+
+    let own = |encoder: &mut dyn Encoder| {
+        let jobs = (0..count.div_ceil(batch(&input))).map(|_| prepared.view());
+        let encode = |engine: &mut dyn Encoder, planes| encode_planes(engine, &input, features, planes);
+        in_order(encoder, jobs, |planes| planes, encode, |rows| drop_rows(rows.len_of(Axis(0)))).expect("features");
+        count.div_ceil(batch(&input)) * batch(&input)
+    };
+    let stream = |encoder: &mut dyn Encoder, pictures: &[image::RgbImage], views: usize| {
+        let draw = |picture: &_| bundle.views(picture, views);
+        let each = |rows: ArrayView2<'_, f32>| drop_rows(rows.len_of(Axis(0)));
+        encode_stream(encoder, (&input, features), pictures.iter().cloned(), (views, draw), each).expect("features");
+        pictures.len() * views
+    };
+    let mut started = brought.start().expect("ONNX Runtime");
+    let mut phase_2 = || {
+        let batches = images.split(32, 0).into_iter().map(|images| view(&images, &recipe.pretrain.augment));
+        started.stream(batches, |rows| drop_rows(rows.size()[0] as usize)).expect("features");
+        count
+    };
+    let names =
+        ["engine, prepared input", "one session, all cores", "clean pictures", "views of shots", "views of phase 2"];
+    let mut rates = vec![Vec::new(); names.len()];
+    // The first turn makes memory and kernels.
+    for turn in 0..=TURNS {
+        let measured = [
+            rate(|| own(&mut team)),
+            rate(|| own(&mut whole)),
+            rate(|| stream(&mut team, &pictures, 1)),
+            rate(|| stream(&mut team, &pictures[..count.div_ceil(VIEWS)], VIEWS)),
+            rate(&mut phase_2),
+        ];
+        if turn > 0 {
+            rates.iter_mut().zip(measured).for_each(|(rates, measured)| rates.push(measured));
+        }
+    }
+    println!(
+        "{:24} {:>10} {:>8}   ({count} pictures of {} x {}, {TURNS} turns)",
+        "", "pictures/s", "ratio", input.width, input.height
+    );
+    for (name, own) in names.iter().zip(&rates) {
+        let ratios = own.iter().zip(&rates[0]).map(|(own, engine)| own / engine).collect();
+        println!("{name:24} {:10.1} {:8.3}", median(own.clone()), median(ratios));
+    }
+    if let (Some(before), Some(peak)) = (before, system::memory_peak()) {
+        println!("most memory held: {}, before the first turn {}", system::size(peak), system::size(before));
+    }
+}
+
+fn drop_rows(rows: usize) -> Result<(), EncodeError> {
+    assert!(rows > 0);
+    Ok(())
+}
+
+/// Pictures per second of what says how many there were.
+fn rate(run: impl FnOnce() -> usize) -> f64 {
+    let start = Instant::now();
+    run() as f64 / start.elapsed().as_secs_f64()
+}
+
+fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
+}
+
+/// Pictures as a data set holds them, which are a quarter larger than the input.
+fn pictures(input: &Preprocessing, count: usize) -> Vec<image::RgbImage> {
+    let (width, height) = (input.width * 5 / 4, input.height * 5 / 4);
+    let pixel = |number: usize, x: u32, y: u32| {
+        let value = (x * 7 + y * 13 + number as u32 * 31) % 256;
+        image::Rgb([value as u8, (value ^ x) as u8, (value ^ y) as u8])
+    };
+    (0..count).map(|number| image::RgbImage::from_fn(width, height, |x, y| pixel(number, x, y))).collect()
+}
