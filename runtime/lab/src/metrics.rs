@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use orco_state::target::place_of_largest;
+use orco_state::target::argmax;
 use serde::{Deserialize, Serialize};
 
 /// One session's accuracies, in percent.
@@ -73,10 +73,10 @@ impl Measured {
     /// If the class is out of range, or the scores are not those of all classes.
     pub fn count_scores(&mut self, class: usize, scores: &[f32]) {
         assert_eq!(scores.len(), self.total.len(), "there must be a score of every class");
-        self.count(class, place_of_largest(scores));
+        self.count(class, argmax(scores));
         let (old, new) = scores.split_at(self.base);
         if !old.is_empty() && !new.is_empty() {
-            let (best_old, best_new) = (place_of_largest(old), place_of_largest(new));
+            let (best_old, best_new) = (argmax(old), argmax(new));
             let own = if class < self.base { best_old } else { self.base + best_new };
             self.leads.push((class as u32, new[best_new] - old[best_old], own == class));
         }

@@ -12,7 +12,7 @@ use orco_core::math::normalise_rows;
 use orco_core::random::Random;
 use orco_state::session::NewClass;
 use orco_state::state::{Balance, BaseModel};
-use orco_state::target::{cosines, place_of_largest};
+use orco_state::target::{argmax, cosines};
 
 /// Random features, each the positive part of an inner product with a random vector.
 const WIDTH: usize = 2000;
@@ -136,7 +136,7 @@ impl<'a> Ridge<'a> {
         }
         let leads = |row: &[f32], class: usize| {
             let (old, new) = row.split_at(base);
-            let (known, learned) = (place_of_largest(old), place_of_largest(new));
+            let (known, learned) = (argmax(old), argmax(new));
             let right = if class < base { known == class } else { base + learned == class };
             Sample { lead: new[learned] - old[known], right, share: 0.0 }
         };

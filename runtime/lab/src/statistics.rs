@@ -3,7 +3,7 @@
 use nalgebra::{DMatrix, DVector, SymmetricEigen};
 use orco_core::config::{Answer, Config};
 use orco_core::discriminant::{Whitening, direction, root};
-use orco_core::exemplar::Precision;
+use orco_core::exemplar::{Exemplars, Precision};
 use orco_core::math::add_scaled;
 use orco_core::random::Random;
 use orco_core::workers::Serial;
@@ -200,8 +200,8 @@ fn played(base_model: &BaseModel, statistics: &Statistics, features: Features<'_
         }
         kept
     };
-    let config = Config { precision: base_model.exemplars.view().precision, ..Config::discriminant() };
-    let config = Config { views: base_model.exemplars.views(), ..config };
+    let Exemplars { precision, views, .. } = base_model.exemplars.view();
+    let config = Config { precision, views, ..Config::discriminant() };
     let reduced = BaseModel {
         classes: old.iter().map(|class| base_model.classes[*class as usize].clone()).collect(),
         exemplars: only(&base_model.exemplars),

@@ -38,7 +38,7 @@ use crate::answer::Answerer;
 use crate::head::Projector;
 use crate::session::NewClass;
 use crate::state::{BaseModel, State};
-use crate::target::{cosines, place_of_largest};
+use crate::target::{argmax, cosines};
 use orco_core::config::Config;
 use orco_core::math::{add_scaled, normalise, normalise_rows};
 
@@ -113,7 +113,7 @@ impl Classifier {
     /// # Shapes
     /// `features` `[n, inputs]`; returns `[n]`.
     pub fn nearest(&self, features: &[f32]) -> Vec<usize> {
-        self.scores(features).chunks_exact(self.classes().max(1)).map(place_of_largest).collect()
+        self.scores(features).chunks_exact(self.classes().max(1)).map(argmax).collect()
     }
 
     /// The `count` classes with the highest scores for one feature vector, highest first.

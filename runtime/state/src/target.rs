@@ -177,11 +177,11 @@ pub fn cosines(z: &[f32], targets: &[f32], dimension: usize) -> Vec<f32> {
 /// Empty if there is no target.
 pub fn nearest(z: &[f32], targets: &[f32], dimension: usize) -> Vec<usize> {
     let count = targets.len() / dimension;
-    cosines(z, targets, dimension).chunks_exact(count.max(1)).map(place_of_largest).collect()
+    cosines(z, targets, dimension).chunks_exact(count.max(1)).map(argmax).collect()
 }
 
 /// Index of the largest number, the first of equal ones.
-pub fn place_of_largest(row: &[f32]) -> usize {
+pub fn argmax(row: &[f32]) -> usize {
     (0..row.len()).fold(0, |best, index| if row[index] > row[best] { index } else { best })
 }
 

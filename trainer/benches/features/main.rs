@@ -118,9 +118,9 @@ fn median(mut numbers: Vec<f64>) -> f64 {
     numbers[numbers.len() / 2]
 }
 
-/// Pictures as a data set holds them, which are a quarter larger than the input.
+/// Pictures as an export has them: a data set is read at the input's size.
 fn pictures(input: &Preprocessing, count: usize) -> Vec<image::RgbImage> {
-    let (width, height) = (input.width * 5 / 4, input.height * 5 / 4);
+    let (width, height) = (input.width, input.height);
     let pixel = |number: usize, x: u32, y: u32| {
         let value = (x * 7 + y * 13 + number as u32 * 31) % 256;
         image::Rgb([value as u8, (value ^ x) as u8, (value ^ y) as u8])

@@ -109,6 +109,9 @@ impl Numbers {
 /// Sides of a tensor, `None` where one is open.
 type Sides = Vec<Option<i64>>;
 
+/// Values and dimensions of constants, by name.
+type Constants = HashMap<String, (Vec<i64>, Vec<i64>)>;
+
 impl Graph {
     /// Replaces the nodes that take fixed sides out of a tensor's shape by constants; how many there were.
     fn fix_sides(&mut self) -> Result<usize, prost::DecodeError> {
@@ -148,7 +151,7 @@ impl Graph {
     }
 
     /// Short constants of whole numbers, with their dimensions, by name.
-    fn constants(&self) -> Result<HashMap<String, (Vec<i64>, Vec<i64>)>, prost::DecodeError> {
+    fn constants(&self) -> Result<Constants, prost::DecodeError> {
         const SHORT: usize = 1024;
         let short = self.initializer.iter().filter(|bytes| bytes.len() <= SHORT);
         let read = short.map(|bytes| Numbers::decode(bytes.as_slice())).collect::<Result<Vec<_>, _>>()?;
@@ -186,11 +189,7 @@ fn at_most(index: i64, length: i64) -> usize {
 }
 
 /// The constant that a node takes out of a shape, if it takes fixed sides alone.
-fn taken(
-    node: &Node,
-    shapes: &HashMap<&str, Sides>,
-    constants: &HashMap<String, (Vec<i64>, Vec<i64>)>,
-) -> Option<TensorData> {
+fn taken(node: &Node, shapes: &HashMap<&str, Sides>, constants: &Constants) -> Option<TensorData> {
     let sides = shapes.get(node.input.first()?.as_str())?;
     let constant = |input: usize| constants.get(node.input.get(input)?);
     let length = sides.len() as i64;

@@ -7,7 +7,7 @@ use orco_core::border::{self, Border, Sample};
 use orco_core::math::{exp, highest, ln};
 
 use crate::state::Calibration;
-use crate::target::place_of_largest;
+use crate::target::argmax;
 
 /// Most samples by which a temperature is chosen; more cost time and change nothing that matters.
 const MOST: usize = 1000;
@@ -23,7 +23,7 @@ impl Leaders {
     pub(super) fn of(row: &[f32], base: usize) -> Self {
         let (old, new) = row.split_at(base);
         let best = |side: &[f32], first: usize| {
-            let index = place_of_largest(side);
+            let index = argmax(side);
             (first + index, side[index])
         };
         Self { known: best(old, 0), learned: (!new.is_empty()).then(|| best(new, base)) }
