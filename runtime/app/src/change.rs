@@ -7,7 +7,6 @@ use anyhow::Result;
 use clap::Args;
 use indicatif::ProgressBar;
 use orco_runtime::align::Losses;
-use orco_runtime::border::Border;
 use orco_runtime::label::{self, Shown};
 use orco_runtime::learner::{Learner, Made, Observer, Shots, Step, losses};
 use orco_runtime::session::Report;
@@ -139,13 +138,20 @@ pub fn print(output: &Output, report: &Report, what: &str, seconds: f64) -> Resu
     if let Some(accuracy) = report.new_accuracy() {
         say!(output, "shots of the new classes recognised: {:.1} %", percent(accuracy))?;
     }
-    if let Some(Border { known, new, .. }) = report.border {
-        say!(
-            output,
-            "to be expected from now on: {:.0} % of pictures of base classes right, {:.0} % of learned ones",
-            percent(known),
-            percent(new)
-        )?;
+    if let Some([known, new]) = report.expected {
+        let share = |share: Option<f32>| share.map(|share| format!("{:.0} %", percent(share)));
+        match (share(known), share(new)) {
+            (Some(known), Some(new)) => say!(
+                output,
+                "to be expected from now on: {known} of pictures of base classes right, {new} of learned ones"
+            )?,
+            (Some(known), None) => say!(
+                output,
+                "to be expected from now on: {known} of pictures of base classes right; of learned ones nothing can be \
+                 told before a class has two shots that no other class has, too"
+            )?,
+            _ => say!(output, "what is to be expected cannot be told: the bundle set no samples aside")?,
+        }
     }
     for confusion in report.confusions.iter().take(5) {
         say!(
@@ -181,8 +187,8 @@ pub fn to_json(report: &Report, seconds: f64) -> serde_json::Value {
         "old_accuracy_before": report.old_accuracy().map(|pair| pair.0),
         "old_accuracy_after": report.old_accuracy().map(|pair| pair.1),
         "new_accuracy": report.new_accuracy(),
-        "expected_known": report.border.map(|border| border.known),
-        "expected_new": report.border.map(|border| border.new),
+        "expected_known": report.expected.and_then(|[known, _]| known),
+        "expected_new": report.expected.and_then(|[_, new]| new),
         "losses": report.losses.iter().map(Losses::total).collect::<Vec<_>>(),
         "classes": classes, "confusions": confusions,
     })

@@ -59,7 +59,7 @@ enum Verb {
     List,
     /// Measures few-shot class-incremental learning by the field's protocol, beside six rivals.
     Eval(command::eval::Arguments),
-    /// Shows everything: the eight sessions of the benchmark, then two classes from the sample pictures.
+    /// Shows everything: the sessions of the bundle's benchmark, then the classes of the sample pictures.
     Demo(command::demo::Arguments),
 }
 

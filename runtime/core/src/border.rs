@@ -104,7 +104,8 @@ fn passed(known: &[Sample], new: &[Sample], i: usize, j: usize) -> f32 {
 pub fn at(known: &[Sample], new: &[Sample], shift: f32) -> Border {
     let accuracy = |samples: &[Sample], over: bool| -> f32 {
         let own = |sample: &&Sample| sample.right && (sample.lead + shift > 0.0) == over;
-        let sum: f32 = samples.iter().filter(own).map(|sample| sample.share).sum();
+        // From 0 on, since the sum of nothing is -0.
+        let sum = samples.iter().filter(own).fold(0.0, |sum, sample| sum + sample.share);
         sum.min(1.0)
     };
     Border { shift, known: accuracy(known, false), new: accuracy(new, true) }

@@ -148,6 +148,32 @@ fn a_shot_does_not_speak_for_itself() {
 }
 
 #[test]
+fn of_a_class_with_one_shot_nothing_is_promised() {
+    let base_model = base_model();
+    let fresh = State::fresh(&base_model, [0; 32]);
+    let one = NewClass { label: label(BASE), shots: new_class(BASE, 1).shots };
+    let (state, report) = with(&base_model, |session| session.learn(&fresh, &[one]));
+    assert_eq!((report.new_accuracy(), report.expected.unwrap()[1]), (None, None));
+    assert!(report.expected.unwrap()[0].unwrap() > 0.75, "{report:?}");
+    assert!(report.confusions.iter().all(|confusion| confusion.label != label(BASE)), "{:?}", report.confusions);
+    let [known, learned] = accuracy(&base_model, &state, &base_model.config);
+    assert!(known > 0.75 && learned > 0.5, "{known} {learned}");
+}
+
+#[test]
+fn the_same_shots_under_two_labels_cost_base_classes_nothing() {
+    let base_model = base_model();
+    let fresh = State::fresh(&base_model, [0; 32]);
+    let (state, _) = learn(&base_model, &fresh, BASE..BASE + 2);
+    let again = NewClass { label: "again".into(), ..new_class(BASE, 5) };
+    let (twice, report) = with(&base_model, |session| session.learn(&state, &[again]));
+    let before = accuracy(&base_model, &state, &base_model.config)[0];
+    let after = accuracy(&base_model, &twice, &base_model.config)[0];
+    assert!(after > before - 0.05, "{before} before, {after} after");
+    assert!(report.expected.unwrap()[1].is_some(), "the other class still says what is to be expected");
+}
+
+#[test]
 fn the_balance_moves_the_border_and_is_undone() {
     let base_model = base_model();
     let fresh = State::fresh(&base_model, [0; 32]);

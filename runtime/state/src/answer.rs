@@ -25,7 +25,7 @@ use orco_core::linalg::{Left, Right, padded, product, transpose};
 use orco_core::math::{add_scaled, dot, normalise, normalise_rows};
 
 use self::calibrate::{shift, softmax};
-pub(crate) use self::judged::Judged;
+pub(crate) use self::judged::{Judged, Judgement};
 use crate::bank::Bank;
 use crate::head::Projector;
 use crate::state::{BaseModel, Calibration, State};

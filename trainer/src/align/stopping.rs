@@ -17,6 +17,8 @@ use crate::optimiser::Parameter;
 const PATIENCE: f64 = 0.25;
 /// As many epochs are waited for at least.
 const LEAST: usize = 5;
+/// A loss counts as less only if it is so by this share; and none is told from 0 that is below the least.
+const MARGIN: (f64, f64) = (0.01, 1e-3);
 /// Where the best weights stand in a checkpoint.
 const PREFIX: &str = "best.";
 
@@ -79,7 +81,7 @@ impl Stopping {
         };
         let scores = no_grad(|| model.head.project(clean).matmul(&self.targets.transpose(0, 1)));
         let loss = scores.to_kind(Kind::Double).cross_entropy_for_logits(&self.labels).double_value(&[]);
-        if self.best.as_ref().is_none_or(|best| loss < best.loss) {
+        if self.best.as_ref().is_none_or(|best| loss < best.loss - (MARGIN.0 * best.loss).max(MARGIN.1)) {
             let copy = |parameter: &Parameter| (parameter.name.clone(), no_grad(|| parameter.tensor.detach().copy()));
             self.best = Some(Best { loss, epoch, weights: trained.map(copy).collect() });
         }

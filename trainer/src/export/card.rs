@@ -90,16 +90,23 @@ pub(super) fn write(
     writeln!(text, "- Trained on: {}, seed {}{without}.", manifest.provenance.trained_on, recipe.seed)?;
     phase_1(&mut text, recipe)?;
     time(&mut text, recipe, &run.metrics("pretrain"))?;
+    // Only such a phase notes their loss.
+    let watched = run.metrics("align").last().is_some_and(|line| line.get("loss_set_aside").is_some());
     writeln!(
         text,
-        "- Phase 2: {} epochs, batch {}{}{}. The last epoch's head is shipped; nothing was selected on test data.",
-        align.epochs,
+        "- Phase 2: {}, batch {}{}{}. {} Nothing was selected on test data.",
+        if watched { format!("{} epochs at most", align.epochs) } else { format!("{} epochs", align.epochs) },
         align.batch,
         match recipe.align.contrast_form {
             Form::Outside => String::new(),
             form => format!(", PSCL {form:?}"),
         },
-        if recipe.align.train_backbone { ", backbone trained too" } else { "" }
+        if recipe.align.train_backbone { ", backbone trained too" } else { "" },
+        if watched {
+            "The head with the least loss on training images set aside is shipped."
+        } else {
+            "The last epoch's head is shipped."
+        }
     )?;
     if let Some(accuracy) = run.metrics("align").last().and_then(|line| line["accuracy"].as_f64()) {
         writeln!(text, "- Accuracy on the base training images after phase 2: {accuracy:.1} %.")?;
@@ -152,9 +159,10 @@ pub(super) fn write(
     writeln!(text, "## Measured\n")?;
     writeln!(
         text,
-        "On {}: {} sessions of {} new classes, {} shots each; {} of the shots{}. Percent.\n",
+        "On {}: {} session{} of {} new classes, {} shots each; {} of the shots{}. Percent.\n",
         benchmark.source,
         benchmark.ways.len(),
+        if benchmark.ways.len() == 1 { "" } else { "s" },
         benchmark.ways.first().copied().unwrap_or(0),
         benchmark.shots,
         match draws {

@@ -44,6 +44,7 @@ pub fn describe(entry: &Entry) -> String {
         (Verb::Undo, Some(number), _) => format!("{what} to entry {number}"),
         (Verb::Rename, _, [from, to]) => format!("{what} {from} to {to}"),
         (Verb::Purge, ..) => format!("{what} a class"),
+        (Verb::Balance, ..) => format!("{what}: {}", entry.balance.name()),
         (_, _, []) => what.to_owned(),
         _ => format!("{what} {}", names.join(", ")),
     }

@@ -3,7 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use orco_core::border::{self, Border, Sample};
+use orco_core::border::{self, Sample};
 use orco_core::math::{exp, highest, ln};
 
 use crate::state::Calibration;
@@ -49,8 +49,8 @@ pub(super) struct Fitting<'a> {
     count: usize,
     /// Of the samples so far.
     pub(super) leaders: Vec<Leaders>,
-    /// Those that say nothing: the only shots of their classes.
-    alone: Vec<bool>,
+    /// Those that say nothing.
+    mute: Vec<bool>,
     /// Whole rows of scores of evenly spread samples, with their numbers.
     rows: Vec<(usize, Vec<f32>)>,
 }
@@ -58,15 +58,15 @@ pub(super) struct Fitting<'a> {
 impl<'a> Fitting<'a> {
     pub(super) fn new(classes: &'a [u32], base: usize, count: usize) -> Self {
         let shares = shares(classes, base, count);
-        Self { classes, shares, base, count, leaders: Vec::new(), alone: Vec::new(), rows: Vec::new() }
+        Self { classes, shares, base, count, leaders: Vec::new(), mute: Vec::new(), rows: Vec::new() }
     }
 
     /// Takes the next sample's scores, without a border.
-    pub(super) fn add(&mut self, row: &[f32], alone: bool) {
+    pub(super) fn add(&mut self, row: &[f32], mute: bool) {
         let sample = self.leaders.len();
         self.leaders.push(Leaders::of(row, self.base));
-        self.alone.push(alone);
-        if !alone && sample.is_multiple_of(self.classes.len().div_ceil(MOST)) {
+        self.mute.push(mute);
+        if !mute && sample.is_multiple_of(self.classes.len().div_ceil(MOST)) {
             self.rows.push((sample, row.to_vec()));
         }
     }
@@ -74,7 +74,7 @@ impl<'a> Fitting<'a> {
     /// Chooses both; `start` is the border where there is nothing to choose it from.
     pub(super) fn choose(&mut self, weight: f32, start: f32) -> Calibration {
         let (mut known, mut new) = (Vec::new(), Vec::new());
-        for (sample, leaders) in self.leaders.iter().enumerate().filter(|(sample, _)| !self.alone[*sample]) {
+        for (sample, leaders) in self.leaders.iter().enumerate().filter(|(sample, _)| !self.mute[*sample]) {
             let Some((learned, score)) = leaders.learned else { continue };
             let class = self.classes[sample] as usize;
             let is_known = class < self.base;
@@ -84,7 +84,7 @@ impl<'a> Fitting<'a> {
             if is_known { &mut known } else { &mut new }.push(sample);
         }
         let border = if known.is_empty() || new.is_empty() {
-            Border { shift: start, ..Border::default() }
+            border::at(&known, &new, start)
         } else {
             border::choose(&mut known, &mut new, weight)
         };

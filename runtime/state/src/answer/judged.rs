@@ -1,7 +1,7 @@
 //! Samples by which states are judged: those that the bundle set aside, then the device's exemplars, each left out of its
 //! own class.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -22,6 +22,15 @@ pub(crate) struct Judged<'a> {
     state: &'a State,
     /// SHA-256 of each exemplar.
     digests: Vec<[u8; 32]>,
+}
+
+/// What judging a state gave.
+pub(crate) struct Judgement {
+    pub(crate) calibration: Calibration,
+    /// The state's answer for every sample.
+    pub(crate) answers: Vec<usize>,
+    /// Whether a sample says nothing: it is all that its class has, or stands in two classes, one of which it cannot be.
+    pub(crate) mute: Vec<bool>,
 }
 
 impl<'a> Judged<'a> {
@@ -45,16 +54,34 @@ impl<'a> Judged<'a> {
         self.with.1.set_aside.classes().iter().chain(self.state.exemplars.classes()).copied().collect()
     }
 
-    /// Chooses the border and the temperature of that state; its answers for every sample come along.
-    pub(crate) fn calibrate(&self) -> (Calibration, Vec<usize>) {
+    /// Chooses the border and the temperature of that state, by the samples that say something.
+    pub(crate) fn judge(&self) -> Judgement {
         let classes = self.classes();
         let own: Vec<Option<usize>> = classes.iter().map(|class| Some(*class as usize)).collect();
         let (base, count) = (self.base_model.classes.len(), self.state.known(self.base_model).count());
         let mut fitting = Fitting::new(&classes, base, count);
-        self.scores(self.state, &own, 0..self.len(), &mut |_, row, alone| fitting.add(row, alone));
+        let twice = self.in_two_classes();
+        let mut mute = Vec::with_capacity(self.len());
+        self.scores(self.state, &own, 0..self.len(), &mut |sample, row, alone| {
+            mute.push(alone || sample.checked_sub(self.set_aside()).is_some_and(|exemplar| twice[exemplar]));
+            fitting.add(row, mute[sample]);
+        });
         let calibration = fitting.choose(self.state.balance.weight(), self.with.1.start);
-        let answers = fitting.leaders.iter().map(|leaders| leaders.answer(calibration.border.shift));
-        (calibration, answers.collect())
+        let answers = fitting.leaders.iter().map(|leaders| leaders.answer(calibration.border.shift)).collect();
+        Judgement { calibration, answers, mute }
+    }
+
+    /// For every exemplar, whether another class has the same one.
+    fn in_two_classes(&self) -> Vec<bool> {
+        let classes = self.state.exemplars.classes();
+        let mut first = BTreeMap::new();
+        let mut twice = BTreeSet::new();
+        for (digest, class) in self.digests.iter().zip(classes) {
+            if first.entry(digest).or_insert(class) != &class {
+                twice.insert(digest);
+            }
+        }
+        self.digests.iter().map(|digest| twice.contains(digest)).collect()
     }
 
     /// Answers of a state for some of the samples, by the border that it has. `own` is each sample's class in that

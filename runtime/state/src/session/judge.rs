@@ -12,7 +12,7 @@ use orco_core::align::Losses;
 use orco_core::config::{Answer, Config};
 
 use super::{Report, Since, data};
-use crate::answer::Judged;
+use crate::answer::{Judged, Judgement};
 use crate::classify::Classifier;
 use crate::state::{BaseModel, Class, Origin, State};
 use crate::statistics::Statistics;
@@ -113,7 +113,7 @@ fn by_targets(base_model: &BaseModel, before: &State, after: &State, config: &Co
 /// On samples set aside and shots left out in turn, by all that is known; chooses the border first.
 fn by_all(base_model: &BaseModel, before: &State, after: &mut State, with: (Answer, &Statistics)) -> Answers {
     let judged = Judged::of(base_model, after, with);
-    let (calibration, later) = judged.calibrate();
+    let Judgement { calibration, answers: later, mute } = judged.judge();
     let (classes, base) = (judged.classes(), judged.set_aside());
     let answers = |state: &State, samples: Range<usize>| {
         let known: Vec<Option<usize>> =
@@ -124,5 +124,9 @@ fn by_all(base_model: &BaseModel, before: &State, after: &mut State, with: (Answ
     let first = answers(&State::fresh(base_model, after.base_model), 0..base);
     let earlier = answers(before, 0..classes.len());
     after.calibration = (!after.classes.is_empty()).then_some(calibration);
-    Answers { base, classes, first, earlier, later }
+    // None of the samples set aside is mute, so the first ones stay what they are.
+    let speaking =
+        |all: Vec<usize>| all.into_iter().zip(&mute).filter(|(_, mute)| !**mute).map(|(one, _)| one).collect();
+    let classes = classes.into_iter().zip(&mute).filter(|(_, mute)| !**mute).map(|(class, _)| class).collect();
+    Answers { base, classes, first, earlier: speaking(earlier), later: speaking(later) }
 }

@@ -22,6 +22,9 @@ pub struct ClassAccuracy {
     pub after: f32,
     /// What all sessions since the class was new have cost it; `None` for a class that is new.
     pub since: Option<Since>,
+    /// Samples that say so. With 0 nothing is known of the class, such as of one with a single shot, of which nothing
+    /// is left to recognise it by.
+    pub samples: u32,
 }
 
 /// What all sessions since a class was new have cost it, judged by the exemplars that it had then: those that the
@@ -60,9 +63,11 @@ pub struct Report {
     pub confusions: Vec<Confusion>,
     /// Free pseudo-targets that are left.
     pub free_targets: usize,
-    /// The border between base classes and learned ones that was chosen, where answers have one, and the accuracies to
-    /// be expected.
+    /// The border between base classes and learned ones that was chosen, where answers have one.
     pub border: Option<Border>,
+    /// With a border, the accuracies to be expected on pictures of base classes and of learned ones, 0..1; `None` where
+    /// no sample says.
+    pub expected: Option<[Option<f32>; 2]>,
 }
 
 impl Report {
@@ -104,6 +109,7 @@ impl Report {
                 before: index_before[class].map(|_| share(right_before[class], class)),
                 after: share(right_after[class], class),
                 since: index_before[class].and(since[class]),
+                samples: total[class],
             })
             .collect();
         // New classes have the highest indices.
@@ -122,13 +128,17 @@ impl Report {
         confusions.sort_by(|a, b| b.share.total_cmp(&a.share));
         let free_targets = base_model.target_count() - count;
         let border = new.calibration.map(|calibration| calibration.border);
-        Self { losses, exemplars: classes_of_exemplars.len(), classes, confusions, free_targets, border }
+        let (base, learned) = total.split_at(base_model.classes.len().min(count));
+        let judged = [base, learned].map(|side| side.iter().any(|samples| *samples > 0));
+        let expected = border.map(|Border { known, new, .. }| [judged[0].then_some(known), judged[1].then_some(new)]);
+        Self { expected, losses, exemplars: classes_of_exemplars.len(), classes, confusions, free_targets, border }
     }
 
-    /// Mean over the classes known before the session of the accuracy before it and after it, 0..1; `None` if there
-    /// were none.
+    /// Mean over the classes known before the session of the accuracy before it and after it, 0..1; `None` if no sample
+    /// says.
     pub fn old_accuracy(&self) -> Option<(f32, f32)> {
-        let old: Vec<(f32, f32)> = self.classes.iter().filter_map(|class| Some((class.before?, class.after))).collect();
+        let known = self.classes.iter().filter(|class| class.samples > 0);
+        let old: Vec<(f32, f32)> = known.filter_map(|class| Some((class.before?, class.after))).collect();
         let count = old.len() as f32;
         (!old.is_empty()).then(|| {
             let sum = old.iter().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
@@ -154,10 +164,10 @@ impl Report {
         forgotten
     }
 
-    /// Mean accuracy of the new classes after the session, 0..1; `None` if there are none.
+    /// Mean accuracy of the new classes after the session, 0..1; `None` if no sample says.
     pub fn new_accuracy(&self) -> Option<f32> {
-        let new: Vec<f32> =
-            self.classes.iter().filter(|class| class.before.is_none()).map(|class| class.after).collect();
+        let new = self.classes.iter().filter(|class| class.before.is_none() && class.samples > 0);
+        let new: Vec<f32> = new.map(|class| class.after).collect();
         (!new.is_empty()).then(|| new.iter().sum::<f32>() / new.len() as f32)
     }
 }
@@ -168,7 +178,8 @@ mod tests {
 
     #[test]
     fn a_budget_finds_what_was_lost_beyond_it_worst_first() {
-        let class = |label: &str, before, after| ClassAccuracy { label: label.into(), before, after, since: None };
+        let class =
+            |label: &str, before, after| ClassAccuracy { label: label.into(), before, after, since: None, samples: 5 };
         let classes = alloc::vec![
             class("kept", Some(0.8), 0.8),
             class("one of five lost", Some(1.0), 0.8),
@@ -183,6 +194,7 @@ mod tests {
             confusions: Vec::new(),
             free_targets: 0,
             border: None,
+            expected: None,
         };
         let labels = |budget| report.forgotten(budget).iter().map(|class| &class.label[..]).collect::<Vec<_>>();
         assert_eq!(labels(0.0), ["three of five lost", "one of five lost"]);
