@@ -357,10 +357,10 @@ impl Locked {
         self.store.check_owners()?;
         let (from, slot) = self.newest.get();
         let overtaken = || StoreError::Overtaken { folder: self.store.folder.clone() };
-        // Where the lock file was removed, another process may be saving just now. Who changes the state that both
-        // loaded holds that state's own file, which neither writes: so the second finds what the first has saved. Before
-        // the first save there is no such file, and they hold the folder.
-        let _first = if slot.is_none() { self.hold_folder()? } else { None };
+        // Where the lock file was removed, another process may be saving just now. So a save holds the folder: the first
+        // one writes both slots, and nobody may change the state between. Who changes the state that both loaded also
+        // holds that state's own file, which neither writes, where the system has no locks for folders.
+        let _folder = self.hold_folder()?;
         let hold = slot.map(|slot| Lock::take_existing(&self.store.path(slot), OTHER_SAVE)).transpose();
         let _hold = hold.map_err(|error| match error {
             LockError::Open(error) if error.kind() == io::ErrorKind::NotFound => overtaken(),
