@@ -7,12 +7,12 @@
 //! y_i - c_i / Q_ii, with Q the inverse of K + lambda I and c = Q y.
 
 use nalgebra::{Cholesky, DMatrix, Dyn};
-use orco_core::border::{Sample, choose};
 use orco_core::math::normalise_rows;
 use orco_core::random::Random;
+use orco_state::answer::Fitting;
 use orco_state::session::NewClass;
 use orco_state::state::{Balance, BaseModel};
-use orco_state::target::{argmax, cosines};
+use orco_state::target::cosines;
 
 /// Random features, each the positive part of an inner product with a random vector.
 const WIDTH: usize = 2000;
@@ -134,26 +134,18 @@ impl<'a> Ridge<'a> {
         if self.count == base {
             return;
         }
-        let leads = |row: &[f32], class: usize| {
-            let (old, new) = row.split_at(base);
-            let (known, learned) = (argmax(old), argmax(new));
-            let right = if class < base { known == class } else { base + learned == class };
-            Sample { lead: new[learned] - old[known], right, share: 0.0 }
-        };
-        let classes = self.base_model.statistics.as_ref().map_or(&[][..], |known| known.set_aside.classes());
+        let aside = self.base_model.statistics.as_ref().map_or(&[][..], |known| known.set_aside.classes());
+        let shots: Vec<usize> = (0..self.classes.len()).filter(|sample| self.classes[*sample] >= base).collect();
+        let of_shots = shots.iter().map(|shot| self.classes[*shot] as u32);
+        let classes: Vec<u32> = aside.iter().copied().chain(of_shots).collect();
+        let mut fitting = Fitting::new(&classes, base, self.count);
         let rows = cosines(&self.aside, &self.weights, WIDTH);
-        let known = rows.chunks_exact(self.count).zip(classes).map(|(row, class)| leads(row, *class as usize));
-        let new = (0..self.classes.len()).filter(|sample| self.classes[*sample] >= base).map(|sample| {
-            let row: Vec<f32> = left_out.row(sample).iter().map(|score| *score as f32).collect();
-            leads(&row, self.classes[sample])
-        });
-        // Every class has as many samples.
-        let shared = |samples: Vec<Sample>| {
-            let share = 1.0 / samples.len().max(1) as f32;
-            samples.into_iter().map(|sample| Sample { share, ..sample }).collect::<Vec<_>>()
-        };
-        let (mut known, mut new) = (shared(known.collect()), shared(new.collect()));
-        self.border = choose(&mut known, &mut new, Balance::default().weight()).shift;
+        rows.chunks_exact(self.count).for_each(|row| fitting.add(row, false));
+        for shot in shots {
+            let row: Vec<f32> = left_out.row(shot).iter().map(|score| *score as f32).collect();
+            fitting.add(&row, false);
+        }
+        self.border = fitting.choose(Balance::default().weight(), 0.0).border.shift;
     }
 }
 

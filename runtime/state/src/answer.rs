@@ -24,6 +24,7 @@ use orco_core::discriminant::{Whitening, direction, root};
 use orco_core::linalg::{Left, Right, padded, product, transpose};
 use orco_core::math::{add_scaled, dot, normalise, normalise_rows};
 
+pub use self::calibrate::Fitting;
 use self::calibrate::{shift, softmax};
 pub(crate) use self::judged::{Judged, Judgement};
 use crate::bank::Bank;

@@ -38,8 +38,8 @@ impl Leaders {
     }
 }
 
-/// Collects what samples say about the border and the temperature.
-pub(super) struct Fitting<'a> {
+/// Collects what samples say about the border and the temperature, by which both are chosen in every change.
+pub struct Fitting<'a> {
     /// Class of every sample.
     classes: &'a [u32],
     /// Share of every sample in the accuracy of its side, classes counting alike.
@@ -56,13 +56,15 @@ pub(super) struct Fitting<'a> {
 }
 
 impl<'a> Fitting<'a> {
-    pub(super) fn new(classes: &'a [u32], base: usize, count: usize) -> Self {
+    /// Nothing collected yet. Samples are of these classes, of `count` known ones, the first `base` of them base
+    /// classes.
+    pub fn new(classes: &'a [u32], base: usize, count: usize) -> Self {
         let shares = shares(classes, base, count);
         Self { classes, shares, base, count, leaders: Vec::new(), mute: Vec::new(), rows: Vec::new() }
     }
 
-    /// Takes the next sample's scores, without a border.
-    pub(super) fn add(&mut self, row: &[f32], mute: bool) {
+    /// Takes the next sample's scores, `[count]`, without a border; a mute one counts for nothing.
+    pub fn add(&mut self, row: &[f32], mute: bool) {
         let sample = self.leaders.len();
         self.leaders.push(Leaders::of(row, self.base));
         self.mute.push(mute);
@@ -71,8 +73,8 @@ impl<'a> Fitting<'a> {
         }
     }
 
-    /// Chooses both; `start` is the border where there is nothing to choose it from.
-    pub(super) fn choose(&mut self, weight: f32, start: f32) -> Calibration {
+    /// Chooses both, base classes weighing `weight` of 1; `start` is the border where there is nothing to choose it from.
+    pub fn choose(&mut self, weight: f32, start: f32) -> Calibration {
         let (mut known, mut new) = (Vec::new(), Vec::new());
         for (sample, leaders) in self.leaders.iter().enumerate().filter(|(sample, _)| !self.mute[*sample]) {
             let Some((learned, score)) = leaders.learned else { continue };

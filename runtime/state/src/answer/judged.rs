@@ -125,13 +125,14 @@ impl<'a> Judged<'a> {
         for some in every.chunks(TOGETHER) {
             let embedded = embedder.embed(&self.features(some));
             let mut scores = rows.scores(&embedded);
-            let exemplars: Vec<usize> = some.iter().filter_map(|&sample| Some(left_out(sample)?.0)).collect();
+            let left_out: Vec<Option<(usize, usize)>> = some.iter().map(|&sample| left_out(sample)).collect();
+            let exemplars: Vec<usize> = left_out.iter().flatten().map(|(exemplar, _)| *exemplar).collect();
             let contributions = embedder.contributions_of(&self.state.exemplars, &exemplars);
             let mut contributions = contributions.chunks_exact(length);
             let each = scores.chunks_exact_mut(count.max(1)).zip(embedded.chunks_exact(length));
-            for (&sample, (row, embedded)) in some.iter().zip(each) {
+            for ((&sample, left_out), (row, embedded)) in some.iter().zip(left_out).zip(each) {
                 let mut alone = false;
-                if let Some((_, class)) = left_out(sample) {
+                if let Some((_, class)) = left_out {
                     let contribution = contributions.next().expect("one for each that is left out");
                     let keeps_target = targets_are_kept(class, self.base_model, state);
                     row[class] = match classes.without(class, contribution, keeps_target, &scorer) {
