@@ -78,7 +78,7 @@ function showAnswer(matches) {
   $("provisional").hidden = !best?.provisional;
   $("sure").textContent = best ? say("sure", { percent: percent(best.probability) }) : "";
   $("sure-bar").style.width = `${best ? percent(Math.max(0, best.probability)) : 0}%`;
-  $("others").textContent = others.map((other) => `${other.label} ${percent(other.probability)} %`).join(" · ");
+  $("others").textContent = others.map((other) => `${other.label} ${percent(other.probability)}\u00a0%`).join(" · ");
 }
 
 async function watchCamera() {
@@ -98,8 +98,14 @@ function showHint() {
   const ready = label() && (stream || files.length);
   $("shoot").disabled = !ready;
   $("learn").disabled = !label() || !shots.length;
-  const key = !label() ? "hintLabel" : !shots.length && !ready ? "hintSource" : shots.length < ENOUGH ? "hintMore" : "hintEnough";
+  const key = !label() ? "hintLabel" : !shots.length ? (ready ? "hintFirst" : "hintSource") : shots.length < ENOUGH ? "hintMore" : "hintEnough";
   $("hint").textContent = say(key, { count: shots.length });
+}
+
+function forgetWarning() {
+  refused = null;
+  $("shot-warning").textContent = "";
+  $("anyway-row").hidden = true;
 }
 
 async function shoot(picture, anyway = false) {
@@ -165,7 +171,7 @@ async function readKnown() {
   $("base-title").textContent = say("baseTitle", { count: base.length });
   $("base").textContent = base.map((known) => known.label).join(", ");
   showDial(status);
-  status.jobs.forEach(showJob);
+  if (status.jobs.length) showJob(status.jobs[0]);
   $("undo").disabled = status.changes < 1;
   $("history").replaceChildren(...entries.toReversed().map((entry, index) => showEntry(entry, index === 0)));
 }
@@ -205,7 +211,9 @@ async function forget(name) {
 
 // ---- changes, as they are made
 
+let shown = null;
 function showJob(job) {
+  shown = job;
   const running = job.state === "queued" || job.state === "running";
   $("job").hidden = !running;
   if (running) {
@@ -268,11 +276,13 @@ function start() {
     localStorage.setItem("language", $("language").value);
     speak($("language").value);
     showSource();
+    forgetWarning();
+    if (shown) showJob(shown);
     Promise.all([readKnown(), readShots()]).catch(() => {});
   };
   $("camera").onclick = toggleCamera;
   $("file").onchange = choose;
-  $("label").oninput = () => { showHint(); readShots(); };
+  $("label").oninput = () => { forgetWarning(); showHint(); readShots(); };
   const release = () => { holding = false; };
   $("shoot").onpointerdown = hold;
   $("shoot").oncontextmenu = (event) => event.preventDefault();
@@ -281,7 +291,7 @@ function start() {
   // Screen readers press without holding.
   $("shoot").onclick = (event) => { if (event.detail === 0 && !holding) { hold(); release(); } };
   $("anyway").onclick = () => refused && shoot(refused, true);
-  $("learn").onclick = () => change("POST", "learn", { label: label() });
+  $("learn").onclick = () => forgetWarning() ?? change("POST", "learn", { label: label() });
   $("undo").onclick = () => change("POST", "undo", {});
   showSource();
   watchCamera();
