@@ -111,8 +111,10 @@ pub struct Thresholds {
 }
 
 impl Default for Thresholds {
-    /// Chosen on the sample pictures and on 500 photographs of Caltech-101 (side 222 pixels in the middle). Of those, 0.2
-    /// % were called blurred, 98 % after a blur of two of 128 pixels, and 0.6 % each too dark or too bright.
+    /// Chosen on the sample pictures and on 500 photographs of Caltech-101, with the largest square in their middle. Of
+    /// those photographs none was called blurred, 97.2 % were after a blur of two of 128 pixels; 0.6 % were called too
+    /// dark, 0.6 % too bright; 98 % were found again when framed 3 % closer, and 0.002 % of all pairs taken for the same
+    /// (`quality/tests.rs`).
     fn default() -> Self {
         Self { dark: 0.8, clipped: 0.8, sharpness: 0.025, distance: 36 }
     }

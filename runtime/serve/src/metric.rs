@@ -13,7 +13,7 @@ use prometheus_client::registry::{Registry, Unit};
 /// A request that was answered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Answered {
-    /// The route, as it was registered; `none` for a path that nobody serves.
+    /// The route, as it was registered.
     pub route: String,
     /// The status.
     pub status: u16,
