@@ -16,11 +16,12 @@ mod tests;
 use std::path::Path;
 
 use ::image::RgbImage;
-use ndarray::{Array2, ArrayView2};
+use ndarray::{Array2, ArrayView2, ArrayView3};
 use orco_state::classify::{Classifier, Match};
 use orco_state::history::{History, Saved};
+use orco_state::label;
 use orco_state::pack::{Pack, PackOrigin};
-use orco_state::session::{self, Memory};
+use orco_state::session::{self, LearnError, Memory, NewClass};
 use orco_state::state::{BaseModel, Class, State};
 
 use crate::bundle::Bundle;
@@ -64,6 +65,8 @@ pub struct Learner {
     warnings: Vec<String>,
     /// Made when it is first needed, and anew after every change.
     classifier: Option<Classifier>,
+    /// Labels of classes that the classifier alone knows.
+    provisional: Vec<String>,
     /// For pictures, and for shots.
     encoders: [Option<Box<dyn Encoder>>; 2],
     memory: Memory,
@@ -101,7 +104,8 @@ impl Learner {
         }
         let Reading { saved, warnings, .. } = store.load(&bundle)?;
         let (encoders, memory) = ([None, None], Memory::default());
-        Ok(Self { bundle, store, settings, saved, warnings, classifier: None, encoders, memory, threads: None })
+        let (classifier, provisional, threads) = (None, Vec::new(), None);
+        Ok(Self { bundle, store, settings, saved, warnings, classifier, provisional, encoders, memory, threads })
     }
 
     /// The bundle.
@@ -144,9 +148,36 @@ impl Learner {
         self.saved.state.known(&self.bundle.base_model)
     }
 
-    /// Label of the class of that index; empty if there is none.
+    /// Label of the class of that index, one that was [imprinted](Self::imprint) among them; empty if there is none.
     pub fn label(&self, class: usize) -> &str {
-        self.saved.state.class(&self.bundle.base_model, class).map_or("", |class| &class.label)
+        if let Some(class) = self.saved.state.class(&self.bundle.base_model, class) {
+            return &class.label;
+        }
+        self.provisional.get(class - self.classes().count()).map_or("", String::as_str)
+    }
+
+    /// Knows a class at once, without training, until the state is read or changed next: answers while another learner
+    /// on the same folder learns it ([`Classifier::imprint`]).
+    ///
+    /// # Shapes
+    /// `shots` `[shots, views, features]`, as [`Learner::shot_features`] gives them.
+    /// # Errors
+    /// [`LearnError`] if the label or the shots cannot be used.
+    /// # Panics
+    /// If rows have another length than the bundle's features.
+    pub fn imprint(&mut self, label: &str, shots: ArrayView3<'_, f32>) -> Result<(), LearnError> {
+        let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
+        session::check_labels(base_model, state, &[label])?;
+        session::check_count(base_model, state, label, shots.dim().0)?;
+        if self.provisional.iter().any(|known| label::same(known, label)) {
+            return Err(LearnError::LabelExists { label: label.into() });
+        }
+        assert_eq!(shots.dim().2, base_model.head.inputs, "shots have other features than the bundle");
+        let shots = shots.outer_iter().map(|shot| shot.iter().copied().collect()).collect();
+        let class = NewClass { label: label::normal(label), shots };
+        self.classifier.get_or_insert_with(|| Classifier::new(base_model, state)).imprint(&class);
+        self.provisional.push(class.label);
+        Ok(())
     }
 
     /// Reads the state anew, which another learner on the same folder may have changed.
@@ -162,8 +193,9 @@ impl Learner {
     /// Goes on from what the store holds.
     fn take(&mut self, reading: Reading) {
         self.warnings = reading.warnings;
-        if self.saved != reading.saved {
+        if self.saved != reading.saved || !self.provisional.is_empty() {
             self.classifier = None;
+            self.provisional.clear();
         }
         self.saved = reading.saved;
     }
@@ -207,6 +239,14 @@ impl Learner {
     pub fn features(&mut self, picture: &RgbImage, views: usize) -> Result<Array2<f32>, EncodeError> {
         let work = Work::Pictures(self.settings.pictures_ahead);
         self.encode(work, picture, views)
+    }
+
+    /// Features of all views of a picture that is to be a shot, `[views, features]`: those that learning it computes.
+    ///
+    /// # Errors
+    /// [`EncodeError`] if the backbone cannot be started or fails.
+    pub fn shot_features(&mut self, picture: &RgbImage) -> Result<Array2<f32>, EncodeError> {
+        self.encode(Work::Shots, picture, self.bundle.base_model.config.views)
     }
 
     /// The engine that the backbone runs on for some work, and why; starts it.

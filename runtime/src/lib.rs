@@ -10,7 +10,8 @@
 //!
 //! - [`files`] (read and replaced without trust), [`signature`] and [`release`] (whose bundle it is, and not an older
 //!   one), [`threads`];
-//! - pictures and features: [`image`], [`augment`] (views), [`encoder`] (the backbone's engines);
+//! - pictures and features: [`image`], [`quality`] (fit to be learned from?), [`augment`] (views), [`encoder`] (the
+//!   backbone's engines);
 //! - [`manifest`] and [`bundle`]: what the workstation hands over;
 //! - [`store`]: the folder that keeps what was learned;
 //! - [`learner`]: all of it together, which is what most users need.
@@ -46,6 +47,7 @@ pub mod files;
 pub mod image;
 pub mod learner;
 pub mod manifest;
+pub mod quality;
 pub mod release;
 pub mod signature;
 pub mod store;

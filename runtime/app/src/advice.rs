@@ -38,6 +38,10 @@ fn advice(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
             _ => None,
         };
     }
+    #[cfg(feature = "serve")]
+    if let Some(error) = cause.downcast_ref::<orco_serve::ServeError>() {
+        return on_serve(error);
+    }
     if cause.is::<ShotsError>() {
         return Some("nothing was changed");
     }
@@ -45,6 +49,18 @@ fn advice(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
         return Some("--engine rten does without ONNX Runtime, --engine auto takes whichever can be started");
     }
     cause.downcast_ref().and_then(on_store)
+}
+
+#[cfg(feature = "serve")]
+fn on_serve(error: &orco_serve::ServeError) -> Option<&'static str> {
+    use orco_serve::ServeError;
+    Some(match error {
+        ServeError::NoToken { .. } => "--token-file FILE does that, and makes the token if the file is not there",
+        ServeError::Listen { .. } => "give another address with --listen ADDRESS:PORT",
+        ServeError::Learner(OpenLearnerError::Store(error)) => return on_store(error),
+        ServeError::Learner(OpenLearnerError::Bundle(error)) => return on_bundle(error),
+        _ => return None,
+    })
 }
 
 const LIST: &str = "`orco list` shows all";

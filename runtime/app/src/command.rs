@@ -13,4 +13,6 @@ pub mod info;
 pub mod learn;
 pub mod list;
 pub mod rename;
+#[cfg(feature = "serve")]
+pub mod serve;
 pub mod undo;

@@ -1,6 +1,7 @@
 //! The device that the options name.
 
 use anyhow::{Result, bail};
+use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::{Learner, Settings};
 use orco_runtime::store::Store;
 
@@ -10,6 +11,14 @@ use crate::output::Output;
 /// Opens the bundle and the state that the options name, to classify so many pictures. Where a copy of the state cannot
 /// be used, that is said, and the other one is taken.
 pub fn open_for(options: &Options, output: &Output, pictures: usize) -> Result<Learner> {
+    let (bundle, store, settings) = parts(options, pictures)?;
+    let learner = Learner::new(bundle, store, settings)?;
+    learner.warnings().iter().for_each(|warning| output.warn(warning));
+    Ok(learner)
+}
+
+/// The bundle, the state's folder and the settings that the options name, for so many pictures.
+pub fn parts(options: &Options, pictures: usize) -> Result<(Bundle, Store, Settings)> {
     let bundle = options.open_bundle()?;
     let folder = options.state_folder(&bundle.manifest.name)?;
     // It need not be there yet.
@@ -29,12 +38,10 @@ pub fn open_for(options: &Options, output: &Output, pictures: usize) -> Result<L
         compare_releases: options.public_key.is_some(),
         ..Settings::default()
     };
-    let learner = Learner::new(bundle, Store::new(&folder), settings)?;
-    learner.warnings().iter().for_each(|warning| output.warn(warning));
-    Ok(learner)
+    Ok((bundle, Store::new(&folder), settings))
 }
 
-/// The same, for what does not depend on the number of pictures.
+/// As [`open_for`], for what does not depend on the number of pictures.
 pub fn open(options: &Options, output: &Output) -> Result<Learner> {
     open_for(options, output, 1)
 }

@@ -57,6 +57,9 @@ enum Verb {
     Import(command::import::Arguments),
     /// Lists the known classes.
     List,
+    /// Serves the web page that teaches the device, and the same over HTTP, until Ctrl-C.
+    #[cfg(feature = "serve")]
+    Serve(command::serve::Arguments),
     /// Measures few-shot class-incremental learning by the field's protocol, beside six rivals.
     Eval(command::eval::Arguments),
     /// Shows everything: the sessions of the bundle's benchmark, then the classes of the sample pictures.
@@ -90,6 +93,8 @@ fn main() -> ExitCode {
         Verb::Export(arguments) => command::export::run(options, &output, arguments),
         Verb::Import(arguments) => command::import::run(options, &output, arguments),
         Verb::List => command::list::run(options, &output),
+        #[cfg(feature = "serve")]
+        Verb::Serve(arguments) => command::serve::run(options, &output, arguments),
         Verb::Eval(arguments) => command::eval::run(options, &output, arguments),
         Verb::Demo(arguments) => command::demo::run(options, &output, arguments),
     };

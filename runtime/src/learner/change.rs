@@ -15,7 +15,6 @@ use super::error::{ChangeError, ShotsError};
 use super::observer::{Observer, Step};
 use super::shots::{self, Shots};
 use super::{Learner, Reading};
-use crate::encoder::choice::Work;
 use crate::release;
 use crate::store::{Locked, StoreError};
 use crate::threads::Threads;
@@ -256,8 +255,7 @@ impl Learner {
         if !wanted {
             return Ok(Vec::new());
         }
-        let views = self.bundle.base_model.config.views;
-        let features = self.encode(Work::Shots, picture, views).map_err(ShotsError::Encode)?;
+        let features = self.shot_features(picture).map_err(ShotsError::Encode)?;
         Ok(features.into_raw_vec_and_offset().0)
     }
 
@@ -309,6 +307,7 @@ impl Learner {
     fn replace(&mut self, saved: orco_state::history::Saved) {
         self.saved = saved;
         self.classifier = None;
+        self.provisional.clear();
     }
 }
 

@@ -122,3 +122,21 @@ fn a_class_travels_in_a_pack() {
     assert_eq!(again.report.free_targets, 38);
     assert!(matches!(one.export("teapot", PackOrigin::default()), Err(ExportError::Class(_))));
 }
+
+#[test]
+fn an_imprinted_class_is_known_at_once_and_until_the_state_is_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut learner = learner(folder.path());
+    let shots = features(&learner, 1, 4);
+    learner.imprint("mug", shots.slice(ndarray::s![..3, .., ..])).unwrap();
+    let picture: Array2<f32> = shots.slice(ndarray::s![3, ..1, ..]).to_owned();
+    let answer = learner.classify_features(picture.view()).swap_remove(0);
+    assert_eq!((answer.label.as_str(), answer.matches.len()), ("mug", 61));
+    assert!(learner.state().classes.is_empty());
+    let taken = learner.imprint("bear", shots.view());
+    assert!(matches!(taken, Err(LearnError::LabelExists { .. })), "{taken:?}");
+    learner.refresh().unwrap();
+    let answer = learner.classify_features(picture.view()).swap_remove(0);
+    assert_eq!(answer.matches.len(), 60);
+    assert_ne!(answer.label, "mug");
+}

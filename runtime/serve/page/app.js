@@ -1,0 +1,301 @@
+import { $, api, ask, call, change, fill, get, make, of, percent, say, speak, words } from "./common.js";
+
+const SHOT_EVERY_MS = 450, LOOK_EVERY_MS = 250, LOOK_SIDE = 480, SHOT_SIDE = 1280, ENOUGH = 5;
+
+// ---- pictures: from the camera, or files
+
+let stream = null, files = [];
+const canvas = document.createElement("canvas");
+
+function frame(side) {
+  const { videoWidth: width, videoHeight: height } = $("video");
+  if (!stream || !width) return Promise.resolve(null);
+  const scale = Math.min(1, side / Math.max(width, height));
+  [canvas.width, canvas.height] = [Math.round(width * scale), Math.round(height * scale)];
+  canvas.getContext("2d").drawImage($("video"), 0, 0, canvas.width, canvas.height);
+  return new Promise((done) => canvas.toBlob(done, "image/jpeg", 0.92));
+}
+
+function stopCamera() {
+  stream?.getTracks().forEach((track) => track.stop());
+  stream = $("video").srcObject = null;
+}
+
+async function toggleCamera() {
+  $("camera-error").textContent = "";
+  if (stream) stopCamera();
+  else if (!navigator.mediaDevices) $("camera-error").textContent = say("cameraInsecure");
+  else {
+    try {
+      const wanted = { facingMode: "environment", width: { ideal: 1280 }, height: { ideal: 960 } };
+      stream = await navigator.mediaDevices.getUserMedia({ video: wanted, audio: false });
+      stream.getVideoTracks()[0].addEventListener("ended", () => { stopCamera(); showSource(); });
+      $("video").srcObject = stream;
+      await $("video").play();
+      files = [];
+    } catch (error) {
+      stopCamera();
+      $("camera-error").textContent = say("cameraFailed", { reason: error.message });
+    }
+  }
+  showSource();
+}
+
+function choose() {
+  files = [...$("file").files];
+  if (files.length) stopCamera();
+  showSource();
+}
+
+function showSource() {
+  $("video").hidden = !stream;
+  $("still").hidden = !files.length;
+  $("square").hidden = !stream && !files.length;
+  $("nothing").hidden = Boolean(stream || files.length);
+  if ($("still").src) URL.revokeObjectURL($("still").src);
+  if (files.length) $("still").src = URL.createObjectURL(files[0]);
+  else $("still").removeAttribute("src");
+  $("still").alt = say("picture");
+  $("camera").textContent = say(stream ? "cameraStop" : "camera");
+  $("shoot").textContent = say(files.length ? "shootFiles" : "shoot");
+  if (!stream && !files.length) showAnswer([]);
+  if (files.length) look().catch(() => {});
+  showHint();
+}
+
+// ---- what is this?
+
+async function look() {
+  const picture = files[0] ?? (await frame(LOOK_SIDE));
+  if (!picture) return;
+  const { matches } = await (await call("POST", api("classify"), picture, true)).json();
+  if (stream || files.length) showAnswer(matches);
+}
+
+function showAnswer(matches) {
+  const [best, ...others] = matches;
+  $("answer").textContent = best?.label ?? "–";
+  $("provisional").hidden = !best?.provisional;
+  $("sure").textContent = best ? say("sure", { percent: percent(best.probability) }) : "";
+  $("sure-bar").style.width = `${best ? percent(Math.max(0, best.probability)) : 0}%`;
+  $("others").textContent = others.map((other) => `${other.label} ${percent(other.probability)}\u00a0%`).join(" · ");
+}
+
+async function watchCamera() {
+  for (;;) {
+    const busy = document.hidden || !stream;
+    if (!busy) await look().catch(() => {});
+    await new Promise((later) => setTimeout(later, busy ? 300 : LOOK_EVERY_MS));
+  }
+}
+
+// ---- shots
+
+let holding = false, shots = [], refused = null;
+const label = () => $("label").value.trim();
+
+function showHint() {
+  const ready = label() && (stream || files.length);
+  $("shoot").disabled = !ready;
+  $("learn").disabled = !label() || !shots.length;
+  const key = !label() ? "hintLabel" : !shots.length ? (ready ? "hintFirst" : "hintSource") : shots.length < ENOUGH ? "hintMore" : "hintEnough";
+  $("hint").textContent = say(key, { count: shots.length });
+}
+
+function forgetWarning() {
+  refused = null;
+  $("shot-warning").textContent = "";
+  $("anyway-row").hidden = true;
+}
+
+async function shoot(picture, anyway = false) {
+  const sent = await call("POST", `${of(label())}${anyway ? "?anyway=true" : ""}`, picture).catch(() => null);
+  if (!sent) return;
+  const { accepted, warnings } = await sent.json();
+  refused = accepted ? null : picture;
+  const sentences = warnings.filter((warning) => !anyway || warning.kind === "looks-like")
+    .map((warning) => say(warning.kind, { label: warning.label, percent: percent(warning.probability ?? 0) }));
+  $("shot-warning").textContent = sentences.join(" ");
+  $("anyway-row").hidden = accepted;
+}
+
+async function hold() {
+  if (holding || $("shoot").disabled) return;
+  holding = true;
+  $("error").textContent = "";
+  if (files.length) {
+    for (const file of files) await shoot(file);
+    holding = false;
+    return;
+  }
+  do {
+    const picture = await frame(SHOT_SIDE);
+    if (picture) await shoot(picture);
+    await new Promise((later) => setTimeout(later, SHOT_EVERY_MS));
+  } while (holding && stream);
+  holding = false;
+}
+
+let drawn = [];
+async function readShots() {
+  const of_label = label();
+  const list = of_label ? (await get(`shots/${encodeURIComponent(of_label)}`).catch(() => ({ shots: [] }))).shots : [];
+  if (of_label !== label()) return;
+  shots = list;
+  const items = await Promise.all(shots.map(async ({ id }, index) => {
+    const picture = await call("GET", `${of(of_label)}/${id}`, undefined, true).then((sent) => sent.blob()).catch(() => null);
+    const source = picture ? URL.createObjectURL(picture) : "";
+    const remove = () => change("DELETE", `shots/${encodeURIComponent(of_label)}/${id}`);
+    return make("li", {}, make("img", { src: source, alt: say("shotName", { number: index + 1 }) }),
+      make("button", { textContent: "×", "aria-label": say("remove", { number: index + 1 }), on: remove }));
+  }));
+  if (of_label !== label()) return;
+  drawn.forEach((item) => URL.revokeObjectURL(item.firstChild.src));
+  drawn = items;
+  $("shots").replaceChildren(...items);
+  showHint();
+}
+
+// ---- what it knows
+
+async function readKnown() {
+  const [status, { classes }, { entries }] = await Promise.all([get("status"), get("classes"), get("history")]);
+  $("bundle").textContent = status.bundle;
+  const learned = classes.filter((known) => known.learned), base = classes.filter((known) => !known.learned);
+  $("counts").textContent = say("counts", { learned: learned.length, base: base.length, free: status.free_targets });
+  $("known").replaceChildren(...learned.map((known) => make("option", { value: known.label })));
+  $("learned").replaceChildren(...learned.map((known) => make("li", {},
+    make("span", {}, known.label, " ", make("span", { className: "small", textContent: say("shotCount", { count: known.shots }) })),
+    make("button", { textContent: say("rename"), "aria-label": say("renameOf", known), on: () => rename(known.label) }),
+    make("button", { textContent: say("forget"), "aria-label": say("forgetOf", known), on: () => forget(known.label) }))));
+  $("base-title").textContent = say("baseTitle", { count: base.length });
+  $("base").textContent = base.map((known) => known.label).join(", ");
+  showDial(status);
+  if (status.jobs.length) showJob(status.jobs[0]);
+  $("undo").disabled = status.changes < 1;
+  $("history").replaceChildren(...entries.toReversed().map((entry, index) => showEntry(entry, index === 0)));
+}
+
+function showDial({ balance, balances, expected }) {
+  $("dial").hidden = !balance;
+  $("expected").textContent = expected?.new > 0
+    ? say("expected", { known: percent(expected.known), new: percent(expected.new) }) : "";
+  $("dial-choices").replaceChildren(...balances.map((name) => {
+    const choice = make("input", { type: "radio", name: "balance", value: name, checked: name === balance });
+    choice.addEventListener("change", () => change("POST", "balance", { balance: name }));
+    return make("label", {}, choice, say(name));
+  }));
+}
+
+function showEntry(entry, present) {
+  const when = entry.seconds_since_1970
+    ? new Date(1000 * entry.seconds_since_1970).toLocaleString(document.documentElement.lang, { dateStyle: "short", timeStyle: "short" }) : "";
+  const what = fill(words.past[entry.verb] ?? entry.verb, { to: entry.to });
+  const item = make("li", {}, make("span", {}, `${what} ${entry.labels.join(" → ")}`),
+    make("span", { className: "small", textContent: when }));
+  if (!present) {
+    item.append(make("button", { textContent: say("back"), "aria-label": say("backOf", entry),
+      on: () => change("POST", "undo", { entry: entry.entry }) }));
+  }
+  return item;
+}
+
+async function rename(from) {
+  const to = await ask(say("renameAsk", { label: from }), from);
+  if (to && to.trim() !== from) await change("PATCH", `classes/${encodeURIComponent(from)}`, { label: to.trim() });
+}
+
+async function forget(name) {
+  if (await ask(say("forgetAsk", { label: name }))) await change("DELETE", `classes/${encodeURIComponent(name)}`);
+}
+
+// ---- changes, as they are made
+
+let shown = null;
+function showJob(job) {
+  shown = job;
+  const running = job.state === "queued" || job.state === "running";
+  $("job").hidden = !running;
+  if (running) {
+    const verb = `${words.verbs[job.verb] ?? job.verb}${job.label ? ` “${job.label}”` : ""}`;
+    $("job-text").textContent = say(job.state, { verb });
+    $("job-bar").value = job.progress ?? 0;
+    $("report").replaceChildren();
+    return;
+  }
+  $("report").replaceChildren(...(job.state === "failed" ? [say("failed", job)] : report(job)));
+}
+
+function report({ report, warning }) {
+  const lines = [];
+  for (const known of report?.new ?? []) lines.push(say("learnedNew", { label: known.label, percent: percent(known.after) }));
+  const shares = ({ before, after }) => ({ before: percent(before), after: percent(after) });
+  if (report?.known) lines.push(say("kept", shares(report.known)));
+  for (const lost of (report?.lost ?? []).slice(0, 3)) lines.push(say("lost", { label: lost.label, ...shares(lost) }));
+  for (const { label, taken_for: other, share } of (report?.confusions ?? []).slice(0, 3)) {
+    lines.push(say("confused", { label, other, percent: percent(share) }));
+  }
+  if (warning) lines.push(warning);
+  const list = make("ul", {}, ...lines.map((line) => make("li", { textContent: line })));
+  return [make("p", { textContent: say("done") }), list];
+}
+
+// EventSource cannot send the token, so the stream is read by hand.
+async function listen() {
+  for (;;) {
+    try {
+      const response = await call("GET", api("events"), undefined, true);
+      $("connection").textContent = say("connected");
+      await Promise.all([readKnown(), readShots()]);
+      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      for (let rest = ""; ;) {
+        const { value, done } = await reader.read();
+        if (done) break;
+        const parts = (rest + value).split("\n\n");
+        rest = parts.pop();
+        parts.forEach(hear);
+      }
+    } catch { /* It goes on below. */ }
+    $("connection").textContent = say("lostConnection");
+    await new Promise((later) => setTimeout(later, 2000));
+  }
+}
+
+function hear(event) {
+  const kind = /^event: ?(.*)$/m.exec(event)?.[1], data = /^data: ?(.*)$/m.exec(event)?.[1];
+  if (kind === "job") showJob(JSON.parse(data));
+  if (kind === "changed") { readKnown().catch(() => {}); if (files.length) look().catch(() => {}); }
+  if (kind === "changed" || kind === "shots") readShots();
+}
+
+// ---- start
+
+function start() {
+  speak(localStorage.getItem("language") ?? (navigator.language.startsWith("de") ? "de" : "en"));
+  $("language").onchange = () => {
+    localStorage.setItem("language", $("language").value);
+    speak($("language").value);
+    showSource();
+    forgetWarning();
+    if (shown) showJob(shown);
+    Promise.all([readKnown(), readShots()]).catch(() => {});
+  };
+  $("camera").onclick = toggleCamera;
+  $("file").onchange = choose;
+  $("label").oninput = () => { forgetWarning(); showHint(); readShots(); };
+  const release = () => { holding = false; };
+  $("shoot").onpointerdown = hold;
+  $("shoot").oncontextmenu = (event) => event.preventDefault();
+  $("shoot").onkeydown = (event) => { if (!event.repeat && (event.key === " " || event.key === "Enter")) hold(); };
+  ["pointerup", "pointercancel", "keyup", "blur"].forEach((name) => window.addEventListener(name, release));
+  // Screen readers press without holding.
+  $("shoot").onclick = (event) => { if (event.detail === 0 && !holding) { hold(); release(); } };
+  $("anyway").onclick = () => refused && shoot(refused, true);
+  $("learn").onclick = () => forgetWarning() ?? change("POST", "learn", { label: label() });
+  $("undo").onclick = () => change("POST", "undo", {});
+  showSource();
+  watchCamera();
+  listen();
+}
+
+start();

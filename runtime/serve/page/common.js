@@ -1,0 +1,86 @@
+// What all of the page uses: texts, elements, the service, questions.
+import { texts } from "./texts.js";
+
+export const $ = (id) => document.getElementById(id);
+
+// ---- texts
+
+export let words = texts.en;
+export const fill = (text, values = {}) => text.replace(/\{(\w+)\}/g, (all, key) => values[key] ?? all);
+export const say = (key, values) => fill(words[key] ?? key, values);
+export const percent = (share) => Math.round(100 * share);
+
+export function speak(language) {
+  words = texts[language] ?? texts.en;
+  document.documentElement.lang = $("language").value = texts[language] ? language : "en";
+  document.querySelectorAll("[data-text]").forEach((node) => { node.textContent = say(node.dataset.text); });
+  document.querySelectorAll("[data-label]").forEach((node) => node.setAttribute("aria-label", say(node.dataset.label)));
+}
+
+export function make(tag, values = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [key, value] of Object.entries(values)) {
+    if (key === "on") node.addEventListener("click", value);
+    else if (key.startsWith("aria-")) node.setAttribute(key, value);
+    else node[key] = value;
+  }
+  node.append(...children);
+  return node;
+}
+
+// ---- the service
+
+let token = sessionStorage.getItem("token"), askedToken = null;
+
+async function askToken(used) {
+  if (token !== used) return;
+  askedToken ??= ask(say("token"), "").finally(() => { askedToken = null; });
+  const given = await askedToken;
+  if (given === null) throw new Error(say("token"));
+  sessionStorage.setItem("token", (token = given.trim()));
+}
+
+export async function call(method, path, body, quiet = false) {
+  const used = token;
+  const headers = used ? { Authorization: `Bearer ${used}` } : {};
+  const isFile = body instanceof Blob;
+  if (body !== undefined) headers["Content-Type"] = isFile ? body.type : "application/json";
+  const response = await fetch(path, { method, headers, body: body === undefined || isFile ? body : JSON.stringify(body) });
+  if (response.status === 401) {
+    await askToken(used);
+    return call(method, path, body, quiet);
+  }
+  if (response.ok) return response;
+  const told = await response.json().catch(() => ({}));
+  if (!quiet) $("error").textContent = told.error ?? response.statusText;
+  throw Object.assign(new Error(told.error ?? response.statusText), { status: response.status });
+}
+
+export const api = (path) => `/api/v1/${path}`;
+export const get = async (path) => (await call("GET", api(path))).json();
+export const of = (label) => api(`shots/${encodeURIComponent(label)}`);
+
+export async function change(method, path, body) {
+  $("error").textContent = "";
+  await call(method, api(path), body).catch(() => {});
+}
+
+// ---- a question, one at a time
+
+let asking = Promise.resolve();
+export function ask(text, value) {
+  asking = asking.catch(() => {}).then(() => new Promise((answer) => {
+    const [dialog, field] = [$("dialog"), $("dialog-value")];
+    $("dialog-text").textContent = text;
+    field.hidden = value === undefined;
+    field.value = value ?? "";
+    $("dialog-yes").textContent = say("ok");
+    let given = null;
+    $("dialog-yes").onclick = () => { given = value === undefined ? true : field.value; dialog.close(); };
+    $("dialog-no").onclick = () => dialog.close();
+    field.onkeydown = (event) => { if (event.key === "Enter") $("dialog-yes").click(); };
+    dialog.onclose = () => answer(given);
+    dialog.showModal();
+  }));
+  return asking;
+}

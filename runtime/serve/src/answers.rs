@@ -1,0 +1,251 @@
+//! The thread that answers: a learner that reads, and never changes anything.
+
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::sync::{Arc, RwLock};
+use std::thread;
+use std::time::Instant;
+
+use orco_runtime::encoder::EncodeError;
+use orco_runtime::encoder::choice::Work;
+use orco_runtime::history::Entry;
+use orco_runtime::image_rs::RgbImage;
+use orco_runtime::learner::{Answer, Learner};
+use orco_runtime::ndarray::{Array2, Array3};
+use orco_runtime::state::{Balance, Class};
+use tokio::sync::oneshot;
+
+use crate::error::{Refusal, ServeError, sentence};
+use crate::metric::Metrics;
+
+/// Requests that may wait for an answer.
+const WAITING: usize = 32;
+
+/// A class with how probable it is that a picture shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Named {
+    /// Label.
+    pub label: String,
+    /// 0..1 where answers are probabilities, else -1..1.
+    pub probability: f32,
+    /// Whether the class answers by its imprinted shots while it is being learned.
+    pub provisional: bool,
+}
+
+/// What is known at a moment, as answers are given by it.
+#[derive(Clone, Debug, Default)]
+pub struct Knowledge {
+    /// Base classes come first; so many are base classes.
+    pub base: usize,
+    /// All classes.
+    pub classes: Vec<Class>,
+    /// Stored shots of every class, those of the bundle left out.
+    pub shots: Vec<usize>,
+    /// Pseudo-targets that no class has.
+    pub free_targets: usize,
+    /// What counts how much.
+    pub balance: Balance,
+    /// Accuracies to be expected on base classes and learned ones, where answers have a border.
+    pub expected: Option<(f32, f32)>,
+    /// Sessions since the bundle.
+    pub sessions: u32,
+    /// The changes that are remembered, oldest first.
+    pub history: Vec<Entry>,
+}
+
+impl Knowledge {
+    fn of(learner: &Learner) -> Self {
+        let (base_model, state) = (learner.base_model(), learner.state());
+        let classes: Vec<Class> = learner.classes().cloned().collect();
+        let mut shots = vec![0; classes.len()];
+        state.exemplars.classes().iter().for_each(|class| shots[*class as usize] += 1);
+        Self {
+            base: base_model.classes.len(),
+            classes,
+            shots,
+            free_targets: state.free_targets(base_model).len(),
+            balance: state.balance,
+            expected: state.calibration.map(|calibration| (calibration.border.known, calibration.border.new)),
+            sessions: state.sessions,
+            history: learner.history().entries().to_vec(),
+        }
+    }
+}
+
+type Reply<T> = oneshot::Sender<Result<T, EncodeError>>;
+
+enum Request {
+    Classify { picture: RgbImage, reply: Reply<Vec<Named>> },
+    Rows { rows: Array2<f32>, reply: Reply<Vec<Vec<Named>>> },
+    Shot { picture: RgbImage, reply: Reply<(Array2<f32>, Vec<Named>)> },
+    Imprint { label: String, shots: Array3<f32> },
+    Refresh { done: oneshot::Sender<()> },
+}
+
+/// Asks the thread that answers.
+#[derive(Clone)]
+pub struct Answers {
+    requests: SyncSender<Request>,
+    knowledge: Arc<RwLock<Arc<Knowledge>>>,
+}
+
+impl Answers {
+    /// Starts the thread. `open` makes its learner there, since engines stay on the thread that started them; the engine
+    /// is started before this returns.
+    ///
+    /// # Errors
+    /// [`ServeError`] if the learner cannot be opened or its backbone not started.
+    pub fn start(
+        open: impl FnOnce() -> Result<Learner, ServeError> + Send + 'static,
+        metrics: Metrics,
+    ) -> Result<Self, ServeError> {
+        let (requests, receiver) = mpsc::sync_channel(WAITING);
+        let knowledge = Arc::new(RwLock::new(Arc::new(Knowledge::default())));
+        let published = Arc::clone(&knowledge);
+        let (started, start) = mpsc::channel();
+        let thread = move || {
+            let opened = open().and_then(|mut learner| {
+                learner.engine(Work::Shots)?;
+                learner.engine(Work::Pictures(usize::MAX))?;
+                Ok(learner)
+            });
+            match opened {
+                Ok(learner) => {
+                    let mut thread = Thread { learner, knowledge: published, metrics };
+                    thread.learner.warnings().iter().for_each(|warning| log::warn!("{warning}"));
+                    thread.publish();
+                    let _ = started.send(Ok(()));
+                    thread.run(&receiver);
+                }
+                Err(error) => {
+                    let _ = started.send(Err(error));
+                }
+            }
+        };
+        thread::Builder::new().name("answers".into()).spawn(thread).map_err(ServeError::Threads)?;
+        start.recv().unwrap_or_else(|error| Err(ServeError::Threads(std::io::Error::other(error))))?;
+        Ok(Self { requests, knowledge })
+    }
+
+    /// What is known now.
+    ///
+    /// # Panics
+    /// If the thread panicked while it wrote it.
+    pub fn knowledge(&self) -> Arc<Knowledge> {
+        Arc::clone(&self.knowledge.read().expect("nothing panics while it is written"))
+    }
+
+    /// What a picture shows, most probable first.
+    ///
+    /// # Errors
+    /// [`Refusal`] if too many wait, or the backbone fails.
+    pub async fn classify(&self, picture: RgbImage) -> Result<Vec<Named>, Refusal> {
+        self.ask(|reply| Request::Classify { picture, reply }).await
+    }
+
+    /// What pictures show whose features are known, `[pictures, features]`.
+    ///
+    /// # Errors
+    /// As for [`Answers::classify`].
+    pub async fn classify_features(&self, rows: Array2<f32>) -> Result<Vec<Vec<Named>>, Refusal> {
+        self.ask(|reply| Request::Rows { rows, reply }).await
+    }
+
+    /// Features of a shot, `[views, features]`, and what it looks like.
+    ///
+    /// # Errors
+    /// As for [`Answers::classify`].
+    pub async fn shot(&self, picture: RgbImage) -> Result<(Array2<f32>, Vec<Named>), Refusal> {
+        self.ask(|reply| Request::Shot { picture, reply }).await
+    }
+
+    async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        self.requests.try_send(request(reply)).map_err(|error| match error {
+            TrySendError::Full(_) => Refusal::busy("too many pictures wait for an answer; try again"),
+            TrySendError::Disconnected(_) => Refusal::stopping(),
+        })?;
+        let failed = |error: EncodeError| Refusal::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, sentence(&error));
+        answer.await.map_err(|_| Refusal::stopping())?.map_err(failed)
+    }
+
+    /// Lets a class answer by its shots while it is learned; for threads.
+    pub(crate) fn imprint(&self, label: &str, shots: Array3<f32>) {
+        // A service that stops answers nobody.
+        let _ = self.requests.send(Request::Imprint { label: label.to_owned(), shots });
+    }
+
+    /// Reads the state anew and waits until answers follow it; for threads.
+    pub(crate) fn refresh(&self) {
+        let (done, wait) = oneshot::channel();
+        if self.requests.send(Request::Refresh { done }).is_ok() {
+            let _ = wait.blocking_recv();
+        }
+    }
+}
+
+struct Thread {
+    learner: Learner,
+    knowledge: Arc<RwLock<Arc<Knowledge>>>,
+    metrics: Metrics,
+}
+
+impl Thread {
+    fn run(&mut self, requests: &Receiver<Request>) {
+        for request in requests {
+            // Who asked may be gone by now.
+            match request {
+                Request::Classify { picture, reply } => drop(reply.send(self.classify(&picture))),
+                Request::Rows { rows, reply } => {
+                    let answers = self.learner.classify_features(rows.view());
+                    let named = answers.iter().map(|answer| self.named(answer)).collect();
+                    drop(reply.send(Ok(named)));
+                }
+                Request::Shot { picture, reply } => drop(reply.send(self.shot(&picture))),
+                Request::Imprint { label, shots } => {
+                    if let Err(error) = self.learner.imprint(&label, shots.view()) {
+                        log::warn!("{label} does not answer before it is learned: {error}");
+                    }
+                }
+                Request::Refresh { done } => {
+                    if let Err(error) = self.learner.refresh() {
+                        log::error!("answers go on from the state before: {}", sentence(&error));
+                    }
+                    self.publish();
+                    let _ = done.send(());
+                }
+            }
+        }
+    }
+
+    fn publish(&self) {
+        let knowledge = Knowledge::of(&self.learner);
+        self.metrics.classes.set(knowledge.classes.len() as i64);
+        self.metrics.free_targets.set(knowledge.free_targets as i64);
+        *self.knowledge.write().expect("nothing panics while it is read") = Arc::new(knowledge);
+    }
+
+    fn classify(&mut self, picture: &RgbImage) -> Result<Vec<Named>, EncodeError> {
+        let started = Instant::now();
+        let answer = self.learner.classify(picture)?;
+        self.metrics.classify_seconds.observe(started.elapsed().as_secs_f64());
+        Ok(self.named(&answer))
+    }
+
+    fn shot(&mut self, picture: &RgbImage) -> Result<(Array2<f32>, Vec<Named>), EncodeError> {
+        let features = self.learner.shot_features(picture)?;
+        let clean = features.slice(orco_runtime::ndarray::s![..1, ..]);
+        let answer = self.learner.classify_features(clean).swap_remove(0);
+        let named = self.named(&answer);
+        Ok((features, named))
+    }
+
+    fn named(&self, answer: &Answer) -> Vec<Named> {
+        let known = self.learner.classes().count();
+        let named = answer.matches.iter().map(|found| Named {
+            label: self.learner.label(found.class).to_owned(),
+            probability: found.score,
+            provisional: found.class >= known,
+        });
+        named.collect()
+    }
+}

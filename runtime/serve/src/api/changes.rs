@@ -1,0 +1,146 @@
+//! Changes of what is known: every one is queued and answered with the job that makes it.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use orco_runtime::label;
+use orco_runtime::state::Balance;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Json, usable};
+use crate::changes::{Change, Job};
+use crate::error::Refusal;
+use crate::service::Service;
+
+/// 202, with the job and its place.
+fn queued(job: &Job) -> Response {
+    let place = format!("/api/v1/jobs/{}", job.id);
+    (StatusCode::ACCEPTED, [(header::LOCATION, place)], axum::Json(job.json())).into_response()
+}
+
+/// Which class is learned.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Learn {
+    label: String,
+}
+
+/// `POST /api/v1/learn`
+///
+/// # Errors
+/// [`Refusal`] if there are no shots, no free targets, or too many changes wait.
+pub async fn learn(
+    State(service): State<Arc<Service>>,
+    Json(Learn { label }): Json<Learn>,
+) -> Result<Response, Refusal> {
+    Ok(queued(&service.learn(&usable(&label)?)?))
+}
+
+/// A class's new label.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rename {
+    label: String,
+}
+
+/// `PATCH /api/v1/classes/{label}`
+///
+/// # Errors
+/// [`Refusal`] if no learned class has the label, the new one cannot be used, or too many changes wait.
+pub async fn rename(
+    State(service): State<Arc<Service>>,
+    Path(from): Path<String>,
+    Json(Rename { label }): Json<Rename>,
+) -> Result<Response, Refusal> {
+    let from = learned(&service, &from)?;
+    let to = usable(&label)?;
+    if service.answers.knowledge().classes.iter().any(|class| label::same(&class.label, &to)) {
+        return Err(Refusal::conflict(format!("\"{to}\" is known already; choose another label")));
+    }
+    Ok(queued(&service.changes().ask(Change::Rename { from, to })?))
+}
+
+/// `DELETE /api/v1/classes/{label}`
+///
+/// # Errors
+/// [`Refusal`] if no learned class has the label, or too many changes wait.
+pub async fn forget(State(service): State<Arc<Service>>, Path(label): Path<String>) -> Result<Response, Refusal> {
+    let label = learned(&service, &label)?;
+    Ok(queued(&service.changes().ask(Change::Forget { label })?))
+}
+
+/// The label of a learned class.
+fn learned(service: &Service, label: &str) -> Result<String, Refusal> {
+    let known = service.answers.knowledge();
+    let Some(index) = known.classes.iter().position(|class| label::same(&class.label, &label::normal(label))) else {
+        return Err(Refusal::missing(format!("no class has the label \"{label}\"")));
+    };
+    if index < known.base {
+        return Err(Refusal::conflict(format!(
+            "\"{label}\" came with the bundle; only learned classes can be changed"
+        )));
+    }
+    Ok(known.classes[index].label.clone())
+}
+
+/// Where undoing goes.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Undo {
+    #[serde(default)]
+    entry: Option<u32>,
+}
+
+/// `POST /api/v1/undo`
+///
+/// # Errors
+/// [`Refusal`] if nothing is remembered, or too many changes wait.
+pub async fn undo(State(service): State<Arc<Service>>, Json(Undo { entry }): Json<Undo>) -> Result<Response, Refusal> {
+    let known = service.answers.knowledge();
+    let change = match entry {
+        None if known.history.len() < 2 => return Err(Refusal::conflict("there is nothing to take back")),
+        None => Change::Undo,
+        Some(entry) if known.history.iter().any(|known| known.number == entry) => Change::UndoTo { entry },
+        Some(entry) => return Err(Refusal::missing(format!("there is no entry {entry} in the history"))),
+    };
+    Ok(queued(&service.changes().ask(change)?))
+}
+
+/// Where the dial is set.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dial {
+    balance: String,
+}
+
+/// `POST /api/v1/balance`
+///
+/// # Errors
+/// [`Refusal`] if there is no such setting, or too many changes wait.
+pub async fn balance(
+    State(service): State<Arc<Service>>,
+    Json(Dial { balance }): Json<Dial>,
+) -> Result<Response, Refusal> {
+    let Some(balance) = Balance::ALL.into_iter().find(|known| known.name() == balance) else {
+        let names: Vec<&str> = Balance::ALL.iter().map(|known| known.name()).collect();
+        return Err(Refusal::bad(format!("the balance must be one of {}", names.join(", "))));
+    };
+    Ok(queued(&service.changes().ask(Change::Balance { balance })?))
+}
+
+/// `GET /api/v1/jobs`: those that wait or are being made.
+pub async fn unfinished(State(service): State<Arc<Service>>) -> axum::Json<Value> {
+    axum::Json(json!({ "jobs": service.changes().unfinished().iter().map(Job::json).collect::<Vec<_>>() }))
+}
+
+/// `GET /api/v1/jobs/{id}`
+///
+/// # Errors
+/// [`Refusal`] if it is not remembered.
+pub async fn job(State(service): State<Arc<Service>>, Path(id): Path<u64>) -> Result<axum::Json<Value>, Refusal> {
+    let job = service.changes().job(id).ok_or_else(|| Refusal::missing(format!("no job {id} is remembered")))?;
+    Ok(axum::Json(job.json()))
+}

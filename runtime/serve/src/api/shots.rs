@@ -1,0 +1,116 @@
+//! Shots that were not learned yet.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Path, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::task;
+
+use super::{decode, matches, usable};
+use crate::error::Refusal;
+use crate::service::Service;
+use crate::shooting::{Candidate, Warning};
+
+/// `GET /api/v1/shots`
+pub async fn all(State(service): State<Arc<Service>>) -> Json<Value> {
+    let label = |(label, shots): &(String, usize)| json!({ "label": label, "shots": shots });
+    Json(json!({ "labels": service.shooting.labels().iter().map(label).collect::<Vec<_>>() }))
+}
+
+/// `GET /api/v1/shots/{label}`
+///
+/// # Errors
+/// [`Refusal`] if no class may have the label.
+pub async fn list(State(service): State<Arc<Service>>, Path(label): Path<String>) -> Result<Json<Value>, Refusal> {
+    let label = usable(&label)?;
+    let ids: Vec<Value> = service.shooting.of(&label).iter().map(|shot| json!({ "id": shot.id })).collect();
+    Ok(Json(json!({ "label": label, "shots": ids })))
+}
+
+/// Whether a shot is taken whatever speaks against it.
+#[derive(Deserialize)]
+pub struct Anyway {
+    #[serde(default)]
+    anyway: bool,
+}
+
+/// `POST /api/v1/shots/{label}`
+///
+/// # Errors
+/// [`Refusal`] if the body is no picture, no class may have the label, or too much is held or waits.
+pub async fn take(
+    State(service): State<Arc<Service>>,
+    Path(label): Path<String>,
+    Query(Anyway { anyway }): Query<Anyway>,
+    body: Bytes,
+) -> Result<Json<Value>, Refusal> {
+    let label = usable(&label)?;
+    let picture = Arc::new(decode(body).await?);
+    let measured = Arc::clone(&picture);
+    let candidate = task::spawn_blocking(move || Candidate::of(&measured)).await;
+    let candidate = candidate.map_err(|_| Refusal::bad("the picture cannot be measured"))?;
+    let (features, named) = service.answers.shot(Arc::unwrap_or_clone(picture)).await?;
+    let (id, warnings) = service.shooting.take(&label, candidate, (features, &named), anyway)?;
+    let held = service.shooting.of(&label).len();
+    if id.is_some() {
+        service.events.tell("shots", &json!({ "label": label, "shots": held }));
+    }
+    Ok(Json(json!({
+        "accepted": id.is_some(), "id": id, "shots": held, "matches": matches(&named, 3),
+        "warnings": warnings.iter().map(Warning::json).collect::<Vec<_>>(),
+    })))
+}
+
+/// `GET /api/v1/shots/{label}/{id}`: its thumbnail.
+///
+/// # Errors
+/// [`Refusal`] if there is no such shot.
+pub async fn thumbnail(
+    State(service): State<Arc<Service>>,
+    Path((label, id)): Path<(String, u64)>,
+) -> Result<impl IntoResponse, Refusal> {
+    let shots = service.shooting.of(&usable(&label)?);
+    let shot = shots.iter().find(|shot| shot.id == id).ok_or_else(|| none(&label, id))?;
+    Ok(([(header::CONTENT_TYPE, "image/jpeg")], shot.thumbnail.to_vec()))
+}
+
+/// `DELETE /api/v1/shots/{label}/{id}`
+///
+/// # Errors
+/// [`Refusal`] if there is no such shot.
+pub async fn remove(
+    State(service): State<Arc<Service>>,
+    Path((label, id)): Path<(String, u64)>,
+) -> Result<StatusCode, Refusal> {
+    let label = usable(&label)?;
+    if service.shooting.remove(&label, |shot| shot == id) == 0 {
+        return Err(none(&label, id));
+    }
+    told_of(&service, &label)
+}
+
+/// `DELETE /api/v1/shots/{label}`
+///
+/// # Errors
+/// [`Refusal`] if there are none.
+pub async fn clear(State(service): State<Arc<Service>>, Path(label): Path<String>) -> Result<StatusCode, Refusal> {
+    let label = usable(&label)?;
+    if service.shooting.remove(&label, |_| true) == 0 {
+        return Err(Refusal::missing(format!("there are no shots of \"{label}\"")));
+    }
+    told_of(&service, &label)
+}
+
+fn none(label: &str, id: u64) -> Refusal {
+    Refusal::missing(format!("\"{label}\" has no shot {id}"))
+}
+
+fn told_of(service: &Service, label: &str) -> Result<StatusCode, Refusal> {
+    service.events.tell("shots", &json!({ "label": label, "shots": service.shooting.of(label).len() }));
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,141 @@
+//! Why the service cannot be started, and why it refuses a request.
+
+use std::error::Error;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use orco_runtime::encoder::EncodeError;
+use orco_runtime::learner::OpenLearnerError;
+use serde_json::json;
+
+/// Why the service cannot be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The bundle or the state cannot be used.
+    #[error(transparent)]
+    Learner(#[from] OpenLearnerError),
+    /// The backbone cannot be started.
+    #[error("the backbone cannot be started")]
+    Encode(#[from] EncodeError),
+    /// A thread or the runtime of the network cannot be started.
+    #[error("cannot start the service's threads: {0}")]
+    Threads(io::Error),
+    /// The address is taken, or not this machine's.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// On an address that others reach, callers must have a token.
+    #[error("{address} can be reached from other machines: name a file for the token that they must give")]
+    NoToken {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The token's file cannot be read or made.
+    #[error("cannot use the token file {}: {source}", path.display())]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Others may read the token's file.
+    #[error("others may read the token file {}: take that right from them (chmod 600)", path.display())]
+    TokenOpen {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The token's file holds something else.
+    #[error("{} holds no token of 64 hexadecimal digits: remove it, and a new one is made", path.display())]
+    TokenForm {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The certificate or its key cannot be read.
+    #[error("cannot read {}: {reason}", path.display())]
+    Certificate {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Certificate and key cannot be used together.
+    #[error("the certificate and its key cannot be used: {0}")]
+    Tls(rustls::Error),
+}
+
+/// Why a request is refused: a status and a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The status.
+    pub status: StatusCode,
+    /// What was wrong and what to do.
+    pub sentence: String,
+}
+
+impl Refusal {
+    /// A refusal.
+    pub fn new(status: StatusCode, sentence: impl Into<String>) -> Self {
+        Self { status, sentence: sentence.into() }
+    }
+
+    /// What was asked for does not make sense.
+    pub fn bad(sentence: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, sentence)
+    }
+
+    /// There is no such thing.
+    pub fn missing(sentence: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, sentence)
+    }
+
+    /// It contradicts what is going on or known.
+    pub fn conflict(sentence: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, sentence)
+    }
+
+    /// Too much is waiting; it may be tried again.
+    pub fn busy(sentence: impl Into<String>) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, sentence)
+    }
+
+    /// A thread of the service has ended.
+    pub fn stopping() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "the service is stopping")
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(json!({ "error": self.sentence }))).into_response();
+        let headers = response.headers_mut();
+        match self.status {
+            StatusCode::UNAUTHORIZED => {
+                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("2"));
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+/// An error with its causes, as one sentence.
+pub fn sentence(error: &(dyn Error + 'static)) -> String {
+    let (mut parts, mut next) = (Vec::new(), Some(error));
+    while let Some(error) = next {
+        parts.push(error.to_string());
+        next = error.source();
+    }
+    parts.join(": ")
+}

@@ -1,0 +1,43 @@
+//! What page and programs are told as it happens.
+
+use serde::Serialize;
+use tokio::sync::broadcast;
+
+/// Events that a slow listener may fall behind before it misses some.
+const KEPT: usize = 256;
+
+/// Something that happened: its kind, and what to know of it as JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// `job` (one was queued, goes on or ended), `changed` (what is known) or `shots` (what was taken).
+    pub kind: &'static str,
+    /// JSON.
+    pub data: String,
+}
+
+/// Where events are told.
+#[derive(Clone, Debug)]
+pub struct Events(broadcast::Sender<Event>);
+
+impl Default for Events {
+    fn default() -> Self {
+        Self(broadcast::Sender::new(KEPT))
+    }
+}
+
+impl Events {
+    /// Tells everybody who listens.
+    ///
+    /// # Panics
+    /// If the value has no form in JSON.
+    pub fn tell(&self, kind: &'static str, value: &impl Serialize) {
+        let data = serde_json::to_string(value).expect("events have a form in JSON");
+        // Nobody listens: nobody is told.
+        let _ = self.0.send(Event { kind, data });
+    }
+
+    /// All events from now on.
+    pub fn listen(&self) -> broadcast::Receiver<Event> {
+        self.0.subscribe()
+    }
+}

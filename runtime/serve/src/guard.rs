@@ -1,0 +1,177 @@
+//! Who may ask, and with how much: every request passes here before a handler sees it.
+//!
+//! A page of another site that is open in a browser on the same network is the caller to fear: it is known by `Origin`,
+//! and, where it makes the browser take this service for its own host, by `Host`.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body as Stream, Bytes};
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::error::Refusal;
+use crate::metric::Answered;
+use crate::route::{Body, ROUTES, Route};
+use crate::service::Service;
+use crate::token::Token;
+
+/// Most memory that the bodies of all requests take together, in KiB.
+const BODIES: usize = 256 << 10;
+
+/// Who may ask.
+#[derive(Clone)]
+pub struct Guard(Arc<Rules>);
+
+struct Rules {
+    service: Arc<Service>,
+    token: Option<Token>,
+    loopback: bool,
+    names: Vec<String>,
+    body_time: Duration,
+    bodies: Arc<Semaphore>,
+}
+
+impl Guard {
+    /// Guards a service. Where it listens on `loopback` alone, only that is a host, else any address; `names` are hosts
+    /// in both cases. A body must be there within `body_time`.
+    pub fn new(
+        service: Arc<Service>,
+        token: Option<Token>,
+        loopback: bool,
+        names: Vec<String>,
+        body_time: Duration,
+    ) -> Self {
+        let bodies = Arc::new(Semaphore::new(BODIES));
+        Self(Arc::new(Rules { service, token, loopback, names, body_time, bodies }))
+    }
+
+    /// The service.
+    pub fn service(&self) -> Arc<Service> {
+        Arc::clone(&self.0.service)
+    }
+}
+
+/// Hands a request on, its body read, or refuses it; counts both.
+pub async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    let rules = &guard.0;
+    let response = match rules.admit(path.as_deref(), request).await {
+        Ok((request, _memory)) => next.run(request).await,
+        Err(refusal) => refusal.into_response(),
+    };
+    let answered = Answered { route: path.unwrap_or_else(|| "none".into()), status: response.status().as_u16() };
+    rules.service.metrics.requests.get_or_create(&answered).inc();
+    response
+}
+
+impl Rules {
+    async fn admit(
+        &self,
+        path: Option<&str>,
+        request: Request,
+    ) -> Result<(Request, Option<OwnedSemaphorePermit>), Refusal> {
+        let headers = request.headers();
+        let host = self.host(headers)?;
+        check_origin(headers, &host)?;
+        let route = ROUTES.iter().find(|route| Some(route.path) == path && route.method == *request.method());
+        let Some(route) = route else {
+            // A path that is served, by another method.
+            return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not know this method"));
+        };
+        self.check_token(route, headers)?;
+        check_content_type(route.body, headers)?;
+        let limit = route.body.limit();
+        let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        let most = announced.unwrap_or(limit);
+        if most > limit {
+            return Err(too_large(limit));
+        }
+        let (parts, body) = request.into_parts();
+        if route.body == Body::None && announced.unwrap_or(0) == 0 && !parts.headers.contains_key("transfer-encoding") {
+            return Ok((Request::from_parts(parts, Stream::empty()), None));
+        }
+        let memory = Arc::clone(&self.bodies).try_acquire_many_owned(most.div_ceil(1024) as u32);
+        let memory = memory.map_err(|_| Refusal::busy("too many large requests at a time; try again"))?;
+        let late = |_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body took too long");
+        let bytes = tokio::time::timeout(self.body_time, read(body, most)).await.map_err(late)??;
+        Ok((Request::from_parts(parts, Stream::from(bytes)), Some(memory)))
+    }
+
+    /// The host that the request is for, which must be this one.
+    fn host(&self, headers: &HeaderMap) -> Result<Authority, Refusal> {
+        let foreign = || Refusal::new(StatusCode::MISDIRECTED_REQUEST, "this service does not answer for that host");
+        let mut hosts = headers.get_all(header::HOST).iter();
+        let (Some(host), None) = (hosts.next(), hosts.next()) else { return Err(foreign()) };
+        let host: Authority = host.to_str().ok().and_then(|host| host.parse().ok()).ok_or_else(foreign)?;
+        let name = host.host().trim_start_matches('[').trim_end_matches(']');
+        let own = match name.parse::<IpAddr>() {
+            Ok(address) => !self.loopback || address.is_loopback(),
+            Err(_) => name.eq_ignore_ascii_case("localhost"),
+        };
+        let named = self.names.iter().any(|known| known.eq_ignore_ascii_case(name));
+        if own || named { Ok(host) } else { Err(foreign()) }
+    }
+
+    fn check_token(&self, route: &Route, headers: &HeaderMap) -> Result<(), Refusal> {
+        let Some(token) = self.token.as_ref().filter(|_| !route.open) else { return Ok(()) };
+        let given = headers.get(header::AUTHORIZATION).and_then(|given| given.to_str().ok()?.strip_prefix("Bearer "));
+        match given {
+            Some(given) if token.is(given.trim()) => Ok(()),
+            Some(_) => Err(Refusal::new(StatusCode::UNAUTHORIZED, "this is not the token of this service")),
+            None => Err(Refusal::new(StatusCode::UNAUTHORIZED, "this needs the token: Authorization: Bearer TOKEN")),
+        }
+    }
+}
+
+/// A page that asks must be this service's own.
+fn check_origin(headers: &HeaderMap, host: &Authority) -> Result<(), Refusal> {
+    let foreign = || Refusal::new(StatusCode::FORBIDDEN, "pages of other sites may not ask this service");
+    for origin in headers.get_all(header::ORIGIN) {
+        let origin: Uri = origin.to_str().ok().and_then(|origin| origin.parse().ok()).ok_or_else(foreign)?;
+        let is_web = matches!(origin.scheme_str(), Some("http" | "https"));
+        let same = origin.authority().is_some_and(|origin| origin.as_str().eq_ignore_ascii_case(host.as_str()));
+        if !is_web || !same {
+            return Err(foreign());
+        }
+    }
+    Ok(())
+}
+
+fn check_content_type(body: Body, headers: &HeaderMap) -> Result<(), Refusal> {
+    let types = body.content_types();
+    if types.is_empty() {
+        return Ok(());
+    }
+    let given = headers.get(header::CONTENT_TYPE).and_then(|given| given.to_str().ok()).unwrap_or_default();
+    let essence = given.split(';').next().unwrap_or_default().trim();
+    if types.iter().any(|known| known.eq_ignore_ascii_case(essence)) {
+        return Ok(());
+    }
+    let sentence = format!("the content type must be {}", types.join(" or "));
+    Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, sentence))
+}
+
+/// A body of at most so many bytes.
+async fn read(body: Stream, most: usize) -> Result<Bytes, Refusal> {
+    let mut stream = body.into_data_stream();
+    let mut bytes = Vec::new();
+    while let Some(chunk) = stream.next().await {
+        let chunk = chunk.map_err(|_| Refusal::bad("the body broke off"))?;
+        if bytes.len() + chunk.len() > most {
+            return Err(too_large(most));
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes.into())
+}
+
+fn too_large(limit: usize) -> Refusal {
+    Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body is too large: at most {limit} bytes are taken"))
+}

@@ -1,0 +1,40 @@
+//! The service that people teach: HTTP, a web page, and one learner behind them.
+//!
+//! Modules stand in layers, each importing only from those above:
+//!
+//! - what is asked and told: [`error`], [`event`] (what page and programs are told as it happens), [`metric`];
+//! - the two threads that own a learner each: [`answers`] reads, and goes on answering while [`changes`] learns, one
+//!   change at a time. A class that is being learned answers at once, by its imprinted shots, until it is trained;
+//! - [`shooting`]: shots that were taken and not learned yet, in memory;
+//! - [`service`]: these together, without HTTP;
+//! - who may ask: [`token`], [`route`] (every route, what body it takes, whether it needs the token), [`guard`];
+//! - [`api`]: the handlers, and the [`page`]; [`server`]: sockets, TLS, time limits.
+//!
+//! ```no_run
+//! use orco_runtime::{bundle::Bundle, learner::Settings, store::Store};
+//! use orco_serve::{Address, Server, Service};
+//!
+//! let bundle = Bundle::open("models/everyday".as_ref())?;
+//! let service = Service::open(bundle, Store::new("state".as_ref()), Settings::default())?;
+//! Server::bind(service, Address::default())?.run()?; // http://127.0.0.1:8080, until Ctrl-C
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod answers;
+pub mod api;
+pub mod changes;
+pub mod error;
+pub mod event;
+pub mod guard;
+pub mod metric;
+pub mod page;
+pub mod report;
+pub mod route;
+pub mod server;
+pub mod service;
+pub mod shooting;
+pub mod token;
+
+pub use error::ServeError;
+pub use server::{Address, Server, Tls};
+pub use service::Service;

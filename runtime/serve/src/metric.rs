@@ -1,0 +1,86 @@
+//! Figures for Prometheus.
+
+use std::sync::Arc;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+/// A request that was answered.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Answered {
+    /// The route, as it was registered.
+    pub route: String,
+    /// The status.
+    pub status: u16,
+}
+
+/// A change that ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Ended {
+    /// What it was to do.
+    pub verb: &'static str,
+    /// `done` or `failed`.
+    pub outcome: &'static str,
+}
+
+/// All figures.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    registry: Arc<Registry>,
+    /// Requests that were answered.
+    pub requests: Family<Answered, Counter>,
+    /// Time to classify a picture, decoding and waiting apart.
+    pub classify_seconds: Histogram,
+    /// Changes that ended.
+    pub changes: Family<Ended, Counter>,
+    /// Changes that wait or are being made.
+    pub queued: Gauge,
+    /// Known classes.
+    pub classes: Gauge,
+    /// Pseudo-targets that no class has.
+    pub free_targets: Gauge,
+    /// Shots that were taken and not learned yet.
+    pub shots: Gauge,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("orco");
+        let requests = Family::default();
+        registry.register("requests", "Requests that were answered", requests.clone());
+        // From a millisecond to sixteen seconds.
+        let classify_seconds = Histogram::new(exponential_buckets(0.001, 2.0, 15));
+        let help = "Time to classify a picture, decoding and waiting apart";
+        registry.register_with_unit("classify", help, Unit::Seconds, classify_seconds.clone());
+        let changes = Family::default();
+        registry.register("changes", "Changes that ended", changes.clone());
+        let mut gauge = |name: &str, help: &str| {
+            let gauge = Gauge::default();
+            registry.register(name, help, gauge.clone());
+            gauge
+        };
+        let queued = gauge("changes_queued", "Changes that wait or are being made");
+        let classes = gauge("classes", "Known classes");
+        let free_targets = gauge("free_targets", "Pseudo-targets that no class has");
+        let shots = gauge("shots_waiting", "Shots that were taken and not learned yet");
+        let registry = Arc::new(registry);
+        Self { registry, requests, classify_seconds, changes, queued, classes, free_targets, shots }
+    }
+}
+
+impl Metrics {
+    /// All figures in the text format of OpenMetrics, which Prometheus reads.
+    ///
+    /// # Panics
+    /// Never: writing into a text cannot fail.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        encode(&mut text, &self.registry).expect("writing into a text cannot fail");
+        text
+    }
+}

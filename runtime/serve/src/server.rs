@@ -1,0 +1,265 @@
+//! Sockets, TLS, and how long anything may take.
+
+use std::future::Future;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::{HeaderName, HeaderValue, header};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::set_header::SetResponseHeaderLayer;
+
+use crate::error::ServeError;
+use crate::guard::Guard;
+use crate::route;
+use crate::service::Service;
+use crate::token::Token;
+
+/// Connections at a time; more of them wait.
+const CONNECTIONS: usize = 512;
+/// How long answers that are under way may take when the service stops.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// A certificate and its key, PEM files.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// The certificate, and those that vouch for it.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+}
+
+/// Where the service listens, and what callers must bring.
+#[derive(Clone, Debug)]
+pub struct Address {
+    /// Where it listens. Off the machine only with a token.
+    pub listen: SocketAddr,
+    /// File of the token; it is made if it is not there.
+    pub token: Option<PathBuf>,
+    /// Names by which it is called, beside `localhost` and addresses.
+    pub names: Vec<String>,
+    /// TLS.
+    pub tls: Option<Tls>,
+    /// How long a request's head may take, and a handshake.
+    pub head_time: Duration,
+    /// How long a request's body may take.
+    pub body_time: Duration,
+}
+
+impl Default for Address {
+    /// This machine alone, port 8080, no token, ten seconds for a head, thirty for a body.
+    fn default() -> Self {
+        Self {
+            listen: (Ipv4Addr::LOCALHOST, 8080).into(),
+            token: None,
+            names: Vec::new(),
+            tls: None,
+            head_time: Duration::from_secs(10),
+            body_time: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A service that listens.
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    router: Router,
+    tls: Option<TlsAcceptor>,
+    head_time: Duration,
+}
+
+impl Server {
+    /// Listens. Connections wait until [`Server::run`].
+    ///
+    /// # Errors
+    /// [`ServeError`] if the address, the token's file or the certificate cannot be used, or a token is missing.
+    pub fn bind(service: Arc<Service>, address: Address) -> Result<Self, ServeError> {
+        let Address { listen, token, names, tls, head_time, body_time } = address;
+        let loopback = listen.ip().is_loopback();
+        let token = token.as_deref().map(Token::read_or_make).transpose()?;
+        if token.is_none() && !loopback {
+            return Err(ServeError::NoToken { address: listen });
+        }
+        let tls = tls.as_ref().map(acceptor).transpose()?;
+        let not_listening = |source| ServeError::Listen { address: listen, source };
+        let listener = TcpListener::bind(listen).map_err(not_listening)?;
+        listener.set_nonblocking(true).map_err(not_listening)?;
+        let address = listener.local_addr().map_err(not_listening)?;
+        let guard = Guard::new(service, token, loopback, names, body_time);
+        let router = [
+            (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            (header::REFERRER_POLICY, "no-referrer"),
+            (header::X_FRAME_OPTIONS, "DENY"),
+            (header::CACHE_CONTROL, "no-store"),
+            (
+                header::CONTENT_SECURITY_POLICY,
+                "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; media-src 'self' blob:; \
+                 connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+            ),
+        ]
+        .into_iter()
+        .fold(route::router(guard), |router, (name, value): (HeaderName, _)| {
+            router.layer(SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value)))
+        })
+        .layer(CatchPanicLayer::new());
+        Ok(Self { listener, address, router, tls, head_time })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The page's address, as a browser on this machine takes it.
+    pub fn url(&self) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let port = self.address.port();
+        if self.address.ip().is_unspecified() || self.address.ip().is_loopback() && self.address.is_ipv4() {
+            format!("{scheme}://localhost:{port}")
+        } else {
+            format!("{scheme}://{}", self.address)
+        }
+    }
+
+    /// Serves until Ctrl-C or SIGTERM.
+    ///
+    /// # Errors
+    /// [`ServeError`] if the network's threads cannot be started.
+    pub fn run(self) -> Result<(), ServeError> {
+        self.run_until(asked_to_stop())
+    }
+
+    /// Serves until `stop` ends.
+    ///
+    /// # Errors
+    /// As for [`Server::run`].
+    pub fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.map_err(ServeError::Threads)?;
+        let served = runtime.block_on(self.serve(stop));
+        // A picture that is being decoded is not waited for.
+        runtime.shutdown_timeout(GRACE);
+        served
+    }
+
+    async fn serve(self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
+        let Self { listener, address, router, tls, head_time } = self;
+        let listener = tokio::net::TcpListener::from_std(listener);
+        let listener = listener.map_err(|source| ServeError::Listen { address, source })?;
+        let (stopping, stopped) = watch::channel(false);
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let mut connections = JoinSet::new();
+        let mut stop = std::pin::pin!(stop);
+        loop {
+            while connections.try_join_next().is_some() {}
+            let place = Arc::clone(&places);
+            let accepted = async {
+                let place = place.acquire_owned().await;
+                (listener.accept().await, place)
+            };
+            let (stream, place) = tokio::select! {
+                () = &mut stop => break,
+                (accepted, place) = accepted => match accepted {
+                    Ok((stream, _)) => (stream, place),
+                    Err(error) => {
+                        log::warn!("cannot accept a connection: {error}");
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                        continue;
+                    }
+                },
+            };
+            let (router, tls, stopped) = (router.clone(), tls.clone(), stopped.clone());
+            connections.spawn(async move {
+                let _place = place;
+                accept(stream, tls, router, head_time, stopped).await;
+            });
+        }
+        drop(listener);
+        let _ = stopping.send(true);
+        let all = async { while connections.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(GRACE, all).await;
+        Ok(())
+    }
+}
+
+async fn accept(
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    head_time: Duration,
+    stopped: watch::Receiver<bool>,
+) {
+    let _ = stream.set_nodelay(true);
+    let Some(tls) = tls else { return converse(stream, router, head_time, stopped).await };
+    match tokio::time::timeout(head_time, tls.accept(stream)).await {
+        Ok(Ok(stream)) => converse(stream, router, head_time, stopped).await,
+        Ok(Err(error)) => log::debug!("a handshake failed: {error}"),
+        Err(_) => log::debug!("a handshake took too long"),
+    }
+}
+
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    router: Router,
+    head_time: Duration,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(head_time).max_headers(64);
+    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = &mut connection => ended,
+        _ = stopped.changed() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        log::debug!("a connection broke: {error}");
+    }
+}
+
+/// Ends with Ctrl-C or SIGTERM.
+async fn asked_to_stop() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = tokio::signal::ctrl_c() => {}
+            }
+            return;
+        }
+    }
+    let _ = tokio::signal::ctrl_c().await;
+}
+
+fn acceptor(tls: &Tls) -> Result<TlsAcceptor, ServeError> {
+    let unreadable = |path: &Path, error: rustls::pki_types::pem::Error| ServeError::Certificate {
+        path: path.into(),
+        reason: error.to_string(),
+    };
+    let of_certificate = |error| unreadable(&tls.certificate, error);
+    let chain = CertificateDer::pem_file_iter(&tls.certificate).map_err(of_certificate)?;
+    let chain = chain.collect::<Result<Vec<_>, _>>().map_err(of_certificate)?;
+    let key = PrivateKeyDer::from_pem_file(&tls.key).map_err(|error| unreadable(&tls.key, error))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.map_err(ServeError::Tls)?.with_no_client_auth().with_single_cert(chain, key);
+    Ok(TlsAcceptor::from(Arc::new(config.map_err(ServeError::Tls)?)))
+}

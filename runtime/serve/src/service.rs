@@ -1,0 +1,98 @@
+//! The service without HTTP: what is known, who answers, who changes, what was shot.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use orco_runtime::bundle::Bundle;
+use orco_runtime::label;
+use orco_runtime::learner::{Learner, Settings};
+use orco_runtime::manifest::Manifest;
+use orco_runtime::store::Store;
+
+use crate::answers::Answers;
+use crate::changes::{Change, Changes, Job};
+use crate::error::{Refusal, ServeError};
+use crate::event::Events;
+use crate::metric::Metrics;
+use crate::shooting::{self, Shooting};
+
+/// A device that is taught and asked by many at a time.
+///
+/// When the last one who holds it lets it go, a change that is being made is cancelled: nothing is changed then.
+pub struct Service {
+    /// What the bundle says of itself.
+    pub manifest: Manifest,
+    /// Numbers in a feature vector.
+    pub features: usize,
+    /// Who answers.
+    pub answers: Answers,
+    /// Shots that were not learned yet.
+    pub shooting: Shooting,
+    /// What is told as it happens.
+    pub events: Events,
+    /// Figures.
+    pub metrics: Metrics,
+    changes: Option<Changes>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Service {
+    /// Opens a bundle's state twice: for the thread that answers, and for the one that changes.
+    ///
+    /// # Errors
+    /// [`ServeError`] if the state cannot be used, or the backbone or a thread not started.
+    pub fn open(bundle: Bundle, store: Store, settings: Settings) -> Result<Arc<Self>, ServeError> {
+        let (metrics, events) = (Metrics::default(), Events::default());
+        let shooting = Shooting::new(metrics.clone());
+        let manifest = bundle.manifest.clone();
+        let features = bundle.base_model.head.inputs;
+        let opener = |pictures_ahead| {
+            let (bundle, store, settings) = (bundle.clone(), store.clone(), settings.clone());
+            move || Ok(Learner::new(bundle, store, Settings { pictures_ahead, ..settings })?)
+        };
+        let answers = Answers::start(opener(usize::MAX), metrics.clone())?;
+        let (changes, thread) =
+            Changes::start(opener(1), answers.clone(), shooting.clone(), events.clone(), metrics.clone())?;
+        let (changes, thread) = (Some(changes), Some(thread));
+        Ok(Arc::new(Self { manifest, features, answers, shooting, events, metrics, changes, thread }))
+    }
+
+    /// Who changes.
+    ///
+    /// # Panics
+    /// Never: it is there until the service is let go.
+    pub fn changes(&self) -> &Changes {
+        self.changes.as_ref().expect("it is there until the service is let go")
+    }
+
+    /// Queues learning the shots of a label.
+    ///
+    /// # Errors
+    /// [`Refusal`] if there are none, no target is free, or the change cannot be queued.
+    pub fn learn(&self, label: &str) -> Result<Job, Refusal> {
+        let shots = self.shooting.of(label);
+        let Some(features) = shooting::features(&shots).filter(|_| !shots.is_empty()) else {
+            return Err(Refusal::conflict(format!("there are no shots of \"{label}\": take some first")));
+        };
+        let knowledge = self.answers.knowledge();
+        let known = knowledge.classes.iter().any(|class| label::same(&class.label, label));
+        if !known && knowledge.free_targets == 0 {
+            return Err(Refusal::conflict("no free target is left: forget a class first"));
+        }
+        let ids = shots.iter().map(|shot| shot.id).collect();
+        self.changes().ask(Change::Learn { label: label.to_owned(), shots: features, ids })
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.changes().stop();
+        // The queue ends with its last sender.
+        self.changes = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            log::error!("the thread that changes had panicked");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Shots that were taken and not learned yet: their features and a thumbnail, in memory alone.
+
+use std::collections::BTreeMap;
+use std::io::Cursor;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use orco_runtime::image_rs::imageops::{self, FilterType};
+use orco_runtime::image_rs::{ImageFormat, RgbImage};
+use orco_runtime::label;
+use orco_runtime::ndarray::{Array2, Array3, Axis};
+use orco_runtime::quality::{Flaw, Quality, Thresholds};
+use serde_json::{Value, json};
+
+use crate::answers::Named;
+use crate::error::Refusal;
+use crate::metric::Metrics;
+
+/// Most shots that are held, of all labels together.
+const MOST: usize = 256;
+/// Width and height of a thumbnail at most, in pixels.
+const THUMBNAIL: u32 = 160;
+/// From which probability on a shot looks like another class.
+const LOOKS_LIKE: f32 = 0.5;
+
+/// A shot that is held.
+#[derive(Clone, Debug)]
+pub struct Shot {
+    /// Its number; no other shot ever gets it while the service runs.
+    pub id: u64,
+    /// What was measured on it.
+    pub quality: Quality,
+    /// Features, `[views, features]`.
+    pub features: Array2<f32>,
+    /// A small JPEG of it.
+    pub thumbnail: Arc<[u8]>,
+}
+
+/// What is to be said about a shot.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// Something is wrong with the picture.
+    Flaw(Flaw),
+    /// It is the same picture as a shot that was taken before.
+    Repeated {
+        /// That shot.
+        shot: u64,
+    },
+    /// It looks like a class that is known under another label.
+    LooksLike(Named),
+}
+
+impl Warning {
+    /// Whether the shot is refused for it.
+    pub fn refuses(&self) -> bool {
+        !matches!(self, Self::LooksLike(_))
+    }
+
+    /// As JSON.
+    pub fn json(&self) -> Value {
+        match self {
+            Self::Flaw(flaw) => json!({ "kind": flaw.name() }),
+            Self::Repeated { shot } => json!({ "kind": "repeated", "shot": shot }),
+            Self::LooksLike(named) => {
+                json!({ "kind": "looks-like", "label": named.label, "probability": named.probability })
+            }
+        }
+    }
+}
+
+/// A picture that is to be a shot, looked at.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    quality: Quality,
+    thumbnail: Arc<[u8]>,
+}
+
+impl Candidate {
+    /// Measures a picture and makes it small.
+    ///
+    /// # Panics
+    /// Never: writing a picture into memory cannot fail.
+    pub fn of(picture: &RgbImage) -> Self {
+        let (width, height) = picture.dimensions();
+        let scale = f64::from(THUMBNAIL) / f64::from(width.max(height));
+        let side = |length: u32| ((f64::from(length) * scale).round() as u32).max(1);
+        let small = imageops::resize(picture, side(width), side(height), FilterType::Triangle);
+        let mut bytes = Cursor::new(Vec::new());
+        small.write_to(&mut bytes, ImageFormat::Jpeg).expect("writing a picture into memory cannot fail");
+        Self { quality: Quality::of(picture), thumbnail: bytes.into_inner().into() }
+    }
+}
+
+#[derive(Default)]
+struct Held {
+    next: u64,
+    labels: BTreeMap<String, Vec<Shot>>,
+}
+
+/// All shots that are held, by label.
+#[derive(Clone)]
+pub struct Shooting {
+    held: Arc<Mutex<Held>>,
+    thresholds: Thresholds,
+    metrics: Metrics,
+}
+
+impl Shooting {
+    /// Holds none.
+    pub fn new(metrics: Metrics) -> Self {
+        Self { held: Arc::default(), thresholds: Thresholds::default(), metrics }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().expect("nothing panics while it holds the shots")
+    }
+
+    /// Takes a shot, unless something speaks against it that `anyway` does not overrule. Returns its number, if it was
+    /// taken, and what is to be said about it.
+    ///
+    /// # Errors
+    /// [`Refusal`] if too many shots are held.
+    pub fn take(
+        &self,
+        label: &str,
+        candidate: Candidate,
+        (features, matches): (Array2<f32>, &[Named]),
+        anyway: bool,
+    ) -> Result<(Option<u64>, Vec<Warning>), Refusal> {
+        let Candidate { quality, thumbnail } = candidate;
+        let mut warnings: Vec<Warning> = self.thresholds.flaws(&quality).into_iter().map(Warning::Flaw).collect();
+        let mut held = self.held();
+        let before = held.labels.values().flatten().find(|shot| self.thresholds.repeats(&shot.quality, &quality));
+        warnings.extend(before.map(|shot| Warning::Repeated { shot: shot.id }));
+        let other = matches.first().filter(|best| best.probability >= LOOKS_LIKE && !label::same(&best.label, label));
+        warnings.extend(other.cloned().map(Warning::LooksLike));
+        if !anyway && warnings.iter().any(Warning::refuses) {
+            return Ok((None, warnings));
+        }
+        if held.labels.values().map(Vec::len).sum::<usize>() >= MOST {
+            return Err(Refusal::conflict(format!("{MOST} shots are held already: learn or delete some first")));
+        }
+        held.next += 1;
+        let id = held.next;
+        held.labels.entry(label.to_owned()).or_default().push(Shot { id, quality, features, thumbnail });
+        self.count(&held);
+        Ok((Some(id), warnings))
+    }
+
+    /// The shots of a label, oldest first.
+    pub fn of(&self, label: &str) -> Vec<Shot> {
+        self.held().labels.get(label).cloned().unwrap_or_default()
+    }
+
+    /// Labels with how many shots they have.
+    pub fn labels(&self) -> Vec<(String, usize)> {
+        self.held().labels.iter().map(|(label, shots)| (label.clone(), shots.len())).collect()
+    }
+
+    /// Lets shots of a label go; returns how many there were.
+    pub fn remove(&self, label: &str, ids: impl Fn(u64) -> bool) -> usize {
+        let mut held = self.held();
+        let Some(shots) = held.labels.get_mut(label) else { return 0 };
+        let before = shots.len();
+        shots.retain(|shot| !ids(shot.id));
+        let removed = before - shots.len();
+        if shots.is_empty() {
+            held.labels.remove(label);
+        }
+        self.count(&held);
+        removed
+    }
+
+    fn count(&self, held: &Held) {
+        self.metrics.shots.set(held.labels.values().map(Vec::len).sum::<usize>() as i64);
+    }
+}
+
+/// Features of shots, `[shots, views, features]`; `None` if there are none.
+pub fn features(shots: &[Shot]) -> Option<Array3<f32>> {
+    let views: Vec<_> = shots.iter().map(|shot| shot.features.view()).collect();
+    orco_runtime::ndarray::stack(Axis(0), &views).ok()
+}

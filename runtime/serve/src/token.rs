@@ -1,0 +1,114 @@
+//! The token that callers from other machines must give: 256 random bits, in a file of its owner alone.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use subtle::ConstantTimeEq;
+
+use crate::error::ServeError;
+
+/// Hexadecimal digits of a token.
+const DIGITS: usize = 64;
+
+/// A token.
+#[derive(Clone)]
+pub struct Token(String);
+
+impl Token {
+    /// Reads the token of a file, or makes both.
+    ///
+    /// # Errors
+    /// [`ServeError`] if the file cannot be read or made, is open to others, or holds no token.
+    pub fn read_or_make(path: &Path) -> Result<Self, ServeError> {
+        let failed = |source| ServeError::Token { path: path.into(), source };
+        match Self::make(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made.map_err(failed),
+        }
+        let file = File::open(path).map_err(failed)?;
+        if is_open_to_others(&file).map_err(failed)? {
+            return Err(ServeError::TokenOpen { path: path.into() });
+        }
+        let mut text = String::new();
+        file.take(DIGITS as u64 + 3).read_to_string(&mut text).map_err(failed)?;
+        let token = text.trim();
+        if token.len() != DIGITS || !token.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return Err(ServeError::TokenForm { path: path.into() });
+        }
+        Ok(Self(token.to_ascii_lowercase()))
+    }
+
+    fn make(path: &Path) -> io::Result<Self> {
+        let mut bytes = [0; DIGITS / 2];
+        getrandom::fill(&mut bytes)?;
+        let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(path)?;
+        file.write_all(format!("{token}\n").as_bytes())?;
+        file.sync_all()?;
+        Ok(Self(token))
+    }
+
+    /// Whether somebody gave this token; the time it takes tells nothing about it.
+    pub fn is(&self, given: &str) -> bool {
+        given.to_ascii_lowercase().as_bytes().ct_eq(self.0.as_bytes()).into()
+    }
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+#[cfg(unix)]
+fn is_open_to_others(file: &File) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    Ok(file.metadata()?.mode() & 0o077 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_open_to_others(_: &File) -> io::Result<bool> {
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_made_once_and_kept_from_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let token = Token::read_or_make(&path).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text.trim().len(), DIGITS);
+        assert!(token.is(text.trim()) && Token::read_or_make(&path).unwrap().is(text.trim()));
+        assert!(!token.is("") && !token.is(&text.trim()[1..]) && !token.is(&"0".repeat(DIGITS)));
+        assert!(!Token::read_or_make(&folder.path().join("other")).unwrap().is(text.trim()));
+        assert!(!format!("{token:?}").contains(text.trim()));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_file_that_others_read_or_that_holds_no_token_is_refused() {
+        use std::fs::{Permissions, set_permissions, write};
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        Token::read_or_make(&path).unwrap();
+        set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        assert!(matches!(Token::read_or_make(&path), Err(ServeError::TokenOpen { .. })));
+        set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        for text in ["", "short", &"x".repeat(DIGITS), &"0".repeat(DIGITS + 1)] {
+            write(&path, text).unwrap();
+            assert!(matches!(Token::read_or_make(&path), Err(ServeError::TokenForm { .. })), "{text}");
+        }
+        let missing = Token::read_or_make(&folder.path().join("no/token"));
+        assert!(matches!(missing, Err(ServeError::Token { .. })));
+    }
+}

@@ -1,0 +1,224 @@
+//! The service is closed by default: every route that may change something, asked by those who may not.
+
+mod support;
+
+use std::io::Write;
+use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use orco_runtime::bundle::Bundle;
+use orco_runtime::learner::Settings;
+use orco_runtime::store::Store;
+use orco_serve::route::{Body, ROUTES, Route};
+use orco_serve::{Address, ServeError, Server, Service, Tls};
+use serde_json::json;
+use support::{Answer, Running, sample, workspace};
+use tempfile::TempDir;
+
+/// A service that others reach, with its token.
+fn guarded(folder: &Path, body_time: Duration) -> Running {
+    let token = folder.join("token");
+    let listen = (Ipv4Addr::UNSPECIFIED, 0).into();
+    let names = vec!["orco.example".to_owned()];
+    let address = Address { listen, token: Some(token.clone()), names, body_time, ..Address::default() };
+    let mut service = Running::with(&folder.join("state"), address);
+    service.address.set_ip(Ipv4Addr::LOCALHOST.into());
+    service.token = Some(std::fs::read_to_string(token).unwrap().trim().to_owned());
+    service
+}
+
+/// A path of that route.
+fn path(route: &Route) -> String {
+    route.path.replace("{label}", "mug").replace("{id}", "1").replace("{name}", "cifar100-edge")
+}
+
+/// A content type that the route takes, if it takes a body.
+fn content_type(route: &Route) -> Vec<(&'static str, &'static str)> {
+    route.body.content_types().first().map(|kind| ("Content-Type", *kind)).into_iter().collect()
+}
+
+#[test]
+fn every_route_that_changes_something_is_refused_to_strangers() {
+    let folder = TempDir::new().unwrap();
+    let mut service = guarded(folder.path(), Duration::from_secs(30));
+    let token = service.token.clone().unwrap();
+    let before = service.get("/api/v1/history");
+    let own_port = format!("http://localhost:{}", service.address.port());
+    let wrong = format!("Bearer {}", "0".repeat(64));
+    let mut tried = 0;
+    for route in ROUTES.iter().filter(|route| route.mutates()) {
+        let (method, path, kind) = (route.method.as_str(), path(route), content_type(route));
+        let ask = |more: &[(&str, &str)]| service.ask(method, &path, &[&kind[..], more].concat(), b"");
+        let refused = |answer: Answer, status: u16, why: &str| {
+            assert_eq!(answer.status, status, "{method} {path}, {why}: {}", answer.text());
+            assert!(!answer.error().is_empty(), "{method} {path}, {why}");
+        };
+        for given in ["", "Bearer", "Bearer ", "Basic eA==", &wrong, &format!("bearer {token}0"), &token] {
+            refused(ask(&[("Authorization", given)]), 401, given);
+        }
+        for host in ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "", "a b"] {
+            refused(ask(&[("Host", host)]), 421, host);
+        }
+        refused(ask(&[("Host", "localhost"), ("Host", "localhost")]), 421, "two hosts");
+        let other_port = "http://localhost:1";
+        for origin in ["http://evil.example", "null", other_port, "file:///x", "http://localhost.evil.example"] {
+            refused(ask(&[("Origin", origin)]), 403, origin);
+        }
+        if route.body != Body::None {
+            for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""] {
+                refused(service.ask(method, &path, &[("Content-Type", kind)], b"{}"), 415, kind);
+            }
+            refused(service.ask(method, &path, &[], b"{}"), 415, "no type");
+        }
+        let length = (route.body.limit() + 1).to_string();
+        let mut stream = service.connect();
+        let types: String = kind.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n{types}"
+        );
+        write!(stream, "{head}Content-Length: {length}\r\n\r\nx").unwrap();
+        refused(Answer::read(stream), 413, "a body that is announced too large");
+        if matches!(route.body, Body::None | Body::Json) {
+            let mut stream = service.connect();
+            let chunk = " ".repeat(0x20000);
+            write!(stream, "{head}Transfer-Encoding: chunked\r\n\r\n20000\r\n{chunk}\r\n0\r\n\r\n").ok();
+            refused(Answer::read(stream), 413, "a body that grows too large");
+        }
+        // From its own page it is heard, whatever comes of it.
+        let answer = ask(&[("Origin", &own_port)]);
+        assert!(![401, 403, 405, 413, 415, 421].contains(&answer.status), "{method} {path}: {}", answer.text());
+        tried += 1;
+    }
+    assert_eq!(tried, 10);
+    assert_eq!(service.get("/api/v1/history"), before);
+    assert_eq!(service.ask("GET", "/api/v1/status", &[("Host", "orco.example")], b"").status, 200);
+    for route in ROUTES.iter().filter(|route| !route.mutates()) {
+        let expected = if route.open { 200 } else { 401 };
+        let answer = service.ask("GET", &path(route), &[("Authorization", "")], b"");
+        assert_eq!(answer.status, expected, "{route:?}");
+    }
+    service.token = None;
+    assert_eq!(service.ask("PUT", "/api/v1/learn", &[], b"").status, 405);
+    assert_eq!(service.ask("GET", "/../../etc/passwd", &[], b"").status, 404);
+}
+
+#[test]
+fn slow_bodies_and_heads_are_cut_off_while_others_are_served() {
+    let folder = TempDir::new().unwrap();
+    let service = guarded(folder.path(), Duration::from_millis(300));
+    let token = service.token.as_deref().unwrap();
+    for route in ROUTES.iter().filter(|route| route.body != Body::None) {
+        let (_, kind) = content_type(route)[0];
+        let mut stream = service.connect();
+        write!(
+            stream,
+            "{} {} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Type: {kind}\r\n\
+             Content-Length: 1000\r\nConnection: close\r\n\r\n{{",
+            route.method,
+            path(route)
+        )
+        .unwrap();
+        assert_eq!(service.ask("GET", "/v2/health/live", &[], b"").status, 200);
+        let answer = Answer::read(stream);
+        assert_eq!(answer.status, 408, "{route:?}: {}", answer.text());
+    }
+}
+
+#[test]
+fn on_this_machine_alone_no_token_is_asked_but_hosts_and_origins_are() {
+    let (_state, service) = Running::fresh();
+    assert_eq!(service.get("/api/v1/status")["bundle"], "cifar100-edge");
+    let undo = |headers: &[(&str, &str)]| {
+        service.ask("POST", "/api/v1/undo", &[&[("Content-Type", "application/json")], headers].concat(), b"{}")
+    };
+    assert_eq!(undo(&[]).error(), "there is nothing to take back");
+    assert_eq!(undo(&[("Host", "192.168.1.7")]).status, 421, "only this machine's own addresses");
+    assert_eq!(undo(&[("Origin", "http://evil.example")]).status, 403);
+    let page = service.ask("GET", "/", &[], b"");
+    assert!(page.head.contains("content-security-policy: default-src 'none'") && page.head.contains("nosniff"));
+    let unknown = service.json("POST", "/api/v1/balance", &json!({ "balance": "balanced", "more": 1 }));
+    assert_eq!(unknown.status, 400, "{}", unknown.text());
+    let base = service.ask("DELETE", "/api/v1/classes/bear", &[], b"");
+    assert_eq!((base.status, base.error().contains("came with the bundle")), (409, true));
+}
+
+#[test]
+fn no_more_changes_wait_than_the_queue_takes() {
+    let (_state, service) = Running::fresh();
+    let names = ["keep-known", "favour-new"];
+    let ask = |n: usize| service.json("POST", "/api/v1/balance", &json!({ "balance": names[n % 2] })).status;
+    for number in 1..=5 {
+        service.picture("/api/v1/shots/mug", &sample("learn", "mug", number)).ok();
+    }
+    assert_eq!(service.json("POST", "/api/v1/learn", &json!({ "label": "mug" })).status, 202);
+    let answers: Vec<u16> = (0..40).map(ask).collect();
+    assert!(answers.iter().all(|status| [202, 429].contains(status)), "{answers:?}");
+    // As many as are taken are made, whether or not the queue was ever full.
+    let taken = answers.iter().filter(|status| **status == 202).count() as u64;
+    assert!(taken >= 7, "{answers:?}");
+    while service.get("/api/v1/jobs")["jobs"] != json!([]) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(service.get(&format!("/api/v1/jobs/{}", taken + 1))["state"], "done");
+    assert_eq!(service.ask("GET", &format!("/api/v1/jobs/{}", taken + 2), &[], b"").status, 404);
+}
+
+fn service(state: &Path) -> Arc<Service> {
+    let bundle = Bundle::open(&workspace().join("models/cifar100-edge")).unwrap();
+    Service::open(bundle, Store::new(state), Settings::default()).unwrap()
+}
+
+#[test]
+fn off_the_machine_a_token_of_its_owner_alone_is_demanded() {
+    let folder = TempDir::new().unwrap();
+    let service = service(&folder.path().join("state"));
+    let outside = Address { listen: (Ipv4Addr::UNSPECIFIED, 0).into(), ..Address::default() };
+    let refused = Server::bind(Arc::clone(&service), outside.clone()).err().unwrap();
+    assert!(matches!(refused, ServeError::NoToken { .. }), "{refused}");
+    let path = folder.path().join("token");
+    let with = Address { token: Some(path.clone()), ..outside };
+    Server::bind(Arc::clone(&service), with.clone()).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let refused = Server::bind(Arc::clone(&service), with).err().unwrap();
+    assert!(matches!(refused, ServeError::TokenOpen { .. }), "{refused}");
+    let taken =
+        Server::bind(Arc::clone(&service), Address { listen: ([127, 0, 0, 1], 0).into(), ..Address::default() });
+    let listen = taken.as_ref().unwrap().address();
+    let refused = Server::bind(service, Address { listen, ..Address::default() }).err().unwrap();
+    assert!(matches!(refused, ServeError::Listen { .. }), "{refused}");
+}
+
+#[test]
+fn tls_is_spoken_where_a_certificate_is_given() {
+    let folder = TempDir::new().unwrap();
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let [certificate, key] = ["certificate.pem", "key.pem"].map(|name| folder.path().join(name));
+    std::fs::write(&certificate, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let state = folder.path().join("state");
+    let damaged = Address { tls: Some(Tls { certificate: key.clone(), key: key.clone() }), ..Address::default() };
+    assert!(Server::bind(service(&state), damaged).is_err());
+    let tls = Some(Tls { certificate, key });
+    let running = Running::with(&state, Address { tls, ..Address::default() });
+    assert!(running.url.starts_with("https://localhost:"));
+
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = Arc::new(config.with_root_certificates(roots).with_no_client_auth());
+    let client = rustls::ClientConnection::new(config, "localhost".try_into().unwrap()).unwrap();
+    let mut stream = rustls::StreamOwned::new(client, running.connect());
+    write!(stream, "GET /v2/health/ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    assert_eq!(Answer::read(stream).status, 200);
+    // Plain HTTP is no handshake.
+    let mut plain = running.connect();
+    write!(plain, "GET /v2/health/ready HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut bytes = Vec::new();
+    let _ = std::io::Read::read_to_end(&mut plain, &mut bytes);
+    assert!(!bytes.starts_with(b"HTTP"), "{bytes:?}");
+}

@@ -1,0 +1,176 @@
+//! A service on a socket, and a client that can misbehave.
+
+#![allow(dead_code, reason = "no test program uses all of it")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use orco_runtime::bundle::Bundle;
+use orco_runtime::learner::Settings;
+use orco_runtime::store::Store;
+use orco_serve::{Address, Server, Service};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+
+pub fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A sample picture's bytes, `part` being `learn` or `try`.
+pub fn sample(part: &str, class: &str, number: usize) -> Vec<u8> {
+    let path = workspace().join("examples/shots").join(part).join(class).join(format!("{number}.jpg"));
+    std::fs::read(path).unwrap()
+}
+
+/// A service that runs until it is dropped.
+pub struct Running {
+    pub address: SocketAddr,
+    pub url: String,
+    /// What every request gets in its head.
+    pub token: Option<String>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    /// On this machine alone, at a port that is free.
+    pub fn start(state: &Path) -> Self {
+        Self::with(state, Address::default())
+    }
+
+    pub fn with(state: &Path, address: Address) -> Self {
+        let bundle = Bundle::open(&workspace().join("models/cifar100-edge")).unwrap();
+        let service = Service::open(bundle, Store::new(state), Settings::default()).unwrap();
+        let mut listen = address.listen;
+        listen.set_port(0);
+        let server = Server::bind(service, Address { listen, ..address }).unwrap();
+        let (address, url) = (server.address(), server.url());
+        let (stop, stopped) = oneshot::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            server.run_until(async { drop(stopped.await) }).unwrap();
+        });
+        Self { address, url, token: None, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// A state folder, and a service on it.
+    pub fn fresh() -> (TempDir, Self) {
+        let folder = TempDir::new().unwrap();
+        let running = Self::start(folder.path());
+        (folder, running)
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
+        stream
+    }
+
+    /// A request with headers of one's own beside `Host` (unless it is among them), `Authorization` and the length.
+    pub fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        let mut stream = self.connect();
+        let mut head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
+        if !headers.iter().any(|(name, _)| *name == "Host") {
+            head += &format!("Host: localhost:{}\r\n", self.address.port());
+        }
+        if let Some(token) = self.token.as_ref().filter(|_| !headers.iter().any(|(name, _)| *name == "Authorization")) {
+            head += &format!("Authorization: Bearer {token}\r\n");
+        }
+        headers.iter().for_each(|(name, value)| head += &format!("{name}: {value}\r\n"));
+        stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
+        // A body that is refused unread breaks the connection off.
+        let _ = stream.write_all(body);
+        Answer::read(stream)
+    }
+
+    pub fn get(&self, path: &str) -> Value {
+        self.ask("GET", path, &[], b"").ok()
+    }
+
+    pub fn json(&self, method: &str, path: &str, body: &Value) -> Answer {
+        self.ask(method, path, &[("Content-Type", "application/json")], body.to_string().as_bytes())
+    }
+
+    pub fn picture(&self, path: &str, bytes: &[u8]) -> Answer {
+        self.ask("POST", path, &[("Content-Type", "image/jpeg")], bytes)
+    }
+
+    /// The label of what a picture shows.
+    pub fn label(&self, picture: &[u8]) -> String {
+        let answer = self.picture("/api/v1/classify", picture).ok();
+        answer["matches"][0]["label"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits for a job to end and returns it.
+    pub fn finished(&self, queued: &Answer) -> Value {
+        assert_eq!(queued.status, 202, "{}", queued.text());
+        let id = queued.value()["id"].as_u64().unwrap();
+        loop {
+            let job = self.get(&format!("/api/v1/jobs/{id}"));
+            if job["state"] == "done" || job["state"] == "failed" {
+                return job;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Shoots a class and learns it.
+    pub fn teach(&self, label: &str, class: &str) -> Value {
+        for number in 1..=5 {
+            let taken = self.picture(&format!("/api/v1/shots/{label}"), &sample("learn", class, number)).ok();
+            assert_eq!(taken["accepted"], true, "{class} {number}: {taken}");
+        }
+        let job = self.finished(&self.json("POST", "/api/v1/learn", &serde_json::json!({ "label": label })));
+        assert_eq!(job["state"], "done", "{job}");
+        job
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        let ended = self.thread.take().unwrap().join();
+        assert!(ended.is_ok() || std::thread::panicking());
+    }
+}
+
+/// What came back.
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    pub fn read(mut stream: impl Read) -> Self {
+        let mut bytes = Vec::new();
+        // A connection that broke off after the answer is as good as one that was closed.
+        let _ = stream.read_to_end(&mut bytes);
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
+        let end = end.unwrap_or_else(|| panic!("no answer: {}", String::from_utf8_lossy(&bytes)));
+        let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap();
+        Self { status, head: head.to_lowercase(), body: bytes[end + 4..].to_vec() }
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub fn value(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+    }
+
+    /// The JSON of an answer that is no refusal.
+    pub fn ok(&self) -> Value {
+        assert!((200..300).contains(&self.status), "{} {}", self.status, self.text());
+        self.value()
+    }
+
+    pub fn error(&self) -> String {
+        self.value()["error"].as_str().unwrap_or_default().to_owned()
+    }
+}

@@ -1,0 +1,179 @@
+//! A device is taught over HTTP, forgets nothing when it is started anew, and says what is wrong with bad shots.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Cursor, Write};
+
+use orco_runtime::image_rs::imageops;
+use orco_runtime::image_rs::{ImageFormat, RgbImage};
+use orco_runtime::{image, ndarray};
+use serde_json::{Value, json};
+use support::{Running, sample};
+
+/// How many of the pictures to try are recognised.
+fn recognised(service: &Running, label: &str, class: &str) -> usize {
+    (1..=8).filter(|number| service.label(&sample("try", class, *number)) == label).count()
+}
+
+fn jpeg(picture: &RgbImage) -> Vec<u8> {
+    let mut bytes = Cursor::new(Vec::new());
+    picture.write_to(&mut bytes, ImageFormat::Jpeg).unwrap();
+    bytes.into_inner()
+}
+
+fn kinds(taken: &Value) -> Vec<&str> {
+    taken["warnings"].as_array().unwrap().iter().map(|warning| warning["kind"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn two_classes_are_taught_recognised_undone_and_still_there_after_a_restart() {
+    let (state, service) = Running::fresh();
+    let status = service.get("/api/v1/status");
+    assert_eq!((&status["bundle"], &status["free_targets"]), (&json!("cifar100-edge"), &json!(40)));
+    assert_eq!(service.teach("duck", "rubber-duck")["report"]["new"][0]["label"], "duck");
+    let job = service.teach("cone", "traffic-cone");
+    assert_eq!(job["report"]["free_targets"], 38);
+    for (label, class) in [("duck", "rubber-duck"), ("cone", "traffic-cone")] {
+        assert!(recognised(&service, label, class) >= 6, "{label}");
+        assert_eq!(service.get(&format!("/api/v1/shots/{label}"))["shots"], json!([]), "learned shots are let go");
+    }
+    let renamed = service.finished(&service.json("PATCH", "/api/v1/classes/cone", &json!({ "label": "Kegel rot" })));
+    assert_eq!(renamed["state"], "done", "{renamed}");
+    let undone = service.finished(&service.json("POST", "/api/v1/undo", &json!({})));
+    assert_eq!(undone["state"], "done", "{undone}");
+    assert_eq!(service.label(&sample("try", "traffic-cone", 1)), "cone");
+    drop(service);
+
+    let service = Running::start(state.path());
+    assert!(recognised(&service, "duck", "rubber-duck") >= 6);
+    let learned = |service: &Running| -> Vec<Value> {
+        let classes = service.get("/api/v1/classes")["classes"].as_array().unwrap().clone();
+        classes.into_iter().filter(|class| class["learned"] == true).collect()
+    };
+    assert_eq!(learned(&service)[0], json!({ "label": "duck", "learned": true, "session": 1, "shots": 5 }));
+    let balanced = service.finished(&service.json("POST", "/api/v1/balance", &json!({ "balance": "favour-new" })));
+    assert_eq!(balanced["state"], "done", "{balanced}");
+    assert_eq!(service.get("/api/v1/status")["balance"], "favour-new");
+    let forgotten = service.finished(&service.ask("DELETE", "/api/v1/classes/duck", &[], b""));
+    assert_eq!(forgotten["state"], "done", "{forgotten}");
+    assert_eq!(recognised(&service, "duck", "rubber-duck"), 0);
+    let entries = service.get("/api/v1/history")["entries"].as_array().unwrap().clone();
+    let verbs: Vec<&str> = entries.iter().map(|entry| entry["verb"].as_str().unwrap()).collect();
+    assert_eq!(verbs, ["start", "learn", "learn", "rename", "undo", "balance", "forget"]);
+    let back = service.finished(&service.json("POST", "/api/v1/undo", &json!({ "entry": entries[2]["entry"] })));
+    assert_eq!(back["state"], "done", "{back}");
+    assert_eq!(learned(&service).len(), 2);
+}
+
+#[test]
+fn bad_shots_are_refused_and_taken_anyway_where_asked() {
+    let (_state, service) = Running::fresh();
+    let good = sample("learn", "mug", 1);
+    let picture = image::decode(&good).unwrap();
+    let taken = service.picture("/api/v1/shots/mug", &good).ok();
+    assert_eq!((&taken["accepted"], &taken["shots"]), (&json!(true), &json!(1)));
+    let mut dark = image::decode(&sample("learn", "mug", 2)).unwrap();
+    dark.pixels_mut().for_each(|pixel| pixel.0 = pixel.0.map(|value| value / 12));
+    let mut bright = dark.clone();
+    bright.pixels_mut().for_each(|pixel| pixel.0 = [255; 3]);
+    let blurred = imageops::blur(&image::decode(&sample("learn", "mug", 3)).unwrap(), 3.0);
+    for (bad, kind) in [(&dark, "too-dark"), (&bright, "too-bright"), (&blurred, "blurred"), (&picture, "repeated")] {
+        let taken = service.picture("/api/v1/shots/mug", &jpeg(bad)).ok();
+        assert_eq!((&taken["accepted"], &taken["id"]), (&json!(false), &Value::Null), "{kind}: {taken}");
+        assert!(kinds(&taken).contains(&kind), "{kind}: {taken}");
+    }
+    let anyway = service.picture("/api/v1/shots/mug?anyway=true", &jpeg(&dark)).ok();
+    assert_eq!((&anyway["accepted"], kinds(&anyway)[0]), (&json!(true), "too-dark"));
+    let shots = service.get("/api/v1/shots/mug")["shots"].as_array().unwrap().clone();
+    assert_eq!(shots.len(), 2);
+    let place = format!("/api/v1/shots/mug/{}", shots[1]["id"]);
+    let thumbnail = service.ask("GET", &place, &[], b"");
+    assert!(thumbnail.head.contains("image/jpeg"));
+    assert!(image::decode(&thumbnail.body).unwrap().width() <= 160);
+    assert_eq!(service.ask("DELETE", &place, &[], b"").status, 204);
+    assert_eq!(service.ask("DELETE", &place, &[], b"").status, 404);
+    assert_eq!(service.picture("/api/v1/shots/mug", b"\xff\xd8\xff no picture").status, 400);
+    let none = service.json("POST", "/api/v1/learn", &json!({ "label": "nobody" }));
+    assert_eq!((none.status, none.error().as_str()), (409, "there are no shots of \"nobody\": take some first"));
+    assert_eq!(service.picture("/api/v1/shots/a%3Db", &good).status, 400);
+}
+
+#[test]
+fn a_class_answers_while_it_is_learned_and_shots_that_look_like_it_are_named() {
+    let (_state, service) = Running::fresh();
+    let mut events = service.connect();
+    write!(events, "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut lines = BufReader::new(events).lines();
+    assert!(lines.next().unwrap().unwrap().contains("200"));
+    for number in 1..=5 {
+        service.picture("/api/v1/shots/duck", &sample("learn", "rubber-duck", number)).ok();
+    }
+    let queued = service.json("POST", "/api/v1/learn", &json!({ "label": "duck" }));
+    assert_eq!(queued.status, 202);
+    let again = service.json("POST", "/api/v1/learn", &json!({ "label": "duck" }));
+    let (mut provisional, mut answered) = (false, 0);
+    let picture = sample("learn", "rubber-duck", 1);
+    while service.get("/api/v1/jobs")["jobs"] != json!([]) {
+        let answer = service.picture("/api/v1/classify?top=100", &picture).ok();
+        let matches = answer["matches"].as_array().unwrap();
+        provisional |= matches.iter().any(|found| found["label"] == "duck" && found["provisional"] == true);
+        answered += 1;
+    }
+    // A session that ends before the first answer leaves nothing to be seen.
+    assert!(provisional || answered <= 1, "{answered} answers");
+    // It is being learned, or its shots were learned and let go.
+    assert_eq!(again.status, 409, "{}", again.text());
+    assert_eq!(service.finished(&queued)["state"], "done");
+    let done =
+        lines.map(Result::unwrap).filter(|line| line.starts_with("data: ")).find(|line| line.contains("\"done\""));
+    assert!(done.unwrap().contains("\"report\""));
+    let taken = service.picture("/api/v1/shots/goose", &sample("try", "rubber-duck", 1)).ok();
+    assert_eq!((&taken["accepted"], &taken["warnings"][0]["label"]), (&json!(true), &json!("duck")), "{taken}");
+    let metrics = service.ask("GET", "/metrics", &[], b"").text();
+    for line in ["orco_classes 61", "orco_free_targets 39", "orco_shots_waiting 1", "orco_changes_queued 0"] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
+    assert!(metrics.contains("orco_changes_total{verb=\"learn\",outcome=\"done\"} 1"), "{metrics}");
+}
+
+#[test]
+fn the_open_inference_protocol_takes_base64_binary_and_features() {
+    let (_state, service) = Running::fresh();
+    assert_eq!(service.ask("GET", "/v2/health/live", &[], b"").status, 200);
+    assert_eq!(service.ask("GET", "/v2/health/ready", &[], b"").status, 200);
+    let model = service.get("/v2/models/cifar100-edge");
+    assert_eq!((&model["name"], &model["inputs"][0]["name"]), (&json!("cifar100-edge"), &json!("image")));
+    assert_eq!(service.ask("GET", "/v2/models/other", &[], b"").status, 404);
+    let infer = "/v2/models/cifar100-edge/infer";
+    let picture = sample("try", "cactus", 1);
+    use base64::Engine;
+    let data = base64::engine::general_purpose::STANDARD.encode(&picture);
+    let input = json!({ "name": "image", "datatype": "BYTES", "shape": [1], "data": [data] });
+    let by_base64 = service.json("POST", infer, &json!({ "id": "7", "inputs": [input] })).ok();
+    assert_eq!((&by_base64["id"], &by_base64["outputs"][2]["shape"]), (&json!("7"), &json!([1, 60])));
+    assert_eq!(by_base64["outputs"][0]["data"][0], service.label(&picture));
+    let sum: f64 =
+        by_base64["outputs"][2]["data"].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).sum();
+    assert!((sum - 1.0).abs() < 1e-3, "{sum}");
+
+    let size = picture.len() + 4;
+    let head = json!({ "inputs": [{
+        "name": "image", "datatype": "BYTES", "shape": [1], "parameters": { "binary_data_size": size },
+    }] });
+    let head = head.to_string();
+    let body = [head.as_bytes(), &(picture.len() as u32).to_le_bytes(), &picture].concat();
+    let length = head.len().to_string();
+    let headers = [("Content-Type", "application/octet-stream"), ("Inference-Header-Content-Length", length.as_str())];
+    assert_eq!(service.ask("POST", infer, &headers, &body).ok()["outputs"], by_base64["outputs"]);
+    assert_eq!(service.ask("POST", infer, &headers, &body[..body.len() - 1]).status, 400);
+
+    let features = model["inputs"][1]["shape"][1].as_u64().unwrap() as usize;
+    let rows = ndarray::Array2::from_shape_fn((2, features), |(row, column)| ((row + column) % 7) as f32);
+    let data: Vec<f32> = rows.iter().copied().collect();
+    let input = |width: usize| json!({ "name": "features", "datatype": "FP32", "shape": [2, width], "data": data });
+    let answer = service.json("POST", infer, &json!({ "inputs": [input(features)] })).ok();
+    assert_eq!(answer["outputs"][0]["shape"], json!([2]));
+    for wrong in [json!({}), json!({ "inputs": [] }), json!({ "inputs": [input(features + 1)] })] {
+        assert_eq!(service.json("POST", infer, &wrong).status, 400, "{wrong}");
+    }
+}

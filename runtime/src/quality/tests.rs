@@ -1,0 +1,105 @@
+//! How often the checks err on the sample pictures, as they are and spoilt by known amounts. `--nocapture` prints it;
+//! `ORCO_PHOTOGRAPHS` names a folder of more pictures, in folders, to be measured beside them.
+
+use std::path::{Path, PathBuf};
+
+use ::image::{ImageFormat, Rgb};
+
+use super::*;
+use crate::image;
+use crate::learner::pictures_in;
+
+/// All pictures of a folder of folders.
+fn pictures(folder: &Path) -> Vec<RgbImage> {
+    let mut folders: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    folders.sort();
+    let paths = folders.iter().flat_map(|folder| pictures_in(folder).unwrap());
+    paths.map(|path| image::open(&path).unwrap()).collect()
+}
+
+fn samples() -> Vec<RgbImage> {
+    let shots = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/shots");
+    ["learn", "try"].iter().flat_map(|part| pictures(&shots.join(part))).collect()
+}
+
+/// Blurred by so many of [`SIDE`] pixels (standard deviation).
+fn blurred(picture: &RgbImage, pixels: f32) -> RgbImage {
+    let scale = picture.width().min(picture.height()) as f32 / SIDE as f32;
+    imageops::blur(picture, pixels * scale)
+}
+
+fn lit(picture: &RgbImage, factor: f32) -> RgbImage {
+    let mut lit = picture.clone();
+    lit.pixels_mut().for_each(|pixel| pixel.0 = pixel.0.map(|value| (f32::from(value) * factor).min(255.0) as u8));
+    lit
+}
+
+fn compressed(picture: &RgbImage) -> RgbImage {
+    let mut bytes = std::io::Cursor::new(Vec::new());
+    picture.write_to(&mut bytes, ImageFormat::Jpeg).unwrap();
+    image::decode(bytes.get_ref()).unwrap()
+}
+
+fn moved(picture: &RgbImage) -> RgbImage {
+    let (width, height) = picture.dimensions();
+    imageops::crop_imm(picture, width / 64, height / 64, width - width / 32, height - height / 32).to_image()
+}
+
+/// Share of pictures with that flaw.
+fn share(pictures: &[RgbImage], flaw: Flaw, spoil: impl Fn(&RgbImage) -> RgbImage) -> f32 {
+    let has = |picture: &&RgbImage| Thresholds::default().flaws(&Quality::of(&spoil(picture))).contains(&flaw);
+    pictures.iter().filter(has).count() as f32 / pictures.len() as f32
+}
+
+/// Shares, as they are and spoilt: blurred, darkened, brightened; then repeats found, and pairs taken for repeats.
+fn rates(pictures: &[RgbImage]) -> ([f32; 3], [f32; 3], [f32; 3], f32) {
+    let fine = [Flaw::Blurred, Flaw::TooDark, Flaw::TooBright].map(|flaw| share(pictures, flaw, RgbImage::clone));
+    let spoilt = [
+        share(pictures, Flaw::Blurred, |picture| blurred(picture, 2.0)),
+        share(pictures, Flaw::TooDark, |picture| lit(picture, 0.1)),
+        share(pictures, Flaw::TooBright, |picture| lit(picture, 10.0)),
+    ];
+    let qualities: Vec<Quality> = pictures.iter().map(Quality::of).collect();
+    let repeats = |one: &Quality, other: &Quality| Thresholds::default().repeats(one, other);
+    let found = |repeat: &dyn Fn(&RgbImage) -> RgbImage| {
+        let found =
+            pictures.iter().zip(&qualities).filter(|(picture, own)| repeats(own, &Quality::of(&repeat(picture))));
+        found.count() as f32 / pictures.len() as f32
+    };
+    let repeated = [found(&compressed), found(&|picture| lit(picture, 0.9)), found(&moved)];
+    let pairs = qualities.iter().enumerate().flat_map(|(n, one)| qualities[..n].iter().map(move |other| (one, other)));
+    let wrong = pairs.clone().filter(|(one, other)| repeats(one, other)).count() as f32 / pairs.count() as f32;
+    (fine, spoilt, repeated, wrong)
+}
+
+fn print(name: &str, pictures: &[RgbImage]) -> ([f32; 3], [f32; 3], [f32; 3], f32) {
+    let rates = rates(pictures);
+    let percent = |shares: [f32; 3]| shares.map(|share| format!("{:.1} %", 100.0 * share)).join(", ");
+    println!("{} {name}; of them called blurred, too dark, too bright: {}", pictures.len(), percent(rates.0));
+    println!("  blurred by 2 of 128 pixels, a tenth as bright, ten times as bright: {}", percent(rates.1));
+    println!("  found again: compressed, 10 % darker, framed 3 % closer: {}", percent(rates.2));
+    println!("  different pictures taken for the same: {:.3} %", 100.0 * rates.3);
+    rates
+}
+
+#[test]
+fn good_samples_pass_and_spoilt_or_repeated_ones_do_not() {
+    let (fine, spoilt, repeated, wrong) = print("sample pictures", &samples());
+    assert_eq!((fine, wrong), ([0.0; 3], 0.0));
+    assert!(spoilt[..2].iter().all(|share| *share > 0.95), "{spoilt:?}");
+    assert!(spoilt[2] > 0.5, "{spoilt:?}");
+    assert!(repeated.iter().all(|share| *share > 0.95), "{repeated:?}");
+    if let Some(folder) = std::env::var_os("ORCO_PHOTOGRAPHS") {
+        print("photographs", &pictures(Path::new(&folder)));
+    }
+}
+
+#[test]
+fn a_blank_picture_is_blurred_and_its_size_does_not_matter() {
+    let flaws = |picture: &RgbImage| Thresholds::default().flaws(&Quality::of(picture));
+    for (light, expected) in [(0, Flaw::TooDark), (128, Flaw::Blurred), (255, Flaw::TooBright)] {
+        for size in [(1, 1), (128, 128), (640, 360)] {
+            assert_eq!(flaws(&RgbImage::from_pixel(size.0, size.1, Rgb([light; 3]))), [expected], "{light} {size:?}");
+        }
+    }
+}
