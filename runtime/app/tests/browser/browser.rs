@@ -1,7 +1,8 @@
 //! Chromium, driven through chromedriver.
 
 use std::future::Future;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -48,7 +49,15 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        let _ = self.process.kill();
+        // It takes its browsers along; killed, it would leave them.
+        let address = self.url.trim_start_matches("http://");
+        let asked = TcpStream::connect(address).and_then(|mut stream| {
+            write!(stream, "GET /shutdown HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+            stream.read_to_end(&mut Vec::new())
+        });
+        if asked.is_err() {
+            let _ = self.process.kill();
+        }
         let _ = self.process.wait();
     }
 }
