@@ -1,6 +1,7 @@
 //! All that a device knows in one file, for its replacement.
 //!
-//! The envelope of all of our files ([`orco_state::codec`]; kind `ORCOBKUP`), and in it a tar archive of, in this order:
+//! The envelope of all of our files ([`orco_state::codec`]; kind `ORCOBKUP`), and in it a tar archive of, in this
+//! order:
 //!
 //! | name | what |
 //! |---|---|
@@ -8,8 +9,8 @@
 //! | `slot` | the newest slot: the state with its history (`STATE.md`) |
 //! | `shots/DIGEST.png` | the kept picture of each shot, rising, named by the digest of its exemplar |
 //!
-//! Nothing else may be in it: no folders, links or long names, nothing twice. Nothing in it is believed before the checksum
-//! of the whole is right, and no name of it becomes a path.
+//! Nothing else may be in it: no folders, links or long names, nothing twice. Nothing in it is believed before the
+//! checksum of the whole is right, and no name of it becomes a path.
 
 use std::collections::BTreeSet;
 use std::fs::File;

@@ -82,7 +82,7 @@ fn on_change(error: &ChangeError) -> Option<&'static str> {
         }
         ChangeError::Forgetting { .. } => "nothing was changed: give other shots, or a larger --forgetting-budget",
         ChangeError::TooFarBack { .. } | ChangeError::NoEntry { .. } => {
-            "`orco history` shows what is remembered; `orco upgrade --undo` goes back to the bundle of before an upgrade"
+            "`orco history` shows what is remembered; an upgrade is taken back with `orco upgrade --undo`"
         }
         ChangeError::Purge(PurgeError::Unknown { .. }) => {
             "nothing was changed: `orco list` and `orco history` show all labels"
@@ -144,12 +144,12 @@ fn on_store(error: &StoreError) -> Option<&'static str> {
         StoreError::Lost { .. } => "move its folder away to start from the bundle again",
         StoreError::Decode { .. } => "update this program, or move its folder away to start from the bundle again",
         StoreError::OtherBundle { kept: 0, .. } => {
-            "give that bundle with --bundle, or another folder with --state, and teach the classes again; no pictures of \
-             the shots were kept from which `orco upgrade` could do that: --keep-shots keeps them next time"
+            "give that bundle with --bundle, or another folder with --state, and teach the classes again; no pictures \
+             of the shots were kept from which `orco upgrade` could do that: --keep-shots keeps them next time"
         }
         StoreError::OtherBundle { .. } => {
-            "`orco upgrade` learns its classes again on this bundle, from the pictures that were kept of their shots; or \
-             give that bundle with --bundle, or another folder with --state"
+            "`orco upgrade` learns its classes again on this bundle, from the pictures that were kept of their shots; \
+             or give that bundle with --bundle, or another folder with --state"
         }
         StoreError::TooManyPictures { .. } => {
             "nothing was changed: forget classes for good (--purge), or do without --keep-shots"

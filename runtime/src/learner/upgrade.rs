@@ -1,7 +1,7 @@
 //! Going over to another bundle: all classes are learned again from the kept pictures of their shots.
 //!
-//! The state of the old bundle is not touched until the new one is made and checked. Then the new one takes its place at
-//! once or not at all, and the old one is kept aside, from where [`undo`] brings it back to the bit.
+//! The state of the old bundle is not touched until the new one is made and checked. Then the new one takes its place
+//! at once or not at all, and the old one is kept aside, from where [`undo`] brings it back to the bit.
 
 mod check;
 mod error;
@@ -41,9 +41,9 @@ pub struct Upgraded {
     pub warnings: Vec<String>,
 }
 
-/// Learns all that the device knows again on `bundle`, from the kept pictures of its shots, and keeps that in the place of
-/// the old state. Without `force` that is refused if a class has no picture left, or is recognised clearly worse than when
-/// it was learned.
+/// Learns all that the device knows again on `bundle`, from the kept pictures of its shots, and keeps that in the place
+/// of the old state. Without `force` that is refused if a class has no picture left, or is recognised clearly worse
+/// than when it was learned.
 ///
 /// A class that the new bundle brings itself gets the shots as further ones.
 ///
@@ -84,8 +84,8 @@ pub fn upgrade(
     Ok(Made { report: Upgraded { report, from, classes, dropped, warnings }, uncertain })
 }
 
-/// Brings back the state of `bundle` that was kept aside when another bundle took its place, to the bit. The present one is
-/// kept aside in turn, so that undoing this is the same with its bundle.
+/// Brings back the state of `bundle` that was kept aside when another bundle took its place, to the bit. The present
+/// one is kept aside in turn, so that undoing this is the same with its bundle.
 ///
 /// # Errors
 /// [`UpgradeError`] if there is none, or it cannot be used; the present state holds then.
@@ -142,8 +142,8 @@ fn go_over(locked: &Locked, old: &Saved, new: &Saved) -> Result<Option<crate::st
     Ok(uncertain)
 }
 
-/// Features of all pictures, by session and class, and of those that are further shots of base classes; the pictures are
-/// kept for the new state.
+/// Features of all pictures, by session and class, and of those that are further shots of base classes; the pictures
+/// are kept for the new state.
 fn read(
     bundle: &Bundle,
     settings: &Settings,

@@ -1,10 +1,10 @@
-//! The kept pictures of shots: a folder for each bundle beside the slots, a file for each picture, named by the digest of
-//! the exemplar that came of it.
+//! The kept pictures of shots: a folder for each bundle beside the slots, a file for each picture, named by the digest
+//! of the exemplar that came of it.
 //!
-//! No file lists them. Which exemplars there are, of the present state and of earlier ones, the slots say; a picture whose
-//! exemplar neither has belongs to nothing, and is swept away after the next change. So renaming touches no picture, undoing
-//! finds them where they were, and what is forgotten for good goes. A picture is on the disk before the state that has its
-//! exemplar is.
+//! No file lists them. Which exemplars there are, of the present state and of earlier ones, the slots say; a picture
+//! whose exemplar neither has belongs to nothing, and is swept away after the next change. So renaming touches no
+//! picture, undoing finds them where they were, and what is forgotten for good goes. A picture is on the disk before
+//! the state that has its exemplar is.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -222,8 +222,8 @@ impl Pictures {
         exemplars.into_iter().try_for_each(|exemplar| remove(&disk, &file_of(exemplar)))
     }
 
-    /// Removes what belongs to none of these exemplars, and what was left of earlier writes. This bundle is the one whose
-    /// state the slots hold.
+    /// Removes what belongs to none of these exemplars, and what was left of earlier writes. This bundle is the one
+    /// whose state the slots hold.
     pub(super) fn sweep(&self, exemplars: &BTreeSet<[u8; 32]>) -> io::Result<()> {
         if self.folder.is_dir() { sweep(&self.disk(), exemplars) } else { Ok(()) }
     }

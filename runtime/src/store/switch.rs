@@ -1,8 +1,8 @@
 //! What a store does beside its slots: keeping the shots' pictures, and going over to another bundle.
 //!
-//! Going over is a save: the new state goes into both slots, the older one first. Until the first is whole, the old state
-//! is the newest; from then on the new one is. Before that, the old state's slot is copied into the folder of its pictures,
-//! from where it can be brought back; what is kept for the new state is on the disk by then, too.
+//! Going over is a save: the new state goes into both slots, the older one first. Until the first is whole, the old
+//! state is the newest; from then on the new one is. Before that, the old state's slot is copied into the folder of its
+//! pictures, from where it can be brought back; what is kept for the new state is on the disk by then, too.
 
 use std::io;
 
@@ -54,9 +54,9 @@ impl Locked {
         bytes.map_err(|source| StoreError::Unreadable { path: self.store.path(slot), source })
     }
 
-    /// Goes over from one state, which [`load_any`](Self::load_any) gave, to another, mostly of another bundle. When this
-    /// returns, the new one survives a power cut; whatever happens until then, the old or the new one is there. With
-    /// `aside`, the old one is kept aside, and what was kept aside before is let go.
+    /// Goes over from one state, which [`load_any`](Self::load_any) gave, to another, mostly of another bundle. When
+    /// this returns, the new one survives a power cut; whatever happens until then, the old or the new one is there.
+    /// With `aside`, the old one is kept aside, and what was kept aside before is let go.
     ///
     /// # Errors
     /// As for [`Locked::save`].
@@ -117,8 +117,8 @@ impl Locked {
         let _ = self.store.pictures(digest).remove(exemplars);
     }
 
-    /// Removes the pictures of which neither the state, which is the one in the slots, nor its history has the exemplar,
-    /// and folders of other bundles that no change can come back to.
+    /// Removes the pictures of which neither the state, which is the one in the slots, nor its history has the
+    /// exemplar, and folders of other bundles that no change can come back to.
     ///
     /// # Errors
     /// [`StoreError::Uncertain`] if one cannot be removed.

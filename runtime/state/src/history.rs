@@ -206,8 +206,8 @@ impl Saved {
             && self.history.describes(&self.state)
     }
 
-    /// [Digests](Bank::digest_of) of all exemplars that are remembered: those of the present state, and those of earlier
-    /// ones that undoing can bring back.
+    /// [Digests](Bank::digest_of) of all exemplars that are remembered: those of the present state, and those of
+    /// earlier ones that undoing can bring back.
     pub fn exemplar_digests(&self) -> BTreeSet<[u8; 32]> {
         let digests = |bank: &Bank| (0..bank.len()).map(|exemplar| bank.digest_of(exemplar)).collect::<Vec<_>>();
         [&self.state.exemplars, &self.history.attic].into_iter().flat_map(digests).collect()

@@ -3,8 +3,8 @@
 //! `STATE.md` beside this module has the layout byte by byte and the argument why a power cut at any moment leaves the
 //! old state or the new one.
 //!
-//! [`load`], [`save`], [`purge`] and [`switch`] work on any [`Medium`]: `orco-runtime` has one that is a folder of a file system;
-//! `flash`, behind the feature of that name, is one over raw NOR flash.
+//! [`load`], [`save`], [`purge`] and [`switch`] work on any [`Medium`]: `orco-runtime` has one that is a folder of a
+//! file system; `flash`, behind the feature of that name, is one over raw NOR flash.
 
 #[cfg(feature = "flash")]
 pub mod flash;
@@ -132,8 +132,8 @@ pub fn switch<M: Medium>(
     with_whole(owner, |rules| rules.switch(medium, saved.state.base_model, from, &encode(saved)))
 }
 
-/// A state with its history out of the bytes of a slot; `None` if they are damaged, of a later release, or make no sense
-/// even without the bundle.
+/// A state with its history out of the bytes of a slot; `None` if they are damaged, of a later release, or make no
+/// sense even without the bundle.
 pub fn read(slot: &[u8]) -> Option<Saved> {
     let Frame { version, base_model, body, .. } = Frame::decode(slot).ok()?;
     decode(version, body).filter(|saved| saved.is_whole() && saved.state.base_model == base_model)

@@ -17,11 +17,11 @@ pub struct Compared {
     pub pictures: usize,
     /// Whether the new bundle brings the class itself, so that the shots are further ones of it.
     pub merged: bool,
-    /// Share of its first shots, 0..1, that was recognised right after the session that learned it, each left out in turn
-    /// where answers use the bundle's statistics; `None` where that is not known.
+    /// Share of its first shots, 0..1, that was recognised right after the session that learned it, each left out in
+    /// turn where answers use the bundle's statistics; `None` where that is not known.
     pub before: Option<f32>,
-    /// Share of its shots, 0..1, that the new state recognises, judged in the same way; of a class of the bundle, of the
-    /// bundle's samples too. `None` where no sample says.
+    /// Share of its shots, 0..1, that the new state recognises, judged in the same way; of a class of the bundle, of
+    /// the bundle's samples too. `None` where no sample says.
     pub after: Option<f32>,
     counts: Counts,
 }
@@ -81,8 +81,8 @@ pub fn compare(plan: &Plan, old: &State, report: &Report) -> Vec<Compared> {
     plan.classes.iter().filter(|class| !class.files.is_empty()).map(compared).collect()
 }
 
-/// Classes that are recognised clearly worse than before, and, with an empty label, all together if they are. Classes of
-/// the bundle are judged by other samples than before, and are left out.
+/// Classes that are recognised clearly worse than before, and, with an empty label, all together if they are. Classes
+/// of the bundle are judged by other samples than before, and are left out.
 pub fn clearly_worse(classes: &[Compared]) -> Vec<Compared> {
     let comparable = |class: &&Compared| !class.merged && class.before.is_some() && class.after.is_some();
     let compared: Vec<&Compared> = classes.iter().filter(comparable).collect();

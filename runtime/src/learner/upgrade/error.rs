@@ -68,7 +68,7 @@ pub enum UpgradeError {
     /// No state of the bundle was kept aside.
     #[error(
         "no state of this bundle, {name}, was kept aside that could be brought back{}",
-        aside.as_ref().map_or(String::new(), |(name, release)| format!("; the one that was belongs to release {release} of {name}"))
+        aside.as_ref().map_or(String::new(), |(name, release)| format!("; release {release} of {name} has one"))
     )]
     NoEarlier {
         /// The bundle's name.

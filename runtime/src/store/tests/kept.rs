@@ -96,8 +96,8 @@ fn there(image: &Image, folder: &str) -> BTreeSet<[u8; 32]> {
     image.keys().filter_map(own).collect()
 }
 
-/// Cuts the power before every operation of a change; `check` judges every image that may be left, and whether the change
-/// said that it was done.
+/// Cuts the power before every operation of a change; `check` judges every image that may be left, and whether the
+/// change said that it was done.
 fn cut_everywhere(
     start: &Image,
     change: &dyn Fn(&mut Files<SimulatedDisk>) -> bool,

@@ -258,7 +258,8 @@ impl SlotRules<'_> {
         Ok(generation)
     }
 
-    /// Saves a body that belongs to another bundle, `to`, into both slots, in the place of the one of generation `from`.
+    /// Saves a body that belongs to another bundle, `to`, into both slots, in the place of the one of generation
+    /// `from`.
     ///
     /// # Errors
     /// [`SaveError`]; the old state holds, unless the error says otherwise.
@@ -325,8 +326,8 @@ fn set_aside<M: Medium>(medium: &mut M, found: &Found<M::Error>) -> Result<(), S
     })
 }
 
-/// SHA-256 of the bundle's learner file that the newest slot belongs to, whose frame is sound; slots that cannot be read
-/// are passed over.
+/// SHA-256 of the bundle's learner file that the newest slot belongs to, whose frame is sound; slots that cannot be
+/// read are passed over.
 pub fn owner<M: Medium>(medium: &mut M) -> Option<[u8; 32]> {
     let frame = |slot| {
         let bytes = medium.read(slot).ok()??;
