@@ -123,7 +123,8 @@ fn hostile_backups_are_refused_and_leave_nothing_behind() {
         let error = restored(bytes, &learner, &folder, Overruled::default());
         let said = error.map(|_| ()).expect_err(what).to_string();
         assert!(said.contains(expected), "{what}: {said}");
-        assert!(Learner::open(EDGE, &folder).unwrap().state().classes.is_empty(), "{what}");
+        let there = Store::new(&folder).load(learner.bundle()).unwrap().saved;
+        assert!(there.state.classes.is_empty(), "{what}");
         let pictures = Store::new(&folder).pictures(&learner.bundle().digest);
         assert!(pictures.exemplars().unwrap().is_empty(), "{what}: pictures are left");
         let names: Vec<_> = std::fs::read_dir(parent.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
