@@ -10,6 +10,7 @@ use orco_runtime::learner::Settings;
 use orco_serve::{Address, Server, Service, Tls};
 use serde_json::{Value, json};
 
+use crate::change::KeepOptions;
 use crate::device;
 use crate::options::Options;
 use crate::output::{Output, say};
@@ -35,12 +36,15 @@ pub struct Arguments {
     /// The certificate's key, a PEM file.
     #[arg(long, value_name = "FILE", env = "ORCO_KEY", requires = "certificate")]
     key: Option<PathBuf>,
+    #[command(flatten)]
+    keep: KeepOptions,
 }
 
 /// Serves until it is told to stop.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
-    let settings = Settings { wait: settings.wait.max(WAIT), ..settings };
+    let keep_shots = arguments.keep.keep_shots;
+    let settings = Settings { wait: settings.wait.max(WAIT), keep_shots, ..settings };
     let service = Service::open(bundle, store, settings)?;
     let tls = arguments.certificate.clone().zip(arguments.key.clone());
     let address = Address {
