@@ -62,6 +62,24 @@ pub fn replace_shared(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace_by(&builder, path, bytes)
 }
 
+/// Makes a folder that its owner alone may look into, unless it is there; it survives a power cut.
+///
+/// # Errors
+/// If it cannot be made.
+pub fn create_folder(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(path)?;
+    match path.parent().filter(|parent| cfg!(unix) && !parent.as_os_str().is_empty()) {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
 fn replace_by(builder: &tempfile::Builder<'_, '_>, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut new = builder.tempfile_in(folder)?;

@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 
 use crate::bundle::Bundle;
 use crate::files::lock::{Lock, LockError};
-use crate::files::{foreign_owner, random_name};
+use crate::files::{create_folder, foreign_owner, random_name};
 use files::Files;
 use folder::{Disk, Folder};
 use orco_state::codec::DecodeError;
@@ -152,17 +152,7 @@ impl Store {
 
     /// Makes the folder, so that it survives a power cut.
     fn create_folder(&self) -> io::Result<()> {
-        if self.folder.is_dir() {
-            return Ok(());
-        }
-        let mut builder = fs::DirBuilder::new();
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.recursive(true).create(&self.folder)?;
-        match self.folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            Some(parent) => Folder { path: parent.into() }.sync_folder(),
-            None => Ok(()),
-        }
+        create_folder(&self.folder)
     }
 
     /// Reads the newest state that can be read. Writes nothing. Where a slot cannot be used, a warning says so; where

@@ -18,6 +18,7 @@ use super::{Learner, Reading};
 use crate::release;
 use crate::store::{Locked, StoreError};
 use crate::threads::Threads;
+use crate::thumbnails::Thumbnails;
 
 /// A change that was made, and is kept.
 #[derive(Debug)]
@@ -136,7 +137,9 @@ impl Learner {
             purged => purged?,
         };
         let uncertain = settled(locked.purge(&self.bundle, &saved))?;
+        let left = Thumbnails::of(&self.store).prune(&saved);
         self.replace(saved);
+        left?;
         Ok(Made { report, uncertain })
     }
 
@@ -150,6 +153,24 @@ impl Learner {
         let [from, to] = [from, to].map(label::normal);
         let next = session::rename(self.base_model(), self.state(), &from, &to)?;
         self.keep(&locked, next, Change::new(Verb::Rename, 0).labels([from, to]), ())
+    }
+
+    /// Moves a stored shot of a class, numbered from 1 as the class's are stored, to another known class.
+    ///
+    /// # Errors
+    /// [`ChangeError`] if there is no such class or shot, it is the last one of a learned class, one of the old classes
+    /// would lose more than the budget, the observer cancels, or the state cannot be saved. Nothing was changed then.
+    pub fn move_shot(
+        &mut self,
+        from: &str,
+        number: usize,
+        to: &str,
+        observer: &mut dyn Observer,
+    ) -> Result<Made<Report>, ChangeError> {
+        let locked = self.lock()?;
+        let [from, to] = [from, to].map(label::normal);
+        let (next, report) = self.within(observer, |session, state| session.move_shot(state, (&from, number), &to))?;
+        self.commit(&locked, next, Change::new(Verb::Move, self.settings.seed).labels([from, to]), report)
     }
 
     /// Lets what was known count otherwise against what is new: the border between base classes and learned ones is
@@ -306,8 +327,7 @@ impl Learner {
 
     fn replace(&mut self, saved: orco_state::history::Saved) {
         self.saved = saved;
-        self.classifier = None;
-        self.provisional.clear();
+        self.start_anew();
     }
 }
 

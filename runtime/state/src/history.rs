@@ -48,7 +48,7 @@ mod tests;
 pub use entry::{Change, Entry, HeadMark, Known, Name, Verb};
 pub use purge::PurgeError;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
@@ -172,6 +172,12 @@ impl Saved {
             origins: entry.origins.clone(),
         };
         Some(Earlier { state, seed: entry.seed, head: entry.head })
+    }
+
+    /// SHA-256 of every exemplar that the state or its history has ([`Bank::digest_of`]).
+    pub fn exemplar_digests(&self) -> BTreeSet<[u8; 32]> {
+        let all = |bank: &Bank| (0..bank.len()).map(|exemplar| bank.digest_of(exemplar)).collect::<Vec<_>>();
+        [all(&self.state.exemplars), all(&self.history.attic)].into_iter().flatten().collect()
     }
 
     /// Number of the entry that `steps` changes back led to the class set of then; `None` if that is not remembered.

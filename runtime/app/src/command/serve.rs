@@ -7,11 +7,13 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use orco_runtime::learner::Settings;
-use orco_serve::{Address, Server, Service, Tls};
+use orco_runtime::unknown::FALSE_ALARMS;
+use orco_serve::inbox::FRAMES;
+use orco_serve::{Address, Keeping, Server, Service, Tls};
 use serde_json::{Value, json};
 
 use crate::device;
-use crate::options::Options;
+use crate::options::{Options, share};
 use crate::output::{Output, say};
 
 /// How long a change waits, at least, for another program that is changing the same state.
@@ -35,13 +37,24 @@ pub struct Arguments {
     /// The certificate's key, a PEM file.
     #[arg(long, value_name = "FILE", env = "ORCO_KEY", requires = "certificate")]
     key: Option<PathBuf>,
+    /// Share of known pictures that may be taken for unknown ones: how strict `unknown` is.
+    #[arg(long, value_name = "SHARE", env = "ORCO_FALSE_ALARMS", default_value_t = FALSE_ALARMS, value_parser = share)]
+    false_alarms: f32,
+    /// Most pictures that were not recognised and wait, in memory, for a name; 0 keeps none.
+    #[arg(long, value_name = "N", env = "ORCO_INBOX", default_value_t = FRAMES)]
+    inbox: usize,
+    /// Keeps no small pictures of learned shots beside the state.
+    #[arg(long, env = "ORCO_NO_THUMBNAILS")]
+    no_thumbnails: bool,
 }
 
 /// Serves until it is told to stop.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
-    let settings = Settings { wait: settings.wait.max(WAIT), ..settings };
-    let service = Service::open(bundle, store, settings)?;
+    let wait = settings.wait.max(WAIT);
+    let settings = Settings { wait, false_alarms: arguments.false_alarms, ..settings };
+    let keeping = Keeping { thumbnails: !arguments.no_thumbnails, frames: arguments.inbox };
+    let service = Service::open_keeping(bundle, store, settings, keeping)?;
     let tls = arguments.certificate.clone().zip(arguments.key.clone());
     let address = Address {
         listen: arguments.listen,

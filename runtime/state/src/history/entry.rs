@@ -32,6 +32,8 @@ pub enum Verb {
     Purge,
     /// What was known counts otherwise against what is new.
     Balance,
+    /// A shot went from one class to another.
+    Move,
 }
 
 impl Verb {
@@ -47,6 +49,7 @@ impl Verb {
             Self::Undo => "went back",
             Self::Purge => "purged",
             Self::Balance => "balanced",
+            Self::Move => "moved a shot from",
         }
     }
 }
