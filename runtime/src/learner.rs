@@ -86,8 +86,8 @@ pub struct Answer {
     /// Its score: how probable it is, 0..1, where answers use the bundle's statistics, else how near, -1..1.
     pub score: f32,
     /// Whether the picture is like anything known: whether its scores reach the threshold that all but
-    /// [`Settings::false_alarms`] of known pictures pass ([`orco_state::unknown`]). Where answers do not use the bundle's
-    /// statistics, nothing is unknown.
+    /// [`Settings::false_alarms`] of known pictures pass ([`orco_state::unknown`]). Where answers do not use the
+    /// bundle's statistics, nothing is unknown.
     pub known: bool,
     /// All known classes with their scores, highest first; [`Learner::label`] names them.
     pub matches: Vec<Match>,
@@ -283,8 +283,8 @@ impl Learner {
         nearest::nearest(&self.bundle.base_model, &self.saved.state, &features, count)
     }
 
-    /// Whether the shots of a class, which need not be known, are enough: each is left out in turn, and what more would
-    /// bring is told from the bundle's curve ([`Curve::of`]), if it is given.
+    /// Whether the shots of a class, which need not be known, are enough: each is left out in turn, and what more
+    /// would bring is told from the bundle's curve ([`Curve::of`]), if it is given.
     ///
     /// # Shapes
     /// `shots` `[shots, views, features]`, as [`Learner::shot_features`] gives them.
@@ -341,8 +341,8 @@ impl Learner {
         self.bundle.features(encoder.as_mut(), picture, views)
     }
 
-    /// Takes a learned class out, for another device with the same bundle. What leaves the device comes from the newest
-    /// state or not at all: in an older one may be a class that was forgotten since.
+    /// Takes a learned class out, for another device with the same bundle. What leaves the device comes from the
+    /// newest state or not at all: in an older one may be a class that was forgotten since.
     ///
     /// # Errors
     /// [`ExportError`] if the newest state cannot be read, or the class cannot be exported.

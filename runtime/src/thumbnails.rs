@@ -1,8 +1,8 @@
 //! Small pictures of shots that were learned, beside the state, so that people see what a class is made of.
 //!
 //! Each lies in a file of its own that is named after the exemplar that was made from the shot, by the SHA-256 of that
-//! exemplar as it is stored ([`Bank::digest_of`]): renaming, moving and undoing need not touch it. Those of exemplars that
-//! neither the state nor its history has any longer are let go. A state is as good without them.
+//! exemplar as it is stored ([`Bank::digest_of`]): renaming, moving and undoing need not touch it. Those of exemplars
+//! that neither the state nor its history has any longer are let go. A state is as good without them.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -114,9 +114,10 @@ pub fn mean_rows(draws: &[Vec<UnknownRow>]) -> Vec<UnknownRow> {
     (0..draws[0].len()).map(row).collect()
 }
 
-/// Area under the receiver operating characteristic of scores that are higher for known pictures than for unknown ones:
-/// the probability that a known picture scores higher than an unknown one, ties counting half (Hanley and McNeil,
-/// Radiology 1982). As a measure of unknown classes: Hendrycks and Gimpel, ICLR 2017. `None` if a side is empty.
+/// Area under the receiver operating characteristic of scores that are higher for known pictures than for unknown
+/// ones: the probability that a known picture scores higher than an unknown one, ties counting half (Hanley and
+/// McNeil, Radiology 1982). As a measure of unknown classes: Hendrycks and Gimpel, ICLR 2017. `None` if a side is
+/// empty.
 pub fn auroc(known: &[f32], unknown: &[f32]) -> Option<f64> {
     if known.is_empty() || unknown.is_empty() {
         return None;

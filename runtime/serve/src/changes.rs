@@ -169,8 +169,8 @@ struct Shared {
 }
 
 impl Changes {
-    /// Starts the thread; `open` makes its learner there. Thumbnails of learned shots are kept where a place for them is
-    /// given.
+    /// Starts the thread; `open` makes its learner there. Thumbnails of learned shots are kept where a place for them
+    /// is given.
     ///
     /// # Errors
     /// [`ServeError`] if the thread or its learner cannot be started.

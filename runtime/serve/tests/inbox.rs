@@ -36,6 +36,7 @@ fn pictures_that_are_not_recognised_wait_and_are_labelled_together() {
         assert!(answer["known"].is_boolean());
         kept.extend(answer["inbox"].as_u64());
     }
+    kept.dedup();
     assert!(kept.len() >= 4, "{kept:?}: no base class is a rubber duck");
     let again = service.picture("/api/v1/classify?inbox=true", &sample("try", "rubber-duck", 1)).ok();
     assert_eq!(again["inbox"].as_u64(), Some(kept[0]), "the same picture is counted, not kept twice");

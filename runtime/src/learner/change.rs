@@ -106,8 +106,8 @@ impl Learner {
     /// Forgets a learned class; [`Learner::undo`] brings it back.
     ///
     /// # Errors
-    /// [`ChangeError`] if there is no such class, it came with the bundle, the observer cancels, or the state cannot be
-    /// saved. Nothing was changed then.
+    /// [`ChangeError`] if there is no such class, it came with the bundle, the observer cancels, or the state cannot
+    /// be saved. Nothing was changed then.
     pub fn forget(&mut self, label: &str, observer: &mut dyn Observer) -> Result<Made<Report>, ChangeError> {
         let locked = self.lock()?;
         let (next, report) = self.within(observer, |session, state| session.forget(state, label))?;
@@ -158,8 +158,9 @@ impl Learner {
     /// Moves a stored shot of a class, numbered from 1 as the class's are stored, to another known class.
     ///
     /// # Errors
-    /// [`ChangeError`] if there is no such class or shot, it is the last one of a learned class, one of the old classes
-    /// would lose more than the budget, the observer cancels, or the state cannot be saved. Nothing was changed then.
+    /// [`ChangeError`] if there is no such class or shot, it is the last one of a learned class, one of the old
+    /// classes would lose more than the budget, the observer cancels, or the state cannot be saved. Nothing was
+    /// changed then.
     pub fn move_shot(
         &mut self,
         from: &str,
@@ -187,8 +188,8 @@ impl Learner {
     /// Takes the last changes back. Undoing is a change, too, and can be taken back.
     ///
     /// # Errors
-    /// [`ChangeError`] if fewer are remembered, the observer cancels, or the state cannot be saved. Nothing was changed
-    /// then.
+    /// [`ChangeError`] if fewer are remembered, the observer cancels, or the state cannot be saved. Nothing was
+    /// changed then.
     pub fn undo(&mut self, changes: usize, observer: &mut dyn Observer) -> Result<Made<Undone>, ChangeError> {
         let locked = self.lock()?;
         let remembered = self.history().entries().len() - 1;
@@ -232,8 +233,8 @@ impl Learner {
         Ok(locked)
     }
 
-    /// Features of the shots of every class; how many there are is checked before any is computed. After a picture that
-    /// cannot be used the others are only opened, so that all of that kind are named at once.
+    /// Features of the shots of every class; how many there are is checked before any is computed. After a picture
+    /// that cannot be used the others are only opened, so that all of that kind are named at once.
     fn read(
         &mut self,
         classes: &[(&str, Shots<'_>)],

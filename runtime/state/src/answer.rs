@@ -1,10 +1,10 @@
 //! Answers from all that is known of a class: its target under the head, its mean, and the linear discriminant, with a
 //! border between base classes and new ones.
 //!
-//! A picture's features become one long vector, its *embedding*: their projection by the head; their direction from the
-//! centre of all base features; and the direction of their roots from the centre of those. A class is the mean of such
-//! vectors over its shots, clean views and augmented ones counting half each. A score is then one inner product and one
-//! offset:
+//! A picture's features become one long vector, its *embedding*: their projection by the head; their direction from
+//! the centre of all base features; and the direction of their roots from the centre of those. A class is the mean of
+//! such vectors over its shots, clean views and augmented ones counting half each. A score is then one inner product
+//! and one offset:
 //!
 //! - targets: the cosine to the class's pseudo-target, or to its mean projection where the head was not aligned to it;
 //! - means: the cosine to its mean direction (nearest class mean);
@@ -84,8 +84,8 @@ impl Embedder {
         embedded
     }
 
-    /// What each shot adds to its class, `[shots, length]`: the mean of its clean view's embedding and of the augmented
-    /// ones' mean.
+    /// What each shot adds to its class, `[shots, length]`: the mean of its clean view's embedding and of the
+    /// augmented ones' mean.
     ///
     /// # Shapes
     /// `shots` `[shots, views, inputs]`, the clean view of each first.
@@ -368,8 +368,8 @@ impl Answerer {
         self.rows.push(row);
     }
 
-    /// Scores `[subsets, n]` of one more class, known by some of these shots alone, for features `[n, inputs]`, the border
-    /// among them.
+    /// Scores `[subsets, n]` of one more class, known by some of these shots alone, for features `[n, inputs]`, the
+    /// border among them.
     pub(crate) fn scores_of_some(&self, shots: &[Vec<f32>], subsets: &[Vec<usize>], features: &[f32]) -> Vec<Vec<f32>> {
         let contributions: Vec<Vec<f32>> = shots.iter().map(|shot| self.contribution(shot)).collect();
         let embedded = self.embedder.embed(features);

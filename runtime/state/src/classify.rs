@@ -54,10 +54,11 @@ pub struct Match {
 
 /// A state made ready for classifying.
 ///
-/// A class's score is the cosine between the projected picture and the class's pseudo-target (OrCo, section 3.2); where
-/// [`Config::class_means`] is a weight w, the mean of that, with weight 1, and of the cosine between the picture's
-/// features and the mean feature vector of the class's exemplars, with weight w. The one follows the alignment, the
-/// other cannot forget; they err on different pictures. Means count only where every class has an exemplar.
+/// A class's score is the cosine between the projected picture and the class's pseudo-target (OrCo, section 3.2);
+/// where [`Config::class_means`] is a weight w, the mean of that, with weight 1, and of the cosine between the
+/// picture's features and the mean feature vector of the class's exemplars, with weight w. The one follows the
+/// alignment, the other cannot forget; they err on different pictures. Means count only where every class has an
+/// exemplar.
 ///
 /// Where [`Config::answer`] has weights and the bundle has statistics, the score is a class's probability by all that
 /// is known ([`crate::answer`]).
@@ -142,8 +143,8 @@ impl Classifier {
         }
     }
 
-    /// Scores `[subsets, n]` that one more class would have for features `[n, inputs]`, known by some of these shots alone,
-    /// those of a subset: as [`Classifier::imprint`] and [`Classifier::scores`] give them, but nothing is kept.
+    /// Scores `[subsets, n]` that one more class would have for features `[n, inputs]`, known by some of these shots
+    /// alone, those of a subset: as [`Classifier::imprint`] and [`Classifier::scores`] give them, but nothing is kept.
     ///
     /// # Panics
     /// If a shot has no whole feature vector, or there is no such shot.

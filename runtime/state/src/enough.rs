@@ -2,10 +2,10 @@
 //!
 //! Each shot is left out in turn, and asked for among all known classes and one that is known by the other shots alone
 //! (the class answers as an imprinted one, [`Classifier::imprint`]). What further shots would bring is told from the
-//! base classes: each of them is made new again, known by 1, 2, 3 ... of its stored exemplars alone, and asked for with
-//! the samples that the bundle set aside. That gives an error e(k) for every number of shots k, a curve that is the same
-//! for every class taught on this bundle. This class's own error is put in its place on the curve: with `wrong` of n
-//! shots not recognised, each by n - 1 others,
+//! base classes: each of them is made new again, known by 1, 2, 3 ... of its stored exemplars alone, and asked for
+//! with the samples that the bundle set aside. That gives an error e(k) for every number of shots k, a curve that is
+//! the same for every class taught on this bundle. This class's own error is put in its place on the curve: with
+//! `wrong` of n shots not recognised, each by n - 1 others,
 //!
 //! own = (wrong + 2 e(n - 1)) / (n + 2),
 //!
@@ -14,8 +14,8 @@
 //! expected error(m) = own e(m) / e(n - 1),
 //!
 //! and with a single shot, which no other can recognise, e(m) itself. Base classes are classes that the backbone was
-//! trained on: their curve says how errors shrink with shots, not how high they are, so only its ratios count as soon as
-//! there are two shots.
+//! trained on: their curve says how errors shrink with shots, not how high they are, so only its ratios count as soon
+//! as there are two shots.
 
 use alloc::vec::Vec;
 
@@ -93,8 +93,8 @@ impl Curve {
         &self.errors
     }
 
-    /// e(`shots`). Beyond the exemplars that a bundle has, the curve goes on as it fell between its half and its end: by
-    /// the same factor each time that the shots double.
+    /// e(`shots`). Beyond the exemplars that a bundle has, the curve goes on as it fell between its half and its end:
+    /// by the same factor each time that the shots double.
     pub fn error(&self, shots: usize) -> f32 {
         let most = self.errors.len();
         if let Some(error) = self.errors.get(shots.max(1) - 1) {
@@ -110,8 +110,8 @@ impl Curve {
         last * orco_core::math::exp(exponent * ln(shots as f32 / most as f32))
     }
 
-    /// Accuracy to be expected with `shots` of a class of which `wrong` of `of` shots were not recognised when they were
-    /// left out.
+    /// Accuracy to be expected with `shots` of a class of which `wrong` of `of` shots were not recognised when they
+    /// were left out.
     pub fn expected(&self, wrong: usize, of: usize, shots: usize) -> f32 {
         if of < 2 {
             return 1.0 - self.error(shots);

@@ -8,8 +8,8 @@ use orco_core::math::{dot, normalise, normalise_rows};
 
 use crate::state::BaseModel;
 
-/// Turns features into the direction that likeness is measured by: as seen from the mean of all base features where the
-/// bundle's statistics know it, else from zero.
+/// Turns features into the direction that likeness is measured by: as seen from the mean of all base features where
+/// the bundle's statistics know it, else from zero.
 pub fn see(base_model: &BaseModel, features: &mut [f32]) {
     see_from(base_model.statistics.as_ref().map(|statistics| statistics.centre.as_slice()), features);
 }

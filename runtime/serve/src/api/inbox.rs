@@ -49,8 +49,8 @@ pub struct Labelled {
 /// `POST /api/v1/inbox/label`: makes frames shots of a label, whatever speaks against them: somebody has looked.
 ///
 /// # Errors
-/// [`Refusal`] if no class may have the label, there is no such frame, or too much is held or waits. Frames before that
-/// one are shots then.
+/// [`Refusal`] if no class may have the label, there is no such frame, or too much is held or waits. Frames before
+/// that one are shots then.
 pub async fn label(
     State(service): State<Arc<Service>>,
     Json(Labelled { ids, label }): Json<Labelled>,

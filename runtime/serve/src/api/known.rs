@@ -28,7 +28,8 @@ pub async fn status(State(service): State<Arc<Service>>) -> Json<Value> {
         "bundle": manifest.name, "release": manifest.release, "version": env!("CARGO_PKG_VERSION"),
         "classes": known.classes.len(), "base_classes": known.base, "free_targets": known.free_targets,
         "sessions": known.sessions, "balance": known.expected.map(|_| known.balance.name()), "balances": dial,
-        "inbox": service.inbox.len(), "inbox_most": service.inbox.most(), "expected": expected, "changes": known.history.len().saturating_sub(1), "jobs": jobs,
+        "expected": expected, "inbox": service.inbox.len(), "inbox_most": service.inbox.most(),
+        "changes": known.history.len().saturating_sub(1), "jobs": jobs,
     }))
 }
 

@@ -10,8 +10,8 @@ impl Session<'_> {
     /// counts the shots of the class that the device stores, from 1.
     ///
     /// # Errors
-    /// [`LearnError`] if a class is unknown, there is no such shot, it is all that a learned class has, the other class
-    /// has too many, or the callback stopped it.
+    /// [`LearnError`] if a class is unknown, there is no such shot, it is all that a learned class has, the other
+    /// class has too many, or the callback stopped it.
     pub fn move_shot(
         &mut self,
         state: &State,
