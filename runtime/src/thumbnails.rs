@@ -67,9 +67,9 @@ impl Thumbnails {
     /// Removes those of exemplars that neither a state nor its history has.
     ///
     /// # Errors
-    /// [`StoreError`] if one cannot be removed.
+    /// [`StoreError::Uncertain`] if one cannot be removed.
     pub fn prune(&self, saved: &Saved) -> Result<(), StoreError> {
-        let failed = |source| StoreError::Write { path: self.folder.clone(), source };
+        let failed = |source| StoreError::Uncertain { path: self.folder.clone(), source };
         let entries = match fs::read_dir(&self.folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -137,9 +137,8 @@ impl Learner {
             purged => purged?,
         };
         let uncertain = settled(locked.purge(&self.bundle, &saved))?;
-        let left = Thumbnails::of(&self.store).prune(&saved);
+        let uncertain = uncertain.or(Thumbnails::of(&self.store).prune(&saved).err());
         self.replace(saved);
-        left?;
         Ok(Made { report, uncertain })
     }
 

