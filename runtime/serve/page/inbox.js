@@ -39,7 +39,7 @@ function showGroup({ frames }) {
     box.addEventListener("change", () => { unchosen[box.checked ? "delete" : "add"](frame.id); ready(); });
     return make("li", {}, make("label", { title: name }, picture(api(`inbox/${frame.id}`), ""), box));
   });
-  return make("li", {}, make("p", { className: "small", textContent: say("inboxGroup", { count: frames.length }) }),
+  return make("li", {}, make("p", { className: "small", textContent: frames.length > 1 ? say("inboxGroup", { count: frames.length }) : "" }),
     make("ul", { className: "shots" }, ...items), make("div", { className: "row" }, field, teach, dismiss));
 }
 
