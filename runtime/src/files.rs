@@ -70,6 +70,24 @@ pub fn replace_shared(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace_by(&builder, path, bytes)
 }
 
+/// Makes a folder that its owner alone may look into, unless it is there; it survives a power cut.
+///
+/// # Errors
+/// If it cannot be made.
+pub fn create_folder(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(path)?;
+    match path.parent().filter(|parent| cfg!(unix) && !parent.as_os_str().is_empty()) {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
 fn replace_by(builder: &tempfile::Builder<'_, '_>, path: &Path, bytes: &[u8]) -> io::Result<()> {
     with_new(builder, path, |new| new.write_all(bytes))
 }

@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 use self::files::Files;
 use crate::bundle::Bundle;
 use crate::files::lock::{Lock, LockError};
-use crate::files::{foreign_owner, random_name};
+use crate::files::{create_folder, foreign_owner, random_name};
 use folder::{Disk, Folder};
 use orco_state::codec::DecodeError;
 use orco_state::history::Saved;
@@ -156,17 +156,7 @@ impl Store {
 
     /// Makes the folder, so that it survives a power cut.
     fn create_folder(&self) -> io::Result<()> {
-        if self.folder.is_dir() {
-            return Ok(());
-        }
-        let mut builder = fs::DirBuilder::new();
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.recursive(true).create(&self.folder)?;
-        match self.folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            Some(parent) => Folder { path: parent.into() }.sync_folder(),
-            None => Ok(()),
-        }
+        create_folder(&self.folder)
     }
 
     /// Reads the newest state that can be read. Writes nothing. Where a slot cannot be used, a warning says so; where

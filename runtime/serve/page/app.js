@@ -1,4 +1,7 @@
 import { $, api, ask, call, change, fill, get, make, of, percent, say, speak, words } from "./common.js";
+import { showEnough } from "./enough.js";
+import { readInbox } from "./inbox.js";
+import { forgetStored, showWhy, sideBySide, thumbnails } from "./pictures.js";
 
 const SHOT_EVERY_MS = 450, LOOK_EVERY_MS = 250, LOOK_SIDE = 480, SHOT_SIDE = 1280, ENOUGH = 5;
 
@@ -68,11 +71,29 @@ function showSource() {
 async function look() {
   const picture = files[0] ?? (await frame(LOOK_SIDE));
   if (!picture) return;
-  const { matches } = await (await call("POST", api("classify"), picture, true)).json();
-  if (stream || files.length) showAnswer(matches);
+  const collect = stream && $("collect").checked;
+  const { matches, known } = await (await call("POST", api(`classify${collect ? "?inbox=true" : ""}`), picture, true)).json();
+  if (stream || files.length) showAnswer(matches, known);
 }
 
-function showAnswer(matches) {
+// A still answers for itself; of the camera, the moment of asking.
+async function why() {
+  const picture = files[0] ?? (await frame(LOOK_SIDE));
+  if (!picture) return;
+  showWhy((await (await call("POST", api("classify?why=true"), picture)).json()).why);
+}
+
+function showAnswer(matches, known = true) {
+  $("why-ask").hidden = !matches.length;
+  if (!matches.length || files.length) showWhy(null);
+  if (matches.length && !known) {
+    $("answer").textContent = say("unknown");
+    $("provisional").hidden = true;
+    $("sure").textContent = "";
+    $("sure-bar").style.width = "0";
+    $("others").textContent = say("nearestKnown", { label: matches[0].label, percent: percent(matches[0].probability) });
+    return;
+  }
   const [best, ...others] = matches;
   $("answer").textContent = best?.label ?? "–";
   $("provisional").hidden = !best?.provisional;
@@ -154,12 +175,16 @@ async function readShots() {
   drawn = items;
   $("shots").replaceChildren(...items);
   showHint();
+  showEnough(of_label, shots);
 }
 
 // ---- what it knows
 
+let known = [];
 async function readKnown() {
   const [status, { classes }, { entries }] = await Promise.all([get("status"), get("classes"), get("history")]);
+  known = classes;
+  forgetStored();
   $("bundle").textContent = status.bundle;
   const learned = classes.filter((known) => known.learned), base = classes.filter((known) => !known.learned);
   $("counts").textContent = say("counts", { learned: learned.length, base: base.length, free: status.free_targets });
@@ -167,7 +192,9 @@ async function readKnown() {
   $("learned").replaceChildren(...learned.map((known) => make("li", {},
     make("span", {}, known.label, " ", make("span", { className: "small", textContent: say("shotCount", { count: known.shots }) })),
     make("button", { textContent: say("rename"), "aria-label": say("renameOf", known), on: () => rename(known.label) }),
-    make("button", { textContent: say("forget"), "aria-label": say("forgetOf", known), on: () => forget(known.label) }))));
+    make("button", { textContent: say("forget"), "aria-label": say("forgetOf", known), on: () => forget(known.label) }),
+    thumbnails(known))));
+  if (shown?.state === "done") showJob(shown);
   $("base-title").textContent = say("baseTitle", { count: base.length });
   $("base").textContent = base.map((known) => known.label).join(", ");
   showDial(status);
@@ -237,7 +264,10 @@ function report({ report, warning }) {
   }
   if (warning) lines.push(warning);
   const list = make("ul", {}, ...lines.map((line) => make("li", { textContent: line })));
-  return [make("p", { textContent: say("done") }), list];
+  const confused = (report?.confusions ?? []).slice(0, 3).map(({ label, taken_for: other }) =>
+    sideBySide([label, other], known, say("sideBySide", { label, other })));
+  const fresh = (report?.new ?? []).slice(0, 3).map(({ label }) => sideBySide([label], known, say("newClass", { label })));
+  return [make("p", { textContent: say("done") }), list, ...(confused.length ? confused : fresh)];
 }
 
 // EventSource cannot send the token, so the stream is read by hand.
@@ -246,7 +276,7 @@ async function listen() {
     try {
       const response = await call("GET", api("events"), undefined, true);
       $("connection").textContent = say("connected");
-      await Promise.all([readKnown(), readShots()]);
+      await Promise.all([readKnown(), readShots(), readInbox()]);
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       for (let rest = ""; ;) {
         const { value, done } = await reader.read();
@@ -266,6 +296,7 @@ function hear(event) {
   if (kind === "job") showJob(JSON.parse(data));
   if (kind === "changed") { readKnown().catch(() => {}); if (files.length) look().catch(() => {}); }
   if (kind === "changed" || kind === "shots") readShots();
+  if (kind === "inbox") readInbox().catch(() => {});
 }
 
 // ---- start
@@ -278,10 +309,13 @@ function start() {
     showSource();
     forgetWarning();
     if (shown) showJob(shown);
-    Promise.all([readKnown(), readShots()]).catch(() => {});
+    Promise.all([readKnown(), readShots(), readInbox()]).catch(() => {});
   };
   $("camera").onclick = toggleCamera;
   $("file").onchange = choose;
+  $("why-ask").onclick = () => why().catch(() => {});
+  $("collect").checked = localStorage.getItem("collect") !== "no";
+  $("collect").onchange = () => localStorage.setItem("collect", $("collect").checked ? "yes" : "no");
   $("label").oninput = () => { forgetWarning(); showHint(); readShots(); };
   const release = () => { holding = false; };
   $("shoot").onpointerdown = hold;

@@ -5,7 +5,8 @@
 //! - what is asked and told: [`error`], [`event`] (what page and programs are told as it happens), [`metric`];
 //! - the two threads that own a learner each: [`answers`] reads, and goes on answering while [`changes`] learns, one
 //!   change at a time. A class that is being learned answers at once, by its imprinted shots, until it is trained;
-//! - [`shooting`]: shots that were taken and not learned yet, in memory;
+//! - [`shooting`]: shots that were taken and not learned yet, in memory; [`inbox`]: frames that were not recognised, in
+//!   memory too;
 //! - [`service`]: these together, without HTTP;
 //! - who may ask: [`token`], [`route`] (every route, what body it takes, whether it needs the token), [`guard`];
 //! - [`api`]: the handlers, and the [`page`]; [`server`]: sockets, TLS, time limits, and `places`, which
@@ -27,6 +28,7 @@ pub mod changes;
 pub mod error;
 pub mod event;
 pub mod guard;
+pub mod inbox;
 pub mod metric;
 pub mod page;
 mod places;
@@ -39,4 +41,4 @@ pub mod token;
 
 pub use error::ServeError;
 pub use server::{Address, Server, Tls};
-pub use service::Service;
+pub use service::{Keeping, Service};

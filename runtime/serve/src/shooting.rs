@@ -85,15 +85,28 @@ impl Candidate {
     /// # Panics
     /// Never: writing a picture into memory cannot fail.
     pub fn of(picture: &RgbImage, keep: Option<&Preprocessing>) -> Self {
-        let (width, height) = picture.dimensions();
-        let scale = f64::from(THUMBNAIL) / f64::from(width.max(height));
-        let side = |length: u32| ((f64::from(length) * scale).round() as u32).max(1);
-        let small = imageops::resize(picture, side(width), side(height), FilterType::Triangle);
-        let mut bytes = Cursor::new(Vec::new());
-        small.write_to(&mut bytes, ImageFormat::Jpeg).expect("writing a picture into memory cannot fail");
         let kept = keep.map(|input| Arc::new(input.fit(picture)));
-        Self { quality: Quality::of(picture), thumbnail: bytes.into_inner().into(), picture: kept }
+        Self { quality: Quality::of(picture), thumbnail: small_jpeg(picture, THUMBNAIL), picture: kept }
     }
+}
+
+/// A JPEG of a picture whose sides are at most so long, in pixels.
+///
+/// # Panics
+/// Never: writing a picture into memory cannot fail.
+pub(crate) fn small_jpeg(picture: &RgbImage, side: u32) -> Arc<[u8]> {
+    let (width, height) = picture.dimensions();
+    let mut bytes = Cursor::new(Vec::new());
+    let write = |picture: &RgbImage, bytes: &mut Cursor<Vec<u8>>| picture.write_to(bytes, ImageFormat::Jpeg);
+    let written = if width.max(height) <= side {
+        write(picture, &mut bytes)
+    } else {
+        let scale = f64::from(side) / f64::from(width.max(height));
+        let length = |length: u32| ((f64::from(length) * scale).round() as u32).max(1);
+        write(&imageops::resize(picture, length(width), length(height), FilterType::Triangle), &mut bytes)
+    };
+    written.expect("writing a picture into memory cannot fail");
+    bytes.into_inner().into()
 }
 
 #[derive(Default)]

@@ -19,6 +19,7 @@ use super::{Learner, Reading};
 use crate::release;
 use crate::store::{Locked, StoreError};
 use crate::threads::Threads;
+use crate::thumbnails::Thumbnails;
 
 /// A change that was made, and is kept.
 #[derive(Debug)]
@@ -112,8 +113,8 @@ impl Learner {
     /// Forgets a learned class; [`Learner::undo`] brings it back.
     ///
     /// # Errors
-    /// [`ChangeError`] if there is no such class, it came with the bundle, the observer cancels, or the state cannot be
-    /// saved. Nothing was changed then.
+    /// [`ChangeError`] if there is no such class, it came with the bundle, the observer cancels, or the state cannot
+    /// be saved. Nothing was changed then.
     pub fn forget(&mut self, label: &str, observer: &mut dyn Observer) -> Result<Made<Report>, ChangeError> {
         let locked = self.lock()?;
         let (next, report) = self.within(observer, |session, state| session.forget(state, label))?;
@@ -146,7 +147,7 @@ impl Learner {
         let mut uncertain = settled(locked.purge(&self.bundle, &saved))?;
         // What was kept aside of another bundle may have the class, too.
         let swept = locked.sweep(&saved).and_then(|()| locked.discard_others(&self.bundle.digest));
-        uncertain = uncertain.or(swept.err());
+        uncertain = uncertain.or(swept.err()).or(Thumbnails::of(&self.store).prune(&saved).err());
         self.replace(saved);
         Ok(Made { report, uncertain })
     }
@@ -163,6 +164,25 @@ impl Learner {
         self.keep(&locked, next, Change::new(Verb::Rename, 0).labels([from, to]), ())
     }
 
+    /// Moves a stored shot of a class, numbered from 1 as the class's are stored, to another known class.
+    ///
+    /// # Errors
+    /// [`ChangeError`] if there is no such class or shot, it is the last one of a learned class, one of the old
+    /// classes would lose more than the budget, the observer cancels, or the state cannot be saved. Nothing was
+    /// changed then.
+    pub fn move_shot(
+        &mut self,
+        from: &str,
+        number: usize,
+        to: &str,
+        observer: &mut dyn Observer,
+    ) -> Result<Made<Report>, ChangeError> {
+        let locked = self.lock()?;
+        let [from, to] = [from, to].map(label::normal);
+        let (next, report) = self.within(observer, |session, state| session.move_shot(state, (&from, number), &to))?;
+        self.commit(&locked, next, Change::new(Verb::Move, self.settings.seed).labels([from, to]), report)
+    }
+
     /// Lets what was known count otherwise against what is new: the border between base classes and learned ones is
     /// chosen anew, nothing is trained.
     ///
@@ -177,8 +197,8 @@ impl Learner {
     /// Takes the last changes back. Undoing is a change, too, and can be taken back.
     ///
     /// # Errors
-    /// [`ChangeError`] if fewer are remembered, the observer cancels, or the state cannot be saved. Nothing was changed
-    /// then.
+    /// [`ChangeError`] if fewer are remembered, the observer cancels, or the state cannot be saved. Nothing was
+    /// changed then.
     pub fn undo(&mut self, changes: usize, observer: &mut dyn Observer) -> Result<Made<Undone>, ChangeError> {
         let locked = self.lock()?;
         let remembered = self.history().entries().len() - 1;
@@ -348,8 +368,7 @@ impl Learner {
 
     fn replace(&mut self, saved: orco_state::history::Saved) {
         self.saved = saved;
-        self.classifier = None;
-        self.provisional.clear();
+        self.start_anew();
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use orco_state::history::Limits;
+use orco_state::unknown::FALSE_ALARMS;
 
 use crate::encoder::choice::Choice;
 
@@ -14,6 +15,8 @@ pub struct Settings {
     /// Share of its first exemplars, 0..1, that a class may lose over all sessions since the bundle; a change that
     /// would cost one more is refused.
     pub forgetting_budget: Option<f32>,
+    /// Share of known pictures, 0..1, that may be taken for unknown ones: how strict [`super::Answer::known`] is.
+    pub false_alarms: f32,
     /// How much of the past is kept.
     pub limits: Limits,
     /// How long a change waits, at most, for another process that is changing the same state.
@@ -30,11 +33,12 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// Seed 1, no budget, no waiting, any engine for one picture.
+    /// Seed 1, no budget, 5 % false alarms, no waiting, any engine for one picture.
     fn default() -> Self {
         Self {
             seed: 1,
             forgetting_budget: None,
+            false_alarms: FALSE_ALARMS,
             limits: Limits::default(),
             wait: Duration::ZERO,
             engine: Choice::Auto,

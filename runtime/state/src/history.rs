@@ -179,6 +179,12 @@ impl Saved {
         Some(Earlier { state, seed: entry.seed, head: entry.head })
     }
 
+    /// SHA-256 of every exemplar that the state or its history has ([`Bank::digest_of`]).
+    pub fn exemplar_digests(&self) -> BTreeSet<[u8; 32]> {
+        let all = |bank: &Bank| (0..bank.len()).map(|exemplar| bank.digest_of(exemplar)).collect::<Vec<_>>();
+        [all(&self.state.exemplars), all(&self.history.attic)].into_iter().flatten().collect()
+    }
+
     /// Number of the entry that `steps` changes back led to the class set of then; `None` if that is not remembered.
     pub fn back(&self, steps: usize) -> Option<u32> {
         let last = self.history.entries.len() - 1;
@@ -204,13 +210,6 @@ impl Saved {
             && are_few(present.classes())
             && self.history.entries.iter().all(entry)
             && self.history.describes(&self.state)
-    }
-
-    /// [Digests](Bank::digest_of) of all exemplars that are remembered: those of the present state, and those of
-    /// earlier ones that undoing can bring back.
-    pub fn exemplar_digests(&self) -> BTreeSet<[u8; 32]> {
-        let digests = |bank: &Bank| (0..bank.len()).map(|exemplar| bank.digest_of(exemplar)).collect::<Vec<_>>();
-        [&self.state.exemplars, &self.history.attic].into_iter().flat_map(digests).collect()
     }
 }
 

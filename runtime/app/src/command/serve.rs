@@ -7,12 +7,14 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use orco_runtime::learner::Settings;
-use orco_serve::{Address, Server, Service, Tls};
+use orco_runtime::unknown::FALSE_ALARMS;
+use orco_serve::inbox::FRAMES;
+use orco_serve::{Address, Keeping, Server, Service, Tls};
 use serde_json::{Value, json};
 
 use crate::change::KeepOptions;
 use crate::device;
-use crate::options::Options;
+use crate::options::{Options, share};
 use crate::output::{Output, say};
 
 /// How long a change waits, at least, for another program that is changing the same state.
@@ -38,14 +40,24 @@ pub struct Arguments {
     key: Option<PathBuf>,
     #[command(flatten)]
     keep: KeepOptions,
+    /// Share of known pictures that may be taken for unknown ones: how strict `unknown` is.
+    #[arg(long, value_name = "SHARE", env = "ORCO_FALSE_ALARMS", default_value_t = FALSE_ALARMS, value_parser = share)]
+    false_alarms: f32,
+    /// Most pictures that were not recognised and wait, in memory, for a name; 0 keeps none.
+    #[arg(long, value_name = "N", env = "ORCO_INBOX", default_value_t = FRAMES)]
+    inbox: usize,
+    /// Keeps no small pictures of learned shots beside the state.
+    #[arg(long, env = "ORCO_NO_THUMBNAILS")]
+    no_thumbnails: bool,
 }
 
 /// Serves until it is told to stop.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
-    let keep_shots = arguments.keep.keep_shots;
-    let settings = Settings { wait: settings.wait.max(WAIT), keep_shots, ..settings };
-    let service = Service::open(bundle, store, settings)?;
+    let (wait, keep_shots) = (settings.wait.max(WAIT), arguments.keep.keep_shots);
+    let settings = Settings { wait, keep_shots, false_alarms: arguments.false_alarms, ..settings };
+    let keeping = Keeping { thumbnails: !arguments.no_thumbnails, frames: arguments.inbox };
+    let service = Service::open_keeping(bundle, store, settings, keeping)?;
     let tls = arguments.certificate.clone().zip(arguments.key.clone());
     let address = Address {
         listen: arguments.listen,

@@ -14,7 +14,7 @@ use tokio::task;
 use super::{decode, matches, usable};
 use crate::error::Refusal;
 use crate::service::Service;
-use crate::shooting::{Candidate, Warning};
+use crate::shooting::{self, Candidate, Warning};
 
 /// `GET /api/v1/shots`
 pub async fn all(State(service): State<Arc<Service>>) -> Json<Value> {
@@ -30,6 +30,31 @@ pub async fn list(State(service): State<Arc<Service>>, Path(label): Path<String>
     let label = usable(&label)?;
     let ids: Vec<Value> = service.shooting.of(&label).iter().map(|shot| json!({ "id": shot.id })).collect();
     Ok(Json(json!({ "label": label, "shots": ids })))
+}
+
+/// `GET /api/v1/shots/{label}/enough`: how well the shots recognise each other, and what more would bring.
+///
+/// # Errors
+/// [`Refusal`] if there are none, or too much waits.
+pub async fn enough(State(service): State<Arc<Service>>, Path(label): Path<String>) -> Result<Json<Value>, Refusal> {
+    let label = usable(&label)?;
+    let shots = service.shooting.of(&label);
+    let Some(features) = shooting::features(&shots).filter(|_| !shots.is_empty()) else {
+        return Err(Refusal::missing(format!("there are no shots of \"{label}\"")));
+    };
+    let bundle = Arc::clone(&service);
+    let curve = task::spawn_blocking(move || bundle.curve().cloned()).await;
+    let curve = curve.map_err(|_| Refusal::bad("the bundle's samples cannot be measured"))?;
+    let (enough, labels) = service.answers.enough(&label, features, curve).await?;
+    let left_out = shots.iter().zip(&enough.taken_for);
+    let left_out: Vec<Value> = left_out
+        .map(|(shot, other)| json!({ "id": shot.id, "taken_for": other.map(|other| &labels[other]) }))
+        .collect();
+    let expected = enough.expected.map(|[now, one, two]| json!({ "now": now, "one_more": one, "two_more": two }));
+    Ok(Json(json!({
+        "label": label, "shots": shots.len(), "recognised": enough.recognised(), "left_out": left_out,
+        "expected": expected,
+    })))
 }
 
 /// Whether a shot is taken whatever speaks against it.

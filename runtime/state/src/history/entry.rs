@@ -34,6 +34,8 @@ pub enum Verb {
     Balance,
     /// Classes were learned again, on another bundle, from the pictures of their shots.
     Upgrade,
+    /// A shot went from one class to another.
+    Move,
 }
 
 impl Verb {
@@ -50,6 +52,7 @@ impl Verb {
             Self::Purge => "purged",
             Self::Balance => "balanced",
             Self::Upgrade => "upgraded",
+            Self::Move => "moved a shot from",
         }
     }
 }
