@@ -13,7 +13,7 @@ use crate::folder::Folder;
 use crate::frame::{Frame, Picture};
 use crate::gstreamer::{self, Gstreamer};
 use crate::http::Http;
-use crate::source::Source;
+use crate::source::{Source, without_passwords};
 use crate::status::{Phase, Rate, Status};
 use crate::stop::Stop;
 
@@ -190,7 +190,7 @@ fn keep_reading(source: &Source, shared: &Shared) {
             (pause, tries) = (FIRST_PAUSE, 0);
         }
         tries += 1;
-        let reason = error.to_string();
+        let reason = without_passwords(&error.to_string());
         log::warn!("camera: {source} is not there, trying again in {:.1} s: {reason}", pause.as_secs_f32());
         shared.enter(Phase::Away { reason, tries });
         shared.stop.wait(pause);

@@ -58,16 +58,19 @@ fn without_password(url: &str) -> String {
     }
 }
 
+/// A text with stars for the passwords of all addresses in it.
+pub(crate) fn without_passwords(text: &str) -> String {
+    let words: Vec<String> = text.split(' ').map(without_password).collect();
+    words.join(" ")
+}
+
 /// As it was written, passwords in addresses replaced by stars.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::V4l2(path) => write!(f, "{}", path.display()),
             Self::Http(url) | Self::Rtsp(url) => f.write_str(&without_password(url)),
-            Self::Gstreamer(pipeline) => {
-                let words: Vec<String> = pipeline.split(' ').map(without_password).collect();
-                write!(f, "gst:{}", words.join(" "))
-            }
+            Self::Gstreamer(pipeline) => write!(f, "gst:{}", without_passwords(pipeline)),
             Self::Folder(path) => write!(f, "folder:{}", path.display()),
         }
     }
@@ -111,5 +114,7 @@ mod tests {
             assert_eq!(source.to_string(), shown);
             assert!(!format!("{source:?}").contains("cret"));
         }
+        let said = "cannot reach \"rtsp://me:secret@door/1\": no answer";
+        assert_eq!(without_passwords(said), "cannot reach \"rtsp://me:***@door/1\": no answer");
     }
 }

@@ -142,6 +142,17 @@ impl Answers {
         self.ask(|reply| Request::Classify { picture, reply }).await
     }
 
+    /// The same for a thread, which waits; `None` if too many wait already.
+    pub(crate) fn classify_between(&self, picture: RgbImage) -> Option<Result<Vec<Named>, Refusal>> {
+        let (reply, answer) = oneshot::channel();
+        match self.requests.try_send(Request::Classify { picture, reply }) {
+            Err(TrySendError::Full(_)) => return None,
+            Err(TrySendError::Disconnected(_)) => return Some(Err(Refusal::stopping())),
+            Ok(()) => {}
+        }
+        Some(answer.blocking_recv().map_err(|_| Refusal::stopping()).and_then(|answer| answer.map_err(failed)))
+    }
+
     /// What pictures show whose features are known, `[pictures, features]`.
     ///
     /// # Errors
@@ -164,7 +175,6 @@ impl Answers {
             TrySendError::Full(_) => Refusal::busy("too many pictures wait for an answer; try again"),
             TrySendError::Disconnected(_) => Refusal::stopping(),
         })?;
-        let failed = |error: EncodeError| Refusal::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, sentence(&error));
         answer.await.map_err(|_| Refusal::stopping())?.map_err(failed)
     }
 
@@ -181,6 +191,10 @@ impl Answers {
             let _ = wait.blocking_recv();
         }
     }
+}
+
+fn failed(error: EncodeError) -> Refusal {
+    Refusal::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, sentence(&error))
 }
 
 struct Thread {

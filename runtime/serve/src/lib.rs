@@ -6,6 +6,7 @@
 //! - the two threads that own a learner each: [`answers`] reads, and goes on answering while [`changes`] learns, one
 //!   change at a time. A class that is being learned answers at once, by its imprinted shots, until it is trained;
 //! - [`shooting`]: shots that were taken and not learned yet, in memory;
+//! - [`live`]: the service's own camera, looked at all the time, with [`agreement`] over several frames;
 //! - [`service`]: these together, without HTTP;
 //! - who may ask: [`token`], [`route`] (every route, what body it takes, whether it needs the token), [`guard`];
 //! - [`api`]: the handlers, and the [`page`]; [`server`]: sockets, TLS, time limits.
@@ -20,12 +21,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod agreement;
 pub mod answers;
 pub mod api;
 pub mod changes;
 pub mod error;
 pub mod event;
 pub mod guard;
+pub mod live;
 pub mod metric;
 pub mod page;
 pub mod report;
@@ -36,5 +39,6 @@ pub mod shooting;
 pub mod token;
 
 pub use error::ServeError;
+pub use orco_camera::Source;
 pub use server::{Address, Server, Tls};
 pub use service::Service;

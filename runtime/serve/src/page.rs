@@ -31,6 +31,11 @@ pub async fn texts() -> impl IntoResponse {
     file("text/javascript; charset=utf-8", include_str!("../page/texts.js"))
 }
 
+/// `GET /camera.js`
+pub async fn camera() -> impl IntoResponse {
+    file("text/javascript; charset=utf-8", include_str!("../page/camera.js"))
+}
+
 /// `GET /api/v1/openapi.json`
 pub async fn openapi() -> impl IntoResponse {
     file("application/json", OPENAPI)
@@ -63,7 +68,9 @@ mod tests {
         };
         let html = include_str!("../page/index.html");
         let mut used = [uses(html, "data-text=\""), uses(html, "data-label=\"")].concat();
-        for script in [include_str!("../page/app.js"), include_str!("../page/common.js")] {
+        for script in
+            [include_str!("../page/app.js"), include_str!("../page/common.js"), include_str!("../page/camera.js")]
+        {
             used.extend(uses(script, "say(\""));
         }
         assert!(used.len() > 40);

@@ -5,7 +5,7 @@ use axum::http::Method;
 use axum::middleware;
 use axum::routing::{delete, get, patch, post};
 
-use crate::api::{changes, inference, known, shots, watch};
+use crate::api::{camera, changes, inference, known, shots, watch};
 use crate::guard::{self, Guard};
 use crate::page;
 
@@ -78,12 +78,13 @@ const fn write(method: Method, path: &'static str, body: Body) -> Route {
 }
 
 /// All of them.
-pub static ROUTES: [Route; 31] = [
+pub static ROUTES: [Route; 36] = [
     open("/"),
     open("/style.css"),
     open("/app.js"),
     open("/common.js"),
     open("/texts.js"),
+    open("/camera.js"),
     open("/v2/health/live"),
     open("/v2/health/ready"),
     open("/v2"),
@@ -109,6 +110,10 @@ pub static ROUTES: [Route; 31] = [
     read("/api/v1/history"),
     write(Method::POST, "/api/v1/balance", Body::Json),
     read("/api/v1/events"),
+    read("/api/v1/live"),
+    read("/api/v1/camera.jpg"),
+    read("/api/v1/camera.mjpg"),
+    write(Method::POST, "/api/v1/camera/shot", Body::Json),
     read("/metrics"),
 ];
 
@@ -121,6 +126,7 @@ pub fn router(guard: Guard) -> Router {
         .route("/app.js", get(page::script))
         .route("/common.js", get(page::common))
         .route("/texts.js", get(page::texts))
+        .route("/camera.js", get(page::camera))
         .route("/v2/health/live", get(inference::live))
         .route("/v2/health/ready", get(inference::live))
         .route("/v2", get(inference::server))
@@ -143,6 +149,10 @@ pub fn router(guard: Guard) -> Router {
         .route("/api/v1/history", get(known::history))
         .route("/api/v1/balance", post(changes::balance))
         .route("/api/v1/events", get(watch::events))
+        .route("/api/v1/live", get(camera::now))
+        .route("/api/v1/camera.jpg", get(camera::picture))
+        .route("/api/v1/camera.mjpg", get(camera::stream))
+        .route("/api/v1/camera/shot", post(camera::shoot))
         .route("/metrics", get(watch::metrics))
         .route_layer(middleware::from_fn_with_state(guard, guard::check))
         .with_state(service)
@@ -165,7 +175,7 @@ mod tests {
             methods.map(move |method| (method.to_uppercase(), path.clone()))
         });
         // The page is for people.
-        let pages = ["/", "/style.css", "/app.js", "/common.js", "/texts.js"];
+        let pages = ["/", "/style.css", "/app.js", "/common.js", "/texts.js", "/camera.js"];
         let served = ROUTES.iter().filter(|route| !pages.contains(&route.path));
         let served: BTreeSet<_> = served.map(|route| (route.method.to_string(), route.path.to_owned())).collect();
         assert_eq!(listed.collect::<BTreeSet<_>>(), served);

@@ -1,8 +1,9 @@
 //! The service without HTTP: what is known, who answers, who changes, what was shot.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
+use orco_camera::{Camera, Source};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::label;
 use orco_runtime::learner::{Learner, Settings};
@@ -13,6 +14,7 @@ use crate::answers::Answers;
 use crate::changes::{Change, Changes, Job};
 use crate::error::{Refusal, ServeError};
 use crate::event::Events;
+use crate::live::{self, Live};
 use crate::metric::Metrics;
 use crate::shooting::{self, Shooting};
 
@@ -32,6 +34,7 @@ pub struct Service {
     pub events: Events,
     /// Figures.
     pub metrics: Metrics,
+    live: OnceLock<Live>,
     changes: Option<Changes>,
     thread: Option<JoinHandle<()>>,
 }
@@ -54,7 +57,28 @@ impl Service {
         let (changes, thread) =
             Changes::start(opener(1), answers.clone(), shooting.clone(), events.clone(), metrics.clone())?;
         let (changes, thread) = (Some(changes), Some(thread));
-        Ok(Arc::new(Self { manifest, features, answers, shooting, events, metrics, changes, thread }))
+        let live = OnceLock::new();
+        Ok(Arc::new(Self { manifest, features, answers, shooting, events, metrics, live, changes, thread }))
+    }
+
+    /// Looks at a camera of its own from now on; one that is not there is tried again and again. A second camera is not
+    /// taken.
+    ///
+    /// # Errors
+    /// [`ServeError`] if a thread cannot be started.
+    pub fn look_at(&self, source: Source, settings: live::Settings) -> Result<(), ServeError> {
+        let input = &self.manifest.preprocessing;
+        // Twice the backbone's input, which is scaled from there.
+        let side = 2 * input.width.max(input.height);
+        let camera = Camera::open(source).map_err(ServeError::Threads)?;
+        let told = (self.answers.clone(), self.events.clone(), self.metrics.clone());
+        let _ = self.live.set(Live::start(camera, settings, side, told)?);
+        Ok(())
+    }
+
+    /// The camera of its own, if it has one.
+    pub fn live(&self) -> Option<&Live> {
+        self.live.get()
     }
 
     /// Who changes.

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, value_parser};
 use orco_runtime::learner::Settings;
-use orco_serve::{Address, Server, Service, Tls};
+use orco_serve::{Address, Server, Service, Source, Tls, live};
 use serde_json::{Value, json};
 
 use crate::device;
@@ -35,6 +35,16 @@ pub struct Arguments {
     /// The certificate's key, a PEM file.
     #[arg(long, value_name = "FILE", env = "ORCO_KEY", requires = "certificate")]
     key: Option<PathBuf>,
+    /// A camera to look at all the time: a device (/dev/video0), an address (http://..., rtsp://...), gst:PIPELINE or
+    /// folder:PATH.
+    #[arg(long, value_name = "SOURCE", env = "ORCO_CAMERA")]
+    camera: Option<Source>,
+    /// Over how many of the camera's frames a label is agreed upon, so that it does not flicker.
+    #[arg(long, value_name = "N", env = "ORCO_CAMERA_FRAMES", default_value_t = 5, value_parser = value_parser!(u16).range(1..=100))]
+    camera_frames: u16,
+    /// Most of the camera's frames that are looked at in a second.
+    #[arg(long, value_name = "N", env = "ORCO_CAMERA_RATE", default_value_t = 10, value_parser = value_parser!(u16).range(1..=1000))]
+    camera_rate: u16,
 }
 
 /// Serves until it is told to stop.
@@ -42,6 +52,10 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
     let settings = Settings { wait: settings.wait.max(WAIT), ..settings };
     let service = Service::open(bundle, store, settings)?;
+    if let Some(source) = arguments.camera.clone() {
+        let (frames, per_second) = (usize::from(arguments.camera_frames), f32::from(arguments.camera_rate));
+        service.look_at(source, live::Settings { frames, per_second })?;
+    }
     let tls = arguments.certificate.clone().zip(arguments.key.clone());
     let address = Address {
         listen: arguments.listen,

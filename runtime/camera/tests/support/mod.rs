@@ -39,6 +39,7 @@ struct Inner {
     photographs: Mutex<Vec<Vec<u8>>>,
     every: Duration,
     asked: AtomicUsize,
+    sent: AtomicUsize,
     heads: Mutex<Vec<String>>,
     stop: AtomicBool,
 }
@@ -64,6 +65,7 @@ impl FakeCamera {
             photographs: photographs.into(),
             every,
             asked: AtomicUsize::new(0),
+            sent: AtomicUsize::new(0),
             heads: Mutex::default(),
             stop: AtomicBool::new(false),
         });
@@ -96,6 +98,11 @@ impl FakeCamera {
     /// How many times it was asked.
     pub fn asked(&self) -> usize {
         self.inner.asked.load(Ordering::SeqCst)
+    }
+
+    /// How many pictures it has sent. A picture that is being sent when other photographs are chosen is one of those before.
+    pub fn sent(&self) -> usize {
+        self.inner.sent.load(Ordering::SeqCst)
     }
 
     /// The heads of all requests.
@@ -156,6 +163,7 @@ fn answer(mut stream: TcpStream, inner: &Inner) -> std::io::Result<()> {
             Mode::Silent => {}
         }
         stream.flush()?;
+        inner.sent.fetch_add(1, Ordering::SeqCst);
         if mode() != Mode::Noise {
             thread::sleep(inner.every);
         }

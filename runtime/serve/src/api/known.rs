@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::{decode, matches};
 use crate::changes::Job;
 use crate::error::Refusal;
+use crate::live::Live;
 use crate::report;
 use crate::service::Service;
 
@@ -27,6 +28,7 @@ pub async fn status(State(service): State<Arc<Service>>) -> Json<Value> {
         "classes": known.classes.len(), "base_classes": known.base, "free_targets": known.free_targets,
         "sessions": known.sessions, "balance": known.expected.map(|_| known.balance.name()), "balances": dial,
         "expected": expected, "changes": known.history.len().saturating_sub(1), "jobs": jobs,
+        "camera": service.live().map(Live::json),
     }))
 }
 
