@@ -1,5 +1,5 @@
-//! Frames a second of a camera's full sensor, 4608 x 2592 pixels in JPEG: read and cut out of a multipart stream, decoded
-//! whole, and decoded as far reduced as a classifier of 224 pixels needs. `cargo bench -p orco-camera`
+//! Frames a second of a camera's full sensor, 4608 x 2592 pixels in JPEG: read and cut out of a multipart stream,
+//! decoded whole, and decoded as far reduced as a classifier of 224 pixels needs. `cargo bench -p orco-camera`
 
 use std::hint::black_box;
 use std::io::Cursor;

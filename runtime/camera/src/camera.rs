@@ -93,10 +93,10 @@ impl Shared {
 
 /// A camera: its newest frame, as long as it is held.
 ///
-/// One frame is kept and replaced by the next, so memory is bounded however slowly frames are taken. A camera that fails
-/// is opened again after half a second, then after twice as long each time, at most ten seconds; a single frame makes it
-/// half a second again. One that sends [`GARBAGE`] pictures one after another that cannot be read is opened anew, too,
-/// but for a folder.
+/// One frame is kept and replaced by the next, so memory is bounded however slowly frames are taken. A camera that
+/// fails is opened again after half a second, then after twice as long each time, at most ten seconds; a single frame
+/// makes it half a second again. One that sends [`GARBAGE`] pictures one after another that cannot be read is opened
+/// anew, too, but for a folder.
 pub struct Camera {
     source: Source,
     shared: Arc<Shared>,
@@ -143,8 +143,8 @@ impl Camera {
         slot.newest.clone().filter(|frame| frame.number > after)
     }
 
-    /// Decodes a frame of this camera, and notes in its status whether that could be done. With a side, a JPEG picture is
-    /// reduced as far as so many pixels are left in width and height.
+    /// Decodes a frame of this camera, and notes in its status whether that could be done. With a side, a JPEG picture
+    /// is reduced as far as so many pixels are left in width and height.
     ///
     /// # Errors
     /// [`ImageError`] if the frame is no picture, is damaged or too large.

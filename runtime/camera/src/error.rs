@@ -5,7 +5,8 @@ use std::io;
 /// Why a source cannot be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "\"{0}\" is no camera: give a device (/dev/video0), an address (http://..., rtsp://...), gst:PIPELINE or folder:PATH"
+    "\"{0}\" is no camera: give a device (/dev/video0), an address (http://..., rtsp://...), gst:PIPELINE or \
+     folder:PATH"
 )]
 pub struct SourceError(pub String);
 

@@ -29,8 +29,8 @@ struct Found {
     is_known: bool,
 }
 
-/// New pictures are given, oldest first, once they were found twice with the same length and time of change, so that one
-/// that is still being written is not. One that is written again is new again.
+/// New pictures are given, oldest first, once they were found twice with the same length and time of change, so that
+/// one that is still being written is not. One that is written again is new again.
 pub(crate) struct Folder {
     path: PathBuf,
     files: HashMap<OsString, Found>,

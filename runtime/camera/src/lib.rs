@@ -4,8 +4,8 @@
 //! Modules stand along the way of a picture, each importing only from those above:
 //!
 //! - [`source`]: where pictures come from, as people write it; [`error`]: why there are none;
-//! - [`frame`]: one of them, as it came, decoded by [`orco_runtime::image`]; [`yuyv`] (raw pixels), [`motion_jpeg`] (JPEG
-//!   without its tables), [`multipart`] (pictures in a stream);
+//! - [`frame`]: one of them, as it came, decoded by [`orco_runtime::image`]; [`yuyv`] (raw pixels), [`motion_jpeg`]
+//!   (JPEG without its tables), [`multipart`] (pictures in a stream);
 //! - `http`, `gstreamer`, `folder`, `v4l2`: one file for each kind of source;
 //! - [`camera`]: the thread that reads one, with its [`status`].
 //!

@@ -40,7 +40,8 @@ impl<R: Read> Multipart<R> {
     /// its boundary is passed over.
     ///
     /// # Errors
-    /// [`Broken`] if the stream ends, cannot be read, has no boundary within [`MAX_PICTURE`] bytes or a part beyond that.
+    /// [`Broken`] if the stream ends, cannot be read, has no boundary within [`MAX_PICTURE`] bytes or a part beyond
+    /// that.
     // An iterator would go on after an error.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Vec<u8>, Broken> {

@@ -11,9 +11,9 @@ pub struct Yuyv {
 }
 
 impl Yuyv {
-    /// A picture from rows of `stride` bytes, of which the first `2 * width` are used: brightness, blue, brightness, red
-    /// of every two pixels. `None` if the width is odd or 0, a row does not fit in its stride, or there are too few bytes
-    /// (the last row may end with its pixels).
+    /// A picture from rows of `stride` bytes, of which the first `2 * width` are used: brightness, blue, brightness,
+    /// red of every two pixels. `None` if the width is odd or 0, a row does not fit in its stride, or there are too few
+    /// bytes (the last row may end with its pixels).
     pub fn new(width: u32, height: u32, stride: usize, bytes: &[u8]) -> Option<Self> {
         let row = 2 * width as usize;
         if width == 0 || height == 0 || width % 2 != 0 || stride < row {
@@ -24,8 +24,8 @@ impl Yuyv {
         Some(Self { width, height, bytes: rows.copied().collect() })
     }
 
-    /// In red, green and blue, by ITU-R BT.601 with brightness from 16 to 235, as V4L2 has it where a driver says nothing
-    /// else.
+    /// In red, green and blue, by ITU-R BT.601 with brightness from 16 to 235, as V4L2 has it where a driver says
+    /// nothing else.
     ///
     /// # Panics
     /// Never: the number of bytes was checked.

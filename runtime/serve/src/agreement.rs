@@ -39,8 +39,8 @@ impl Agreement {
         self.frames.len()
     }
 
-    /// Adds the answer to a frame. Returns all classes with their means: first the one that is shown, then the others, most
-    /// probable first.
+    /// Adds the answer to a frame. Returns all classes with their means: first the one that is shown, then the others,
+    /// most probable first.
     pub fn add(&mut self, now: Instant, answer: Vec<Named>) -> Vec<Named> {
         self.frames.retain(|(then, _)| now.saturating_duration_since(*then) <= MEMORY);
         while self.frames.len() >= self.most {

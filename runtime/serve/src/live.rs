@@ -1,8 +1,8 @@
 //! What the service's own camera shows: looked at all the time, one frame after another.
 //!
-//! One thread takes the newest frame, decodes it no larger than the backbone needs, and asks [`Answers`] what it shows. It
-//! asks again only when it has the answer, so a request waits for one frame at most; where many requests wait, it leaves
-//! frames out.
+//! One thread takes the newest frame, decodes it no larger than the backbone needs, and asks [`Answers`] what it shows.
+//! It asks again only when it has the answer, so a request waits for one frame at most; where many requests wait, it
+//! leaves frames out.
 
 use std::io::Cursor;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
+use clap::builder::RangedI64ValueParser;
 use clap::{Args, value_parser};
 use orco_runtime::learner::Settings;
 use orco_serve::{Address, Server, Service, Source, Tls, live};
@@ -40,11 +41,16 @@ pub struct Arguments {
     #[arg(long, value_name = "SOURCE", env = "ORCO_CAMERA")]
     camera: Option<Source>,
     /// Over how many of the camera's frames a label is agreed upon, so that it does not flicker.
-    #[arg(long, value_name = "N", env = "ORCO_CAMERA_FRAMES", default_value_t = 5, value_parser = value_parser!(u16).range(1..=100))]
+    #[arg(long, value_name = "N", env = "ORCO_CAMERA_FRAMES", default_value_t = 5, value_parser = to(100))]
     camera_frames: u16,
     /// Most of the camera's frames that are looked at in a second.
-    #[arg(long, value_name = "N", env = "ORCO_CAMERA_RATE", default_value_t = 10, value_parser = value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_name = "N", env = "ORCO_CAMERA_RATE", default_value_t = 10, value_parser = to(1000))]
     camera_rate: u16,
+}
+
+/// A whole number from 1.
+fn to(most: i64) -> RangedI64ValueParser<u16> {
+    value_parser!(u16).range(1..=most)
 }
 
 /// Serves until it is told to stop.

@@ -100,7 +100,8 @@ impl FakeCamera {
         self.inner.asked.load(Ordering::SeqCst)
     }
 
-    /// How many pictures it has sent. A picture that is being sent when other photographs are chosen is one of those before.
+    /// How many pictures it has sent. A picture that is being sent when other photographs are chosen is one of those
+    /// before.
     pub fn sent(&self) -> usize {
         self.inner.sent.load(Ordering::SeqCst)
     }
