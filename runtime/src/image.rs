@@ -88,8 +88,8 @@ pub fn decode(bytes: &[u8]) -> Result<RgbImage, ImageError> {
     }
 }
 
-/// The same, a JPEG picture at the smallest scale of 1, 1/2, 1/4 and 1/8 that leaves at least `side` pixels in width
-/// and height: several times as fast for a large one, which suits a live view, and a classifier whose input is small.
+/// The same, a JPEG picture at the smallest scale of 1, 1/4 and 1/8 that leaves at least `side` pixels in width
+/// and height: faster for a large one, which suits a live view, and a classifier whose input is small.
 ///
 /// # Errors
 /// As for [`decode`].

@@ -15,18 +15,22 @@ use orco_runtime::image_rs::{RgbImage, imageops::overlay};
 const WIDTH: u32 = 4608;
 const HEIGHT: u32 = 2592;
 
-/// A sensor's picture: the sample photographs side by side, enlarged, with a sensor's noise.
+/// Pixels a side of a photograph in it.
+const TILE: u32 = 256;
+
+/// A sensor's picture: the sample photographs side by side, twice as large, with a sensor's noise.
 fn sensor() -> RgbImage {
     let shots = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/shots/learn");
     let mut folders: Vec<_> = std::fs::read_dir(shots).unwrap().map(|entry| entry.unwrap().path()).collect();
     folders.sort();
+    let photographs: Vec<RgbImage> = folders.iter().map(|folder| image::open(&folder.join("1.jpg")).unwrap()).collect();
+    let large = |photograph| imageops::resize(photograph, TILE, TILE, FilterType::CatmullRom);
+    let photographs: Vec<RgbImage> = photographs.iter().map(large).collect();
     let mut picture = RgbImage::new(WIDTH, HEIGHT);
-    let side = HEIGHT / 2;
-    for place in 0..8u32 {
-        let folder = &folders[place as usize % folders.len()];
-        let photograph = image::open(&folder.join("1.jpg")).unwrap();
-        let large = imageops::resize(&photograph, side, side, FilterType::CatmullRom);
-        overlay(&mut picture, &large, i64::from(place % 4 * side), i64::from(place / 4 * side));
+    let places =
+        (0..HEIGHT).step_by(TILE as usize).flat_map(|y| (0..WIDTH).step_by(TILE as usize).map(move |x| (x, y)));
+    for ((x, y), photograph) in places.zip(photographs.iter().cycle()) {
+        overlay(&mut picture, photograph, i64::from(x), i64::from(y));
     }
     let mut random = 1u32;
     for value in picture.iter_mut() {
@@ -38,14 +42,24 @@ fn sensor() -> RgbImage {
     picture
 }
 
+/// How long this thread has had a processor, so that others who use the machine do not count; elsewhere than on Linux
+/// the time that passed.
+fn busy(start: Instant) -> f64 {
+    let line = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanoseconds = line.split(' ').next().and_then(|busy| busy.parse::<f64>().ok());
+    nanoseconds.map_or(start.elapsed().as_secs_f64(), |busy| busy / 1e9)
+}
+
+/// Prints the mean of at least ten rounds, for one core.
 fn rate(name: &str, mut work: impl FnMut()) {
     work();
-    let (start, mut times) = (Instant::now(), 0);
-    while start.elapsed() < Duration::from_secs(4) {
+    let (start, mut rounds) = (Instant::now(), 0);
+    let before = busy(start);
+    while rounds < 10 || start.elapsed() < Duration::from_secs(3) {
         work();
-        times += 1;
+        rounds += 1;
     }
-    println!("{name}: {:.1} frames/s", f64::from(times) / start.elapsed().as_secs_f64());
+    println!("{name}: {:.1} frames/s", f64::from(rounds) / (busy(start) - before));
 }
 
 fn main() {
@@ -66,7 +80,7 @@ fn main() {
             black_box(Multipart::new(Cursor::new(&without), "b").next().unwrap());
         });
         rate("  decoded whole", || drop(black_box(image::decode(&file).unwrap())));
-        for side in [1000, 500, 224] {
+        for side in [500, 224] {
             let [width, height] =
                 image::decode_reduced(&file, side).map(|small| [small.width(), small.height()]).unwrap();
             rate(&format!("  decoded to {width} x {height}"), || {

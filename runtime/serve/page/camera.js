@@ -61,6 +61,9 @@ async function watch() {
         last = number;
         rest = 0;
       } catch {
+        // An old picture would be taken for a new one.
+        URL.revokeObjectURL($("live").src);
+        $("live").removeAttribute("src");
         last = 0;
         rest = AGAIN_MS;
       }

@@ -68,8 +68,7 @@ impl Service {
     /// [`ServeError`] if a thread cannot be started.
     pub fn look_at(&self, source: Source, settings: live::Settings) -> Result<(), ServeError> {
         let input = &self.manifest.preprocessing;
-        // Twice the backbone's input, which is scaled from there.
-        let side = 2 * input.width.max(input.height);
+        let side = input.width.max(input.height);
         let camera = Camera::open(source).map_err(ServeError::Threads)?;
         let told = (self.answers.clone(), self.events.clone(), self.metrics.clone());
         let _ = self.live.set(Live::start(camera, settings, side, told)?);

@@ -208,14 +208,14 @@ fn a_picture_is_reduced_as_far_as_the_side_that_is_wanted_allows() {
     for (name, file) in all() {
         let whole = super::decode(&file).unwrap();
         let least = whole.width().min(whole.height());
-        for by in [8, 4, 2] {
+        for by in [8, 4] {
             let reduced = super::decode_reduced(&file, least.div_ceil(by)).unwrap();
             let expected = means(&whole, by);
             assert_eq!(reduced.dimensions(), (whole.width().div_ceil(by), whole.height().div_ceil(by)), "{name}");
             let inside = imageops::crop_imm(&reduced, 0, 0, expected.width(), expected.height()).to_image();
             assert!(difference(&inside, &expected) < 2.5, "{name}, 1/{by}: {}", difference(&inside, &expected));
         }
-        assert_eq!(super::decode_reduced(&file, least).unwrap(), whole, "{name}");
+        assert_eq!(super::decode_reduced(&file, least.div_ceil(4) + 1).unwrap(), whole, "{name}");
         assert!(super::decode_reduced(&file[..file.len() - 20], 1).is_err(), "{name}");
     }
 }
