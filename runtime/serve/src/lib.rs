@@ -9,7 +9,8 @@
 //! - [`live`]: the service's own camera, looked at all the time, with [`agreement`] over several frames;
 //! - [`service`]: these together, without HTTP;
 //! - who may ask: [`token`], [`route`] (every route, what body it takes, whether it needs the token), [`guard`];
-//! - [`api`]: the handlers, and the [`page`]; [`server`]: sockets, TLS, time limits.
+//! - [`api`]: the handlers, and the [`page`]; [`server`]: sockets, TLS, time limits, and `places`, which
+//!   nobody can take up alone.
 //!
 //! ```no_run
 //! use orco_runtime::{bundle::Bundle, learner::Settings, store::Store};
@@ -31,6 +32,7 @@ pub mod guard;
 pub mod live;
 pub mod metric;
 pub mod page;
+mod places;
 pub mod report;
 pub mod route;
 pub mod server;
