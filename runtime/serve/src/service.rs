@@ -26,6 +26,8 @@ pub struct Service {
     pub manifest: Manifest,
     /// Numbers in a feature vector.
     pub features: usize,
+    /// Whether the pictures of shots are kept.
+    pub keeps_shots: bool,
     /// Who answers.
     pub answers: Answers,
     /// Shots that were not learned yet.
@@ -48,7 +50,7 @@ impl Service {
         let (metrics, events) = (Metrics::default(), Events::default());
         let shooting = Shooting::new(metrics.clone());
         let manifest = bundle.manifest.clone();
-        let features = bundle.base_model.head.inputs;
+        let (features, keeps_shots) = (bundle.base_model.head.inputs, settings.keep_shots);
         let opener = |pictures_ahead| {
             let (bundle, store, settings) = (bundle.clone(), store.clone(), settings.clone());
             move || Ok(Learner::new(bundle, store, Settings { pictures_ahead, ..settings })?)
@@ -58,7 +60,9 @@ impl Service {
             Changes::start(opener(1), answers.clone(), shooting.clone(), events.clone(), metrics.clone())?;
         let (changes, thread) = (Some(changes), Some(thread));
         let live = OnceLock::new();
-        Ok(Arc::new(Self { manifest, features, answers, shooting, events, metrics, live, changes, thread }))
+        let service =
+            Self { manifest, features, keeps_shots, answers, shooting, events, metrics, live, changes, thread };
+        Ok(Arc::new(service))
     }
 
     /// Looks at a camera of its own from now on; one that is not there is tried again and again. A second camera is not
@@ -103,7 +107,8 @@ impl Service {
             return Err(Refusal::conflict("no free target is left: forget a class first"));
         }
         let ids = shots.iter().map(|shot| shot.id).collect();
-        self.changes().ask(Change::Learn { label: label.to_owned(), shots: features, ids })
+        let pictures = shooting::pictures(&shots);
+        self.changes().ask(Change::Learn { label: label.to_owned(), shots: features, pictures, ids })
     }
 }
 

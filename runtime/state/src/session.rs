@@ -11,6 +11,7 @@
 mod change;
 mod error;
 mod judge;
+mod relearn;
 mod report;
 mod stored;
 #[cfg(test)]

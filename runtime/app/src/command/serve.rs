@@ -11,6 +11,7 @@ use orco_runtime::learner::Settings;
 use orco_serve::{Address, Server, Service, Source, Tls, live};
 use serde_json::{Value, json};
 
+use crate::change::KeepOptions;
 use crate::device;
 use crate::options::Options;
 use crate::output::{Output, say};
@@ -46,6 +47,8 @@ pub struct Arguments {
     /// Most of the camera's frames that are looked at in a second.
     #[arg(long, value_name = "N", env = "ORCO_CAMERA_RATE", default_value_t = 10, value_parser = to(1000))]
     camera_rate: u16,
+    #[command(flatten)]
+    keep: KeepOptions,
 }
 
 /// A whole number from 1.
@@ -56,7 +59,8 @@ fn to(most: i64) -> RangedI64ValueParser<u16> {
 /// Serves until it is told to stop.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
-    let settings = Settings { wait: settings.wait.max(WAIT), ..settings };
+    let keep_shots = arguments.keep.keep_shots;
+    let settings = Settings { wait: settings.wait.max(WAIT), keep_shots, ..settings };
     let service = Service::open(bundle, store, settings)?;
     if let Some(source) = arguments.camera.clone() {
         let (frames, per_second) = (usize::from(arguments.camera_frames), f32::from(arguments.camera_rate));

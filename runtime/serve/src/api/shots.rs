@@ -63,7 +63,8 @@ pub(super) async fn take_picture(
 ) -> Result<Value, Refusal> {
     let picture = Arc::new(picture);
     let measured = Arc::clone(&picture);
-    let candidate = task::spawn_blocking(move || Candidate::of(&measured)).await;
+    let keep = service.keeps_shots.then_some(service.manifest.preprocessing);
+    let candidate = task::spawn_blocking(move || Candidate::of(&measured, keep.as_ref())).await;
     let candidate = candidate.map_err(|_| Refusal::bad("the picture cannot be measured"))?;
     let (features, named) = service.answers.shot(Arc::unwrap_or_clone(picture)).await?;
     let (id, warnings) = service.shooting.take(label, candidate, (features, &named), anyway)?;

@@ -32,6 +32,8 @@ pub enum Verb {
     Purge,
     /// What was known counts otherwise against what is new.
     Balance,
+    /// Classes were learned again, on another bundle, from the pictures of their shots.
+    Upgrade,
 }
 
 impl Verb {
@@ -47,6 +49,7 @@ impl Verb {
             Self::Undo => "went back",
             Self::Purge => "purged",
             Self::Balance => "balanced",
+            Self::Upgrade => "upgraded",
         }
     }
 }
