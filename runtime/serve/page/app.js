@@ -1,3 +1,4 @@
+import { chooseDevice, device, findDevice, hearDevice, startDevice } from "./camera.js";
 import { $, api, ask, call, change, fill, get, make, of, percent, say, speak, words } from "./common.js";
 import { showEnough } from "./enough.js";
 import { readInbox } from "./inbox.js";
@@ -24,6 +25,8 @@ function stopCamera() {
   stream = $("video").srcObject = null;
 }
 
+const hasSource = () => Boolean(stream || files.length || device.chosen);
+
 async function toggleCamera() {
   $("camera-error").textContent = "";
   if (stream) stopCamera();
@@ -36,6 +39,7 @@ async function toggleCamera() {
       $("video").srcObject = stream;
       await $("video").play();
       files = [];
+      chooseDevice(false);
     } catch (error) {
       stopCamera();
       $("camera-error").textContent = say("cameraFailed", { reason: error.message });
@@ -46,22 +50,22 @@ async function toggleCamera() {
 
 function choose() {
   files = [...$("file").files];
-  if (files.length) stopCamera();
+  if (files.length) { stopCamera(); chooseDevice(false); }
   showSource();
 }
 
 function showSource() {
   $("video").hidden = !stream;
   $("still").hidden = !files.length;
-  $("square").hidden = !stream && !files.length;
-  $("nothing").hidden = Boolean(stream || files.length);
+  $("square").hidden = !hasSource();
+  $("nothing").hidden = hasSource();
   if ($("still").src) URL.revokeObjectURL($("still").src);
   if (files.length) $("still").src = URL.createObjectURL(files[0]);
   else $("still").removeAttribute("src");
-  $("still").alt = say("picture");
+  $("still").alt = $("live").alt = say("picture");
   $("camera").textContent = say(stream ? "cameraStop" : "camera");
   $("shoot").textContent = say(files.length ? "shootFiles" : "shoot");
-  if (!stream && !files.length) showAnswer([]);
+  if (!hasSource()) showAnswer([]);
   if (files.length) look().catch(() => {});
   showHint();
 }
@@ -116,7 +120,7 @@ let holding = false, shots = [], refused = null;
 const label = () => $("label").value.trim();
 
 function showHint() {
-  const ready = label() && (stream || files.length);
+  const ready = label() && hasSource();
   $("shoot").disabled = !ready;
   $("learn").disabled = !label() || !shots.length;
   const key = !label() ? "hintLabel" : !shots.length ? (ready ? "hintFirst" : "hintSource") : shots.length < ENOUGH ? "hintMore" : "hintEnough";
@@ -129,11 +133,14 @@ function forgetWarning() {
   $("anyway-row").hidden = true;
 }
 
+// A picture is a file, or a frame of the service's own camera.
 async function shoot(picture, anyway = false) {
-  const sent = await call("POST", `${of(label())}${anyway ? "?anyway=true" : ""}`, picture).catch(() => null);
+  const asked = picture instanceof Blob ? call("POST", `${of(label())}${anyway ? "?anyway=true" : ""}`, picture)
+    : call("POST", api("camera/shot"), { label: label(), anyway, ...picture });
+  const sent = await asked.catch(() => null);
   if (!sent) return;
-  const { accepted, warnings } = await sent.json();
-  refused = accepted ? null : picture;
+  const { accepted, warnings, frame } = await sent.json();
+  refused = accepted ? null : picture instanceof Blob ? picture : { frame };
   const sentences = warnings.filter((warning) => !anyway || warning.kind === "looks-like")
     .map((warning) => say(warning.kind, { label: warning.label, percent: percent(warning.probability ?? 0) }));
   $("shot-warning").textContent = sentences.join(" ");
@@ -150,10 +157,10 @@ async function hold() {
     return;
   }
   do {
-    const picture = await frame(SHOT_SIDE);
+    const picture = device.chosen ? {} : await frame(SHOT_SIDE);
     if (picture) await shoot(picture);
     await new Promise((later) => setTimeout(later, SHOT_EVERY_MS));
-  } while (holding && stream);
+  } while (holding && (stream || device.chosen));
   holding = false;
 }
 
@@ -186,6 +193,7 @@ async function readKnown() {
   known = classes;
   forgetStored();
   $("bundle").textContent = status.bundle;
+  if (findDevice(status.camera) && !stream && !files.length) { chooseDevice(true); showSource(); }
   const learned = classes.filter((known) => known.learned), base = classes.filter((known) => !known.learned);
   $("counts").textContent = say("counts", { learned: learned.length, base: base.length, free: status.free_targets });
   $("known").replaceChildren(...learned.map((known) => make("option", { value: known.label })));
@@ -293,6 +301,7 @@ async function listen() {
 
 function hear(event) {
   const kind = /^event: ?(.*)$/m.exec(event)?.[1], data = /^data: ?(.*)$/m.exec(event)?.[1];
+  if (kind === "live") hearDevice(JSON.parse(data));
   if (kind === "job") showJob(JSON.parse(data));
   if (kind === "changed") { readKnown().catch(() => {}); if (files.length) look().catch(() => {}); }
   if (kind === "changed" || kind === "shots") readShots();
@@ -327,6 +336,7 @@ function start() {
   $("anyway").onclick = () => refused && shoot(refused, true);
   $("learn").onclick = () => forgetWarning() ?? change("POST", "learn", { label: label() });
   $("undo").onclick = () => change("POST", "undo", {});
+  startDevice((value) => { if (value === "device") { stopCamera(); files = []; } showSource(); }, showAnswer);
   showSource();
   watchCamera();
   listen();

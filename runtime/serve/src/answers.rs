@@ -197,6 +197,17 @@ impl Answers {
         self.ask(|reply| Request::Enough { label: label.to_owned(), shots, curve, reply }).await
     }
 
+    /// What a picture shows, for a thread, which waits; `None` if too many wait already.
+    pub(crate) fn look_between(&self, picture: RgbImage) -> Option<Result<Looked, Refusal>> {
+        let (reply, answer) = oneshot::channel();
+        match self.requests.try_send(Request::Look { picture, like: 0, reply }) {
+            Err(TrySendError::Full(_)) => return None,
+            Err(TrySendError::Disconnected(_)) => return Some(Err(Refusal::stopping())),
+            Ok(()) => {}
+        }
+        Some(answer.blocking_recv().map_err(|_| Refusal::stopping()).and_then(|answer| answer.map_err(failed)))
+    }
+
     /// What pictures show whose features are known, `[pictures, features]`.
     ///
     /// # Errors
@@ -219,7 +230,6 @@ impl Answers {
             TrySendError::Full(_) => Refusal::busy("too many pictures wait for an answer; try again"),
             TrySendError::Disconnected(_) => Refusal::stopping(),
         })?;
-        let failed = |error: EncodeError| Refusal::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, sentence(&error));
         answer.await.map_err(|_| Refusal::stopping())?.map_err(failed)
     }
 
@@ -236,6 +246,10 @@ impl Answers {
             let _ = wait.blocking_recv();
         }
     }
+}
+
+fn failed(error: EncodeError) -> Refusal {
+    Refusal::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, sentence(&error))
 }
 
 struct Thread {

@@ -1,5 +1,6 @@
 //! The handlers, by what they are about.
 
+pub mod camera;
 pub mod changes;
 pub mod inbox;
 pub mod inference;

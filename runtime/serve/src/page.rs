@@ -46,6 +46,11 @@ pub async fn pictures() -> impl IntoResponse {
     file("text/javascript; charset=utf-8", include_str!("../page/pictures.js"))
 }
 
+/// `GET /camera.js`
+pub async fn camera() -> impl IntoResponse {
+    file("text/javascript; charset=utf-8", include_str!("../page/camera.js"))
+}
+
 /// `GET /api/v1/openapi.json`
 pub async fn openapi() -> impl IntoResponse {
     file("application/json", OPENAPI)
@@ -80,6 +85,7 @@ mod tests {
         let mut used = [uses(html, "data-text=\""), uses(html, "data-label=\"")].concat();
         let scripts = [
             include_str!("../page/app.js"),
+            include_str!("../page/camera.js"),
             include_str!("../page/common.js"),
             include_str!("../page/enough.js"),
             include_str!("../page/inbox.js"),

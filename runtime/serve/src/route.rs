@@ -5,7 +5,7 @@ use axum::http::Method;
 use axum::middleware;
 use axum::routing::{delete, get, patch, post};
 
-use crate::api::{changes, inbox, inference, known, shots, thumbnails, watch};
+use crate::api::{camera, changes, inbox, inference, known, shots, thumbnails, watch};
 use crate::guard::{self, Guard};
 use crate::page;
 
@@ -78,7 +78,7 @@ const fn write(method: Method, path: &'static str, body: Body) -> Route {
 }
 
 /// All of them.
-pub static ROUTES: [Route; 42] = [
+pub static ROUTES: [Route; 47] = [
     open("/"),
     open("/style.css"),
     open("/app.js"),
@@ -87,6 +87,7 @@ pub static ROUTES: [Route; 42] = [
     open("/enough.js"),
     open("/inbox.js"),
     open("/pictures.js"),
+    open("/camera.js"),
     open("/v2/health/live"),
     open("/v2/health/ready"),
     open("/v2"),
@@ -120,6 +121,10 @@ pub static ROUTES: [Route; 42] = [
     read("/api/v1/history"),
     write(Method::POST, "/api/v1/balance", Body::Json),
     read("/api/v1/events"),
+    read("/api/v1/live"),
+    read("/api/v1/camera.jpg"),
+    read("/api/v1/camera.mjpg"),
+    write(Method::POST, "/api/v1/camera/shot", Body::Json),
     read("/metrics"),
 ];
 
@@ -135,6 +140,7 @@ pub fn router(guard: Guard) -> Router {
         .route("/enough.js", get(page::enough))
         .route("/inbox.js", get(page::inbox))
         .route("/pictures.js", get(page::pictures))
+        .route("/camera.js", get(page::camera))
         .route("/v2/health/live", get(inference::live))
         .route("/v2/health/ready", get(inference::live))
         .route("/v2", get(inference::server))
@@ -163,6 +169,10 @@ pub fn router(guard: Guard) -> Router {
         .route("/api/v1/history", get(known::history))
         .route("/api/v1/balance", post(changes::balance))
         .route("/api/v1/events", get(watch::events))
+        .route("/api/v1/live", get(camera::now))
+        .route("/api/v1/camera.jpg", get(camera::picture))
+        .route("/api/v1/camera.mjpg", get(camera::stream))
+        .route("/api/v1/camera/shot", post(camera::shoot))
         .route("/metrics", get(watch::metrics))
         .route_layer(middleware::from_fn_with_state(guard, guard::check))
         .with_state(service)
@@ -185,8 +195,17 @@ mod tests {
             methods.map(move |method| (method.to_uppercase(), path.clone()))
         });
         // The page is for people.
-        let pages =
-            ["/", "/style.css", "/app.js", "/common.js", "/texts.js", "/enough.js", "/inbox.js", "/pictures.js"];
+        let pages = [
+            "/",
+            "/style.css",
+            "/app.js",
+            "/camera.js",
+            "/common.js",
+            "/texts.js",
+            "/enough.js",
+            "/inbox.js",
+            "/pictures.js",
+        ];
         let served = ROUTES.iter().filter(|route| !pages.contains(&route.path));
         let served: BTreeSet<_> = served.map(|route| (route.method.to_string(), route.path.to_owned())).collect();
         assert_eq!(listed.collect::<BTreeSet<_>>(), served);

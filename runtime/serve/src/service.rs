@@ -1,8 +1,9 @@
 //! The service without HTTP: what is known, who answers, who changes, what was shot.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::thread::JoinHandle;
 
+use orco_camera::{Camera, Source};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::enough::Curve;
 use orco_runtime::label;
@@ -16,6 +17,7 @@ use crate::changes::{Change, Changes, Job};
 use crate::error::{Refusal, ServeError};
 use crate::event::Events;
 use crate::inbox::{self, Inbox};
+use crate::live::{self, Live};
 use crate::metric::Metrics;
 use crate::shooting::{self, Shooting};
 
@@ -58,6 +60,7 @@ pub struct Service {
     /// Figures.
     pub metrics: Metrics,
     curve: LazyLock<Option<Curve>, Box<dyn FnOnce() -> Option<Curve> + Send>>,
+    live: OnceLock<Live>,
     changes: Option<Changes>,
     thread: Option<JoinHandle<()>>,
 }
@@ -110,6 +113,7 @@ impl Service {
             events,
             metrics,
             curve,
+            live: OnceLock::new(),
             changes,
             thread,
         }))
@@ -118,6 +122,25 @@ impl Service {
     /// How the bundle's errors fall with shots; measured when it is first asked for.
     pub fn curve(&self) -> Option<&Curve> {
         self.curve.as_ref()
+    }
+
+    /// Looks at a camera of its own from now on; one that is not there is tried again and again. A second camera is not
+    /// taken.
+    ///
+    /// # Errors
+    /// [`ServeError`] if a thread cannot be started.
+    pub fn look_at(&self, source: Source, settings: live::Settings) -> Result<(), ServeError> {
+        let input = &self.manifest.preprocessing;
+        let side = input.width.max(input.height);
+        let camera = Camera::open(source).map_err(ServeError::Threads)?;
+        let told = (self.answers.clone(), self.events.clone(), self.metrics.clone());
+        let _ = self.live.set(Live::start(camera, settings, side, self.inbox.clone(), told)?);
+        Ok(())
+    }
+
+    /// The camera of its own, if it has one.
+    pub fn live(&self) -> Option<&Live> {
+        self.live.get()
     }
 
     /// Who changes.

@@ -10,11 +10,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task;
 
+use super::shots::take_picture;
 use super::{Json, decode, usable};
 use crate::error::Refusal;
 use crate::inbox::Frame;
 use crate::service::Service;
-use crate::shooting::Candidate;
 
 /// `GET /api/v1/inbox`: all frames, those together that are alike.
 ///
@@ -64,24 +64,16 @@ pub async fn label(
         for id in ids {
             // Somebody else may have been faster.
             let Some(frame) = service.inbox.frame(id) else { continue };
-            let picture = Arc::new(decode(Bytes::copy_from_slice(&frame.jpeg)).await?);
-            let measured = Arc::clone(&picture);
-            let keep = service.keeps_shots.then_some(service.manifest.preprocessing);
-            let candidate = task::spawn_blocking(move || Candidate::of(&measured, keep.as_ref())).await;
-            let candidate = candidate.map_err(|_| Refusal::bad("the picture cannot be measured"))?;
-            let (features, named) = service.answers.shot(Arc::unwrap_or_clone(picture)).await?;
-            service.shooting.take(&label, candidate, (features, &named), true)?;
+            let picture = decode(Bytes::copy_from_slice(&frame.jpeg)).await?;
+            take_picture(&service, &label, picture, true).await?;
             service.inbox.remove(|other| other == id);
             taken += 1;
         }
         Ok(())
     };
     let outcome: Result<(), Refusal> = outcome.await;
-    let held = service.shooting.of(&label).len();
-    if taken > 0 {
-        service.events.tell("shots", &json!({ "label": label, "shots": held }));
-    }
     outcome?;
+    let held = service.shooting.of(&label).len();
     Ok(axum::Json(json!({ "label": label, "taken": taken, "shots": held })))
 }
 

@@ -14,6 +14,7 @@ use super::{decode, matches, thumbnails};
 use crate::answers::Like;
 use crate::changes::Job;
 use crate::error::Refusal;
+use crate::live::Live;
 use crate::report;
 use crate::service::Service;
 
@@ -29,7 +30,7 @@ pub async fn status(State(service): State<Arc<Service>>) -> Json<Value> {
         "classes": known.classes.len(), "base_classes": known.base, "free_targets": known.free_targets,
         "sessions": known.sessions, "balance": known.expected.map(|_| known.balance.name()), "balances": dial,
         "expected": expected, "inbox": service.inbox.len(), "inbox_most": service.inbox.most(),
-        "changes": known.history.len().saturating_sub(1), "jobs": jobs,
+        "changes": known.history.len().saturating_sub(1), "jobs": jobs, "camera": service.live().map(Live::json),
     }))
 }
 

@@ -7,6 +7,7 @@ use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
+use orco_runtime::image_rs::RgbImage;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task;
@@ -75,21 +76,31 @@ pub async fn take(
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
     let label = usable(&label)?;
-    let picture = Arc::new(decode(body).await?);
+    take_picture(&service, &label, decode(body).await?, anyway).await.map(Json)
+}
+
+/// Takes a picture as a shot, unless something speaks against it; says what.
+pub(super) async fn take_picture(
+    service: &Service,
+    label: &str,
+    picture: RgbImage,
+    anyway: bool,
+) -> Result<Value, Refusal> {
+    let picture = Arc::new(picture);
     let measured = Arc::clone(&picture);
     let keep = service.keeps_shots.then_some(service.manifest.preprocessing);
     let candidate = task::spawn_blocking(move || Candidate::of(&measured, keep.as_ref())).await;
     let candidate = candidate.map_err(|_| Refusal::bad("the picture cannot be measured"))?;
     let (features, named) = service.answers.shot(Arc::unwrap_or_clone(picture)).await?;
-    let (id, warnings) = service.shooting.take(&label, candidate, (features, &named), anyway)?;
-    let held = service.shooting.of(&label).len();
+    let (id, warnings) = service.shooting.take(label, candidate, (features, &named), anyway)?;
+    let held = service.shooting.of(label).len();
     if id.is_some() {
         service.events.tell("shots", &json!({ "label": label, "shots": held }));
     }
-    Ok(Json(json!({
+    Ok(json!({
         "accepted": id.is_some(), "id": id, "shots": held, "matches": matches(&named, 3),
         "warnings": warnings.iter().map(Warning::json).collect::<Vec<_>>(),
-    })))
+    }))
 }
 
 /// `GET /api/v1/shots/{label}/{id}`: its thumbnail.
