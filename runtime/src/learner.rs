@@ -6,12 +6,14 @@
 
 mod change;
 mod error;
+mod keeping;
 pub mod losses;
 mod observer;
 mod settings;
 mod shots;
 #[cfg(test)]
 mod tests;
+pub mod upgrade;
 
 use std::path::Path;
 
@@ -36,6 +38,7 @@ use crate::threads::Threads;
 
 pub use change::{Imported, Made, Undone};
 pub use error::{BrokenPicture, ChangeError, ExportError, OpenLearnerError, ShotsError};
+pub use keeping::KeptShots;
 pub use observer::{Observer, Step};
 pub use settings::Settings;
 pub use shots::{Shots, pictures_in};

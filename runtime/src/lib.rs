@@ -14,7 +14,8 @@
 //!   backbone's engines);
 //! - [`manifest`] and [`bundle`]: what the workstation hands over;
 //! - [`store`]: the folder that keeps what was learned; [`thumbnails`]: small pictures of shots beside it;
-//! - [`learner`]: all of it together, which is what most users need.
+//! - [`learner`]: all of it together, which is what most users need;
+//! - [`backup`]: all that a device knows, for its replacement.
 //!
 //! A program that has pictures in memory, from a camera say, takes their type from here ([`image_rs`], and [`ndarray`]
 //! for features), so that it needs neither crate, nor the same version of it, itself:
@@ -43,6 +44,7 @@ pub use orco_state::{
 };
 
 pub mod augment;
+pub mod backup;
 pub mod bundle;
 pub mod encoder;
 pub mod files;

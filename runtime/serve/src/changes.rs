@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 
+use orco_runtime::image_rs::RgbImage;
 use orco_runtime::label;
 use orco_runtime::learner::{ChangeError, Learner, Made, Shots, Step};
 use orco_runtime::ndarray::Array3;
@@ -35,6 +36,8 @@ pub enum Change {
         label: String,
         /// `[shots, views, features]`.
         shots: Array3<f32>,
+        /// Their pictures, where they are kept.
+        pictures: Option<Vec<RgbImage>>,
         /// The shots' numbers; they are let go once they are learned.
         ids: Vec<u64>,
     },
@@ -310,8 +313,11 @@ impl Thread {
             return Err(ChangeError::Cancelled);
         }
         match change {
-            Change::Learn { label, shots, ids } => {
-                let view = Shots::Features(shots.view());
+            Change::Learn { label, shots, pictures, ids } => {
+                let view = match &pictures {
+                    Some(pictures) => Shots::Taken(shots.view(), pictures),
+                    None => Shots::Features(shots.view()),
+                };
                 let made = if self.learner.classes().any(|class| label::same(&class.label, &label)) {
                     self.learner.add(&label, view, &mut observer)?
                 } else {

@@ -9,7 +9,8 @@
 //!   memory too;
 //! - [`service`]: these together, without HTTP;
 //! - who may ask: [`token`], [`route`] (every route, what body it takes, whether it needs the token), [`guard`];
-//! - [`api`]: the handlers, and the [`page`]; [`server`]: sockets, TLS, time limits.
+//! - [`api`]: the handlers, and the [`page`]; [`server`]: sockets, TLS, time limits, and `places`, which
+//!   nobody can take up alone.
 //!
 //! ```no_run
 //! use orco_runtime::{bundle::Bundle, learner::Settings, store::Store};
@@ -30,6 +31,7 @@ pub mod guard;
 pub mod inbox;
 pub mod metric;
 pub mod page;
+mod places;
 pub mod report;
 pub mod route;
 pub mod server;

@@ -43,6 +43,8 @@ pub struct Service {
     pub manifest: Manifest,
     /// Numbers in a feature vector.
     pub features: usize,
+    /// Whether the pictures of shots are kept.
+    pub keeps_shots: bool,
     /// Who answers.
     pub answers: Answers,
     /// Shots that were not learned yet.
@@ -87,7 +89,7 @@ impl Service {
         let curve: Box<dyn FnOnce() -> Option<Curve> + Send> = Box::new(move || Curve::of(&measured.base_model));
         let curve = LazyLock::new(curve);
         let manifest = bundle.manifest.clone();
-        let features = bundle.base_model.head.inputs;
+        let (features, keeps_shots) = (bundle.base_model.head.inputs, settings.keep_shots);
         let opener = |pictures_ahead| {
             let (bundle, store, settings) = (bundle.clone(), store.clone(), settings.clone());
             move || Ok(Learner::new(bundle, store, Settings { pictures_ahead, ..settings })?)
@@ -100,6 +102,7 @@ impl Service {
         Ok(Arc::new(Self {
             manifest,
             features,
+            keeps_shots,
             answers,
             shooting,
             inbox,
@@ -140,7 +143,8 @@ impl Service {
             return Err(Refusal::conflict("no free target is left: forget a class first"));
         }
         let ids = shots.iter().map(|shot| shot.id).collect();
-        self.changes().ask(Change::Learn { label: label.to_owned(), shots: features, ids })
+        let pictures = shooting::pictures(&shots);
+        self.changes().ask(Change::Learn { label: label.to_owned(), shots: features, pictures, ids })
     }
 }
 

@@ -27,6 +27,9 @@ pub struct Settings {
     pub pictures_ahead: usize,
     /// Whether a bundle of an older release than was used before is refused. For bundles whose signature was checked.
     pub compare_releases: bool,
+    /// Whether the pictures of shots are kept beside the exemplars, at the size that the backbone sees, so that another
+    /// bundle can [learn all classes again](super::upgrade).
+    pub keep_shots: bool,
 }
 
 impl Default for Settings {
@@ -41,6 +44,7 @@ impl Default for Settings {
             engine: Choice::Auto,
             pictures_ahead: 1,
             compare_releases: false,
+            keep_shots: false,
         }
     }
 }

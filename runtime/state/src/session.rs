@@ -12,6 +12,7 @@ mod change;
 mod error;
 mod judge;
 mod moved;
+mod relearn;
 mod report;
 mod stored;
 #[cfg(test)]

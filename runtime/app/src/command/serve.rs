@@ -12,6 +12,7 @@ use orco_serve::inbox::FRAMES;
 use orco_serve::{Address, Keeping, Server, Service, Tls};
 use serde_json::{Value, json};
 
+use crate::change::KeepOptions;
 use crate::device;
 use crate::options::{Options, share};
 use crate::output::{Output, say};
@@ -37,6 +38,8 @@ pub struct Arguments {
     /// The certificate's key, a PEM file.
     #[arg(long, value_name = "FILE", env = "ORCO_KEY", requires = "certificate")]
     key: Option<PathBuf>,
+    #[command(flatten)]
+    keep: KeepOptions,
     /// Share of known pictures that may be taken for unknown ones: how strict `unknown` is.
     #[arg(long, value_name = "SHARE", env = "ORCO_FALSE_ALARMS", default_value_t = FALSE_ALARMS, value_parser = share)]
     false_alarms: f32,
@@ -51,8 +54,8 @@ pub struct Arguments {
 /// Serves until it is told to stop.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
-    let wait = settings.wait.max(WAIT);
-    let settings = Settings { wait, false_alarms: arguments.false_alarms, ..settings };
+    let (wait, keep_shots) = (settings.wait.max(WAIT), arguments.keep.keep_shots);
+    let settings = Settings { wait, keep_shots, false_alarms: arguments.false_alarms, ..settings };
     let keeping = Keeping { thumbnails: !arguments.no_thumbnails, frames: arguments.inbox };
     let service = Service::open_keeping(bundle, store, settings, keeping)?;
     let tls = arguments.certificate.clone().zip(arguments.key.clone());

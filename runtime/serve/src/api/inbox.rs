@@ -66,7 +66,8 @@ pub async fn label(
             let Some(frame) = service.inbox.frame(id) else { continue };
             let picture = Arc::new(decode(Bytes::copy_from_slice(&frame.jpeg)).await?);
             let measured = Arc::clone(&picture);
-            let candidate = task::spawn_blocking(move || Candidate::of(&measured)).await;
+            let keep = service.keeps_shots.then_some(service.manifest.preprocessing);
+            let candidate = task::spawn_blocking(move || Candidate::of(&measured, keep.as_ref())).await;
             let candidate = candidate.map_err(|_| Refusal::bad("the picture cannot be measured"))?;
             let (features, named) = service.answers.shot(Arc::unwrap_or_clone(picture)).await?;
             service.shooting.take(&label, candidate, (features, &named), true)?;

@@ -77,7 +77,8 @@ pub async fn take(
     let label = usable(&label)?;
     let picture = Arc::new(decode(body).await?);
     let measured = Arc::clone(&picture);
-    let candidate = task::spawn_blocking(move || Candidate::of(&measured)).await;
+    let keep = service.keeps_shots.then_some(service.manifest.preprocessing);
+    let candidate = task::spawn_blocking(move || Candidate::of(&measured, keep.as_ref())).await;
     let candidate = candidate.map_err(|_| Refusal::bad("the picture cannot be measured"))?;
     let (features, named) = service.answers.shot(Arc::unwrap_or_clone(picture)).await?;
     let (id, warnings) = service.shooting.take(&label, candidate, (features, &named), anyway)?;
