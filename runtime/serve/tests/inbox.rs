@@ -31,15 +31,21 @@ fn pictures_that_are_not_recognised_wait_and_are_labelled_together() {
     };
     assert_eq!(ask(&noise(1), "").get("inbox"), None, "nothing is kept that nobody asked to keep");
     let mut kept = Vec::new();
-    for number in 1..=8 {
-        let answer = service.picture("/api/v1/classify?inbox=true", &sample("try", "rubber-duck", number)).ok();
+    for (class, number) in ["rubber-duck", "traffic-cone", "toy-brick"]
+        .into_iter()
+        .flat_map(|class| (1..=8).map(move |number| (class, number)))
+    {
+        let bytes = sample("try", class, number);
+        let answer = service.picture("/api/v1/classify?inbox=true", &bytes).ok();
         assert!(answer["known"].is_boolean());
-        kept.extend(answer["inbox"].as_u64());
+        kept.extend(answer["inbox"].as_u64().map(|id| (id, bytes)));
     }
-    kept.dedup();
-    assert!(kept.len() >= 4, "{kept:?}: no base class is a rubber duck");
-    let again = service.picture("/api/v1/classify?inbox=true", &sample("try", "rubber-duck", 1)).ok();
-    assert_eq!(again["inbox"].as_u64(), Some(kept[0]), "the same picture is counted, not kept twice");
+    kept.dedup_by_key(|(id, _)| *id);
+    assert!(kept.len() >= 4, "{}: no base class is any of these", kept.len());
+    let (first, bytes) = kept.swap_remove(0);
+    let seen = service.get("/api/v1/inbox").to_string();
+    let again = service.picture("/api/v1/classify?inbox=true", &bytes).ok();
+    assert_eq!(again["inbox"].as_u64(), Some(first), "the same picture is counted, not kept twice: {seen}");
     let inbox = service.get("/api/v1/inbox");
     let frames: Vec<Value> = inbox["groups"]
         .as_array()
@@ -48,8 +54,8 @@ fn pictures_that_are_not_recognised_wait_and_are_labelled_together() {
         .flat_map(|group| group["frames"].as_array().unwrap().clone())
         .collect();
     assert_eq!(service.get("/api/v1/status")["inbox"], frames.len());
-    assert!(frames.iter().any(|frame| frame["id"] == kept[0] && frame["seen"] == 2), "{inbox}");
-    let picture = service.ask("GET", &format!("/api/v1/inbox/{}", kept[0]), &[], b"");
+    assert!(frames.iter().any(|frame| frame["id"] == first && frame["seen"].as_u64() >= Some(2)), "{inbox}");
+    let picture = service.ask("GET", &format!("/api/v1/inbox/{first}"), &[], b"");
     assert!(picture.head.contains("image/jpeg") && image::decode(&picture.body).unwrap().width() <= 640);
 
     let chosen: Vec<u64> = frames.iter().take(4).map(|frame| frame["id"].as_u64().unwrap()).collect();
