@@ -100,7 +100,7 @@ impl Setting<'_> {
             }
         };
         let values = raw.iter().map(|text| of(text, self.option.get_value_parser()));
-        if self.is_list() { Some(values.collect()) } else { values.last() }
+        if self.is_list() { Some(Value::Array(values.collect())) } else { values.last() }
     }
 
     /// What it is where nothing is said.
@@ -234,7 +234,8 @@ pub fn commented(command: &Command) -> String {
             verbs = Some(setting.verbs.clone());
         }
         let help = setting.option.get_long_help().or(setting.option.get_help()).map(ToString::to_string);
-        let mut help = help.unwrap_or_default().replace('\n', " ");
+        // The last stop of a help text was taken away.
+        let mut help = format!("{}.", help.unwrap_or_default().replace('\n', " ").trim_end_matches('.'));
         let values = setting.option.get_possible_values();
         let known: Vec<&str> = values.iter().map(|value| value.get_name()).collect();
         if !known.is_empty() && !setting.is_switch() {

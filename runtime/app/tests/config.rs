@@ -22,7 +22,9 @@ fn orco(file: Option<&Path>, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_orco"));
     command.args(arguments).env_remove("RUST_LOG");
     let ours = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ORCO_"));
-    ours.for_each(|(name, _)| drop(command.env_remove(name)));
+    for (name, _) in ours {
+        command.env_remove(name);
+    }
     // A machine may have a file of its own.
     let nothing = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/nothing.toml");
     command.env("ORCO_CONFIG", file.unwrap_or(&nothing));
@@ -50,8 +52,10 @@ fn defaults() -> String {
 
 #[test]
 fn the_command_line_outdoes_the_environment_that_the_file_and_that_the_default() {
-    let (_folder, path) = file("engine = \"rten\"\nhistory = 7\nwait = 0.5\nlisten = \"127.0.0.1:1\"\nhost-name = [\"a\", \"b\"]\n");
-    let at = |found: &Value, key: &str| (found["settings"][key]["value"].clone(), found["settings"][key]["from"].clone());
+    let (_folder, path) =
+        file("engine = \"rten\"\nhistory = 7\nwait = 0.5\nlisten = \"127.0.0.1:1\"\nhost-name = [\"a\", \"b\"]\n");
+    let at =
+        |found: &Value, key: &str| (found["settings"][key]["value"].clone(), found["settings"][key]["from"].clone());
     let shown = path.to_str().unwrap();
     let found = settings(&mut orco(Some(&path), &[]));
     assert_eq!(found["file"], shown);
@@ -86,7 +90,8 @@ fn verbs_work_by_the_file() {
     assert_eq!(info["engine_reason"], "it was asked for");
     // Those of one verb, too.
     fs::write(&path, "listen = \"0.0.0.0:0\"\n").unwrap();
-    let served = orco(Some(&path), &["serve", "--bundle", bundle.to_str().unwrap(), "--state", state.to_str().unwrap()]);
+    let served =
+        orco(Some(&path), &["serve", "--bundle", bundle.to_str().unwrap(), "--state", state.to_str().unwrap()]);
     assert_refused(&{ served }.output().unwrap(), "0.0.0.0:0 can be reached from other machines");
     fs::write(&path, "certificate = \"cert.pem\"\n").unwrap();
     assert_refused(&orco(Some(&path), &["serve"]).output().unwrap(), "--key FILE");

@@ -56,7 +56,8 @@ fn systemd_hears_when_it_listens_lives_and_stops() {
     // It listens when it says so.
     let mut said = [0; 200];
     let length = service.0.stdout.as_mut().unwrap().read(&mut said).unwrap();
-    let port = text(&said[..length]).split(':').nth(2).and_then(|rest| rest.split(' ').next()?.parse::<u16>().ok()).unwrap();
+    let port =
+        text(&said[..length]).split(':').nth(2).and_then(|rest| rest.split(' ').next()?.parse::<u16>().ok()).unwrap();
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     write!(stream, "GET /v2/health/live HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
@@ -94,7 +95,15 @@ fn both_engines_work_where_no_memory_may_become_code() {
     let shut = |command: &mut Command| {
         let forbid = || {
             // SAFETY: it only makes a system call, between fork and exec; all of its arguments are words.
-            let done = unsafe { libc::prctl(SET[0], libc::c_ulong::from(1_u8), 0 as libc::c_ulong, 0 as libc::c_ulong, 0 as libc::c_ulong) };
+            let done = unsafe {
+                libc::prctl(
+                    SET[0],
+                    libc::c_ulong::from(1_u8),
+                    0 as libc::c_ulong,
+                    0 as libc::c_ulong,
+                    0 as libc::c_ulong,
+                )
+            };
             if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
         };
         // SAFETY: see above.

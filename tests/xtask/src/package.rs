@@ -5,7 +5,7 @@ pub mod trial;
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -32,6 +32,9 @@ pub struct Arguments {
     /// Version of the package, where it is not that of the program
     #[arg(long)]
     pub deb_version: Option<String>,
+    /// Compress less, in less time
+    #[arg(long)]
+    pub fast: bool,
 }
 
 /// Builds the package and returns its path.
@@ -42,7 +45,7 @@ pub fn build(arguments: &Arguments) -> Result<PathBuf, Box<dyn Error>> {
     let metadata = output(cargo().args(["metadata", "--format-version", "1", "--locked"]))?;
     let metadata: Value = serde_json::from_str(&metadata)?;
     let target = PathBuf::from(metadata["target_directory"].as_str().ok_or("cargo metadata names no target folder")?);
-    let triple = arguments.target.iter().flat_map(|triple| ["--target", triple]);
+    let triple = arguments.target.iter().flat_map(|triple| ["--target", triple.as_str()]);
     let profile = ["--profile", &arguments.profile];
     let mut command = cargo();
     command.args(["build", "--locked", "--package", "orco"]).args(profile).args(triple.clone());
@@ -57,7 +60,9 @@ pub fn build(arguments: &Arguments) -> Result<PathBuf, Box<dyn Error>> {
     let licences = stage.join("licences");
     fs::create_dir_all(&licences)?;
     if arguments.target.is_some() && std::env::var_os("ORT_DYLIB_PATH").is_none() {
-        return Err("name the target's libonnxruntime.so in ORT_DYLIB_PATH: the one in the cache is this machine's".into());
+        return Err(
+            "name the target's libonnxruntime.so in ORT_DYLIB_PATH: the one in the cache is this machine's".into()
+        );
     }
     fs::copy(ONNX_RUNTIME.locate()?, stage.join("libonnxruntime.so"))?;
     let of_onnx_runtime = ONNX_RUNTIME_LICENCES.locate()?;
@@ -71,7 +76,8 @@ pub fn build(arguments: &Arguments) -> Result<PathBuf, Box<dyn Error>> {
     fs::create_dir_all(&packages)?;
     let mut command = Command::new(cargo_deb()?);
     command.args(["--package", "orco", "--no-build", "--no-dbgsym", "--output"]).arg(&packages).args(profile);
-    command.args(triple).args(arguments.deb_version.iter().flat_map(|version| ["--deb-version", version]));
+    command.args(triple).args(arguments.deb_version.iter().flat_map(|version| ["--deb-version", version.as_str()]));
+    command.args(arguments.fast.then_some("--fast"));
     let packed = output(command.current_dir(workspace()))?;
     let path = packed.lines().last().filter(|path| path.ends_with(".deb")).ok_or("cargo-deb named no package")?;
     Ok(path.into())
@@ -121,7 +127,8 @@ fn licences_of_crates<'a>(metadata: &Value, triple: impl Iterator<Item = &'a str
         }
     }
     let rule = "-".repeat(100);
-    let one = |(text, titles): (String, Vec<String>)| format!("{}\n\n{}\n\n{rule}\n", titles.join("\n"), text.trim_end());
+    let one =
+        |(text, titles): (String, Vec<String>)| format!("{}\n\n{}\n\n{rule}\n", titles.join("\n"), text.trim_end());
     Ok(texts.into_iter().map(one).collect())
 }
 
@@ -130,7 +137,10 @@ fn licence_files(folder: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     paths.sort();
     let is_licence = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
-        path.is_file() && ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"].iter().any(|word| name.starts_with(word))
+        path.is_file()
+            && ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"]
+                .iter()
+                .any(|word| name.starts_with(word))
     };
     let text = |path: PathBuf| Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned());
     paths.into_iter().filter(is_licence).map(text).collect()
@@ -159,5 +169,5 @@ fn not_started(command: &Command, error: &std::io::Error) -> String {
 
 fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words.collect::<Vec<_>>().join(&OsString::from(" ")).to_string_lossy().into_owned()
+    words.collect::<Vec<_>>().join(OsStr::new(" ")).to_string_lossy().into_owned()
 }

@@ -162,7 +162,7 @@ fn measure(options: &Options, output: &Output, frames: u32) -> Result<()> {
     let mut learner = device::open_for(&options, output, usize::MAX)?;
     let (engine, _) = learner.engine(Work::Pictures(usize::MAX))?;
     learner.classify(&frame(0))?;
-    say(STARTED)?;
+    tell(STARTED)?;
     let pictures: Vec<RgbImage> = (0..frames.min(8)).map(frame).collect();
     let mut took = Vec::new();
     for picture in pictures.iter().cycle().take(frames as usize) {
@@ -179,10 +179,11 @@ fn measure(options: &Options, output: &Output, frames: u32) -> Result<()> {
     let learned = started.elapsed().as_secs_f64();
     ensure!(matches.iter().any(|found| learner.label(found.class) == LABEL), "the new class was not learned");
     let (p50, p95) = (1e3 * percentile(&took, 50), 1e3 * percentile(&took, 95));
-    say(&serde_json::to_string(&Figures { engine, p50, p95, rate, learned, memory: peak() })?)
+    tell(&serde_json::to_string(&Figures { engine, p50, p95, rate, learned, memory: peak() })?)
 }
 
-fn say(line: &str) -> Result<()> {
+/// Tells the process that compares.
+fn tell(line: &str) -> Result<()> {
     let mut standard = io::stdout().lock();
     writeln!(standard, "{line}")?;
     Ok(standard.flush()?)

@@ -43,7 +43,7 @@ pub fn bundle(options: &Options, findings: &mut Findings) -> Option<Bundle> {
 
 /// Whether the state can be read and changed. Returns how many bytes of memory a session takes.
 pub fn state(options: &Options, bundle: Option<Bundle>, findings: &mut Findings) -> Option<usize> {
-    let name = bundle.as_ref().map_or("", |bundle| &bundle.manifest.name).to_owned();
+    let name = bundle.as_ref().map_or("", |bundle| bundle.manifest.name.as_str()).to_owned();
     let folder = match options.state_folder(&name) {
         Ok(_) if bundle.is_none() && options.state.is_none() => return None,
         Ok(folder) => folder,
@@ -60,16 +60,20 @@ pub fn state(options: &Options, bundle: Option<Bundle>, findings: &mut Findings)
     let bundle = bundle?;
     let opened = device::store(options, &bundle)
         .and_then(|store| Ok(Learner::new(bundle, store, device::settings(options, 1))?));
+    let needed = |learner: &Learner| {
+        let free = learner.state().free_targets(learner.base_model()).len();
+        learner.session_bytes(usize::from(free > 0), SHOTS)
+    };
     match opened {
         Ok(learner) if learner.warnings().is_empty() => {
             let count = learner.state().classes.len();
             let copies = if there { "both copies can be read" } else { "nothing was saved yet" };
             findings.good("knowledge", format!("{count} learned classes; {copies}"));
-            Some(learner.session_bytes(1, SHOTS))
+            Some(needed(&learner))
         }
         Ok(learner) => {
             learner.warnings().iter().for_each(|warning| findings.wrong("knowledge", warning));
-            Some(learner.session_bytes(1, SHOTS))
+            Some(needed(&learner))
         }
         Err(error) => {
             findings.wrong("knowledge", advice::sentence(&error));

@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// If something is not as it should be.
 pub fn all(profile: String) -> Result<ExitCode, Box<dyn Error>> {
     let system = root_file()?;
-    let package = |deb_version| build(&Arguments { profile: profile.clone(), target: None, deb_version });
+    let package = |deb_version| build(&Arguments { profile: profile.clone(), target: None, deb_version, fast: true });
     let first = package(None)?;
     let later = package(Some(LATER.to_owned()))?;
     let folder = tempfile::tempdir()?;
@@ -60,7 +60,7 @@ fn root_file() -> Result<PathBuf, Box<dyn Error>> {
         eprintln!("Making a Debian {RELEASE} in {}", cache.path(&folder).display());
         let tar = kept.join("root.tar");
         if output(Command::new("mmdebstrap").arg("--version")).is_ok() {
-            return run(Command::new("mmdebstrap").args(["--variant=minbase", RELEASE]).arg(tar)).map_err(failed);
+            return run(Command::new("mmdebstrap").args(["--variant=minbase", RELEASE]).arg(&tar)).map_err(failed);
         }
         let root = scratch.join("root");
         run(Command::new("debootstrap").args(["--variant=minbase", RELEASE]).arg(&root)).map_err(failed)?;
@@ -117,11 +117,16 @@ impl Device {
     }
 
     fn taught(&self) -> Result<(), Box<dyn Error>> {
-        self.orco(&["learn", "rubber-duck=/tmp/shots/learn/rubber-duck", "traffic-cone=/tmp/shots/learn/traffic-cone"])?;
+        self.orco(&[
+            "learn",
+            "rubber-duck=/tmp/shots/learn/rubber-duck",
+            "traffic-cone=/tmp/shots/learn/traffic-cone",
+        ])?;
         let engines = ["onnxruntime", "rten"];
         for engine in engines {
             let picture = "/tmp/shots/try/rubber-duck/1.jpg";
-            let found: Value = serde_json::from_str(&self.orco(&["classify", picture, "--engine", engine, "--json", "-"])?)?;
+            let found: Value =
+                serde_json::from_str(&self.orco(&["classify", picture, "--engine", engine, "--json", "-"])?)?;
             expect(found["images"][0]["matches"][0]["label"] == "rubber-duck", format!("{engine} answers {found}"))?;
         }
         let found: Value = serde_json::from_str(&self.orco(&["doctor", "--json", "-"])?)?;
