@@ -49,7 +49,7 @@ fn a_sound_device_has_nothing_to_mend() {
     assert_eq!(wrong(&found.1), Some(of_runtime(&found.1)), "{:#}", found.1);
     for (subject, said) in [
         ("bundle", "cifar100-edge"),
-        ("knowledge", "1 learned classes; both copies can be read"),
+        ("knowledge", "learned classes: 1; both copies can be read"),
         ("state", "this user's alone"),
         ("lock", "free"),
         ("rten", "runs the backbone"),

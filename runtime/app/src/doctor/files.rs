@@ -68,7 +68,7 @@ pub fn state(options: &Options, bundle: Option<Bundle>, findings: &mut Findings)
         Ok(learner) if learner.warnings().is_empty() => {
             let count = learner.state().classes.len();
             let copies = if there { "both copies can be read" } else { "nothing was saved yet" };
-            findings.good("knowledge", format!("{count} learned classes; {copies}"));
+            findings.good("knowledge", format!("learned classes: {count}; {copies}"));
             Some(needed(&learner))
         }
         Ok(learner) => {

@@ -34,7 +34,9 @@ pub fn all(profile: String) -> Result<ExitCode, Box<dyn Error>> {
     let first = package(None)?;
     let later = package(Some(LATER.to_owned()))?;
     let folder = tempfile::tempdir()?;
-    let device = Device { root: folder.path().join("root") };
+    // Somebody may have the usual one.
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+    let device = Device { root: folder.path().join("root"), port };
     fs::create_dir(&device.root)?;
     run(Command::new("tar").arg("-xpf").arg(system).arg("-C").arg(&device.root))?;
     fs::copy(first, device.path("/tmp/first.deb"))?;
@@ -72,6 +74,8 @@ fn root_file() -> Result<PathBuf, Box<dyn Error>> {
 /// A Debian in a folder.
 struct Device {
     root: PathBuf,
+    /// Where the service listens.
+    port: u16,
 }
 
 impl Device {
@@ -109,7 +113,9 @@ impl Device {
             let path = self.path("/usr/share/doc/orco/licences").join(name);
             expect(fs::metadata(path)?.len() > 500, format!("the licence {name} is empty"))?;
         }
-        Ok(())
+        let settings = self.path("/etc/orco/orco.toml");
+        let changed = fs::read_to_string(&settings)? + &format!("\nlisten = \"127.0.0.1:{}\"\n", self.port);
+        Ok(fs::write(&settings, changed)?)
     }
 
     fn is_enabled(&self) -> bool {
@@ -138,10 +144,6 @@ impl Device {
 
     /// Starts the service as its unit says, listens to what it tells systemd, and asks it.
     fn served(&self) -> Result<(), Box<dyn Error>> {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        let settings = self.path("/etc/orco/orco.toml");
-        let changed = fs::read_to_string(&settings)? + &format!("\nlisten = \"127.0.0.1:{port}\"\n");
-        fs::write(&settings, changed)?;
         let unit = fs::read_to_string(self.path("/lib/systemd/system/orco.service"))?;
         let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).ok_or("the unit starts nothing")?;
         let systemd = UnixDatagram::bind(self.path("/run/systemd-notify"))?;
@@ -156,7 +158,7 @@ impl Device {
         let token = fs::read_to_string(self.path("/var/lib/orco/token"))?;
         let facts = fs::metadata(self.path("/var/lib/orco/token"))?;
         expect(facts.mode() & 0o777 == 0o600 && facts.uid() != 0, "others may read the token")?;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
         expect(ask(address, "")?.starts_with("HTTP/1.1 401 "), "it answers without a token")?;
         let answer = ask(address, &format!("Authorization: Bearer {}\r\n", token.trim()))?;
         expect(answer.starts_with("HTTP/1.1 200 ") && answer.contains("rubber-duck"), format!("it answers {answer}"))?;
