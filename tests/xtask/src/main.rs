@@ -90,7 +90,8 @@ enum Task {
     },
 }
 
-/// Networks whose weights are published (Apache-2.0, trained on ImageNet), by the recipes' names of their architectures.
+/// Networks whose weights are published (Apache-2.0, trained on ImageNet), by the recipes' names of their
+/// architectures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Published {
     #[value(name = "efficientnet-lite0")]
