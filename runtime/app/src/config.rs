@@ -219,9 +219,9 @@ pub fn effective(command: &Command, file: Option<&File>, matches: &ArgMatches) -
 /// A file that sets nothing, and says of every setting what it does and what its default is.
 pub fn commented(command: &Command) -> String {
     let mut text = String::from(
-        "# Settings of orco. What stands behind a single # is the default. The command line outdoes the environment,\n\
-         # the environment this file; `orco config` prints what counts, `orco doctor` whether it works. Relative paths\n\
-         # start in the folder in which orco runs.\n",
+        "# Settings of orco. What stands behind a single # is the default. The command line outdoes the\n\
+         # environment, and that this file; `orco config` prints what counts, `orco doctor` whether it works.\n\
+         # Relative paths start in the folder in which orco runs.\n",
     );
     let mut verbs: Option<Vec<&str>> = None;
     for setting in settings(command) {

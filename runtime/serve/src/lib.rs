@@ -8,7 +8,8 @@
 //! - [`shooting`]: shots that were taken and not learned yet, in memory;
 //! - [`service`]: these together, without HTTP;
 //! - who may ask: [`token`], [`route`] (every route, what body it takes, whether it needs the token), [`guard`];
-//! - [`api`]: the handlers, and the [`page`]; `supervisor`: what systemd is told; [`server`]: sockets, TLS, time limits.
+//! - [`api`]: the handlers, and the [`page`]; `supervisor`: what systemd is told;
+//! - [`server`]: sockets, TLS, time limits.
 //!
 //! ```no_run
 //! use orco_runtime::{bundle::Bundle, learner::Settings, store::Store};

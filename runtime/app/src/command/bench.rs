@@ -1,5 +1,5 @@
-//! `orco bench`: figures of this machine. Every bundle and engine is measured in a process of its own, so that start and
-//! memory are its own.
+//! `orco bench`: figures of this machine. Every bundle and engine is measured in a process of its own, so that start
+//! and memory are its own.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
