@@ -1,16 +1,54 @@
 //! Threads for the learner.
 
-use std::fmt;
-use std::thread;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{env, fmt, fs, thread};
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 use orco_core::workers::Workers;
 
-/// Threads that the machine runs at a time.
+/// What [`limit`] was told; 0 stands for no limit.
+static LIMIT: AtomicUsize = AtomicUsize::new(0);
+
+/// Has this process compute on so many threads at most. To be called at the start of `main`: rten is told through the
+/// environment, which other threads may be reading.
+///
+/// # Errors
+/// [`LimitError`] if the process may have other threads.
+pub fn limit(count: usize) -> Result<(), LimitError> {
+    if !alone() {
+        return Err(LimitError);
+    }
+    LIMIT.store(count.max(1), Ordering::Relaxed);
+    // SAFETY: this is the process's only thread (on Windows, any number is allowed).
+    unsafe { env::set_var("RTEN_NUM_THREADS", count.max(1).to_string()) };
+    Ok(())
+}
+
+/// The number of threads cannot be limited any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the number of threads can be limited only while no other thread runs, at the start of main")]
+pub struct LimitError;
+
+/// What [`limit`] was told.
+pub fn limited_to() -> Option<usize> {
+    Some(LIMIT.load(Ordering::Relaxed)).filter(|limit| *limit > 0)
+}
+
+/// Threads that the machine runs at a time, and that may be used.
 pub fn cores() -> usize {
-    thread::available_parallelism().map_or(1, usize::from)
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    limited_to().map_or(cores, |limit| limit.min(cores))
+}
+
+/// Whether no other thread can be reading the environment.
+pub(crate) fn alone() -> bool {
+    if cfg!(windows) {
+        return true;
+    }
+    // Linux lists the threads of a process there; without /proc nothing is known.
+    fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1)
 }
 
 /// A pool of threads, or, where none can be started, the caller's thread.

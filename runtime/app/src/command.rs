@@ -3,8 +3,11 @@
 pub mod add;
 pub mod backup;
 pub mod balance;
+pub mod bench;
 pub mod classify;
+pub mod config;
 pub mod demo;
+pub mod doctor;
 pub mod eval;
 pub mod export;
 pub mod forget;

@@ -20,8 +20,13 @@ pub fn open_for(options: &Options, output: &Output, pictures: usize) -> Result<L
 /// The bundle, the state's folder and the settings that the options name, for so many pictures.
 pub fn parts(options: &Options, pictures: usize) -> Result<(Bundle, Store, Settings)> {
     let bundle = options.open_bundle()?;
+    let store = store(options, &bundle)?;
+    Ok((bundle, store, settings(options, pictures)))
+}
+
+/// The state's folder, which need not be there yet.
+pub fn store(options: &Options, bundle: &Bundle) -> Result<Store> {
     let folder = options.state_folder(&bundle.manifest.name)?;
-    // It need not be there yet.
     if let Some(place) = folder.ancestors().find(|place| place.exists()).filter(|place| !place.is_dir()) {
         bail!(
             "the state {} cannot be used: {} is no folder; name the folder of the device's state with --state DIR",
@@ -29,7 +34,12 @@ pub fn parts(options: &Options, pictures: usize) -> Result<(Bundle, Store, Setti
             place.display()
         );
     }
-    let settings = Settings {
+    Ok(Store::new(&folder))
+}
+
+/// The settings, for so many pictures.
+pub fn settings(options: &Options, pictures: usize) -> Settings {
+    Settings {
         limits: options.limits(),
         wait: options.wait,
         engine: options.engine.choice(),
@@ -37,8 +47,7 @@ pub fn parts(options: &Options, pictures: usize) -> Result<(Bundle, Store, Setti
         // Releases are compared only where a signature vouches for them.
         compare_releases: options.public_key.is_some(),
         ..Settings::default()
-    };
-    Ok((bundle, Store::new(&folder), settings))
+    }
 }
 
 /// As [`open_for`], for what does not depend on the number of pictures.

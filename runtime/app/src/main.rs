@@ -3,18 +3,23 @@
 mod advice;
 mod change;
 mod command;
+mod config;
 mod device;
+mod doctor;
 mod options;
 mod output;
 mod picture;
 mod thumbnail;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::Resettable;
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use config::File;
 use options::Options;
 use orco_runtime::encoder::telemetry;
+use orco_runtime::threads;
 use output::Output;
 
 #[derive(Parser)]
@@ -66,6 +71,12 @@ enum Verb {
     /// Serves the web page that teaches the device, and the same over HTTP, until Ctrl-C.
     #[cfg(feature = "serve")]
     Serve(command::serve::Arguments),
+    /// Prints the settings that count and where each comes from, or a commented file of all.
+    Config(command::config::Arguments),
+    /// Says what is wrong on this machine and how to mend it.
+    Doctor(command::doctor::Arguments),
+    /// Measures bundles and engines on this machine: start, time of an answer, of learning, memory.
+    Bench(command::bench::Arguments),
     /// Measures few-shot class-incremental learning by the field's protocol, beside six rivals.
     Eval(command::eval::Arguments),
     /// Shows everything: the sessions of the bundle's benchmark, then the classes of the sample pictures.
@@ -79,13 +90,27 @@ fn main() -> ExitCode {
         .format_target(false)
         .format_timestamp(None)
         .init();
-    let matches = without_empty_variables(Cli::command()).get_matches();
+    let plain = Cli::command();
+    let command = without_empty_variables(plain.clone());
+    let first = command.clone().get_matches();
+    let named = first.get_one::<PathBuf>("config").map(PathBuf::as_path);
+    let file = match File::find(&plain, named) {
+        Ok(file) => file,
+        Err(error) => return Output::silent().finish(Err(error)),
+    };
+    let matches = match &file {
+        Some(file) => file.apply(command).get_matches(),
+        None => first,
+    };
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let options = &cli.options;
     let output = match Output::open(options.json.as_deref()) {
         Ok(output) => output,
         Err(error) => return Output::silent().finish(Err(error)),
     };
+    if let Some(Err(error)) = options.threads.map(threads::limit) {
+        return output.finish(Err(error.into()));
+    }
     let done = match &cli.verb {
         Verb::Info => command::info::run(options, &output),
         Verb::Classify(arguments) => command::classify::run(options, &output, arguments),
@@ -104,6 +129,9 @@ fn main() -> ExitCode {
         Verb::List => command::list::run(options, &output),
         #[cfg(feature = "serve")]
         Verb::Serve(arguments) => command::serve::run(options, &output, arguments),
+        Verb::Config(arguments) => command::config::run(&output, arguments, &plain, file.as_ref(), &matches),
+        Verb::Doctor(arguments) => command::doctor::run(options, &output, arguments),
+        Verb::Bench(arguments) => command::bench::run(options, &output, arguments),
         Verb::Eval(arguments) => command::eval::run(options, &output, arguments),
         Verb::Demo(arguments) => command::demo::run(options, &output, arguments),
     };

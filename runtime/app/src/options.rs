@@ -14,6 +14,9 @@ use orco_runtime::signature::PublicKey;
 /// See the fields.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
+    /// The file of settings; `/etc/orco/orco.toml` where none is named and that one is there.
+    #[arg(long, global = true, value_name = "FILE", env = "ORCO_CONFIG")]
+    pub config: Option<PathBuf>,
     /// The bundle's folder.
     #[arg(long, global = true, value_name = "DIR", env = "ORCO_BUNDLE", default_value = "models/everyday")]
     pub bundle: PathBuf,
@@ -24,6 +27,9 @@ pub struct Options {
     /// pictures, ONNX Runtime for many; `orco info` says from how many.
     #[arg(long, global = true, value_name = "ENGINE", env = "ORCO_ENGINE", value_enum, default_value_t)]
     pub engine: Engine,
+    /// Computes on so many threads at most; by default on as many as the machine runs at a time.
+    #[arg(long, global = true, value_name = "N", env = "ORCO_THREADS", value_parser = at_least_one)]
+    pub threads: Option<usize>,
     /// Folder of the device's state; by default one per bundle in the user's state folder.
     #[arg(long, global = true, value_name = "DIR", env = "ORCO_STATE")]
     pub state: Option<PathBuf>,
@@ -120,6 +126,11 @@ impl Options {
     pub fn limits(&self) -> Limits {
         Limits { entries: self.history.saturating_add(1), bytes: self.history_bytes }
     }
+}
+
+/// Reads a number of threads.
+fn at_least_one(argument: &str) -> Result<usize, String> {
+    argument.parse().ok().filter(|count| *count > 0).ok_or_else(|| "expected a number from 1".into())
 }
 
 /// Reads a number of seconds.

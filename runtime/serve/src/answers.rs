@@ -1,5 +1,6 @@
 //! The thread that answers: a learner that reads, and never changes anything.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::sync::{Arc, RwLock};
 use std::thread;
@@ -112,6 +113,7 @@ enum Request {
     Shot { picture: RgbImage, reply: Reply<(Array2<f32>, Vec<Named>)> },
     Imprint { label: String, shots: Array3<f32> },
     Refresh { done: oneshot::Sender<()> },
+    Alive { reply: Reply<()> },
 }
 
 /// Asks the thread that answers.
@@ -119,6 +121,7 @@ enum Request {
 pub struct Answers {
     requests: SyncSender<Request>,
     knowledge: Arc<RwLock<Arc<Knowledge>>>,
+    handled: Arc<AtomicU64>,
 }
 
 impl Answers {
@@ -134,6 +137,8 @@ impl Answers {
         let (requests, receiver) = mpsc::sync_channel(WAITING);
         let knowledge = Arc::new(RwLock::new(Arc::new(Knowledge::default())));
         let published = Arc::clone(&knowledge);
+        let handled = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&handled);
         let (started, start) = mpsc::channel();
         let thread = move || {
             let opened = open().and_then(|mut learner| {
@@ -143,7 +148,7 @@ impl Answers {
             });
             match opened {
                 Ok(learner) => {
-                    let mut thread = Thread { learner, knowledge: published, metrics };
+                    let mut thread = Thread { learner, knowledge: published, handled: counted, metrics };
                     thread.learner.warnings().iter().for_each(|warning| log::warn!("{warning}"));
                     thread.publish();
                     let _ = started.send(Ok(()));
@@ -156,7 +161,7 @@ impl Answers {
         };
         thread::Builder::new().name("answers".into()).spawn(thread).map_err(ServeError::Threads)?;
         start.recv().unwrap_or_else(|error| Err(ServeError::Threads(std::io::Error::other(error))))?;
-        Ok(Self { requests, knowledge })
+        Ok(Self { requests, knowledge, handled })
     }
 
     /// What is known now.
@@ -224,6 +229,19 @@ impl Answers {
         self.ask(|reply| Request::Shot { picture, reply }).await
     }
 
+    /// Returns once the thread has come to this request: it lives, and hangs in none.
+    ///
+    /// # Errors
+    /// [`Refusal`] if too many wait, or the thread has ended.
+    pub async fn alive(&self) -> Result<(), Refusal> {
+        self.ask(|reply| Request::Alive { reply }).await
+    }
+
+    /// Requests that the thread has come to since it was started.
+    pub fn handled(&self) -> u64 {
+        self.handled.load(Ordering::Relaxed)
+    }
+
     async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, Refusal> {
         let (reply, answer) = oneshot::channel();
         self.requests.try_send(request(reply)).map_err(|error| match error {
@@ -252,15 +270,26 @@ fn failed(error: EncodeError) -> Refusal {
     Refusal::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, sentence(&error))
 }
 
+#[cfg(test)]
+impl Answers {
+    /// One whose thread comes to no request while the receiver is held.
+    pub(crate) fn stuck() -> (Self, impl Sized) {
+        let (requests, receiver) = mpsc::sync_channel(1);
+        (Self { requests, knowledge: Arc::default(), handled: Arc::default() }, receiver)
+    }
+}
+
 struct Thread {
     learner: Learner,
     knowledge: Arc<RwLock<Arc<Knowledge>>>,
+    handled: Arc<AtomicU64>,
     metrics: Metrics,
 }
 
 impl Thread {
     fn run(&mut self, requests: &Receiver<Request>) {
         for request in requests {
+            self.handled.fetch_add(1, Ordering::Relaxed);
             // Who asked may be gone by now.
             match request {
                 Request::Look { picture, like, reply } => drop(reply.send(self.look(&picture, like))),
@@ -276,6 +305,7 @@ impl Thread {
                     drop(reply.send(Ok(named)));
                 }
                 Request::Shot { picture, reply } => drop(reply.send(self.shot(&picture))),
+                Request::Alive { reply } => drop(reply.send(Ok(()))),
                 Request::Imprint { label, shots } => {
                     if let Err(error) = self.learner.imprint(&label, shots.view()) {
                         log::warn!("{label} does not answer before it is learned: {error}");

@@ -10,8 +10,8 @@
 //! - [`live`]: the service's own camera, looked at all the time, with [`agreement`] over several frames;
 //! - [`service`]: these together, without HTTP;
 //! - who may ask: [`token`], [`route`] (every route, what body it takes, whether it needs the token), [`guard`];
-//! - [`api`]: the handlers, and the [`page`]; [`server`]: sockets, TLS, time limits, and `places`, which
-//!   nobody can take up alone.
+//! - [`api`]: the handlers, and the [`page`]; `supervisor`: what systemd is told;
+//! - [`server`]: sockets, TLS, time limits, and `places`, which nobody can take up alone.
 //!
 //! ```no_run
 //! use orco_runtime::{bundle::Bundle, learner::Settings, store::Store};
@@ -40,6 +40,7 @@ pub mod route;
 pub mod server;
 pub mod service;
 pub mod shooting;
+mod supervisor;
 pub mod token;
 
 pub use error::ServeError;

@@ -21,12 +21,13 @@ use tokio_rustls::TlsAcceptor;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 
+use crate::answers::Answers;
 use crate::error::ServeError;
 use crate::guard::Guard;
 use crate::places::Places;
-use crate::route;
 use crate::service::Service;
 use crate::token::Token;
+use crate::{route, supervisor};
 
 /// Connections at a time.
 const CONNECTIONS: usize = 512;
@@ -40,6 +41,16 @@ pub struct Tls {
     pub certificate: PathBuf,
     /// Its key.
     pub key: PathBuf,
+}
+
+impl Tls {
+    /// Whether the service can be started with it.
+    ///
+    /// # Errors
+    /// [`ServeError`] if a file cannot be read, or the key is not the certificate's.
+    pub fn check(&self) -> Result<(), ServeError> {
+        acceptor(self).map(drop)
+    }
 }
 
 /// Where the service listens, and what callers must bring.
@@ -78,6 +89,7 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     router: Router,
+    answers: Answers,
     tls: Option<TlsAcceptor>,
     head_time: Duration,
 }
@@ -99,6 +111,7 @@ impl Server {
         let listener = TcpListener::bind(listen).map_err(not_listening)?;
         listener.set_nonblocking(true).map_err(not_listening)?;
         let address = listener.local_addr().map_err(not_listening)?;
+        let answers = service.answers.clone();
         let guard = Guard::new(service, token, loopback, names, body_time);
         let router = [
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -116,7 +129,7 @@ impl Server {
             router.layer(SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value)))
         })
         .layer(CatchPanicLayer::new());
-        Ok(Self { listener, address, router, tls, head_time })
+        Ok(Self { listener, address, router, answers, tls, head_time })
     }
 
     /// Where it listens.
@@ -157,9 +170,10 @@ impl Server {
     }
 
     async fn serve(self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let Self { listener, address, router, tls, head_time } = self;
+        let Self { listener, address, router, answers, tls, head_time } = self;
         let listener = tokio::net::TcpListener::from_std(listener);
         let listener = listener.map_err(|source| ServeError::Listen { address, source })?;
+        let watchdog = supervisor::ready(answers);
         let (stopping, stopped) = watch::channel(false);
         let mut places = Places::new(CONNECTIONS);
         let mut connections = JoinSet::new();
@@ -183,6 +197,7 @@ impl Server {
             places.take(peer, connections.spawn(accept(stream, tls, router, head_time, stopped)));
         }
         drop(listener);
+        supervisor::stopping(watchdog);
         let _ = stopping.send(true);
         let all = async { while connections.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(GRACE, all).await;

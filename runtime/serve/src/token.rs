@@ -23,9 +23,17 @@ impl Token {
     pub fn read_or_make(path: &Path) -> Result<Self, ServeError> {
         let failed = |source| ServeError::Token { path: path.into(), source };
         match Self::make(path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            made => return made.map_err(failed),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Self::read(path),
+            made => made.map_err(failed),
         }
+    }
+
+    /// Reads the token of a file.
+    ///
+    /// # Errors
+    /// As for [`Token::read_or_make`], and if there is no such file.
+    pub fn read(path: &Path) -> Result<Self, ServeError> {
+        let failed = |source| ServeError::Token { path: path.into(), source };
         let file = File::open(path).map_err(failed)?;
         if is_open_to_others(&file).map_err(failed)? {
             return Err(ServeError::TokenOpen { path: path.into() });

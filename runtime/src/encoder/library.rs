@@ -60,21 +60,27 @@ pub enum LibraryError {
     Old(String),
 }
 
-/// Where the library lies: `ORT_DYLIB_PATH`, else the newest of at least [`OLDEST`] in the cache that `cargo xtask
-/// setup` fills (the order of folders is that of `tests/xtask/src/cache.rs`). Nothing says yet that it can be used.
+/// Where the library lies: `ORT_DYLIB_PATH`, else where a package puts it beside the program (`/usr/lib/orco` for
+/// `/usr/bin/orco`), else the newest of at least [`OLDEST`] in the cache that `cargo xtask setup` fills (the order of
+/// folders is that of `tests/xtask/src/cache.rs`). Nothing says yet that it can be used.
 pub fn locate() -> Option<PathBuf> {
     if let Some(path) = env::var_os("ORT_DYLIB_PATH").filter(|path| !path.is_empty()) {
         return Some(path.into());
     }
-    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let xdg = || set("XDG_CACHE_HOME").filter(|path| path.is_absolute());
-    let user = || xdg().or_else(|| Some(env::home_dir()?.join(".cache"))).map(|cache| cache.join("orco"));
-    let cache = set("ORCO_CACHE").or_else(user)?;
     let name = match () {
         () if cfg!(target_os = "macos") => "libonnxruntime.dylib",
         () if cfg!(windows) => "onnxruntime.dll",
         () => "libonnxruntime.so",
     };
+    let program = env::current_exe().ok();
+    let packaged = program.and_then(|program| Some(program.parent()?.parent()?.join("lib/orco").join(name)));
+    if let Some(path) = packaged.filter(|path| path.is_file()) {
+        return Some(path);
+    }
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let xdg = || set("XDG_CACHE_HOME").filter(|path| path.is_absolute());
+    let user = || xdg().or_else(|| Some(env::home_dir()?.join(".cache"))).map(|cache| cache.join("orco"));
+    let cache = set("ORCO_CACHE").or_else(user)?;
     let folders = fs::read_dir(cache).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
     let version = |path: &PathBuf| {
         let version = parse_version(path.file_name()?.to_str()?.strip_prefix("onnxruntime-")?);

@@ -16,7 +16,7 @@ use super::library::{self, LibraryError};
 use super::stream::Team;
 use super::{EncodeError, Encoder, check_input, rows, telemetry};
 use crate::image::Preprocessing;
-use crate::threads::cores;
+use crate::threads::{cores, limited_to};
 
 /// A backbone in ONNX Runtime on the CPU.
 pub struct Onnx {
@@ -70,10 +70,10 @@ impl Onnx {
     }
 }
 
-/// A session on so many threads, or on as many as the machine has cores.
+/// A session on so many threads, or on as many as there may be.
 fn session(runtime: &Runtime, model: &[u8], threads: Option<usize>) -> ort::Result<Session> {
     let mut builder = Session::builder(&runtime.environment)?;
-    if let Some(threads) = threads {
+    if let Some(threads) = threads.or(limited_to()) {
         builder = builder.with_intra_threads(threads)?;
     }
     builder.commit_from_memory(model)

@@ -5,6 +5,8 @@
 
 use std::env;
 
+use crate::threads::alone;
+
 /// The variable that keeps telemetry off, if it is `1`.
 pub const VARIABLE: &str = "ORT_DISABLE_TELEMETRY";
 
@@ -33,15 +35,6 @@ pub fn off() -> Result<(), TelemetryError> {
     // environment meanwhile, and none can come into being but by this one.
     unsafe { env::set_var(VARIABLE, "1") };
     Ok(())
-}
-
-/// Whether no other thread can be reading the environment.
-fn alone() -> bool {
-    if cfg!(windows) {
-        return true;
-    }
-    // Linux lists the threads of a process there; without /proc nothing is known.
-    std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1)
 }
 
 #[cfg(test)]

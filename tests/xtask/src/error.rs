@@ -77,6 +77,8 @@ impl SetupCause {
     }
 }
 
+impl Error for SetupCause {}
+
 impl fmt::Display for SetupCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -47,6 +47,20 @@ pub const ONNX_RUNTIME: Library = Library {
     required: &[ONNX_RUNTIME_FILE],
 };
 
+/// What the package of ONNX Runtime has to say on licences: its own, and those of what it holds.
+pub const ONNX_RUNTIME_LICENCES: Library = Library {
+    name: "licences of ONNX Runtime 1.31.1",
+    size: "24 MB to download, 1 MB on disk",
+    variable: "ORCO_ONNX_RUNTIME_LICENCES",
+    remedy: "set ORCO_ONNX_RUNTIME_LICENCES to a folder with its LICENSE and ThirdPartyNotices.txt",
+    folder: "onnxruntime-licences-1.31.1",
+    file: None,
+    supported: true,
+    wheels: &[Wheel { requirement: "onnxruntime==1.31.1", destination: licence_path }],
+    written: &[],
+    required: &["LICENSE", "ThirdPartyNotices.txt"],
+};
+
 /// libtorch for the processor: headers and the libraries that tch links against.
 ///
 /// The wheel on PyPI is the one for CUDA. Its `libtorch_cpu.so` works alone once the two small
@@ -252,6 +266,12 @@ fn onnx_runtime_path(member: &str) -> Option<String> {
     kept.then(|| ONNX_RUNTIME_FILE.to_owned())
 }
 
+/// Keeps the licence and the notices.
+fn licence_path(member: &str) -> Option<String> {
+    let file = member.strip_prefix("onnxruntime/")?;
+    ["LICENSE", "ThirdPartyNotices.txt"].contains(&file).then(|| file.to_owned())
+}
+
 /// Keeps the headers and the three libraries that work without CUDA.
 fn torch_path(member: &str) -> Option<String> {
     let inner = member.strip_prefix("torch/")?;
@@ -284,6 +304,9 @@ mod tests {
         assert_eq!(runtime("onnxruntime/capi/libonnxruntime.so.1.31.1"), file);
         assert_eq!(runtime("onnxruntime/capi/libonnxruntime.1.31.1.dylib"), file);
         assert_eq!(runtime("onnxruntime/capi/libonnxruntime_providers_shared.so"), None);
+
+        assert_eq!(licence_path("onnxruntime/LICENSE").as_deref(), Some("LICENSE"));
+        assert_eq!(licence_path("onnxruntime/capi/LICENSE"), None);
 
         let header = "include/ATen/ATen.h";
         assert_eq!(torch_path(&format!("torch/{header}")).as_deref(), Some(header));

@@ -11,6 +11,7 @@
 //! - [`environment`] carries the libraries to Cargo as environment variables;
 //! - [`debian`] installs what is no part of a wheel;
 //! - [`checks`] are the steps of `cargo xtask test` and its tiers, the same here and in CI;
+//! - [`package`] builds the Debian package, and tries it in a clean Debian;
 //! - [`machines`] repeats the tests that train as other processors would compute them;
 //! - [`error`] is why a set-up failed and what to do next.
 
@@ -21,6 +22,8 @@ mod environment;
 mod error;
 mod library;
 mod machines;
+#[cfg(unix)]
+mod package;
 mod wheel;
 
 use std::error::Error;
@@ -77,6 +80,9 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// Build the Debian package with cargo-deb (which Cargo builds first, unless ORCO_CARGO_DEB names one)
+    #[cfg(unix)]
+    Package(package::Arguments),
     /// Check format, lints, features, licences, documentation and tests of the whole workspace
     ///
     /// Without a tier: everything, with fewer repetitions of the long trials (kills, power cuts, damage, measuring).
@@ -105,6 +111,15 @@ enum Tier {
     Quick,
     /// Everything, the long trials in full (ORCO_HEAVY is set); what CI runs
     Full,
+    /// The Debian package: built, then installed, taught, started, upgraded and removed in a clean Debian
+    ///
+    /// Needs root, and mmdebstrap or debootstrap. Not part of the other tiers.
+    #[cfg(unix)]
+    Package {
+        /// Build profile of the program
+        #[arg(long, default_value = "release")]
+        profile: String,
+    },
     /// The tests that train and export, as processors with other vector units and other numbers of threads run them
     ///
     /// Prints a table; fails where a setting fails. Not part of the other tiers.
@@ -125,6 +140,8 @@ fn main() -> ExitCode {
         Some(Task::Weights { network }) => weights(network),
         Some(Task::Train { args }) => train(&args),
         Some(Task::Demo { args }) => demo(&args),
+        #[cfg(unix)]
+        Some(Task::Package(arguments)) => pack(&arguments),
         Some(Task::Test { tier }) => test(tier),
     };
     done.unwrap_or_else(|error| {
@@ -151,6 +168,12 @@ fn weights(network: Published) -> Result<ExitCode, Box<dyn Error>> {
     Ok(ExitCode::SUCCESS)
 }
 
+#[cfg(unix)]
+fn pack(arguments: &package::Arguments) -> Result<ExitCode, Box<dyn Error>> {
+    println!("{}", package::build(arguments)?.display());
+    Ok(ExitCode::SUCCESS)
+}
+
 fn train(args: &[OsString]) -> Result<ExitCode, Box<dyn Error>> {
     let mut command = cargo();
     command.args("run --release --package orco-trainer --bin orco-train --".split(' '));
@@ -174,6 +197,8 @@ fn test(tier: Option<Tier>) -> Result<ExitCode, Box<dyn Error>> {
         None => checks::run(&checks::standard(), everything),
         Some(Tier::Quick) => checks::run(&checks::quick(), everything),
         Some(Tier::Full) => checks::run(&checks::full(), everything_and_a_browser),
+        #[cfg(unix)]
+        Some(Tier::Package { profile }) => package::trial::all(profile),
         Some(Tier::Machines { isas, threads }) => machines::run(&isas, &threads, &everything()?),
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::builder::RangedI64ValueParser;
 use clap::{Args, value_parser};
 use orco_runtime::learner::Settings;
@@ -26,40 +26,55 @@ const WAIT: Duration = Duration::from_secs(10);
 pub struct Arguments {
     /// Where it listens. On any address but this machine's own, callers must give the token.
     #[arg(long, value_name = "ADDRESS:PORT", env = "ORCO_LISTEN", default_value = "127.0.0.1:8080")]
-    listen: SocketAddr,
+    pub listen: SocketAddr,
     /// File of the token that callers must give, readable by its owner alone; it is made if it is not there.
     #[arg(long, value_name = "FILE", env = "ORCO_TOKEN_FILE")]
-    token_file: Option<PathBuf>,
+    pub token_file: Option<PathBuf>,
     /// A name by which the machine is called, beside localhost and its addresses; may be given again.
     #[arg(long, value_name = "NAME", env = "ORCO_HOST_NAME", value_delimiter = ',')]
-    host_name: Vec<String>,
+    pub host_name: Vec<String>,
     /// Certificate for TLS, a PEM file; browsers on other machines give their camera only over https.
-    #[arg(long, value_name = "FILE", env = "ORCO_CERTIFICATE", requires = "key")]
-    certificate: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", env = "ORCO_CERTIFICATE")]
+    pub certificate: Option<PathBuf>,
     /// The certificate's key, a PEM file.
-    #[arg(long, value_name = "FILE", env = "ORCO_KEY", requires = "certificate")]
-    key: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", env = "ORCO_KEY")]
+    pub key: Option<PathBuf>,
     /// A camera to look at all the time: a device (/dev/video0), an address (http://..., rtsp://...), gst:PIPELINE or
     /// folder:PATH.
     #[arg(long, value_name = "SOURCE", env = "ORCO_CAMERA")]
-    camera: Option<Source>,
+    pub camera: Option<Source>,
     /// Over how many of the camera's frames a label is agreed upon, so that it does not flicker.
     #[arg(long, value_name = "N", env = "ORCO_CAMERA_FRAMES", default_value_t = 5, value_parser = to(100))]
-    camera_frames: u16,
+    pub camera_frames: u16,
     /// Most of the camera's frames that are looked at in a second.
     #[arg(long, value_name = "N", env = "ORCO_CAMERA_RATE", default_value_t = 10, value_parser = to(1000))]
-    camera_rate: u16,
+    pub camera_rate: u16,
     #[command(flatten)]
-    keep: KeepOptions,
+    pub keep: KeepOptions,
     /// Share of known pictures that may be taken for unknown ones: how strict `unknown` is.
     #[arg(long, value_name = "SHARE", env = "ORCO_FALSE_ALARMS", default_value_t = FALSE_ALARMS, value_parser = share)]
-    false_alarms: f32,
+    pub false_alarms: f32,
     /// Most pictures that were not recognised and wait, in memory, for a name; 0 keeps none.
     #[arg(long, value_name = "N", env = "ORCO_INBOX", default_value_t = FRAMES)]
-    inbox: usize,
+    pub inbox: usize,
     /// Keeps no small pictures of learned shots beside the state.
     #[arg(long, env = "ORCO_NO_THUMBNAILS")]
-    no_thumbnails: bool,
+    pub no_thumbnails: bool,
+}
+
+impl Arguments {
+    /// Certificate and key, where both are given.
+    ///
+    /// # Errors
+    /// If one of them is given alone.
+    pub fn tls(&self) -> Result<Option<Tls>> {
+        match (self.certificate.clone(), self.key.clone()) {
+            (None, None) => Ok(None),
+            (Some(certificate), Some(key)) => Ok(Some(Tls { certificate, key })),
+            (Some(_), None) => bail!("there is a certificate without its key: name that with --key FILE"),
+            (None, Some(_)) => bail!("there is a key without its certificate: name that with --certificate FILE"),
+        }
+    }
 }
 
 /// A whole number from 1.
@@ -69,6 +84,7 @@ fn to(most: i64) -> RangedI64ValueParser<u16> {
 
 /// Serves until it is told to stop.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
+    let tls = arguments.tls()?;
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
     let (wait, keep_shots) = (settings.wait.max(WAIT), arguments.keep.keep_shots);
     let settings = Settings { wait, keep_shots, false_alarms: arguments.false_alarms, ..settings };
@@ -78,12 +94,11 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         let (frames, per_second) = (usize::from(arguments.camera_frames), f32::from(arguments.camera_rate));
         service.look_at(source, live::Settings { frames, per_second })?;
     }
-    let tls = arguments.certificate.clone().zip(arguments.key.clone());
     let address = Address {
         listen: arguments.listen,
         token: arguments.token_file.clone(),
         names: arguments.host_name.clone(),
-        tls: tls.map(|(certificate, key)| Tls { certificate, key }),
+        tls,
         ..Address::default()
     };
     let server = Server::bind(service, address)?;

@@ -116,6 +116,8 @@ pub fn orco(bundle: &Path, state: &Path, arguments: &[&str]) -> Command {
     for (name, _) in ours.filter(|(name, _)| name != "ORCO_CACHE") {
         command.env_remove(name);
     }
+    // Nor does a file of settings that the machine may have.
+    command.env("ORCO_CONFIG", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/nothing.toml"));
     command
 }
 

@@ -1,0 +1,44 @@
+//! `orco config`.
+
+use anyhow::Result;
+use clap::{ArgMatches, Args, Command};
+use serde_json::{Map, Value, json};
+
+use crate::config::{self, Effective, File};
+use crate::output::{Output, say};
+
+/// Arguments of `orco config`.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// Prints a commented file of all settings with their defaults instead, to be filled in.
+    #[arg(long)]
+    defaults: bool,
+}
+
+/// Prints the settings that count, as a file of settings, with where each comes from.
+pub fn run(
+    output: &Output,
+    arguments: &Arguments,
+    command: &Command,
+    file: Option<&File>,
+    matches: &ArgMatches,
+) -> Result<Value> {
+    if arguments.defaults {
+        let text = config::commented(command);
+        text.lines().try_for_each(|line| say!(output, "{line}"))?;
+        return Ok(json!({ "defaults": text }));
+    }
+    match file {
+        Some(file) => say!(output, "# {}", file.path.display())?,
+        None => say!(output, "# no file of settings: none was named, and there is no {}", config::PLACE)?,
+    }
+    let mut listed = Map::new();
+    for Effective { key, value, from } in config::effective(command, file, matches) {
+        match &value {
+            Some(value) => say!(output, "{:<40} # {from}", format!("{key} = {value}"))?,
+            None => say!(output, "{:<40} # not set", format!("#{key} ="))?,
+        }
+        listed.insert(key, json!({ "value": value, "from": from }));
+    }
+    Ok(json!({ "file": file.map(|file| file.path.to_string_lossy()), "settings": listed }))
+}

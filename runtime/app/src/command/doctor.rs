@@ -1,0 +1,37 @@
+//! `orco doctor`.
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::doctor::{self, Finding, Level};
+use crate::options::Options;
+use crate::output::{self, Output, say};
+
+/// Arguments of `orco doctor`: those of the service that is looked at.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    #[cfg(feature = "serve")]
+    #[command(flatten)]
+    serve: super::serve::Arguments,
+}
+
+/// Prints every finding; fails where something must be mended.
+pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
+    let mut findings = doctor::examine(options);
+    #[cfg(feature = "serve")]
+    doctor::examine_service(&arguments.serve, &mut findings);
+    #[cfg(not(feature = "serve"))]
+    let _ = arguments;
+    for Finding { subject, level, text } in &findings.0 {
+        say!(output, "{:<6} {subject:<13} {text}", level.to_string())?;
+    }
+    let wrongs = findings.wrongs();
+    if wrongs > 0 {
+        let what = output::counted(wrongs, "thing");
+        output.error(format!("{what} must be mended: see above, where it says {}", Level::Wrong));
+    }
+    let as_json =
+        |Finding { subject, level, text }: &Finding| json!({ "subject": subject, "level": level.name(), "text": text });
+    Ok(json!({ "findings": findings.0.iter().map(as_json).collect::<Vec<_>>(), "to_mend": wrongs }))
+}

@@ -1,0 +1,268 @@
+//! The file of settings. Every option that has an environment variable is a setting, too, under its long name: a new
+//! one needs no word here. The command line outdoes the environment, that the file, and that the default.
+
+use std::any::TypeId;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow, bail};
+use clap::builder::ValueParser;
+use clap::error::{ContextKind, ContextValue};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use orco_runtime::files;
+use toml::Value;
+
+/// The file that is read where none is named and this one is there.
+pub const PLACE: &str = "/etc/orco/orco.toml";
+/// The option that names another file; no setting itself.
+const OPTION: &str = "config";
+/// Largest file, in bytes.
+const LARGEST: u64 = 1 << 20;
+/// Keys that are so alike, from 0 to 1, may be mistaken for one another.
+const ALIKE: f64 = 0.6;
+/// Width of the commented file.
+const WIDTH: usize = 118;
+
+/// An option that a file may set.
+pub struct Setting<'a> {
+    option: &'a Arg,
+    /// The verbs that take it; none where all do.
+    verbs: Vec<&'a str>,
+}
+
+/// A file of settings that was read and checked.
+pub struct File {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The values of a key, as the command line takes them.
+    values: BTreeMap<String, Vec<String>>,
+}
+
+/// A setting as it counts.
+pub struct Effective {
+    /// Its key.
+    pub key: String,
+    /// Its value, where it has one.
+    pub value: Option<Value>,
+    /// Where that comes from.
+    pub from: String,
+}
+
+/// All settings of a command that was not built yet: those of every verb first.
+pub fn settings(command: &Command) -> Vec<Setting<'_>> {
+    let mut settings: Vec<Setting<'_>> = Vec::new();
+    let verbs = command.get_subcommands().map(|verb| (Some(verb.get_name()), verb));
+    for (verb, command) in std::iter::once((None, command)).chain(verbs) {
+        for option in command.get_arguments().filter(|option| is_setting(option)) {
+            match settings.iter_mut().find(|known| known.option.get_long() == option.get_long()) {
+                Some(known) => known.verbs.extend(verb),
+                None => settings.push(Setting { option, verbs: verb.into_iter().collect() }),
+            }
+        }
+    }
+    settings
+}
+
+fn is_setting(option: &Arg) -> bool {
+    option.get_env().is_some() && option.get_long().is_some_and(|name| name != OPTION)
+}
+
+impl Setting<'_> {
+    /// Its key in a file.
+    pub fn key(&self) -> &str {
+        self.option.get_long().unwrap_or_default()
+    }
+
+    fn variable(&self) -> String {
+        self.option.get_env().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    fn is_list(&self) -> bool {
+        matches!(self.option.get_action(), ArgAction::Append)
+    }
+
+    fn is_switch(&self) -> bool {
+        matches!(self.option.get_action(), ArgAction::SetTrue | ArgAction::SetFalse)
+    }
+
+    /// Values of the command line as a file takes them.
+    fn value(&self, raw: &[String]) -> Option<Value> {
+        let of: fn(&str, &ValueParser) -> Value = |text, parser| {
+            let texts = [TypeId::of::<String>(), TypeId::of::<PathBuf>(), TypeId::of::<OsString>()];
+            let bare = !texts.iter().any(|kind| parser.type_id() == *kind);
+            let parsed = bare.then(|| text.parse::<i64>().map(Value::from).or(text.parse::<f64>().map(Value::from)));
+            match (parsed, text) {
+                (Some(Ok(number)), _) => number,
+                (Some(_), "true" | "false") => Value::from(text == "true"),
+                _ => Value::from(text),
+            }
+        };
+        let values = raw.iter().map(|text| of(text, self.option.get_value_parser()));
+        if self.is_list() { Some(Value::Array(values.collect())) } else { values.last() }
+    }
+
+    /// What it is where nothing is said.
+    fn default(&self) -> Option<Value> {
+        let raw: Vec<String> =
+            self.option.get_default_values().iter().map(|text| text.to_string_lossy().into_owned()).collect();
+        match (self.is_switch(), self.is_list()) {
+            (true, _) => Some(Value::from(matches!(self.option.get_action(), ArgAction::SetFalse))),
+            (false, true) if raw.is_empty() => Some(Value::Array(Vec::new())),
+            _ => self.value(&raw),
+        }
+    }
+
+    /// A file's value as the command line takes it.
+    fn read(&self, value: &Value) -> Result<Vec<String>, String> {
+        let one = |value: &Value| match value {
+            Value::String(text) => Ok(text.clone()),
+            Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => Ok(value.to_string()),
+            _ => Err("expected a text or a number".to_owned()),
+        };
+        let raw = match value {
+            Value::Array(values) if self.is_list() => values.iter().map(one).collect::<Result<Vec<_>, _>>()?,
+            value => vec![one(value)?],
+        };
+        if self.is_switch() {
+            return if value.is_bool() { Ok(raw) } else { Err("expected true or false".into()) };
+        }
+        // As the command line checks it, but alone: what else it asks for may come from elsewhere.
+        let mut option = Arg::new("option").long("option").action(self.option.get_action().clone());
+        option = option.value_parser(self.option.get_value_parser().clone());
+        option = option.value_delimiter(self.option.get_value_delimiter());
+        let arguments = raw.iter().map(|value| format!("--option={value}"));
+        let checked = Command::new("orco").no_binary_name(true).arg(option).try_get_matches_from(arguments);
+        checked.map(|_| raw).map_err(|error| match error.get(ContextKind::ValidValue) {
+            Some(ContextValue::Strings(known)) if !known.is_empty() => format!("expected {}", known.join(" or ")),
+            _ => std::error::Error::source(&error).map_or_else(|| "it is not understood".into(), ToString::to_string),
+        })
+    }
+}
+
+impl File {
+    /// The file that the command line or the environment names, else the one at [`PLACE`] if it is there.
+    ///
+    /// # Errors
+    /// If it cannot be read, or says what is not understood.
+    pub fn find(command: &Command, named: Option<&Path>) -> Result<Option<Self>> {
+        match named {
+            Some(path) => Self::read(command, path).map(Some),
+            None if Path::new(PLACE).exists() => Self::read(command, Path::new(PLACE)).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn read(command: &Command, path: &Path) -> Result<Self> {
+        let shown = path.display();
+        let bytes =
+            files::read(path, LARGEST).map_err(|error| anyhow!("cannot read the settings in {shown}: {error}"))?;
+        let text = String::from_utf8(bytes).map_err(|_| anyhow!("the settings in {shown} are no text"))?;
+        let table: toml::Table = toml::from_str(&text).map_err(|error| {
+            let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+            anyhow!("the settings in {shown}, line {line}: {}", error.message().replace('\n', ", "))
+        })?;
+        let settings = settings(command);
+        let mut values = BTreeMap::new();
+        for (key, value) in table {
+            let Some(setting) = settings.iter().find(|setting| setting.key() == key) else {
+                let known = settings.iter().map(|setting| (strsim::jaro(&key, setting.key()), setting.key()));
+                let nearest = known.max_by(|one, other| one.0.total_cmp(&other.0)).filter(|(alike, _)| *alike >= ALIKE);
+                let instead = nearest.map(|(_, key)| format!("did you mean \"{key}\"? ")).unwrap_or_default();
+                bail!("the settings in {shown}: \"{key}\" is not known; {instead}`orco config --defaults` shows all");
+            };
+            let read =
+                setting.read(&value).map_err(|why| anyhow!("the settings in {shown}: {key} = {value}: {why}"))?;
+            values.insert(key, read);
+        }
+        Ok(Self { path: path.into(), values })
+    }
+
+    /// The command with this file's values for its defaults.
+    pub fn apply(&self, command: Command) -> Command {
+        let set = |option: Arg| match option.get_long().and_then(|key| self.values.get(key)) {
+            // They live as long as the program.
+            Some(values) => option.default_values(values.iter().map(|value| &*String::leak(value.clone()))),
+            None => option,
+        };
+        command.mut_args(set).mut_subcommands(|verb| self.apply(verb))
+    }
+}
+
+/// What counts, for every setting.
+pub fn effective(command: &Command, file: Option<&File>, matches: &ArgMatches) -> Vec<Effective> {
+    let one = |setting: Setting<'_>| {
+        let (key, variable, id) = (setting.key().to_owned(), setting.variable(), setting.option.get_id().as_str());
+        let given = matches.try_get_raw(id).ok().flatten();
+        let given = given.filter(|_| matches.value_source(id) == Some(ValueSource::CommandLine));
+        if let Some(raw) = given {
+            let raw: Vec<String> = raw.map(|text| text.to_string_lossy().into_owned()).collect();
+            return Effective { key, value: setting.value(&raw), from: "command line".into() };
+        }
+        if let Some(text) = std::env::var_os(&variable).filter(|text| !text.is_empty()) {
+            let text = text.to_string_lossy();
+            let raw: Vec<String> = match setting.option.get_value_delimiter() {
+                Some(delimiter) => text.split(delimiter).map(str::to_owned).collect(),
+                None => vec![text.into_owned()],
+            };
+            return Effective { key, value: setting.value(&raw), from: variable };
+        }
+        match file.and_then(|file| Some((file, file.values.get(&key)?))) {
+            Some((file, raw)) => Effective { value: setting.value(raw), key, from: file.path.display().to_string() },
+            None => Effective { key, value: setting.default(), from: "default".into() },
+        }
+    };
+    settings(command).into_iter().map(one).collect()
+}
+
+/// A file that sets nothing, and says of every setting what it does and what its default is.
+pub fn commented(command: &Command) -> String {
+    let mut text = String::from(
+        "# Settings of orco. What stands behind a single # is the default. The command line outdoes the\n\
+         # environment, and that this file; `orco config` prints what counts, `orco doctor` whether it works.\n\
+         # Relative paths start in the folder in which orco runs.\n",
+    );
+    let mut verbs: Option<Vec<&str>> = None;
+    for setting in settings(command) {
+        if verbs.as_ref() != Some(&setting.verbs) {
+            let of = match setting.verbs.as_slice() {
+                [] => "every verb".into(),
+                verbs => format!("orco {}", verbs.join(", ")),
+            };
+            text += &format!("\n## {of}\n");
+            verbs = Some(setting.verbs.clone());
+        }
+        let help = setting.option.get_long_help().or(setting.option.get_help()).map(ToString::to_string);
+        // The last stop of a help text was taken away.
+        let mut help = format!("{}.", help.unwrap_or_default().replace('\n', " ").trim_end_matches('.'));
+        let values = setting.option.get_possible_values();
+        let known: Vec<&str> = values.iter().map(|value| value.get_name()).collect();
+        if !known.is_empty() && !setting.is_switch() {
+            help += &format!(" One of {}.", known.join(", "));
+        }
+        help += &format!(" Variable {}.", setting.variable());
+        let name = || setting.option.get_value_names().and_then(|names| names.first()).map(ToString::to_string);
+        let value = setting.default().unwrap_or_else(|| {
+            help += " Not set by default.";
+            Value::from(name().unwrap_or_default())
+        });
+        text += &format!("\n{}#{} = {value}\n", wrapped(&help), setting.key());
+    }
+    text
+}
+
+/// A text as lines of comment.
+fn wrapped(text: &str) -> String {
+    let mut lines = vec![String::from("#")];
+    for word in text.split_whitespace() {
+        if lines.last().is_some_and(|line| line.len() + 1 + word.len() > WIDTH) {
+            lines.push(String::from("#"));
+        }
+        if let Some(line) = lines.last_mut() {
+            *line += " ";
+            *line += word;
+        }
+    }
+    lines.join("\n") + "\n"
+}

@@ -1,0 +1,118 @@
+//! What `orco doctor` looks at, a file for each part: every check is a finding, and what must be mended says how.
+
+mod engine;
+mod files;
+mod machine;
+#[cfg(feature = "serve")]
+mod service;
+
+use std::fmt;
+
+use anyhow::Error;
+
+use crate::advice;
+use crate::options::Options;
+
+/// How a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// As it should be.
+    Good,
+    /// Nothing to mend, but to know.
+    Note,
+    /// To be mended.
+    Wrong,
+}
+
+impl Level {
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Note => "note",
+            Self::Wrong => "wrong",
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Good => "ok",
+            Self::Note => "note",
+            Self::Wrong => "WRONG",
+        })
+    }
+}
+
+/// What was found about one subject.
+pub struct Finding {
+    /// What it is about, in one or two words.
+    pub subject: &'static str,
+    /// How it is.
+    pub level: Level,
+    /// What was found; where it must be mended, how.
+    pub text: String,
+}
+
+/// All findings, as they come.
+#[derive(Default)]
+pub struct Findings(pub Vec<Finding>);
+
+impl Findings {
+    fn add(&mut self, subject: &'static str, level: Level, text: impl Into<String>) {
+        self.0.push(Finding { subject, level, text: text.into() });
+    }
+
+    fn good(&mut self, subject: &'static str, text: impl Into<String>) {
+        self.add(subject, Level::Good, text);
+    }
+
+    fn note(&mut self, subject: &'static str, text: impl Into<String>) {
+        self.add(subject, Level::Note, text);
+    }
+
+    fn wrong(&mut self, subject: &'static str, text: impl Into<String>) {
+        self.add(subject, Level::Wrong, text);
+    }
+
+    /// What an error says and advises.
+    fn failed(&mut self, subject: &'static str, error: impl Into<Error>) {
+        self.wrong(subject, advice::sentence(&error.into()));
+    }
+
+    /// How many must be mended.
+    pub fn wrongs(&self) -> usize {
+        self.0.iter().filter(|finding| finding.level == Level::Wrong).count()
+    }
+}
+
+/// Looks at bundle, state, engines and machine.
+pub fn examine(options: &Options) -> Findings {
+    let mut findings = Findings::default();
+    machine::processor(&mut findings);
+    machine::clock(&mut findings);
+    let bundle = files::bundle(options, &mut findings);
+    engine::onnx_runtime(options, &mut findings);
+    if let Some(bundle) = &bundle {
+        engine::rten(options, bundle, &mut findings);
+    }
+    let needed = files::state(options, bundle, &mut findings);
+    machine::memory(needed, &mut findings);
+    machine::cameras(&mut findings);
+    findings
+}
+
+/// Looks at what the service needs.
+#[cfg(feature = "serve")]
+pub fn examine_service(arguments: &crate::command::serve::Arguments, findings: &mut Findings) {
+    service::token(arguments, findings);
+    service::certificate(arguments, findings);
+    service::port(arguments, findings);
+}
+
+/// A number of bytes for people.
+fn size(bytes: u64) -> String {
+    let mebibytes = bytes as f64 / f64::from(1 << 20);
+    if mebibytes < 1024.0 { format!("{mebibytes:.0} MiB") } else { format!("{:.1} GiB", mebibytes / 1024.0) }
+}

@@ -1,0 +1,32 @@
+//! The engines that compute features.
+
+use orco_runtime::bundle::Bundle;
+use orco_runtime::encoder::choice::{Choice, Work};
+use orco_runtime::encoder::{library, onnx};
+
+use super::Findings;
+use crate::options::{Engine, Options};
+
+/// Whether ONNX Runtime is there, which release, and where it lies.
+pub fn onnx_runtime(options: &Options, findings: &mut Findings) {
+    const SUBJECT: &str = "ONNX Runtime";
+    match (library::locate(), onnx::start()) {
+        (_, Ok((version, path))) => findings.good(SUBJECT, format!("{version}, {}", path.display())),
+        (None, Err(_)) if options.engine != Engine::OnnxRuntime => findings.note(
+            SUBJECT,
+            "none was found, so rten does everything, slower for many pictures; name a library in ORT_DYLIB_PATH to \
+             use it",
+        ),
+        (_, Err(error)) => findings.failed(SUBJECT, error),
+    }
+}
+
+/// Whether rten runs the bundle's backbone.
+pub fn rten(options: &Options, bundle: &Bundle, findings: &mut Findings) {
+    const SUBJECT: &str = "rten";
+    match bundle.encoder(Choice::Rten, Work::Shots) {
+        Ok(_) => findings.good(SUBJECT, "runs the backbone"),
+        Err(error) if options.engine == Engine::Rten => findings.failed(SUBJECT, error),
+        Err(error) => findings.note(SUBJECT, format!("{error}; ONNX Runtime has to do everything")),
+    }
+}

@@ -1,0 +1,194 @@
+//! The bundle and the state.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use orco_runtime::bundle::Bundle;
+use orco_runtime::files::lock::{Lock, LockError};
+use orco_runtime::learner::Learner;
+use orco_runtime::manifest::hexadecimal;
+
+use super::{Findings, size};
+use crate::advice;
+use crate::device;
+use crate::options::Options;
+
+/// Free room below which a save may soon fail.
+const LEAST_ROOM: u64 = 32 << 20;
+/// Shots that a class is mostly learned from.
+const SHOTS: usize = 5;
+
+/// Whether the bundle is whole: every file has the digest that its manifest says, and the signature is right.
+pub fn bundle(options: &Options, findings: &mut Findings) -> Option<Bundle> {
+    match options.open_bundle() {
+        Ok(bundle) => {
+            let (manifest, digest) = (&bundle.manifest, hexadecimal(&bundle.digest));
+            let folder = bundle.folder.display();
+            let text = format!("{} release {}, {folder}, learner {}", manifest.name, manifest.release, &digest[..16]);
+            findings.good("bundle", text);
+            match &options.public_key {
+                Some(key) => findings.good("signature", format!("valid, by {}", key.display())),
+                None => findings.note("signature", "not checked: --public-key FILE names whom to trust"),
+            }
+            Some(bundle)
+        }
+        Err(error) => {
+            findings.failed("bundle", error);
+            None
+        }
+    }
+}
+
+/// Whether the state can be read and changed. Returns how many bytes of memory a session takes.
+pub fn state(options: &Options, bundle: Option<Bundle>, findings: &mut Findings) -> Option<usize> {
+    let name = bundle.as_ref().map_or("", |bundle| bundle.manifest.name.as_str()).to_owned();
+    let folder = match options.state_folder(&name) {
+        Ok(_) if bundle.is_none() && options.state.is_none() => return None,
+        Ok(folder) => folder,
+        Err(error) => {
+            findings.failed("state", error);
+            return None;
+        }
+    };
+    let there = folder_of(&folder, findings);
+    if there {
+        lock(&folder, findings);
+    }
+    room(&folder, findings);
+    let bundle = bundle?;
+    let opened = device::store(options, &bundle)
+        .and_then(|store| Ok(Learner::new(bundle, store, device::settings(options, 1))?));
+    let needed = |learner: &Learner| {
+        let free = learner.state().free_targets(learner.base_model()).len();
+        learner.session_bytes(usize::from(free > 0), SHOTS)
+    };
+    match opened {
+        Ok(learner) if learner.warnings().is_empty() => {
+            let count = learner.state().classes.len();
+            let copies = if there { "both copies can be read" } else { "nothing was saved yet" };
+            findings.good("knowledge", format!("learned classes: {count}; {copies}"));
+            Some(needed(&learner))
+        }
+        Ok(learner) => {
+            learner.warnings().iter().for_each(|warning| findings.wrong("knowledge", warning));
+            Some(needed(&learner))
+        }
+        Err(error) => {
+            findings.wrong("knowledge", advice::sentence(&error));
+            None
+        }
+    }
+}
+
+/// Whose the folder is, and who may look into it; whether it is there.
+fn folder_of(folder: &Path, findings: &mut Findings) -> bool {
+    const SUBJECT: &str = "state";
+    let shown = folder.display();
+    let facts = match fs::metadata(folder) {
+        Ok(facts) if facts.is_dir() => facts,
+        Ok(_) => {
+            findings.wrong(SUBJECT, format!("{shown} is no folder; name another with --state DIR"));
+            return false;
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            match folder.ancestors().skip(1).find(|folder| folder.exists()) {
+                Some(above) if !writable(above) => findings.wrong(
+                    SUBJECT,
+                    format!(
+                        "{shown} is not there and cannot be made; name another with --state DIR, or give this \
+                             user the right to write {}",
+                        above.display()
+                    ),
+                ),
+                _ => findings.good(SUBJECT, format!("{shown} is made with the first change")),
+            }
+            return false;
+        }
+        Err(error) => {
+            findings.failed(SUBJECT, anyhow!("{shown} cannot be read: {error}; run this as the user whose it is"));
+            return false;
+        }
+    };
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let (owner, user) = (facts.uid(), rustix::process::geteuid().as_raw());
+        if owner != user {
+            let text =
+                format!("{shown} belongs to user {owner}, and only that one can change it; run orco as that user");
+            // Root looks after other users' services.
+            if user == 0 {
+                findings.note(SUBJECT, text)
+            } else {
+                findings.wrong(SUBJECT, text)
+            }
+            return true;
+        }
+        if facts.mode() & 0o022 != 0 {
+            findings.wrong(SUBJECT, format!("others may write into {shown}; take that right from them (chmod 700)"));
+            return true;
+        }
+        if facts.mode() & 0o077 != 0 {
+            findings
+                .note(SUBJECT, format!("others may look into {shown}, though not read its files; chmod 700 ends that"));
+            return true;
+        }
+    }
+    let _ = &facts;
+    if writable(folder) {
+        findings.good(SUBJECT, format!("{shown}, this user's alone"));
+    } else {
+        findings.wrong(SUBJECT, format!("{shown} cannot be written; give this user the right to (chmod 700)"));
+    }
+    true
+}
+
+/// Whether another program is changing the state.
+fn lock(folder: &Path, findings: &mut Findings) {
+    const SUBJECT: &str = "lock";
+    let path = folder.join(".lock");
+    if !path.exists() {
+        return findings.good(SUBJECT, "nothing was changed yet");
+    }
+    match Lock::take_existing(&path, Duration::ZERO) {
+        Ok(_) => findings.good(SUBJECT, "free"),
+        Err(LockError::Held) => {
+            findings.note(SUBJECT, "another orco is changing the state just now; it is let go when that ends")
+        }
+        // Said about the folder.
+        Err(LockError::OtherOwner { .. }) => {}
+        Err(error) => findings.wrong(SUBJECT, format!("{}: {error}; remove it while no orco runs", path.display())),
+    }
+}
+
+/// How much room is left.
+fn room(folder: &Path, findings: &mut Findings) {
+    #[cfg(unix)]
+    if let Some(disk) = folder.ancestors().find_map(|folder| rustix::fs::statvfs(folder).ok()) {
+        let free = disk.f_bavail * disk.f_frsize;
+        if disk.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
+            findings.wrong("disk", format!("the disk of {} is read-only; mount it to be written", folder.display()));
+        } else if free < LEAST_ROOM {
+            let text = format!(
+                "{} free, {} should be; make room where {} lies",
+                size(free),
+                size(LEAST_ROOM),
+                folder.display()
+            );
+            findings.wrong("disk", text);
+        } else {
+            findings.good("disk", format!("{} free", size(free)));
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = (folder, findings, LEAST_ROOM, size);
+}
+
+fn writable(folder: &Path) -> bool {
+    #[cfg(unix)]
+    return rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).is_ok();
+    #[cfg(not(unix))]
+    return fs::metadata(folder).is_ok_and(|facts| !facts.permissions().readonly());
+}

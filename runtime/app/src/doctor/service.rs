@@ -1,0 +1,117 @@
+//! What `orco serve` needs: port, token, certificate.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use orco_serve::ServeError;
+use orco_serve::token::Token;
+use x509_parser::pem::parse_x509_pem;
+
+use super::Findings;
+use crate::command::serve::Arguments;
+
+/// Days before a certificate's end from which that is said.
+const SOON: i64 = 30;
+/// How long a program on the port may take to say what it is.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Whether the token can be used, or made.
+pub fn token(arguments: &Arguments, findings: &mut Findings) {
+    const SUBJECT: &str = "token";
+    match &arguments.token_file {
+        None if arguments.listen.ip().is_loopback() => {
+            findings.note(SUBJECT, "none: everyone on this machine may teach")
+        }
+        None => findings.failed(SUBJECT, ServeError::NoToken { address: arguments.listen }),
+        Some(path) if path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) => {
+            match path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+                Some(folder) => findings.wrong(
+                    SUBJECT,
+                    format!("{} cannot be made: there is no folder {}; make it", path.display(), folder.display()),
+                ),
+                None => findings.note(SUBJECT, format!("{} is made when the service starts", path.display())),
+            }
+        }
+        Some(path) => match Token::read(path) {
+            Ok(_) => findings.good(SUBJECT, format!("{}, its owner's alone", path.display())),
+            Err(error) => findings.failed(SUBJECT, error),
+        },
+    }
+}
+
+/// Whether certificate and key belong together, and today is between the certificate's dates.
+pub fn certificate(arguments: &Arguments, findings: &mut Findings) {
+    const SUBJECT: &str = "certificate";
+    let tls = match arguments.tls() {
+        Ok(Some(tls)) => tls,
+        Ok(None) => {
+            return findings.note(SUBJECT, "none: browsers on other machines give no camera to a page without TLS");
+        }
+        Err(error) => return findings.failed(SUBJECT, error),
+    };
+    if let Err(error) = tls.check() {
+        return findings.failed(SUBJECT, error);
+    }
+    let shown = tls.certificate.display();
+    let dates = fs::read(&tls.certificate).ok().and_then(|bytes| {
+        let (_, pem) = parse_x509_pem(&bytes).ok()?;
+        let validity = pem.parse_x509().ok()?.validity().clone();
+        Some([validity.not_before.timestamp(), validity.not_after.timestamp()])
+    });
+    let Some([from, to]) = dates else {
+        return findings.note(SUBJECT, format!("{shown} can be used; its dates cannot be read"));
+    };
+    let (now, day) = (Timestamp::now().as_second(), 24 * 60 * 60);
+    let date =
+        |second| Timestamp::from_second(second).map_or_else(|_| "?".into(), |time| time.strftime("%F").to_string());
+    if now < from {
+        let text = format!("{shown} is valid only from {}: is the clock right? Else take another one", date(from));
+        findings.wrong(SUBJECT, text);
+    } else if now > to {
+        findings.wrong(SUBJECT, format!("{shown} ended on {}: take a new one", date(to)));
+    } else if now > to - SOON * day {
+        findings.note(SUBJECT, format!("{shown} ends on {}: take a new one soon", date(to)));
+    } else {
+        findings.good(SUBJECT, format!("{shown}, valid until {}", date(to)));
+    }
+}
+
+/// Whether the port is free, or the service itself has it.
+pub fn port(arguments: &Arguments, findings: &mut Findings) {
+    const SUBJECT: &str = "port";
+    let address = arguments.listen;
+    match TcpListener::bind(address) {
+        Ok(_) => findings.good(SUBJECT, format!("{address} is free")),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            if answers(address) {
+                findings.good(SUBJECT, format!("a service answers on {address} already"));
+            } else if arguments.certificate.is_some() {
+                findings.note(SUBJECT, format!("{address} is taken, by a service with TLS perhaps"));
+            } else {
+                let text = "is taken by another program: end that, or give another address with --listen ADDRESS:PORT";
+                findings.wrong(SUBJECT, format!("{address} {text}"));
+            }
+        }
+        Err(source) => findings.failed(SUBJECT, ServeError::Listen { address, source }),
+    }
+}
+
+/// Whether a service such as ours is at an address: it says that it is alive as the Open Inference Protocol asks.
+fn answers(mut address: SocketAddr) -> bool {
+    if address.ip().is_unspecified() {
+        address.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    }
+    let ask = || -> io::Result<Vec<u8>> {
+        let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let port = address.port();
+        write!(stream, "GET /v2/health/live HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n\r\n")?;
+        let mut answer = Vec::new();
+        stream.take(4096).read_to_end(&mut answer)?;
+        Ok(answer)
+    };
+    ask().is_ok_and(|answer| answer.starts_with(b"HTTP/1.1 200 "))
+}

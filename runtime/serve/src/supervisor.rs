@@ -1,0 +1,89 @@
+//! What systemd is told of the service (sd_notify(3)): that it listens, that it is alive, that it stops. Where nobody
+//! asks, as on a terminal, nothing is said.
+
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time;
+
+use crate::answers::Answers;
+
+/// What feeds a watchdog.
+const FED: &str = "WATCHDOG=1";
+
+/// Says that the service listens. Where a watchdog is asked for, it is fed from now on.
+pub fn ready(answers: Answers) -> Option<JoinHandle<()>> {
+    say("READY=1\nSTATUS=listening");
+    let patience = patience()?;
+    Some(tokio::spawn(feed(answers, patience, say)))
+}
+
+/// Says that the service stops; the watchdog is fed no more.
+pub fn stopping(watchdog: Option<JoinHandle<()>>) {
+    say("STOPPING=1\nSTATUS=stopping");
+    watchdog.inspect(JoinHandle::abort);
+}
+
+/// Feeds the watchdog as long as the thread that answers comes to what it is asked; where that hangs or has ended,
+/// systemd starts the service anew once its patience ends.
+async fn feed(answers: Answers, patience: Duration, say: impl Fn(&str)) {
+    // Twice within its patience at least, as sd_watchdog_enabled(3) advises.
+    let mut turns = time::interval(patience / 3);
+    turns.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
+    let mut before = 0;
+    loop {
+        turns.tick().await;
+        let asked = answers.alive().await;
+        let handled = answers.handled();
+        match asked {
+            // So many wait that there is no room for a question; but they are answered.
+            Err(_) if handled != before => say(FED),
+            Ok(()) => say(FED),
+            Err(refusal) => log::warn!("the watchdog is not fed: {}", refusal.sentence),
+        }
+        before = handled;
+    }
+}
+
+#[cfg(unix)]
+fn say(what: &str) {
+    if let Err(error) = sd_notify::notify(&[sd_notify::NotifyState::Custom(what)]) {
+        log::warn!("systemd cannot be told how the service is: {error}");
+    }
+}
+
+#[cfg(unix)]
+fn patience() -> Option<Duration> {
+    sd_notify::watchdog_enabled().filter(|patience| !patience.is_zero())
+}
+
+#[cfg(not(unix))]
+fn say(_: &str) {}
+
+#[cfg(not(unix))]
+fn patience() -> Option<Duration> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_watchdog_starves_when_nobody_answers() {
+        let (answers, hanging) = Answers::stuck();
+        let meals = AtomicUsize::new(0);
+        let count = |_: &str| {
+            meals.fetch_add(1, Ordering::Relaxed);
+        };
+        let patience = Duration::from_millis(3);
+        let feeding = feed(answers.clone(), patience, count);
+        assert!(time::timeout(10 * patience, feeding).await.is_err(), "it ends with the service alone");
+        assert_eq!(meals.load(Ordering::Relaxed), 0, "the thread hangs");
+        drop(hanging);
+        assert!(time::timeout(10 * patience, feed(answers, patience, count)).await.is_err());
+        assert_eq!(meals.load(Ordering::Relaxed), 0, "the thread has ended");
+    }
+}

@@ -1,0 +1,228 @@
+//! The package in a clean Debian root: installed, taught, started, upgraded, removed, purged. Needs root, `unshare`,
+//! `mmdebstrap` or `debootstrap`, and network for the first root, which stays in the cache.
+
+use std::error::Error;
+use std::fs::{self, Permissions};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{Arguments, build, output, run};
+use crate::cache::Cache;
+use crate::checks::workspace;
+
+/// Debian's release.
+const RELEASE: &str = "bookworm";
+/// The version to which the package is upgraded.
+const LATER: &str = "99.0.0";
+/// How long the service may take for anything.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Builds the package twice, as of two versions, and tries it.
+///
+/// # Errors
+/// If something is not as it should be.
+pub fn all(profile: String) -> Result<ExitCode, Box<dyn Error>> {
+    let system = root_file()?;
+    let package = |deb_version| build(&Arguments { profile: profile.clone(), target: None, deb_version, fast: true });
+    let first = package(None)?;
+    let later = package(Some(LATER.to_owned()))?;
+    let folder = tempfile::tempdir()?;
+    // Somebody may have the usual one.
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+    let device = Device { root: folder.path().join("root"), port };
+    fs::create_dir(&device.root)?;
+    run(Command::new("tar").arg("-xpf").arg(system).arg("-C").arg(&device.root))?;
+    fs::copy(first, device.path("/tmp/first.deb"))?;
+    fs::copy(later, device.path("/tmp/later.deb"))?;
+    run(Command::new("cp").arg("-r").arg(workspace().join("examples/shots")).arg(device.path("/tmp/shots")))?;
+    device.installed()?;
+    device.taught()?;
+    device.served()?;
+    device.upgraded()?;
+    device.removed()?;
+    println!("the package can be installed, taught, started, upgraded and removed");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A tar file with a Debian that holds what every Debian holds.
+fn root_file() -> Result<PathBuf, Box<dyn Error>> {
+    let folder = format!("debian-{RELEASE}");
+    let cache = Cache::of_user()?;
+    cache.install(&folder, &["root.tar"], |kept, scratch| {
+        let failed = |error: Box<dyn Error>| {
+            crate::error::SetupCause::file(&kept.join("root.tar"))(std::io::Error::other(error.to_string()))
+        };
+        eprintln!("Making a Debian {RELEASE} in {}", cache.path(&folder).display());
+        let tar = kept.join("root.tar");
+        if output(Command::new("mmdebstrap").arg("--version")).is_ok() {
+            return run(Command::new("mmdebstrap").args(["--variant=minbase", RELEASE]).arg(&tar)).map_err(failed);
+        }
+        let root = scratch.join("root");
+        run(Command::new("debootstrap").args(["--variant=minbase", RELEASE]).arg(&root)).map_err(failed)?;
+        run(Command::new("tar").arg("-cpf").arg(tar).arg("-C").arg(&root).arg(".")).map_err(failed)
+    })?;
+    Ok(cache.path(&folder).join("root.tar"))
+}
+
+/// A Debian in a folder.
+struct Device {
+    root: PathBuf,
+    /// Where the service listens.
+    port: u16,
+}
+
+impl Device {
+    fn path(&self, inside: &str) -> PathBuf {
+        self.root.join(inside.trim_start_matches('/'))
+    }
+
+    /// A command inside, with /proc, as a user or as root.
+    fn command(&self, user: Option<&str>, words: &[&str]) -> Command {
+        let mut command = Command::new("unshare");
+        let script = "mount -t proc proc \"$0/proc\" && exec chroot $1 \"$0\" \"${@:2}\"";
+        command.args(["--mount", "bash", "-c", script]).arg(&self.root);
+        command.arg(user.map_or_else(|| "--userspec=0:0".to_owned(), |user| format!("--userspec={user}:{user}")));
+        command.args(words).env_clear().env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+        command.env("LANG", "C.UTF-8").env("DEBIAN_FRONTEND", "noninteractive");
+        command
+    }
+
+    fn orco(&self, words: &[&str]) -> Result<String, Box<dyn Error>> {
+        output(&mut self.command(Some("orco"), &[&["orco"], words].concat()))
+    }
+
+    fn apt(&self, words: &[&str]) -> Result<(), Box<dyn Error>> {
+        output(&mut self.command(None, &[&["apt-get", "-y", "--no-install-recommends"], words].concat())).map(drop)
+    }
+
+    fn installed(&self) -> Result<(), Box<dyn Error>> {
+        self.apt(&["install", "/tmp/first.deb"])?;
+        expect(self.orco(&["--version"])?.trim() == concat!("orco ", env!("CARGO_PKG_VERSION")), "another version")?;
+        expect(self.is_enabled(), "the service does not start with the machine")?;
+        let state = fs::metadata(self.path("/var/lib/orco"))?;
+        expect(state.mode() & 0o777 == 0o700 && state.uid() != 0, "the state's folder is not the service's alone")?;
+        let licences = ["onnxruntime", "onnxruntime-third-party", "crates", "LICENSE-MIT", "LICENSE-APACHE"];
+        for name in licences {
+            let path = self.path("/usr/share/doc/orco/licences").join(name);
+            expect(fs::metadata(path)?.len() > 500, format!("the licence {name} is empty"))?;
+        }
+        let settings = self.path("/etc/orco/orco.toml");
+        let changed = fs::read_to_string(&settings)? + &format!("\nlisten = \"127.0.0.1:{}\"\n", self.port);
+        Ok(fs::write(&settings, changed)?)
+    }
+
+    fn is_enabled(&self) -> bool {
+        self.path("/etc/systemd/system/multi-user.target.wants/orco.service").symlink_metadata().is_ok()
+    }
+
+    fn taught(&self) -> Result<(), Box<dyn Error>> {
+        self.orco(&[
+            "learn",
+            "rubber-duck=/tmp/shots/learn/rubber-duck",
+            "traffic-cone=/tmp/shots/learn/traffic-cone",
+        ])?;
+        let engines = ["onnxruntime", "rten"];
+        for engine in engines {
+            let picture = "/tmp/shots/try/rubber-duck/1.jpg";
+            let found: Value =
+                serde_json::from_str(&self.orco(&["classify", picture, "--engine", engine, "--json", "-"])?)?;
+            expect(found["images"][0]["matches"][0]["label"] == "rubber-duck", format!("{engine} answers {found}"))?;
+        }
+        let found: Value = serde_json::from_str(&self.orco(&["doctor", "--json", "-"])?)?;
+        let findings = found["findings"].as_array().ok_or("the doctor says nothing")?;
+        let runtime = findings.iter().find(|finding| finding["subject"] == "ONNX Runtime");
+        let text = runtime.and_then(|finding| finding["text"].as_str()).unwrap_or_default();
+        expect(text.ends_with("/usr/lib/orco/libonnxruntime.so"), format!("ONNX Runtime: {text}"))
+    }
+
+    /// Starts the service as its unit says, listens to what it tells systemd, and asks it.
+    fn served(&self) -> Result<(), Box<dyn Error>> {
+        let unit = fs::read_to_string(self.path("/lib/systemd/system/orco.service"))?;
+        let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).ok_or("the unit starts nothing")?;
+        let systemd = UnixDatagram::bind(self.path("/run/systemd-notify"))?;
+        fs::set_permissions(self.path("/run/systemd-notify"), Permissions::from_mode(0o777))?;
+        systemd.set_read_timeout(Some(PATIENCE))?;
+        let words: Vec<&str> = start.split_whitespace().collect();
+        let mut command = self.command(Some("orco"), &words);
+        command.env("NOTIFY_SOCKET", "/run/systemd-notify").env("WATCHDOG_USEC", "3000000");
+        let mut service = Running(command.spawn()?);
+        hears(&systemd, "READY=1")?;
+        hears(&systemd, "WATCHDOG=1")?;
+        let token = fs::read_to_string(self.path("/var/lib/orco/token"))?;
+        let facts = fs::metadata(self.path("/var/lib/orco/token"))?;
+        expect(facts.mode() & 0o777 == 0o600 && facts.uid() != 0, "others may read the token")?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
+        expect(ask(address, "")?.starts_with("HTTP/1.1 401 "), "it answers without a token")?;
+        let answer = ask(address, &format!("Authorization: Bearer {}\r\n", token.trim()))?;
+        expect(answer.starts_with("HTTP/1.1 200 ") && answer.contains("rubber-duck"), format!("it answers {answer}"))?;
+        self.orco(&["doctor"])?;
+        run(Command::new("kill").args(["-TERM", &service.0.id().to_string()]))?;
+        hears(&systemd, "STOPPING=1")?;
+        let ended = service.0.wait()?;
+        expect(ended.success(), format!("it ended with {ended}"))
+    }
+
+    fn upgraded(&self) -> Result<(), Box<dyn Error>> {
+        let before = self.orco(&["list"])?;
+        let settings = fs::read_to_string(self.path("/etc/orco/orco.toml"))?;
+        self.apt(&["install", "/tmp/later.deb"])?;
+        let version = output(&mut self.command(None, &["dpkg-query", "-W", "-f", "${Version}", "orco"]))?;
+        expect(version.starts_with(LATER), format!("it is version {version}"))?;
+        expect(self.orco(&["list"])? == before, "it forgot what it was taught")?;
+        expect(fs::read_to_string(self.path("/etc/orco/orco.toml"))? == settings, "the settings were lost")?;
+        expect(self.is_enabled(), "the service does not start with the machine any more")
+    }
+
+    fn removed(&self) -> Result<(), Box<dyn Error>> {
+        let there = |inside: &str| self.path(inside).exists();
+        self.apt(&["remove", "orco"])?;
+        expect(!there("/usr/bin/orco") && !there("/usr/lib/orco"), "the program is still there")?;
+        expect(there("/var/lib/orco/state/slot-a") && there("/etc/orco/orco.toml"), "removing took what was taught")?;
+        self.apt(&["purge", "orco"])?;
+        expect(!there("/var/lib/orco") && !there("/etc/orco") && !self.is_enabled(), "something was left behind")
+    }
+}
+
+/// A program that is killed when a trial fails.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until systemd is told something.
+fn hears(systemd: &UnixDatagram, what: &str) -> Result<(), Box<dyn Error>> {
+    let mut bytes = [0; 4096];
+    loop {
+        let length = systemd.recv(&mut bytes).map_err(|error| format!("systemd never heard {what}: {error}"))?;
+        if String::from_utf8_lossy(&bytes[..length]).lines().any(|line| line == what) {
+            return Ok(());
+        }
+    }
+}
+
+/// Asks what is known.
+fn ask(address: SocketAddr, headers: &str) -> Result<String, Box<dyn Error>> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let port = address.port();
+    let host = format!("Host: localhost:{port}\r\nConnection: close\r\n");
+    stream.write_all(format!("GET /api/v1/classes HTTP/1.1\r\n{host}{headers}\r\n").as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+fn expect(right: bool, otherwise: impl AsRef<str>) -> Result<(), Box<dyn Error>> {
+    if right { Ok(()) } else { Err(otherwise.as_ref().into()) }
+}
