@@ -47,10 +47,11 @@ pub(crate) fn from_bytes(bytes: &[u8]) -> Result<RgbImage, Failure> {
 /// Unless `rows` is NULL, it points to `stride * (height - 1) + 3 * width` bytes.
 pub(crate) unsafe fn from_rgb(rows: *const u8, width: u32, height: u32, stride: usize) -> Result<RgbImage, Failure> {
     let row = 3 * width as usize;
-    // Where no such rows can be, none are read, and the picture is refused.
     let length = (height as usize).checked_sub(1).and_then(|before| before.checked_mul(stride)?.checked_add(row));
+    // Where no such picture can be, no rows are looked at, and it is refused.
+    let length = length.filter(|_| width.max(height) <= image::MAX_SIDE).unwrap_or(0);
     // SAFETY: the caller's promise.
-    let rows = unsafe { bytes(rows, length.unwrap_or(0), "rows") }?;
+    let rows = unsafe { bytes(rows, length, "rows") }?;
     image::from_rows(width, height, stride, rows).map_err(|reason| Failure::picture("the picture", &reason))
 }
 

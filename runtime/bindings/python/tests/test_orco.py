@@ -92,7 +92,7 @@ class Device(unittest.TestCase):
         frame = np.zeros((32, 32, 3), np.uint8)
         wrong = [
             (TypeError, "float64", lambda: learner.classify([frame.astype(float)])),
-            (TypeError, "(32, 32)", lambda: learner.classify(frame[:, :, :1])),
+            (TypeError, "[32, 1]", lambda: learner.classify(frame[:, :, :1])),
             (TypeError, "str", lambda: learner.classify("1.jpg")),
             (TypeError, "int", lambda: learner.classify([1])),
             (TypeError, "float64", lambda: learner.classify_features(np.zeros((1, 4)))),
@@ -125,7 +125,10 @@ class Device(unittest.TestCase):
         paths = pictures("try", "mug")
         expected = [answer.scores for answer in self.learner.classify(paths)]
         answers: list[list[list[tuple[str, float]]]] = []
-        ask = lambda: answers.append([answer.scores for answer in self.learner.classify(paths)])
+
+        def ask() -> None:
+            answers.append([answer.scores for answer in self.learner.classify(paths)])
+
         threads = [threading.Thread(target=ask) for _ in range(3)]
         for thread in threads:
             thread.start()
