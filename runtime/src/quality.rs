@@ -1,8 +1,8 @@
 //! Is a picture fit to be learned from? Exposure, sharpness, and whether it was seen before.
 //!
-//! All is measured on the largest square in the middle, which is what the backbone sees, at [`SIDE`] pixels a side: so a
-//! camera's resolution does not matter, and a blur counts if the backbone could see it. That a picture looks like a class
-//! which is known already is the classifier's to say ([`crate::learner::Learner::classify`]).
+//! All is measured on the largest square in the middle, which is what the backbone sees, at [`SIDE`] pixels a side: so
+//! a camera's resolution does not matter, and a blur counts if the backbone could see it. That a picture looks like a
+//! class which is known already is the classifier's to say ([`crate::learner::Learner::classify`]).
 //!
 //! ```
 //! use orco_runtime::image;
@@ -113,8 +113,8 @@ pub struct Thresholds {
 impl Default for Thresholds {
     /// Chosen on the sample pictures and on 500 photographs of Caltech-101, with the largest square in their middle. Of
     /// those photographs none was called blurred, 97.2 % were after a blur of two of 128 pixels; 0.6 % were called too
-    /// dark, 0.6 % too bright; 98 % were found again when framed 3 % closer, and 0.002 % of all pairs taken for the same
-    /// (`quality/tests.rs`).
+    /// dark, 0.6 % too bright; 98 % were found again when framed 3 % closer, and 0.002 % of all pairs taken for the
+    /// same (`quality/tests.rs`).
     fn default() -> Self {
         Self { dark: 0.8, clipped: 0.8, sharpness: 0.025, distance: 36 }
     }

@@ -115,8 +115,8 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Busy`] if another process is at it, [`StoreError::OtherOwner`] if the state belongs to another
-    /// user, [`StoreError::Folder`], [`StoreError::Write`] or [`StoreError::Lock`] if the folder cannot be made, written
-    /// or locked.
+    /// user, [`StoreError::Folder`], [`StoreError::Write`] or [`StoreError::Lock`] if the folder cannot be made,
+    /// written or locked.
     pub fn lock(&self, wait: Duration) -> Result<Locked, StoreError> {
         let path = self.folder.join(LOCK);
         let failed = |source| StoreError::Write { path: path.clone(), source };
@@ -357,9 +357,9 @@ impl Locked {
         self.store.check_owners()?;
         let (from, slot) = self.newest.get();
         let overtaken = || StoreError::Overtaken { folder: self.store.folder.clone() };
-        // Where the lock file was removed, another process may be saving just now. So a save holds the folder: the first
-        // one writes both slots, and nobody may change the state between. Who changes the state that both loaded also
-        // holds that state's own file, which neither writes, where the system has no locks for folders.
+        // Where the lock file was removed, another process may be saving just now. So a save holds the folder: the
+        // first one writes both slots, and nobody may change the state between. Who changes the state that both loaded
+        // also holds that state's own file, which neither writes, where the system has no locks for folders.
         let _folder = self.hold_folder()?;
         let hold = slot.map(|slot| Lock::take_existing(&self.store.path(slot), OTHER_SAVE)).transpose();
         let _hold = hold.map_err(|error| match error {

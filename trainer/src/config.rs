@@ -47,8 +47,9 @@ pub struct Recipe {
     /// The pseudo-targets.
     #[serde(default)]
     pub targets: TargetConfig,
-    /// Phase 2; as many steps as converge on any data if the recipe says nothing.
-    #[serde(default)]
+    /// Phase 2; as many steps as converge on any data if the recipe says nothing. Where it says something but not
+    /// everything that it must ([`AlignConfig`]), the rest is as if it had said nothing.
+    #[serde(default, deserialize_with = "align::filled")]
     pub align: AlignConfig,
     /// Views of phase 3 where it is trained from images, which is what `compare` does; those of phase 1 if left out. (A
     /// device makes its own views of its shots.)

@@ -26,7 +26,7 @@ use std::path::Path;
 pub use channels::Channels;
 pub use error::DataError;
 pub use lists::{ListError, ListNames};
-use orco_state::label;
+use orco_state::label::{self, Shown};
 pub use split::{SessionSplit, Split, SplitError};
 use tch::{Device, Kind, Tensor};
 pub use write_lists::write_lists;
@@ -88,7 +88,38 @@ pub fn open(recipe: &Recipe, origin: &Origin<'_>) -> Result<DataSet, DataError> 
         .map_err(|error| error.with_class_names(&class_names))?;
     let channels = Channels::of(recipe).unwrap_or_else(|| Channels::measure(&train, &split.base));
     log::info!("{title}: {} training and {} test images of {} classes", train.len(), test.len(), class_names.len());
+    doubts(recipe, &split, &train, &class_names).iter().for_each(|doubt| log::warn!("{doubt}"));
     Ok(DataSet { train, test, split, class_names, channels, names, skipped })
+}
+
+/// What is allowed, but seldom meant: classes in no session, base classes with few images. A sentence each.
+fn doubts(recipe: &Recipe, split: &Split, train: &Images, class_names: &[String]) -> Vec<String> {
+    /// Images from which a class can be learned, though not well.
+    const FEW: usize = 10;
+    /// Names in a sentence.
+    const NAMED: usize = 5;
+    let listed = |classes: &[usize]| {
+        let names: Vec<String> =
+            classes.iter().take(NAMED).map(|&class| Shown(&class_names[class]).to_string()).collect();
+        let more = classes.len().saturating_sub(NAMED);
+        names.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
+    };
+    let mut doubts = Vec::new();
+    let unused: Vec<usize> = (recipe.classes()..class_names.len()).collect();
+    if !unused.is_empty() {
+        let (used, all) = (recipe.classes(), class_names.len());
+        doubts.push(format!(
+            "the split uses the first {used} of {all} classes; in no session: {}; [split] says how many are used",
+            listed(&unused)
+        ));
+    }
+    let mut images = vec![0; split.base_classes];
+    split.base.iter().for_each(|&index| images[usize::from(train.labels[index])] += 1);
+    let few: Vec<usize> = (0..images.len()).filter(|&class| images[class] < FEW).collect();
+    if !few.is_empty() {
+        doubts.push(format!("base classes with fewer than {FEW} images to train on: {}; give them more", listed(&few)));
+    }
+    doubts
 }
 
 /// Training images, test images, class names, names of training images, and what was left out.

@@ -18,6 +18,8 @@ use crate::run::Run;
 const SAVE_AFTER: Duration = Duration::from_secs(300);
 /// A GPU waits while its weights are fetched and written, so epochs of seconds do not each end in a checkpoint there.
 const SAVE_APART: Duration = Duration::from_secs(30);
+/// Lines that stay, at most: few images make epochs of a step each.
+const LINES: usize = 100;
 /// Steps between two looks at the loss on a device that would otherwise wait for each.
 const LOOK: usize = 8;
 
@@ -167,7 +169,12 @@ impl Fit<'_> {
                 saved = Instant::now();
             }
             let rate = self.rate(made);
-            progress.milestone(&format!("epoch {}/{epochs}: loss {loss:.3}, {words}{rate}", at.epoch));
+            let line = format!("epoch {}/{epochs}: loss {loss:.3}, {words}{rate}", at.epoch);
+            if last || at.epoch.is_multiple_of(until.div_ceil(LINES)) {
+                progress.milestone(&line);
+            } else {
+                progress.at(of_steps(at), || line);
+            }
             if last {
                 break;
             }

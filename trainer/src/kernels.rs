@@ -3,8 +3,8 @@
 //! libtorch computes exp, log, sqrt and their like with MKL, which chooses a function's kernel when it is first called.
 //! In MKL 2024.2, a part of libtorch 2.11, threads that call it first at the same time can be given the kernel of the
 //! lowest accuracy for that one call, though the highest is asked for
-//! ([pytorch#188792](https://github.com/pytorch/pytorch/issues/188792)). So a loss could be wrong in its fifth digit once,
-//! and a run differ from the same run repeated.
+//! ([pytorch#188792](https://github.com/pytorch/pytorch/issues/188792)). So a loss could be wrong in its fifth digit
+//! once, and a run differ from the same run repeated.
 
 use std::sync::Once;
 

@@ -56,10 +56,15 @@ pub fn parse(argument: &str) -> Result<(String, PathBuf), String> {
     }
 }
 
-/// "LABEL (N shots)" for every class.
+/// "LABEL (N shots)" for the first few of the classes.
 pub fn describe(classes: &[(&str, Shots<'_>)]) -> String {
-    let labels: Vec<String> =
-        classes.iter().map(|(label, shots)| format!("{label} ({})", output::counted(shots.count(), "shot"))).collect();
+    const SHOWN: usize = 10;
+    let shown = classes.iter().take(SHOWN);
+    let mut labels: Vec<String> =
+        shown.map(|(label, shots)| format!("{label} ({})", output::counted(shots.count(), "shot"))).collect();
+    if classes.len() > SHOWN {
+        labels.push(format!("and {} more", classes.len() - SHOWN));
+    }
     labels.join(", ")
 }
 
@@ -153,6 +158,10 @@ pub fn print(output: &Output, report: &Report, what: &str, seconds: f64) -> Resu
             _ => say!(output, "what is to be expected cannot be told: the bundle set no samples aside")?,
         }
     }
+    for [one, other] in report.in_two_classes.iter().take(5) {
+        let (one, other) = (Shown(one), Shown(other));
+        say!(output, "the same shot is stored as {one} and as {other}: such shots say nothing; forget the wrong one")?;
+    }
     for confusion in report.confusions.iter().take(5) {
         say!(
             output,
@@ -190,6 +199,6 @@ pub fn to_json(report: &Report, seconds: f64) -> serde_json::Value {
         "expected_known": report.expected.and_then(|[known, _]| known),
         "expected_new": report.expected.and_then(|[_, new]| new),
         "losses": report.losses.iter().map(Losses::total).collect::<Vec<_>>(),
-        "classes": classes, "confusions": confusions,
+        "classes": classes, "confusions": confusions, "in_two_classes": report.in_two_classes,
     })
 }

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! Shots are features drawn around the features of the bundle's exemplars, five for each class, with the views that the
-//! bundle keeps. Where a bundle has too few pseudo-targets for a thousand classes, random directions are put beside them.
+//! bundle keeps. Where a bundle has too few pseudo-targets for a thousand classes, random directions are put beside
+//! them.
 
 use std::env;
 use std::fs;

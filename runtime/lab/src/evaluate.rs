@@ -39,8 +39,8 @@ pub enum System {
     /// The linear discriminant with the covariance that base classes share, shrunk by half, on the roots of features,
     /// with a border chosen as ours is.
     LdaBorder,
-    /// Ridge regression on random features, fitted to the bundle's exemplars and the shots, with a border chosen as ours
-    /// is (RanPAC, McDonnell et al., NeurIPS 2023).
+    /// Ridge regression on random features, fitted to the bundle's exemplars and the shots, with a border chosen as
+    /// ours is (RanPAC, McDonnell et al., NeurIPS 2023).
     Ridge,
 }
 

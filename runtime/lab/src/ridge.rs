@@ -35,8 +35,8 @@ pub(crate) struct Ridge<'a> {
 }
 
 impl<'a> Ridge<'a> {
-    /// Fits the regression to the bundle's exemplars; its strength is that with the least error on exemplars left out in
-    /// turn.
+    /// Fits the regression to the bundle's exemplars; its strength is that with the least error on exemplars left out
+    /// in turn.
     pub(crate) fn new(base_model: &'a BaseModel, seed: u64) -> Self {
         let mut random = Random::new(seed, "random features");
         let projection: Vec<f32> = (0..WIDTH * base_model.head.inputs).map(|_| random.normal()).collect();
@@ -109,8 +109,8 @@ impl<'a> Ridge<'a> {
         DMatrix::from_fn(self.classes.len(), self.count, |sample, class| f64::from(self.classes[sample] == class))
     }
 
-    /// Dual coefficients, and the scores of samples left out in turn, both `[samples, classes]`; none where the matrix is
-    /// not positive definite to the precision of numbers.
+    /// Dual coefficients, and the scores of samples left out in turn, both `[samples, classes]`; none where the matrix
+    /// is not positive definite to the precision of numbers.
     fn solved(&self, kernel: &DMatrix<f64>, lambda: f64) -> Option<(DMatrix<f64>, DMatrix<f64>)> {
         let size = kernel.nrows();
         let factor: Cholesky<f64, Dyn> = Cholesky::new(kernel + DMatrix::identity(size, size) * lambda)?;

@@ -89,8 +89,8 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Starts the thread. `open` makes its learner there, since engines stay on the thread that started them; the engine
-    /// is started before this returns.
+    /// Starts the thread. `open` makes its learner there, since engines stay on the thread that started them; the
+    /// engine is started before this returns.
     ///
     /// # Errors
     /// [`ServeError`] if the learner cannot be opened or its backbone not started.

@@ -8,7 +8,8 @@
 //! - [`shooting`]: shots that were taken and not learned yet, in memory;
 //! - [`service`]: these together, without HTTP;
 //! - who may ask: [`token`], [`route`] (every route, what body it takes, whether it needs the token), [`guard`];
-//! - [`api`]: the handlers, and the [`page`]; [`server`]: sockets, TLS, time limits.
+//! - [`api`]: the handlers, and the [`page`]; [`server`]: sockets, TLS, time limits, and `places`, which
+//!   nobody can take up alone.
 //!
 //! ```no_run
 //! use orco_runtime::{bundle::Bundle, learner::Settings, store::Store};
@@ -28,6 +29,7 @@ pub mod event;
 pub mod guard;
 pub mod metric;
 pub mod page;
+mod places;
 pub mod report;
 pub mod route;
 pub mod server;

@@ -15,7 +15,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -23,11 +23,12 @@ use tower_http::set_header::SetResponseHeaderLayer;
 
 use crate::error::ServeError;
 use crate::guard::Guard;
+use crate::places::Places;
 use crate::route;
 use crate::service::Service;
 use crate::token::Token;
 
-/// Connections at a time; more of them wait.
+/// Connections at a time.
 const CONNECTIONS: usize = 512;
 /// How long answers that are under way may take when the service stops.
 const GRACE: Duration = Duration::from_secs(2);
@@ -160,20 +161,17 @@ impl Server {
         let listener = tokio::net::TcpListener::from_std(listener);
         let listener = listener.map_err(|source| ServeError::Listen { address, source })?;
         let (stopping, stopped) = watch::channel(false);
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let mut places = Places::new(CONNECTIONS);
         let mut connections = JoinSet::new();
         let mut stop = std::pin::pin!(stop);
         loop {
-            while connections.try_join_next().is_some() {}
-            let place = Arc::clone(&places);
-            let accepted = async {
-                let place = place.acquire_owned().await;
-                (listener.accept().await, place)
-            };
-            let (stream, place) = tokio::select! {
+            while let Some(ended) = connections.try_join_next_with_id() {
+                places.leave(ended.map_or_else(|error| error.id(), |(id, ())| id));
+            }
+            let (stream, peer) = tokio::select! {
                 () = &mut stop => break,
-                (accepted, place) = accepted => match accepted {
-                    Ok((stream, _)) => (stream, place),
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, peer)) => (stream, peer.ip()),
                     Err(error) => {
                         log::warn!("cannot accept a connection: {error}");
                         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -182,10 +180,7 @@ impl Server {
                 },
             };
             let (router, tls, stopped) = (router.clone(), tls.clone(), stopped.clone());
-            connections.spawn(async move {
-                let _place = place;
-                accept(stream, tls, router, head_time, stopped).await;
-            });
+            places.take(peer, connections.spawn(accept(stream, tls, router, head_time, stopped)));
         }
         drop(listener);
         let _ = stopping.send(true);

@@ -56,6 +56,25 @@ fn a_change_is_kept_and_found_by_the_next_learner() {
 }
 
 #[test]
+fn shots_that_cannot_be_judged_promise_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut learner = learner(folder.path());
+    let one = features(&learner, 1, 1);
+    let single = learner.learn(&[("spoon", Shots::Features(one.view()))], &mut ()).unwrap().report;
+    assert_eq!(single.new_accuracy(), None, "nothing is left of the class without its one shot");
+    assert!(matches!(single.expected, Some([Some(_), None])), "{:?}", single.expected);
+    let mugs = learn(&mut learner, "mug", 2).unwrap().report;
+    assert!(mugs.expected.unwrap()[1].is_some() && mugs.in_two_classes.is_empty());
+    // The second of these shots is the first mug.
+    let mut beakers = features(&learner, 3, 3);
+    beakers.index_axis_mut(ndarray::Axis(0), 1).assign(&features(&learner, 2, 3).index_axis(ndarray::Axis(0), 0));
+    let beakers = learner.learn(&[("beaker", Shots::Features(beakers.view()))], &mut ()).unwrap().report;
+    assert_eq!(beakers.in_two_classes, [["mug", "beaker"]]);
+    let judged = |label: &str| beakers.classes.iter().find(|class| class.label == label).unwrap().samples;
+    assert_eq!((judged("spoon"), judged("mug"), judged("beaker")), (0, 2, 2));
+}
+
+#[test]
 fn a_change_that_is_refused_or_cancelled_leaves_everything_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let mut learner = learner(folder.path());

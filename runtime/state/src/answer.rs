@@ -265,8 +265,8 @@ impl Classes {
 /// Exemplars that are embedded at a time.
 const TOGETHER: usize = 64;
 
-/// Whether a class's first part is its pseudo-target, whatever shots it has: a base class's always, a learned one's where
-/// the head was aligned to it.
+/// Whether a class's first part is its pseudo-target, whatever shots it has: a base class's always, a learned one's
+/// where the head was aligned to it.
 fn targets_are_kept(class: usize, base_model: &BaseModel, state: &State) -> bool {
     class < base_model.classes.len() || state.head.is_some()
 }

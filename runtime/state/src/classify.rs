@@ -58,8 +58,8 @@ pub struct Match {
 /// features and the mean feature vector of the class's exemplars, with weight w. The one follows the alignment, the
 /// other cannot forget; they err on different pictures. Means count only where every class has an exemplar.
 ///
-/// Where [`Config::answer`] has weights and the bundle has statistics, the score is a class's probability by all that is
-/// known ([`crate::answer`]).
+/// Where [`Config::answer`] has weights and the bundle has statistics, the score is a class's probability by all that
+/// is known ([`crate::answer`]).
 #[derive(Clone, Debug)]
 pub struct Classifier(Rule);
 

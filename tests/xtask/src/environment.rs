@@ -38,6 +38,16 @@ impl Environment {
         self.with("ORCO_ONNX_CHECKER", folder)
     }
 
+    /// Adds the script of axe, for the tests of the web page.
+    pub fn with_axe(self, file: PathBuf) -> Self {
+        self.with("ORCO_AXE", file)
+    }
+
+    /// Says that there is a browser, so that tests of the web page fail where they cannot start it.
+    pub fn with_browser(self) -> Self {
+        self.with("ORCO_BROWSER", "1")
+    }
+
     /// Puts the program on the path, where Cargo looks for its subcommands.
     pub fn with_cargo_deny(mut self, program: &Path) -> Self {
         let program = std::path::absolute(program).unwrap_or(program.to_owned());

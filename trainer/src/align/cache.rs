@@ -1,6 +1,6 @@
 //! Features of the base images, computed once where the backbone is frozen.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use tch::{Device, Kind, Tensor};
 
 use crate::augment::view;
@@ -46,6 +46,7 @@ impl FeatureCache {
             })
         };
         let clean = pass(None)?;
+        examine(&clean, train, split)?;
         let views = (0..views).map(|_| pass(Some((augment, config.views_precision)))).collect::<Result<_>>()?;
         progress.finish();
         Ok(Self { clean, views, labels: send(&train.select_labels(&split.base), model.device()) })
@@ -70,8 +71,34 @@ impl FeatureCache {
     }
 }
 
-/// Features of some of the images, `[n, features]`: clean in f32, or under a view of each in the arithmetic given; `done`
-/// is told of every batch.
+/// Refuses features that are no numbers, and warns of such as tell images apart badly.
+fn examine(clean: &Tensor, train: &Images, split: &Split) -> Result<()> {
+    let broken = clean.isfinite().all_dim(1, false).logical_not().nonzero().view(-1);
+    if let Some(first) = Vec::<i64>::try_from(broken)?.first() {
+        let image = split.base[*first as usize];
+        bail!(
+            "the backbone's features of training image {image} (class {}) are not finite; look at the image, and at \
+             backbone.mean and backbone.deviation",
+            train.labels[image]
+        );
+    }
+    /// Of the features' length, what is left of it without their mean, in backbones that work: 0.3 and more.
+    const LEAST: f64 = 1e-3;
+    let length = |rows: &Tensor| rows.square().sum(Kind::Double).sqrt().double_value(&[]);
+    let spread = length(&(clean - clean.mean_dim(0, true, Kind::Float))) / length(clean).max(f64::MIN_POSITIVE);
+    if spread < LEAST {
+        log::warn!(
+            "the backbone gives nearly the same features for every image (they differ by {:.4} % of their length): \
+             it will tell nothing apart; check its weights, and that its input is normalised as it was trained \
+             (backbone.mean, backbone.deviation)",
+            100.0 * spread
+        );
+    }
+    Ok(())
+}
+
+/// Features of some of the images, `[n, features]`: clean in f32, or under a view of each in the arithmetic given;
+/// `done` is told of every batch.
 pub(super) fn features(
     model: &Model,
     augment: Option<(&AugmentConfig, Arithmetic)>,

@@ -151,8 +151,8 @@ impl AlignState {
         }
     }
 
-    /// Writes the checkpoint of a finished phase, which takes the place of the other: with the best weights, where images
-    /// set aside say which those are.
+    /// Writes the checkpoint of a finished phase, which takes the place of the other: with the best weights, where
+    /// images set aside say which those are.
     ///
     /// # Errors
     /// As for [`AlignState::save`].

@@ -23,7 +23,8 @@ pub enum Movement {
 }
 
 impl Movement {
-    /// The 2 x 3 matrix from positions in the result to positions in the image, both -1..1, for `aspect` = width / height.
+    /// The 2 x 3 matrix from positions in the result to positions in the image, both -1..1, for `aspect` = width /
+    /// height.
     fn matrix(self, aspect: f32) -> [f32; 6] {
         match self {
             Self::ShearX(amount) => [1.0, amount / aspect, amount / aspect, 0.0, 1.0, 0.0],

@@ -2,7 +2,8 @@
 
 use orco_core::align::{Perturbation, Perturbed};
 use orco_core::loss::contrast::Form;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Arithmetic;
 use super::check::{ConfigError, amount, count, demand, learning_rate, momentum, probability, temperature};
@@ -18,10 +19,10 @@ pub struct AlignConfig {
     /// Passes over the base images; where `steps` is given, as many as make that many steps.
     #[serde(default)]
     pub epochs: usize,
-    /// Steps in the place of epochs, so that a recipe holds for few images and for many: the batch is made smaller where
-    /// it would not be filled, and the head is scaled to the size of the features before the first step. These are the
-    /// most: phase 2 ends when the loss on images set aside has not fallen for a quarter of them, with the head at which
-    /// it was least.
+    /// Steps in the place of epochs, so that a recipe holds for few images and for many: the batch is made smaller
+    /// where it would not be filled, and the head is scaled to the size of the features before the first step. These
+    /// are the most: phase 2 ends when the loss on images set aside has not fallen for a quarter of them, with the head
+    /// at which it was least.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<usize>,
     /// Images per step.
@@ -89,6 +90,23 @@ fn free() -> Perturbed {
 
 fn is_free(perturbed: &Perturbed) -> bool {
     *perturbed == FREE
+}
+
+/// Reads settings of phase 2. A table that leaves out what has no value of its own gives what differs from the default.
+pub(super) fn filled<'de, D: Deserializer<'de>>(deserializer: D) -> Result<AlignConfig, D::Error> {
+    let mut given = toml::Table::deserialize(deserializer)?;
+    let default = toml::Table::try_from(AlignConfig::default()).expect("settings are a table");
+    // What has a value of its own is not written where it has it.
+    let needed =
+        toml::Table::try_from(AlignConfig { rate: AlignRate::Constant, steps: None, ..AlignConfig::default() });
+    let whole = needed.expect("settings are a table").keys().all(|key| key == "epochs" || given.contains_key(key));
+    if !whole {
+        let by_epochs = given.contains_key("epochs");
+        let others = default.into_iter().filter(|(key, _)| !given.contains_key(key));
+        let others = others.filter(|(key, _)| !(by_epochs && key == "steps")).collect::<Vec<_>>();
+        given.extend(others);
+    }
+    given.try_into().map_err(D::Error::custom)
 }
 
 /// The learning rate after the warm-up.
@@ -201,6 +219,29 @@ pub(super) fn refuse_old_names(recipe: &toml::Table) -> Result<(), ConfigError> 
 mod tests {
     use super::super::Recipe;
     use super::*;
+
+    #[test]
+    fn a_table_that_leaves_out_what_it_needs_differs_from_the_default() {
+        let with = |table: &str| {
+            #[derive(Deserialize)]
+            struct Only {
+                #[serde(deserialize_with = "filled")]
+                align: AlignConfig,
+            }
+            toml::from_str::<Only>(table).map(|only| only.align).map_err(|error| error.to_string())
+        };
+        let default = AlignConfig::default();
+        assert_eq!(with("[align]").unwrap(), default);
+        let fewer = AlignConfig { steps: Some(500), mirrored: true, ..default.clone() };
+        assert_eq!(with("align = { steps = 500, mirrored = true }").unwrap(), fewer);
+        let epochs = AlignConfig { steps: None, epochs: 3, ..default.clone() };
+        assert_eq!(with("align = { epochs = 3 }").unwrap(), epochs);
+        // As a run writes it, where a rate that is left out is constant.
+        let constant = AlignConfig { rate: AlignRate::Constant, ..default };
+        let written = toml::to_string(&constant).unwrap();
+        assert_eq!(with(&format!("[align]\n{written}")).unwrap(), constant);
+        assert!(with("align = { stepps = 500 }").unwrap_err().contains("unknown field `stepps`"));
+    }
 
     #[test]
     fn old_names_are_refused_with_the_new_ones() {

@@ -42,8 +42,8 @@ struct Pictures {
     total: usize,
 }
 
-/// Runs the sessions of the bundle's benchmark, then learns and recognises the classes of the sample pictures in a state
-/// of its own, which leaves the device's alone.
+/// Runs the sessions of the bundle's benchmark, then learns and recognises the classes of the sample pictures in a
+/// state of its own, which leaves the device's alone.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let started = Instant::now();
     let folder = tempfile::tempdir().context("cannot make a temporary folder for the demonstration's state")?;

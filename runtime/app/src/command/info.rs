@@ -41,6 +41,7 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
     engines.say(output)?;
     say!(output, "head        {}-{}-{}", base_model.head.inputs, base_model.head.hidden, base_model.head.outputs)?;
     say!(output, "answers     {}", output::rule(&base_model.config))?;
+    say!(output, "balance     {}", learner.state().balance.name())?;
     say!(output, "trained on  {} ({})", manifest.provenance.trained_on, manifest.provenance.program)?;
     say!(output, "benchmark   {}", if benchmark { "in the bundle" } else { "none in the bundle" })?;
     say!(output, "state       {}", learner.store().folder().display())?;
@@ -74,6 +75,7 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
         "features": manifest.backbone.features, "parameters": manifest.backbone.parameters,
         "base_classes": base_model.classes.len(), "learned_classes": learner.state().classes.len(),
         "class_means": base_model.config.class_means, "sessions": learner.state().sessions, "free_targets": free,
+        "balance": learner.state().balance.name(),
         "state": learner.store().folder().to_string_lossy(), "benchmark": benchmark,
         "history_entries": learner.history().entries().len(), "history_bytes": learner.history().bytes(),
         "working_memory_bytes": learning,

@@ -1,8 +1,8 @@
 //! The Open Inference Protocol, version 2, over HTTP, with its extension for binary tensors.
 //!
-//! The model takes either `image`, BYTES `[n]` (JPEG or PNG files; Base64 where they stand in JSON), or `features`, FP32
-//! `[n, features]`; it returns `label` BYTES `[n]`, `probability` FP32 `[n]`, and `probabilities` FP32 `[n, classes]`
-//! in the order of `GET /api/v1/classes`.
+//! The model takes either `image`, BYTES `[n]` (JPEG or PNG files; Base64 where they stand in JSON), or `features`,
+//! FP32 `[n, features]`; it returns `label` BYTES `[n]`, `probability` FP32 `[n]`, and `probabilities` FP32 `[n,
+//! classes]` in the order of `GET /api/v1/classes`.
 
 use std::sync::Arc;
 

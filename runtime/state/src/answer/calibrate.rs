@@ -73,7 +73,8 @@ impl<'a> Fitting<'a> {
         }
     }
 
-    /// Chooses both, base classes weighing `weight` of 1; `start` is the border where there is nothing to choose it from.
+    /// Chooses both, base classes weighing `weight` of 1; `start` is the border where there is nothing to choose it
+    /// from.
     pub fn choose(&mut self, weight: f32, start: f32) -> Calibration {
         let (mut known, mut new) = (Vec::new(), Vec::new());
         for (sample, leaders) in self.leaders.iter().enumerate().filter(|(sample, _)| !self.mute[*sample]) {

@@ -1,5 +1,5 @@
-//! Samples by which states are judged: those that the bundle set aside, then the device's exemplars, each left out of its
-//! own class.
+//! Samples by which states are judged: those that the bundle set aside, then the device's exemplars, each left out of
+//! its own class.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
@@ -29,7 +29,8 @@ pub(crate) struct Judgement {
     pub(crate) calibration: Calibration,
     /// The state's answer for every sample.
     pub(crate) answers: Vec<usize>,
-    /// Whether a sample says nothing: it is all that its class has, or stands in two classes, one of which it cannot be.
+    /// Whether a sample says nothing: it is all that its class has, or stands in two classes, one of which it cannot
+    /// be.
     pub(crate) mute: Vec<bool>,
 }
 
@@ -73,15 +74,26 @@ impl<'a> Judged<'a> {
 
     /// For every exemplar, whether another class has the same one.
     fn in_two_classes(&self) -> Vec<bool> {
-        let classes = self.state.exemplars.classes();
+        let twice = self.twice();
+        self.digests.iter().map(|digest| twice.contains_key(digest)).collect()
+    }
+
+    /// Pairs of classes that have an exemplar in common, that which had it first in front.
+    pub(crate) fn pairs(&self) -> BTreeSet<[u32; 2]> {
+        self.twice().into_values().flatten().collect()
+    }
+
+    /// Exemplars that stand in more classes than one, with the pairs of these.
+    fn twice(&self) -> BTreeMap<[u8; 32], BTreeSet<[u32; 2]>> {
         let mut first = BTreeMap::new();
-        let mut twice = BTreeSet::new();
-        for (digest, class) in self.digests.iter().zip(classes) {
-            if first.entry(digest).or_insert(class) != &class {
-                twice.insert(digest);
+        let mut twice = BTreeMap::<_, BTreeSet<_>>::new();
+        for (&digest, &class) in self.digests.iter().zip(self.state.exemplars.classes()) {
+            let earlier = *first.entry(digest).or_insert(class);
+            if earlier != class {
+                twice.entry(digest).or_default().insert([earlier, class]);
             }
         }
-        self.digests.iter().map(|digest| twice.contains(digest)).collect()
+        twice
     }
 
     /// Answers of a state for some of the samples, by the border that it has. `own` is each sample's class in that

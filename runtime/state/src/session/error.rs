@@ -12,8 +12,8 @@ pub enum LearnError {
     /// There is nothing to learn.
     #[error("there is no class to learn")]
     NoClasses,
-    /// Answers follow the paper, which has no border between known classes and new ones, or the bundle has no statistics
-    /// to choose it by.
+    /// Answers follow the paper, which has no border between known classes and new ones, or the bundle has no
+    /// statistics to choose it by.
     #[error("this bundle's answers have no border between known classes and new ones that could be moved")]
     NoBorder,
     /// A class came without shots.

@@ -29,10 +29,12 @@ struct Answers {
     earlier: Vec<usize>,
     /// After it.
     later: Vec<usize>,
+    /// Pairs of classes that have a shot in common.
+    pairs: Vec<[u32; 2]>,
 }
 
-/// Chooses the border of the later state, where it has one, compares the answers of both, and notes in the later one how
-/// new classes are recognised at first.
+/// Chooses the border of the later state, where it has one, compares the answers of both, and notes in the later one
+/// how new classes are recognised at first.
 pub(super) fn report(
     base_model: &BaseModel,
     before: &State,
@@ -44,7 +46,7 @@ pub(super) fn report(
         Some(with) => by_all(base_model, before, after, with),
         None => by_targets(base_model, before, after, config),
     };
-    let Answers { classes, base, first, earlier, later } = &answers;
+    let Answers { classes, base, first, earlier, later, pairs } = &answers;
     // Classes whose first shots nobody counted: new ones are counted now, those of older releases as they were before
     // this.
     let indices: Vec<Option<usize>> = after.classes.iter().map(|class| index_of(class, base_model, before)).collect();
@@ -76,7 +78,10 @@ pub(super) fn report(
         (!samples.is_empty()).then(|| Since { first, now: share(right, samples.len()) })
     };
     let since: Vec<Option<Since>> = (0..base_model.classes.len() + after.classes.len()).map(since).collect();
-    Report::new(base_model, (before, earlier), (after, later), classes, &since, losses)
+    let labels: Vec<_> = after.known(base_model).map(|class| &class.label).collect();
+    let in_two_classes = pairs.iter().map(|pair| pair.map(|class| labels[class as usize].clone())).collect();
+    let report = Report::new(base_model, (before, earlier), (after, later), classes, &since, losses);
+    Report { in_two_classes, ..report }
 }
 
 /// Index of the same class in another state, base classes first.
@@ -107,6 +112,7 @@ fn by_targets(base_model: &BaseModel, before: &State, after: &State, config: &Co
         later: answers(after, &features),
         classes,
         base,
+        pairs: Vec::new(),
     }
 }
 
@@ -123,10 +129,11 @@ fn by_all(base_model: &BaseModel, before: &State, after: &mut State, with: (Answ
     };
     let first = answers(&State::fresh(base_model, after.base_model), 0..base);
     let earlier = answers(before, 0..classes.len());
+    let pairs = judged.pairs().into_iter().collect();
     after.calibration = (!after.classes.is_empty()).then_some(calibration);
     // None of the samples set aside is mute, so the first ones stay what they are.
     let speaking =
         |all: Vec<usize>| all.into_iter().zip(&mute).filter(|(_, mute)| !**mute).map(|(one, _)| one).collect();
     let classes = classes.into_iter().zip(&mute).filter(|(_, mute)| !**mute).map(|(class, _)| class).collect();
-    Answers { base, classes, first, earlier: speaking(earlier), later: speaking(later) }
+    Answers { base, classes, first, earlier: speaking(earlier), later: speaking(later), pairs }
 }

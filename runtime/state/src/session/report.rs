@@ -68,6 +68,8 @@ pub struct Report {
     /// With a border, the accuracies to be expected on pictures of base classes and of learned ones, 0..1; `None` where
     /// no sample says.
     pub expected: Option<[Option<f32>; 2]>,
+    /// Pairs of labels under which the very same shot is stored; such shots count for nothing when answers are judged.
+    pub in_two_classes: Vec<[String; 2]>,
 }
 
 impl Report {
@@ -131,7 +133,8 @@ impl Report {
         let (base, learned) = total.split_at(base_model.classes.len().min(count));
         let judged = [base, learned].map(|side| side.iter().any(|samples| *samples > 0));
         let expected = border.map(|Border { known, new, .. }| [judged[0].then_some(known), judged[1].then_some(new)]);
-        Self { expected, losses, exemplars: classes_of_exemplars.len(), classes, confusions, free_targets, border }
+        let (exemplars, in_two_classes) = (classes_of_exemplars.len(), Vec::new());
+        Self { expected, losses, exemplars, classes, confusions, free_targets, border, in_two_classes }
     }
 
     /// Mean over the classes known before the session of the accuracy before it and after it, 0..1; `None` if no sample
@@ -195,6 +198,7 @@ mod tests {
             free_targets: 0,
             border: None,
             expected: None,
+            in_two_classes: Vec::new(),
         };
         let labels = |budget| report.forgotten(budget).iter().map(|class| &class.label[..]).collect::<Vec<_>>();
         assert_eq!(labels(0.0), ["three of five lost", "one of five lost"]);

@@ -1,0 +1,153 @@
+//! The page in headless Chromium, with a camera that plays photographs.
+//!
+//! Chromium and chromedriver are Debian's (`apt-get install chromium chromium-driver`), which `cargo xtask test full`
+//! sees to; where they are not there, the other tiers leave these tests out and say so. With ORCO_SCREENSHOTS=FOLDER,
+//! every view is kept there as a picture.
+
+#[path = "../support/service.rs"]
+mod service;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod browser;
+mod camera;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use thirtyfour::error::WebDriverResult;
+
+use crate::browser::{Browser, DESK, Driver, Look, PHONE};
+use crate::camera::Film;
+use crate::service::Service;
+use crate::support::shots;
+
+/// Shows five different shots of `label`, held as people hold the button, and learns them.
+async fn teach(browser: &Browser, label: &str) -> WebDriverResult<()> {
+    browser.start_camera().await?;
+    browser.write("label", label).await?;
+    browser.hold_until("shoot", "document.querySelectorAll('#shots li').length >= 5").await?;
+    browser.click("learn").await?;
+    browser
+        .until(&format!("[...document.querySelectorAll('#learned li')].some(i => i.innerText.includes('{label}'))"))
+        .await?;
+    browser.until("document.querySelector('#report li') !== null && document.getElementById('job').hidden").await
+}
+
+/// How often each label is the answer while the camera plays.
+async fn answers(browser: &Browser) -> WebDriverResult<BTreeMap<String, usize>> {
+    let mut counts = BTreeMap::new();
+    for _ in 0..24 {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        *counts.entry(browser.text("answer").await?).or_default() += 1;
+    }
+    Ok(counts)
+}
+
+fn most_frequent(counts: &BTreeMap<String, usize>) -> &str {
+    counts.iter().max_by_key(|(_, count)| **count).map_or("", |(label, _)| label)
+}
+
+#[test]
+fn things_are_taught_recognised_undone_and_still_there_after_a_reload() {
+    let Some(driver) = Driver::start() else { return };
+    let folder = TempDir::new().unwrap();
+    let service = Service::start("everyday", folder.path());
+    browser::run(async {
+        for label in ["rubber-duck", "cactus"] {
+            let film = Film::of(&shots("learn", label), folder.path());
+            let browser = Browser::open(&driver, &service, Look { camera: Some(&film), ..DESK }).await?;
+            teach(&browser, label).await?;
+            browser.close().await?;
+        }
+        for label in ["rubber-duck", "cactus"] {
+            let film = Film::of(&shots("try", label), folder.path());
+            let browser = Browser::open(&driver, &service, Look { camera: Some(&film), ..PHONE }).await?;
+            browser.start_camera().await?;
+            let counts = answers(&browser).await?;
+            assert_eq!(most_frequent(&counts), label, "photographs that were not learned: {counts:?}");
+            browser.close().await?;
+        }
+        let browser = Browser::open(&driver, &service, DESK).await?;
+        let learned =
+            "[...document.querySelectorAll('#learned li > span:first-of-type')].map(i => i.firstChild.data).join()";
+        browser.until(&format!("{learned} === 'rubber-duck,cactus'")).await?;
+        browser.click("undo").await?;
+        browser.until(&format!("{learned} === 'rubber-duck'")).await?;
+        browser.reload().await?;
+        browser.until(&format!("{learned} === 'rubber-duck'")).await?;
+        browser.close().await
+    });
+    // The power goes, and comes back.
+    drop(service);
+    let service = Service::start("everyday", folder.path());
+    browser::run(async {
+        let browser = Browser::open(&driver, &service, DESK).await?;
+        browser.until("document.getElementById('learned').innerText.includes('rubber-duck')").await?;
+        browser.close().await
+    });
+}
+
+#[test]
+fn a_bad_shot_is_refused_in_words_and_can_be_taken_anyway() {
+    let Some(driver) = Driver::start() else { return };
+    let folder = TempDir::new().unwrap();
+    let service = Service::start("everyday", folder.path());
+    let dark = folder.path().join("dark.png");
+    let picture = image::open(shots("learn", "mug").join("1.jpg")).unwrap().to_rgb8();
+    let darker = image::RgbImage::from_fn(picture.width(), picture.height(), |x, y| {
+        picture.get_pixel(x, y).0.map(|value| value / 20).into()
+    });
+    darker.save(&dark).unwrap();
+    browser::run(async {
+        let browser = Browser::open(&driver, &service, DESK).await?;
+        browser.choose_file("file", &dark).await?;
+        browser.write("label", "mug").await?;
+        browser.click("shoot").await?;
+        browser.until("document.getElementById('shot-warning').textContent.startsWith('Not taken: too dark.')").await?;
+        let taken = "document.querySelectorAll('#shots li').length";
+        assert_eq!(browser.value(taken).await?, 0);
+        browser.keep("refused").await?;
+        browser.click("anyway").await?;
+        browser.until(&format!("{taken} === 1")).await?;
+        browser.close().await
+    });
+}
+
+#[test]
+fn every_view_can_be_read_by_everyone() {
+    let Some(driver) = Driver::start() else { return };
+    let Some(axe) = browser::axe() else { return };
+    let folder = TempDir::new().unwrap();
+    let service = Service::start("everyday", folder.path());
+    let film = Film::of(&shots("learn", "mug"), folder.path());
+    browser::run(async {
+        let browser = Browser::open(&driver, &service, Look { camera: Some(&film), ..DESK }).await?;
+        teach(&browser, "mug").await?;
+        browser.close().await?;
+        for (size, look) in [("desk", DESK), ("phone", PHONE)] {
+            for (theme, dark) in [("light", false), ("dark", true)] {
+                for language in ["en", "de"] {
+                    let view = format!("{size}-{theme}-{language}");
+                    let look = Look { camera: Some(&film), dark, language, ..look };
+                    let browser = Browser::open(&driver, &service, look).await?;
+                    browser.until("document.getElementById('learned').innerText.includes('mug')").await?;
+                    browser.start_camera().await?;
+                    browser.write("label", "Tasse").await?;
+                    browser.hold_until("shoot", "document.querySelectorAll('#shots li').length >= 2").await?;
+                    browser.keep(&view).await?;
+                    browser.check(&axe, &view).await?;
+                    let wider = browser.value("document.documentElement.scrollWidth - innerWidth").await?;
+                    assert!(wider.as_i64().unwrap() <= 0, "{view} is wider than its screen");
+                    browser.click_css("#learned li button").await?;
+                    browser.check(&axe, &format!("{view}, a dialogue")).await?;
+                    browser.keep(&format!("{view}-dialogue")).await?;
+                    browser.click("dialog-no").await?;
+                    browser.close().await?;
+                }
+            }
+        }
+        Ok(())
+    });
+}

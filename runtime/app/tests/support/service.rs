@@ -1,0 +1,84 @@
+//! `orco serve`, as a user starts it.
+
+#![allow(dead_code, reason = "no test program uses all of it")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::{orco, workspace};
+
+/// The program, until it is dropped: then it is killed, as by a power cut.
+pub struct Service {
+    pub url: String,
+    process: Child,
+}
+
+impl Service {
+    /// Serves a bundle of `models`, with its state in `folder`.
+    pub fn start(bundle: &str, folder: &Path) -> Self {
+        let bundle = workspace().join("models").join(bundle);
+        let arguments = ["--engine", "rten", "serve", "--listen", "127.0.0.1:0"];
+        let mut process = orco(&bundle, &folder.join("state"), &arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let line = lines.find_map(|line| Some(line.unwrap()).filter(|line| line.contains("http://")));
+        let line = line.expect("it says where it listens");
+        let url = line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().to_owned();
+        Self { url, process }
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        let port = self.url.rsplit(':').next().unwrap().trim_end_matches('/').parse().unwrap();
+        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
+        stream
+    }
+
+    /// Status and body of an answer.
+    pub fn ask(&self, method: &str, path: &str, kind: &str, body: &[u8]) -> (u16, Vec<u8>) {
+        let mut stream = self.connect();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: {kind}\r\n\
+             Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        // What is refused unread breaks the connection off.
+        let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
+        let end = end.unwrap_or_else(|| panic!("{method} {path}: no answer"));
+        let status = answer[9..12].iter().fold(0, |status, digit| 10 * status + u16::from(digit - b'0'));
+        (status, answer.split_off(end + 4))
+    }
+
+    /// The JSON of an answer that is no refusal.
+    pub fn json(&self, method: &str, path: &str, body: &Value) -> Value {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let (status, answer) = self.ask(method, path, "application/json", body.as_bytes());
+        assert!((200..300).contains(&status), "{method} {path}: {status} {}", String::from_utf8_lossy(&answer));
+        serde_json::from_slice(&answer).unwrap()
+    }
+
+    /// Memory of the process in MiB: what it holds now, and at most.
+    #[cfg(target_os = "linux")]
+    pub fn memory(&self) -> (usize, usize) {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        let of = |name: &str| {
+            let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+            line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() / 1024
+        };
+        (of("VmRSS:"), of("VmHWM:"))
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
