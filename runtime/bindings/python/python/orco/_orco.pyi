@@ -5,13 +5,29 @@ from typing import Literal, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-Path: TypeAlias = str | PathLike[str]
+_Path: TypeAlias = str | PathLike[str]
 # A JPEG or PNG file, or rows of red, green and blue bytes, [height, width, 3].
-Picture: TypeAlias = Path | NDArray[np.uint8]
+_Picture: TypeAlias = _Path | NDArray[np.uint8]
 # Any number of pictures, such as a list of them, or an array [pictures, height, width, 3].
-Pictures: TypeAlias = Iterable[Picture] | NDArray[np.uint8]
+_Pictures: TypeAlias = Iterable[_Picture] | NDArray[np.uint8]
 # Pictures, or features as Learner.shot_features gives them.
-Shots: TypeAlias = Pictures | NDArray[np.float32]
+_Shots: TypeAlias = _Pictures | NDArray[np.float32]
+
+__all__ = [
+    "Answer",
+    "BusyError",
+    "ChangeError",
+    "Class",
+    "Counts",
+    "EngineError",
+    "Learner",
+    "OpenError",
+    "OrcoError",
+    "PictureError",
+    "Report",
+    "__version__",
+    "read_picture",
+]
 
 __version__: str
 
@@ -100,10 +116,10 @@ class Learner:
 
     def __new__(
         cls,
-        bundle: Path,
-        state: Path,
+        bundle: _Path,
+        state: _Path,
         *,
-        public_key: Path | None = None,
+        public_key: _Path | None = None,
         seed: int = 1,
         forgetting_budget: float | None = None,
         wait: float = 0.0,
@@ -121,7 +137,7 @@ class Learner:
         Raises OpenError if the bundle or the state cannot be used.
         """
 
-    def classify(self, pictures: Pictures, *, most: int = 5) -> list[Answer]:
+    def classify(self, pictures: _Pictures, *, most: int = 5) -> list[Answer]:
         """Says what pictures show: an answer a picture, with the scores of the `most` likeliest classes.
 
         Raises PictureError if one cannot be used, EngineError if the backbone fails.
@@ -130,20 +146,20 @@ class Learner:
     def classify_features(self, features: NDArray[np.float32], *, most: int = 5) -> list[Answer]:
         """The same for pictures whose features [pictures, features] are known."""
 
-    def features(self, pictures: Pictures) -> NDArray[np.float32]:
+    def features(self, pictures: _Pictures) -> NDArray[np.float32]:
         """Features of pictures, to be classified: [pictures, features]."""
 
-    def shot_features(self, pictures: Pictures) -> NDArray[np.float32]:
+    def shot_features(self, pictures: _Pictures) -> NDArray[np.float32]:
         """Features of all views of pictures, to be learned: [shots, views, features]."""
 
-    def learn(self, classes: Mapping[str, Shots]) -> Report:
+    def learn(self, classes: Mapping[str, _Shots]) -> Report:
         """Learns new classes in one session.
 
         Raises PictureError if a shot cannot be used, ChangeError if the change is refused, BusyError if another
         process is changing the state; nothing was changed then.
         """
 
-    def add(self, label: str, shots: Shots) -> Report:
+    def add(self, label: str, shots: _Shots) -> Report:
         """Gives a known class, of the bundle or learned, further shots. Raises as `learn` does."""
 
     def forget(self, label: str) -> Report:
@@ -183,7 +199,7 @@ class ChangeError(OrcoError):
 class BusyError(ChangeError):
     """Another process is changing the same state; nothing was changed. To be tried again."""
 
-def read_picture(path: Path) -> NDArray[np.uint8]:
+def read_picture(path: _Path) -> NDArray[np.uint8]:
     """Reads a JPEG or PNG file as the learner does: upright, on white where it is transparent, [height, width, 3].
 
     Raises PictureError if it cannot be used.
