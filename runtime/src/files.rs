@@ -43,6 +43,14 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace_by(tempfile::Builder::new().prefix(".orco-"), path, bytes)
 }
 
+/// Replaces a file as [`replace`] does, by what `write` writes into a new one.
+///
+/// # Errors
+/// As for [`replace`], and if `write` fails.
+pub fn replace_with<T, E: From<io::Error>>(path: &Path, write: impl FnOnce(&mut File) -> Result<T, E>) -> Result<T, E> {
+    with_new(tempfile::Builder::new().prefix(".orco-"), path, write)
+}
+
 /// Replaces a file as [`replace`] does, readable by whom the process's mask lets read. Until the new one is whole it
 /// has the extension `tmp`, so that processes that are killed leave one such file at most: only one may write at a
 /// time.
@@ -62,15 +70,44 @@ pub fn replace_shared(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace_by(&builder, path, bytes)
 }
 
+/// Makes a folder that its owner alone may look into, unless it is there; it survives a power cut.
+///
+/// # Errors
+/// If it cannot be made.
+pub fn create_folder(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(path)?;
+    match path.parent().filter(|parent| cfg!(unix) && !parent.as_os_str().is_empty()) {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
 fn replace_by(builder: &tempfile::Builder<'_, '_>, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    with_new(builder, path, |new| new.write_all(bytes))
+}
+
+fn with_new<T, E: From<io::Error>>(
+    builder: &tempfile::Builder<'_, '_>,
+    path: &Path,
+    write: impl FnOnce(&mut File) -> Result<T, E>,
+) -> Result<T, E> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut new = builder.tempfile_in(folder)?;
-    new.as_file_mut().write_all(bytes)?;
+    let written = write(new.as_file_mut())?;
     new.as_file().sync_all()?;
     new.persist(path).map_err(|failed| failed.error)?;
     // Renaming alone does not make the new name survive a power cut. Other systems than Unix do not let a folder be
     // synced.
-    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+    if cfg!(unix) {
+        File::open(folder)?.sync_all()?;
+    }
+    Ok(written)
 }
 
 /// Whether links are followed in the last part of a path.

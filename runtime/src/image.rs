@@ -100,6 +100,15 @@ pub fn decode(bytes: &[u8]) -> Result<RgbImage, ImageError> {
     }
 }
 
+/// The same, a JPEG picture at the smallest scale of 1, 1/4 and 1/8 that leaves at least `side` pixels in width
+/// and height: faster for a large one, which suits a live view, and a classifier whose input is small.
+///
+/// # Errors
+/// As for [`decode`].
+pub fn decode_reduced(bytes: &[u8], side: u32) -> Result<RgbImage, ImageError> {
+    if bytes.starts_with(&[0xff, 0xd8, 0xff]) { jpeg::decode_reduced(bytes, side) } else { decode(bytes) }
+}
+
 /// Whether a picture of that size is accepted.
 fn check_size(width: u32, height: u32) -> Result<(), ImageError> {
     let fits = width.max(height) <= MAX_SIDE && u64::from(width) * u64::from(height) <= MAX_PIXELS;

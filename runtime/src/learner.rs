@@ -6,23 +6,28 @@
 
 mod change;
 mod error;
+mod keeping;
 pub mod losses;
 mod observer;
 mod settings;
 mod shots;
 #[cfg(test)]
 mod tests;
+pub mod upgrade;
 
 use std::path::Path;
 
 use ::image::RgbImage;
-use ndarray::{Array2, ArrayView2, ArrayView3};
+use ndarray::{Array2, ArrayView1, ArrayView2, ArrayView3};
 use orco_state::classify::{Classifier, Match};
+use orco_state::enough::{self, Curve, Enough};
 use orco_state::history::{History, Saved};
 use orco_state::label;
+use orco_state::nearest::{self, Neighbour};
 use orco_state::pack::{Pack, PackOrigin};
 use orco_state::session::{self, LearnError, Memory, NewClass};
 use orco_state::state::{BaseModel, Class, State};
+use orco_state::unknown::KnownScores;
 
 use crate::bundle::Bundle;
 use crate::encoder::choice::{Reason, Work};
@@ -33,6 +38,7 @@ use crate::threads::Threads;
 
 pub use change::{Imported, Made, Undone};
 pub use error::{BrokenPicture, ChangeError, ExportError, OpenLearnerError, ShotsError};
+pub use keeping::KeptShots;
 pub use observer::{Observer, Step};
 pub use settings::Settings;
 pub use shots::{Shots, pictures_in};
@@ -65,6 +71,8 @@ pub struct Learner {
     warnings: Vec<String>,
     /// Made when it is first needed, and anew after every change.
     classifier: Option<Classifier>,
+    /// What known pictures score, by which unknown ones are told; made and made anew as the classifier is.
+    known_scores: Option<Option<KnownScores>>,
     /// Labels of classes that the classifier alone knows.
     provisional: Vec<String>,
     /// For pictures, and for shots.
@@ -80,6 +88,10 @@ pub struct Answer {
     pub label: String,
     /// Its score: how probable it is, 0..1, where answers use the bundle's statistics, else how near, -1..1.
     pub score: f32,
+    /// Whether the picture is like anything known: whether its scores reach the threshold that all but
+    /// [`Settings::false_alarms`] of known pictures pass ([`orco_state::unknown`]). Where answers do not use the
+    /// bundle's statistics, nothing is unknown.
+    pub known: bool,
     /// All known classes with their scores, highest first; [`Learner::label`] names them.
     pub matches: Vec<Match>,
 }
@@ -104,8 +116,19 @@ impl Learner {
         }
         let Reading { saved, warnings, .. } = store.load(&bundle)?;
         let (encoders, memory) = ([None, None], Memory::default());
-        let (classifier, provisional, threads) = (None, Vec::new(), None);
-        Ok(Self { bundle, store, settings, saved, warnings, classifier, provisional, encoders, memory, threads })
+        Ok(Self {
+            bundle,
+            store,
+            settings,
+            saved,
+            warnings,
+            classifier: None,
+            known_scores: None,
+            provisional: Vec::new(),
+            encoders,
+            memory,
+            threads: None,
+        })
     }
 
     /// The bundle.
@@ -116,6 +139,11 @@ impl Learner {
     /// What the bundle brought.
     pub fn base_model(&self) -> &BaseModel {
         &self.bundle.base_model
+    }
+
+    /// What was learned since, with how it came to be.
+    pub fn saved(&self) -> &Saved {
+        &self.saved
     }
 
     /// What was learned since.
@@ -194,10 +222,16 @@ impl Learner {
     fn take(&mut self, reading: Reading) {
         self.warnings = reading.warnings;
         if self.saved != reading.saved || !self.provisional.is_empty() {
-            self.classifier = None;
-            self.provisional.clear();
+            self.start_anew();
         }
         self.saved = reading.saved;
+    }
+
+    /// Lets go of what was made from the state.
+    fn start_anew(&mut self) {
+        self.classifier = None;
+        self.known_scores = None;
+        self.provisional.clear();
     }
 
     /// Says what a picture shows.
@@ -216,20 +250,61 @@ impl Learner {
     /// # Panics
     /// If rows have another length than the bundle's features.
     pub fn classify_features(&mut self, features: ArrayView2<'_, f32>) -> Vec<Answer> {
+        let threshold = self.threshold();
         let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
         let classifier = self.classifier.get_or_insert_with(|| Classifier::new(base_model, state));
         let rows = features.as_standard_layout();
-        let ranked: Vec<Vec<Match>> = rows
-            .rows()
-            .into_iter()
-            .map(|row| classifier.matches(row.as_slice().expect("rows of the standard layout"), usize::MAX))
-            .collect();
-        let answer = |matches: Vec<Match>| {
+        let looked = |row: ArrayView1<'_, f32>| {
+            let row = row.to_slice().expect("rows of the standard layout");
+            let mut scores = classifier.scores(row);
+            let familiarity = classifier.familiarity(&scores);
+            (familiarity.zip(threshold).is_none_or(|(own, least)| own >= least), classifier.ranked(&mut scores))
+        };
+        let looked: Vec<(bool, Vec<Match>)> = rows.rows().into_iter().map(looked).collect();
+        let answer = |(known, matches): (bool, Vec<Match>)| {
             let best = matches.first().copied();
             let label = best.map_or(String::new(), |best| self.label(best.class).to_owned());
-            Answer { label, score: best.map_or(0.0, |best| best.score), matches }
+            Answer { label, score: best.map_or(0.0, |best| best.score), known, matches }
         };
-        ranked.into_iter().map(answer).collect()
+        looked.into_iter().map(answer).collect()
+    }
+
+    /// The score that a picture must reach to count as known; `None` where nothing is unknown.
+    fn threshold(&mut self) -> Option<f32> {
+        let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
+        let made = || KnownScores::of(base_model, state, &base_model.config);
+        let scores = self.known_scores.get_or_insert_with(made).as_ref()?;
+        Some(scores.threshold(self.settings.false_alarms))
+    }
+
+    /// The `count` stored exemplars that a picture is most like, by its features: why an answer was given.
+    ///
+    /// # Panics
+    /// If `features` have another length than the bundle's.
+    pub fn nearest(&self, features: ArrayView1<'_, f32>, count: usize) -> Vec<Neighbour> {
+        let features = features.to_vec();
+        nearest::nearest(&self.bundle.base_model, &self.saved.state, &features, count)
+    }
+
+    /// Whether the shots of a class, which need not be known, are enough: each is left out in turn, and what more
+    /// would bring is told from the bundle's curve ([`Curve::of`]), if it is given.
+    ///
+    /// # Shapes
+    /// `shots` `[shots, views, features]`, as [`Learner::shot_features`] gives them.
+    /// # Panics
+    /// If rows have another length than the bundle's features.
+    pub fn enough(&mut self, label: &str, shots: ArrayView3<'_, f32>, curve: Option<&Curve>) -> Enough {
+        let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
+        assert!(
+            shots.is_empty() || shots.dim().2 == base_model.head.inputs,
+            "shots have other features than the bundle"
+        );
+        let classifier = self.classifier.get_or_insert_with(|| Classifier::new(base_model, state));
+        let provisional = self.provisional.iter().map(String::as_str);
+        let labels = state.known(base_model).map(|class| class.label.as_str()).chain(provisional);
+        let known = labels.into_iter().position(|known| label::same(known, label));
+        let shots: Vec<Vec<f32>> = shots.outer_iter().map(|shot| shot.iter().copied().collect()).collect();
+        enough::enough(base_model, classifier, curve, known, &shots)
     }
 
     /// Features of `views` views of a picture that is to be classified, the clean one first, `[views, features]`.
@@ -269,8 +344,8 @@ impl Learner {
         self.bundle.features(encoder.as_mut(), picture, views)
     }
 
-    /// Takes a learned class out, for another device with the same bundle. What leaves the device comes from the newest
-    /// state or not at all: in an older one may be a class that was forgotten since.
+    /// Takes a learned class out, for another device with the same bundle. What leaves the device comes from the
+    /// newest state or not at all: in an older one may be a class that was forgotten since.
     ///
     /// # Errors
     /// [`ExportError`] if the newest state cannot be read, or the class cannot be exported.

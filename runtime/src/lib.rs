@@ -13,8 +13,9 @@
 //! - pictures and features: [`image`], [`quality`] (fit to be learned from?), [`augment`] (views), [`encoder`] (the
 //!   backbone's engines);
 //! - [`manifest`] and [`bundle`]: what the workstation hands over;
-//! - [`store`]: the folder that keeps what was learned;
-//! - [`learner`]: all of it together, which is what most users need.
+//! - [`store`]: the folder that keeps what was learned; [`thumbnails`]: small pictures of shots beside it;
+//! - [`learner`]: all of it together, which is what most users need;
+//! - [`backup`]: all that a device knows, for its replacement.
 //!
 //! A program that has pictures in memory, from a camera say, takes their type from here ([`image_rs`], and [`ndarray`]
 //! for features), so that it needs neither crate, nor the same version of it, itself:
@@ -38,9 +39,12 @@ pub use ::image as image_rs;
 pub use ndarray;
 // What users of this crate need of the two below it.
 pub use orco_core::{align, border, config};
-pub use orco_state::{bank, classify, codec, head, history, label, pack, session, state, statistics};
+pub use orco_state::{
+    bank, classify, codec, enough, head, history, label, likeness, nearest, pack, session, state, statistics, unknown,
+};
 
 pub mod augment;
+pub mod backup;
 pub mod bundle;
 pub mod encoder;
 pub mod files;
@@ -52,3 +56,4 @@ pub mod release;
 pub mod signature;
 pub mod store;
 pub mod threads;
+pub mod thumbnails;

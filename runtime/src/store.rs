@@ -24,6 +24,8 @@
 mod error;
 mod files;
 mod folder;
+pub mod kept;
+mod switch;
 #[cfg(test)]
 mod tests;
 
@@ -36,10 +38,10 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use self::files::Files;
 use crate::bundle::Bundle;
 use crate::files::lock::{Lock, LockError};
-use crate::files::{foreign_owner, random_name};
-use files::Files;
+use crate::files::{create_folder, foreign_owner, random_name};
 use folder::{Disk, Folder};
 use orco_state::codec::DecodeError;
 use orco_state::history::Saved;
@@ -82,6 +84,8 @@ const LOCK: &str = ".lock";
 /// Time that a save waits, at most, for another process to finish one: only where the lock file was removed can there
 /// be two.
 const OTHER_SAVE: Duration = Duration::from_secs(30);
+/// Largest copy of a slot that is read, in bytes.
+const MAX_SLOT: u64 = 1 << 30;
 /// Time between two attempts to hold what another process holds.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -152,17 +156,7 @@ impl Store {
 
     /// Makes the folder, so that it survives a power cut.
     fn create_folder(&self) -> io::Result<()> {
-        if self.folder.is_dir() {
-            return Ok(());
-        }
-        let mut builder = fs::DirBuilder::new();
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.recursive(true).create(&self.folder)?;
-        match self.folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            Some(parent) => Folder { path: parent.into() }.sync_folder(),
-            None => Ok(()),
-        }
+        create_folder(&self.folder)
     }
 
     /// Reads the newest state that can be read. Writes nothing. Where a slot cannot be used, a warning says so; where
@@ -258,6 +252,14 @@ impl Store {
                 return Ok(true);
             }
         }
+        // No bundle has this digest.
+        let folders = kept::others(&self.folder, &[0; 32]).map_err(|source| self.unreadable(source))?;
+        for path in folders.iter().map(|folder| kept::aside_in(folder)).filter(|path| path.exists()) {
+            let bytes = crate::files::read_own(&path, MAX_SLOT).map_err(|source| StoreError::Read { path, source })?;
+            if bytes.windows(stored.len()).any(|window| window == stored) {
+                return Ok(true);
+            }
+        }
         Ok(false)
     }
 
@@ -275,7 +277,9 @@ impl Store {
             LoadError::Version { slot, expected, actual } => {
                 StoreError::Decode { path: path(slot), source: DecodeError::Version { expected, actual } }
             }
-            LoadError::OtherBundle { slot } => StoreError::OtherBundle { path: path(slot) },
+            LoadError::OtherBundle { slot } => {
+                StoreError::OtherBundle { path: path(slot), kept: self.kept_for_owner() }
+            }
         }
     }
 }

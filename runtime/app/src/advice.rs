@@ -1,9 +1,11 @@
 //! What to do about an error: the library says what is wrong, this program what to type.
 
 use anyhow::Error;
+use orco_runtime::backup::BackupError;
 use orco_runtime::bundle::OpenError;
 use orco_runtime::encoder::EncodeError;
 use orco_runtime::history::PurgeError;
+use orco_runtime::learner::upgrade::UpgradeError;
 use orco_runtime::learner::{ChangeError, ExportError, OpenLearnerError, ShotsError};
 use orco_runtime::manifest::MANIFEST;
 use orco_runtime::pack::ExportError as ClassError;
@@ -21,6 +23,12 @@ pub fn sentence(error: &Error) -> String {
 fn advice(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     if let Some(error) = cause.downcast_ref::<ChangeError>() {
         return on_change(error);
+    }
+    if let Some(error) = cause.downcast_ref::<UpgradeError>() {
+        return on_upgrade(error);
+    }
+    if let Some(error) = cause.downcast_ref::<BackupError>() {
+        return on_backup(error);
     }
     match cause.downcast_ref() {
         Some(OpenLearnerError::Store(error)) => return on_store(error),
@@ -73,11 +81,45 @@ fn on_change(error: &ChangeError) -> Option<&'static str> {
             "nothing was changed; `orco add` gives a known class further shots"
         }
         ChangeError::Forgetting { .. } => "nothing was changed: give other shots, or a larger --forgetting-budget",
-        ChangeError::TooFarBack { .. } | ChangeError::NoEntry { .. } => "`orco history` shows what is remembered",
+        ChangeError::TooFarBack { .. } | ChangeError::NoEntry { .. } => {
+            "`orco history` shows what is remembered; an upgrade is taken back with `orco upgrade --undo`"
+        }
         ChangeError::Purge(PurgeError::Unknown { .. }) => {
             "nothing was changed: `orco list` and `orco history` show all labels"
         }
         ChangeError::Present { .. } => return None,
+        _ => "nothing was changed",
+    })
+}
+
+fn on_upgrade(error: &UpgradeError) -> Option<&'static str> {
+    Some(match error {
+        UpgradeError::Store(error) => return on_store(error),
+        UpgradeError::Shots(ShotsError::Encode(error)) => return advice(error),
+        UpgradeError::Nothing { .. } => "name the folder of the device's state with --state DIR",
+        UpgradeError::Same { .. } => "nothing was changed: give the other bundle with --bundle",
+        UpgradeError::NotKept { .. } => {
+            "give the old bundle with --bundle, or teach the classes again in another folder (--state); --keep-shots \
+             keeps pictures next time"
+        }
+        UpgradeError::Missing { .. } => {
+            "nothing was changed: with the old bundle, `orco add --keep-shots` gives a class pictures again; --force \
+             gives these classes up"
+        }
+        UpgradeError::Worse { .. } => "nothing was changed: --force goes over all the same",
+        UpgradeError::NoEarlier { .. } => "nothing was changed: give the bundle that it belongs to with --bundle",
+        _ => "nothing was changed",
+    })
+}
+
+fn on_backup(error: &BackupError) -> Option<&'static str> {
+    Some(match error {
+        BackupError::Store(error) => return on_store(error),
+        BackupError::Occupied { .. } => "nothing was changed: --force puts the backup in its place, which is gone then",
+        BackupError::OtherBundle { .. } => {
+            "nothing was changed: give that bundle with --bundle, or restore it for `orco upgrade` with --other-bundle"
+        }
+        BackupError::Nothing { .. } => "name the folder of the device's state with --state DIR",
         _ => "nothing was changed",
     })
 }
@@ -101,7 +143,17 @@ fn on_store(error: &StoreError) -> Option<&'static str> {
         StoreError::Overtaken { .. } => "repeat the command (was .lock removed?)",
         StoreError::Lost { .. } => "move its folder away to start from the bundle again",
         StoreError::Decode { .. } => "update this program, or move its folder away to start from the bundle again",
-        StoreError::OtherBundle { .. } => "give that bundle with --bundle, or another folder with --state",
+        StoreError::OtherBundle { kept: 0, .. } => {
+            "give that bundle with --bundle, or another folder with --state, and teach the classes again; no pictures \
+             of the shots were kept from which `orco upgrade` could do that: --keep-shots keeps them next time"
+        }
+        StoreError::OtherBundle { .. } => {
+            "`orco upgrade` learns its classes again on this bundle, from the pictures that were kept of their shots; \
+             or give that bundle with --bundle, or another folder with --state"
+        }
+        StoreError::TooManyPictures { .. } => {
+            "nothing was changed: forget classes for good (--purge), or do without --keep-shots"
+        }
         StoreError::Busy { .. } => "wait for it to finish, with --wait SECONDS",
         StoreError::Lock { .. } => "nothing was changed",
         StoreError::Folder { .. } => "nothing was changed: name a folder that this user can write, with --state DIR",

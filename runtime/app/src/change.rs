@@ -38,6 +38,15 @@ impl ChangeOptions {
     }
 }
 
+/// Whether pictures of shots are kept.
+#[derive(Args, Debug)]
+pub struct KeepOptions {
+    /// Keeps the shots' pictures beside the exemplars, at the size that the backbone sees, so that `orco upgrade` can
+    /// learn all classes again on a new bundle. They stay on the device, and go with their exemplars.
+    #[arg(long, env = "ORCO_KEEP_SHOTS", value_parser = clap::builder::FalseyValueParser::new())]
+    pub keep_shots: bool,
+}
+
 /// Reads a budget in percentage points as a share.
 fn points(argument: &str) -> Result<f32, String> {
     match argument.parse::<f32>() {

@@ -1,6 +1,7 @@
 //! The verbs, one file each.
 
 pub mod add;
+pub mod backup;
 pub mod balance;
 pub mod classify;
 pub mod demo;
@@ -13,6 +14,8 @@ pub mod info;
 pub mod learn;
 pub mod list;
 pub mod rename;
+pub mod restore;
 #[cfg(feature = "serve")]
 pub mod serve;
 pub mod undo;
+pub mod upgrade;

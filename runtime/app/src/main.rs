@@ -55,6 +55,12 @@ enum Verb {
     Export(command::export::Arguments),
     /// Learns classes from packs of other devices; several in one call are one session.
     Import(command::import::Arguments),
+    /// Learns all that the device knows again, on a new bundle, from the pictures that --keep-shots kept.
+    Upgrade(command::upgrade::Arguments),
+    /// Writes all that the device knows into one file, for its replacement.
+    Backup(command::backup::Arguments),
+    /// Restores what `orco backup` wrote.
+    Restore(command::restore::Arguments),
     /// Lists the known classes.
     List,
     /// Serves the web page that teaches the device, and the same over HTTP, until Ctrl-C.
@@ -92,6 +98,9 @@ fn main() -> ExitCode {
         Verb::Undo(arguments) => command::undo::run(options, &output, arguments),
         Verb::Export(arguments) => command::export::run(options, &output, arguments),
         Verb::Import(arguments) => command::import::run(options, &output, arguments),
+        Verb::Upgrade(arguments) => command::upgrade::run(options, &output, arguments),
+        Verb::Backup(arguments) => command::backup::run(options, &output, arguments),
+        Verb::Restore(arguments) => command::restore::run(options, &output, arguments),
         Verb::List => command::list::run(options, &output),
         #[cfg(feature = "serve")]
         Verb::Serve(arguments) => command::serve::run(options, &output, arguments),

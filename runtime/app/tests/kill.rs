@@ -95,3 +95,54 @@ fn a_killed_program_loses_nothing_that_it_acknowledged() {
          saving and saying so, 0 lost"
     );
 }
+
+/// The state that is kept, whatever bundle it belongs to, and whether all pictures of its shots are there.
+fn newest(state: &Path) -> (Saved, bool) {
+    let store = Store::new(state);
+    let saved = store.lock(Duration::from_secs(60)).unwrap().load_any().unwrap().unwrap();
+    let pictures = store.pictures(&saved.state.base_model).exemplars().unwrap();
+    let whole = saved.exemplar_digests().is_subset(&pictures);
+    (saved, whole)
+}
+
+#[test]
+fn a_killed_upgrade_leaves_the_old_state_or_the_new_one_with_all_pictures() {
+    let kills: usize = if heavy() { 100 } else { 12 };
+    let folders = [TempDir::new().unwrap(), TempDir::new().unwrap()];
+    let old = fast_bundle(folders[0].path());
+    let new = support::other_bundle(folders[1].path());
+    assert_ne!(old.digest, new.digest);
+    let state = folders[0].path().join("state");
+    let mug = argument("mug", &shots("learn", "mug"));
+    assert!(run(&old.folder, &state, &["learn", "--keep-shots", &mug], None).acknowledged);
+    let (first, whole) = newest(&state);
+    assert!(whole && first.state.exemplars.len() == 5);
+    let upgrade = run(&new.folder, &state, &["upgrade", "--force"], None);
+    assert!(upgrade.acknowledged);
+    let (second, whole) = newest(&state);
+    assert!(whole && second.state.base_model == new.digest);
+    let back = run(&old.folder, &state, &["upgrade", "--undo"], None);
+    assert!(back.acknowledged && newest(&state) == (first.clone(), true));
+    let mut random = Random::new(std::process::id().into(), "upgrades");
+    let (mut killed, mut runs) = (0, 0);
+    while killed < kills {
+        runs += 1;
+        assert!(runs < 20 * kills, "the program is too fast to be killed");
+        let goes_back = newest(&state).0.state.base_model == new.digest;
+        let (bundle, arguments, took) = if goes_back {
+            (&old, &["upgrade", "--undo"][..], back.took)
+        } else {
+            (&new, &["upgrade", "--force"][..], upgrade.took)
+        };
+        let after = took.mul_f32(1.1 * random.unit());
+        let run = run(&bundle.folder, &state, arguments, Some(after));
+        let (saved, whole) = newest(&state);
+        let went_on = saved.state.base_model == bundle.digest;
+        assert!(whole, "after {after:?} of {arguments:?}: pictures are missing");
+        assert!(went_on || !run.acknowledged, "after {after:?} of {arguments:?}: acknowledged and lost");
+        let expected = if saved.state.base_model == old.digest { &first } else { &second };
+        assert_eq!(saved.state, expected.state, "after {after:?} of {arguments:?}: neither old nor new");
+        killed += usize::from(run.killed);
+    }
+    let _ = writeln!(std::io::stderr(), "store: {killed} kills of upgrades and of undoing them in {runs} runs, 0 lost");
+}

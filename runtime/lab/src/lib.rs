@@ -5,6 +5,7 @@
 //! - [`cifar100`], [`from_cifar100`]: features computed anew from a data set's images;
 //! - [`ablation`]: sessions that differ from a device's in a choice that its settings do not leave open;
 //! - [`Measurement`]: runs a benchmark's sessions through the runtime's own learner and through the rivals;
+//! - [`unknown`]: how well answers know what they do not know;
 //! - [`Row`], [`Summary`]: harmonic means, accuracies and their spread over draws.
 
 pub mod ablation;
@@ -15,6 +16,7 @@ mod images;
 mod metrics;
 mod ridge;
 pub mod statistics;
+pub mod unknown;
 
 pub use evaluate::{EvaluateError, Measurement, System};
 pub use images::{ImagesError, from_cifar100};

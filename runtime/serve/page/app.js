@@ -1,4 +1,8 @@
+import { chooseDevice, device, findDevice, hearDevice, startDevice } from "./camera.js";
 import { $, api, ask, call, change, fill, get, make, of, percent, say, speak, words } from "./common.js";
+import { showEnough } from "./enough.js";
+import { readInbox } from "./inbox.js";
+import { forgetStored, showWhy, sideBySide, thumbnails } from "./pictures.js";
 
 const SHOT_EVERY_MS = 450, LOOK_EVERY_MS = 250, LOOK_SIDE = 480, SHOT_SIDE = 1280, ENOUGH = 5;
 
@@ -21,6 +25,8 @@ function stopCamera() {
   stream = $("video").srcObject = null;
 }
 
+const hasSource = () => Boolean(stream || files.length || device.chosen);
+
 async function toggleCamera() {
   $("camera-error").textContent = "";
   if (stream) stopCamera();
@@ -33,6 +39,7 @@ async function toggleCamera() {
       $("video").srcObject = stream;
       await $("video").play();
       files = [];
+      chooseDevice(false);
     } catch (error) {
       stopCamera();
       $("camera-error").textContent = say("cameraFailed", { reason: error.message });
@@ -43,22 +50,22 @@ async function toggleCamera() {
 
 function choose() {
   files = [...$("file").files];
-  if (files.length) stopCamera();
+  if (files.length) { stopCamera(); chooseDevice(false); }
   showSource();
 }
 
 function showSource() {
   $("video").hidden = !stream;
   $("still").hidden = !files.length;
-  $("square").hidden = !stream && !files.length;
-  $("nothing").hidden = Boolean(stream || files.length);
+  $("square").hidden = !hasSource();
+  $("nothing").hidden = hasSource();
   if ($("still").src) URL.revokeObjectURL($("still").src);
   if (files.length) $("still").src = URL.createObjectURL(files[0]);
   else $("still").removeAttribute("src");
-  $("still").alt = say("picture");
+  $("still").alt = $("live").alt = say("picture");
   $("camera").textContent = say(stream ? "cameraStop" : "camera");
   $("shoot").textContent = say(files.length ? "shootFiles" : "shoot");
-  if (!stream && !files.length) showAnswer([]);
+  if (!hasSource()) showAnswer([]);
   if (files.length) look().catch(() => {});
   showHint();
 }
@@ -68,11 +75,29 @@ function showSource() {
 async function look() {
   const picture = files[0] ?? (await frame(LOOK_SIDE));
   if (!picture) return;
-  const { matches } = await (await call("POST", api("classify"), picture, true)).json();
-  if (stream || files.length) showAnswer(matches);
+  const collect = stream && $("collect").checked;
+  const { matches, known } = await (await call("POST", api(`classify${collect ? "?inbox=true" : ""}`), picture, true)).json();
+  if (stream || files.length) showAnswer(matches, known);
 }
 
-function showAnswer(matches) {
+// A still answers for itself; of the camera, the moment of asking.
+async function why() {
+  const picture = files[0] ?? (await frame(LOOK_SIDE));
+  if (!picture) return;
+  showWhy((await (await call("POST", api("classify?why=true"), picture)).json()).why);
+}
+
+function showAnswer(matches, known = true) {
+  $("why-ask").hidden = !matches.length;
+  if (!matches.length || files.length) showWhy(null);
+  if (matches.length && !known) {
+    $("answer").textContent = say("unknown");
+    $("provisional").hidden = true;
+    $("sure").textContent = "";
+    $("sure-bar").style.width = "0";
+    $("others").textContent = say("nearestKnown", { label: matches[0].label, percent: percent(matches[0].probability) });
+    return;
+  }
   const [best, ...others] = matches;
   $("answer").textContent = best?.label ?? "–";
   $("provisional").hidden = !best?.provisional;
@@ -95,7 +120,7 @@ let holding = false, shots = [], refused = null;
 const label = () => $("label").value.trim();
 
 function showHint() {
-  const ready = label() && (stream || files.length);
+  const ready = label() && hasSource();
   $("shoot").disabled = !ready;
   $("learn").disabled = !label() || !shots.length;
   const key = !label() ? "hintLabel" : !shots.length ? (ready ? "hintFirst" : "hintSource") : shots.length < ENOUGH ? "hintMore" : "hintEnough";
@@ -108,11 +133,14 @@ function forgetWarning() {
   $("anyway-row").hidden = true;
 }
 
+// A picture is a file, or a frame of the service's own camera.
 async function shoot(picture, anyway = false) {
-  const sent = await call("POST", `${of(label())}${anyway ? "?anyway=true" : ""}`, picture).catch(() => null);
+  const asked = picture instanceof Blob ? call("POST", `${of(label())}${anyway ? "?anyway=true" : ""}`, picture)
+    : call("POST", api("camera/shot"), { label: label(), anyway, ...picture });
+  const sent = await asked.catch(() => null);
   if (!sent) return;
-  const { accepted, warnings } = await sent.json();
-  refused = accepted ? null : picture;
+  const { accepted, warnings, frame } = await sent.json();
+  refused = accepted ? null : picture instanceof Blob ? picture : { frame };
   const sentences = warnings.filter((warning) => !anyway || warning.kind === "looks-like")
     .map((warning) => say(warning.kind, { label: warning.label, percent: percent(warning.probability ?? 0) }));
   $("shot-warning").textContent = sentences.join(" ");
@@ -129,10 +157,10 @@ async function hold() {
     return;
   }
   do {
-    const picture = await frame(SHOT_SIDE);
+    const picture = device.chosen ? {} : await frame(SHOT_SIDE);
     if (picture) await shoot(picture);
     await new Promise((later) => setTimeout(later, SHOT_EVERY_MS));
-  } while (holding && stream);
+  } while (holding && (stream || device.chosen));
   holding = false;
 }
 
@@ -154,20 +182,27 @@ async function readShots() {
   drawn = items;
   $("shots").replaceChildren(...items);
   showHint();
+  showEnough(of_label, shots);
 }
 
 // ---- what it knows
 
+let known = [];
 async function readKnown() {
   const [status, { classes }, { entries }] = await Promise.all([get("status"), get("classes"), get("history")]);
+  known = classes;
+  forgetStored();
   $("bundle").textContent = status.bundle;
+  if (findDevice(status.camera) && !stream && !files.length) { chooseDevice(true); showSource(); }
   const learned = classes.filter((known) => known.learned), base = classes.filter((known) => !known.learned);
   $("counts").textContent = say("counts", { learned: learned.length, base: base.length, free: status.free_targets });
   $("known").replaceChildren(...learned.map((known) => make("option", { value: known.label })));
   $("learned").replaceChildren(...learned.map((known) => make("li", {},
     make("span", {}, known.label, " ", make("span", { className: "small", textContent: say("shotCount", { count: known.shots }) })),
     make("button", { textContent: say("rename"), "aria-label": say("renameOf", known), on: () => rename(known.label) }),
-    make("button", { textContent: say("forget"), "aria-label": say("forgetOf", known), on: () => forget(known.label) }))));
+    make("button", { textContent: say("forget"), "aria-label": say("forgetOf", known), on: () => forget(known.label) }),
+    thumbnails(known))));
+  if (shown?.state === "done") showJob(shown);
   $("base-title").textContent = say("baseTitle", { count: base.length });
   $("base").textContent = base.map((known) => known.label).join(", ");
   showDial(status);
@@ -237,7 +272,10 @@ function report({ report, warning }) {
   }
   if (warning) lines.push(warning);
   const list = make("ul", {}, ...lines.map((line) => make("li", { textContent: line })));
-  return [make("p", { textContent: say("done") }), list];
+  const confused = (report?.confusions ?? []).slice(0, 3).map(({ label, taken_for: other }) =>
+    sideBySide([label, other], known, say("sideBySide", { label, other })));
+  const fresh = (report?.new ?? []).slice(0, 3).map(({ label }) => sideBySide([label], known, say("newClass", { label })));
+  return [make("p", { textContent: say("done") }), list, ...(confused.length ? confused : fresh)];
 }
 
 // EventSource cannot send the token, so the stream is read by hand.
@@ -246,7 +284,7 @@ async function listen() {
     try {
       const response = await call("GET", api("events"), undefined, true);
       $("connection").textContent = say("connected");
-      await Promise.all([readKnown(), readShots()]);
+      await Promise.all([readKnown(), readShots(), readInbox()]);
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       for (let rest = ""; ;) {
         const { value, done } = await reader.read();
@@ -263,9 +301,11 @@ async function listen() {
 
 function hear(event) {
   const kind = /^event: ?(.*)$/m.exec(event)?.[1], data = /^data: ?(.*)$/m.exec(event)?.[1];
+  if (kind === "live") hearDevice(JSON.parse(data));
   if (kind === "job") showJob(JSON.parse(data));
   if (kind === "changed") { readKnown().catch(() => {}); if (files.length) look().catch(() => {}); }
   if (kind === "changed" || kind === "shots") readShots();
+  if (kind === "inbox") readInbox().catch(() => {});
 }
 
 // ---- start
@@ -278,10 +318,13 @@ function start() {
     showSource();
     forgetWarning();
     if (shown) showJob(shown);
-    Promise.all([readKnown(), readShots()]).catch(() => {});
+    Promise.all([readKnown(), readShots(), readInbox()]).catch(() => {});
   };
   $("camera").onclick = toggleCamera;
   $("file").onchange = choose;
+  $("why-ask").onclick = () => why().catch(() => {});
+  $("collect").checked = localStorage.getItem("collect") !== "no";
+  $("collect").onchange = () => localStorage.setItem("collect", $("collect").checked ? "yes" : "no");
   $("label").oninput = () => { forgetWarning(); showHint(); readShots(); };
   const release = () => { holding = false; };
   $("shoot").onpointerdown = hold;
@@ -293,6 +336,7 @@ function start() {
   $("anyway").onclick = () => refused && shoot(refused, true);
   $("learn").onclick = () => forgetWarning() ?? change("POST", "learn", { label: label() });
   $("undo").onclick = () => change("POST", "undo", {});
+  startDevice((value) => { if (value === "device") { stopCamera(); files = []; } showSource(); }, showAnswer);
   showSource();
   watchCamera();
   listen();

@@ -21,7 +21,7 @@ export function make(tag, values = {}, ...children) {
   const node = document.createElement(tag);
   for (const [key, value] of Object.entries(values)) {
     if (key === "on") node.addEventListener("click", value);
-    else if (key.startsWith("aria-")) node.setAttribute(key, value);
+    else if (key.startsWith("aria-") || key === "role") node.setAttribute(key, value);
     else node[key] = value;
   }
   node.append(...children);
@@ -68,12 +68,14 @@ export async function change(method, path, body) {
 // ---- a question, one at a time
 
 let asking = Promise.resolve();
-export function ask(text, value) {
+export function ask(text, value, list) {
   asking = asking.catch(() => {}).then(() => new Promise((answer) => {
     const [dialog, field] = [$("dialog"), $("dialog-value")];
     $("dialog-text").textContent = text;
     field.hidden = value === undefined;
     field.value = value ?? "";
+    if (list) field.setAttribute("list", list);
+    else field.removeAttribute("list");
     $("dialog-yes").textContent = say("ok");
     let given = null;
     $("dialog-yes").onclick = () => { given = value === undefined ? true : field.value; dialog.close(); };

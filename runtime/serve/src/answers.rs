@@ -7,10 +7,12 @@ use std::time::Instant;
 
 use orco_runtime::encoder::EncodeError;
 use orco_runtime::encoder::choice::Work;
+use orco_runtime::enough::{Curve, Enough};
 use orco_runtime::history::Entry;
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::learner::{Answer, Learner};
 use orco_runtime::ndarray::{Array2, Array3};
+use orco_runtime::nearest::Place;
 use orco_runtime::state::{Balance, Class};
 use tokio::sync::oneshot;
 
@@ -31,6 +33,30 @@ pub struct Named {
     pub provisional: bool,
 }
 
+/// What a picture shows, and what it is like.
+#[derive(Clone, Debug)]
+pub struct Looked {
+    /// The classes, most probable first.
+    pub named: Vec<Named>,
+    /// Whether it is like anything known at all.
+    pub known: bool,
+    /// Its features.
+    pub features: Vec<f32>,
+    /// The stored exemplars that it is most like, as many as were asked for.
+    pub like: Vec<Like>,
+}
+
+/// A stored exemplar that a picture is like.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Like {
+    /// Label of its class.
+    pub label: String,
+    /// Cosine of the features, -1..1.
+    pub similarity: f32,
+    /// Its number among the stored shots of the class, from 1; `None` for one of the bundle's.
+    pub shot: Option<usize>,
+}
+
 /// What is known at a moment, as answers are given by it.
 #[derive(Clone, Debug, Default)]
 pub struct Knowledge {
@@ -40,6 +66,8 @@ pub struct Knowledge {
     pub classes: Vec<Class>,
     /// Stored shots of every class, those of the bundle left out.
     pub shots: Vec<usize>,
+    /// SHA-256 of each of them, by which thumbnails are found.
+    pub digests: Vec<Vec<[u8; 32]>>,
     /// Pseudo-targets that no class has.
     pub free_targets: usize,
     /// What counts how much.
@@ -56,12 +84,16 @@ impl Knowledge {
     fn of(learner: &Learner) -> Self {
         let (base_model, state) = (learner.base_model(), learner.state());
         let classes: Vec<Class> = learner.classes().cloned().collect();
-        let mut shots = vec![0; classes.len()];
-        state.exemplars.classes().iter().for_each(|class| shots[*class as usize] += 1);
+        let mut digests = vec![Vec::new(); classes.len()];
+        for (exemplar, class) in state.exemplars.classes().iter().enumerate() {
+            digests[*class as usize].push(state.exemplars.digest_of(exemplar));
+        }
+        let shots = digests.iter().map(Vec::len).collect();
         Self {
             base: base_model.classes.len(),
             classes,
             shots,
+            digests,
             free_targets: state.free_targets(base_model).len(),
             balance: state.balance,
             expected: state.calibration.map(|calibration| (calibration.border.known, calibration.border.new)),
@@ -74,7 +106,8 @@ impl Knowledge {
 type Reply<T> = oneshot::Sender<Result<T, EncodeError>>;
 
 enum Request {
-    Classify { picture: RgbImage, reply: Reply<Vec<Named>> },
+    Look { picture: RgbImage, like: usize, reply: Reply<Looked> },
+    Enough { label: String, shots: Array3<f32>, curve: Option<Curve>, reply: Reply<(Enough, Vec<String>)> },
     Rows { rows: Array2<f32>, reply: Reply<Vec<Vec<Named>>> },
     Shot { picture: RgbImage, reply: Reply<(Array2<f32>, Vec<Named>)> },
     Imprint { label: String, shots: Array3<f32> },
@@ -139,7 +172,40 @@ impl Answers {
     /// # Errors
     /// [`Refusal`] if too many wait, or the backbone fails.
     pub async fn classify(&self, picture: RgbImage) -> Result<Vec<Named>, Refusal> {
-        self.ask(|reply| Request::Classify { picture, reply }).await
+        Ok(self.look(picture, 0).await?.named)
+    }
+
+    /// What a picture shows, whether it is like anything known, and the `like` stored exemplars that it is most like.
+    ///
+    /// # Errors
+    /// As for [`Answers::classify`].
+    pub async fn look(&self, picture: RgbImage, like: usize) -> Result<Looked, Refusal> {
+        self.ask(|reply| Request::Look { picture, like, reply }).await
+    }
+
+    /// Whether shots are enough for a class, `[shots, views, features]`, and the labels of the classes that the answer
+    /// names, by their indices.
+    ///
+    /// # Errors
+    /// As for [`Answers::classify`].
+    pub async fn enough(
+        &self,
+        label: &str,
+        shots: Array3<f32>,
+        curve: Option<Curve>,
+    ) -> Result<(Enough, Vec<String>), Refusal> {
+        self.ask(|reply| Request::Enough { label: label.to_owned(), shots, curve, reply }).await
+    }
+
+    /// What a picture shows, for a thread, which waits; `None` if too many wait already.
+    pub(crate) fn look_between(&self, picture: RgbImage) -> Option<Result<Looked, Refusal>> {
+        let (reply, answer) = oneshot::channel();
+        match self.requests.try_send(Request::Look { picture, like: 0, reply }) {
+            Err(TrySendError::Full(_)) => return None,
+            Err(TrySendError::Disconnected(_)) => return Some(Err(Refusal::stopping())),
+            Ok(()) => {}
+        }
+        Some(answer.blocking_recv().map_err(|_| Refusal::stopping()).and_then(|answer| answer.map_err(failed)))
     }
 
     /// What pictures show whose features are known, `[pictures, features]`.
@@ -164,7 +230,6 @@ impl Answers {
             TrySendError::Full(_) => Refusal::busy("too many pictures wait for an answer; try again"),
             TrySendError::Disconnected(_) => Refusal::stopping(),
         })?;
-        let failed = |error: EncodeError| Refusal::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, sentence(&error));
         answer.await.map_err(|_| Refusal::stopping())?.map_err(failed)
     }
 
@@ -183,6 +248,10 @@ impl Answers {
     }
 }
 
+fn failed(error: EncodeError) -> Refusal {
+    Refusal::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, sentence(&error))
+}
+
 struct Thread {
     learner: Learner,
     knowledge: Arc<RwLock<Arc<Knowledge>>>,
@@ -194,7 +263,13 @@ impl Thread {
         for request in requests {
             // Who asked may be gone by now.
             match request {
-                Request::Classify { picture, reply } => drop(reply.send(self.classify(&picture))),
+                Request::Look { picture, like, reply } => drop(reply.send(self.look(&picture, like))),
+                Request::Enough { label, shots, curve, reply } => {
+                    let enough = self.learner.enough(&label, shots.view(), curve.as_ref());
+                    let known = enough.taken_for.iter().flatten().max().map_or(0, |most| most + 1);
+                    let labels = (0..known).map(|class| self.learner.label(class).to_owned()).collect();
+                    drop(reply.send(Ok((enough, labels))));
+                }
                 Request::Rows { rows, reply } => {
                     let answers = self.learner.classify_features(rows.view());
                     let named = answers.iter().map(|answer| self.named(answer)).collect();
@@ -224,11 +299,19 @@ impl Thread {
         *self.knowledge.write().expect("nothing panics while it is read") = Arc::new(knowledge);
     }
 
-    fn classify(&mut self, picture: &RgbImage) -> Result<Vec<Named>, EncodeError> {
+    fn look(&mut self, picture: &RgbImage, like: usize) -> Result<Looked, EncodeError> {
         let started = Instant::now();
-        let answer = self.learner.classify(picture)?;
+        let features = self.learner.features(picture, 1)?;
+        let answer = self.learner.classify_features(features.view()).swap_remove(0);
         self.metrics.classify_seconds.observe(started.elapsed().as_secs_f64());
-        Ok(self.named(&answer))
+        let neighbours = if like > 0 { self.learner.nearest(features.row(0), like) } else { Vec::new() };
+        let like = neighbours.iter().map(|neighbour| Like {
+            label: self.learner.label(neighbour.class).to_owned(),
+            similarity: neighbour.similarity,
+            shot: matches!(neighbour.place, Place::Device(_)).then_some(neighbour.number),
+        });
+        let like = like.collect();
+        Ok(Looked { named: self.named(&answer), known: answer.known, features: features.row(0).to_vec(), like })
     }
 
     fn shot(&mut self, picture: &RgbImage) -> Result<(Array2<f32>, Vec<Named>), EncodeError> {

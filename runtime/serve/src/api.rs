@@ -1,9 +1,12 @@
 //! The handlers, by what they are about.
 
+pub mod camera;
 pub mod changes;
+pub mod inbox;
 pub mod inference;
 pub mod known;
 pub mod shots;
+pub mod thumbnails;
 pub mod watch;
 
 use axum::body::Bytes;

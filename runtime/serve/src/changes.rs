@@ -7,10 +7,12 @@ use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 
+use orco_runtime::image_rs::RgbImage;
 use orco_runtime::label;
 use orco_runtime::learner::{ChangeError, Learner, Made, Shots, Step};
 use orco_runtime::ndarray::Array3;
 use orco_runtime::state::Balance;
+use orco_runtime::thumbnails::Thumbnails;
 use serde_json::{Value, json};
 
 use crate::answers::Answers;
@@ -34,8 +36,19 @@ pub enum Change {
         label: String,
         /// `[shots, views, features]`.
         shots: Array3<f32>,
+        /// Their pictures, where they are kept.
+        pictures: Option<Vec<RgbImage>>,
         /// The shots' numbers; they are let go once they are learned.
         ids: Vec<u64>,
+    },
+    /// Moves a stored shot to another class.
+    Move {
+        /// The class that has it.
+        from: String,
+        /// Its number there, from 1.
+        number: usize,
+        /// The class that gets it.
+        to: String,
     },
     /// Gives a learned class another label.
     Rename {
@@ -68,6 +81,7 @@ impl Change {
     pub fn verb(&self) -> &'static str {
         match self {
             Self::Learn { .. } => "learn",
+            Self::Move { .. } => "move",
             Self::Rename { .. } => "rename",
             Self::Forget { .. } => "forget",
             Self::Undo | Self::UndoTo { .. } => "undo",
@@ -78,7 +92,10 @@ impl Change {
     /// The class that it is about.
     pub fn label(&self) -> Option<&str> {
         match self {
-            Self::Learn { label, .. } | Self::Forget { label } | Self::Rename { from: label, .. } => Some(label),
+            Self::Learn { label, .. }
+            | Self::Forget { label }
+            | Self::Rename { from: label, .. }
+            | Self::Move { from: label, .. } => Some(label),
             Self::Undo | Self::UndoTo { .. } | Self::Balance { .. } => None,
         }
     }
@@ -155,7 +172,8 @@ struct Shared {
 }
 
 impl Changes {
-    /// Starts the thread; `open` makes its learner there.
+    /// Starts the thread; `open` makes its learner there. Thumbnails of learned shots are kept where a place for them
+    /// is given.
     ///
     /// # Errors
     /// [`ServeError`] if the thread or its learner cannot be started.
@@ -163,8 +181,8 @@ impl Changes {
         open: impl FnOnce() -> Result<Learner, ServeError> + Send + 'static,
         answers: Answers,
         shooting: Shooting,
-        events: Events,
-        metrics: Metrics,
+        thumbnails: Option<Thumbnails>,
+        (events, metrics): (Events, Metrics),
     ) -> Result<(Self, JoinHandle<()>), ServeError> {
         let (queue, receiver) = mpsc::sync_channel(WAITING);
         let shared = Shared { jobs: Arc::default(), events, metrics, stopping: Arc::default() };
@@ -173,7 +191,7 @@ impl Changes {
         let thread = move || match open() {
             Ok(learner) => {
                 let _ = started.send(Ok(()));
-                Thread { learner, answers, shooting, shared: of_thread }.run(&receiver);
+                Thread { learner, answers, shooting, thumbnails, shared: of_thread }.run(&receiver);
             }
             Err(error) => {
                 let _ = started.send(Err(error));
@@ -246,6 +264,7 @@ struct Thread {
     learner: Learner,
     answers: Answers,
     shooting: Shooting,
+    thumbnails: Option<Thumbnails>,
     shared: Shared,
 }
 
@@ -255,6 +274,11 @@ impl Thread {
             self.shared.set(id, Progress::Running(0.0));
             let verb = change.verb();
             let made = self.make(id, change);
+            if let (Ok(_), Some(thumbnails)) = (&made, &self.thumbnails)
+                && let Err(error) = thumbnails.prune(self.learner.saved())
+            {
+                log::warn!("thumbnails that nobody needs are left: {}", sentence(&error));
+            }
             // Before anybody is told that it is done.
             self.answers.refresh();
             let outcome = if made.is_ok() { "done" } else { "failed" };
@@ -289,16 +313,23 @@ impl Thread {
             return Err(ChangeError::Cancelled);
         }
         match change {
-            Change::Learn { label, shots, ids } => {
-                let view = Shots::Features(shots.view());
+            Change::Learn { label, shots, pictures, ids } => {
+                let view = match &pictures {
+                    Some(pictures) => Shots::Taken(shots.view(), pictures),
+                    None => Shots::Features(shots.view()),
+                };
                 let made = if self.learner.classes().any(|class| label::same(&class.label, &label)) {
                     self.learner.add(&label, view, &mut observer)?
                 } else {
                     self.answers.imprint(&label, shots.clone());
                     self.learner.learn(&[(&label, view)], &mut observer)?
                 };
+                self.keep_thumbnails(&label, &ids);
                 self.shooting.remove(&label, |id| ids.contains(&id));
                 Ok(told_of(made, |report| report::of(&report)))
+            }
+            Change::Move { from, number, to } => {
+                Ok(told_of(self.learner.move_shot(&from, number, &to, &mut observer)?, |report| report::of(&report)))
             }
             Change::Rename { from, to } => Ok(told_of(self.learner.rename(&from, &to)?, |()| Value::Null)),
             Change::Forget { label } => {
@@ -310,6 +341,19 @@ impl Thread {
             }
             Change::Balance { balance } => {
                 Ok(told_of(self.learner.balance(balance, &mut observer)?, |report| report::of(&report)))
+            }
+        }
+    }
+}
+
+impl Thread {
+    /// Keeps the thumbnails of shots that were just learned. The class is as good without.
+    fn keep_thumbnails(&self, label: &str, ids: &[u64]) {
+        let Some(thumbnails) = &self.thumbnails else { return };
+        for shot in self.shooting.of(label).iter().filter(|shot| ids.contains(&shot.id)) {
+            let bank = &self.learner.state().exemplars;
+            if let Err(error) = thumbnails.keep(bank, shot.features.view(), &shot.thumbnail) {
+                log::warn!("a thumbnail of {label} is not kept: {error}");
             }
         }
     }

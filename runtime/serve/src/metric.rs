@@ -28,6 +28,19 @@ pub struct Ended {
     pub outcome: &'static str,
 }
 
+/// Figures of the service's own camera.
+#[derive(Clone, Debug)]
+pub struct CameraMetrics {
+    /// 1 while it gives pictures.
+    pub running: Gauge,
+    /// Frames that came.
+    pub frames: Counter,
+    /// Frames that could not be decoded.
+    pub unreadable: Counter,
+    /// How often it was opened.
+    pub opened: Counter,
+}
+
 /// All figures.
 #[derive(Clone, Debug)]
 pub struct Metrics {
@@ -46,6 +59,8 @@ pub struct Metrics {
     pub free_targets: Gauge,
     /// Shots that were taken and not learned yet.
     pub shots: Gauge,
+    /// The service's own camera.
+    pub camera: CameraMetrics,
 }
 
 impl Default for Metrics {
@@ -68,8 +83,18 @@ impl Default for Metrics {
         let classes = gauge("classes", "Known classes");
         let free_targets = gauge("free_targets", "Pseudo-targets that no class has");
         let shots = gauge("shots_waiting", "Shots that were taken and not learned yet");
+        let running = gauge("camera_running", "1 while the service's own camera gives pictures");
+        let mut counter = |name: &str, help: &str| {
+            let counter = Counter::default();
+            registry.register(name, help, counter.clone());
+            counter
+        };
+        let frames = counter("camera_frames", "Frames of the service's own camera");
+        let unreadable = counter("camera_unreadable", "Frames of it that could not be decoded");
+        let opened = counter("camera_opened", "How often it was opened");
+        let camera = CameraMetrics { running, frames, unreadable, opened };
         let registry = Arc::new(registry);
-        Self { registry, requests, classify_seconds, changes, queued, classes, free_targets, shots }
+        Self { registry, requests, classify_seconds, changes, queued, classes, free_targets, shots, camera }
     }
 }
 

@@ -31,6 +31,26 @@ pub async fn texts() -> impl IntoResponse {
     file("text/javascript; charset=utf-8", include_str!("../page/texts.js"))
 }
 
+/// `GET /enough.js`
+pub async fn enough() -> impl IntoResponse {
+    file("text/javascript; charset=utf-8", include_str!("../page/enough.js"))
+}
+
+/// `GET /inbox.js`
+pub async fn inbox() -> impl IntoResponse {
+    file("text/javascript; charset=utf-8", include_str!("../page/inbox.js"))
+}
+
+/// `GET /pictures.js`
+pub async fn pictures() -> impl IntoResponse {
+    file("text/javascript; charset=utf-8", include_str!("../page/pictures.js"))
+}
+
+/// `GET /camera.js`
+pub async fn camera() -> impl IntoResponse {
+    file("text/javascript; charset=utf-8", include_str!("../page/camera.js"))
+}
+
 /// `GET /api/v1/openapi.json`
 pub async fn openapi() -> impl IntoResponse {
     file("application/json", OPENAPI)
@@ -63,7 +83,15 @@ mod tests {
         };
         let html = include_str!("../page/index.html");
         let mut used = [uses(html, "data-text=\""), uses(html, "data-label=\"")].concat();
-        for script in [include_str!("../page/app.js"), include_str!("../page/common.js")] {
+        let scripts = [
+            include_str!("../page/app.js"),
+            include_str!("../page/camera.js"),
+            include_str!("../page/common.js"),
+            include_str!("../page/enough.js"),
+            include_str!("../page/inbox.js"),
+            include_str!("../page/pictures.js"),
+        ];
+        for script in scripts {
             used.extend(uses(script, "say(\""));
         }
         assert!(used.len() > 40);

@@ -46,6 +46,7 @@ fn verb(verb: Verb) -> &'static str {
         Verb::Undo => "undo",
         Verb::Purge => "purge",
         Verb::Balance => "balance",
+        Verb::Move => "move",
         _ => "other",
     }
 }

@@ -5,7 +5,7 @@ use axum::http::Method;
 use axum::middleware;
 use axum::routing::{delete, get, patch, post};
 
-use crate::api::{changes, inference, known, shots, watch};
+use crate::api::{camera, changes, inbox, inference, known, shots, thumbnails, watch};
 use crate::guard::{self, Guard};
 use crate::page;
 
@@ -78,12 +78,16 @@ const fn write(method: Method, path: &'static str, body: Body) -> Route {
 }
 
 /// All of them.
-pub static ROUTES: [Route; 31] = [
+pub static ROUTES: [Route; 47] = [
     open("/"),
     open("/style.css"),
     open("/app.js"),
     open("/common.js"),
     open("/texts.js"),
+    open("/enough.js"),
+    open("/inbox.js"),
+    open("/pictures.js"),
+    open("/camera.js"),
     open("/v2/health/live"),
     open("/v2/health/ready"),
     open("/v2"),
@@ -95,13 +99,21 @@ pub static ROUTES: [Route; 31] = [
     read("/api/v1/classes"),
     write(Method::PATCH, "/api/v1/classes/{label}", Body::Json),
     write(Method::DELETE, "/api/v1/classes/{label}", Body::None),
+    read("/api/v1/classes/{label}/shots/{file}"),
+    write(Method::PATCH, "/api/v1/classes/{label}/shots/{file}", Body::Json),
     write(Method::POST, "/api/v1/classify", Body::Picture),
     read("/api/v1/shots"),
     read("/api/v1/shots/{label}"),
     write(Method::POST, "/api/v1/shots/{label}", Body::Picture),
     write(Method::DELETE, "/api/v1/shots/{label}", Body::None),
+    read("/api/v1/shots/{label}/enough"),
     read("/api/v1/shots/{label}/{id}"),
     write(Method::DELETE, "/api/v1/shots/{label}/{id}", Body::None),
+    read("/api/v1/inbox"),
+    write(Method::DELETE, "/api/v1/inbox", Body::None),
+    read("/api/v1/inbox/{id}"),
+    write(Method::POST, "/api/v1/inbox/label", Body::Json),
+    write(Method::POST, "/api/v1/inbox/dismiss", Body::Json),
     write(Method::POST, "/api/v1/learn", Body::Json),
     read("/api/v1/jobs"),
     read("/api/v1/jobs/{id}"),
@@ -109,6 +121,10 @@ pub static ROUTES: [Route; 31] = [
     read("/api/v1/history"),
     write(Method::POST, "/api/v1/balance", Body::Json),
     read("/api/v1/events"),
+    read("/api/v1/live"),
+    read("/api/v1/camera.jpg"),
+    read("/api/v1/camera.mjpg"),
+    write(Method::POST, "/api/v1/camera/shot", Body::Json),
     read("/metrics"),
 ];
 
@@ -121,6 +137,10 @@ pub fn router(guard: Guard) -> Router {
         .route("/app.js", get(page::script))
         .route("/common.js", get(page::common))
         .route("/texts.js", get(page::texts))
+        .route("/enough.js", get(page::enough))
+        .route("/inbox.js", get(page::inbox))
+        .route("/pictures.js", get(page::pictures))
+        .route("/camera.js", get(page::camera))
         .route("/v2/health/live", get(inference::live))
         .route("/v2/health/ready", get(inference::live))
         .route("/v2", get(inference::server))
@@ -131,11 +151,17 @@ pub fn router(guard: Guard) -> Router {
         .route("/api/v1/status", get(known::status))
         .route("/api/v1/classes", get(known::classes))
         .route("/api/v1/classes/{label}", patch(changes::rename).delete(changes::forget))
+        .route("/api/v1/classes/{label}/shots/{file}", get(thumbnails::thumbnail).patch(thumbnails::move_shot))
         .route("/api/v1/classify", post(known::classify))
         .route("/api/v1/shots", get(shots::all))
         .route("/api/v1/shots/{label}", get(shots::list).post(shots::take).delete(shots::clear))
+        .route("/api/v1/shots/{label}/enough", get(shots::enough))
         .route("/api/v1/shots/{label}/{id}", get(shots::thumbnail))
         .route("/api/v1/shots/{label}/{id}", delete(shots::remove))
+        .route("/api/v1/inbox", get(inbox::all).delete(inbox::clear))
+        .route("/api/v1/inbox/label", post(inbox::label))
+        .route("/api/v1/inbox/dismiss", post(inbox::dismiss))
+        .route("/api/v1/inbox/{id}", get(inbox::picture))
         .route("/api/v1/learn", post(changes::learn))
         .route("/api/v1/jobs", get(changes::unfinished))
         .route("/api/v1/jobs/{id}", get(changes::job))
@@ -143,6 +169,10 @@ pub fn router(guard: Guard) -> Router {
         .route("/api/v1/history", get(known::history))
         .route("/api/v1/balance", post(changes::balance))
         .route("/api/v1/events", get(watch::events))
+        .route("/api/v1/live", get(camera::now))
+        .route("/api/v1/camera.jpg", get(camera::picture))
+        .route("/api/v1/camera.mjpg", get(camera::stream))
+        .route("/api/v1/camera/shot", post(camera::shoot))
         .route("/metrics", get(watch::metrics))
         .route_layer(middleware::from_fn_with_state(guard, guard::check))
         .with_state(service)
@@ -165,7 +195,17 @@ mod tests {
             methods.map(move |method| (method.to_uppercase(), path.clone()))
         });
         // The page is for people.
-        let pages = ["/", "/style.css", "/app.js", "/common.js", "/texts.js"];
+        let pages = [
+            "/",
+            "/style.css",
+            "/app.js",
+            "/camera.js",
+            "/common.js",
+            "/texts.js",
+            "/enough.js",
+            "/inbox.js",
+            "/pictures.js",
+        ];
         let served = ROUTES.iter().filter(|route| !pages.contains(&route.path));
         let served: BTreeSet<_> = served.map(|route| (route.method.to_string(), route.path.to_owned())).collect();
         assert_eq!(listed.collect::<BTreeSet<_>>(), served);

@@ -1,20 +1,41 @@
 //! The service without HTTP: what is known, who answers, who changes, what was shot.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::thread::JoinHandle;
 
+use orco_camera::{Camera, Source};
 use orco_runtime::bundle::Bundle;
+use orco_runtime::enough::Curve;
 use orco_runtime::label;
 use orco_runtime::learner::{Learner, Settings};
 use orco_runtime::manifest::Manifest;
 use orco_runtime::store::Store;
+use orco_runtime::thumbnails::Thumbnails;
 
 use crate::answers::Answers;
 use crate::changes::{Change, Changes, Job};
 use crate::error::{Refusal, ServeError};
 use crate::event::Events;
+use crate::inbox::{self, Inbox};
+use crate::live::{self, Live};
 use crate::metric::Metrics;
 use crate::shooting::{self, Shooting};
+
+/// What pictures are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keeping {
+    /// Whether small pictures of learned shots are kept beside the state.
+    pub thumbnails: bool,
+    /// Most frames that were not recognised and are kept in memory.
+    pub frames: usize,
+}
+
+impl Default for Keeping {
+    /// Thumbnails, and as many frames as [`inbox::FRAMES`] says.
+    fn default() -> Self {
+        Self { thumbnails: true, frames: inbox::FRAMES }
+    }
+}
 
 /// A device that is taught and asked by many at a time.
 ///
@@ -24,14 +45,22 @@ pub struct Service {
     pub manifest: Manifest,
     /// Numbers in a feature vector.
     pub features: usize,
+    /// Whether the pictures of shots are kept.
+    pub keeps_shots: bool,
     /// Who answers.
     pub answers: Answers,
     /// Shots that were not learned yet.
     pub shooting: Shooting,
+    /// Frames that were not recognised.
+    pub inbox: Inbox,
+    /// Small pictures of learned shots.
+    pub thumbnails: Thumbnails,
     /// What is told as it happens.
     pub events: Events,
     /// Figures.
     pub metrics: Metrics,
+    curve: LazyLock<Option<Curve>, Box<dyn FnOnce() -> Option<Curve> + Send>>,
+    live: OnceLock<Live>,
     changes: Option<Changes>,
     thread: Option<JoinHandle<()>>,
 }
@@ -42,19 +71,76 @@ impl Service {
     /// # Errors
     /// [`ServeError`] if the state cannot be used, or the backbone or a thread not started.
     pub fn open(bundle: Bundle, store: Store, settings: Settings) -> Result<Arc<Self>, ServeError> {
+        Self::open_keeping(bundle, store, settings, Keeping::default())
+    }
+
+    /// The same, and says what pictures are kept.
+    ///
+    /// # Errors
+    /// As for [`Service::open`].
+    pub fn open_keeping(
+        bundle: Bundle,
+        store: Store,
+        settings: Settings,
+        keeping: Keeping,
+    ) -> Result<Arc<Self>, ServeError> {
         let (metrics, events) = (Metrics::default(), Events::default());
         let shooting = Shooting::new(metrics.clone());
+        let inbox = Inbox::new(&bundle.base_model, keeping.frames, events.clone());
+        let thumbnails = Thumbnails::of(&store);
+        let measured = bundle.clone();
+        let curve: Box<dyn FnOnce() -> Option<Curve> + Send> = Box::new(move || Curve::of(&measured.base_model));
+        let curve = LazyLock::new(curve);
         let manifest = bundle.manifest.clone();
-        let features = bundle.base_model.head.inputs;
+        let (features, keeps_shots) = (bundle.base_model.head.inputs, settings.keep_shots);
         let opener = |pictures_ahead| {
             let (bundle, store, settings) = (bundle.clone(), store.clone(), settings.clone());
             move || Ok(Learner::new(bundle, store, Settings { pictures_ahead, ..settings })?)
         };
         let answers = Answers::start(opener(usize::MAX), metrics.clone())?;
-        let (changes, thread) =
-            Changes::start(opener(1), answers.clone(), shooting.clone(), events.clone(), metrics.clone())?;
+        let kept = keeping.thumbnails.then(|| thumbnails.clone());
+        let told = (events.clone(), metrics.clone());
+        let (changes, thread) = Changes::start(opener(1), answers.clone(), shooting.clone(), kept, told)?;
         let (changes, thread) = (Some(changes), Some(thread));
-        Ok(Arc::new(Self { manifest, features, answers, shooting, events, metrics, changes, thread }))
+        Ok(Arc::new(Self {
+            manifest,
+            features,
+            keeps_shots,
+            answers,
+            shooting,
+            inbox,
+            thumbnails,
+            events,
+            metrics,
+            curve,
+            live: OnceLock::new(),
+            changes,
+            thread,
+        }))
+    }
+
+    /// How the bundle's errors fall with shots; measured when it is first asked for.
+    pub fn curve(&self) -> Option<&Curve> {
+        self.curve.as_ref()
+    }
+
+    /// Looks at a camera of its own from now on; one that is not there is tried again and again. A second camera is not
+    /// taken.
+    ///
+    /// # Errors
+    /// [`ServeError`] if a thread cannot be started.
+    pub fn look_at(&self, source: Source, settings: live::Settings) -> Result<(), ServeError> {
+        let input = &self.manifest.preprocessing;
+        let side = input.width.max(input.height);
+        let camera = Camera::open(source).map_err(ServeError::Threads)?;
+        let told = (self.answers.clone(), self.events.clone(), self.metrics.clone());
+        let _ = self.live.set(Live::start(camera, settings, side, self.inbox.clone(), told)?);
+        Ok(())
+    }
+
+    /// The camera of its own, if it has one.
+    pub fn live(&self) -> Option<&Live> {
+        self.live.get()
     }
 
     /// Who changes.
@@ -80,7 +166,8 @@ impl Service {
             return Err(Refusal::conflict("no free target is left: forget a class first"));
         }
         let ids = shots.iter().map(|shot| shot.id).collect();
-        self.changes().ask(Change::Learn { label: label.to_owned(), shots: features, ids })
+        let pictures = shooting::pictures(&shots);
+        self.changes().ask(Change::Learn { label: label.to_owned(), shots: features, pictures, ids })
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use orco_runtime::image::Preprocessing;
 use orco_runtime::image_rs::imageops::{self, FilterType};
 use orco_runtime::image_rs::{ImageFormat, RgbImage};
 use orco_runtime::label;
@@ -33,6 +34,8 @@ pub struct Shot {
     pub features: Array2<f32>,
     /// A small JPEG of it.
     pub thumbnail: Arc<[u8]>,
+    /// The picture as the backbone sees it, where shots are kept.
+    pub picture: Option<Arc<RgbImage>>,
 }
 
 /// What is to be said about a shot.
@@ -73,22 +76,37 @@ impl Warning {
 pub struct Candidate {
     quality: Quality,
     thumbnail: Arc<[u8]>,
+    picture: Option<Arc<RgbImage>>,
 }
 
 impl Candidate {
-    /// Measures a picture and makes it small.
+    /// Measures a picture and makes it small; holds it as the backbone sees it where `keep` says how that is.
     ///
     /// # Panics
     /// Never: writing a picture into memory cannot fail.
-    pub fn of(picture: &RgbImage) -> Self {
-        let (width, height) = picture.dimensions();
-        let scale = f64::from(THUMBNAIL) / f64::from(width.max(height));
-        let side = |length: u32| ((f64::from(length) * scale).round() as u32).max(1);
-        let small = imageops::resize(picture, side(width), side(height), FilterType::Triangle);
-        let mut bytes = Cursor::new(Vec::new());
-        small.write_to(&mut bytes, ImageFormat::Jpeg).expect("writing a picture into memory cannot fail");
-        Self { quality: Quality::of(picture), thumbnail: bytes.into_inner().into() }
+    pub fn of(picture: &RgbImage, keep: Option<&Preprocessing>) -> Self {
+        let kept = keep.map(|input| Arc::new(input.fit(picture)));
+        Self { quality: Quality::of(picture), thumbnail: small_jpeg(picture, THUMBNAIL), picture: kept }
     }
+}
+
+/// A JPEG of a picture whose sides are at most so long, in pixels.
+///
+/// # Panics
+/// Never: writing a picture into memory cannot fail.
+pub(crate) fn small_jpeg(picture: &RgbImage, side: u32) -> Arc<[u8]> {
+    let (width, height) = picture.dimensions();
+    let mut bytes = Cursor::new(Vec::new());
+    let write = |picture: &RgbImage, bytes: &mut Cursor<Vec<u8>>| picture.write_to(bytes, ImageFormat::Jpeg);
+    let written = if width.max(height) <= side {
+        write(picture, &mut bytes)
+    } else {
+        let scale = f64::from(side) / f64::from(width.max(height));
+        let length = |length: u32| ((f64::from(length) * scale).round() as u32).max(1);
+        write(&imageops::resize(picture, length(width), length(height), FilterType::Triangle), &mut bytes)
+    };
+    written.expect("writing a picture into memory cannot fail");
+    bytes.into_inner().into()
 }
 
 #[derive(Default)]
@@ -127,7 +145,7 @@ impl Shooting {
         (features, matches): (Array2<f32>, &[Named]),
         anyway: bool,
     ) -> Result<(Option<u64>, Vec<Warning>), Refusal> {
-        let Candidate { quality, thumbnail } = candidate;
+        let Candidate { quality, thumbnail, picture } = candidate;
         let mut warnings: Vec<Warning> = self.thresholds.flaws(&quality).into_iter().map(Warning::Flaw).collect();
         let mut held = self.held();
         let before = held.labels.values().flatten().find(|shot| self.thresholds.repeats(&shot.quality, &quality));
@@ -142,7 +160,7 @@ impl Shooting {
         }
         held.next += 1;
         let id = held.next;
-        held.labels.entry(label.to_owned()).or_default().push(Shot { id, quality, features, thumbnail });
+        held.labels.entry(label.to_owned()).or_default().push(Shot { id, quality, features, thumbnail, picture });
         self.count(&held);
         Ok((Some(id), warnings))
     }
@@ -180,4 +198,9 @@ impl Shooting {
 pub fn features(shots: &[Shot]) -> Option<Array3<f32>> {
     let views: Vec<_> = shots.iter().map(|shot| shot.features.view()).collect();
     orco_runtime::ndarray::stack(Axis(0), &views).ok()
+}
+
+/// The shots' pictures, where all of them are held.
+pub fn pictures(shots: &[Shot]) -> Option<Vec<RgbImage>> {
+    shots.iter().map(|shot| shot.picture.as_deref().cloned()).collect()
 }

@@ -42,6 +42,23 @@ pub(super) fn decode(jpeg: &[u8]) -> Result<RgbImage, ImageError> {
     reduce(jpeg, &frame, by, detail).map_err(failed)
 }
 
+/// Decodes a JPEG file at the smallest scale that leaves so many pixels a side.
+pub(super) fn decode_reduced(jpeg: &[u8], side: u32) -> Result<RgbImage, ImageError> {
+    let failed = |damage: bits::Damage| ImageError::Damaged(damage.into());
+    let frame = Frame::read(jpeg).map_err(failed)?;
+    let [width, height] = frame.size;
+    check_size(width as u32, height as u32)?;
+    // Of a whole block one coefficient tells the mean, of its quarters four do nearly. To make less than that of a
+    // picture takes longer than all of it.
+    let plans = [(8, 1), (4, 2)];
+    let leaves_enough = |by: usize| width.min(height).div_ceil(by) >= side as usize;
+    let fits = |by, detail| at_reduced_scale(&frame, by, detail) + BESIDES <= MAX_MEMORY as usize;
+    match plans.into_iter().find(|(by, detail)| leaves_enough(*by) && fits(*by, *detail)) {
+        Some((by, detail)) => reduce(jpeg, &frame, by, detail).map_err(failed),
+        None => decode(jpeg),
+    }
+}
+
 /// Decodes at a scale of 1 to `by`: 2, 4 or 8.
 fn reduce(jpeg: &[u8], frame: &Frame, by: usize, detail: usize) -> Result<RgbImage, bits::Damage> {
     let mut planes = Reduced::new(frame, by, detail);

@@ -12,12 +12,14 @@ use orco_state::session::{self, LearnError, NewClass, Report, Session, StoredCla
 use orco_state::state::{Balance, State};
 
 use super::error::{ChangeError, ShotsError};
+use super::keeping::Keeping;
 use super::observer::{Observer, Step};
 use super::shots::{self, Shots};
 use super::{Learner, Reading};
 use crate::release;
 use crate::store::{Locked, StoreError};
 use crate::threads::Threads;
+use crate::thumbnails::Thumbnails;
 
 /// A change that was made, and is kept.
 #[derive(Debug)]
@@ -62,10 +64,13 @@ impl Learner {
         let locked = self.lock()?;
         let labels: Vec<&str> = classes.iter().map(|(label, _)| *label).collect();
         session::check_labels(self.base_model(), self.state(), &labels)?;
-        let new = self.read(classes, observer)?;
+        let mut keeping = self.keeping(&locked)?;
+        let new = self.read(classes, keeping.as_mut(), observer)?;
         let (next, report) = self.within(observer, |session, state| session.learn(state, &new))?;
         let change = Change::new(Verb::Learn, self.settings.seed).labels(labels.into_iter().map(label::normal));
-        self.commit(&locked, next, change, report)
+        let made = self.commit(&locked, next, change, report)?;
+        keeping.into_iter().for_each(Keeping::done);
+        Ok(made)
     }
 
     /// Gives a known class, base or learned, further shots.
@@ -80,10 +85,13 @@ impl Learner {
     ) -> Result<Made<Report>, ChangeError> {
         let locked = self.lock()?;
         session::check_known(self.base_model(), self.state(), label)?;
-        let class = self.read(&[(label, shots)], observer)?;
+        let mut keeping = self.keeping(&locked)?;
+        let class = self.read(&[(label, shots)], keeping.as_mut(), observer)?;
         let (next, report) = self.within(observer, |session, state| session.add_shots(state, &class[0]))?;
         let change = Change::new(Verb::Add, self.settings.seed).labels([label::normal(label)]);
-        self.commit(&locked, next, change, report)
+        let made = self.commit(&locked, next, change, report)?;
+        keeping.into_iter().for_each(Keeping::done);
+        Ok(made)
     }
 
     /// Learns classes out of packs in one session, without the backbone.
@@ -105,8 +113,8 @@ impl Learner {
     /// Forgets a learned class; [`Learner::undo`] brings it back.
     ///
     /// # Errors
-    /// [`ChangeError`] if there is no such class, it came with the bundle, the observer cancels, or the state cannot be
-    /// saved. Nothing was changed then.
+    /// [`ChangeError`] if there is no such class, it came with the bundle, the observer cancels, or the state cannot
+    /// be saved. Nothing was changed then.
     pub fn forget(&mut self, label: &str, observer: &mut dyn Observer) -> Result<Made<Report>, ChangeError> {
         let locked = self.lock()?;
         let (next, report) = self.within(observer, |session, state| session.forget(state, label))?;
@@ -115,7 +123,8 @@ impl Learner {
     }
 
     /// Forgets a class together with its past: its exemplars and every label it ever had disappear from every file of
-    /// the store. A class that was forgotten before is purged, too; there is no report then.
+    /// the store, the pictures of its shots go, and so does what was kept aside of another bundle. A class that was
+    /// forgotten before is purged, too; there is no report then.
     ///
     /// # Errors
     /// As for [`Learner::forget`], and if neither the state nor its history knows the label.
@@ -135,7 +144,10 @@ impl Learner {
             Err(PurgeError::Unknown { .. }) if self.store.mentions(label)? => self.saved.clone(),
             purged => purged?,
         };
-        let uncertain = settled(locked.purge(&self.bundle, &saved))?;
+        let mut uncertain = settled(locked.purge(&self.bundle, &saved))?;
+        // What was kept aside of another bundle may have the class, too.
+        let swept = locked.sweep(&saved).and_then(|()| locked.discard_others(&self.bundle.digest));
+        uncertain = uncertain.or(swept.err()).or(Thumbnails::of(&self.store).prune(&saved).err());
         self.replace(saved);
         Ok(Made { report, uncertain })
     }
@@ -152,6 +164,25 @@ impl Learner {
         self.keep(&locked, next, Change::new(Verb::Rename, 0).labels([from, to]), ())
     }
 
+    /// Moves a stored shot of a class, numbered from 1 as the class's are stored, to another known class.
+    ///
+    /// # Errors
+    /// [`ChangeError`] if there is no such class or shot, it is the last one of a learned class, one of the old
+    /// classes would lose more than the budget, the observer cancels, or the state cannot be saved. Nothing was
+    /// changed then.
+    pub fn move_shot(
+        &mut self,
+        from: &str,
+        number: usize,
+        to: &str,
+        observer: &mut dyn Observer,
+    ) -> Result<Made<Report>, ChangeError> {
+        let locked = self.lock()?;
+        let [from, to] = [from, to].map(label::normal);
+        let (next, report) = self.within(observer, |session, state| session.move_shot(state, (&from, number), &to))?;
+        self.commit(&locked, next, Change::new(Verb::Move, self.settings.seed).labels([from, to]), report)
+    }
+
     /// Lets what was known count otherwise against what is new: the border between base classes and learned ones is
     /// chosen anew, nothing is trained.
     ///
@@ -166,8 +197,8 @@ impl Learner {
     /// Takes the last changes back. Undoing is a change, too, and can be taken back.
     ///
     /// # Errors
-    /// [`ChangeError`] if fewer are remembered, the observer cancels, or the state cannot be saved. Nothing was changed
-    /// then.
+    /// [`ChangeError`] if fewer are remembered, the observer cancels, or the state cannot be saved. Nothing was
+    /// changed then.
     pub fn undo(&mut self, changes: usize, observer: &mut dyn Observer) -> Result<Made<Undone>, ChangeError> {
         let locked = self.lock()?;
         let remembered = self.history().entries().len() - 1;
@@ -208,7 +239,20 @@ impl Learner {
         if self.settings.compare_releases {
             release::accept(self.store.folder(), &self.bundle.manifest.name, self.bundle.manifest.release)?;
         }
+        self.sweep(&locked);
         Ok(locked)
+    }
+
+    /// Makes ready to keep pictures of shots, where that is wanted.
+    fn keeping<'a>(&self, locked: &'a Locked) -> Result<Option<Keeping<'a>>, StoreError> {
+        self.settings.keep_shots.then(|| Keeping::begin(locked, &self.bundle)).transpose()
+    }
+
+    /// Removes kept pictures that belong to nothing any more.
+    fn sweep(&self, locked: &Locked) {
+        if let Err(error) = locked.sweep(&self.saved) {
+            log::warn!("kept pictures that belong to nothing are left: {error}");
+        }
     }
 
     /// Features of the shots of every class; how many there are is checked before any is computed. After a picture that
@@ -216,19 +260,21 @@ impl Learner {
     fn read(
         &mut self,
         classes: &[(&str, Shots<'_>)],
+        mut keeping: Option<&mut Keeping<'_>>,
         observer: &mut dyn Observer,
     ) -> Result<Vec<NewClass>, ChangeError> {
         for (label, shots) in classes {
             session::check_count(self.base_model(), self.state(), label, shots.count())?;
         }
         let total = classes.iter().map(|(_, shots)| shots.count()).sum();
+        keeping.as_ref().map_or(Ok(()), |keeping| keeping.check_room(total))?;
         let (mut done, mut broken) = (0, Vec::new());
         let mut new = Vec::with_capacity(classes.len());
         for (label, shots) in classes {
             let mut features = Vec::with_capacity(shots.count());
             for shot in 0..shots.count() {
-                match self.read_shot(shots, shot, broken.is_empty()) {
-                    Err(ShotsError::Pictures(another)) => broken.extend(another),
+                match self.read_shot(shots, shot, broken.is_empty(), keeping.as_deref_mut()) {
+                    Err(ChangeError::Shots(ShotsError::Pictures(another))) => broken.extend(another),
                     read => features.push(read?),
                 }
                 done += 1;
@@ -241,22 +287,37 @@ impl Learner {
         if broken.is_empty() { Ok(new) } else { Err(ShotsError::Pictures(broken).into()) }
     }
 
-    /// Features of the views of one shot; none are computed unless they are `wanted`.
-    fn read_shot(&mut self, shots: &Shots<'_>, shot: usize, wanted: bool) -> Result<Vec<f32>, ShotsError> {
+    /// Features of the views of one shot, whose picture is kept where that is wanted; none are computed unless they are
+    /// `wanted`.
+    fn read_shot(
+        &mut self,
+        shots: &Shots<'_>,
+        shot: usize,
+        wanted: bool,
+        keeping: Option<&mut Keeping<'_>>,
+    ) -> Result<Vec<f32>, ChangeError> {
         let opened;
-        let picture = match shots {
+        let (picture, known) = match shots {
             Shots::Features(features) => return Ok(features.index_axis(Axis(0), shot).iter().copied().collect()),
-            Shots::Pictures(pictures) => &pictures[shot],
+            Shots::Taken(features, pictures) => (&pictures[shot], Some(features.index_axis(Axis(0), shot))),
+            Shots::Pictures(pictures) => (&pictures[shot], None),
             Shots::Files(paths) => {
                 opened = shots::open(&paths[shot]).map_err(|picture| ShotsError::Pictures(vec![picture]))?;
-                &opened
+                (&opened, None)
             }
         };
         if !wanted {
             return Ok(Vec::new());
         }
-        let features = self.shot_features(picture).map_err(ShotsError::Encode)?;
-        Ok(features.into_raw_vec_and_offset().0)
+        let features = match known {
+            Some(features) => features.iter().copied().collect(),
+            None => self.shot_features(picture).map_err(ShotsError::Encode)?.into_raw_vec_and_offset().0,
+        };
+        if let Some(keeping) = keeping {
+            let fitted = self.bundle.manifest.preprocessing.fit(picture);
+            keeping.keep(&self.saved.state.exemplars, &features, &fitted)?;
+        }
+        Ok(features)
     }
 
     /// Takes a step from the present state, on all cores.
@@ -301,18 +362,18 @@ impl Learner {
         let saved = self.saved.then(next, &change.at(now()), self.settings.limits);
         let uncertain = settled(locked.save(&self.bundle, &saved))?;
         self.replace(saved);
+        self.sweep(locked);
         Ok(Made { report, uncertain })
     }
 
     fn replace(&mut self, saved: orco_state::history::Saved) {
         self.saved = saved;
-        self.classifier = None;
-        self.provisional.clear();
+        self.start_anew();
     }
 }
 
 /// Tells a state that is saved, though not as safely as it should be, from one that is not.
-fn settled(saved: Result<(), StoreError>) -> Result<Option<StoreError>, StoreError> {
+pub(super) fn settled(saved: Result<(), StoreError>) -> Result<Option<StoreError>, StoreError> {
     match saved {
         Ok(()) => Ok(None),
         Err(error @ StoreError::Uncertain { .. }) => Ok(Some(error)),
@@ -321,7 +382,7 @@ fn settled(saved: Result<(), StoreError>) -> Result<Option<StoreError>, StoreErr
 }
 
 /// Seconds since 1970, unless the clock was obviously never set.
-fn now() -> Option<u64> {
+pub(super) fn now() -> Option<u64> {
     const YEAR_2020: u64 = 1_577_836_800;
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
     Some(since.as_secs()).filter(|seconds| *seconds >= YEAR_2020)

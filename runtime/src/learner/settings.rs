@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use orco_state::history::Limits;
+use orco_state::unknown::FALSE_ALARMS;
 
 use crate::encoder::choice::Choice;
 
@@ -14,6 +15,8 @@ pub struct Settings {
     /// Share of its first exemplars, 0..1, that a class may lose over all sessions since the bundle; a change that
     /// would cost one more is refused.
     pub forgetting_budget: Option<f32>,
+    /// Share of known pictures, 0..1, that may be taken for unknown ones: how strict [`super::Answer::known`] is.
+    pub false_alarms: f32,
     /// How much of the past is kept.
     pub limits: Limits,
     /// How long a change waits, at most, for another process that is changing the same state.
@@ -24,19 +27,24 @@ pub struct Settings {
     pub pictures_ahead: usize,
     /// Whether a bundle of an older release than was used before is refused. For bundles whose signature was checked.
     pub compare_releases: bool,
+    /// Whether the pictures of shots are kept beside the exemplars, at the size that the backbone sees, so that another
+    /// bundle can [learn all classes again](super::upgrade).
+    pub keep_shots: bool,
 }
 
 impl Default for Settings {
-    /// Seed 1, no budget, no waiting, any engine for one picture.
+    /// Seed 1, no budget, 5 % false alarms, no waiting, any engine for one picture.
     fn default() -> Self {
         Self {
             seed: 1,
             forgetting_budget: None,
+            false_alarms: FALSE_ALARMS,
             limits: Limits::default(),
             wait: Duration::ZERO,
             engine: Choice::Auto,
             pictures_ahead: 1,
             compare_releases: false,
+            keep_shots: false,
         }
     }
 }

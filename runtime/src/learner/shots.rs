@@ -21,6 +21,8 @@ pub enum Shots<'a> {
     Pictures(&'a [RgbImage]),
     /// Features that were computed before, `[shots, views, features]`, the clean view of each first.
     Features(ArrayView3<'a, f32>),
+    /// The same with the pictures that the features were computed of, which are kept where that is wanted.
+    Taken(ArrayView3<'a, f32>, &'a [RgbImage]),
 }
 
 impl Shots<'_> {
@@ -37,7 +39,7 @@ impl Shots<'_> {
         match self {
             Self::Files(paths) => paths.len(),
             Self::Pictures(pictures) => pictures.len(),
-            Self::Features(features) => features.dim().0,
+            Self::Features(features) | Self::Taken(features, _) => features.dim().0,
         }
     }
 }

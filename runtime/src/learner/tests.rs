@@ -9,6 +9,7 @@ use orco_state::session::LearnError;
 
 use super::*;
 use crate::learner::{ChangeError, Shots, Step};
+use crate::thumbnails::Thumbnails;
 
 const EDGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/cifar100-edge");
 
@@ -158,4 +159,31 @@ fn an_imprinted_class_is_known_at_once_and_until_the_state_is_read_again() {
     let answer = learner.classify_features(picture.view()).swap_remove(0);
     assert_eq!(answer.matches.len(), 60);
     assert_ne!(answer.label, "mug");
+}
+
+#[test]
+fn thumbnails_stay_as_long_as_the_history_can_bring_their_class_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut learner = learner(folder.path());
+    learn(&mut learner, "mug", 1).unwrap();
+    learn(&mut learner, "duck", 2).unwrap();
+    let thumbnails = Thumbnails::of(learner.store());
+    for (class, pictures) in [(1, b"mug"), (2, b"cow")] {
+        for shot in features(&learner, class, 3).outer_iter() {
+            thumbnails.keep(&learner.state().exemplars, shot, pictures).unwrap();
+        }
+    }
+    let digests: Vec<[u8; 32]> = (0..6).map(|exemplar| learner.state().exemplars.digest_of(exemplar)).collect();
+    let mugs: Vec<[u8; 32]> =
+        digests.iter().filter(|digest| thumbnails.read(digest).unwrap() == b"mug").copied().collect();
+    assert_eq!(mugs.len(), 3);
+    learner.forget("mug", &mut ()).unwrap();
+    thumbnails.prune(learner.saved()).unwrap();
+    assert!(digests.iter().all(|digest| thumbnails.has(digest)));
+    learner.purge("mug", &mut ()).unwrap();
+    let left: Vec<&[u8; 32]> = digests.iter().filter(|digest| thumbnails.has(digest)).collect();
+    assert!(left.len() == 3 && left.iter().all(|digest| !mugs.contains(*digest)));
+    let large = vec![0; crate::thumbnails::MOST + 1];
+    let shot = features(&learner, 3, 1);
+    assert!(thumbnails.keep(&learner.state().exemplars, shot.index_axis(ndarray::Axis(0), 0), &large).is_err());
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use orco_state::codec::DecodeError;
 
+use super::kept::MAX_PICTURES;
 use crate::files::lock::LockError;
 
 /// Why the state could not be read or written.
@@ -77,6 +78,14 @@ pub enum StoreError {
     OtherBundle {
         /// The file.
         path: PathBuf,
+        /// Pictures of its shots that are kept, from which another bundle can learn its classes again.
+        kept: usize,
+    },
+    /// More pictures of shots would be kept than a device keeps.
+    #[error("{pictures} pictures of shots would be kept, but a device keeps at most {MAX_PICTURES}")]
+    TooManyPictures {
+        /// How many there would be.
+        pictures: usize,
     },
     /// Another process is learning into the same folder.
     #[error("another process is changing the state in {} just now; nothing was changed", folder.display())]

@@ -32,7 +32,7 @@ const UNFINISHED: &str = ".slot-";
 ///
 /// # Errors
 /// If it cannot be written; the old file is then as it was, unless only its folder could not be synced.
-fn replace<D: Disk>(
+pub(super) fn replace<D: Disk>(
     disk: &D,
     name: &str,
     new: &str,
@@ -82,7 +82,7 @@ fn write_all<D: Disk>(disk: &D, file: &mut D::File, mut bytes: &[u8]) -> io::Res
 }
 
 /// Removes a file if there is one.
-fn remove<D: Disk>(disk: &D, name: &str) -> io::Result<()> {
+pub(super) fn remove<D: Disk>(disk: &D, name: &str) -> io::Result<()> {
     match disk.remove(name) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),

@@ -3,6 +3,7 @@
 mod crash;
 mod damage;
 mod errors;
+mod kept;
 mod parallel;
 mod rules;
 mod simulated;

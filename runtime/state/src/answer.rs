@@ -1,10 +1,10 @@
 //! Answers from all that is known of a class: its target under the head, its mean, and the linear discriminant, with a
 //! border between base classes and new ones.
 //!
-//! A picture's features become one long vector, its *embedding*: their projection by the head; their direction from the
-//! centre of all base features; and the direction of their roots from the centre of those. A class is the mean of such
-//! vectors over its shots, clean views and augmented ones counting half each. A score is then one inner product and one
-//! offset:
+//! A picture's features become one long vector, its *embedding*: their projection by the head; their direction from
+//! the centre of all base features; and the direction of their roots from the centre of those. A class is the mean of
+//! such vectors over its shots, clean views and augmented ones counting half each. A score is then one inner product
+//! and one offset:
 //!
 //! - targets: the cosine to the class's pseudo-target, or to its mean projection where the head was not aligned to it;
 //! - means: the cosine to its mean direction (nearest class mean);
@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 use orco_core::config::Answer;
 use orco_core::discriminant::{Whitening, direction, root};
 use orco_core::linalg::{Left, Right, padded, product, transpose};
-use orco_core::math::{add_scaled, dot, normalise, normalise_rows};
+use orco_core::math::{add_scaled, dot, highest, normalise, normalise_rows};
 
 pub use self::calibrate::Fitting;
 use self::calibrate::{shift, softmax};
@@ -84,8 +84,8 @@ impl Embedder {
         embedded
     }
 
-    /// What each shot adds to its class, `[shots, length]`: the mean of its clean view's embedding and of the augmented
-    /// ones' mean.
+    /// What each shot adds to its class, `[shots, length]`: the mean of its clean view's embedding and of the
+    /// augmented ones' mean.
     ///
     /// # Shapes
     /// `shots` `[shots, views, inputs]`, the clean view of each first.
@@ -319,6 +319,11 @@ impl Rows {
     }
 }
 
+/// How much a picture is like anything known, by its scores, the border among them: the largest.
+pub(crate) fn familiarity(scores: &[f32]) -> f32 {
+    highest(scores)
+}
+
 /// A state made ready for answering with all that is known.
 #[derive(Clone, Debug)]
 pub(crate) struct Answerer {
@@ -358,14 +363,38 @@ impl Answerer {
 
     /// Knows one more class from its shots' features.
     pub(crate) fn imprint<'a>(&mut self, shots: impl Iterator<Item = &'a [f32]>) {
+        let contributions: Vec<Vec<f32>> = shots.map(|shot| self.contribution(shot)).collect();
+        let row = self.row_of(contributions.iter().map(Vec::as_slice));
+        self.rows.push(row);
+    }
+
+    /// Scores `[subsets, n]` of one more class, known by some of these shots alone, for features `[n, inputs]`, the
+    /// border among them.
+    pub(crate) fn scores_of_some(&self, shots: &[Vec<f32>], subsets: &[Vec<usize>], features: &[f32]) -> Vec<Vec<f32>> {
+        let contributions: Vec<Vec<f32>> = shots.iter().map(|shot| self.contribution(shot)).collect();
+        let embedded = self.embedder.embed(features);
+        let scores = |subset: &Vec<usize>| {
+            let (row, offset) = self.row_of(subset.iter().map(|shot| contributions[*shot].as_slice()));
+            let offset = offset + self.calibration.border.shift;
+            embedded.chunks_exact(row.len()).map(|embedded| dot(&row, embedded) + offset).collect()
+        };
+        subsets.iter().map(scores).collect()
+    }
+
+    /// What a shot adds to its class.
+    fn contribution(&self, shot: &[f32]) -> Vec<f32> {
+        self.embedder.contributions(shot, shot.len() / self.embedder.inputs)
+    }
+
+    /// The row and the offset of a class, from what its shots add.
+    fn row_of<'a>(&self, contributions: impl Iterator<Item = &'a [f32]>) -> (Vec<f32>, f32) {
         let mut sum = vec![0.0; self.embedder.length()];
         let mut count = 0.0;
-        for shot in shots {
-            let views = shot.len() / self.embedder.inputs;
-            add_scaled(&mut sum, 1.0, &self.embedder.contributions(shot, views));
+        for contribution in contributions {
+            add_scaled(&mut sum, 1.0, contribution);
             count += 1.0;
         }
         self.scorer.whiten(&mut sum[self.embedder.outputs + self.embedder.inputs..]);
-        self.rows.push(self.scorer.row(&sum, f32::max(count, 1.0)));
+        self.scorer.row(&sum, f32::max(count, 1.0))
     }
 }

@@ -31,10 +31,11 @@
 //! assert_eq!(classifier.nearest(&[0.3, 0.9, 2.0, 0.1]), [1, 0]);
 //! ```
 
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::answer::Answerer;
+use crate::answer::{Answerer, familiarity};
 use crate::head::Projector;
 use crate::session::NewClass;
 use crate::state::{BaseModel, State};
@@ -53,10 +54,11 @@ pub struct Match {
 
 /// A state made ready for classifying.
 ///
-/// A class's score is the cosine between the projected picture and the class's pseudo-target (OrCo, section 3.2); where
-/// [`Config::class_means`] is a weight w, the mean of that, with weight 1, and of the cosine between the picture's
-/// features and the mean feature vector of the class's exemplars, with weight w. The one follows the alignment, the
-/// other cannot forget; they err on different pictures. Means count only where every class has an exemplar.
+/// A class's score is the cosine between the projected picture and the class's pseudo-target (OrCo, section 3.2);
+/// where [`Config::class_means`] is a weight w, the mean of that, with weight 1, and of the cosine between the
+/// picture's features and the mean feature vector of the class's exemplars, with weight w. The one follows the
+/// alignment, the other cannot forget; they err on different pictures. Means count only where every class has an
+/// exemplar.
 ///
 /// Where [`Config::answer`] has weights and the bundle has statistics, the score is a class's probability by all that
 /// is known ([`crate::answer`]).
@@ -118,13 +120,18 @@ impl Classifier {
 
     /// The `count` classes with the highest scores for one feature vector, highest first.
     pub fn matches(&self, features: &[f32], count: usize) -> Vec<Match> {
-        let mut scores = self.scores(features);
+        let mut matches = self.ranked(&mut self.scores(features));
+        matches.truncate(count);
+        matches
+    }
+
+    /// All classes by one picture's [scores](Self::scores), which become probabilities where they can, highest first.
+    pub fn ranked(&self, scores: &mut [f32]) -> Vec<Match> {
         if let Rule::Answerer(answerer) = &self.0 {
-            answerer.probabilities(&mut scores);
+            answerer.probabilities(scores);
         }
         let mut matches: Vec<Match> = scores.iter().enumerate().map(|(class, &score)| Match { class, score }).collect();
         matches.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.class.cmp(&b.class)));
-        matches.truncate(count);
         matches
     }
 
@@ -136,7 +143,30 @@ impl Classifier {
         }
     }
 
-    fn classes(&self) -> usize {
+    /// Scores `[subsets, n]` that one more class would have for features `[n, inputs]`, known by some of these shots
+    /// alone, those of a subset: as [`Classifier::imprint`] and [`Classifier::scores`] give them, but nothing is kept.
+    ///
+    /// # Panics
+    /// If a shot has no whole feature vector, or there is no such shot.
+    pub fn scores_of_some(&self, shots: &[Vec<f32>], subsets: &[Vec<usize>], features: &[f32]) -> Vec<Vec<f32>> {
+        match &self.0 {
+            Rule::Nearest(nearest) => {
+                let chosen = |subset: &Vec<usize>| subset.iter().map(|shot| shots[*shot].clone()).collect();
+                let class = |subset| NewClass { label: String::new(), shots: chosen(subset) };
+                subsets.iter().map(|subset| nearest.scores_of(&class(subset), features)).collect()
+            }
+            Rule::Answerer(answerer) => answerer.scores_of_some(shots, subsets, features),
+        }
+    }
+
+    /// How much a picture is like anything known, from its scores, to be compared with
+    /// [`crate::unknown::KnownScores::threshold`]; `None` where answers do not use the bundle's statistics.
+    pub fn familiarity(&self, scores: &[f32]) -> Option<f32> {
+        matches!(self.0, Rule::Answerer(_)).then(|| familiarity(scores))
+    }
+
+    /// Number of known classes, imprinted ones among them.
+    pub fn classes(&self) -> usize {
         match &self.0 {
             Rule::Nearest(nearest) => nearest.targets.len() / nearest.dimension,
             Rule::Answerer(answerer) => answerer.classes(),
@@ -159,6 +189,13 @@ impl Nearest {
         if let Some(means) = &mut self.means {
             means.extend(mean_direction(&clean, inputs));
         }
+    }
+
+    fn scores_of(&self, class: &NewClass, features: &[f32]) -> Vec<f32> {
+        let none = Vec::new();
+        let mut alone = Self { targets: none.clone(), means: self.means.as_ref().map(|_| none), ..self.clone() };
+        alone.imprint(class);
+        alone.scores(features)
     }
 
     fn scores(&self, features: &[f32]) -> Vec<f32> {

@@ -2,7 +2,7 @@
 //!
 //! | offset | bytes | what (integers little endian) |
 //! |---|---|---|
-//! | 0 | 8 | what it is: `ORCOLRNR`, `ORCOSTAT`, `ORCOBNCH`, `ORCOSLOT` or `ORCOPACK` |
+//! | 0 | 8 | what it is: `ORCOLRNR`, `ORCOSTAT`, `ORCOBNCH`, `ORCOSLOT`, `ORCOPACK` or `ORCOBKUP` |
 //! | 8 | 2 | version of the content |
 //! | 10 | 8 | n, length of the content |
 //! | 18 | 32 | SHA-256 of the bytes 0..18 and the content |
@@ -30,6 +30,8 @@ pub enum Kind {
     Slot,
     /// A class for another device: [`crate::pack`].
     Pack,
+    /// All that a device knows, for its replacement, as a tar archive.
+    Backup,
 }
 
 impl Kind {
@@ -41,6 +43,7 @@ impl Kind {
             Self::Benchmark => b"ORCOBNCH",
             Self::Slot => b"ORCOSLOT",
             Self::Pack => b"ORCOPACK",
+            Self::Backup => b"ORCOBKUP",
         }
     }
 
@@ -48,7 +51,7 @@ impl Kind {
     /// change of one leaves the files of the others as they are.
     pub const fn version(self) -> u16 {
         match self {
-            Self::Learner | Self::Statistics | Self::Benchmark | Self::Slot | Self::Pack => 1,
+            Self::Learner | Self::Statistics | Self::Benchmark | Self::Slot | Self::Pack | Self::Backup => 1,
         }
     }
 }

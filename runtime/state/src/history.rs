@@ -48,14 +48,14 @@ mod tests;
 pub use entry::{Change, Entry, HeadMark, Known, Name, Verb};
 pub use purge::PurgeError;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
 use crate::bank::Bank;
 use crate::head::Head;
-use crate::state::{BaseModel, State};
+use crate::state::{BaseModel, State, are_few};
 
 /// A state with its history: what a device keeps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -130,10 +130,15 @@ impl Saved {
     pub fn without_history(state: State) -> Self {
         /// `orco` aligns with this seed unless told otherwise.
         const USUAL_SEED: u64 = 1;
+        Self::begun(state, &Change::new(Verb::Start, USUAL_SEED))
+    }
+
+    /// A state with which a history begins, by some change.
+    pub fn begun(state: State, change: &Change) -> Self {
         let (views, precision) = (state.exemplars.views(), state.exemplars.view().precision);
         let attic = Bank::new(state.exemplars.dimension(), views, precision);
         let mut history = History { entries: Vec::new(), attic, next_class: 0 };
-        history.append(&state, &Change::new(Verb::Start, USUAL_SEED));
+        history.append(&state, change);
         Self { state, history }
     }
 
@@ -174,6 +179,12 @@ impl Saved {
         Some(Earlier { state, seed: entry.seed, head: entry.head })
     }
 
+    /// SHA-256 of every exemplar that the state or its history has ([`Bank::digest_of`]).
+    pub fn exemplar_digests(&self) -> BTreeSet<[u8; 32]> {
+        let all = |bank: &Bank| (0..bank.len()).map(|exemplar| bank.digest_of(exemplar)).collect::<Vec<_>>();
+        [all(&self.state.exemplars), all(&self.history.attic)].into_iter().flatten().collect()
+    }
+
     /// Number of the entry that `steps` changes back led to the class set of then; `None` if that is not remembered.
     pub fn back(&self, steps: usize) -> Option<u32> {
         let last = self.history.entries.len() - 1;
@@ -183,6 +194,22 @@ impl Saved {
     /// Whether all parts fit together and onto the base_model; to be asked after decoding.
     pub fn is_sound(&self, base_model: &BaseModel) -> bool {
         self.state.is_sound(base_model) && self.history.is_sound(base_model, &self.state)
+    }
+
+    /// Whether the parts fit together as far as can be told without the base_model.
+    pub fn is_whole(&self) -> bool {
+        let (present, attic) = (&self.state.exemplars, &self.history.attic);
+        let pool = present.len() + attic.len();
+        let entry = |entry: &Entry| {
+            let exemplars = entry.exemplars.iter().all(|exemplar| (*exemplar as usize) < pool);
+            exemplars && entry.exemplars.len() == entry.exemplar_classes.len()
+        };
+        present.is_sound()
+            && attic.is_sound()
+            && attic.is_like(present)
+            && are_few(present.classes())
+            && self.history.entries.iter().all(entry)
+            && self.history.describes(&self.state)
     }
 }
 
@@ -311,18 +338,26 @@ impl History {
         let bank = |bank: &Bank| (bank.dimension(), bank.views(), bank.view().precision);
         let rising = self.entries.windows(2).all(|pair| pair[0].number < pair[1].number);
         let entries = self.entries.iter().all(|entry| entry.is_sound(base_model, pool, self.next_class));
-        // The last entry must describe the present state, or nothing it names would be what it says.
-        let present = self.entries.last().is_some_and(|last| {
+        // Far from where counting on would start again.
+        const MOST: u32 = u32::MAX / 2;
+        let counts = self.next_class <= MOST && self.entries.iter().all(|entry| entry.number <= MOST);
+        counts
+            && self.attic.is_sound()
+            && bank(&self.attic) == bank(&state.exemplars)
+            && rising
+            && entries
+            && self.describes(state)
+    }
+
+    /// Whether the last entry describes the present state, or nothing it names would be what it says.
+    fn describes(&self, state: &State) -> bool {
+        self.entries.last().is_some_and(|last| {
             last.classes.iter().map(|known| &known.class).eq(&state.classes)
                 && last.exemplar_classes == state.exemplars.classes()
                 && last.exemplars.iter().copied().eq(0..state.exemplars.len() as u32)
                 && last.sessions == state.sessions
                 && last.balance == state.balance
                 && last.origins == state.origins
-        });
-        // Far from where counting on would start again.
-        const MOST: u32 = u32::MAX / 2;
-        let counts = self.next_class <= MOST && self.entries.iter().all(|entry| entry.number <= MOST);
-        counts && self.attic.is_sound() && bank(&self.attic) == bank(&state.exemplars) && rising && entries && present
+        })
     }
 }

@@ -11,6 +11,8 @@
 mod change;
 mod error;
 mod judge;
+mod moved;
+mod relearn;
 mod report;
 mod stored;
 #[cfg(test)]

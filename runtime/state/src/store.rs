@@ -3,8 +3,8 @@
 //! `STATE.md` beside this module has the layout byte by byte and the argument why a power cut at any moment leaves the
 //! old state or the new one.
 //!
-//! [`load`], [`save`] and [`purge`] work on any [`Medium`]: `orco-runtime` has one that is a folder of a file system;
-//! `flash`, behind the feature of that name, is one over raw NOR flash.
+//! [`load`], [`save`], [`purge`] and [`switch`] work on any [`Medium`]: `orco-runtime` has one that is a folder of a
+//! file system; `flash`, behind the feature of that name, is one over raw NOR flash.
 
 #[cfg(feature = "flash")]
 pub mod flash;
@@ -99,6 +99,52 @@ pub fn purge<M: Medium>(
     from: u64,
 ) -> Result<u64, SaveError<M::Error>> {
     with_rules(base_model, saved.state.base_model, |rules| rules.replace_all(medium, from, &encode(saved)))
+}
+
+/// SHA-256 of the learner file of the bundle that the newest slot belongs to; `None` if no slot says so.
+pub fn owner<M: Medium>(medium: &mut M) -> Option<[u8; 32]> {
+    slots::owner(medium)
+}
+
+/// Reads the newest sound state, whatever bundle it belongs to, as [`load_to_change`] does. Without the bundle it can
+/// only be told whether its parts [fit together](Saved::is_whole).
+///
+/// # Errors
+/// As for [`load_to_change`].
+pub fn load_any<M: Medium>(medium: &mut M) -> Result<Loaded<M::Error>, LoadError<M::Error>> {
+    let found = with_whole(owner(medium).unwrap_or_default(), |rules| rules.load(medium))?.refuse_unreadable()?;
+    let saved = found.body.and_then(|(version, body)| decode(version, &body));
+    Ok(Loaded { saved, generation: found.generation, slot: found.slot, faults: found.faults })
+}
+
+/// Saves a state into every slot in the place of the one of generation `from`, which belongs to the bundle `owner` and
+/// mostly another one than this: what the device knows is known under that bundle until this returns, and by this state
+/// from then on. Returns the generation.
+///
+/// # Errors
+/// As for [`save`].
+pub fn switch<M: Medium>(
+    medium: &mut M,
+    owner: [u8; 32],
+    saved: &Saved,
+    from: u64,
+) -> Result<u64, SaveError<M::Error>> {
+    with_whole(owner, |rules| rules.switch(medium, saved.state.base_model, from, &encode(saved)))
+}
+
+/// A state with its history out of the bytes of a slot; `None` if they are damaged, of a later release, or make no
+/// sense even without the bundle.
+pub fn read(slot: &[u8]) -> Option<Saved> {
+    let Frame { version, base_model, body, .. } = Frame::decode(slot).ok()?;
+    decode(version, body).filter(|saved| saved.is_whole() && saved.state.base_model == base_model)
+}
+
+/// Does something by the rules for states of a bundle that is not at hand.
+fn with_whole<T>(owner: [u8; 32], act: impl FnOnce(SlotRules<'_>) -> T) -> T {
+    let accept = |version, body: &[u8]| {
+        decode(version, body).is_some_and(|saved| saved.is_whole() && saved.state.base_model == owner)
+    };
+    act(SlotRules { base_model: owner, version: VERSION, accept: &accept })
 }
 
 /// Does something by the rules for states on a base model.

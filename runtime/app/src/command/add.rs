@@ -8,7 +8,7 @@ use clap::Args;
 use orco_runtime::learner::Shots;
 use serde_json::Value;
 
-use crate::change::{self, Bars, ChangeOptions};
+use crate::change::{self, Bars, ChangeOptions, KeepOptions};
 use crate::device;
 use crate::options::Options;
 use crate::output::Output;
@@ -21,6 +21,8 @@ pub struct Arguments {
     class: (String, PathBuf),
     #[command(flatten)]
     change: ChangeOptions,
+    #[command(flatten)]
+    keep: KeepOptions,
 }
 
 /// Gives a known class more shots and saves the new state.
@@ -28,6 +30,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let started = Instant::now();
     let mut learner = device::open(options, output)?;
     arguments.change.apply(&mut learner);
+    learner.settings_mut().keep_shots = arguments.keep.keep_shots;
     let (label, folder) = &arguments.class;
     let shots = Shots::folder(folder)?;
     let report = change::made(output, learner.add(label, shots.clone(), &mut Bars::default())?);

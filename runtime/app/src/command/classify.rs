@@ -6,10 +6,11 @@ use anyhow::{Context, Result};
 use clap::Args;
 use orco_runtime::encoder::choice::Work;
 use orco_runtime::label::Shown;
+use orco_runtime::unknown::FALSE_ALARMS;
 use serde_json::{Value, json};
 
 use crate::device;
-use crate::options::Options;
+use crate::options::{Options, share};
 use crate::output::{self, Output, say};
 use crate::picture;
 
@@ -22,12 +23,16 @@ pub struct Arguments {
     /// How many classes to name for each picture.
     #[arg(long, default_value_t = 3)]
     top: usize,
+    /// Share of known pictures that may be taken for unknown ones: how strict `unknown` is.
+    #[arg(long, value_name = "SHARE", env = "ORCO_FALSE_ALARMS", default_value_t = FALSE_ALARMS, value_parser = share)]
+    false_alarms: f32,
 }
 
 /// Prints the nearest classes of every picture. One that cannot be used is named at once, listed in the result with the
 /// reason, and counted at the end; the others are classified all the same.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let mut learner = device::open_for(options, output, arguments.images.len())?;
+    learner.settings_mut().false_alarms = arguments.false_alarms;
     // A backbone that cannot be started is no fault of a picture.
     learner.engine(Work::Pictures(arguments.images.len()))?;
     let mut results = Vec::new();
@@ -48,10 +53,11 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         let matches = &answer.matches[..arguments.top.clamp(1, answer.matches.len().max(1)).min(answer.matches.len())];
         let named: Vec<String> =
             matches.iter().map(|found| format!("{} ({:.2})", Shown(learner.label(found.class)), found.score)).collect();
-        say!(output, "{image}: {}", named.join(", "))?;
+        let unknown = if answer.known { "" } else { "unknown; nearest: " };
+        say!(output, "{image}: {unknown}{}", named.join(", "))?;
         let named: Vec<_> =
             matches.iter().map(|found| json!({ "label": learner.label(found.class), "score": found.score })).collect();
-        results.push(json!({ "image": image, "matches": named }));
+        results.push(json!({ "image": image, "known": answer.known, "matches": named }));
     }
     if failed > 0 {
         let all = output::counted(arguments.images.len(), "picture");

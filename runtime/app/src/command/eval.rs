@@ -6,14 +6,16 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::Args;
 use orco_lab::benchmark::{Benchmark, BenchmarkError};
+use orco_lab::unknown::{UnknownRow, mean_rows};
 use orco_lab::{Measurement, Summary, System, from_cifar100};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::config::Config;
 use orco_runtime::encoder::choice::Work;
 use orco_runtime::manifest::STATISTICS;
+use orco_runtime::unknown::FALSE_ALARMS;
 use serde_json::{Value, json};
 
-use crate::options::{Backbone, Options};
+use crate::options::{Backbone, Options, share};
 use crate::output::{self, Output, say};
 
 /// Arguments of `orco eval`.
@@ -35,6 +37,13 @@ pub struct Arguments {
     /// Answers by pseudo-targets alone, the paper's rule, whatever weight the settings give to class means.
     #[arg(long, conflicts_with = "presets")]
     targets_alone: bool,
+    /// Measures instead, over all draws, whether probabilities come true (expected calibration error) and how well
+    /// pictures of classes that were not learned yet are told from known ones.
+    #[arg(long, conflicts_with = "presets")]
+    unknown: bool,
+    /// Share of known pictures that may be taken for unknown ones.
+    #[arg(long, value_name = "SHARE", default_value_t = FALSE_ALARMS, value_parser = share)]
+    false_alarms: f32,
     /// Compares the presets instead of the systems: accuracy, arithmetic and time of each.
     #[arg(long, conflicts_with = "preset")]
     presets: bool,
@@ -97,7 +106,19 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         "draws": arguments.draws, "seed": arguments.seed, "bundle": bundle.manifest.name, "source": benchmark.source,
         "backbone": options.backbone.name(),
     });
-    if arguments.presets {
+    if arguments.unknown {
+        let (base_model, seed, config) = (&bundle.base_model, arguments.seed, &config);
+        let measurement = Measurement { base_model, benchmark: &benchmark, system: System::Orco, config, seed };
+        let draw = |draw| Ok(measurement.unknown(draw, arguments.false_alarms)?);
+        let draws = (0..arguments.draws as usize).map(draw).collect::<Result<Option<Vec<_>>>>()?;
+        let Some(draws) = draws else {
+            bail!("these settings answer without the bundle's statistics, so nothing is unknown; take another --preset")
+        };
+        let rows = mean_rows(&draws);
+        let lines: String = rows.iter().map(|row| format!("\n{row}")).collect();
+        say!(output, "\n{}{lines}", UnknownRow::HEADING)?;
+        results["unknown"] = json!({ "false_alarms": arguments.false_alarms, "sessions": rows });
+    } else if arguments.presets {
         let preset = |name| Ok((name, measure(System::Orco, &Config::preset(name).expect("it is listed"), name)?));
         let statistics = bundle.base_model.statistics.is_some();
         let answered = |name: &&str| statistics || Config::preset(name).is_some_and(|config| config.answer.is_none());

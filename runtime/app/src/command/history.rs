@@ -42,7 +42,7 @@ pub fn describe(entry: &Entry) -> String {
     let what = entry.verb.past();
     match (entry.verb, entry.to, &names[..]) {
         (Verb::Undo, Some(number), _) => format!("{what} to entry {number}"),
-        (Verb::Rename, _, [from, to]) => format!("{what} {from} to {to}"),
+        (Verb::Rename | Verb::Move, _, [from, to]) => format!("{what} {from} to {to}"),
         (Verb::Purge, ..) => format!("{what} a class"),
         (Verb::Balance, ..) => format!("{what}: {}", entry.balance.name()),
         (_, _, []) => what.to_owned(),

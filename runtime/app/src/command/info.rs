@@ -4,6 +4,7 @@ use anyhow::Result;
 use orco_runtime::encoder::choice::{ONNX_RUNTIME_FROM, Reason, Work};
 use orco_runtime::learner::Learner;
 use orco_runtime::manifest::BENCHMARK;
+use orco_runtime::store::kept::MAX_PICTURES;
 use serde_json::{Value, json};
 
 use crate::device;
@@ -59,6 +60,15 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
         learner.state().exemplars.len(),
         learner.state().exemplars.bytes()
     )?;
+    let kept = learner.kept_shots();
+    say!(
+        output,
+        "kept shots  {} of {}, {} bytes in all; at most {} bytes each, and {MAX_PICTURES} pictures (--keep-shots)",
+        output::counted(kept.shots, "picture"),
+        output::counted(learner.state().exemplars.len(), "shot"),
+        kept.bytes,
+        kept.bytes_each
+    )?;
     say!(
         output,
         "history     {} can be taken back, {} bytes",
@@ -78,6 +88,8 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
         "balance": learner.state().balance.name(),
         "state": learner.store().folder().to_string_lossy(), "benchmark": benchmark,
         "history_entries": learner.history().entries().len(), "history_bytes": learner.history().bytes(),
+        "kept_shots": kept.shots, "kept_pictures": kept.pictures, "kept_bytes": kept.bytes,
+        "kept_bytes_each": kept.bytes_each, "kept_pictures_most": MAX_PICTURES,
         "working_memory_bytes": learning,
     }))
 }

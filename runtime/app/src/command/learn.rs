@@ -8,7 +8,7 @@ use clap::Args;
 use orco_runtime::learner::Shots;
 use serde_json::Value;
 
-use crate::change::{self, Bars, ChangeOptions};
+use crate::change::{self, Bars, ChangeOptions, KeepOptions};
 use crate::device;
 use crate::options::Options;
 use crate::output::Output;
@@ -21,6 +21,8 @@ pub struct Arguments {
     classes: Vec<(String, PathBuf)>,
     #[command(flatten)]
     change: ChangeOptions,
+    #[command(flatten)]
+    keep: KeepOptions,
 }
 
 /// Learns the classes in one session and saves the new state.
@@ -28,6 +30,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let started = Instant::now();
     let mut learner = device::open(options, output)?;
     arguments.change.apply(&mut learner);
+    learner.settings_mut().keep_shots = arguments.keep.keep_shots;
     let class = |(label, folder): &'_ (String, PathBuf)| Ok((label.clone(), Shots::folder(folder)?));
     let classes = arguments.classes.iter().map(class).collect::<Result<Vec<_>>>()?;
     let classes: Vec<_> = classes.iter().map(|(label, shots)| (label.as_str(), shots.clone())).collect();

@@ -5,13 +5,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
-use clap::Args;
+use clap::builder::RangedI64ValueParser;
+use clap::{Args, value_parser};
 use orco_runtime::learner::Settings;
-use orco_serve::{Address, Server, Service, Tls};
+use orco_runtime::unknown::FALSE_ALARMS;
+use orco_serve::inbox::FRAMES;
+use orco_serve::{Address, Keeping, Server, Service, Source, Tls, live};
 use serde_json::{Value, json};
 
+use crate::change::KeepOptions;
 use crate::device;
-use crate::options::Options;
+use crate::options::{Options, share};
 use crate::output::{Output, say};
 
 /// How long a change waits, at least, for another program that is changing the same state.
@@ -35,13 +39,45 @@ pub struct Arguments {
     /// The certificate's key, a PEM file.
     #[arg(long, value_name = "FILE", env = "ORCO_KEY", requires = "certificate")]
     key: Option<PathBuf>,
+    /// A camera to look at all the time: a device (/dev/video0), an address (http://..., rtsp://...), gst:PIPELINE or
+    /// folder:PATH.
+    #[arg(long, value_name = "SOURCE", env = "ORCO_CAMERA")]
+    camera: Option<Source>,
+    /// Over how many of the camera's frames a label is agreed upon, so that it does not flicker.
+    #[arg(long, value_name = "N", env = "ORCO_CAMERA_FRAMES", default_value_t = 5, value_parser = to(100))]
+    camera_frames: u16,
+    /// Most of the camera's frames that are looked at in a second.
+    #[arg(long, value_name = "N", env = "ORCO_CAMERA_RATE", default_value_t = 10, value_parser = to(1000))]
+    camera_rate: u16,
+    #[command(flatten)]
+    keep: KeepOptions,
+    /// Share of known pictures that may be taken for unknown ones: how strict `unknown` is.
+    #[arg(long, value_name = "SHARE", env = "ORCO_FALSE_ALARMS", default_value_t = FALSE_ALARMS, value_parser = share)]
+    false_alarms: f32,
+    /// Most pictures that were not recognised and wait, in memory, for a name; 0 keeps none.
+    #[arg(long, value_name = "N", env = "ORCO_INBOX", default_value_t = FRAMES)]
+    inbox: usize,
+    /// Keeps no small pictures of learned shots beside the state.
+    #[arg(long, env = "ORCO_NO_THUMBNAILS")]
+    no_thumbnails: bool,
+}
+
+/// A whole number from 1.
+fn to(most: i64) -> RangedI64ValueParser<u16> {
+    value_parser!(u16).range(1..=most)
 }
 
 /// Serves until it is told to stop.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
-    let settings = Settings { wait: settings.wait.max(WAIT), ..settings };
-    let service = Service::open(bundle, store, settings)?;
+    let (wait, keep_shots) = (settings.wait.max(WAIT), arguments.keep.keep_shots);
+    let settings = Settings { wait, keep_shots, false_alarms: arguments.false_alarms, ..settings };
+    let keeping = Keeping { thumbnails: !arguments.no_thumbnails, frames: arguments.inbox };
+    let service = Service::open_keeping(bundle, store, settings, keeping)?;
+    if let Some(source) = arguments.camera.clone() {
+        let (frames, per_second) = (usize::from(arguments.camera_frames), f32::from(arguments.camera_rate));
+        service.look_at(source, live::Settings { frames, per_second })?;
+    }
     let tls = arguments.certificate.clone().zip(arguments.key.clone());
     let address = Address {
         listen: arguments.listen,

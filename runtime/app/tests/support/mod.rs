@@ -53,6 +53,15 @@ pub fn copied_bundle(folder: &Path) -> PathBuf {
 /// The shipped bundle with a session that takes no time: one epoch, one exemplar of each base class, a narrow head. The
 /// state stays large enough that writing it takes a while.
 pub fn fast_bundle(folder: &Path) -> Bundle {
+    fast_bundle_of(folder, |bank, class| bank.classes().iter().position(|of| *of == class).unwrap())
+}
+
+/// Another one like it, as after a training.
+pub fn other_bundle(folder: &Path) -> Bundle {
+    fast_bundle_of(folder, |bank, class| bank.classes().iter().rposition(|of| *of == class).unwrap())
+}
+
+fn fast_bundle_of(folder: &Path, chosen: impl Fn(&Bank, u32) -> usize) -> Bundle {
     let folder = copied_bundle(folder);
     let shipped = Bundle::open(&folder).unwrap();
     let mut base_model = shipped.base_model.clone();
@@ -69,8 +78,8 @@ pub fn fast_bundle(folder: &Path) -> Bundle {
     let bank = &shipped.base_model.exemplars;
     let mut few = Bank::new(bank.dimension(), bank.views(), bank.view().precision);
     for class in 0..base_model.classes.len() as u32 {
-        let first = bank.classes().iter().position(|of| *of == class).unwrap();
-        few.push_from(bank, first, class);
+        let chosen = chosen(bank, class);
+        few.push_from(bank, chosen, class);
     }
     base_model.exemplars = few;
     let learner = codec::encode(Kind::Learner, &base_model);
@@ -212,6 +221,13 @@ impl Device {
 
     pub fn state(&self) -> PathBuf {
         self.folder.path().join("state")
+    }
+
+    /// Runs a command that must be refused with one sentence that has `expected` in it, what is saved unchanged.
+    pub fn refused_keeping(&self, arguments: &[&str], expected: &str) {
+        let before = self.state_bytes();
+        assert_refused(&self.command(arguments).output().unwrap(), expected);
+        assert_eq!(before, self.state_bytes(), "{arguments:?} changed the state");
     }
 
     /// All files of the state folder with what is in them.

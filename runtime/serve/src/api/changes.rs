@@ -16,7 +16,7 @@ use crate::error::Refusal;
 use crate::service::Service;
 
 /// 202, with the job and its place.
-fn queued(job: &Job) -> Response {
+pub(crate) fn queued(job: &Job) -> Response {
     let place = format!("/api/v1/jobs/{}", job.id);
     (StatusCode::ACCEPTED, [(header::LOCATION, place)], axum::Json(job.json())).into_response()
 }

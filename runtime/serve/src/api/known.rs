@@ -8,10 +8,13 @@ use axum::extract::{Query, State};
 use orco_runtime::state::Balance;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::task;
 
-use super::{decode, matches};
+use super::{decode, matches, thumbnails};
+use crate::answers::Like;
 use crate::changes::Job;
 use crate::error::Refusal;
+use crate::live::Live;
 use crate::report;
 use crate::service::Service;
 
@@ -26,18 +29,24 @@ pub async fn status(State(service): State<Arc<Service>>) -> Json<Value> {
         "bundle": manifest.name, "release": manifest.release, "version": env!("CARGO_PKG_VERSION"),
         "classes": known.classes.len(), "base_classes": known.base, "free_targets": known.free_targets,
         "sessions": known.sessions, "balance": known.expected.map(|_| known.balance.name()), "balances": dial,
-        "expected": expected, "changes": known.history.len().saturating_sub(1), "jobs": jobs,
+        "expected": expected, "inbox": service.inbox.len(), "inbox_most": service.inbox.most(),
+        "changes": known.history.len().saturating_sub(1), "jobs": jobs, "camera": service.live().map(Live::json),
     }))
 }
 
 /// `GET /api/v1/classes`
 pub async fn classes(State(service): State<Arc<Service>>) -> Json<Value> {
     let known = service.answers.knowledge();
+    // Numbers of the stored shots that have a picture.
+    let numbers = |index: usize| -> Vec<usize> {
+        let digests = known.digests[index].iter().enumerate();
+        digests.filter(|(_, digest)| service.thumbnails.has(digest)).map(|(shot, _)| shot + 1).collect()
+    };
     let class = |(index, class): (usize, &orco_runtime::state::Class)| {
         let learned = index >= known.base;
         json!({
             "label": class.label, "learned": learned, "session": learned.then_some(class.session),
-            "shots": known.shots[index],
+            "shots": known.shots[index], "thumbnails": numbers(index),
         })
     };
     Json(json!({ "classes": known.classes.iter().enumerate().map(class).collect::<Vec<_>>() }))
@@ -49,16 +58,26 @@ pub async fn history(State(service): State<Arc<Service>>) -> Json<Value> {
     Json(json!({ "entries": known.history.iter().map(report::entry).collect::<Vec<_>>() }))
 }
 
-/// How many classes are named.
+/// What is told of a picture.
 #[derive(Deserialize)]
-pub struct Top {
+pub struct Look {
+    /// How many classes are named.
     #[serde(default = "three")]
     top: usize,
+    /// Whether the stored exemplars that it is like are named.
+    #[serde(default)]
+    why: bool,
+    /// Whether the picture goes into the inbox if it is not recognised.
+    #[serde(default)]
+    inbox: bool,
 }
 
 fn three() -> usize {
     3
 }
+
+/// Stored exemplars that an answer names.
+const LIKE: usize = 6;
 
 /// `POST /api/v1/classify`
 ///
@@ -66,11 +85,28 @@ fn three() -> usize {
 /// [`Refusal`] if the body is no picture, or too many wait.
 pub async fn classify(
     State(service): State<Arc<Service>>,
-    Query(Top { top }): Query<Top>,
+    Query(Look { top, why, inbox }): Query<Look>,
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
     let picture = decode(body).await?;
     let (width, height) = picture.dimensions();
-    let named = service.answers.classify(picture).await?;
-    Ok(Json(json!({ "matches": matches(&named, top), "width": width, "height": height })))
+    let kept = inbox.then(|| picture.clone());
+    let looked = service.answers.look(picture, if why { LIKE } else { 0 }).await?;
+    let mut answer =
+        json!({ "matches": matches(&looked.named, top), "known": looked.known, "width": width, "height": height });
+    if why {
+        answer["why"] = looked.like.iter().map(|like| alike(&service, like)).collect();
+    }
+    if let Some(picture) = kept {
+        let offered = task::spawn_blocking(move || service.inbox.offer(&picture, &looked)).await;
+        answer["inbox"] = offered.map_err(|_| Refusal::bad("the picture cannot be kept"))?.into();
+    }
+    Ok(Json(answer))
+}
+
+/// A stored exemplar that a picture is like, with the place of its thumbnail if it has one.
+fn alike(service: &Service, like: &Like) -> Value {
+    let thumbnail = like.shot.filter(|shot| thumbnails::digest(service, &like.label, *shot).is_ok());
+    let place = thumbnail.map(|shot| thumbnails::place(&like.label, shot));
+    json!({ "label": like.label, "similarity": like.similarity, "shot": like.shot, "thumbnail": place })
 }

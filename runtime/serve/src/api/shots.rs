@@ -7,6 +7,7 @@ use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
+use orco_runtime::image_rs::RgbImage;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task;
@@ -14,7 +15,7 @@ use tokio::task;
 use super::{decode, matches, usable};
 use crate::error::Refusal;
 use crate::service::Service;
-use crate::shooting::{Candidate, Warning};
+use crate::shooting::{self, Candidate, Warning};
 
 /// `GET /api/v1/shots`
 pub async fn all(State(service): State<Arc<Service>>) -> Json<Value> {
@@ -30,6 +31,31 @@ pub async fn list(State(service): State<Arc<Service>>, Path(label): Path<String>
     let label = usable(&label)?;
     let ids: Vec<Value> = service.shooting.of(&label).iter().map(|shot| json!({ "id": shot.id })).collect();
     Ok(Json(json!({ "label": label, "shots": ids })))
+}
+
+/// `GET /api/v1/shots/{label}/enough`: how well the shots recognise each other, and what more would bring.
+///
+/// # Errors
+/// [`Refusal`] if there are none, or too much waits.
+pub async fn enough(State(service): State<Arc<Service>>, Path(label): Path<String>) -> Result<Json<Value>, Refusal> {
+    let label = usable(&label)?;
+    let shots = service.shooting.of(&label);
+    let Some(features) = shooting::features(&shots).filter(|_| !shots.is_empty()) else {
+        return Err(Refusal::missing(format!("there are no shots of \"{label}\"")));
+    };
+    let bundle = Arc::clone(&service);
+    let curve = task::spawn_blocking(move || bundle.curve().cloned()).await;
+    let curve = curve.map_err(|_| Refusal::bad("the bundle's samples cannot be measured"))?;
+    let (enough, labels) = service.answers.enough(&label, features, curve).await?;
+    let left_out = shots.iter().zip(&enough.taken_for);
+    let left_out: Vec<Value> = left_out
+        .map(|(shot, other)| json!({ "id": shot.id, "taken_for": other.map(|other| &labels[other]) }))
+        .collect();
+    let expected = enough.expected.map(|[now, one, two]| json!({ "now": now, "one_more": one, "two_more": two }));
+    Ok(Json(json!({
+        "label": label, "shots": shots.len(), "recognised": enough.recognised(), "left_out": left_out,
+        "expected": expected,
+    })))
 }
 
 /// Whether a shot is taken whatever speaks against it.
@@ -50,20 +76,31 @@ pub async fn take(
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
     let label = usable(&label)?;
-    let picture = Arc::new(decode(body).await?);
+    take_picture(&service, &label, decode(body).await?, anyway).await.map(Json)
+}
+
+/// Takes a picture as a shot, unless something speaks against it; says what.
+pub(super) async fn take_picture(
+    service: &Service,
+    label: &str,
+    picture: RgbImage,
+    anyway: bool,
+) -> Result<Value, Refusal> {
+    let picture = Arc::new(picture);
     let measured = Arc::clone(&picture);
-    let candidate = task::spawn_blocking(move || Candidate::of(&measured)).await;
+    let keep = service.keeps_shots.then_some(service.manifest.preprocessing);
+    let candidate = task::spawn_blocking(move || Candidate::of(&measured, keep.as_ref())).await;
     let candidate = candidate.map_err(|_| Refusal::bad("the picture cannot be measured"))?;
     let (features, named) = service.answers.shot(Arc::unwrap_or_clone(picture)).await?;
-    let (id, warnings) = service.shooting.take(&label, candidate, (features, &named), anyway)?;
-    let held = service.shooting.of(&label).len();
+    let (id, warnings) = service.shooting.take(label, candidate, (features, &named), anyway)?;
+    let held = service.shooting.of(label).len();
     if id.is_some() {
         service.events.tell("shots", &json!({ "label": label, "shots": held }));
     }
-    Ok(Json(json!({
+    Ok(json!({
         "accepted": id.is_some(), "id": id, "shots": held, "matches": matches(&named, 3),
         "warnings": warnings.iter().map(Warning::json).collect::<Vec<_>>(),
-    })))
+    }))
 }
 
 /// `GET /api/v1/shots/{label}/{id}`: its thumbnail.

@@ -5,6 +5,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -44,7 +45,11 @@ impl Running {
 
     pub fn with(state: &Path, address: Address) -> Self {
         let bundle = Bundle::open(&workspace().join("models/cifar100-edge")).unwrap();
-        let service = Service::open(bundle, Store::new(state), Settings::default()).unwrap();
+        Self::serving(Service::open(bundle, Store::new(state), Settings::default()).unwrap(), address)
+    }
+
+    /// A service that was opened.
+    pub fn serving(service: Arc<Service>, address: Address) -> Self {
         let mut listen = address.listen;
         listen.set_port(0);
         let server = Server::bind(service, Address { listen, ..address }).unwrap();

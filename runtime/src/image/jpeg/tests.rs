@@ -202,3 +202,20 @@ fn most_damage_within_scans_is_noticed() {
     );
     assert!(shares[3] > 0.5 && shares[2] > 0.3 && shares[1] > 0.3 && shares[0] > 0.2, "{shares:?}");
 }
+
+#[test]
+fn a_picture_is_reduced_as_far_as_the_side_that_is_wanted_allows() {
+    for (name, file) in all() {
+        let whole = super::decode(&file).unwrap();
+        let least = whole.width().min(whole.height());
+        for by in [8, 4] {
+            let reduced = super::decode_reduced(&file, least.div_ceil(by)).unwrap();
+            let expected = means(&whole, by);
+            assert_eq!(reduced.dimensions(), (whole.width().div_ceil(by), whole.height().div_ceil(by)), "{name}");
+            let inside = imageops::crop_imm(&reduced, 0, 0, expected.width(), expected.height()).to_image();
+            assert!(difference(&inside, &expected) < 4.0, "{name}, 1/{by}: {}", difference(&inside, &expected));
+        }
+        assert_eq!(super::decode_reduced(&file, least.div_ceil(4) + 1).unwrap(), whole, "{name}");
+        assert!(super::decode_reduced(&file[..file.len() - 20], 1).is_err(), "{name}");
+    }
+}

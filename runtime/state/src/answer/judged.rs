@@ -9,7 +9,7 @@ use core::ops::Range;
 use orco_core::config::Answer;
 use orco_core::math::dot;
 
-use super::calibrate::{Fitting, Leaders};
+use super::calibrate::{Fitting, Leaders, shift};
 use super::{Classes, Embedder, Scorer, TOGETHER, targets_are_kept};
 use crate::state::{BaseModel, Calibration, State};
 use crate::statistics::Statistics;
@@ -70,6 +70,24 @@ impl<'a> Judged<'a> {
         let calibration = fitting.choose(self.state.balance.weight(), self.with.1.start);
         let answers = fitting.leaders.iter().map(|leaders| leaders.answer(calibration.border.shift)).collect();
         Judgement { calibration, answers, mute }
+    }
+
+    /// What a function makes of each speaking sample's scores, the state's border among them, with the sample's class.
+    pub(crate) fn rows_of_own(&self, of: &dyn Fn(&[f32]) -> f32) -> Vec<(usize, f32)> {
+        let classes = self.classes();
+        let own: Vec<Option<usize>> = classes.iter().map(|class| Some(*class as usize)).collect();
+        let twice = self.in_two_classes();
+        let border = self.state.calibration.map_or(self.with.1.start, |calibration| calibration.border.shift);
+        let base = self.base_model.classes.len();
+        let mut values = Vec::with_capacity(self.len());
+        self.scores(self.state, &own, 0..self.len(), &mut |sample, row, alone| {
+            if !alone && !sample.checked_sub(self.set_aside()).is_some_and(|exemplar| twice[exemplar]) {
+                let mut row = row.to_vec();
+                shift(&mut row, base, border);
+                values.push((own[sample].expect("every sample has a class"), of(&row)));
+            }
+        });
+        values
     }
 
     /// For every exemplar, whether another class has the same one.

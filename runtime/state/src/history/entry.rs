@@ -32,6 +32,10 @@ pub enum Verb {
     Purge,
     /// What was known counts otherwise against what is new.
     Balance,
+    /// Classes were learned again, on another bundle, from the pictures of their shots.
+    Upgrade,
+    /// A shot went from one class to another.
+    Move,
 }
 
 impl Verb {
@@ -47,6 +51,8 @@ impl Verb {
             Self::Undo => "went back",
             Self::Purge => "purged",
             Self::Balance => "balanced",
+            Self::Upgrade => "upgraded",
+            Self::Move => "moved a shot from",
         }
     }
 }

@@ -52,6 +52,28 @@ pub enum LearnError {
         /// The label.
         label: String,
     },
+    /// A class has no shot of that number.
+    #[error("\"{label}\" has no shot {number}: the device stores {shots} of it")]
+    NoShot {
+        /// Its label.
+        label: String,
+        /// The number that was asked for.
+        number: usize,
+        /// Shots of the class that are stored.
+        shots: usize,
+    },
+    /// The shot is all that a class has.
+    #[error("this is the last shot of \"{label}\"; forget the class instead")]
+    LastShot {
+        /// Its label.
+        label: String,
+    },
+    /// A shot would be moved to the class that has it.
+    #[error("the shot belongs to \"{label}\" already")]
+    SameClass {
+        /// The class's label.
+        label: String,
+    },
     /// No class has this label.
     #[error("no class has the label \"{label}\"")]
     UnknownLabel {

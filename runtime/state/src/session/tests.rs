@@ -573,3 +573,27 @@ fn extreme_features_leave_finite_numbers() {
         }
     }
 }
+
+#[test]
+fn relearning_gives_the_state_of_learning_session_by_session() {
+    let base_model = base_model(4);
+    let fresh = State::fresh(&base_model, [0; 32]);
+    let sessions = [alloc::vec![new_class(4, 5), new_class(5, 5)], Vec::new(), alloc::vec![new_class(6, 5)]];
+    let more = NewClass { label: label(1), ..new_class(1, 2) };
+    let (relearned, report) =
+        within(&base_model, 1, |session| session.relearn(&fresh, &sessions, &[more.clone()])).unwrap();
+    let mut expected = fresh.clone();
+    for session in sessions.iter().filter(|session| !session.is_empty()) {
+        expected = within(&base_model, 1, |step| step.learn(&expected, session)).unwrap().0;
+    }
+    let (mut expected, _) = within(&base_model, 1, |session| session.add_shots(&expected, &more)).unwrap();
+    // When each class was first counted differs: here all at once.
+    expected.origins.clone_from(&relearned.origins);
+    assert_eq!(relearned, expected);
+    assert_eq!(report.new_accuracy(), Some(1.0));
+    let again = within(&base_model, 1, |session| session.relearn(&fresh, &[], &[])).unwrap().0;
+    assert_eq!(again, fresh, "nothing was learned, and nothing is");
+    let twice = [alloc::vec![new_class(4, 5)], alloc::vec![new_class(4, 5)]];
+    let refused = within(&base_model, 1, |session| session.relearn(&fresh, &twice, &[])).unwrap_err();
+    assert!(matches!(refused, LearnError::LabelTwice { .. }));
+}

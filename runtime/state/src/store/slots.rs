@@ -238,10 +238,7 @@ impl SlotRules<'_> {
     /// [`SaveError`]; the old state holds, unless the error says otherwise.
     pub fn save<M: Medium>(&self, medium: &mut M, from: u64, body: &[u8]) -> Result<u64, SaveError<M::Error>> {
         let found = self.load_to_change(medium, from)?;
-        for slot in found.faults.iter().map(|(slot, _)| *slot).chain(found.foreign) {
-            let set_aside = medium.set_aside(slot);
-            set_aside.map_err(|source| SaveError::Medium { slot, source, holds: Holds::Old })?;
-        }
+        set_aside(medium, &found)?;
         match found.slot {
             Some(slot) => self.write(medium, slot.other(), from + 1, body, M::write),
             None => self.write_both(medium, Slot::A, from, body, M::write_first),
@@ -259,6 +256,27 @@ impl SlotRules<'_> {
         let generation = self.write_both(medium, first, from, body, M::write)?;
         medium.clear().map_err(|source| SaveError::Medium { slot: first, source, holds: Holds::New })?;
         Ok(generation)
+    }
+
+    /// Saves a body that belongs to another bundle, `to`, into both slots, in the place of the one of generation
+    /// `from`.
+    ///
+    /// # Errors
+    /// [`SaveError`]; the old state holds, unless the error says otherwise.
+    pub fn switch<M: Medium>(
+        &self,
+        medium: &mut M,
+        to: [u8; 32],
+        from: u64,
+        body: &[u8],
+    ) -> Result<u64, SaveError<M::Error>> {
+        let found = self.load_to_change(medium, from)?;
+        set_aside(medium, &found)?;
+        let (first, how): (_, How<M>) = match found.slot {
+            Some(slot) => (slot.other(), M::write),
+            None => (Slot::A, M::write_first),
+        };
+        SlotRules { base_model: to, ..*self }.write_both(medium, first, from, body, how)
     }
 
     fn write_both<M: Medium>(
@@ -298,4 +316,23 @@ impl SlotRules<'_> {
             }
         }
     }
+}
+
+/// Sets aside what is damaged or not ours, and would be written over.
+fn set_aside<M: Medium>(medium: &mut M, found: &Found<M::Error>) -> Result<(), SaveError<M::Error>> {
+    let faulty = found.faults.iter().map(|(slot, _)| *slot);
+    faulty.chain(found.foreign).try_for_each(|slot| {
+        medium.set_aside(slot).map_err(|source| SaveError::Medium { slot, source, holds: Holds::Old })
+    })
+}
+
+/// SHA-256 of the bundle's learner file that the newest slot belongs to, whose frame is sound; slots that cannot be
+/// read are passed over.
+pub fn owner<M: Medium>(medium: &mut M) -> Option<[u8; 32]> {
+    let frame = |slot| {
+        let bytes = medium.read(slot).ok()??;
+        let frame = Frame::decode(&bytes).ok()?;
+        (frame.generation <= LAST_GENERATION).then_some((frame.generation, frame.base_model))
+    };
+    Slot::BOTH.into_iter().filter_map(frame).max_by_key(|(generation, _)| *generation).map(|(_, owner)| owner)
 }

@@ -1,0 +1,42 @@
+//! `orco restore`.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use orco_runtime::backup::{self, Overruled};
+use orco_runtime::files;
+use serde_json::Value;
+
+use super::backup::{described, to_json};
+use crate::change;
+use crate::device;
+use crate::options::Options;
+use crate::output::{Output, say};
+
+/// Arguments of `orco restore`.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// A file that `orco backup` wrote.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Replaces what the device knows already: that is gone then.
+    #[arg(long)]
+    force: bool,
+    /// Restores what was learned on another bundle, too; `orco upgrade` is to be done next.
+    #[arg(long)]
+    other_bundle: bool,
+}
+
+/// Puts what a backup holds into the place of what the device knows.
+pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
+    let (bundle, store, settings) = device::parts(options, 1)?;
+    let shown = arguments.file.display();
+    let cannot = || format!("{shown} cannot be restored");
+    let mut file = files::open_regular(&arguments.file).with_context(|| format!("cannot read {shown}"))?;
+    let overruled = Overruled { occupied: arguments.force, other_bundle: arguments.other_bundle };
+    let made = backup::restore(&bundle, &store, settings.wait, &mut file, overruled).with_context(cannot)?;
+    let contents = change::made(output, made);
+    say!(output, "restored from {shown}: {}", described(&contents))?;
+    Ok(to_json(&contents))
+}

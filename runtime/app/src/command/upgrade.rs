@@ -1,0 +1,103 @@
+//! `orco upgrade`.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use clap::Args;
+use orco_runtime::label::Shown;
+use orco_runtime::learner::upgrade::{self, Compared, Upgraded};
+use serde_json::{Value, json};
+
+use crate::change::{self, Bars};
+use crate::device;
+use crate::options::Options;
+use crate::output::{self, Output, say};
+
+/// Arguments of `orco upgrade`.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// Goes over even if classes have no kept pictures, which are given up then, or are recognised clearly worse.
+    #[arg(long, conflicts_with_all = ["undo", "discard_old"])]
+    force: bool,
+    /// Brings back, to the bit, the state of the bundle that --bundle names, which was kept aside when another took its
+    /// place; the present one is kept aside in turn.
+    #[arg(long, conflicts_with = "discard_old")]
+    undo: bool,
+    /// Removes the state that was kept aside, with its pictures.
+    #[arg(long)]
+    discard_old: bool,
+    /// Seed of shuffling and perturbation.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Learns all that the device knows again, on the bundle that the options name.
+pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
+    let started = Instant::now();
+    let (bundle, store, mut settings) = device::parts(options, 1)?;
+    settings.seed = arguments.seed;
+    if arguments.discard_old {
+        let discarded = upgrade::discard(&store, &settings)?;
+        if discarded {
+            output.changed();
+        }
+        say!(output, "{}", if discarded { "the state that was kept aside is gone" } else { "nothing was kept aside" })?;
+        return Ok(json!({ "discarded": discarded }));
+    }
+    let name = &bundle.manifest.name;
+    if arguments.undo {
+        let saved = change::made(output, upgrade::undo(&bundle, &store, &settings)?);
+        let (classes, exemplars) = (saved.state.classes.len(), saved.state.exemplars.len());
+        say!(
+            output,
+            "went back to the state of {name} as it was left: {classes} learned classes, {}",
+            output::counted(exemplars, "exemplar")
+        )?;
+        return Ok(json!({ "bundle": name, "learned_classes": classes, "exemplars": exemplars }));
+    }
+    let made = upgrade::upgrade(&bundle, &store, &settings, arguments.force, &mut Bars::default())?;
+    let Upgraded { report, from, classes, dropped, warnings } = change::made(output, made);
+    let seconds = started.elapsed().as_secs_f64();
+    warnings.iter().for_each(|warning| output.warn(warning));
+    let count = if classes.len() == 1 { "1 class".to_owned() } else { format!("{} classes", classes.len()) };
+    change::print(output, &report, &format!("upgraded {count} from {} to {name}", shown(&from.name)), seconds)?;
+    for class in &classes {
+        say!(output, "{}", described(class))?;
+    }
+    if !dropped.is_empty() {
+        say!(output, "given up, since no picture of them was kept: {}", Shown(&dropped.join(", ")))?;
+    }
+    say!(output, "the old state is kept aside: `orco upgrade --undo` with the old bundle brings it back")?;
+    let mut result = change::to_json(&report, seconds);
+    // `classes` has all of the bundle's, too.
+    result["upgraded"] = classes.iter().map(to_json).collect::<Vec<_>>().into();
+    (result["from"], result["bundle"]) = (from.name.into(), name.clone().into());
+    result["dropped"] = dropped.into();
+    Ok(result)
+}
+
+fn shown(name: &str) -> String {
+    if name.is_empty() { "another bundle".into() } else { Shown(name).to_string() }
+}
+
+fn described(class: &Compared) -> String {
+    let Compared { label, shots, pictures, merged, before, after, .. } = class;
+    let percent = |share: &Option<f32>| share.map_or("unknown".to_owned(), |share| format!("{:.0} %", 100.0 * share));
+    let kept = if pictures == shots {
+        output::counted(*shots, "shot")
+    } else {
+        format!("{pictures} of {}", output::counted(*shots, "shot"))
+    };
+    let label = Shown(label);
+    if *merged {
+        return format!("  {label}: the new bundle knows it; {kept} are further ones of it now");
+    }
+    format!("  {label}: {kept}, recognised: {} when learned, {} now", percent(before), percent(after))
+}
+
+fn to_json(class: &Compared) -> Value {
+    let Compared { label, shots, pictures, merged, before, after, .. } = class;
+    json!({
+        "label": label, "shots": shots, "pictures": pictures, "merged": merged, "before": before, "after": after,
+    })
+}

@@ -1,0 +1,79 @@
+//! Why a camera gives no pictures.
+
+use std::io;
+
+/// Why a source cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "\"{0}\" is no camera: give a device (/dev/video0), an address (http://..., rtsp://...), gst:PIPELINE or \
+     folder:PATH"
+)]
+pub struct SourceError(pub String);
+
+/// Why a stream of pictures is broken.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Broken {
+    /// It ended, in a picture or between two.
+    #[error("the stream ended")]
+    Ended,
+    /// It cannot be read.
+    #[error("{0}")]
+    Read(#[from] io::Error),
+    /// No boundary between pictures was found in it.
+    #[error("what it sends is no stream of pictures")]
+    NoBoundary,
+    /// A picture has more than [`MAX_PICTURE`](crate::MAX_PICTURE) bytes.
+    #[error("it sends a picture of more than {} MiB", crate::MAX_PICTURE >> 20)]
+    TooLarge,
+}
+
+/// Why a camera gives no pictures, for now.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CameraError {
+    /// The device or folder cannot be used.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The address cannot be asked.
+    #[error("{0}")]
+    Http(Box<ureq::Error>),
+    /// What the address answers is no picture.
+    #[error("it answers with {0}, not with pictures (image/jpeg, image/png or multipart/x-mixed-replace)")]
+    Content(String),
+    /// The stream is broken.
+    #[error("{0}")]
+    Broken(#[from] Broken),
+    /// GStreamer is not installed.
+    #[error(
+        "gst-launch-1.0 is not there; install it (Debian: apt install gstreamer1.0-tools gstreamer1.0-plugins-base \
+         gstreamer1.0-plugins-good, and gstreamer1.0-libav for H.264)"
+    )]
+    NoGstreamer,
+    /// The pipeline ended; what GStreamer said last.
+    #[error("the pipeline ended: {0}")]
+    Pipeline(String),
+    /// The device has no format that is read.
+    #[error("the device gives neither MJPG, JPEG nor YUYV, but {0}; try it through gst:")]
+    Format(String),
+    /// The folder has too many files to be watched.
+    #[error("the folder has more than {0} files: move old ones away")]
+    Crowded(usize),
+    /// This system has no such cameras.
+    #[error("devices are read on Linux only; try gst:")]
+    Unsupported,
+    /// The pictures cannot be decoded.
+    #[error("{count} pictures one after another cannot be read; the last one {reason}")]
+    Garbage {
+        /// How many.
+        count: u32,
+        /// What was wrong with the last.
+        reason: String,
+    },
+}
+
+impl From<ureq::Error> for CameraError {
+    fn from(error: ureq::Error) -> Self {
+        Self::Http(Box::new(error))
+    }
+}

@@ -1,0 +1,53 @@
+//! One picture of a camera, as it came.
+
+use std::time::Instant;
+
+use orco_runtime::image::{self, ImageError};
+use orco_runtime::image_rs::RgbImage;
+
+use crate::yuyv::Yuyv;
+
+/// What a camera gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Picture {
+    /// The bytes of a JPEG or PNG file, or of whatever else it sent.
+    File(Vec<u8>),
+    /// Raw pixels.
+    Yuyv(Yuyv),
+}
+
+/// A picture, with its number and when it was there.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// Greater than those of all frames before it.
+    pub number: u64,
+    /// When it was complete.
+    pub taken: Instant,
+    /// The picture.
+    pub picture: Picture,
+}
+
+impl Frame {
+    /// The picture at its full size, as far as that can be decoded within [`image::MAX_MEMORY`].
+    ///
+    /// # Errors
+    /// [`ImageError`] if it is none, is damaged or too large.
+    pub fn decode(&self) -> Result<RgbImage, ImageError> {
+        match &self.picture {
+            Picture::File(bytes) => image::decode(bytes),
+            Picture::Yuyv(raw) => Ok(raw.to_rgb()),
+        }
+    }
+
+    /// The same, a JPEG picture reduced as far as at least `side` pixels are left in width and height.
+    ///
+    /// # Errors
+    /// As for [`Frame::decode`].
+    pub fn decode_reduced(&self, side: u32) -> Result<RgbImage, ImageError> {
+        match &self.picture {
+            Picture::File(bytes) => image::decode_reduced(bytes, side),
+            Picture::Yuyv(raw) => Ok(raw.to_rgb()),
+        }
+    }
+}

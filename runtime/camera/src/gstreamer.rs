@@ -1,0 +1,169 @@
+//! Pipelines of GStreamer's, run by its own program: nothing is linked, and what crashes there does not crash here.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use crate::camera::Pictures;
+use crate::error::{Broken, CameraError};
+use crate::frame::Picture;
+use crate::http::{PICTURE_TIME, Timed};
+use crate::motion_jpeg::with_tables;
+use crate::multipart::Multipart;
+use crate::stop::Stop;
+
+const PROGRAM: &str = "gst-launch-1.0";
+const BOUNDARY: &str = "orco";
+/// How long a pipeline may take until its first picture is there.
+const START_TIME: Duration = Duration::from_secs(20);
+/// Most of what GStreamer says that is held, in bytes.
+const MAX_SAID: u64 = 512;
+
+pub(crate) struct Gstreamer {
+    pictures: Multipart<Timed<Pipe>>,
+    child: Arc<Mutex<Child>>,
+    said: Arc<Mutex<String>>,
+    time: Duration,
+}
+
+/// The words of a pipeline that shows what an address sends.
+pub(crate) fn of_address(url: &str) -> Vec<String> {
+    ["uridecodebin", &format!("uri={url}")].map(str::to_owned).to_vec()
+}
+
+/// The words of a pipeline.
+pub(crate) fn of_text(pipeline: &str) -> Result<Vec<String>, CameraError> {
+    shlex::split(pipeline).ok_or_else(|| CameraError::Pipeline("a quotation mark is left open in it".into()))
+}
+
+/// A pipeline with what makes a stream of JPEG pictures of it. Where it is slower than the camera, frames are left out.
+fn whole(mut words: Vec<String>) -> Vec<String> {
+    let last = words.iter().rposition(|word| word == "!").map_or(0, |at| at + 1);
+    let is_jpeg = words.get(last).is_some_and(|word| word == "jpegenc" || word.starts_with("image/jpeg"));
+    let latest = "! queue leaky=downstream max-size-buffers=1 max-size-bytes=0 max-size-time=0";
+    let encoded = if is_jpeg { "" } else { "! videoconvert ! jpegenc quality=90" };
+    let end = format!("{latest} {encoded} ! multipartmux boundary={BOUNDARY} ! fdsink fd=1");
+    words.extend(end.split_whitespace().map(str::to_owned));
+    words
+}
+
+impl Gstreamer {
+    pub fn open(words: Vec<String>, stop: &Stop) -> Result<Self, CameraError> {
+        let mut command = Command::new(PROGRAM);
+        command.arg("-q").args(whole(words));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => CameraError::NoGstreamer,
+            _ => error.into(),
+        })?;
+        let missing = || io::Error::other("the pipeline has no output");
+        let (output, errors) = (child.stdout.take().ok_or_else(missing)?, child.stderr.take().ok_or_else(missing)?);
+        let child = Arc::new(Mutex::new(child));
+        let killed = Arc::clone(&child);
+        stop.interrupted_by(move || kill(&killed));
+        let said = Arc::new(Mutex::new(String::new()));
+        let kept = Arc::clone(&said);
+        // It ends with the child, whose pipe it reads.
+        thread::Builder::new().name("gstreamer".into()).spawn(move || listen(errors, &kept))?;
+        let pictures = Multipart::new(Timed::new(Pipe { output, silence: START_TIME }, START_TIME), BOUNDARY);
+        Ok(Self { pictures, child, said, time: START_TIME })
+    }
+
+    /// Why there are no more pictures.
+    fn reason(&self) -> CameraError {
+        kill(&self.child);
+        // The thread that listens may need a moment for the last line.
+        thread::sleep(Duration::from_millis(50));
+        let said = self.said.lock().expect("nothing panics while it holds the line").clone();
+        CameraError::Pipeline(if said.is_empty() { "GStreamer does not say why".into() } else { said })
+    }
+}
+
+fn kill(child: &Mutex<Child>) {
+    let mut child = child.lock().expect("nothing panics while it holds the child");
+    // It may have ended by itself.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+impl Drop for Gstreamer {
+    fn drop(&mut self) {
+        kill(&self.child);
+    }
+}
+
+/// Keeps the last error that is said, or the last line.
+fn listen(errors: impl Read, said: &Mutex<String>) {
+    let mut lines = BufReader::new(errors);
+    let (mut line, mut error_seen) = (Vec::new(), false);
+    while let Ok(1..) = lines.by_ref().take(MAX_SAID).read_until(b'\n', &mut line) {
+        let text = String::from_utf8_lossy(&line).trim().to_owned();
+        line.clear();
+        let is_error = text.contains("erroneous pipeline") || text.starts_with("ERROR");
+        if !text.is_empty() && (is_error || !error_seen) {
+            error_seen |= is_error;
+            *said.lock().expect("nothing panics while it holds the line") = text;
+        }
+    }
+}
+
+impl Pictures for Gstreamer {
+    fn next(&mut self) -> Result<Option<Picture>, CameraError> {
+        self.pictures.stream_mut().restart(self.time);
+        match self.pictures.next() {
+            Ok(picture) => {
+                self.time = PICTURE_TIME;
+                Ok(Some(Picture::File(with_tables(&picture).into_owned())))
+            }
+            Err(Broken::Ended) => Err(self.reason()),
+            Err(broken) => Err(broken.into()),
+        }
+    }
+}
+
+/// What a child writes, waited for no longer than `silence`.
+struct Pipe {
+    output: ChildStdout,
+    silence: Duration,
+}
+
+impl Read for Pipe {
+    #[cfg(unix)]
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        crate::wait::for_input(&self.output, self.silence)?;
+        self.output.read(buffer)
+    }
+
+    #[cfg(not(unix))]
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.output.read(buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pipelines_end_in_parts_of_jpeg() {
+        let line = |text: &str| whole(of_text(text).unwrap()).join(" ");
+        let end = format!("multipartmux boundary={BOUNDARY} ! fdsink fd=1");
+        let encoded = line("videotestsrc ! 'video/x-raw, width=64'");
+        assert!(encoded.starts_with("videotestsrc ! video/x-raw, width=64 ! queue"), "{encoded}");
+        assert!(encoded.ends_with(&format!("videoconvert ! jpegenc quality=90 ! {end}")), "{encoded}");
+        for jpeg in ["v4l2src ! image/jpeg,width=640", "videotestsrc ! jpegenc quality=50"] {
+            assert!(!line(jpeg).contains("videoconvert") && line(jpeg).ends_with(&end), "{jpeg}");
+        }
+        assert!(of_text("videotestsrc ! 'open").is_err());
+        assert_eq!(of_address("rtsp://door/1 2"), ["uridecodebin", "uri=rtsp://door/1 2"]);
+    }
+
+    #[test]
+    fn the_error_is_kept_of_all_that_is_said() {
+        let said = Mutex::default();
+        listen(&b"WARNING: erroneous pipeline: no element \"x\"\nmore\n\n"[..], &said);
+        assert_eq!(said.into_inner().unwrap(), "WARNING: erroneous pipeline: no element \"x\"");
+    }
+}

@@ -1,0 +1,127 @@
+//! Cameras that are asked over HTTP: Motion JPEG, or one picture after another.
+
+use std::io::{self, Read};
+use std::time::{Duration, Instant};
+
+use ureq::{Agent, BodyReader};
+
+use crate::camera::Pictures;
+use crate::error::{Broken, CameraError};
+use crate::frame::Picture;
+use crate::motion_jpeg::with_tables;
+use crate::multipart::{MAX_PICTURE, Multipart};
+use crate::stop::Stop;
+
+/// How long a camera may take to be reached, and may be silent.
+const SILENCE: Duration = Duration::from_secs(5);
+/// How long a picture may take, however much of it comes.
+pub(crate) const PICTURE_TIME: Duration = Duration::from_secs(10);
+/// How long after one single picture the next is fetched.
+const FETCH_EVERY: Duration = Duration::from_millis(200);
+
+/// A reader that fails once its time is over.
+pub(crate) struct Timed<R> {
+    reader: R,
+    end: Instant,
+    time: Duration,
+}
+
+impl<R> Timed<R> {
+    pub fn new(reader: R, time: Duration) -> Self {
+        Self { reader, end: Instant::now() + time, time }
+    }
+
+    /// From now on again so long.
+    pub fn restart(&mut self, time: Duration) {
+        (self.time, self.end) = (time, Instant::now() + time);
+    }
+}
+
+impl<R: Read> Read for Timed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if Instant::now() >= self.end {
+            let sentence = format!("no picture was complete within {} s", self.time.as_secs());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, sentence));
+        }
+        self.reader.read(buffer)
+    }
+}
+
+pub(crate) struct Http {
+    agent: Agent,
+    url: String,
+    stop: Stop,
+    answer: Answer,
+}
+
+enum Answer {
+    Stream(Multipart<Timed<BodyReader<'static>>>),
+    /// The last picture that was fetched.
+    Single(Option<Vec<u8>>),
+}
+
+impl Http {
+    pub fn open(url: &str, stop: &Stop) -> Result<Self, CameraError> {
+        let config = Agent::config_builder()
+            .timeout_resolve(Some(SILENCE))
+            .timeout_connect(Some(SILENCE))
+            .timeout_recv_response(Some(SILENCE))
+            .timeout_per_read(Some(SILENCE))
+            .max_redirects(3)
+            // Cameras are asked directly.
+            .proxy(None)
+            .user_agent(concat!("orco/", env!("CARGO_PKG_VERSION")))
+            .build();
+        let agent = Agent::new_with_config(config);
+        let handle = agent.clone();
+        stop.interrupted_by(move || handle.shutdown());
+        let answer = ask(&agent, url)?;
+        Ok(Self { agent, url: url.into(), stop: stop.clone(), answer })
+    }
+}
+
+fn ask(agent: &Agent, url: &str) -> Result<Answer, CameraError> {
+    let response = agent.get(url).call()?;
+    let given = response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let given = given.to_owned();
+    let essence = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let body = response.into_body().into_with_config().limit(u64::MAX).reader();
+    let mut body = Timed::new(body, PICTURE_TIME);
+    match essence.as_str() {
+        kind if kind.starts_with("multipart/") => {
+            let parameters = given.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
+            let boundary = parameters.into_iter().find(|(name, _)| name.trim().eq_ignore_ascii_case("boundary"));
+            let boundary = boundary.ok_or(Broken::NoBoundary)?.1;
+            Ok(Answer::Stream(Multipart::new(body, boundary)))
+        }
+        "image/jpeg" | "image/jpg" | "image/png" => {
+            let mut picture = Vec::new();
+            body.by_ref().take(MAX_PICTURE as u64 + 1).read_to_end(&mut picture).map_err(Broken::Read)?;
+            let fits = picture.len() <= MAX_PICTURE;
+            if fits { Ok(Answer::Single(Some(picture))) } else { Err(Broken::TooLarge.into()) }
+        }
+        "" => Err(CameraError::Content("nothing that it names".into())),
+        other => Err(CameraError::Content(other.into())),
+    }
+}
+
+impl Pictures for Http {
+    fn next(&mut self) -> Result<Option<Picture>, CameraError> {
+        let picture = match &mut self.answer {
+            Answer::Stream(parts) => {
+                parts.stream_mut().restart(PICTURE_TIME);
+                parts.next()?
+            }
+            Answer::Single(picture) => match picture.take() {
+                Some(picture) => picture,
+                None => {
+                    if !self.stop.wait(FETCH_EVERY) {
+                        self.answer = ask(&self.agent, &self.url)?;
+                    }
+                    return Ok(None);
+                }
+            },
+        };
+        Ok(Some(Picture::File(with_tables(&picture).into_owned())))
+    }
+}

@@ -1,0 +1,192 @@
+//! A stream of pictures in parts, as cameras send Motion JPEG over HTTP (`multipart/x-mixed-replace`, RFC 2046 5.1) and
+//! GStreamer's `multipartmux` writes it.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+use memchr::memmem;
+
+use crate::error::Broken;
+
+/// Most bytes of a picture, and most that are passed over until one begins.
+pub const MAX_PICTURE: usize = 32 << 20;
+/// Most bytes of a line of a part's head.
+const MAX_LINE: usize = 8 << 10;
+/// Most lines of a part's head.
+const MAX_LINES: usize = 64;
+
+/// The parts of a stream, one by one.
+#[derive(Debug)]
+pub struct Multipart<R> {
+    stream: BufReader<R>,
+    /// With its two dashes.
+    boundary: Vec<u8>,
+    /// Whether the last part's end was the next one's boundary.
+    at_head: bool,
+}
+
+impl<R: Read> Multipart<R> {
+    /// Parts between lines of `boundary`, which may be given with the two dashes before it or without: cameras do both.
+    pub fn new(stream: R, boundary: &str) -> Self {
+        let boundary = format!("--{}", boundary.trim().trim_matches('"').trim_start_matches("--"));
+        Self { stream: BufReader::with_capacity(64 << 10, stream), boundary: boundary.into_bytes(), at_head: false }
+    }
+
+    /// What the parts are read from.
+    pub fn stream_mut(&mut self) -> &mut R {
+        self.stream.get_mut()
+    }
+
+    /// The content of the next part, by its length where that is said, else up to the next boundary. What stands before
+    /// its boundary is passed over.
+    ///
+    /// # Errors
+    /// [`Broken`] if the stream ends, cannot be read, has no boundary within [`MAX_PICTURE`] bytes or a part beyond
+    /// that.
+    // An iterator would go on after an error.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<Vec<u8>, Broken> {
+        if !std::mem::take(&mut self.at_head) {
+            self.skip_to_boundary()?;
+        }
+        match self.length()? {
+            Some(length) if length > MAX_PICTURE => Err(Broken::TooLarge),
+            Some(length) => {
+                let mut part = Vec::new();
+                let read = self.stream.by_ref().take(length as u64).read_to_end(&mut part)?;
+                if read == length { Ok(part) } else { Err(Broken::Ended) }
+            }
+            None => self.up_to_boundary(),
+        }
+    }
+
+    fn skip_to_boundary(&mut self) -> Result<(), Broken> {
+        let mut passed = 0;
+        let mut line = Vec::new();
+        // Whether the line before was longer than is held, so that this is no line of its own.
+        let mut inside = false;
+        while passed < MAX_PICTURE {
+            passed += self.line(&mut line)?;
+            let whole = !inside;
+            inside = !line.ends_with(b"\n");
+            if whole && line.trim_ascii_end() == self.boundary {
+                return Ok(());
+            }
+            if whole && line.trim_ascii_end().strip_prefix(&self.boundary[..]) == Some(b"--") {
+                return Err(Broken::Ended);
+            }
+        }
+        Err(Broken::NoBoundary)
+    }
+
+    /// The head of a part: the length of its content, where it says one.
+    fn length(&mut self) -> Result<Option<usize>, Broken> {
+        let (mut length, mut line) = (None, Vec::new());
+        for _ in 0..MAX_LINES {
+            self.line(&mut line)?;
+            if line.trim_ascii().is_empty() {
+                return Ok(length);
+            }
+            let text = String::from_utf8_lossy(&line);
+            if let Some((name, value)) = text.split_once(':')
+                && name.trim().eq_ignore_ascii_case("content-length")
+            {
+                length = value.trim().parse().ok();
+            }
+        }
+        Err(Broken::NoBoundary)
+    }
+
+    /// The next line, or as much of it as is held.
+    fn line(&mut self, line: &mut Vec<u8>) -> Result<usize, Broken> {
+        line.clear();
+        match self.stream.by_ref().take(MAX_LINE as u64).read_until(b'\n', line)? {
+            0 => Err(Broken::Ended),
+            read => Ok(read),
+        }
+    }
+
+    fn up_to_boundary(&mut self) -> Result<Vec<u8>, Broken> {
+        let end = [b"\n", &self.boundary[..]].concat();
+        let finder = memmem::Finder::new(&end);
+        let mut part: Vec<u8> = Vec::new();
+        loop {
+            let more = match self.stream.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                more => more?,
+            };
+            if more.is_empty() {
+                return Err(Broken::Ended);
+            }
+            let (before, read) = (part.len(), more.len());
+            part.extend_from_slice(more);
+            // The boundary may have begun in what was read before.
+            let from = before.saturating_sub(end.len() - 1);
+            let Some(at) = finder.find(&part[from..]).map(|at| from + at) else {
+                self.stream.consume(read);
+                if part.len() > MAX_PICTURE {
+                    return Err(Broken::TooLarge);
+                }
+                continue;
+            };
+            self.stream.consume(at + end.len() - before);
+            let mut rest = Vec::new();
+            self.line(&mut rest)?;
+            self.at_head = !rest.starts_with(b"--");
+            part.truncate(at);
+            if part.ends_with(b"\r") {
+                part.pop();
+            }
+            return Ok(part);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives so many bytes at a time.
+    struct Dripping<'a>(&'a [u8], usize);
+
+    impl Read for Dripping<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let length = self.1.min(buffer.len()).min(self.0.len());
+            buffer[..length].copy_from_slice(&self.0[..length]);
+            self.0 = &self.0[length..];
+            Ok(length)
+        }
+    }
+
+    #[test]
+    fn parts_are_found_however_they_are_written_and_arrive() {
+        let with_length = b"junk\r\n--b\r\nContent-Type: image/jpeg\r\nCONTENT-LENGTH: 7\r\n\r\none\r\n--\r\n--b\r\n\
+            Content-Length: 3\r\n\r\ntwo\r\n--b--\r\n";
+        let without = b"--b\r\nContent-Type: image/jpeg\r\n\r\none\r\n--\r\n--b\n\ntwo\r\n--b--\r\n";
+        for drip in [1, 2, 3, 5, 1000] {
+            for boundary in ["b", "--b", "\"b\""] {
+                for stream in [&with_length[..], without] {
+                    let mut parts = Multipart::new(Dripping(stream, drip), boundary);
+                    let first = parts.next().unwrap();
+                    assert_eq!(String::from_utf8_lossy(&first).trim_end(), "one\r\n--", "{drip} {boundary}");
+                    assert_eq!(parts.next().unwrap(), b"two", "{drip} {boundary}");
+                    assert!(matches!(parts.next(), Err(Broken::Ended)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_never_ends_is_given_up() {
+        let endless = |bytes: &'static [u8]| bytes.chain(io::repeat(b'x'));
+        let mut parts = Multipart::new(endless(b""), "b");
+        assert!(matches!(parts.next(), Err(Broken::NoBoundary)));
+        let mut parts = Multipart::new(endless(b"--b\r\n\r\n"), "b");
+        assert!(matches!(parts.next(), Err(Broken::TooLarge)));
+        let mut parts = Multipart::new(endless(b"--b\r\nContent-Length: 99999999999\r\n\r\n"), "b");
+        assert!(matches!(parts.next(), Err(Broken::TooLarge)));
+        let lines = "--b\r\n".to_owned() + &"a: b\r\n".repeat(1000);
+        assert!(matches!(Multipart::new(lines.as_bytes(), "b").next(), Err(Broken::NoBoundary)));
+        let short = b"--b\r\nContent-Length: 10\r\n\r\nshort";
+        assert!(matches!(Multipart::new(&short[..], "b").next(), Err(Broken::Ended)));
+    }
+}

@@ -1,0 +1,182 @@
+//! A camera on a socket that plays the sample photographs, and can misbehave.
+
+#![allow(dead_code, reason = "no test program uses all of it")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a test waits for what must come; none depends on how soon it does.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// What the camera does with the next picture, and with who asks next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Photographs, with their lengths.
+    Good,
+    /// The same without lengths.
+    Unmeasured,
+    /// One picture, and the end.
+    Single,
+    /// Half a picture, then the connection is closed; nobody is answered afterwards.
+    Away,
+    /// Parts that hold no pictures.
+    Garbage,
+    /// A stream without any boundary.
+    Noise,
+    /// A page instead.
+    Page,
+    /// Nothing at all after the head.
+    Silent,
+}
+
+struct Inner {
+    mode: Mutex<Mode>,
+    photographs: Mutex<Vec<Vec<u8>>>,
+    every: Duration,
+    asked: AtomicUsize,
+    sent: AtomicUsize,
+    heads: Mutex<Vec<String>>,
+    stop: AtomicBool,
+}
+
+pub struct FakeCamera {
+    pub address: SocketAddr,
+    inner: Arc<Inner>,
+}
+
+/// A sample picture's bytes, `part` being `learn` or `try`.
+pub fn photograph(part: &str, class: &str, number: usize) -> Vec<u8> {
+    let shots = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/shots");
+    std::fs::read(shots.join(part).join(class).join(format!("{number}.jpg"))).unwrap()
+}
+
+impl FakeCamera {
+    /// Plays photographs over and over.
+    pub fn start(photographs: Vec<Vec<u8>>, every: Duration) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let inner = Arc::new(Inner {
+            mode: Mode::Good.into(),
+            photographs: photographs.into(),
+            every,
+            asked: AtomicUsize::new(0),
+            sent: AtomicUsize::new(0),
+            heads: Mutex::default(),
+            stop: AtomicBool::new(false),
+        });
+        let theirs = Arc::clone(&inner);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                if theirs.stop.load(Ordering::SeqCst) {
+                    break;
+                }
+                let inner = Arc::clone(&theirs);
+                // Who asks may hang up at any moment.
+                thread::spawn(move || drop(stream.and_then(|stream| answer(stream, &inner))));
+            }
+        });
+        Self { address, inner }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}/stream", self.address)
+    }
+
+    pub fn set(&self, mode: Mode) {
+        *self.inner.mode.lock().unwrap() = mode;
+    }
+
+    pub fn play(&self, photographs: Vec<Vec<u8>>) {
+        *self.inner.photographs.lock().unwrap() = photographs;
+    }
+
+    /// How many times it was asked.
+    pub fn asked(&self) -> usize {
+        self.inner.asked.load(Ordering::SeqCst)
+    }
+
+    /// How many pictures it has sent. A picture that is being sent when other photographs are chosen is one of those
+    /// before.
+    pub fn sent(&self) -> usize {
+        self.inner.sent.load(Ordering::SeqCst)
+    }
+
+    /// The heads of all requests.
+    pub fn heads(&self) -> Vec<String> {
+        self.inner.heads.lock().unwrap().clone()
+    }
+}
+
+impl Drop for FakeCamera {
+    fn drop(&mut self) {
+        self.inner.stop.store(true, Ordering::SeqCst);
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+fn answer(mut stream: TcpStream, inner: &Inner) -> std::io::Result<()> {
+    inner.asked.fetch_add(1, Ordering::SeqCst);
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") && head.len() < 8192 && stream.read(&mut byte)? > 0 {
+        head.push(byte[0]);
+    }
+    inner.heads.lock().unwrap().push(String::from_utf8_lossy(&head).into_owned());
+    let mode = || *inner.mode.lock().unwrap();
+    let kind = match mode() {
+        Mode::Away => return Ok(()),
+        Mode::Page => "text/html",
+        Mode::Single => "image/jpeg",
+        _ => "multipart/x-mixed-replace; boundary=--frame",
+    };
+    write!(stream, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: {kind}\r\n\r\n")?;
+    for turn in 0.. {
+        if inner.stop.load(Ordering::SeqCst) {
+            break;
+        }
+        let photographs = inner.photographs.lock().unwrap().clone();
+        let photograph = &photographs[turn % photographs.len()];
+        let head = "--frame\r\nContent-Type: image/jpeg\r\n";
+        match mode() {
+            Mode::Good => {
+                write!(stream, "{head}Content-Length: {}\r\n\r\n", photograph.len())?;
+                stream.write_all(photograph)?;
+                stream.write_all(b"\r\n")?;
+            }
+            Mode::Unmeasured => {
+                write!(stream, "{head}\r\n")?;
+                stream.write_all(photograph)?;
+                stream.write_all(b"\r\n")?;
+            }
+            Mode::Single => return stream.write_all(photograph),
+            Mode::Away => {
+                write!(stream, "{head}Content-Length: {}\r\n\r\n", photograph.len())?;
+                return stream.write_all(&photograph[..photograph.len() / 2]);
+            }
+            Mode::Garbage => write!(stream, "{head}Content-Length: 9\r\n\r\nnonsense{turn}\r\n")?,
+            Mode::Noise => stream.write_all(&[b'x'; 1 << 16])?,
+            Mode::Page => return stream.write_all(b"<p>Hello"),
+            Mode::Silent => {}
+        }
+        stream.flush()?;
+        inner.sent.fetch_add(1, Ordering::SeqCst);
+        if mode() != Mode::Noise {
+            thread::sleep(inner.every);
+        }
+    }
+    Ok(())
+}
+
+/// Waits until something is so.
+pub fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is() {
+        assert!(start.elapsed() < PATIENCE, "it never came: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,137 @@
+//! Looking back and ahead on a shipped bundle: whether pictures of unknown classes are told, whether shots are enough,
+//! and shots that go from one class to another.
+
+use core::ops::ControlFlow;
+use std::path::Path;
+
+use orco_core::workers::Serial;
+use orco_lab::benchmark::Benchmark;
+use orco_lab::{Measurement, System};
+use orco_runtime::bundle::Bundle;
+use orco_state::classify::Classifier;
+use orco_state::enough::{Curve, enough};
+use orco_state::likeness;
+use orco_state::nearest::{Place, nearest};
+use orco_state::session::{LearnError, Memory, NewClass, Session};
+use orco_state::state::{BaseModel, State};
+
+fn edge() -> (Bundle, Benchmark) {
+    let bundle = Bundle::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/cifar100-edge")).unwrap();
+    let benchmark = Benchmark::of(&bundle).unwrap();
+    (bundle, benchmark)
+}
+
+fn with<T>(base_model: &BaseModel, step: impl FnOnce(&mut Session<'_>) -> T) -> T {
+    let (memory, on_progress) = (&mut Memory::default(), &mut |_| ControlFlow::Continue(()));
+    let config = &base_model.config;
+    step(&mut Session { base_model, config, seed: 1, memory, workers: &Serial, on_progress })
+}
+
+#[test]
+fn classes_to_come_are_told_from_known_ones_better_than_by_chance() {
+    let (bundle, mut benchmark) = edge();
+    // A tenth of the pictures says enough.
+    let some: Vec<usize> = (0..benchmark.measured.len()).step_by(10).collect();
+    benchmark.measured = benchmark.measured.only(&some);
+    let base_model = &bundle.base_model;
+    let config = &base_model.config;
+    let measurement = Measurement { base_model, benchmark: &benchmark, system: System::Orco, config, seed: 1 };
+    let rows = measurement.unknown(0, 0.05).unwrap().unwrap();
+    assert_eq!(rows.len(), 9);
+    for row in &rows {
+        assert!(row.auroc.is_none_or(|area| area > 60.0), "{row:?}");
+        assert!(row.passed.is_none_or(|passed| passed < 100.0 - row.false_alarms), "{row:?}");
+        assert!(row.ece.unwrap() < 25.0, "{row:?}");
+    }
+    assert!(rows[8].auroc.is_none() && rows[8].passed.is_none(), "nothing is unknown at the end");
+    let by_targets = config.by_targets_alone();
+    assert_eq!(Measurement { config: &by_targets, ..measurement }.unknown(0, 0.05).unwrap(), None);
+}
+
+#[test]
+fn errors_fall_with_shots_and_a_stranger_among_shots_is_found() {
+    let (bundle, benchmark) = edge();
+    let base_model = &bundle.base_model;
+    let curve = Curve::of(base_model).unwrap();
+    assert_eq!(curve.errors().len(), base_model.config.base_exemplars);
+    assert!(curve.errors().windows(2).filter(|pair| pair[1] <= pair[0]).count() >= 3, "{curve:?}");
+    let classifier = Classifier::new(base_model, &State::fresh(base_model, [0; 32]));
+    let new = benchmark.session(base_model, 1, 0, 1);
+    let told: Vec<_> =
+        new.iter().map(|class| enough(base_model, &classifier, Some(&curve), None, &class.shots)).collect();
+    assert!(told.iter().map(|told| told.recognised()).sum::<usize>() >= 5, "{told:?}");
+    // A shot of a base class is taken for that class.
+    let mut mixed = new[0].shots.clone();
+    let bear = base_model.exemplars.view();
+    let mut views = vec![0.0; base_model.exemplars.views() * base_model.head.inputs];
+    for (view, row) in views.chunks_exact_mut(base_model.head.inputs).enumerate() {
+        bear.read(0, view, row);
+    }
+    mixed.push(views);
+    let told = enough(base_model, &classifier, Some(&curve), None, &mixed);
+    assert_eq!(told.taken_for[5], Some(base_model.exemplars.classes()[0] as usize));
+    let alone = enough(base_model, &classifier, Some(&curve), None, &new[0].shots[..1]);
+    assert_eq!((alone.taken_for.len(), alone.expected.map(|now| now[0])), (0, Some(1.0 - curve.error(1))));
+    let one_shot: NewClass = NewClass { label: "one".into(), shots: new[0].shots[..1].to_vec() };
+    let mut imprinted = classifier.clone();
+    imprinted.imprint(&one_shot);
+    let clean = &new[0].shots[1][..base_model.head.inputs];
+    let scores = imprinted.scores(clean);
+    let apart = scores.last().unwrap() - classifier.scores_of_some(&one_shot.shots, &[vec![0]], clean)[0][0];
+    assert!(apart.abs() < 1e-4, "a class that is not kept scores as an imprinted one does");
+}
+
+#[test]
+fn a_moved_shot_belongs_to_the_other_class_and_to_no_other() {
+    let (bundle, benchmark) = edge();
+    let base_model = &bundle.base_model;
+    let new = benchmark.session(base_model, 1, 0, 1);
+    let (state, _) = with(base_model, |session| session.learn(&State::fresh(base_model, [0; 32]), &new[..2])).unwrap();
+    let [from, to] = [0, 1].map(|class: usize| state.classes[class].label.clone());
+    let base = base_model.classes.len() as u32;
+    let digest = state.exemplars.digest_of(2);
+    let (next, _) = with(base_model, |session| session.move_shot(&state, (&from, 3), &to)).unwrap();
+    assert!(next.is_sound(base_model));
+    let count = |state: &State, class| state.exemplars.classes().iter().filter(|of| **of == base + class).count();
+    assert_eq!((count(&next, 0), count(&next, 1)), (4, 6));
+    let last = next.exemplars.len() - 1;
+    assert_eq!((next.exemplars.digest_of(last), next.exemplars.classes()[last]), (digest, base + 1));
+    // Its nearest exemplar is itself, under its new class and number.
+    let mut clean = vec![0.0; base_model.head.inputs];
+    next.exemplars.view().read(last, 0, &mut clean);
+    let best = nearest(base_model, &next, &clean, 1)[0];
+    assert_eq!((best.class, best.place, best.number), (base as usize + 1, Place::Device(last), 6));
+    assert!(best.similarity > 0.999);
+
+    let refused = |shot, label: &str| {
+        with(base_model, |session| session.move_shot(&state, (&from, shot), label)).map(|_| ()).unwrap_err()
+    };
+    assert_eq!(refused(6, &to), LearnError::NoShot { label: from.clone(), number: 6, shots: 5 });
+    assert_eq!(refused(0, &to), LearnError::NoShot { label: from.clone(), number: 0, shots: 5 });
+    assert_eq!(refused(1, &from), LearnError::SameClass { label: from.clone() });
+    assert_eq!(refused(1, "nobody"), LearnError::UnknownLabel { label: "nobody".into() });
+    let single = NewClass { label: "single".into(), shots: new[2].shots[..1].to_vec() };
+    let (state, _) = with(base_model, |session| session.learn(&state, &[single])).unwrap();
+    let last = with(base_model, |session| session.move_shot(&state, ("single", 1), &to)).map(|_| ()).unwrap_err();
+    assert_eq!(last, LearnError::LastShot { label: "single".into() });
+}
+
+#[test]
+fn pictures_of_a_class_are_more_alike_than_the_threshold_and_others_less() {
+    let (bundle, _) = edge();
+    let base_model = &bundle.base_model;
+    let least = likeness::threshold(base_model);
+    let (bank, inputs) = (&base_model.exemplars, base_model.head.inputs);
+    let mut clean = bank.clean();
+    clean.chunks_exact_mut(inputs).for_each(|row| likeness::see(base_model, row));
+    let rows: Vec<&[f32]> = clean.chunks_exact(inputs).collect();
+    let share = |same: bool| {
+        let pairs = (0..rows.len()).flat_map(|one| (0..one).map(move |other| (one, other)));
+        let pairs = pairs.filter(|(one, other)| (bank.classes()[*one] == bank.classes()[*other]) == same);
+        let alike: Vec<bool> = pairs
+            .map(|(one, other)| rows[one].iter().zip(rows[other]).map(|(a, b)| a * b).sum::<f32>() >= least)
+            .collect();
+        alike.iter().filter(|alike| **alike).count() as f32 / alike.len() as f32
+    };
+    assert!(share(true) > 0.7 && share(false) < 0.3, "{} {}", share(true), share(false));
+}

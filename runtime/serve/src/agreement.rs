@@ -1,0 +1,160 @@
+//! One label for several frames, so that it does not flicker.
+//!
+//! Of every class the mean of its probabilities over the last frames is taken; frames that are older than [`MEMORY`]
+//! count no longer. The class that is shown stays until another one's mean is greater by more than [`MARGIN`]. Where no
+//! earlier frame counts any more, the new one decides alone.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::answers::Named;
+
+/// How long a frame counts.
+pub const MEMORY: Duration = Duration::from_secs(3);
+/// By how much another class must be more probable than the one that is shown.
+pub const MARGIN: f32 = 0.1;
+
+/// The answer to a frame.
+#[derive(Clone, Debug)]
+struct Answered {
+    when: Instant,
+    named: Vec<Named>,
+    known: bool,
+}
+
+/// Answers to the last frames.
+#[derive(Clone, Debug)]
+pub struct Agreement {
+    most: usize,
+    frames: VecDeque<Answered>,
+    shown: Option<String>,
+}
+
+impl Agreement {
+    /// Over so many frames at most; over one, every frame decides alone.
+    pub fn of(frames: usize) -> Self {
+        Self { most: frames.max(1), frames: VecDeque::new(), shown: None }
+    }
+
+    /// Forgets all frames: the camera went away, or what is known changed.
+    pub fn clear(&mut self) {
+        self.frames.clear();
+        self.shown = None;
+    }
+
+    /// How many frames count.
+    pub fn frames(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Whether at least half of them are like anything known.
+    pub fn is_known(&self) -> bool {
+        2 * self.frames.iter().filter(|frame| frame.known).count() >= self.frames.len()
+    }
+
+    /// Adds the answer to a frame, and whether that is like anything known. Returns all classes with their means: first the one that is shown, then the others,
+    /// most probable first.
+    pub fn add(&mut self, now: Instant, answer: Vec<Named>, known: bool) -> Vec<Named> {
+        self.frames.retain(|frame| now.saturating_duration_since(frame.when) <= MEMORY);
+        while self.frames.len() >= self.most {
+            self.frames.pop_front();
+        }
+        if self.frames.is_empty() {
+            self.shown = None;
+        }
+        self.frames.push_back(Answered { when: now, named: answer, known });
+        let mut means = self.means();
+        means.sort_by(|one, other| other.probability.total_cmp(&one.probability));
+        let best = means.first().map_or(0.0, |best| best.probability);
+        let stays = |named: &Named| self.shown.as_ref() == Some(&named.label) && best - named.probability <= MARGIN;
+        if let Some(shown) = means.iter().position(stays) {
+            means[..=shown].rotate_right(1);
+        }
+        self.shown = means.first().map(|shown| shown.label.clone());
+        means
+    }
+
+    /// The classes of the newest answer; one that an earlier answer did not name had no probability there.
+    fn means(&self) -> Vec<Named> {
+        let Some(newest) = self.frames.back() else { return Vec::new() };
+        let mut means = newest.named.clone();
+        for Answered { named: earlier, .. } in self.frames.iter().rev().skip(1) {
+            for (place, mean) in means.iter_mut().enumerate() {
+                // Answers name the same classes, sorted differently.
+                let same = earlier.get(place).filter(|named| named.label == mean.label);
+                let named = same.or_else(|| earlier.iter().find(|named| named.label == mean.label));
+                mean.probability += named.map_or(0.0, |named| named.probability);
+            }
+        }
+        means.iter_mut().for_each(|mean| mean.probability /= self.frames.len() as f32);
+        means
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(probabilities: &[(&str, f32)]) -> Vec<Named> {
+        let named = |(label, probability): &(&str, f32)| Named {
+            label: (*label).into(),
+            probability: *probability,
+            provisional: false,
+        };
+        let mut answer: Vec<Named> = probabilities.iter().map(named).collect();
+        answer.sort_by(|one, other| other.probability.total_cmp(&one.probability));
+        answer
+    }
+
+    /// The labels that are shown while a mug is seen with these probabilities, a jug with the rest.
+    fn shown(frames: usize, mug: &[f32]) -> Vec<String> {
+        let (mut agreement, start) = (Agreement::of(frames), Instant::now());
+        let step = |(at, mug): (u64, &f32)| {
+            let answer = answer(&[("mug", *mug), ("jug", 1.0 - mug)]);
+            agreement.add(start + Duration::from_millis(100 * at), answer, true).swap_remove(0).label
+        };
+        (0..).zip(mug).map(step).collect()
+    }
+
+    #[test]
+    fn a_label_does_not_flicker_and_follows_what_is_seen() {
+        let alternating = [0.7, 0.4, 0.6, 0.4, 0.6, 0.4, 0.6, 0.4];
+        assert_eq!(shown(5, &alternating), ["mug"; 8]);
+        assert_eq!(shown(1, &alternating[..3]), ["mug", "jug", "mug"], "each alone");
+        // Means of "mug": 0.9, 0.9, 0.9, then 0.7, 0.58, 0.42 and 0.26.
+        let changed = shown(5, &[0.9, 0.9, 0.9, 0.1, 0.1, 0.1, 0.1]);
+        assert_eq!(changed, ["mug", "mug", "mug", "mug", "mug", "jug", "jug"]);
+        // Within the margin nothing changes, however long.
+        assert_eq!(shown(5, &[0.6, 0.47, 0.47, 0.47, 0.47, 0.47, 0.47, 0.47]), ["mug"; 8]);
+    }
+
+    #[test]
+    fn means_are_taken_over_the_frames_that_count() {
+        let (mut agreement, start) = (Agreement::of(3), Instant::now());
+        let add = |agreement: &mut Agreement, seconds: u64, mug: f32| {
+            agreement.add(start + Duration::from_secs(seconds), answer(&[("mug", mug), ("jug", 1.0 - mug)]), mug > 0.5)
+        };
+        assert_eq!(add(&mut agreement, 0, 0.9)[0].probability, 0.9);
+        assert!((add(&mut agreement, 1, 0.6)[0].probability - 0.75).abs() < 1e-6);
+        assert!((add(&mut agreement, 2, 0.6)[0].probability - 0.7).abs() < 1e-6);
+        assert!((add(&mut agreement, 2, 0.6)[0].probability - 0.6).abs() < 1e-6, "the first is one too many");
+        assert_eq!(agreement.frames(), 3);
+        let alone = add(&mut agreement, 60, 0.48);
+        assert_eq!((alone[0].label.as_str(), agreement.frames()), ("jug", 1), "nothing earlier counts");
+        assert!(!agreement.is_known());
+        add(&mut agreement, 60, 0.9);
+        assert!(agreement.is_known(), "one of two");
+        agreement.clear();
+        assert_eq!(add(&mut agreement, 61, 0.48)[0].label, "jug");
+    }
+
+    #[test]
+    fn classes_may_come_and_go() {
+        let (mut agreement, now) = (Agreement::of(4), Instant::now());
+        agreement.add(now, answer(&[("mug", 0.8), ("jug", 0.2)]), true);
+        let means = agreement.add(now, answer(&[("jug", 0.1), ("cup", 0.9)]), true);
+        let labels: Vec<(&str, f32)> = means.iter().map(|mean| (mean.label.as_str(), mean.probability)).collect();
+        assert_eq!(labels[0], ("cup", 0.45));
+        assert!(labels[1].0 == "jug" && (labels[1].1 - 0.15).abs() < 1e-6 && labels.len() == 2);
+    }
+}

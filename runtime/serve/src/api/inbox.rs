@@ -1,0 +1,101 @@
+//! Frames that were not recognised: seen, labelled many at once, dismissed.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::task;
+
+use super::shots::take_picture;
+use super::{Json, decode, usable};
+use crate::error::Refusal;
+use crate::inbox::Frame;
+use crate::service::Service;
+
+/// `GET /api/v1/inbox`: all frames, those together that are alike.
+///
+/// # Errors
+/// [`Refusal`] if they cannot be grouped.
+pub async fn all(State(service): State<Arc<Service>>) -> Result<axum::Json<Value>, Refusal> {
+    let inbox = service.inbox.clone();
+    let groups = task::spawn_blocking(move || inbox.groups()).await;
+    let groups = groups.map_err(|_| Refusal::bad("the frames cannot be grouped"))?;
+    let group = |frames: &Vec<Frame>| json!({ "frames": frames.iter().map(Frame::json).collect::<Vec<_>>() });
+    let groups: Vec<Value> = groups.iter().map(group).collect();
+    Ok(axum::Json(json!({ "groups": groups, "most": service.inbox.most() })))
+}
+
+/// `GET /api/v1/inbox/{id}`: the picture.
+///
+/// # Errors
+/// [`Refusal`] if there is no such frame.
+pub async fn picture(State(service): State<Arc<Service>>, Path(id): Path<u64>) -> Result<impl IntoResponse, Refusal> {
+    let frame = service.inbox.frame(id).ok_or_else(|| none(id))?;
+    Ok(([(header::CONTENT_TYPE, "image/jpeg")], frame.jpeg.to_vec()))
+}
+
+/// Which frames show what.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Labelled {
+    ids: Vec<u64>,
+    label: String,
+}
+
+/// `POST /api/v1/inbox/label`: makes frames shots of a label, whatever speaks against them: somebody has looked.
+///
+/// # Errors
+/// [`Refusal`] if no class may have the label, there is no such frame, or too much is held or waits. Frames before
+/// that one are shots then.
+pub async fn label(
+    State(service): State<Arc<Service>>,
+    Json(Labelled { ids, label }): Json<Labelled>,
+) -> Result<axum::Json<Value>, Refusal> {
+    let label = usable(&label)?;
+    if let Some(id) = ids.iter().find(|id| service.inbox.frame(**id).is_none()) {
+        return Err(none(*id));
+    }
+    let mut taken = 0;
+    let outcome = async {
+        for id in ids {
+            // Somebody else may have been faster.
+            let Some(frame) = service.inbox.frame(id) else { continue };
+            let picture = decode(Bytes::copy_from_slice(&frame.jpeg)).await?;
+            take_picture(&service, &label, picture, true).await?;
+            service.inbox.remove(|other| other == id);
+            taken += 1;
+        }
+        Ok(())
+    };
+    let outcome: Result<(), Refusal> = outcome.await;
+    outcome?;
+    let held = service.shooting.of(&label).len();
+    Ok(axum::Json(json!({ "label": label, "taken": taken, "shots": held })))
+}
+
+/// Which frames go.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dismissed {
+    ids: Vec<u64>,
+}
+
+/// `POST /api/v1/inbox/dismiss`: lets frames go.
+pub async fn dismiss(State(service): State<Arc<Service>>, Json(Dismissed { ids }): Json<Dismissed>) -> StatusCode {
+    service.inbox.remove(|id| ids.contains(&id));
+    StatusCode::NO_CONTENT
+}
+
+/// `DELETE /api/v1/inbox`: lets all frames go.
+pub async fn clear(State(service): State<Arc<Service>>) -> StatusCode {
+    service.inbox.remove(|_| true);
+    StatusCode::NO_CONTENT
+}
+
+fn none(id: u64) -> Refusal {
+    Refusal::missing(format!("the inbox has no frame {id}"))
+}

@@ -1,0 +1,213 @@
+//! Frames that were not recognised, or not surely, for somebody to say what they show: in memory alone, a bounded
+//! number of them. A frame that is like one that is there already is counted there.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use orco_runtime::image_rs::RgbImage;
+use orco_runtime::likeness;
+use orco_runtime::state::BaseModel;
+use serde_json::{Value, json};
+
+use crate::answers::{Looked, Named};
+use crate::event::Events;
+use crate::shooting::small_jpeg;
+
+/// Most frames that are kept unless a setting says otherwise.
+pub const FRAMES: usize = 200;
+/// Longest side at which a frame is kept, in pixels: more than any backbone sees.
+const SIDE: u32 = 640;
+/// Answers that are less probable are uncertain.
+const SURE: f32 = 0.5;
+/// Cosine of two frames' features from which on they count as the same scene.
+const SAME: f32 = 0.98;
+
+/// A frame that is kept.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// Its number; no other frame ever gets it while the service runs.
+    pub id: u64,
+    /// The picture as a JPEG.
+    pub jpeg: Arc<[u8]>,
+    /// What was answered.
+    pub guess: Option<Named>,
+    /// Whether it was like anything known.
+    pub known: bool,
+    /// How often it was seen.
+    pub seen: u32,
+    /// When it was seen last, in seconds since 1970.
+    pub when: u64,
+    /// The direction of its features, by which likeness is measured.
+    direction: Vec<f32>,
+}
+
+impl Frame {
+    /// As JSON.
+    pub fn json(&self) -> Value {
+        let guess = self.guess.as_ref();
+        json!({
+            "id": self.id, "known": self.known, "seen": self.seen, "seconds_since_1970": self.when,
+            "label": guess.map(|guess| &guess.label), "probability": guess.map(|guess| guess.probability),
+        })
+    }
+}
+
+#[derive(Default)]
+struct Kept {
+    next: u64,
+    /// Oldest first.
+    frames: VecDeque<Frame>,
+}
+
+/// The frames that wait for a label.
+#[derive(Clone)]
+pub struct Inbox {
+    kept: Arc<Mutex<Kept>>,
+    most: usize,
+    alike: f32,
+    see: Arc<dyn Fn(&mut [f32]) + Send + Sync>,
+    events: Events,
+}
+
+impl Inbox {
+    /// Keeps at most so many frames, whose likeness is measured as the bundle has it.
+    pub fn new(base_model: &BaseModel, most: usize, events: Events) -> Self {
+        let alike = likeness::threshold(base_model);
+        // What likeness needs of a bundle is the mean of its features.
+        let centre = base_model.statistics.as_ref().map(|statistics| statistics.centre.clone());
+        let see = move |row: &mut [f32]| likeness::see_from(centre.as_deref(), row);
+        Self { kept: Arc::default(), most, alike, see: Arc::new(see), events }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().expect("nothing panics while it holds the frames")
+    }
+
+    /// Most frames that are kept; with 0 none is.
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
+    /// Keeps a picture if the answer to it is unknown or uncertain, and lets the oldest go where there are too many.
+    /// Returns its number, that of the frame that shows the same scene where there is one.
+    pub fn offer(&self, picture: &RgbImage, looked: &Looked) -> Option<u64> {
+        let best = looked.named.first();
+        let sure = looked.known && best.is_some_and(|best| best.probability >= SURE && !best.provisional);
+        if self.most == 0 || sure {
+            return None;
+        }
+        let mut direction = looked.features.clone();
+        (self.see)(&mut direction);
+        let when = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let again = |kept: &mut Kept| {
+            let cosine = |frame: &Frame| frame.direction.iter().zip(&direction).map(|(a, b)| a * b).sum::<f32>();
+            let frame = kept.frames.iter_mut().find(|frame| cosine(frame) >= SAME)?;
+            (frame.seen, frame.when) = (frame.seen.saturating_add(1), when);
+            Some(frame.id)
+        };
+        if let Some(id) = again(&mut self.kept()) {
+            return Some(id);
+        }
+        // Nobody waits for the lock while the picture is made small.
+        let jpeg = small_jpeg(picture, SIDE);
+        let mut kept = self.kept();
+        if let Some(id) = again(&mut kept) {
+            return Some(id);
+        }
+        kept.next += 1;
+        let id = kept.next;
+        let guess = best.cloned();
+        while kept.frames.len() >= self.most {
+            kept.frames.pop_front();
+        }
+        kept.frames.push_back(Frame { id, jpeg, guess, known: looked.known, seen: 1, when, direction });
+        self.tell(&kept);
+        Some(id)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.kept().frames.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A frame.
+    pub fn frame(&self, id: u64) -> Option<Frame> {
+        self.kept().frames.iter().find(|frame| frame.id == id).cloned()
+    }
+
+    /// All frames, those together that are alike, largest groups first.
+    pub fn groups(&self) -> Vec<Vec<Frame>> {
+        let frames: Vec<Frame> = self.kept().frames.iter().cloned().collect();
+        let Some(dimension) = frames.first().map(|frame| frame.direction.len()) else { return Vec::new() };
+        let rows: Vec<f32> = frames.iter().flat_map(|frame| &frame.direction).copied().collect();
+        let groups = likeness::groups(&rows, dimension, self.alike);
+        let frames = |group: &Vec<usize>| group.iter().map(|index| frames[*index].clone()).collect();
+        let mut groups: Vec<Vec<Frame>> = groups.iter().map(frames).collect();
+        groups.sort_by_key(|group| std::cmp::Reverse(group.len()));
+        groups
+    }
+
+    /// Lets frames go; returns how many there were.
+    pub fn remove(&self, ids: impl Fn(u64) -> bool) -> usize {
+        let mut kept = self.kept();
+        let before = kept.frames.len();
+        kept.frames.retain(|frame| !ids(frame.id));
+        let removed = before - kept.frames.len();
+        if removed > 0 {
+            self.tell(&kept);
+        }
+        removed
+    }
+
+    fn tell(&self, kept: &Kept) {
+        self.events.tell("inbox", &json!({ "frames": kept.frames.len() }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inbox(most: usize) -> Inbox {
+        let see = Arc::new(|row: &mut [f32]| likeness::see_from(None, row));
+        Inbox { kept: Arc::default(), most, alike: 0.7, see, events: Events::default() }
+    }
+
+    fn looked(known: bool, probability: f32, features: [f32; 2]) -> Looked {
+        let named = Named { label: "mug".into(), probability, provisional: false };
+        Looked { named: vec![named], known, features: features.to_vec(), like: Vec::new() }
+    }
+
+    #[test]
+    fn what_is_sure_is_not_kept_and_the_oldest_goes_first() {
+        let inbox = inbox(2);
+        let picture = RgbImage::new(8, 8);
+        assert_eq!(inbox.offer(&picture, &looked(true, 0.9, [1.0, 0.0])), None);
+        let first = inbox.offer(&picture, &looked(false, 0.9, [1.0, 0.0])).unwrap();
+        assert_eq!(inbox.offer(&picture, &looked(false, 0.9, [2.0, 0.01])), Some(first), "the same scene");
+        assert_eq!(inbox.frame(first).unwrap().seen, 2);
+        let second = inbox.offer(&picture, &looked(true, 0.4, [0.0, 1.0])).unwrap();
+        let third = inbox.offer(&picture, &looked(false, 0.9, [-1.0, 0.0])).unwrap();
+        assert!(inbox.frame(first).is_none() && inbox.len() == 2);
+        assert_eq!(inbox.remove(|id| id == second || id == first), 1);
+        assert!(inbox.frame(third).is_some());
+        assert_eq!(self::inbox(0).offer(&picture, &looked(false, 0.0, [1.0, 0.0])), None);
+    }
+
+    #[test]
+    fn frames_that_are_alike_stand_together() {
+        let inbox = inbox(9);
+        let picture = RgbImage::new(8, 8);
+        for features in [[1.0, 0.0], [0.0, 1.0], [0.9, 0.4], [0.3, 0.9], [0.7, 0.6]] {
+            inbox.offer(&picture, &looked(false, 0.2, features)).unwrap();
+        }
+        let ids = |group: &Vec<Frame>| group.iter().map(|frame| frame.id).collect::<Vec<_>>();
+        assert_eq!(inbox.groups().iter().map(ids).collect::<Vec<_>>(), [vec![1, 3, 5], vec![2, 4]]);
+    }
+}

@@ -1,0 +1,187 @@
+//! The service's own camera: what it shows, shots from it, and what is told when it goes away.
+
+mod support;
+
+#[path = "../../camera/tests/support/mod.rs"]
+mod fake;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use fake::{FakeCamera, Mode, until};
+use orco_runtime::bundle::Bundle;
+use orco_runtime::learner::Settings;
+use orco_runtime::store::Store;
+use orco_runtime::{image, image_rs};
+use orco_serve::{Address, Service, live};
+use serde_json::{Value, json};
+use support::{Running, sample, workspace};
+use tempfile::TempDir;
+
+const EVERY: Duration = Duration::from_millis(20);
+
+/// A service that looks at a camera.
+fn looking_at(state: &TempDir, source: &str, address: Address) -> Running {
+    let bundle = Bundle::open(&workspace().join("models/cifar100-edge")).unwrap();
+    let service = Service::open(bundle, Store::new(state.path()), Settings::default()).unwrap();
+    let settings = live::Settings { per_second: 1000.0, ..live::Settings::default() };
+    service.look_at(source.parse().unwrap(), settings).unwrap();
+    Running::serving(service, address)
+}
+
+/// What the camera shows, once that is so.
+fn once(service: &Running, what: &str, is: impl Fn(&Value) -> bool) -> Value {
+    let mut shown = Value::Null;
+    until(what, || {
+        shown = service.get("/api/v1/live");
+        is(&shown)
+    });
+    shown
+}
+
+fn tried(class: &str) -> Vec<Vec<u8>> {
+    (1..=4).map(|number| sample("try", class, number)).collect()
+}
+
+#[test]
+fn classes_are_taught_and_recognised_by_the_cameras_frames() {
+    let (state, fake) = (TempDir::new().unwrap(), FakeCamera::start(vec![sample("learn", "mug", 1)], EVERY));
+    let service = looking_at(&state, &fake.url(), Address::default());
+    let mut events = service.connect();
+    write!(events, "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    for (label, class) in [("cup", "mug"), ("duck", "rubber-duck")] {
+        for number in 1..=5 {
+            let photograph = sample("learn", class, number);
+            fake.play(vec![photograph]);
+            // Frames of the photograph before may still be on their way.
+            let before = fake.sent() as u64 + 1;
+            once(&service, "the next photograph is there", |shown| shown["frames"].as_u64() > Some(before));
+            let taken = service.json("POST", "/api/v1/camera/shot", &json!({ "label": label })).ok();
+            assert_eq!(taken["accepted"], true, "{class} {number}: {taken}");
+            assert!(taken["frame"].as_u64() > Some(before), "{taken}");
+        }
+        assert_eq!(service.get(&format!("/api/v1/shots/{label}"))["shots"].as_array().unwrap().len(), 5);
+        let job = service.finished(&service.json("POST", "/api/v1/learn", &json!({ "label": label })));
+        assert_eq!(job["state"], "done", "{job}");
+    }
+    for (label, class) in [("cup", "mug"), ("duck", "rubber-duck"), ("cup", "mug")] {
+        fake.play(tried(class));
+        let is_shown = |shown: &Value| shown["label"] == label && shown["agreed"].as_u64() > Some(1);
+        let shown = once(&service, label, is_shown);
+        assert_eq!((&shown["state"], &shown["matches"][0]["label"]), (&json!("running"), &json!(label)));
+        assert!(shown["probability"].as_f64().unwrap() > 0.0 && shown["age_seconds"].as_f64().unwrap() < 60.0);
+        assert!(shown["frames_per_second"].as_f64().unwrap() > 0.0);
+    }
+    let told = BufReader::new(events).lines().map(Result::unwrap).filter(|line| line.starts_with("data: "));
+    let mut labels = told.filter_map(|line| serde_json::from_str::<Value>(&line["data: ".len()..]).ok());
+    assert!(labels.any(|event| event["state"] == "running" && event["label"] == "duck"));
+    let metrics = service.ask("GET", "/metrics", &[], b"").text();
+    assert!(metrics.contains("orco_camera_running 1") && metrics.contains("orco_camera_opened_total 1"), "{metrics}");
+    assert_eq!(service.get("/api/v1/status")["camera"]["state"], "running");
+}
+
+#[test]
+fn a_camera_that_goes_away_is_told_and_comes_back() {
+    let (state, fake) = (TempDir::new().unwrap(), FakeCamera::start(tried("mug"), EVERY));
+    let service = looking_at(&state, &fake.url(), Address::default());
+    let before = once(&service, "it shows something", |shown| shown["label"].is_string());
+    fake.set(Mode::Away);
+    let away = once(&service, "it is away", |shown| shown["state"] == "away" && shown["label"].is_null());
+    assert!(!away["reason"].as_str().unwrap().is_empty() && away["frame"].is_null(), "{away}");
+    let picture = service.ask("GET", "/api/v1/camera.jpg", &[], b"");
+    assert_eq!(picture.status, 503);
+    assert!(picture.error().starts_with("the camera is not there, trying again: "), "{}", picture.error());
+    let shot = service.json("POST", "/api/v1/camera/shot", &json!({ "label": "mug" }));
+    assert_eq!(shot.status, 503, "{}", shot.text());
+    // Others are served meanwhile.
+    assert!(!service.label(&sample("try", "mug", 1)).is_empty());
+    assert!(service.ask("GET", "/metrics", &[], b"").text().contains("orco_camera_running 0"));
+    fake.set(Mode::Garbage);
+    let garbage = once(&service, "garbage is told", |shown| shown["unreadable"].as_u64() > Some(0));
+    assert!(garbage["unreadable_reason"].as_str().unwrap().contains("neither a JPEG nor a PNG"), "{garbage}");
+    fake.set(Mode::Good);
+    let after = once(&service, "it is back", |shown| shown["state"] == "running" && shown["label"].is_string());
+    assert!(after["frame"].as_u64() > before["frame"].as_u64());
+}
+
+#[test]
+fn shots_are_checked_and_the_refused_one_is_taken_anyway() {
+    let (state, place) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let service = looking_at(&state, &format!("folder:{}", place.path().display()), Address::default());
+    assert_eq!(service.ask("GET", "/api/v1/camera.jpg", &[], b"").status, 503);
+    // Wider than what is looked at, as a sensor's picture is.
+    let large = |picture: &image_rs::RgbImage| {
+        let large = image_rs::imageops::resize(picture, 1024, 1024, image_rs::imageops::FilterType::CatmullRom);
+        let mut bytes = std::io::Cursor::new(Vec::new());
+        large.write_to(&mut bytes, image_rs::ImageFormat::Jpeg).unwrap();
+        bytes.into_inner()
+    };
+    let mut dark = image::decode(&sample("learn", "mug", 1)).unwrap();
+    dark.pixels_mut().for_each(|pixel| pixel.0 = pixel.0.map(|value| value / 12));
+    std::fs::write(place.path().join("dark.jpg"), large(&dark)).unwrap();
+    until("it is seen", || service.ask("GET", "/api/v1/camera.jpg", &[], b"").status == 200);
+    let picture = service.ask("GET", "/api/v1/camera.jpg", &[], b"");
+    assert!(picture.head.contains("image/jpeg") && picture.head.contains("orco-frame: 1"), "{}", picture.head);
+    assert_eq!(image::decode(&picture.body).unwrap().width().min(640), image::decode(&picture.body).unwrap().width());
+    let refused = service.json("POST", "/api/v1/camera/shot", &json!({ "label": "mug" })).ok();
+    assert_eq!((&refused["accepted"], &refused["warnings"][0]["kind"]), (&json!(false), &json!("too-dark")));
+    let bright = image::decode(&sample("learn", "mug", 2)).unwrap();
+    std::fs::write(place.path().join("bright.jpg"), large(&bright)).unwrap();
+    let next = service.ask("GET", "/api/v1/camera.jpg?after=1", &[], b"");
+    assert!(next.head.contains("orco-frame: 2"), "{}", next.head);
+    let anyway = json!({ "label": "mug", "anyway": true, "frame": refused["frame"] });
+    let taken = service.json("POST", "/api/v1/camera/shot", &anyway).ok();
+    assert_eq!((&taken["accepted"], &taken["frame"]), (&json!(true), &refused["frame"]));
+    // It was taken, so it is let go.
+    assert_eq!(service.json("POST", "/api/v1/camera/shot", &anyway).status, 404);
+    let good = service.json("POST", "/api/v1/camera/shot", &json!({ "label": "mug" })).ok();
+    assert_eq!((&good["accepted"], &good["shots"], &good["frame"]), (&json!(true), &json!(2), &json!(2)), "{good}");
+    for wrong in [json!({}), json!({ "label": "a=b" }), json!({ "label": "mug", "other": 1 })] {
+        assert_eq!(service.json("POST", "/api/v1/camera/shot", &wrong).status, 400, "{wrong}");
+    }
+}
+
+#[test]
+fn the_live_stream_needs_the_token_and_plays_on() {
+    let (state, fake) = (TempDir::new().unwrap(), FakeCamera::start(tried("cactus"), EVERY));
+    let token = state.path().join("token");
+    let listen = (Ipv4Addr::LOCALHOST, 0).into();
+    let address = Address { listen, token: Some(token.clone()), ..Address::default() };
+    let mut service = looking_at(&state, &fake.url().replace("//", "//me:secret@"), address);
+    for path in ["/api/v1/live", "/api/v1/camera.jpg", "/api/v1/camera.mjpg"] {
+        assert_eq!(service.ask("GET", path, &[], b"").status, 401, "{path}");
+    }
+    let token = std::fs::read_to_string(token).unwrap().trim().to_owned();
+    service.token = Some(token.clone());
+    let shown = once(&service, "it shows something", |shown| shown["label"].is_string());
+    assert!(!shown.to_string().contains("secret"), "{shown}");
+    let mut stream = service.connect();
+    write!(stream, "GET /api/v1/camera.mjpg HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n")
+        .unwrap();
+    let mut parts = BufReader::new(stream);
+    let (mut line, mut pictures) = (String::new(), 0);
+    while pictures < 3 {
+        line.clear();
+        assert!(parts.read_line(&mut line).unwrap() > 0);
+        if let Some(length) = line.to_lowercase().strip_prefix("content-length: ") {
+            parts.read_line(&mut line).unwrap();
+            let mut picture = vec![0; length.trim().parse().unwrap()];
+            parts.read_exact(&mut picture).unwrap();
+            assert!(image::decode(&picture).unwrap().width() <= 640);
+            pictures += 1;
+        }
+    }
+}
+
+#[test]
+fn a_service_without_a_camera_says_so() {
+    let (_state, service) = Running::fresh();
+    for path in ["/api/v1/live", "/api/v1/camera.jpg", "/api/v1/camera.mjpg"] {
+        let answer = service.ask("GET", path, &[], b"");
+        assert_eq!(answer.status, 404, "{path}");
+        assert!(answer.error().contains("--camera SOURCE"), "{path}: {}", answer.error());
+    }
+    assert_eq!(service.json("POST", "/api/v1/camera/shot", &json!({ "label": "mug" })).status, 404);
+    assert_eq!(service.get("/api/v1/status")["camera"], Value::Null);
+}

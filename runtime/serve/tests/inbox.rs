@@ -1,0 +1,148 @@
+//! Pictures that are not recognised wait for a name; answers say why; shots say whether they are enough.
+
+mod support;
+
+use orco_runtime::image;
+use orco_runtime::image_rs::{ImageFormat, RgbImage};
+use serde_json::{Value, json};
+use support::{Running, sample};
+
+fn numbers(list: &Value) -> Vec<u64> {
+    list.as_array().unwrap().iter().map(|number| number.as_u64().unwrap()).collect()
+}
+
+/// A picture of noise, which is like nothing known.
+fn noise(seed: u32) -> Vec<u8> {
+    let value = |x: u32, y: u32, channel: u32| {
+        let mixed = (x / 8 + 64 * (y / 8) + 4096 * channel + 65_537 * seed).wrapping_mul(2_654_435_761);
+        (mixed >> 24) as u8
+    };
+    let picture = RgbImage::from_fn(96, 96, |x, y| [0, 1, 2].map(|channel| value(x, y, channel)).into());
+    let mut bytes = std::io::Cursor::new(Vec::new());
+    picture.write_to(&mut bytes, ImageFormat::Png).unwrap();
+    bytes.into_inner()
+}
+
+#[test]
+fn pictures_that_are_not_recognised_wait_and_are_labelled_together() {
+    let (_state, service) = Running::fresh();
+    let ask = |bytes: &[u8], query: &str| {
+        service.ask("POST", &format!("/api/v1/classify{query}"), &[("Content-Type", "image/png")], bytes).ok()
+    };
+    assert_eq!(ask(&noise(1), "").get("inbox"), None, "nothing is kept that nobody asked to keep");
+    let mut kept = Vec::new();
+    for (class, number) in ["rubber-duck", "traffic-cone", "toy-brick"]
+        .into_iter()
+        .flat_map(|class| (1..=8).map(move |number| (class, number)))
+    {
+        let bytes = sample("try", class, number);
+        let answer = service.picture("/api/v1/classify?inbox=true", &bytes).ok();
+        assert!(answer["known"].is_boolean());
+        kept.extend(answer["inbox"].as_u64().map(|id| (id, bytes)));
+    }
+    kept.dedup_by_key(|(id, _)| *id);
+    assert!(kept.len() >= 4, "{}: no base class is any of these", kept.len());
+    let (first, bytes) = kept.swap_remove(0);
+    let seen = service.get("/api/v1/inbox").to_string();
+    let again = service.picture("/api/v1/classify?inbox=true", &bytes).ok();
+    assert_eq!(again["inbox"].as_u64(), Some(first), "the same picture is counted, not kept twice: {seen}");
+    let inbox = service.get("/api/v1/inbox");
+    let frames: Vec<Value> = inbox["groups"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|group| group["frames"].as_array().unwrap().clone())
+        .collect();
+    assert_eq!(service.get("/api/v1/status")["inbox"], frames.len());
+    assert!(frames.iter().any(|frame| frame["id"] == first && frame["seen"].as_u64() >= Some(2)), "{inbox}");
+    let picture = service.ask("GET", &format!("/api/v1/inbox/{first}"), &[], b"");
+    assert!(picture.head.contains("image/jpeg") && image::decode(&picture.body).unwrap().width() <= 640);
+
+    let chosen: Vec<u64> = frames.iter().take(4).map(|frame| frame["id"].as_u64().unwrap()).collect();
+    let labelled = service.json("POST", "/api/v1/inbox/label", &json!({ "ids": chosen, "label": "duck" })).ok();
+    assert_eq!(labelled, json!({ "label": "duck", "taken": 4, "shots": 4 }));
+    assert_eq!(service.get("/api/v1/shots/duck")["shots"].as_array().unwrap().len(), 4);
+    let gone = service.json("POST", "/api/v1/inbox/label", &json!({ "ids": chosen, "label": "duck" }));
+    assert_eq!((gone.status, gone.error()), (404, format!("the inbox has no frame {}", chosen[0])));
+    let job = service.finished(&service.json("POST", "/api/v1/learn", &json!({ "label": "duck" })));
+    assert_eq!(job["state"], "done", "{job}");
+    let (id, all) = (ask(&noise(2), "?inbox=true")["inbox"].as_u64(), service.get("/api/v1/inbox"));
+    if let Some(id) = id {
+        assert!(all.to_string().contains(&format!("\"id\":{id},")), "{all}");
+        assert_eq!(service.json("POST", "/api/v1/inbox/dismiss", &json!({ "ids": [id] })).status, 204);
+        assert_eq!(service.ask("GET", &format!("/api/v1/inbox/{id}"), &[], b"").status, 404);
+    }
+    assert_eq!(service.ask("DELETE", "/api/v1/inbox", &[], b"").status, 204);
+    assert_eq!(service.get("/api/v1/inbox")["groups"], json!([]));
+}
+
+#[test]
+fn answers_name_the_shots_that_the_picture_is_like_and_shots_move_between_classes() {
+    let (state, service) = Running::fresh();
+    service.teach("duck", "rubber-duck");
+    service.teach("cone", "traffic-cone");
+    let answer = service.picture("/api/v1/classify?why=true", &sample("learn", "rubber-duck", 2)).ok();
+    let best = &answer["why"][0];
+    assert_eq!((best["label"].as_str(), answer["why"].as_array().unwrap().len()), (Some("duck"), 6));
+    assert!(best["similarity"].as_f64().unwrap() > 0.99, "the very picture that was learned: {answer}");
+    let thumbnail = service.ask("GET", best["thumbnail"].as_str().unwrap(), &[], b"");
+    let shown = image::decode(&thumbnail.body).unwrap();
+    let learned = image::decode(&sample("learn", "rubber-duck", 2)).unwrap();
+    assert!(thumbnail.head.contains("image/jpeg") && shown.width() <= 160);
+    let mean = |picture: &RgbImage| -> Vec<f64> {
+        let sum = |channel: usize| picture.pixels().map(|pixel| f64::from(pixel.0[channel])).sum::<f64>();
+        (0..3).map(|channel| sum(channel) / picture.pixels().len() as f64).collect()
+    };
+    let apart = mean(&shown).iter().zip(mean(&learned)).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    assert!(apart < 6.0, "the thumbnail shows another shot: {apart}");
+    assert_eq!(service.ask("GET", "/api/v1/classes/duck/shots/9.jpg", &[], b"").status, 404);
+    assert_eq!(service.ask("GET", "/api/v1/classes/duck/shots/secret", &[], b"").status, 404);
+
+    let class = |label: &str| {
+        let classes = service.get("/api/v1/classes")["classes"].as_array().unwrap().clone();
+        classes.into_iter().find(|class| class["label"] == label).unwrap()
+    };
+    assert_eq!(numbers(&class("duck")["thumbnails"]), [1, 2, 3, 4, 5]);
+    let moved = service.json("PATCH", "/api/v1/classes/duck/shots/1", &json!({ "label": "cone" }));
+    let job = service.finished(&moved);
+    assert_eq!((&job["state"], &job["verb"]), (&json!("done"), &json!("move")), "{job}");
+    assert_eq!((&class("duck")["shots"], &class("cone")["shots"]), (&json!(4), &json!(6)));
+    assert_eq!(numbers(&class("cone")["thumbnails"]), [1, 2, 3, 4, 5, 6]);
+    let refused = service.json("PATCH", "/api/v1/classes/duck/shots/5", &json!({ "label": "cone" }));
+    assert_eq!(refused.status, 404, "{}", refused.text());
+    let undone = service.finished(&service.json("POST", "/api/v1/undo", &json!({})));
+    assert_eq!(undone["state"], "done", "{undone}");
+    assert_eq!((&class("duck")["shots"], numbers(&class("duck")["thumbnails"]).len()), (&json!(5), 5));
+
+    // A class that is forgotten keeps its pictures as long as the history can bring it back.
+    let pictures = || std::fs::read_dir(state.path().join("thumbnails")).unwrap().count();
+    service.finished(&service.ask("DELETE", "/api/v1/classes/cone", &[], b""));
+    assert_eq!(pictures(), 10);
+}
+
+#[test]
+fn shots_are_left_out_in_turn_and_more_of_them_promise_no_less() {
+    let (_state, service) = Running::fresh();
+    assert_eq!(service.ask("GET", "/api/v1/shots/duck/enough", &[], b"").status, 404);
+    let mut before = None;
+    for number in 1..=5 {
+        service.picture("/api/v1/shots/duck", &sample("learn", "rubber-duck", number)).ok();
+        let enough = service.get("/api/v1/shots/duck/enough");
+        assert_eq!(enough["shots"], number);
+        let expected = |key: &str| enough["expected"][key].as_f64().unwrap();
+        assert!(expected("now") <= expected("two_more"), "{enough}");
+        if number > 1 {
+            let left_out = enough["left_out"].as_array().unwrap();
+            let recognised = left_out.iter().filter(|shot| shot["taken_for"].is_null()).count();
+            assert_eq!((left_out.len(), json!(recognised)), (number, enough["recognised"].clone()));
+        }
+        before = Some(enough);
+    }
+    let before = before.unwrap();
+    assert!(before["recognised"].as_u64().unwrap() >= 3, "{before}");
+    // A shot of something else is not recognised by the others.
+    service.picture("/api/v1/shots/duck?anyway=true", &sample("learn", "traffic-cone", 1)).ok();
+    let mixed = service.get("/api/v1/shots/duck/enough");
+    assert!(mixed["left_out"][5]["taken_for"].is_string(), "{mixed}");
+    assert!(mixed["expected"]["now"].as_f64() < before["expected"]["now"].as_f64(), "{mixed}");
+}

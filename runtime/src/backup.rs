@@ -1,0 +1,321 @@
+//! All that a device knows in one file, for its replacement.
+//!
+//! The envelope of all of our files ([`orco_state::codec`]; kind `ORCOBKUP`), and in it a tar archive of, in this
+//! order:
+//!
+//! | name | what |
+//! |---|---|
+//! | `bundle.toml` | the bundle that it was learned on: name, release, SHA-256 of its learner file, base classes |
+//! | `slot` | the newest slot: the state with its history (`STATE.md`) |
+//! | `shots/DIGEST.png` | the kept picture of each shot, rising, named by the digest of its exemplar |
+//!
+//! Nothing else may be in it: no folders, links or long names, nothing twice. Nothing in it is believed before the
+//! checksum of the whole is right, and no name of it becomes a path.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use orco_state::codec::{self, DecodeError, Kind};
+use orco_state::history::Saved;
+use orco_state::store as slots;
+use sha2::{Digest, Sha256};
+use tar::{Archive, EntryType, Header};
+
+use crate::bundle::Bundle;
+use crate::learner::Made;
+use crate::store::kept::{self, KeptWith, MAX_PICTURE};
+use crate::store::{Locked, Store, StoreError};
+
+/// Largest state with its history that is restored, in bytes.
+pub const MAX_STATE: u64 = 256 << 20;
+const MAX_TEXT: u64 = 8 << 20;
+
+const BUNDLE: &str = "bundle.toml";
+const SLOT: &str = "slot";
+const SHOTS: &str = "shots/";
+
+/// Why a backup cannot be written or restored. The state is as it was.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BackupError {
+    /// The state cannot be read, locked or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The file cannot be read or written.
+    #[error("the backup cannot be read or written: {0}")]
+    File(#[from] io::Error),
+    /// The file is no backup, of a later release, cut off or damaged.
+    #[error("it is no backup that can be restored: {0}")]
+    Decode(#[from] DecodeError),
+    /// Its checksum is right, but it holds what no backup does.
+    #[error("it is no backup that can be restored: {0}")]
+    Content(String),
+    /// There is nothing to keep.
+    #[error("nothing was learned in {}, so there is nothing to back up", folder.display())]
+    Nothing {
+        /// The store's folder.
+        folder: PathBuf,
+    },
+    /// It was learned on another bundle.
+    #[error("it belongs to release {release} of the bundle {name}, or another export of it, and not to this bundle")]
+    OtherBundle {
+        /// The bundle's name.
+        name: String,
+        /// Its release.
+        release: u32,
+    },
+    /// The device knows something already.
+    #[error("the state in {} knows something already: {classes} learned classes, {changes} changes", folder.display())]
+    Occupied {
+        /// The store's folder.
+        folder: PathBuf,
+        /// Learned classes.
+        classes: usize,
+        /// Changes that its history remembers.
+        changes: usize,
+    },
+}
+
+/// What a backup holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contents {
+    /// The bundle that it was learned on.
+    pub bundle: KeptWith,
+    /// Learned classes.
+    pub classes: usize,
+    /// Exemplars.
+    pub exemplars: usize,
+    /// Kept pictures of shots.
+    pub pictures: usize,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Pictures that could not be used and were left out, in sentences.
+    pub warnings: Vec<String>,
+}
+
+/// What may be overruled when a backup is restored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overruled {
+    /// That the device knows something already, which is then gone.
+    pub occupied: bool,
+    /// That the backup belongs to another bundle, for which [`crate::learner::upgrade`] is to be done next.
+    pub other_bundle: bool,
+}
+
+/// Writes all that a device knows into an empty file, while no other process may change it.
+///
+/// # Errors
+/// [`BackupError`] if nothing was learned, the newest state cannot be read, or the file cannot be written.
+pub fn write(bundle: &Bundle, store: &Store, wait: Duration, file: &mut File) -> Result<Contents, BackupError> {
+    let locked = store.lock(wait)?;
+    let saved = locked.load(bundle)?.saved;
+    let nothing = || BackupError::Nothing { folder: store.folder().into() };
+    let slot = locked.newest_slot()?.ok_or_else(nothing)?;
+    let with = KeptWith::of(bundle);
+    file.write_all(&[0; codec::HEADER])?;
+    let mut tar = tar::Builder::new(BufWriter::new(&mut *file));
+    append(&mut tar, BUNDLE, with.text()?.as_bytes())?;
+    append(&mut tar, SLOT, &slot)?;
+    let (mut pictures, mut warnings) = (0, Vec::new());
+    let kept = store.pictures(&bundle.digest);
+    for exemplar in kept.exemplars()?.intersection(&saved.exemplar_digests()) {
+        let left_out = |reason: String| format!("{} is left out: {reason}", kept.path(exemplar).display());
+        let bytes = match kept.read(exemplar) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                warnings.push(left_out(format!("it cannot be read: {error}")));
+                continue;
+            }
+        };
+        if let Err(error) = kept::decoded(&bytes) {
+            warnings.push(left_out(format!("it {error}")));
+            continue;
+        }
+        append(&mut tar, &format!("{SHOTS}{}", kept::file_of(exemplar)), &bytes)?;
+        pictures += 1;
+    }
+    tar.into_inner()?.into_inner().map_err(|error| error.into_error())?;
+    let bytes = file.seek(SeekFrom::End(0))?;
+    let mut start = Kind::Backup.magic().to_vec();
+    start.extend(Kind::Backup.version().to_le_bytes());
+    start.extend((bytes - codec::HEADER as u64).to_le_bytes());
+    let checksum = checksum(&start, file)?;
+    file.rewind()?;
+    file.write_all(&start)?;
+    file.write_all(&checksum)?;
+    let (classes, exemplars) = (saved.state.classes.len(), saved.state.exemplars.len());
+    Ok(Contents { bundle: with, classes, exemplars, pictures, bytes, warnings })
+}
+
+/// Puts what a backup holds into the place of what the device knows, at once or not at all.
+///
+/// # Errors
+/// [`BackupError`] if the file is no sound backup, the device knows something already, or the backup belongs to another
+/// bundle, and that is not [overruled](Overruled).
+pub fn restore(
+    bundle: &Bundle,
+    store: &Store,
+    wait: Duration,
+    file: &mut File,
+    overruled: Overruled,
+) -> Result<Made<Contents>, BackupError> {
+    let bytes = check(file)?;
+    let locked = store.lock(wait)?;
+    let present = locked.load_any()?;
+    if let Some(present) = present.as_ref().filter(|_| !overruled.occupied) {
+        let (classes, changes) = (present.state.classes.len(), present.history.entries().len() - 1);
+        if classes > 0 || changes > 0 || !present.state.exemplars.is_empty() {
+            return Err(BackupError::Occupied { folder: store.folder().into(), classes, changes });
+        }
+    }
+    file.seek(SeekFrom::Start(codec::HEADER as u64))?;
+    let mut archive = Archive::new(BufReader::new(&mut *file));
+    let mut entries = archive.entries()?.raw(true);
+    let mut next = || entries.next().transpose().map_err(BackupError::from);
+    let missing = |name: &str| BackupError::Content(format!("it holds no {name}"));
+    let text = named(next()?, BUNDLE, MAX_TEXT)?.ok_or_else(|| missing(BUNDLE))?;
+    let slot = named(next()?, SLOT, MAX_STATE)?.ok_or_else(|| missing(SLOT))?;
+    let nonsense = || BackupError::Content("its state makes no sense, or is a later release's".into());
+    let saved = slots::read(&slot).ok_or_else(nonsense)?;
+    let digest = saved.state.base_model;
+    let text = std::str::from_utf8(&text).map_err(|error| error.to_string());
+    let with = text.and_then(|text| KeptWith::parse(text, &digest));
+    let with = with.map_err(|reason| BackupError::Content(format!("its {BUNDLE} cannot be used: {reason}")))?;
+    if digest == bundle.digest {
+        if !saved.is_sound(&bundle.base_model) {
+            return Err(nonsense());
+        }
+    } else if !overruled.other_bundle {
+        return Err(BackupError::OtherBundle { name: with.name, release: with.release });
+    }
+    let exemplars = saved.exemplar_digests();
+    let mut written = Written { locked: &locked, digest, exemplars: Vec::new() };
+    let mut seen = BTreeSet::new();
+    while let Some(entry) = next()? {
+        let (exemplar, bytes) = picture(entry, &exemplars)?;
+        if !seen.insert(exemplar) || seen.len() > kept::MAX_PICTURES {
+            return Err(BackupError::Content("it holds a picture twice, or too many".into()));
+        }
+        if seen.len() == 1 {
+            locked.begin_keeping(&digest, &with)?;
+        }
+        if locked.keep_picture(&digest, &exemplar, &bytes)? {
+            written.exemplars.push(exemplar);
+        }
+    }
+    let uncertain = match locked.switch(present.as_ref(), &saved, false) {
+        Ok(()) => None,
+        Err(error @ StoreError::Uncertain { .. }) => Some(error),
+        Err(error) => return Err(error.into()),
+    };
+    written.exemplars.clear();
+    let uncertain = uncertain.or(locked.sweep(&saved).err());
+    let Saved { state, .. } = saved;
+    let (classes, exemplars, pictures) = (state.classes.len(), state.exemplars.len(), seen.len());
+    let report = Contents { bundle: with, classes, exemplars, pictures, bytes, warnings: Vec::new() };
+    Ok(Made { report, uncertain })
+}
+
+/// Pictures that were written, and go again unless the state does come.
+struct Written<'a> {
+    locked: &'a Locked,
+    digest: [u8; 32],
+    exemplars: Vec<[u8; 32]>,
+}
+
+impl Drop for Written<'_> {
+    fn drop(&mut self) {
+        self.locked.take_back(&self.digest, &self.exemplars);
+    }
+}
+
+fn append<W: Write>(tar: &mut tar::Builder<W>, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let mut header = Header::new_ustar();
+    header.set_path(name)?;
+    header.set_size(bytes.len() as u64);
+    header.set_mode(0o600);
+    header.set_mtime(0);
+    header.set_entry_type(EntryType::Regular);
+    header.set_cksum();
+    tar.append(&header, bytes)
+}
+
+/// Compares a file's length and checksum with what its start says; returns its length.
+fn check(file: &mut File) -> Result<u64, BackupError> {
+    let bytes = file.seek(SeekFrom::End(0))?;
+    file.rewind()?;
+    let mut header = Vec::with_capacity(codec::HEADER);
+    Read::take(&mut *file, codec::HEADER as u64).read_to_end(&mut header)?;
+    if !header.starts_with(Kind::Backup.magic()) {
+        return Err(DecodeError::WrongKind.into());
+    }
+    let (start, sum) = header.split_at_checked(codec::HEADER - 32).ok_or(DecodeError::Checksum)?;
+    let length = u64::from_le_bytes(start[10..].try_into().map_err(|_| DecodeError::Checksum)?);
+    if bytes.checked_sub(codec::HEADER as u64) != Some(length) || checksum(start, file)? != *sum {
+        return Err(DecodeError::Checksum.into());
+    }
+    let (expected, actual) = (Kind::Backup.version(), u16::from_le_bytes([start[8], start[9]]));
+    if actual == expected { Ok(bytes) } else { Err(DecodeError::Version { expected, actual }.into()) }
+}
+
+/// SHA-256 of the envelope's start and of all that follows the header, read piece by piece.
+fn checksum(start: &[u8], file: &mut File) -> io::Result<[u8; 32]> {
+    file.seek(SeekFrom::Start(codec::HEADER as u64))?;
+    let mut sum = Sha256::new_with_prefix(start);
+    io::copy(file, &mut HashWriter(&mut sum))?;
+    Ok(sum.finalize().into())
+}
+
+struct HashWriter<'a>(&'a mut Sha256);
+
+impl Write for HashWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+type Entry<'a, R> = tar::Entry<'a, R>;
+
+/// The bytes of an entry, which must have that name and no more bytes; `None` if there is no entry.
+fn named<R: Read>(entry: Option<Entry<'_, R>>, name: &str, limit: u64) -> Result<Option<Vec<u8>>, BackupError> {
+    let Some(entry) = entry else { return Ok(None) };
+    if entry.path_bytes() != name.as_bytes() {
+        return Err(BackupError::Content(format!("it holds something else where {name} should be")));
+    }
+    contents(entry, limit).map(Some)
+}
+
+/// A picture's exemplar, which must be one of these, and its bytes, which must be a picture.
+fn picture<R: Read>(entry: Entry<'_, R>, of: &BTreeSet<[u8; 32]>) -> Result<([u8; 32], Vec<u8>), BackupError> {
+    let name = String::from_utf8(entry.path_bytes().into_owned()).ok();
+    let exemplar = name.and_then(|name| kept::exemplar_of(name.strip_prefix(SHOTS)?));
+    let exemplar = exemplar.filter(|exemplar| of.contains(exemplar));
+    let exemplar = exemplar.ok_or_else(|| BackupError::Content("it holds something that belongs to no shot".into()))?;
+    let bytes = contents(entry, MAX_PICTURE)?;
+    kept::decoded(&bytes).map_err(|error| BackupError::Content(format!("a picture in it {error}")))?;
+    Ok((exemplar, bytes))
+}
+
+fn contents<R: Read>(entry: Entry<'_, R>, limit: u64) -> Result<Vec<u8>, BackupError> {
+    if entry.header().entry_type() != EntryType::Regular {
+        return Err(BackupError::Content("it holds something that is no plain file".into()));
+    }
+    let size = entry.header().entry_size()?;
+    if size > limit {
+        return Err(BackupError::Content(format!("it holds a file of {size} bytes where {limit} are the most")));
+    }
+    let mut bytes = Vec::new();
+    entry.take(limit).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 == size { Ok(bytes) } else { Err(BackupError::Content("a file in it is cut off".into())) }
+}
+
+#[cfg(test)]
+mod tests;

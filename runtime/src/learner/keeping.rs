@@ -1,0 +1,85 @@
+//! Keeping the pictures of the shots that a change learns from.
+
+use ::image::RgbImage;
+use orco_state::bank::Bank;
+
+use super::Learner;
+use crate::bundle::Bundle;
+use crate::store::kept::{self, KeptWith};
+use crate::store::{Locked, StoreError};
+
+/// Pictures that are written while their shots are read, so that one at a time is in memory. They are taken back unless
+/// the change is [done](Keeping::done).
+pub(super) struct Keeping<'a> {
+    locked: &'a Locked,
+    digest: [u8; 32],
+    before: usize,
+    written: Vec<[u8; 32]>,
+}
+
+impl<'a> Keeping<'a> {
+    pub(super) fn begin(locked: &'a Locked, bundle: &Bundle) -> Result<Self, StoreError> {
+        let before = locked.begin_keeping(&bundle.digest, &KeptWith::of(bundle))?;
+        Ok(Self { locked, digest: bundle.digest, before, written: Vec::new() })
+    }
+
+    /// Refuses so many more pictures, if they are too many.
+    pub(super) fn check_room(&self, more: usize) -> Result<(), StoreError> {
+        self.locked.check_room(self.before + more)
+    }
+
+    /// Keeps the picture of a shot, `bank` being one like that which the exemplar goes into.
+    pub(super) fn keep(&mut self, bank: &Bank, features: &[f32], fitted: &RgbImage) -> Result<(), StoreError> {
+        let path = || self.locked.store().pictures(&self.digest).folder().to_owned();
+        let bytes = kept::encoded(fitted).map_err(|source| StoreError::Write { path: path(), source })?;
+        self.keep_file(bank, features, &bytes)
+    }
+
+    /// The same with the picture's file.
+    pub(super) fn keep_file(&mut self, bank: &Bank, features: &[f32], bytes: &[u8]) -> Result<(), StoreError> {
+        let mut alone = bank.emptied();
+        alone.push(0, features);
+        let exemplar = alone.digest_of(0);
+        if self.locked.keep_picture(&self.digest, &exemplar, bytes)? {
+            self.written.push(exemplar);
+        }
+        Ok(())
+    }
+
+    /// The change is made.
+    pub(super) fn done(mut self) {
+        self.written.clear();
+    }
+}
+
+impl Drop for Keeping<'_> {
+    fn drop(&mut self) {
+        self.locked.take_back(&self.digest, &self.written);
+    }
+}
+
+/// The pictures of shots that are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptShots {
+    /// Shots of the present state whose picture is kept.
+    pub shots: usize,
+    /// Pictures, those among them that only undoing brings back.
+    pub pictures: usize,
+    /// Bytes of their files.
+    pub bytes: u64,
+    /// Most bytes that one takes.
+    pub bytes_each: u64,
+}
+
+impl Learner {
+    /// What is kept of the shots' pictures. Where the folder cannot be read, that is none.
+    pub fn kept_shots(&self) -> KeptShots {
+        let pictures = self.store.pictures(&self.bundle.digest);
+        let there = pictures.exemplars().unwrap_or_default();
+        let kept::Usage { pictures, bytes } = pictures.usage().unwrap_or_default();
+        let exemplars = &self.saved.state.exemplars;
+        let shots = (0..exemplars.len()).filter(|exemplar| there.contains(&exemplars.digest_of(*exemplar))).count();
+        let input = &self.bundle.manifest.preprocessing;
+        KeptShots { shots, pictures, bytes, bytes_each: kept::most_bytes(input.width, input.height) }
+    }
+}

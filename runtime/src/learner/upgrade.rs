@@ -1,0 +1,204 @@
+//! Going over to another bundle: all classes are learned again from the kept pictures of their shots.
+//!
+//! The state of the old bundle is not touched until the new one is made and checked. Then the new one takes its place
+//! at once or not at all, and the old one is kept aside, from where [`undo`] brings it back to the bit.
+
+mod check;
+mod error;
+mod plan;
+
+use orco_core::align::Progress;
+use orco_state::history::{Change, Saved, Verb};
+use orco_state::session::{Memory, NewClass, Report, Session};
+use orco_state::state::State;
+use orco_state::store as slots;
+
+use super::change::{Made, now, settled};
+use super::keeping::Keeping;
+use super::{Observer, Settings, ShotsError, Step};
+use crate::bundle::Bundle;
+use crate::encoder::choice::Work;
+use crate::release;
+use crate::store::kept::KeptWith;
+use crate::store::{Locked, Store};
+use crate::threads::Threads;
+pub use check::Compared;
+pub use error::UpgradeError;
+use plan::{Plan, Planned, Role};
+
+/// What going over to another bundle did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Upgraded {
+    /// How the new state answers.
+    pub report: Report,
+    /// The bundle that the old state belonged to.
+    pub from: KeptWith,
+    /// The classes, in the order of learning.
+    pub classes: Vec<Compared>,
+    /// Learned classes of which no picture is left, which were given up.
+    pub dropped: Vec<String>,
+    /// What was wrong with kept pictures, in sentences.
+    pub warnings: Vec<String>,
+}
+
+/// Learns all that the device knows again on `bundle`, from the kept pictures of its shots, and keeps that in the place
+/// of the old state. Without `force` that is refused if a class has no picture left, or is recognised clearly worse
+/// than when it was learned.
+///
+/// A class that the new bundle brings itself gets the shots as further ones.
+///
+/// # Errors
+/// [`UpgradeError`]; the old state holds then.
+pub fn upgrade(
+    bundle: &Bundle,
+    store: &Store,
+    settings: &Settings,
+    force: bool,
+    observer: &mut dyn Observer,
+) -> Result<Made<Upgraded>, UpgradeError> {
+    let locked = lock(bundle, store, settings)?;
+    let old = locked.load_any()?.ok_or_else(|| UpgradeError::Nothing { folder: store.folder().into() })?;
+    if old.state.base_model == bundle.digest {
+        return Err(UpgradeError::Same { name: bundle.manifest.name.clone() });
+    }
+    let plan = Plan::of(&old, &store.pictures(&old.state.base_model), bundle)?;
+    let dropped = plan.without_pictures();
+    if !dropped.is_empty() && !force {
+        return Err(UpgradeError::Missing { labels: dropped });
+    }
+    let mut keeping = Keeping::begin(&locked, bundle)?;
+    keeping.check_room(plan.pictures())?;
+    let fresh = State { balance: old.state.balance, ..bundle.fresh_state() };
+    let (sessions, more) = read(bundle, settings, &plan, &fresh, &mut keeping, observer)?;
+    let (next, report) = relearn(bundle, settings, &fresh, &sessions, &more, observer)?;
+    let classes = check::compare(&plan, &old.state, &report);
+    let worse = check::clearly_worse(&classes);
+    if !worse.is_empty() && !force {
+        return Err(UpgradeError::Worse { classes: worse });
+    }
+    let labels = classes.iter().map(|class| class.label.clone());
+    let change = Change::new(Verb::Upgrade, settings.seed).labels(labels).at(now());
+    let uncertain = go_over(&locked, &old, &Saved::begun(next, &change))?;
+    keeping.done();
+    let Plan { from, warnings, .. } = plan;
+    Ok(Made { report: Upgraded { report, from, classes, dropped, warnings }, uncertain })
+}
+
+/// Brings back the state of `bundle` that was kept aside when another bundle took its place, to the bit. The present
+/// one is kept aside in turn, so that undoing this is the same with its bundle.
+///
+/// # Errors
+/// [`UpgradeError`] if there is none, or it cannot be used; the present state holds then.
+pub fn undo(bundle: &Bundle, store: &Store, settings: &Settings) -> Result<Made<Saved>, UpgradeError> {
+    let locked = lock(bundle, store, settings)?;
+    let present = locked.load_any()?.ok_or_else(|| UpgradeError::Nothing { folder: store.folder().into() })?;
+    if present.state.base_model == bundle.digest {
+        return Err(UpgradeError::Same { name: bundle.manifest.name.clone() });
+    }
+    let none = || {
+        let aside = store.kept_aside(&present.state.base_model);
+        UpgradeError::NoEarlier {
+            name: bundle.manifest.name.clone(),
+            aside: aside.map(|with| (with.name, with.release)),
+        }
+    };
+    let bytes = match store.pictures(&bundle.digest).aside() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(none()),
+        Err(source) => {
+            return Err(UpgradeError::Aside { folder: store.pictures(&bundle.digest).folder().into(), source });
+        }
+        Ok(bytes) => bytes,
+    };
+    let earlier = slots::read(&bytes).filter(|saved| saved.is_sound(&bundle.base_model));
+    let earlier = earlier.filter(|saved| saved.state.base_model == bundle.digest).ok_or_else(none)?;
+    let uncertain = go_over(&locked, &present, &earlier)?;
+    Ok(Made { report: earlier, uncertain })
+}
+
+/// Lets the state go that was kept aside, with its pictures: nothing brings it back. Says whether there was one.
+///
+/// # Errors
+/// [`UpgradeError`] if the state cannot be read or locked, or something of it cannot be removed.
+pub fn discard(store: &Store, settings: &Settings) -> Result<bool, UpgradeError> {
+    let locked = store.lock(settings.wait)?;
+    let present = locked.load_any()?.ok_or_else(|| UpgradeError::Nothing { folder: store.folder().into() })?;
+    Ok(locked.discard_others(&present.state.base_model)?)
+}
+
+fn lock(bundle: &Bundle, store: &Store, settings: &Settings) -> Result<Locked, UpgradeError> {
+    let locked = store.lock(settings.wait)?;
+    if settings.compare_releases {
+        release::accept(store.folder(), &bundle.manifest.name, bundle.manifest.release)?;
+    }
+    Ok(locked)
+}
+
+/// Puts one state into the place of the other, which is kept aside.
+fn go_over(locked: &Locked, old: &Saved, new: &Saved) -> Result<Option<crate::store::StoreError>, UpgradeError> {
+    let uncertain = settled(locked.switch(Some(old), new, true))?;
+    if let Err(error) = locked.sweep(new) {
+        log::warn!("kept pictures that belong to nothing are left: {error}");
+    }
+    Ok(uncertain)
+}
+
+/// Features of all pictures, by session and class, and of those that are further shots of base classes; the pictures
+/// are kept for the new state.
+fn read(
+    bundle: &Bundle,
+    settings: &Settings,
+    plan: &Plan,
+    fresh: &State,
+    keeping: &mut Keeping<'_>,
+    observer: &mut dyn Observer,
+) -> Result<(Vec<Vec<NewClass>>, Vec<NewClass>), UpgradeError> {
+    let failed = |error| UpgradeError::Shots(ShotsError::Encode(error));
+    let (mut encoder, _) = bundle.encoder(settings.engine, Work::Shots).map_err(failed)?;
+    let views = bundle.base_model.config.views;
+    let (mut done, total) = (0, plan.pictures());
+    let (mut sessions, mut more): (Vec<(u32, Vec<NewClass>)>, Vec<NewClass>) = Default::default();
+    for Planned { label, role, files, .. } in plan.classes.iter().filter(|class| !class.files.is_empty()) {
+        let mut shots = Vec::with_capacity(files.len());
+        for (bytes, picture) in files.iter().filter_map(|file| plan.open(file)) {
+            let features = bundle.features(encoder.as_mut(), &picture, views).map_err(failed)?;
+            let features = features.into_raw_vec_and_offset().0;
+            keeping.keep_file(&fresh.exemplars, &features, &bytes)?;
+            shots.push(features);
+            done += 1;
+            if observer.step(Step::Shots { done, total }).is_break() {
+                return Err(UpgradeError::Cancelled);
+            }
+        }
+        let class = NewClass { label: label.clone(), shots };
+        match role {
+            Role::Base => more.push(class),
+            Role::Learned { session } => match sessions.last_mut() {
+                Some((last, classes)) if last == session => classes.push(class),
+                _ => sessions.push((*session, vec![class])),
+            },
+        }
+    }
+    Ok((sessions.into_iter().map(|(_, classes)| classes).collect(), more))
+}
+
+fn relearn(
+    bundle: &Bundle,
+    settings: &Settings,
+    fresh: &State,
+    sessions: &[Vec<NewClass>],
+    more: &[NewClass],
+    observer: &mut dyn Observer,
+) -> Result<(State, Report), UpgradeError> {
+    let threads = Threads::of_machine();
+    let mut on_progress = |progress: Progress| observer.step(Step::Epoch(progress));
+    let base_model = &bundle.base_model;
+    let mut session = Session {
+        base_model,
+        config: &base_model.config,
+        seed: settings.seed,
+        memory: &mut Memory::default(),
+        workers: &threads,
+        on_progress: &mut on_progress,
+    };
+    Ok(session.relearn(fresh, sessions, more)?)
+}

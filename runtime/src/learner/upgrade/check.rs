@@ -1,0 +1,136 @@
+//! Is the new state as good as the old one was?
+
+use orco_state::label;
+use orco_state::session::Report;
+use orco_state::state::{Origin, State};
+
+use super::plan::{Plan, Planned, Role};
+
+/// How a class was recognised and is now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compared {
+    /// Its label.
+    pub label: String,
+    /// Shots that the old state had of it.
+    pub shots: usize,
+    /// Pictures that it was learned from.
+    pub pictures: usize,
+    /// Whether the new bundle brings the class itself, so that the shots are further ones of it.
+    pub merged: bool,
+    /// Share of its first shots, 0..1, that was recognised right after the session that learned it, each left out in
+    /// turn where answers use the bundle's statistics; `None` where that is not known.
+    pub before: Option<f32>,
+    /// Share of its shots, 0..1, that the new state recognises, judged in the same way; of a class of the bundle, of
+    /// the bundle's samples too. `None` where no sample says.
+    pub after: Option<f32>,
+    counts: Counts,
+}
+
+/// What the shares were made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Counts {
+    before: [u32; 2],
+    after: [u32; 2],
+}
+
+impl Counts {
+    /// Whether so few are recognised that it would be by chance in one case of a hundred, were the rate what it was.
+    fn are_clearly_worse(&self) -> bool {
+        const CHANCE: f64 = 0.01;
+        let ([right_before, before], [right, samples]) = (self.before, self.after);
+        before > 0 && samples > 0 && tail(right, samples, rate(right_before, before)) < CHANCE
+    }
+}
+
+/// A rate from few samples (Laplace's rule).
+fn rate(right: u32, samples: u32) -> f64 {
+    f64::from(right + 1) / f64::from(samples + 2)
+}
+
+/// Probability of at most so many successes in so many trials (binomial distribution).
+fn tail(successes: u32, trials: u32, rate: f64) -> f64 {
+    let mut probability = f64::powi(1.0 - rate, trials as i32);
+    let mut sum = probability;
+    for success in 0..successes {
+        probability *= f64::from(trials - success) / f64::from(success + 1) * rate / (1.0 - rate);
+        sum += probability;
+    }
+    sum
+}
+
+/// Compares what is known of the old state with what the report says of the new one.
+pub fn compare(plan: &Plan, old: &State, report: &Report) -> Vec<Compared> {
+    let compared = |planned: &Planned| {
+        let Planned { label, learned, role, shots, files } = planned;
+        let Origin { shots: first, recognised } =
+            learned.and_then(|index| old.origins.get(index)).copied().unwrap_or(Origin::UNKNOWN);
+        let after = report.classes.iter().find(|class| label::same(&class.label, label));
+        let samples = after.map_or(0, |after| after.samples);
+        let share = after.filter(|after| after.samples > 0).map(|after| after.after);
+        let right = share.map_or(0, |share| (share * samples as f32).round() as u32);
+        Compared {
+            label: label.clone(),
+            shots: *shots,
+            pictures: files.len(),
+            merged: *role == Role::Base,
+            before: (first > 0).then(|| recognised as f32 / first as f32),
+            after: share,
+            counts: Counts { before: [recognised, first], after: [right, samples] },
+        }
+    };
+    plan.classes.iter().filter(|class| !class.files.is_empty()).map(compared).collect()
+}
+
+/// Classes that are recognised clearly worse than before, and, with an empty label, all together if they are. Classes
+/// of the bundle are judged by other samples than before, and are left out.
+pub fn clearly_worse(classes: &[Compared]) -> Vec<Compared> {
+    let comparable = |class: &&Compared| !class.merged && class.before.is_some() && class.after.is_some();
+    let compared: Vec<&Compared> = classes.iter().filter(comparable).collect();
+    let sum = |of: fn(&Counts) -> [u32; 2]| {
+        compared.iter().map(|class| of(&class.counts)).fold([0; 2], |sum, next| [sum[0] + next[0], sum[1] + next[1]])
+    };
+    let counts = Counts { before: sum(|counts| counts.before), after: sum(|counts| counts.after) };
+    let share = |[right, samples]: [u32; 2]| (samples > 0).then(|| right as f32 / samples as f32);
+    let all = Compared {
+        label: String::new(),
+        shots: compared.iter().map(|class| class.shots).sum(),
+        pictures: compared.iter().map(|class| class.pictures).sum(),
+        merged: false,
+        before: share(counts.before),
+        after: share(counts.after),
+        counts,
+    };
+    let worse = compared.into_iter().cloned().chain([all]);
+    worse.filter(|class| class.counts.are_clearly_worse()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(before: [u32; 2], after: [u32; 2]) -> Compared {
+        let share = |[right, samples]: [u32; 2]| (samples > 0).then(|| right as f32 / samples as f32);
+        let (label, shots) = ("mug".to_string(), after[1] as usize);
+        let counts = Counts { before, after };
+        Compared { label, shots, pictures: shots, merged: false, before: share(before), after: share(after), counts }
+    }
+
+    #[test]
+    fn tails_are_those_of_the_binomial_distribution() {
+        assert!((tail(0, 2, 0.5) - 0.25).abs() < 1e-12);
+        assert!((tail(1, 2, 0.5) - 0.75).abs() < 1e-12);
+        assert!((tail(3, 5, 0.25) - (1.0 - 16.0 / 1024.0)).abs() < 1e-12);
+        assert!((tail(5, 5, 0.9) - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn one_class_lost_or_all_a_little_worse_is_noticed_and_chance_is_not() {
+        assert!(clearly_worse(&[class([5, 5], [4, 5]), class([5, 5], [2, 5])]).is_empty());
+        let lost = clearly_worse(&[class([5, 5], [5, 5]), class([5, 5], [0, 5])]);
+        assert_eq!(lost[0].label, "mug");
+        let all: Vec<Compared> = (0..12).map(|_| class([5, 5], [4, 5])).collect();
+        let worse = clearly_worse(&all);
+        assert_eq!(worse.iter().map(|class| class.label.as_str()).collect::<Vec<_>>(), [""]);
+        assert!(clearly_worse(&[class([0, 0], [0, 5]), class([5, 5], [0, 0])]).is_empty(), "nothing says so");
+    }
+}

@@ -1,0 +1,119 @@
+//! Why going over to another bundle is refused.
+
+use std::io;
+use std::path::PathBuf;
+
+use orco_core::align::AlignError;
+use orco_state::session::LearnError;
+
+use super::super::ShotsError;
+use super::check::Compared;
+use crate::release::ReleaseError;
+use crate::store::StoreError;
+
+/// Why going over to another bundle, or back, is refused. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UpgradeError {
+    /// The state cannot be read, locked or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The bundle is an older release than was used before.
+    #[error(transparent)]
+    Release(#[from] ReleaseError),
+    /// The backbone cannot be started or fails.
+    #[error(transparent)]
+    Shots(#[from] ShotsError),
+    /// The classes cannot be learned on the new bundle.
+    #[error("the classes cannot be learned on this bundle")]
+    Learn(#[source] LearnError),
+    /// The observer cancelled it.
+    #[error("the change was cancelled")]
+    Cancelled,
+    /// There is no state.
+    #[error("nothing was learned in {}", folder.display())]
+    Nothing {
+        /// The store's folder.
+        folder: PathBuf,
+    },
+    /// The state is one of this bundle.
+    #[error("the state belongs to this bundle, {name}, already")]
+    Same {
+        /// The bundle's name.
+        name: String,
+    },
+    /// What the pictures were kept with is not known.
+    #[error(
+        "no pictures of the shots were kept in {}, or it is not known any more with which bundle ({source})",
+        folder.display()
+    )]
+    NotKept {
+        /// The folder that would hold them.
+        folder: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Some classes have no picture left.
+    #[error("no picture is kept, or none can be read, of the shots of {}", quoted(labels))]
+    Missing {
+        /// Their labels.
+        labels: Vec<String>,
+    },
+    /// Classes would be recognised clearly worse than when they were learned.
+    #[error("the new bundle would recognise clearly worse: {}", listed(classes))]
+    Worse {
+        /// The classes; one without a label stands for all of them together.
+        classes: Vec<Compared>,
+    },
+    /// No state of the bundle was kept aside.
+    #[error(
+        "no state of this bundle, {name}, was kept aside that could be brought back{}",
+        aside.as_ref().map_or(String::new(), |(name, release)| format!("; release {release} of {name} has one"))
+    )]
+    NoEarlier {
+        /// The bundle's name.
+        name: String,
+        /// Name and release of the bundle whose state was.
+        aside: Option<(String, u32)>,
+    },
+    /// The state that was kept aside cannot be read.
+    #[error("cannot read the state that was kept aside in {}", folder.display())]
+    Aside {
+        /// Its folder.
+        folder: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl From<LearnError> for UpgradeError {
+    fn from(error: LearnError) -> Self {
+        match error {
+            LearnError::Align(AlignError::Cancelled) => Self::Cancelled,
+            error => Self::Learn(error),
+        }
+    }
+}
+
+/// The first few, and how many more there are.
+fn first_few(texts: impl ExactSizeIterator<Item = String>) -> String {
+    const SHOWN: usize = 10;
+    let more = texts.len().saturating_sub(SHOWN);
+    let mut listed: Vec<String> = texts.take(SHOWN).collect();
+    if more > 0 {
+        listed.push(format!("and {more} more"));
+    }
+    listed.join(", ")
+}
+
+fn quoted(labels: &[String]) -> String {
+    first_few(labels.iter().map(|label| format!("\"{label}\"")))
+}
+
+fn listed(classes: &[Compared]) -> String {
+    first_few(classes.iter().map(|class| {
+        let name = if class.label.is_empty() { "all classes together".into() } else { format!("\"{}\"", class.label) };
+        let (before, after) = (class.before.unwrap_or_default(), class.after.unwrap_or_default());
+        format!("{name} {:.0} % of {} shots, not {:.0} %", 100.0 * after, class.pictures, 100.0 * before)
+    }))
+}

@@ -1,0 +1,120 @@
+//! What is to be learned again, from which pictures.
+
+use ::image::RgbImage;
+use orco_state::history::Saved;
+use orco_state::label;
+
+use super::UpgradeError;
+use crate::bundle::Bundle;
+use crate::store::kept::{self, KeptWith, Pictures};
+
+/// What is to be learned again.
+pub struct Plan {
+    /// The bundle of the old state.
+    pub from: KeptWith,
+    /// Learned classes in the order of learning, then base classes that were given further shots.
+    pub classes: Vec<Planned>,
+    /// What is wrong with pictures, in sentences.
+    pub warnings: Vec<String>,
+    pictures: Pictures,
+}
+
+/// A class that is to be learned again.
+pub struct Planned {
+    /// Its label.
+    pub label: String,
+    /// Its place among the learned classes of the old state.
+    pub learned: Option<usize>,
+    /// What becomes of it.
+    pub role: Role,
+    /// Shots that the old state has of it.
+    pub shots: usize,
+    /// Exemplars whose pictures are there and can be used.
+    pub files: Vec<[u8; 32]>,
+}
+
+/// What becomes of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The new bundle brings it; its shots are further ones.
+    Base,
+    /// It is learned.
+    Learned {
+        /// In which session of the old state; classes of the old bundle that the new one does not have come last.
+        session: u32,
+    },
+}
+
+impl Plan {
+    /// Looks what is kept of the shots of a state.
+    pub fn of(old: &Saved, pictures: &Pictures, bundle: &Bundle) -> Result<Self, UpgradeError> {
+        let state = &old.state;
+        let knows_nothing = state.exemplars.is_empty() && state.classes.is_empty();
+        let from = match pictures.kept_with() {
+            Ok(from) => from,
+            Err(_) if knows_nothing => {
+                KeptWith { name: String::new(), release: 0, digest: String::new(), labels: Vec::new() }
+            }
+            Err(source) => return Err(UpgradeError::NotKept { folder: pictures.folder().into(), source }),
+        };
+        let mut plan = Self { from, classes: Vec::new(), warnings: Vec::new(), pictures: pictures.clone() };
+        let base = plan.from.labels.len();
+        let learned = state.classes.iter().enumerate().map(|(index, class)| (base + index, &class.label, Some(index)));
+        let labels = plan.from.labels.clone();
+        let given = labels.iter().enumerate().map(|(index, label)| (index, label, None));
+        for (index, label, learned) in learned.chain(given) {
+            let own = (0..state.exemplars.len()).filter(|&shot| state.exemplars.classes()[shot] as usize == index);
+            let own: Vec<[u8; 32]> = own.map(|shot| state.exemplars.digest_of(shot)).collect();
+            if learned.is_none() && own.is_empty() {
+                continue;
+            }
+            let is_base = bundle.base_model.classes.iter().any(|class| label::same(&class.label, label));
+            let session = learned.map_or(u32::MAX, |index| state.classes[index].session);
+            let role = if is_base { Role::Base } else { Role::Learned { session } };
+            let files = plan.usable(label, &own);
+            plan.classes.push(Planned { label: label.clone(), learned, role, shots: own.len(), files });
+        }
+        Ok(plan)
+    }
+
+    /// The exemplars whose pictures can be used; says which cannot.
+    fn usable(&mut self, label: &str, exemplars: &[[u8; 32]]) -> Vec<[u8; 32]> {
+        let mut usable = Vec::with_capacity(exemplars.len());
+        let mut missing = 0;
+        for exemplar in exemplars {
+            let path = self.pictures.path(exemplar);
+            match self.pictures.read(exemplar) {
+                Ok(bytes) => match kept::decoded(&bytes) {
+                    Ok(_) => usable.push(*exemplar),
+                    Err(error) => self.warnings.push(format!("{}, a shot of \"{label}\", {error}", path.display())),
+                },
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => missing += 1,
+                Err(error) => {
+                    self.warnings.push(format!("{}, a shot of \"{label}\", cannot be read: {error}", path.display()))
+                }
+            }
+        }
+        if missing > 0 {
+            self.warnings
+                .push(format!("of {missing} of the {} shots of \"{label}\" no picture is kept", exemplars.len()));
+        }
+        usable
+    }
+
+    /// A picture, which was there when it was looked for.
+    pub fn open(&self, exemplar: &[u8; 32]) -> Option<(Vec<u8>, RgbImage)> {
+        let bytes = self.pictures.read(exemplar).ok()?;
+        let picture = kept::decoded(&bytes).ok()?;
+        Some((bytes, picture))
+    }
+
+    /// Labels of classes of which there is no picture.
+    pub fn without_pictures(&self) -> Vec<String> {
+        self.classes.iter().filter(|class| class.files.is_empty()).map(|class| class.label.clone()).collect()
+    }
+
+    /// Number of pictures.
+    pub fn pictures(&self) -> usize {
+        self.classes.iter().map(|class| class.files.len()).sum()
+    }
+}

@@ -1,0 +1,367 @@
+//! The kept pictures of shots: a folder for each bundle beside the slots, a file for each picture, named by the digest
+//! of the exemplar that came of it.
+//!
+//! No file lists them. Which exemplars there are, of the present state and of earlier ones, the slots say; a picture
+//! whose exemplar neither has belongs to nothing, and is swept away after the next change. So renaming touches no
+//! picture, undoing finds them where they were, and what is forgotten for good goes. A picture is on the disk before
+//! the state that has its exemplar is.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ::image::RgbImage;
+use serde::{Deserialize, Serialize};
+
+use super::files::{remove, replace};
+use super::folder::{Disk, Folder};
+use crate::bundle::Bundle;
+use crate::files;
+use crate::image::{self, ImageError};
+use crate::manifest::hexadecimal;
+
+/// Most pictures that are kept for a bundle. A change that would keep more is refused.
+pub const MAX_PICTURES: usize = 10_000;
+/// Largest file of a picture that is read, in bytes.
+pub const MAX_PICTURE: u64 = 5 << 20;
+/// Largest width and height of a kept picture, in pixels: the largest input of a backbone.
+pub const MAX_SIDE: u32 = 1024;
+
+/// Start of the names of the folders.
+const FOLDER: &str = "kept-";
+/// Name of the file that says which bundle a folder belongs to.
+const BUNDLE: &str = "bundle.toml";
+/// Name of the file that holds the last state of a bundle that another one has taken the place of.
+const ASIDE: &str = "state";
+/// Start of the names of files that are being written.
+const UNFINISHED: &str = ".kept-";
+const ENDING: &str = ".png";
+const MAX_BUNDLE_FILE: u64 = 8 << 20;
+
+/// The bundle that pictures were kept with, as far as it must be known when it is no longer at hand.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptWith {
+    /// Its name.
+    pub name: String,
+    /// Its release.
+    pub release: u32,
+    /// SHA-256 of its learner file, in hexadecimal digits.
+    pub digest: String,
+    /// Labels of its base classes, in their order.
+    pub labels: Vec<String>,
+}
+
+impl KeptWith {
+    /// That of an opened bundle.
+    pub fn of(bundle: &Bundle) -> Self {
+        Self {
+            name: bundle.manifest.name.clone(),
+            release: bundle.manifest.release,
+            digest: hexadecimal(&bundle.digest),
+            labels: bundle.base_model.classes.iter().map(|class| class.label.clone()).collect(),
+        }
+    }
+
+    /// As the text of a file.
+    ///
+    /// # Errors
+    /// If it cannot be written as TOML.
+    pub fn text(&self) -> io::Result<String> {
+        toml::to_string(self).map_err(io::Error::other)
+    }
+
+    /// Out of the text of a file, for the bundle of that digest.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub fn parse(text: &str, digest: &[u8; 32]) -> Result<Self, String> {
+        let read: Self = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+        if read.digest == hexadecimal(digest) { Ok(read) } else { Err("it belongs to another bundle".into()) }
+    }
+}
+
+/// The pictures that are kept for one bundle.
+#[derive(Clone, Debug)]
+pub struct Pictures {
+    folder: PathBuf,
+    digest: [u8; 32],
+}
+
+/// What pictures take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// How many there are.
+    pub pictures: usize,
+    /// Bytes of their files.
+    pub bytes: u64,
+}
+
+/// Most bytes of the file of a picture of that size: four a pixel, and what stands beside the pixels.
+pub fn most_bytes(width: u32, height: u32) -> u64 {
+    4 * u64::from(width) * u64::from(height) + 1024
+}
+
+/// A picture as it is kept: PNG, eight bits, without loss.
+///
+/// # Errors
+/// If it is larger than any backbone's input.
+pub fn encoded(picture: &RgbImage) -> io::Result<Vec<u8>> {
+    let (width, height) = picture.dimensions();
+    let mut bytes = Vec::new();
+    let mut encoder = ::png::Encoder::new(&mut bytes, width, height);
+    encoder.set_color(::png::ColorType::Rgb);
+    encoder.set_depth(::png::BitDepth::Eight);
+    let mut writer = encoder.write_header().map_err(io::Error::other)?;
+    writer.write_image_data(picture.as_raw()).map_err(io::Error::other)?;
+    writer.finish().map_err(io::Error::other)?;
+    let fits = width.max(height) <= MAX_SIDE && bytes.len() as u64 <= most_bytes(width, height);
+    if fits { Ok(bytes) } else { Err(io::Error::other(format!("a picture takes {} bytes", bytes.len()))) }
+}
+
+/// Decodes the file of a kept picture.
+///
+/// # Errors
+/// [`ImageError`] if it is damaged, no picture, or larger than one that is kept.
+pub fn decoded(bytes: &[u8]) -> Result<RgbImage, ImageError> {
+    let picture = image::decode(bytes)?;
+    if picture.width().max(picture.height()) > MAX_SIDE { Err(ImageError::TooLarge) } else { Ok(picture) }
+}
+
+impl Pictures {
+    pub(super) fn new(store: &Path, digest: [u8; 32]) -> Self {
+        Self { folder: store.join(name_of(&digest)), digest }
+    }
+
+    /// Their folder, which is there only if any were kept.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Path of the picture of an exemplar.
+    pub fn path(&self, exemplar: &[u8; 32]) -> PathBuf {
+        self.folder.join(file_of(exemplar))
+    }
+
+    /// The bundle that they were kept with.
+    ///
+    /// # Errors
+    /// If that is not known, or its file cannot be read.
+    pub fn kept_with(&self) -> io::Result<KeptWith> {
+        let invalid = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
+        KeptWith::parse(&bundle_text(&self.folder)?, &self.digest).map_err(invalid)
+    }
+
+    /// The exemplars whose pictures are there.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn exemplars(&self) -> io::Result<BTreeSet<[u8; 32]>> {
+        Ok(self.disk().list()?.iter().filter_map(|name| exemplar_of(name)).collect())
+    }
+
+    /// How many there are, and what they take.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn usage(&self) -> io::Result<Usage> {
+        self.exemplars()?.iter().try_fold(Usage::default(), |usage, exemplar| {
+            let bytes = fs::symlink_metadata(self.path(exemplar))?.len();
+            Ok(Usage { pictures: usage.pictures + 1, bytes: usage.bytes + bytes })
+        })
+    }
+
+    /// The file of an exemplar's picture.
+    ///
+    /// # Errors
+    /// If it is missing or cannot be read.
+    pub fn read(&self, exemplar: &[u8; 32]) -> io::Result<Vec<u8>> {
+        files::read_own(&self.path(exemplar), MAX_PICTURE)
+    }
+
+    /// The bytes of the slot that held the bundle's last state when another bundle took its place.
+    ///
+    /// # Errors
+    /// If they cannot be read; the kind is [`io::ErrorKind::NotFound`] where there are none.
+    pub fn aside(&self) -> io::Result<Vec<u8>> {
+        files::read_own(&self.folder.join(ASIDE), super::MAX_SLOT)
+    }
+
+    fn disk(&self) -> Folder {
+        Folder { path: self.folder.clone() }
+    }
+
+    /// Makes the folder with what is to be known of the bundle, so that both survive a power cut.
+    pub(super) fn begin(&self, with: &KeptWith) -> io::Result<()> {
+        if self.kept_with().is_ok_and(|there| there == *with) {
+            return Ok(());
+        }
+        make_folder(&self.folder)?;
+        put(&self.disk(), BUNDLE, with.text()?.as_bytes())
+    }
+
+    /// Keeps a picture, so that it survives a power cut; says whether it was not there before.
+    pub(super) fn keep(&self, exemplar: &[u8; 32], bytes: &[u8]) -> io::Result<bool> {
+        let there = self.read(exemplar);
+        if there.as_ref().is_ok_and(|there| there == bytes) {
+            return Ok(false);
+        }
+        put(&self.disk(), &file_of(exemplar), bytes)?;
+        Ok(there.is_err_and(|error| error.kind() == io::ErrorKind::NotFound))
+    }
+
+    /// Keeps the bytes of the slot that holds the bundle's last state.
+    pub(super) fn keep_aside(&self, slot: &[u8]) -> io::Result<()> {
+        make_folder(&self.folder)?;
+        put(&self.disk(), ASIDE, slot)
+    }
+
+    /// Removes pictures again.
+    pub(super) fn remove<'a>(&self, exemplars: impl IntoIterator<Item = &'a [u8; 32]>) -> io::Result<()> {
+        let disk = self.disk();
+        exemplars.into_iter().try_for_each(|exemplar| remove(&disk, &file_of(exemplar)))
+    }
+
+    /// Removes what belongs to none of these exemplars, and what was left of earlier writes. This bundle is the one
+    /// whose state the slots hold.
+    pub(super) fn sweep(&self, exemplars: &BTreeSet<[u8; 32]>) -> io::Result<()> {
+        if self.folder.is_dir() { sweep(&self.disk(), exemplars) } else { Ok(()) }
+    }
+}
+
+/// Puts a file into the place of one of that name, if there is one, so that it survives a power cut.
+pub(super) fn put<D: Disk>(disk: &D, name: &str, bytes: &[u8]) -> io::Result<()> {
+    replace(disk, name, &format!("{UNFINISHED}{name}"), bytes, D::rename)
+}
+
+/// As [`Pictures::sweep`].
+pub(super) fn sweep<D: Disk>(disk: &D, exemplars: &BTreeSet<[u8; 32]>) -> io::Result<()> {
+    let mut swept = false;
+    for name in disk.list()? {
+        let stray = exemplar_of(&name).is_some_and(|exemplar| !exemplars.contains(&exemplar));
+        if stray || name == ASIDE || name.starts_with(UNFINISHED) {
+            remove(disk, &name)?;
+            swept = true;
+        }
+    }
+    if swept { disk.sync_folder() } else { Ok(()) }
+}
+
+/// All folders of kept pictures in a store's folder, but for that of one bundle.
+pub(super) fn others(store: &Path, digest: &[u8; 32]) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(store) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let own = name_of(digest);
+    let mut folders = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let other = entry.file_name().to_str().is_some_and(|name| name.starts_with(FOLDER) && name != own);
+        if other && entry.file_type()?.is_dir() {
+            folders.push(entry.path());
+        }
+    }
+    Ok(folders)
+}
+
+/// The state that was kept aside in a folder of kept pictures, if there is one.
+pub(super) fn aside_in(folder: &Path) -> PathBuf {
+    folder.join(ASIDE)
+}
+
+fn bundle_text(folder: &Path) -> io::Result<String> {
+    let text = String::from_utf8(files::read_own(&folder.join(BUNDLE), MAX_BUNDLE_FILE)?);
+    text.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// The bundle that a folder of kept pictures says it belongs to.
+pub(super) fn about(folder: &Path) -> Option<KeptWith> {
+    toml::from_str(&bundle_text(folder).ok()?).ok()
+}
+
+/// Removes a folder of kept pictures with what is ours in it. The state goes first: without it, nothing of the rest can
+/// come back.
+pub(super) fn discard(folder: &Path) -> io::Result<()> {
+    let disk = Folder { path: folder.to_owned() };
+    remove(&disk, ASIDE)?;
+    for name in disk.list()? {
+        if name == BUNDLE || name.starts_with(UNFINISHED) || exemplar_of(&name).is_some() {
+            remove(&disk, &name)?;
+        }
+    }
+    disk.sync_folder()?;
+    // What somebody else has put there stays, and the folder with it.
+    match fs::remove_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+        removed => removed,
+    }
+}
+
+/// Makes a folder that nobody but its owner can read, so that it survives a power cut.
+fn make_folder(folder: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    match builder.create(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => {}
+        made => made?,
+    }
+    let parent = folder.parent().unwrap_or(Path::new("."));
+    Folder { path: parent.to_owned() }.sync_folder()
+}
+
+/// Enough digits to tell a device's bundles apart; the file within has them all.
+fn name_of(digest: &[u8; 32]) -> String {
+    format!("{FOLDER}{}", &hexadecimal(digest)[..16])
+}
+
+/// Name of the file of an exemplar's picture.
+pub fn file_of(exemplar: &[u8; 32]) -> String {
+    hexadecimal(exemplar) + ENDING
+}
+
+/// The exemplar whose picture has that name, if it is one's.
+pub fn exemplar_of(name: &str) -> Option<[u8; 32]> {
+    let digits = name.strip_suffix(ENDING)?.as_bytes();
+    let digit = |byte: u8| (byte as char).to_digit(16).filter(|_| !byte.is_ascii_uppercase());
+    let mut exemplar = [0; 32];
+    if digits.len() != 2 * exemplar.len() {
+        return None;
+    }
+    for (byte, pair) in exemplar.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = (digit(pair[0])? * 16 + digit(pair[1])?) as u8;
+    }
+    Some(exemplar)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_is_kept_as_it_is_within_its_bytes() {
+        let mut noise = orco_core::random::Random::new(3, "noise");
+        for (width, height) in [(1, 1), (32, 32), (224, 224), (1024, 7)] {
+            let picture =
+                RgbImage::from_fn(width, height, |_, _| ::image::Rgb([0; 3].map(|_: u8| (noise.unit() * 255.0) as u8)));
+            let bytes = encoded(&picture).unwrap();
+            assert!(bytes.len() as u64 <= most_bytes(width, height), "{width} x {height}: {} bytes", bytes.len());
+            assert_eq!(decoded(&bytes).unwrap(), picture);
+        }
+        assert!(encoded(&RgbImage::new(MAX_SIDE + 1, 1)).is_err());
+        assert!(most_bytes(MAX_SIDE, MAX_SIDE) <= MAX_PICTURE);
+    }
+
+    #[test]
+    fn names_stand_for_exemplars_and_nothing_else() {
+        let exemplar: [u8; 32] = core::array::from_fn(|index| 7 * index as u8);
+        assert_eq!(exemplar_of(&file_of(&exemplar)), Some(exemplar));
+        let name = file_of(&exemplar);
+        for other in
+            [&name[1..], &name.to_uppercase(), &format!("../{name}"), &name.replace(".png", ""), "bundle.toml", ""]
+        {
+            assert_eq!(exemplar_of(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What a store does beside its slots: keeping the shots' pictures, and going over to another bundle.
+//!
+//! Going over is a save: the new state goes into both slots, the older one first. Until the first is whole, the old
+//! state is the newest; from then on the new one is. Before that, the old state's slot is copied into the folder of its
+//! pictures, from where it can be brought back; what is kept for the new state is on the disk by then, too.
+
+use std::io;
+
+use orco_state::history::Saved;
+use orco_state::store::{self as slots, Medium, Slot};
+
+use super::kept::{self, KeptWith, MAX_PICTURES, Pictures};
+use super::{Locked, Store, StoreError};
+
+impl Store {
+    /// The pictures that are kept for the bundle whose learner file has that SHA-256.
+    pub fn pictures(&self, digest: &[u8; 32]) -> Pictures {
+        Pictures::new(&self.folder, *digest)
+    }
+
+    /// The bundle whose state was kept aside when another one took its place, if there is one and it can be told.
+    pub fn kept_aside(&self, but: &[u8; 32]) -> Option<KeptWith> {
+        let folders = kept::others(&self.folder, but).ok()?;
+        let mut texts =
+            folders.iter().filter(|folder| kept::aside_in(folder).exists()).filter_map(|folder| kept::about(folder));
+        texts.next()
+    }
+
+    /// Number of pictures that are kept for the bundle that the newest state belongs to.
+    pub(super) fn kept_for_owner(&self) -> usize {
+        let owner = slots::owner(&mut self.files());
+        owner.and_then(|owner| self.pictures(&owner).exemplars().ok()).map_or(0, |exemplars| exemplars.len())
+    }
+}
+
+impl Locked {
+    /// Reads the newest state, whatever bundle it belongs to; `None` if nothing was saved yet. Writes nothing.
+    ///
+    /// # Errors
+    /// [`StoreError`] as for [`Locked::load`], but for that of another bundle.
+    pub fn load_any(&self) -> Result<Option<Saved>, StoreError> {
+        let loaded = slots::load_any(&mut self.store.files()).map_err(|error| self.store.not_loaded(error))?;
+        self.newest.set((loaded.generation, loaded.slot));
+        Ok(loaded.saved)
+    }
+
+    /// The bytes of the slot that holds the state which was loaded or saved last; `None` if nothing was saved yet.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreadable`] if it cannot be read.
+    pub fn newest_slot(&self) -> Result<Option<Vec<u8>>, StoreError> {
+        let (_, Some(slot)) = self.newest.get() else { return Ok(None) };
+        let bytes = self.store.files().read(slot);
+        bytes.map_err(|source| StoreError::Unreadable { path: self.store.path(slot), source })
+    }
+
+    /// Goes over from one state, which [`load_any`](Self::load_any) gave, to another, mostly of another bundle. When
+    /// this returns, the new one survives a power cut; whatever happens until then, the old or the new one is there.
+    /// With `aside`, the old one is kept aside, and what was kept aside before is let go.
+    ///
+    /// # Errors
+    /// As for [`Locked::save`].
+    pub fn switch(&self, from: Option<&Saved>, to: &Saved, aside: bool) -> Result<(), StoreError> {
+        let (_, slot) = self.newest.get();
+        if let Some(from) = from.filter(|_| aside) {
+            let bytes =
+                self.newest_slot()?.ok_or_else(|| StoreError::Overtaken { folder: self.store.folder.clone() })?;
+            let pictures = self.store.pictures(&from.state.base_model);
+            pictures.keep_aside(&bytes).map_err(|source| failed(&pictures, source))?;
+        }
+        let owner = from.map(|from| from.state.base_model).unwrap_or_default();
+        let generation = self.write(|files, from| slots::switch(files, owner, to, from))?;
+        self.newest.set((generation, slot.or(Some(Slot::B))));
+        let stays = if aside { owner } else { to.state.base_model };
+        let others = kept::others(&self.store.folder, &to.state.base_model).unwrap_or_default();
+        let stays = self.store.pictures(&stays);
+        for folder in others.iter().filter(|folder| *folder != stays.folder()) {
+            // What is left is swept away after another change, at the latest by a purge.
+            if let Err(error) = kept::discard(folder) {
+                log::warn!("cannot remove {}: {error}", folder.display());
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes ready to keep pictures for a bundle; returns how many are kept.
+    ///
+    /// # Errors
+    /// [`StoreError::Write`] if the folder cannot be made or written.
+    pub fn begin_keeping(&self, digest: &[u8; 32], with: &KeptWith) -> Result<usize, StoreError> {
+        let pictures = self.store.pictures(digest);
+        pictures.begin(with).map_err(|source| failed(&pictures, source))?;
+        Ok(pictures.exemplars().map_err(|source| failed(&pictures, source))?.len())
+    }
+
+    /// Keeps the picture of an exemplar that is to be saved; says whether it was not there before.
+    ///
+    /// # Errors
+    /// [`StoreError::Write`] if it cannot be written.
+    pub fn keep_picture(&self, digest: &[u8; 32], exemplar: &[u8; 32], bytes: &[u8]) -> Result<bool, StoreError> {
+        let pictures = self.store.pictures(digest);
+        let path = pictures.path(exemplar);
+        pictures.keep(exemplar, bytes).map_err(|source| StoreError::Write { path, source })
+    }
+
+    /// Refuses so many pictures, if they are too many.
+    ///
+    /// # Errors
+    /// [`StoreError::TooManyPictures`] if they are.
+    pub fn check_room(&self, pictures: usize) -> Result<(), StoreError> {
+        if pictures > MAX_PICTURES { Err(StoreError::TooManyPictures { pictures }) } else { Ok(()) }
+    }
+
+    /// Removes pictures that were kept for a change which was not made.
+    pub(crate) fn take_back(&self, digest: &[u8; 32], exemplars: &[[u8; 32]]) {
+        // Where this fails, the next change sweeps them away.
+        let _ = self.store.pictures(digest).remove(exemplars);
+    }
+
+    /// Removes the pictures of which neither the state, which is the one in the slots, nor its history has the
+    /// exemplar, and folders of other bundles that no change can come back to.
+    ///
+    /// # Errors
+    /// [`StoreError::Uncertain`] if one cannot be removed.
+    pub fn sweep(&self, saved: &Saved) -> Result<(), StoreError> {
+        let (generation, _) = self.newest.get();
+        // Before anything was saved, nothing says what belongs to what.
+        if generation == 0 {
+            return Ok(());
+        }
+        let digest = saved.state.base_model;
+        let pictures = self.store.pictures(&digest);
+        let left = |source| StoreError::Uncertain { path: pictures.folder().to_owned(), source };
+        if pictures.folder().is_dir() {
+            pictures.sweep(&saved.exemplar_digests()).map_err(left)?;
+        }
+        let others = kept::others(&self.store.folder, &digest).map_err(left)?;
+        others
+            .iter()
+            .filter(|folder| !kept::aside_in(folder).exists())
+            .try_for_each(|folder| kept::discard(folder))
+            .map_err(left)
+    }
+
+    /// Lets go what was kept aside of other bundles; says whether there was anything.
+    ///
+    /// # Errors
+    /// [`StoreError::Uncertain`] if some of it cannot be removed.
+    pub fn discard_others(&self, digest: &[u8; 32]) -> Result<bool, StoreError> {
+        let left = |source| StoreError::Uncertain { path: self.store.folder.clone(), source };
+        let others = kept::others(&self.store.folder, digest).map_err(left)?;
+        others.iter().try_for_each(|folder| kept::discard(folder)).map_err(left)?;
+        Ok(!others.is_empty())
+    }
+}
+
+fn failed(pictures: &Pictures, source: io::Error) -> StoreError {
+    StoreError::Write { path: pictures.folder().to_owned(), source }
+}

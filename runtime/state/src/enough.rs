@@ -1,0 +1,192 @@
+//! Whether the shots of a class are enough: how well they recognise each other, and what more of them would bring.
+//!
+//! Each shot is left out in turn, and asked for among all known classes and one that is known by the other shots alone
+//! (the class answers as an imprinted one, [`Classifier::imprint`]). What further shots would bring is told from the
+//! base classes: each of them is made new again, known by 1, 2, 3 ... of its stored exemplars alone, and asked for
+//! with the samples that the bundle set aside. That gives an error e(k) for every number of shots k, a curve that is
+//! the same for every class taught on this bundle. This class's own error is put in its place on the curve: with
+//! `wrong` of n shots not recognised, each by n - 1 others,
+//!
+//! own = (wrong + 2 e(n - 1)) / (n + 2),
+//!
+//! which takes the curve for two shots more (a few shots alone cannot tell 0 from a small error). With m shots
+//!
+//! expected error(m) = own e(m) / e(n - 1),
+//!
+//! and with a single shot, which no other can recognise, e(m) itself. Base classes are classes that the backbone was
+//! trained on: their curve says how errors shrink with shots, not how high they are, so only its ratios count as soon
+//! as there are two shots.
+
+use alloc::vec::Vec;
+
+use crate::bank::Bank;
+use crate::classify::Classifier;
+use crate::state::{BaseModel, State};
+use crate::target::argmax;
+
+/// How many shots' worth the curve counts beside the shots' own errors.
+const CURVE_COUNTS: f32 = 2.0;
+
+/// What each shot of a class is taken for without the others' help, and what more shots would bring.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Enough {
+    /// For every shot that was left out in turn: the known class that it was taken for, or `None` where it was
+    /// recognised. Empty where there is one shot alone.
+    pub taken_for: Vec<Option<usize>>,
+    /// Accuracies, 0..1, to be expected on new pictures of the class with as many shots as there are, one more and two
+    /// more; `None` where the bundle has no samples to tell them from.
+    pub expected: Option<[f32; 3]>,
+}
+
+impl Enough {
+    /// How many shots were recognised when they were left out.
+    pub fn recognised(&self) -> usize {
+        self.taken_for.iter().filter(|other| other.is_none()).count()
+    }
+}
+
+/// How the error of a class falls with its shots, by the base classes of a bundle.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curve {
+    errors: Vec<f32>,
+}
+
+impl Curve {
+    /// Measures it on a bundle before anything was learned; `None` if it has no exemplars or no samples set aside.
+    pub fn of(base_model: &BaseModel) -> Option<Self> {
+        let aside = &base_model.statistics.as_ref()?.set_aside;
+        let classifier = Classifier::new(base_model, &State::fresh(base_model, [0; 32]));
+        let (count, inputs) = (classifier.classes(), base_model.head.inputs);
+        let clean = aside.clean();
+        let scores = classifier.scores(&clean);
+        // Sums of errors, and over how many classes, by shots.
+        let mut sums: Vec<(f32, f32)> = Vec::new();
+        for class in 0..base_model.classes.len() {
+            let of_class = |sample: &usize| aside.classes()[*sample] as usize == class;
+            let own: Vec<usize> = (0..aside.len()).filter(of_class).collect();
+            if own.is_empty() {
+                continue;
+            }
+            let features: Vec<f32> =
+                own.iter().flat_map(|sample| &clean[sample * inputs..][..inputs]).copied().collect();
+            let shots = shots_of(&base_model.exemplars, class as u32);
+            let first: Vec<Vec<usize>> = (1..=shots.len()).map(|shots| (0..shots).collect()).collect();
+            for (index, as_new) in classifier.scores_of_some(&shots, &first, &features).iter().enumerate() {
+                let wrong = own.iter().zip(as_new).filter(|(sample, score)| {
+                    let row = &scores[**sample * count..][..count];
+                    // The class as it is known is no rival of itself.
+                    row.iter().enumerate().any(|(other, rival)| other != class && rival >= *score)
+                });
+                if sums.len() == index {
+                    sums.push((0.0, 0.0));
+                }
+                sums[index].0 += wrong.count() as f32 / own.len() as f32;
+                sums[index].1 += 1.0;
+            }
+        }
+        let errors: Vec<f32> = sums.iter().map(|(errors, classes)| errors / classes).collect();
+        (!errors.is_empty()).then_some(Self { errors })
+    }
+
+    /// e(1), e(2) ... as far as the bundle's exemplars go.
+    pub fn errors(&self) -> &[f32] {
+        &self.errors
+    }
+
+    /// e(`shots`). Beyond the exemplars that a bundle has, the curve goes on as it fell between its half and its end:
+    /// by the same factor each time that the shots double.
+    pub fn error(&self, shots: usize) -> f32 {
+        let most = self.errors.len();
+        if let Some(error) = self.errors.get(shots.max(1) - 1) {
+            return *error;
+        }
+        let (last, half) = (self.errors[most - 1], self.errors[most.div_ceil(2) - 1]);
+        if half <= 0.0 || most < 2 {
+            return last;
+        }
+        // A power law e(k) = c k^-a through both, a >= 0.
+        let ln = orco_core::math::ln;
+        let exponent = ln((last / half).clamp(1e-3, 1.0)) / ln(most as f32 / most.div_ceil(2) as f32);
+        last * orco_core::math::exp(exponent * ln(shots as f32 / most as f32))
+    }
+
+    /// Accuracy to be expected with `shots` of a class of which `wrong` of `of` shots were not recognised when they
+    /// were left out.
+    pub fn expected(&self, wrong: usize, of: usize, shots: usize) -> f32 {
+        if of < 2 {
+            return 1.0 - self.error(shots);
+        }
+        let present = self.error(of - 1);
+        let own = (wrong as f32 + CURVE_COUNTS * present) / (of as f32 + CURVE_COUNTS);
+        let ratio = if present > 0.0 { self.error(shots) / present } else { 1.0 };
+        1.0 - (own * ratio).clamp(0.0, 1.0)
+    }
+}
+
+/// Leaves each of a class's shots out in turn. The class may be known already, by its index `known`: its shots are
+/// further ones then, and one that is taken for the class as it is known is recognised as well.
+///
+/// # Panics
+/// If a shot has no whole feature vector.
+pub fn enough(
+    base_model: &BaseModel,
+    classifier: &Classifier,
+    curve: Option<&Curve>,
+    known: Option<usize>,
+    shots: &[Vec<f32>],
+) -> Enough {
+    let inputs = base_model.head.inputs;
+    let mut taken_for = Vec::new();
+    if shots.len() > 1 {
+        let clean: Vec<f32> = shots.iter().flat_map(|shot| &shot[..inputs]).copied().collect();
+        let but = |left_out: usize| (0..shots.len()).filter(|shot| *shot != left_out).collect();
+        let others: Vec<Vec<usize>> = (0..shots.len()).map(but).collect();
+        let own = classifier.scores_of_some(shots, &others, &clean);
+        for (shot, rivals) in classifier.scores(&clean).chunks_exact(classifier.classes()).enumerate() {
+            let best = argmax(rivals);
+            taken_for.push((rivals[best] >= own[shot][shot] && Some(best) != known).then_some(best));
+        }
+    }
+    let wrong = taken_for.iter().flatten().count();
+    let of = shots.len();
+    let expected = curve.filter(|_| of > 0).map(|curve| [0, 1, 2].map(|more| curve.expected(wrong, of, of + more)));
+    Enough { taken_for, expected }
+}
+
+/// All views of a class's exemplars.
+fn shots_of(bank: &Bank, class: u32) -> Vec<Vec<f32>> {
+    let own = (0..bank.len()).filter(|&exemplar| bank.classes()[exemplar] == class);
+    let views = |exemplar: usize| {
+        let mut shot = alloc::vec![0.0; bank.views() * bank.dimension()];
+        for (view, row) in shot.chunks_exact_mut(bank.dimension()).enumerate() {
+            bank.view().read(exemplar, view, row);
+        }
+        shot
+    };
+    own.map(views).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_curve_goes_on_as_it_fell() {
+        let curve = Curve { errors: alloc::vec![0.4, 0.2, 0.15, 0.1] };
+        assert_eq!(curve.error(3), 0.15);
+        // From two shots to four the error was halved, so it is halved again at eight.
+        assert!((curve.error(8) - 0.05).abs() < 1e-5, "{}", curve.error(8));
+        let flat = Curve { errors: alloc::vec![0.3, 0.1, 0.1, 0.2] };
+        assert!((flat.error(9) - 0.2).abs() < 1e-5, "a curve that rises at its end is not believed to go on rising");
+    }
+
+    #[test]
+    fn what_is_expected_follows_the_shots_and_the_curve() {
+        let curve = Curve { errors: alloc::vec![0.4, 0.3, 0.2, 0.2, 0.1] };
+        assert_eq!(curve.expected(0, 1, 3), 0.8);
+        // Four of five wrong, each recognised by four others: (4 + 2 * 0.2) / 7, halved by a fifth shot.
+        assert!((curve.expected(4, 5, 5) - (1.0 - 4.4 / 7.0 * 0.5)).abs() < 1e-6);
+        assert!(curve.expected(0, 5, 5) > curve.expected(1, 5, 5));
+        assert!(curve.expected(0, 2, 5) > curve.expected(0, 2, 4));
+    }
+}

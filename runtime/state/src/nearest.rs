@@ -1,0 +1,60 @@
+//! Why an answer was given: the stored exemplars that a picture is like.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use orco_core::math::dot;
+
+use crate::likeness::see;
+use crate::state::{BaseModel, State};
+
+/// Where an exemplar is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the bundle, with this index.
+    Bundle(usize),
+    /// In the device's state, with this index.
+    Device(usize),
+}
+
+/// A stored exemplar that is like a picture.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Neighbour {
+    /// Index of its class among the known classes, base classes first.
+    pub class: usize,
+    /// Where it is stored.
+    pub place: Place,
+    /// Its number among the exemplars of its class that are stored in the same place, from 1.
+    pub number: usize,
+    /// Cosine, -1..1, between the [directions](see) of both.
+    pub similarity: f32,
+}
+
+/// The `count` stored exemplars whose clean views are most like a picture, most alike first.
+///
+/// # Panics
+/// If `features` are not those of one picture.
+pub fn nearest(base_model: &BaseModel, state: &State, features: &[f32], count: usize) -> Vec<Neighbour> {
+    assert_eq!(features.len(), base_model.head.inputs, "features are not those of one picture");
+    let see = |row: &mut [f32]| see(base_model, row);
+    let mut picture = features.to_vec();
+    see(&mut picture);
+    let mut neighbours = Vec::with_capacity(base_model.exemplars.len() + state.exemplars.len());
+    let mut row = vec![0.0; features.len()];
+    let places: [(_, fn(usize) -> Place); 2] =
+        [(&base_model.exemplars, Place::Bundle), (&state.exemplars, Place::Device)];
+    for (bank, place) in places {
+        let mut numbers = vec![0; base_model.classes.len() + state.classes.len()];
+        for (exemplar, &class) in bank.classes().iter().enumerate() {
+            let class = class as usize;
+            numbers[class] += 1;
+            bank.view().read(exemplar, 0, &mut row);
+            see(&mut row);
+            let similarity = dot(&picture, &row);
+            neighbours.push(Neighbour { class, place: place(exemplar), number: numbers[class], similarity });
+        }
+    }
+    neighbours.sort_by(|a, b| b.similarity.total_cmp(&a.similarity));
+    neighbours.truncate(count);
+    neighbours
+}

@@ -1,0 +1,36 @@
+//! Learning everything again, on another bundle.
+
+use alloc::vec::Vec;
+
+use super::{LearnError, NewClass, Report, Session, check, check_known, check_shots, in_fixed_order};
+use crate::state::State;
+
+impl Session<'_> {
+    /// Learns classes session by session, and gives base classes their further shots, but aligns the head once, at the
+    /// end: gives the very state that learning them one after the other and then adding the shots gives, where no
+    /// exemplar is dropped for want of room.
+    ///
+    /// # Errors
+    /// [`LearnError`] as for [`Session::learn`] and [`Session::add_shots`].
+    pub fn relearn(
+        &mut self,
+        state: &State,
+        sessions: &[Vec<NewClass>],
+        more: &[NewClass],
+    ) -> Result<(State, Report), LearnError> {
+        let all: Vec<NewClass> = sessions.iter().flatten().cloned().collect();
+        if !all.is_empty() {
+            check(self.base_model, state, &all)?;
+        }
+        let mut next = state.clone();
+        for session in sessions.iter().filter(|session| !session.is_empty()) {
+            next = self.admit(&next, session)?;
+        }
+        for class in more {
+            let index = check_known(self.base_model, &next, &class.label)?;
+            check_shots(self.base_model, &next, class)?;
+            in_fixed_order(class).shots.iter().for_each(|shot| next.exemplars.push(index as u32, shot));
+        }
+        self.learn_admitted(state, next)
+    }
+}
