@@ -55,6 +55,18 @@ pub enum ImageError {
         MAX_PIXELS / 1_000_000, MAX_MEMORY >> 20
     )]
     TooLarge,
+    /// Rows in memory that are no picture.
+    #[error("is not {width} x {height} pixels: rows of {stride} bytes, {bytes} bytes in all")]
+    Rows {
+        /// Width in pixels.
+        width: u32,
+        /// Height in pixels.
+        height: u32,
+        /// From the start of a row to that of the next, in bytes.
+        stride: usize,
+        /// Bytes given.
+        bytes: usize,
+    },
     /// The picture is damaged; what the decoder said.
     #[error("is damaged: {0}")]
     Damaged(std::string::String),
@@ -126,6 +138,24 @@ pub fn from_planes(width: u32, height: u32, planes: &[u8]) -> RgbImage {
     RgbImage::from_raw(width, height, interleaved.collect()).expect("length was checked")
 }
 
+/// A picture from rows of red, green and blue bytes, as cameras give them. Each row starts `stride` bytes after the one
+/// before; what lies between them is left out, and the last one may end with its last pixel.
+///
+/// # Errors
+/// [`ImageError`] if there are no pixels or too many, the rows overlap, or `rows` ends too early.
+pub fn from_rows(width: u32, height: u32, stride: usize, rows: &[u8]) -> Result<RgbImage, ImageError> {
+    check_size(width, height)?;
+    let row = 3 * width as usize;
+    // The size was checked: only a stride can be too much.
+    let needed = (height as usize).checked_sub(1).and_then(|before| before.checked_mul(stride)?.checked_add(row));
+    if width == 0 || stride < row || needed.is_none_or(|needed| rows.len() < needed) {
+        return Err(ImageError::Rows { width, height, stride, bytes: rows.len() });
+    }
+    let mut pixels = Vec::with_capacity(row * height as usize);
+    rows.chunks(stride).take(height as usize).for_each(|chunk| pixels.extend_from_slice(&chunk[..row]));
+    Ok(RgbImage::from_raw(width, height, pixels).expect("as many pixels as rows were taken"))
+}
+
 impl Preprocessing {
     /// Whether the values make sense; to be asked after decoding.
     pub fn is_sound(&self) -> bool {
@@ -192,6 +222,19 @@ mod tests {
         input.append(&input.fit(&decode(&png(&picture)).unwrap()), &mut planes);
         assert!(planes[..16].iter().all(|value| *value == 1.0));
         assert!(planes[16..32].iter().all(|value| (value + 0.6).abs() < 1e-6));
+    }
+
+    #[test]
+    fn rows_are_taken_without_what_lies_between_them() {
+        let rows: Vec<u8> = (0..26).collect();
+        let picture = from_rows(2, 3, 10, &rows).unwrap();
+        assert_eq!(picture.dimensions(), (2, 3));
+        assert_eq!(picture.as_raw()[..], [&rows[..6], &rows[10..16], &rows[20..]].concat());
+        for (width, height, stride) in [(2, 3, 11), (2, 4, 10), (2, 3, 5), (0, 3, 10), (2, 0, 10), (2, 3, usize::MAX)] {
+            let refused = from_rows(width, height, stride, &rows);
+            assert!(matches!(refused, Err(ImageError::Rows { .. })), "{width} {height} {stride}");
+        }
+        assert!(matches!(from_rows(MAX_SIDE, MAX_SIDE, 10, &rows), Err(ImageError::TooLarge)));
     }
 
     #[test]

@@ -1,0 +1,360 @@
+/*
+ * OrCo learns new image classes on the device, from five shots each.
+ *
+ * This file is written by cbindgen from runtime/bindings/c/src; see README.md there.
+ *
+ * What holds for every call:
+ * - Texts are UTF-8 and end with NUL. NULL is accepted only where a call says so, and refused with
+ *   ORCO_STATUS_BAD_ARGUMENT elsewhere. Pointers that are not NULL must point to what the call takes.
+ * - What a call hands over through a pointer to a pointer belongs to the caller, who frees it with the call named
+ *   there, once. When the call fails, NULL is handed over. What a call is given stays the caller's and may be freed
+ *   when it returns.
+ * - Calls that return a status keep the text of the error for their thread: orco_error().
+ * - Any thread may use a learner; calls wait for one another. Learners on the same state, in this process or in
+ *   others, change it one at a time.
+ * - A change is made as a whole, and saved, or nothing happened.
+ */
+
+#ifndef ORCO_H
+#define ORCO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/**
+ * What a call came to. After anything but `ORCO_STATUS_OK`, orco_error() says why.
+ */
+typedef enum OrcoStatus {
+  /**
+   * It is done.
+   */
+  ORCO_STATUS_OK = 0,
+  /**
+   * The change is made, but a power cut could lose it, or something of the old is left on the disk.
+   */
+  ORCO_STATUS_UNCERTAIN = 1,
+  /**
+   * An argument is NULL, not UTF-8, or out of range.
+   */
+  ORCO_STATUS_BAD_ARGUMENT = 2,
+  /**
+   * The bundle, its signature or the state cannot be used.
+   */
+  ORCO_STATUS_CANNOT_OPEN = 3,
+  /**
+   * A picture cannot be used.
+   */
+  ORCO_STATUS_BAD_PICTURE = 4,
+  /**
+   * The backbone cannot be started or fails.
+   */
+  ORCO_STATUS_ENGINE_FAILED = 5,
+  /**
+   * The change is refused; nothing was changed.
+   */
+  ORCO_STATUS_REFUSED = 6,
+  /**
+   * Another process is changing the same state; nothing was changed. To be tried again.
+   */
+  ORCO_STATUS_BUSY = 7,
+  /**
+   * The state cannot be read or written; nothing was changed.
+   */
+  ORCO_STATUS_STORE_FAILED = 8,
+  /**
+   * A fault in this library. The learner that it met answers nothing else from now on and is to be freed.
+   */
+  ORCO_STATUS_FAULT = 9,
+} OrcoStatus;
+
+/**
+ * What a picture shows: known classes with their scores, highest first. Any number of threads may read it.
+ */
+typedef struct OrcoAnswer OrcoAnswer;
+
+/**
+ * The known classes at one moment, those of the bundle first. Any number of threads may read it.
+ */
+typedef struct OrcoClasses OrcoClasses;
+
+/**
+ * A device that classifies pictures and learns new classes: an opened bundle and the state that was learned on it.
+ * Any thread may use it; calls wait for one another.
+ */
+typedef struct OrcoLearner OrcoLearner;
+
+/**
+ * Labelled pictures, collected for one session. One thread at a time may use them.
+ */
+typedef struct OrcoShots OrcoShots;
+
+/**
+ * How much is known.
+ */
+typedef struct OrcoCounts {
+  /**
+   * Classes that the bundle brought.
+   */
+  size_t base_classes;
+  /**
+   * Classes that were learned since.
+   */
+  size_t learned_classes;
+  /**
+   * Classes that can still be learned.
+   */
+  size_t free_targets;
+  /**
+   * Changes that can be taken back.
+   */
+  size_t changes;
+} OrcoCounts;
+
+/**
+ * What a change did, measured on the stored exemplars. Shares are 0 to 1, and NAN where no exemplar says.
+ */
+typedef struct OrcoReport {
+  /**
+   * Classes that can still be learned.
+   */
+  size_t free_targets;
+  /**
+   * Share of the exemplars of the new classes that are recognised.
+   */
+  float new_accuracy;
+  /**
+   * The same of the classes that were known before, before the change.
+   */
+  float old_accuracy_before;
+  /**
+   * The same after it.
+   */
+  float old_accuracy_after;
+} OrcoReport;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * The text of the calling thread's last error: one sentence or two. Empty if its last call returned
+ * `ORCO_STATUS_OK`. Valid until that thread's next call that returns a status; never NULL.
+ */
+const char *orco_error(void);
+
+/**
+ * The library's version, such as "0.1.0".
+ */
+const char *orco_version(void);
+
+/**
+ * Opens a bundle's folder and the folder of the state that was learned on it, which need not be there yet. The
+ * learner is to be freed with orco_free().
+ */
+enum OrcoStatus orco_open(const char *bundle,
+                          const char *state,
+                          struct OrcoLearner **learner);
+
+/**
+ * The same for bundles that are signed with the key in the file `public_key`, written by minisign; others are
+ * refused, and so are older releases than were used before.
+ */
+enum OrcoStatus orco_open_signed(const char *bundle,
+                                 const char *state,
+                                 const char *public_key,
+                                 struct OrcoLearner **learner);
+
+/**
+ * Frees a learner; NULL is nothing. No other call may be using it.
+ */
+void orco_free(struct OrcoLearner *learner);
+
+/**
+ * The seed of all that is drawn by lot, 1 unless it is set. The same bundle, shots and seed give the same state, byte
+ * for byte.
+ */
+enum OrcoStatus orco_set_seed(const struct OrcoLearner *learner,
+                              uint64_t seed);
+
+/**
+ * How long a change waits, at most, for another process that is changing the same state; 0 unless it is set.
+ */
+enum OrcoStatus orco_set_wait(const struct OrcoLearner *learner, uint32_t milliseconds);
+
+/**
+ * The share of its first exemplars, 0 to 1, that a class may lose over all sessions; a change that would cost one
+ * more is refused. Nothing is refused unless it is set; NAN takes the budget away again.
+ */
+enum OrcoStatus orco_set_forgetting_budget(const struct OrcoLearner *learner,
+                                           float share);
+
+/**
+ * Reads the state anew, which another process may have changed. Every change does so by itself.
+ */
+enum OrcoStatus orco_refresh(const struct OrcoLearner *learner);
+
+/**
+ * What was wrong with the state's files when they were last read, a sentence a line; empty if nothing was. The text
+ * is to be freed with orco_text_free().
+ */
+enum OrcoStatus orco_warnings(const struct OrcoLearner *learner,
+                              char **text);
+
+/**
+ * Frees a text that a call handed over; NULL is nothing.
+ */
+void orco_text_free(char *text);
+
+/**
+ * Counts what is known.
+ */
+enum OrcoStatus orco_counts(const struct OrcoLearner *learner, struct OrcoCounts *counts);
+
+/**
+ * Lists the known classes. The list is to be freed with orco_classes_free().
+ */
+enum OrcoStatus orco_classes(const struct OrcoLearner *learner, struct OrcoClasses **classes);
+
+/**
+ * How many classes a list has; 0 if it is NULL.
+ */
+size_t orco_classes_count(const struct OrcoClasses *classes);
+
+/**
+ * The label of a class; it lives as long as the list. NULL if there is no such class.
+ */
+const char *orco_classes_label(const struct OrcoClasses *classes, size_t index);
+
+/**
+ * Whether a class was learned on the device; false if there is no such class.
+ */
+bool orco_classes_learned(const struct OrcoClasses *classes, size_t index);
+
+/**
+ * Frees a list of classes; NULL is nothing.
+ */
+void orco_classes_free(struct OrcoClasses *classes);
+
+/**
+ * Says what a JPEG or PNG file shows: `answer` gets the `most` likeliest classes, fewer if fewer are known. It is to
+ * be freed with orco_answer_free().
+ */
+enum OrcoStatus orco_classify_file(const struct OrcoLearner *learner,
+                                   const char *path,
+                                   size_t most,
+                                   struct OrcoAnswer **answer);
+
+/**
+ * The same for the bytes of a JPEG or PNG file.
+ */
+enum OrcoStatus orco_classify_bytes(const struct OrcoLearner *learner,
+                                    const uint8_t *data,
+                                    size_t length,
+                                    size_t most,
+                                    struct OrcoAnswer **answer);
+
+/**
+ * The same for a picture in memory, as orco_shots_add_rgb() takes it.
+ */
+enum OrcoStatus orco_classify_rgb(const struct OrcoLearner *learner,
+                                  const uint8_t *rows,
+                                  uint32_t width,
+                                  uint32_t height,
+                                  size_t stride,
+                                  size_t most,
+                                  struct OrcoAnswer **answer);
+
+/**
+ * How many classes an answer has; 0 if it is NULL.
+ */
+size_t orco_answer_count(const struct OrcoAnswer *answer);
+
+/**
+ * The label of an answer's class, 0 the likeliest; it lives as long as the answer. NULL if there is no such class.
+ */
+const char *orco_answer_label(const struct OrcoAnswer *answer,
+                              size_t index);
+
+/**
+ * Its score: how probable the class is, 0 to 1, where answers use the bundle's statistics, as with all shipped
+ * bundles, else how near, -1 to 1. NAN if there is no such class.
+ */
+float orco_answer_score(const struct OrcoAnswer *answer,
+                        size_t index);
+
+/**
+ * Frees an answer; NULL is nothing.
+ */
+void orco_answer_free(struct OrcoAnswer *answer);
+
+/**
+ * Makes an empty collection, to be freed with orco_shots_free().
+ */
+enum OrcoStatus orco_shots_new(struct OrcoShots **shots);
+
+/**
+ * Frees a collection; NULL is nothing.
+ */
+void orco_shots_free(struct OrcoShots *shots);
+
+/**
+ * Adds a JPEG or PNG file. Pictures with the same label belong to one class.
+ */
+enum OrcoStatus orco_shots_add_file(struct OrcoShots *shots, const char *label, const char *path);
+
+/**
+ * Adds the bytes of a JPEG or PNG file.
+ */
+enum OrcoStatus orco_shots_add_bytes(struct OrcoShots *shots,
+                                     const char *label,
+                                     const uint8_t *data,
+                                     size_t length);
+
+/**
+ * Adds a copy of a picture in memory: rows of red, green and blue bytes, from the top. Each row starts `stride`
+ * bytes after the one before, 3 * width or more; the last one may end with its last pixel.
+ */
+enum OrcoStatus orco_shots_add_rgb(struct OrcoShots *shots,
+                                   const char *label,
+                                   const uint8_t *rows,
+                                   uint32_t width,
+                                   uint32_t height,
+                                   size_t stride);
+
+/**
+ * Learns new classes in one session and saves them; or nothing is changed. `report` may be NULL.
+ */
+enum OrcoStatus orco_learn(const struct OrcoLearner *learner,
+                           const struct OrcoShots *shots,
+                           struct OrcoReport *report);
+
+/**
+ * Gives one known class, of the bundle or learned, further shots. `report` may be NULL.
+ */
+enum OrcoStatus orco_add(const struct OrcoLearner *learner,
+                         const struct OrcoShots *shots,
+                         struct OrcoReport *report);
+
+/**
+ * Forgets a learned class; orco_undo() brings it back. `report` may be NULL.
+ */
+enum OrcoStatus orco_forget(const struct OrcoLearner *learner, const char *label, struct OrcoReport *report);
+
+/**
+ * Gives a learned class another label.
+ */
+enum OrcoStatus orco_rename(const struct OrcoLearner *learner, const char *from, const char *to);
+
+/**
+ * Takes the last `changes` changes back. Undoing is a change, too, and can be taken back. `report` may be NULL.
+ */
+enum OrcoStatus orco_undo(const struct OrcoLearner *learner,
+                          size_t changes,
+                          struct OrcoReport *report);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* ORCO_H */

@@ -1,0 +1,110 @@
+//! Classifying.
+
+use std::ffi::{CString, c_char};
+
+use orco_runtime::image_rs::RgbImage;
+
+use crate::learner::OrcoLearner;
+use crate::pointer::{borrowed, bytes, c_text, hand_over, taken_back, text};
+use crate::shots::{from_bytes, from_file, from_rgb};
+use crate::status::{Failure, OrcoStatus, guarded};
+
+/// What a picture shows: known classes with their scores, highest first. Any number of threads may read it.
+#[derive(Debug)]
+pub struct OrcoAnswer {
+    matches: Vec<(CString, f32)>,
+}
+
+impl OrcoAnswer {
+    /// The first `most` classes for a picture.
+    fn to(learner: &OrcoLearner, picture: &RgbImage, most: usize) -> Result<Self, Failure> {
+        let mut learner = learner.lock()?;
+        let matches = learner.classify(picture)?.matches;
+        let named = matches.iter().take(most).map(|found| (c_text(learner.label(found.class)), found.score));
+        Ok(Self { matches: named.collect() })
+    }
+}
+
+/// Says what a JPEG or PNG file shows: `answer` gets the `most` likeliest classes, fewer if fewer are known. It is to
+/// be freed with orco_answer_free().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn orco_classify_file(
+    learner: *const OrcoLearner,
+    path: *const c_char,
+    most: usize,
+    answer: *mut *mut OrcoAnswer,
+) -> OrcoStatus {
+    // SAFETY: the caller keeps what the header says of pointers.
+    guarded(|| unsafe {
+        hand_over(answer, "answer", || {
+            OrcoAnswer::to(borrowed(learner, "learner")?, &from_file(text(path, "path")?)?, most)
+        })
+    })
+}
+
+/// The same for the bytes of a JPEG or PNG file.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn orco_classify_bytes(
+    learner: *const OrcoLearner,
+    data: *const u8,
+    length: usize,
+    most: usize,
+    answer: *mut *mut OrcoAnswer,
+) -> OrcoStatus {
+    // SAFETY: the caller keeps what the header says of pointers.
+    guarded(|| unsafe {
+        hand_over(answer, "answer", || {
+            OrcoAnswer::to(borrowed(learner, "learner")?, &from_bytes(bytes(data, length, "data")?)?, most)
+        })
+    })
+}
+
+/// The same for a picture in memory, as orco_shots_add_rgb() takes it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn orco_classify_rgb(
+    learner: *const OrcoLearner,
+    rows: *const u8,
+    width: u32,
+    height: u32,
+    stride: usize,
+    most: usize,
+    answer: *mut *mut OrcoAnswer,
+) -> OrcoStatus {
+    // SAFETY: the caller keeps what the header says of pointers.
+    guarded(|| unsafe {
+        hand_over(answer, "answer", || {
+            OrcoAnswer::to(borrowed(learner, "learner")?, &from_rgb(rows, width, height, stride)?, most)
+        })
+    })
+}
+
+/// How many classes an answer has; 0 if it is NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn orco_answer_count(answer: *const OrcoAnswer) -> usize {
+    // SAFETY: the caller keeps what the header says of pointers.
+    unsafe { answer.as_ref() }.map_or(0, |answer| answer.matches.len())
+}
+
+/// The label of an answer's class, 0 the likeliest; it lives as long as the answer. NULL if there is no such class.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn orco_answer_label(answer: *const OrcoAnswer, index: usize) -> *const c_char {
+    // SAFETY: the caller keeps what the header says of pointers.
+    let found = unsafe { answer.as_ref() }.and_then(|answer| answer.matches.get(index));
+    found.map_or(std::ptr::null(), |(label, _)| label.as_ptr())
+}
+
+/// Its score: how probable the class is, 0 to 1, where answers use the bundle's statistics, as with all shipped
+/// bundles, else how near, -1 to 1. NAN if there is no such class.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn orco_answer_score(answer: *const OrcoAnswer, index: usize) -> f32 {
+    // SAFETY: the caller keeps what the header says of pointers.
+    let found = unsafe { answer.as_ref() }.and_then(|answer| answer.matches.get(index));
+    found.map_or(f32::NAN, |(_, score)| *score)
+}
+
+/// Frees an answer; NULL is nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn orco_answer_free(answer: *mut OrcoAnswer) {
+    // SAFETY: the caller keeps what the header says of pointers.
+    unsafe { taken_back(answer) };
+}

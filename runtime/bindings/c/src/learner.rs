@@ -1,0 +1,149 @@
+//! Opening a learner, its settings, closing it.
+
+use std::ffi::{CString, c_char};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use orco_runtime::bundle::Bundle;
+use orco_runtime::learner::{Learner, Settings};
+use orco_runtime::signature::PublicKey;
+use orco_runtime::store::Store;
+
+use crate::pointer::{borrowed, c_text, hand_over, taken_back, text};
+use crate::status::{Failure, OrcoStatus, guarded};
+
+/// A device that classifies pictures and learns new classes: an opened bundle and the state that was learned on it.
+/// Any thread may use it; calls wait for one another.
+pub struct OrcoLearner(Mutex<Learner>);
+
+/// What the header promises of threads.
+const _: () = {
+    const fn shared<T: Send + Sync>() {}
+    shared::<OrcoLearner>();
+};
+
+impl OrcoLearner {
+    /// The learner, when no other call has it.
+    pub(crate) fn lock(&self) -> Result<MutexGuard<'_, Learner>, Failure> {
+        self.0.lock().map_err(|_| {
+            Failure::new(OrcoStatus::Fault, "an earlier call met a fault in liborco; free the learner and open it anew")
+        })
+    }
+}
+
+/// Opens a bundle's folder and the folder of the state that was learned on it, which need not be there yet. The
+/// learner is to be freed with orco_free().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn orco_open(
+    bundle: *const c_char,
+    state: *const c_char,
+    learner: *mut *mut OrcoLearner,
+) -> OrcoStatus {
+    // SAFETY: the caller keeps what the header says of pointers.
+    guarded(|| unsafe {
+        hand_over(learner, "learner", || {
+            let (bundle, state) = (text(bundle, "bundle")?, text(state, "state")?);
+            Ok(OrcoLearner(Mutex::new(Learner::open(bundle, state)?)))
+        })
+    })
+}
+
+/// The same for bundles that are signed with the key in the file `public_key`, written by minisign; others are
+/// refused, and so are older releases than were used before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn orco_open_signed(
+    bundle: *const c_char,
+    state: *const c_char,
+    public_key: *const c_char,
+    learner: *mut *mut OrcoLearner,
+) -> OrcoStatus {
+    // SAFETY: the caller keeps what the header says of pointers.
+    guarded(|| unsafe {
+        hand_over(learner, "learner", || {
+            let (bundle, state) = (text(bundle, "bundle")?, text(state, "state")?);
+            let key = PublicKey::read(Path::new(text(public_key, "public_key")?));
+            let key = key.map_err(|error| Failure::of(OrcoStatus::CannotOpen, &error))?;
+            let bundle = Bundle::open_trusted(Path::new(bundle), Some(&key));
+            let bundle = bundle.map_err(|error| Failure::of(OrcoStatus::CannotOpen, &error))?;
+            let settings = Settings { compare_releases: true, ..Settings::default() };
+            Ok(OrcoLearner(Mutex::new(Learner::new(bundle, Store::new(Path::new(state)), settings)?)))
+        })
+    })
+}
+
+/// Frees a learner; NULL is nothing. No other call may be using it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn orco_free(learner: *mut OrcoLearner) {
+    // SAFETY: the caller keeps what the header says of pointers.
+    unsafe { taken_back(learner) };
+}
+
+/// The seed of all that is drawn by lot, 1 unless it is set. The same bundle, shots and seed give the same state, byte
+/// for byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn orco_set_seed(learner: *const OrcoLearner, seed: u64) -> OrcoStatus {
+    // SAFETY: the caller keeps what the header says of pointers.
+    guarded(|| {
+        unsafe { borrowed(learner, "learner") }?.lock()?.settings_mut().seed = seed;
+        Ok(())
+    })
+}
+
+/// How long a change waits, at most, for another process that is changing the same state; 0 unless it is set.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn orco_set_wait(learner: *const OrcoLearner, milliseconds: u32) -> OrcoStatus {
+    // SAFETY: the caller keeps what the header says of pointers.
+    guarded(|| {
+        let wait = Duration::from_millis(milliseconds.into());
+        unsafe { borrowed(learner, "learner") }?.lock()?.settings_mut().wait = wait;
+        Ok(())
+    })
+}
+
+/// The share of its first exemplars, 0 to 1, that a class may lose over all sessions; a change that would cost one
+/// more is refused. Nothing is refused unless it is set; NAN takes the budget away again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn orco_set_forgetting_budget(learner: *const OrcoLearner, share: f32) -> OrcoStatus {
+    // SAFETY: the caller keeps what the header says of pointers.
+    guarded(|| {
+        if !share.is_nan() && !(0.0..=1.0).contains(&share) {
+            return Err(Failure::new(OrcoStatus::BadArgument, "the budget is a share from 0 to 1, or NAN for none"));
+        }
+        let budget = (!share.is_nan()).then_some(share);
+        unsafe { borrowed(learner, "learner") }?.lock()?.settings_mut().forgetting_budget = budget;
+        Ok(())
+    })
+}
+
+/// Reads the state anew, which another process may have changed. Every change does so by itself.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn orco_refresh(learner: *const OrcoLearner) -> OrcoStatus {
+    // SAFETY: the caller keeps what the header says of pointers.
+    guarded(|| Ok(unsafe { borrowed(learner, "learner") }?.lock()?.refresh()?))
+}
+
+/// What was wrong with the state's files when they were last read, a sentence a line; empty if nothing was. The text
+/// is to be freed with orco_text_free().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn orco_warnings(learner: *const OrcoLearner, text: *mut *mut c_char) -> OrcoStatus {
+    // SAFETY: the caller keeps what the header says of pointers.
+    guarded(|| unsafe {
+        if text.is_null() {
+            return Err(Failure::new(OrcoStatus::BadArgument, "text is NULL"));
+        }
+        text.write(std::ptr::null_mut());
+        let warnings = borrowed(learner, "learner")?.lock()?.warnings().join("\n");
+        text.write(c_text(&warnings).into_raw());
+        Ok(())
+    })
+}
+
+/// Frees a text that a call handed over; NULL is nothing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn orco_text_free(text: *mut c_char) {
+    if !text.is_null() {
+        // SAFETY: it comes from `into_raw`, and the caller does not use it again.
+        drop(unsafe { CString::from_raw(text) });
+    }
+}

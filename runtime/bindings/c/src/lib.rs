@@ -1,0 +1,21 @@
+//! The learner for C and everything that speaks to C: `liborco`, shared or static, and its header `orco.h`.
+//!
+//! Thin over [`orco_runtime::learner::Learner`]. Modules stand as in the header, which `cbindgen` writes from them
+//! (`tests/header.rs`):
+//!
+//! - [`status`], what a call came to, the error's text, and why no panic leaves this library;
+//! - [`pointer`], what is asked of every pointer;
+//! - [`learner`], opening, settings, closing;
+//! - [`shots`], the pictures of classes to be learned;
+//! - [`change`], learning, forgetting, undoing;
+//! - [`answer`], classifying;
+//! - [`classes`], what is known.
+#![expect(clippy::missing_safety_doc, reason = "the header's opening says what holds for every pointer")]
+
+pub mod answer;
+pub mod change;
+pub mod classes;
+pub mod learner;
+mod pointer;
+pub mod shots;
+pub mod status;

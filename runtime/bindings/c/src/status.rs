@@ -1,0 +1,154 @@
+//! What a call came to, and the text of the error.
+
+use std::cell::RefCell;
+use std::error::Error;
+use std::ffi::{CString, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use orco_runtime::encoder::EncodeError;
+use orco_runtime::image::ImageError;
+use orco_runtime::learner::{ChangeError, OpenLearnerError, ShotsError};
+use orco_runtime::store::StoreError;
+
+use crate::pointer::c_text;
+
+/// What a call came to. After anything but `ORCO_STATUS_OK`, orco_error() says why.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrcoStatus {
+    /// It is done.
+    Ok = 0,
+    /// The change is made, but a power cut could lose it, or something of the old is left on the disk.
+    Uncertain = 1,
+    /// An argument is NULL, not UTF-8, or out of range.
+    BadArgument = 2,
+    /// The bundle, its signature or the state cannot be used.
+    CannotOpen = 3,
+    /// A picture cannot be used.
+    BadPicture = 4,
+    /// The backbone cannot be started or fails.
+    EngineFailed = 5,
+    /// The change is refused; nothing was changed.
+    Refused = 6,
+    /// Another process is changing the same state; nothing was changed. To be tried again.
+    Busy = 7,
+    /// The state cannot be read or written; nothing was changed.
+    StoreFailed = 8,
+    /// A fault in this library. The learner that it met answers nothing else from now on and is to be freed.
+    Fault = 9,
+}
+
+/// Why a call does not return [`OrcoStatus::Ok`].
+#[derive(Debug)]
+pub(crate) struct Failure {
+    status: OrcoStatus,
+    text: String,
+}
+
+impl Failure {
+    /// A failure in its own words.
+    pub fn new(status: OrcoStatus, text: impl Into<String>) -> Self {
+        Self { status, text: text.into() }
+    }
+
+    /// An error with its causes.
+    pub fn of(status: OrcoStatus, error: &(dyn Error + 'static)) -> Self {
+        let causes = std::iter::successors(Some(error), |error| (**error).source());
+        Self::new(status, causes.map(ToString::to_string).collect::<Vec<_>>().join(": "))
+    }
+}
+
+impl From<OpenLearnerError> for Failure {
+    fn from(error: OpenLearnerError) -> Self {
+        Self::of(OrcoStatus::CannotOpen, &error)
+    }
+}
+
+impl From<EncodeError> for Failure {
+    fn from(error: EncodeError) -> Self {
+        Self::of(OrcoStatus::EngineFailed, &error)
+    }
+}
+
+impl From<ChangeError> for Failure {
+    fn from(error: ChangeError) -> Self {
+        let status = match &error {
+            ChangeError::Store(StoreError::Busy { .. }) => OrcoStatus::Busy,
+            ChangeError::Store(_) => OrcoStatus::StoreFailed,
+            ChangeError::Shots(ShotsError::Encode(_)) => OrcoStatus::EngineFailed,
+            ChangeError::Shots(_) => OrcoStatus::BadPicture,
+            _ => OrcoStatus::Refused,
+        };
+        Self::of(status, &error)
+    }
+}
+
+impl Failure {
+    /// A picture that cannot be used; the library's reason goes on with the sentence.
+    pub fn picture(name: &str, reason: &ImageError) -> Self {
+        Self::new(OrcoStatus::BadPicture, format!("{name} {reason}"))
+    }
+}
+
+thread_local! {
+    static ERROR: RefCell<CString> = RefCell::default();
+}
+
+/// Does what a call asks for: keeps the error's text, and lets no panic out, which C could not pass on.
+pub(crate) fn guarded(call: impl FnOnce() -> Result<(), Failure>) -> OrcoStatus {
+    let fault = |_| Err(Failure::new(OrcoStatus::Fault, "a fault in liborco, which it wrote to standard error"));
+    let (status, text) = match catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(fault) {
+        Ok(()) => (OrcoStatus::Ok, String::new()),
+        Err(failure) => (failure.status, failure.text),
+    };
+    let text = c_text(&text);
+    // A thread that is ending has no place for it any more.
+    let _ = ERROR.try_with(|error| error.replace(text));
+    status
+}
+
+/// The text of the calling thread's last error: one sentence or two. Empty if its last call returned
+/// `ORCO_STATUS_OK`. Valid until that thread's next call that returns a status; never NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn orco_error() -> *const c_char {
+    ERROR.try_with(|error| error.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+}
+
+/// The library's version, such as "0.1.0".
+#[unsafe(no_mangle)]
+pub extern "C" fn orco_version() -> *const c_char {
+    const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
+    VERSION.as_ptr().cast()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CStr;
+
+    use super::*;
+
+    fn error() -> String {
+        // SAFETY: never null, and nothing is called meanwhile.
+        unsafe { CStr::from_ptr(orco_error()) }.to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_panic_becomes_a_status_and_the_next_call_clears_the_text() {
+        assert_eq!(guarded(|| panic!("a panic that is meant")), OrcoStatus::Fault);
+        assert!(error().contains("fault"));
+        let refused = Failure::new(OrcoStatus::Refused, "one\0two");
+        assert_eq!(guarded(|| Err(refused)), OrcoStatus::Refused);
+        assert_eq!(error(), "one\u{fffd}two");
+        assert_eq!(std::thread::spawn(error).join().unwrap(), "", "every thread has its own");
+        assert_eq!(guarded(|| Ok(())), OrcoStatus::Ok);
+        assert_eq!(error(), "");
+    }
+
+    #[test]
+    fn causes_are_part_of_the_text() {
+        let Err(opened) = orco_runtime::learner::Learner::open("no bundle", "no state") else { panic!() };
+        let failure = Failure::from(opened);
+        assert_eq!(failure.status, OrcoStatus::CannotOpen);
+        assert!(failure.text.contains("no bundle") && failure.text.contains(": "), "{}", failure.text);
+    }
+}

@@ -1,0 +1,259 @@
+//! The calls as C makes them: pictures in memory, wrong arguments, learners shared by threads.
+
+use std::ffi::{CStr, CString, c_char};
+use std::ptr::{null, null_mut};
+use std::{fs, thread};
+
+use orco::answer::{
+    OrcoAnswer, orco_answer_count, orco_answer_free, orco_answer_label, orco_answer_score, orco_classify_bytes,
+    orco_classify_file, orco_classify_rgb,
+};
+use orco::change::{OrcoReport, orco_add, orco_forget, orco_learn, orco_rename, orco_undo};
+use orco::classes::{
+    OrcoCounts, orco_classes, orco_classes_count, orco_classes_free, orco_classes_label, orco_classes_learned,
+    orco_counts,
+};
+use orco::learner::{
+    OrcoLearner, orco_free, orco_open, orco_open_signed, orco_refresh, orco_set_forgetting_budget, orco_set_seed,
+    orco_set_wait, orco_text_free, orco_warnings,
+};
+use orco::shots::{
+    OrcoShots, orco_shots_add_bytes, orco_shots_add_file, orco_shots_add_rgb, orco_shots_free, orco_shots_new,
+};
+use orco::status::{OrcoStatus, orco_error, orco_version};
+use orco_runtime::image;
+
+const BUNDLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../models/cifar100-edge");
+const SHOTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../examples/shots");
+
+fn c(text: &str) -> CString {
+    CString::new(text).unwrap()
+}
+
+fn read(text: *const c_char) -> String {
+    assert!(!text.is_null());
+    // SAFETY: the library's texts end with NUL and live until the next call.
+    unsafe { CStr::from_ptr(text) }.to_str().unwrap().to_owned()
+}
+
+/// What the last call of this thread said.
+fn error() -> String {
+    read(orco_error())
+}
+
+fn path(kind: &str, class: &str, number: usize) -> String {
+    format!("{SHOTS}/{kind}/{class}/{number}.jpg")
+}
+
+/// A learner on a fresh state.
+struct Device {
+    learner: *mut OrcoLearner,
+    _state: tempfile::TempDir,
+}
+
+// SAFETY: the header allows it: any thread may use a learner.
+unsafe impl Sync for Device {}
+
+impl Device {
+    fn fresh() -> Self {
+        let state = tempfile::tempdir().unwrap();
+        let mut learner = null_mut();
+        let opened = unsafe { orco_open(c(BUNDLE).as_ptr(), c(state.path().to_str().unwrap()).as_ptr(), &mut learner) };
+        assert_eq!(opened, OrcoStatus::Ok, "{}", error());
+        Self { learner, _state: state }
+    }
+
+    fn counts(&self) -> [usize; 4] {
+        let mut counts = OrcoCounts { base_classes: 0, learned_classes: 0, free_targets: 0, changes: 0 };
+        assert_eq!(unsafe { orco_counts(self.learner, &mut counts) }, OrcoStatus::Ok);
+        [counts.base_classes, counts.learned_classes, counts.free_targets, counts.changes]
+    }
+
+    fn learned(&self) -> Vec<String> {
+        let mut classes = null_mut();
+        unsafe {
+            assert_eq!(orco_classes(self.learner, &mut classes), OrcoStatus::Ok);
+            let learned = (0..orco_classes_count(classes)).filter(|index| orco_classes_learned(classes, *index));
+            let labels = learned.map(|index| read(orco_classes_label(classes, index))).collect();
+            assert!(orco_classes_label(classes, orco_classes_count(classes)).is_null());
+            orco_classes_free(classes);
+            labels
+        }
+    }
+
+    /// The likeliest label of a file, with its score.
+    fn answer(&self, file: &str) -> (String, f32) {
+        taken(|answer| unsafe { orco_classify_file(self.learner, c(file).as_ptr(), 3, answer) })
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        unsafe { orco_free(self.learner) };
+    }
+}
+
+fn taken(call: impl FnOnce(*mut *mut OrcoAnswer) -> OrcoStatus) -> (String, f32) {
+    let mut answer = null_mut();
+    assert_eq!(call(&mut answer), OrcoStatus::Ok, "{}", error());
+    unsafe {
+        assert_eq!(orco_answer_count(answer), 3);
+        let scores: Vec<f32> = (0..3).map(|index| orco_answer_score(answer, index)).collect();
+        assert!(scores.is_sorted_by(|a, b| a >= b) && orco_answer_score(answer, 3).is_nan(), "{scores:?}");
+        let label = read(orco_answer_label(answer, 0));
+        orco_answer_free(answer);
+        (label, scores[0])
+    }
+}
+
+/// The shots of a class, by another call each time.
+fn shots(label: &str, class: &str) -> *mut OrcoShots {
+    let mut shots = null_mut();
+    unsafe {
+        assert_eq!(orco_shots_new(&mut shots), OrcoStatus::Ok);
+        for number in 1..=5 {
+            let (label, file) = (c(label), path("learn", class, number));
+            let added = match number % 3 {
+                0 => orco_shots_add_file(shots, label.as_ptr(), c(&file).as_ptr()),
+                1 => {
+                    let bytes = fs::read(file).unwrap();
+                    orco_shots_add_bytes(shots, label.as_ptr(), bytes.as_ptr(), bytes.len())
+                }
+                _ => {
+                    let (rows, [width, height, stride]) = padded(&file);
+                    orco_shots_add_rgb(shots, label.as_ptr(), rows.as_ptr(), width, height, stride as usize)
+                }
+            };
+            assert_eq!(added, OrcoStatus::Ok, "{}", error());
+        }
+    }
+    shots
+}
+
+/// A picture's rows with 5 bytes between them, its width, height and stride; the last row ends with its last pixel.
+fn padded(file: &str) -> (Vec<u8>, [u32; 3]) {
+    let picture = image::open(file.as_ref()).unwrap();
+    let row = 3 * picture.width() as usize;
+    let mut rows: Vec<u8> = picture.chunks(row).flat_map(|row| [row, &[255; 5]].concat()).collect();
+    rows.truncate(rows.len() - 5);
+    (rows, [picture.width(), picture.height(), row as u32 + 5])
+}
+
+#[test]
+fn a_class_is_learned_renamed_widened_forgotten_and_brought_back() {
+    let device = Device::fresh();
+    assert_eq!(device.counts(), [60, 0, 40, 0]);
+    let mut report =
+        OrcoReport { free_targets: 0, new_accuracy: 0.0, old_accuracy_before: 0.0, old_accuracy_after: 0.0 };
+    unsafe {
+        let (mug, more) = (shots("mug", "mug"), shots("Tasse", "mug"));
+        assert_eq!(orco_set_seed(device.learner, 7), OrcoStatus::Ok);
+        assert_eq!(orco_set_wait(device.learner, 100), OrcoStatus::Ok);
+        assert_eq!(orco_learn(device.learner, mug, &mut report), OrcoStatus::Ok, "{}", error());
+        assert!(report.free_targets == 39 && report.new_accuracy > 0.5, "{report:?}");
+        assert_eq!(orco_rename(device.learner, c("mug").as_ptr(), c("Tasse").as_ptr()), OrcoStatus::Ok);
+        assert_eq!(device.learned(), ["Tasse"]);
+        assert_eq!(orco_add(device.learner, more, null_mut()), OrcoStatus::Ok, "{}", error());
+        assert_eq!(orco_forget(device.learner, c("Tasse").as_ptr(), null_mut()), OrcoStatus::Ok);
+        assert_eq!(device.counts(), [60, 0, 40, 4]);
+        assert_eq!(orco_undo(device.learner, 1, &mut report), OrcoStatus::Ok, "{}", error());
+        assert_eq!(orco_refresh(device.learner), OrcoStatus::Ok);
+        assert_eq!((device.learned(), device.counts()), (vec!["Tasse".to_owned()], [60, 1, 39, 5]));
+        let mut warnings = null_mut();
+        assert_eq!(orco_warnings(device.learner, &mut warnings), OrcoStatus::Ok);
+        assert_eq!(read(warnings), "");
+        orco_text_free(warnings);
+        orco_shots_free(mug);
+        orco_shots_free(more);
+    }
+    assert_eq!(read(orco_version()), env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn a_picture_is_the_same_as_file_bytes_and_rows() {
+    let device = Device::fresh();
+    let file = path("try", "mug", 1);
+    let answer = device.answer(&file);
+    let bytes = fs::read(&file).unwrap();
+    let by_bytes = |answer| unsafe { orco_classify_bytes(device.learner, bytes.as_ptr(), bytes.len(), 3, answer) };
+    assert_eq!(taken(by_bytes), answer);
+    let (rows, [width, height, stride]) = padded(&file);
+    let by_rows =
+        |answer| unsafe { orco_classify_rgb(device.learner, rows.as_ptr(), width, height, stride as usize, 3, answer) };
+    assert_eq!(taken(by_rows), answer);
+}
+
+#[test]
+fn wrong_arguments_are_named_and_change_nothing() {
+    let device = Device::fresh();
+    let (label, bad) = (c("mug"), c"m\xff");
+    let mut learner: *mut OrcoLearner = null_mut::<OrcoLearner>().wrapping_add(1);
+    let mut answer: *mut OrcoAnswer = null_mut();
+    let refused = |status: OrcoStatus, wanted: OrcoStatus, said: &str| {
+        assert_eq!(status, wanted, "{}", error());
+        assert!(error().contains(said), "{} does not say {said}", error());
+    };
+    unsafe {
+        use OrcoStatus::{BadArgument, BadPicture, CannotOpen, Refused};
+        refused(orco_open(null(), label.as_ptr(), &mut learner), BadArgument, "bundle is NULL");
+        assert!(learner.is_null(), "a caller that frees it all the same frees nothing");
+        orco_free(learner);
+        assert!(error().contains("bundle is NULL"), "freeing keeps the text");
+        refused(orco_open(bad.as_ptr(), label.as_ptr(), &mut learner), BadArgument, "bundle is not UTF-8");
+        refused(orco_open(label.as_ptr(), label.as_ptr(), null_mut()), BadArgument, "learner is NULL");
+        refused(orco_open(c("none").as_ptr(), label.as_ptr(), &mut learner), CannotOpen, "none");
+        let (bundle, none) = (c(BUNDLE), c("none.pub"));
+        let signed = orco_open_signed(bundle.as_ptr(), label.as_ptr(), none.as_ptr(), &mut learner);
+        refused(signed, CannotOpen, "none.pub");
+
+        refused(orco_classify_file(null(), label.as_ptr(), 1, &mut answer), BadArgument, "learner is NULL");
+        let missing = orco_classify_file(device.learner, c("none.jpg").as_ptr(), 1, &mut answer);
+        refused(missing, BadPicture, "none.jpg cannot be read");
+        refused(orco_classify_bytes(device.learner, [0; 9].as_ptr(), 9, 1, &mut answer), BadPicture, "neither a JPEG");
+        let rows = [0u8; 300];
+        for (width, height, stride) in [(10, 10, 29), (0, 10, 30), (10, 0, 30), (10, 10, usize::MAX), (u32::MAX, 1, 9)]
+        {
+            let answered = orco_classify_rgb(device.learner, rows.as_ptr(), width, height, stride, 1, &mut answer);
+            refused(answered, BadPicture, "the picture is");
+        }
+        refused(orco_classify_rgb(device.learner, null(), 10, 10, 30, 1, &mut answer), BadArgument, "rows is NULL");
+        assert!(answer.is_null());
+
+        let (empty, two) = (shots("mug", "mug"), shots("mug", "mug"));
+        refused(orco_learn(device.learner, null(), null_mut()), BadArgument, "shots is NULL");
+        refused(orco_shots_add_file(two, label.as_ptr(), null()), BadArgument, "path is NULL");
+        assert_eq!(
+            orco_shots_add_file(two, c("cone").as_ptr(), c(&path("learn", "traffic-cone", 1)).as_ptr()),
+            OrcoStatus::Ok
+        );
+        refused(orco_add(device.learner, two, null_mut()), BadArgument, "one class");
+        refused(orco_add(device.learner, empty, null_mut()), Refused, "mug");
+        refused(orco_forget(device.learner, label.as_ptr(), null_mut()), Refused, "mug");
+        refused(orco_rename(device.learner, label.as_ptr(), null()), BadArgument, "to is NULL");
+        refused(orco_undo(device.learner, 1, null_mut()), Refused, "fewer changes");
+        refused(orco_set_forgetting_budget(device.learner, 1.5), BadArgument, "0 to 1");
+        assert_eq!(orco_set_forgetting_budget(device.learner, 0.4), OrcoStatus::Ok);
+        assert_eq!(orco_set_forgetting_budget(device.learner, f32::NAN), OrcoStatus::Ok);
+        orco_shots_free(empty);
+        orco_shots_free(two);
+        orco_shots_free(null_mut());
+        orco_answer_free(null_mut());
+        assert_eq!((orco_answer_count(null()), orco_classes_count(null())), (0, 0));
+    }
+    assert_eq!(device.counts(), [60, 0, 40, 0]);
+}
+
+#[test]
+fn threads_share_a_learner() {
+    let device = Device::fresh();
+    let mug = shots("mug", "mug");
+    assert_eq!(unsafe { orco_learn(device.learner, mug, null_mut()) }, OrcoStatus::Ok);
+    unsafe { orco_shots_free(mug) };
+    let expected: Vec<_> = (1..=4).map(|number| device.answer(&path("try", "mug", number))).collect();
+    thread::scope(|scope| {
+        let device = &device;
+        let answers = (1..=4).map(|number| scope.spawn(move || device.answer(&path("try", "mug", number))));
+        let answers: Vec<_> = answers.collect::<Vec<_>>().into_iter().map(|thread| thread.join().unwrap()).collect();
+        assert_eq!(answers, expected);
+    });
+}

@@ -1,0 +1,40 @@
+"""Learns new image classes on the device, from five shots each.
+
+    import orco
+
+    learner = orco.Learner("models/everyday", "state")
+    learner.learn({"mug": ["1.jpg", "2.jpg", "3.jpg", "4.jpg", "5.jpg"]})
+    print(learner.classify([frame])[0].label)  # a path, or an array of uint8 [height, width, 3]
+"""
+
+from ._orco import (
+    Answer,
+    BusyError,
+    ChangeError,
+    Class,
+    Counts,
+    EngineError,
+    Learner,
+    OpenError,
+    OrcoError,
+    PictureError,
+    Report,
+    __version__,
+    read_picture,
+)
+
+__all__ = [
+    "Answer",
+    "BusyError",
+    "ChangeError",
+    "Class",
+    "Counts",
+    "EngineError",
+    "Learner",
+    "OpenError",
+    "OrcoError",
+    "PictureError",
+    "Report",
+    "__version__",
+    "read_picture",
+]

@@ -1,0 +1,206 @@
+from collections.abc import Iterable, Mapping
+from os import PathLike
+from typing import Literal, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+_Path: TypeAlias = str | PathLike[str]
+# A JPEG or PNG file, or rows of red, green and blue bytes, [height, width, 3].
+_Picture: TypeAlias = _Path | NDArray[np.uint8]
+# Any number of pictures, such as a list of them, or an array [pictures, height, width, 3].
+_Pictures: TypeAlias = Iterable[_Picture] | NDArray[np.uint8]
+# Pictures, or features as Learner.shot_features gives them.
+_Shots: TypeAlias = _Pictures | NDArray[np.float32]
+
+__all__ = [
+    "Answer",
+    "BusyError",
+    "ChangeError",
+    "Class",
+    "Counts",
+    "EngineError",
+    "Learner",
+    "OpenError",
+    "OrcoError",
+    "PictureError",
+    "Report",
+    "__version__",
+    "read_picture",
+]
+
+__version__: str
+
+@final
+class Answer:
+    """What a picture shows."""
+
+    @property
+    def label(self) -> str:
+        """The likeliest class."""
+
+    @property
+    def score(self) -> float:
+        """Its score: how probable it is, 0 to 1, where answers use the bundle's statistics, as with all shipped
+        bundles, else how near, -1 to 1."""
+
+    @property
+    def scores(self) -> list[tuple[str, float]]:
+        """The likeliest classes with their scores, highest first."""
+
+@final
+class Class:
+    """A known class."""
+
+    @property
+    def label(self) -> str:
+        """Its label."""
+
+    @property
+    def learned(self) -> bool:
+        """Whether it was learned on the device."""
+
+@final
+class Counts:
+    """How much is known."""
+
+    @property
+    def base_classes(self) -> int:
+        """Classes that the bundle brought."""
+
+    @property
+    def learned_classes(self) -> int:
+        """Classes that were learned since."""
+
+    @property
+    def free_targets(self) -> int:
+        """Classes that can still be learned."""
+
+    @property
+    def changes(self) -> int:
+        """Changes that can be taken back."""
+
+@final
+class Report:
+    """What a change did, measured on the stored exemplars. Shares are 0 to 1."""
+
+    @property
+    def free_targets(self) -> int:
+        """Classes that can still be learned."""
+
+    @property
+    def new_accuracy(self) -> float | None:
+        """Share of the exemplars of the new classes that are recognised; None where none says."""
+
+    @property
+    def old_accuracy(self) -> tuple[float, float] | None:
+        """The same of the classes that were known before: before the change, and after it."""
+
+    @property
+    def lost(self) -> list[tuple[str, float, float]]:
+        """Classes of which fewer exemplars are recognised than before: label, share before, share after; worst
+        first."""
+
+    @property
+    def confusions(self) -> list[tuple[str, str, float]]:
+        """Classes whose exemplars are now taken for another: label, the other's label, share; worst first."""
+
+@final
+class Learner:
+    """A device that classifies pictures and learns new classes: an opened bundle and the state that was learned on it.
+
+    Any thread may use a learner; its calls wait for one another, and other threads of Python go on meanwhile. Learners
+    on the same state, in this process or in others, change it one at a time. A change is made as a whole, and saved,
+    or nothing happened. What is doubtful about a state that was read or saved becomes a RuntimeWarning.
+    """
+
+    def __new__(
+        cls,
+        bundle: _Path,
+        state: _Path,
+        *,
+        public_key: _Path | None = None,
+        seed: int = 1,
+        forgetting_budget: float | None = None,
+        wait: float = 0.0,
+        engine: Literal["auto", "onnxruntime", "rten"] = "auto",
+    ) -> Learner:
+        """Opens a bundle's folder and the folder of the state, which need not be there yet.
+
+        public_key: minisign's file; bundles that are not signed with that key are refused, and older releases.
+        seed: of all that is drawn by lot; the same bundle, shots and seed give the same state, byte for byte.
+        forgetting_budget: share of its first exemplars, 0 to 1, that a class may lose over all sessions; a change that
+            would cost one more is refused.
+        wait: how many seconds a change waits, at most, for another process that is changing the same state.
+        engine: what the backbone runs on. "onnxruntime" is there in packages built with the feature onnx.
+
+        Raises OpenError if the bundle or the state cannot be used.
+        """
+
+    def classify(self, pictures: _Pictures, *, most: int = 5) -> list[Answer]:
+        """Says what pictures show: an answer a picture, with the scores of the `most` likeliest classes.
+
+        Raises PictureError if one cannot be used, EngineError if the backbone fails.
+        """
+
+    def classify_features(self, features: NDArray[np.float32], *, most: int = 5) -> list[Answer]:
+        """The same for pictures whose features [pictures, features] are known."""
+
+    def features(self, pictures: _Pictures) -> NDArray[np.float32]:
+        """Features of pictures, to be classified: [pictures, features]."""
+
+    def shot_features(self, pictures: _Pictures) -> NDArray[np.float32]:
+        """Features of all views of pictures, to be learned: [shots, views, features]."""
+
+    def learn(self, classes: Mapping[str, _Shots]) -> Report:
+        """Learns new classes in one session.
+
+        Raises PictureError if a shot cannot be used, ChangeError if the change is refused, BusyError if another
+        process is changing the state; nothing was changed then.
+        """
+
+    def add(self, label: str, shots: _Shots) -> Report:
+        """Gives a known class, of the bundle or learned, further shots. Raises as `learn` does."""
+
+    def forget(self, label: str) -> Report:
+        """Forgets a learned class; `undo` brings it back. Raises ChangeError or BusyError."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Gives a learned class another label. Raises ChangeError or BusyError."""
+
+    def undo(self, changes: int = 1) -> Report:
+        """Takes the last changes back. Undoing is a change, too, and can be taken back. Raises ChangeError or
+        BusyError."""
+
+    def refresh(self) -> None:
+        """Reads the state anew, which another process may have changed. Every change does so by itself."""
+
+    def classes(self) -> list[Class]:
+        """The known classes, those of the bundle first."""
+
+    def counts(self) -> Counts:
+        """How much is known."""
+
+class OrcoError(Exception):
+    """Something that this package cannot do, and why."""
+
+class OpenError(OrcoError):
+    """The bundle, its signature or the state cannot be used."""
+
+class PictureError(OrcoError):
+    """A picture cannot be used."""
+
+class EngineError(OrcoError):
+    """The backbone cannot be started or fails."""
+
+class ChangeError(OrcoError):
+    """A change is refused; nothing was changed."""
+
+class BusyError(ChangeError):
+    """Another process is changing the same state; nothing was changed. To be tried again."""
+
+def read_picture(path: _Path) -> NDArray[np.uint8]:
+    """Reads a JPEG or PNG file as the learner does: upright, on white where it is transparent, [height, width, 3].
+
+    Raises PictureError if it cannot be used.
+    """

@@ -1,0 +1,106 @@
+//! The exceptions, with the library's sentences.
+
+use std::error::Error;
+
+use orco_runtime::bundle::OpenError as BundleError;
+use orco_runtime::encoder::EncodeError;
+use orco_runtime::image::ImageError;
+use orco_runtime::learner::{self, OpenLearnerError, ShotsError};
+use orco_runtime::signature::KeyError;
+use orco_runtime::store::StoreError;
+use pyo3::exceptions::PyException;
+use pyo3::{PyErr, create_exception};
+
+create_exception!(orco, OrcoError, PyException, "Something that this package cannot do, and why.");
+create_exception!(orco, OpenError, OrcoError, "The bundle, its signature or the state cannot be used.");
+create_exception!(orco, PictureError, OrcoError, "A picture cannot be used.");
+create_exception!(orco, EngineError, OrcoError, "The backbone cannot be started or fails.");
+create_exception!(orco, ChangeError, OrcoError, "A change is refused; nothing was changed.");
+create_exception!(
+    orco,
+    BusyError,
+    ChangeError,
+    "Another process is changing the same state; nothing was changed. To be tried again."
+);
+
+/// What becomes an exception as soon as Python's lock is held again.
+#[derive(Debug)]
+pub enum Failure {
+    /// [`OpenError`].
+    Open(String),
+    /// [`PictureError`].
+    Picture(String),
+    /// [`EngineError`].
+    Engine(String),
+    /// [`ChangeError`].
+    Change(String),
+    /// [`BusyError`].
+    Busy(String),
+    /// The learner met a panic before.
+    Fault,
+    /// Python's own, such as Ctrl-C.
+    Python(PyErr),
+}
+
+/// An error with its causes.
+pub fn sentence(error: &(dyn Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| (**error).source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+impl Failure {
+    /// A picture that cannot be used; the library's reason goes on with the sentence.
+    pub fn picture(name: impl std::fmt::Display, reason: &ImageError) -> Self {
+        Self::Picture(format!("{name} {reason}"))
+    }
+}
+
+impl From<Failure> for PyErr {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Open(text) => OpenError::new_err(text),
+            Failure::Picture(text) => PictureError::new_err(text),
+            Failure::Engine(text) => EngineError::new_err(text),
+            Failure::Change(text) => ChangeError::new_err(text),
+            Failure::Busy(text) => BusyError::new_err(text),
+            Failure::Fault => OrcoError::new_err("an earlier call met a fault; open the learner anew"),
+            Failure::Python(error) => error,
+        }
+    }
+}
+
+impl From<OpenLearnerError> for Failure {
+    fn from(error: OpenLearnerError) -> Self {
+        Self::Open(sentence(&error))
+    }
+}
+
+impl From<BundleError> for Failure {
+    fn from(error: BundleError) -> Self {
+        Self::Open(sentence(&error))
+    }
+}
+
+impl From<KeyError> for Failure {
+    fn from(error: KeyError) -> Self {
+        Self::Open(sentence(&error))
+    }
+}
+
+impl From<EncodeError> for Failure {
+    fn from(error: EncodeError) -> Self {
+        Self::Engine(sentence(&error))
+    }
+}
+
+impl From<learner::ChangeError> for Failure {
+    fn from(error: learner::ChangeError) -> Self {
+        let text = sentence(&error);
+        match error {
+            learner::ChangeError::Store(StoreError::Busy { .. }) => Self::Busy(text),
+            learner::ChangeError::Shots(ShotsError::Encode(_)) => Self::Engine(text),
+            learner::ChangeError::Shots(_) => Self::Picture(text),
+            _ => Self::Change(text),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Pictures and features as Python gives them.
+
+use std::path::PathBuf;
+
+use numpy::ndarray::{Array3, Axis};
+use numpy::{
+    Element, IntoPyArray, PyArray3, PyReadonlyArray, PyReadonlyArray3, PyUntypedArray, PyUntypedArrayMethods, ndarray,
+};
+use orco_runtime::image;
+use orco_runtime::image_rs::RgbImage;
+use orco_runtime::learner::Shots;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
+
+use crate::error::Failure;
+
+/// One picture.
+pub enum Picture {
+    /// A JPEG or PNG file.
+    File(PathBuf),
+    /// What was in an array.
+    Pixels(RgbImage),
+}
+
+/// The shots of a class.
+pub enum ClassShots {
+    /// Files, which are opened one by one.
+    Files(Vec<PathBuf>),
+    /// Pictures in memory.
+    Pictures(Vec<RgbImage>),
+    /// Features, `[shots, views, features]`.
+    Features(Array3<f32>),
+}
+
+/// What something is, for a sentence about it.
+fn described(given: &Bound<'_, PyAny>) -> String {
+    if let Ok(array) = given.cast::<PyUntypedArray>() {
+        return format!("an array of {} with shape {:?}", array.dtype(), array.shape());
+    }
+    given.get_type().name().map_or_else(|_| "something else".to_owned(), |name| name.to_string())
+}
+
+/// An array of that type and number of axes.
+pub fn array<'py, T: Element, D: ndarray::Dimension>(
+    given: &Bound<'py, PyAny>,
+    expected: &str,
+) -> PyResult<PyReadonlyArray<'py, T, D>> {
+    given.extract().map_err(|_| PyTypeError::new_err(format!("expected {expected}, not {}", described(given))))
+}
+
+impl Picture {
+    /// A picture as Python gives it.
+    pub fn of(given: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if let Ok(pixels) = given.extract::<PyReadonlyArray3<'_, u8>>() {
+            let pixels = pixels.as_array();
+            let (height, width, planes) = pixels.dim();
+            if planes != 3 {
+                let shape = pixels.shape();
+                return Err(PyValueError::new_err(format!(
+                    "a picture is an array [height, width, 3] of red, green and blue, not one with shape {shape:?}"
+                )));
+            }
+            let side = |side: usize| u32::try_from(side).unwrap_or(u32::MAX);
+            let rows = pixels.as_standard_layout();
+            let rows = rows.as_slice().expect("of the standard layout");
+            let picture = image::from_rows(side(width), side(height), 3 * width, rows);
+            return Ok(Self::Pixels(picture.map_err(|reason| Failure::picture("the picture", &reason))?));
+        }
+        let path = given.cast::<PyUntypedArray>().is_err().then(|| given.extract().ok()).flatten();
+        path.map(Self::File).ok_or_else(|| {
+            PyTypeError::new_err(format!(
+                "a picture is a path or an array of uint8 [height, width, 3], not {}",
+                described(given)
+            ))
+        })
+    }
+
+    /// Opens it.
+    pub fn open(self) -> Result<RgbImage, Failure> {
+        match self {
+            Self::File(path) => image::open(&path).map_err(|reason| Failure::picture(path.display(), &reason)),
+            Self::Pixels(picture) => Ok(picture),
+        }
+    }
+}
+
+/// Goes through pictures, in whatever Python can go through.
+pub fn pictures<'py>(given: &Bound<'py, PyAny>) -> PyResult<impl Iterator<Item = PyResult<Picture>> + use<'py>> {
+    // Each letter of a path would be one.
+    let single = given.is_instance_of::<PyString>() || given.is_instance_of::<PyBytes>();
+    let items = (!single).then(|| given.try_iter().ok()).flatten();
+    let items = items.ok_or_else(|| {
+        PyTypeError::new_err(format!("expected pictures, such as a list of them, not {}", described(given)))
+    })?;
+    Ok(items.map(|item| Picture::of(&item?)))
+}
+
+impl ClassShots {
+    /// Shots as Python gives them, on a bundle with so many views of a picture and features of a view.
+    pub fn of(given: &Bound<'_, PyAny>, [views, features]: [usize; 2]) -> PyResult<Self> {
+        if let Ok(array) = given.extract::<PyReadonlyArray3<'_, f32>>() {
+            let array = array.as_array();
+            if array.len_of(Axis(1)) != views || array.len_of(Axis(2)) != features {
+                return Err(PyValueError::new_err(format!(
+                    "features of shots are [shots, {views}, {features}] with this bundle, not {:?}",
+                    array.shape()
+                )));
+            }
+            finite(array.iter())?;
+            return Ok(Self::Features(array.to_owned()));
+        }
+        let pictures: Vec<Picture> = pictures(given)?.collect::<PyResult<_>>()?;
+        if pictures.iter().all(|picture| matches!(picture, Picture::File(_))) {
+            let path = |picture| if let Picture::File(path) = picture { Some(path) } else { None };
+            return Ok(Self::Files(pictures.into_iter().filter_map(path).collect()));
+        }
+        let opened = given.py().detach(|| pictures.into_iter().map(Picture::open).collect::<Result<_, _>>())?;
+        Ok(Self::Pictures(opened))
+    }
+
+    /// As the learner takes them.
+    pub fn shots(&self) -> Shots<'_> {
+        match self {
+            Self::Files(paths) => Shots::Files(paths.clone()),
+            Self::Pictures(pictures) => Shots::Pictures(pictures),
+            Self::Features(features) => Shots::Features(features.view()),
+        }
+    }
+}
+
+/// Refuses features that no backbone gives.
+pub fn finite<'a>(mut features: impl Iterator<Item = &'a f32>) -> PyResult<()> {
+    let finite = features.all(|value| value.is_finite());
+    if finite { Ok(()) } else { Err(PyValueError::new_err("features are to be finite")) }
+}
+
+/// Reads a JPEG or PNG file as the learner does: upright, on white where it is transparent.
+#[pyfunction]
+pub fn read_picture(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyArray3<u8>>> {
+    let picture = py.detach(|| Picture::File(path).open())?;
+    let shape = (picture.height() as usize, picture.width() as usize, 3);
+    let pixels = Array3::from_shape_vec(shape, picture.into_raw()).expect("three bytes a pixel");
+    Ok(pixels.into_pyarray(py))
+}

@@ -1,0 +1,247 @@
+//! The class `orco.Learner`. Documentation for people stands in `python/orco/_orco.pyi`.
+
+use std::ffi::CString;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use numpy::ndarray::{Array2, Array3, Ix2};
+use numpy::{IntoPyArray, PyArray2, PyArray3, PyReadonlyArray2};
+use orco_runtime::bundle::Bundle;
+use orco_runtime::encoder::choice::Choice;
+use orco_runtime::learner::{self, Made, Observer, Settings, Step};
+use orco_runtime::signature::PublicKey;
+use orco_runtime::store::Store;
+use pyo3::exceptions::{PyRuntimeWarning, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyMapping;
+
+use crate::error::{Failure, sentence};
+use crate::input::{self, ClassShots, Picture};
+use crate::output::{Answer, Class, Counts, Report};
+
+/// A device that classifies pictures and learns new classes: an opened bundle and the state that was learned on it.
+#[pyclass(module = "orco", frozen)]
+pub struct Learner {
+    learner: Mutex<learner::Learner>,
+    /// Views of a shot, and features of a view.
+    shape: [usize; 2],
+}
+
+/// Hears of Ctrl-C while a change is made, which is then cancelled.
+#[derive(Default)]
+struct Signals(Option<PyErr>);
+
+impl Observer for Signals {
+    fn step(&mut self, _: Step) -> ControlFlow<()> {
+        match Python::attach(|py| py.check_signals()) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(interrupt) => {
+                self.0 = Some(interrupt);
+                ControlFlow::Break(())
+            }
+        }
+    }
+}
+
+/// Says something through Python's `warnings`.
+fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
+    let text = CString::new(text.replace('\0', "\u{fffd}"))?;
+    PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1)
+}
+
+impl Learner {
+    /// Works with the learner, when no other call has it, and without Python's lock.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut learner::Learner) -> Result<T, Failure> + Send,
+    ) -> PyResult<T> {
+        Ok(py.detach(|| work(&mut *self.learner.lock().map_err(|_| Failure::Fault)?))?)
+    }
+
+    /// Makes a change; its doubts become warnings.
+    fn change<T: Send>(
+        &self,
+        py: Python<'_>,
+        change: impl FnOnce(&mut learner::Learner, &mut dyn Observer) -> Result<Made<T>, learner::ChangeError> + Send,
+    ) -> PyResult<T> {
+        let made = self.with(py, |learner| {
+            let mut signals = Signals::default();
+            change(learner, &mut signals).map_err(|error| match signals.0 {
+                Some(interrupt) => Failure::Python(interrupt),
+                None => error.into(),
+            })
+        })?;
+        if let Some(doubt) = made.uncertain {
+            warn(py, &format!("the change is made, but: {}", sentence(&doubt)))?;
+        }
+        Ok(made.report)
+    }
+
+    /// Encodes pictures one after the other.
+    fn encode<'py, T: Send>(
+        &self,
+        pictures: &Bound<'py, PyAny>,
+        encode: impl Fn(&mut learner::Learner, Picture) -> Result<T, Failure> + Sync,
+    ) -> PyResult<Vec<T>> {
+        let encoded = input::pictures(pictures)?.map(|picture| {
+            let picture = picture?;
+            pictures.py().check_signals()?;
+            self.with(pictures.py(), |learner| encode(learner, picture))
+        });
+        encoded.collect()
+    }
+}
+
+#[pymethods]
+impl Learner {
+    #[new]
+    #[pyo3(signature = (bundle, state, *, public_key=None, seed=1, forgetting_budget=None, wait=0.0, engine="auto"))]
+    #[expect(clippy::too_many_arguments, reason = "Python's are named")]
+    fn new(
+        py: Python<'_>,
+        bundle: PathBuf,
+        state: PathBuf,
+        public_key: Option<PathBuf>,
+        seed: u64,
+        forgetting_budget: Option<f32>,
+        wait: f64,
+        engine: &str,
+    ) -> PyResult<Self> {
+        if forgetting_budget.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
+            return Err(PyValueError::new_err("forgetting_budget is a share from 0 to 1"));
+        }
+        let wait = Duration::try_from_secs_f64(wait);
+        let wait = wait.map_err(|_| PyValueError::new_err("wait is a number of seconds, 0 or more"))?;
+        let engine = match engine {
+            "auto" => Choice::Auto,
+            "onnxruntime" => Choice::OnnxRuntime,
+            "rten" => Choice::Rten,
+            _ => return Err(PyValueError::new_err("engine is \"auto\", \"onnxruntime\" or \"rten\"")),
+        };
+        let compare_releases = public_key.is_some();
+        let settings = Settings { seed, forgetting_budget, wait, engine, compare_releases, ..Settings::default() };
+        let learner = py.detach(|| -> Result<_, Failure> {
+            let key = public_key.map(|path| PublicKey::read(&path)).transpose()?;
+            let bundle = Bundle::open_trusted(&bundle, key.as_ref())?;
+            Ok(learner::Learner::new(bundle, Store::new(&state), settings)?)
+        })?;
+        learner.warnings().iter().try_for_each(|warning| warn(py, warning))?;
+        let shape = [learner.base_model().config.views, learner.base_model().head.inputs];
+        Ok(Self { learner: Mutex::new(learner), shape })
+    }
+
+    /// Says what pictures show.
+    #[pyo3(signature = (pictures, *, most=5))]
+    fn classify(&self, pictures: &Bound<'_, PyAny>, most: usize) -> PyResult<Vec<Answer>> {
+        self.encode(pictures, |learner, picture| {
+            let answer = learner.classify(&picture.open()?)?;
+            Ok(Answer::of(learner, &answer, most))
+        })
+    }
+
+    /// Says what pictures show whose features are known.
+    #[pyo3(signature = (features, *, most=5))]
+    fn classify_features(&self, features: &Bound<'_, PyAny>, most: usize) -> PyResult<Vec<Answer>> {
+        let given: PyReadonlyArray2<'_, f32> =
+            input::array::<f32, Ix2>(features, "features, an array of float32 [pictures, features]")?;
+        let given = given.as_array().to_owned();
+        if given.ncols() != self.shape[1] {
+            return Err(PyValueError::new_err(format!(
+                "features are [pictures, {}] with this bundle, not {:?}",
+                self.shape[1],
+                given.shape()
+            )));
+        }
+        input::finite(given.iter())?;
+        self.with(features.py(), |learner| {
+            let answers = learner.classify_features(given.view());
+            Ok(answers.iter().map(|answer| Answer::of(learner, answer, most)).collect())
+        })
+    }
+
+    /// Features of pictures, to be classified.
+    fn features<'py>(&self, pictures: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        let rows = self.encode(pictures, |learner, picture| Ok(learner.features(&picture.open()?, 1)?))?;
+        let values: Vec<f32> = rows.iter().flatten().copied().collect();
+        let features = Array2::from_shape_vec((rows.len(), self.shape[1]), values).expect("a row a picture");
+        Ok(features.into_pyarray(pictures.py()))
+    }
+
+    /// Features of all views of pictures, to be learned.
+    fn shot_features<'py>(&self, pictures: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray3<f32>>> {
+        let shots = self.encode(pictures, |learner, picture| Ok(learner.shot_features(&picture.open()?)?))?;
+        let values: Vec<f32> = shots.iter().flatten().copied().collect();
+        let shape = (shots.len(), self.shape[0], self.shape[1]);
+        let features = Array3::from_shape_vec(shape, values).expect("all views of every picture");
+        Ok(features.into_pyarray(pictures.py()))
+    }
+
+    /// Learns new classes in one session and saves them.
+    fn learn(&self, py: Python<'_>, classes: &Bound<'_, PyMapping>) -> PyResult<Report> {
+        let mut given: Vec<(String, ClassShots)> = Vec::new();
+        for item in classes.items()?.iter() {
+            let (label, shots): (String, Bound<'_, PyAny>) = item.extract()?;
+            given.push((label, ClassShots::of(&shots, self.shape)?));
+        }
+        let report = self.change(py, |learner, observer| {
+            let classes: Vec<_> = given.iter().map(|(label, shots)| (label.as_str(), shots.shots())).collect();
+            learner.learn(&classes, observer)
+        })?;
+        Ok((&report).into())
+    }
+
+    /// Gives a known class further shots.
+    fn add(&self, py: Python<'_>, label: &str, shots: &Bound<'_, PyAny>) -> PyResult<Report> {
+        let shots = ClassShots::of(shots, self.shape)?;
+        let report = self.change(py, |learner, observer| learner.add(label, shots.shots(), observer))?;
+        Ok((&report).into())
+    }
+
+    /// Forgets a learned class.
+    fn forget(&self, py: Python<'_>, label: &str) -> PyResult<Report> {
+        Ok((&self.change(py, |learner, observer| learner.forget(label, observer))?).into())
+    }
+
+    /// Gives a learned class another label.
+    fn rename(&self, py: Python<'_>, old: &str, new: &str) -> PyResult<()> {
+        self.change(py, |learner, _| learner.rename(old, new))
+    }
+
+    /// Takes the last changes back.
+    #[pyo3(signature = (changes=1))]
+    fn undo(&self, py: Python<'_>, changes: usize) -> PyResult<Report> {
+        let undone = self.change(py, |learner, observer| learner.undo(changes, observer))?;
+        Ok((&undone.report).into())
+    }
+
+    /// Reads the state anew.
+    fn refresh(&self, py: Python<'_>) -> PyResult<()> {
+        let warnings = self.with(py, |learner| {
+            learner.refresh()?;
+            Ok(learner.warnings().to_vec())
+        })?;
+        warnings.iter().try_for_each(|warning| warn(py, warning))
+    }
+
+    /// The known classes.
+    fn classes(&self, py: Python<'_>) -> PyResult<Vec<Class>> {
+        let class =
+            |class: &orco_runtime::state::Class| Class { label: class.label.clone(), learned: class.session > 0 };
+        self.with(py, |learner| Ok(learner.classes().map(class).collect()))
+    }
+
+    /// How much is known.
+    fn counts(&self, py: Python<'_>) -> PyResult<Counts> {
+        self.with(py, |learner| {
+            Ok(Counts {
+                base_classes: learner.base_model().classes.len(),
+                learned_classes: learner.state().classes.len(),
+                free_targets: learner.state().free_targets(learner.base_model()).len(),
+                changes: learner.history().entries().len() - 1,
+            })
+        })
+    }
+}

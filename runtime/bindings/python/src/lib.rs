@@ -1,0 +1,35 @@
+//! The learner for Python: the compiled half of the package `orco`, whose other half is in `python/orco`.
+//!
+//! Thin over [`orco_runtime::learner::Learner`]. Python's lock is released while the library works, so other threads
+//! of Python go on; calls of one learner wait for one another. Modules:
+//!
+//! - [`error`], the exceptions;
+//! - [`input`], pictures and features as Python gives them;
+//! - [`output`], answers and reports as Python gets them;
+//! - [`learner`], the class that does the work.
+//!
+//! What Python sees is documented in `python/orco/_orco.pyi`, which type checkers read; the two are to agree.
+
+mod error;
+mod input;
+mod learner;
+mod output;
+
+use pyo3::prelude::*;
+
+/// Learns new image classes on the device, from five shots each.
+#[pymodule]
+mod _orco {
+    #[pymodule_export]
+    use super::error::{BusyError, ChangeError, EngineError, OpenError, OrcoError, PictureError};
+    #[pymodule_export]
+    use super::input::read_picture;
+    #[pymodule_export]
+    use super::learner::Learner;
+    #[pymodule_export]
+    use super::output::{Answer, Class, Counts, Report};
+
+    #[pymodule_export]
+    #[expect(non_upper_case_globals, reason = "Python's name for it")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+}

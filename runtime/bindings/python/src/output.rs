@@ -1,0 +1,108 @@
+//! Answers and reports as Python gets them. Documentation for people stands in `python/orco/_orco.pyi`.
+
+use orco_runtime::learner::{self, Learner};
+use orco_runtime::session;
+use pyo3::prelude::*;
+
+/// What a picture shows.
+#[pyclass(module = "orco", frozen, get_all)]
+pub struct Answer {
+    /// The likeliest class.
+    label: String,
+    /// Its score: how probable it is, 0 to 1, where answers use the bundle's statistics, as with all shipped bundles,
+    /// else how near, -1 to 1.
+    score: f32,
+    /// The likeliest classes with their scores, highest first.
+    scores: Vec<(String, f32)>,
+}
+
+impl Answer {
+    /// The first `most` classes of an answer.
+    pub fn of(learner: &Learner, answer: &learner::Answer, most: usize) -> Self {
+        let scores = answer.matches.iter().take(most);
+        let scores = scores.map(|found| (learner.label(found.class).to_owned(), found.score)).collect();
+        Self { label: answer.label.clone(), score: answer.score, scores }
+    }
+}
+
+#[pymethods]
+impl Answer {
+    fn __repr__(&self) -> String {
+        format!("Answer(label={:?}, score={:.3})", self.label, self.score)
+    }
+}
+
+/// A known class.
+#[pyclass(module = "orco", frozen, get_all)]
+pub struct Class {
+    /// Its label.
+    pub label: String,
+    /// Whether it was learned on the device.
+    pub learned: bool,
+}
+
+#[pymethods]
+impl Class {
+    fn __repr__(&self) -> String {
+        let learned = if self.learned { "True" } else { "False" };
+        format!("Class(label={:?}, learned={learned})", self.label)
+    }
+}
+
+/// How much is known.
+#[pyclass(module = "orco", frozen, get_all)]
+pub struct Counts {
+    /// Classes that the bundle brought.
+    pub base_classes: usize,
+    /// Classes that were learned since.
+    pub learned_classes: usize,
+    /// Classes that can still be learned.
+    pub free_targets: usize,
+    /// Changes that can be taken back.
+    pub changes: usize,
+}
+
+#[pymethods]
+impl Counts {
+    fn __repr__(&self) -> String {
+        let Self { base_classes, learned_classes, free_targets, changes } = self;
+        format!(
+            "Counts(base_classes={base_classes}, learned_classes={learned_classes}, free_targets={free_targets}, \
+             changes={changes})"
+        )
+    }
+}
+
+/// What a change did, measured on the stored exemplars. Shares are 0 to 1.
+#[pyclass(module = "orco", frozen, get_all)]
+pub struct Report {
+    /// Classes that can still be learned.
+    free_targets: usize,
+    /// Share of the exemplars of the new classes that are recognised; None where none says.
+    new_accuracy: Option<f32>,
+    /// The same of the classes that were known before: before the change, and after it.
+    old_accuracy: Option<(f32, f32)>,
+    /// Classes of which fewer exemplars are recognised than before: label, share before, share after; worst first.
+    lost: Vec<(String, f32, f32)>,
+    /// Classes whose exemplars are now taken for another: label, the other's label, share; worst first.
+    confusions: Vec<(String, String, f32)>,
+}
+
+impl From<&session::Report> for Report {
+    fn from(report: &session::Report) -> Self {
+        let lost = report.forgotten(0.0).into_iter();
+        let lost = lost.map(|class| (class.label.clone(), class.before.unwrap_or(0.0), class.after)).collect();
+        let confusions = report.confusions.iter();
+        let confusions = confusions.map(|found| (found.label.clone(), found.taken_for.clone(), found.share)).collect();
+        let (new_accuracy, old_accuracy) = (report.new_accuracy(), report.old_accuracy());
+        Self { free_targets: report.free_targets, new_accuracy, old_accuracy, lost, confusions }
+    }
+}
+
+#[pymethods]
+impl Report {
+    fn __repr__(&self) -> String {
+        let new = self.new_accuracy.map_or_else(|| "None".to_owned(), |share| format!("{share:.3}"));
+        format!("Report(free_targets={}, new_accuracy={new})", self.free_targets)
+    }
+}

@@ -1,0 +1,166 @@
+"""What the package does, asked in Python: `python -m unittest` with the package on the path, in the repository."""
+
+import os
+import tempfile
+import threading
+import unittest
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+import orco
+
+REPOSITORY = Path(os.environ.get("ORCO_REPOSITORY", Path(__file__).parents[4]))
+BUNDLE = REPOSITORY / "models/cifar100-edge"
+
+
+def pictures(kind: str, name: str) -> list[Path]:
+    return sorted((REPOSITORY / "examples/shots" / kind / name).glob("*.jpg"))
+
+
+def labels(answers: list[orco.Answer]) -> list[str]:
+    return [answer.label for answer in answers]
+
+
+class Device(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.state = Path(folder.name)
+        self.learner = orco.Learner(BUNDLE, self.state)
+
+    def learned(self) -> list[str]:
+        return [known.label for known in self.learner.classes() if known.learned]
+
+    def test_classes_are_learned_renamed_widened_forgotten_and_brought_back(self) -> None:
+        learner = self.learner
+        arrays = [orco.read_picture(path) for path in pictures("learn", "traffic-cone")]
+        report = learner.learn({"duck": pictures("learn", "rubber-duck"), "cône": arrays})
+        self.assertEqual(report.free_targets, 38)
+        self.assertGreater(report.new_accuracy, 0.5)
+        self.assertEqual(self.learned(), ["duck", "cône"])
+        for label, name in [("duck", "rubber-duck"), ("cône", "traffic-cone")]:
+            answers = learner.classify(pictures("try", name))
+            self.assertGreaterEqual(labels(answers).count(label), 5, answers)
+            for answer in answers:
+                scores = [score for _, score in answer.scores]
+                self.assertEqual((answer.label, answer.score), answer.scores[0])
+                self.assertEqual((len(scores), scores), (5, sorted(scores, reverse=True)))
+        learner.rename("duck", "Ente")
+        learner.add("Ente", pictures("try", "rubber-duck")[:2])
+        learner.forget("Ente")
+        self.assertEqual(self.learned(), ["cône"])
+        learner.undo()
+        other = orco.Learner(str(BUNDLE), str(self.state))
+        self.assertEqual(self.learned(), [known.label for known in other.classes() if known.learned])
+        other.undo(changes=5)
+        learner.refresh()
+        counts = learner.counts()
+        self.assertEqual((counts.base_classes, counts.learned_classes, counts.free_targets), (60, 0, 40))
+        self.assertEqual(counts.changes, 6)
+
+    def test_a_picture_is_the_same_as_path_array_and_features(self) -> None:
+        learner, paths = self.learner, pictures("try", "mug")
+        arrays = [orco.read_picture(path) for path in paths]
+        self.assertEqual((arrays[0].dtype, arrays[0].ndim, arrays[0].shape[2]), (np.uint8, 3, 3))
+        expected = [answer.scores for answer in learner.classify(paths)]
+        # Rows that lie apart, channels that lie the other way round, one array of all, a generator.
+        apart = [np.repeat(array, 2, axis=1)[:, ::2] for array in arrays]
+        turned = [np.ascontiguousarray(array[:, :, ::-1])[:, :, ::-1] for array in arrays]
+        for given in (arrays, apart, turned, np.stack(arrays), (array for array in arrays)):
+            self.assertEqual([answer.scores for answer in learner.classify(given)], expected)
+        features = learner.features(paths)
+        self.assertEqual((features.dtype, features.shape[0]), (np.float32, len(paths)))
+        self.assertEqual([answer.scores for answer in learner.classify_features(features)], expected)
+
+    def test_shots_are_the_same_as_paths_arrays_and_features(self) -> None:
+        paths = pictures("learn", "mug")
+        features = self.learner.shot_features(paths)
+        self.assertEqual((features.dtype, features.shape[0], features.ndim), (np.float32, 5, 3))
+        mixed = [orco.read_picture(paths[0]), *map(str, paths[1:])]
+        answers = []
+        for shots in (paths, mixed, features):
+            self.learner.learn({"mug": shots})
+            answers.append([answer.scores for answer in self.learner.classify(pictures("try", "mug"))])
+            self.learner.undo()
+        self.assertEqual(answers[0], answers[1])
+        self.assertEqual(answers[0], answers[2])
+
+    def test_what_cannot_be_used_is_named_and_changes_nothing(self) -> None:
+        learner = self.learner
+        frame = np.zeros((32, 32, 3), np.uint8)
+        wrong = [
+            (TypeError, "float64", lambda: learner.classify([frame.astype(float)])),
+            (TypeError, "[32, 1]", lambda: learner.classify(frame[:, :, :1])),
+            (TypeError, "str", lambda: learner.classify("1.jpg")),
+            (TypeError, "int", lambda: learner.classify([1])),
+            (TypeError, "float64", lambda: learner.classify_features(np.zeros((1, 4)))),
+            (TypeError, "", lambda: learner.learn([("mug", [frame])])),
+            (ValueError, "[32, 32, 4]", lambda: learner.classify([np.zeros((32, 32, 4), np.uint8)])),
+            (ValueError, "[1, 4]", lambda: learner.classify_features(np.zeros((1, 4), np.float32))),
+            (ValueError, "[5, 1, 4]", lambda: learner.learn({"mug": np.zeros((5, 1, 4), np.float32)})),
+            (ValueError, "finite", lambda: learner.classify_features(learner.features([frame]) * np.float32("nan"))),
+            (ValueError, "share", lambda: orco.Learner(BUNDLE, self.state, forgetting_budget=2.0)),
+            (ValueError, "seconds", lambda: orco.Learner(BUNDLE, self.state, wait=-1.0)),
+            (ValueError, "onnxruntime", lambda: orco.Learner(BUNDLE, self.state, engine="torch")),
+            (orco.OpenError, "no-such-bundle", lambda: orco.Learner("no-such-bundle", self.state)),
+            (orco.OpenError, "no.pub", lambda: orco.Learner(BUNDLE, self.state, public_key="no.pub")),
+            (orco.PictureError, "none.jpg cannot be read", lambda: learner.classify(["none.jpg"])),
+            (orco.PictureError, "none.jpg cannot be read", lambda: learner.learn({"mug": ["none.jpg"]})),
+            (orco.PictureError, "README.md is neither", lambda: orco.read_picture(REPOSITORY / "README.md")),
+            (orco.PictureError, "0 x 32", lambda: learner.classify([frame[:, :0]])),
+            (orco.ChangeError, "mug", lambda: learner.learn({"mug": []})),
+            (orco.ChangeError, "bear", lambda: learner.learn({"bear": pictures("learn", "mug")})),
+            (orco.ChangeError, "mug", lambda: learner.forget("mug")),
+            (orco.ChangeError, "fewer changes", lambda: learner.undo()),
+        ]
+        for kind, said, call in wrong:
+            with self.subTest(said=said), self.assertRaises(kind) as raised:
+                call()
+            self.assertIn(said, str(raised.exception))
+        self.assertEqual((learner.counts().changes, self.learned()), (0, []))
+
+    def test_threads_share_a_learner_and_go_on_meanwhile(self) -> None:
+        paths = pictures("try", "mug")
+        expected = [answer.scores for answer in self.learner.classify(paths)]
+        answers: list[list[list[tuple[str, float]]]] = []
+
+        def ask() -> None:
+            answers.append([answer.scores for answer in self.learner.classify(paths)])
+
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        self.learner.learn({"mug": pictures("learn", "mug")})
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(answers), 3)
+        self.learner.undo()
+        self.assertEqual([answer.scores for answer in self.learner.classify(paths)], expected)
+
+    def test_a_damaged_copy_of_the_state_becomes_a_warning(self) -> None:
+        for _ in range(2):
+            self.learner.learn({"mug": pictures("learn", "mug")})
+            self.learner.undo()
+        slot = max(self.state.rglob("slot-*"), key=lambda path: path.stat().st_mtime_ns)
+        slot.write_bytes(b"damaged")
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            orco.Learner(BUNDLE, self.state)
+        self.assertTrue(any(slot.name in str(warning.message) for warning in said), said)
+        self.assertTrue(all(warning.category is RuntimeWarning for warning in said))
+
+
+class Package(unittest.TestCase):
+    def test_names_are_there_with_their_documentation(self) -> None:
+        for name in orco.__all__:
+            self.assertTrue(hasattr(orco, name), name)
+            if name != "__version__":
+                self.assertTrue(getattr(orco, name).__doc__, name)
+        self.assertTrue(issubclass(orco.BusyError, orco.ChangeError) and issubclass(orco.ChangeError, orco.OrcoError))
+        self.assertEqual(repr(orco.Learner).count("orco.Learner"), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
