@@ -99,8 +99,8 @@ impl Setting<'_> {
                 _ => Value::from(text),
             }
         };
-        let values = raw.iter().map(|text| of(text, self.option.get_value_parser()));
-        if self.is_list() { Some(Value::Array(values.collect())) } else { values.last() }
+        let mut values = raw.iter().map(|text| of(text, self.option.get_value_parser()));
+        if self.is_list() { Some(Value::Array(values.collect())) } else { values.next_back() }
     }
 
     /// What it is where nothing is said.

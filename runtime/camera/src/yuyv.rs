@@ -16,7 +16,7 @@ impl Yuyv {
     /// bytes (the last row may end with its pixels).
     pub fn new(width: u32, height: u32, stride: usize, bytes: &[u8]) -> Option<Self> {
         let row = 2 * width as usize;
-        if width == 0 || height == 0 || width % 2 != 0 || stride < row {
+        if width == 0 || height == 0 || !width.is_multiple_of(2) || stride < row {
             return None;
         }
         let needed = stride.checked_mul(height as usize - 1)?.checked_add(row)?;

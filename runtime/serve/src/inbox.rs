@@ -60,13 +60,16 @@ struct Kept {
     frames: VecDeque<Frame>,
 }
 
+/// Turns features into a direction, by which likeness is measured.
+type See = Arc<dyn Fn(&mut [f32]) + Send + Sync>;
+
 /// The frames that wait for a label.
 #[derive(Clone)]
 pub struct Inbox {
     kept: Arc<Mutex<Kept>>,
     most: usize,
     alike: f32,
-    see: Arc<dyn Fn(&mut [f32]) + Send + Sync>,
+    see: See,
     events: Events,
 }
 

@@ -100,12 +100,11 @@ pub fn groups(rows: &[f32], dimension: usize, least: f32) -> Vec<Vec<usize>> {
         sums[other].iter_mut().zip(&sum).for_each(|(to, from)| *to += from);
         members[other].extend(moved);
         let mean = |a: usize, b: usize| dot(&sums[a], &sums[b]) / (members[a].len() * members[b].len()) as f32;
-        for third in 0..sums.len() {
-            match third.cmp(&other) {
-                core::cmp::Ordering::Less => likeness[other][third] = mean(other, third),
-                core::cmp::Ordering::Greater => likeness[third][other] = mean(third, other),
-                core::cmp::Ordering::Equal => {}
-            }
+        for (third, cosine) in likeness[other][..other].iter_mut().enumerate() {
+            *cosine = mean(other, third);
+        }
+        for (third, row) in likeness.iter_mut().enumerate().skip(other + 1) {
+            row[other] = mean(third, other);
         }
     }
     members.iter_mut().for_each(|group| group.sort_unstable());

@@ -41,9 +41,8 @@ pub fn nearest(base_model: &BaseModel, state: &State, features: &[f32], count: u
     see(&mut picture);
     let mut neighbours = Vec::with_capacity(base_model.exemplars.len() + state.exemplars.len());
     let mut row = vec![0.0; features.len()];
-    let places: [(_, fn(usize) -> Place); 2] =
-        [(&base_model.exemplars, Place::Bundle), (&state.exemplars, Place::Device)];
-    for (bank, place) in places {
+    type Held = fn(usize) -> Place;
+    for (bank, place) in [(&base_model.exemplars, Place::Bundle as Held), (&state.exemplars, Place::Device as Held)] {
         let mut numbers = vec![0; base_model.classes.len() + state.classes.len()];
         for (exemplar, &class) in bank.classes().iter().enumerate() {
             let class = class as usize;

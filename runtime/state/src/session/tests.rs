@@ -581,7 +581,7 @@ fn relearning_gives_the_state_of_learning_session_by_session() {
     let sessions = [alloc::vec![new_class(4, 5), new_class(5, 5)], Vec::new(), alloc::vec![new_class(6, 5)]];
     let more = NewClass { label: label(1), ..new_class(1, 2) };
     let (relearned, report) =
-        within(&base_model, 1, |session| session.relearn(&fresh, &sessions, &[more.clone()])).unwrap();
+        within(&base_model, 1, |session| session.relearn(&fresh, &sessions, core::slice::from_ref(&more))).unwrap();
     let mut expected = fresh.clone();
     for session in sessions.iter().filter(|session| !session.is_empty()) {
         expected = within(&base_model, 1, |step| step.learn(&expected, session)).unwrap().0;
