@@ -31,6 +31,10 @@ pub struct Arguments {
     /// Folder with the sample pictures: `learn/CLASS/*.jpg` and `try/CLASS/*.jpg`.
     #[arg(long, value_name = "DIR", default_value = "examples/shots")]
     shots: PathBuf,
+    /// Opens the web page on what was learned, until Ctrl-C.
+    #[cfg(feature = "serve")]
+    #[arg(long)]
+    page: bool,
 }
 
 /// How other pictures of the learned classes are answered.
@@ -51,9 +55,14 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let rows = sessions(&device::open(&options, output)?, output)?;
     say!(output, "")?;
     let Pictures { right, sure, total } = pictures(&options, output, arguments)?;
-    say!(output, "\nthe demonstration took {:.1} s", started.elapsed().as_secs_f64())?;
+    let seconds = started.elapsed().as_secs_f64();
+    say!(output, "\nthe demonstration took {seconds:.1} s")?;
+    #[cfg(feature = "serve")]
+    if arguments.page {
+        crate::command::serve::show(&options, output)?;
+    }
     Ok(json!({
-        "sessions": rows, "pictures": { "right": right, "sure": sure, "total": total }, "seconds": started.elapsed().as_secs_f64(),
+        "sessions": rows, "pictures": { "right": right, "sure": sure, "total": total }, "seconds": seconds,
     }))
 }
 

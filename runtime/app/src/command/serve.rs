@@ -1,6 +1,6 @@
 //! `orco serve`.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -80,6 +80,21 @@ impl Arguments {
 /// A whole number from 1.
 fn to(most: i64) -> RangedI64ValueParser<u16> {
     value_parser!(u16).range(1..=most)
+}
+
+/// Serves on this machine alone, at a port that is free, and opens the page in a browser.
+pub fn show(options: &Options, output: &Output) -> Result<()> {
+    let (bundle, store, settings) = device::parts(options, usize::MAX)?;
+    let service = Service::open(bundle, store, settings)?;
+    let address = Address { listen: (Ipv4Addr::LOCALHOST, 0).into(), ..Address::default() };
+    let server = Server::bind(service, address)?;
+    let url = server.url();
+    say!(output, "\nopen {url} in a browser; Ctrl-C ends it")?;
+    if let Err(error) = opener::open_browser(&url) {
+        log::debug!("no browser was opened: {error}");
+    }
+    server.run()?;
+    Ok(())
 }
 
 /// Serves until it is told to stop.
