@@ -159,6 +159,7 @@ mod tests {
         let row = UnknownRow { session: 8, ece: Some(3.25), auroc: None, false_alarms: 5.0, passed: Some(42.25) };
         assert_eq!(row.to_string(), "      8    3.25       -          5.00           42.25");
         assert_eq!(row.to_string().len(), UnknownRow::HEADING.len());
+        let row = UnknownRow { session: 0, ..row };
         let other = UnknownRow { ece: Some(4.75), passed: None, ..row };
         assert_eq!(mean_rows(&[vec![row], vec![other]]), [UnknownRow { ece: Some(4.0), ..row }]);
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use orco_core::workers::Serial;
 use orco_lab::benchmark::Benchmark;
+use orco_lab::unknown::UnknownRow;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_state::classify::Classifier;
@@ -38,11 +39,14 @@ fn classes_to_come_are_told_from_known_ones_better_than_by_chance() {
     let measurement = Measurement { base_model, benchmark: &benchmark, system: System::Orco, config, seed: 1 };
     let rows = measurement.unknown(0, 0.05).unwrap().unwrap();
     assert_eq!(rows.len(), 9);
-    for row in &rows {
-        assert!(row.auroc.is_none_or(|area| area > 60.0), "{row:?}");
-        assert!(row.passed.is_none_or(|passed| passed < 100.0 - row.false_alarms), "{row:?}");
-        assert!(row.ece.unwrap() < 25.0, "{row:?}");
-    }
+    // Few pictures are unknown in the last sessions, so over all of them.
+    let mean = |of: fn(&UnknownRow) -> Option<f64>| {
+        let values: Vec<f64> = rows.iter().filter_map(of).collect();
+        values.iter().sum::<f64>() / values.len() as f64
+    };
+    assert!(mean(|row| row.auroc) > 60.0, "{rows:?}");
+    assert!(mean(|row| row.passed) < 100.0 - mean(|row| Some(row.false_alarms)), "{rows:?}");
+    assert!(mean(|row| row.ece) < 15.0, "{rows:?}");
     assert!(rows[8].auroc.is_none() && rows[8].passed.is_none(), "nothing is unknown at the end");
     let by_targets = config.by_targets_alone();
     assert_eq!(Measurement { config: &by_targets, ..measurement }.unknown(0, 0.05).unwrap(), None);

@@ -180,8 +180,16 @@ impl Browser {
     }
 
     pub async fn click_css(&self, selector: &str) -> WebDriverResult<()> {
-        self.until(&format!("document.querySelector('{selector}')?.disabled === false")).await?;
-        self.driver.find(By::Css(selector)).await?.click().await
+        let started = Instant::now();
+        loop {
+            self.until(&format!("document.querySelector('{selector}')?.disabled === false")).await?;
+            // The page may be drawing it anew just now.
+            match self.driver.find(By::Css(selector)).await?.click().await {
+                Err(error) if started.elapsed() > PATIENCE => return Err(error),
+                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+                Ok(()) => return Ok(()),
+            }
+        }
     }
 
     /// Writes into an empty field.
@@ -236,6 +244,7 @@ impl Browser {
     /// Keeps a picture of the view, where ORCO_SCREENSHOTS names a folder.
     pub async fn keep(&self, name: &str) -> WebDriverResult<()> {
         let Some(folder) = env::var_os("ORCO_SCREENSHOTS") else { return Ok(()) };
+        self.execute("scrollTo(0, 0)", Vec::new()).await?;
         fs::write(Path::new(&folder).join(format!("{name}.png")), self.driver.screenshot_as_png().await?).unwrap();
         Ok(())
     }

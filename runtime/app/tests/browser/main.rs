@@ -28,6 +28,8 @@ async fn teach(browser: &Browser, label: &str) -> WebDriverResult<()> {
     browser.start_camera().await?;
     browser.write("label", label).await?;
     browser.hold_until("shoot", "document.querySelectorAll('#shots li').length >= 5").await?;
+    browser.until("document.getElementById('enough').textContent !== ''").await?;
+    browser.keep(&format!("shots-of-{label}")).await?;
     browser.click("learn").await?;
     browser
         .until(&format!("[...document.querySelectorAll('#learned li')].some(i => i.innerText.includes('{label}'))"))
@@ -66,6 +68,7 @@ fn things_are_taught_recognised_undone_and_still_there_after_a_reload() {
             let browser = Browser::open(&driver, &service, Look { camera: Some(&film), ..PHONE }).await?;
             browser.start_camera().await?;
             let counts = answers(&browser).await?;
+            browser.keep(&format!("recognised-{label}")).await?;
             assert_eq!(most_frequent(&counts), label, "photographs that were not learned: {counts:?}");
             browser.close().await?;
         }

@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn one_class_lost_or_all_a_little_worse_is_noticed_and_chance_is_not() {
-        assert!(clearly_worse(&[class([5, 5], [4, 5]), class([5, 5], [2, 5])]).is_empty());
+        assert!(clearly_worse(&[class([5, 5], [4, 5]), class([5, 5], [3, 5])]).is_empty());
         let lost = clearly_worse(&[class([5, 5], [5, 5]), class([5, 5], [0, 5])]);
         assert_eq!(lost[0].label, "mug");
         let all: Vec<Compared> = (0..12).map(|_| class([5, 5], [4, 5])).collect();
