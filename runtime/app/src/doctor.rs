@@ -105,10 +105,11 @@ pub fn examine(options: &Options) -> Findings {
 
 /// Looks at what the service needs.
 #[cfg(feature = "serve")]
-pub fn examine_service(arguments: &crate::command::serve::Arguments, findings: &mut Findings) {
-    service::token(arguments, findings);
-    service::certificate(arguments, findings);
-    service::port(arguments, findings);
+pub fn examine_service(arguments: &crate::command::serve::Arguments, mut findings: Findings) -> Findings {
+    service::token(arguments, &mut findings);
+    service::certificate(arguments, &mut findings);
+    service::port(arguments, &mut findings);
+    findings
 }
 
 /// A number of bytes for people.

@@ -104,13 +104,15 @@ impl Knowledge {
     }
 }
 
+/// A shot: its features, and the classes that it looks like.
+pub type Taken = (Array2<f32>, Vec<Named>);
 type Reply<T> = oneshot::Sender<Result<T, EncodeError>>;
 
 enum Request {
     Look { picture: RgbImage, like: usize, reply: Reply<Looked> },
     Enough { label: String, shots: Array3<f32>, curve: Option<Curve>, reply: Reply<(Enough, Vec<String>)> },
     Rows { rows: Array2<f32>, reply: Reply<Vec<Vec<Named>>> },
-    Shot { picture: RgbImage, reply: Reply<(Array2<f32>, Vec<Named>)> },
+    Shot { picture: RgbImage, reply: Reply<Taken> },
     Imprint { label: String, shots: Array3<f32> },
     Refresh { done: oneshot::Sender<()> },
     Alive { reply: Reply<()> },
@@ -221,11 +223,11 @@ impl Answers {
         self.ask(|reply| Request::Rows { rows, reply }).await
     }
 
-    /// Features of a shot, `[views, features]`, and what it looks like.
+    /// Features of a shot, `[views, features]`, and what it looks like: nothing, where it is like nothing known.
     ///
     /// # Errors
     /// As for [`Answers::classify`].
-    pub async fn shot(&self, picture: RgbImage) -> Result<(Array2<f32>, Vec<Named>), Refusal> {
+    pub async fn shot(&self, picture: RgbImage) -> Result<Taken, Refusal> {
         self.ask(|reply| Request::Shot { picture, reply }).await
     }
 
@@ -344,11 +346,11 @@ impl Thread {
         Ok(Looked { named: self.named(&answer), known: answer.known, features: features.row(0).to_vec(), like })
     }
 
-    fn shot(&mut self, picture: &RgbImage) -> Result<(Array2<f32>, Vec<Named>), EncodeError> {
+    fn shot(&mut self, picture: &RgbImage) -> Result<Taken, EncodeError> {
         let features = self.learner.shot_features(picture)?;
         let clean = features.slice(orco_runtime::ndarray::s![..1, ..]);
         let answer = self.learner.classify_features(clean).swap_remove(0);
-        let named = self.named(&answer);
+        let named = if answer.known { self.named(&answer) } else { Vec::new() };
         Ok((features, named))
     }
 

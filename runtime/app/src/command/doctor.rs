@@ -18,9 +18,9 @@ pub struct Arguments {
 
 /// Prints every finding; fails where something must be mended.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
-    let mut findings = doctor::examine(options);
+    let findings = doctor::examine(options);
     #[cfg(feature = "serve")]
-    doctor::examine_service(&arguments.serve, &mut findings);
+    let findings = doctor::examine_service(&arguments.serve, findings);
     #[cfg(not(feature = "serve"))]
     let _ = arguments;
     for Finding { subject, level, text } in &findings.0 {

@@ -3,10 +3,10 @@
 //! Thin over [`orco_runtime::learner::Learner`]. Python's lock is released while the library works, so other threads
 //! of Python go on; calls of one learner wait for one another. Modules:
 //!
-//! - [`error`], the exceptions;
-//! - [`input`], pictures and features as Python gives them;
-//! - [`output`], answers and reports as Python gets them;
-//! - [`learner`], the class that does the work.
+//! - `error`, the exceptions;
+//! - `input`, pictures and features as Python gives them;
+//! - `output`, answers and reports as Python gets them;
+//! - `learner`, the class that does the work.
 //!
 //! What Python sees is documented in `python/orco/_orco.pyi`, which type checkers read; the two are to agree.
 
