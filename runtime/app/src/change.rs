@@ -43,7 +43,7 @@ impl ChangeOptions {
 pub struct KeepOptions {
     /// Keeps the shots' pictures beside the exemplars, at the size that the backbone sees, so that `orco upgrade` can
     /// learn all classes again on a new bundle. They stay on the device, and go with their exemplars.
-    #[arg(long, env = "ORCO_KEEP_SHOTS", value_parser = clap::builder::FalseyValueParser::new())]
+    #[arg(long, env = "ORCO_KEEP_SHOTS", value_parser = clap::builder::BoolishValueParser::new())]
     pub keep_shots: bool,
 }
 

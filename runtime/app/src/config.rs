@@ -99,6 +99,11 @@ impl Setting<'_> {
                 _ => Value::from(text),
             }
         };
+        if self.is_switch() {
+            // As clap reads them from a variable.
+            let is_on = |text: &String| ["1", "on", "t", "true", "y", "yes"].contains(&&*text.to_lowercase());
+            return raw.last().map(|text| Value::from(is_on(text)));
+        }
         let mut values = raw.iter().map(|text| of(text, self.option.get_value_parser()));
         if self.is_list() { Some(Value::Array(values.collect())) } else { values.next_back() }
     }

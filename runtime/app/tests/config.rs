@@ -169,3 +169,21 @@ fn the_shipped_file_is_the_commented_one_with_what_the_package_sets() {
         assert_eq!(read["settings"][key]["value"], value);
     }
 }
+
+#[test]
+fn a_switch_is_on_or_off_and_nothing_else() {
+    let switch = |text: &str| {
+        let found = settings(orco(None, &[]).env("ORCO_KEEP_SHOTS", text));
+        found["settings"]["keep-shots"]["value"].clone()
+    };
+    for (text, value) in [("on", true), ("1", true), ("YES", true), ("off", false), ("0", false), ("", false)] {
+        assert_eq!(switch(text), value, "{text:?}");
+    }
+    let maybe = orco(None, &["learn", "mug=nowhere"]).env("ORCO_KEEP_SHOTS", "maybe").output().unwrap();
+    assert_eq!(
+        (maybe.status.code(), text(&maybe.stderr).contains("maybe")),
+        (Some(2), true),
+        "{}",
+        text(&maybe.stderr)
+    );
+}

@@ -58,7 +58,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", env = "ORCO_INBOX", default_value_t = FRAMES)]
     pub inbox: usize,
     /// Keeps no small pictures of learned shots beside the state.
-    #[arg(long, env = "ORCO_NO_THUMBNAILS")]
+    #[arg(long, env = "ORCO_NO_THUMBNAILS", value_parser = clap::builder::BoolishValueParser::new())]
     pub no_thumbnails: bool,
 }
 
