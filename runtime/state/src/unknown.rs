@@ -2,8 +2,9 @@
 //! chosen share of them pass.
 //!
 //! The threshold comes from pictures whose class is known: the samples of base classes that the bundle set aside, and
-//! the stored exemplars of the device, each left out of its own class. Every class counts alike. It is chosen anew
-//! from the state whenever that changes; nothing of it is stored, so the share may be another one at every start.
+//! the stored exemplars of the device, each left out of its own class; where there are many, evenly chosen ones. Every
+//! class counts alike. It is chosen anew from the state whenever that changes; nothing of it is stored, so the share
+//! may be another one at every start.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -15,6 +16,9 @@ use crate::state::{BaseModel, State};
 
 /// Share of known pictures that may be taken for unknown ones unless a setting says otherwise.
 pub const FALSE_ALARMS: f32 = 0.05;
+
+/// Most samples that the threshold is chosen by, since the first answer waits for it: of 1,000, fifty may fall below.
+const MOST: usize = 1000;
 
 /// What known pictures score.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +32,7 @@ impl KnownScores {
     /// pictures by.
     pub fn of(base_model: &BaseModel, state: &State, config: &Config) -> Option<Self> {
         let judged = Judged::of(base_model, state, base_model.answers(config)?);
-        let samples = judged.rows_of_own(&familiarity);
+        let samples = judged.rows_of_own(MOST, &familiarity);
         let mut counts = vec![0.0f32; base_model.classes.len() + state.classes.len()];
         samples.iter().for_each(|(class, _)| counts[*class] += 1.0);
         let classes = counts.iter().filter(|count| **count > 0.0).count() as f32;

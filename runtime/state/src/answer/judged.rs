@@ -63,7 +63,8 @@ impl<'a> Judged<'a> {
         let mut fitting = Fitting::new(&classes, base, count);
         let twice = self.in_two_classes();
         let mut mute = Vec::with_capacity(self.len());
-        self.scores(self.state, &own, 0..self.len(), &mut |sample, row, alone| {
+        let every: Vec<usize> = (0..self.len()).collect();
+        self.scores(self.state, &own, &every, &mut |sample, row, alone| {
             mute.push(alone || sample.checked_sub(self.set_aside()).is_some_and(|exemplar| twice[exemplar]));
             fitting.add(row, mute[sample]);
         });
@@ -72,15 +73,17 @@ impl<'a> Judged<'a> {
         Judgement { calibration, answers, mute }
     }
 
-    /// What a function makes of each speaking sample's scores, the state's border among them, with the sample's class.
-    pub(crate) fn rows_of_own(&self, of: &dyn Fn(&[f32]) -> f32) -> Vec<(usize, f32)> {
+    /// What a function makes of speaking samples' scores, the state's border among them, with the sample's class: of at
+    /// most `most` samples, evenly chosen.
+    pub(crate) fn rows_of_own(&self, most: usize, of: &dyn Fn(&[f32]) -> f32) -> Vec<(usize, f32)> {
         let classes = self.classes();
         let own: Vec<Option<usize>> = classes.iter().map(|class| Some(*class as usize)).collect();
         let twice = self.in_two_classes();
         let border = self.state.calibration.map_or(self.with.1.start, |calibration| calibration.border.shift);
         let base = self.base_model.classes.len();
-        let mut values = Vec::with_capacity(self.len());
-        self.scores(self.state, &own, 0..self.len(), &mut |sample, row, alone| {
+        let some: Vec<usize> = (0..self.len()).step_by(self.len().div_ceil(most).max(1)).collect();
+        let mut values = Vec::with_capacity(some.len());
+        self.scores(self.state, &own, &some, &mut |sample, row, alone| {
             if !alone && !sample.checked_sub(self.set_aside()).is_some_and(|exemplar| twice[exemplar]) {
                 let mut row = row.to_vec();
                 shift(&mut row, base, border);
@@ -119,9 +122,10 @@ impl<'a> Judged<'a> {
     pub(crate) fn answers(&self, state: &State, own: &[Option<usize>], samples: Range<usize>) -> Vec<usize> {
         let border = state.calibration.map_or(self.with.1.start, |calibration| calibration.border.shift);
         let base = self.base_model.classes.len();
+        let samples: Vec<usize> = samples.collect();
         let mut answers = Vec::with_capacity(samples.len());
         let mut note = |_, row: &[f32], _| answers.push(Leaders::of(row, base).answer(border));
-        self.scores(state, own, samples, &mut note);
+        self.scores(state, own, &samples, &mut note);
         answers
     }
 
@@ -131,7 +135,7 @@ impl<'a> Judged<'a> {
         &self,
         state: &State,
         own: &[Option<usize>],
-        samples: Range<usize>,
+        samples: &[usize],
         note: &mut dyn FnMut(usize, &[f32], bool),
     ) {
         let embedder = Embedder::new(self.base_model, state, self.with);
@@ -151,8 +155,7 @@ impl<'a> Judged<'a> {
             let class = own[sample]?;
             stored.contains(&(class as u32, self.digests[exemplar])).then_some((exemplar, class))
         };
-        let every: Vec<usize> = samples.collect();
-        for some in every.chunks(TOGETHER) {
+        for some in samples.chunks(TOGETHER) {
             let embedded = embedder.embed(&self.features(some));
             let mut scores = rows.scores(&embedded);
             let left_out: Vec<Option<(usize, usize)>> = some.iter().map(|&sample| left_out(sample)).collect();
