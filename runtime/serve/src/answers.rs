@@ -11,6 +11,7 @@ use orco_runtime::encoder::choice::Work;
 use orco_runtime::enough::{Curve, Enough};
 use orco_runtime::history::Entry;
 use orco_runtime::image_rs::RgbImage;
+use orco_runtime::label;
 use orco_runtime::learner::{Answer, Learner};
 use orco_runtime::ndarray::{Array2, Array3};
 use orco_runtime::nearest::Place;
@@ -82,6 +83,15 @@ pub struct Knowledge {
 }
 
 impl Knowledge {
+    /// Index of the class of that label, base classes first.
+    ///
+    /// # Errors
+    /// [`Refusal`] if no class has it.
+    pub fn class(&self, label: &str) -> Result<usize, Refusal> {
+        let index = self.classes.iter().position(|class| label::same(&class.label, label));
+        index.ok_or_else(|| Refusal::missing(format!("no class has the label \"{label}\"")))
+    }
+
     fn of(learner: &Learner) -> Self {
         let (base_model, state) = (learner.base_model(), learner.state());
         let classes: Vec<Class> = learner.classes().cloned().collect();

@@ -4,7 +4,6 @@
 //! It asks again only when it has the answer, so a request waits for one frame at most; where many requests wait, it
 //! leaves frames out.
 
-use std::io::Cursor;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread;
@@ -12,8 +11,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use orco_camera::{Camera, Frame, Phase, Status};
-use orco_runtime::image_rs::imageops::{self, FilterType};
-use orco_runtime::image_rs::{ImageFormat, RgbImage};
+use orco_runtime::image_rs::RgbImage;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -23,6 +21,7 @@ use crate::error::{Refusal, ServeError};
 use crate::event::Events;
 use crate::inbox::Inbox;
 use crate::metric::Metrics;
+use crate::shooting::small_jpeg;
 
 /// Width and height of the live picture at most, in pixels.
 pub const VIEW: u32 = 640;
@@ -61,21 +60,7 @@ impl Seen {
     /// # Panics
     /// Never: writing a picture into memory cannot fail.
     pub fn view(&self) -> Bytes {
-        let made = self.view.get_or_init(|| {
-            let (width, height) = self.picture.dimensions();
-            let scale = (f64::from(VIEW) / f64::from(width.max(height))).min(1.0);
-            let side = |length: u32| ((f64::from(length) * scale).round() as u32).max(1);
-            let mut bytes = Cursor::new(Vec::new());
-            let written = if scale < 1.0 {
-                let small = imageops::resize(&self.picture, side(width), side(height), FilterType::Triangle);
-                small.write_to(&mut bytes, ImageFormat::Jpeg)
-            } else {
-                self.picture.write_to(&mut bytes, ImageFormat::Jpeg)
-            };
-            written.expect("writing a picture into memory cannot fail");
-            bytes.into_inner().into()
-        });
-        made.clone()
+        self.view.get_or_init(|| Bytes::from_owner(small_jpeg(&self.picture, VIEW))).clone()
     }
 }
 

@@ -6,49 +6,39 @@ use axum::response::IntoResponse;
 /// The interface, as OpenAPI describes it.
 pub const OPENAPI: &str = include_str!("../openapi.json");
 
-/// `GET /`
-pub async fn index() -> impl IntoResponse {
-    file("text/html; charset=utf-8", include_str!("../page/index.html"))
+/// A file of the page.
+#[derive(Clone, Copy, Debug)]
+pub struct File {
+    /// Where it is served.
+    pub path: &'static str,
+    /// Its content type.
+    pub content_type: &'static str,
+    /// Its text.
+    pub text: &'static str,
 }
 
-/// `GET /style.css`
-pub async fn style() -> impl IntoResponse {
-    file("text/css; charset=utf-8", include_str!("../page/style.css"))
+const fn script(path: &'static str, text: &'static str) -> File {
+    File { path, content_type: "text/javascript; charset=utf-8", text }
 }
 
-/// `GET /app.js`
-pub async fn script() -> impl IntoResponse {
-    file("text/javascript; charset=utf-8", include_str!("../page/app.js"))
-}
+/// All of them.
+pub static FILES: [File; 9] = [
+    File { path: "/", content_type: "text/html; charset=utf-8", text: include_str!("../page/index.html") },
+    File { path: "/style.css", content_type: "text/css; charset=utf-8", text: include_str!("../page/style.css") },
+    script("/app.js", include_str!("../page/app.js")),
+    script("/common.js", include_str!("../page/common.js")),
+    script("/texts.js", include_str!("../page/texts.js")),
+    script("/enough.js", include_str!("../page/enough.js")),
+    script("/inbox.js", include_str!("../page/inbox.js")),
+    script("/pictures.js", include_str!("../page/pictures.js")),
+    script("/camera.js", include_str!("../page/camera.js")),
+];
 
-/// `GET /common.js`
-pub async fn common() -> impl IntoResponse {
-    file("text/javascript; charset=utf-8", include_str!("../page/common.js"))
-}
-
-/// `GET /texts.js`
-pub async fn texts() -> impl IntoResponse {
-    file("text/javascript; charset=utf-8", include_str!("../page/texts.js"))
-}
-
-/// `GET /enough.js`
-pub async fn enough() -> impl IntoResponse {
-    file("text/javascript; charset=utf-8", include_str!("../page/enough.js"))
-}
-
-/// `GET /inbox.js`
-pub async fn inbox() -> impl IntoResponse {
-    file("text/javascript; charset=utf-8", include_str!("../page/inbox.js"))
-}
-
-/// `GET /pictures.js`
-pub async fn pictures() -> impl IntoResponse {
-    file("text/javascript; charset=utf-8", include_str!("../page/pictures.js"))
-}
-
-/// `GET /camera.js`
-pub async fn camera() -> impl IntoResponse {
-    file("text/javascript; charset=utf-8", include_str!("../page/camera.js"))
+impl File {
+    /// As an answer.
+    pub fn answer(&self) -> impl IntoResponse + use<> {
+        file(self.content_type, self.text)
+    }
 }
 
 /// `GET /api/v1/openapi.json`
@@ -83,16 +73,10 @@ mod tests {
         };
         let html = include_str!("../page/index.html");
         let mut used = [uses(html, "data-text=\""), uses(html, "data-label=\"")].concat();
-        let scripts = [
-            include_str!("../page/app.js"),
-            include_str!("../page/camera.js"),
-            include_str!("../page/common.js"),
-            include_str!("../page/enough.js"),
-            include_str!("../page/inbox.js"),
-            include_str!("../page/pictures.js"),
-        ];
+        // The texts themselves name their keys, too.
+        let scripts = super::FILES.iter().filter(|file| file.path.ends_with(".js") && file.path != "/texts.js");
         for script in scripts {
-            used.extend(uses(script, "say(\""));
+            used.extend(uses(script.text, "say(\""));
         }
         assert!(used.len() > 40);
         let missing: Vec<&&str> = used.iter().filter(|key| !english.contains(**key)).collect();

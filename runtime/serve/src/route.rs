@@ -131,16 +131,9 @@ pub static ROUTES: [Route; 47] = [
 /// The router behind the guard.
 pub fn router(guard: Guard) -> Router {
     let service = guard.service();
-    Router::new()
-        .route("/", get(page::index))
-        .route("/style.css", get(page::style))
-        .route("/app.js", get(page::script))
-        .route("/common.js", get(page::common))
-        .route("/texts.js", get(page::texts))
-        .route("/enough.js", get(page::enough))
-        .route("/inbox.js", get(page::inbox))
-        .route("/pictures.js", get(page::pictures))
-        .route("/camera.js", get(page::camera))
+    page::FILES
+        .iter()
+        .fold(Router::new(), |router, file| router.route(file.path, get(|| async { file.answer() })))
         .route("/v2/health/live", get(inference::live))
         .route("/v2/health/ready", get(inference::live))
         .route("/v2", get(inference::server))
@@ -195,17 +188,7 @@ mod tests {
             methods.map(move |method| (method.to_uppercase(), path.clone()))
         });
         // The page is for people.
-        let pages = [
-            "/",
-            "/style.css",
-            "/app.js",
-            "/camera.js",
-            "/common.js",
-            "/texts.js",
-            "/enough.js",
-            "/inbox.js",
-            "/pictures.js",
-        ];
+        let pages: Vec<&str> = page::FILES.iter().map(|file| file.path).collect();
         let served = ROUTES.iter().filter(|route| !pages.contains(&route.path));
         let served: BTreeSet<_> = served.map(|route| (route.method.to_string(), route.path.to_owned())).collect();
         assert_eq!(listed.collect::<BTreeSet<_>>(), served);

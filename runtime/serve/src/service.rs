@@ -6,7 +6,6 @@ use std::thread::JoinHandle;
 use orco_camera::{Camera, Source};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::enough::Curve;
-use orco_runtime::label;
 use orco_runtime::learner::{Learner, Settings};
 use orco_runtime::manifest::Manifest;
 use orco_runtime::store::Store;
@@ -161,8 +160,7 @@ impl Service {
             return Err(Refusal::conflict(format!("there are no shots of \"{label}\": take some first")));
         };
         let knowledge = self.answers.knowledge();
-        let known = knowledge.classes.iter().any(|class| label::same(&class.label, label));
-        if !known && knowledge.free_targets == 0 {
+        if knowledge.class(label).is_err() && knowledge.free_targets == 0 {
             return Err(Refusal::conflict("no free target is left: forget a class first"));
         }
         let ids = shots.iter().map(|shot| shot.id).collect();

@@ -57,7 +57,7 @@ pub async fn rename(
 ) -> Result<Response, Refusal> {
     let from = learned(&service, &from)?;
     let to = usable(&label)?;
-    if service.answers.knowledge().classes.iter().any(|class| label::same(&class.label, &to)) {
+    if service.answers.knowledge().class(&to).is_ok() {
         return Err(Refusal::conflict(format!("\"{to}\" is known already; choose another label")));
     }
     Ok(queued(&service.changes().ask(Change::Rename { from, to })?))
@@ -75,9 +75,7 @@ pub async fn forget(State(service): State<Arc<Service>>, Path(label): Path<Strin
 /// The label of a learned class.
 fn learned(service: &Service, label: &str) -> Result<String, Refusal> {
     let known = service.answers.knowledge();
-    let Some(index) = known.classes.iter().position(|class| label::same(&class.label, &label::normal(label))) else {
-        return Err(Refusal::missing(format!("no class has the label \"{label}\"")));
-    };
+    let index = known.class(&label::normal(label))?;
     if index < known.base {
         return Err(Refusal::conflict(format!(
             "\"{label}\" came with the bundle; only learned classes can be changed"

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use orco_runtime::label;
 use serde::Deserialize;
 
 use super::changes::queued;
@@ -31,8 +30,7 @@ pub(crate) fn place(label: &str, shot: usize) -> String {
 /// [`Refusal`] if there is no such class or shot, or it has none.
 pub(crate) fn digest(service: &Service, label: &str, shot: usize) -> Result<[u8; 32], Refusal> {
     let known = service.answers.knowledge();
-    let index = known.classes.iter().position(|class| label::same(&class.label, label));
-    let index = index.ok_or_else(|| Refusal::missing(format!("no class has the label \"{label}\"")))?;
+    let index = known.class(label)?;
     let digest = shot.checked_sub(1).and_then(|before| known.digests[index].get(before)).copied();
     let digest = digest.ok_or_else(|| Refusal::missing(format!("\"{label}\" has no stored shot {shot}")))?;
     match service.thumbnails.has(&digest) {
@@ -80,11 +78,7 @@ pub async fn move_shot(
 ) -> Result<Response, Refusal> {
     let (from, to, number) = (usable(&from)?, usable(&to)?, number(&file)?);
     let known = service.answers.knowledge();
-    let index = |label: &str| {
-        let index = known.classes.iter().position(|class| label::same(&class.label, label));
-        index.ok_or_else(|| Refusal::missing(format!("no class has the label \"{label}\"")))
-    };
-    let (source, target) = (index(&from)?, index(&to)?);
+    let (source, target) = (known.class(&from)?, known.class(&to)?);
     let shots = known.shots[source];
     if !(1..=shots).contains(&number) {
         return Err(Refusal::missing(format!("\"{from}\" has no shot {number}: {shots} of it are stored")));
