@@ -14,6 +14,7 @@ use orco_state::bank::Bank;
 use orco_state::history::Saved;
 
 use crate::files;
+use crate::manifest::hexadecimal;
 use crate::store::{Store, StoreError};
 
 /// Most bytes of one.
@@ -91,5 +92,5 @@ impl Thumbnails {
 }
 
 fn name(digest: &[u8; 32]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + ".jpg"
+    hexadecimal(digest) + ".jpg"
 }
