@@ -9,10 +9,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use orco_core::config::Config;
-
-use crate::answer::{Judged, familiarity};
-use crate::state::{BaseModel, State};
+use crate::answer::{Judged, Known, familiarity};
 
 /// Share of known pictures that may be taken for unknown ones unless a setting says otherwise.
 pub const FALSE_ALARMS: f32 = 0.05;
@@ -28,12 +25,10 @@ pub struct KnownScores {
 }
 
 impl KnownScores {
-    /// Collects them; `None` where answers do not use the bundle's statistics, so that there is nothing to tell known
-    /// pictures by.
-    pub fn of(base_model: &BaseModel, state: &State, config: &Config) -> Option<Self> {
-        let judged = Judged::of(base_model, state, base_model.answers(config)?);
-        let samples = judged.rows_of_own(MOST, &familiarity);
-        let mut counts = vec![0.0f32; base_model.classes.len() + state.classes.len()];
+    /// Collects them from a state that was made ready.
+    pub(crate) fn of(known: &Known<'_>, judged: &Judged<'_>) -> Option<Self> {
+        let samples = judged.rows_of_own(known, MOST, &familiarity);
+        let mut counts = vec![0.0f32; known.len()];
         samples.iter().for_each(|(class, _)| counts[*class] += 1.0);
         let classes = counts.iter().filter(|count| **count > 0.0).count() as f32;
         let mut scores: Vec<(f32, f32)> =
