@@ -1,5 +1,6 @@
 //! Frames that were not recognised, or not surely, for somebody to say what they show: in memory alone, a bounded
-//! number of them. A frame that is like one that is there already is counted there.
+//! number of them. A frame that is like one that is there already is counted there. After every change of what is known
+//! all are judged again, and those that are surely recognised leave.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
