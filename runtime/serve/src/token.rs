@@ -73,14 +73,16 @@ impl std::fmt::Debug for Token {
     }
 }
 
+/// Whether others than its owner may read or write a file.
 #[cfg(unix)]
-fn is_open_to_others(file: &File) -> io::Result<bool> {
+pub(crate) fn is_open_to_others(file: &File) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
     Ok(file.metadata()?.mode() & 0o077 != 0)
 }
 
+/// Whether others than its owner may read or write a file.
 #[cfg(not(unix))]
-fn is_open_to_others(_: &File) -> io::Result<bool> {
+pub(crate) fn is_open_to_others(_: &File) -> io::Result<bool> {
     Ok(false)
 }
 
