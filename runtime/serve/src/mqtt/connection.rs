@@ -28,7 +28,7 @@ pub fn delivered(retained: bool) -> PublishOptions {
 
 /// A client that connects once its events are polled.
 pub fn open(device: &Device) -> (AsyncClient, EventLoop) {
-    let broker = Broker::tcp(device.broker.host.clone(), device.broker.port);
+    let broker = Broker::tcp(device.broker.bracketed_host(), device.broker.port);
     let mut options = MqttOptions::new(format!("orco-{}", device.id), broker);
     options.set_keep_alive(KEEP_ALIVE).set_max_packet_size(LARGEST, LARGEST);
     options.set_last_will(LastWill::new(Topics::of(device).availability, OFFLINE, QOS, true));

@@ -118,11 +118,17 @@ impl FromStr for Broker {
     }
 }
 
+impl Broker {
+    /// The host as it stands before a port: an IPv6 address in brackets.
+    pub(super) fn bracketed_host(&self) -> String {
+        if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() }
+    }
+}
+
 impl fmt::Display for Broker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.tls { "mqtts" } else { "mqtt" };
-        let (open, close) = if self.host.contains(':') { ("[", "]") } else { ("", "") };
-        write!(f, "{scheme}://{open}{}{close}:{}", self.host, self.port)
+        write!(f, "{scheme}://{}:{}", self.bracketed_host(), self.port)
     }
 }
 
