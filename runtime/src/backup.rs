@@ -13,9 +13,9 @@
 //! checksum of the whole is right, and no name of it becomes a path.
 
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use orco_state::codec::{self, DecodeError, Kind};
@@ -25,6 +25,7 @@ use sha2::{Digest, Sha256};
 use tar::{Archive, EntryType, Header};
 
 use crate::bundle::Bundle;
+use crate::files;
 use crate::learner::Made;
 use crate::store::kept::{self, KeptWith, MAX_BUNDLE_FILE, MAX_PICTURE};
 use crate::store::{Locked, Store, StoreError};
@@ -147,6 +148,36 @@ pub fn write(bundle: &Bundle, store: &Store, wait: Duration, file: &mut File) ->
     file.write_all(&checksum)?;
     let (classes, exemplars) = (saved.state.classes.len(), saved.state.exemplars.len());
     Ok(Contents { bundle: with, classes, exemplars, pictures, bytes, warnings })
+}
+
+/// The same into a file of its own, which is there as a whole or not at all; a link is followed. One that is there already
+/// stays, unless this may `replace` it.
+///
+/// # Errors
+/// As for [`write`]; [`BackupError::File`] with [`io::ErrorKind::AlreadyExists`] if there is a file.
+pub fn write_to(
+    bundle: &Bundle,
+    store: &Store,
+    wait: Duration,
+    path: &Path,
+    replace: bool,
+) -> Result<Contents, BackupError> {
+    let path = match fs::metadata(path) {
+        Ok(facts) if !facts.is_file() => return Err(io::Error::other("what is there is no regular file").into()),
+        Ok(_) if !replace => {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file of that name").into());
+        }
+        Ok(_) => fs::canonicalize(path)?,
+        Err(_) if fs::symlink_metadata(path).is_ok() => {
+            return Err(io::Error::other("it is a link that leads nowhere").into());
+        }
+        Err(_) => path.to_owned(),
+    };
+    // Locking it would make it.
+    if !store.folder().is_dir() {
+        return Err(BackupError::Nothing { folder: store.folder().into() });
+    }
+    files::replace_with(&path, |file| write(bundle, store, wait, file))
 }
 
 /// Puts what a backup holds into the place of what the device knows, at once or not at all.

@@ -6,6 +6,8 @@ mod command;
 mod config;
 mod device;
 mod doctor;
+#[cfg(feature = "mqtt")]
+mod mqtt;
 mod options;
 mod output;
 mod picture;

@@ -10,6 +10,7 @@
 //!   memory too;
 //! - [`live`]: the service's own camera, looked at all the time, with [`agreement`] over several frames;
 //! - [`service`]: these together, without HTTP;
+//! - `mqtt`, a feature: what the service sees and learns, told to an MQTT broker;
 //! - who may ask: [`token`], [`route`] (every route, what body it takes, whether it needs the token), [`guard`];
 //! - [`api`]: the handlers, and the [`page`]; `supervisor`: what systemd is told;
 //! - [`server`]: sockets, TLS, time limits, and `places`, which nobody can take up alone.
@@ -34,6 +35,8 @@ pub mod guard;
 pub mod inbox;
 pub mod live;
 pub mod metric;
+#[cfg(feature = "mqtt")]
+pub mod mqtt;
 pub mod page;
 mod places;
 pub mod report;

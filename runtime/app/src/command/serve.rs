@@ -10,6 +10,8 @@ use clap::{Args, value_parser};
 use orco_runtime::learner::Settings;
 use orco_runtime::unknown::FALSE_ALARMS;
 use orco_serve::inbox::FRAMES;
+#[cfg(feature = "mqtt")]
+use orco_serve::mqtt::Mqtt;
 use orco_serve::{Address, Keeping, Server, Service, Source, Tls, live};
 use serde_json::{Value, json};
 
@@ -66,6 +68,9 @@ pub struct Arguments {
     /// Keeps no small pictures of learned shots beside the state.
     #[arg(long, env = "ORCO_NO_THUMBNAILS", value_parser = clap::builder::BoolishValueParser::new())]
     pub no_thumbnails: bool,
+    #[cfg(feature = "mqtt")]
+    #[command(flatten)]
+    pub mqtt: crate::mqtt::MqttOptions,
 }
 
 impl Arguments {
@@ -125,6 +130,8 @@ pub fn show(options: &Options, output: &Output) -> Result<()> {
 /// Serves until it is told to stop.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let tls = arguments.tls()?;
+    #[cfg(feature = "mqtt")]
+    let device = arguments.mqtt.device()?;
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
     let (wait, keep_shots) = (settings.wait.max(WAIT), arguments.keep.keep_shots);
     let settings = Settings { wait, keep_shots, false_alarms: arguments.false_alarms, ..settings };
@@ -141,7 +148,11 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         tls,
         ..Address::default()
     };
-    let server = Server::bind(service, address)?;
+    let server = Server::bind(service.clone(), address)?;
+    // Until the service ends.
+    #[cfg(feature = "mqtt")]
+    let _mqtt = device.map(|device| Mqtt::start(&service, device)).transpose()?;
+    drop(service);
     let url = server.url();
     say!(output, "open {url} in a browser; Ctrl-C ends it")?;
     server.run()?;
