@@ -6,11 +6,12 @@
 //! - [`ablation`]: sessions that differ from a device's in a choice that its settings do not leave open;
 //! - [`Measurement`]: runs a benchmark's sessions through the runtime's own learner and through the rivals;
 //! - [`unknown`]: how well answers know what they do not know;
-//! - [`Row`], [`Summary`]: harmonic means, accuracies and their spread over draws.
+//! - [`Row`], [`Summary`]: harmonic means, accuracies and their spread over draws; [`csv`] writes them.
 
 pub mod ablation;
 pub mod benchmark;
 pub mod cifar100;
+pub mod csv;
 mod evaluate;
 mod images;
 mod metrics;

@@ -26,6 +26,14 @@ pub struct Row {
 impl Row {
     /// Names the columns of a row as it is printed.
     pub const HEADING: &'static str = "session    base     inc      hm   top-1    area";
+
+    /// Names of [`Row::numbers`].
+    pub const NAMES: [&'static str; 5] = ["base", "inc", "hm", "top-1", "area"];
+
+    /// All numbers of the row, in the order in which they are printed.
+    pub fn numbers(&self) -> [Option<f64>; 5] {
+        [Some(self.base), self.inc, self.hm, Some(self.top1), self.area]
+    }
 }
 
 /// One line of a table, `-` for what the session does not have.
@@ -135,16 +143,26 @@ pub struct Summary {
     pub ahm: f64,
     /// Its deviation over the draws.
     pub ahm_deviation: f64,
+    /// Harmonic mean of the last session.
+    pub last_hm: Option<f64>,
+    /// Its deviation over the draws.
+    pub last_hm_deviation: Option<f64>,
     /// aACC: mean of top-1 over sessions 0..M.
     pub aacc: f64,
     /// Its deviation over the draws.
     pub aacc_deviation: f64,
     /// Mean over sessions 1..M of the area under the curve of new against base accuracy, where it was measured.
     pub area: Option<f64>,
+    /// Its deviation over the draws.
+    pub area_deviation: Option<f64>,
     /// Base decay: A_base(0) - A_base(M).
     pub base_decay: f64,
+    /// Its deviation over the draws.
+    pub base_decay_deviation: f64,
     /// Performance decay: top-1(0) - top-1(M).
     pub performance_decay: f64,
+    /// Its deviation over the draws.
+    pub performance_decay_deviation: f64,
     /// Means over the draws, session by session.
     pub sessions: Vec<Row>,
     /// Deviations over the draws, session by session.
@@ -157,10 +175,35 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The session rows below their heading.
+    /// The numbers over all sessions, each with its name and its deviation.
+    pub fn totals(&self) -> impl Iterator<Item = (&'static str, f64, f64)> {
+        let all = [
+            ("ahm", Some(self.ahm), Some(self.ahm_deviation)),
+            ("last hm", self.last_hm, self.last_hm_deviation),
+            ("aacc", Some(self.aacc), Some(self.aacc_deviation)),
+            ("area", self.area, self.area_deviation),
+            ("base decay", Some(self.base_decay), Some(self.base_decay_deviation)),
+            ("performance decay", Some(self.performance_decay), Some(self.performance_decay_deviation)),
+        ];
+        all.into_iter().filter_map(|(name, mean, deviation)| Some((name, mean?, deviation?)))
+    }
+
+    /// The session rows below their heading, each number with its deviation where there is one.
     pub fn table(&self) -> String {
-        let rows: String = self.sessions.iter().map(|row| std::format!("\n{row}")).collect();
-        std::format!("{}{rows}", Row::HEADING)
+        if self.deviations.iter().all(|row| row.numbers().into_iter().flatten().all(|deviation| deviation == 0.0)) {
+            let rows: String = self.sessions.iter().map(|row| std::format!("\n{row}")).collect();
+            return std::format!("{}{rows}", Row::HEADING);
+        }
+        let mut table = "session".to_string();
+        Row::NAMES.iter().for_each(|name| table += &std::format!("{name:>15}"));
+        for (means, deviations) in self.sessions.iter().zip(&self.deviations) {
+            table += &std::format!("\n{:>7}", means.session);
+            for (mean, deviation) in means.numbers().into_iter().zip(deviations.numbers()) {
+                let both = mean.zip(deviation).map(|(mean, deviation)| std::format!("{mean:.2} ± {deviation:5.2}"));
+                table += &std::format!("{:>15}", both.unwrap_or_else(|| "-".to_string()));
+            }
+        }
+        table
     }
 }
 
@@ -202,23 +245,32 @@ pub fn summarise(system: &str, all: &[Draw]) -> Summary {
             area: maybe(&|row| row.area),
         }
     };
-    let harmonic: Vec<f64> =
-        draws.iter().map(|rows| mean(&rows.iter().filter_map(|row| row.hm).collect::<Vec<_>>())).collect();
-    let top1: Vec<f64> = draws.iter().map(|rows| mean(&rows.iter().map(|row| row.top1).collect::<Vec<_>>())).collect();
+    let every = |of: &dyn Fn(&[Row]) -> f64| draws.iter().map(|rows| of(rows)).collect::<Vec<f64>>();
+    let over = |rows: &[Row], of: &dyn Fn(&Row) -> Option<f64>| mean(&rows.iter().filter_map(of).collect::<Vec<_>>());
+    let decay = |of: fn(&Row) -> f64| every(&|rows| of(&rows[0]) - of(&rows[sessions - 1]));
+    let harmonic = every(&|rows| over(rows, &|row| row.hm));
+    let top1 = every(&|rows| over(rows, &|row| Some(row.top1)));
+    let areas = every(&|rows| over(rows, &|row| row.area));
+    let (base_decay, performance_decay) = (decay(|row| row.base), decay(|row| row.top1));
     let means: Vec<Row> = (0..sessions).map(|session| combine(session, &mean)).collect();
-    let areas: Vec<f64> = means.iter().filter_map(|row| row.area).collect();
-    let (first, last) = (means[0], means[sessions - 1]);
+    let deviations: Vec<Row> = (0..sessions).map(|session| combine(session, &deviation)).collect();
+    let has_area = means.iter().any(|row| row.area.is_some());
     Summary {
         system: system.into(),
         ahm: mean(&harmonic),
         ahm_deviation: deviation(&harmonic),
+        last_hm: means[sessions - 1].hm,
+        last_hm_deviation: deviations[sessions - 1].hm,
         aacc: mean(&top1),
         aacc_deviation: deviation(&top1),
-        area: (!areas.is_empty()).then(|| mean(&areas)),
-        base_decay: first.base - last.base,
-        performance_decay: first.top1 - last.top1,
-        deviations: (0..sessions).map(|session| combine(session, &deviation)).collect(),
+        area: has_area.then(|| mean(&areas)),
+        area_deviation: has_area.then(|| deviation(&areas)),
+        base_decay: mean(&base_decay),
+        base_decay_deviation: deviation(&base_decay),
+        performance_decay: mean(&performance_decay),
+        performance_decay_deviation: deviation(&performance_decay),
         sessions: means,
+        deviations,
         operations: mean(&all.iter().map(|draw| draw.operations).collect::<Vec<_>>()),
         seconds: mean(&all.iter().map(|draw| draw.seconds).collect::<Vec<_>>()),
     }
@@ -255,6 +307,24 @@ mod tests {
         assert_eq!(first.to_string(), "      0   80.00       -       -   80.13       -");
         assert_eq!(last.to_string(), "      8   60.50   50.00   54.75  100.00   33.30");
         assert_eq!(last.to_string().len(), Row::HEADING.len());
+    }
+
+    #[test]
+    fn deviations_over_draws_stand_beside_the_means() {
+        let row = |session, base, top1| Row { session, base, inc: Some(50.0), hm: Some(top1), top1, area: None };
+        let draw = |last: f64| Draw {
+            rows: vec![row(0, 80.0, 80.0), row(1, last, last)],
+            operations: 0.0,
+            seconds: 0.0,
+        };
+        let summary = summarise("two", &[draw(70.0), draw(66.0)]);
+        // Decays 10 and 14: mean 12, sample deviation sqrt(8).
+        assert_eq!((summary.base_decay, summary.performance_decay), (12.0, 12.0));
+        assert!((summary.base_decay_deviation - 8f64.sqrt()).abs() < 1e-9);
+        assert_eq!((summary.last_hm, summary.area, summary.area_deviation), (Some(68.0), None, None));
+        let table = summary.table();
+        assert!(table.ends_with("68.00 ±  2.83              -"), "{table}");
+        assert!(summarise("one", &[draw(70.0)]).table().starts_with(Row::HEADING));
     }
 
     #[test]
