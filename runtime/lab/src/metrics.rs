@@ -90,25 +90,39 @@ impl Measured {
         }
     }
 
-    /// The area under the curve of new against base accuracy, 0..1.
-    fn area(&self) -> f64 {
+    /// Accuracy in percent of every class, of the images counted.
+    pub fn of_classes(&self) -> Vec<f64> {
+        let counts = self.right.iter().zip(&self.total);
+        counts.map(|(right, total)| 100.0 * *right as f64 / (*total).max(1) as f64).collect()
+    }
+
+    /// The curve of new against base accuracy, both in percent, as a bias moves the border between them: from the border
+    /// that answers with no new class to that which answers with no base class. [`Row::area`] is the area below it.
+    pub fn curve(&self) -> Vec<(f64, f64)> {
         let sides = [self.base, self.total.len() - self.base];
         let share = |class: usize| {
             let side = sides[usize::from(class >= self.base)];
-            1.0 / (self.total[class].max(1) as f64 * side.max(1) as f64)
+            100.0 / (self.total[class].max(1) as f64 * side.max(1) as f64)
         };
         let mut leads = self.leads.clone();
         // Equal leads: base images leave their side first, so that a tie is never to our favour.
         leads.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        let (mut new, mut area) = (0.0, 0.0);
-        for &(class, ..) in leads.iter().filter(|(.., right)| *right) {
-            if (class as usize) < self.base {
-                area += share(class as usize) * new;
-            } else {
-                new += share(class as usize);
-            }
+        leads.retain(|(.., right)| *right);
+        let of_base = leads.iter().filter(|(class, ..)| (*class as usize) < self.base);
+        let (mut old, mut new) = (of_base.map(|(class, ..)| share(*class as usize)).sum::<f64>(), 0.0);
+        let mut points = Vec::from([(old, new)]);
+        for (class, ..) in leads {
+            let side = if (class as usize) < self.base { &mut old } else { &mut new };
+            *side += if (class as usize) < self.base { -share(class as usize) } else { share(class as usize) };
+            points.push((old, new));
         }
-        area
+        points
+    }
+
+    /// The area under the curve, 0..1.
+    fn area(&self) -> f64 {
+        let points = self.curve();
+        points.windows(2).map(|ends| (ends[0].0 - ends[1].0) * ends[0].1).sum::<f64>() / 1e4
     }
 
     /// The row of a session.
@@ -312,11 +326,8 @@ mod tests {
     #[test]
     fn deviations_over_draws_stand_beside_the_means() {
         let row = |session, base, top1| Row { session, base, inc: Some(50.0), hm: Some(top1), top1, area: None };
-        let draw = |last: f64| Draw {
-            rows: vec![row(0, 80.0, 80.0), row(1, last, last)],
-            operations: 0.0,
-            seconds: 0.0,
-        };
+        let draw =
+            |last: f64| Draw { rows: vec![row(0, 80.0, 80.0), row(1, last, last)], operations: 0.0, seconds: 0.0 };
         let summary = summarise("two", &[draw(70.0), draw(66.0)]);
         // Decays 10 and 14: mean 12, sample deviation sqrt(8).
         assert_eq!((summary.base_decay, summary.performance_decay), (12.0, 12.0));
@@ -352,5 +363,17 @@ mod tests {
         // The new side gets 2, then loses 1, gets 0, loses -1, gets -2, loses -3: thirds of 1, 2 and 3 thirds.
         let expected = 100.0 * (1.0 + 2.0 + 3.0) / 9.0;
         assert!((area(0.0) - expected).abs() < 1e-4 && (area(5.0) - expected).abs() < 1e-4, "{}", area(0.0));
+    }
+
+    #[test]
+    fn the_curve_goes_from_base_classes_alone_to_new_ones_alone() {
+        let mut measured = Measured::new(2, 1);
+        for (class, leads) in [(0, [-1.0, 1.0]), (1, [-2.0, 0.0])] {
+            leads.iter().for_each(|lead| measured.count_scores(class, &[0.0, *lead]));
+        }
+        // By falling leads: a base image goes (1), a new one comes (0), a base one goes (-1), a new one comes (-2).
+        let expected = [(100.0, 0.0), (50.0, 0.0), (50.0, 50.0), (0.0, 50.0), (0.0, 100.0)];
+        assert_eq!(measured.curve(), expected);
+        assert_eq!(measured.row(1).area, Some(25.0));
     }
 }

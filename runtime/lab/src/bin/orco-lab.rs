@@ -1,1 +1,86 @@
-fn main(){}
+//! `orco-lab`: the laboratory on the command line.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand};
+use orco_lab::report::collect;
+use orco_runtime::bundle::Bundle;
+
+#[derive(Parser)]
+#[command(version, about = "Measures OrCo beside its rivals, on the features that bundles carry")]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Measures all systems on a bundle's benchmark file and writes a report: report.json, numbers.csv, pictures as SVG
+    /// and PNG, and index.html, which holds all of it and opens offline.
+    Report(ReportArguments),
+}
+
+#[derive(Args)]
+struct ReportArguments {
+    /// The bundle's folder.
+    bundle: PathBuf,
+    /// Draws of the shots; the first is the field's fixed one where the bundle knows it.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    draws: u32,
+    /// Seed of the draws, of shuffling and of perturbation.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Folder to write to; by default `report` in the bundle's.
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    env_logger::Builder::from_default_env().init();
+    let done = match Cli::parse().verb {
+        Verb::Report(arguments) => report(&arguments),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn report(arguments: &ReportArguments) -> Result<()> {
+    let started = Instant::now();
+    let ReportArguments { bundle: folder, draws, seed, output } = arguments;
+    let bundle = Bundle::open(folder)?;
+    let output = output.clone().unwrap_or_else(|| folder.join("report"));
+    // What can be written is known before anything is measured.
+    std::fs::create_dir_all(&output).with_context(|| format!("cannot make the folder {}", output.display()))?;
+    let command = format!(
+        "cargo run --release -p orco-lab -- report models/{} --draws {draws} --seed {seed}",
+        bundle.manifest.name
+    );
+    let mut last: Option<(&str, Instant)> = None;
+    let mut done = |next: Option<&'static str>| {
+        if let Some((name, since)) = last {
+            println!("{name}: {:.1} s", since.elapsed().as_secs_f64());
+        }
+        last = next.map(|name| (name, Instant::now()));
+    };
+    let on_system = &mut |system: orco_lab::System| done(Some(system.name()));
+    let report = collect(&bundle, (*draws as usize, *seed), &command, on_system, &|| ControlFlow::Continue(()))?;
+    done(None);
+    report.write(&output)?;
+    for summary in &report.systems {
+        let (ahm, aacc) = (summary.ahm, summary.aacc);
+        let (of_ahm, of_aacc) = (summary.ahm_deviation, summary.aacc_deviation);
+        println!("{:<24} aHM {ahm:5.2} ± {of_ahm:4.2}  aACC {aacc:5.2} ± {of_aacc:4.2}", summary.system);
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    println!("{} is written, after {seconds:.0} s", output.join("index.html").display());
+    Ok(())
+}
