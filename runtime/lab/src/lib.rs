@@ -8,6 +8,7 @@
 //! - [`unknown`]: how well answers know what they do not know;
 //! - [`published`]: what authors report;
 //! - `report` (feature `report`): all of it as JSON, CSV, pictures, and a page;
+//! - `trials` (feature `report`): the paper's ablations of phase 3;
 //! - [`Row`], [`Summary`]: harmonic means, accuracies and their spread over draws; [`csv`] writes them.
 
 pub mod ablation;
@@ -22,6 +23,8 @@ pub mod published;
 pub mod report;
 pub mod statistics;
 mod system;
+#[cfg(feature = "report")]
+pub mod trials;
 pub mod unknown;
 
 pub use evaluate::{EvaluateError, Measurement, Scored};
