@@ -78,6 +78,12 @@ impl System {
         Self::ALL.into_iter().filter(|system| system.fits(base_model))
     }
 
+    /// Whether it trains a head in every session, whatever the settings it is measured with.
+    pub fn trains(self) -> bool {
+        let trained = [Self::Program, Self::Text, Self::NcFscil, Self::CFscil, Self::FineTuning, Self::Joint];
+        trained.contains(&self)
+    }
+
     /// Whether a bundle has what the system needs: those with a border need its statistics, and so does C-FeCAM.
     pub fn fits(self, base_model: &BaseModel) -> bool {
         let needs_them = matches!(self, Self::NcmBorder | Self::LdaBorder | Self::Ridge | Self::CFecam);

@@ -8,6 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
+use orco_lab::System;
 use orco_lab::benchmark::Benchmark;
 use orco_lab::report::collect;
 use orco_lab::trials::{Question, Trials};
@@ -59,6 +60,9 @@ struct ReportArguments {
     /// Seed of the draws, of shuffling and of perturbation.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Leaves out the systems that train a head in every session, which take most of the time.
+    #[arg(long)]
+    untrained: bool,
     /// Folder to write to; by default `report` in the bundle's.
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -81,15 +85,18 @@ fn main() -> ExitCode {
 
 fn report(arguments: &ReportArguments) -> Result<()> {
     let started = Instant::now();
-    let ReportArguments { bundle: folder, draws, seed, output } = arguments;
+    let ReportArguments { bundle: folder, draws, seed, untrained, output } = arguments;
     let bundle = Bundle::open(folder)?;
     let output = output.clone().unwrap_or_else(|| folder.join("report"));
     // What can be written is known before anything is measured.
     std::fs::create_dir_all(&output).with_context(|| format!("cannot make the folder {}", output.display()))?;
     let command = format!(
-        "cargo run --release -p orco-lab -- report models/{} --draws {draws} --seed {seed}",
-        bundle.manifest.name
+        "cargo run --release -p orco-lab -- report models/{} --draws {draws} --seed {seed}{}",
+        bundle.manifest.name,
+        if *untrained { " --untrained" } else { "" }
     );
+    let systems = System::ALL.into_iter().chain(System::FURTHER);
+    let systems: Vec<System> = systems.filter(|system| !untrained || !system.trains()).collect();
     let mut last: Option<(&str, Instant)> = None;
     let mut done = |next: Option<&'static str>| {
         if let Some((name, since)) = last {
@@ -97,8 +104,9 @@ fn report(arguments: &ReportArguments) -> Result<()> {
         }
         last = next.map(|name| (name, Instant::now()));
     };
-    let on_system = &mut |system: orco_lab::System| done(Some(system.name()));
-    let report = collect(&bundle, (*draws as usize, *seed), &command, on_system, &|| ControlFlow::Continue(()))?;
+    let on_system = &mut |system: System| done(Some(system.name()));
+    let of = (*draws as usize, *seed);
+    let report = collect(&bundle, &systems, of, &command, on_system, &|| ControlFlow::Continue(()))?;
     done(None);
     report.write(&output)?;
     for summary in &report.systems {

@@ -44,13 +44,14 @@ struct Seen {
     last_state: Option<State>,
 }
 
-/// Measures all systems on a bundle's own benchmark file over so many draws; `on_system` is told of each before it is
+/// Measures systems, [`System::Orco`] first, on a bundle's own benchmark file over so many draws; `on_system` is told of each before it is
 /// measured, `on_epoch` of every epoch of training, from any thread, and may cancel there.
 ///
 /// # Errors
 /// [`CollectError`] if the bundle has no benchmark file, or a session cannot be learned.
 pub fn collect(
     bundle: &Bundle,
+    systems: &[System],
     (draws, seed): (usize, u64),
     command: &str,
     on_system: &mut dyn FnMut(System),
@@ -77,8 +78,7 @@ pub fn collect(
         similarities: None,
         angles: angles::again(base_model, bundle.manifest.provenance.seed),
     };
-    let systems = System::ALL.into_iter().chain(System::FURTHER);
-    for system in systems.filter(|system| system.fits(base_model)) {
+    for system in systems.iter().copied().filter(|system| system.fits(base_model)) {
         on_system(system);
         let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed };
         let seen = Mutex::new(Seen::default());

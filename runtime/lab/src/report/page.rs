@@ -70,12 +70,14 @@ pub(super) fn page(report: &Report) -> Result<String, DrawError> {
     );
     page.figures(&[(figure("forgetting"), "From the accuracy right after learning a class to that at the end.")]);
     page.forgetting(report);
-    page.section(
-        "Features, projections, targets",
-        "Test pictures of a few classes; new classes are rings. The head is that of the published program's phase 3 \
-         after the last session of the first draw.",
-    );
-    page.planes(&[figure("features"), figure("projections")]);
+    page.section("Features, projections, targets", "");
+    if report.planes.is_some() {
+        page.add(
+            "<p>Test pictures of a few classes; new classes are rings. The head is that of the published program's phase 3 \
+             after the last session of the first draw.</p>",
+        );
+        page.planes(&[figure("features"), figure("projections")]);
+    }
     page.figures(&[
         (figure("similarities"), "Cosines of test pictures' projections to pseudo-targets."),
         (figure("angles"), "Angles between all pairs of pseudo-targets while they are generated."),
@@ -300,10 +302,15 @@ impl Page {
         });
         let ours: Vec<String> = ours.collect();
         let ours = if ours.is_empty() { "–".to_owned() } else { ours.join("<br>") };
+        let remark = if ours == "–" && !published.ours.is_empty() {
+            "left out here: it trains a head"
+        } else {
+            published.remark
+        };
         format!(
             "<tr><th>{}</th><td><i>{theirs}</i></td><td>{ours}</td><td class=\"why\">{}</td></tr>",
             escaped(published.name),
-            escaped(published.remark)
+            escaped(remark)
         )
     }
 }
