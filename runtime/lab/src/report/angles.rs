@@ -71,6 +71,9 @@ pub(super) fn pictures(report: &Report) -> Result<Vec<(String, Drawn)>, DrawErro
     angles.map(|angles| Ok(("angles".to_owned(), Angles(angles).drawn()?))).collect()
 }
 
+/// Which of the angles after a step.
+type Angle = fn(&AngleStep) -> f64;
+
 struct Angles<'a>(&'a [AngleStep]);
 
 impl Picture for Angles<'_> {
@@ -93,7 +96,7 @@ impl Picture for Angles<'_> {
             decimals: (0, 0),
         };
         let mut chart = axes.draw(area, 3)?;
-        let kinds: [(&str, fn(&AngleStep) -> f64); 3] =
+        let kinds: [(&str, Angle); 3] =
             [("largest angle", |step| step.largest), ("mean", |step| step.mean), ("smallest", |step| step.smallest)];
         let mut entries = Vec::new();
         for ((name, of), colour) in kinds.into_iter().zip([SERIES[1], SERIES[7], SERIES[0]]) {

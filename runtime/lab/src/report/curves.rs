@@ -23,12 +23,15 @@ pub(super) fn pictures(report: &Report) -> Result<Vec<(String, Drawn)>, DrawErro
     Ok(all)
 }
 
+/// What it is called, its points, and their deviations where a band is drawn.
+type Line = (Entry, Vec<(f64, f64)>, Vec<f64>);
+
 /// Lines over the sessions, some with a band of a deviation to both sides.
 struct Sessions {
     first: usize,
     last: usize,
     y_name: &'static str,
-    lines: Vec<(Entry, Vec<(f64, f64)>, Vec<f64>)>,
+    lines: Vec<Line>,
 }
 
 fn harmonic_means(report: &Report) -> Sessions {
