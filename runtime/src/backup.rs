@@ -26,12 +26,11 @@ use tar::{Archive, EntryType, Header};
 
 use crate::bundle::Bundle;
 use crate::learner::Made;
-use crate::store::kept::{self, KeptWith, MAX_PICTURE};
+use crate::store::kept::{self, KeptWith, MAX_BUNDLE_FILE, MAX_PICTURE};
 use crate::store::{Locked, Store, StoreError};
 
 /// Largest state with its history that is restored, in bytes.
 pub const MAX_STATE: u64 = 256 << 20;
-const MAX_TEXT: u64 = 8 << 20;
 
 const BUNDLE: &str = "bundle.toml";
 const SLOT: &str = "slot";
@@ -45,10 +44,10 @@ pub enum BackupError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The file cannot be read or written.
-    #[error("the backup cannot be read or written: {0}")]
+    #[error("the backup cannot be read or written")]
     File(#[from] io::Error),
     /// The file is no backup, of a later release, cut off or damaged.
-    #[error("it is no backup that can be restored: {0}")]
+    #[error("it is no backup that can be restored")]
     Decode(#[from] DecodeError),
     /// Its checksum is right, but it holds what no backup does.
     #[error("it is no backup that can be restored: {0}")]
@@ -176,7 +175,7 @@ pub fn restore(
     let mut entries = archive.entries()?.raw(true);
     let mut next = || entries.next().transpose().map_err(BackupError::from);
     let missing = |name: &str| BackupError::Content(format!("it holds no {name}"));
-    let text = named(next()?, BUNDLE, MAX_TEXT)?.ok_or_else(|| missing(BUNDLE))?;
+    let text = named(next()?, BUNDLE, MAX_BUNDLE_FILE)?.ok_or_else(|| missing(BUNDLE))?;
     let slot = named(next()?, SLOT, MAX_STATE)?.ok_or_else(|| missing(SLOT))?;
     let nonsense = || BackupError::Content("its state makes no sense, or is a later release's".into());
     let saved = slots::read(&slot).ok_or_else(nonsense)?;
@@ -187,6 +186,10 @@ pub fn restore(
     if digest == bundle.digest {
         if !saved.is_sound(&bundle.base_model) {
             return Err(nonsense());
+        }
+        if with.labels != KeptWith::of(bundle).labels {
+            let reason = format!("its {BUNDLE} names other base classes than the bundle has");
+            return Err(BackupError::Content(reason));
         }
     } else if !overruled.other_bundle {
         return Err(BackupError::OtherBundle { name: with.name, release: with.release });

@@ -33,7 +33,7 @@ use crate::bundle::Bundle;
 use crate::encoder::choice::{Reason, Work};
 use crate::encoder::{EncodeError, Encoder};
 use crate::release;
-use crate::store::{Reading, Store};
+use crate::store::{Reading, Store, StoreError};
 use crate::threads::Threads;
 
 pub use change::{Imported, Made, Undone};
@@ -68,11 +68,13 @@ pub struct Learner {
     store: Store,
     settings: Settings,
     saved: Saved,
+    /// Counts saves of the state.
+    generation: u64,
     warnings: Vec<String>,
     /// Made when it is first needed, and anew after every change.
     classifier: Option<Classifier>,
-    /// What known pictures score, by which unknown ones are told; made and made anew as the classifier is.
-    known_scores: Option<Option<KnownScores>>,
+    /// What known pictures score, by which unknown ones are told, where that can be; made with the classifier.
+    known_scores: Option<KnownScores>,
     /// Labels of classes that the classifier alone knows.
     provisional: Vec<String>,
     /// For pictures, and for shots.
@@ -114,13 +116,14 @@ impl Learner {
         if settings.compare_releases {
             release::check(store.folder(), &bundle.manifest.name, bundle.manifest.release)?;
         }
-        let Reading { saved, warnings, .. } = store.load(&bundle)?;
+        let Reading { saved, warnings, generation, .. } = store.load(&bundle)?;
         let (encoders, memory) = ([None, None], Memory::default());
         Ok(Self {
             bundle,
             store,
             settings,
             saved,
+            generation,
             warnings,
             classifier: None,
             known_scores: None,
@@ -203,7 +206,7 @@ impl Learner {
         assert_eq!(shots.dim().2, base_model.head.inputs, "shots have other features than the bundle");
         let shots = shots.outer_iter().map(|shot| shot.iter().copied().collect()).collect();
         let class = NewClass { label: label::normal(label), shots };
-        self.classifier.get_or_insert_with(|| Classifier::new(base_model, state)).imprint(&class);
+        self.ready().0.imprint(&class);
         self.provisional.push(class.label);
         Ok(())
     }
@@ -211,20 +214,38 @@ impl Learner {
     /// Reads the state anew, which another learner on the same folder may have changed.
     ///
     /// # Errors
-    /// [`OpenLearnerError`] if it cannot be used.
+    /// [`OpenLearnerError`] if it cannot be used, or is gone; what was known before holds then.
     pub fn refresh(&mut self) -> Result<(), OpenLearnerError> {
         let reading = self.store.load(&self.bundle)?;
-        self.take(reading);
-        Ok(())
+        Ok(self.take(reading)?)
+    }
+
+    /// How often the state was saved when it was read last; 0 if nothing was saved yet.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Another learner on the same folder has found a state there: that there is none any more is an error from now on.
+    pub fn expect_state(&mut self) {
+        self.generation = self.generation.max(1);
+    }
+
+    /// Refuses to go on where there was a state and is none any more: that would forget everything without a word.
+    fn check_there(&self, generation: u64) -> Result<(), StoreError> {
+        let is_gone = self.generation > 0 && generation == 0;
+        if is_gone { Err(StoreError::Gone { folder: self.store.folder().into() }) } else { Ok(()) }
     }
 
     /// Goes on from what the store holds.
-    fn take(&mut self, reading: Reading) {
+    fn take(&mut self, reading: Reading) -> Result<(), StoreError> {
+        self.check_there(reading.generation)?;
+        self.generation = reading.generation;
         self.warnings = reading.warnings;
         if self.saved != reading.saved || !self.provisional.is_empty() {
             self.start_anew();
         }
         self.saved = reading.saved;
+        Ok(())
     }
 
     /// Lets go of what was made from the state.
@@ -250,9 +271,9 @@ impl Learner {
     /// # Panics
     /// If rows have another length than the bundle's features.
     pub fn classify_features(&mut self, features: ArrayView2<'_, f32>) -> Vec<Answer> {
-        let threshold = self.threshold();
-        let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
-        let classifier = self.classifier.get_or_insert_with(|| Classifier::new(base_model, state));
+        let false_alarms = self.settings.false_alarms;
+        let threshold = self.ready().1.map(|scores| scores.threshold(false_alarms));
+        let (classifier, _) = self.ready();
         let rows = features.as_standard_layout();
         let looked = |row: ArrayView1<'_, f32>| {
             let row = row.to_slice().expect("rows of the standard layout");
@@ -269,12 +290,14 @@ impl Learner {
         looked.into_iter().map(answer).collect()
     }
 
-    /// The score that a picture must reach to count as known; `None` where nothing is unknown.
-    fn threshold(&mut self) -> Option<f32> {
-        let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
-        let made = || KnownScores::of(base_model, state, &base_model.config);
-        let scores = self.known_scores.get_or_insert_with(made).as_ref()?;
-        Some(scores.threshold(self.settings.false_alarms))
+    /// What classifies, and tells unknown pictures.
+    fn ready(&mut self) -> (&mut Classifier, Option<&KnownScores>) {
+        if self.classifier.is_none() {
+            let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
+            let (classifier, scores) = Classifier::with_known_scores(base_model, state, &base_model.config);
+            (self.classifier, self.known_scores) = (Some(classifier), scores);
+        }
+        (self.classifier.as_mut().expect("made where there was none"), self.known_scores.as_ref())
     }
 
     /// The `count` stored exemplars that a picture is most like, by its features: why an answer was given.
@@ -294,16 +317,17 @@ impl Learner {
     /// # Panics
     /// If rows have another length than the bundle's features.
     pub fn enough(&mut self, label: &str, shots: ArrayView3<'_, f32>, curve: Option<&Curve>) -> Enough {
-        let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
         assert!(
-            shots.is_empty() || shots.dim().2 == base_model.head.inputs,
+            shots.is_empty() || shots.dim().2 == self.base_model().head.inputs,
             "shots have other features than the bundle"
         );
-        let classifier = self.classifier.get_or_insert_with(|| Classifier::new(base_model, state));
+        self.ready();
+        let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
         let provisional = self.provisional.iter().map(String::as_str);
         let labels = state.known(base_model).map(|class| class.label.as_str()).chain(provisional);
         let known = labels.into_iter().position(|known| label::same(known, label));
         let shots: Vec<Vec<f32>> = shots.outer_iter().map(|shot| shot.iter().copied().collect()).collect();
+        let classifier = self.classifier.as_ref().expect("made ready above");
         enough::enough(base_model, classifier, curve, known, &shots)
     }
 
@@ -351,7 +375,7 @@ impl Learner {
     /// [`ExportError`] if the newest state cannot be read, or the class cannot be exported.
     pub fn export(&mut self, label: &str, provenance: PackOrigin) -> Result<Pack, ExportError> {
         let reading = self.store.load_newest(&self.bundle)?;
-        self.take(reading);
+        self.take(reading)?;
         Ok(Pack::of(&self.bundle.base_model, &self.saved.state, label, provenance)?)
     }
 

@@ -151,6 +151,9 @@ fn on_store(error: &StoreError) -> Option<&'static str> {
             "`orco upgrade` learns its classes again on this bundle, from the pictures that were kept of their shots; \
              or give that bundle with --bundle, or another folder with --state"
         }
+        StoreError::Gone { .. } => {
+            "nothing was changed: bring it back, with `orco restore` out of a backup, or repeat the command"
+        }
         StoreError::TooManyPictures { .. } => {
             "nothing was changed: forget classes for good (--purge), or do without --keep-shots"
         }

@@ -3,8 +3,9 @@
 //! Modules stand in layers, each importing only from those above:
 //!
 //! - what is asked and told: [`error`], [`event`] (what page and programs are told as it happens), [`metric`];
-//! - the two threads that own a learner each: [`answers`] reads, and goes on answering while [`changes`] learns, one
-//!   change at a time. A class that is being learned answers at once, by its imprinted shots, until it is trained;
+//! - the two threads that own a learner each: [`answers`] reads, also what other programs did to the state, and goes on
+//!   answering while [`changes`] learns, one change at a time. A class that is being learned answers at once, by its
+//!   imprinted shots, until it is trained;
 //! - [`shooting`]: shots that were taken and not learned yet, in memory; [`inbox`]: frames that were not recognised, in
 //!   memory too;
 //! - [`live`]: the service's own camera, looked at all the time, with [`agreement`] over several frames;
