@@ -506,7 +506,12 @@ fn the_bundle_reaches_its_aim_on_the_benchmark_file() {
     assert!(sessions[0]["inc"].is_null() && sessions[0]["hm"].is_null());
     let mean: f64 = sessions[1..].iter().map(|row| row["hm"].as_f64().unwrap()).sum::<f64>() / 8.0;
     assert!((mean - ahm("orco")).abs() < 1e-9, "aHM is not the mean of the sessions'");
-    assert_eq!(result, device.json(&["eval", "--draws", "3"]), "measuring is not reproducible");
+    let csv = device.folder.path().join("numbers.csv");
+    let again = device.json(&["eval", "--draws", "3", "--csv", csv.to_str().unwrap()]);
+    assert_eq!(result, again, "measuring is not reproducible");
+    let csv = std::fs::read_to_string(csv).unwrap();
+    let line = format!("orco,,ahm,{},{}", of("orco")["ahm"], of("orco")["ahm_deviation"]);
+    assert!(csv.lines().any(|found| found == line), "no \"{line}\" in {csv}");
     device.refused(&["eval", "--targets-alone"], "--targets-alone needs settings that align the head");
     let edge = device.json(&["eval", "--draws", "3", "--preset", "edge"]);
     let paper = device.json(&["eval", "--draws", "3", "--preset", "edge", "--targets-alone"]);
