@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 
 use orco_core::config::Answer;
 use orco_core::discriminant::{Whitening, direction, root};
-use orco_core::linalg::{Left, Right, padded, product, transpose};
+use orco_core::linalg::{Left, Right, padded, product};
 use orco_core::math::{add_scaled, dot, highest, normalise, normalise_rows};
 
 pub use self::calibrate::Fitting;
@@ -262,8 +262,9 @@ impl Classes {
     }
 }
 
-/// Exemplars that are embedded at a time.
-const TOGETHER: usize = 64;
+/// Exemplars that are embedded at a time: few where there is no operating system and memory is short. No bit of a result
+/// depends on it.
+const TOGETHER: usize = if cfg!(target_os = "none") { 8 } else { 64 };
 
 /// Whether a class's first part is its pseudo-target, whatever shots it has: a base class's always, a learned one's
 /// where the head was aligned to it.
@@ -281,14 +282,24 @@ struct Rows {
 }
 
 impl Rows {
-    fn new(rows: impl Iterator<Item = (Vec<f32>, f32)>, length: usize) -> Self {
-        let (mut all, mut offsets) = (Vec::new(), Vec::new());
-        for (row, offset) in rows {
-            all.extend(row);
+    fn new(rows: impl ExactSizeIterator<Item = (Vec<f32>, f32)>, length: usize) -> Self {
+        // Rows at a time: what is written of a line lies together, and never are all rows there twice.
+        const ROWS: usize = 8;
+        let width = padded(rows.len());
+        let (mut columns, mut offsets) = (vec![0.0; length * width], Vec::with_capacity(rows.len()));
+        let mut some: Vec<Vec<f32>> = Vec::with_capacity(ROWS);
+        let mut rows = rows.peekable();
+        while let Some((row, offset)) = rows.next() {
             offsets.push(offset);
+            some.push(row);
+            if some.len() == ROWS || rows.peek().is_none() {
+                let first = offsets.len() - some.len();
+                for (index, line) in columns.chunks_exact_mut(width).enumerate() {
+                    line[first..].iter_mut().zip(&some).for_each(|(to, row)| *to = row[index]);
+                }
+                some.clear();
+            }
         }
-        let mut columns = vec![0.0; length * padded(offsets.len())];
-        transpose(offsets.len(), length, &all, &mut columns);
         Self { columns, offsets, length }
     }
 
