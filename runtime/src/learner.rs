@@ -71,8 +71,8 @@ pub struct Learner {
     warnings: Vec<String>,
     /// Made when it is first needed, and anew after every change.
     classifier: Option<Classifier>,
-    /// What known pictures score, by which unknown ones are told; made and made anew as the classifier is.
-    known_scores: Option<Option<KnownScores>>,
+    /// What known pictures score, by which unknown ones are told, where that can be; made with the classifier.
+    known_scores: Option<KnownScores>,
     /// Labels of classes that the classifier alone knows.
     provisional: Vec<String>,
     /// For pictures, and for shots.
@@ -203,7 +203,7 @@ impl Learner {
         assert_eq!(shots.dim().2, base_model.head.inputs, "shots have other features than the bundle");
         let shots = shots.outer_iter().map(|shot| shot.iter().copied().collect()).collect();
         let class = NewClass { label: label::normal(label), shots };
-        self.classifier.get_or_insert_with(|| Classifier::new(base_model, state)).imprint(&class);
+        self.ready().0.imprint(&class);
         self.provisional.push(class.label);
         Ok(())
     }
@@ -250,9 +250,9 @@ impl Learner {
     /// # Panics
     /// If rows have another length than the bundle's features.
     pub fn classify_features(&mut self, features: ArrayView2<'_, f32>) -> Vec<Answer> {
-        let threshold = self.threshold();
-        let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
-        let classifier = self.classifier.get_or_insert_with(|| Classifier::new(base_model, state));
+        let false_alarms = self.settings.false_alarms;
+        let threshold = self.ready().1.map(|scores| scores.threshold(false_alarms));
+        let (classifier, _) = self.ready();
         let rows = features.as_standard_layout();
         let looked = |row: ArrayView1<'_, f32>| {
             let row = row.to_slice().expect("rows of the standard layout");
@@ -269,12 +269,14 @@ impl Learner {
         looked.into_iter().map(answer).collect()
     }
 
-    /// The score that a picture must reach to count as known; `None` where nothing is unknown.
-    fn threshold(&mut self) -> Option<f32> {
-        let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
-        let made = || KnownScores::of(base_model, state, &base_model.config);
-        let scores = self.known_scores.get_or_insert_with(made).as_ref()?;
-        Some(scores.threshold(self.settings.false_alarms))
+    /// What classifies, and tells unknown pictures.
+    fn ready(&mut self) -> (&mut Classifier, Option<&KnownScores>) {
+        if self.classifier.is_none() {
+            let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
+            let (classifier, scores) = Classifier::with_known_scores(base_model, state, &base_model.config);
+            (self.classifier, self.known_scores) = (Some(classifier), scores);
+        }
+        (self.classifier.as_mut().expect("made where there was none"), self.known_scores.as_ref())
     }
 
     /// The `count` stored exemplars that a picture is most like, by its features: why an answer was given.
@@ -294,16 +296,17 @@ impl Learner {
     /// # Panics
     /// If rows have another length than the bundle's features.
     pub fn enough(&mut self, label: &str, shots: ArrayView3<'_, f32>, curve: Option<&Curve>) -> Enough {
-        let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
         assert!(
-            shots.is_empty() || shots.dim().2 == base_model.head.inputs,
+            shots.is_empty() || shots.dim().2 == self.base_model().head.inputs,
             "shots have other features than the bundle"
         );
-        let classifier = self.classifier.get_or_insert_with(|| Classifier::new(base_model, state));
+        self.ready();
+        let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
         let provisional = self.provisional.iter().map(String::as_str);
         let labels = state.known(base_model).map(|class| class.label.as_str()).chain(provisional);
         let known = labels.into_iter().position(|known| label::same(known, label));
         let shots: Vec<Vec<f32>> = shots.outer_iter().map(|shot| shot.iter().copied().collect()).collect();
+        let classifier = self.classifier.as_ref().expect("made ready above");
         enough::enough(base_model, classifier, curve, known, &shots)
     }
 

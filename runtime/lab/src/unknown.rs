@@ -8,7 +8,6 @@ use orco_core::workers::Serial;
 use orco_state::classify::Classifier;
 use orco_state::session::{Memory, Session};
 use orco_state::state::State;
-use orco_state::unknown::KnownScores;
 use serde::{Deserialize, Serialize};
 
 use crate::evaluate::{EvaluateError, Measurement};
@@ -64,9 +63,9 @@ impl Measurement<'_> {
                 let learned = step.learn(&state, &new);
                 state = learned.map_err(|source| EvaluateError::Learn { session, source })?.0;
             }
-            let Some(stored) = KnownScores::of(base_model, &state, config) else { return Ok(None) };
+            let (classifier, stored) = Classifier::with_known_scores(base_model, &state, config);
+            let Some(stored) = stored else { return Ok(None) };
             let threshold = stored.threshold(false_alarms);
-            let classifier = Classifier::with_config(base_model, &state, config);
             let seen = classifier.classes();
             let (mut answers, mut known, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
             for (&class, scores) in classes.iter().zip(classifier.scores(&measured).chunks_exact_mut(seen)) {

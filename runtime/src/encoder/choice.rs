@@ -109,7 +109,12 @@ pub fn open(
     match (open(engine), engine) {
         (Ok(encoder), _) => Ok((encoder, reason)),
         (Err(failed @ EncodeError::Start(_)), Engine::OnnxRuntime) => {
-            let Ok(encoder) = open(Engine::Rten) else { return Err(failed) };
+            let encoder = match open(Engine::Rten) {
+                Ok(encoder) => encoder,
+                // That says more than that an engine is missing.
+                Err(refused @ EncodeError::Refused(_)) => return Err(refused),
+                Err(_) => return Err(failed),
+            };
             log::warn!("{failed}; the built-in engine rten takes over");
             Ok((encoder, Reason::Instead(failed.to_string())))
         }

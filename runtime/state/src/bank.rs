@@ -1,5 +1,6 @@
 //! A bank of exemplars: what a bundle brings and a state collects, within a budget of bytes.
 
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -112,6 +113,23 @@ impl Bank {
         self.classes.resize(self.classes.len() + exemplars.len(), class);
         self.scales.extend_from_slice(&exemplars.scales);
         self.values.extend_from_slice(&exemplars.values);
+    }
+
+    /// Numbers of the exemplars of every class that has some, rising.
+    pub fn by_class(&self) -> BTreeMap<u32, Vec<usize>> {
+        let mut numbers = BTreeMap::<_, Vec<usize>>::new();
+        for (exemplar, &class) in self.classes.iter().enumerate() {
+            numbers.entry(class).or_default().push(exemplar);
+        }
+        numbers
+    }
+
+    /// Whether an exemplar is stored as one of another bank is, their classes apart.
+    ///
+    /// # Panics
+    /// If there is no such exemplar.
+    pub fn is_same(&self, exemplar: usize, other: &Self, of_other: usize) -> bool {
+        self.is_like(other) && self.stored(exemplar) == other.stored(of_other)
     }
 
     /// The exemplars of one class, byte for byte as they are stored, as those of class 0.

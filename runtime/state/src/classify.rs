@@ -40,6 +40,7 @@ use crate::head::Projector;
 use crate::session::NewClass;
 use crate::state::{BaseModel, State};
 use crate::target::{argmax, cosines};
+use crate::unknown::KnownScores;
 use orco_core::config::Config;
 use orco_core::math::{add_scaled, normalise, normalise_rows};
 
@@ -95,6 +96,17 @@ impl Classifier {
             Some(with) => Rule::Answerer(Answerer::new(base_model, state, with)),
             None => Rule::Nearest(Nearest::new(base_model, state, config)),
         })
+    }
+
+    /// The same, and what known pictures score, by which unknown ones are told: `None` where answers do not use the
+    /// bundle's statistics.
+    pub fn with_known_scores(base_model: &BaseModel, state: &State, config: &Config) -> (Self, Option<KnownScores>) {
+        let Some(with) = base_model.answers(config) else {
+            return (Self::with_config(base_model, state, config), None);
+        };
+        let (answerer, rows) = Answerer::with_samples(base_model, state, with);
+        let scores = KnownScores::of(&rows, answerer.classes());
+        (Self(Rule::Answerer(answerer)), scores)
     }
 
     /// Knows one more class at once, without training: by the mean direction of its shots' clean views under the head

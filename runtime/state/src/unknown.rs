@@ -9,16 +9,10 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use orco_core::config::Config;
-
-use crate::answer::{Judged, familiarity};
-use crate::state::{BaseModel, State};
+use crate::answer::familiarity;
 
 /// Share of known pictures that may be taken for unknown ones unless a setting says otherwise.
 pub const FALSE_ALARMS: f32 = 0.05;
-
-/// Most samples that the threshold is chosen by, since the first answer waits for it: of 1,000, fifty may fall below.
-const MOST: usize = 1000;
 
 /// What known pictures score.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,16 +22,13 @@ pub struct KnownScores {
 }
 
 impl KnownScores {
-    /// Collects them; `None` where answers do not use the bundle's statistics, so that there is nothing to tell known
-    /// pictures by.
-    pub fn of(base_model: &BaseModel, state: &State, config: &Config) -> Option<Self> {
-        let judged = Judged::of(base_model, state, base_model.answers(config)?);
-        let samples = judged.rows_of_own(MOST, &familiarity);
-        let mut counts = vec![0.0f32; base_model.classes.len() + state.classes.len()];
-        samples.iter().for_each(|(class, _)| counts[*class] += 1.0);
+    /// Collects them from rows of scores, the border among them, of samples whose class is known, one of `classes`.
+    pub(crate) fn of(rows: &[(u32, Vec<f32>)], classes: usize) -> Option<Self> {
+        let mut counts = vec![0.0f32; classes];
+        rows.iter().for_each(|(class, _)| counts[*class as usize] += 1.0);
         let classes = counts.iter().filter(|count| **count > 0.0).count() as f32;
-        let mut scores: Vec<(f32, f32)> =
-            samples.into_iter().map(|(class, score)| (score, 1.0 / (counts[class] * classes))).collect();
+        let one = |(class, row): &(u32, Vec<f32>)| (familiarity(row), 1.0 / (counts[*class as usize] * classes));
+        let mut scores: Vec<(f32, f32)> = rows.iter().map(one).collect();
         scores.sort_by(|a, b| a.0.total_cmp(&b.0));
         (!scores.is_empty()).then_some(Self { scores })
     }

@@ -9,8 +9,9 @@ use core::ops::Range;
 use orco_core::config::Answer;
 use orco_core::math::dot;
 
-use super::calibrate::{Fitting, Leaders, shift};
-use super::{Classes, Embedder, Scorer, TOGETHER, targets_are_kept};
+use super::Known;
+use super::calibrate::{Fitting, Leaders};
+use super::embed::{Projections, TOGETHER};
 use crate::state::{BaseModel, Calibration, State};
 use crate::statistics::Statistics;
 
@@ -29,6 +30,8 @@ pub(crate) struct Judgement {
     pub(crate) calibration: Calibration,
     /// The state's answer for every sample.
     pub(crate) answers: Vec<usize>,
+    /// The answers of an earlier state.
+    pub(crate) earlier: Vec<usize>,
     /// Whether a sample says nothing: it is all that its class has, or stands in two classes, one of which it cannot
     /// be.
     pub(crate) mute: Vec<bool>,
@@ -55,42 +58,84 @@ impl<'a> Judged<'a> {
         self.with.1.set_aside.classes().iter().chain(self.state.exemplars.classes()).copied().collect()
     }
 
-    /// Chooses the border and the temperature of that state, by the samples that say something.
-    pub(crate) fn judge(&self) -> Judgement {
+    /// Chooses the border and the temperature of that state, by the samples that say something, and tells what an
+    /// earlier state answers, in which its classes were `indices`.
+    pub(crate) fn judge(&self, earlier: &State, indices: &[Option<usize>]) -> Judgement {
         let classes = self.classes();
-        let own: Vec<Option<usize>> = classes.iter().map(|class| Some(*class as usize)).collect();
-        let (base, count) = (self.base_model.classes.len(), self.state.known(self.base_model).count());
-        let mut fitting = Fitting::new(&classes, base, count);
+        let own = |sample: usize| Some(classes[sample] as usize);
+        let known = Known::new(self.base_model, self.state, self.with);
+        let base = known.base();
+        let mut fitting = Fitting::new(&classes, base, self.state.known(self.base_model).count());
         let twice = self.in_two_classes();
         let mut mute = Vec::with_capacity(self.len());
+        let columns = self.unchanged(earlier, indices);
+        let border = self.border_of(earlier);
+        let mut answers_before = Vec::new();
+        let mut gathered = Vec::new();
         let every: Vec<usize> = (0..self.len()).collect();
-        self.scores(self.state, &own, &every, &mut |sample, row, alone| {
+        self.scores((&known, &known.projections), &own, &every, &mut |sample, row, alone| {
             mute.push(alone || sample.checked_sub(self.set_aside()).is_some_and(|exemplar| twice[exemplar]));
             fitting.add(row, mute[sample]);
+            if let Some(columns) = &columns {
+                gathered.clear();
+                gathered.extend(columns.iter().map(|&class| row[class]));
+                answers_before.push(Leaders::of(&gathered, base).answer(border));
+            }
         });
         let calibration = fitting.choose(self.state.balance.weight(), self.with.1.start);
         let answers = fitting.leaders.iter().map(|leaders| leaders.answer(calibration.border.shift)).collect();
-        Judgement { calibration, answers, mute }
+        let earlier = if columns.is_some() {
+            answers_before
+        } else {
+            self.answers(earlier, &|sample| indices[classes[sample] as usize], 0..self.len())
+        };
+        Judgement { calibration, answers, earlier, mute }
     }
 
-    /// What a function makes of speaking samples' scores, the state's border among them, with the sample's class: of at
-    /// most `most` samples, evenly chosen.
-    pub(crate) fn rows_of_own(&self, most: usize, of: &dyn Fn(&[f32]) -> f32) -> Vec<(usize, f32)> {
+    /// The classes of this state that an earlier one knew, in its order, if it knew no others and all that scores them
+    /// is as it was: then their scores are, too.
+    pub(crate) fn unchanged(&self, earlier: &State, indices: &[Option<usize>]) -> Option<Vec<usize>> {
+        let count = self.base_model.classes.len() + earlier.classes.len();
+        let mut columns = vec![None; count];
+        for (class, index) in indices.iter().enumerate() {
+            if let Some(index) = *index {
+                columns[index] = Some(class);
+            }
+        }
+        let columns: Vec<usize> = columns.into_iter().collect::<Option<_>>()?;
+        let targets = |state: &State, class: usize| state.class(self.base_model, class).map(|class| class.target);
+        let (now, before) = (self.state.exemplars.by_class(), earlier.exemplars.by_class());
+        let own = |of: &BTreeMap<u32, Vec<usize>>, class: usize| of.get(&(class as u32)).cloned().unwrap_or_default();
+        let same = |(index, &class): (usize, &usize)| {
+            let (now, before) = (own(&now, class), own(&before, index));
+            targets(self.state, class) == targets(earlier, index)
+                && now.len() == before.len()
+                && now
+                    .iter()
+                    .zip(before)
+                    .all(|(&now, before)| self.state.exemplars.is_same(now, &earlier.exemplars, before))
+        };
+        (self.state.head == earlier.head && columns.iter().enumerate().all(same)).then_some(columns)
+    }
+
+    /// Scores of speaking samples in the state whose exemplars they are, without the border, with the sample's class:
+    /// of at most `most` samples, evenly chosen.
+    pub(crate) fn rows(&self, known: &Known<'_>, most: usize) -> Vec<(u32, Vec<f32>)> {
         let classes = self.classes();
-        let own: Vec<Option<usize>> = classes.iter().map(|class| Some(*class as usize)).collect();
+        let own = |sample: usize| Some(classes[sample] as usize);
         let twice = self.in_two_classes();
-        let border = self.state.calibration.map_or(self.with.1.start, |calibration| calibration.border.shift);
-        let base = self.base_model.classes.len();
         let some: Vec<usize> = (0..self.len()).step_by(self.len().div_ceil(most).max(1)).collect();
-        let mut values = Vec::with_capacity(some.len());
-        self.scores(self.state, &own, &some, &mut |sample, row, alone| {
+        let mut rows = Vec::with_capacity(some.len());
+        self.scores((known, &known.projections), &own, &some, &mut |sample, row, alone| {
             if !alone && !sample.checked_sub(self.set_aside()).is_some_and(|exemplar| twice[exemplar]) {
-                let mut row = row.to_vec();
-                shift(&mut row, base, border);
-                values.push((own[sample].expect("every sample has a class"), of(&row)));
+                rows.push((classes[sample], row.to_vec()));
             }
         });
-        values
+        rows
+    }
+
+    fn border_of(&self, state: &State) -> f32 {
+        state.calibration.map_or(self.with.1.start, |calibration| calibration.border.shift)
     }
 
     /// For every exemplar, whether another class has the same one.
@@ -119,76 +164,77 @@ impl<'a> Judged<'a> {
 
     /// Answers of a state for some of the samples, by the border that it has. `own` is each sample's class in that
     /// state, if it is known there; an exemplar that belongs to it there is left out of it.
-    pub(crate) fn answers(&self, state: &State, own: &[Option<usize>], samples: Range<usize>) -> Vec<usize> {
-        let border = state.calibration.map_or(self.with.1.start, |calibration| calibration.border.shift);
-        let base = self.base_model.classes.len();
+    pub(crate) fn answers(
+        &self,
+        state: &State,
+        own: &dyn Fn(usize) -> Option<usize>,
+        samples: Range<usize>,
+    ) -> Vec<usize> {
+        let known = Known::new(self.base_model, state, self.with);
+        let (border, base) = (self.border_of(state), known.base());
+        let exemplars = samples.end > self.set_aside();
+        let projections =
+            if exemplars { known.embedder.projections(&self.state.exemplars) } else { Projections::default() };
         let samples: Vec<usize> = samples.collect();
         let mut answers = Vec::with_capacity(samples.len());
         let mut note = |_, row: &[f32], _| answers.push(Leaders::of(row, base).answer(border));
-        self.scores(state, own, &samples, &mut note);
+        self.scores((&known, &projections), own, &samples, &mut note);
         answers
     }
 
-    /// Hands out each sample's scores without the border, and whether nothing was left of its class without it, some
-    /// samples at a time.
+    /// Hands out each sample's scores in a state without the border, and whether nothing was left of its class without
+    /// it, some samples at a time. The projections are those of the exemplars that are samples under that state's head.
     fn scores(
         &self,
-        state: &State,
-        own: &[Option<usize>],
+        (known, projections): (&Known<'_>, &Projections),
+        own: &dyn Fn(usize) -> Option<usize>,
         samples: &[usize],
         note: &mut dyn FnMut(usize, &[f32], bool),
     ) {
-        let embedder = Embedder::new(self.base_model, state, self.with);
-        let scorer = Scorer::new(&embedder, self.with);
-        let classes = Classes::new((&embedder, &scorer), self.base_model, state, self.with.1);
-        let rows = classes.rows(&scorer);
-        let (length, count) = (embedder.length(), classes.counts.len());
-        let stored: BTreeSet<(u32, [u8; 32])> = if core::ptr::eq(state, self.state) {
-            state.exemplars.classes().iter().copied().zip(self.digests.iter().copied()).collect()
+        let rows = known.rows();
+        let (length, count) = (known.embedder.length(), rows.len());
+        let bank = &known.state.exemplars;
+        let stored: BTreeSet<(u32, [u8; 32])> = if core::ptr::eq(known.state, self.state) {
+            bank.classes().iter().copied().zip(self.digests.iter().copied()).collect()
         } else {
-            let bank = &state.exemplars;
             (0..bank.len()).map(|exemplar| (bank.classes()[exemplar], bank.digest_of(exemplar))).collect()
         };
         let aside = self.set_aside();
         let left_out = |sample: usize| {
             let exemplar = sample.checked_sub(aside)?;
-            let class = own[sample]?;
+            let class = own(sample)?;
             stored.contains(&(class as u32, self.digests[exemplar])).then_some((exemplar, class))
         };
         for some in samples.chunks(TOGETHER) {
-            let embedded = embedder.embed(&self.features(some));
+            // Samples set aside come before exemplars.
+            let (first, last) = some.split_at(some.partition_point(|&sample| sample < aside));
+            let last: Vec<usize> = last.iter().map(|sample| sample - aside).collect();
+            let mut embedded = known.embedder.embed(&self.features_set_aside(first));
+            embedded.extend(known.embedder.embed_stored(&self.state.exemplars, &last, projections));
             let mut scores = rows.scores(&embedded);
             let left_out: Vec<Option<(usize, usize)>> = some.iter().map(|&sample| left_out(sample)).collect();
-            let exemplars: Vec<usize> = left_out.iter().flatten().map(|(exemplar, _)| *exemplar).collect();
-            let contributions = embedder.contributions_of(&self.state.exemplars, &exemplars);
-            let mut contributions = contributions.chunks_exact(length);
+            let (exemplars, classes): (Vec<usize>, Vec<usize>) = left_out.iter().flatten().copied().unzip();
+            let contributions = known.embedder.contributions_of(&self.state.exemplars, &exemplars, projections);
+            let mut without = known.without(&classes, contributions).into_iter();
             let each = scores.chunks_exact_mut(count.max(1)).zip(embedded.chunks_exact(length));
             for ((&sample, left_out), (row, embedded)) in some.iter().zip(left_out).zip(each) {
                 let mut alone = false;
                 if let Some((_, class)) = left_out {
-                    let contribution = contributions.next().expect("one for each that is left out");
-                    let keeps_target = targets_are_kept(class, self.base_model, state);
-                    row[class] = match classes.without(class, contribution, keeps_target, &scorer) {
-                        Some((without, offset)) => dot(&without, embedded) + offset,
-                        None => f32::MIN,
-                    };
-                    alone = row[class] == f32::MIN;
+                    let without = without.next().expect("one for each that is left out");
+                    alone = without.is_none();
+                    row[class] = without.map_or(f32::MIN, |(without, offset)| dot(&without, embedded) + offset);
                 }
                 note(sample, row, alone);
             }
         }
     }
 
-    /// Clean features of samples, `[samples, inputs]`.
-    fn features(&self, samples: &[usize]) -> Vec<f32> {
+    /// Features of samples that were set aside, `[samples, inputs]`.
+    fn features_set_aside(&self, samples: &[usize]) -> Vec<f32> {
         let inputs = self.base_model.head.inputs;
         let mut features = vec![0.0; samples.len() * inputs];
-        let aside = &self.with.1.set_aside;
         for (&sample, row) in samples.iter().zip(features.chunks_exact_mut(inputs)) {
-            match sample.checked_sub(aside.len()) {
-                None => aside.view().read(sample, 0, row),
-                Some(exemplar) => self.state.exemplars.view().read(exemplar, 0, row),
-            }
+            self.with.1.set_aside.view().read(sample, 0, row);
         }
         features
     }

@@ -119,16 +119,12 @@ fn by_targets(base_model: &BaseModel, before: &State, after: &State, config: &Co
 /// On samples set aside and shots left out in turn, by all that is known; chooses the border first.
 fn by_all(base_model: &BaseModel, before: &State, after: &mut State, with: (Answer, &Statistics)) -> Answers {
     let judged = Judged::of(base_model, after, with);
-    let Judgement { calibration, answers: later, mute } = judged.judge();
+    let indices: Vec<Option<usize>> =
+        after.known(base_model).map(|class| index_of(class, base_model, before)).collect();
+    let Judgement { calibration, answers: later, earlier, mute } = judged.judge(before, &indices);
     let (classes, base) = (judged.classes(), judged.set_aside());
-    let answers = |state: &State, samples: Range<usize>| {
-        let known: Vec<Option<usize>> =
-            after.known(base_model).map(|class| index_of(class, base_model, state)).collect();
-        let own: Vec<Option<usize>> = classes.iter().map(|class| known[*class as usize]).collect();
-        judged.answers(state, &own, samples)
-    };
-    let first = answers(&State::fresh(base_model, after.base_model), 0..base);
-    let earlier = answers(before, 0..classes.len());
+    let bundle = State::fresh(base_model, after.base_model);
+    let first = judged.answers(&bundle, &|_| None, 0..base);
     let pairs = judged.pairs().into_iter().collect();
     after.calibration = (!after.classes.is_empty()).then_some(calibration);
     // None of the samples set aside is mute, so the first ones stay what they are.

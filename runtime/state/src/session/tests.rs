@@ -1,5 +1,7 @@
 //! Sessions on made-up features: clusters around one direction per class.
 
+mod judged;
+
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::ops::ControlFlow;

@@ -7,9 +7,10 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode};
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -31,24 +32,27 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// If something is not as it should be.
 pub fn all(profile: String) -> Result<ExitCode, Box<dyn Error>> {
     let system = root_file()?;
-    let package = |deb_version| build(&Arguments { profile: profile.clone(), target: None, deb_version, fast: true });
-    let first = package(None)?;
-    let later = package(Some(LATER.to_owned()))?;
     let folder = tempfile::tempdir()?;
     // Somebody may have the usual one.
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
     let device = Device { root: folder.path().join("root"), port };
     fs::create_dir(&device.root)?;
     run(Command::new("tar").arg("-xpf").arg(system).arg("-C").arg(&device.root))?;
-    fs::copy(first, device.path("/tmp/first.deb"))?;
-    fs::copy(later, device.path("/tmp/later.deb"))?;
+    // One after the other: cargo-deb removes an older package of the same name.
+    for (deb_version, inside) in [(None, "/tmp/first.deb"), (Some(LATER.to_owned()), "/tmp/later.deb")] {
+        let built = build(&Arguments { profile: profile.clone(), target: None, deb_version, fast: true })?;
+        fs::copy(&built, device.path(inside))
+            .map_err(|error| format!("{} cannot be copied: {error}", built.display()))?;
+    }
     run(Command::new("cp").arg("-r").arg(workspace().join("examples/shots")).arg(device.path("/tmp/shots")))?;
     device.installed()?;
     device.taught()?;
     device.served()?;
+    let booted = device.booted()?;
     device.upgraded()?;
     device.removed()?;
-    println!("the package can be installed, taught, started, upgraded and removed");
+    let started = if booted { "started, booted with its service" } else { "started" };
+    println!("the package can be installed, taught, {started}, upgraded and removed");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -164,6 +168,34 @@ impl Device {
         expect(ended.success(), format!("it ended with {ended}"))
     }
 
+    /// Boots the device with the service among all others, which systemd starts again when it dies; false where there
+    /// is no systemd-nspawn to boot it in.
+    fn booted(&self) -> Result<bool, Box<dyn Error>> {
+        if output(Command::new("systemd-nspawn").arg("--version")).is_err() {
+            eprintln!("not booted: systemd-nspawn is missing (Debian's package systemd-container)");
+            return Ok(false);
+        }
+        self.apt(&["update"])?;
+        self.apt(&["install", "systemd", "systemd-sysv"])?;
+        let machine = Machine::boot(&self.root)?;
+        machine.waits_for_service(None)?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
+        let token = fs::read_to_string(self.path("/var/lib/orco/token"))?;
+        let asked = || ask(address, &format!("Authorization: Bearer {}\r\n", token.trim()));
+        expect(asked()?.contains("rubber-duck"), "the booted service does not know what was taught")?;
+        let first = machine.systemctl(&["show", "--property=MainPID", "--value", "orco"])?;
+        machine.systemctl(&["kill", "--signal=KILL", "orco"])?;
+        machine.waits_for_service(Some(first.trim()))?;
+        expect(asked()?.contains("rubber-duck"), "the service does not answer after it was killed")?;
+        let said = output(&mut machine.command(&["journalctl", "--unit=orco", "--output=cat"]))?;
+        // Ours, ONNX Runtime's, and Rust's.
+        let is_complaint = |line: &&str| ["ERROR", "[E:", "panicked"].iter().any(|word| line.contains(word));
+        let complaints: Vec<&str> = said.lines().filter(is_complaint).collect();
+        expect(complaints.is_empty(), format!("the service complains: {}", complaints.join("\n")))?;
+        machine.shut_down()?;
+        Ok(true)
+    }
+
     fn upgraded(&self) -> Result<(), Box<dyn Error>> {
         let before = self.orco(&["list"])?;
         let settings = fs::read_to_string(self.path("/etc/orco/orco.toml"))?;
@@ -183,6 +215,78 @@ impl Device {
         self.apt(&["purge", "orco"])?;
         expect(!there("/var/lib/orco") && !there("/etc/orco") && !self.is_enabled(), "something was left behind")
     }
+}
+
+/// A device that was booted.
+struct Machine {
+    container: Running,
+    /// Process of its systemd, as this machine numbers it.
+    init: String,
+}
+
+impl Machine {
+    fn boot(root: &Path) -> Result<Self, Box<dyn Error>> {
+        // systemd-nspawn keeps its own things in a tmpfs, and asks no systemd of this machine for leave.
+        let script = "mkdir -p /run/systemd && mount -t tmpfs tmpfs /run/systemd && exec \"$@\"";
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "bash", "-c", script, "boot", "systemd-nspawn", "--quiet", "--keep-unit"]);
+        command.args(["--register=no", "--boot", "--directory"]).arg(root);
+        let container = Running(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?);
+        let outer = container.0.id().to_string();
+        let init = within_patience("the device does not boot", || {
+            let children = fs::read_to_string(format!("/proc/{outer}/task/{outer}/children")).ok()?;
+            // Another child sets the container up first.
+            let is_init = |child: &&str| {
+                fs::read_to_string(format!("/proc/{child}/comm")).is_ok_and(|name| name.trim() == "systemd")
+            };
+            children.split_whitespace().find(is_init).map(str::to_owned)
+        })?;
+        let machine = Self { container, init };
+        within_patience("the device's systemd does not answer", || {
+            let state = machine.command(&["systemctl", "is-system-running"]).output().ok()?;
+            matches!(state.stdout.trim_ascii(), b"running" | b"degraded" | b"starting").then_some(())
+        })?;
+        Ok(machine)
+    }
+
+    /// A command inside.
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &self.init, "--all", "--"]).args(words).stdin(Stdio::null());
+        command
+    }
+
+    fn systemctl(&self, words: &[&str]) -> Result<String, Box<dyn Error>> {
+        output(self.command(&["systemctl"]).args(words))
+    }
+
+    /// Waits until the service has said that it listens, in another process than an earlier one.
+    fn waits_for_service(&self, earlier: Option<&str>) -> Result<(), Box<dyn Error>> {
+        within_patience("the service does not start", || {
+            let shown = self.systemctl(&["show", "--property=ActiveState,MainPID", "orco"]).ok()?;
+            let process = shown.lines().find_map(|line| line.strip_prefix("MainPID="))?;
+            (shown.lines().any(|line| line == "ActiveState=active") && Some(process) != earlier).then_some(())
+        })
+    }
+
+    fn shut_down(mut self) -> Result<(), Box<dyn Error>> {
+        // SIGRTMIN+4 asks systemd to power off.
+        run(Command::new("kill").args(["-s", "RTMIN+4", &self.init]))?;
+        let ended = self.container.0.wait()?;
+        expect(ended.success(), format!("the device ended with {ended}"))
+    }
+}
+
+/// Asks again and again until there is an answer.
+fn within_patience<T>(otherwise: &str, mut ask: impl FnMut() -> Option<T>) -> Result<T, Box<dyn Error>> {
+    let until = Instant::now() + PATIENCE;
+    while Instant::now() < until {
+        if let Some(answer) = ask() {
+            return Ok(answer);
+        }
+        thread::sleep(Duration::from_millis(200));
+    }
+    Err(otherwise.into())
 }
 
 /// A program that is killed when a trial fails.

@@ -1,0 +1,169 @@
+//! Features as embeddings, and shots as what they add to their class.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use orco_core::config::Answer;
+use orco_core::discriminant::{direction, root};
+use orco_core::math::add_scaled;
+
+use crate::bank::Bank;
+use crate::head::Projector;
+use crate::state::{BaseModel, State};
+use crate::statistics::Statistics;
+
+/// Exemplars that are embedded at a time.
+pub(super) const TOGETHER: usize = if cfg!(target_os = "none") { 8 } else { 64 };
+
+/// Turns features into embeddings.
+#[derive(Clone, Debug)]
+pub(super) struct Embedder {
+    /// None where targets do not count.
+    pub(super) head: Option<Projector>,
+    pub(super) outputs: usize,
+    pub(super) inputs: usize,
+    centre: Vec<f32>,
+    root_centre: Vec<f32>,
+}
+
+impl Embedder {
+    pub(super) fn new(base_model: &BaseModel, state: &State, (answer, statistics): (Answer, &Statistics)) -> Self {
+        let head = (answer.targets > 0.0).then(|| Projector::new(state.head(base_model)));
+        Self {
+            outputs: if head.is_some() { base_model.dimension } else { 0 },
+            head,
+            inputs: base_model.head.inputs,
+            centre: statistics.centre.clone(),
+            root_centre: statistics.root_centre.clone(),
+        }
+    }
+
+    pub(super) fn length(&self) -> usize {
+        self.outputs + 2 * self.inputs
+    }
+
+    /// Embeddings `[n, length]` of features `[n, inputs]`.
+    pub(super) fn embed(&self, features: &[f32]) -> Vec<f32> {
+        let mut embedded = self.seen(features);
+        let projected = self.project(features);
+        self.set_projections(&mut embedded, projected.chunks_exact(self.outputs.max(1)));
+        embedded
+    }
+
+    fn project(&self, features: &[f32]) -> Vec<f32> {
+        self.head.as_ref().map_or_else(Vec::new, |head| head.project(features))
+    }
+
+    /// Embeddings `[n, length]` of features `[n, inputs]` without their projections.
+    fn seen(&self, features: &[f32]) -> Vec<f32> {
+        let length = self.length();
+        let mut embedded = vec![0.0; features.len() / self.inputs * length];
+        for (to, from) in embedded.chunks_exact_mut(length).zip(features.chunks_exact(self.inputs)) {
+            let (directed, rooted) = to[self.outputs..].split_at_mut(self.inputs);
+            directed.copy_from_slice(from);
+            direction(directed, &self.centre);
+            rooted.copy_from_slice(from);
+            root(rooted);
+            direction(rooted, &self.root_centre);
+        }
+        embedded
+    }
+
+    fn set_projections<'a>(&self, embedded: &mut [f32], projected: impl Iterator<Item = &'a [f32]>) {
+        let rows = embedded.chunks_exact_mut(self.length());
+        rows.zip(projected).for_each(|(row, projected)| row[..self.outputs].copy_from_slice(projected));
+    }
+
+    /// What each shot adds to its class, `[shots, length]`: the mean of its clean view's embedding and of the
+    /// augmented ones' mean.
+    ///
+    /// # Shapes
+    /// `shots` `[shots, views, inputs]`, the clean view of each first.
+    pub(super) fn contributions(&self, shots: &[f32], views: usize) -> Vec<f32> {
+        means_of_views(self.embed(shots), views, self.length())
+    }
+
+    /// Projections of all of a bank's exemplars.
+    pub(super) fn projections(&self, bank: &Bank) -> Projections {
+        let mut projections = Projections::default();
+        if self.outputs == 0 {
+            return projections;
+        }
+        let every: Vec<usize> = (0..bank.len()).collect();
+        for exemplars in every.chunks(TOGETHER) {
+            let projected = self.project(&views_of(bank, exemplars));
+            for shot in projected.chunks_exact(bank.views() * self.outputs) {
+                projections.clean.extend_from_slice(&shot[..self.outputs]);
+            }
+            projections.means.extend(means_of_views(projected, bank.views(), self.outputs));
+        }
+        projections
+    }
+
+    /// Embeddings `[exemplars, length]` of the clean views of some of a bank's exemplars, whose projections are known.
+    pub(super) fn embed_stored(&self, bank: &Bank, exemplars: &[usize], projections: &Projections) -> Vec<f32> {
+        let mut features = vec![0.0; exemplars.len() * self.inputs];
+        for (&exemplar, row) in exemplars.iter().zip(features.chunks_exact_mut(self.inputs)) {
+            bank.view().read(exemplar, 0, row);
+        }
+        let mut embedded = self.seen(&features);
+        self.set_projections(&mut embedded, projections.clean(exemplars, self.outputs));
+        embedded
+    }
+
+    /// What each of these exemplars of a bank, whose projections are known, adds to its class, `[exemplars, length]`.
+    pub(super) fn contributions_of(&self, bank: &Bank, exemplars: &[usize], projections: &Projections) -> Vec<f32> {
+        let seen = self.seen(&views_of(bank, exemplars));
+        let mut contributions = means_of_views(seen, bank.views(), self.length());
+        self.set_projections(&mut contributions, projections.means(exemplars, self.outputs));
+        contributions
+    }
+}
+
+/// Projections of a bank's exemplars: most of the work of embedding them, kept where they are needed more than once.
+#[derive(Default)]
+pub(super) struct Projections {
+    /// Of the clean views, `[exemplars, outputs]`.
+    clean: Vec<f32>,
+    /// Means over the views, as they count in a contribution, `[exemplars, outputs]`.
+    means: Vec<f32>,
+}
+
+impl Projections {
+    fn clean<'a>(&'a self, exemplars: &'a [usize], outputs: usize) -> impl Iterator<Item = &'a [f32]> {
+        exemplars.iter().map(move |exemplar| &self.clean[exemplar * outputs..][..outputs])
+    }
+
+    fn means<'a>(&'a self, exemplars: &'a [usize], outputs: usize) -> impl Iterator<Item = &'a [f32]> {
+        exemplars.iter().map(move |exemplar| &self.means[exemplar * outputs..][..outputs])
+    }
+}
+
+/// One row for each shot, `[shots, length]`, from those of its views, `[shots, views, length]`: the clean view, which
+/// is the first, counts one half, the others together as much.
+fn means_of_views(mut rows: Vec<f32>, views: usize, length: usize) -> Vec<f32> {
+    if views == 1 {
+        return rows;
+    }
+    let mut means = Vec::with_capacity(rows.len() / views);
+    for shot in rows.chunks_exact_mut(views * length) {
+        let (clean, augmented) = shot.split_at_mut(length);
+        clean.iter_mut().for_each(|value| *value *= 0.5);
+        let share = 0.5 / (views - 1) as f32;
+        augmented.chunks_exact(length).for_each(|row| add_scaled(clean, share, row));
+        means.extend_from_slice(clean);
+    }
+    means
+}
+
+/// Features of all views of some of a bank's exemplars, `[exemplars, views, inputs]`.
+fn views_of(bank: &Bank, exemplars: &[usize]) -> Vec<f32> {
+    let (views, inputs) = (bank.views(), bank.dimension());
+    let mut features = vec![0.0; exemplars.len() * views * inputs];
+    for (&exemplar, shot) in exemplars.iter().zip(features.chunks_exact_mut(views * inputs)) {
+        for (view, row) in shot.chunks_exact_mut(inputs).enumerate() {
+            bank.view().read(exemplar, view, row);
+        }
+    }
+    features
+}

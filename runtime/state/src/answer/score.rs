@@ -1,0 +1,169 @@
+//! What scores a class: a row and an offset, from the sum of what its shots add.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use orco_core::config::Answer;
+use orco_core::linalg::{LANES, Left, Right, pack, pack_transposed, padded, product};
+use orco_core::math::{dot, normalise, normalise_rows};
+
+use super::embed::Embedder;
+use crate::statistics::Statistics;
+
+/// [`orco_core::discriminant::Whitening`] for many vectors at a time.
+#[derive(Clone, Debug)]
+struct Whitener {
+    /// `[inputs, padded(axes)]`, packed.
+    transposed: Vec<f32>,
+    /// `[axes, padded(inputs)]`, packed.
+    axes: Vec<f32>,
+    damping: Vec<f32>,
+    factor: f32,
+    inputs: usize,
+}
+
+impl Whitener {
+    fn new(statistics: &Statistics, inputs: usize) -> Self {
+        let mut clean = statistics.axes.clean();
+        normalise_rows(&mut clean, inputs);
+        let (count, width) = (statistics.damping.len(), padded(inputs));
+        let mut transposed = vec![0.0; inputs * padded(count)];
+        pack_transposed(count, inputs, &clean, &mut transposed);
+        let mut wide = vec![0.0; count * width];
+        wide.chunks_exact_mut(width).zip(clean.chunks_exact(inputs)).for_each(|(to, from)| {
+            to[..inputs].copy_from_slice(from);
+        });
+        let mut axes = vec![0.0; count * width];
+        pack(count, width, &wide, &mut axes);
+        Self { transposed, axes, damping: statistics.damping.clone(), factor: statistics.factor, inputs }
+    }
+
+    /// Whitens vectors `[n, inputs]`.
+    fn apply(&self, vectors: &mut [f32]) {
+        let (rows, count) = (vectors.len() / self.inputs, self.damping.len());
+        let width = padded(count);
+        let mut along = vec![0.0; rows * width];
+        let axes = Right::packed(&self.transposed, self.inputs, width);
+        product(rows, self.inputs, Left::rows(vectors, self.inputs), axes, |row, column, sums| {
+            let line = along[row * width + column..].iter_mut();
+            line.zip(sums).zip(&self.damping[column..]).for_each(|((to, sum), damping)| *to = damping * sum);
+        });
+        let back = Right::packed(&self.axes, count, padded(self.inputs));
+        product(rows, count, Left::rows(&along, width), back, |row, column, sums| {
+            let line = vectors[row * self.inputs..][..self.inputs].iter_mut().skip(column);
+            line.zip(sums).for_each(|(value, sum)| *value = self.factor * (*value - sum));
+        });
+    }
+}
+
+/// Turns what is known of classes into what scores them.
+#[derive(Clone, Debug)]
+pub(super) struct Scorer {
+    whitener: Whitener,
+    outputs: usize,
+    inputs: usize,
+    /// Weights of the three parts, divided by their deviations; of all together 1.
+    weights: [f32; 3],
+}
+
+impl Scorer {
+    pub(super) fn new(embedder: &Embedder, (answer, statistics): (Answer, &Statistics)) -> Self {
+        let weights = [answer.targets, answer.means, answer.discriminant];
+        let all: f32 = weights.iter().sum();
+        let weight = |part: usize| weights[part] / all / statistics.deviations[part];
+        Self {
+            whitener: Whitener::new(statistics, embedder.inputs),
+            outputs: embedder.outputs,
+            inputs: embedder.inputs,
+            weights: [weight(0), weight(1), weight(2)],
+        }
+    }
+
+    /// Where the last part begins, which is whitened.
+    pub(super) fn rooted(&self) -> usize {
+        self.outputs + self.inputs
+    }
+
+    /// Whitens the last part of rows `[n, length]`.
+    pub(super) fn whiten(&self, rows: &mut [f32]) {
+        let length = self.rooted() + self.inputs;
+        let parts: Vec<f32> = rows.chunks_exact(length).flat_map(|row| &row[self.rooted()..]).copied().collect();
+        let whitened = self.whitened(parts);
+        for (row, whitened) in rows.chunks_exact_mut(length).zip(whitened.chunks_exact(self.inputs)) {
+            row[self.rooted()..].copy_from_slice(whitened);
+        }
+    }
+
+    /// Whitens vectors `[n, inputs]`.
+    pub(super) fn whitened(&self, mut vectors: Vec<f32>) -> Vec<f32> {
+        self.whitener.apply(&mut vectors);
+        vectors
+    }
+
+    /// Turns sums of what shots add, `[n, length]`, the last part whitened, into the rows that give the classes'
+    /// scores; returns the offsets.
+    pub(super) fn rows(&self, sums: &mut [f32], counts: &[f32]) -> Vec<f32> {
+        let length = self.rooted() + self.inputs;
+        let mut offsets = Vec::with_capacity(counts.len());
+        for (row, count) in sums.chunks_exact_mut(length).zip(counts) {
+            row.iter_mut().for_each(|value| *value /= count);
+            let whitened = &row[self.rooted()..];
+            offsets.push(-0.5 * self.weights[2] * dot(whitened, whitened));
+        }
+        self.whiten(sums);
+        for row in sums.chunks_exact_mut(length) {
+            let (z, rest) = row.split_at_mut(self.outputs);
+            let (directed, whitened) = rest.split_at_mut(self.inputs);
+            normalise(z);
+            normalise(directed);
+            for (part, weight) in [z, directed, whitened].into_iter().zip(self.weights) {
+                part.iter_mut().for_each(|value| *value *= weight);
+            }
+        }
+        offsets
+    }
+}
+
+/// What gives every class's score.
+#[derive(Clone, Debug)]
+pub(super) struct Rows {
+    /// `[length, padded(classes)]`, packed: a class is a column.
+    columns: Vec<f32>,
+    offsets: Vec<f32>,
+    length: usize,
+}
+
+impl Rows {
+    /// Of rows `[classes, length]`.
+    pub(super) fn new(rows: &[f32], offsets: Vec<f32>, length: usize) -> Self {
+        let mut columns = vec![0.0; length * padded(offsets.len())];
+        pack_transposed(offsets.len(), length, rows, &mut columns);
+        Self { columns, offsets, length }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.offsets.len()
+    }
+
+    pub(super) fn push(&mut self, row: &[f32], offset: f32) {
+        let count = self.len();
+        if count.is_multiple_of(LANES) {
+            self.columns.resize(self.columns.len() + self.length * LANES, 0.0);
+        }
+        let group = &mut self.columns[count / LANES * self.length * LANES..];
+        group.chunks_exact_mut(LANES).zip(row).for_each(|(lanes, value)| lanes[count % LANES] = *value);
+        self.offsets.push(offset);
+    }
+
+    /// Scores `[n, classes]` of embeddings `[n, length]`.
+    pub(super) fn scores(&self, embedded: &[f32]) -> Vec<f32> {
+        let (count, rows) = (self.len(), embedded.len() / self.length);
+        let mut scores = vec![0.0; rows * count];
+        let right = Right::packed(&self.columns, self.length, padded(count));
+        product(rows, self.length, Left::rows(embedded, self.length), right, |row, column, sums| {
+            let line = scores[row * count..][..count].iter_mut().zip(&self.offsets).skip(column);
+            line.zip(sums).for_each(|((to, offset), sum)| *to = sum + offset);
+        });
+        scores
+    }
+}
