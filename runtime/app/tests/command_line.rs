@@ -583,9 +583,16 @@ fn the_demonstration_learns_from_the_sample_pictures_and_says_what_it_is_sure_of
     let [right, sure, total] = ["right", "sure", "total"].map(|count| result["pictures"][count].as_u64().unwrap());
     assert!(total == 48 && right >= 44 && (36..=total).contains(&sure), "{}", result["pictures"]);
     assert!(result["seconds"].as_f64().unwrap() > 0.0, "{}", result["seconds"]);
-    assert!(!device.state().exists(), "the demonstration touched the device's state");
-    let nothing = device.folder.path().join("nothing");
-    device.refused(&["demo", "--shots", nothing.to_str().unwrap()], "name their folder with --shots");
+    // It is there to be gone on with, and nothing that a device knows is touched.
+    assert_eq!(device.saved().state.classes.len(), 6);
+    device.refused(&["demo", "--shots", samples.to_str().unwrap()], "knows something already");
+    let own = Device::on(workspace().join("models/everyday"));
+    let nothing = own.folder.path().join("nothing");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_orco"));
+    command.args(["demo", "--shots", nothing.to_str().unwrap(), "--bundle", own.bundle.to_str().unwrap()]);
+    command.env("ORCO_STATE", device.state());
+    command.env("ORCO_CONFIG", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/nothing.toml"));
+    assert_refused(&command.output().unwrap(), "name their folder with --shots");
 }
 
 #[test]

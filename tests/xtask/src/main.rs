@@ -208,7 +208,7 @@ fn test(tier: Option<Tier>) -> Result<ExitCode, Box<dyn Error>> {
     match tier {
         None => checks::run(&checks::standard(), everything),
         Some(Tier::Quick) => checks::run(&checks::quick(), everything),
-        Some(Tier::Full) => checks::run(&checks::full(), everything_and_a_browser),
+        Some(Tier::Full) => checks::run(&checks::full(), everything_and_programs),
         #[cfg(unix)]
         Some(Tier::Package { profile }) => package::trial::all(profile),
         #[cfg(unix)]
@@ -228,16 +228,18 @@ fn everything() -> Result<Environment, Box<dyn Error>> {
         .with_cargo_deny(&CARGO_DENY.locate()?))
 }
 
-/// The same, and a browser for the tests of the web page, where it can be had.
-fn everything_and_a_browser() -> Result<Environment, Box<dyn Error>> {
-    let environment = everything()?;
-    match debian::install("a browser", "chromedriver", &["chromium", "chromium-driver"]) {
-        Ok(()) => Ok(environment.with_browser()),
-        Err(error) => {
-            eprintln!("warning: the web page is not tried: {error}");
-            Ok(environment)
-        }
+/// The same, and programs that some tests need, where they can be had: a browser, an MQTT broker.
+fn everything_and_programs() -> Result<Environment, Box<dyn Error>> {
+    let mut environment = everything()?;
+    match debian::install("a browser", &["chromedriver"], &["chromium", "chromium-driver"]) {
+        Ok(()) => environment = environment.with_browser(),
+        Err(error) => eprintln!("warning: the web page is not tried: {error}"),
     }
+    match debian::install("an MQTT broker", &["mosquitto", "mosquitto_sub"], &["mosquitto", "mosquitto-clients"]) {
+        Ok(()) => environment = environment.with_mosquitto(),
+        Err(error) => eprintln!("warning: MQTT is not tried: {error}"),
+    }
+    Ok(environment)
 }
 
 /// Becomes the command, so that signals reach it and its exit code is ours.
