@@ -12,6 +12,8 @@
 //! - [`debian`] installs what is no part of a wheel;
 //! - [`checks`] are the steps of `cargo xtask test` and its tiers, the same here and in CI;
 //! - [`package`] builds the Debian package, and tries it in a clean Debian;
+//! - [`root`] is a Debian in the cache that has compilers for other machines, and these machines in QEMU;
+//! - [`micro`] runs a session on a microcontroller there;
 //! - [`machines`] repeats the tests that train as other processors would compute them;
 //! - [`error`] is why a set-up failed and what to do next.
 
@@ -23,7 +25,11 @@ mod error;
 mod library;
 mod machines;
 #[cfg(unix)]
+mod micro;
+#[cfg(unix)]
 mod package;
+#[cfg(unix)]
+mod root;
 mod wheel;
 
 use std::error::Error;
@@ -120,6 +126,12 @@ enum Tier {
         #[arg(long, default_value = "release")]
         profile: String,
     },
+    /// The device's session on a microcontroller: a Cortex-M7 in QEMU, beside the host, with power cuts
+    ///
+    /// Needs root, and mmdebstrap or debootstrap, which make a Debian with compiler and QEMU. Not part of the other
+    /// tiers.
+    #[cfg(unix)]
+    Micro,
     /// The tests that train and export, as processors with other vector units and other numbers of threads run them
     ///
     /// Prints a table; fails where a setting fails. Not part of the other tiers.
@@ -199,6 +211,8 @@ fn test(tier: Option<Tier>) -> Result<ExitCode, Box<dyn Error>> {
         Some(Tier::Full) => checks::run(&checks::full(), everything_and_programs),
         #[cfg(unix)]
         Some(Tier::Package { profile }) => package::trial::all(profile),
+        #[cfg(unix)]
+        Some(Tier::Micro) => micro::run(),
         Some(Tier::Machines { isas, threads }) => machines::run(&isas, &threads, &everything()?),
     }
 }
