@@ -173,13 +173,13 @@ fn home_assistant_finds_the_device_follows_it_and_sees_it_go() {
     };
     assert_eq!(classes(0)["base"], classes(0)["classes"]);
     // A change, its result, and what is seen before and after it.
-    reporting.teach("cup", "mug");
+    reporting.teach("beaker", "mug");
     let change = listener.once("orco/door3/change", "a result", |_| true);
     assert!(!change.retained);
     let change = change.json();
     assert_eq!(
         (&change["event_type"], &change["verb"], &change["label"]),
-        (&"done".into(), &"learn".into(), &"cup".into())
+        (&"done".into(), &"learn".into(), &"beaker".into())
     );
     assert!(change["report"]["new"].is_array(), "{change:#}");
     let types = found["homeassistant/event/orco_door3/change/config"]["event_types"].as_array().unwrap();
@@ -187,7 +187,7 @@ fn home_assistant_finds_the_device_follows_it_and_sees_it_go() {
     assert_eq!(classes(1)["classes"], classes(1)["base"].as_u64().unwrap() + 1);
     reporting.teach("duck", "rubber-duck");
     classes(2);
-    for (class, label) in [("mug", "cup"), ("rubber-duck", "duck"), ("mug", "cup")] {
+    for (class, label) in [("mug", "beaker"), ("rubber-duck", "duck"), ("mug", "beaker")] {
         reporting.show(class, label, &listener);
         // The last frames may still be on their way.
         listener.once("orco/door3/state", "the broker knows what the service shows", |message| {
@@ -219,9 +219,9 @@ fn a_broker_that_comes_back_is_told_everything_again() {
     let folder = TempDir::new().unwrap();
     let mut broker = Broker::start(folder.path(), "allow_anonymous true");
     let reporting = Reporting::start(folder.path(), &broker.url(), &[]);
-    reporting.teach("cup", "mug");
+    reporting.teach("beaker", "mug");
     let listener = broker.listen(&[]);
-    reporting.show("mug", "cup", &listener);
+    reporting.show("mug", "beaker", &listener);
     assert_eq!((reporting.metric("orco_mqtt_connected"), reporting.metric("orco_mqtt_connections_total")), (1, 1));
     assert!(reporting.metric("orco_mqtt_messages_total") > 8);
     broker.stop();

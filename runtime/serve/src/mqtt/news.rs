@@ -147,6 +147,8 @@ impl News {
                 }
                 waiting.push_back(ended);
             }
+            // How many classes there are is looked up.
+            "changed" => {}
             _ => return,
         }
         self.fresh.notify_one();

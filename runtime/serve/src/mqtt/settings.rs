@@ -167,10 +167,10 @@ impl Settings {
     /// [`MqttError`] says what cannot.
     pub fn check(self) -> Result<Device, MqttError> {
         let broker: Broker = self.broker.parse()?;
-        let password = self.password_file.as_deref().map(Password::read).transpose()?;
-        if password.is_some() && self.user.is_none() {
+        if self.password_file.is_some() && self.user.is_none() {
             return Err(MqttError::NoUser);
         }
+        let password = self.password_file.as_deref().map(Password::read).transpose()?;
         let tls = match (broker.tls, self.ca_file) {
             (true, file) => Some(Tls::of(&broker.host, file.as_deref())?),
             (false, Some(_)) => return Err(MqttError::NoTls),

@@ -82,7 +82,7 @@ fn a_password_is_its_owners_alone_and_never_shown() {
     assert!(!settings("mqtt://127.0.0.1").check().unwrap().is_overheard());
     let nobody = Settings { user: None, ..settings("mqtt://door3") };
     assert!(matches!(nobody.check(), Err(MqttError::NoUser)));
-    fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
     assert!(matches!(settings("mqtt://door3").check(), Err(MqttError::PasswordOpen { .. })));
     fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
     for text in ["", "\n", "two\nlines\n"] {
