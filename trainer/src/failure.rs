@@ -5,6 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind, set_hook, take_h
 
 use anyhow::Result;
 
+use crate::distributed::{ADVICE, LOST};
+
 /// A failure inside libtorch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -16,6 +18,12 @@ pub enum TorchError {
         wanted: String,
         /// The setting of the recipe that decides how much is needed.
         setting: &'static str,
+    },
+    /// Another rank ended while this one needed it, in a backward pass say.
+    #[error("{LOST}{reason}; {ADVICE}")]
+    Ranks {
+        /// What c10d said.
+        reason: String,
     },
     /// Anything else.
     #[error("libtorch refused a computation: {reason}")]
@@ -62,6 +70,12 @@ fn message(panic: &(dyn Any + Send)) -> Option<&str> {
 
 /// What libtorch's message means, if it is one.
 fn explain(text: &str, setting: &'static str) -> Option<TorchError> {
+    if let Some(start) = text.find(LOST) {
+        let line = text[start + LOST.len()..].split("\\n").next().unwrap_or_default();
+        let line = line.lines().next().unwrap_or_default().trim_end_matches("\")");
+        let reason = line.strip_suffix(ADVICE).unwrap_or(line).trim_end_matches("; ").to_owned();
+        return Some(TorchError::Ranks { reason });
+    }
     let lower = text.to_ascii_lowercase();
     let torch = text.contains("Torch(\"") || lower.contains("torch error");
     // The last is what cuBLAS and cuDNN say on a card that is nearly full.
