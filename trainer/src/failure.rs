@@ -157,6 +157,16 @@ mod tests {
     }
 
     #[test]
+    fn a_lost_rank_is_told_from_a_failure_of_libtorch() {
+        let thrown =
+            r#"called `Result::unwrap()` on an `Err` value: Torch("lost the other ranks: closed by peer\nraised")"#;
+        let said = explain(thrown, "batch").unwrap().to_string();
+        assert_eq!(said, format!("{LOST}closed by peer; {ADVICE}"));
+        let panicked = explain(&format!("rank 1 of 2 {LOST}closed by peer; {ADVICE}"), "batch").unwrap();
+        assert_eq!(panicked.to_string(), said);
+    }
+
+    #[test]
     fn other_failures_keep_their_first_line() {
         let ones = |size: i64| Tensor::ones([size], (Kind::Float, Device::Cpu));
         let error = failure(|| drop(ones(2) + ones(3)));
