@@ -27,7 +27,7 @@ static void classify(const OrcoLearner *learner, const char *path) {
     for (size_t i = 0; i < orco_answer_count(answer); i++) {
         printf(" %s (%.2f)", orco_answer_label(answer, i), orco_answer_score(answer, i));
     }
-    printf("\n");
+    printf("%s\n", orco_answer_known(answer) ? "" : " - but it is like nothing known");
     orco_answer_free(answer);
 }
 

@@ -16,7 +16,8 @@ def say(learner: orco.Learner, pictures: list[str]) -> None:
     # As a camera would give them: arrays of uint8, [height, width, 3].
     frames = (orco.read_picture(picture) for picture in pictures)
     for picture, answer in zip(pictures, learner.classify(frames, most=2)):
-        print(f"{picture}:", *(f"{label} ({score:.2f})" for label, score in answer.scores))
+        doubt = "" if answer.known else " - but it is like nothing known"
+        print(f"{picture}:", *(f"{label} ({score:.2f})" for label, score in answer.scores), end=f"{doubt}\n")
 
 
 def main() -> None:

@@ -13,9 +13,9 @@
 //! checksum of the whole is right, and no name of it becomes a path.
 
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use orco_state::codec::{self, DecodeError, Kind};
@@ -25,13 +25,13 @@ use sha2::{Digest, Sha256};
 use tar::{Archive, EntryType, Header};
 
 use crate::bundle::Bundle;
+use crate::files;
 use crate::learner::Made;
-use crate::store::kept::{self, KeptWith, MAX_PICTURE};
+use crate::store::kept::{self, KeptWith, MAX_BUNDLE_FILE, MAX_PICTURE};
 use crate::store::{Locked, Store, StoreError};
 
 /// Largest state with its history that is restored, in bytes.
 pub const MAX_STATE: u64 = 256 << 20;
-const MAX_TEXT: u64 = 8 << 20;
 
 const BUNDLE: &str = "bundle.toml";
 const SLOT: &str = "slot";
@@ -45,10 +45,10 @@ pub enum BackupError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The file cannot be read or written.
-    #[error("the backup cannot be read or written: {0}")]
+    #[error("the backup cannot be read or written")]
     File(#[from] io::Error),
     /// The file is no backup, of a later release, cut off or damaged.
-    #[error("it is no backup that can be restored: {0}")]
+    #[error("it is no backup that can be restored")]
     Decode(#[from] DecodeError),
     /// Its checksum is right, but it holds what no backup does.
     #[error("it is no backup that can be restored: {0}")]
@@ -150,6 +150,36 @@ pub fn write(bundle: &Bundle, store: &Store, wait: Duration, file: &mut File) ->
     Ok(Contents { bundle: with, classes, exemplars, pictures, bytes, warnings })
 }
 
+/// The same into a file of its own, which is there as a whole or not at all; a link is followed. One that is there already
+/// stays, unless this may `replace` it.
+///
+/// # Errors
+/// As for [`write`]; [`BackupError::File`] with [`io::ErrorKind::AlreadyExists`] if there is a file.
+pub fn write_to(
+    bundle: &Bundle,
+    store: &Store,
+    wait: Duration,
+    path: &Path,
+    replace: bool,
+) -> Result<Contents, BackupError> {
+    let path = match fs::metadata(path) {
+        Ok(facts) if !facts.is_file() => return Err(io::Error::other("what is there is no regular file").into()),
+        Ok(_) if !replace => {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file of that name").into());
+        }
+        Ok(_) => fs::canonicalize(path)?,
+        Err(_) if fs::symlink_metadata(path).is_ok() => {
+            return Err(io::Error::other("it is a link that leads nowhere").into());
+        }
+        Err(_) => path.to_owned(),
+    };
+    // Locking it would make it.
+    if !store.folder().is_dir() {
+        return Err(BackupError::Nothing { folder: store.folder().into() });
+    }
+    files::replace_with(&path, |file| write(bundle, store, wait, file))
+}
+
 /// Puts what a backup holds into the place of what the device knows, at once or not at all.
 ///
 /// # Errors
@@ -176,7 +206,7 @@ pub fn restore(
     let mut entries = archive.entries()?.raw(true);
     let mut next = || entries.next().transpose().map_err(BackupError::from);
     let missing = |name: &str| BackupError::Content(format!("it holds no {name}"));
-    let text = named(next()?, BUNDLE, MAX_TEXT)?.ok_or_else(|| missing(BUNDLE))?;
+    let text = named(next()?, BUNDLE, MAX_BUNDLE_FILE)?.ok_or_else(|| missing(BUNDLE))?;
     let slot = named(next()?, SLOT, MAX_STATE)?.ok_or_else(|| missing(SLOT))?;
     let nonsense = || BackupError::Content("its state makes no sense, or is a later release's".into());
     let saved = slots::read(&slot).ok_or_else(nonsense)?;
@@ -187,6 +217,10 @@ pub fn restore(
     if digest == bundle.digest {
         if !saved.is_sound(&bundle.base_model) {
             return Err(nonsense());
+        }
+        if with.labels != KeptWith::of(bundle).labels {
+            let reason = format!("its {BUNDLE} names other base classes than the bundle has");
+            return Err(BackupError::Content(reason));
         }
     } else if !overruled.other_bundle {
         return Err(BackupError::OtherBundle { name: with.name, release: with.release });

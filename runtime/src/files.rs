@@ -8,6 +8,8 @@ use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
+use tempfile::{NamedTempFile, TempPath};
+
 /// Opens a regular file for reading, or the one that a link leads to.
 ///
 /// # Errors
@@ -40,7 +42,7 @@ pub fn read_own(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// If it cannot be written; the old file is then as it was, unless only its folder could not be synced.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    replace_by(tempfile::Builder::new().prefix(".orco-"), path, bytes)
+    replace_with(path, |new| new.write_all(bytes))
 }
 
 /// Replaces a file as [`replace`] does, by what `write` writes into a new one.
@@ -48,7 +50,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// As for [`replace`], and if `write` fails.
 pub fn replace_with<T, E: From<io::Error>>(path: &Path, write: impl FnOnce(&mut File) -> Result<T, E>) -> Result<T, E> {
-    with_new(tempfile::Builder::new().prefix(".orco-"), path, write)
+    with_new(&path.with_file_name(format!(".orco-{}", random_name())), 0o600, path, write)
 }
 
 /// Replaces a file as [`replace`] does, readable by whom the process's mask lets read. Until the new one is whole it
@@ -63,21 +65,14 @@ pub fn replace_shared(path: &Path, bytes: &[u8]) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(temporary.file_name().unwrap_or_default()).rand_bytes(0);
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    replace_by(&builder, path, bytes)
+    with_new(&temporary, 0o666, path, |new| new.write_all(bytes))
 }
 
-/// Makes a folder that its owner alone may look into, unless it is there; it survives a power cut.
+/// Makes a folder that its owner alone may look into, unless it is there. When this returns, it survives a power cut.
 ///
 /// # Errors
 /// If it cannot be made.
 pub fn create_folder(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
-    }
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
@@ -88,17 +83,23 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-fn replace_by(builder: &tempfile::Builder<'_, '_>, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    with_new(builder, path, |new| new.write_all(bytes))
-}
-
+/// Replaces a file by way of a new one, which goes again if anything fails. Errors do not name that one: nobody asked
+/// for it.
 fn with_new<T, E: From<io::Error>>(
-    builder: &tempfile::Builder<'_, '_>,
+    temporary: &Path,
+    mode: u32,
     path: &Path,
     write: impl FnOnce(&mut File) -> Result<T, E>,
 ) -> Result<T, E> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut new = builder.tempfile_in(folder)?;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
+    #[cfg(not(unix))]
+    let _ = mode;
+    let file = options.open(temporary)?;
+    let mut new = NamedTempFile::from_parts(file, TempPath::try_from_path(temporary)?);
     let written = write(new.as_file_mut())?;
     new.as_file().sync_all()?;
     new.persist(path).map_err(|failed| failed.error)?;
@@ -230,7 +231,8 @@ mod tests {
             use std::os::unix::fs::PermissionsExt;
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         }
-        assert!(replace(&folder.path().join("missing/file"), b"x").is_err());
+        let missing = replace(&folder.path().join("missing/file"), b"x").unwrap_err().to_string();
+        assert!(!missing.contains(".orco-"), "{missing}");
         fs::create_dir(folder.path().join("folder")).unwrap();
         assert!(replace(&folder.path().join("folder"), b"x").is_err());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "something was left behind");

@@ -86,7 +86,7 @@ pub fn open(path: &Path) -> Result<RgbImage, ImageError> {
     decode(&files::read(path, MAX_FILE).map_err(ImageError::Read)?)
 }
 
-/// The same from the bytes of a JPEG or PNG file.
+/// As [`open`], from the bytes of a JPEG or PNG file.
 ///
 /// # Errors
 /// [`ImageError`] if the bytes are no such picture, are damaged or cut off, or decode to something too large.
@@ -100,7 +100,23 @@ pub fn decode(bytes: &[u8]) -> Result<RgbImage, ImageError> {
     }
 }
 
-/// The same, a JPEG picture at the smallest scale of 1, 1/4 and 1/8 that leaves at least `side` pixels in width
+/// Width and height of the picture in the bytes of a JPEG or PNG file, upright, as its header says: those of
+/// [`decode`]'s picture, unless that is reduced.
+///
+/// # Errors
+/// [`ImageError`] if the bytes are no such picture, or their header makes no sense.
+pub fn size(bytes: &[u8]) -> Result<(u32, u32), ImageError> {
+    let ((width, height), orientation) = if bytes.starts_with(&png::SIGNATURE) {
+        png::size(Cursor::new(bytes))?
+    } else if bytes.starts_with(&[0xff, 0xd8, 0xff]) {
+        jpeg::size(bytes)?
+    } else {
+        return Err(ImageError::Format);
+    };
+    Ok(if swaps_sides(orientation) { (height, width) } else { (width, height) })
+}
+
+/// As [`decode`], a JPEG picture at the smallest scale of 1, 1/4 and 1/8 that leaves at least `side` pixels in width
 /// and height: faster for a large one, which suits a live view, and a classifier whose input is small.
 ///
 /// # Errors
@@ -113,6 +129,12 @@ pub fn decode_reduced(bytes: &[u8], side: u32) -> Result<RgbImage, ImageError> {
 fn check_size(width: u32, height: u32) -> Result<(), ImageError> {
     let fits = width.max(height) <= MAX_SIDE && u64::from(width) * u64::from(height) <= MAX_PIXELS;
     if fits { Ok(()) } else { Err(ImageError::TooLarge) }
+}
+
+/// Whether turning a picture exchanges width and height; only then is it copied.
+fn swaps_sides(orientation: Orientation) -> bool {
+    use Orientation::{Rotate90, Rotate90FlipH, Rotate270, Rotate270FlipH};
+    matches!(orientation, Rotate90 | Rotate270 | Rotate90FlipH | Rotate270FlipH)
 }
 
 fn turned(mut picture: DynamicImage, orientation: Orientation) -> DynamicImage {
@@ -245,6 +267,22 @@ mod tests {
         assert!(matches!(decode(&bytes[..bytes.len() / 2]), Err(ImageError::Damaged(_))));
         assert!(matches!(decode(&png(&RgbImage::new(65_536, 1))), Err(ImageError::TooLarge)));
         assert_eq!(decode(&png(&RgbImage::new(65_535, 1))).unwrap().dimensions(), (65_535, 1));
+    }
+
+    #[test]
+    fn the_size_is_that_of_the_file_whatever_its_decoded_picture_is_reduced_to() {
+        let large = png(&RgbImage::new(5000, 4000));
+        assert_eq!(size(&large).unwrap(), (5000, 4000));
+        assert!(decode(&large).unwrap().width() < 5000);
+        let mut jpeg = Vec::new();
+        RgbImage::new(40, 30).write_to(&mut Cursor::new(&mut jpeg), ImageFormat::Jpeg).unwrap();
+        assert_eq!(size(&jpeg).unwrap(), (40, 30));
+        // One entry of EXIF data: to be turned by a quarter.
+        let exif = [&b"\xff\xe1\0\x22Exif\0\0MM\0*\0\0\0\x08\0\x01"[..], b"\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"];
+        let turned = [&jpeg[..2], &exif.concat(), &jpeg[2..]].concat();
+        assert_eq!((size(&turned).unwrap(), decode(&turned).unwrap().dimensions()), ((30, 40), (30, 40)));
+        assert!(matches!(size(b"GIF89a"), Err(ImageError::Format)));
+        assert!(matches!(size(&png(&RgbImage::new(65_536, 1))), Err(ImageError::TooLarge)));
     }
 
     #[test]

@@ -33,7 +33,7 @@ use crate::bundle::Bundle;
 use crate::encoder::choice::{Reason, Work};
 use crate::encoder::{EncodeError, Encoder};
 use crate::release;
-use crate::store::{Reading, Store};
+use crate::store::{Reading, Store, StoreError};
 use crate::threads::Threads;
 
 pub use change::{Imported, Made, Undone};
@@ -68,6 +68,8 @@ pub struct Learner {
     store: Store,
     settings: Settings,
     saved: Saved,
+    /// Counts saves of the state.
+    generation: u64,
     warnings: Vec<String>,
     /// Made when it is first needed, and anew after every change.
     classifier: Option<Classifier>,
@@ -114,13 +116,14 @@ impl Learner {
         if settings.compare_releases {
             release::check(store.folder(), &bundle.manifest.name, bundle.manifest.release)?;
         }
-        let Reading { saved, warnings, .. } = store.load(&bundle)?;
+        let Reading { saved, warnings, generation, .. } = store.load(&bundle)?;
         let (encoders, memory) = ([None, None], Memory::default());
         Ok(Self {
             bundle,
             store,
             settings,
             saved,
+            generation,
             warnings,
             classifier: None,
             known_scores: None,
@@ -211,20 +214,38 @@ impl Learner {
     /// Reads the state anew, which another learner on the same folder may have changed.
     ///
     /// # Errors
-    /// [`OpenLearnerError`] if it cannot be used.
+    /// [`OpenLearnerError`] if it cannot be used, or is gone; what was known before holds then.
     pub fn refresh(&mut self) -> Result<(), OpenLearnerError> {
         let reading = self.store.load(&self.bundle)?;
-        self.take(reading);
-        Ok(())
+        Ok(self.take(reading)?)
+    }
+
+    /// How often the state was saved when it was read last; 0 if nothing was saved yet.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Another learner on the same folder has found a state there: that there is none any more is an error from now on.
+    pub fn expect_state(&mut self) {
+        self.generation = self.generation.max(1);
+    }
+
+    /// Refuses to go on where there was a state and is none any more: that would forget everything without a word.
+    fn check_there(&self, generation: u64) -> Result<(), StoreError> {
+        let is_gone = self.generation > 0 && generation == 0;
+        if is_gone { Err(StoreError::Gone { folder: self.store.folder().into() }) } else { Ok(()) }
     }
 
     /// Goes on from what the store holds.
-    fn take(&mut self, reading: Reading) {
+    fn take(&mut self, reading: Reading) -> Result<(), StoreError> {
+        self.check_there(reading.generation)?;
+        self.generation = reading.generation;
         self.warnings = reading.warnings;
         if self.saved != reading.saved || !self.provisional.is_empty() {
             self.start_anew();
         }
         self.saved = reading.saved;
+        Ok(())
     }
 
     /// Lets go of what was made from the state.
@@ -354,7 +375,7 @@ impl Learner {
     /// [`ExportError`] if the newest state cannot be read, or the class cannot be exported.
     pub fn export(&mut self, label: &str, provenance: PackOrigin) -> Result<Pack, ExportError> {
         let reading = self.store.load_newest(&self.bundle)?;
-        self.take(reading);
+        self.take(reading)?;
         Ok(Pack::of(&self.bundle.base_model, &self.saved.state, label, provenance)?)
     }
 

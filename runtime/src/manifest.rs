@@ -186,6 +186,19 @@ pub fn hexadecimal(digest: &[u8]) -> String {
     })
 }
 
+/// A digest out of 64 hexadecimal digits, as [`hexadecimal`] writes them; nothing else is one.
+pub fn from_hexadecimal(digits: &str) -> Option<[u8; 32]> {
+    let digit = |byte: u8| (byte as char).to_digit(16).filter(|_| !byte.is_ascii_uppercase());
+    let mut digest = [0; 32];
+    if digits.len() != 2 * digest.len() {
+        return None;
+    }
+    for (byte, pair) in digest.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
+        *byte = (digit(pair[0])? * 16 + digit(pair[1])?) as u8;
+    }
+    Some(digest)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -25,11 +25,13 @@ mod error;
 mod files;
 mod folder;
 pub mod kept;
+mod revision;
 mod switch;
 #[cfg(test)]
 mod tests;
 
 pub use error::StoreError;
+pub use revision::Revision;
 
 use std::cell::Cell;
 use std::fs::{self, File, TryLockError};
@@ -59,6 +61,8 @@ pub struct Store {
 pub struct Locked {
     store: Store,
     lock: Lock,
+    /// Folders that were made for it, the store's first: they go again if nothing is saved.
+    made: Vec<PathBuf>,
     /// Generation of the state that was loaded or saved last, and the slot that holds it.
     newest: Cell<(u64, Option<Slot>)>,
 }
@@ -71,7 +75,7 @@ pub struct Reading {
     /// What is wrong with the store, in sentences, for somebody to be told.
     pub warnings: Vec<String>,
     /// Counts saves; 0 if nothing was saved yet.
-    generation: u64,
+    pub generation: u64,
     /// The slot that holds the state.
     slot: Option<Slot>,
 }
@@ -124,16 +128,28 @@ impl Store {
     pub fn lock(&self, wait: Duration) -> Result<Locked, StoreError> {
         let path = self.folder.join(LOCK);
         let failed = |source| StoreError::Write { path: path.clone(), source };
-        self.create_folder().map_err(|source| StoreError::Folder { path: self.folder.clone(), source })?;
-        self.check_owners()?;
-        let lock = Lock::take(&path, wait).map_err(|error| match error {
+        let mut made = Vec::new();
+        let taken = loop {
+            let missing =
+                self.folder.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists());
+            made.extend(missing.map(Path::to_owned));
+            self.create_folder().map_err(|source| StoreError::Folder { path: self.folder.clone(), source })?;
+            self.check_owners()?;
+            match Lock::take(&path, wait) {
+                // Whoever had made the folder saved nothing, and has removed it again.
+                Err(LockError::Open(error)) if error.kind() == io::ErrorKind::NotFound && !self.folder.exists() => {}
+                taken => break taken,
+            }
+        };
+        let lock = taken.map_err(|error| match error {
             LockError::Held => StoreError::Busy { folder: self.folder.clone() },
             LockError::OtherOwner { owner, user } => StoreError::OtherOwner { path: path.clone(), owner, user },
             LockError::Open(source) if source.kind() != io::ErrorKind::InvalidInput => failed(source),
             source => StoreError::Lock { path: path.clone(), source },
         })?;
+        let locked = Locked { store: self.clone(), lock, made, newest: Cell::default() };
         self.files().remove_unfinished().map_err(failed)?;
-        Ok(Locked { store: self.clone(), lock, newest: Cell::default() })
+        Ok(locked)
     }
 
     /// Refuses to change what another user could then no longer read.
@@ -156,7 +172,7 @@ impl Store {
 
     /// Makes the folder, so that it survives a power cut.
     fn create_folder(&self) -> io::Result<()> {
-        create_folder(&self.folder)
+        if self.folder.is_dir() { Ok(()) } else { create_folder(&self.folder) }
     }
 
     /// Reads the newest state that can be read. Writes nothing. Where a slot cannot be used, a warning says so; where
@@ -290,6 +306,11 @@ impl Locked {
         &self.store
     }
 
+    /// Counts saves, those of others until the state was loaded among them; 0 if nothing was saved yet.
+    pub fn generation(&self) -> u64 {
+        self.newest.get().0
+    }
+
     /// Reads the state to be changed. Writes nothing.
     ///
     /// # Errors
@@ -340,6 +361,20 @@ impl Locked {
         Ok(())
     }
 
+    /// Removes the folders that were made for a change that saved nothing, unless something else lies in them.
+    fn leave_nothing(&self) -> io::Result<()> {
+        let folder = &self.store.folder;
+        // No bundle has this digest.
+        for kept in kept::others(folder, &[0; 32])? {
+            kept::discard(&kept)?;
+        }
+        if self.store.files().disk.list()?.iter().all(|name| name == LOCK) {
+            fs::remove_file(folder.join(LOCK))?;
+            self.made.iter().try_for_each(fs::remove_dir)?;
+        }
+        Ok(())
+    }
+
     /// Holds the store's folder until what it returns is dropped; nothing where the system has no locks for folders.
     fn hold_folder(&self) -> Result<Option<File>, StoreError> {
         let Ok(folder) = File::open(&self.store.folder) else { return Ok(None) };
@@ -382,5 +417,14 @@ impl Locked {
                 StoreError::Uncertain { path: self.store.path(slot), source }
             }
         })
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        if !self.made.is_empty() && self.store.revision().is_empty() && self.lock.is_in_place() {
+            // What is left does no harm.
+            let _ = self.leave_nothing();
+        }
     }
 }

@@ -14,12 +14,13 @@ use orco_state::bank::Bank;
 use orco_state::history::Saved;
 
 use crate::files;
-use crate::manifest::hexadecimal;
+use crate::manifest::{from_hexadecimal, hexadecimal};
 use crate::store::{Store, StoreError};
 
 /// Most bytes of one.
 pub const MOST: usize = 64 << 10;
 
+const ENDING: &str = ".jpg";
 /// The folder's name.
 const FOLDER: &str = "thumbnails";
 
@@ -51,7 +52,9 @@ impl Thumbnails {
         if path.exists() {
             return Ok(());
         }
-        files::create_folder(&self.folder)?;
+        if !self.folder.is_dir() {
+            files::create_folder(&self.folder)?;
+        }
         files::replace(&path, jpeg)
     }
 
@@ -63,6 +66,12 @@ impl Thumbnails {
     /// Whether an exemplar has one.
     pub fn has(&self, digest: &[u8; 32]) -> bool {
         self.path(digest).is_file()
+    }
+
+    /// The exemplars that have one: one look into the folder, however many there are.
+    pub fn all(&self) -> BTreeSet<[u8; 32]> {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        entries.filter_map(|entry| from_hexadecimal(entry.file_name().to_str()?.strip_suffix(ENDING)?)).collect()
     }
 
     /// Removes those of exemplars that neither a state nor its history has.
@@ -92,5 +101,5 @@ impl Thumbnails {
 }
 
 fn name(digest: &[u8; 32]) -> String {
-    hexadecimal(digest) + ".jpg"
+    hexadecimal(digest) + ENDING
 }

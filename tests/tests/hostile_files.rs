@@ -23,8 +23,9 @@ fn shipped() -> Bundle {
 
 fn copy(bundle: &Bundle) -> TempDir {
     let folder = TempDir::new().unwrap();
-    for entry in fs::read_dir(&bundle.folder).unwrap() {
-        let path = entry.unwrap().path();
+    let entries = fs::read_dir(&bundle.folder).unwrap().map(|entry| entry.unwrap().path());
+    // Without the folder of its report.
+    for path in entries.filter(|path| path.is_file()) {
         fs::copy(&path, folder.path().join(path.file_name().unwrap())).unwrap();
     }
     folder

@@ -50,6 +50,10 @@ fn advice(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     if let Some(error) = cause.downcast_ref::<orco_serve::ServeError>() {
         return on_serve(error);
     }
+    #[cfg(feature = "mqtt")]
+    if let Some(error) = cause.downcast_ref::<orco_serve::mqtt::MqttError>() {
+        return on_mqtt(error);
+    }
     if cause.is::<ShotsError>() {
         return Some("nothing was changed");
     }
@@ -67,6 +71,19 @@ fn on_serve(error: &orco_serve::ServeError) -> Option<&'static str> {
         ServeError::Listen { .. } => "give another address with --listen ADDRESS:PORT",
         ServeError::Learner(OpenLearnerError::Store(error)) => return on_store(error),
         ServeError::Learner(OpenLearnerError::Bundle(error)) => return on_bundle(error),
+        _ => return None,
+    })
+}
+
+#[cfg(feature = "mqtt")]
+fn on_mqtt(error: &orco_serve::mqtt::MqttError) -> Option<&'static str> {
+    use orco_serve::mqtt::MqttError;
+    Some(match error {
+        MqttError::Broker(_) => "the user is named with --mqtt-user NAME, the password in --mqtt-password-file FILE",
+        MqttError::NoUser => "--mqtt-user NAME does that",
+        MqttError::Id(_) => "--mqtt-id ID sets it",
+        MqttError::Topic(_) => "--mqtt-topic and --mqtt-discovery set where topics begin",
+        MqttError::Name => "--mqtt-name NAME sets it",
         _ => return None,
     })
 }
@@ -150,6 +167,9 @@ fn on_store(error: &StoreError) -> Option<&'static str> {
         StoreError::OtherBundle { .. } => {
             "`orco upgrade` learns its classes again on this bundle, from the pictures that were kept of their shots; \
              or give that bundle with --bundle, or another folder with --state"
+        }
+        StoreError::Gone { .. } => {
+            "nothing was changed: bring it back, with `orco restore` out of a backup, or repeat the command"
         }
         StoreError::TooManyPictures { .. } => {
             "nothing was changed: forget classes for good (--purge), or do without --keep-shots"

@@ -77,9 +77,10 @@ pub fn describe(classes: &[(&str, Shots<'_>)]) -> String {
     labels.join(", ")
 }
 
-/// Shows a change's progress: a bar for the shots, then one for the epochs.
+/// Shows a change's progress: a bar for kept pictures that are looked at, one for the shots, then one for the epochs.
 #[derive(Default)]
 pub struct Bars {
+    pictures: Option<ProgressBar>,
     shots: Option<ProgressBar>,
     epochs: Option<ProgressBar>,
 }
@@ -87,13 +88,8 @@ pub struct Bars {
 impl Observer for Bars {
     fn step(&mut self, step: Step) -> ControlFlow<()> {
         match step {
-            Step::Shots { done, total } => {
-                let bar = self.shots.get_or_insert_with(|| output::bar(total, "shots"));
-                bar.set_position(done as u64);
-                if done == total {
-                    bar.finish_and_clear();
-                }
-            }
+            Step::Pictures { done, total } => count(&mut self.pictures, "pictures", done, total),
+            Step::Shots { done, total } => count(&mut self.shots, "shots", done, total),
             Step::Epoch(progress) => {
                 let bar = self.epochs.get_or_insert_with(|| output::bar(progress.epochs, "learning"));
                 bar.set_position(progress.epoch as u64);
@@ -105,9 +101,18 @@ impl Observer for Bars {
     }
 }
 
+/// Moves a bar, which is made with the first thing that is done and goes with the last.
+fn count(bar: &mut Option<ProgressBar>, what: &str, done: usize, total: usize) {
+    let bar = bar.get_or_insert_with(|| output::bar(total, what));
+    bar.set_position(done as u64);
+    if done == total {
+        bar.finish_and_clear();
+    }
+}
+
 impl Drop for Bars {
     fn drop(&mut self) {
-        [&self.shots, &self.epochs].into_iter().flatten().for_each(ProgressBar::finish_and_clear);
+        [&self.pictures, &self.shots, &self.epochs].into_iter().flatten().for_each(ProgressBar::finish_and_clear);
     }
 }
 

@@ -122,6 +122,9 @@ impl Setting<'_> {
     /// A file's value as the command line takes it.
     fn read(&self, value: &Value) -> Result<Vec<String>, String> {
         let one = |value: &Value| match value {
+            Value::String(text) if text.is_empty() => {
+                Err("it is empty: give a value, or take the line away".to_owned())
+            }
             Value::String(text) => Ok(text.clone()),
             Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => Ok(value.to_string()),
             _ => Err("expected a text or a number".to_owned()),

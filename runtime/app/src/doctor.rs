@@ -109,6 +109,8 @@ pub fn examine_service(arguments: &crate::command::serve::Arguments, mut finding
     service::token(arguments, &mut findings);
     service::certificate(arguments, &mut findings);
     service::port(arguments, &mut findings);
+    #[cfg(feature = "mqtt")]
+    service::mqtt(arguments, &mut findings);
     findings
 }
 

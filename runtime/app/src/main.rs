@@ -6,6 +6,8 @@ mod command;
 mod config;
 mod device;
 mod doctor;
+#[cfg(feature = "mqtt")]
+mod mqtt;
 mod options;
 mod output;
 mod picture;
@@ -15,6 +17,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::Resettable;
+use clap::parser::ValueSource;
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use config::File;
 use options::Options;
@@ -133,7 +136,11 @@ fn main() -> ExitCode {
         Verb::Doctor(arguments) => command::doctor::run(options, &output, arguments),
         Verb::Bench(arguments) => command::bench::run(options, &output, arguments),
         Verb::Eval(arguments) => command::eval::run(options, &output, arguments),
-        Verb::Demo(arguments) => command::demo::run(options, &output, arguments),
+        Verb::Demo(arguments) => {
+            // Settings name the device's own state.
+            let asked = matches.value_source("state") == Some(ValueSource::CommandLine);
+            command::demo::run(options, &output, arguments, options.state.as_deref().filter(|_| asked))
+        }
     };
     output.finish(done)
 }

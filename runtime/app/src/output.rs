@@ -48,7 +48,27 @@ enum Json {
     Nowhere,
     /// Standard output, so that nothing else may.
     Standard,
-    File(String, File),
+    File(ReportFile),
+}
+
+/// A file for results, opened before anything is done, so that what cannot be written is known before.
+pub struct ReportFile {
+    shown: String,
+    file: File,
+}
+
+impl ReportFile {
+    /// Opens or makes the file, without emptying it.
+    pub fn open(path: &Path) -> Result<Self> {
+        let shown = path.display().to_string();
+        let file = open_sink(path).with_context(|| format!("cannot write {shown}"))?;
+        Ok(Self { shown, file })
+    }
+
+    /// Writes a report over an earlier one, which goes only now.
+    pub fn write(&self, text: &str) -> Result<()> {
+        rewrite(&self.file, text).with_context(|| format!("cannot write {}", self.shown))
+    }
 }
 
 impl Output {
@@ -57,11 +77,7 @@ impl Output {
         let json = match json {
             None => Json::Nowhere,
             Some(path) if path == Path::new("-") => Json::Standard,
-            Some(path) => {
-                let shown = path.display().to_string();
-                let opened = open_sink(path).with_context(|| format!("cannot write {shown}"))?;
-                Json::File(shown, opened)
-            }
+            Some(path) => Json::File(ReportFile::open(path)?),
         };
         Ok(Self { json, ..Self::silent() })
     }
@@ -169,12 +185,11 @@ impl Output {
         match &self.json {
             Json::Nowhere => Ok(()),
             Json::Standard => self.to_standard(&text),
-            Json::File(shown, file) => rewrite(file, &text).with_context(|| format!("cannot write {shown}")),
+            Json::File(file) => file.write(&text),
         }
     }
 }
 
-/// Writes a report over an earlier one, which goes only now.
 fn rewrite(mut file: &File, text: &str) -> io::Result<()> {
     if file.metadata()?.is_file() {
         file.set_len(0)?;
@@ -225,20 +240,17 @@ pub fn counted(count: usize, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
-/// A system's result: one line for the means and one per session.
+/// A system's result: one line for the means over all sessions and one per session.
 pub fn summary(summary: &Summary) -> String {
-    format!(
-        "{}: aHM {:.2} ± {:.2}, aACC {:.2} ± {:.2}, area {}, base decay {:.2}, performance decay {:.2}\n{}",
-        summary.system,
-        summary.ahm,
-        summary.ahm_deviation,
-        summary.aacc,
-        summary.aacc_deviation,
-        orco_lab::percent_or_dash(summary.area),
-        summary.base_decay,
-        summary.performance_decay,
-        summary.table()
-    )
+    let name = |name: &str| match name {
+        "ahm" => "aHM".to_owned(),
+        "last hm" => "last HM".to_owned(),
+        "aacc" => "aACC".to_owned(),
+        other => other.to_owned(),
+    };
+    let totals = summary.totals().map(|(of, mean, deviation)| format!("{} {mean:.2} ± {deviation:.2}", name(of)));
+    let totals: Vec<String> = totals.collect();
+    format!("{}: {}\n{}", summary.system, totals.join(", "), summary.table())
 }
 
 /// Presets side by side; arithmetic and time are those of learning all sessions of a draw, also as shares of the first

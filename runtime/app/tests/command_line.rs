@@ -506,7 +506,12 @@ fn the_bundle_reaches_its_aim_on_the_benchmark_file() {
     assert!(sessions[0]["inc"].is_null() && sessions[0]["hm"].is_null());
     let mean: f64 = sessions[1..].iter().map(|row| row["hm"].as_f64().unwrap()).sum::<f64>() / 8.0;
     assert!((mean - ahm("orco")).abs() < 1e-9, "aHM is not the mean of the sessions'");
-    assert_eq!(result, device.json(&["eval", "--draws", "3"]), "measuring is not reproducible");
+    let csv = device.folder.path().join("numbers.csv");
+    let again = device.json(&["eval", "--draws", "3", "--csv", csv.to_str().unwrap()]);
+    assert_eq!(result, again, "measuring is not reproducible");
+    let csv = std::fs::read_to_string(csv).unwrap();
+    let line = format!("orco,,ahm,{},{}", of("orco")["ahm"], of("orco")["ahm_deviation"]);
+    assert!(csv.lines().any(|found| found == line), "no \"{line}\" in {csv}");
     device.refused(&["eval", "--targets-alone"], "--targets-alone needs settings that align the head");
     let edge = device.json(&["eval", "--draws", "3", "--preset", "edge"]);
     let paper = device.json(&["eval", "--draws", "3", "--preset", "edge", "--targets-alone"]);
@@ -583,9 +588,16 @@ fn the_demonstration_learns_from_the_sample_pictures_and_says_what_it_is_sure_of
     let [right, sure, total] = ["right", "sure", "total"].map(|count| result["pictures"][count].as_u64().unwrap());
     assert!(total == 48 && right >= 44 && (36..=total).contains(&sure), "{}", result["pictures"]);
     assert!(result["seconds"].as_f64().unwrap() > 0.0, "{}", result["seconds"]);
-    assert!(!device.state().exists(), "the demonstration touched the device's state");
-    let nothing = device.folder.path().join("nothing");
-    device.refused(&["demo", "--shots", nothing.to_str().unwrap()], "name their folder with --shots");
+    // It is there to be gone on with, and nothing that a device knows is touched.
+    assert_eq!(device.saved().state.classes.len(), 6);
+    device.refused(&["demo", "--shots", samples.to_str().unwrap()], "knows something already");
+    let own = Device::on(workspace().join("models/everyday"));
+    let nothing = own.folder.path().join("nothing");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_orco"));
+    command.args(["demo", "--shots", nothing.to_str().unwrap(), "--bundle", own.bundle.to_str().unwrap()]);
+    command.env("ORCO_STATE", device.state());
+    command.env("ORCO_CONFIG", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/nothing.toml"));
+    assert_refused(&command.output().unwrap(), "name their folder with --shots");
 }
 
 #[test]

@@ -90,6 +90,18 @@ fn what_is_broken_is_named_with_what_to_do() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_state_that_cannot_be_made_is_named_and_nothing_is_left_where_it_can() {
+    let device = Device::new();
+    assert_finds(&examined(&device, &["--state", "/proc/orco/state"]), "state", "wrong", "cannot be made");
+    let nothing = device.folder.path().join("nothing");
+    fs::create_dir(&nothing).unwrap();
+    let state = nothing.join("state");
+    assert_finds(&examined(&device, &["--state", state.to_str().unwrap()]), "state", "good", "made with the first");
+    assert_eq!(fs::read_dir(&nothing).unwrap().count(), 0);
+}
+
+#[test]
 fn port_token_and_certificate_are_looked_at() {
     let device = Device::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -127,6 +139,7 @@ fn port_token_and_certificate_are_looked_at() {
         (parameters.not_before, parameters.not_after) = (from, to);
         fs::write(&certificate, parameters.self_signed(&pair).unwrap().pem()).unwrap();
         fs::write(&key, pair.serialize_pem()).unwrap();
+        fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
         let tls = ["--certificate", certificate.to_str().unwrap(), "--key", key.to_str().unwrap()];
         assert_finds(&examined(&device, &tls), "certificate", level, said);
         fs::write(&key, rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap();

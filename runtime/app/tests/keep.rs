@@ -82,6 +82,7 @@ fn pictures_follow_the_state() {
     let stray = kept(&device).join(format!("{}.png", "0".repeat(64)));
     let foreign = kept(&device).join("holiday.txt");
     [&stray, &foreign].into_iter().for_each(|path| fs::write(path, b"x").unwrap());
+    assert_eq!(device.json(&["info"])["kept_bytes"], more.values().map(Vec::len).sum::<usize>(), "it counts the stray");
     device.json(&["forget", "beaker", "--purge"]);
     assert!(pictures(&device).is_empty(), "purged, and still there");
     assert!(!stray.exists() && foreign.exists());
@@ -244,6 +245,8 @@ fn a_backup_moves_everything_to_another_device() {
     assert_eq!(written["bytes"], fs::metadata(file).unwrap().len());
     device.refused_keeping(&["backup", file], "there is a file of that name");
     device.json(&["backup", file, "--force"]);
+    let nowhere = "cannot write /nowhere/x.orcobackup: No such file or directory (os error 2)";
+    device.refused_keeping(&["backup", "/nowhere/x.orcobackup"], nowhere);
     let bundle = Bundle::open(&device.bundle).unwrap();
     assert_eq!(written["digest"].as_str().unwrap(), orco_runtime::manifest::hexadecimal(&bundle.digest));
 
@@ -266,6 +269,7 @@ fn a_backup_moves_everything_to_another_device() {
 
     let third = Device::on(everyday());
     third.refused(&["restore", file], "it belongs to release");
+    assert!(!third.state().exists(), "what was refused left a folder");
     third.json(&["restore", file, "--other-bundle"]);
     third.json(&["upgrade"]);
     assert_eq!(third.saved().state.classes[0].label, "mug");

@@ -35,7 +35,14 @@ fn other_machines_are_not_served_without_a_token_and_two_services_do_not_share_a
     let said = refused(
         service.url.trim_start_matches("http://").trim_end_matches('/').replace("localhost", "127.0.0.1").as_str(),
     );
-    assert!(said.contains("in use"), "{said}");
+    assert_eq!(said.matches("in use").count(), 1, "{said}");
+    let state = folder.path().join("state");
+    let file = folder.path().join("file");
+    fs::write(&file, b"x").unwrap();
+    let camera = format!("folder:{}", file.display());
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--camera", &camera];
+    let output = orco(&shipped(), &state, &arguments).output().unwrap();
+    support::assert_refused(&output, "is no folder: name the folder into which pictures are put");
 }
 
 #[test]

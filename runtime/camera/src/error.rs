@@ -18,7 +18,7 @@ pub enum Broken {
     #[error("the stream ended")]
     Ended,
     /// It cannot be read.
-    #[error("{0}")]
+    #[error(transparent)]
     Read(#[from] io::Error),
     /// No boundary between pictures was found in it.
     #[error("what it sends is no stream of pictures")]
@@ -33,7 +33,7 @@ pub enum Broken {
 #[non_exhaustive]
 pub enum CameraError {
     /// The device or folder cannot be used.
-    #[error("{0}")]
+    #[error(transparent)]
     Io(#[from] io::Error),
     /// The address cannot be asked.
     #[error("{0}")]
@@ -42,7 +42,7 @@ pub enum CameraError {
     #[error("it answers with {0}, not with pictures (image/jpeg, image/png or multipart/x-mixed-replace)")]
     Content(String),
     /// The stream is broken.
-    #[error("{0}")]
+    #[error(transparent)]
     Broken(#[from] Broken),
     /// GStreamer is not installed.
     #[error(

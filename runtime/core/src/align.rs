@@ -191,13 +191,17 @@ impl<'a> AlignmentData<'a> {
 }
 
 /// Working memory that [`assign`] and [`align`] need for a head of that shape and so many pseudo-targets, known classes
-/// and exemplars at most: known when a program is compiled.
+/// and exemplars at most: known when a program is compiled. Without epochs nothing is trained, and that takes none.
 pub const fn needs(shape: Shape, targets: usize, classes: usize, exemplars: usize, config: &Config) -> Needs {
+    let (numbers, indices) = to_assign(shape, classes, targets);
+    let assigning = Needs { numbers: sum(&numbers), indices: sum(&indices) };
+    if config.epochs == 0 {
+        return assigning;
+    }
     let extent = extent(shape, targets, classes, exemplars, config);
     let target_rows = Needs { numbers: targets * shape.outputs, indices: 0 };
     let sampler = Sampler::needs(shape, extent.samples, exemplars, targets, config);
-    let (numbers, indices) = to_assign(shape, classes, targets);
-    target_rows.plus(sampler).plus(extent.needs()).max(Needs { numbers: sum(&numbers), indices: sum(&indices) })
+    target_rows.plus(sampler).plus(extent.needs()).max(assigning)
 }
 
 const fn extent(shape: Shape, targets: usize, classes: usize, exemplars: usize, config: &Config) -> Extent {
@@ -283,6 +287,12 @@ pub fn align(
     on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
 ) -> Result<(), AlignError> {
     check(data, assigned.len(), config, workspace)?;
+    if config.epochs == 0 {
+        let Parameters { w1, b1, w2, b2 } = data.head;
+        let pairs = [(head.w1, w1), (head.b1, b1), (head.w2, w2), (head.b2, b2)];
+        pairs.into_iter().for_each(|(to, from)| to.copy_from_slice(from));
+        return Ok(());
+    }
     let workers = workspace.workers;
     let mut done = Ok(());
     let mut head = Some(head);

@@ -36,7 +36,7 @@ pub struct Border {
     /// What is added to the scores of new classes.
     pub shift: f32,
     /// Accuracy on base classes to be expected, 0..1.
-    pub known: f32,
+    pub base: f32,
     /// Accuracy on new classes to be expected, 0..1.
     pub new: f32,
 }
@@ -45,27 +45,27 @@ pub struct Border {
 /// new ones the rest; in the middle of all that are as good. Sorts the samples.
 ///
 /// Without samples on one of the sides there is nothing to be chosen, and the border lies at 0.
-pub fn choose(known: &mut [Sample], new: &mut [Sample], weight: f32) -> Border {
-    if known.is_empty() || new.is_empty() {
-        return at(known, new, 0.0);
+pub fn choose(base: &mut [Sample], new: &mut [Sample], weight: f32) -> Border {
+    if base.is_empty() || new.is_empty() {
+        return at(base, new, 0.0);
     }
     // As the shift grows, samples go over to the new side one by one, those with the highest lead first.
     let highest_first = |a: &Sample, b: &Sample| b.lead.total_cmp(&a.lead);
-    known.sort_unstable_by(highest_first);
+    base.sort_unstable_by(highest_first);
     new.sort_unstable_by(highest_first);
     let right = |samples: &[Sample]| samples.iter().filter(|sample| sample.right).map(|sample| sample.share).sum();
-    let (mut accuracy, mut found) = ([right(known), 0.0f32], 0.0f32);
+    let (mut accuracy, mut found) = ([right(base), 0.0f32], 0.0f32);
     let (mut best, mut from, mut to) = (-1.0, 0.0, 0.0);
     let (mut i, mut j) = (0, 0);
     let mut open = false;
     loop {
         let value = harmonic(accuracy[0], found, weight);
-        let next = match (known.get(i), new.get(j)) {
+        let next = match (base.get(i), new.get(j)) {
             (None, None) => None,
             (Some(a), Some(b)) => Some(a.lead.max(b.lead)),
             (Some(one), None) | (None, Some(one)) => Some(one.lead),
         };
-        let start = if i + j == 0 { None } else { Some(passed(known, new, i, j)) };
+        let start = if i + j == 0 { None } else { Some(passed(base, new, i, j)) };
         // The shifts between the last sample that went over and the next one.
         let low = start.unwrap_or_else(|| -next.unwrap_or(0.0) - OUTSIDE);
         let high = next.map_or(low + OUTSIDE, |lead| -lead);
@@ -77,7 +77,7 @@ pub fn choose(known: &mut [Sample], new: &mut [Sample], weight: f32) -> Border {
             open = false;
         }
         let Some(lead) = next else { break };
-        while let Some(sample) = known.get(i).filter(|sample| sample.lead >= lead) {
+        while let Some(sample) = base.get(i).filter(|sample| sample.lead >= lead) {
             accuracy[0] -= if sample.right { sample.share } else { 0.0 };
             i += 1;
         }
@@ -86,7 +86,7 @@ pub fn choose(known: &mut [Sample], new: &mut [Sample], weight: f32) -> Border {
             j += 1;
         }
     }
-    at(known, new, (from + to) / 2.0)
+    at(base, new, (from + to) / 2.0)
 }
 
 /// How far beyond the last sample a border lies that no sample bounds.
@@ -95,25 +95,25 @@ const OUTSIDE: f32 = 0.2;
 const TIE: f32 = 1e-5;
 
 /// Lead of the sample that went over last, as the shift at which it did.
-fn passed(known: &[Sample], new: &[Sample], i: usize, j: usize) -> f32 {
+fn passed(base: &[Sample], new: &[Sample], i: usize, j: usize) -> f32 {
     let lead = |samples: &[Sample], count: usize| count.checked_sub(1).map_or(f32::MAX, |last| samples[last].lead);
-    -lead(known, i).min(lead(new, j))
+    -lead(base, i).min(lead(new, j))
 }
 
 /// The accuracies that a shift gives.
-pub fn at(known: &[Sample], new: &[Sample], shift: f32) -> Border {
+pub fn at(base: &[Sample], new: &[Sample], shift: f32) -> Border {
     let accuracy = |samples: &[Sample], over: bool| -> f32 {
         let own = |sample: &&Sample| sample.right && (sample.lead + shift > 0.0) == over;
         // From 0 on, since the sum of nothing is -0.
         let sum = samples.iter().filter(own).fold(0.0, |sum, sample| sum + sample.share);
         sum.min(1.0)
     };
-    Border { shift, known: accuracy(known, false), new: accuracy(new, true) }
+    Border { shift, base: accuracy(base, false), new: accuracy(new, true) }
 }
 
-fn harmonic(known: f32, new: f32, weight: f32) -> f32 {
+fn harmonic(base: f32, new: f32, weight: f32) -> f32 {
     const LEAST: f32 = 1e-6;
-    1.0 / (weight / known.max(LEAST) + (1.0 - weight) / new.max(LEAST))
+    1.0 / (weight / base.max(LEAST) + (1.0 - weight) / new.max(LEAST))
 }
 
 #[cfg(test)]
@@ -131,35 +131,35 @@ mod tests {
 
     #[test]
     fn the_weight_moves_the_border() {
-        let known: Vec<(f32, bool)> = (0..10).map(|i| (-0.05 - 0.1 * i as f32, true)).collect();
+        let base: Vec<(f32, bool)> = (0..10).map(|i| (-0.05 - 0.1 * i as f32, true)).collect();
         let new: Vec<(f32, bool)> = (0..10).map(|i| (0.5 - 0.1 * i as f32, true)).collect();
-        let shift = |weight| choose(&mut samples(&known), &mut samples(&new), weight).shift;
+        let shift = |weight| choose(&mut samples(&base), &mut samples(&new), weight).shift;
         assert!(shift(0.9) < shift(0.5) && shift(0.5) < shift(0.1), "{} {}", shift(0.9), shift(0.5));
     }
 
     #[test]
     fn without_samples_nothing_moves() {
-        let known = samples(&[(-1.0, true), (0.5, true)]);
-        let border = choose(&mut known.clone(), &mut [], 0.5);
-        assert_eq!((border.shift, border.known, border.new), (0.0, 0.5, 0.0));
+        let base = samples(&[(-1.0, true), (0.5, true)]);
+        let border = choose(&mut base.clone(), &mut [], 0.5);
+        assert_eq!((border.shift, border.base, border.new), (0.0, 0.5, 0.0));
         assert_eq!(choose(&mut [], &mut [], 0.5), Border::default());
     }
 
     proptest! {
         #[test]
         fn no_other_shift_is_better(
-            known in prop::collection::vec((-30i8..30, any::<bool>()), 1..20),
+            base in prop::collection::vec((-30i8..30, any::<bool>()), 1..20),
             new in prop::collection::vec((-30i8..30, any::<bool>()), 1..20),
             weight in 0.1f32..0.9,
         ) {
             let leads = |of: &[(i8, bool)]| -> Vec<_> {
                 of.iter().map(|(lead, right)| (f32::from(*lead) / 8.0, *right)).collect()
             };
-            let (mut known, mut new) = (samples(&leads(&known)), samples(&leads(&new)));
-            let border = choose(&mut known, &mut new, weight);
-            let value = |border: Border| harmonic(border.known, border.new, weight);
+            let (mut base, mut new) = (samples(&leads(&base)), samples(&leads(&new)));
+            let border = choose(&mut base, &mut new, weight);
+            let value = |border: Border| harmonic(border.base, border.new, weight);
             for step in -200..200 {
-                let other = at(&known, &new, step as f32 / 40.0 + 0.003);
+                let other = at(&base, &new, step as f32 / 40.0 + 0.003);
                 prop_assert!(value(other) <= value(border) + 1e-4, "{other:?} beats {border:?}");
             }
         }

@@ -5,81 +5,14 @@ use std::thread;
 use std::time::Instant;
 
 use super::metrics::{Draw, Measured, Row, Summary, summarise};
-use crate::ablation::Ablation;
 use crate::benchmark::Benchmark;
-use crate::ridge::Ridge;
+use crate::system::System;
 use orco_core::align::Progress;
-use orco_core::config::{Answer, Config};
-use orco_core::math::{add_scaled, exp, highest, normalise_rows};
+use orco_core::config::Config;
 use orco_core::workers::{Serial, Workers};
 use orco_runtime::threads::{Threads, cores};
-use orco_state::classify::{Classifier, mean_direction};
-use orco_state::session::{self, LearnError, Memory, NewClass, Session};
+use orco_state::session::LearnError;
 use orco_state::state::{BaseModel, State};
-use orco_state::target::cosines;
-
-/// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum System {
-    /// The device's learner: phase 3 in every session.
-    Orco,
-    /// The same, changed.
-    Ablated(Ablation),
-    /// Imprinting in the projected space, without training: a new class is the mean projection of its shots, a base
-    /// class its pseudo-target; the head of phase 2 stays.
-    Imprint,
-    /// Nearest class mean on backbone features (cosine): base classes over all their training images, new classes over
-    /// their shots.
-    Ncm,
-    /// The same with the means of new classes moved halfway to the base means that are like them (TEEN, Wang et al.,
-    /// NeurIPS 2023: alpha 0.5, tau 16).
-    Teen,
-    /// Nearest class mean, seen from the mean of all base features, with a border chosen as ours is.
-    NcmBorder,
-    /// The linear discriminant with the covariance that base classes share, shrunk by half, on the roots of features,
-    /// with a border chosen as ours is.
-    LdaBorder,
-    /// Ridge regression on random features, fitted to the bundle's exemplars and the shots, with a border chosen as
-    /// ours is (RanPAC, McDonnell et al., NeurIPS 2023).
-    Ridge,
-}
-
-impl System {
-    /// The systems that are set side by side, ours first.
-    pub const ALL: [Self; 7] =
-        [Self::Orco, Self::Imprint, Self::Ncm, Self::Teen, Self::NcmBorder, Self::LdaBorder, Self::Ridge];
-
-    /// The systems that can be measured on a bundle: those with a border need its statistics.
-    pub fn on(base_model: &BaseModel) -> impl Iterator<Item = Self> {
-        let statistics = base_model.statistics.is_some();
-        let needs_them = |system: &Self| matches!(system, Self::NcmBorder | Self::LdaBorder | Self::Ridge);
-        Self::ALL.into_iter().filter(move |system| statistics || !needs_them(system))
-    }
-
-    /// Of a system that is one part of our answers: the weights that leave the others out.
-    fn alone(self) -> Option<Answer> {
-        let none = Answer { targets: 0.0, means: 0.0, discriminant: 0.0 };
-        match self {
-            Self::NcmBorder => Some(Answer { means: 1.0, ..none }),
-            Self::LdaBorder => Some(Answer { discriminant: 1.0, ..none }),
-            _ => None,
-        }
-    }
-
-    /// Name in tables and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Orco => "orco",
-            Self::Ablated(_) => "orco, ablated",
-            Self::Imprint => "imprint",
-            Self::Ncm => "ncm",
-            Self::Teen => "teen",
-            Self::NcmBorder => "ncm + border",
-            Self::LdaBorder => "lda + border",
-            Self::Ridge => "ridge + border",
-        }
-    }
-}
 
 /// Why measuring stopped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -137,6 +70,21 @@ impl Measurement<'_> {
         draws: usize,
         on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync),
     ) -> Result<Vec<Draw>, EvaluateError> {
+        self.draws_seen(draws, on_epoch, &|_, _| {})
+    }
+
+    /// The same; `on_session` looks at every session of every draw, from any of the threads.
+    ///
+    /// # Errors
+    /// As for [`Measurement::over`].
+    /// # Panics
+    /// As for [`Measurement::over`].
+    pub fn draws_seen(
+        &self,
+        draws: usize,
+        on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync),
+        on_session: &(dyn Fn(usize, &Scored<'_>) + Sync),
+    ) -> Result<Vec<Draw>, EvaluateError> {
         let cores = cores();
         let workers = cores.min(draws);
         let work = |worker: usize| -> Vec<_> {
@@ -144,7 +92,11 @@ impl Measurement<'_> {
             let threads = (cores >= 2 * draws).then(|| Threads::new(cores / draws).ok()).flatten();
             let threads: &dyn Workers = threads.as_ref().map_or(&Serial, |threads| threads);
             let own = (worker..draws).step_by(workers);
-            own.map(|draw| (draw, self.draw(draw, threads, &mut |_, _| on_epoch(), &mut |_| {}))).collect()
+            own.map(|draw| {
+                let rows = self.rows(draw, threads, &mut |_, _| on_epoch(), &mut |scored, _| on_session(draw, scored));
+                (draw, rows)
+            })
+            .collect()
         };
         let work = &work;
         let mut rows = thread::scope(|scope| {
@@ -179,111 +131,89 @@ impl Measurement<'_> {
         on_progress: &mut (dyn FnMut(usize, Progress) -> ControlFlow<()> + Send),
         on_row: &mut dyn FnMut(&Row),
     ) -> Result<Draw, EvaluateError> {
+        self.rows(draw, workers, on_progress, &mut |_, row| on_row(row))
+    }
+
+    fn rows(
+        &self,
+        draw: usize,
+        workers: &dyn Workers,
+        on_progress: &mut (dyn FnMut(usize, Progress) -> ControlFlow<()> + Send),
+        on_session: &mut dyn FnMut(&Scored<'_>, &Row),
+    ) -> Result<Draw, EvaluateError> {
+        let mut rows = Vec::with_capacity(self.benchmark.ways.len() + 1);
+        let (operations, seconds) = self.walk(draw, workers, on_progress, &mut |scored| {
+            let row = scored.measured().row(scored.session);
+            on_session(scored, &row);
+            rows.push(row);
+        })?;
+        Ok(Draw { rows, operations, seconds })
+    }
+
+    /// Walks through all sessions with one draw of the shots, `on_session` looking at every one after it is learned.
+    /// Returns the operations and the seconds of learning.
+    ///
+    /// # Errors
+    /// As for [`Measurement::draw`].
+    pub fn walk(
+        &self,
+        draw: usize,
+        workers: &dyn Workers,
+        on_progress: &mut (dyn FnMut(usize, Progress) -> ControlFlow<()> + Send),
+        on_session: &mut dyn FnMut(&Scored<'_>),
+    ) -> Result<(f64, f64), EvaluateError> {
         let Self { base_model, benchmark, system, config, seed } = *self;
-        let alone = system.alone().map(|answer| Config { epochs: 0, answer: Some(answer), ..config.clone() });
-        let config = alone.as_ref().unwrap_or(config);
+        let own = system.settings(config);
         let base = base_model.classes.len();
         let measured = benchmark.measured.clean();
-        let mut state = State::fresh(base_model, [0; 32]);
-        let mut memory = Memory::default();
+        let mut learner = system.start(self, own.as_ref().unwrap_or(config), workers);
         let (mut operations, mut seconds) = (0.0, 0.0);
-        let mut added = Vec::new();
-        let mut ridge = (system == System::Ridge).then(|| Ridge::new(base_model, seed));
-        let mut rows = Vec::with_capacity(benchmark.ways.len() + 1);
         for session in 0..=benchmark.ways.len() {
             if session > 0 {
                 let new = benchmark.session(base_model, session, draw, seed);
-                match system {
-                    System::Orco | System::Ablated(_) | System::NcmBorder | System::LdaBorder => {
-                        let mut progress = |progress| on_progress(session, progress);
-                        let started = Instant::now();
-                        let (memory, on_progress) = (&mut memory, &mut progress);
-                        let mut step = Session { base_model, config, seed, memory, workers, on_progress };
-                        let learned = match system {
-                            System::Ablated(ablation) => ablation.learn(&mut step, &state, &new),
-                            _ => step.learn(&state, &new).map(|(state, _)| state),
-                        };
-                        state = learned.map_err(|source| EvaluateError::Learn { session, source })?;
-                        seconds += started.elapsed().as_secs_f64();
-                        operations += session::operations(base_model, &state, config) as f64;
-                    }
-                    System::Imprint | System::Ncm | System::Teen => added.extend(new),
-                    System::Ridge => ridge.iter_mut().for_each(|ridge| ridge.add(&new)),
-                }
+                let started = Instant::now();
+                let learned = learner.learn(&new, &mut |progress| on_progress(session, progress));
+                operations += learned.map_err(|source| EvaluateError::Learn { session, source })?;
+                seconds += started.elapsed().as_secs_f64();
             }
-            let scores = match system {
-                System::Orco | System::Ablated(_) | System::NcmBorder | System::LdaBorder => {
-                    Classifier::with_config(base_model, &state, config).scores(&measured)
-                }
-                System::Imprint => imprinted(base_model, &added, &measured),
-                System::Ncm => to_means(base_model, benchmark, &added, &measured, None),
-                System::Teen => to_means(base_model, benchmark, &added, &measured, Some(&TEEN)),
-                System::Ridge => ridge.as_ref().expect("made above").scores(&measured),
-            };
-            let seen = base + benchmark.ways[..session].iter().sum::<u32>() as usize;
-            let mut counts = Measured::new(seen, base);
-            for (&class, scores) in benchmark.measured.classes().iter().zip(scores.chunks_exact(seen)) {
-                if (class as usize) < seen {
-                    counts.count_scores(class as usize, scores);
-                }
-            }
-            let row = counts.row(session);
-            on_row(&row);
-            rows.push(row);
+            let classes = base + benchmark.ways[..session].iter().sum::<u32>() as usize;
+            let scores = learner.scores(&measured);
+            let (of, state) = (benchmark.measured.classes(), learner.state());
+            on_session(&Scored { session, base, classes, of, scores: &scores, state });
         }
-        Ok(Draw { rows, operations, seconds })
+        Ok((operations, seconds))
     }
 }
 
-fn imprinted(base_model: &BaseModel, added: &[NewClass], features: &[f32]) -> Vec<f32> {
-    let by_targets = base_model.config.by_targets_alone();
-    let mut classifier = Classifier::with_config(base_model, &State::fresh(base_model, [0; 32]), &by_targets);
-    added.iter().for_each(|class| classifier.imprint(class));
-    classifier.scores(features)
+/// What a system says of the measured pictures after a session.
+#[derive(Clone, Copy, Debug)]
+pub struct Scored<'a> {
+    /// The session, 0 before anything was learned.
+    pub session: usize,
+    /// Base classes.
+    pub base: usize,
+    /// Classes seen so far.
+    pub classes: usize,
+    /// The class of every measured picture, those of later sessions among them.
+    of: &'a [u32],
+    /// `[pictures, classes]`.
+    scores: &'a [f32],
+    /// The device's state, where the system is one.
+    pub state: Option<&'a State>,
 }
 
-/// How far and how sharply TEEN moves means.
-struct Calibrated {
-    alpha: f32,
-    tau: f32,
-}
-
-/// Its authors' settings.
-const TEEN: Calibrated = Calibrated { alpha: 0.5, tau: 16.0 };
-
-/// Cosines to class means, `[n, classes]`.
-fn to_means(
-    base_model: &BaseModel,
-    benchmark: &Benchmark,
-    added: &[NewClass],
-    features: &[f32],
-    calibrated: Option<&Calibrated>,
-) -> Vec<f32> {
-    let inputs = base_model.head.inputs;
-    let mut means = benchmark.base_means.clone();
-    normalise_rows(&mut means, inputs);
-    let base = means.clone();
-    for class in added {
-        let mut mean = mean_direction(&clean(class, inputs), inputs);
-        if let Some(Calibrated { alpha, tau }) = calibrated {
-            let likeness = cosines(&mean, &base, inputs);
-            let highest = highest(&likeness);
-            let weights: Vec<f32> = likeness.iter().map(|cosine| exp(tau * (cosine - highest))).collect();
-            let all: f32 = weights.iter().sum();
-            mean.iter_mut().for_each(|value| *value *= 1.0 - alpha);
-            base.chunks_exact(inputs)
-                .zip(weights)
-                .for_each(|(row, weight)| add_scaled(&mut mean, alpha * weight / all, row));
-        }
-        means.extend(mean);
+impl<'a> Scored<'a> {
+    /// The pictures of the classes seen so far, each with its class and the scores of all classes.
+    pub fn pictures(&self) -> impl Iterator<Item = (usize, &'a [f32])> + use<'a> {
+        let Self { classes, of, scores, .. } = *self;
+        let pictures = of.iter().map(|class| *class as usize).zip(scores.chunks_exact(classes));
+        pictures.filter(move |(class, _)| *class < classes)
     }
-    normalise_rows(&mut means, inputs);
-    let mut directions = features.to_vec();
-    normalise_rows(&mut directions, inputs);
-    cosines(&directions, &means, inputs)
-}
 
-/// The clean views of a class's shots, `[shots, inputs]`.
-fn clean(class: &NewClass, inputs: usize) -> Vec<f32> {
-    class.shots.iter().flat_map(|shot| &shot[..inputs]).copied().collect()
+    /// Right answers per class.
+    pub fn measured(&self) -> Measured {
+        let mut measured = Measured::new(self.classes, self.base);
+        self.pictures().for_each(|(class, scores)| measured.count_scores(class, scores));
+        measured
+    }
 }

@@ -4,20 +4,30 @@
 //! - [`statistics`]: what a workstation computes from all base images, for answers on the device;
 //! - [`cifar100`], [`from_cifar100`]: features computed anew from a data set's images;
 //! - [`ablation`]: sessions that differ from a device's in a choice that its settings do not leave open;
-//! - [`Measurement`]: runs a benchmark's sessions through the runtime's own learner and through the rivals;
+//! - [`Measurement`]: runs a benchmark's sessions through any [`System`]: the runtime's own learner, and its rivals;
 //! - [`unknown`]: how well answers know what they do not know;
-//! - [`Row`], [`Summary`]: harmonic means, accuracies and their spread over draws.
+//! - [`published`]: what authors report;
+//! - `report` (feature `report`): all of it as JSON, CSV, pictures, and a page;
+//! - `trials` (feature `report`): the paper's ablations of phase 3;
+//! - [`Row`], [`Summary`]: harmonic means, accuracies and their spread over draws; [`csv`] writes them.
 
 pub mod ablation;
 pub mod benchmark;
 pub mod cifar100;
+pub mod csv;
 mod evaluate;
 mod images;
 mod metrics;
-mod ridge;
+pub mod published;
+#[cfg(feature = "report")]
+pub mod report;
 pub mod statistics;
+mod system;
+#[cfg(feature = "report")]
+pub mod trials;
 pub mod unknown;
 
-pub use evaluate::{EvaluateError, Measurement, System};
+pub use evaluate::{EvaluateError, Measurement, Scored};
 pub use images::{ImagesError, from_cifar100};
 pub use metrics::{Draw, Measured, Row, Summary, percent_or_dash, summarise};
+pub use system::System;

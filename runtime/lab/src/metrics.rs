@@ -26,6 +26,14 @@ pub struct Row {
 impl Row {
     /// Names the columns of a row as it is printed.
     pub const HEADING: &'static str = "session    base     inc      hm   top-1    area";
+
+    /// Names of [`Row::numbers`].
+    pub const NAMES: [&'static str; 5] = ["base", "inc", "hm", "top-1", "area"];
+
+    /// All numbers of the row, in the order in which they are printed.
+    pub fn numbers(&self) -> [Option<f64>; 5] {
+        [Some(self.base), self.inc, self.hm, Some(self.top1), self.area]
+    }
 }
 
 /// One line of a table, `-` for what the session does not have.
@@ -82,25 +90,39 @@ impl Measured {
         }
     }
 
-    /// The area under the curve of new against base accuracy, 0..1.
-    fn area(&self) -> f64 {
+    /// Accuracy in percent of every class, of the images counted.
+    pub fn of_classes(&self) -> Vec<f64> {
+        let counts = self.right.iter().zip(&self.total);
+        counts.map(|(right, total)| 100.0 * *right as f64 / (*total).max(1) as f64).collect()
+    }
+
+    /// The curve of new against base accuracy, both in percent, as a bias moves the border between them: from the border
+    /// that answers with no new class to that which answers with no base class. [`Row::area`] is the area below it.
+    pub fn curve(&self) -> Vec<(f64, f64)> {
         let sides = [self.base, self.total.len() - self.base];
         let share = |class: usize| {
             let side = sides[usize::from(class >= self.base)];
-            1.0 / (self.total[class].max(1) as f64 * side.max(1) as f64)
+            100.0 / (self.total[class].max(1) as f64 * side.max(1) as f64)
         };
         let mut leads = self.leads.clone();
         // Equal leads: base images leave their side first, so that a tie is never to our favour.
         leads.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        let (mut new, mut area) = (0.0, 0.0);
-        for &(class, ..) in leads.iter().filter(|(.., right)| *right) {
-            if (class as usize) < self.base {
-                area += share(class as usize) * new;
-            } else {
-                new += share(class as usize);
-            }
+        leads.retain(|(.., right)| *right);
+        let of_base = leads.iter().filter(|(class, ..)| (*class as usize) < self.base);
+        let (mut old, mut new) = (of_base.map(|(class, ..)| share(*class as usize)).sum::<f64>(), 0.0);
+        let mut points = Vec::from([(old, new)]);
+        for (class, ..) in leads {
+            let side = if (class as usize) < self.base { &mut old } else { &mut new };
+            *side += if (class as usize) < self.base { -share(class as usize) } else { share(class as usize) };
+            points.push((old, new));
         }
-        area
+        points
+    }
+
+    /// The area under the curve, 0..1.
+    fn area(&self) -> f64 {
+        let points = self.curve();
+        points.windows(2).map(|ends| (ends[0].0 - ends[1].0) * ends[0].1).sum::<f64>() / 1e4
     }
 
     /// The row of a session.
@@ -135,16 +157,26 @@ pub struct Summary {
     pub ahm: f64,
     /// Its deviation over the draws.
     pub ahm_deviation: f64,
+    /// Harmonic mean of the last session.
+    pub last_hm: Option<f64>,
+    /// Its deviation over the draws.
+    pub last_hm_deviation: Option<f64>,
     /// aACC: mean of top-1 over sessions 0..M.
     pub aacc: f64,
     /// Its deviation over the draws.
     pub aacc_deviation: f64,
     /// Mean over sessions 1..M of the area under the curve of new against base accuracy, where it was measured.
     pub area: Option<f64>,
+    /// Its deviation over the draws.
+    pub area_deviation: Option<f64>,
     /// Base decay: A_base(0) - A_base(M).
     pub base_decay: f64,
+    /// Its deviation over the draws.
+    pub base_decay_deviation: f64,
     /// Performance decay: top-1(0) - top-1(M).
     pub performance_decay: f64,
+    /// Its deviation over the draws.
+    pub performance_decay_deviation: f64,
     /// Means over the draws, session by session.
     pub sessions: Vec<Row>,
     /// Deviations over the draws, session by session.
@@ -157,10 +189,35 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The session rows below their heading.
+    /// The numbers over all sessions, each with its name and its deviation.
+    pub fn totals(&self) -> impl Iterator<Item = (&'static str, f64, f64)> {
+        let all = [
+            ("ahm", Some(self.ahm), Some(self.ahm_deviation)),
+            ("last hm", self.last_hm, self.last_hm_deviation),
+            ("aacc", Some(self.aacc), Some(self.aacc_deviation)),
+            ("area", self.area, self.area_deviation),
+            ("base decay", Some(self.base_decay), Some(self.base_decay_deviation)),
+            ("performance decay", Some(self.performance_decay), Some(self.performance_decay_deviation)),
+        ];
+        all.into_iter().filter_map(|(name, mean, deviation)| Some((name, mean?, deviation?)))
+    }
+
+    /// The session rows below their heading, each number with its deviation where there is one.
     pub fn table(&self) -> String {
-        let rows: String = self.sessions.iter().map(|row| std::format!("\n{row}")).collect();
-        std::format!("{}{rows}", Row::HEADING)
+        if self.deviations.iter().all(|row| row.numbers().into_iter().flatten().all(|deviation| deviation == 0.0)) {
+            let rows: String = self.sessions.iter().map(|row| std::format!("\n{row}")).collect();
+            return std::format!("{}{rows}", Row::HEADING);
+        }
+        let mut table = "session".to_string();
+        Row::NAMES.iter().for_each(|name| table += &std::format!("{name:>15}"));
+        for (means, deviations) in self.sessions.iter().zip(&self.deviations) {
+            table += &std::format!("\n{:>7}", means.session);
+            for (mean, deviation) in means.numbers().into_iter().zip(deviations.numbers()) {
+                let both = mean.zip(deviation).map(|(mean, deviation)| std::format!("{mean:.2} ± {deviation:5.2}"));
+                table += &std::format!("{:>15}", both.unwrap_or_else(|| "-".to_string()));
+            }
+        }
+        table
     }
 }
 
@@ -202,23 +259,32 @@ pub fn summarise(system: &str, all: &[Draw]) -> Summary {
             area: maybe(&|row| row.area),
         }
     };
-    let harmonic: Vec<f64> =
-        draws.iter().map(|rows| mean(&rows.iter().filter_map(|row| row.hm).collect::<Vec<_>>())).collect();
-    let top1: Vec<f64> = draws.iter().map(|rows| mean(&rows.iter().map(|row| row.top1).collect::<Vec<_>>())).collect();
+    let every = |of: &dyn Fn(&[Row]) -> f64| draws.iter().map(|rows| of(rows)).collect::<Vec<f64>>();
+    let over = |rows: &[Row], of: &dyn Fn(&Row) -> Option<f64>| mean(&rows.iter().filter_map(of).collect::<Vec<_>>());
+    let decay = |of: fn(&Row) -> f64| every(&|rows| of(&rows[0]) - of(&rows[sessions - 1]));
+    let harmonic = every(&|rows| over(rows, &|row| row.hm));
+    let top1 = every(&|rows| over(rows, &|row| Some(row.top1)));
+    let areas = every(&|rows| over(rows, &|row| row.area));
+    let (base_decay, performance_decay) = (decay(|row| row.base), decay(|row| row.top1));
     let means: Vec<Row> = (0..sessions).map(|session| combine(session, &mean)).collect();
-    let areas: Vec<f64> = means.iter().filter_map(|row| row.area).collect();
-    let (first, last) = (means[0], means[sessions - 1]);
+    let deviations: Vec<Row> = (0..sessions).map(|session| combine(session, &deviation)).collect();
+    let has_area = means.iter().any(|row| row.area.is_some());
     Summary {
         system: system.into(),
         ahm: mean(&harmonic),
         ahm_deviation: deviation(&harmonic),
+        last_hm: means[sessions - 1].hm,
+        last_hm_deviation: deviations[sessions - 1].hm,
         aacc: mean(&top1),
         aacc_deviation: deviation(&top1),
-        area: (!areas.is_empty()).then(|| mean(&areas)),
-        base_decay: first.base - last.base,
-        performance_decay: first.top1 - last.top1,
-        deviations: (0..sessions).map(|session| combine(session, &deviation)).collect(),
+        area: has_area.then(|| mean(&areas)),
+        area_deviation: has_area.then(|| deviation(&areas)),
+        base_decay: mean(&base_decay),
+        base_decay_deviation: deviation(&base_decay),
+        performance_decay: mean(&performance_decay),
+        performance_decay_deviation: deviation(&performance_decay),
         sessions: means,
+        deviations,
         operations: mean(&all.iter().map(|draw| draw.operations).collect::<Vec<_>>()),
         seconds: mean(&all.iter().map(|draw| draw.seconds).collect::<Vec<_>>()),
     }
@@ -258,6 +324,21 @@ mod tests {
     }
 
     #[test]
+    fn deviations_over_draws_stand_beside_the_means() {
+        let row = |session, base, top1| Row { session, base, inc: Some(50.0), hm: Some(top1), top1, area: None };
+        let draw =
+            |last: f64| Draw { rows: vec![row(0, 80.0, 80.0), row(1, last, last)], operations: 0.0, seconds: 0.0 };
+        let summary = summarise("two", &[draw(70.0), draw(66.0)]);
+        // Decays 10 and 14: mean 12, sample deviation sqrt(8).
+        assert_eq!((summary.base_decay, summary.performance_decay), (12.0, 12.0));
+        assert!((summary.base_decay_deviation - 8f64.sqrt()).abs() < 1e-9);
+        assert_eq!((summary.last_hm, summary.area, summary.area_deviation), (Some(68.0), None, None));
+        let table = summary.table();
+        assert!(table.ends_with("68.00 ±  2.83              -"), "{table}");
+        assert!(summarise("one", &[draw(70.0)]).table().starts_with(Row::HEADING));
+    }
+
+    #[test]
     fn accuracies_are_means_over_classes() {
         let mut measured = Measured::new(3, 2);
         for (class, answer) in [(0, 0), (0, 0), (0, 1), (0, 0), (1, 1), (2, 0), (2, 2)] {
@@ -282,5 +363,17 @@ mod tests {
         // The new side gets 2, then loses 1, gets 0, loses -1, gets -2, loses -3: thirds of 1, 2 and 3 thirds.
         let expected = 100.0 * (1.0 + 2.0 + 3.0) / 9.0;
         assert!((area(0.0) - expected).abs() < 1e-4 && (area(5.0) - expected).abs() < 1e-4, "{}", area(0.0));
+    }
+
+    #[test]
+    fn the_curve_goes_from_base_classes_alone_to_new_ones_alone() {
+        let mut measured = Measured::new(2, 1);
+        for (class, leads) in [(0, [-1.0, 1.0]), (1, [-2.0, 0.0])] {
+            leads.iter().for_each(|lead| measured.count_scores(class, &[0.0, *lead]));
+        }
+        // By falling leads: a base image goes (1), a new one comes (0), a base one goes (-1), a new one comes (-2).
+        let expected = [(100.0, 0.0), (50.0, 0.0), (50.0, 50.0), (0.0, 50.0), (0.0, 100.0)];
+        assert_eq!(measured.curve(), expected);
+        assert_eq!(measured.row(1).area, Some(25.0));
     }
 }

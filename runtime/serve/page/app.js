@@ -193,6 +193,9 @@ async function readKnown() {
   known = classes;
   forgetStored();
   $("bundle").textContent = status.bundle;
+  const problem = status.problem ? say("problem", status) : "";
+  // What has not changed is not read out again.
+  if ($("problem").textContent !== problem) $("problem").textContent = problem;
   if (findDevice(status.camera) && !stream && !files.length) { chooseDevice(true); showSource(); }
   const learned = classes.filter((known) => known.learned), base = classes.filter((known) => !known.learned);
   $("counts").textContent = say("counts", { learned: learned.length, base: base.length, free: status.free_targets });

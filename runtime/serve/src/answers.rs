@@ -1,7 +1,9 @@
 //! The thread that answers: a learner that reads, and never changes anything.
 
+mod watch;
+
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::sync::{Arc, RwLock};
 use std::thread;
 use std::time::Instant;
@@ -16,9 +18,12 @@ use orco_runtime::learner::{Answer, Learner};
 use orco_runtime::ndarray::{Array2, Array3};
 use orco_runtime::nearest::Place;
 use orco_runtime::state::{Balance, Class};
+use orco_runtime::store::Revision;
 use tokio::sync::oneshot;
 
 use crate::error::{Refusal, ServeError, sentence};
+use crate::event::Events;
+use crate::inbox::Inbox;
 use crate::metric::Metrics;
 
 /// Requests that may wait for an answer.
@@ -44,6 +49,8 @@ pub struct Looked {
     pub known: bool,
     /// Its features.
     pub features: Vec<f32>,
+    /// What was known then, by its number ([`Knowledge::number`]).
+    pub by: u64,
     /// The stored exemplars that it is most like, as many as were asked for.
     pub like: Vec<Like>,
 }
@@ -62,6 +69,12 @@ pub struct Like {
 /// What is known at a moment, as answers are given by it.
 #[derive(Clone, Debug, Default)]
 pub struct Knowledge {
+    /// Rises each time that the state is read.
+    pub number: u64,
+    /// How often the state was saved; 0 if nothing was saved yet.
+    pub generation: u64,
+    /// Why the state cannot be used any more, in a sentence: answers go on from what was known before.
+    pub problem: Option<String>,
     /// Base classes come first; so many are base classes.
     pub base: usize,
     /// All classes.
@@ -92,7 +105,7 @@ impl Knowledge {
         index.ok_or_else(|| Refusal::missing(format!("no class has the label \"{label}\"")))
     }
 
-    fn of(learner: &Learner) -> Self {
+    fn of(learner: &Learner, number: u64, problem: Option<String>) -> Self {
         let (base_model, state) = (learner.base_model(), learner.state());
         let classes: Vec<Class> = learner.classes().cloned().collect();
         let mut digests = vec![Vec::new(); classes.len()];
@@ -101,13 +114,16 @@ impl Knowledge {
         }
         let shots = digests.iter().map(Vec::len).collect();
         Self {
+            number,
+            generation: learner.generation(),
+            problem,
             base: base_model.classes.len(),
             classes,
             shots,
             digests,
             free_targets: state.free_targets(base_model).len(),
             balance: state.balance,
-            expected: state.calibration.map(|calibration| (calibration.border.known, calibration.border.new)),
+            expected: state.calibration.map(|calibration| (calibration.border.base, calibration.border.new)),
             sessions: state.sessions,
             history: learner.history().entries().to_vec(),
         }
@@ -116,12 +132,14 @@ impl Knowledge {
 
 /// A shot: its features, and the classes that it looks like.
 pub type Taken = (Array2<f32>, Vec<Named>);
+/// The classes that a picture may show, most probable first, and whether it is like anything known.
+pub type Judged = (Vec<Named>, bool);
 type Reply<T> = oneshot::Sender<Result<T, EncodeError>>;
 
 enum Request {
     Look { picture: RgbImage, like: usize, reply: Reply<Looked> },
     Enough { label: String, shots: Array3<f32>, curve: Option<Curve>, reply: Reply<(Enough, Vec<String>)> },
-    Rows { rows: Array2<f32>, reply: Reply<Vec<Vec<Named>>> },
+    Rows { rows: Array2<f32>, reply: Reply<Vec<Judged>> },
     Shot { picture: RgbImage, reply: Reply<Taken> },
     Imprint { label: String, shots: Array3<f32> },
     Refresh { done: oneshot::Sender<()> },
@@ -144,7 +162,8 @@ impl Answers {
     /// [`ServeError`] if the learner cannot be opened or its backbone not started.
     pub fn start(
         open: impl FnOnce() -> Result<Learner, ServeError> + Send + 'static,
-        metrics: Metrics,
+        inbox: Inbox,
+        (events, metrics): (Events, Metrics),
     ) -> Result<Self, ServeError> {
         let (requests, receiver) = mpsc::sync_channel(WAITING);
         let knowledge = Arc::new(RwLock::new(Arc::new(Knowledge::default())));
@@ -160,9 +179,12 @@ impl Answers {
             });
             match opened {
                 Ok(learner) => {
-                    let mut thread = Thread { learner, knowledge: published, handled: counted, metrics };
-                    thread.learner.warnings().iter().for_each(|warning| log::warn!("{warning}"));
-                    thread.publish();
+                    learner.warnings().iter().for_each(|warning| log::warn!("{warning}"));
+                    let (revision, watched, reads) = (learner.store().revision(), Instant::now(), 0);
+                    let (knowledge, handled) = (published, counted);
+                    let mut thread =
+                        Thread { learner, inbox, revision, watched, reads, knowledge, handled, events, metrics };
+                    thread.publish(None);
                     let _ = started.send(Ok(()));
                     thread.run(&receiver);
                 }
@@ -184,18 +206,10 @@ impl Answers {
         Arc::clone(&self.knowledge.read().expect("nothing panics while it is written"))
     }
 
-    /// What a picture shows, most probable first.
-    ///
-    /// # Errors
-    /// [`Refusal`] if too many wait, or the backbone fails.
-    pub async fn classify(&self, picture: RgbImage) -> Result<Vec<Named>, Refusal> {
-        Ok(self.look(picture, 0).await?.named)
-    }
-
     /// What a picture shows, whether it is like anything known, and the `like` stored exemplars that it is most like.
     ///
     /// # Errors
-    /// As for [`Answers::classify`].
+    /// [`Refusal`] if too many wait, or the backbone fails.
     pub async fn look(&self, picture: RgbImage, like: usize) -> Result<Looked, Refusal> {
         self.ask(|reply| Request::Look { picture, like, reply }).await
     }
@@ -204,7 +218,7 @@ impl Answers {
     /// names, by their indices.
     ///
     /// # Errors
-    /// As for [`Answers::classify`].
+    /// As for [`Answers::look`].
     pub async fn enough(
         &self,
         label: &str,
@@ -228,15 +242,15 @@ impl Answers {
     /// What pictures show whose features are known, `[pictures, features]`.
     ///
     /// # Errors
-    /// As for [`Answers::classify`].
-    pub async fn classify_features(&self, rows: Array2<f32>) -> Result<Vec<Vec<Named>>, Refusal> {
+    /// As for [`Answers::look`].
+    pub async fn classify_features(&self, rows: Array2<f32>) -> Result<Vec<Judged>, Refusal> {
         self.ask(|reply| Request::Rows { rows, reply }).await
     }
 
     /// Features of a shot, `[views, features]`, and what it looks like: nothing, where it is like nothing known.
     ///
     /// # Errors
-    /// As for [`Answers::classify`].
+    /// As for [`Answers::look`].
     pub async fn shot(&self, picture: RgbImage) -> Result<Taken, Refusal> {
         self.ask(|reply| Request::Shot { picture, reply }).await
     }
@@ -293,14 +307,33 @@ impl Answers {
 
 struct Thread {
     learner: Learner,
+    inbox: Inbox,
+    /// The files that the state was read from.
+    revision: Revision,
+    /// When they were looked at last.
+    watched: Instant,
+    /// How often the state was read.
+    reads: u64,
     knowledge: Arc<RwLock<Arc<Knowledge>>>,
     handled: Arc<AtomicU64>,
+    events: Events,
     metrics: Metrics,
 }
 
 impl Thread {
     fn run(&mut self, requests: &Receiver<Request>) {
-        for request in requests {
+        loop {
+            let left = watch::EVERY.saturating_sub(self.watched.elapsed());
+            if left.is_zero() {
+                self.watch();
+                self.watched = Instant::now();
+                continue;
+            }
+            let request = match requests.recv_timeout(left) {
+                Ok(request) => request,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
             self.handled.fetch_add(1, Ordering::Relaxed);
             // Who asked may be gone by now.
             match request {
@@ -313,8 +346,8 @@ impl Thread {
                 }
                 Request::Rows { rows, reply } => {
                     let answers = self.learner.classify_features(rows.view());
-                    let named = answers.iter().map(|answer| self.named(answer)).collect();
-                    drop(reply.send(Ok(named)));
+                    let judged = answers.iter().map(|answer| (self.named(answer), answer.known)).collect();
+                    drop(reply.send(Ok(judged)));
                 }
                 Request::Shot { picture, reply } => drop(reply.send(self.shot(&picture))),
                 Request::Alive { reply } => drop(reply.send(Ok(()))),
@@ -324,18 +357,18 @@ impl Thread {
                     }
                 }
                 Request::Refresh { done } => {
-                    if let Err(error) = self.learner.refresh() {
-                        log::error!("answers go on from the state before: {}", sentence(&error));
+                    if self.read() {
+                        self.tell();
                     }
-                    self.publish();
                     let _ = done.send(());
                 }
             }
         }
     }
 
-    fn publish(&self) {
-        let knowledge = Knowledge::of(&self.learner);
+    fn publish(&mut self, problem: Option<String>) {
+        self.reads += 1;
+        let knowledge = Knowledge::of(&self.learner, self.reads, problem);
         self.metrics.classes.set(knowledge.classes.len() as i64);
         self.metrics.free_targets.set(knowledge.free_targets as i64);
         *self.knowledge.write().expect("nothing panics while it is read") = Arc::new(knowledge);
@@ -353,7 +386,8 @@ impl Thread {
             shot: matches!(neighbour.place, Place::Device(_)).then_some(neighbour.number),
         });
         let like = like.collect();
-        Ok(Looked { named: self.named(&answer), known: answer.known, features: features.row(0).to_vec(), like })
+        let (named, features) = (self.named(&answer), features.row(0).to_vec());
+        Ok(Looked { named, known: answer.known, features, by: self.reads, like })
     }
 
     fn shot(&mut self, picture: &RgbImage) -> Result<Taken, EncodeError> {

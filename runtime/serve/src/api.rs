@@ -10,7 +10,8 @@ pub mod thumbnails;
 pub mod watch;
 
 use axum::body::Bytes;
-use axum::extract::{FromRequest, Request};
+use axum::extract::{self, FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
 use orco_runtime::image;
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::label;
@@ -30,6 +31,33 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
         let bytes = Bytes::from_request(request, state).await.map_err(|_| Refusal::bad("the body broke off"))?;
         serde_json::from_slice(&bytes).map(Self).map_err(|error| Refusal::bad(format!("the request: {error}")))
+    }
+}
+
+/// What stands after the `?`; a field that is not known is refused in a sentence, like all that is not understood.
+pub struct Query<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let query = extract::Query::from_request_parts(parts, state).await;
+        query.map(|extract::Query(query)| Self(query)).map_err(|error| {
+            let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+            Refusal::bad(format!("the query: {cause}"))
+        })
+    }
+}
+
+/// The parts of the path that stand for something; one that is not understood is refused in a sentence.
+pub struct Path<T>(pub T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let path = extract::Path::from_request_parts(parts, state).await;
+        path.map(|extract::Path(path)| Self(path)).map_err(|error| Refusal::new(error.status(), error.body_text()))
     }
 }
 

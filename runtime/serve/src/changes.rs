@@ -312,6 +312,9 @@ impl Thread {
         if self.shared.stopping.load(Ordering::Relaxed) {
             return Err(ChangeError::Cancelled);
         }
+        if self.answers.knowledge().generation > 0 {
+            self.learner.expect_state();
+        }
         match change {
             Change::Learn { label, shots, pictures, ids } => {
                 let view = match &pictures {

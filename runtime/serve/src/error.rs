@@ -26,7 +26,7 @@ pub enum ServeError {
     #[error("cannot start the service's threads: {0}")]
     Threads(io::Error),
     /// The address is taken, or not this machine's.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}")]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -40,7 +40,7 @@ pub enum ServeError {
         address: SocketAddr,
     },
     /// The token's file cannot be read or made.
-    #[error("cannot use the token file {}: {source}", path.display())]
+    #[error("cannot use the token file {}", path.display())]
     Token {
         /// The file.
         path: PathBuf,
@@ -59,6 +59,15 @@ pub enum ServeError {
         /// The file.
         path: PathBuf,
     },
+    /// Others may read the certificate's key.
+    #[error("others may read the key {}: take that right from them (chmod 600)", path.display())]
+    KeyOpen {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The camera can never be one.
+    #[error("{0}")]
+    Camera(String),
     /// The certificate or its key cannot be read.
     #[error("cannot read {}: {reason}", path.display())]
     Certificate {

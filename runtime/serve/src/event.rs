@@ -9,8 +9,8 @@ const KEPT: usize = 256;
 /// Something that happened: its kind, and what to know of it as JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// `job` (one was queued, goes on or ended), `changed` (what is known), `shots` (what was taken) or `live` (what
-    /// the camera shows).
+    /// `job` (one was queued, goes on or ended), `changed` (what is known, or whether the state can be used), `shots`
+    /// (what was taken) or `live` (what the camera shows).
     pub kind: &'static str,
     /// JSON.
     pub data: String,

@@ -86,6 +86,9 @@ impl Rules {
             return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not know this method"));
         };
         self.check_token(route, headers)?;
+        if !route.query && request.uri().query().is_some_and(|query| !query.is_empty()) {
+            return Err(Refusal::bad("this path takes nothing after a \"?\""));
+        }
         check_content_type(route.body, headers)?;
         let limit = route.body.limit();
         let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
@@ -121,7 +124,9 @@ impl Rules {
 
     fn check_token(&self, route: &Route, headers: &HeaderMap) -> Result<(), Refusal> {
         let Some(token) = self.token.as_ref().filter(|_| !route.open) else { return Ok(()) };
-        let given = headers.get(header::AUTHORIZATION).and_then(|given| given.to_str().ok()?.strip_prefix("Bearer "));
+        // Schemes are written in small letters or large ones (RFC 7235, section 2.1).
+        let given = headers.get(header::AUTHORIZATION).and_then(|given| given.to_str().ok()?.split_once(' '));
+        let given = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("Bearer")).map(|(_, token)| token);
         match given {
             Some(given) if token.is(given.trim()) => Ok(()),
             Some(_) => Err(Refusal::new(StatusCode::UNAUTHORIZED, "this is not the token of this service")),

@@ -1,12 +1,14 @@
 //! Frames that were not recognised, or not surely, for somebody to say what they show: in memory alone, a bounded
-//! number of them. A frame that is like one that is there already is counted there.
+//! number of them. A frame that is like one that is there already is counted there. After every change of what is known
+//! all are judged again, and those that are surely recognised leave.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::likeness;
+use orco_runtime::ndarray::Array2;
 use orco_runtime::state::BaseModel;
 use serde_json::{Value, json};
 
@@ -38,8 +40,12 @@ pub struct Frame {
     pub seen: u32,
     /// When it was seen last, in seconds since 1970.
     pub when: u64,
-    /// The direction of its features, by which likeness is measured.
+    /// Its features, to be judged again by.
+    features: Vec<f32>,
+    /// The direction of these, by which likeness is measured.
     direction: Vec<f32>,
+    /// What was known when it was judged ([`crate::answers::Knowledge::number`]).
+    by: u64,
 }
 
 impl Frame {
@@ -56,6 +62,8 @@ impl Frame {
 #[derive(Default)]
 struct Kept {
     next: u64,
+    /// What is known now, by which the frames were judged.
+    by: u64,
     /// Oldest first.
     frames: VecDeque<Frame>,
 }
@@ -96,8 +104,7 @@ impl Inbox {
     /// Returns its number, that of the frame that shows the same scene where there is one.
     pub fn offer(&self, picture: &RgbImage, looked: &Looked) -> Option<u64> {
         let best = looked.named.first();
-        let sure = looked.known && best.is_some_and(|best| best.probability >= SURE && !best.provisional);
-        if self.most == 0 || sure {
+        if self.most == 0 || is_sure(best, looked.known) {
             return None;
         }
         let mut direction = looked.features.clone();
@@ -120,13 +127,56 @@ impl Inbox {
         }
         kept.next += 1;
         let id = kept.next;
-        let guess = best.cloned();
+        let (guess, features) = (best.cloned(), looked.features.clone());
         while kept.frames.len() >= self.most {
             kept.frames.pop_front();
         }
-        kept.frames.push_back(Frame { id, jpeg, guess, known: looked.known, seen: 1, when, direction });
+        kept.frames.push_back(Frame {
+            id,
+            jpeg,
+            guess,
+            known: looked.known,
+            seen: 1,
+            when,
+            features,
+            direction,
+            by: looked.by,
+        });
         self.tell(&kept);
         Some(id)
+    }
+
+    /// Whether a frame was judged by what is no longer all that is known: it came in while that changed.
+    pub(crate) fn is_stale(&self) -> bool {
+        let kept = self.kept();
+        kept.frames.iter().any(|frame| frame.by < kept.by)
+    }
+
+    /// The numbers of all frames, and their features, `[frames, features]`.
+    pub(crate) fn rows(&self, features: usize) -> (Vec<u64>, Array2<f32>) {
+        let kept = self.kept();
+        let ids: Vec<u64> = kept.frames.iter().map(|frame| frame.id).collect();
+        let rows = kept.frames.iter().flat_map(|frame| &frame.features).copied().collect();
+        let rows = Array2::from_shape_vec((ids.len(), features), rows);
+        (ids, rows.expect("every frame has as many features as the bundle"))
+    }
+
+    /// Takes up what frames show by what is known now, `by` its number: those that are surely recognised leave.
+    pub(crate) fn judge(&self, by: u64, judged: Vec<(u64, (Option<Named>, bool))>) {
+        let mut judged: BTreeMap<u64, (Option<Named>, bool)> = judged.into_iter().collect();
+        let mut kept = self.kept();
+        kept.by = by;
+        let mut is_other = false;
+        kept.frames.retain_mut(|frame| {
+            let Some((guess, known)) = judged.remove(&frame.id) else { return true };
+            let stays = !is_sure(guess.as_ref(), known);
+            is_other |= !stays || (&guess, known) != (&frame.guess, frame.known);
+            (frame.guess, frame.known, frame.by) = (guess, known, by);
+            stays
+        });
+        if is_other {
+            self.tell(&kept);
+        }
     }
 
     /// How many there are.
@@ -173,6 +223,11 @@ impl Inbox {
     }
 }
 
+/// Whether a frame is recognised. A class that answers while it is being learned counts: somebody has just named it.
+fn is_sure(best: Option<&Named>, known: bool) -> bool {
+    known && best.is_some_and(|best| best.probability >= SURE)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,7 +239,7 @@ mod tests {
 
     fn looked(known: bool, probability: f32, features: [f32; 2]) -> Looked {
         let named = Named { label: "mug".into(), probability, provisional: false };
-        Looked { named: vec![named], known, features: features.to_vec(), like: Vec::new() }
+        Looked { named: vec![named], known, features: features.to_vec(), by: 1, like: Vec::new() }
     }
 
     #[test]
@@ -201,6 +256,30 @@ mod tests {
         assert_eq!(inbox.remove(|id| id == second || id == first), 1);
         assert!(inbox.frame(third).is_some());
         assert_eq!(self::inbox(0).offer(&picture, &looked(false, 0.0, [1.0, 0.0])), None);
+    }
+
+    #[test]
+    fn what_is_recognised_by_what_is_known_now_leaves() {
+        let inbox = inbox(9);
+        let picture = RgbImage::new(8, 8);
+        let mut while_learned = looked(true, 0.9, [1.0, 1.0]);
+        while_learned.named[0].provisional = true;
+        assert_eq!(inbox.offer(&picture, &while_learned), None, "it was just named");
+        let first = inbox.offer(&picture, &looked(true, 0.4, [1.0, 0.0])).unwrap();
+        let second = inbox.offer(&picture, &looked(false, 0.9, [0.0, 1.0])).unwrap();
+        let (ids, rows) = inbox.rows(2);
+        assert_eq!((ids, rows.row(1).to_vec()), (vec![first, second], vec![0.0, 1.0]));
+        let now = |known: bool, probability: f32| {
+            (Some(Named { label: "cup".into(), probability, provisional: false }), known)
+        };
+        inbox.judge(2, vec![(first, now(true, 0.8)), (second, now(false, 0.8))]);
+        assert!(inbox.frame(first).is_none());
+        assert_eq!(inbox.frame(second).unwrap().guess.unwrap().label, "cup");
+        assert!(!inbox.is_stale());
+        let late = inbox.offer(&picture, &looked(false, 0.2, [1.0, 0.0])).unwrap();
+        assert!(inbox.is_stale(), "it was judged before");
+        inbox.judge(2, vec![(late, now(true, 0.8))]);
+        assert_eq!((inbox.is_stale(), inbox.len()), (false, 1));
     }
 
     #[test]

@@ -3,12 +3,14 @@
 //! Modules stand in layers, each importing only from those above:
 //!
 //! - what is asked and told: [`error`], [`event`] (what page and programs are told as it happens), [`metric`];
-//! - the two threads that own a learner each: [`answers`] reads, and goes on answering while [`changes`] learns, one
-//!   change at a time. A class that is being learned answers at once, by its imprinted shots, until it is trained;
+//! - the two threads that own a learner each: [`answers`] reads, also what other programs did to the state, and goes on
+//!   answering while [`changes`] learns, one change at a time. A class that is being learned answers at once, by its
+//!   imprinted shots, until it is trained;
 //! - [`shooting`]: shots that were taken and not learned yet, in memory; [`inbox`]: frames that were not recognised, in
 //!   memory too;
 //! - [`live`]: the service's own camera, looked at all the time, with [`agreement`] over several frames;
 //! - [`service`]: these together, without HTTP;
+//! - `mqtt`, a feature: what the service sees and learns, told to an MQTT broker;
 //! - who may ask: [`token`], [`route`] (every route, what body it takes, whether it needs the token), [`guard`];
 //! - [`api`]: the handlers, and the [`page`]; `supervisor`: what systemd is told;
 //! - [`server`]: sockets, TLS, time limits, and `places`, which nobody can take up alone.
@@ -33,6 +35,8 @@ pub mod guard;
 pub mod inbox;
 pub mod live;
 pub mod metric;
+#[cfg(feature = "mqtt")]
+pub mod mqtt;
 pub mod page;
 mod places;
 pub mod report;

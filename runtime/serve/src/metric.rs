@@ -41,6 +41,19 @@ pub struct CameraMetrics {
     pub opened: Counter,
 }
 
+/// Figures of the connection to an MQTT broker.
+#[derive(Clone, Debug)]
+pub struct MqttMetrics {
+    /// 1 while the broker is there.
+    pub connected: Gauge,
+    /// How often it was connected to.
+    pub connections: Counter,
+    /// Messages that it confirmed.
+    pub messages: Counter,
+    /// Results of changes that it never got: too many waited.
+    pub dropped: Counter,
+}
+
 /// All figures.
 #[derive(Clone, Debug)]
 pub struct Metrics {
@@ -61,6 +74,8 @@ pub struct Metrics {
     pub shots: Gauge,
     /// The service's own camera.
     pub camera: CameraMetrics,
+    /// The connection to an MQTT broker.
+    pub mqtt: MqttMetrics,
 }
 
 impl Default for Metrics {
@@ -84,6 +99,7 @@ impl Default for Metrics {
         let free_targets = gauge("free_targets", "Pseudo-targets that no class has");
         let shots = gauge("shots_waiting", "Shots that were taken and not learned yet");
         let running = gauge("camera_running", "1 while the service's own camera gives pictures");
+        let connected = gauge("mqtt_connected", "1 while the MQTT broker is there");
         let mut counter = |name: &str, help: &str| {
             let counter = Counter::default();
             registry.register(name, help, counter.clone());
@@ -93,8 +109,12 @@ impl Default for Metrics {
         let unreadable = counter("camera_unreadable", "Frames of it that could not be decoded");
         let opened = counter("camera_opened", "How often it was opened");
         let camera = CameraMetrics { running, frames, unreadable, opened };
+        let connections = counter("mqtt_connections", "How often the MQTT broker was connected to");
+        let messages = counter("mqtt_messages", "Messages that the MQTT broker confirmed");
+        let dropped = counter("mqtt_dropped", "Results of changes that the MQTT broker never got");
+        let mqtt = MqttMetrics { connected, connections, messages, dropped };
         let registry = Arc::new(registry);
-        Self { registry, requests, classify_seconds, changes, queued, classes, free_targets, shots, camera }
+        Self { registry, requests, classify_seconds, changes, queued, classes, free_targets, shots, camera, mqtt }
     }
 }
 

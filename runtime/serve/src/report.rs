@@ -19,7 +19,7 @@ pub fn of(report: &Report) -> Value {
         "new": new,
         "lost": lost,
         "confusions": report.confusions.iter().take(LISTED).map(confusion).collect::<Vec<_>>(),
-        "expected": report.border.map(|border| json!({ "known": border.known, "new": border.new })),
+        "expected": report.border.map(|border| json!({ "known": border.base, "new": border.new })),
         "free_targets": report.free_targets,
     })
 }

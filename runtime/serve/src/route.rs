@@ -6,6 +6,7 @@ use axum::middleware;
 use axum::routing::{delete, get, patch, post};
 
 use crate::api::{camera, changes, inbox, inference, known, shots, thumbnails, watch};
+use crate::error::Refusal;
 use crate::guard::{self, Guard};
 use crate::page;
 
@@ -56,6 +57,8 @@ pub struct Route {
     pub body: Body,
     /// Whether it is served without the token, where there is one: what shows nothing of what is known.
     pub open: bool,
+    /// Whether something may stand after a `?`.
+    pub query: bool,
 }
 
 impl Route {
@@ -63,18 +66,25 @@ impl Route {
     pub fn mutates(&self) -> bool {
         self.method != Method::GET
     }
+
+    /// Takes a query.
+    const fn asked(mut self) -> Self {
+        self.query = true;
+        self
+    }
 }
 
 const fn read(path: &'static str) -> Route {
-    Route { method: Method::GET, path, body: Body::None, open: false }
+    Route { method: Method::GET, path, body: Body::None, open: false, query: false }
 }
 
 const fn open(path: &'static str) -> Route {
-    Route { method: Method::GET, path, body: Body::None, open: true }
+    // A page may be called with anything.
+    Route { method: Method::GET, path, body: Body::None, open: true, query: true }
 }
 
 const fn write(method: Method, path: &'static str, body: Body) -> Route {
-    Route { method, path, body, open: false }
+    Route { method, path, body, open: false, query: false }
 }
 
 /// All of them.
@@ -101,10 +111,10 @@ pub static ROUTES: [Route; 47] = [
     write(Method::DELETE, "/api/v1/classes/{label}", Body::None),
     read("/api/v1/classes/{label}/shots/{file}"),
     write(Method::PATCH, "/api/v1/classes/{label}/shots/{file}", Body::Json),
-    write(Method::POST, "/api/v1/classify", Body::Picture),
+    write(Method::POST, "/api/v1/classify", Body::Picture).asked(),
     read("/api/v1/shots"),
     read("/api/v1/shots/{label}"),
-    write(Method::POST, "/api/v1/shots/{label}", Body::Picture),
+    write(Method::POST, "/api/v1/shots/{label}", Body::Picture).asked(),
     write(Method::DELETE, "/api/v1/shots/{label}", Body::None),
     read("/api/v1/shots/{label}/enough"),
     read("/api/v1/shots/{label}/{id}"),
@@ -122,7 +132,7 @@ pub static ROUTES: [Route; 47] = [
     write(Method::POST, "/api/v1/balance", Body::Json),
     read("/api/v1/events"),
     read("/api/v1/live"),
-    read("/api/v1/camera.jpg"),
+    read("/api/v1/camera.jpg").asked(),
     read("/api/v1/camera.mjpg"),
     write(Method::POST, "/api/v1/camera/shot", Body::Json),
     read("/metrics"),
@@ -135,7 +145,7 @@ pub fn router(guard: Guard) -> Router {
         .iter()
         .fold(Router::new(), |router, file| router.route(file.path, get(|| async { file.answer() })))
         .route("/v2/health/live", get(inference::live))
-        .route("/v2/health/ready", get(inference::live))
+        .route("/v2/health/ready", get(inference::ready))
         .route("/v2", get(inference::server))
         .route("/v2/models/{name}", get(inference::model))
         .route("/v2/models/{name}/ready", get(inference::model_ready))
@@ -167,6 +177,7 @@ pub fn router(guard: Guard) -> Router {
         .route("/api/v1/camera.mjpg", get(camera::stream))
         .route("/api/v1/camera/shot", post(camera::shoot))
         .route("/metrics", get(watch::metrics))
+        .fallback(|| async { Refusal::missing("there is no such path: GET /api/v1/openapi.json lists all") })
         .route_layer(middleware::from_fn_with_state(guard, guard::check))
         .with_state(service)
 }
@@ -197,6 +208,17 @@ mod tests {
             let content = document["paths"][route.path][method]["requestBody"]["content"].as_object();
             let types: BTreeSet<&str> = content.unwrap().keys().map(String::as_str).collect();
             assert_eq!(types, route.body.content_types().iter().copied().collect(), "{route:?}");
+        }
+    }
+
+    #[test]
+    fn the_openapi_document_says_which_routes_take_a_query() {
+        let document: Value = serde_json::from_str(page::OPENAPI).unwrap();
+        for route in ROUTES.iter().filter(|route| !route.open) {
+            let method = route.method.as_str().to_lowercase();
+            let parameters = document["paths"][route.path][method]["parameters"].as_array();
+            let asked = parameters.is_some_and(|all| all.iter().any(|parameter| parameter["in"] == "query"));
+            assert_eq!(asked, route.query, "{route:?}");
         }
     }
 

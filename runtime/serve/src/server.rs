@@ -1,6 +1,8 @@
 //! Sockets, TLS, and how long anything may take.
 
+use std::fs::File;
 use std::future::Future;
+use std::io::BufReader;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,7 +28,7 @@ use crate::error::ServeError;
 use crate::guard::Guard;
 use crate::places::Places;
 use crate::service::Service;
-use crate::token::Token;
+use crate::token::{Token, is_exposed};
 use crate::{route, supervisor};
 
 /// Connections at a time.
@@ -47,7 +49,7 @@ impl Tls {
     /// Whether the service can be started with it.
     ///
     /// # Errors
-    /// [`ServeError`] if a file cannot be read, or the key is not the certificate's.
+    /// [`ServeError`] if a file cannot be read, others may read the key, or it is not the certificate's.
     pub fn check(&self) -> Result<(), ServeError> {
         acceptor(self).map(drop)
     }
@@ -267,7 +269,12 @@ fn acceptor(tls: &Tls) -> Result<TlsAcceptor, ServeError> {
     let of_certificate = |error| unreadable(&tls.certificate, error);
     let chain = CertificateDer::pem_file_iter(&tls.certificate).map_err(of_certificate)?;
     let chain = chain.collect::<Result<Vec<_>, _>>().map_err(of_certificate)?;
-    let key = PrivateKeyDer::from_pem_file(&tls.key).map_err(|error| unreadable(&tls.key, error))?;
+    let of_key = |error| unreadable(&tls.key, error);
+    let file = File::open(&tls.key).map_err(|error| of_key(rustls::pki_types::pem::Error::Io(error)))?;
+    if is_exposed(&file).map_err(|error| of_key(rustls::pki_types::pem::Error::Io(error)))? {
+        return Err(ServeError::KeyOpen { path: tls.key.clone() });
+    }
+    let key = PrivateKeyDer::from_pem_reader(BufReader::new(file)).map_err(of_key)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let config = config.map_err(ServeError::Tls)?.with_no_client_auth().with_single_cert(chain, key);

@@ -96,9 +96,9 @@ impl Service {
             let (bundle, store, settings) = (bundle.clone(), store.clone(), settings.clone());
             move || Ok(Learner::new(bundle, store, Settings { pictures_ahead, ..settings })?)
         };
-        let answers = Answers::start(opener(usize::MAX), metrics.clone())?;
-        let kept = keeping.thumbnails.then(|| thumbnails.clone());
         let told = (events.clone(), metrics.clone());
+        let answers = Answers::start(opener(usize::MAX), inbox.clone(), told.clone())?;
+        let kept = keeping.thumbnails.then(|| thumbnails.clone());
         let (changes, thread) = Changes::start(opener(1), answers.clone(), shooting.clone(), kept, told)?;
         let (changes, thread) = (Some(changes), Some(thread));
         Ok(Arc::new(Self {
@@ -127,8 +127,16 @@ impl Service {
     /// taken.
     ///
     /// # Errors
-    /// [`ServeError`] if a thread cannot be started.
+    /// [`ServeError`] if a thread cannot be started, or the source is a folder and something else lies there.
     pub fn look_at(&self, source: Source, settings: live::Settings) -> Result<(), ServeError> {
+        if let Source::Folder(path) = &source
+            && path.exists()
+            && !path.is_dir()
+        {
+            return Err(ServeError::Camera(format!(
+                "the camera {source} is no folder: name the folder into which pictures are put"
+            )));
+        }
         let input = &self.manifest.preprocessing;
         let side = input.width.max(input.height);
         let camera = Camera::open(source).map_err(ServeError::Threads)?;

@@ -35,7 +35,7 @@ impl Token {
     pub fn read(path: &Path) -> Result<Self, ServeError> {
         let failed = |source| ServeError::Token { path: path.into(), source };
         let file = File::open(path).map_err(failed)?;
-        if is_open_to_others(&file).map_err(failed)? {
+        if is_exposed(&file).map_err(failed)? {
             return Err(ServeError::TokenOpen { path: path.into() });
         }
         let mut text = String::new();
@@ -73,14 +73,19 @@ impl std::fmt::Debug for Token {
     }
 }
 
+/// Whether a file that must stay secret can be read or written by more than its owner. Of a file that belongs to root,
+/// a group may read, too: so are systemd's credentials (0440, for the service alone by an access list), and keys that
+/// are shared with a group such as `ssl-cert`.
 #[cfg(unix)]
-fn is_open_to_others(file: &File) -> io::Result<bool> {
+pub(crate) fn is_exposed(file: &File) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
-    Ok(file.metadata()?.mode() & 0o077 != 0)
+    let facts = file.metadata()?;
+    let closed = if facts.uid() == 0 { 0o037 } else { 0o077 };
+    Ok(facts.mode() & closed != 0)
 }
 
 #[cfg(not(unix))]
-fn is_open_to_others(_: &File) -> io::Result<bool> {
+pub(crate) fn is_exposed(_: &File) -> io::Result<bool> {
     Ok(false)
 }
 
@@ -109,8 +114,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         Token::read_or_make(&path).unwrap();
-        set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
-        assert!(matches!(Token::read_or_make(&path), Err(ServeError::TokenOpen { .. })));
+        for mode in [0o604, 0o644, 0o660, 0o620, 0o602] {
+            set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            assert!(matches!(Token::read_or_make(&path), Err(ServeError::TokenOpen { .. })), "{mode:o}");
+        }
+        // As systemd hands it on.
+        set_permissions(&path, Permissions::from_mode(0o440)).unwrap();
+        let of_root = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(&path).unwrap()) == 0;
+        assert_eq!(Token::read_or_make(&path).is_ok(), of_root);
         set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         for text in ["", "short", &"x".repeat(DIGITS), &"0".repeat(DIGITS + 1)] {
             write(&path, text).unwrap();

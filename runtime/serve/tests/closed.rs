@@ -100,6 +100,10 @@ fn every_route_that_changes_something_is_refused_to_strangers() {
         let answer = service.ask("GET", &path(route), &[("Authorization", "")], b"");
         assert_eq!(answer.status, expected, "{route:?}");
     }
+    for scheme in ["bearer", "BEARER"] {
+        let given = format!("{scheme} {token}");
+        assert_eq!(service.ask("GET", "/api/v1/status", &[("Authorization", &given)], b"").status, 200, "{scheme}");
+    }
     service.token = None;
     assert_eq!(service.ask("PUT", "/api/v1/learn", &[], b"").status, 405);
     assert_eq!(service.ask("GET", "/../../etc/passwd", &[], b"").status, 404);
@@ -141,6 +145,28 @@ fn on_this_machine_alone_no_token_is_asked_but_hosts_and_origins_are() {
     assert!(page.head.contains("content-security-policy: default-src 'none'") && page.head.contains("nosniff"));
     let unknown = service.json("POST", "/api/v1/balance", &json!({ "balance": "balanced", "more": 1 }));
     assert_eq!(unknown.status, 400, "{}", unknown.text());
+    // Whatever is wrong is said as JSON.
+    let picture = sample("try", "mug", 1);
+    for (method, path, status, said) in [
+        ("GET", "/nothing", 404, "there is no such path"),
+        ("GET", "/api/v1/nothing", 404, "there is no such path"),
+        ("PUT", "/api/v1/status", 405, "does not know this method"),
+        ("GET", "/api/v1/jobs/first", 400, "first"),
+        ("GET", "/api/v1/status?more=1", 400, "takes nothing after"),
+        ("GET", "/api/v1/camera.jpg?after=x", 400, "the query: "),
+        ("POST", "/api/v1/classify?tpo=3", 400, "unknown field `tpo`"),
+        ("POST", "/api/v1/classify?top=many", 400, "the query: "),
+        ("POST", "/api/v1/classify?top=0", 400, "\"top\" must be at least 1"),
+        ("POST", "/api/v1/shots/mug?anyhow=true", 400, "unknown field `anyhow`"),
+    ] {
+        let answer = match method {
+            "POST" => service.picture(path, &picture),
+            _ => service.ask(method, path, &[], b""),
+        };
+        assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
+        assert!(answer.error().contains(said), "{method} {path}: {}", answer.error());
+    }
+    assert_eq!(service.ask("GET", "/?from=mail", &[], b"").status, 200);
     let base = service.ask("DELETE", "/api/v1/classes/bear", &[], b"");
     assert_eq!((base.status, base.error().contains("came with the bundle")), (409, true));
 }
@@ -200,6 +226,13 @@ fn tls_is_spoken_where_a_certificate_is_given() {
     std::fs::write(&certificate, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
     let state = folder.path().join("state");
+    let tls = Tls { certificate: certificate.clone(), key: key.clone() };
+    for mode in [0o644, 0o604, 0o660] {
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(mode)).unwrap();
+        let refused = tls.check().unwrap_err();
+        assert!(matches!(refused, ServeError::KeyOpen { .. }) && refused.to_string().contains("chmod 600"));
+    }
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
     let damaged = Address { tls: Some(Tls { certificate: key.clone(), key: key.clone() }), ..Address::default() };
     assert!(Server::bind(service(&state), damaged).is_err());
     let tls = Some(Tls { certificate, key });

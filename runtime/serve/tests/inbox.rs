@@ -77,6 +77,32 @@ fn pictures_that_are_not_recognised_wait_and_are_labelled_together() {
 }
 
 #[test]
+fn what_is_recognised_after_a_change_leaves_the_inbox() {
+    let (_state, service) = Running::fresh();
+    let mut kept: Vec<(u64, Vec<u8>)> = Vec::new();
+    for class in ["rubber-duck", "traffic-cone"] {
+        for number in 1..=8 {
+            let bytes = sample("try", class, number);
+            let id = service.picture("/api/v1/classify?inbox=true", &bytes).ok()["inbox"].as_u64();
+            kept.extend(id.filter(|id| kept.iter().all(|(other, _)| other != id)).map(|id| (id, bytes)));
+        }
+    }
+    service.teach("duck", "rubber-duck");
+    let mut left = 0;
+    for (id, bytes) in &kept {
+        let answer = service.picture("/api/v1/classify", bytes).ok();
+        let is_sure = answer["known"] == true && answer["matches"][0]["probability"].as_f64() >= Some(0.5);
+        let frame = service.ask("GET", &format!("/api/v1/inbox/{id}"), &[], b"");
+        assert_eq!(frame.status, if is_sure { 404 } else { 200 }, "{id}: {answer}");
+        left += usize::from(is_sure);
+    }
+    assert!(left > 0 && left < kept.len(), "{left} of {} left", kept.len());
+    let shown = service.get("/api/v1/inbox")["groups"].to_string();
+    assert!(shown.contains("\"label\":\"duck\"") || !shown.contains("duck"), "{shown}");
+    assert_eq!(service.get("/api/v1/status")["inbox"], kept.len() - left);
+}
+
+#[test]
 fn answers_name_the_shots_that_the_picture_is_like_and_shots_move_between_classes() {
     let (state, service) = Running::fresh();
     service.teach("duck", "rubber-duck");

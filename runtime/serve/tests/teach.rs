@@ -94,6 +94,11 @@ fn bad_shots_are_refused_and_taken_anyway_where_asked() {
     assert_eq!(service.ask("DELETE", &place, &[], b"").status, 204);
     assert_eq!(service.ask("DELETE", &place, &[], b"").status, 404);
     assert_eq!(service.picture("/api/v1/shots/mug", b"\xff\xd8\xff no picture").status, 400);
+    // So large that it is reduced while it is decoded.
+    let mut large = Cursor::new(Vec::new());
+    RgbImage::new(5000, 4000).write_to(&mut large, ImageFormat::Png).unwrap();
+    let large = service.ask("POST", "/api/v1/classify", &[("Content-Type", "image/png")], large.get_ref()).ok();
+    assert_eq!((&large["width"], &large["height"]), (&json!(5000), &json!(4000)));
     let none = service.json("POST", "/api/v1/learn", &json!({ "label": "nobody" }));
     assert_eq!((none.status, none.error().as_str()), (409, "there are no shots of \"nobody\": take some first"));
     assert_eq!(service.picture("/api/v1/shots/a%3Db", &good).status, 400);
@@ -153,6 +158,13 @@ fn the_open_inference_protocol_takes_base64_binary_and_features() {
     let by_base64 = service.json("POST", infer, &json!({ "id": "7", "inputs": [input] })).ok();
     assert_eq!((&by_base64["id"], &by_base64["outputs"][2]["shape"]), (&json!("7"), &json!([1, 60])));
     assert_eq!(by_base64["outputs"][0]["data"][0], service.label(&picture));
+    let is_known = json!({ "name": "known", "datatype": "BOOL", "shape": [1], "data": [
+        service.picture("/api/v1/classify", &picture).ok()["known"],
+    ] });
+    assert_eq!(by_base64["outputs"][3], is_known);
+    let described: Vec<&Value> = model["outputs"].as_array().unwrap().iter().map(|output| &output["name"]).collect();
+    let answered = by_base64["outputs"].as_array().unwrap().iter().map(|output| &output["name"]);
+    assert_eq!(described, answered.collect::<Vec<_>>());
     let sum: f64 =
         by_base64["outputs"][2]["data"].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).sum();
     assert!((sum - 1.0).abs() < 1e-3, "{sum}");
@@ -173,7 +185,7 @@ fn the_open_inference_protocol_takes_base64_binary_and_features() {
     let data: Vec<f32> = rows.iter().copied().collect();
     let input = |width: usize| json!({ "name": "features", "datatype": "FP32", "shape": [2, width], "data": data });
     let answer = service.json("POST", infer, &json!({ "inputs": [input(features)] })).ok();
-    assert_eq!(answer["outputs"][0]["shape"], json!([2]));
+    assert_eq!((&answer["outputs"][0]["shape"], &answer["outputs"][3]["shape"]), (&json!([2]), &json!([2])));
     for wrong in [json!({}), json!({ "inputs": [] }), json!({ "inputs": [input(features + 1)] })] {
         assert_eq!(service.json("POST", infer, &wrong).status, 400, "{wrong}");
     }

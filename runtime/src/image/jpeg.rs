@@ -18,7 +18,7 @@ use ::image::codecs::jpeg::JpegDecoder;
 use ::image::metadata::Orientation;
 use ::image::{DynamicImage, RgbImage};
 
-use super::{ImageError, MAX_MEMORY, check_size, damaged, turned};
+use super::{ImageError, MAX_MEMORY, check_size, damaged, swaps_sides, turned};
 use frame::{Colours, Frame};
 use reduced::Reduced;
 
@@ -40,6 +40,14 @@ pub(super) fn decode(jpeg: &[u8]) -> Result<RgbImage, ImageError> {
     let mut fitting = plans.filter(|(by, detail)| fits(at_reduced_scale(&frame, *by, *detail)));
     let (by, detail) = fitting.next().ok_or(ImageError::TooLarge)?;
     reduce(jpeg, &frame, by, detail).map_err(failed)
+}
+
+/// Width and height as they are stored, and how the picture is to be turned.
+pub(super) fn size(jpeg: &[u8]) -> Result<((u32, u32), Orientation), ImageError> {
+    let frame = Frame::read(jpeg).map_err(|damage| ImageError::Damaged(damage.into()))?;
+    let [width, height] = frame.size.map(|side| side as u32);
+    check_size(width, height)?;
+    Ok(((width, height), frame.orientation))
 }
 
 /// Decodes a JPEG file at the smallest scale that leaves so many pixels a side.
@@ -69,12 +77,6 @@ fn reduce(jpeg: &[u8], frame: &Frame, by: usize, detail: usize) -> Result<RgbIma
     Ok(turned(picture.into(), frame.orientation).into_rgb8())
 }
 
-/// Whether the picture is copied when it is turned.
-fn is_copied(orientation: Orientation) -> bool {
-    use Orientation::{Rotate90, Rotate90FlipH, Rotate270, Rotate270FlipH};
-    matches!(orientation, Rotate90 | Rotate270 | Rotate90FlipH | Rotate270FlipH)
-}
-
 /// Most bytes that decoding the whole picture takes, its file apart.
 fn whole(frame: &Frame, file: usize) -> usize {
     let pixels = frame.size[0] * frame.size[1];
@@ -82,7 +84,7 @@ fn whole(frame: &Frame, file: usize) -> usize {
     let decoded = if grey { pixels } else { 3 * pixels };
     // The decoder keeps all coefficients until the last scan, and a copy of the file.
     let coefficients = if frame.progressive || !frame.together { 64 * size_of::<i16>() * frame.blocks() } else { 0 };
-    let turned = if is_copied(frame.orientation) { decoded } else { 0 };
+    let turned = if swaps_sides(frame.orientation) { decoded } else { 0 };
     let converted = if grey { 3 * pixels } else { 0 };
     let walked = if frame.progressive { size_of::<u64>() * frame.blocks() } else { 0 };
     walked.max(file + decoded + coefficients.max(turned).max(converted))
@@ -92,7 +94,7 @@ fn whole(frame: &Frame, file: usize) -> usize {
 fn at_reduced_scale(frame: &Frame, by: usize, detail: usize) -> usize {
     let pixels = frame.size[0].div_ceil(by) * frame.size[1].div_ceil(by);
     let walked = if frame.progressive { size_of::<u64>() * frame.blocks() } else { 0 };
-    let turned = if is_copied(frame.orientation) { 3 * pixels } else { 0 };
+    let turned = if swaps_sides(frame.orientation) { 3 * pixels } else { 0 };
     let planes = reduced::bytes(frame, by, detail);
     (walked + planes).max(planes + 3 * pixels).max(3 * pixels + turned)
 }

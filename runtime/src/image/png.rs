@@ -6,7 +6,7 @@ use ::image::RgbImage;
 use ::image::metadata::Orientation;
 use ::png::{BitDepth, ColorType, DecodeOptions, Decoder, Limits, Reader, Transformations};
 
-use super::{ImageError, MAX_MEMORY, check_size, turned};
+use super::{ImageError, MAX_MEMORY, check_size, swaps_sides, turned};
 
 /// The bytes that a PNG file begins with.
 pub(super) const SIGNATURE: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
@@ -26,21 +26,9 @@ const PASSES: [[usize; 4]; 7] =
 ///
 /// All checksums must be right.
 pub(super) fn decode<R: BufRead + Seek>(file: R) -> Result<RgbImage, ImageError> {
-    let mut options = DecodeOptions::default();
-    options.set_ignore_adler32(false);
-    options.set_ignore_crc(false);
-    let mut decoder = Decoder::new_with_options(file, options);
-    decoder.set_limits(Limits { bytes: BESIDES / 2 });
-    decoder.set_ignore_text_chunk(true);
-    decoder.set_ignore_iccp_chunk(true);
-    decoder.set_transformations(Transformations::EXPAND);
-    let header = decoder.read_header_info().map_err(failed)?;
-    let (size, interlaced) = (header.size(), header.interlaced);
-    check_size(size.0, size.1)?;
-    let mut reader = decoder.read_info().map_err(failed)?;
-    let exif = reader.info().exif_metadata.as_deref();
-    let orientation = exif.and_then(Orientation::from_exif_chunk).unwrap_or(Orientation::NoTransforms);
-    let size = [size.0, size.1].map(|side| side as usize);
+    let (mut reader, orientation) = read_header(file)?;
+    let info = reader.info();
+    let (size, interlaced) = ([info.width, info.height].map(|side| side as usize), info.interlaced);
     let by = (1..=MAX_SIDE_OF_SQUARE).find(|by| bytes(size, *by, orientation) <= MAX_MEMORY as usize);
     let mut picture = Means::new(size, by.ok_or(ImageError::TooLarge)?);
     let [width, height] = size;
@@ -58,6 +46,31 @@ pub(super) fn decode<R: BufRead + Seek>(file: R) -> Result<RgbImage, ImageError>
     // What stands behind the picture: the last checksums, and the end.
     reader.finish().map_err(failed)?;
     Ok(turned(picture.done().into(), orientation).into_rgb8())
+}
+
+/// Width and height as they are stored, and how the picture is to be turned.
+pub(super) fn size<R: BufRead + Seek>(file: R) -> Result<((u32, u32), Orientation), ImageError> {
+    let (reader, orientation) = read_header(file)?;
+    Ok((reader.info().size(), orientation))
+}
+
+/// Reads what stands before the pixels.
+fn read_header<R: BufRead + Seek>(file: R) -> Result<(Reader<R>, Orientation), ImageError> {
+    let mut options = DecodeOptions::default();
+    options.set_ignore_adler32(false);
+    options.set_ignore_crc(false);
+    let mut decoder = Decoder::new_with_options(file, options);
+    decoder.set_limits(Limits { bytes: BESIDES / 2 });
+    decoder.set_ignore_text_chunk(true);
+    decoder.set_ignore_iccp_chunk(true);
+    decoder.set_transformations(Transformations::EXPAND);
+    let header = decoder.read_header_info().map_err(failed)?;
+    let (width, height) = header.size();
+    check_size(width, height)?;
+    let reader = decoder.read_info().map_err(failed)?;
+    let exif = reader.info().exif_metadata.as_deref();
+    let orientation = exif.and_then(Orientation::from_exif_chunk).unwrap_or(Orientation::NoTransforms);
+    Ok((reader, orientation))
 }
 
 fn failed(error: ::png::DecodingError) -> ImageError {
@@ -109,11 +122,9 @@ const MAX_SIDE_OF_SQUARE: usize = 16;
 
 /// Most bytes that decoding takes.
 fn bytes(size: [usize; 2], by: usize, orientation: Orientation) -> usize {
-    use Orientation::{FlipHorizontal, FlipVertical, NoTransforms, Rotate180};
     let pixels = size[0].div_ceil(by) * size[1].div_ceil(by);
     let sums = if by > 1 { 3 * size_of::<u16>() * pixels } else { 0 };
-    let in_place = matches!(orientation, NoTransforms | Rotate180 | FlipHorizontal | FlipVertical);
-    let turned = if in_place { 0 } else { 3 * pixels };
+    let turned = if swaps_sides(orientation) { 3 * pixels } else { 0 };
     BESIDES + 3 * pixels + sums.max(turned)
 }
 

@@ -145,6 +145,7 @@ impl Learner {
             purged => purged?,
         };
         let mut uncertain = settled(locked.purge(&self.bundle, &saved))?;
+        self.generation = locked.generation();
         // What was kept aside of another bundle may have the class, too.
         let swept = locked.sweep(&saved).and_then(|()| locked.discard_others(&self.bundle.digest));
         uncertain = uncertain.or(swept.err()).or(Thumbnails::of(&self.store).prune(&saved).err());
@@ -233,9 +234,11 @@ impl Learner {
 
     /// Locks the store and goes on from its newest state.
     fn lock(&mut self) -> Result<Locked, ChangeError> {
+        // Locking would make the folder anew.
+        self.check_there(u64::from(!self.store.revision().is_empty()))?;
         let locked = self.store.lock(self.settings.wait)?;
         let reading: Reading = locked.load(&self.bundle)?;
-        self.take(reading);
+        self.take(reading)?;
         if self.settings.compare_releases {
             release::accept(self.store.folder(), &self.bundle.manifest.name, self.bundle.manifest.release)?;
         }
@@ -361,6 +364,7 @@ impl Learner {
     fn keep<T>(&mut self, locked: &Locked, next: State, change: Change, report: T) -> Result<Made<T>, ChangeError> {
         let saved = self.saved.then(next, &change.at(now()), self.settings.limits);
         let uncertain = settled(locked.save(&self.bundle, &saved))?;
+        self.generation = locked.generation();
         self.replace(saved);
         self.sweep(locked);
         Ok(Made { report, uncertain })

@@ -63,7 +63,7 @@ impl Drop for Keeping<'_> {
 pub struct KeptShots {
     /// Shots of the present state whose picture is kept.
     pub shots: usize,
-    /// Pictures, those among them that only undoing brings back.
+    /// Pictures of shots that the state or its history has, those among them that only undoing brings back.
     pub pictures: usize,
     /// Bytes of their files.
     pub bytes: u64,
@@ -76,7 +76,7 @@ impl Learner {
     pub fn kept_shots(&self) -> KeptShots {
         let pictures = self.store.pictures(&self.bundle.digest);
         let there = pictures.exemplars().unwrap_or_default();
-        let kept::Usage { pictures, bytes } = pictures.usage().unwrap_or_default();
+        let kept::Usage { pictures, bytes } = pictures.usage(&self.saved.exemplar_digests()).unwrap_or_default();
         let exemplars = &self.saved.state.exemplars;
         let shots = (0..exemplars.len()).filter(|exemplar| there.contains(&exemplars.digest_of(*exemplar))).count();
         let input = &self.bundle.manifest.preprocessing;

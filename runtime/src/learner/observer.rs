@@ -8,6 +8,13 @@ use orco_core::align::Progress;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Step {
+    /// So many kept pictures of all are looked at, before any is learned from.
+    Pictures {
+        /// Pictures done.
+        done: usize,
+        /// Pictures in all.
+        total: usize,
+    },
     /// So many shots of all are turned into features.
     Shots {
         /// Shots done.

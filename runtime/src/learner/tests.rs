@@ -57,6 +57,27 @@ fn a_change_is_kept_and_found_by_the_next_learner() {
 }
 
 #[test]
+fn a_state_that_is_removed_under_a_learner_is_missed_and_not_begun_anew() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("a/state");
+    let mut learner = learner(&folder);
+    // A first change that is refused leaves nothing of the folders that were made for it.
+    assert!(learner.rename("nobody", "somebody").is_err());
+    assert!(!parent.path().join("a").exists());
+    learn(&mut learner, "mug", 1).unwrap();
+    let aside = parent.path().join("aside");
+    std::fs::rename(&folder, &aside).unwrap();
+    let gone = learner.refresh().unwrap_err().to_string();
+    assert!(gone.contains("is gone"), "{gone}");
+    let refused = learn(&mut learner, "duck", 2).unwrap_err();
+    assert!(matches!(refused, ChangeError::Store(StoreError::Gone { .. })), "{refused:?}");
+    assert!(!folder.exists() && learner.state().classes.len() == 1);
+    std::fs::rename(&aside, &folder).unwrap();
+    learn(&mut learner, "duck", 2).unwrap();
+    assert_eq!(learner.state().classes.len(), 2);
+}
+
+#[test]
 fn shots_that_cannot_be_judged_promise_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut learner = learner(folder.path());
@@ -95,7 +116,7 @@ fn a_change_that_is_refused_or_cancelled_leaves_everything_as_it_was() {
             epochs = progress.epoch;
             ControlFlow::Break(())
         }
-        Step::Shots { .. } => ControlFlow::Continue(()),
+        _ => ControlFlow::Continue(()),
     };
     let cancelled = learner.forget("mug", &mut observer);
     // Nothing is left to be trained on when the only class goes: there is no epoch to be stopped at.
@@ -159,6 +180,27 @@ fn an_imprinted_class_is_known_at_once_and_until_the_state_is_read_again() {
     let answer = learner.classify_features(picture.view()).swap_remove(0);
     assert_eq!(answer.matches.len(), 60);
     assert_ne!(answer.label, "mug");
+}
+
+#[test]
+fn going_over_tells_how_many_pictures_it_has_looked_at_and_can_be_cancelled() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut learner = learner(folder.path());
+    learner.settings_mut().keep_shots = true;
+    let shots = features(&learner, 1, 3);
+    let shades = [0, 90, 180].map(|shade| RgbImage::from_pixel(48, 32, ::image::Rgb([shade; 3])));
+    learner.learn(&[("mug", Shots::Taken(shots.view(), &shades))], &mut ()).unwrap();
+    let other = Bundle::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../models/everyday").as_ref()).unwrap();
+    let mut told = Vec::new();
+    let mut observer = |step: Step| {
+        told.push(step);
+        if told.len() == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let cancelled = upgrade::upgrade(&other, learner.store(), &Settings::default(), false, &mut observer);
+    assert!(matches!(cancelled, Err(upgrade::UpgradeError::Cancelled)));
+    assert_eq!(told, [1, 2].map(|done| Step::Pictures { done, total: 3 }));
+    let kept = learner.store().load(learner.bundle()).unwrap().saved;
+    assert_eq!(kept.state, *learner.state());
 }
 
 #[test]

@@ -61,7 +61,7 @@ pub fn upgrade(
     if old.state.base_model == bundle.digest {
         return Err(UpgradeError::Same { name: bundle.manifest.name.clone() });
     }
-    let plan = Plan::of(&old, &store.pictures(&old.state.base_model), bundle)?;
+    let plan = Plan::of(&old, &store.pictures(&old.state.base_model), bundle, observer)?;
     let dropped = plan.without_pictures();
     if !dropped.is_empty() && !force {
         return Err(UpgradeError::Missing { labels: dropped });

@@ -87,6 +87,15 @@ pub enum StoreError {
         /// How many there would be.
         pictures: usize,
     },
+    /// There was a state when it was read last, and now there is none.
+    #[error(
+        "the state in {} is gone: its files were removed while it was in use",
+        folder.display()
+    )]
+    Gone {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// Another process is learning into the same folder.
     #[error("another process is changing the state in {} just now; nothing was changed", folder.display())]
     Busy {

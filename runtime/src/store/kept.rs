@@ -19,7 +19,7 @@ use super::folder::{Disk, Folder};
 use crate::bundle::Bundle;
 use crate::files;
 use crate::image::{self, ImageError};
-use crate::manifest::hexadecimal;
+use crate::manifest::{from_hexadecimal, hexadecimal};
 
 /// Most pictures that are kept for a bundle. A change that would keep more is refused.
 pub const MAX_PICTURES: usize = 10_000;
@@ -37,7 +37,8 @@ const ASIDE: &str = "state";
 /// Start of the names of files that are being written.
 const UNFINISHED: &str = ".kept-";
 const ENDING: &str = ".png";
-const MAX_BUNDLE_FILE: u64 = 8 << 20;
+/// Largest file that says which bundle pictures or a backup belong to, in bytes.
+pub(crate) const MAX_BUNDLE_FILE: u64 = 8 << 20;
 
 /// The bundle that pictures were kept with, as far as it must be known when it is no longer at hand.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -160,12 +161,12 @@ impl Pictures {
         Ok(self.disk().list()?.iter().filter_map(|name| exemplar_of(name)).collect())
     }
 
-    /// How many there are, and what they take.
+    /// How many of these exemplars' there are, and what they take. What a killed process left is not among them.
     ///
     /// # Errors
     /// If the folder cannot be read.
-    pub fn usage(&self) -> io::Result<Usage> {
-        self.exemplars()?.iter().try_fold(Usage::default(), |usage, exemplar| {
+    pub fn usage(&self, of: &BTreeSet<[u8; 32]>) -> io::Result<Usage> {
+        self.exemplars()?.intersection(of).try_fold(Usage::default(), |usage, exemplar| {
             let bytes = fs::symlink_metadata(self.path(exemplar))?.len();
             Ok(Usage { pictures: usage.pictures + 1, bytes: usage.bytes + bytes })
         })
@@ -196,7 +197,7 @@ impl Pictures {
         if self.kept_with().is_ok_and(|there| there == *with) {
             return Ok(());
         }
-        make_folder(&self.folder)?;
+        files::create_folder(&self.folder)?;
         put(&self.disk(), BUNDLE, with.text()?.as_bytes())
     }
 
@@ -212,7 +213,7 @@ impl Pictures {
 
     /// Keeps the bytes of the slot that holds the bundle's last state.
     pub(super) fn keep_aside(&self, slot: &[u8]) -> io::Result<()> {
-        make_folder(&self.folder)?;
+        files::create_folder(&self.folder)?;
         put(&self.disk(), ASIDE, slot)
     }
 
@@ -298,19 +299,6 @@ pub(super) fn discard(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a folder that nobody but its owner can read, so that it survives a power cut.
-fn make_folder(folder: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    match builder.create(folder) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => {}
-        made => made?,
-    }
-    let parent = folder.parent().unwrap_or(Path::new("."));
-    Folder { path: parent.to_owned() }.sync_folder()
-}
-
 /// Enough digits to tell a device's bundles apart; the file within has them all.
 fn name_of(digest: &[u8; 32]) -> String {
     format!("{FOLDER}{}", &hexadecimal(digest)[..16])
@@ -323,16 +311,7 @@ pub fn file_of(exemplar: &[u8; 32]) -> String {
 
 /// The exemplar whose picture has that name, if it is one's.
 pub fn exemplar_of(name: &str) -> Option<[u8; 32]> {
-    let digits = name.strip_suffix(ENDING)?.as_bytes();
-    let digit = |byte: u8| (byte as char).to_digit(16).filter(|_| !byte.is_ascii_uppercase());
-    let mut exemplar = [0; 32];
-    if digits.len() != 2 * exemplar.len() {
-        return None;
-    }
-    for (byte, pair) in exemplar.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = (digit(pair[0])? * 16 + digit(pair[1])?) as u8;
-    }
-    Some(exemplar)
+    from_hexadecimal(name.strip_suffix(ENDING)?)
 }
 
 #[cfg(test)]

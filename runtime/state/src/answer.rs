@@ -34,6 +34,10 @@ use self::score::{Rows, Scorer};
 use crate::state::{BaseModel, Calibration, State};
 use crate::statistics::Statistics;
 
+/// Most samples that are looked at before the first answer, which waits for it: for what a picture scores that shows
+/// something known, and for the temperature where no change has chosen one yet.
+const MOST: usize = 1000;
+
 /// How much a picture is like anything known, by its scores, the border among them: the largest.
 pub(crate) fn familiarity(scores: &[f32]) -> f32 {
     highest(scores)
@@ -51,12 +55,33 @@ pub(crate) struct Answerer {
 
 impl Answerer {
     pub(crate) fn new(base_model: &BaseModel, state: &State, with: (Answer, &Statistics)) -> Self {
-        Self::of(Known::new(base_model, state, with), with.1)
+        match state.calibration {
+            Some(calibration) => Self::of(Known::new(base_model, state, with), calibration),
+            None => Self::with_samples(base_model, state, with).0,
+        }
     }
 
-    pub(crate) fn of(known: Known<'_>, statistics: &Statistics) -> Self {
+    /// The same, and what samples whose class is known score, the border among it, with their classes.
+    pub(crate) fn with_samples(
+        base_model: &BaseModel,
+        state: &State,
+        with: (Answer, &Statistics),
+    ) -> (Self, Vec<(u32, Vec<f32>)>) {
+        let known = Known::new(base_model, state, with);
+        let mut rows = Judged::of(base_model, state, with).rows(&known, MOST);
+        let base = known.base();
+        let calibration = state.calibration.unwrap_or_else(|| {
+            let classes: Vec<u32> = rows.iter().map(|(class, _)| *class).collect();
+            let mut fitting = Fitting::new(&classes, base, known.len());
+            rows.iter().for_each(|(_, row)| fitting.add(row, false));
+            fitting.choose(state.balance.weight(), with.1.start)
+        });
+        rows.iter_mut().for_each(|(_, row)| shift(row, base, calibration.border.shift));
+        (Self::of(known, calibration), rows)
+    }
+
+    fn of(known: Known<'_>, calibration: Calibration) -> Self {
         let (rows, base) = (known.rows(), known.base());
-        let calibration = known.state.calibration.unwrap_or(Calibration::start(statistics.start));
         Self { embedder: known.embedder, scorer: known.scorer, rows, base, calibration }
     }
 

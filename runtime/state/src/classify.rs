@@ -35,7 +35,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::answer::{Answerer, Judged, Known, familiarity};
+use crate::answer::{Answerer, familiarity};
 use crate::head::Projector;
 use crate::session::NewClass;
 use crate::state::{BaseModel, State};
@@ -104,9 +104,9 @@ impl Classifier {
         let Some(with) = base_model.answers(config) else {
             return (Self::with_config(base_model, state, config), None);
         };
-        let known = Known::new(base_model, state, with);
-        let scores = KnownScores::of(&known, &Judged::of(base_model, state, with));
-        (Self(Rule::Answerer(Answerer::of(known, with.1))), scores)
+        let (answerer, rows) = Answerer::with_samples(base_model, state, with);
+        let scores = KnownScores::of(&rows, answerer.classes());
+        (Self(Rule::Answerer(answerer)), scores)
     }
 
     /// Knows one more class at once, without training: by the mean direction of its shots' clean views under the head

@@ -102,14 +102,9 @@ impl Calibration {
     /// The temperature where there are no samples to choose it from.
     pub const TEMPERATURE: f32 = 0.1;
 
-    /// That of a device which has learned nothing.
-    pub fn start(shift: f32) -> Self {
-        Self { border: Border { shift, ..Border::default() }, temperature: Self::TEMPERATURE }
-    }
-
     fn is_sound(&self) -> bool {
-        let Border { shift, known, new } = self.border;
-        let shares = [known, new].iter().all(|share| (0.0..=1.0).contains(share));
+        let Border { shift, base, new } = self.border;
+        let shares = [base, new].iter().all(|share| (0.0..=1.0).contains(share));
         shift.is_finite() && shares && self.temperature.is_finite() && self.temperature > 0.0
     }
 }

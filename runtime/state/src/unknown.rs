@@ -9,13 +9,10 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::answer::{Judged, Known, familiarity};
+use crate::answer::familiarity;
 
 /// Share of known pictures that may be taken for unknown ones unless a setting says otherwise.
 pub const FALSE_ALARMS: f32 = 0.05;
-
-/// Most samples that the threshold is chosen by, since the first answer waits for it: of 1,000, fifty may fall below.
-const MOST: usize = 1000;
 
 /// What known pictures score.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,14 +22,13 @@ pub struct KnownScores {
 }
 
 impl KnownScores {
-    /// Collects them from a state that was made ready.
-    pub(crate) fn of(known: &Known<'_>, judged: &Judged<'_>) -> Option<Self> {
-        let samples = judged.rows_of_own(known, MOST, &familiarity);
-        let mut counts = vec![0.0f32; known.len()];
-        samples.iter().for_each(|(class, _)| counts[*class] += 1.0);
+    /// Collects them from rows of scores, the border among them, of samples whose class is known, one of `classes`.
+    pub(crate) fn of(rows: &[(u32, Vec<f32>)], classes: usize) -> Option<Self> {
+        let mut counts = vec![0.0f32; classes];
+        rows.iter().for_each(|(class, _)| counts[*class as usize] += 1.0);
         let classes = counts.iter().filter(|count| **count > 0.0).count() as f32;
-        let mut scores: Vec<(f32, f32)> =
-            samples.into_iter().map(|(class, score)| (score, 1.0 / (counts[class] * classes))).collect();
+        let one = |(class, row): &(u32, Vec<f32>)| (familiarity(row), 1.0 / (counts[*class as usize] * classes));
+        let mut scores: Vec<(f32, f32)> = rows.iter().map(one).collect();
         scores.sort_by(|a, b| a.0.total_cmp(&b.0));
         (!scores.is_empty()).then_some(Self { scores })
     }

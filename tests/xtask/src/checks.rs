@@ -31,7 +31,7 @@ const LINTS: Step = Step::new("clippy --release --workspace --all-targets -- -D 
 const DEPENDENCIES: Step = Step::new("deny --workspace check licenses bans sources");
 
 /// What other selections of packages and features compile to, and the documentation.
-const OTHER_BUILDS: [Step; 11] = [
+const OTHER_BUILDS: [Step; 12] = [
     // Every feature alone: no crate beside these turns features on here. The method needs neither an operating system
     // nor an allocator, what is known and kept no operating system.
     Step::new("clippy --release --package orco-core -- -D warnings"),
@@ -41,6 +41,7 @@ const OTHER_BUILDS: [Step; 11] = [
     Step::new("clippy --release --package orco-runtime --no-default-features --features rten -- -D warnings"),
     Step::new("clippy --release --package orco-runtime --no-default-features --features sign -- -D warnings"),
     Step::new("clippy --release --package orco --no-default-features -- -D warnings"),
+    Step::new("clippy --release --package orco --no-default-features --features serve -- -D warnings"),
     Step::new("clippy --release --package orco-c --package orco-python -- -D warnings"),
     // cargo-fuzz builds these with nightly Rust; that they compile needs none.
     Step::new(

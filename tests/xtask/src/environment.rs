@@ -48,6 +48,11 @@ impl Environment {
         self.with("ORCO_BROWSER", "1")
     }
 
+    /// Says that there is mosquitto, so that tests of MQTT fail where they cannot start it.
+    pub fn with_mosquitto(self) -> Self {
+        self.with("ORCO_MOSQUITTO", "1")
+    }
+
     /// Puts the program on the path, where Cargo looks for its subcommands.
     pub fn with_cargo_deny(mut self, program: &Path) -> Self {
         let program = std::path::absolute(program).unwrap_or(program.to_owned());

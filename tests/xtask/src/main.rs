@@ -12,6 +12,8 @@
 //! - [`debian`] installs what is no part of a wheel;
 //! - [`checks`] are the steps of `cargo xtask test` and its tiers, the same here and in CI;
 //! - [`package`] builds the Debian package, and tries it in a clean Debian;
+//! - [`root`] is a Debian in the cache that has compilers for other machines, and these machines in QEMU;
+//! - [`micro`] runs a session on a microcontroller there;
 //! - [`machines`] repeats the tests that train as other processors would compute them;
 //! - [`error`] is why a set-up failed and what to do next.
 
@@ -23,7 +25,11 @@ mod error;
 mod library;
 mod machines;
 #[cfg(unix)]
+mod micro;
+#[cfg(unix)]
 mod package;
+#[cfg(unix)]
+mod root;
 mod wheel;
 
 use std::error::Error;
@@ -120,6 +126,12 @@ enum Tier {
         #[arg(long, default_value = "release")]
         profile: String,
     },
+    /// The device's session on a microcontroller: a Cortex-M7 in QEMU, beside the host, with power cuts
+    ///
+    /// Needs root, and mmdebstrap or debootstrap, which make a Debian with compiler and QEMU. Not part of the other
+    /// tiers.
+    #[cfg(unix)]
+    Micro,
     /// The tests that train and export, as processors with other vector units and other numbers of threads run them
     ///
     /// Prints a table; fails where a setting fails. Not part of the other tiers.
@@ -196,9 +208,11 @@ fn test(tier: Option<Tier>) -> Result<ExitCode, Box<dyn Error>> {
     match tier {
         None => checks::run(&checks::standard(), everything),
         Some(Tier::Quick) => checks::run(&checks::quick(), everything),
-        Some(Tier::Full) => checks::run(&checks::full(), everything_and_a_browser),
+        Some(Tier::Full) => checks::run(&checks::full(), everything_and_programs),
         #[cfg(unix)]
         Some(Tier::Package { profile }) => package::trial::all(profile),
+        #[cfg(unix)]
+        Some(Tier::Micro) => micro::run(),
         Some(Tier::Machines { isas, threads }) => machines::run(&isas, &threads, &everything()?),
     }
 }
@@ -214,16 +228,18 @@ fn everything() -> Result<Environment, Box<dyn Error>> {
         .with_cargo_deny(&CARGO_DENY.locate()?))
 }
 
-/// The same, and a browser for the tests of the web page, where it can be had.
-fn everything_and_a_browser() -> Result<Environment, Box<dyn Error>> {
-    let environment = everything()?;
-    match debian::install("a browser", "chromedriver", &["chromium", "chromium-driver"]) {
-        Ok(()) => Ok(environment.with_browser()),
-        Err(error) => {
-            eprintln!("warning: the web page is not tried: {error}");
-            Ok(environment)
-        }
+/// The same, and programs that some tests need, where they can be had: a browser, an MQTT broker.
+fn everything_and_programs() -> Result<Environment, Box<dyn Error>> {
+    let mut environment = everything()?;
+    match debian::install("a browser", &["chromedriver"], &["chromium", "chromium-driver"]) {
+        Ok(()) => environment = environment.with_browser(),
+        Err(error) => eprintln!("warning: the web page is not tried: {error}"),
     }
+    match debian::install("an MQTT broker", &["mosquitto", "mosquitto_sub"], &["mosquitto", "mosquitto-clients"]) {
+        Ok(()) => environment = environment.with_mosquitto(),
+        Err(error) => eprintln!("warning: MQTT is not tried: {error}"),
+    }
+    Ok(environment)
 }
 
 /// Becomes the command, so that signals reach it and its exit code is ours.

@@ -147,13 +147,19 @@ fn licence_files(folder: &Path) -> Result<Vec<String>, Box<dyn Error>> {
 }
 
 /// Runs a command that must succeed.
-fn run(command: &mut Command) -> Result<(), Box<dyn Error>> {
+///
+/// # Errors
+/// If it does not.
+pub fn run(command: &mut Command) -> Result<(), Box<dyn Error>> {
     let status = command.stdin(Stdio::null()).status().map_err(|error| not_started(command, &error))?;
     if status.success() { Ok(()) } else { Err(format!("{} failed ({status})", shown(command)).into()) }
 }
 
 /// Runs a command that must succeed and returns what it writes to standard output.
-fn output(command: &mut Command) -> Result<String, Box<dyn Error>> {
+///
+/// # Errors
+/// If it does not; with what it wrote.
+pub fn output(command: &mut Command) -> Result<String, Box<dyn Error>> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| not_started(command, &error))?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() {

@@ -1,12 +1,11 @@
 //! `orco backup`.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, anyhow};
 use clap::Args;
 use orco_runtime::backup::{self, BackupError, Contents};
-use orco_runtime::files;
 use serde_json::{Value, json};
 
 use crate::device;
@@ -29,12 +28,11 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let (bundle, store, settings) = device::parts(options, 1)?;
     let shown = arguments.file.display();
     let cannot = || format!("cannot write {shown}");
-    let path = place(&arguments.file, arguments.force).with_context(cannot)?;
-    if !store.folder().is_dir() {
-        return Err(BackupError::Nothing { folder: store.folder().into() }.into());
-    }
-    let written = files::replace_with(&path, |file| backup::write(&bundle, &store, settings.wait, file));
+    let written = backup::write_to(&bundle, &store, settings.wait, &arguments.file, arguments.force);
     let contents = written.map_err(|error| match error {
+        BackupError::File(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            anyhow!("{error}; name another one, or replace it with --force").context(cannot())
+        }
         BackupError::File(error) => anyhow::Error::from(error).context(cannot()),
         error => error.into(),
     })?;
@@ -62,15 +60,4 @@ pub fn to_json(contents: &Contents) -> Value {
         "bundle": bundle.name, "release": bundle.release, "digest": bundle.digest, "learned_classes": classes,
         "exemplars": exemplars, "pictures": pictures, "bytes": bytes,
     })
-}
-
-/// Where the file goes: a link stays, and what it leads to is replaced.
-fn place(path: &Path, force: bool) -> Result<PathBuf> {
-    match fs::metadata(path) {
-        Ok(facts) if !facts.is_file() => bail!("what is there is no regular file"),
-        Ok(_) if !force => bail!("there is a file of that name; name another one, or replace it with --force"),
-        Ok(_) => Ok(fs::canonicalize(path)?),
-        Err(_) if fs::symlink_metadata(path).is_ok() => bail!("it is a link that leads nowhere"),
-        Err(_) => Ok(path.to_owned()),
-    }
 }

@@ -47,12 +47,20 @@ struct Pictures {
 }
 
 /// Runs the sessions of the bundle's benchmark, then learns and recognises the classes of the sample pictures in a
-/// state of its own, which leaves the device's alone.
-pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
+/// state of its own, which leaves the device's alone: in `state`, where it is asked for, which must know nothing yet,
+/// else in a folder that goes with the program.
+pub fn run(options: &Options, output: &Output, arguments: &Arguments, state: Option<&Path>) -> Result<Value> {
     let started = Instant::now();
     let folder = tempfile::tempdir().context("cannot make a temporary folder for the demonstration's state")?;
-    let options = Options { state: Some(folder.path().into()), ..options.clone() };
-    let rows = sessions(&device::open(&options, output)?, output)?;
+    let options = Options { state: Some(state.unwrap_or(folder.path()).into()), ..options.clone() };
+    let learner = device::open(&options, output)?;
+    ensure!(
+        learner.history().entries().len() == 1,
+        "the state in {} knows something already, and the demonstration begins with nothing: name a new folder with \
+         --state DIR, or none",
+        learner.store().folder().display()
+    );
+    let rows = sessions(&learner, output)?;
     say!(output, "")?;
     let Pictures { right, sure, total } = pictures(&options, output, arguments)?;
     let seconds = started.elapsed().as_secs_f64();

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use orco_lab::benchmark::{Benchmark, BenchmarkError};
 use orco_lab::unknown::{UnknownRow, mean_rows};
-use orco_lab::{Measurement, Summary, System, from_cifar100};
+use orco_lab::{Measurement, Summary, System, csv, from_cifar100};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::config::Config;
 use orco_runtime::encoder::choice::Work;
@@ -16,7 +16,7 @@ use orco_runtime::unknown::FALSE_ALARMS;
 use serde_json::{Value, json};
 
 use crate::options::{Backbone, Options, share};
-use crate::output::{self, Output, say};
+use crate::output::{self, Output, ReportFile, say};
 
 /// Arguments of `orco eval`.
 #[derive(Args, Debug)]
@@ -47,6 +47,9 @@ pub struct Arguments {
     /// Compares the presets instead of the systems: accuracy, arithmetic and time of each.
     #[arg(long, conflicts_with = "preset")]
     presets: bool,
+    /// Also writes every number of the systems to this file as CSV: system, session, metric, mean, deviation.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["presets", "unknown"])]
+    csv: Option<PathBuf>,
 }
 
 /// Measures all systems and prints every session's row.
@@ -90,6 +93,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     if !arguments.presets {
         say!(output, "orco answers {}", output::rule(&config))?;
     }
+    let csv = arguments.csv.as_deref().map(ReportFile::open).transpose()?;
     let measure = |system: System, config: &Config, name: &str| {
         let (base_model, seed) = (&bundle.base_model, arguments.seed);
         let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed };
@@ -134,6 +138,9 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
             let summary = measure(system, &config, system.name())?;
             say!(output, "\n{}", output::summary(&summary))?;
             summaries.push(summary);
+        }
+        if let Some(file) = csv {
+            file.write(&csv::csv(&summaries))?;
         }
         results["class_means"] = json!(config.class_means);
         results["systems"] = json!(summaries);

@@ -10,6 +10,8 @@ use clap::{Args, value_parser};
 use orco_runtime::learner::Settings;
 use orco_runtime::unknown::FALSE_ALARMS;
 use orco_serve::inbox::FRAMES;
+#[cfg(feature = "mqtt")]
+use orco_serve::mqtt::Mqtt;
 use orco_serve::{Address, Keeping, Server, Service, Source, Tls, live};
 use serde_json::{Value, json};
 
@@ -25,13 +27,19 @@ const WAIT: Duration = Duration::from_secs(10);
 #[derive(Args, Debug)]
 pub struct Arguments {
     /// Where it listens. On any address but this machine's own, callers must give the token.
-    #[arg(long, value_name = "ADDRESS:PORT", env = "ORCO_LISTEN", default_value = "127.0.0.1:8080")]
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        env = "ORCO_LISTEN",
+        default_value = "127.0.0.1:8080",
+        value_parser = listen
+    )]
     pub listen: SocketAddr,
     /// File of the token that callers must give, readable by its owner alone; it is made if it is not there.
     #[arg(long, value_name = "FILE", env = "ORCO_TOKEN_FILE")]
     pub token_file: Option<PathBuf>,
     /// A name by which the machine is called, beside localhost and its addresses; may be given again.
-    #[arg(long, value_name = "NAME", env = "ORCO_HOST_NAME", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME", env = "ORCO_HOST_NAME", value_delimiter = ',', value_parser = host_name)]
     pub host_name: Vec<String>,
     /// Certificate for TLS, a PEM file; browsers on other machines give their camera only over https.
     #[arg(long, value_name = "FILE", env = "ORCO_CERTIFICATE")]
@@ -60,6 +68,9 @@ pub struct Arguments {
     /// Keeps no small pictures of learned shots beside the state.
     #[arg(long, env = "ORCO_NO_THUMBNAILS", value_parser = clap::builder::BoolishValueParser::new())]
     pub no_thumbnails: bool,
+    #[cfg(feature = "mqtt")]
+    #[command(flatten)]
+    pub mqtt: crate::mqtt::MqttOptions,
 }
 
 impl Arguments {
@@ -75,6 +86,26 @@ impl Arguments {
             (None, Some(_)) => bail!("there is a key without its certificate: name that with --certificate FILE"),
         }
     }
+}
+
+/// Reads an address with a port; `localhost` is this machine alone.
+fn listen(argument: &str) -> Result<SocketAddr, String> {
+    let localhost = |port: &str| Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port.parse().ok()?)));
+    let address = argument.parse().ok().or_else(|| localhost(argument.strip_prefix("localhost:")?));
+    let advice = "expected an address and a port, such as 127.0.0.1:8080 for this machine alone, 0.0.0.0:8080 for \
+                  others too; names but localhost are not looked up";
+    address.ok_or_else(|| advice.into())
+}
+
+/// Reads the name of a host as browsers send it: without a scheme or a port.
+fn host_name(argument: &str) -> Result<String, String> {
+    let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    let label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(letter);
+    if argument.len() <= 253 && argument.split('.').all(label) {
+        return Ok(argument.to_owned());
+    }
+    Err("expected the name of a host alone, such as door3.example: letters, digits, \"-\" and \"_\" between dots"
+        .into())
 }
 
 /// A whole number from 1.
@@ -99,6 +130,8 @@ pub fn show(options: &Options, output: &Output) -> Result<()> {
 /// Serves until it is told to stop.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let tls = arguments.tls()?;
+    #[cfg(feature = "mqtt")]
+    let device = arguments.mqtt.device()?;
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
     let (wait, keep_shots) = (settings.wait.max(WAIT), arguments.keep.keep_shots);
     let settings = Settings { wait, keep_shots, false_alarms: arguments.false_alarms, ..settings };
@@ -115,9 +148,37 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         tls,
         ..Address::default()
     };
-    let server = Server::bind(service, address)?;
+    let server = Server::bind(service.clone(), address)?;
+    // Until the service ends.
+    #[cfg(feature = "mqtt")]
+    let _mqtt = device.map(|device| Mqtt::start(&service, device)).transpose()?;
+    drop(service);
     let url = server.url();
     say!(output, "open {url} in a browser; Ctrl-C ends it")?;
     server.run()?;
     Ok(json!({ "url": url }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn localhost_is_this_machine_alone_and_other_names_are_refused() {
+        assert_eq!(listen("localhost:80"), Ok(([127, 0, 0, 1], 80).into()));
+        assert_eq!(listen("[::1]:8080").unwrap().to_string(), "[::1]:8080");
+        for wrong in ["localhost", "localhost:x", "door3:8080", "127.0.0.1", "8080", ":8080", ""] {
+            assert!(listen(wrong).unwrap_err().contains("127.0.0.1:8080"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_host_name_is_what_browsers_send() {
+        for name in ["door3", "door3.example", "xn--tr-fka.example", "192.168.1.7", "my_door"] {
+            assert_eq!(host_name(name).as_deref(), Ok(name));
+        }
+        for wrong in ["a b", "", "door3:8080", "http://door3", "door3.", "a..b", "tür", &"a".repeat(64)] {
+            assert!(host_name(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -186,9 +186,8 @@ fn room(folder: &Path, findings: &mut Findings) {
     let _ = (folder, findings, LEAST_ROOM, size);
 }
 
+/// Whether files can be made in a folder: that is tried, since rights alone do not tell (a disk that is read-only,
+/// `/proc`).
 fn writable(folder: &Path) -> bool {
-    #[cfg(unix)]
-    return rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).is_ok();
-    #[cfg(not(unix))]
-    return fs::metadata(folder).is_ok_and(|facts| !facts.permissions().readonly());
+    tempfile::Builder::new().prefix(".orco-doctor-").tempfile_in(folder).is_ok()
 }

@@ -79,6 +79,21 @@ pub fn certificate(arguments: &Arguments, findings: &mut Findings) {
     }
 }
 
+/// Whether what is set for an MQTT broker can be used; the broker itself is not asked.
+#[cfg(feature = "mqtt")]
+pub fn mqtt(arguments: &Arguments, findings: &mut Findings) {
+    const SUBJECT: &str = "MQTT";
+    match arguments.mqtt.device() {
+        Ok(None) => findings.note(SUBJECT, "no broker: nothing is reported"),
+        Ok(Some(device)) if device.is_overheard() => {
+            let text = "can be told, but the password goes there unencrypted: mqtts:// encrypts it";
+            findings.note(SUBJECT, format!("{} {text}", device.broker));
+        }
+        Ok(Some(device)) => findings.good(SUBJECT, format!("{} is told as \"{}\"", device.broker, device.id)),
+        Err(error) => findings.failed(SUBJECT, error),
+    }
+}
+
 /// Whether the port is free, or the service itself has it.
 pub fn port(arguments: &Arguments, findings: &mut Findings) {
     const SUBJECT: &str = "port";

@@ -43,8 +43,8 @@ pub fn argument(label: &str, folder: &Path) -> String {
 pub fn copied_bundle(folder: &Path) -> PathBuf {
     let copy = folder.join("bundle");
     fs::create_dir(&copy).unwrap();
-    for entry in fs::read_dir(shipped()).unwrap() {
-        let path = entry.unwrap().path();
+    // Without the folder of its report.
+    for path in fs::read_dir(shipped()).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file()) {
         fs::copy(&path, copy.join(path.file_name().unwrap())).unwrap();
     }
     copy
@@ -151,11 +151,12 @@ pub fn changed_state(bundle: &Path, folder: &Path) -> (PathBuf, PathBuf) {
     (state, pack)
 }
 
-/// A copy of a folder of files.
+/// A copy of a folder's files.
 pub fn copy_folder(from: &Path, to: &Path) {
     let _ = fs::remove_dir_all(to);
     fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+    let files = fs::read_dir(from).unwrap().map(Result::unwrap).filter(|entry| entry.path().is_file());
+    for entry in files {
         fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
     }
 }

@@ -5,7 +5,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -23,7 +23,12 @@ impl Service {
     pub fn start(bundle: &str, folder: &Path) -> Self {
         let bundle = workspace().join("models").join(bundle);
         let arguments = ["--engine", "rten", "serve", "--listen", "127.0.0.1:0"];
-        let mut process = orco(&bundle, &folder.join("state"), &arguments).stdout(Stdio::piped()).spawn().unwrap();
+        Self::of(orco(&bundle, &folder.join("state"), &arguments))
+    }
+
+    /// Runs a command that serves.
+    pub fn of(mut command: Command) -> Self {
+        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let line = lines.find_map(|line| Some(line.unwrap()).filter(|line| line.contains("http://")));
         let line = line.expect("it says where it listens");
@@ -62,6 +67,16 @@ impl Service {
         let (status, answer) = self.ask(method, path, "application/json", body.as_bytes());
         assert!((200..300).contains(&status), "{method} {path}: {status} {}", String::from_utf8_lossy(&answer));
         serde_json::from_slice(&answer).unwrap()
+    }
+
+    /// The process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Waits until the process has ended.
+    pub fn wait(mut self) {
+        assert!(self.process.wait().unwrap().success());
     }
 
     /// Memory of the process in MiB: what it holds now, and at most.

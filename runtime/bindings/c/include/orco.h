@@ -66,6 +66,10 @@ typedef enum OrcoStatus {
    * A fault in this library. The learner that it met answers nothing else from now on and is to be freed.
    */
   ORCO_STATUS_FAULT = 9,
+  /**
+   * A file of a backup is there already, cannot be read or written, or holds no backup; nothing was changed.
+   */
+  ORCO_STATUS_FILE_FAILED = 10,
 } OrcoStatus;
 
 /**
@@ -133,6 +137,28 @@ typedef struct OrcoReport {
   float old_accuracy_after;
 } OrcoReport;
 
+/**
+ * What a backup holds.
+ */
+typedef struct OrcoBackup {
+  /**
+   * Classes that were learned on the device.
+   */
+  size_t learned_classes;
+  /**
+   * Stored exemplars.
+   */
+  size_t exemplars;
+  /**
+   * Kept pictures of shots.
+   */
+  size_t pictures;
+  /**
+   * Bytes of the file.
+   */
+  uint64_t bytes;
+} OrcoBackup;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -188,6 +214,13 @@ enum OrcoStatus orco_set_wait(const struct OrcoLearner *learner, uint32_t millis
  */
 enum OrcoStatus orco_set_forgetting_budget(const struct OrcoLearner *learner,
                                            float share);
+
+/**
+ * Whether the pictures of shots that are learned from now on are kept beside the state, at the size that the backbone
+ * sees, so that orco_upgrade() can learn them again on another bundle. They are not, unless it is set.
+ */
+enum OrcoStatus orco_set_keep_shots(const struct OrcoLearner *learner,
+                                    bool keep);
 
 /**
  * Reads the state anew, which another process may have changed. Every change does so by itself.
@@ -271,6 +304,13 @@ enum OrcoStatus orco_classify_rgb(const struct OrcoLearner *learner,
 size_t orco_answer_count(const struct OrcoAnswer *answer);
 
 /**
+ * Whether the picture is like anything known at all; false if the answer is NULL. Where it is not, the label is the
+ * best of bad ones. Of known pictures, five in a hundred are taken for unknown; where answers do not use the bundle's
+ * statistics, nothing is unknown.
+ */
+bool orco_answer_known(const struct OrcoAnswer *answer);
+
+/**
  * The label of an answer's class, 0 the likeliest; it lives as long as the answer. NULL if there is no such class.
  */
 const char *orco_answer_label(const struct OrcoAnswer *answer,
@@ -347,11 +387,66 @@ enum OrcoStatus orco_forget(const struct OrcoLearner *learner, const char *label
 enum OrcoStatus orco_rename(const struct OrcoLearner *learner, const char *from, const char *to);
 
 /**
+ * Moves a stored shot of the class `from`, numbered from 1 as they were stored, to another known class. `report` may be
+ * NULL.
+ */
+enum OrcoStatus orco_move_shot(const struct OrcoLearner *learner,
+                               const char *from,
+                               size_t number,
+                               const char *to,
+                               struct OrcoReport *report);
+
+/**
  * Takes the last `changes` changes back. Undoing is a change, too, and can be taken back. `report` may be NULL.
  */
 enum OrcoStatus orco_undo(const struct OrcoLearner *learner,
                           size_t changes,
                           struct OrcoReport *report);
+
+/**
+ * Writes all that the device knows into the file `path`: as a whole, or not at all. A file that is there already stays
+ * and the call fails, unless it may `replace` it. `backup`, which says what was written, may be NULL; so may
+ * `warnings`, which gets what had to be left out, a sentence a line, to be freed with orco_text_free().
+ */
+enum OrcoStatus orco_backup(const struct OrcoLearner *learner,
+                            const char *path,
+                            bool replace,
+                            struct OrcoBackup *backup,
+                            char **warnings);
+
+/**
+ * Puts what orco_backup() wrote into the folder `state` of a device with the bundle `bundle`; a learner that is open on
+ * that folder sees it with its next change or orco_refresh(). Refused where the device knows something already, unless
+ * it may `replace` that, which is gone then, and where the backup was made with another bundle, unless
+ * `other_bundle` allows it: then orco_upgrade() is to be called next. A change of another process is waited for
+ * `wait_milliseconds` at most. `backup`, which says what was restored, may be NULL.
+ */
+enum OrcoStatus orco_restore(const char *bundle,
+                             const char *state,
+                             const char *path,
+                             bool replace,
+                             bool other_bundle,
+                             uint32_t wait_milliseconds,
+                             struct OrcoBackup *backup);
+
+/**
+ * Learns all that the device knows, by the state in the folder `state`, again on another bundle, from the pictures that
+ * orco_set_keep_shots() kept; no learner may be open on that folder, and those of the new bundle are opened
+ * afterwards. The old state is kept aside. Refused where a class has no picture left, or is recognised clearly worse
+ * than when it was learned, unless `force` is set: the former is given up then. A change of another process is waited
+ * for `wait_milliseconds` at most.
+ *
+ * `public_key` may be NULL; where it is not, the bundle must be signed with the key in that file, and be no older
+ * release than was used before. `report` may be NULL, and so may `warnings`, which gets what was given up and which
+ * pictures could not be used, a sentence a line, to be freed with orco_text_free().
+ */
+enum OrcoStatus orco_upgrade(const char *bundle,
+                             const char *state,
+                             const char *public_key,
+                             bool force,
+                             uint32_t wait_milliseconds,
+                             struct OrcoReport *report,
+                             char **warnings);
 
 #ifdef __cplusplus
 }  // extern "C"

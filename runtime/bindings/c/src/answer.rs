@@ -13,15 +13,16 @@ use crate::status::{Failure, OrcoStatus, guarded};
 #[derive(Debug)]
 pub struct OrcoAnswer {
     matches: Vec<(CString, f32)>,
+    known: bool,
 }
 
 impl OrcoAnswer {
     /// The first `most` classes for a picture.
     fn to(learner: &OrcoLearner, picture: &RgbImage, most: usize) -> Result<Self, Failure> {
         let mut learner = learner.lock()?;
-        let matches = learner.classify(picture)?.matches;
-        let named = matches.iter().take(most).map(|found| (c_text(learner.label(found.class)), found.score));
-        Ok(Self { matches: named.collect() })
+        let answer = learner.classify(picture)?;
+        let named = answer.matches.iter().take(most).map(|found| (c_text(learner.label(found.class)), found.score));
+        Ok(Self { matches: named.collect(), known: answer.known })
     }
 }
 
@@ -83,6 +84,15 @@ pub unsafe extern "C" fn orco_classify_rgb(
 pub unsafe extern "C" fn orco_answer_count(answer: *const OrcoAnswer) -> usize {
     // SAFETY: the caller keeps what the header says of pointers.
     unsafe { answer.as_ref() }.map_or(0, |answer| answer.matches.len())
+}
+
+/// Whether the picture is like anything known at all; false if the answer is NULL. Where it is not, the label is the
+/// best of bad ones. Of known pictures, five in a hundred are taken for unknown; where answers do not use the bundle's
+/// statistics, nothing is unknown.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn orco_answer_known(answer: *const OrcoAnswer) -> bool {
+    // SAFETY: the caller keeps what the header says of pointers.
+    unsafe { answer.as_ref() }.is_some_and(|answer| answer.known)
 }
 
 /// The label of an answer's class, 0 the likeliest; it lives as long as the answer. NULL if there is no such class.

@@ -1,4 +1,4 @@
-//! Learning, adding shots, forgetting, renaming, undoing.
+//! Learning, adding and moving shots, forgetting, renaming, undoing.
 
 use std::ffi::c_char;
 
@@ -56,7 +56,7 @@ unsafe fn changed<T>(
 }
 
 /// A change that is made, but perhaps not safely kept, is no failure, and yet the caller is told.
-fn doubtless<T>(made: Made<T>) -> Result<(), Failure> {
+pub(crate) fn doubtless<T>(made: Made<T>) -> Result<(), Failure> {
     made.uncertain.map_or(Ok(()), |doubt| Err(Failure::of(OrcoStatus::Uncertain, &doubt)))
 }
 
@@ -115,6 +115,23 @@ pub unsafe extern "C" fn orco_rename(
     guarded(|| unsafe {
         let (from, to) = (text(from, "from")?, text(to, "to")?);
         doubtless(borrowed(learner, "learner")?.lock()?.rename(from, to)?)
+    })
+}
+
+/// Moves a stored shot of the class `from`, numbered from 1 as they were stored, to another known class. `report` may be
+/// NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn orco_move_shot(
+    learner: *const OrcoLearner,
+    from: *const c_char,
+    number: usize,
+    to: *const c_char,
+    report: *mut OrcoReport,
+) -> OrcoStatus {
+    // SAFETY: the caller keeps what the header says of pointers.
+    guarded(|| unsafe {
+        let (from, to) = (text(from, "from")?, text(to, "to")?);
+        changed(learner, report, |learner| learner.move_shot(from, number, to, &mut ()), |report| report)
     })
 }
 

@@ -116,6 +116,17 @@ pub unsafe extern "C" fn orco_set_forgetting_budget(learner: *const OrcoLearner,
     })
 }
 
+/// Whether the pictures of shots that are learned from now on are kept beside the state, at the size that the backbone
+/// sees, so that orco_upgrade() can learn them again on another bundle. They are not, unless it is set.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn orco_set_keep_shots(learner: *const OrcoLearner, keep: bool) -> OrcoStatus {
+    // SAFETY: the caller keeps what the header says of pointers.
+    guarded(|| {
+        unsafe { borrowed(learner, "learner") }?.lock()?.settings_mut().keep_shots = keep;
+        Ok(())
+    })
+}
+
 /// Reads the state anew, which another process may have changed. Every change does so by itself.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_refresh(learner: *const OrcoLearner) -> OrcoStatus {

@@ -9,13 +9,17 @@
 //! - [`shots`], the pictures of classes to be learned;
 //! - [`change`], learning, forgetting, undoing;
 //! - [`answer`], classifying;
-//! - [`classes`], what is known.
+//! - [`classes`], what is known;
+//! - [`backup`], all of that in one file, for a replacement;
+//! - [`upgrade`], going over to another bundle.
 #![expect(clippy::missing_safety_doc, reason = "the header's opening says what holds for every pointer")]
 
 pub mod answer;
+pub mod backup;
 pub mod change;
 pub mod classes;
 pub mod learner;
 mod pointer;
 pub mod shots;
 pub mod status;
+pub mod upgrade;

@@ -89,6 +89,19 @@ pub unsafe fn taken_back<T>(pointer: *mut T) {
     }
 }
 
+/// Hands lines of text over, to be freed by the caller; nothing is done if `place` is NULL.
+///
+/// # Safety
+/// Unless it is NULL, `place` can be written, and what lies there need not be freed, or is what this call with no lines
+/// put there.
+pub unsafe fn lines(place: *mut *mut c_char, lines: &[String]) {
+    if !place.is_null() {
+        let text = if lines.is_empty() { std::ptr::null_mut() } else { c_text(&lines.join("\n")).into_raw() };
+        // SAFETY: the caller's promise.
+        unsafe { place.write(text) };
+    }
+}
+
 /// A text for C. One with a NUL in it, which no label and no sentence has, gets a mark in its place.
 pub fn c_text(text: &str) -> CString {
     CString::new(text.replace('\0', "\u{fffd}")).expect("without NUL")

@@ -5,8 +5,10 @@ use std::error::Error;
 use std::ffi::{CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use orco_runtime::backup::BackupError;
 use orco_runtime::encoder::EncodeError;
 use orco_runtime::image::ImageError;
+use orco_runtime::learner::upgrade::UpgradeError;
 use orco_runtime::learner::{ChangeError, OpenLearnerError, ShotsError};
 use orco_runtime::store::StoreError;
 
@@ -36,6 +38,8 @@ pub enum OrcoStatus {
     StoreFailed = 8,
     /// A fault in this library. The learner that it met answers nothing else from now on and is to be freed.
     Fault = 9,
+    /// A file of a backup is there already, cannot be read or written, or holds no backup; nothing was changed.
+    FileFailed = 10,
 }
 
 /// Why a call does not return [`OrcoStatus::Ok`].
@@ -73,10 +77,41 @@ impl From<EncodeError> for Failure {
 impl From<ChangeError> for Failure {
     fn from(error: ChangeError) -> Self {
         let status = match &error {
-            ChangeError::Store(StoreError::Busy { .. }) => OrcoStatus::Busy,
-            ChangeError::Store(_) => OrcoStatus::StoreFailed,
-            ChangeError::Shots(ShotsError::Encode(_)) => OrcoStatus::EngineFailed,
-            ChangeError::Shots(_) => OrcoStatus::BadPicture,
+            ChangeError::Store(error) => of_store(error),
+            ChangeError::Shots(error) => of_shots(error),
+            _ => OrcoStatus::Refused,
+        };
+        Self::of(status, &error)
+    }
+}
+
+/// What it comes to that the store fails.
+fn of_store(error: &StoreError) -> OrcoStatus {
+    if matches!(error, StoreError::Busy { .. }) { OrcoStatus::Busy } else { OrcoStatus::StoreFailed }
+}
+
+/// What it comes to that shots fail.
+fn of_shots(error: &ShotsError) -> OrcoStatus {
+    if matches!(error, ShotsError::Encode(_)) { OrcoStatus::EngineFailed } else { OrcoStatus::BadPicture }
+}
+
+impl From<BackupError> for Failure {
+    fn from(error: BackupError) -> Self {
+        let status = match &error {
+            BackupError::Store(error) => of_store(error),
+            BackupError::File(_) | BackupError::Decode(_) | BackupError::Content(_) => OrcoStatus::FileFailed,
+            _ => OrcoStatus::Refused,
+        };
+        Self::of(status, &error)
+    }
+}
+
+impl From<UpgradeError> for Failure {
+    fn from(error: UpgradeError) -> Self {
+        let status = match &error {
+            UpgradeError::Store(error) => of_store(error),
+            UpgradeError::Shots(error) => of_shots(error),
+            UpgradeError::Release(_) => OrcoStatus::CannotOpen,
             _ => OrcoStatus::Refused,
         };
         Self::of(status, &error)

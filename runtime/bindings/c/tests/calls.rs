@@ -5,25 +5,29 @@ use std::ptr::{null, null_mut};
 use std::{fs, thread};
 
 use orco::answer::{
-    OrcoAnswer, orco_answer_count, orco_answer_free, orco_answer_label, orco_answer_score, orco_classify_bytes,
-    orco_classify_file, orco_classify_rgb,
+    OrcoAnswer, orco_answer_count, orco_answer_free, orco_answer_known, orco_answer_label, orco_answer_score,
+    orco_classify_bytes, orco_classify_file, orco_classify_rgb,
 };
-use orco::change::{OrcoReport, orco_add, orco_forget, orco_learn, orco_rename, orco_undo};
+use orco::backup::{OrcoBackup, orco_backup, orco_restore};
+use orco::change::{OrcoReport, orco_add, orco_forget, orco_learn, orco_move_shot, orco_rename, orco_undo};
 use orco::classes::{
     OrcoCounts, orco_classes, orco_classes_count, orco_classes_free, orco_classes_label, orco_classes_learned,
     orco_counts,
 };
 use orco::learner::{
-    OrcoLearner, orco_free, orco_open, orco_open_signed, orco_refresh, orco_set_forgetting_budget, orco_set_seed,
-    orco_set_wait, orco_text_free, orco_warnings,
+    OrcoLearner, orco_free, orco_open, orco_open_signed, orco_refresh, orco_set_forgetting_budget, orco_set_keep_shots,
+    orco_set_seed, orco_set_wait, orco_text_free, orco_warnings,
 };
 use orco::shots::{
     OrcoShots, orco_shots_add_bytes, orco_shots_add_file, orco_shots_add_rgb, orco_shots_free, orco_shots_new,
 };
 use orco::status::{OrcoStatus, orco_error, orco_version};
+use orco::upgrade::orco_upgrade;
 use orco_runtime::image;
+use orco_runtime::learner::Learner;
 
 const BUNDLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../models/cifar100-edge");
+const OTHER_BUNDLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../models/cifar100-small");
 const SHOTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../examples/shots");
 
 fn c(text: &str) -> CString {
@@ -48,7 +52,7 @@ fn path(kind: &str, class: &str, number: usize) -> String {
 /// A learner on a fresh state.
 struct Device {
     learner: *mut OrcoLearner,
-    _state: tempfile::TempDir,
+    state: tempfile::TempDir,
 }
 
 // SAFETY: the header allows it: any thread may use a learner.
@@ -56,11 +60,21 @@ unsafe impl Sync for Device {}
 
 impl Device {
     fn fresh() -> Self {
-        let state = tempfile::tempdir().unwrap();
+        Self::open(BUNDLE, tempfile::tempdir().unwrap())
+    }
+
+    fn open(bundle: &str, state: tempfile::TempDir) -> Self {
         let mut learner = null_mut();
-        let opened = unsafe { orco_open(c(BUNDLE).as_ptr(), c(state.path().to_str().unwrap()).as_ptr(), &mut learner) };
+        let opened = unsafe { orco_open(c(bundle).as_ptr(), c(state.path().to_str().unwrap()).as_ptr(), &mut learner) };
         assert_eq!(opened, OrcoStatus::Ok, "{}", error());
-        Self { learner, _state: state }
+        Self { learner, state }
+    }
+
+    /// Its state's folder, with the device gone.
+    fn close(mut self) -> tempfile::TempDir {
+        let state = std::mem::replace(&mut self.state, tempfile::tempdir().unwrap());
+        drop(self);
+        state
     }
 
     fn counts(&self) -> [usize; 4] {
@@ -241,6 +255,105 @@ fn wrong_arguments_are_named_and_change_nothing() {
         assert_eq!((orco_answer_count(null()), orco_classes_count(null())), (0, 0));
     }
     assert_eq!(device.counts(), [60, 0, 40, 0]);
+}
+
+#[test]
+fn what_is_like_nothing_known_is_told_as_the_library_tells_it() {
+    let device = Device::fresh();
+    let mut library = Learner::open(BUNDLE, device.state.path()).unwrap();
+    let mut counts = [0; 2];
+    for class in ["mug", "cactus", "rubber-duck", "traffic-cone", "toy-brick", "dumbbell"] {
+        for number in 1..=4 {
+            let file = path("try", class, number);
+            let mut answer = null_mut();
+            let known = unsafe {
+                assert_eq!(orco_classify_file(device.learner, c(&file).as_ptr(), 1, &mut answer), OrcoStatus::Ok);
+                let known = orco_answer_known(answer);
+                orco_answer_free(answer);
+                known
+            };
+            let expected = library.classify(&image::open(file.as_ref()).unwrap()).unwrap().known;
+            assert_eq!(known, expected, "{file}");
+            counts[usize::from(known)] += 1;
+        }
+    }
+    assert!(counts[0] > 0 && counts[1] > 0, "{counts:?} are unknown and known");
+    assert!(!unsafe { orco_answer_known(null()) });
+}
+
+#[test]
+fn shots_are_moved_and_all_that_is_known_goes_to_a_replacement_and_to_another_bundle() {
+    use OrcoStatus::{BadArgument, CannotOpen, FileFailed, Ok, Refused};
+    let refused = |status: OrcoStatus, wanted: OrcoStatus, said: &str| {
+        assert_eq!(status, wanted, "{}", error());
+        assert!(error().contains(said), "{} does not say {said}", error());
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let file = c(folder.path().join("door.orcobackup").to_str().unwrap());
+    let device = Device::fresh();
+    let (mug, cone) = (c("mug"), c("cone"));
+    let mut kept = OrcoBackup { learned_classes: 0, exemplars: 0, pictures: 0, bytes: 0 };
+    let mut warnings = null_mut::<c_char>().wrapping_add(1);
+    unsafe {
+        refused(orco_backup(device.learner, file.as_ptr(), false, &mut kept, &mut warnings), Refused, "nothing");
+        assert!(warnings.is_null());
+        assert_eq!(orco_set_keep_shots(device.learner, true), Ok);
+        for (label, class) in [("mug", "mug"), ("cone", "traffic-cone")] {
+            let shots = shots(label, class);
+            assert_eq!(orco_learn(device.learner, shots, null_mut()), Ok, "{}", error());
+            orco_shots_free(shots);
+        }
+        let moved = |number: usize| orco_move_shot(device.learner, cone.as_ptr(), number, mug.as_ptr(), null_mut());
+        refused(moved(6), Refused, "cone");
+        refused(orco_move_shot(device.learner, cone.as_ptr(), 1, null(), null_mut()), BadArgument, "to is NULL");
+        assert_eq!(moved(5), Ok, "{}", error());
+        assert_eq!(device.counts(), [60, 2, 38, 3]);
+
+        assert_eq!(orco_backup(device.learner, file.as_ptr(), false, &mut kept, &mut warnings), Ok, "{}", error());
+        let size = fs::metadata(file.to_str().unwrap()).unwrap().len();
+        assert_eq!([kept.learned_classes, kept.exemplars, kept.pictures], [2, 10, 10], "{kept:?}");
+        assert!(kept.bytes == size && warnings.is_null());
+        let again = orco_backup(device.learner, file.as_ptr(), false, null_mut(), null_mut());
+        refused(again, FileFailed, "there is a file");
+        assert_eq!(orco_backup(device.learner, file.as_ptr(), true, null_mut(), null_mut()), Ok, "{}", error());
+    }
+    // A replacement, which knows the same; one that knows something already is asked first.
+    let replacement = Device::fresh();
+    let state = c(replacement.state.path().to_str().unwrap());
+    let restore = |bundle: &str, replace: bool, other: bool| unsafe {
+        orco_restore(c(bundle).as_ptr(), state.as_ptr(), file.as_ptr(), replace, other, 100, null_mut())
+    };
+    let none = c("none.orcobackup");
+    let missing =
+        unsafe { orco_restore(c(BUNDLE).as_ptr(), state.as_ptr(), none.as_ptr(), false, false, 0, &mut kept) };
+    refused(missing, FileFailed, "none.orcobackup cannot be read");
+    let manifest = c(&format!("{BUNDLE}/manifest.toml"));
+    let nonsense =
+        unsafe { orco_restore(c(BUNDLE).as_ptr(), state.as_ptr(), manifest.as_ptr(), false, false, 0, &mut kept) };
+    refused(nonsense, FileFailed, "no backup");
+    refused(restore("no-bundle", false, false), CannotOpen, "no-bundle");
+    refused(restore(OTHER_BUNDLE, false, false), Refused, "cifar100-edge");
+    assert_eq!(restore(BUNDLE, false, false), Ok, "{}", error());
+    assert_eq!(unsafe { orco_refresh(replacement.learner) }, Ok);
+    assert_eq!(replacement.learned(), device.learned());
+    assert_eq!(replacement.answer(&path("try", "mug", 1)), device.answer(&path("try", "mug", 1)));
+    refused(restore(BUNDLE, false, false), Refused, "knows something already");
+    assert_eq!(restore(BUNDLE, true, false), Ok, "{}", error());
+    // All of it on another bundle.
+    let state = replacement.close();
+    let place = c(state.path().to_str().unwrap());
+    let upgrade = |bundle: &str, force: bool, report: &mut OrcoReport, warnings: &mut *mut c_char| unsafe {
+        orco_upgrade(c(bundle).as_ptr(), place.as_ptr(), null(), force, 100, report, warnings)
+    };
+    let mut report =
+        OrcoReport { free_targets: 0, new_accuracy: 0.0, old_accuracy_before: 0.0, old_accuracy_after: 0.0 };
+    refused(upgrade(BUNDLE, false, &mut report, &mut warnings), Refused, "belongs to this bundle");
+    refused(upgrade("no-bundle", false, &mut report, &mut warnings), CannotOpen, "no-bundle");
+    // The small network may recognise some shots worse; that is not what is tried here.
+    assert_eq!(upgrade(OTHER_BUNDLE, true, &mut report, &mut warnings), Ok, "{}", error());
+    assert!(warnings.is_null() && report.free_targets > 0, "{report:?}");
+    let upgraded = Device::open(OTHER_BUNDLE, state);
+    assert_eq!(upgraded.learned(), device.learned());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// In the header's order.
-const SOURCES: [&str; 6] = ["status", "learner", "classes", "answer", "shots", "change"];
+const SOURCES: [&str; 8] = ["status", "learner", "classes", "answer", "shots", "change", "backup", "upgrade"];
 
 #[test]
 fn the_header_is_that_of_the_sources() {

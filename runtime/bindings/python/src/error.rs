@@ -2,9 +2,11 @@
 
 use std::error::Error;
 
+use orco_runtime::backup;
 use orco_runtime::bundle::OpenError as BundleError;
 use orco_runtime::encoder::EncodeError;
 use orco_runtime::image::ImageError;
+use orco_runtime::learner::upgrade::UpgradeError;
 use orco_runtime::learner::{self, OpenLearnerError, ShotsError};
 use orco_runtime::signature::KeyError;
 use orco_runtime::store::StoreError;
@@ -16,6 +18,7 @@ create_exception!(orco, OpenError, OrcoError, "The bundle, its signature or the 
 create_exception!(orco, PictureError, OrcoError, "A picture cannot be used.");
 create_exception!(orco, EngineError, OrcoError, "The backbone cannot be started or fails.");
 create_exception!(orco, ChangeError, OrcoError, "A change is refused; nothing was changed.");
+create_exception!(orco, BackupError, OrcoError, "A backup's file cannot be read or written, or holds no backup.");
 create_exception!(
     orco,
     BusyError,
@@ -36,6 +39,8 @@ pub enum Failure {
     Change(String),
     /// [`BusyError`].
     Busy(String),
+    /// [`BackupError`].
+    Backup(String),
     /// The learner met a panic before.
     Fault,
     /// Python's own, such as Ctrl-C.
@@ -63,6 +68,7 @@ impl From<Failure> for PyErr {
             Failure::Engine(text) => EngineError::new_err(text),
             Failure::Change(text) => ChangeError::new_err(text),
             Failure::Busy(text) => BusyError::new_err(text),
+            Failure::Backup(text) => BackupError::new_err(text),
             Failure::Fault => OrcoError::new_err("an earlier call met a fault; open the learner anew"),
             Failure::Python(error) => error,
         }
@@ -90,6 +96,31 @@ impl From<KeyError> for Failure {
 impl From<EncodeError> for Failure {
     fn from(error: EncodeError) -> Self {
         Self::Engine(sentence(&error))
+    }
+}
+
+impl From<backup::BackupError> for Failure {
+    fn from(error: backup::BackupError) -> Self {
+        use backup::BackupError;
+        let text = sentence(&error);
+        match error {
+            BackupError::Store(StoreError::Busy { .. }) => Self::Busy(text),
+            BackupError::File(_) | BackupError::Decode(_) | BackupError::Content(_) => Self::Backup(text),
+            _ => Self::Change(text),
+        }
+    }
+}
+
+impl From<UpgradeError> for Failure {
+    fn from(error: UpgradeError) -> Self {
+        let text = sentence(&error);
+        match error {
+            UpgradeError::Store(StoreError::Busy { .. }) => Self::Busy(text),
+            UpgradeError::Shots(ShotsError::Encode(_)) => Self::Engine(text),
+            UpgradeError::Shots(_) => Self::Picture(text),
+            UpgradeError::Release(_) => Self::Open(text),
+            _ => Self::Change(text),
+        }
     }
 }
 

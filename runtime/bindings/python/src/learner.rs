@@ -4,19 +4,21 @@ use std::ffi::CString;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::time::Duration;
 
 use numpy::ndarray::{Array2, Array3, Ix2};
 use numpy::{IntoPyArray, PyArray2, PyArray3, PyReadonlyArray2};
+use orco_runtime::backup;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::choice::Choice;
 use orco_runtime::learner::{self, Made, Observer, Settings, Step};
 use orco_runtime::signature::PublicKey;
 use orco_runtime::store::Store;
+use orco_runtime::unknown::FALSE_ALARMS;
 use pyo3::exceptions::{PyRuntimeWarning, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyMapping;
 
+use crate::backup::{Backup, seconds};
 use crate::error::{Failure, sentence};
 use crate::input::{self, ClassShots, Picture};
 use crate::output::{Answer, Class, Counts, Report};
@@ -31,7 +33,7 @@ pub struct Learner {
 
 /// Hears of Ctrl-C while a change is made, which is then cancelled.
 #[derive(Default)]
-struct Signals(Option<PyErr>);
+pub struct Signals(pub Option<PyErr>);
 
 impl Observer for Signals {
     fn step(&mut self, _: Step) -> ControlFlow<()> {
@@ -46,9 +48,27 @@ impl Observer for Signals {
 }
 
 /// Says something through Python's `warnings`.
-fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
+pub fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
     let text = CString::new(text.replace('\0', "\u{fffd}"))?;
     PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1)
+}
+
+/// What was made; its doubt becomes a warning.
+pub fn doubted<T>(py: Python<'_>, made: Made<T>) -> PyResult<T> {
+    if let Some(doubt) = made.uncertain {
+        warn(py, &format!("the change is made, but: {}", sentence(&doubt)))?;
+    }
+    Ok(made.report)
+}
+
+/// The engine of that name.
+pub fn engine_of(name: &str) -> PyResult<Choice> {
+    match name {
+        "auto" => Ok(Choice::Auto),
+        "onnxruntime" => Ok(Choice::OnnxRuntime),
+        "rten" => Ok(Choice::Rten),
+        _ => Err(PyValueError::new_err("engine is \"auto\", \"onnxruntime\" or \"rten\"")),
+    }
 }
 
 impl Learner {
@@ -74,10 +94,7 @@ impl Learner {
                 None => error.into(),
             })
         })?;
-        if let Some(doubt) = made.uncertain {
-            warn(py, &format!("the change is made, but: {}", sentence(&doubt)))?;
-        }
-        Ok(made.report)
+        doubted(py, made)
     }
 
     /// Encodes pictures one after the other.
@@ -98,7 +115,10 @@ impl Learner {
 #[pymethods]
 impl Learner {
     #[new]
-    #[pyo3(signature = (bundle, state, *, public_key=None, seed=1, forgetting_budget=None, wait=0.0, engine="auto"))]
+    #[pyo3(signature = (
+        bundle, state, *, public_key=None, seed=1, forgetting_budget=None, false_alarms=FALSE_ALARMS, keep_shots=false,
+        wait=0.0, engine="auto"
+    ))]
     #[expect(clippy::too_many_arguments, reason = "Python's are named")]
     fn new(
         py: Python<'_>,
@@ -107,22 +127,28 @@ impl Learner {
         public_key: Option<PathBuf>,
         seed: u64,
         forgetting_budget: Option<f32>,
+        false_alarms: f32,
+        keep_shots: bool,
         wait: f64,
         engine: &str,
     ) -> PyResult<Self> {
         if forgetting_budget.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
             return Err(PyValueError::new_err("forgetting_budget is a share from 0 to 1"));
         }
-        let wait = Duration::try_from_secs_f64(wait);
-        let wait = wait.map_err(|_| PyValueError::new_err("wait is a number of seconds, 0 or more"))?;
-        let engine = match engine {
-            "auto" => Choice::Auto,
-            "onnxruntime" => Choice::OnnxRuntime,
-            "rten" => Choice::Rten,
-            _ => return Err(PyValueError::new_err("engine is \"auto\", \"onnxruntime\" or \"rten\"")),
+        if !(0.0..=1.0).contains(&false_alarms) {
+            return Err(PyValueError::new_err("false_alarms is a share from 0 to 1"));
+        }
+        let (wait, engine, compare_releases) = (seconds(wait)?, engine_of(engine)?, public_key.is_some());
+        let settings = Settings {
+            seed,
+            forgetting_budget,
+            false_alarms,
+            wait,
+            engine,
+            compare_releases,
+            keep_shots,
+            ..Settings::default()
         };
-        let compare_releases = public_key.is_some();
-        let settings = Settings { seed, forgetting_budget, wait, engine, compare_releases, ..Settings::default() };
         let learner = py.detach(|| -> Result<_, Failure> {
             let key = public_key.map(|path| PublicKey::read(&path)).transpose()?;
             let bundle = Bundle::open_trusted(&bundle, key.as_ref())?;
@@ -208,6 +234,22 @@ impl Learner {
     /// Gives a learned class another label.
     fn rename(&self, py: Python<'_>, old: &str, new: &str) -> PyResult<()> {
         self.change(py, |learner, _| learner.rename(old, new))
+    }
+
+    /// Moves a stored shot of a class to another known class.
+    fn move_shot(&self, py: Python<'_>, label: &str, number: usize, to: &str) -> PyResult<Report> {
+        Ok((&self.change(py, |learner, observer| learner.move_shot(label, number, to, observer))?).into())
+    }
+
+    /// Writes all that is known into a file.
+    #[pyo3(signature = (path, *, replace=false))]
+    fn backup(&self, py: Python<'_>, path: PathBuf, replace: bool) -> PyResult<Backup> {
+        let contents = self.with(py, |learner| {
+            let wait = learner.settings_mut().wait;
+            Ok(backup::write_to(learner.bundle(), learner.store(), wait, &path, replace)?)
+        })?;
+        contents.warnings.iter().try_for_each(|warning| warn(py, warning))?;
+        Ok((&contents).into())
     }
 
     /// Takes the last changes back.

@@ -6,10 +6,12 @@
 //! - `error`, the exceptions;
 //! - `input`, pictures and features as Python gives them;
 //! - `output`, answers and reports as Python gets them;
-//! - `learner`, the class that does the work.
+//! - `learner`, the class that does the work;
+//! - `backup`, all of it in one file, and going over to another bundle.
 //!
 //! What Python sees is documented in `python/orco/_orco.pyi`, which type checkers read; the two are to agree.
 
+mod backup;
 mod error;
 mod input;
 mod learner;
@@ -21,7 +23,9 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _orco {
     #[pymodule_export]
-    use super::error::{BusyError, ChangeError, EngineError, OpenError, OrcoError, PictureError};
+    use super::backup::{Backup, Upgrade, restore, upgrade};
+    #[pymodule_export]
+    use super::error::{BackupError, BusyError, ChangeError, EngineError, OpenError, OrcoError, PictureError};
     #[pymodule_export]
     use super::input::read_picture;
     #[pymodule_export]

@@ -12,6 +12,8 @@ pub struct Answer {
     /// Its score: how probable it is, 0 to 1, where answers use the bundle's statistics, as with all shipped bundles,
     /// else how near, -1 to 1.
     score: f32,
+    /// Whether the picture is like anything known at all.
+    known: bool,
     /// The likeliest classes with their scores, highest first.
     scores: Vec<(String, f32)>,
 }
@@ -21,14 +23,15 @@ impl Answer {
     pub fn of(learner: &Learner, answer: &learner::Answer, most: usize) -> Self {
         let scores = answer.matches.iter().take(most);
         let scores = scores.map(|found| (learner.label(found.class).to_owned(), found.score)).collect();
-        Self { label: answer.label.clone(), score: answer.score, scores }
+        Self { label: answer.label.clone(), score: answer.score, known: answer.known, scores }
     }
 }
 
 #[pymethods]
 impl Answer {
     fn __repr__(&self) -> String {
-        format!("Answer(label={:?}, score={:.3})", self.label, self.score)
+        let known = if self.known { "True" } else { "False" };
+        format!("Answer(label={:?}, score={:.3}, known={known})", self.label, self.score)
     }
 }
 

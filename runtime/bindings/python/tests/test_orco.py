@@ -13,6 +13,7 @@ import orco
 
 REPOSITORY = Path(os.environ.get("ORCO_REPOSITORY", Path(__file__).parents[4]))
 BUNDLE = REPOSITORY / "models/cifar100-edge"
+OTHER_BUNDLE = REPOSITORY / "models/cifar100-small"
 
 
 def pictures(kind: str, name: str) -> list[Path]:
@@ -102,6 +103,7 @@ class Device(unittest.TestCase):
             (ValueError, "[5, 1, 4]", lambda: learner.learn({"mug": np.zeros((5, 1, 4), np.float32)})),
             (ValueError, "finite", lambda: learner.classify_features(learner.features([frame]) * np.float32("nan"))),
             (ValueError, "share", lambda: orco.Learner(BUNDLE, self.state, forgetting_budget=2.0)),
+            (ValueError, "false_alarms", lambda: orco.Learner(BUNDLE, self.state, false_alarms=-0.1)),
             (ValueError, "seconds", lambda: orco.Learner(BUNDLE, self.state, wait=-1.0)),
             (ValueError, "onnxruntime", lambda: orco.Learner(BUNDLE, self.state, engine="torch")),
             (orco.OpenError, "no-such-bundle", lambda: orco.Learner("no-such-bundle", self.state)),
@@ -120,6 +122,66 @@ class Device(unittest.TestCase):
                 call()
             self.assertIn(said, str(raised.exception))
         self.assertEqual((learner.counts().changes, self.learned()), (0, []))
+
+    def test_what_is_like_nothing_known_is_told(self) -> None:
+        names = ["mug", "cactus", "rubber-duck", "traffic-cone", "toy-brick", "dumbbell"]
+        paths = [path for name in names for path in pictures("try", name)]
+        usual, strict, mild = (
+            orco.Learner(BUNDLE, self.state, false_alarms=share).classify(paths) for share in (0.05, 1.0, 0.0)
+        )
+        self.assertEqual({answer.known for answer in usual}, {True, False})
+        counts = [sum(answer.known for answer in answers) for answers in (strict, usual, mild)]
+        self.assertEqual(counts, sorted(counts))
+        self.assertIn("known=", repr(usual[0]))
+
+    def test_shots_are_moved_and_knowledge_goes_to_a_replacement_and_to_another_bundle(self) -> None:
+        learner = orco.Learner(BUNDLE, self.state, keep_shots=True)
+        file = self.state.with_suffix(".orcobackup")
+        self.addCleanup(file.unlink, missing_ok=True)
+        with self.assertRaisesRegex(orco.ChangeError, "nothing was learned"):
+            learner.backup(file)
+        learner.learn({"mug": pictures("learn", "mug"), "cone": pictures("learn", "traffic-cone")})
+        with self.assertRaisesRegex(orco.ChangeError, "cone"):
+            learner.move_shot("cone", 6, "mug")
+        learner.move_shot("cone", 5, "mug")
+        self.assertEqual(learner.counts().changes, 2)
+        written = learner.backup(file)
+        self.assertEqual((written.learned_classes, written.exemplars, written.pictures), (2, 10, 10))
+        self.assertEqual(written.bytes, file.stat().st_size)
+        with self.assertRaisesRegex(orco.BackupError, "there is a file"):
+            learner.backup(file)
+        self.assertEqual(repr(learner.backup(file, replace=True)), repr(written))
+
+        with tempfile.TemporaryDirectory() as other:
+            wrong = [
+                (orco.BackupError, "none cannot be read", lambda: orco.restore(BUNDLE, other, "none")),
+                (orco.BackupError, "no backup", lambda: orco.restore(BUNDLE, other, BUNDLE / "manifest.toml")),
+                (orco.OpenError, "no-bundle", lambda: orco.restore("no-bundle", other, file)),
+                (orco.ChangeError, "cifar100-edge", lambda: orco.restore(OTHER_BUNDLE, other, file)),
+                (orco.ChangeError, "nothing was learned", lambda: orco.upgrade(OTHER_BUNDLE, other)),
+                (orco.OpenError, "no-bundle", lambda: orco.upgrade("no-bundle", other)),
+                (ValueError, "seconds", lambda: orco.restore(BUNDLE, other, file, wait=-1.0)),
+                (ValueError, "engine", lambda: orco.upgrade(BUNDLE, other, engine="torch")),
+            ]
+            for kind, said, call in wrong:
+                with self.subTest(said=said), self.assertRaisesRegex(kind, said):
+                    call()
+            self.assertEqual(orco.restore(BUNDLE, other, file).exemplars, 10)
+            replacement = orco.Learner(BUNDLE, other)
+            paths = pictures("try", "mug")
+            self.assertEqual(
+                [answer.scores for answer in replacement.classify(paths)],
+                [answer.scores for answer in learner.classify(paths)],
+            )
+            with self.assertRaisesRegex(orco.ChangeError, "knows something already"):
+                orco.restore(BUNDLE, other, file)
+            orco.restore(BUNDLE, other, file, replace=True)
+            with self.assertRaisesRegex(orco.ChangeError, "belongs to this bundle"):
+                orco.upgrade(BUNDLE, other)
+            # The small network may recognise some shots worse; that is not what is tried here.
+            upgraded = orco.upgrade(OTHER_BUNDLE, other, force=True)
+            self.assertEqual(([label for label, _, _ in upgraded.classes], upgraded.dropped), (["mug", "cone"], []))
+            self.assertEqual(upgraded.report.free_targets, orco.Learner(OTHER_BUNDLE, other).counts().free_targets)
 
     def test_threads_share_a_learner_and_go_on_meanwhile(self) -> None:
         paths = pictures("try", "mug")

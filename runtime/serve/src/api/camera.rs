@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::{HeaderName, header};
 use axum::response::IntoResponse;
 use futures_util::stream;
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task;
 
-use super::{Json, shots, usable};
+use super::{Json, Query, shots, usable};
 use crate::error::Refusal;
 use crate::live::{Live, Seen};
 use crate::service::Service;
@@ -44,6 +44,7 @@ pub async fn now(State(service): State<Arc<Service>>) -> Result<axum::Json<Value
 
 /// Which frame was seen last.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct After {
     #[serde(default)]
     after: u64,

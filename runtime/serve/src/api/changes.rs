@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use orco_runtime::label;
@@ -10,7 +10,7 @@ use orco_runtime::state::Balance;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Json, usable};
+use super::{Json, Path, usable};
 use crate::changes::{Change, Job};
 use crate::error::Refusal;
 use crate::service::Service;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::task;
 
 use super::shots::take_picture;
-use super::{Json, decode, usable};
+use super::{Json, Path, decode, usable};
 use crate::error::Refusal;
 use crate::inbox::Frame;
 use crate::service::Service;

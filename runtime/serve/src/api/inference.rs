@@ -1,14 +1,14 @@
 //! The Open Inference Protocol, version 2, over HTTP, with its extension for binary tensors.
 //!
 //! The model takes either `image`, BYTES `[n]` (JPEG or PNG files; Base64 where they stand in JSON), or `features`,
-//! FP32 `[n, features]`; it returns `label` BYTES `[n]`, `probability` FP32 `[n]`, and `probabilities` FP32 `[n,
-//! classes]` in the order of `GET /api/v1/classes`.
+//! FP32 `[n, features]`; it returns `label` BYTES `[n]`, `probability` FP32 `[n]`, `probabilities` FP32 `[n,
+//! classes]` in the order of `GET /api/v1/classes`, and `known` BOOL `[n]`: whether a picture is like anything known.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -16,8 +16,8 @@ use orco_runtime::ndarray::Array2;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::decode;
-use crate::answers::Named;
+use super::{Path, decode};
+use crate::answers::Judged;
 use crate::error::Refusal;
 use crate::service::Service;
 
@@ -28,9 +28,23 @@ const PICTURES: usize = 64;
 /// Most feature vectors of a request.
 const ROWS: usize = 4096;
 
-/// `GET /v2/health/live` and `/v2/health/ready`: a service that listens has opened everything.
+/// `GET /v2/health/live`: it answers.
 pub async fn live() -> StatusCode {
     StatusCode::OK
+}
+
+/// `GET /v2/health/ready`: a service that listens has opened everything, and nothing has happened to its state since.
+///
+/// # Errors
+/// [`Refusal`] if the state cannot be used any more; the status says why, to those who may know.
+pub async fn ready(State(service): State<Arc<Service>>) -> Result<StatusCode, Refusal> {
+    match service.answers.knowledge().problem {
+        None => Ok(StatusCode::OK),
+        Some(_) => Err(Refusal::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the state cannot be used any more: GET /api/v1/status says why",
+        )),
+    }
 }
 
 /// `GET /v2`
@@ -50,7 +64,7 @@ pub async fn model(State(service): State<Arc<Service>>, Path(name): Path<String>
         "inputs": [tensor("image", "BYTES", &[-1]), tensor("features", "FP32", &[-1, service.features as i64])],
         "outputs": [
             tensor("label", "BYTES", &[-1]), tensor("probability", "FP32", &[-1]),
-            tensor("probabilities", "FP32", &[-1, -1]),
+            tensor("probabilities", "FP32", &[-1, -1]), tensor("known", "BOOL", &[-1]),
         ],
     })))
 }
@@ -58,9 +72,10 @@ pub async fn model(State(service): State<Arc<Service>>, Path(name): Path<String>
 /// `GET /v2/models/{name}/ready`
 ///
 /// # Errors
-/// [`Refusal`] if the bundle has another name.
+/// [`Refusal`] if the bundle has another name, or as for [`ready`].
 pub async fn model_ready(State(service): State<Arc<Service>>, Path(name): Path<String>) -> Result<StatusCode, Refusal> {
-    check_name(&service, &name).map(|()| StatusCode::OK)
+    check_name(&service, &name)?;
+    ready(State(service)).await
 }
 
 fn check_name(service: &Service, name: &str) -> Result<(), Refusal> {
@@ -121,7 +136,8 @@ pub async fn infer(
         ("image", "BYTES") => {
             let mut answers = Vec::new();
             for file in files(input, binary)? {
-                answers.push(service.answers.classify(decode(file).await?).await?);
+                let looked = service.answers.look(decode(file).await?, 0).await?;
+                answers.push((looked.named, looked.known));
             }
             answers
         }
@@ -204,20 +220,21 @@ fn flat(data: &Value) -> Option<Vec<f32>> {
     Some(numbers)
 }
 
-fn outputs(service: &Service, id: Option<String>, answers: &[Vec<Named>]) -> Value {
-    let classes = answers.first().map_or(0, Vec::len);
+fn outputs(service: &Service, id: Option<String>, answers: &[Judged]) -> Value {
+    let classes = answers.first().map_or(0, |(named, _)| named.len());
     let known = service.answers.knowledge();
-    let of = |answer: &Vec<Named>| -> Vec<f32> {
+    let of = |(answer, _): &Judged| -> Vec<f32> {
         // A class that is being learned comes last.
         let place = |label: &str| known.classes.iter().position(|class| class.label == label).unwrap_or(usize::MAX);
         let mut ordered: Vec<_> = answer.iter().map(|named| (place(&named.label), named.probability)).collect();
         ordered.sort_by_key(|(place, _)| *place);
         ordered.into_iter().map(|(_, probability)| probability).collect()
     };
-    let best = |answer: &Vec<Named>| answer.first().cloned();
+    let best = |(answer, _): &Judged| answer.first().cloned();
     let labels: Vec<String> = answers.iter().filter_map(best).map(|named| named.label).collect();
     let probability: Vec<f32> = answers.iter().filter_map(best).map(|named| named.probability).collect();
     let all: Vec<f32> = answers.iter().flat_map(of).collect();
+    let is_known: Vec<bool> = answers.iter().map(|(_, known)| *known).collect();
     let count = answers.len();
     let mut response = json!({
         "model_name": service.manifest.name, "model_version": service.manifest.release.to_string(),
@@ -225,6 +242,7 @@ fn outputs(service: &Service, id: Option<String>, answers: &[Vec<Named>]) -> Val
             { "name": "label", "datatype": "BYTES", "shape": [count], "data": labels },
             { "name": "probability", "datatype": "FP32", "shape": [count], "data": probability },
             { "name": "probabilities", "datatype": "FP32", "shape": [count, classes], "data": all },
+            { "name": "known", "datatype": "BOOL", "shape": [count], "data": is_known },
         ],
     });
     if let Some(id) = id {

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{Query, State};
+use axum::extract::State;
+use orco_runtime::image;
 use orco_runtime::state::Balance;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task;
 
-use super::{decode, matches, thumbnails};
+use super::{Query, decode, matches, thumbnails};
 use crate::answers::Like;
 use crate::changes::Job;
 use crate::error::Refusal;
@@ -26,6 +27,7 @@ pub async fn status(State(service): State<Arc<Service>>) -> Json<Value> {
     let dial: Vec<&str> = Balance::ALL.iter().map(|balance| balance.name()).collect();
     let jobs: Vec<Value> = service.changes().unfinished().iter().map(Job::json).collect();
     Json(json!({
+        "problem": known.problem,
         "bundle": manifest.name, "release": manifest.release, "version": env!("CARGO_PKG_VERSION"),
         "classes": known.classes.len(), "base_classes": known.base, "free_targets": known.free_targets,
         "sessions": known.sessions, "balance": known.expected.map(|_| known.balance.name()), "balances": dial,
@@ -35,12 +37,18 @@ pub async fn status(State(service): State<Arc<Service>>) -> Json<Value> {
 }
 
 /// `GET /api/v1/classes`
-pub async fn classes(State(service): State<Arc<Service>>) -> Json<Value> {
+///
+/// # Errors
+/// [`Refusal`] if they cannot be listed.
+pub async fn classes(State(service): State<Arc<Service>>) -> Result<Json<Value>, Refusal> {
     let known = service.answers.knowledge();
+    let theirs = service.thumbnails.clone();
+    let there = task::spawn_blocking(move || theirs.all()).await;
+    let there = there.map_err(|_| Refusal::bad("the classes cannot be listed"))?;
     // Numbers of the stored shots that have a picture.
     let numbers = |index: usize| -> Vec<usize> {
         let digests = known.digests[index].iter().enumerate();
-        digests.filter(|(_, digest)| service.thumbnails.has(digest)).map(|(shot, _)| shot + 1).collect()
+        digests.filter(|(_, digest)| there.contains(*digest)).map(|(shot, _)| shot + 1).collect()
     };
     let class = |(index, class): (usize, &orco_runtime::state::Class)| {
         let learned = index >= known.base;
@@ -49,7 +57,7 @@ pub async fn classes(State(service): State<Arc<Service>>) -> Json<Value> {
             "shots": known.shots[index], "thumbnails": numbers(index),
         })
     };
-    Json(json!({ "classes": known.classes.iter().enumerate().map(class).collect::<Vec<_>>() }))
+    Ok(Json(json!({ "classes": known.classes.iter().enumerate().map(class).collect::<Vec<_>>() })))
 }
 
 /// `GET /api/v1/history`
@@ -60,6 +68,7 @@ pub async fn history(State(service): State<Arc<Service>>) -> Json<Value> {
 
 /// What is told of a picture.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Look {
     /// How many classes are named.
     #[serde(default = "three")]
@@ -82,20 +91,26 @@ const LIKE: usize = 6;
 /// `POST /api/v1/classify`
 ///
 /// # Errors
-/// [`Refusal`] if the body is no picture, or too many wait.
+/// [`Refusal`] if the query is not understood, the body is no picture, or too many wait.
 pub async fn classify(
     State(service): State<Arc<Service>>,
     Query(Look { top, why, inbox }): Query<Look>,
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
+    if top == 0 {
+        return Err(Refusal::bad("the query: \"top\" must be at least 1"));
+    }
+    // A large picture is reduced while it is decoded.
+    let (width, height) = image::size(&body).map_err(|error| Refusal::bad(format!("the picture {error}")))?;
     let picture = decode(body).await?;
-    let (width, height) = picture.dimensions();
     let kept = inbox.then(|| picture.clone());
     let looked = service.answers.look(picture, if why { LIKE } else { 0 }).await?;
     let mut answer =
         json!({ "matches": matches(&looked.named, top), "known": looked.known, "width": width, "height": height });
     if why {
-        answer["why"] = looked.like.iter().map(|like| alike(&service, like)).collect();
+        let (theirs, like) = (Arc::clone(&service), looked.like.clone());
+        let why = task::spawn_blocking(move || like.iter().map(|like| alike(&theirs, like)).collect()).await;
+        answer["why"] = why.map_err(|_| Refusal::bad("the stored shots cannot be looked at"))?;
     }
     if let Some(picture) = kept {
         let offered = task::spawn_blocking(move || service.inbox.offer(&picture, &looked)).await;

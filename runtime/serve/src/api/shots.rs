@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use orco_runtime::image_rs::RgbImage;
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task;
 
-use super::{decode, matches, usable};
+use super::{Path, Query, decode, matches, usable};
 use crate::error::Refusal;
 use crate::service::Service;
 use crate::shooting::{self, Candidate, Warning};
@@ -60,6 +60,7 @@ pub async fn enough(State(service): State<Arc<Service>>, Path(label): Path<Strin
 
 /// Whether a shot is taken whatever speaks against it.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Anyway {
     #[serde(default)]
     anyway: bool,

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
+use tokio::task;
 
 use super::changes::queued;
-use super::{Json, usable};
+use super::{Json, Path, usable};
 use crate::changes::Change;
 use crate::error::Refusal;
 use crate::service::Service;
@@ -54,9 +55,9 @@ pub async fn thumbnail(
     Path((label, file)): Path<(String, String)>,
 ) -> Result<impl IntoResponse, Refusal> {
     let (label, shot) = (usable(&label)?, number(&file)?);
-    let digest = digest(&service, &label, shot)?;
-    let jpeg = service.thumbnails.read(&digest);
-    let jpeg = jpeg.ok_or_else(|| Refusal::missing(format!("the picture of shot {shot} is gone")))?;
+    let gone = move || Refusal::missing(format!("the picture of shot {shot} is gone"));
+    let read = move || digest(&service, &label, shot).map(|digest| service.thumbnails.read(&digest));
+    let jpeg = task::spawn_blocking(read).await.map_err(|_| gone())??.ok_or_else(gone)?;
     Ok(([(header::CONTENT_TYPE, "image/jpeg")], jpeg))
 }
 

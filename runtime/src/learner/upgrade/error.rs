@@ -44,7 +44,7 @@ pub enum UpgradeError {
     },
     /// What the pictures were kept with is not known.
     #[error(
-        "no pictures of the shots were kept in {}, or it is not known any more with which bundle ({source})",
+        "no pictures of the shots were kept in {}, or it is not known any more with which bundle",
         folder.display()
     )]
     NotKept {

@@ -1,11 +1,14 @@
 //! What is to be learned again, from which pictures.
 
+use std::ops::ControlFlow;
+
 use ::image::RgbImage;
 use orco_state::history::Saved;
 use orco_state::label;
 
 use super::UpgradeError;
 use crate::bundle::Bundle;
+use crate::learner::{Observer, Step};
 use crate::store::kept::{self, KeptWith, Pictures};
 
 /// What is to be learned again.
@@ -46,8 +49,13 @@ pub enum Role {
 }
 
 impl Plan {
-    /// Looks what is kept of the shots of a state.
-    pub fn of(old: &Saved, pictures: &Pictures, bundle: &Bundle) -> Result<Self, UpgradeError> {
+    /// Looks what is kept of the shots of a state: decodes every picture.
+    pub fn of(
+        old: &Saved,
+        pictures: &Pictures,
+        bundle: &Bundle,
+        observer: &mut dyn Observer,
+    ) -> Result<Self, UpgradeError> {
         let state = &old.state;
         let knows_nothing = state.exemplars.is_empty() && state.classes.is_empty();
         let from = match pictures.kept_with() {
@@ -61,6 +69,11 @@ impl Plan {
         let base = plan.from.labels.len();
         let learned = state.classes.iter().enumerate().map(|(index, class)| (base + index, &class.label, Some(index)));
         let labels = plan.from.labels.clone();
+        let (mut done, total) = (0, state.exemplars.len());
+        let mut one_more = || {
+            done += 1;
+            observer.step(Step::Pictures { done, total })
+        };
         let given = labels.iter().enumerate().map(|(index, label)| (index, label, None));
         for (index, label, learned) in learned.chain(given) {
             let own = (0..state.exemplars.len()).filter(|&shot| state.exemplars.classes()[shot] as usize == index);
@@ -71,14 +84,19 @@ impl Plan {
             let is_base = bundle.base_model.classes.iter().any(|class| label::same(&class.label, label));
             let session = learned.map_or(u32::MAX, |index| state.classes[index].session);
             let role = if is_base { Role::Base } else { Role::Learned { session } };
-            let files = plan.usable(label, &own);
+            let files = plan.usable(label, &own, &mut one_more)?;
             plan.classes.push(Planned { label: label.clone(), learned, role, shots: own.len(), files });
         }
         Ok(plan)
     }
 
     /// The exemplars whose pictures can be used; says which cannot.
-    fn usable(&mut self, label: &str, exemplars: &[[u8; 32]]) -> Vec<[u8; 32]> {
+    fn usable(
+        &mut self,
+        label: &str,
+        exemplars: &[[u8; 32]],
+        one_more: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<Vec<[u8; 32]>, UpgradeError> {
         let mut usable = Vec::with_capacity(exemplars.len());
         let mut missing = 0;
         for exemplar in exemplars {
@@ -93,12 +111,15 @@ impl Plan {
                     self.warnings.push(format!("{}, a shot of \"{label}\", cannot be read: {error}", path.display()))
                 }
             }
+            if one_more().is_break() {
+                return Err(UpgradeError::Cancelled);
+            }
         }
         if missing > 0 {
             self.warnings
                 .push(format!("of {missing} of the {} shots of \"{label}\" no picture is kept", exemplars.len()));
         }
-        usable
+        Ok(usable)
     }
 
     /// A picture, which was there when it was looked for.

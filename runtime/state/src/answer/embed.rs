@@ -13,7 +13,7 @@ use crate::state::{BaseModel, State};
 use crate::statistics::Statistics;
 
 /// Exemplars that are embedded at a time.
-pub(super) const TOGETHER: usize = 64;
+pub(super) const TOGETHER: usize = if cfg!(target_os = "none") { 8 } else { 64 };
 
 /// Turns features into embeddings.
 #[derive(Clone, Debug)]

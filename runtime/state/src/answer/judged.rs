@@ -10,7 +10,7 @@ use orco_core::config::Answer;
 use orco_core::math::dot;
 
 use super::Known;
-use super::calibrate::{Fitting, Leaders, shift};
+use super::calibrate::{Fitting, Leaders};
 use super::embed::{Projections, TOGETHER};
 use crate::state::{BaseModel, Calibration, State};
 use crate::statistics::Statistics;
@@ -118,23 +118,20 @@ impl<'a> Judged<'a> {
         (self.state.head == earlier.head && columns.iter().enumerate().all(same)).then_some(columns)
     }
 
-    /// What a function makes of speaking samples' scores, the state's border among them, with the sample's class: of at
-    /// most `most` samples, evenly chosen.
-    pub(crate) fn rows_of_own(&self, known: &Known<'_>, most: usize, of: &dyn Fn(&[f32]) -> f32) -> Vec<(usize, f32)> {
+    /// Scores of speaking samples in the state whose exemplars they are, without the border, with the sample's class:
+    /// of at most `most` samples, evenly chosen.
+    pub(crate) fn rows(&self, known: &Known<'_>, most: usize) -> Vec<(u32, Vec<f32>)> {
         let classes = self.classes();
         let own = |sample: usize| Some(classes[sample] as usize);
         let twice = self.in_two_classes();
-        let border = self.border_of(self.state);
         let some: Vec<usize> = (0..self.len()).step_by(self.len().div_ceil(most).max(1)).collect();
-        let mut values = Vec::with_capacity(some.len());
+        let mut rows = Vec::with_capacity(some.len());
         self.scores((known, &known.projections), &own, &some, &mut |sample, row, alone| {
             if !alone && !sample.checked_sub(self.set_aside()).is_some_and(|exemplar| twice[exemplar]) {
-                let mut row = row.to_vec();
-                shift(&mut row, known.base(), border);
-                values.push((classes[sample] as usize, of(&row)));
+                rows.push((classes[sample], row.to_vec()));
             }
         });
-        values
+        rows
     }
 
     fn border_of(&self, state: &State) -> f32 {

@@ -132,7 +132,7 @@ impl Report {
         let border = new.calibration.map(|calibration| calibration.border);
         let (base, learned) = total.split_at(base_model.classes.len().min(count));
         let judged = [base, learned].map(|side| side.iter().any(|samples| *samples > 0));
-        let expected = border.map(|Border { known, new, .. }| [judged[0].then_some(known), judged[1].then_some(new)]);
+        let expected = border.map(|Border { base, new, .. }| [judged[0].then_some(base), judged[1].then_some(new)]);
         let (exemplars, in_two_classes) = (classes_of_exemplars.len(), Vec::new());
         Self { expected, losses, exemplars, classes, confusions, free_targets, border, in_two_classes }
     }

@@ -17,6 +17,7 @@ use serde_json::Value;
 use super::{Arguments, build, output, run};
 use crate::cache::Cache;
 use crate::checks::workspace;
+use crate::root::bootstrap;
 
 /// Debian's release.
 const RELEASE: &str = "bookworm";
@@ -64,13 +65,7 @@ fn root_file() -> Result<PathBuf, Box<dyn Error>> {
             crate::error::SetupCause::file(&kept.join("root.tar"))(std::io::Error::other(error.to_string()))
         };
         eprintln!("Making a Debian {RELEASE} in {}", cache.path(&folder).display());
-        let tar = kept.join("root.tar");
-        if output(Command::new("mmdebstrap").arg("--version")).is_ok() {
-            return run(Command::new("mmdebstrap").args(["--variant=minbase", RELEASE]).arg(&tar)).map_err(failed);
-        }
-        let root = scratch.join("root");
-        run(Command::new("debootstrap").args(["--variant=minbase", RELEASE]).arg(&root)).map_err(failed)?;
-        run(Command::new("tar").arg("-cpf").arg(tar).arg("-C").arg(&root).arg(".")).map_err(failed)
+        bootstrap(RELEASE, &kept.join("root.tar"), scratch).map_err(failed)
     })?;
     Ok(cache.path(&folder).join("root.tar"))
 }

@@ -9,6 +9,8 @@
 
 from ._orco import (
     Answer,
+    Backup,
+    BackupError,
     BusyError,
     ChangeError,
     Class,
@@ -19,12 +21,17 @@ from ._orco import (
     OrcoError,
     PictureError,
     Report,
+    Upgrade,
     __version__,
     read_picture,
+    restore,
+    upgrade,
 )
 
 __all__ = [
     "Answer",
+    "Backup",
+    "BackupError",
     "BusyError",
     "ChangeError",
     "Class",
@@ -35,6 +42,9 @@ __all__ = [
     "OrcoError",
     "PictureError",
     "Report",
+    "Upgrade",
     "__version__",
     "read_picture",
+    "restore",
+    "upgrade",
 ]

@@ -15,6 +15,8 @@ _Shots: TypeAlias = _Pictures | NDArray[np.float32]
 
 __all__ = [
     "Answer",
+    "Backup",
+    "BackupError",
     "BusyError",
     "ChangeError",
     "Class",
@@ -25,8 +27,11 @@ __all__ = [
     "OrcoError",
     "PictureError",
     "Report",
+    "Upgrade",
     "__version__",
     "read_picture",
+    "restore",
+    "upgrade",
 ]
 
 __version__: str
@@ -43,6 +48,11 @@ class Answer:
     def score(self) -> float:
         """Its score: how probable it is, 0 to 1, where answers use the bundle's statistics, as with all shipped
         bundles, else how near, -1 to 1."""
+
+    @property
+    def known(self) -> bool:
+        """Whether the picture is like anything known at all; where it is not, the label is the best of bad ones. Of
+        known pictures, `false_alarms` of the learner are taken for unknown."""
 
     @property
     def scores(self) -> list[tuple[str, float]]:
@@ -106,6 +116,43 @@ class Report:
         """Classes whose exemplars are now taken for another: label, the other's label, share; worst first."""
 
 @final
+class Backup:
+    """What a backup holds."""
+
+    @property
+    def learned_classes(self) -> int:
+        """Classes that were learned on the device."""
+
+    @property
+    def exemplars(self) -> int:
+        """Stored exemplars."""
+
+    @property
+    def pictures(self) -> int:
+        """Kept pictures of shots."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the file."""
+
+@final
+class Upgrade:
+    """What going over to another bundle did."""
+
+    @property
+    def report(self) -> Report:
+        """How the new state answers."""
+
+    @property
+    def classes(self) -> list[tuple[str, float | None, float | None]]:
+        """The classes in the order of learning: label, share of the shots that was recognised when they were learned,
+        and is now; None where it is not known."""
+
+    @property
+    def dropped(self) -> list[str]:
+        """Labels of classes that were given up, since no picture of them was kept."""
+
+@final
 class Learner:
     """A device that classifies pictures and learns new classes: an opened bundle and the state that was learned on it.
 
@@ -122,6 +169,8 @@ class Learner:
         public_key: _Path | None = None,
         seed: int = 1,
         forgetting_budget: float | None = None,
+        false_alarms: float = 0.05,
+        keep_shots: bool = False,
         wait: float = 0.0,
         engine: Literal["auto", "onnxruntime", "rten"] = "auto",
     ) -> Learner:
@@ -131,6 +180,9 @@ class Learner:
         seed: of all that is drawn by lot; the same bundle, shots and seed give the same state, byte for byte.
         forgetting_budget: share of its first exemplars, 0 to 1, that a class may lose over all sessions; a change that
             would cost one more is refused.
+        false_alarms: share of known pictures, 0 to 1, that may be taken for unknown ones.
+        keep_shots: keeps the pictures of shots that are learned beside the state, at the size that the backbone sees,
+            so that `upgrade` can learn them again on another bundle.
         wait: how many seconds a change waits, at most, for another process that is changing the same state.
         engine: what the backbone runs on. "onnxruntime" is there in packages built with the feature onnx.
 
@@ -168,6 +220,19 @@ class Learner:
     def rename(self, old: str, new: str) -> None:
         """Gives a learned class another label. Raises ChangeError or BusyError."""
 
+    def move_shot(self, label: str, number: int, to: str) -> Report:
+        """Moves a stored shot of a class, numbered from 1 as they were stored, to another known class. Raises
+        ChangeError or BusyError."""
+
+    def backup(self, path: _Path, *, replace: bool = False) -> Backup:
+        """Writes all that is known into a file, as a whole or not at all; `restore` puts it into a replacement. What
+        had to be left out becomes a RuntimeWarning.
+
+        replace: whether a file that is there already may be replaced.
+
+        Raises BackupError if the file is there or cannot be written, ChangeError if nothing was learned, BusyError.
+        """
+
     def undo(self, changes: int = 1) -> Report:
         """Takes the last changes back. Undoing is a change, too, and can be taken back. Raises ChangeError or
         BusyError."""
@@ -196,6 +261,9 @@ class EngineError(OrcoError):
 class ChangeError(OrcoError):
     """A change is refused; nothing was changed."""
 
+class BackupError(OrcoError):
+    """A backup's file is there already, cannot be read or written, or holds no backup."""
+
 class BusyError(ChangeError):
     """Another process is changing the same state; nothing was changed. To be tried again."""
 
@@ -203,4 +271,45 @@ def read_picture(path: _Path) -> NDArray[np.uint8]:
     """Reads a JPEG or PNG file as the learner does: upright, on white where it is transparent, [height, width, 3].
 
     Raises PictureError if it cannot be used.
+    """
+
+def restore(
+    bundle: _Path,
+    state: _Path,
+    path: _Path,
+    *,
+    replace: bool = False,
+    other_bundle: bool = False,
+    wait: float = 0.0,
+) -> Backup:
+    """Puts what `Learner.backup` wrote into the state's folder of a device, at once or not at all. A learner that is
+    open on that folder sees it with its next change or `refresh`.
+
+    replace: whether what the device knows already may be replaced, which is gone then.
+    other_bundle: whether a backup that was made with another bundle is taken; `upgrade` is to be called next.
+    wait: how many seconds to wait, at most, for another process that is changing the same state.
+
+    Raises BackupError if the file is no sound backup, ChangeError if it is refused, BusyError, and OpenError if the
+    bundle cannot be used; nothing was changed then.
+    """
+
+def upgrade(
+    bundle: _Path,
+    state: _Path,
+    *,
+    public_key: _Path | None = None,
+    force: bool = False,
+    seed: int = 1,
+    wait: float = 0.0,
+    engine: Literal["auto", "onnxruntime", "rten"] = "auto",
+) -> Upgrade:
+    """Learns all that a device knows again on another bundle, from the pictures that `keep_shots` kept, while no learner
+    is open on its state's folder. The old state is kept aside. What was wrong with kept pictures becomes a
+    RuntimeWarning.
+
+    force: goes over even if classes have no picture left, which are given up then, or are recognised clearly worse.
+    public_key, seed, wait, engine: as for Learner.
+
+    Raises ChangeError if it is refused, BusyError, EngineError, PictureError, and OpenError if the bundle cannot be
+    used; nothing was changed then.
     """

@@ -1,7 +1,8 @@
-//! What an earlier state answered is read off the later one's scores where it can be.
+//! What samples of known classes say of states: their answers, and how probable these are.
 
 use super::*;
-use crate::answer::Judged;
+use crate::answer::{Answerer, Judged};
+use crate::state::Calibration;
 use crate::statistics::Statistics;
 
 /// Three base classes with statistics of samples of theirs.
@@ -63,4 +64,28 @@ fn earlier_answers_are_the_same_whether_computed_or_read_off() {
             assert_eq!(judged.judge(before, &indices).earlier, computed);
         }
     }
+}
+
+#[test]
+fn probabilities_fit_before_anything_is_learned() {
+    let base_model = with_statistics();
+    let with = base_model.answers(&base_model.config).unwrap();
+    let (answerer, rows) = Answerer::with_samples(&base_model, &State::fresh(&base_model, [0; 32]), with);
+    assert_eq!(rows.len(), 12);
+    let likelihood = |probabilities: &dyn Fn(&mut [f32])| -> f32 {
+        let each = rows.iter().map(|(class, row)| {
+            let mut row = row.clone();
+            probabilities(&mut row);
+            row[*class as usize].max(1e-6).ln()
+        });
+        each.sum()
+    };
+    let at_usual_temperature = |row: &mut [f32]| {
+        row.iter_mut().for_each(|score| *score = (*score / Calibration::TEMPERATURE).exp());
+        let sum: f32 = row.iter().sum();
+        row.iter_mut().for_each(|score| *score /= sum);
+    };
+    let (chosen, usual) =
+        (likelihood(&|row: &mut [f32]| answerer.probabilities(row)), likelihood(&at_usual_temperature));
+    assert!(chosen > usual, "{chosen} {usual}");
 }

@@ -10,15 +10,17 @@ use nalgebra::{Cholesky, DMatrix, Dyn};
 use orco_core::math::normalise_rows;
 use orco_core::random::Random;
 use orco_state::answer::Fitting;
-use orco_state::session::NewClass;
+use orco_state::session::{LearnError, NewClass, OnProgress};
 use orco_state::state::{Balance, BaseModel};
 use orco_state::target::cosines;
+
+use super::{Learner, clean};
 
 /// Random features, each the positive part of an inner product with a random vector.
 const WIDTH: usize = 2000;
 
 /// The regression with what it is fitted to.
-pub(crate) struct Ridge<'a> {
+pub(super) struct Ridge<'a> {
     base_model: &'a BaseModel,
     /// `[WIDTH, inputs]`.
     projection: Vec<f32>,
@@ -37,7 +39,7 @@ pub(crate) struct Ridge<'a> {
 impl<'a> Ridge<'a> {
     /// Fits the regression to the bundle's exemplars; its strength is that with the least error on exemplars left out
     /// in turn.
-    pub(crate) fn new(base_model: &'a BaseModel, seed: u64) -> Self {
+    pub(super) fn new(base_model: &'a BaseModel, seed: u64) -> Self {
         let mut random = Random::new(seed, "random features");
         let projection: Vec<f32> = (0..WIDTH * base_model.head.inputs).map(|_| random.normal()).collect();
         let aside = base_model.statistics.as_ref().map_or_else(Vec::new, |statistics| statistics.set_aside.clean());
@@ -66,27 +68,6 @@ impl<'a> Ridge<'a> {
         ridge.lambda = best.map_or(scale, |(_, lambda)| lambda);
         ridge.fit();
         ridge
-    }
-
-    /// Fits it to further classes, too, and chooses the border as ours is chosen.
-    pub(crate) fn add(&mut self, new: &[NewClass]) {
-        let inputs = self.base_model.head.inputs;
-        for class in new {
-            let shots: Vec<f32> = class.shots.iter().flat_map(|shot| &shot[..inputs]).copied().collect();
-            self.classes.extend(class.shots.iter().map(|_| self.count));
-            let expanded = self.expand(&shots);
-            self.samples.extend(expanded);
-            self.count += 1;
-        }
-        self.fit();
-    }
-
-    /// Scores of every class, the border among them: `features` `[n, inputs]`, result `[n, classes]`.
-    pub(crate) fn scores(&self, features: &[f32]) -> Vec<f32> {
-        let mut scores = cosines(&self.expand(features), &self.weights, WIDTH);
-        let base = self.base_model.classes.len();
-        scores.chunks_exact_mut(self.count).for_each(|row| row[base..].iter_mut().for_each(|to| *to += self.border));
-        scores
     }
 
     /// Random features of the directions of features.
@@ -146,6 +127,28 @@ impl<'a> Ridge<'a> {
             fitting.add(&row, false);
         }
         self.border = fitting.choose(Balance::default().weight(), 0.0).border.shift;
+    }
+}
+
+impl Learner for Ridge<'_> {
+    /// Fits it to further classes, too, and chooses the border as ours is chosen.
+    fn learn(&mut self, new: &[NewClass], _: OnProgress<'_>) -> Result<f64, LearnError> {
+        for class in new {
+            self.classes.extend(class.shots.iter().map(|_| self.count));
+            let expanded = self.expand(&clean(class, self.base_model.head.inputs));
+            self.samples.extend(expanded);
+            self.count += 1;
+        }
+        self.fit();
+        Ok(0.0)
+    }
+
+    /// The border is among them.
+    fn scores(&self, features: &[f32]) -> Vec<f32> {
+        let mut scores = cosines(&self.expand(features), &self.weights, WIDTH);
+        let base = self.base_model.classes.len();
+        scores.chunks_exact_mut(self.count).for_each(|row| row[base..].iter_mut().for_each(|to| *to += self.border));
+        scores
     }
 }
 

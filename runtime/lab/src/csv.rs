@@ -1,0 +1,58 @@
+//! Summaries as CSV: one line for each number, so that any program for statistics reads it without a plan of columns.
+
+use std::fmt::Write as _;
+
+use crate::metrics::{Row, Summary};
+
+/// The names of the columns. `session` is empty where a number is over all sessions, `deviation` is over the draws.
+pub const HEADING: &str = "system,session,metric,mean,deviation";
+
+/// All numbers of all systems, below [`HEADING`]. What a session does not have has no line.
+pub fn csv(summaries: &[Summary]) -> String {
+    let mut text = format!("{HEADING}\n");
+    for summary in summaries {
+        let system = quoted(&summary.system);
+        for (name, mean, deviation) in summary.totals() {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{system},,{name},{mean},{deviation}");
+        }
+        for (means, deviations) in summary.sessions.iter().zip(&summary.deviations) {
+            let numbers = means.numbers().into_iter().zip(deviations.numbers());
+            for (name, (mean, deviation)) in Row::NAMES.iter().zip(numbers) {
+                if let (Some(mean), Some(deviation)) = (mean, deviation) {
+                    let _ = writeln!(text, "{system},{},{name},{mean},{deviation}", means.session);
+                }
+            }
+        }
+    }
+    text
+}
+
+/// A field, in quotes where it needs them (RFC 4180).
+fn quoted(field: &str) -> String {
+    if field.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::{Draw, summarise};
+
+    #[test]
+    fn every_number_has_a_line() {
+        let row = |session, inc: Option<f64>| Row { session, base: 75.5, inc, hm: inc, top1: 60.25, area: None };
+        let rows = vec![row(0, None), row(1, Some(50.0))];
+        let summary = summarise("ours, \"all\"", &[Draw { rows, operations: 0.0, seconds: 0.0 }]);
+        let text = csv(&[summary]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], HEADING);
+        assert!(lines.contains(&"\"ours, \"\"all\"\"\",,ahm,50,0"), "{text}");
+        assert!(lines.contains(&"\"ours, \"\"all\"\"\",1,top-1,60.25,0"), "{text}");
+        // Five totals (no area), two numbers of session 0, four of session 1.
+        assert_eq!(lines.len(), 1 + 5 + 2 + 4);
+    }
+}

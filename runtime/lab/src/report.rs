@@ -1,0 +1,190 @@
+//! A report of a bundle: everything measured as one file of JSON, as CSV, as pictures, and as one page that opens
+//! offline.
+//!
+//! [`Report`] holds all that is shown; pictures and page are made of it alone, so that no number of theirs can be
+//! another one.
+
+mod angles;
+mod collect;
+mod confusion;
+mod curves;
+mod forgetting;
+mod page;
+mod picture;
+mod png;
+mod scatter;
+mod similarity;
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+pub use angles::AngleStep;
+pub use collect::{CollectError, collect};
+pub use picture::DrawError;
+pub use scatter::{Plane, Point};
+pub use similarity::Similarities;
+
+use crate::csv::csv;
+use crate::metrics::Summary;
+
+/// All that a report shows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Name of the bundle.
+    pub bundle: String,
+    /// What was measured on.
+    pub source: String,
+    /// The command that makes the report.
+    pub command: String,
+    /// Draws of the shots.
+    pub draws: usize,
+    /// Their seed.
+    pub seed: u64,
+    /// Base classes.
+    pub base: usize,
+    /// New classes of each session.
+    pub ways: Vec<u32>,
+    /// Shots of a class.
+    pub shots: u32,
+    /// Whether the paper's CIFAR-100 table may stand beside.
+    pub cifar100: bool,
+    /// Every system's numbers, over all draws.
+    pub systems: Vec<Summary>,
+    /// What the systems do in the last session of the first draw as a bias moves the border.
+    pub trade_off: Vec<TradeOff>,
+    /// Answers of `orco` after every session of the first draw.
+    pub confusion: Vec<Confusion>,
+    /// What became of every class, by `orco`, mean over the draws.
+    pub forgetting: Vec<Forgetting>,
+    /// Test pictures of some classes in the plane of their two main axes, before the head and after it.
+    pub planes: Option<[Plane; 2]>,
+    /// How near test pictures come to pseudo-targets.
+    pub similarities: Option<Similarities>,
+    /// Angles between pseudo-targets while they are generated; none if they cannot be made again from the seed.
+    pub angles: Option<Vec<AngleStep>>,
+}
+
+/// New against base accuracy of a system, in percent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TradeOff {
+    /// Name of the system.
+    pub system: String,
+    /// (A_base, A_inc) along the curve.
+    pub points: Vec<(f64, f64)>,
+    /// Where its own border lies.
+    pub own: (f64, f64),
+}
+
+/// Answers after a session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Confusion {
+    /// The session.
+    pub session: usize,
+    /// Pictures of a class (row) that were answered with a class (column).
+    pub counts: Vec<Vec<u32>>,
+}
+
+/// What became of a class.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Forgetting {
+    /// Its label.
+    pub label: String,
+    /// The session that learned it, 0 for base classes.
+    pub session: usize,
+    /// Accuracy right after, in percent.
+    pub first: f64,
+    /// Accuracy after the last session.
+    pub last: f64,
+    /// The highest accuracy after any session but the last, less that after the last (Chaudhry et al., ECCV 2018); none
+    /// for classes of the last session.
+    pub forgotten: Option<f64>,
+}
+
+/// Why a report could not be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// A file could not be written.
+    #[error("cannot write {}", path.display())]
+    File {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A picture could not be drawn.
+    #[error(transparent)]
+    Draw(#[from] DrawError),
+}
+
+impl Report {
+    /// Writes `report.json`, `numbers.csv`, `index.html` and `pictures/*.svg`, `*.png` into a folder, which is made.
+    ///
+    /// # Errors
+    /// [`WriteError`] if a file cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<(), WriteError> {
+        let pictures = folder.join("pictures");
+        let file = |path: &Path, bytes: &[u8]| {
+            fs::write(path, bytes).map_err(|source| WriteError::File { path: path.into(), source })
+        };
+        fs::create_dir_all(&pictures).map_err(|source| WriteError::File { path: pictures.clone(), source })?;
+        file(&folder.join("report.json"), self.json().as_bytes())?;
+        file(&folder.join("numbers.csv"), csv(&self.systems).as_bytes())?;
+        file(&folder.join("index.html"), self.page()?.as_bytes())?;
+        for (name, drawn) in self.pictures()? {
+            file(&pictures.join(format!("{name}.svg")), drawn.svg.as_bytes())?;
+            file(&pictures.join(format!("{name}.png")), &drawn.png)?;
+        }
+        Ok(())
+    }
+
+    /// The report as JSON.
+    pub fn json(&self) -> String {
+        serde_json::to_string(self).expect("numbers and texts") + "\n"
+    }
+
+    /// The page, with all pictures in it.
+    ///
+    /// # Errors
+    /// [`DrawError`] if a picture cannot be drawn.
+    pub fn page(&self) -> Result<String, DrawError> {
+        page::page(self)
+    }
+
+    /// All pictures, by name.
+    fn pictures(&self) -> Result<Vec<(String, picture::Drawn)>, DrawError> {
+        let mut all = curves::pictures(self)?;
+        all.extend(confusion::pictures(self)?);
+        all.extend(scatter::pictures(self)?);
+        all.extend(similarity::pictures(self)?);
+        all.extend(forgetting::pictures(self)?);
+        all.extend(angles::pictures(self)?);
+        Ok(all)
+    }
+
+    /// Number of the session that learned a class.
+    fn session_of(&self, class: usize) -> usize {
+        let mut ends = self.base;
+        self.ways
+            .iter()
+            .take_while(|ways| {
+                let before = ends;
+                ends += **ways as usize;
+                class >= before
+            })
+            .count()
+    }
+
+    /// Where classes of the base session and of every further one end.
+    fn ends(&self) -> Vec<usize> {
+        let sum = |sessions: usize| self.base + self.ways[..sessions].iter().sum::<u32>() as usize;
+        (0..=self.ways.len()).map(sum).collect()
+    }
+
+    fn summary(&self, system: &str) -> Option<&Summary> {
+        self.systems.iter().find(|summary| summary.system == system)
+    }
+}

@@ -1,0 +1,128 @@
+//! Angles between pseudo-targets while they are generated.
+
+use orco_state::state::BaseModel;
+use orco_state::target::{Generator, Method, cosines, generate};
+use plotters::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::Report;
+use super::picture::{Area, Axes, DrawError, Drawn, Entry, Picture, SERIES, legend, legend_height, line};
+
+/// Steps that recipes take.
+const STEPS: [usize; 3] = [500, 1000, 2000];
+
+/// Angles between all pairs of targets after some steps, in degrees.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AngleStep {
+    /// Steps done.
+    pub step: usize,
+    /// The smallest angle.
+    pub smallest: f64,
+    /// The mean one.
+    pub mean: f64,
+    /// The largest one.
+    pub largest: f64,
+}
+
+/// Generates a bundle's targets again from its seed and looks at them on the way; none if that leads elsewhere.
+pub(super) fn again(base_model: &BaseModel, seed: u64) -> Option<Vec<AngleStep>> {
+    let (count, dimension) = (base_model.target_count(), base_model.dimension);
+    let mut targets = generate(Method::Optimised, count, dimension, 0, seed);
+    let mut generator = Generator::new(count, dimension);
+    let mut angles = vec![looked(&targets, dimension, 0)];
+    for step in 1..=STEPS[STEPS.len() - 1] {
+        generator.step(&mut targets, 1.0);
+        if is_shown(step) {
+            angles.push(looked(&targets, dimension, step));
+        }
+        let apart = |(a, b): (&f32, &f32)| (a - b).abs();
+        let same = || targets.iter().zip(&base_model.targets).map(apart).all(|difference| difference < 1e-3);
+        if STEPS.contains(&step) && same() {
+            return Some(angles);
+        }
+    }
+    None
+}
+
+/// Steps 1, 2, 5, 10, 20, ...
+fn is_shown(step: usize) -> bool {
+    let mut decade = 1;
+    while decade * 10 <= step {
+        decade *= 10;
+    }
+    [1, 2, 5].iter().any(|times| times * decade == step)
+}
+
+fn looked(targets: &[f32], dimension: usize, step: usize) -> AngleStep {
+    let count = targets.len() / dimension;
+    let all = cosines(targets, targets, dimension);
+    let pairs = (0..count).flat_map(|row| (0..row).map(move |column| row * count + column));
+    let angles = pairs.map(|pair| f64::from(all[pair]).clamp(-1.0, 1.0).acos().to_degrees());
+    let (mut smallest, mut largest, mut sum, mut number) = (180.0f64, 0.0f64, 0.0, 0);
+    for angle in angles {
+        (smallest, largest) = (smallest.min(angle), largest.max(angle));
+        (sum, number) = (sum + angle, number + 1);
+    }
+    AngleStep { step, smallest, mean: sum / number.max(1) as f64, largest }
+}
+
+pub(super) fn pictures(report: &Report) -> Result<Vec<(String, Drawn)>, DrawError> {
+    let angles = report.angles.iter();
+    angles.map(|angles| Ok(("angles".to_owned(), Angles(angles).drawn()?))).collect()
+}
+
+/// Which of the angles after a step.
+type Angle = fn(&AngleStep) -> f64;
+
+struct Angles<'a>(&'a [AngleStep]);
+
+impl Picture for Angles<'_> {
+    fn height(&self) -> u32 {
+        320 + legend_height(3)
+    }
+
+    fn draw<B: DrawingBackend>(&self, area: &Area<'_, B>) -> Result<(), DrawError> {
+        // Steps grow tenfold along the axis; before the first one stands at a tenth of a step's place.
+        let x = |step: usize| (step.max(1) as f64).log10() + if step == 0 { -0.3 } else { 0.0 };
+        let low = self.0.iter().map(|step| step.smallest).fold(180.0, f64::min);
+        let high = self.0.iter().map(|step| step.largest).fold(0.0, f64::max);
+        let last = self.0.last().map_or(1, |step| step.step);
+        let axes = Axes {
+            x: (-0.3, x(last)),
+            y: ((low / 10.0).floor() * 10.0, (high / 10.0).ceil() * 10.0),
+            x_name: "steps of the generation, as powers of ten",
+            y_name: "angle, degrees",
+            labels: (5, 8),
+            decimals: (0, 0),
+        };
+        let mut chart = axes.draw(area, 3)?;
+        let kinds: [(&str, Angle); 3] =
+            [("largest angle", |step| step.largest), ("mean", |step| step.mean), ("smallest", |step| step.smallest)];
+        let mut entries = Vec::new();
+        for ((name, of), colour) in kinds.into_iter().zip([SERIES[1], SERIES[7], SERIES[0]]) {
+            let points: Vec<(f64, f64)> = self.0.iter().map(|step| (x(step.step), of(step))).collect();
+            let entry = Entry { name: name.into(), colour, dashed: false };
+            line(&mut chart, &points, &entry, true)?;
+            entries.push(entry);
+        }
+        legend(area, &entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_of_the_plane_are_at_right_angles() {
+        let found = looked(&[1.0, 0.0, 0.0, 1.0, -1.0, 0.0], 2, 3);
+        assert!((found.smallest - 90.0).abs() < 1e-4 && (found.largest - 180.0).abs() < 1e-4);
+        assert!((found.mean - 120.0).abs() < 1e-4 && found.step == 3);
+    }
+
+    #[test]
+    fn shown_steps_are_few() {
+        let shown: Vec<usize> = (1..=300).filter(|step| is_shown(*step)).collect();
+        assert_eq!(shown, [1, 2, 5, 10, 20, 50, 100, 200]);
+    }
+}

@@ -1,0 +1,223 @@
+//! Measures all that a report shows.
+
+use core::ops::ControlFlow;
+use std::sync::Mutex;
+
+use orco_runtime::bundle::Bundle;
+use orco_state::head::Head;
+use orco_state::state::{BaseModel, State};
+use orco_state::target::{argmax, cosines};
+
+use super::similarity::{Kind, Similarities};
+use super::{Confusion, Forgetting, Plane, Report, TradeOff, angles};
+use crate::benchmark::{Benchmark, BenchmarkError};
+use crate::evaluate::{EvaluateError, Measurement, Scored};
+use crate::metrics::summarise;
+use crate::published;
+use crate::system::System;
+
+/// Classes whose pictures are shown in a plane, half of them base classes, and pictures of each.
+const SHOWN: usize = 8;
+const PICTURES: usize = 40;
+/// Points that are kept of a curve.
+const POINTS: usize = 160;
+
+/// Why a report could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CollectError {
+    /// The bundle carries nothing to measure on.
+    #[error(transparent)]
+    Benchmark(#[from] BenchmarkError),
+    /// A system could not be measured.
+    #[error(transparent)]
+    Evaluate(#[from] EvaluateError),
+}
+
+/// What is seen of a system on its way through the draws.
+#[derive(Default)]
+struct Seen {
+    trade_off: Option<TradeOff>,
+    confusion: Vec<Confusion>,
+    /// Of every draw and session the accuracies of the classes.
+    accuracies: Vec<(usize, usize, Vec<f64>)>,
+    last_state: Option<State>,
+}
+
+/// Measures systems, [`System::Orco`] first, on a bundle's own benchmark file over so many draws; `on_system` is told of each before it is
+/// measured, `on_epoch` of every epoch of training, from any thread, and may cancel there.
+///
+/// # Errors
+/// [`CollectError`] if the bundle has no benchmark file, or a session cannot be learned.
+pub fn collect(
+    bundle: &Bundle,
+    systems: &[System],
+    (draws, seed): (usize, u64),
+    command: &str,
+    on_system: &mut dyn FnMut(System),
+    on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync),
+) -> Result<Report, CollectError> {
+    let benchmark = Benchmark::of(bundle)?;
+    let base_model = &bundle.base_model;
+    let config = &base_model.config;
+    let mut report = Report {
+        bundle: bundle.manifest.name.clone(),
+        source: benchmark.source.clone(),
+        command: command.into(),
+        draws,
+        seed,
+        base: base_model.classes.len(),
+        ways: benchmark.ways.clone(),
+        shots: benchmark.shots,
+        cifar100: published::is_cifar100(base_model.classes.len(), &benchmark),
+        systems: Vec::new(),
+        trade_off: Vec::new(),
+        confusion: Vec::new(),
+        forgetting: Vec::new(),
+        planes: None,
+        similarities: None,
+        angles: angles::again(base_model, bundle.manifest.provenance.seed),
+    };
+    for system in systems.iter().copied().filter(|system| system.fits(base_model)) {
+        on_system(system);
+        let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed };
+        let seen = Mutex::new(Seen::default());
+        let look = |draw: usize, scored: &Scored<'_>| {
+            // What a panic left half done is of no use, but the panic itself comes through.
+            let Ok(mut seen) = seen.lock() else { return };
+            seen.look(system, (draw, benchmark.ways.len()), scored);
+        };
+        let measured = measurement.draws_seen(draws, on_epoch, &look)?;
+        report.systems.push(summarise(system.name(), &measured));
+        let mut seen = seen.into_inner().unwrap_or_default();
+        report.trade_off.extend(seen.trade_off.take());
+        match system {
+            System::Orco => {
+                report.forgetting = forgetting(&report, base_model, &benchmark, &seen.accuracies);
+                report.confusion = seen.confusion;
+            }
+            System::Program => {
+                if let Some(state) = seen.last_state {
+                    report.planes = planes(&report, base_model, &benchmark, &state);
+                    report.similarities = similarities(base_model, &benchmark, &state);
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(report)
+}
+
+impl Seen {
+    fn look(&mut self, system: System, (draw, last): (usize, usize), scored: &Scored<'_>) {
+        let first_draw = draw == 0;
+        if system == System::Orco {
+            self.accuracies.push((draw, scored.session, scored.measured().of_classes()));
+            if first_draw {
+                self.confusion.push(confusion(scored));
+            }
+        }
+        if first_draw && scored.session == last {
+            let measured = scored.measured();
+            let row = measured.row(last);
+            let rounded = |(base, new): (f64, f64)| ((base * 1e3).round() / 1e3, (new * 1e3).round() / 1e3);
+            let curve = measured.curve();
+            let every = curve.len().div_ceil(POINTS).max(1);
+            let end = curve.last().copied();
+            let points = curve.into_iter().step_by(every).chain(end).map(rounded).collect();
+            let own = (row.base, row.inc.unwrap_or(0.0));
+            self.trade_off = Some(TradeOff { system: system.name().into(), points, own });
+            if system == System::Program {
+                self.last_state = scored.state.cloned();
+            }
+        }
+    }
+}
+
+fn confusion(scored: &Scored<'_>) -> Confusion {
+    let mut counts = vec![vec![0; scored.classes]; scored.classes];
+    scored.pictures().for_each(|(class, scores)| counts[class][argmax(scores)] += 1);
+    Confusion { session: scored.session, counts }
+}
+
+/// Means over the draws, of every class.
+fn forgetting(
+    report: &Report,
+    base_model: &BaseModel,
+    benchmark: &Benchmark,
+    accuracies: &[(usize, usize, Vec<f64>)],
+) -> Vec<Forgetting> {
+    let labels = base_model.classes.iter().map(|class| &class.label).chain(&benchmark.labels);
+    let last = report.ways.len();
+    let of_class = |(class, label): (usize, &String)| {
+        let session = report.session_of(class);
+        let at = |draw: usize, session: usize| {
+            let found = accuracies.iter().find(|(of, after, _)| (*of, *after) == (draw, session));
+            found.map_or(0.0, |(.., classes)| classes[class])
+        };
+        let mean = |of: &dyn Fn(usize) -> f64| (0..report.draws).map(of).sum::<f64>() / report.draws as f64;
+        let best = |draw: usize| (session..last).map(|session| at(draw, session)).fold(0.0, f64::max);
+        Forgetting {
+            label: label.clone(),
+            session,
+            first: mean(&|draw| at(draw, session)),
+            last: mean(&|draw| at(draw, last)),
+            forgotten: (session < last).then(|| mean(&|draw| best(draw) - at(draw, last))),
+        }
+    };
+    labels.enumerate().map(of_class).collect()
+}
+
+/// Pictures of some classes by their features, and by the head as the last session of the published program left it.
+fn planes(report: &Report, base_model: &BaseModel, benchmark: &Benchmark, state: &State) -> Option<[Plane; 2]> {
+    let (base, new) = (report.base, benchmark.labels.len());
+    let spread =
+        |first: usize, count: usize, of: usize| (0..of.min(count)).map(move |n| first + n * count / of.min(count));
+    let classes: Vec<usize> = spread(0, base, SHOWN / 2).chain(spread(base, new, SHOWN / 2)).collect();
+    let inputs = base_model.head.inputs;
+    let (mut rows, mut of) = (Vec::new(), Vec::new());
+    let features = benchmark.measured.clean();
+    for (number, &class) in classes.iter().enumerate() {
+        let own = benchmark.measured.classes().iter().enumerate().filter(|(_, of)| **of as usize == class);
+        for (picture, _) in own.take(PICTURES) {
+            rows.extend_from_slice(&features[picture * inputs..][..inputs]);
+            of.push(number);
+        }
+    }
+    let named = |class: &usize| Some((state.class(base_model, *class)?.label.clone(), *class < base));
+    let named: Vec<(String, bool)> = classes.iter().map(named).collect::<Option<_>>()?;
+    let projected = head(base_model, state).project(&rows);
+    orco_core::math::normalise_rows(&mut rows, inputs);
+    Some([Plane::of(&rows, inputs, &of, named.clone()), Plane::of(&projected, base_model.dimension, &of, named)])
+}
+
+fn head<'a>(base_model: &'a BaseModel, state: &'a State) -> &'a Head {
+    state.head(base_model)
+}
+
+fn similarities(base_model: &BaseModel, benchmark: &Benchmark, state: &State) -> Option<Similarities> {
+    let dimension = base_model.dimension;
+    let projected = head(base_model, state).project(&benchmark.measured.clean());
+    let assigned = cosines(&projected, &state.assigned_targets(base_model), dimension);
+    let free: Vec<f32> =
+        state.free_targets(base_model).into_iter().flat_map(|target| base_model.target(target)).copied().collect();
+    let (mut own_base, mut own_new, mut others) = (Vec::new(), Vec::new(), Vec::new());
+    let classes = base_model.classes.len() + state.classes.len();
+    for (row, &class) in assigned.chunks_exact(classes).zip(benchmark.measured.classes()) {
+        let class = class as usize;
+        let Some(own) = row.get(class) else { continue };
+        if class < base_model.classes.len() {
+            own_base.push(*own)
+        } else {
+            own_new.push(*own)
+        }
+        others.extend(row.iter().enumerate().filter(|(of, _)| *of != class).map(|(_, cosine)| *cosine));
+    }
+    let kinds = [
+        Kind::of("base class, its target", &own_base),
+        Kind::of("new class, its target", &own_new),
+        Kind::of("targets of other classes", &others),
+        Kind::of("free targets", &cosines(&projected, &free, dimension)),
+    ];
+    Some(Similarities { kinds: kinds.into_iter().flatten().collect() })
+}

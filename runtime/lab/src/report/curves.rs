@@ -1,0 +1,152 @@
+//! Curves over the sessions, and of new against base accuracy.
+
+use plotters::prelude::*;
+
+use super::picture::{Area, Axes, DrawError, Drawn, Entry, Picture, SERIES, failed, legend, legend_height, line};
+use super::{Report, TradeOff};
+use crate::metrics::Row;
+use crate::published;
+
+/// The systems whose curves are drawn, as far as they were measured: more than these cannot be told apart.
+const DRAWN: [&str; 7] =
+    ["orco", "orco, published program", "nc-fscil's head", "ridge + border", "teen", "imprint", "fine-tuning"];
+
+pub(super) fn pictures(report: &Report) -> Result<Vec<(String, Drawn)>, DrawError> {
+    let mut all = Vec::new();
+    if report.ways.len() > 1 {
+        all.push(("harmonic-mean".to_owned(), harmonic_means(report).drawn()?));
+        if let Some(sessions) = ours(report) {
+            all.push(("sessions".to_owned(), sessions.drawn()?));
+        }
+    }
+    all.push(("trade-off".to_owned(), TradeOffs(&report.trade_off).drawn()?));
+    Ok(all)
+}
+
+/// What it is called, its points, and their deviations where a band is drawn.
+type Line = (Entry, Vec<(f64, f64)>, Vec<f64>);
+
+/// Lines over the sessions, some with a band of a deviation to both sides.
+struct Sessions {
+    first: usize,
+    last: usize,
+    y_name: &'static str,
+    lines: Vec<Line>,
+}
+
+fn harmonic_means(report: &Report) -> Sessions {
+    let of = |rows: &[Row]| rows.iter().filter_map(|row| Some((row.session as f64, row.hm?))).collect::<Vec<_>>();
+    let measured = DRAWN.iter().zip(SERIES).filter_map(|(name, colour)| {
+        let summary = report.summary(name)?;
+        let deviations = summary.deviations.iter().filter_map(|row| row.hm).collect();
+        let entry = Entry { name: summary.system.clone(), colour, dashed: false };
+        let bands = if *name == "orco" { deviations } else { Vec::new() };
+        Some((entry, of(&summary.sessions), bands))
+    });
+    let mut lines: Vec<_> = measured.collect();
+    if report.cifar100 {
+        let harmonic = |(base, inc): (&f64, f64)| 2.0 * base * inc / (base + inc);
+        let hm = published::ORCO_BASE[1..].iter().zip(published::ORCO_INC).map(harmonic);
+        let points = hm.enumerate().map(|(session, hm)| (session as f64 + 1.0, hm)).collect();
+        lines.push((Entry { name: "OrCo, as published".into(), colour: SERIES[7], dashed: true }, points, Vec::new()));
+    }
+    Sessions { first: 1, last: report.ways.len(), y_name: "harmonic mean, percent", lines }
+}
+
+/// Base, new and pooled accuracy of `orco`.
+fn ours(report: &Report) -> Option<Sessions> {
+    let summary = report.summary("orco")?;
+    let line = |name: &str, colour: usize, of: &dyn Fn(&Row) -> Option<f64>| {
+        let points = summary.sessions.iter().filter_map(|row| Some((row.session as f64, of(row)?))).collect();
+        let deviations = summary.deviations.iter().filter_map(of).collect();
+        (Entry { name: name.into(), colour: SERIES[colour], dashed: false }, points, deviations)
+    };
+    let mut lines = vec![
+        line("base classes", 0, &|row| Some(row.base)),
+        line("new classes", 1, &|row| row.inc),
+        line("all pictures (top-1)", 2, &|row| Some(row.top1)),
+    ];
+    if report.cifar100 {
+        let dashed = |name: &str, colour: usize, first: usize, values: &[f64]| {
+            let points = values.iter().enumerate().map(|(session, value)| ((session + first) as f64, *value)).collect();
+            (Entry { name: name.into(), colour: SERIES[colour], dashed: true }, points, Vec::new())
+        };
+        lines.push(dashed("the paper's base", 0, 0, &published::ORCO_BASE));
+        lines.push(dashed("the paper's new", 1, 1, &published::ORCO_INC));
+    }
+    Some(Sessions { first: 0, last: report.ways.len(), y_name: "accuracy, percent", lines })
+}
+
+impl Picture for Sessions {
+    fn height(&self) -> u32 {
+        320 + legend_height(self.lines.len())
+    }
+
+    fn draw<B: DrawingBackend>(&self, area: &Area<'_, B>) -> Result<(), DrawError> {
+        let all = self.lines.iter().flat_map(|(_, points, _)| points).map(|point| point.1);
+        let (low, high) = all.fold((100.0f64, 0.0f64), |(low, high), value| (low.min(value), high.max(value)));
+        let (low, high) = ((low / 10.0).floor() * 10.0, (high / 10.0).ceil() * 10.0);
+        let axes = Axes {
+            x: (self.first as f64, self.last as f64),
+            y: (low.max(0.0), high.clamp(low + 10.0, 100.0)),
+            x_name: "session",
+            y_name: self.y_name,
+            labels: (self.last - self.first + 1, 8),
+            decimals: (0, 0),
+        };
+        let mut chart = axes.draw(area, self.lines.len())?;
+        for (entry, points, deviations) in &self.lines {
+            let upper = points.iter().zip(deviations).map(|((x, y), deviation)| (*x, y + deviation));
+            let lower = points.iter().zip(deviations).map(|((x, y), deviation)| (*x, y - deviation));
+            let band: Vec<(f64, f64)> = upper.chain(lower.collect::<Vec<_>>().into_iter().rev()).collect();
+            if band.len() > 3 {
+                chart.draw_series([Polygon::new(band, entry.colour.mix(0.18).filled())]).map_err(failed)?;
+            }
+        }
+        for (entry, points, _) in self.lines.iter().rev() {
+            line(&mut chart, points, entry, !entry.dashed)?;
+        }
+        let entries: Vec<Entry> = self.lines.iter().map(|(entry, ..)| entry.copied()).collect();
+        legend(area, &entries)
+    }
+}
+
+impl Entry {
+    fn copied(&self) -> Self {
+        Self { name: self.name.clone(), ..*self }
+    }
+}
+
+struct TradeOffs<'a>(&'a [TradeOff]);
+
+impl TradeOffs<'_> {
+    fn entries(&self) -> Vec<(Entry, &TradeOff)> {
+        let find = |name: &str| self.0.iter().find(|curve| curve.system == name);
+        let drawn = DRAWN.iter().zip(SERIES).filter_map(|(name, colour)| Some((find(name)?, colour)));
+        drawn.map(|(of, colour)| (Entry { name: of.system.clone(), colour, dashed: false }, of)).collect()
+    }
+}
+
+impl Picture for TradeOffs<'_> {
+    fn height(&self) -> u32 {
+        340 + legend_height(self.entries().len())
+    }
+
+    fn draw<B: DrawingBackend>(&self, area: &Area<'_, B>) -> Result<(), DrawError> {
+        let entries = self.entries();
+        let axes = Axes {
+            x: (0.0, 100.0),
+            y: (0.0, 100.0),
+            x_name: "base classes, percent",
+            y_name: "new classes, percent",
+            labels: (11, 11),
+            decimals: (0, 0),
+        };
+        let mut chart = axes.draw(area, entries.len())?;
+        for (entry, curve) in entries.iter().rev() {
+            line(&mut chart, &curve.points, entry, false)?;
+            chart.draw_series([Circle::new(curve.own, 5, entry.colour.filled())]).map_err(failed)?;
+        }
+        legend(area, &entries.into_iter().map(|(entry, _)| entry).collect::<Vec<_>>())
+    }
+}

@@ -1,0 +1,57 @@
+//! What became of every class.
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, VPos};
+
+use super::picture::{
+    Area, Axes, DrawError, Drawn, Entry, MUTED, Picture, SERIES, failed, legend, legend_height, letters,
+};
+use super::{Forgetting, Report};
+
+pub(super) fn pictures(report: &Report) -> Result<Vec<(String, Drawn)>, DrawError> {
+    let ends = report.ends();
+    Ok(vec![("forgetting".to_owned(), Bars { classes: &report.forgetting, ends: &ends }.drawn()?)])
+}
+
+/// For every class a bar from its accuracy after the last session to that right after it was learned.
+struct Bars<'a> {
+    classes: &'a [Forgetting],
+    ends: &'a [usize],
+}
+
+impl Picture for Bars<'_> {
+    fn height(&self) -> u32 {
+        340 + legend_height(2)
+    }
+
+    fn draw<B: DrawingBackend>(&self, area: &Area<'_, B>) -> Result<(), DrawError> {
+        let count = self.classes.len() as f64;
+        let axes = Axes {
+            x: (0.0, count),
+            y: (0.0, 100.0),
+            x_name: "class, in the order of learning; lines between sessions",
+            y_name: "accuracy, percent",
+            labels: (11, 11),
+            decimals: (0, 0),
+        };
+        let mut chart = axes.draw(area, 2)?;
+        for (index, class) in self.classes.iter().enumerate() {
+            let (low, high) = (class.first.min(class.last), class.first.max(class.last));
+            let colour = SERIES[usize::from(class.last < class.first)];
+            let bar = Rectangle::new([(index as f64 + 0.15, low), (index as f64 + 0.85, high)], colour.filled());
+            chart.draw_series([bar]).map_err(failed)?;
+        }
+        let mut before = 0;
+        for (session, &end) in self.ends.iter().enumerate() {
+            let edge = [(end as f64, 0.0), (end as f64, 100.0)];
+            chart.draw_series(LineSeries::new(edge, MUTED.stroke_width(1))).map_err(failed)?;
+            let name = if session == 0 { "base".to_owned() } else { session.to_string() };
+            let style = letters(14, MUTED, (HPos::Center, VPos::Top));
+            let middle = (before + end) as f64 / 2.0;
+            chart.draw_series([Text::new(name, (middle, 99.0), style)]).map_err(failed)?;
+            before = end;
+        }
+        let entry = |name: &str, colour: usize| Entry { name: name.into(), colour: SERIES[colour], dashed: false };
+        legend(area, &[entry("lost since learned", 1), entry("gained", 0)])
+    }
+}

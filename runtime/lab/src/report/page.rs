@@ -1,0 +1,345 @@
+//! The page: one file that opens offline, on a phone and on a desk, in the light and in the dark.
+
+use std::fmt::Write as _;
+
+use plotters::style::RGBColor;
+use serde_json::Value;
+
+use super::Report;
+use super::picture::{DrawError, GRID, INK, MUTED, PAPER, SERIES};
+use crate::published::{Published, TABLE};
+
+const STYLE: &str = include_str!("page.css");
+
+/// What systems are, in a line each; without one the name says it.
+const ABOUT: [(&str, &str); 14] = [
+    ("orco", "what the device does by default"),
+    ("imprint", "IW: mean projections on the head of phase 2"),
+    ("ncm", "nearest class mean"),
+    ("teen", "new means moved to similar base means; NeurIPS 2023"),
+    ("ncm + border", "class means alone, our border"),
+    ("lda + border", "discriminant alone, our border"),
+    ("ridge + border", "RanPAC on exemplars and shots, our border; NeurIPS 2023"),
+    ("orco, published program", "phase 3, answers by targets"),
+    ("orco, the paper's text", "phase 3 where the text differs"),
+    ("c-fecam", "common covariance, calibrated means; CVPRW 2024"),
+    ("nc-fscil's head", "simplex, dot-regression; ICLR 2023"),
+    ("c-fscil's head", "mode 3, nudged prototypes; CVPR 2022"),
+    ("fine-tuning", "new shots alone: the lower bound"),
+    ("joint training", "cross entropy on all kept so far"),
+];
+
+/// Writes the page. Every number in it is looked up in the report's JSON, and says where.
+pub(super) fn page(report: &Report) -> Result<String, DrawError> {
+    let json = serde_json::to_value(report).expect("numbers and texts");
+    let mut page = Page { json, body: String::new() };
+    page.head(report);
+    page.systems(report);
+    let drawn = report.pictures()?;
+    let figure = |name: &str| {
+        let found = drawn.iter().find(|(of, _)| of == name);
+        found.map_or_else(String::new, |(_, drawn)| inline(&drawn.svg))
+    };
+    page.section("Session by session", "");
+    page.figures(&[
+        (
+            figure("harmonic-mean"),
+            "Harmonic mean of base and new accuracy after each session; the band is a deviation.",
+        ),
+        (figure("sessions"), "What <b>orco</b> reaches; bands are a deviation over the draws."),
+    ]);
+    page.sessions(report);
+    page.section(
+        "Between old and new",
+        "As one number is added to the scores of all new classes, base accuracy is traded for new accuracy. Dots: where \
+         each system stands by itself. Last session, first draw. The area in the table is that under such a curve, mean \
+         over sessions and draws.",
+    );
+    page.figures(&[(figure("trade-off"), "New against base accuracy.")]);
+    page.section(
+        "Who is taken for whom",
+        "A row is the class of a picture, a column the class it was answered with; blue is right, orange wrong, lines \
+         stand between sessions. First draw, by <b>orco</b>.",
+    );
+    let matrices = report.confusion.iter().map(|confusion| figure(&format!("confusion-{}", confusion.session)));
+    page.strip(matrices);
+    page.section(
+        "What was forgotten",
+        "Forgetting of a class is its highest accuracy after any session but the last, less that after the last \
+         (Chaudhry et al., ECCV 2018); mean over the draws, by <b>orco</b>.",
+    );
+    page.figures(&[(figure("forgetting"), "From the accuracy right after learning a class to that at the end.")]);
+    page.forgetting(report);
+    page.section("Features, projections, targets", "");
+    if report.planes.is_some() {
+        page.add(
+            "<p>Test pictures of a few classes; new classes are rings. The head is that of the published program's phase 3 \
+             after the last session of the first draw.</p>",
+        );
+        page.planes(&[figure("features"), figure("projections")]);
+    }
+    page.figures(&[
+        (figure("similarities"), "Cosines of test pictures' projections to pseudo-targets."),
+        (figure("angles"), "Angles between all pairs of pseudo-targets while they are generated."),
+    ]);
+    page.similarities(report);
+    page.published(report);
+    let title = escaped(&format!("{}: measured", report.bundle));
+    Ok(format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n\
+         <body>\n<main>\n{}</main>\n</body>\n</html>\n",
+        page.body
+    ))
+}
+
+struct Page {
+    json: Value,
+    body: String,
+}
+
+impl Page {
+    /// A number of the report with two decimals, marked with where it stands there.
+    fn number(&self, pointer: &str) -> String {
+        match self.json.pointer(pointer).and_then(Value::as_f64) {
+            Some(value) => format!("<span data-json=\"{pointer}\">{value:.2}</span>"),
+            None => "–".to_owned(),
+        }
+    }
+
+    /// A mean with its deviation.
+    fn both(&self, mean: &str, deviation: &str) -> String {
+        let number = self.number(mean);
+        if self.json.pointer(mean).and_then(Value::as_f64).is_none() {
+            return number;
+        }
+        format!("{number} <small>± {}</small>", self.number(deviation))
+    }
+
+    fn add(&mut self, text: &str) {
+        self.body += text;
+        self.body.push('\n');
+    }
+
+    fn section(&mut self, title: &str, text: &str) {
+        self.add(&format!("<h2>{title}</h2>"));
+        if !text.is_empty() {
+            self.add(&format!("<p>{text}</p>"));
+        }
+    }
+
+    fn head(&mut self, report: &Report) {
+        let Report { bundle, source, base, ways, shots, draws, command, .. } = report;
+        let new: u32 = ways.iter().sum();
+        self.add(&format!("<h1>{}</h1>", escaped(bundle)));
+        let sessions = if ways.len() == 1 { "one session".to_owned() } else { format!("{} sessions", ways.len()) };
+        self.add(&format!(
+            "<p class=\"lead\">{base} base classes, {new} new ones in {sessions}, {shots} shots each; measured on {}, {} \
+             of the shots. Percent throughout, mean <small>± standard deviation over the draws</small>.</p>",
+            escaped(source),
+            if *draws == 1 { "one draw".to_owned() } else { format!("{draws} draws") },
+        ));
+        let tiles = [
+            ("aHM", "ahm"),
+            ("last HM", "last_hm"),
+            ("aACC", "aacc"),
+            ("area", "area"),
+            ("base decay", "base_decay"),
+            ("performance decay", "performance_decay"),
+        ];
+        let tile = |(name, field): (&str, &str)| {
+            let both = self.both(&format!("/systems/0/{field}"), &format!("/systems/0/{field}_deviation"));
+            format!("<div><dt>{name}</dt><dd>{both}</dd></div>")
+        };
+        let tiles: String = tiles.into_iter().map(tile).collect();
+        self.add(&format!("<dl class=\"tiles\">{tiles}</dl>"));
+        self.add(&format!(
+            "<p>By <b>orco</b>, the device's default answers. Made by</p><pre>{}</pre>",
+            escaped(command)
+        ));
+    }
+
+    fn systems(&mut self, report: &Report) {
+        self.section(
+            "All systems",
+            "The same features, shots and measures for all. aHM: mean over sessions of the harmonic mean of base and new \
+             accuracy. aACC: mean of top-1. Area: under the curve of new against base accuracy, which no border can \
+             flatter. Base decay and performance decay: what base accuracy and top-1 lost from the first session to the \
+             last.",
+        );
+        let mut rows = String::new();
+        for (index, summary) in report.systems.iter().enumerate() {
+            let about = ABOUT.iter().find(|(name, _)| *name == summary.system).map_or("", |(_, about)| about);
+            let fields = ["ahm", "last_hm", "aacc", "area", "base_decay", "performance_decay"];
+            let cells: String = fields
+                .iter()
+                .map(|field| {
+                    let pointer = format!("/systems/{index}/{field}");
+                    format!("<td>{}</td>", self.both(&pointer, &format!("{pointer}_deviation")))
+                })
+                .collect();
+            let ours = if summary.system == "orco" { " class=\"ours\"" } else { "" };
+            let name = escaped(&summary.system);
+            let _ = write!(rows, "<tr{ours}><th>{name}<br><small>{about}</small></th>{cells}</tr>");
+        }
+        self.add(&format!(
+            "<div class=\"table\"><table><thead><tr><th>system</th><th>aHM</th><th>last HM</th><th>aACC</th><th>area</th>\
+             <th>base decay</th><th>performance decay</th></tr></thead><tbody>{rows}</tbody></table></div>"
+        ));
+    }
+
+    fn figures(&mut self, figures: &[(String, &str)]) {
+        let figure =
+            |(svg, caption): &(String, &str)| format!("<figure>{svg}<figcaption>{caption}</figcaption></figure>");
+        let all: String = figures.iter().filter(|(svg, _)| !svg.is_empty()).map(figure).collect();
+        self.add(&format!("<div class=\"figures\">{all}</div>"));
+    }
+
+    fn strip(&mut self, pictures: impl Iterator<Item = String>) {
+        let all: String = pictures.map(|svg| format!("<figure>{svg}</figure>")).collect();
+        self.add(&format!("<div class=\"strip\" tabindex=\"0\" aria-label=\"confusion by session\">{all}</div>"));
+    }
+
+    fn sessions(&mut self, report: &Report) {
+        let mut rows = String::new();
+        for session in 0..=report.ways.len() {
+            let cells: String = ["base", "inc", "hm", "top1", "area"]
+                .iter()
+                .map(|field| {
+                    let mean = format!("/systems/0/sessions/{session}/{field}");
+                    let deviation = format!("/systems/0/deviations/{session}/{field}");
+                    format!("<td>{}</td>", self.both(&mean, &deviation))
+                })
+                .collect();
+            let _ = write!(rows, "<tr><th>{session}</th>{cells}</tr>");
+        }
+        self.add(&format!(
+            "<div class=\"table\"><table><thead><tr><th>session</th><th>base</th><th>new</th><th>HM</th><th>top-1</th>\
+             <th>area</th></tr></thead><tbody>{rows}</tbody></table></div>"
+        ));
+    }
+
+    fn forgetting(&mut self, report: &Report) {
+        let mut most: Vec<usize> = (0..report.forgetting.len()).collect();
+        most.retain(|class| report.forgetting[*class].forgotten.is_some());
+        let forgotten = |class: &usize| report.forgetting[*class].forgotten.unwrap_or(0.0);
+        most.sort_by(|a, b| forgotten(b).total_cmp(&forgotten(a)).then(a.cmp(b)));
+        let row = |&class: &usize| {
+            let at = |field: &str| self.number(&format!("/forgetting/{class}/{field}"));
+            let of = &report.forgetting[class];
+            let session = if of.session == 0 { "base".to_owned() } else { of.session.to_string() };
+            format!(
+                "<tr><th>{}</th><td>{session}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+                escaped(&of.label),
+                at("first"),
+                at("last"),
+                at("forgotten")
+            )
+        };
+        let rows: String = most.iter().map(row).collect();
+        self.add(&format!(
+            "<details><summary>Every class, most forgotten first</summary><div class=\"table\"><table><thead><tr>\
+             <th>class</th><th>session</th><th>at first</th><th>at last</th><th>forgotten</th></tr></thead>\
+             <tbody>{rows}</tbody></table></div></details>"
+        ));
+    }
+
+    fn planes(&mut self, pictures: &[String; 2]) {
+        let caption = |index: usize, what: &str| {
+            let at = |field: &str| self.number(&format!("/planes/{index}/{field}"));
+            format!(
+                "{what}: {} and {} % of the variance along the axes; within classes by between them, in all dimensions: {}.",
+                at("explained/0"),
+                at("explained/1"),
+                at("spread")
+            )
+        };
+        let captions = [caption(0, "Before alignment, features of the backbone"), caption(1, "After it, projections")];
+        self.figures(&[(pictures[0].clone(), &captions[0]), (pictures[1].clone(), &captions[1])]);
+    }
+
+    fn similarities(&mut self, report: &Report) {
+        let Some(similarities) = &report.similarities else { return };
+        let row = |(index, kind): (usize, &super::similarity::Kind)| {
+            let mean = self.number(&format!("/similarities/kinds/{index}/mean"));
+            format!("<tr><th>{}</th><td>{mean}</td></tr>", escaped(&kind.name))
+        };
+        let rows: String = similarities.kinds.iter().enumerate().map(row).collect();
+        self.add(&format!(
+            "<div class=\"table\"><table><thead><tr><th>test picture and</th><th>mean cosine</th></tr></thead>\
+             <tbody>{rows}</tbody></table></div>"
+        ));
+    }
+
+    /// The paper's CIFAR-100 table with ours beside it.
+    fn published(&mut self, report: &Report) {
+        if !report.cifar100 {
+            return;
+        }
+        self.section(
+            "Beside the paper",
+            "CIFAR-100, aHM / harmonic mean of the last session / aACC. <i>Theirs</i>: as the OrCo paper reports them, on \
+             ResNet-12 trained by each method's own recipe. <i>Ours</i>: on this bundle's backbone; where a method is more \
+             than a head, its head alone.",
+        );
+        let rows: String = TABLE.iter().map(|published| self.published_row(report, published)).collect();
+        self.add(&format!(
+            "<div class=\"table\"><table><thead><tr><th>system</th><th>theirs</th><th>ours</th><th></th></tr></thead>\
+             <tbody>{rows}</tbody></table></div>"
+        ));
+    }
+
+    fn published_row(&self, report: &Report, published: &Published) -> String {
+        let theirs = published
+            .cifar100
+            .map_or_else(|| "–".to_owned(), |[ahm, last, aacc]| format!("{ahm:.2} / {last:.2} / {aacc:.2}"));
+        let ours = published.ours.iter().filter_map(|system| {
+            let index = report.systems.iter().position(|summary| summary.system == system.name())?;
+            let at = |field: &str| self.number(&format!("/systems/{index}/{field}"));
+            let numbers = format!("{} / {} / {}", at("ahm"), at("last_hm"), at("aacc"));
+            Some(format!("{numbers} <small>{}</small>", escaped(system.name())))
+        });
+        let ours: Vec<String> = ours.collect();
+        let ours = if ours.is_empty() { "–".to_owned() } else { ours.join("<br>") };
+        let remark = if ours == "–" && !published.ours.is_empty() {
+            "left out here: it trains a head"
+        } else {
+            published.remark
+        };
+        format!(
+            "<tr><th>{}</th><td><i>{theirs}</i></td><td>{ours}</td><td class=\"why\">{}</td></tr>",
+            escaped(published.name),
+            escaped(remark)
+        )
+    }
+}
+
+/// An SVG to stand in the page: its colours become the page's, so that it is dark in the dark.
+fn inline(svg: &str) -> String {
+    let named = [(INK, "--ink"), (MUTED, "--muted"), (GRID, "--grid"), (PAPER, "--card")];
+    let series = (0..SERIES.len()).map(|index| (SERIES[index], format!("--s{index}")));
+    let all = named.into_iter().map(|(colour, name)| (colour, name.to_owned())).chain(series);
+    let hex = |RGBColor(red, green, blue): RGBColor| format!("\"#{red:02X}{green:02X}{blue:02X}\"");
+    all.fold(svg.to_owned(), |svg, (colour, name)| svg.replace(&hex(colour), &format!("\"var({name})\"")))
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_of_a_picture_become_those_of_the_page() {
+        let svg = "<rect fill=\"#FFFFFF\"/><circle fill=\"#0067B1\" stroke=\"none\"/>";
+        assert_eq!(inline(svg), "<rect fill=\"var(--card)\"/><circle fill=\"var(--s0)\" stroke=\"none\"/>");
+    }
+
+    #[test]
+    fn nothing_of_a_label_is_read_as_a_tag() {
+        assert_eq!(escaped("<b>&\""), "&lt;b&gt;&amp;&quot;");
+    }
+}

@@ -1,0 +1,63 @@
+//! The bounds between which every system should lie: the head fine-tuned on new shots alone, and the head trained on
+//! everything kept so far together, both by cross entropy over the pseudo-targets of all classes seen.
+
+use orco_core::align::Sampling;
+use orco_core::config::Config;
+use orco_core::workers::Workers;
+use orco_state::classify::Classifier;
+use orco_state::session::{self, LearnError, Memory, NewClass, OnProgress, Session};
+use orco_state::state::{BaseModel, State};
+
+use super::Learner;
+
+/// Cross entropy over the new classes' samples, and no exemplar of any other class.
+pub(super) const fn fine_tuning() -> Config {
+    Config { contrast: 0.0, orthogonality: 0.0, cross_entropy: 1.0, base_exemplars: 0, ..Config::orco() }
+}
+
+/// Cross entropy over all samples, those of base classes among them; every session starts from the head of phase 2.
+pub(super) const fn joint() -> Config {
+    Config { contrast: 0.0, orthogonality: 0.0, cross_entropy: 1.0, base_cross_entropy: 1.0, ..Config::orco() }
+}
+
+/// A head that every session trains on from where the last one left it, on the new shots alone.
+pub(super) struct FineTuned<'a> {
+    /// The bundle's, with the head as trained so far.
+    base_model: BaseModel,
+    config: &'a Config,
+    seed: u64,
+    workers: &'a dyn Workers,
+    memory: Memory,
+    state: State,
+}
+
+impl<'a> FineTuned<'a> {
+    pub(super) fn new(base_model: &BaseModel, config: &'a Config, seed: u64, workers: &'a dyn Workers) -> Self {
+        let state = State::fresh(base_model, [0; 32]);
+        Self { base_model: base_model.clone(), config, seed, workers, memory: Memory::default(), state }
+    }
+}
+
+impl Learner for FineTuned<'_> {
+    fn learn(&mut self, new: &[NewClass], on_progress: OnProgress<'_>) -> Result<f64, LearnError> {
+        let Self { config, seed, workers, .. } = *self;
+        let (base_model, memory) = (&self.base_model, &mut self.memory);
+        let mut session = Session { base_model, config, seed, memory, workers, on_progress };
+        let mut next = session.admit(&self.state, new)?;
+        let first = (base_model.classes.len() + self.state.classes.len()) as u32;
+        let of_session = |exemplar: &usize| next.exemplars.classes()[*exemplar] >= first;
+        next.exemplars = next.exemplars.only(&(0..next.exemplars.len()).filter(of_session).collect::<Vec<_>>());
+        self.state = session.align(&self.state, next, Sampling::seeded(seed))?.0;
+        let operations = session::operations(base_model, &self.state, config) as f64;
+        self.base_model.head = self.state.head(&self.base_model).clone();
+        Ok(operations)
+    }
+
+    fn scores(&self, features: &[f32]) -> Vec<f32> {
+        Classifier::with_config(&self.base_model, &self.state, self.config).scores(features)
+    }
+
+    fn state(&self) -> Option<&State> {
+        Some(&self.state)
+    }
+}

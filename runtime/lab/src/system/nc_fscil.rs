@@ -1,0 +1,148 @@
+//! NC-FSCIL's head (Yang et al., Neural Collapse Inspired Feature-Classifier Alignment, ICLR 2023) on given features.
+//!
+//! Every class, also of sessions to come, has a vertex of one regular simplex as its fixed classifier; the head is
+//! pulled there by the dot-regression loss, in the base session on what a bundle carries of the base classes, in later
+//! ones on the new shots and on one mean feature vector of every class before, and goes on from session to session.
+//! New classes take the vertices in the order in which they come.
+//!
+//! Otherwise than there: the backbone is the bundle's, the head starts as phase 2 left it instead of being trained on
+//! all base images, its vertices are the centred pseudo-targets, and rate and epochs are ours.
+
+use orco_core::math::{add_scaled, normalise_rows};
+use orco_core::random::Random;
+use orco_core::workers::Workers;
+use orco_state::head::Projector;
+use orco_state::session::{LearnError, NewClass, OnProgress};
+use orco_state::state::{BaseModel, State};
+use orco_state::target::cosines;
+
+use super::pull::{Pull, Puller, Settings};
+use super::{Learner, clean};
+use crate::benchmark::Benchmark;
+
+const TRAINING: Settings = Settings { epochs: 100, batch: 64, rate: 0.25 };
+
+/// The head with what it remembers.
+pub(super) struct NcFscil<'a> {
+    puller: Puller<'a>,
+    inputs: usize,
+    outputs: usize,
+    /// Vertices of all classes, `[classes to come, outputs]`.
+    vertices: Vec<f32>,
+    /// A mean feature vector of every class seen, `[classes, inputs]`.
+    means: Vec<f32>,
+    random: Random,
+    /// Operations of the base session, which count with those of the first.
+    before: f64,
+}
+
+impl<'a> NcFscil<'a> {
+    pub(super) fn new(base_model: &BaseModel, benchmark: &Benchmark, seed: u64, workers: &'a dyn Workers) -> Self {
+        let (inputs, outputs) = (base_model.head.inputs, base_model.dimension);
+        let free = State::fresh(base_model, [0; 32]).free_targets(base_model);
+        let of_base = base_model.classes.iter().map(|class| class.target);
+        let rows = of_base.chain(free.into_iter().take(benchmark.labels.len()));
+        let targets: Vec<f32> = rows.flat_map(|target| base_model.target(target)).copied().collect();
+        let mut head = Self {
+            puller: Puller::new(&base_model.head, workers),
+            inputs,
+            outputs,
+            vertices: simplex(targets, outputs),
+            means: benchmark.base_means.clone(),
+            random: Random::new(seed, "nc-fscil"),
+            before: 0.0,
+        };
+        let exemplars = base_model.exemplars.view();
+        let mut samples = head.remembered();
+        let mut view = vec![0.0; inputs];
+        for (exemplar, &class) in exemplars.classes.iter().enumerate() {
+            for number in 0..exemplars.views {
+                exemplars.read(exemplar, number, &mut view);
+                samples.add(&view, head.vertex(class as usize));
+            }
+        }
+        let uncancelled = &mut |_| core::ops::ControlFlow::Continue(());
+        head.before = head.train(&samples, uncancelled).expect("nothing cancels it");
+        head
+    }
+
+    fn vertex(&self, class: usize) -> &[f32] {
+        &self.vertices[class * self.outputs..][..self.outputs]
+    }
+
+    /// The means of the classes seen, each with its vertex.
+    fn remembered(&self) -> Samples {
+        let seen = self.means.len() / self.inputs;
+        Samples { features: self.means.clone(), goals: self.vertices[..seen * self.outputs].to_vec() }
+    }
+
+    fn train(&mut self, samples: &Samples, on_progress: OnProgress<'_>) -> Result<f64, LearnError> {
+        let of = (&samples.features[..], &samples.goals[..]);
+        self.puller.train(of, Pull::DotRegression, TRAINING, &mut self.random, on_progress)
+    }
+}
+
+/// What is trained on.
+struct Samples {
+    features: Vec<f32>,
+    goals: Vec<f32>,
+}
+
+impl Samples {
+    fn add(&mut self, features: &[f32], goal: &[f32]) {
+        self.features.extend_from_slice(features);
+        self.goals.extend_from_slice(goal);
+    }
+}
+
+/// Targets seen from their mean, as unit vectors: a regular simplex, if they are orthonormal or one already.
+fn simplex(mut targets: Vec<f32>, outputs: usize) -> Vec<f32> {
+    let count = targets.len() / outputs;
+    let mut mean = vec![0.0; outputs];
+    targets.chunks_exact(outputs).for_each(|row| add_scaled(&mut mean, 1.0 / count as f32, row));
+    targets.chunks_exact_mut(outputs).for_each(|row| add_scaled(row, -1.0, &mean));
+    normalise_rows(&mut targets, outputs);
+    targets
+}
+
+impl Learner for NcFscil<'_> {
+    fn learn(&mut self, new: &[NewClass], on_progress: OnProgress<'_>) -> Result<f64, LearnError> {
+        let mut samples = self.remembered();
+        let seen = self.means.len() / self.inputs;
+        for (number, class) in new.iter().enumerate() {
+            let views = class.shots.iter().flat_map(|shot| shot.chunks_exact(self.inputs));
+            views.for_each(|view| samples.add(view, self.vertex(seen + number)));
+        }
+        let operations = self.train(&samples, on_progress)? + core::mem::take(&mut self.before);
+        for class in new {
+            let mut mean = vec![0.0; self.inputs];
+            let rows = clean(class, self.inputs);
+            let share = 1.0 / class.shots.len().max(1) as f32;
+            rows.chunks_exact(self.inputs).for_each(|row| add_scaled(&mut mean, share, row));
+            self.means.extend(mean);
+        }
+        Ok(operations)
+    }
+
+    fn scores(&self, features: &[f32]) -> Vec<f32> {
+        let seen = self.means.len() / self.inputs;
+        let projected = Projector::new(&self.puller.head()).project(features);
+        cosines(&projected, &self.vertices[..seen * self.outputs], self.outputs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn centred_orthonormal_targets_are_a_simplex() {
+        // Three axes seen from (1, 1, 1) / 3: (2, -1, -1) / sqrt(6) and so on, cosines -1/2.
+        let vertices = simplex(vec![1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0], 3);
+        assert!((vertices[0] - 2.0 / 6f32.sqrt()).abs() < 1e-6);
+        for (index, cosine) in cosines(&vertices, &vertices, 3).into_iter().enumerate() {
+            let expected = if index % 4 == 0 { 1.0 } else { -0.5 };
+            assert!((cosine - expected).abs() < 1e-6, "{index}: {cosine}");
+        }
+    }
+}

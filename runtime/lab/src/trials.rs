@@ -1,0 +1,277 @@
+//! The paper's ablations of phase 3, as far as they need no training of backbone or head before it: measured on stored
+//! features, from the published program's settings, answers by pseudo-targets alone.
+//!
+//! Every draw that is done is kept in a folder, under a digest of all that it depends on: stopped trials go on where
+//! they were, and nothing is measured twice.
+
+use core::fmt;
+use core::ops::ControlFlow;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use orco_core::align::{Perturbation, Perturbed};
+use orco_core::config::Config;
+use orco_core::workers::Workers;
+use orco_runtime::bundle::Bundle;
+use orco_state::codec;
+use serde::{Deserialize, Serialize};
+
+use crate::ablation::{Ablation, Assignment};
+use crate::benchmark::Benchmark;
+use crate::evaluate::{EvaluateError, Measurement};
+use crate::metrics::{Draw, Row, Summary, summarise};
+use crate::system::System;
+
+/// What is varied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// Which losses are taken.
+    Losses,
+    /// Which targets are perturbed, and with which distribution.
+    Perturbation,
+    /// How new classes get their targets.
+    Assignment,
+    /// Exemplars of each base class.
+    Exemplars,
+    /// How far targets are perturbed.
+    Noise,
+}
+
+impl Question {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Losses, Self::Perturbation, Self::Assignment, Self::Exemplars, Self::Noise];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Losses => "losses",
+            Self::Perturbation => "perturbation",
+            Self::Assignment => "assignment",
+            Self::Exemplars => "exemplars",
+            Self::Noise => "noise",
+        }
+    }
+
+    /// What is measured for it.
+    pub fn trials(self) -> Vec<Trial> {
+        let trial = |name: &str, config: Config| Trial { name: name.into(), config, ..Trial::program() };
+        let orco = Config::orco;
+        match self {
+            Self::Losses => {
+                let losses = |name: &str, contrast, cross_entropy, orthogonality, theirs| {
+                    let config = Config { contrast, cross_entropy, orthogonality, ..orco() };
+                    Trial { theirs: Some(Theirs::ahm(theirs)), ..trial(name, config) }
+                };
+                vec![
+                    losses("CE", 0.0, 0.5, 0.0, 35.74),
+                    losses("CE + ORTH", 0.0, 0.5, 1.0, 36.17),
+                    losses("PSCL", 1.0, 0.0, 0.0, 40.93),
+                    losses("PSCL + ORTH", 1.0, 0.0, 1.0, 42.73),
+                    losses("PSCL + CE", 1.0, 0.5, 0.0, 57.72),
+                    losses("all", 1.0, 0.5, 1.0, 58.12),
+                ]
+            }
+            Self::Perturbation => {
+                let by = |name: &str, perturbation, theirs| {
+                    let ablation = Ablation { perturbation, ..Ablation::default() };
+                    Trial { ablation, theirs: Some(Theirs::last_hm(theirs)), ..trial(name, orco()) }
+                };
+                let perturbed = Perturbed { base: true, ..Perturbed::SESSION };
+                let ablation = Ablation { perturbed, ..Ablation::default() };
+                vec![
+                    by("none", Perturbation::None, 20.14),
+                    by("Gaussian", Perturbation::Gaussian, 50.23),
+                    by("uniform", Perturbation::Uniform, 53.12),
+                    Trial { ablation, theirs: Some(Theirs::ahm(50.44)), ..trial("uniform, base targets too", orco()) },
+                ]
+            }
+            Self::Assignment => {
+                let by = |name: &str, assignment, theirs| {
+                    let ablation = Ablation { assignment, ..Ablation::default() };
+                    Trial { ablation, theirs: Some(Theirs::ahm(theirs)), ..trial(name, orco()) }
+                };
+                vec![
+                    by("greedy", Assignment::Greedy, 58.12),
+                    by("all reassigned", Assignment::Reassigned, 55.49),
+                    by("random", Assignment::Random, 54.40),
+                ]
+            }
+            Self::Exemplars => {
+                let kept = |base_exemplars, theirs| {
+                    let config = Config { base_exemplars, ..orco() };
+                    Trial { theirs: Some(Theirs::ahm(theirs)), ..trial(&base_exemplars.to_string(), config) }
+                };
+                vec![kept(0, 37.8), kept(1, 48.2), kept(5, 58.1)]
+            }
+            Self::Noise => {
+                let width = |e: f32| trial(&format!("e = {e:e}"), Config { perturbation_width: e, ..orco() });
+                [1e-5, 9e-5, 1e-3, 1e-2, 1e-1].map(width).into()
+            }
+        }
+    }
+}
+
+/// One way of learning.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trial {
+    /// What it is, among those of its question.
+    pub name: String,
+    /// Settings of phase 3.
+    pub config: Config,
+    /// What is done otherwise than on a device.
+    pub ablation: Ablation,
+    /// What the paper reports for it, on mini-ImageNet.
+    pub theirs: Option<Theirs>,
+}
+
+impl Trial {
+    fn program() -> Self {
+        Self { name: String::new(), config: Config::orco(), ablation: Ablation::default(), theirs: None }
+    }
+}
+
+/// The paper's figure for a trial.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Theirs {
+    /// Which metric.
+    pub metric: &'static str,
+    /// In percent.
+    pub value: f64,
+}
+
+impl Theirs {
+    const fn ahm(value: f64) -> Self {
+        Self { metric: "aHM", value }
+    }
+
+    const fn last_hm(value: f64) -> Self {
+        Self { metric: "last HM", value }
+    }
+}
+
+impl fmt::Display for Theirs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:.2}", self.metric, self.value)
+    }
+}
+
+/// Why a trial was not measured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrialError {
+    /// A session could not be learned.
+    #[error(transparent)]
+    Evaluate(#[from] EvaluateError),
+    /// What was measured could not be kept.
+    #[error("cannot keep what was measured in {}", path.display())]
+    Keep {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Measures trials on a bundle, keeping each draw in a folder.
+#[derive(Clone, Copy)]
+pub struct Trials<'a> {
+    /// The bundle.
+    pub bundle: &'a Bundle,
+    /// Its benchmark.
+    pub benchmark: &'a Benchmark,
+    /// Where draws are kept; the folder must be there.
+    pub cache: &'a Path,
+    /// Seed of the draws, of shuffling and of perturbation.
+    pub seed: u64,
+}
+
+/// What is kept of a draw.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    rows: Vec<Row>,
+    operations: f64,
+}
+
+impl Trials<'_> {
+    /// Measures one of them over so many draws. `on_epoch` may cancel; what is done by then is kept.
+    ///
+    /// # Errors
+    /// [`TrialError`] if a session cannot be learned, was cancelled, or a draw cannot be kept.
+    /// # Panics
+    /// If `draws` is 0.
+    pub fn measure(
+        &self,
+        trial: &Trial,
+        draws: usize,
+        workers: &dyn Workers,
+        on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync),
+    ) -> Result<Summary, TrialError> {
+        let drawn = (0..draws).map(|draw| self.draw(trial, draw, workers, on_epoch));
+        Ok(summarise(&trial.name, &drawn.collect::<Result<Vec<_>, _>>()?))
+    }
+
+    fn draw(
+        &self,
+        trial: &Trial,
+        draw: usize,
+        workers: &dyn Workers,
+        on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync),
+    ) -> Result<Draw, TrialError> {
+        let base_model = &self.bundle.base_model;
+        let config = self.settings(trial);
+        let path = self.cache.join(format!("{}.json", self.key(trial, &config, draw)));
+        // What cannot be read is measured again.
+        let kept = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<Kept>(&bytes).ok());
+        if let Some(Kept { rows, operations }) = kept.filter(|kept| kept.rows.len() == self.benchmark.ways.len() + 1) {
+            return Ok(Draw { rows, operations, seconds: 0.0 });
+        }
+        let (system, benchmark, seed) = (System::Ablated(trial.ablation), self.benchmark, self.seed);
+        let measurement = Measurement { base_model, benchmark, system, config: &config, seed };
+        let drawn = measurement.draw(draw, workers, &mut |_, _| on_epoch(), &mut |_| {})?;
+        let kept = Kept { rows: drawn.rows.clone(), operations: drawn.operations };
+        let failed = |source| TrialError::Keep { path: path.clone(), source };
+        // Whole or not at all: a file that is there under this name is complete.
+        let half = path.with_extension("part");
+        fs::write(&half, serde_json::to_vec(&kept).expect("numbers")).map_err(failed)?;
+        fs::rename(&half, &path).map_err(failed)?;
+        Ok(drawn)
+    }
+
+    /// The trial's settings, with views and precision as the bundle stores them, and the paper's rule of answers.
+    fn settings(&self, trial: &Trial) -> Config {
+        let stored = &self.bundle.base_model.config;
+        Config { views: stored.views, precision: stored.precision, ..trial.config.by_targets_alone() }
+    }
+
+    /// A digest of all that a draw depends on, in hexadecimal digits.
+    fn key(&self, trial: &Trial, config: &Config, draw: usize) -> String {
+        let Self { bundle, seed, .. } = self;
+        let depends = serde_json::json!({
+            "program": env!("CARGO_PKG_VERSION"), "files": bundle.manifest.files, "settings": config,
+            "ablation": trial.ablation, "seed": seed, "draw": draw,
+        });
+        let digest = codec::digest(depends.to_string().as_bytes());
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_trial_has_settings_that_make_sense_and_a_name_of_its_own() {
+        for question in Question::ALL {
+            let trials = question.trials();
+            assert!(trials.len() >= 3, "{question:?}");
+            for (index, trial) in trials.iter().enumerate() {
+                assert_eq!(trial.config.problem(), None, "{}", trial.name);
+                let same = |other: &Trial| {
+                    other.name == trial.name || (&other.config, other.ablation) == (&trial.config, trial.ablation)
+                };
+                assert!(!trials[..index].iter().any(same), "{}", trial.name);
+            }
+        }
+    }
+}

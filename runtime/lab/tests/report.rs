@@ -1,0 +1,147 @@
+//! The shipped reports: their pages show the numbers of their JSON, and those are what measuring gives.
+
+use core::ops::ControlFlow;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use orco_lab::benchmark::Benchmark;
+use orco_lab::report::Report;
+use orco_lab::trials::{Question, Trials};
+use orco_lab::{Measurement, System};
+use orco_runtime::bundle::Bundle;
+use orco_runtime::threads::Threads;
+use serde_json::Value;
+
+fn models() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models")
+}
+
+/// Folders of all shipped reports.
+fn shipped() -> Vec<PathBuf> {
+    let bundles = fs::read_dir(models()).unwrap().map(|entry| entry.unwrap().path());
+    let reports: Vec<PathBuf> = bundles.map(|bundle| bundle.join("report")).filter(|report| report.is_dir()).collect();
+    assert!(!reports.is_empty(), "no bundle in {} has a report", models().display());
+    reports
+}
+
+/// Every number of a page: where it stands in the JSON, and as it is written.
+fn numbers(page: &str) -> Vec<(&str, &str)> {
+    let marked = page.split("<span data-json=\"").skip(1);
+    marked
+        .map(|rest| {
+            let (pointer, rest) = rest.split_once("\">").expect("the mark is closed");
+            (pointer, rest.split_once("</span>").expect("the number ends").0)
+        })
+        .collect()
+}
+
+#[test]
+fn pages_show_the_numbers_of_their_json() {
+    for report in shipped() {
+        let page = fs::read_to_string(report.join("index.html")).unwrap();
+        let json: Value = serde_json::from_str(&fs::read_to_string(report.join("report.json")).unwrap()).unwrap();
+        let numbers = numbers(&page);
+        let systems = json["systems"].as_array().unwrap();
+        assert!(numbers.len() > 12 * systems.len(), "{} shows {} numbers", report.display(), numbers.len());
+        for (pointer, shown) in numbers {
+            let value =
+                json.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("no number at {pointer}"));
+            assert_eq!(format!("{value:.2}"), shown, "{}: {pointer}", report.display());
+        }
+        for system in systems {
+            assert!(page.contains(system["system"].as_str().unwrap()));
+        }
+    }
+}
+
+#[test]
+fn the_csv_holds_the_numbers_of_the_json() {
+    for report in shipped() {
+        let csv = fs::read_to_string(report.join("numbers.csv")).unwrap();
+        let json: Report = serde_json::from_str(&fs::read_to_string(report.join("report.json")).unwrap()).unwrap();
+        for summary in &json.systems {
+            for (name, mean, deviation) in summary.totals() {
+                let start = format!("{},,{name},", summary.system);
+                let quoted = format!("\"{}\",,{name},", summary.system);
+                let rest = csv.lines().find_map(|line| line.strip_prefix(&start).or(line.strip_prefix(&quoted)));
+                let rest = rest.unwrap_or_else(|| panic!("{}: no line \"{start}\"", report.display()));
+                let found: Vec<f64> = rest.split(',').map(|number| number.parse().unwrap()).collect();
+                assert!((found[0] - mean).abs() < 1e-9 && (found[1] - deviation).abs() < 1e-9, "{start}{rest}");
+            }
+        }
+    }
+}
+
+#[test]
+fn pages_need_nothing_else_and_are_small() {
+    for report in shipped() {
+        let page = fs::read_to_string(report.join("index.html")).unwrap();
+        let addresses =
+            ["src=\"", "href=\"", "url("].map(|start| page.split(start).skip(1).collect::<Vec<_>>()).concat();
+        assert!(addresses.iter().all(|rest| rest.starts_with("data:")), "{} asks for a file", report.display());
+        assert!(!page.contains("<script") && page.matches("<svg").count() >= 5);
+        let size = |folder: &Path| -> u64 {
+            let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().metadata().unwrap());
+            files.filter(|facts| facts.is_file()).map(|facts| facts.len()).sum()
+        };
+        let all = size(&report) + size(&report.join("pictures"));
+        assert!(all < 3_000_000, "{} has {all} bytes", report.display());
+    }
+}
+
+#[test]
+fn the_shipped_numbers_are_those_that_measuring_gives() {
+    let folder = models().join("cifar100-edge");
+    let json: Report = serde_json::from_str(&fs::read_to_string(folder.join("report/report.json")).unwrap()).unwrap();
+    let bundle = Bundle::open(&folder).unwrap();
+    let benchmark = Benchmark::of(&bundle).unwrap();
+    let (base_model, config) = (&bundle.base_model, &bundle.base_model.config);
+    for system in [System::Ncm, System::Teen] {
+        let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed: json.seed };
+        let measured = measurement.over(json.draws, &|| ControlFlow::Continue(())).unwrap();
+        let shipped = json.systems.iter().find(|summary| summary.system == system.name()).unwrap();
+        // A picture that lies on a border may fall to either side, on another processor.
+        assert!((measured.ahm - shipped.ahm).abs() < 0.05, "{}: {}", system.name(), measured.ahm);
+        assert!((measured.aacc - shipped.aacc).abs() < 0.05, "{}: {}", system.name(), measured.aacc);
+    }
+}
+
+#[test]
+fn a_trial_is_measured_once_and_a_stopped_one_goes_on() {
+    let bundle = Bundle::open(&models().join("cifar100-edge")).unwrap();
+    let mut benchmark = Benchmark::of(&bundle).unwrap();
+    // Two sessions, and few pictures, say enough.
+    benchmark.ways.truncate(2);
+    benchmark.labels.truncate(10);
+    let few: Vec<usize> = (0..benchmark.measured.len()).step_by(50).collect();
+    benchmark.measured = benchmark.measured.only(&few);
+    let cache = tempfile::tempdir().unwrap();
+    let trials = Trials { bundle: &bundle, benchmark: &benchmark, cache: cache.path(), seed: 1 };
+    let mut trial = Question::Exemplars.trials().remove(1);
+    trial.config.epochs = 1;
+    trial.config.warmup_epochs = 0;
+    let threads = Threads::new(1).unwrap();
+    let measure = |on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync)| trials.measure(&trial, 2, &threads, on_epoch);
+    // Two sessions of the first draw are one epoch each; the second draw is stopped.
+    let epochs = std::sync::atomic::AtomicUsize::new(0);
+    let stopping = || match epochs.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+        0 | 1 => ControlFlow::Continue(()),
+        _ => ControlFlow::Break(()),
+    };
+    assert!(measure(&stopping).is_err());
+    let files = || fs::read_dir(cache.path()).unwrap().count();
+    assert_eq!(files(), 1, "the first draw is kept");
+    let counted = std::sync::atomic::AtomicUsize::new(0);
+    let counting = || {
+        counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        ControlFlow::Continue(())
+    };
+    let first = measure(&counting).unwrap();
+    assert_eq!(
+        (counted.load(std::sync::atomic::Ordering::Relaxed), files()),
+        (2, 2),
+        "only the second draw is measured"
+    );
+    let again = measure(&|| panic!("nothing is measured again")).unwrap();
+    assert!((first.ahm - again.ahm).abs() < 1e-9 && first.sessions.len() == again.sessions.len());
+}

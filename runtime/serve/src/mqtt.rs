@@ -1,0 +1,259 @@
+//! Tells an MQTT broker what the service sees and learns, so that Home Assistant and others follow it. Nothing is taken
+//! from the broker: who may write there need not be one who may teach.
+//!
+//! A thread of its own gathers the service's events ([`news`]) and, while the broker is there, publishes the newest
+//! state and the results of changes; when the broker goes away it is asked again after one second, then after twice as
+//! long each time, up to a minute. Whoever answers, looks or learns never waits for it: what is told is a state of which
+//! the newest counts, and a bounded queue.
+//!
+//! | topic | what is told | retained |
+//! |---|---|---|
+//! | `orco/ID/availability` | `online`; `offline` when the service ends, by the broker itself when it is killed | yes |
+//! | `orco/ID/state` | label, probability, whether it is known or provisional, how the camera is | yes |
+//! | `orco/ID/classes` | number of classes: all, of the bundle, learned; free targets | yes |
+//! | `orco/ID/change` | the result of a change, once | no |
+//! | `homeassistant/...` | [`discovery`] | yes |
+
+mod connection;
+pub mod discovery;
+mod news;
+mod settings;
+
+use std::cell::Cell;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rumqttc::{AsyncClient, Event, EventLoop, Packet};
+use tokio::sync::{Notify, broadcast, watch};
+
+use self::connection::delivered;
+use self::discovery::{About, OFFLINE, ONLINE, Topics};
+use self::news::{News, Shown, classes};
+pub use self::settings::{Broker, Device, MqttError, Settings};
+use crate::answers::Answers;
+use crate::error::ServeError;
+use crate::event;
+use crate::live::Live;
+use crate::metric::MqttMetrics;
+use crate::service::Service;
+
+/// First pause before the broker is asked again.
+const FIRST: Duration = Duration::from_secs(1);
+/// Longest pause.
+const LONGEST: Duration = Duration::from_secs(60);
+/// A connection that held so long was a good one: the next pause is the first one again.
+const GOOD: Duration = Duration::from_secs(30);
+/// How often another probability of the same label is told, at most.
+const EVERY: Duration = Duration::from_secs(5);
+/// How long the last word may take.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Reports to a broker until it is dropped, and then says that the device is off.
+#[derive(Debug)]
+pub struct Mqtt {
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Mqtt {
+    /// Starts to report what a service sees and learns. A broker that is not there is asked again and again.
+    ///
+    /// # Errors
+    /// [`ServeError`] if the thread cannot be started.
+    pub fn start(service: &Service, device: Device) -> Result<Self, ServeError> {
+        // Events first: what comes between the two is told twice rather than never.
+        let events = service.events.listen();
+        let live = service.live();
+        let news = News::new(live.map(Live::json));
+        let about = About { bundle: service.manifest.name.clone(), camera: live.is_some() };
+        let (answers, metrics) = (service.answers.clone(), service.metrics.mqtt.clone());
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServeError::Threads)?;
+        if device.is_overheard() {
+            log::warn!("MQTT: the password goes to {} unencrypted; mqtts:// encrypts it", device.broker);
+        }
+        let (stop, stopped) = watch::channel(false);
+        let thread = move || {
+            let reporter = Reporter { device, about, answers, news, metrics };
+            runtime.block_on(reporter.run(events, stopped));
+            // A name that is being looked up is not waited for.
+            runtime.shutdown_background();
+        };
+        let thread = std::thread::Builder::new().name("mqtt".into()).spawn(thread).map_err(ServeError::Threads)?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Mqtt {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            log::error!("the thread that reports by MQTT had panicked");
+        }
+    }
+}
+
+/// How a connection is.
+#[derive(Default)]
+struct Connection {
+    since: Cell<Option<Instant>>,
+    made: Notify,
+}
+
+struct Reporter {
+    device: Device,
+    about: About,
+    answers: Answers,
+    news: News,
+    metrics: MqttMetrics,
+}
+
+impl Reporter {
+    async fn run(self, events: broadcast::Receiver<event::Event>, stop: watch::Receiver<bool>) {
+        tokio::select! {
+            () = self.news.gather(events, &self.metrics) => {}
+            () = self.stay_connected(stop) => {}
+        }
+        self.metrics.connected.set(0);
+    }
+
+    /// Connects again and again until it is told to stop.
+    async fn stay_connected(&self, mut stop: watch::Receiver<bool>) {
+        let (mut pause, mut said) = (FIRST, String::new());
+        while !*stop.borrow() {
+            let (client, events) = connection::open(&self.device);
+            let connection = Connection::default();
+            let error = tokio::select! {
+                error = self.poll(events, &connection) => error,
+                () = self.publish(&client, &connection, stop.clone()) => return,
+            };
+            self.metrics.connected.set(0);
+            if *stop.borrow() {
+                return;
+            }
+            let held = connection.since.get().map(|since| since.elapsed());
+            if held.is_some_and(|held| held >= GOOD) {
+                pause = FIRST;
+            }
+            let reason = connection::reason(&error, held);
+            // Once is enough, as long as nothing else is to be said.
+            if held.is_some() || reason != said {
+                let broker = &self.device.broker;
+                log::warn!("MQTT: {broker} is not there, trying again in {} s: {reason}", pause.as_secs());
+                said = reason;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                _ = stop.wait_for(|stop| *stop) => {}
+            }
+            pause = LONGEST.min(2 * pause);
+        }
+    }
+
+    /// Keeps a connection going; returns why it ended.
+    async fn poll(&self, mut events: EventLoop, connection: &Connection) -> rumqttc::ConnectionError {
+        loop {
+            match events.poll().await {
+                Ok(Event::Incoming(Packet::ConnAck(_))) => {
+                    log::info!("MQTT: connected to {}", self.device.broker);
+                    self.metrics.connected.set(1);
+                    self.metrics.connections.inc();
+                    connection.since.set(Some(Instant::now()));
+                    connection.made.notify_one();
+                }
+                Ok(_) => {}
+                Err(error) => return error,
+            }
+        }
+    }
+
+    /// Publishes what there is, and then what is new; ends when it is told to stop.
+    async fn publish(&self, client: &AsyncClient, connection: &Connection, mut stop: watch::Receiver<bool>) {
+        tokio::select! {
+            () = connection.made.notified() => {}
+            _ = stop.wait_for(|stop| *stop) => return,
+        }
+        tokio::select! {
+            () = self.tell(client) => {}
+            _ = stop.wait_for(|stop| *stop) => {}
+        }
+        let last_word = async {
+            self.deliver(client, &Topics::of(&self.device).availability, OFFLINE, true).await;
+            // Polled by the other half until the broker has it; without that word it would publish the will.
+            let _ = client.disconnect().await;
+            std::future::pending::<()>().await;
+        };
+        let _ = tokio::time::timeout(FAREWELL, last_word).await;
+    }
+
+    async fn tell(&self, client: &AsyncClient) {
+        let topics = Topics::of(&self.device);
+        for (topic, config) in discovery::messages(&self.device, &self.about) {
+            self.deliver(client, &topic, &config, true).await;
+        }
+        if !self.about.camera {
+            // A state that was told when there was one.
+            self.deliver(client, &topics.state, "", true).await;
+        }
+        self.deliver(client, &topics.availability, ONLINE, true).await;
+        let (mut told, mut counted): (Option<(Shown, Instant)>, String) = (None, String::new());
+        loop {
+            let now = classes(&self.answers.knowledge());
+            if now != counted {
+                self.deliver(client, &topics.classes, &now, true).await;
+                counted = now;
+            }
+            while let Some(ended) = self.news.first() {
+                self.deliver(client, &topics.change, &ended.message, false).await;
+                self.news.let_go(ended.job);
+            }
+            let mut due = None;
+            if let Some(shown) = self.news.shown() {
+                let next = told.as_ref().map(|(_, at)| *at + EVERY);
+                let is_due = match &told {
+                    None => true,
+                    Some((before, _)) if shown.is_other(before) => true,
+                    Some((before, _)) if shown.has_moved(before) => {
+                        due = next.filter(|next| *next > Instant::now());
+                        due.is_none()
+                    }
+                    Some(_) => false,
+                };
+                if is_due {
+                    let message = serde_json::to_string(&shown).unwrap_or_default();
+                    self.deliver(client, &topics.state, &message, true).await;
+                    told = Some((shown, Instant::now()));
+                }
+            }
+            let until_due = async {
+                match due {
+                    Some(due) => tokio::time::sleep_until(due.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = self.news.fresh.notified() => {}
+                () = until_due => {}
+            }
+        }
+    }
+
+    /// Sends a message and waits until the broker has it. Where that fails, the connection has ended, and the other half
+    /// says so.
+    async fn deliver(&self, client: &AsyncClient, topic: &str, message: &str, retained: bool) {
+        let sent = client.publish_tracked(topic, message.to_owned(), delivered(retained)).await;
+        let confirmed = match sent {
+            Ok(notice) => notice.wait_completion_async().await.map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        match confirmed {
+            Ok(()) => drop(self.metrics.messages.inc()),
+            Err(error) => {
+                log::debug!("MQTT: {topic} was not delivered: {error}");
+                std::future::pending().await
+            }
+        }
+    }
+}

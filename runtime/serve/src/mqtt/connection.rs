@@ -1,0 +1,72 @@
+//! One connection to the broker: how it is opened, and why it ended.
+
+use std::time::Duration;
+
+use rumqttc::{
+    AsyncClient, Broker, ConnectReturnCode, ConnectionError, EventLoop, LastWill, MqttOptions, PublishOptions, QoS,
+    StateError,
+};
+use tokio_rustls::TlsConnector;
+
+use super::discovery::{OFFLINE, Topics};
+use super::settings::{Device, Tls};
+
+/// Seconds after which a broker that says nothing is asked whether it is there; it takes the device for gone after one
+/// and a half times as many.
+const KEEP_ALIVE: u16 = 30;
+/// Messages that may be on their way.
+const CAPACITY: usize = 16;
+/// Largest message, in bytes.
+const LARGEST: usize = 256 * 1024;
+/// At least once.
+pub const QOS: QoS = QoS::AtLeastOnce;
+
+/// A message that is delivered at least once, and kept by the broker for those who come later if it is `retained`.
+pub fn delivered(retained: bool) -> PublishOptions {
+    PublishOptions::new(QOS).retain(retained)
+}
+
+/// A client that connects once its events are polled.
+pub fn open(device: &Device) -> (AsyncClient, EventLoop) {
+    let broker = Broker::tcp(device.broker.bracketed_host(), device.broker.port);
+    let mut options = MqttOptions::new(format!("orco-{}", device.id), broker);
+    options.set_keep_alive(KEEP_ALIVE).set_max_packet_size(LARGEST, LARGEST);
+    options.set_last_will(LastWill::new(Topics::of(device).availability, OFFLINE, QOS, true));
+    match (&device.user, &device.password) {
+        (Some(user), Some(password)) => options.set_credentials(user.clone(), password.0.clone()),
+        (Some(user), None) => options.set_username(user.clone()),
+        (None, _) => &mut options,
+    };
+    if let Some(Tls { name, config }) = device.tls.clone() {
+        options.set_socket_connector(move |host, network| {
+            let (name, connector) = (name.clone(), TlsConnector::from(config.clone()));
+            async move { connector.connect(name, rumqttc::default_socket_connect(host, network).await?).await }
+        });
+    }
+    AsyncClient::builder(options).capacity(CAPACITY).build()
+}
+
+/// Why a connection could not be made or ended, and what to do.
+pub fn reason(error: &ConnectionError, was_connected_for: Option<Duration>) -> String {
+    match error {
+        ConnectionError::ConnectionRefused(code) => match code {
+            ConnectReturnCode::BadUserNamePassword | ConnectReturnCode::NotAuthorized => {
+                "it refuses user or password: check both".into()
+            }
+            ConnectReturnCode::BadClientId => "it refuses the device's identifier: choose another one".into(),
+            ConnectReturnCode::RefusedProtocolVersion => "it does not speak MQTT 3.1.1".into(),
+            _ => "it is not ready".into(),
+        },
+        ConnectionError::NetworkTimeout | ConnectionError::FlushTimeout => "it does not answer in time".into(),
+        ConnectionError::Io(error) | ConnectionError::MqttState(StateError::Io(error)) => error.to_string(),
+        ConnectionError::MqttState(StateError::AwaitPingResp) => "it does not answer any more".into(),
+        ConnectionError::MqttState(StateError::ConnectionAborted) => match was_connected_for {
+            // A broker sends a client away when another one of its name comes.
+            Some(time) if time < Duration::from_secs(10) => {
+                "it closed the connection at once; if that goes on, another device has the same identifier".into()
+            }
+            _ => "it closed the connection".into(),
+        },
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,186 @@
+//! What Home Assistant is told so that it finds the device by itself: one retained message for each entity, at
+//! `PREFIX/COMPONENT/orco_ID/OBJECT/config` (Home Assistant's documentation, "MQTT Discovery", and the pages of the
+//! components "MQTT Sensor", "MQTT Binary sensor" and "MQTT Event").
+
+use serde_json::{Value, json};
+
+use super::settings::Device;
+
+/// What is said while the device is there, and what the broker says for it otherwise.
+pub const ONLINE: &str = "online";
+/// The broker says this for a device that went without a word.
+pub const OFFLINE: &str = "offline";
+
+/// The device's topics. All but `change` are retained.
+#[derive(Clone, Debug)]
+pub struct Topics {
+    /// [`ONLINE`] or [`OFFLINE`].
+    pub availability: String,
+    /// What its camera shows.
+    pub state: String,
+    /// How many classes it knows.
+    pub classes: String,
+    /// The result of a change.
+    pub change: String,
+}
+
+impl Topics {
+    /// Those of a device.
+    pub fn of(device: &Device) -> Self {
+        let topic = |name: &str| format!("{}/{name}", device.topic);
+        let (availability, state) = (topic("availability"), topic("state"));
+        Self { availability, state, classes: topic("classes"), change: topic("change") }
+    }
+}
+
+/// Who the device is: the bundle's name, and whether there is a camera to report of.
+#[derive(Clone, Debug)]
+pub struct About {
+    /// The bundle's name.
+    pub bundle: String,
+    /// Whether the service looks at a camera of its own.
+    pub camera: bool,
+}
+
+/// Topic and message for every entity; an empty one, which takes the entity away, for those that there is no camera
+/// for.
+pub fn messages(device: &Device, about: &About) -> Vec<(String, String)> {
+    let node = format!("orco_{}", device.id);
+    let topics = Topics::of(device);
+    let shared = json!({
+        "availability_topic": topics.availability, "payload_available": ONLINE, "payload_not_available": OFFLINE,
+        "qos": 1,
+        "device": {
+            "identifiers": [&node], "name": device.name, "manufacturer": "OrCo", "model": about.bundle,
+            "sw_version": env!("CARGO_PKG_VERSION"),
+        },
+        "origin": { "name": "orco", "sw_version": env!("CARGO_PKG_VERSION") },
+    });
+    entities(&topics)
+        .into_iter()
+        .map(|Entity { component, object, of_camera, mut config }| {
+            let topic = format!("{}/{component}/{node}/{object}/config", device.discovery);
+            if of_camera && !about.camera {
+                return (topic, String::new());
+            }
+            config["unique_id"] = format!("{node}_{object}").into();
+            for (key, value) in shared.as_object().into_iter().flatten() {
+                config[key] = value.clone();
+            }
+            (topic, config.to_string())
+        })
+        .collect()
+}
+
+struct Entity {
+    component: &'static str,
+    object: &'static str,
+    of_camera: bool,
+    config: Value,
+}
+
+fn entities(topics: &Topics) -> [Entity; 6] {
+    let entity = |component, object, of_camera, config| Entity { component, object, of_camera, config };
+    // "None" makes a state unknown in Home Assistant; so does null, which a template shows as None.
+    [
+        entity(
+            "sensor",
+            "label",
+            true,
+            json!({
+                "name": "Label", "icon": "mdi:eye", "state_topic": topics.state,
+                "value_template": "{{ value_json.label if value_json.known else None }}",
+                "json_attributes_topic": topics.state,
+            }),
+        ),
+        entity(
+            "sensor",
+            "confidence",
+            true,
+            json!({
+                "name": "Confidence", "icon": "mdi:gauge", "state_topic": topics.state,
+                "value_template": "{{ None if value_json.probability is none \
+                                   else (100 * value_json.probability) | round(1) }}",
+                "unit_of_measurement": "%", "state_class": "measurement", "suggested_display_precision": 0,
+            }),
+        ),
+        entity(
+            "binary_sensor",
+            "known",
+            true,
+            json!({
+                "name": "Known", "icon": "mdi:image-search", "state_topic": topics.state,
+                "value_template": "{{ None if value_json.label is none else 'ON' if value_json.known else 'OFF' }}",
+                "payload_on": "ON", "payload_off": "OFF",
+            }),
+        ),
+        entity(
+            "binary_sensor",
+            "camera",
+            true,
+            json!({
+                "name": "Camera", "state_topic": topics.state, "device_class": "connectivity",
+                "entity_category": "diagnostic",
+                "value_template": "{{ 'ON' if value_json.camera == 'running' else 'OFF' }}",
+                "payload_on": "ON", "payload_off": "OFF",
+            }),
+        ),
+        entity(
+            "sensor",
+            "learned_classes",
+            false,
+            json!({
+                "name": "Learned classes", "icon": "mdi:school", "state_topic": topics.classes,
+                "value_template": "{{ value_json.learned }}", "json_attributes_topic": topics.classes,
+                "state_class": "measurement", "entity_category": "diagnostic",
+            }),
+        ),
+        entity(
+            "event",
+            "change",
+            false,
+            json!({
+                "name": "Change", "icon": "mdi:update", "state_topic": topics.change,
+                "event_types": ["done", "failed"],
+            }),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mqtt::Settings;
+
+    fn device(id: &str) -> Device {
+        Settings { id: Some(id.into()), ..Settings::new("mqtt://localhost") }.check().unwrap()
+    }
+
+    #[test]
+    fn every_entity_has_a_topic_and_an_identifier_of_its_own() {
+        let about = About { bundle: "everyday".into(), camera: true };
+        let all: Vec<(String, String)> =
+            ["door3", "door4"].iter().flat_map(|id| messages(&device(id), &about)).collect();
+        let mut topics: Vec<&str> = all.iter().map(|(topic, _)| topic.as_str()).collect();
+        let identifier = |(_, config): &(String, String)| {
+            let config: Value = serde_json::from_str(config).unwrap();
+            config["unique_id"].as_str().unwrap().to_owned()
+        };
+        let mut identifiers: Vec<String> = all.iter().map(identifier).collect();
+        topics.sort_unstable();
+        topics.dedup();
+        identifiers.sort_unstable();
+        identifiers.dedup();
+        assert_eq!((topics.len(), identifiers.len()), (12, 12));
+        assert!(topics.contains(&"homeassistant/sensor/orco_door3/label/config"), "{topics:?}");
+    }
+
+    #[test]
+    fn without_a_camera_its_entities_are_taken_away() {
+        let found = messages(&device("door3"), &About { bundle: "everyday".into(), camera: false });
+        let empty: Vec<&str> =
+            found.iter().filter(|(_, config)| config.is_empty()).map(|(topic, _)| &**topic).collect();
+        assert_eq!((found.len(), empty.len()), (6, 4), "{empty:?}");
+        assert!(empty.iter().all(|topic| !topic.contains("classes") && !topic.contains("change")));
+    }
+}

@@ -1,0 +1,213 @@
+//! What the broker has yet to be told: the newest state, and the results of changes, as many as may wait. Events are
+//! gathered whether the broker is there or not.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::answers::Knowledge;
+use crate::event::Event;
+use crate::metric::MqttMetrics;
+
+/// Results of changes that may wait for the broker; the oldest go first.
+pub const WAITING: usize = 64;
+/// By how much a probability must move to be told anew.
+const MOVED: f32 = 0.01;
+
+/// What the camera shows, as the event `live` says it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Shown {
+    /// The agreed label; none where there is nothing to name.
+    pub label: Option<String>,
+    /// How probable it is, 0..1.
+    #[serde(serialize_with = "rounded")]
+    pub probability: Option<f32>,
+    /// Whether the picture is like anything known.
+    pub known: bool,
+    /// Whether the class answers by its shots while it is being learned.
+    pub provisional: bool,
+    /// How the camera is.
+    #[serde(rename(deserialize = "state"))]
+    pub camera: String,
+}
+
+/// Three digits after the point are more than a camera's frame is good for.
+fn rounded<S: Serializer>(probability: &Option<f32>, serializer: S) -> Result<S::Ok, S::Error> {
+    probability.map(|probability| (f64::from(probability) * 1000.0).round() / 1000.0).serialize(serializer)
+}
+
+impl Shown {
+    /// Whether it says another thing than `told`, not only with another probability.
+    pub fn is_other(&self, told: &Self) -> bool {
+        let of = |shown: &Self| (shown.label.clone(), shown.known, shown.provisional, shown.camera.clone());
+        of(self) != of(told)
+    }
+
+    /// Whether the probability is another one than in `told`.
+    pub fn has_moved(&self, told: &Self) -> bool {
+        match (self.probability, told.probability) {
+            (Some(now), Some(then)) => (now - then).abs() >= MOVED,
+            (now, then) => now.is_some() != then.is_some(),
+        }
+    }
+}
+
+/// How many classes there are, as a message.
+pub fn classes(knowledge: &Knowledge) -> String {
+    let (all, base) = (knowledge.classes.len(), knowledge.base);
+    json!({ "classes": all, "base": base, "learned": all - base, "free_targets": knowledge.free_targets }).to_string()
+}
+
+/// The result of a change that ended, as an event of Home Assistant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ended {
+    /// The job's number.
+    pub job: u64,
+    /// The message.
+    pub message: String,
+}
+
+impl Ended {
+    /// Of the event `job`, once it has ended.
+    fn of(job: &Value) -> Option<Self> {
+        let outcome = job["state"].as_str().filter(|state| matches!(*state, "done" | "failed"))?;
+        let mut message =
+            json!({ "event_type": outcome, "job": job["id"], "verb": job["verb"], "label": job["label"] });
+        for key in ["report", "warning", "error"] {
+            if let Some(value) = job.get(key).filter(|value| !value.is_null()) {
+                message[key] = value.clone();
+            }
+        }
+        Some(Self { job: job["id"].as_u64()?, message: message.to_string() })
+    }
+}
+
+/// What there is to tell.
+pub struct News {
+    shown: RefCell<Option<Shown>>,
+    ended: RefCell<VecDeque<Ended>>,
+    dropped: Cell<u64>,
+    /// That there is something new.
+    pub fresh: Notify,
+}
+
+impl News {
+    /// Beginning with what the camera shows already.
+    pub fn new(live: Option<Value>) -> Self {
+        let shown = live.and_then(|live| serde_json::from_value(live).ok());
+        Self { shown: RefCell::new(shown), ended: RefCell::default(), dropped: Cell::new(0), fresh: Notify::new() }
+    }
+
+    /// What the camera shows.
+    pub fn shown(&self) -> Option<Shown> {
+        self.shown.borrow().clone()
+    }
+
+    /// The oldest result that waits.
+    pub fn first(&self) -> Option<Ended> {
+        self.ended.borrow().front().cloned()
+    }
+
+    /// Lets a result go: the broker has it.
+    pub fn let_go(&self, job: u64) {
+        self.ended.borrow_mut().retain(|ended| ended.job != job);
+    }
+
+    /// Takes all events as they come, until there can be no more.
+    pub async fn gather(&self, mut events: Receiver<Event>, metrics: &MqttMetrics) {
+        loop {
+            match events.recv().await {
+                Ok(event) => self.take(&event),
+                // The newest are still to come; what is known is looked up.
+                Err(RecvError::Lagged(_)) => self.fresh.notify_one(),
+                Err(RecvError::Closed) => return,
+            }
+            metrics.dropped.inc_by(self.dropped.take());
+        }
+    }
+
+    fn take(&self, event: &Event) {
+        match event.kind {
+            "live" => match serde_json::from_str(&event.data) {
+                Ok(shown) => *self.shown.borrow_mut() = Some(shown),
+                Err(error) => log::error!("MQTT: what the camera shows is not understood: {error}"),
+            },
+            "job" => {
+                let job = serde_json::from_str(&event.data).unwrap_or_default();
+                let Some(ended) = Ended::of(&job) else { return };
+                let mut waiting = self.ended.borrow_mut();
+                if waiting.len() >= WAITING {
+                    waiting.pop_front();
+                    self.dropped.set(self.dropped.get() + 1);
+                }
+                waiting.push_back(ended);
+            }
+            _ => return,
+        }
+        self.fresh.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(kind: &'static str, data: &Value) -> Event {
+        Event { kind, data: data.to_string() }
+    }
+
+    fn live(label: &str, probability: f32, known: bool) -> Value {
+        json!({
+            "source": "folder:x", "state": "running", "label": label, "probability": probability, "known": known,
+            "provisional": false, "frames": 7,
+        })
+    }
+
+    #[test]
+    fn the_newest_state_counts_and_only_what_changed_is_news() {
+        let news = News::new(None);
+        assert_eq!(news.shown(), None);
+        news.take(&event("live", &live("mug", 0.9, true)));
+        news.take(&event("live", &live("mug", 0.912_34, true)));
+        let shown = news.shown().unwrap();
+        let message = serde_json::to_value(&shown).unwrap();
+        let expected = json!({
+            "label": "mug", "probability": 0.912, "known": true, "provisional": false, "camera": "running",
+        });
+        assert_eq!(message, expected);
+        let near = Shown { probability: Some(0.915), ..shown.clone() };
+        assert!(!near.is_other(&shown) && !near.has_moved(&shown));
+        let far = Shown { probability: Some(0.8), ..shown.clone() };
+        assert!(!far.is_other(&shown) && far.has_moved(&shown));
+        assert!(Shown { known: false, ..shown.clone() }.is_other(&shown));
+        assert!(Shown { label: None, ..shown.clone() }.is_other(&shown));
+        assert!(Shown { provisional: true, ..shown.clone() }.is_other(&shown));
+        assert!(Shown { camera: "away".into(), ..shown.clone() }.is_other(&shown));
+    }
+
+    #[test]
+    fn results_wait_in_order_and_not_without_bound() {
+        let news = News::new(None);
+        news.take(&event("job", &json!({ "id": 1, "verb": "undo", "label": null, "state": "running" })));
+        assert_eq!(news.first(), None, "it has not ended");
+        for id in 1..=WAITING as u64 + 2 {
+            let job = json!({ "id": id, "verb": "learn", "label": "mug", "state": "failed", "error": "no" });
+            news.take(&event("job", &job));
+        }
+        assert_eq!(news.dropped.take(), 2);
+        let first = news.first().unwrap();
+        assert_eq!(first.job, 3);
+        let message: Value = serde_json::from_str(&first.message).unwrap();
+        let expected = json!({ "event_type": "failed", "job": 3, "verb": "learn", "label": "mug", "error": "no" });
+        assert_eq!(message, expected);
+        news.let_go(3);
+        // That one gave way meanwhile.
+        news.let_go(3);
+        assert_eq!(news.first().unwrap().job, 4);
+    }
+}

@@ -1,0 +1,106 @@
+//! What other programs do to the state of a running service: it is noticed, taken up, and told; what cannot be used is
+//! said.
+
+mod support;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use orco_runtime::bundle::Bundle;
+use orco_runtime::learner::{Learner, Settings, Shots};
+use orco_runtime::state::Balance;
+use orco_runtime::store::Store;
+use serde_json::{Value, json};
+use support::{Running, sample, workspace};
+use tempfile::TempDir;
+
+/// Another program on the same state.
+fn other(bundle: &str, state: &Path) -> Learner {
+    let bundle = Bundle::open(&workspace().join("models").join(bundle)).unwrap();
+    Learner::new(bundle, Store::new(state), Settings::default()).unwrap()
+}
+
+/// The status, once it is so.
+fn once(service: &Running, what: &str, is: impl Fn(&Value) -> bool) -> Value {
+    let started = Instant::now();
+    loop {
+        let status = service.get("/api/v1/status");
+        if is(&status) {
+            return status;
+        }
+        assert!(started.elapsed() < Duration::from_secs(300), "never: {what}; {status}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Asserts that the service says what is wrong, wherever it is asked, and changes nothing.
+fn assert_says(service: &Running, said: &str) {
+    once(service, said, |status| status["problem"].as_str().is_some_and(|problem| problem.contains(said)));
+    for path in ["/v2/health/ready", "/v2/models/cifar100-edge/ready"] {
+        let ready = service.ask("GET", path, &[], b"");
+        assert_eq!((ready.status, ready.error().contains("/api/v1/status says why")), (503, true), "{path}");
+    }
+    assert_eq!(service.ask("GET", "/v2/health/live", &[], b"").status, 200);
+    let job = service.finished(&service.json("POST", "/api/v1/balance", &json!({ "balance": "favour-new" })));
+    assert_eq!(job["state"], "failed", "{job}");
+    assert!(job["error"].as_str().unwrap().contains(said), "{job}");
+}
+
+fn assert_well(service: &Running) {
+    once(service, "all is well", |status| status["problem"].is_null());
+    assert_eq!(service.ask("GET", "/v2/health/ready", &[], b"").status, 200);
+}
+
+#[test]
+fn what_another_program_learns_and_removes_is_noticed_and_told() {
+    let parent = TempDir::new().unwrap();
+    let state = parent.path().join("state");
+    let service = Running::start(&state);
+    let mut events = service.connect();
+    write!(events, "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut lines = BufReader::new(events).lines();
+    assert!(lines.next().unwrap().unwrap().contains("200"));
+    let shots = workspace().join("examples/shots/learn/rubber-duck");
+    other("cifar100-edge", &state).learn(&[("duck", Shots::folder(shots).unwrap())], &mut ()).unwrap();
+    once(&service, "the class is known", |status| status["classes"] == 61);
+    let told = |line: &String| line.starts_with("data: ") && line.contains("\"job\":null");
+    assert!(lines.map(Result::unwrap).any(|line| told(&line)));
+    assert_eq!(service.label(&sample("learn", "rubber-duck", 2)), "duck");
+    assert_well(&service);
+
+    // What the service had in memory goes on answering, and nothing begins anew behind its back.
+    let aside = parent.path().join("aside");
+    fs::rename(&state, &aside).unwrap();
+    assert_says(&service, "is gone: its files were removed");
+    assert_eq!(service.label(&sample("learn", "rubber-duck", 2)), "duck");
+    assert!(!state.exists());
+    fs::rename(&aside, &state).unwrap();
+    assert_well(&service);
+    let job = service.finished(&service.json("PATCH", "/api/v1/classes/duck", &json!({ "label": "bird" })));
+    assert_eq!(job["state"], "done", "{job}");
+}
+
+#[test]
+fn a_state_that_goes_over_to_another_bundle_is_said() {
+    let parent = TempDir::new().unwrap();
+    let [state, elsewhere] = ["state", "elsewhere"].map(|name| parent.path().join(name));
+    other("cifar100-edge", &state).balance(Balance::KeepKnown, &mut ()).unwrap();
+    other("everyday", &elsewhere).balance(Balance::KeepKnown, &mut ()).unwrap();
+    let service = Running::start(&state);
+    assert_well(&service);
+    let slots = ["slot-a", "slot-b"];
+    let before = slots.map(|slot| fs::read(state.join(slot)).unwrap());
+    let put = |slot: &str, bytes: &[u8]| {
+        fs::write(state.join("new"), bytes).unwrap();
+        fs::rename(state.join("new"), state.join(slot)).unwrap();
+    };
+    slots.iter().for_each(|slot| put(slot, &fs::read(elsewhere.join(slot)).unwrap()));
+    assert_says(&service, "was learned on another bundle");
+    assert_eq!(service.get("/api/v1/status")["classes"], 60);
+    assert!(!service.label(&sample("try", "mug", 1)).is_empty());
+    slots.iter().zip(before).for_each(|(slot, bytes)| put(slot, &bytes));
+    assert_well(&service);
+}

@@ -1,0 +1,115 @@
+//! A run: from power on until the outcome is handed over, or the power goes.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt::Debug;
+use core::ops::ControlFlow;
+
+use orco_core::align::Sampling;
+use orco_core::config::Config;
+use orco_core::workers::Serial;
+use orco_state::classify::Classifier;
+use orco_state::codec::{self, Kind};
+use orco_state::history::{Change, Limits, Saved, Verb};
+use orco_state::session::{Memory, NewClass, Session};
+use orco_state::state::BaseModel;
+use orco_state::statistics::Statistics;
+use orco_state::store::{self, flash::Flash};
+
+use crate::board::Board;
+use crate::chip::Chip;
+use crate::exchange::{Order, Outcome, Part, Task, Taught};
+
+/// Seed of sessions.
+const SEED: u64 = 1;
+
+/// Files of a bundle, as they lie in the device's flash.
+#[derive(Clone, Copy, Debug)]
+pub struct Files<'a> {
+    /// `learner.postcard`.
+    pub learner: &'a [u8],
+    /// `statistics.postcard`.
+    pub statistics: &'a [u8],
+}
+
+/// Notes what each part of a run takes.
+struct Meter<'a> {
+    board: &'a dyn Board,
+    parts: Vec<Part>,
+}
+
+impl Meter<'_> {
+    fn measure<T>(&mut self, name: &str, part: impl FnOnce() -> T) -> T {
+        self.board.heap();
+        let begin = self.board.instructions();
+        let result = part();
+        let instructions = self.board.instructions() - begin;
+        self.parts.push(Part { name: name.into(), instructions, heap: self.board.heap() });
+        result
+    }
+}
+
+/// Carries out an order on a bundle and a flash chip.
+///
+/// # Errors
+/// A sentence that says what failed, the power among it where the board returned from its going.
+pub fn run(files: Files<'_>, order: &Order, chip: &mut [u8], board: &dyn Board) -> Result<Outcome, String> {
+    let mut meter = Meter { board, parts: Vec::new() };
+    let (base_model, digest) = meter.measure("open the bundle", || open(files))?;
+    let range = 0..chip.len() as u32;
+    let mut flash = Flash::new(Chip::new(chip, board, order.cut), range).map_err(failed("the flash"))?;
+    let loaded = meter.measure("open the state", || store::load_to_change(&mut flash, &base_model, digest));
+    let loaded = loaded.map_err(failed("the state"))?;
+    let mut generation = loaded.generation;
+    let mut saved = loaded.saved.unwrap_or_else(|| Saved::fresh(&base_model, digest));
+    match &order.task {
+        Task::Answer => {}
+        Task::Learn(classes) => {
+            saved = meter.measure("learn", || learn(&base_model, &saved, classes))?;
+            let save = || store::save(&mut flash, &base_model, &saved, generation);
+            generation = meter.measure("save", save).map_err(failed("saving"))?;
+        }
+    }
+    let state = &saved.state;
+    let classifier = meter.measure("prepare answers", || Classifier::new(&base_model, state));
+    let answer = || order.questions.iter().map(|question| classifier.scores(question)).collect();
+    let scores = meter.measure("answer", answer);
+    let Chip { changes, written, erased, .. } = flash.free();
+    let learned = state.classes.iter().map(|class| class.label.clone()).collect();
+    let (ram, parts) = (board.ram(), meter.parts);
+    Ok(Outcome { learned, generation, scores, changes, written, erased, ram, parts })
+}
+
+fn failed<E: Debug>(what: &str) -> impl FnOnce(E) -> String {
+    move |error| format!("{what}: {error:?}")
+}
+
+/// Opens the bundle's files, with preset `discriminant`.
+fn open(files: Files<'_>) -> Result<(BaseModel, [u8; 32]), String> {
+    let mut base_model: BaseModel = codec::decode(Kind::Learner, files.learner).map_err(|error| error.to_string())?;
+    base_model.config = Config::discriminant();
+    if !base_model.is_sound() {
+        return Err("the bundle makes no sense".into());
+    }
+    let statistics = Statistics::decode(files.statistics, &base_model).map_err(|error| error.to_string())?;
+    base_model.statistics = Some(statistics);
+    Ok((base_model, codec::digest(files.learner)))
+}
+
+fn learn(base_model: &BaseModel, saved: &Saved, classes: &[Taught]) -> Result<Saved, String> {
+    let new = |Taught { label, shots }: &Taught| NewClass { label: label.clone(), shots: shots.clone() };
+    let new: Vec<NewClass> = classes.iter().map(new).collect();
+    let (config, on_progress) = (&base_model.config, &mut |_| ControlFlow::Continue(()));
+    // In two parts, so that the memory of the first is free in the second.
+    let memory = &mut Memory::default();
+    let mut session = Session { base_model, config, seed: SEED, memory, workers: &Serial, on_progress };
+    let admitted = session.admit(&saved.state, &new).map_err(|error| error.to_string())?;
+    drop(new);
+    *memory = Memory::default();
+    let mut session = Session { base_model, config, seed: SEED, memory, workers: &Serial, on_progress };
+    let (state, _) =
+        session.align(&saved.state, admitted, Sampling::seeded(SEED)).map_err(|error| error.to_string())?;
+    let labels = classes.iter().map(|class| class.label.clone());
+    Ok(saved.then(state, &Change::new(Verb::Learn, SEED).labels(labels), Limits::default()))
+}

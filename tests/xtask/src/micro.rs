@@ -1,0 +1,61 @@
+//! `cargo xtask test micro`: the firmware in tests/micro is built in a Debian that has the compiler's own library as
+//! source, and runs on QEMU's Cortex-M7 there, beside the host.
+
+use std::error::Error;
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use crate::checks::workspace;
+use crate::environment::cargo;
+use crate::package::run as must;
+use crate::root::{Root, folders_of_cargo};
+
+/// What builds and runs the firmware.
+const PACKAGES: [&str; 7] =
+    ["cargo", "rustc", "rust-src", "gcc", "libc6-dev", "binutils-arm-none-eabi", "qemu-system-arm"];
+/// The firmware's package, and its program.
+const FIRMWARE: &str = "tests/micro/firmware";
+
+/// Builds the firmware and runs the trial.
+///
+/// # Errors
+/// If something cannot be built.
+pub fn run() -> Result<ExitCode, Box<dyn Error>> {
+    let root = Root::of("micro", &PACKAGES, "usr/bin/qemu-system-arm")?;
+    let target = target()?;
+    let shared = folders_of_cargo(&target)?;
+    let shared = shared.each_ref().map(PathBuf::as_path);
+    // Crates come over the network here; inside there is none. The compiler's library has its own.
+    let library = root.path("usr/lib/rustlib/src").join(fs::read_link(root.path("usr/lib/rustlib/src/rust"))?);
+    let manifests = [workspace().join(FIRMWARE).join("Cargo.toml"), library.join("library/Cargo.toml")];
+    for manifest in &manifests {
+        // The firmware's own settings ask for a compiler that this machine may not have.
+        let mut fetch = cargo();
+        fetch.args(["fetch", "--quiet", "--locked", "--manifest-path"]).arg(manifest).current_dir("/");
+        must(fetch.env("RUSTC_BOOTSTRAP", "1"))?;
+    }
+    let mut build = root.command(&shared, &["cargo", "build", "--release", "--offline", "--locked"]);
+    build.env("CARGO_HOME", shared[1]).env("CARGO_TARGET_DIR", target.join("micro")).env("RUSTC_BOOTSTRAP", "1");
+    must(build.current_dir(workspace().join(FIRMWARE)))?;
+
+    let mut build = cargo();
+    build.args(["build", "--locked", "--package", "orco-micro-trial"]);
+    must(build.current_dir(workspace()))?;
+    let trial = target.join("debug/orco-micro-trial").to_string_lossy().into_owned();
+    let firmware =
+        target.join("micro/thumbv7em-none-eabihf/release/orco-micro-firmware").to_string_lossy().into_owned();
+    let mut trial = root.command(&shared, &[&trial, "--firmware", &firmware]);
+    must(trial.current_dir(workspace()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Where the workspace is built.
+fn target() -> Result<PathBuf, Box<dyn Error>> {
+    let metadata = crate::package::output(
+        cargo().args(["metadata", "--format-version", "1", "--no-deps"]).current_dir(workspace()),
+    )?;
+    let metadata: serde_json::Value = serde_json::from_str(&metadata)?;
+    let target = metadata["target_directory"].as_str().ok_or("cargo metadata names no target folder")?;
+    Ok(PathBuf::from(target))
+}
