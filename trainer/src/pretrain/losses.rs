@@ -72,7 +72,7 @@ impl BatchLosses {
             let (mean, smoothing) = (tch::Reduction::Mean, config.label_smoothing);
             let loss = logits.cross_entropy_loss(&own_labels, None::<Tensor>, mean, -100, smoothing);
             losses.cross_entropy = loss.detach();
-            losses.total = losses.total + loss * config.cross_entropy;
+            losses.total = &losses.total + loss * config.cross_entropy;
         }
         if config.supervised_contrast > 0.0 || config.self_contrast > 0.0 {
             let z = group.gather_views(&model.head.forward(features), config.views as i64)?;
