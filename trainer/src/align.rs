@@ -61,6 +61,9 @@ pub fn align(model: &mut Model, tables: Tables<'_>, base: &Base<'_>) -> Result<T
     if let Some(targets) = finished(model, &settings, run)? {
         return Ok(targets);
     }
+    let group = run.group();
+    group.demand_share("align.batch", config.batch)?;
+    group.equalise(model.tensors().iter().map(|(_, tensor)| tensor))?;
     let begun = Begun::read(run, &settings)?;
     if begun.is_none() && (run.path(CHECKPOINT).exists() || run.path(checkpoint::UNFINISHED).exists()) {
         log::warn!(
@@ -73,7 +76,7 @@ pub fn align(model: &mut Model, tables: Tables<'_>, base: &Base<'_>) -> Result<T
         Some(begun) => Vec::try_from(begun.targets.vectors.view(-1))?,
     };
     tch::manual_seed((base.seed as i64).wrapping_mul(1_000_003).wrapping_sub(1));
-    let cache = FeatureCache::new(model, &tables.pretrain.augment, config, base.images, base.split)?;
+    let cache = FeatureCache::new(model, &tables.pretrain.augment, config, base)?;
     if begun.is_none() && config.steps.is_some() {
         model.head.scale_to(&cache.clean);
     }
@@ -82,8 +85,11 @@ pub fn align(model: &mut Model, tables: Tables<'_>, base: &Base<'_>) -> Result<T
         None => (assigned(model, &cache, &made, base.split.base_classes)?, Position::default()),
         Some(begun) => (begun.targets.rows.clone(), state.restore(&begun.tensors)?),
     };
-    let vectors = Tensor::from_slice(&made).view([tables.targets.count as i64, dimension]).to_device(device);
-    let targets = Targets { vectors, rows };
+    // Other machines may round otherwise, and so choose otherwise.
+    let (vectors, chosen) = (Tensor::from_slice(&made), Tensor::from_slice(&rows));
+    group.equalise([&vectors, &chosen])?;
+    let vectors = vectors.view([tables.targets.count as i64, dimension]).to_device(device);
+    let targets = Targets { vectors, rows: Vec::try_from(chosen)? };
     state.stopping = Stopping::new(model, config, base, &targets)?;
     if let Some(begun) = &begun {
         state.restore_stopping(&begun.tensors);
@@ -175,11 +181,13 @@ impl<'a> Alignment<'a> {
     fn redraw(&mut self, at: Position, steps: usize) -> Result<()> {
         let (config, device) = (self.tables.align, self.model.device());
         let batch = config.batch as i64;
+        let group = self.base.run.group();
         // How many numbers a view takes depends on the number of images alone, not on their size.
-        let blank = Tensor::zeros([batch, 3, 8, 8], (Kind::Float, device));
+        let own = group.share(config.batch).len() as i64;
+        let blank = Tensor::zeros([own, 3, 8, 8], (Kind::Float, device));
         let step = || {
             if config.train_backbone {
-                (0..2).for_each(|_| drop(view(&blank, &self.tables.pretrain.augment)));
+                group.apart(|| (0..2).for_each(|_| drop(view(&blank, &self.tables.pretrain.augment))));
             } else {
                 let _ = self.cache.choose(batch, device);
             }
@@ -196,15 +204,19 @@ impl<'a> Alignment<'a> {
         Ok(())
     }
 
-    /// Features of both views of a batch, `[2 b, features]`: cached ones, or new ones that gradients flow through. The
-    /// backbone's norms keep their statistics (inference mode).
+    /// Features of both views of the own share b of a batch, `[2 b, features]`: cached ones, or new ones that gradients
+    /// flow through. The backbone's norms keep their statistics (inference mode).
     fn features(&self, batch: &Tensor) -> Tensor {
+        let group = self.base.run.group();
+        let share = group.share(batch.size()[0] as usize);
         if !self.tables.align.train_backbone {
-            return Tensor::cat(&self.cache.two_views(batch), 0);
+            return Tensor::cat(&self.cache.two_views(batch, share), 0);
         }
-        let images = self.base.images.batch_at(&self.indices.index_select(0, batch), batch.device());
+        let own = batch.narrow(0, share.start as i64, share.len() as i64);
+        let images = self.base.images.batch_at(&self.indices.index_select(0, &own), batch.device());
         let config = self.tables.pretrain;
-        let views = Tensor::cat(&[view(&images, &config.augment), view(&images, &config.augment)], 0);
+        let views = group.apart(|| [view(&images, &config.augment), view(&images, &config.augment)]);
+        let views = Tensor::cat(&views, 0);
         let input = self.model.channels.normalise(&views);
         self.model.backbone.forward(&input, config.precision, false)
     }
@@ -213,8 +225,7 @@ impl<'a> Alignment<'a> {
     fn accuracy(&self) -> Result<f64> {
         let renewed;
         let clean = if self.tables.align.train_backbone {
-            let split = self.base.split;
-            renewed = cache::features(self.model, None, self.base.images, &split.base, &mut |_| Ok(()))?;
+            renewed = cache::features(self.model, None, self.base, &self.base.split.base, &mut |_| Ok(()))?;
             &renewed
         } else {
             &self.cache.clean
@@ -241,10 +252,10 @@ impl Phase for Alignment<'_> {
         let order = self.order.as_ref().expect("an epoch begins with an order");
         let batch = order.narrow(0, at.step as i64 * batch, batch);
         let labels = self.cache.labels.index_select(0, &batch);
-        let z = unit(&self.model.head.forward(&self.features(&batch)));
+        let group = self.base.run.group();
+        let z = group.gather_views(&unit(&self.model.head.forward(&self.features(&batch))), 2)?;
         let loss = self.objective.loss(&z, &labels);
-        self.state.descend(&loss, self.rates);
-        Ok(())
+        self.state.descend(&loss, self.rates, group)
     }
 
     fn loss(&self, at: Position) -> Result<f64> {

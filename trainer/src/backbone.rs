@@ -7,6 +7,7 @@ mod families;
 mod fold;
 mod head;
 mod network;
+mod norm;
 pub mod pth;
 mod source;
 mod torchvision;

@@ -188,6 +188,10 @@ pub struct PretrainConfig {
     pub contrast_form: Form,
     /// Arithmetic of the backbone.
     pub precision: Arithmetic,
+    /// Whether batch norm takes its statistics from the images of all ranks where several train together, as a single
+    /// process does, instead of from those of each rank. Costs two messages for each norm, forwards and backwards.
+    #[serde(default, skip_serializing_if = "defaults::is_default")]
+    pub sync_batch_norm: bool,
     /// The views.
     pub augment: AugmentConfig,
 }
@@ -213,6 +217,7 @@ impl Default for PretrainConfig {
             temperature: 0.2,
             contrast_form: Form::Inside,
             precision: Arithmetic::F32,
+            sync_batch_norm: false,
             augment: AugmentConfig {
                 crop_scale: [0.35, 1.0],
                 policy: Policy::None,

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Serialize};
 use tch::{Cuda, Device, Tensor};
 
+use crate::distributed::Group;
 use crate::gpu;
 
 /// The part of libtorch that knows CUDA. It is opened at run time, so that one program serves machines with and
@@ -121,6 +122,25 @@ pub fn open(wanted: DeviceChoice) -> Result<Device, DeviceError> {
     Cuda::cudnn_set_benchmark(true);
     gpu::compute_on(number);
     Ok(Device::Cuda(number))
+}
+
+/// The device asked for as a rank of several takes it: of each machine's GPUs, counted from the one that was named, the
+/// rank's own number there.
+///
+/// # Errors
+/// [`DeviceError`] if there is no such CUDA device.
+pub fn open_for(wanted: DeviceChoice, group: &Group) -> Result<Device, DeviceError> {
+    group.local().map_or_else(|| open(wanted), |local| open_at(wanted, local))
+}
+
+/// The device asked for as the rank of this number on its machine takes it.
+pub(crate) fn open_at(wanted: DeviceChoice, local: usize) -> Result<Device, DeviceError> {
+    match wanted {
+        DeviceChoice::Cpu => open(wanted),
+        DeviceChoice::Cuda(first) => open(DeviceChoice::Cuda(first + local)),
+        DeviceChoice::Auto if cuda_devices().is_ok() => open(DeviceChoice::Cuda(local)),
+        DeviceChoice::Auto => open(wanted),
+    }
 }
 
 /// The tensor on a device. Unlike [`Tensor::to_device`] it does not wait for what the device still computes: numbers on

@@ -5,6 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind, set_hook, take_h
 
 use anyhow::Result;
 
+use crate::distributed::{ADVICE, LOST};
+
 /// A failure inside libtorch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -16,6 +18,12 @@ pub enum TorchError {
         wanted: String,
         /// The setting of the recipe that decides how much is needed.
         setting: &'static str,
+    },
+    /// Another rank ended while this one needed it, in a backward pass say.
+    #[error("{LOST}{reason}; {ADVICE}")]
+    Ranks {
+        /// What c10d said.
+        reason: String,
     },
     /// Anything else.
     #[error("libtorch refused a computation: {reason}")]
@@ -62,6 +70,12 @@ fn message(panic: &(dyn Any + Send)) -> Option<&str> {
 
 /// What libtorch's message means, if it is one.
 fn explain(text: &str, setting: &'static str) -> Option<TorchError> {
+    if let Some(start) = text.find(LOST) {
+        let line = text[start + LOST.len()..].split("\\n").next().unwrap_or_default();
+        let line = line.lines().next().unwrap_or_default().trim_end_matches("\")");
+        let reason = line.strip_suffix(ADVICE).unwrap_or(line).trim_end_matches("; ").to_owned();
+        return Some(TorchError::Ranks { reason });
+    }
     let lower = text.to_ascii_lowercase();
     let torch = text.contains("Torch(\"") || lower.contains("torch error");
     // The last is what cuBLAS and cuDNN say on a card that is nearly full.
@@ -140,6 +154,16 @@ mod tests {
         assert!(nested.unwrap_err().to_string().ends_with("lower inside"));
         let thrown = explain("called `Result::unwrap()` on an `Err` value: Torch(\"std::bad_alloc\")", "inside");
         assert_eq!(thrown.unwrap().to_string(), "out of memory: libtorch could not get more memory; lower inside");
+    }
+
+    #[test]
+    fn a_lost_rank_is_told_from_a_failure_of_libtorch() {
+        let thrown =
+            r#"called `Result::unwrap()` on an `Err` value: Torch("lost the other ranks: closed by peer\nraised")"#;
+        let said = explain(thrown, "batch").unwrap().to_string();
+        assert_eq!(said, format!("{LOST}closed by peer; {ADVICE}"));
+        let panicked = explain(&format!("rank 1 of 2 {LOST}closed by peer; {ADVICE}"), "batch").unwrap();
+        assert_eq!(panicked.to_string(), said);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use tch::Device;
 
 use crate::dataset::{Images, Split};
-use crate::interrupt::{self, Work};
+use crate::interrupt::{self, Interrupted, Work};
 use crate::progress::Progress;
 use crate::run::Run;
 
@@ -126,6 +126,7 @@ impl Fit<'_> {
         let of_steps = |at: Position| (at.epoch * steps + at.step) as u64;
         let mut progress = Progress::new(title, (epochs * steps) as u64, of_steps(at));
         let (on_cpu, mut saved) = (self.device == Device::Cpu, Instant::now());
+        run.group().meet()?;
         interrupt::enter(self.work);
         while at.epoch < until {
             phase.begin(at)?;
@@ -133,9 +134,10 @@ impl Fit<'_> {
             while at.step < steps {
                 phase.step(at)?;
                 at.step += 1;
-                let stop = interrupt::check();
+                let look = on_cpu || at.step.is_multiple_of(LOOK) || at.step == steps;
+                let stop = self.stop(look)?;
                 let save = stop.is_err() || saved.elapsed() > SAVE_AFTER;
-                if on_cpu || save || at.step.is_multiple_of(LOOK) || at.step == steps {
+                if look || save {
                     let loss = phase.loss(at)?;
                     let made = Made { steps: at.step - first, time: started.elapsed() };
                     progress.at(of_steps(at), || {
@@ -162,7 +164,7 @@ impl Fit<'_> {
             }
             // Before the checkpoint; see `Run::rewind`.
             run.log(&line.into())?;
-            let stop = interrupt::check();
+            let stop = self.stop(true)?;
             let last = at.epoch == until || phase.is_over(at.epoch);
             if on_cpu || saved.elapsed() > SAVE_APART || last || stop.is_err() {
                 phase.save(at, run)?;
@@ -183,6 +185,19 @@ impl Fit<'_> {
         interrupt::enter(Work::Run);
         progress.finish();
         Ok(())
+    }
+
+    /// Whether a stop was asked for; all ranks agree on that when they look, so that they stop after the same step.
+    fn stop(&self, look: bool) -> Result<Result<(), Interrupted>> {
+        let group = self.run.group();
+        if group.size() == 1 {
+            return Ok(interrupt::check());
+        }
+        if look && group.any(interrupt::check().is_err())? {
+            interrupt::ask();
+            return Ok(interrupt::check());
+        }
+        Ok(Ok(()))
     }
 
     fn views_per_second(&self, made: Made) -> Option<f64> {

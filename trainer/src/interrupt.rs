@@ -103,6 +103,11 @@ fn end() -> ! {
     unsafe { libc::_exit(EXIT) }
 }
 
+/// Asks for a stop as Ctrl-C does, where another rank was asked.
+pub fn ask() {
+    ASKED.store(true, Ordering::Relaxed);
+}
+
 /// Whether a stop was asked for.
 ///
 /// # Errors

@@ -8,6 +8,8 @@
 //! bundle - [`mod@tune`] chooses settings of phase 3 with the runtime's own learner - [`mod@compare`] trains f too in
 //! the incremental sessions, for the paper's comparison. [`run`] keeps a run's folder.
 //!
+//! [`mod@distributed`] has several processes train one model.
+//!
 //! Around it: [`device`] chooses where tensors live, [`doctor`] describes the machine ([`mod@system`]) and its GPUs
 //! ([`gpu`]), [`failure`] puts libtorch's failures into words, [`mod@waiting`] keeps its threads from spinning beside
 //! other work, [`kernels`] keeps MKL from choosing by a race, [`interrupt`] stops at Ctrl-C and SIGTERM, [`speed`]
@@ -22,6 +24,7 @@ pub mod compare;
 pub mod config;
 pub mod dataset;
 pub mod device;
+pub mod distributed;
 pub mod doctor;
 pub mod download;
 pub mod export;

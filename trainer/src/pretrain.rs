@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 use tch::{Kind, Tensor};
 
 use self::checkpoint::PretrainState;
-use self::losses::{BatchLosses, Means, views};
+pub use self::losses::BatchLosses;
+use self::losses::{Means, views};
 use crate::config::{Arithmetic, PretrainConfig};
 use crate::fit::{Base, Fit, Made, Phase, Position, Report};
 use crate::interrupt::Work;
@@ -39,7 +40,11 @@ pub fn pretrain(model: &mut Model, config: &PretrainConfig, base: &Base<'_>, unt
     if steps == 0 {
         bail!("the {images} base images do not fill one batch of {}", config.batch);
     }
+    let group = run.group();
+    group.demand_share("pretrain.batch", config.batch)?;
     let (state, at) = PretrainState::load(model, config, run)?;
+    group.equalise(model.tensors().iter().map(|(_, tensor)| tensor))?;
+    model.backbone.norm_group = config.sync_batch_norm.then(|| group.clone());
     run.rewind("pretrain", at.epoch)?;
     let schedule = Schedule {
         steps: config.epochs * steps,
@@ -48,8 +53,18 @@ pub fn pretrain(model: &mut Model, config: &PretrainConfig, base: &Base<'_>, unt
         peak: config.learning_rate,
         end: 0.0,
     };
-    let mut phase =
-        Pretraining { model, config, base, schedule, steps, state, order: Vec::new(), speed: Speed::default() };
+    let norms = model.tensors().into_iter().map(|(_, tensor)| tensor).filter(|tensor| !tensor.requires_grad());
+    let mut phase = Pretraining {
+        model,
+        config,
+        base,
+        schedule,
+        steps,
+        state,
+        norms: norms.collect(),
+        order: Vec::new(),
+        speed: Speed::default(),
+    };
     let fit = Fit {
         run,
         name: "pretrain",
@@ -63,10 +78,11 @@ pub fn pretrain(model: &mut Model, config: &PretrainConfig, base: &Base<'_>, unt
     };
     fit.run(&mut phase, at)?;
     let speed = phase.speed;
+    model.backbone.norm_group = None;
     let description = &model.backbone.description;
     // Phase 1 mirrors at random, and every view goes through the network once.
     let once = description.multiply_adds() / if description.mirrored { 2 } else { 1 };
-    if let Some(sentence) = speed.sentence(once, device) {
+    if let Some(sentence) = speed.sentence(once, device, run.group().size()) {
         log::info!("phase 1: {sentence}");
     }
     Ok(())
@@ -81,6 +97,8 @@ struct Pretraining<'a> {
     /// Steps of an epoch.
     steps: usize,
     state: PretrainState,
+    /// Running statistics of the norms; every rank has the means over all.
+    norms: Vec<Tensor>,
     /// Order of the base images in this epoch.
     order: Vec<i64>,
     speed: Speed,
@@ -100,18 +118,29 @@ impl Phase for Pretraining<'_> {
         let count = self.base.split.base.len() as i64;
         self.order = Vec::try_from(Tensor::randperm(count, (Kind::Int64, tch::Device::Cpu)))?;
         for step in 0..at.step {
-            let _drawn = views(self.model, self.config, self.base.images, &self.batch(step));
+            let _drawn = views(self.model, self.config, self.base.images, &self.batch(step), self.base.run.group());
         }
         Ok(())
     }
 
     fn step(&mut self, at: Position) -> Result<()> {
-        let losses = BatchLosses::of(self.model, self.config, self.base.images, &self.batch(at.step));
+        let group = self.base.run.group();
+        let losses = BatchLosses::of(self.model, self.config, self.base.images, &self.batch(at.step), group)?;
         let optimiser = &mut self.state.optimiser;
+        let parts = losses.parts();
+        let average = |gradients: &[Tensor]| {
+            let defined = gradients.iter().filter(|gradient| gradient.defined());
+            group.average(defined.chain([&parts]).chain(&self.norms))
+        };
         let (gradients, goes) = match &mut self.state.scaler {
-            None => (gradients(&losses.total, optimiser.parameters()), true),
+            None => {
+                let own = gradients(&losses.total, optimiser.parameters());
+                average(&own)?;
+                (own, true)
+            }
             Some(scaler) => {
                 let mut scaled = gradients(&(&losses.total * scaler.scale()), optimiser.parameters());
+                average(&scaled)?;
                 let finite = unscale(&mut scaled, scaler.scale());
                 (scaled, scaler.update(finite)?)
             }
@@ -119,7 +148,7 @@ impl Phase for Pretraining<'_> {
         if goes {
             optimiser.step(&gradients, self.schedule.rate(at.epoch * self.steps + at.step));
         }
-        self.state.sums.add(&losses);
+        self.state.sums.add(&parts);
         Ok(())
     }
 

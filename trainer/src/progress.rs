@@ -1,6 +1,7 @@
 //! Progress of long work: a bar with rate and time left on a terminal, log lines elsewhere.
 
 use std::io::IsTerminal;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -10,6 +11,14 @@ use crate::system::{memory_peak, memory_used, size};
 
 /// Where there is no terminal, a line is printed at least this often.
 const QUIET: Duration = Duration::from_secs(30);
+
+/// Whether this process shows no bars.
+static HUSHED: AtomicBool = AtomicBool::new(false);
+
+/// Shows no bars from now on: of several ranks, the first alone does.
+pub(crate) fn hush() {
+    HUSHED.store(true, Ordering::Relaxed);
+}
 
 /// Shows how far a phase has come.
 #[derive(Debug)]
@@ -30,7 +39,8 @@ impl Progress {
 
     /// Work that is counted in something else than steps.
     pub fn counting(name: &'static str, unit: &str, total: u64, done: u64) -> Self {
-        let bar = if std::io::stderr().is_terminal() { ProgressBar::new(total) } else { ProgressBar::hidden() };
+        let shown = std::io::stderr().is_terminal() && !HUSHED.load(Ordering::Relaxed);
+        let bar = if shown { ProgressBar::new(total) } else { ProgressBar::hidden() };
         bar.set_length(total);
         let template = format!("{{prefix}} [{{bar:30}}] {{pos}}/{{len}} {unit}, {{per_sec}}, {{eta}} left  {{msg}}");
         bar.set_style(ProgressStyle::with_template(&template).expect("template is valid").progress_chars("=> "));

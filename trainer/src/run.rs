@@ -20,6 +20,7 @@ use safetensors::tensor::TensorView;
 use tch::{Kind, Tensor};
 
 use crate::config::Recipe;
+use crate::distributed::Group;
 use crate::files::write_atomically;
 use events::Events;
 use lock::Lock;
@@ -27,7 +28,7 @@ use lock::Lock;
 /// Name of the file of metrics.
 const METRICS: &str = "metrics.jsonl";
 
-/// The folder that one run writes into.
+/// The folder that one run writes into. Of several ranks the first one alone does; the others know what it reads.
 #[derive(Debug)]
 pub struct Run {
     folder: PathBuf,
@@ -35,8 +36,10 @@ pub struct Run {
     events: Mutex<Option<Events>>,
     /// What computes, in words, once the run's record is written.
     machine: OnceLock<String>,
-    /// Keeps other processes out.
-    _lock: Lock,
+    /// Who trains this run.
+    group: Group,
+    /// Keeps other processes out; the first rank has it.
+    _lock: Option<Lock>,
 }
 
 impl Run {
@@ -45,19 +48,31 @@ impl Run {
     /// # Errors
     /// If the folder cannot be made, belongs to another recipe, or another process works in it.
     pub fn open(folder: &Path, recipe: &Recipe) -> Result<Self> {
-        Self::open_with(folder, recipe, None)
+        Self::open_with(folder, recipe, None, Group::alone())
     }
 
-    /// Creates the folder, or opens it to continue with the same data.
+    /// Creates the folder, or opens it to continue with the same data. Of several ranks the first does so, and the
+    /// others come once it has.
     ///
     /// # Errors
     /// If the folder cannot be made, belongs to another recipe or other data, or another process works in it. A run
     /// that is there is then as it was.
-    pub fn open_on(folder: &Path, recipe: &Recipe, trained_on: &TrainedOn) -> Result<Self> {
-        Self::open_with(folder, recipe, Some(trained_on))
+    pub fn open_on(folder: &Path, recipe: &Recipe, trained_on: &TrainedOn, group: &Group) -> Result<Self> {
+        let run = match group.is_first() {
+            true => Self::open_with(folder, recipe, Some(trained_on), group.clone())?,
+            false => Self {
+                folder: folder.into(),
+                events: Mutex::default(),
+                machine: OnceLock::new(),
+                group: group.clone(),
+                _lock: None,
+            },
+        };
+        group.meet()?;
+        Ok(run)
     }
 
-    fn open_with(folder: &Path, recipe: &Recipe, trained_on: Option<&TrainedOn>) -> Result<Self> {
+    fn open_with(folder: &Path, recipe: &Recipe, trained_on: Option<&TrainedOn>, group: Group) -> Result<Self> {
         fs::create_dir_all(folder).with_context(|| format!("cannot create the run folder {}", folder.display()))?;
         let lock = Lock::take(folder)?;
         let path = folder.join("recipe.toml");
@@ -79,7 +94,13 @@ impl Run {
             trained_on.write(folder)?;
         }
         write_atomically(&path, text.as_bytes())?;
-        Ok(Self { folder: folder.into(), events: Mutex::default(), machine: OnceLock::new(), _lock: lock })
+        let (events, machine) = (Mutex::default(), OnceLock::new());
+        Ok(Self { folder: folder.into(), events, machine, group, _lock: Some(lock) })
+    }
+
+    /// The ranks that train this run.
+    pub fn group(&self) -> &Group {
+        &self.group
     }
 
     /// Path of a file of the run.
@@ -92,6 +113,9 @@ impl Run {
     /// # Errors
     /// If the file cannot be written.
     pub fn record(&self, record: &Record) -> Result<()> {
+        if !self.group.is_first() {
+            return Ok(());
+        }
         let text = serde_json::to_string_pretty(record).context("run.json")?;
         self.machine.get_or_init(|| record.machine());
         write_atomically(&self.path("run.json"), text.as_bytes())
@@ -103,6 +127,9 @@ impl Run {
     /// # Errors
     /// If a file cannot be written.
     pub fn log(&self, metrics: &serde_json::Value) -> Result<()> {
+        if !self.group.is_first() {
+            return Ok(());
+        }
         let mut line = metrics.clone();
         if let (Some(fields), Some(machine)) = (line.as_object_mut(), self.machine.get())
             && fields.contains_key("seconds")
@@ -135,7 +162,7 @@ impl Run {
     /// # Errors
     /// If the file cannot be written.
     pub fn rewind(&self, phase: &str, epoch: usize) -> Result<()> {
-        metrics::rewind(&self.path(METRICS), phase, epoch)
+        if self.group.is_first() { metrics::rewind(&self.path(METRICS), phase, epoch) } else { Ok(()) }
     }
 
     /// Writes a checkpoint: into a temporary file, synced, then renamed over the old one.
@@ -143,6 +170,9 @@ impl Run {
     /// # Errors
     /// If the file cannot be written; the old checkpoint is then still there.
     pub fn save(&self, name: &str, tensors: &[(String, Tensor)]) -> Result<()> {
+        if !self.group.is_first() {
+            return Ok(());
+        }
         let path = self.path(name);
         let bytes = checkpoint(tensors).with_context(|| format!("checkpoint {}", path.display()))?;
         write_atomically(&path, &bytes).context("cannot save the checkpoint; the one before it is kept")
@@ -153,6 +183,9 @@ impl Run {
     /// # Errors
     /// If it is still there.
     pub fn remove(&self, name: &str) -> Result<()> {
+        if !self.group.is_first() {
+            return Ok(());
+        }
         let path = self.path(name);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -162,19 +195,21 @@ impl Run {
         }
     }
 
-    /// Reads a checkpoint, if there is one.
+    /// Reads a checkpoint, if there is one. Of several ranks the first does so, and gives it to the others.
     ///
     /// # Errors
     /// If it is there and cannot be read.
     pub fn load(&self, name: &str) -> Result<Option<HashMap<String, Tensor>>> {
         let path = self.path(name);
-        if !path.exists() {
-            return Ok(None);
-        }
-        let tensors = Tensor::read_safetensors(&path).with_context(|| {
-            format!("the checkpoint {} is damaged; remove it to start this phase again", path.display())
-        })?;
-        Ok(Some(tensors.into_iter().collect()))
+        let own = if self.group.is_first() && path.exists() {
+            let tensors = Tensor::read_safetensors(&path).with_context(|| {
+                format!("the checkpoint {} is damaged; remove it to start this phase again", path.display())
+            })?;
+            Some(tensors.into_iter().collect())
+        } else {
+            None
+        };
+        Ok(self.group.named_of_first(own)?)
     }
 }
 

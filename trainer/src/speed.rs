@@ -34,10 +34,11 @@ impl Speed {
         self.time += time;
     }
 
-    /// What is said at the end, for a network of `multiply_adds` per view; nothing where nothing was trained.
+    /// What is said at the end, for a network of `multiply_adds` per view on the devices of so many ranks; nothing where
+    /// nothing was trained.
     ///
     /// A multiply-add is two operations, and the way back takes twice those of the way forward.
-    pub fn sentence(&self, multiply_adds: i64, device: Device) -> Option<String> {
+    pub fn sentence(&self, multiply_adds: i64, device: Device, ranks: usize) -> Option<String> {
         if self.views == 0 || self.time.is_zero() {
             return None;
         }
@@ -45,8 +46,10 @@ impl Speed {
         let operations = 3.0 * 2.0 * multiply_adds as f64 * views;
         let peak = device.is_cuda().then(gpu::used).flatten().and_then(|gpu| peak(&gpu.name));
         let share = peak.map_or_else(String::new, |peak| {
-            let percent = 100.0 * operations / peak;
-            format!(", {percent:.1} % of the {:.0} TFLOP/s that the GPU has in bf16", peak / 1e12)
+            let all = peak * ranks as f64;
+            let (percent, tera) = (100.0 * operations / all, all / 1e12);
+            let whose = if ranks == 1 { "the GPU has".into() } else { format!("{ranks} such GPUs have") };
+            format!(", {percent:.1} % of the {tera:.0} TFLOP/s that {whose} in bf16")
         });
         Some(format!("{views:.0} views/s, {:.0} GFLOP/s{share}", operations / 1e9))
     }
@@ -82,10 +85,10 @@ mod tests {
     #[test]
     fn a_processor_has_no_share() {
         let mut speed = Speed::default();
-        assert_eq!(speed.sentence(1_000_000, Device::Cpu), None);
+        assert_eq!(speed.sentence(1_000_000, Device::Cpu, 1), None);
         speed.add(3000, Duration::from_secs(2));
         speed.add(1000, Duration::from_secs(2));
         // 1000 views a second, each 3 * 2 * 10^6 operations.
-        assert_eq!(speed.sentence(1_000_000, Device::Cpu).unwrap(), "1000 views/s, 6 GFLOP/s");
+        assert_eq!(speed.sentence(1_000_000, Device::Cpu, 1).unwrap(), "1000 views/s, 6 GFLOP/s");
     }
 }

@@ -1,5 +1,7 @@
 //! Features of the base images, computed once where the backbone is frozen.
 
+use std::ops::Range;
+
 use anyhow::{Result, bail};
 use tch::{Device, Kind, Tensor};
 
@@ -7,6 +9,7 @@ use crate::augment::view;
 use crate::config::{AlignConfig, Arithmetic, AugmentConfig};
 use crate::dataset::{Images, Split};
 use crate::device::send;
+use crate::fit::Base;
 use crate::interrupt;
 use crate::model::Model;
 use crate::progress::Progress;
@@ -30,17 +33,12 @@ impl FeatureCache {
     ///
     /// # Errors
     /// If an engine outside this program fails, or a stop was asked for.
-    pub(super) fn new(
-        model: &Model,
-        augment: &AugmentConfig,
-        config: &AlignConfig,
-        train: &Images,
-        split: &Split,
-    ) -> Result<Self> {
+    pub(super) fn new(model: &Model, augment: &AugmentConfig, config: &AlignConfig, base: &Base<'_>) -> Result<Self> {
+        let (train, split, group) = (base.images, base.split, base.run.group());
         let views = if config.train_backbone { 0 } else { config.cached_views };
-        let mut progress = Progress::new("features", ((views + 1) * split.base.len()) as u64, 0);
+        let mut progress = Progress::new("features", ((views + 1) * split.base.len().div_ceil(group.size())) as u64, 0);
         let mut pass = |augment: Option<(&AugmentConfig, Arithmetic)>| {
-            features(model, augment, train, &split.base, &mut |count| {
+            features(model, augment, base, &split.base, &mut |count| {
                 progress.advance(count as u64, "");
                 Ok(interrupt::check()?)
             })
@@ -52,12 +50,14 @@ impl FeatureCache {
         Ok(Self { clean, views, labels: send(&train.select_labels(&split.base), model.device()) })
     }
 
-    /// For every image of the batch, features under two different cached views.
-    pub(super) fn two_views(&self, batch: &Tensor) -> [Tensor; 2] {
-        let stacked: Vec<Tensor> = self.views.iter().map(|view| view.index_select(0, batch)).collect();
+    /// For every image of a share of the batch, features under two different cached views.
+    pub(super) fn two_views(&self, batch: &Tensor, share: Range<usize>) -> [Tensor; 2] {
+        let own = |all: &Tensor| all.narrow(0, share.start as i64, share.len() as i64);
+        let images = own(batch);
+        let stacked: Vec<Tensor> = self.views.iter().map(|view| view.index_select(0, &images)).collect();
         let stacked = Tensor::stack(&stacked, 1);
         self.choose(batch.size()[0], batch.device()).map(|choice| {
-            let index = choice.view([-1, 1, 1]).expand([-1, 1, stacked.size()[2]], false);
+            let index = own(&choice).view([-1, 1, 1]).expand([-1, 1, stacked.size()[2]], false);
             stacked.gather(1, &index, false).squeeze_dim(1)
         })
     }
@@ -98,8 +98,22 @@ fn examine(clean: &Tensor, train: &Images, split: &Split) -> Result<()> {
 }
 
 /// Features of some of the images, `[n, features]`: clean in f32, or under a view of each in the arithmetic given;
-/// `done` is told of every batch.
+/// `done` is told of every batch. Of several ranks each computes a part and has all.
 pub(super) fn features(
+    model: &Model,
+    augment: Option<(&AugmentConfig, Arithmetic)>,
+    base: &Base<'_>,
+    indices: &[usize],
+    done: &mut dyn FnMut(usize) -> Result<()>,
+) -> Result<Tensor> {
+    let group = base.run.group();
+    let own = group.own_part(indices);
+    let rows = group.apart(|| features_of(model, augment, base.images, &own, done))?;
+    Ok(group.gather_rows(&rows, indices.len())?)
+}
+
+/// The same of this process alone.
+fn features_of(
     model: &Model,
     augment: Option<(&AugmentConfig, Arithmetic)>,
     train: &Images,

@@ -8,6 +8,7 @@ use tch::{Kind, Tensor, no_grad};
 use super::CHECKPOINT;
 use super::stopping::Stopping;
 use crate::config::AlignConfig;
+use crate::distributed::Group;
 use crate::fit::{Base, Position};
 use crate::model::Model;
 use crate::objective::Targets;
@@ -180,12 +181,19 @@ impl AlignState {
     }
 
     /// Takes a step along the gradients of a loss, at the learning rates of the head and of the backbone.
-    pub fn descend(&mut self, loss: &Tensor, [of_head, of_backbone]: [f64; 2]) {
+    ///
+    /// # Errors
+    /// If another rank is gone.
+    pub fn descend(&mut self, loss: &Tensor, [of_head, of_backbone]: [f64; 2], group: &Group) -> Result<()> {
         let gradients = gradients(loss, self.parameters());
+        let loss = loss.detach().to_kind(Kind::Double);
+        group.average(gradients.iter().filter(|gradient| gradient.defined()))?;
+        group.average([&loss])?;
         let (head, backbone) = gradients.split_at(self.head.parameters().len());
         self.head.step(head, of_head);
         self.backbone.iter_mut().for_each(|sgd| sgd.step(backbone, of_backbone));
-        let _ = self.sum.g_add_(&loss.detach().to_kind(Kind::Double));
+        let _ = self.sum.g_add_(&loss);
+        Ok(())
     }
 
     /// Mean loss of this epoch's steps; waits for the device.

@@ -53,7 +53,7 @@ impl Stopping {
         }
         let clean = match config.train_backbone {
             true => None,
-            false => Some(cache::features(model, None, base.images, unseen, &mut |_| Ok(()))?),
+            false => Some(cache::features(model, None, base, unseen, &mut |_| Ok(()))?),
         };
         let patience = LEAST.max((PATIENCE * config.epochs as f64).ceil() as usize);
         let labels = send(&base.images.select_labels(unseen), model.device());
@@ -75,12 +75,13 @@ impl Stopping {
         let clean = match &self.clean {
             Some(clean) => clean,
             None => {
-                renewed = cache::features(model, None, base.images, base.split.unseen(), &mut |_| Ok(()))?;
+                renewed = cache::features(model, None, base, base.split.unseen(), &mut |_| Ok(()))?;
                 &renewed
             }
         };
         let scores = no_grad(|| model.head.project(clean).matmul(&self.targets.transpose(0, 1)));
         let loss = scores.to_kind(Kind::Double).cross_entropy_for_logits(&self.labels).double_value(&[]);
+        let loss = base.run.group().of_first(loss)?;
         if self.best.as_ref().is_none_or(|best| loss < best.loss - (MARGIN.0 * best.loss).max(MARGIN.1)) {
             let copy = |parameter: &Parameter| (parameter.name.clone(), no_grad(|| parameter.tensor.detach().copy()));
             self.best = Some(Best { loss, epoch, weights: trained.map(copy).collect() });

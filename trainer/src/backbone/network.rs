@@ -5,8 +5,10 @@ use std::collections::HashMap;
 use tch::nn::{Init, Path};
 use tch::{Device, Kind, Tensor, no_grad};
 
+use super::norm::synchronised;
 use super::{Activation, Builder, ConvNorm, Description};
 use crate::config::Arithmetic;
+use crate::distributed::Group;
 
 const NORM_MOMENTUM: f64 = 0.1;
 
@@ -30,6 +32,8 @@ pub struct ConvNormTensors {
 pub struct Network {
     /// What it was built from.
     pub description: Description,
+    /// The ranks whose images give batch statistics together, where the recipe asks for that in training.
+    pub norm_group: Option<Group>,
     tensors: HashMap<String, ConvNormTensors>,
 }
 
@@ -38,7 +42,7 @@ impl Network {
     pub fn new(path: &Path<'_>, description: Description) -> Self {
         let made = |conv: &ConvNorm| (conv.name.clone(), create(&(path / conv.name.replace('.', "_")), conv));
         let tensors = description.convolutions().map(made);
-        Self { tensors: tensors.collect(), description: description.clone() }
+        Self { tensors: tensors.collect(), norm_group: None, description: description.clone() }
     }
 
     /// The tensors of a convolution of the description.
@@ -98,6 +102,10 @@ impl Builder for Forward<'_> {
             false => (wide.constant_pad_nd([before, after, before, after]), 0),
         };
         let y = wide.conv2d(&weight, None::<Tensor>, [stride; 2], [padding; 2], [1, 1], conv.groups);
+        let epsilon = self.network.description.norm_epsilon;
+        if let (true, Some(group)) = (self.train, self.network.norm_group.as_ref().filter(|group| group.size() > 1)) {
+            return synchronised(&y, tensors, (NORM_MOMENTUM, epsilon), group).to_kind(x.kind());
+        }
         y.to_kind(x.kind()).batch_norm(
             Some(&tensors.scale),
             Some(&tensors.offset),
@@ -105,7 +113,7 @@ impl Builder for Forward<'_> {
             Some(&tensors.variance),
             self.train,
             NORM_MOMENTUM,
-            self.network.description.norm_epsilon,
+            epsilon,
             true,
         )
     }

@@ -15,8 +15,9 @@ use crate::backbone::unit;
 /// (Eq. 6).
 ///
 /// # Shapes
-/// `z` f32 `[n, d]`, `labels` i64 `[n]`; returns a scalar, 0 if there is no such anchor.
+/// `z` f32 or f64 `[n, d]`, `labels` i64 `[n]`; returns a scalar of the same kind, 0 if there is no such anchor.
 pub fn contrast(z: &Tensor, labels: &Tensor, temperature: f64, form: Form) -> Tensor {
+    let kind = z.kind();
     let (similarity, itself, same) = pairs(z, labels, temperature);
     let positive = same.logical_and(&itself.logical_not());
     let struck = if form == Form::Negatives { &same } else { &itself };
@@ -28,12 +29,12 @@ pub fn contrast(z: &Tensor, labels: &Tensor, temperature: f64, form: Form) -> Te
     let losses = if form == Form::Inside {
         all.squeeze_dim(1) - similarity.masked_fill(&positive.logical_not(), NEVER).logsumexp([1].as_slice(), false)
     } else {
-        let positive = positive.to_kind(Kind::Float);
-        let count = positive.sum_dim_intlist([1].as_slice(), false, Kind::Float).clamp_min(1.0);
-        ((all - similarity) * positive).sum_dim_intlist([1].as_slice(), false, Kind::Float) / count
+        let positive = positive.to_kind(kind);
+        let count = positive.sum_dim_intlist([1].as_slice(), false, kind).clamp_min(1.0);
+        ((all - similarity) * positive).sum_dim_intlist([1].as_slice(), false, kind) / count
     };
-    let anchors = anchors.to_kind(Kind::Float);
-    (losses * &anchors).sum(Kind::Float) / anchors.sum(Kind::Float).clamp_min(1.0)
+    let anchors = anchors.to_kind(kind);
+    (losses * &anchors).sum(kind) / anchors.sum(kind).clamp_min(1.0)
 }
 
 /// ORTH (OrCo, Eq. 7) at temperature 1: mean over rows of log sum_j exp(t_i . t_j), self included.

@@ -6,11 +6,13 @@ use crate::augment::view;
 use crate::config::PretrainConfig;
 use crate::dataset::Images;
 use crate::device::send;
+use crate::distributed::{Group, RankError};
 use crate::model::Model;
 use crate::objective::contrast;
 
-/// BatchLosses of one batch.
-pub(super) struct BatchLosses {
+/// The losses of one batch.
+#[derive(Debug)]
+pub struct BatchLosses {
     /// What is minimised, a scalar.
     pub total: Tensor,
     cross_entropy: Tensor,
@@ -18,35 +20,62 @@ pub(super) struct BatchLosses {
     accuracy: Tensor,
 }
 
-/// Draws the views of a batch, in 0..1.
+/// Draws the views of the own share of a batch, in 0..1.
 ///
 /// These are all the random numbers of a step, so that drawing them is enough to pass over one.
-pub(super) fn views(model: &Model, config: &PretrainConfig, train: &Images, batch: &[usize]) -> Tensor {
-    let images = train.batch(batch, model.device());
-    let views: Vec<Tensor> = (0..config.views).map(|_| view(&images, &config.augment)).collect();
+pub(super) fn views(model: &Model, config: &PretrainConfig, train: &Images, batch: &[usize], group: &Group) -> Tensor {
+    let images = train.batch(&batch[group.share(batch.len())], model.device());
+    let draw = || (0..config.views).map(|_| view(&images, &config.augment)).collect();
+    let views: Vec<Tensor> = group.apart(draw);
     Tensor::cat(&views, 0)
 }
 
 impl BatchLosses {
-    /// Sends a batch through the model.
-    pub fn of(model: &Model, config: &PretrainConfig, train: &Images, batch: &[usize]) -> Self {
-        let device = model.device();
-        let input = model.channels.normalise(&views(model, config, train, batch));
+    /// Sends the own share of a batch through the model.
+    pub(super) fn of(
+        model: &Model,
+        config: &PretrainConfig,
+        train: &Images,
+        batch: &[usize],
+        group: &Group,
+    ) -> Result<Self, RankError> {
+        let drawn = views(model, config, train, batch, group);
+        let features = model.backbone.forward(&model.channels.normalise(&drawn), config.precision, true);
+        Self::over(model, config, &features, &send(&train.select_labels(batch), model.device()), group)
+    }
+
+    /// The losses over features. Contrast is that of all ranks' rows and the same on every rank; cross entropy is that
+    /// of the own rows. Their gradients, averaged over the ranks, are those of a single process.
+    ///
+    /// # Shapes
+    /// `features` `[views b, features]` of the own share b of the batch, the first view of all first; `labels` i64
+    /// `[batch]` of the whole batch.
+    ///
+    /// # Errors
+    /// [`RankError::Lost`].
+    pub fn over(
+        model: &Model,
+        config: &PretrainConfig,
+        features: &Tensor,
+        labels: &Tensor,
+        group: &Group,
+    ) -> Result<Self, RankError> {
+        let (device, batch) = (features.device(), labels.size()[0]);
+        let share = group.share(batch as usize);
         let repeated = |tensor: Tensor| tensor.repeat([config.views as i64]);
-        let labels = repeated(send(&train.select_labels(batch), device));
-        let features = model.backbone.forward(&input, config.precision, true);
+        let own_labels = repeated(labels.narrow(0, share.start as i64, share.len() as i64));
         let zero = || Tensor::zeros([], (Kind::Float, device));
         let mut losses = Self { total: zero(), cross_entropy: zero(), contrast: zero(), accuracy: zero() };
         if config.cross_entropy > 0.0 {
             let logits = features.linear(&model.classifier, Some(&model.classifier_bias));
-            losses.accuracy = logits.argmax(1, false).eq_tensor(&labels).to_kind(Kind::Float).mean(Kind::Float);
-            let loss =
-                logits.cross_entropy_loss(&labels, None::<Tensor>, tch::Reduction::Mean, -100, config.label_smoothing);
+            losses.accuracy = logits.argmax(1, false).eq_tensor(&own_labels).to_kind(Kind::Float).mean(Kind::Float);
+            let (mean, smoothing) = (tch::Reduction::Mean, config.label_smoothing);
+            let loss = logits.cross_entropy_loss(&own_labels, None::<Tensor>, mean, -100, smoothing);
             losses.cross_entropy = loss.detach();
-            losses.total += loss * config.cross_entropy;
+            losses.total = &losses.total + loss * config.cross_entropy;
         }
         if config.supervised_contrast > 0.0 || config.self_contrast > 0.0 {
-            let z = model.head.forward(&features);
+            let z = group.gather_views(&model.head.forward(features), config.views as i64)?;
             let mut add = |weight: f64, labels: &Tensor| {
                 if weight > 0.0 {
                     let loss = contrast(&z, labels, config.temperature, config.contrast_form);
@@ -54,10 +83,16 @@ impl BatchLosses {
                     losses.total = &losses.total + loss * weight;
                 }
             };
-            add(config.supervised_contrast, &labels);
-            add(config.self_contrast, &repeated(Tensor::arange(batch.len() as i64, (Kind::Int64, device))));
+            add(config.supervised_contrast, &repeated(labels.shallow_clone()));
+            add(config.self_contrast, &repeated(Tensor::arange(batch, (Kind::Int64, device))));
         }
-        losses
+        Ok(losses)
+    }
+
+    /// Total, cross entropy, contrast and accuracy, `[4]`, as numbers.
+    pub fn parts(&self) -> Tensor {
+        let parts = [&self.total, &self.cross_entropy, &self.contrast, &self.accuracy].map(Tensor::detach);
+        Tensor::stack(&parts, 0)
     }
 }
 
@@ -88,9 +123,9 @@ impl Sums {
         self.0.copy()
     }
 
-    pub fn add(&mut self, losses: &BatchLosses) {
-        let parts = [&losses.total, &losses.cross_entropy, &losses.contrast, &losses.accuracy].map(Tensor::detach);
-        let _ = self.0.g_add_(&Tensor::stack(&parts, 0).to_kind(Kind::Double));
+    /// Adds what [`BatchLosses::parts`] gives.
+    pub fn add(&mut self, parts: &Tensor) {
+        let _ = self.0.g_add_(&parts.to_kind(Kind::Double));
     }
 
     /// Waits for the device.

@@ -24,7 +24,10 @@ pub struct Record {
     pub device: String,
     /// Threads that libtorch used.
     pub threads: i32,
-    /// The machine.
+    /// Processes that trained together.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub ranks: usize,
+    /// The machine of the first one.
     pub hardware: Hardware,
     /// The sources that the program was built from, if git kept them.
     #[serde(default)]
@@ -33,6 +36,14 @@ pub struct Record {
     pub started: u64,
     /// What the program was asked to do, with absolute paths.
     pub request: serde_json::Value,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn is_one(ranks: &usize) -> bool {
+    *ranks == 1
 }
 
 /// The machine of a run.
@@ -76,6 +87,7 @@ impl Record {
             seed,
             device,
             threads: tch::get_num_threads(),
+            ranks: 1,
             hardware: Hardware {
                 processor: system::processor(),
                 cores: cores(),
@@ -89,8 +101,16 @@ impl Record {
         }
     }
 
-    /// What computed, in words: `2 CPU threads (AMD EPYC 7763)`, or the GPU's name.
+    /// What computed, in words: `2 CPU threads (AMD EPYC 7763)`, or the GPU's name; of several ranks how many there were
+    /// of these.
     pub fn machine(&self) -> String {
+        match self.ranks {
+            1 => self.of_a_rank(),
+            ranks => format!("{ranks} ranks, the first on {}", self.of_a_rank()),
+        }
+    }
+
+    fn of_a_rank(&self) -> String {
         if self.device != "cpu" {
             return self.hardware.gpu.clone().unwrap_or_else(|| format!("the GPU {}", self.device));
         }
@@ -108,6 +128,14 @@ impl Record {
             return Some(format!(
                 "this run was begun on {}; on {} its losses differ in the last digits",
                 self.device, next.device
+            ));
+        }
+        if self.ranks != next.ranks {
+            let many = |ranks: usize| if ranks == 1 { "one process".into() } else { format!("{ranks} ranks") };
+            return Some(format!(
+                "this run was begun by {}; by {} it draws other views, and its losses differ by that",
+                many(self.ranks),
+                many(next.ranks)
             ));
         }
         (self.device == "cpu" && before != now).then(|| {
@@ -164,6 +192,9 @@ mod tests {
         let cuda = Record { device: "cuda:0".into(), ..record.clone() };
         assert!(record.caution(&cuda).unwrap().contains("begun on cpu; on cuda:0"));
         assert_eq!(cuda.machine(), "the GPU cuda:0");
+        let ranks = Record { ranks: 2, ..record.clone() };
+        assert!(record.caution(&ranks).unwrap().contains("begun by one process; by 2 ranks it draws other views"));
+        assert!(ranks.machine().starts_with("2 ranks, the first on 2 CPU threads"), "{}", ranks.machine());
     }
 
     #[test]

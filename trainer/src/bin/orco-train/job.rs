@@ -7,6 +7,7 @@ use orco_trainer::backbone::OnnxBackbone;
 use orco_trainer::compare::compare;
 use orco_trainer::config::Recipe;
 use orco_trainer::dataset::{self, DataSet, Origin};
+use orco_trainer::distributed::Group;
 use orco_trainer::failure::guarded;
 use orco_trainer::fit::Base;
 use orco_trainer::interrupt::{self, Work};
@@ -51,12 +52,12 @@ pub struct Job {
 }
 
 impl Job {
-    /// Reads recipe and data, makes the model, and claims the run's folder.
+    /// Reads recipe and data, makes the model, and claims the run's folder; every rank of several does so.
     ///
     /// # Errors
     /// If something is missing or does not fit; the folder is then as it was.
-    pub fn open(common: &Common, request: serde_json::Value) -> Result<Self> {
-        let device = device::open(common.device)?;
+    pub fn open(common: &Common, request: serde_json::Value, group: &Group) -> Result<Self> {
+        let device = device::open_for(common.device, group)?;
         if let Some(threads) = common.threads {
             tch::set_num_threads(threads);
         }
@@ -73,9 +74,11 @@ impl Job {
             model.load_backbone(weights)?;
         }
         // Everything is read; only now is the folder claimed.
-        let run = Run::open_on(&common.run, &recipe, &TrainedOn::new(&recipe, &data)?)?;
-        let record = Record::new(recipe.seed, device, request);
-        if let Some(caution) = Record::read(&common.run).ok().and_then(|before| before.caution(&record)) {
+        let run = Run::open_on(&common.run, &recipe, &TrainedOn::new(&recipe, &data)?, group)?;
+        let record = Record { ranks: group.size(), ..Record::new(recipe.seed, device, request) };
+        if !group.is_first() {
+            log::debug!("rank {} of {} is ready", group.rank(), group.size());
+        } else if let Some(caution) = Record::read(&common.run).ok().and_then(|before| before.caution(&record)) {
             log::warn!("{caution}");
         }
         run.record(&record)?;

@@ -11,13 +11,14 @@ use orco_runtime::signature::SecretKey;
 use orco_state::label;
 use orco_trainer::compare::{self, table};
 use orco_trainer::dataset::write_lists;
+use orco_trainer::distributed::{self, Group};
 use orco_trainer::export::{Output, add_statistics, seal, write_bundle, write_key};
 use orco_trainer::failure::guarded;
 use orco_trainer::interrupt::{self, Interrupted};
 use orco_trainer::tune::tune;
 use orco_trainer::{doctor, download, failure, kernels, system};
 
-use crate::arguments::{Cli, Command, DataCommand};
+use crate::arguments::{Cli, Command, Common, DataCommand};
 use crate::job::Job;
 
 fn main() {
@@ -43,21 +44,45 @@ fn main() {
     }
 }
 
+/// Meets the other ranks, if a launcher started several of this program; all but the first only warn from then on.
+fn join(common: &Common) -> Result<Group> {
+    let group = Group::from_environment(common.device)?;
+    if group.is_first() {
+        if group.size() > 1 {
+            log::info!("{} ranks train together", group.size());
+        }
+    } else {
+        distributed::hush();
+    }
+    Ok(group)
+}
+
+/// What a rank other than the first does of a command: it takes part in both phases.
+fn follow(common: &Common, request: serde_json::Value, group: &Group) -> Result<()> {
+    let mut job = Job::open(common, request, group)?;
+    job.pretrain(None)?;
+    job.align().map(|_| ())
+}
+
 fn run(command: Command) -> Result<()> {
     let request = resume::request(&command)?;
     match command {
-        Command::Pretrain { common, until } => Job::open(&common, request)?.pretrain(until),
+        Command::Pretrain { common, until } => Job::open(&common, request, &join(&common)?)?.pretrain(until),
         Command::Align(common) => {
-            let mut job = Job::open(&common, request)?;
+            let mut job = Job::open(&common, request, &join(&common)?)?;
             job.pretrain(None)?;
             job.align().map(|_| ())
         }
         Command::Run { common, output, sign, release } => {
+            let group = join(&common)?;
+            if !group.is_first() {
+                return follow(&common, request, &group);
+            }
             // What could fail after hours of training is tried before them.
             let key = sign.as_deref().map(SecretKey::read).transpose()?;
             onnx::start().context("the bundle is checked with ONNX Runtime; see `orco-train doctor`")?;
             let made = Output::prepare(&output, &common.run)?;
-            let mut job = Job::open(&common, request)?;
+            let mut job = Job::open(&common, request, &group)?;
             job.pretrain(None)?;
             let targets = job.align()?;
             job.come_home()?;
@@ -69,9 +94,13 @@ fn run(command: Command) -> Result<()> {
             Ok(())
         }
         Command::Compare { common, draws, backbone_rates } => {
+            let group = join(&common)?;
+            if !group.is_first() {
+                return follow(&common, request, &group);
+            }
             sigpipe::reset();
             onnx::start().context("the runtime's learner needs ONNX Runtime; see `orco-train doctor`")?;
-            let mut job = Job::open(&common, request)?;
+            let mut job = Job::open(&common, request, &group)?;
             compare::check(&job.model, &job.recipe.learn, &backbone_rates)?;
             job.pretrain(None)?;
             let targets = job.align()?;

@@ -1,0 +1,54 @@
+//! What rank 0 read is given to all: a checkpoint, which need not lie where other ranks could read it.
+
+use std::collections::HashMap;
+
+use tch::{Device, Kind, Tensor};
+
+use super::{Group, RankError};
+
+/// Kinds of a checkpoint's tensors, by their numbers in a message.
+const KINDS: [Kind; 4] = [Kind::Float, Kind::Double, Kind::Int64, Kind::Uint8];
+
+impl Group {
+    /// Gives the named tensors that the first rank has, if it has some, to all.
+    ///
+    /// # Errors
+    /// [`RankError::Lost`].
+    pub fn named_of_first(
+        &self,
+        own: Option<HashMap<String, Tensor>>,
+    ) -> Result<Option<HashMap<String, Tensor>>, RankError> {
+        if self.size() == 1 {
+            return Ok(own);
+        }
+        let mut named: Vec<(String, Tensor)> = own.into_iter().flatten().collect();
+        named.sort_by(|a, b| a.0.cmp(&b.0));
+        let kind = |tensor: &Tensor| KINDS.iter().position(|kind| *kind == tensor.kind()).unwrap_or(0);
+        let list: Vec<_> = named.iter().map(|(name, tensor)| (name, kind(tensor), tensor.size())).collect();
+        let list = self.bytes_of_first(serde_json::to_vec(&list).expect("names and numbers"))?;
+        let list: Vec<(String, usize, Vec<i64>)> = serde_json::from_slice(&list).expect("as rank 0 wrote it");
+        let mut tensors = HashMap::new();
+        for (place, (name, kind, size)) in list.into_iter().enumerate() {
+            let tensor = match self.is_first() {
+                true => named[place].1.contiguous(),
+                false => Tensor::zeros(&size, (KINDS[kind], Device::Cpu)),
+            };
+            self.equalise([&tensor])?;
+            tensors.insert(name, tensor);
+        }
+        Ok((!tensors.is_empty()).then_some(tensors))
+    }
+
+    /// The first rank's bytes.
+    fn bytes_of_first(&self, own: Vec<u8>) -> Result<Vec<u8>, RankError> {
+        let length = Tensor::from(own.len() as i64);
+        self.equalise([&length])?;
+        let length = length.int64_value(&[]);
+        let held = match self.is_first() {
+            true => Tensor::from_slice(&own),
+            false => Tensor::zeros([length], (Kind::Uint8, Device::Cpu)),
+        };
+        self.equalise([&held])?;
+        Ok(Vec::try_from(held).expect("bytes"))
+    }
+}
