@@ -154,7 +154,7 @@ pub fn write(bundle: &Bundle, store: &Store, wait: Duration, file: &mut File) ->
 /// stays, unless this may `replace` it.
 ///
 /// # Errors
-/// As for [`write`]; [`BackupError::File`] with [`io::ErrorKind::AlreadyExists`] if there is a file.
+/// As for [`write()`]; [`BackupError::File`] with [`io::ErrorKind::AlreadyExists`] if there is a file.
 pub fn write_to(
     bundle: &Bundle,
     store: &Store,

@@ -13,7 +13,10 @@ fn copied_bundle(folder: &Path) -> PathBuf {
     fs::create_dir(&copy).unwrap();
     for entry in fs::read_dir(shipped).unwrap() {
         let path = entry.unwrap().path();
-        fs::copy(&path, copy.join(path.file_name().unwrap())).unwrap();
+        // Its report is no part of it.
+        if path.is_file() {
+            fs::copy(&path, copy.join(path.file_name().unwrap())).unwrap();
+        }
     }
     copy
 }

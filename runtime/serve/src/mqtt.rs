@@ -1,7 +1,7 @@
 //! Tells an MQTT broker what the service sees and learns, so that Home Assistant and others follow it. Nothing is taken
 //! from the broker: who may write there need not be one who may teach.
 //!
-//! A thread of its own gathers the service's events ([`news`]) and, while the broker is there, publishes the newest
+//! A thread of its own gathers the service's events (`news`) and, while the broker is there, publishes the newest
 //! state and the results of changes; when the broker goes away it is asked again after one second, then after twice as
 //! long each time, up to a minute. Whoever answers, looks or learns never waits for it: what is told is a state of which
 //! the newest counts, and a bounded queue.
