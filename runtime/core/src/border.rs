@@ -14,7 +14,7 @@
 //! let mut new = [sample(-0.2, true, 0.5), sample(-0.6, true, 0.5)];
 //! let border = choose(&mut known, &mut new, 0.75);
 //! assert!((0.6..1.0).contains(&border.shift));
-//! assert_eq!((border.known, border.new), (1.0, 1.0));
+//! assert_eq!((border.base, border.new), (1.0, 1.0));
 //! ```
 
 use serde::{Deserialize, Serialize};
