@@ -81,8 +81,8 @@ impl Answerer {
     }
 
     fn of(known: Known<'_>, calibration: Calibration) -> Self {
-        let (rows, base) = (known.rows(), known.base());
-        Self { embedder: known.embedder, scorer: known.scorer, rows, base, calibration }
+        let base = known.base();
+        Self { embedder: known.embedder, scorer: known.scorer, rows: known.rows, base, calibration }
     }
 
     pub(crate) fn classes(&self) -> usize {

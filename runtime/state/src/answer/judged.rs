@@ -105,15 +105,13 @@ impl<'a> Judged<'a> {
         let columns: Vec<usize> = columns.into_iter().collect::<Option<_>>()?;
         let targets = |state: &State, class: usize| state.class(self.base_model, class).map(|class| class.target);
         let (now, before) = (self.state.exemplars.by_class(), earlier.exemplars.by_class());
-        let own = |of: &BTreeMap<u32, Vec<usize>>, class: usize| of.get(&(class as u32)).cloned().unwrap_or_default();
+        let is_same = |now: &usize, before: &usize| self.state.exemplars.is_same(*now, &earlier.exemplars, *before);
         let same = |(index, &class): (usize, &usize)| {
-            let (now, before) = (own(&now, class), own(&before, index));
+            let now = now.get(&(class as u32)).map_or(&[][..], Vec::as_slice);
+            let before = before.get(&(index as u32)).map_or(&[][..], Vec::as_slice);
             targets(self.state, class) == targets(earlier, index)
                 && now.len() == before.len()
-                && now
-                    .iter()
-                    .zip(before)
-                    .all(|(&now, before)| self.state.exemplars.is_same(now, &earlier.exemplars, before))
+                && now.iter().zip(before).all(|(now, before)| is_same(now, before))
         };
         (self.state.head == earlier.head && columns.iter().enumerate().all(same)).then_some(columns)
     }
@@ -191,8 +189,7 @@ impl<'a> Judged<'a> {
         samples: &[usize],
         note: &mut dyn FnMut(usize, &[f32], bool),
     ) {
-        let rows = known.rows();
-        let (length, count) = (known.embedder.length(), rows.len());
+        let (length, count) = (known.embedder.length(), known.len());
         let bank = &known.state.exemplars;
         let stored: BTreeSet<(u32, [u8; 32])> = if core::ptr::eq(known.state, self.state) {
             bank.classes().iter().copied().zip(self.digests.iter().copied()).collect()
@@ -211,7 +208,7 @@ impl<'a> Judged<'a> {
             let last: Vec<usize> = last.iter().map(|sample| sample - aside).collect();
             let mut embedded = known.embedder.embed(&self.features_set_aside(first));
             embedded.extend(known.embedder.embed_stored(&self.state.exemplars, &last, projections));
-            let mut scores = rows.scores(&embedded);
+            let mut scores = known.rows.scores(&embedded);
             let left_out: Vec<Option<(usize, usize)>> = some.iter().map(|&sample| left_out(sample)).collect();
             let (exemplars, classes): (Vec<usize>, Vec<usize>) = left_out.iter().flatten().copied().unzip();
             let contributions = known.embedder.contributions_of(&self.state.exemplars, &exemplars, projections);

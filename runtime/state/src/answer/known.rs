@@ -26,6 +26,8 @@ pub(crate) struct Known<'a> {
     /// Sums of what each class's shots add, the last part whitened, `[classes, length]`.
     sums: Vec<f32>,
     counts: Vec<f32>,
+    /// What gives the classes' scores.
+    pub(super) rows: Rows,
 }
 
 impl<'a> Known<'a> {
@@ -51,7 +53,8 @@ impl<'a> Known<'a> {
         sums.resize(count * length, 0.0);
         let mut counts = vec![BASE_COUNTS; base];
         counts.resize(count, 0.0);
-        let mut known = Self { state, base_model, embedder, scorer, projections, sums, counts };
+        let rows = Rows::new(&[], Vec::new(), length);
+        let mut known = Self { state, base_model, embedder, scorer, projections, sums, counts, rows };
         known.add_shots();
         // Learned classes that the head was aligned to have their targets, the others what their shots add up to.
         if known.keeps_target(base) {
@@ -60,6 +63,7 @@ impl<'a> Known<'a> {
                 sum[..outputs].copy_from_slice(&base_model.target(class.target)[..outputs]);
             }
         }
+        known.rows = known.rows_of_sums();
         known
     }
 
@@ -110,7 +114,7 @@ impl<'a> Known<'a> {
         self.base_model.classes.len()
     }
 
-    pub(super) fn rows(&self) -> Rows {
+    fn rows_of_sums(&self) -> Rows {
         let length = self.embedder.length();
         let mut rows = self.sums.clone();
         let mut offsets = Vec::with_capacity(self.counts.len());
