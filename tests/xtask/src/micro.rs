@@ -9,11 +9,8 @@ use std::process::ExitCode;
 use crate::checks::workspace;
 use crate::environment::cargo;
 use crate::package::run as must;
-use crate::root::{Root, folders_of_cargo};
+use crate::root::{Root, folders_of_cargo, target_folder};
 
-/// What builds and runs the firmware.
-const PACKAGES: [&str; 7] =
-    ["cargo", "rustc", "rust-src", "gcc", "libc6-dev", "binutils-arm-none-eabi", "qemu-system-arm"];
 /// The firmware's package, and its program.
 const FIRMWARE: &str = "tests/micro/firmware";
 
@@ -22,8 +19,8 @@ const FIRMWARE: &str = "tests/micro/firmware";
 /// # Errors
 /// If something cannot be built.
 pub fn run() -> Result<ExitCode, Box<dyn Error>> {
-    let root = Root::of("micro", &PACKAGES, "usr/bin/qemu-system-arm")?;
-    let target = target()?;
+    let root = Root::of_compilers()?;
+    let target = target_folder()?;
     let shared = folders_of_cargo(&target)?;
     let shared = shared.each_ref().map(PathBuf::as_path);
     // Crates come over the network here; inside there is none. The compiler's library has its own.
@@ -48,14 +45,4 @@ pub fn run() -> Result<ExitCode, Box<dyn Error>> {
     let mut trial = root.command(&shared, &[&trial, "--firmware", &firmware]);
     must(trial.current_dir(workspace()))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Where the workspace is built.
-fn target() -> Result<PathBuf, Box<dyn Error>> {
-    let metadata = crate::package::output(
-        cargo().args(["metadata", "--format-version", "1", "--no-deps"]).current_dir(workspace()),
-    )?;
-    let metadata: serde_json::Value = serde_json::from_str(&metadata)?;
-    let target = metadata["target_directory"].as_str().ok_or("cargo metadata names no target folder")?;
-    Ok(PathBuf::from(target))
 }

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::cache::Cache;
 use crate::checks::workspace;
+use crate::cross::{Cross, TRIPLE};
 use crate::environment::cargo;
 use crate::library::{ONNX_RUNTIME, ONNX_RUNTIME_LICENCES};
 
@@ -26,7 +27,10 @@ pub struct Arguments {
     /// Build profile of the program
     #[arg(long, default_value = "release")]
     pub profile: String,
-    /// Target triple, such as aarch64-unknown-linux-gnu; ORT_DYLIB_PATH must name an ONNX Runtime for it
+    /// Target triple
+    ///
+    /// aarch64-unknown-linux-gnu is built in a Debian that this makes in the cache, which needs root and mmdebstrap.
+    /// For others, this machine must have compiler and linker, and ORT_DYLIB_PATH name an ONNX Runtime.
     #[arg(long)]
     pub target: Option<String>,
     /// Version of the package, where it is not that of the program
@@ -44,14 +48,20 @@ pub struct Arguments {
 pub fn build(arguments: &Arguments) -> Result<PathBuf, Box<dyn Error>> {
     let metadata = output(cargo().args(["metadata", "--format-version", "1", "--locked"]))?;
     let metadata: Value = serde_json::from_str(&metadata)?;
-    let target = PathBuf::from(metadata["target_directory"].as_str().ok_or("cargo metadata names no target folder")?);
+    let of_metadata = metadata["target_directory"].as_str().ok_or("cargo metadata names no target folder")?;
+    let is_cross = arguments.target.as_deref() == Some(TRIPLE) && cfg!(not(target_arch = "aarch64"));
+    let cross = is_cross.then(Cross::set_up).transpose()?;
+    let target = cross.as_ref().map_or(Path::new(of_metadata), Cross::target);
     let triple = arguments.target.iter().flat_map(|triple| ["--target", triple.as_str()]);
     let profile = ["--profile", &arguments.profile];
-    let mut command = cargo();
+    let mut command = match &cross {
+        Some(cross) => cross.command(&[], &["cargo"]),
+        None => cargo(),
+    };
     command.args(["build", "--locked", "--package", "orco"]).args(profile).args(triple.clone());
     run(command.current_dir(workspace()))?;
 
-    let built = arguments.target.as_ref().map_or(target.clone(), |triple| target.join(triple));
+    let built = arguments.target.as_ref().map_or(target.to_owned(), |triple| target.join(triple));
     let built = built.join(if arguments.profile == "dev" { "debug" } else { &arguments.profile });
     let stage = built.join("package");
     if stage.exists() {
@@ -59,12 +69,16 @@ pub fn build(arguments: &Arguments) -> Result<PathBuf, Box<dyn Error>> {
     }
     let licences = stage.join("licences");
     fs::create_dir_all(&licences)?;
-    if arguments.target.is_some() && std::env::var_os("ORT_DYLIB_PATH").is_none() {
-        return Err(
-            "name the target's libonnxruntime.so in ORT_DYLIB_PATH: the one in the cache is this machine's".into()
-        );
-    }
-    fs::copy(ONNX_RUNTIME.locate()?, stage.join("libonnxruntime.so"))?;
+    let onnx_runtime = match &cross {
+        Some(cross) => cross.onnx_runtime().to_owned(),
+        None if arguments.target.is_some() && std::env::var_os("ORT_DYLIB_PATH").is_none() => {
+            return Err(
+                "name the target's libonnxruntime.so in ORT_DYLIB_PATH: the one in the cache is this machine's".into(),
+            );
+        }
+        None => ONNX_RUNTIME.locate()?,
+    };
+    fs::copy(onnx_runtime, stage.join("libonnxruntime.so"))?;
     let of_onnx_runtime = ONNX_RUNTIME_LICENCES.locate()?;
     for (name, kept) in [("LICENSE", "onnxruntime"), ("ThirdPartyNotices.txt", "onnxruntime-third-party")] {
         fs::copy(of_onnx_runtime.join(name), licences.join(kept))?;
@@ -74,7 +88,15 @@ pub fn build(arguments: &Arguments) -> Result<PathBuf, Box<dyn Error>> {
 
     let packages = target.join("debian");
     fs::create_dir_all(&packages)?;
-    let mut command = Command::new(cargo_deb()?);
+    let cargo_deb = std::path::absolute(cargo_deb()?)?;
+    let mut command = match &cross {
+        // There it finds out what the program is linked to.
+        Some(cross) => {
+            let folder = cargo_deb.parent().unwrap_or(Path::new("/"));
+            cross.command(&[folder], &[cargo_deb.to_str().ok_or("cargo-deb's path is no text")?])
+        }
+        None => Command::new(cargo_deb),
+    };
     command.args(["--package", "orco", "--no-build", "--no-dbgsym", "--output"]).arg(&packages).args(profile);
     command.args(triple).args(arguments.deb_version.iter().flat_map(|version| ["--deb-version", version.as_str()]));
     command.args(arguments.fast.then_some("--fast"));

@@ -1,5 +1,6 @@
-//! A Debian in a folder of the cache, whose programs work on folders of this machine. Needs root, `unshare`, and
-//! `mmdebstrap` or `debootstrap`; network for the first time.
+//! Debians in folders of the cache, whose programs work on folders of this machine: one with compilers for other
+//! machines, one for aarch64. Needs root, `unshare`, and `mmdebstrap` or, for the first, `debootstrap`; network for the
+//! first time.
 
 use std::error::Error;
 use std::fs;
@@ -7,24 +8,59 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::cache::Cache;
+use crate::emulation;
+use crate::error::SetupCause;
 use crate::package::{output, run};
 
-/// What brings compilers for other machines: the release that always has a recent one.
-const RELEASE: &str = "sid";
+/// What brings compilers for other machines: the release that always has recent ones.
+const SID: &str = "sid";
+/// What packages are made for.
+pub const STABLE: &str = "bookworm";
+/// Rust with its library as source and for aarch64, linkers for microcontrollers and aarch64, their machines, and what
+/// programs for aarch64 are linked to when they run here.
+const COMPILERS: [&str; 14] = [
+    "cargo",
+    "rustc",
+    "rust-src",
+    "gcc",
+    "libc6-dev",
+    "binutils-arm-none-eabi",
+    "qemu-system-arm",
+    "gcc-aarch64-linux-gnu",
+    "libstd-rust-dev:arm64",
+    "libstdc++6:arm64",
+    "qemu-user",
+    // cargo-deb asks it what a program is linked to.
+    "dpkg-dev",
+    "xz-utils",
+    // What `ps` tells tests of the program.
+    "procps",
+];
+/// Files of these.
+const OF_COMPILERS: [&str; 6] = [
+    "usr/bin/cargo",
+    "usr/bin/qemu-system-arm",
+    "usr/bin/qemu-aarch64",
+    "usr/bin/aarch64-linux-gnu-gcc",
+    "usr/bin/dpkg-shlibdeps",
+    "usr/lib/rustlib/aarch64-unknown-linux-gnu",
+];
+/// Mirrors that stand still hold lists that have run out.
+const STANDING: &str = "--aptopt=Acquire::Check-Valid-Until \"false\"";
 /// Shares folders at their own paths, then runs what comes after `--`, in the present folder.
 const ENTER: &str = r#"
 root=$0
-while [ "$1" != -- ]; do mkdir -p "$root$1" && mount --bind "$1" "$root$1" || exit 125; shift; done
+while [ "$1" != -- ]; do mkdir -p "$root$1" && mount --rbind "$1" "$root$1" || exit 125; shift; done
 shift
-mount -t proc proc "$root/proc" && mount --bind /dev "$root/dev" && exec chroot "$root" env -C "$PWD" "$@""#;
+mount --rbind /proc "$root/proc" && mount --rbind /dev "$root/dev" && exec chroot "$root" env -C "$PWD" "$@""#;
 
-/// Makes a Debian that holds what every Debian holds: a folder, or a tar file where the name says so.
+/// Makes a Debian for this machine that holds what every Debian holds: a folder, or a tar file where the name says so.
 ///
 /// # Errors
 /// If neither mmdebstrap nor debootstrap makes one.
 pub fn bootstrap(release: &str, to: &Path, scratch: &Path) -> Result<(), Box<dyn Error>> {
     if output(Command::new("mmdebstrap").arg("--version")).is_ok() {
-        return run(Command::new("mmdebstrap").args(["--variant=minbase", release]).arg(to));
+        return run(Command::new("mmdebstrap").args([STANDING, "--variant=minbase", release]).arg(to));
     }
     let is_tar = to.extension().is_some_and(|extension| extension == "tar");
     let root = if is_tar { scratch.join("root") } else { to.to_owned() };
@@ -32,33 +68,68 @@ pub fn bootstrap(release: &str, to: &Path, scratch: &Path) -> Result<(), Box<dyn
     if is_tar { run(Command::new("tar").arg("-cpf").arg(to).arg("-C").arg(&root).arg(".")) } else { Ok(()) }
 }
 
-/// A Debian with some packages.
+/// A Debian in a folder.
 #[derive(Debug)]
 pub struct Root {
     folder: PathBuf,
+    /// What runs programs for aarch64 there, if they are to run.
+    qemu: Option<PathBuf>,
 }
 
 impl Root {
-    /// The one in the cache of this name, made there if it is not: its packages, and those of other architectures as
-    /// `PACKAGE:ARCHITECTURE`. `program` is a file that one of them brings.
+    /// The one in the cache with compilers for other machines, made there if it is not.
     ///
     /// # Errors
     /// If it cannot be made.
-    pub fn of(name: &str, packages: &[&str], program: &'static str) -> Result<Self, Box<dyn Error>> {
-        let cache = Cache::of_user()?;
-        let name = format!("debian-{RELEASE}-{name}");
-        cache.install(&name, &[program], |kept, scratch| {
-            eprintln!("Making a Debian {RELEASE} with {} in {}", packages.join(" "), cache.path(&name).display());
-            let failed =
-                |error: Box<dyn Error>| crate::error::SetupCause::file(kept)(std::io::Error::other(error.to_string()));
-            bootstrap(RELEASE, kept, scratch).map_err(failed)?;
-            Self { folder: kept.to_owned() }.install(packages).map_err(failed)
+    pub fn of_compilers() -> Result<Self, Box<dyn Error>> {
+        let (cache, name) = (Cache::of_user()?, format!("debian-{SID}-compilers"));
+        cache.install(&name, &OF_COMPILERS, |kept, scratch| {
+            eprintln!("Making a Debian {SID} with {} in {}", COMPILERS.join(" "), cache.path(&name).display());
+            bootstrap(SID, kept, scratch).map_err(failed(kept))?;
+            Self { folder: kept.to_owned(), qemu: None }.install(&COMPILERS).map_err(failed(kept))
         })?;
-        Ok(Self { folder: cache.path(&name) })
+        Ok(Self { folder: cache.path(&name), qemu: None })
     }
 
+    /// The one in the cache for aarch64, with what is linked to, made there if it is not.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn of_aarch64(compilers: &Self) -> Result<Self, Box<dyn Error>> {
+        let (cache, name) = (Cache::of_user()?, format!("debian-{STABLE}-arm64"));
+        let qemu = compilers.path("usr/bin/qemu-aarch64");
+        cache.install(&name, &["usr/bin/apt-get", "usr/lib/aarch64-linux-gnu/crt1.o"], |kept, _| {
+            eprintln!("Making a Debian {STABLE} for arm64 in {}", cache.path(&name).display());
+            let mut command = emulation::aarch64(&qemu);
+            let options = ["--arch=arm64", "--skip=check/qemu", "--variant=minbase", "--include=libc6-dev"];
+            run(command.args(["mmdebstrap", STANDING]).args(options).arg(STABLE).arg(kept)).map_err(failed(kept))
+        })?;
+        Ok(Self { folder: cache.path(&name), qemu: Some(qemu) })
+    }
+
+    /// The same in another folder, which is made; its folder's system runs programs for aarch64 if this one does.
+    ///
+    /// # Errors
+    /// If it cannot be copied.
+    pub fn copied(&self, to: &Path) -> Result<Self, Box<dyn Error>> {
+        run(Command::new("cp").arg("-a").arg(&self.folder).arg(to))?;
+        Ok(Self { folder: to.to_owned(), qemu: self.qemu.clone() })
+    }
+
+    /// The same, where programs for aarch64 run, too.
+    pub fn with_aarch64(self) -> Self {
+        Self { qemu: Some(self.path("usr/bin/qemu-aarch64")), ..self }
+    }
+
+    /// What runs programs for aarch64.
+    pub fn qemu(&self) -> Option<&Path> {
+        self.qemu.as_deref()
+    }
+
+    /// Installs packages, those of other architectures as `PACKAGE:ARCHITECTURE`.
     fn install(&self, packages: &[&str]) -> Result<(), Box<dyn Error>> {
-        let architectures = packages.iter().filter_map(|package| Some(package.split_once(':')?.1));
+        let mut architectures: Vec<&str> = packages.iter().filter_map(|name| Some(name.split_once(':')?.1)).collect();
+        architectures.dedup();
         for architecture in architectures {
             run(&mut self.command(&[], &["dpkg", "--add-architecture", architecture]))?;
         }
@@ -66,7 +137,6 @@ impl Root {
             let mut command = self.command(&[], &[&["apt-get", "--yes", "--quiet"], words].concat());
             run(command.env("DEBIAN_FRONTEND", "noninteractive"))
         };
-        // Mirrors that stand still hold lists that have run out.
         get(&["-o", "Acquire::Check-Valid-Until=false", "update"])?;
         get(&[&["install", "--no-install-recommends"], packages].concat())?;
         get(&["clean"])
@@ -78,14 +148,21 @@ impl Root {
     }
 
     /// A command inside, started in the root's own folder unless the command is given one that is shared; it sees these
-    /// folders of the machine at their own paths.
+    /// folders of the machine at their own paths. Its process is the command's.
     pub fn command(&self, shared: &[&Path], words: &[&str]) -> Command {
-        let mut command = Command::new("unshare");
-        command.args(["--mount", "bash", "-c", ENTER]).arg(&self.folder).args(shared).arg("--").args(words);
+        let mut command = match &self.qemu {
+            Some(qemu) => emulation::aarch64(qemu),
+            None => Command::new("env"),
+        };
+        command.args(["unshare", "--mount", "bash", "-c", ENTER]).arg(&self.folder).args(shared).arg("--").args(words);
         command.env_clear().env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
         command.env("LANG", "C.UTF-8").env("HOME", "/root").current_dir("/");
         command
     }
+}
+
+fn failed(folder: &Path) -> impl Fn(Box<dyn Error>) -> SetupCause {
+    move |error| SetupCause::file(folder)(std::io::Error::other(error.to_string()))
 }
 
 /// Folders of this machine that Cargo inside works with: the checkout, Cargo's own, and where it builds.
@@ -97,4 +174,19 @@ pub fn folders_of_cargo(target: &Path) -> Result<[PathBuf; 3], Box<dyn Error>> {
     let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo"))).ok_or("there is no home folder")?;
     fs::create_dir_all(target)?;
     Ok([crate::checks::workspace().to_owned(), home, target.to_owned()])
+}
+
+/// Where the workspace is built.
+///
+/// # Errors
+/// If Cargo does not say.
+pub fn target_folder() -> Result<PathBuf, Box<dyn Error>> {
+    let metadata = output(
+        crate::environment::cargo()
+            .args(["metadata", "--format-version", "1", "--no-deps"])
+            .current_dir(crate::checks::workspace()),
+    )?;
+    let metadata: serde_json::Value = serde_json::from_str(&metadata)?;
+    let target = metadata["target_directory"].as_str().ok_or("cargo metadata names no target folder")?;
+    Ok(PathBuf::from(target))
 }

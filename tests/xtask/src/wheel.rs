@@ -16,6 +16,8 @@ use crate::error::SetupCause;
 pub struct Wheel {
     /// Name and version as pip takes them: `name==version`.
     pub requirement: &'static str,
+    /// The machine that it is for, as pip calls it, where it is not this one.
+    pub platform: Option<&'static str>,
     /// Where a member goes inside the library's folder, or `None` to leave it out.
     pub destination: fn(&str) -> Option<String>,
 }
@@ -41,6 +43,7 @@ impl Wheel {
             .args("--no-input --no-cache-dir --disable-pip-version-check --retries 2".split(' '))
             .arg("-d")
             .arg(scratch)
+            .args(self.platform.into_iter().flat_map(|platform| ["--platform", platform]))
             .arg(self.requirement)
             .env("TMPDIR", scratch)
             .stdin(Stdio::null())
@@ -145,6 +148,7 @@ mod tests {
 
     const WHEEL: Wheel = Wheel {
         requirement: "example==1",
+        platform: None,
         destination: |member| Some(format!("kept/{}", member.strip_prefix("example/")?)),
     };
 

@@ -17,30 +17,37 @@ use serde_json::Value;
 use super::{Arguments, build, output, run};
 use crate::cache::Cache;
 use crate::checks::workspace;
-use crate::root::bootstrap;
+use crate::cross::{Cross, TRIPLE};
+use crate::emulation;
+use crate::root::{STABLE, bootstrap};
 
-/// Debian's release.
-const RELEASE: &str = "bookworm";
 /// The version to which the package is upgraded.
 const LATER: &str = "99.0.0";
 /// How long the service may take for anything.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Builds the package twice, as of two versions, and tries it.
+/// Builds the package twice, as of two versions, and tries it; for this machine, or for aarch64, which QEMU emulates
+/// then.
 ///
 /// # Errors
 /// If something is not as it should be.
-pub fn all(profile: String) -> Result<ExitCode, Box<dyn Error>> {
-    let system = root_file()?;
+pub fn all(profile: String, for_aarch64: bool) -> Result<ExitCode, Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     // Somebody may have the usual one.
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-    let device = Device { root: folder.path().join("root"), port };
-    fs::create_dir(&device.root)?;
-    run(Command::new("tar").arg("-xpf").arg(system).arg("-C").arg(&device.root))?;
+    let root = folder.path().join("root");
+    let qemu = if for_aarch64 {
+        Cross::set_up()?.system().copied(&root)?.qemu().map(Path::to_owned)
+    } else {
+        fs::create_dir(&root)?;
+        run(Command::new("tar").arg("-xpf").arg(root_file()?).arg("-C").arg(&root))?;
+        None
+    };
+    let device = Device { root, port, qemu };
+    let target = for_aarch64.then(|| TRIPLE.to_owned());
     // One after the other: cargo-deb removes an older package of the same name.
     for (deb_version, inside) in [(None, "/tmp/first.deb"), (Some(LATER.to_owned()), "/tmp/later.deb")] {
-        let built = build(&Arguments { profile: profile.clone(), target: None, deb_version, fast: true })?;
+        let built = build(&Arguments { profile: profile.clone(), target: target.clone(), deb_version, fast: true })?;
         fs::copy(&built, device.path(inside))
             .map_err(|error| format!("{} cannot be copied: {error}", built.display()))?;
     }
@@ -58,14 +65,14 @@ pub fn all(profile: String) -> Result<ExitCode, Box<dyn Error>> {
 
 /// A tar file with a Debian that holds what every Debian holds.
 fn root_file() -> Result<PathBuf, Box<dyn Error>> {
-    let folder = format!("debian-{RELEASE}");
+    let folder = format!("debian-{STABLE}");
     let cache = Cache::of_user()?;
     cache.install(&folder, &["root.tar"], |kept, scratch| {
         let failed = |error: Box<dyn Error>| {
             crate::error::SetupCause::file(&kept.join("root.tar"))(std::io::Error::other(error.to_string()))
         };
-        eprintln!("Making a Debian {RELEASE} in {}", cache.path(&folder).display());
-        bootstrap(RELEASE, &kept.join("root.tar"), scratch).map_err(failed)
+        eprintln!("Making a Debian {STABLE} in {}", cache.path(&folder).display());
+        bootstrap(STABLE, &kept.join("root.tar"), scratch).map_err(failed)
     })?;
     Ok(cache.path(&folder).join("root.tar"))
 }
@@ -75,6 +82,8 @@ struct Device {
     root: PathBuf,
     /// Where the service listens.
     port: u16,
+    /// What runs its programs, where this machine does not.
+    qemu: Option<PathBuf>,
 }
 
 impl Device {
@@ -84,9 +93,9 @@ impl Device {
 
     /// A command inside, with /proc, as a user or as root.
     fn command(&self, user: Option<&str>, words: &[&str]) -> Command {
-        let mut command = Command::new("unshare");
-        let script = "mount -t proc proc \"$0/proc\" && exec chroot $1 \"$0\" \"${@:2}\"";
-        command.args(["--mount", "bash", "-c", script]).arg(&self.root);
+        let mut command = self.qemu.as_deref().map_or_else(|| Command::new("env"), emulation::aarch64);
+        let script = "mount --rbind /proc \"$0/proc\" && exec chroot $1 \"$0\" \"${@:2}\"";
+        command.args(["unshare", "--mount", "bash", "-c", script]).arg(&self.root);
         command.arg(user.map_or_else(|| "--userspec=0:0".to_owned(), |user| format!("--userspec={user}:{user}")));
         command.args(words).env_clear().env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
         command.env("LANG", "C.UTF-8").env("DEBIAN_FRONTEND", "noninteractive");
@@ -169,8 +178,12 @@ impl Device {
     }
 
     /// Boots the device with the service among all others, which systemd starts again when it dies; false where there
-    /// is no systemd-nspawn to boot it in.
+    /// is no systemd-nspawn to boot it in, or the machine is emulated.
     fn booted(&self) -> Result<bool, Box<dyn Error>> {
+        if self.qemu.is_some() {
+            eprintln!("not booted: QEMU's user mode runs programs, and systemd wants a machine");
+            return Ok(false);
+        }
         if output(Command::new("systemd-nspawn").arg("--version")).is_err() {
             eprintln!("not booted: systemd-nspawn is missing (Debian's package systemd-container)");
             return Ok(false);

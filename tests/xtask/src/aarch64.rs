@@ -1,0 +1,46 @@
+//! `cargo xtask test aarch64`: the libraries' tests, built for aarch64 and run in QEMU's user mode; the program beside
+//! this machine's own, on states that either wrote; the package in a Debian for arm64.
+
+mod beside;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use crate::checks::workspace;
+use crate::cross::{Cross, TRIPLE};
+use crate::environment::cargo;
+use crate::package::{run as must, trial};
+use crate::root::target_folder;
+use beside::{Machine, Trial};
+
+/// Packages whose tests run. Not those that draw, train or need libtorch; nor the program's own tests, which trace
+/// processes, kill them at moments, and take hours here.
+const TESTED: [&str; 5] = ["orco-core", "orco-state", "orco-runtime", "orco-camera", "orco-serve"];
+/// Processors that QEMU can be, with whose vector instructions the program is tried: those of the Raspberry Pi Zero 2,
+/// 4 and 5, and one with all that QEMU knows.
+const PROCESSORS: [&str; 4] = ["cortex-a53", "cortex-a72", "cortex-a76", "max"];
+
+/// Builds, and tries all of it.
+///
+/// # Errors
+/// If something cannot be built, or is not as it should be.
+pub fn run(profile: String) -> Result<ExitCode, Box<dyn Error>> {
+    let cross = Cross::set_up()?;
+    let of_profile = ["--profile", &profile];
+    let packages = || TESTED.iter().flat_map(|name| ["--package", name]);
+    let features = ["--features", "orco-runtime/onnx,orco-runtime/sign"];
+    let words: Vec<&str> = packages().chain(features).chain(of_profile).chain(["--lib", "--bins", "--tests"]).collect();
+    must(&mut cross.cargo("test", &words))?;
+    must(&mut cross.cargo("build", &[&["--package", "orco"][..], &of_profile].concat()))?;
+    // Here any will do, which is built sooner.
+    must(cargo().args(["build", "--locked", "--package", "orco"]).current_dir(workspace()))?;
+    let here = target_folder()?.join("debug/orco");
+    let built = if profile == "dev" { "debug" } else { &profile };
+    let there = cross.target().join(TRIPLE).join(built).join("orco");
+    let folder = tempfile::tempdir()?;
+    let mut machines = vec![Machine::here(&here)?];
+    machines.extend(PROCESSORS.map(|processor| Machine::there(&cross, &there, processor, folder.path())));
+    Trial::new(&machines, folder.path()).all()?;
+
+    trial::all(profile, true)
+}

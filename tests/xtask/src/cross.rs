@@ -1,0 +1,89 @@
+//! Cargo for aarch64: it runs in the Debian with compilers, links to the release of Debian that packages are made for,
+//! and what it builds runs there, too.
+
+use std::error::Error;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::checks::workspace;
+use crate::environment::cargo;
+use crate::library::ONNX_RUNTIME_AARCH64;
+use crate::package::run as must;
+use crate::root::{Root, folders_of_cargo, target_folder};
+
+/// What Rust calls these machines.
+pub const TRIPLE: &str = "aarch64-unknown-linux-gnu";
+
+/// Builds for aarch64, and runs what it built.
+#[derive(Debug)]
+pub struct Cross {
+    compilers: Root,
+    /// What is linked to.
+    system: Root,
+    onnx_runtime: PathBuf,
+    target: PathBuf,
+    shared: Vec<PathBuf>,
+}
+
+impl Cross {
+    /// Makes all that is needed, unless it is there, and has Cargo download the crates.
+    ///
+    /// # Errors
+    /// If a Debian cannot be made, or ONNX Runtime or a crate not be had.
+    pub fn set_up() -> Result<Self, Box<dyn Error>> {
+        let compilers = Root::of_compilers()?;
+        let system = Root::of_aarch64(&compilers)?;
+        let onnx_runtime = std::path::absolute(ONNX_RUNTIME_AARCH64.locate()?)?;
+        // Another compiler than this machine's: neither should find the other's files.
+        let target = target_folder()?.join("aarch64");
+        // Inside there is no network.
+        must(cargo().args(["fetch", "--quiet", "--locked"]).current_dir(workspace()))?;
+        let mut shared = folders_of_cargo(&target)?.to_vec();
+        shared.extend([system.path(""), onnx_runtime.parent().unwrap_or(Path::new("/")).to_owned()]);
+        Ok(Self { compilers: compilers.with_aarch64(), system, onnx_runtime, target, shared })
+    }
+
+    /// A Debian for arm64.
+    pub fn system(&self) -> &Root {
+        &self.system
+    }
+
+    /// ONNX Runtime's shared library.
+    pub fn onnx_runtime(&self) -> &Path {
+        &self.onnx_runtime
+    }
+
+    /// Where Cargo builds.
+    pub fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// A command in the Debian with compilers, started in the checkout, which sees also `folders`; programs for aarch64
+    /// run, and find ONNX Runtime.
+    pub fn command(&self, folders: &[&Path], words: &[&str]) -> Command {
+        let shared: Vec<&Path> = self.shared.iter().map(PathBuf::as_path).chain(folders.iter().copied()).collect();
+        let mut command = self.compilers.command(&shared, words);
+        command.env("CARGO_HOME", &self.shared[1]).env("CARGO_TARGET_DIR", &self.target);
+        command.env("CARGO_NET_OFFLINE", "true").env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", GCC);
+        let mut link = OsStr::new("-Clink-arg=--sysroot=").to_owned();
+        link.push(self.system.path(""));
+        let mut compile = OsStr::new("--sysroot=").to_owned();
+        compile.push(self.system.path(""));
+        command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS", link);
+        command.env("CC_aarch64_unknown_linux_gnu", GCC).env("CFLAGS_aarch64_unknown_linux_gnu", compile);
+        // Where the profile is not the one of releases, tables of lines are enough.
+        command.env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only");
+        command.env("ORT_DYLIB_PATH", &self.onnx_runtime).env("ORT_DISABLE_TELEMETRY", "1");
+        command.current_dir(workspace());
+        command
+    }
+
+    /// Cargo for aarch64.
+    pub fn cargo(&self, task: &str, words: &[&str]) -> Command {
+        self.command(&[], &[&["cargo", task, "--locked", "--target", TRIPLE], words].concat())
+    }
+}
+
+/// The compiler and linker.
+const GCC: &str = "aarch64-linux-gnu-gcc";
