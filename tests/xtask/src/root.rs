@@ -14,11 +14,11 @@ use crate::package::{output, run};
 
 /// What brings compilers for other machines: the release that always has recent ones.
 const SID: &str = "sid";
-/// What packages are made for.
-pub const STABLE: &str = "bookworm";
+/// What packages are made for; programs that are linked to it run on later releases, too.
+pub const PACKAGED: &str = "bookworm";
 /// Rust with its library as source and for aarch64, linkers for microcontrollers and aarch64, their machines, and what
 /// programs for aarch64 are linked to when they run here.
-const COMPILERS: [&str; 14] = [
+const COMPILERS: [&str; 13] = [
     "cargo",
     "rustc",
     "rust-src",
@@ -33,8 +33,6 @@ const COMPILERS: [&str; 14] = [
     // cargo-deb asks it what a program is linked to.
     "dpkg-dev",
     "xz-utils",
-    // What `ps` tells tests of the program.
-    "procps",
 ];
 /// Files of these.
 const OF_COMPILERS: [&str; 6] = [
@@ -96,13 +94,13 @@ impl Root {
     /// # Errors
     /// If it cannot be made.
     pub fn of_aarch64(compilers: &Self) -> Result<Self, Box<dyn Error>> {
-        let (cache, name) = (Cache::of_user()?, format!("debian-{STABLE}-arm64"));
+        let (cache, name) = (Cache::of_user()?, format!("debian-{PACKAGED}-arm64"));
         let qemu = compilers.path("usr/bin/qemu-aarch64");
         cache.install(&name, &["usr/bin/apt-get", "usr/lib/aarch64-linux-gnu/crt1.o"], |kept, _| {
-            eprintln!("Making a Debian {STABLE} for arm64 in {}", cache.path(&name).display());
+            eprintln!("Making a Debian {PACKAGED} for arm64 in {}", cache.path(&name).display());
             let mut command = emulation::aarch64(&qemu);
             let options = ["--arch=arm64", "--skip=check/qemu", "--variant=minbase", "--include=libc6-dev"];
-            run(command.args(["mmdebstrap", STANDING]).args(options).arg(STABLE).arg(kept)).map_err(failed(kept))
+            run(command.args(["mmdebstrap", STANDING]).args(options).arg(PACKAGED).arg(kept)).map_err(failed(kept))
         })?;
         Ok(Self { folder: cache.path(&name), qemu: Some(qemu) })
     }

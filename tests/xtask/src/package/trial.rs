@@ -19,7 +19,7 @@ use crate::cache::Cache;
 use crate::checks::workspace;
 use crate::cross::{Cross, TRIPLE};
 use crate::emulation;
-use crate::root::{STABLE, bootstrap};
+use crate::root::{PACKAGED, bootstrap};
 
 /// The version to which the package is upgraded.
 const LATER: &str = "99.0.0";
@@ -65,14 +65,14 @@ pub fn all(profile: String, for_aarch64: bool) -> Result<ExitCode, Box<dyn Error
 
 /// A tar file with a Debian that holds what every Debian holds.
 fn root_file() -> Result<PathBuf, Box<dyn Error>> {
-    let folder = format!("debian-{STABLE}");
+    let folder = format!("debian-{PACKAGED}");
     let cache = Cache::of_user()?;
     cache.install(&folder, &["root.tar"], |kept, scratch| {
         let failed = |error: Box<dyn Error>| {
             crate::error::SetupCause::file(&kept.join("root.tar"))(std::io::Error::other(error.to_string()))
         };
-        eprintln!("Making a Debian {STABLE} in {}", cache.path(&folder).display());
-        bootstrap(STABLE, &kept.join("root.tar"), scratch).map_err(failed)
+        eprintln!("Making a Debian {PACKAGED} in {}", cache.path(&folder).display());
+        bootstrap(PACKAGED, &kept.join("root.tar"), scratch).map_err(failed)
     })?;
     Ok(cache.path(&folder).join("root.tar"))
 }
