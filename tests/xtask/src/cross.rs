@@ -2,7 +2,6 @@
 //! and what it builds runs there, too.
 
 use std::error::Error;
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -66,12 +65,15 @@ impl Cross {
         let mut command = self.compilers.command(&shared, words);
         command.env("CARGO_HOME", &self.shared[1]).env("CARGO_TARGET_DIR", &self.target);
         command.env("CARGO_NET_OFFLINE", "true").env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", GCC);
-        let mut link = OsStr::new("-Clink-arg=--sysroot=").to_owned();
-        link.push(self.system.path(""));
-        let mut compile = OsStr::new("--sysroot=").to_owned();
-        compile.push(self.system.path(""));
+        let system = self.system.path("");
+        let system = system.to_string_lossy();
+        let system = system.trim_end_matches('/');
+        // The compiler would find its own libc first, which is newer than that of the release.
+        let libraries = format!("{system}/usr/lib/aarch64-linux-gnu");
+        let link = format!("-Clink-arg=--sysroot={system} -Clink-arg=-B{libraries} -Clink-arg=-L{libraries}");
         command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS", link);
-        command.env("CC_aarch64_unknown_linux_gnu", GCC).env("CFLAGS_aarch64_unknown_linux_gnu", compile);
+        command.env("CC_aarch64_unknown_linux_gnu", GCC);
+        command.env("CFLAGS_aarch64_unknown_linux_gnu", format!("--sysroot={system}"));
         // Where the profile is not the one of releases, tables of lines are enough.
         command.env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only");
         command.env("ORT_DYLIB_PATH", &self.onnx_runtime).env("ORT_DISABLE_TELEMETRY", "1");

@@ -26,16 +26,21 @@ impl Whitener {
     fn new(statistics: &Statistics, inputs: usize) -> Self {
         let mut clean = statistics.axes.clean();
         normalise_rows(&mut clean, inputs);
-        let (count, width) = (statistics.damping.len(), padded(inputs));
+        Self::of(&clean, statistics.damping.clone(), statistics.factor, inputs)
+    }
+
+    /// With these axes `[n, inputs]`, of length 1.
+    fn of(clean: &[f32], damping: Vec<f32>, factor: f32, inputs: usize) -> Self {
+        let (count, width) = (damping.len(), padded(inputs));
         let mut transposed = vec![0.0; inputs * padded(count)];
-        pack_transposed(count, inputs, &clean, &mut transposed);
+        pack_transposed(count, inputs, clean, &mut transposed);
         let mut wide = vec![0.0; count * width];
         wide.chunks_exact_mut(width).zip(clean.chunks_exact(inputs)).for_each(|(to, from)| {
             to[..inputs].copy_from_slice(from);
         });
         let mut axes = vec![0.0; count * width];
         pack(count, width, &wide, &mut axes);
-        Self { transposed, axes, damping: statistics.damping.clone(), factor: statistics.factor, inputs }
+        Self { transposed, axes, damping, factor, inputs }
     }
 
     /// Whitens vectors `[n, inputs]`.
@@ -46,7 +51,8 @@ impl Whitener {
         let axes = Right::packed(&self.transposed, self.inputs, width);
         product(rows, self.inputs, Left::rows(vectors, self.inputs), axes, |row, column, sums| {
             let line = along[row * width + column..].iter_mut();
-            line.zip(sums).zip(&self.damping[column..]).for_each(|((to, sum), damping)| *to = damping * sum);
+            let damping = self.damping.iter().skip(column);
+            line.zip(sums).zip(damping).for_each(|((to, sum), damping)| *to = damping * sum);
         });
         let back = Right::packed(&self.axes, count, padded(self.inputs));
         product(rows, count, Left::rows(&along, width), back, |row, column, sums| {
@@ -165,5 +171,25 @@ impl Rows {
             line.zip(sums).for_each(|((to, offset), sum)| *to = sum + offset);
         });
         scores
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use orco_core::linalg::without_avx512;
+
+    use super::*;
+
+    /// Tiles of all vector units but AVX-512 are narrower than the columns that an axis is padded to.
+    #[test]
+    fn one_axis_whitens_on_every_vector_unit() {
+        let whitener = Whitener::of(&[1.0, 0.0, 0.0], vec![0.5], 2.0, 3);
+        for aside in [false, true] {
+            let mut vectors = [4.0, 1.0, 2.0, -2.0, 0.0, 1.0];
+            without_avx512(aside);
+            whitener.apply(&mut vectors);
+            without_avx512(false);
+            assert_eq!(vectors, [4.0, 2.0, 4.0, -2.0, 0.0, 2.0], "without AVX-512: {aside}");
+        }
     }
 }
