@@ -25,19 +25,20 @@ impl Step {
 
 const FORMAT: Step = Step::new("fmt --all --check");
 const LINTS: Step = Step::new("clippy --release --workspace --all-targets -- -D warnings");
-const TESTS: Step = Step::new("test --release --workspace");
 /// The tests, and the lints of all that is compiled for them: what `cargo clippy` puts in the compiler's place checks
 /// the workspace's crates while it compiles them, so neither they nor the crates below them are gone through twice.
-const LINTED_TESTS: Step = Step {
-    variables: &[("RUSTC_WORKSPACE_WRAPPER", "clippy-driver"), ("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings")],
-    ..TESTS
-};
+const TESTS: Step = Step { variables: &LINTED, ..Step::new("test --release --workspace") };
+/// Has Cargo lint what it compiles of the workspace.
+pub const LINTED: [(&str, &str); 2] = [WRAPPER, DENIED];
+const WRAPPER: (&str, &str) = ("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
+const DENIED: (&str, &str) = ("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings");
 /// Licences, crates that are not wanted, and where crates come from, by `deny.toml`. Advisories are left out: their
 /// database lies on GitHub.
 const DEPENDENCIES: Step = Step::new("deny --workspace check licenses bans sources");
 
 /// What other selections of packages and features compile to, and the documentation.
-const OTHER_BUILDS: [Step; 12] = [
+const OTHER_BUILDS: [Step; 13] = [
+    Step::new("clippy --release --workspace --benches -- -D warnings"),
     // Every feature alone: no crate beside these turns features on here. The method needs neither an operating system
     // nor an allocator, what is known and kept no operating system.
     Step::new("clippy --release --package orco-core -- -D warnings"),
@@ -62,18 +63,18 @@ const OTHER_BUILDS: [Step; 12] = [
 
 /// The checks for between two changes: no trial, no training.
 pub fn quick() -> Vec<Step> {
-    vec![FORMAT, LINTS, Step::new("test --release --workspace --lib")]
+    vec![FORMAT, LINTS, Step { arguments: "test --release --workspace --lib", ..TESTS }]
 }
 
 /// All tests, the long trials shortened.
 pub fn standard() -> Vec<Step> {
-    vec![FORMAT, DEPENDENCIES, LINTED_TESTS]
+    vec![FORMAT, DEPENDENCIES, TESTS]
 }
 
 /// All checks, the long trials in full.
 pub fn full() -> Vec<Step> {
-    let tests = Step { variables: &[("ORCO_HEAVY", "1")], ..TESTS };
-    [&[FORMAT, LINTS, DEPENDENCIES][..], &OTHER_BUILDS, &[tests]].concat()
+    let tests = Step { variables: &[("ORCO_HEAVY", "1"), WRAPPER, DENIED], ..TESTS };
+    [&[FORMAT, DEPENDENCIES][..], &OTHER_BUILDS, &[tests]].concat()
 }
 
 /// Runs the steps in the workspace's folder up to the first that fails, then prints a table of
