@@ -295,7 +295,8 @@ fn compare_ranks(cases: &[&Case]) {
         let row = |program: &str, mut whole: Trainer, mut shared: Trainer| {
             let pairs = (0..=TURNS_BESIDE).map(|_| (whole.turn(), shared.turn())).skip(1);
             let (one, two): (Vec<f64>, Vec<f64>) = pairs.unzip();
-            [whole, shared].map(Trainer::stop);
+            whole.stop();
+            shared.stop();
             let shares = one.iter().zip(&two).map(|(one, two)| 100.0 * two / one).collect();
             let ([_, one, _], [_, two, _], [low, share, high]) = (quartiles(one), quartiles(two), quartiles(shares));
             let name = format!("{}, {program}", case.name);
