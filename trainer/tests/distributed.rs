@@ -294,6 +294,27 @@ fn a_killed_rank_ends_the_other_and_one_process_continues() {
     assert_eq!(Record::read(&run).unwrap().ranks, 1);
 }
 
+/// A machine that hangs keeps its connections open, so only waiting tells.
+#[test]
+fn a_silent_rank_ends_the_other() {
+    if !orco_trials::heavy() {
+        return orco_trials::skipped("waiting for a silent rank (heavy: `cargo xtask test full`)");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    recipe(folder.path(), 4000, &[]);
+    let mut two = ranks(folder.path(), "pretrain", "run");
+    wait_for_epoch(&mut two, &folder.path().join("run"));
+    let [first, mut second] = two;
+    send("-STOP", &second);
+    let output = ended(first, 2 * LIMIT);
+    second.kill().unwrap();
+    second.wait().unwrap();
+    let said = told(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let last = said.lines().last().unwrap();
+    assert!(last.starts_with("error: phase 1: ") && last.contains("lost the other ranks: "), "{said}");
+}
+
 #[test]
 fn a_stop_of_one_rank_stops_both_and_they_go_on_exactly() {
     for (train_backbone, sync_batch_norm) in [(false, false), (true, true)] {

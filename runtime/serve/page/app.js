@@ -124,7 +124,9 @@ function showHint() {
   $("shoot").disabled = !ready;
   $("learn").disabled = !label() || !shots.length;
   const key = !label() ? "hintLabel" : !shots.length ? (ready ? "hintFirst" : "hintSource") : shots.length < ENOUGH ? "hintMore" : "hintEnough";
-  $("hint").textContent = say(key, { count: shots.length });
+  const there = known.find((one) => one.label === label().normalize());
+  const added = there ? ` ${say(there.learned ? "hintLearned" : "hintBase", there)}` : "";
+  $("hint").textContent = say(key, { count: shots.length }) + added;
 }
 
 function forgetWarning() {

@@ -13,25 +13,32 @@ use crate::environment::{Environment, cargo, exit_code, quoted};
 pub struct Step {
     /// Arguments of Cargo, divided by single spaces.
     arguments: &'static str,
-    /// A variable that this step alone needs.
-    variable: Option<(&'static str, &'static str)>,
+    /// Variables that this step alone needs.
+    variables: &'static [(&'static str, &'static str)],
 }
 
 impl Step {
     const fn new(arguments: &'static str) -> Self {
-        Self { arguments, variable: None }
+        Self { arguments, variables: &[] }
     }
 }
 
 const FORMAT: Step = Step::new("fmt --all --check");
-const TESTS: &str = "test --release --workspace";
 const LINTS: Step = Step::new("clippy --release --workspace --all-targets -- -D warnings");
+/// The tests, and the lints of all that is compiled for them: what `cargo clippy` puts in the compiler's place checks
+/// the workspace's crates while it compiles them, so neither they nor the crates below them are gone through twice.
+const TESTS: Step = Step { variables: &LINTED, ..Step::new("test --release --workspace") };
+/// Has Cargo lint what it compiles of the workspace.
+pub const LINTED: [(&str, &str); 2] = [WRAPPER, DENIED];
+const WRAPPER: (&str, &str) = ("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
+const DENIED: (&str, &str) = ("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings");
 /// Licences, crates that are not wanted, and where crates come from, by `deny.toml`. Advisories are left out: their
 /// database lies on GitHub.
 const DEPENDENCIES: Step = Step::new("deny --workspace check licenses bans sources");
 
 /// What other selections of packages and features compile to, and the documentation.
-const OTHER_BUILDS: [Step; 12] = [
+const OTHER_BUILDS: [Step; 13] = [
+    Step::new("clippy --release --workspace --benches -- -D warnings"),
     // Every feature alone: no crate beside these turns features on here. The method needs neither an operating system
     // nor an allocator, what is known and kept no operating system.
     Step::new("clippy --release --package orco-core -- -D warnings"),
@@ -50,27 +57,24 @@ const OTHER_BUILDS: [Step; 12] = [
     Step::new("run --profile bare --package orco-bare --features program"),
     Step {
         arguments: "doc --release --workspace --no-deps --document-private-items",
-        variable: Some(("RUSTDOCFLAGS", "-D warnings")),
+        variables: &[("RUSTDOCFLAGS", "-D warnings")],
     },
 ];
 
 /// The checks for between two changes: no trial, no training.
 pub fn quick() -> Vec<Step> {
-    vec![FORMAT, LINTS, Step::new("test --release --workspace --lib")]
+    vec![FORMAT, LINTS, Step { arguments: "test --release --workspace --lib", ..TESTS }]
 }
 
-/// All checks, the quick ones first; the long trials shortened.
+/// All tests, the long trials shortened.
 pub fn standard() -> Vec<Step> {
-    with_tests(Step::new(TESTS))
+    vec![FORMAT, DEPENDENCIES, TESTS]
 }
 
 /// All checks, the long trials in full.
 pub fn full() -> Vec<Step> {
-    with_tests(Step { variable: Some(("ORCO_HEAVY", "1")), ..Step::new(TESTS) })
-}
-
-fn with_tests(tests: Step) -> Vec<Step> {
-    [&[FORMAT, LINTS, DEPENDENCIES][..], &OTHER_BUILDS, &[tests]].concat()
+    let tests = Step { variables: &[("ORCO_HEAVY", "1"), WRAPPER, DENIED], ..TESTS };
+    [&[FORMAT, DEPENDENCIES][..], &OTHER_BUILDS, &[tests]].concat()
 }
 
 /// Runs the steps in the workspace's folder up to the first that fails, then prints a table of
@@ -92,7 +96,7 @@ pub fn run(
         let mut command = cargo();
         command.args(step.arguments.split(' ')).current_dir(workspace()).stdin(Stdio::null());
         environment.apply(&mut command);
-        command.envs(step.variable).status()
+        command.envs(step.variables.iter().copied()).status()
     })
     .map_err(|error| format!("cargo could not be started: {error}"))?;
 
@@ -151,9 +155,9 @@ fn table(rows: &[Row], last: &str) -> String {
 
 /// The step as a line for a shell in the workspace's folder.
 fn repeat(step: &Step) -> String {
-    let variable = step.variable.map(|(name, value)| format!("{name}={} ", quoted(value))).unwrap_or_default();
+    let variables: String = step.variables.iter().map(|(name, value)| format!("{name}={} ", quoted(value))).collect();
     let arguments = step.arguments;
-    format!(r#"(eval "$(cargo xtask setup)" && {variable}cargo {arguments})"#)
+    format!(r#"(eval "$(cargo xtask setup)" && {variables}cargo {arguments})"#)
 }
 
 /// The folder of the workspace, two above this package.
@@ -166,9 +170,9 @@ pub fn workspace() -> &'static Path {
 mod tests {
     use super::*;
 
-    /// The one step that needs a variable.
+    /// The one of the other builds that needs a variable.
     fn documentation() -> &'static Step {
-        OTHER_BUILDS.iter().find(|step| step.variable.is_some()).expect("there is one")
+        OTHER_BUILDS.iter().find(|step| !step.variables.is_empty()).expect("there is one")
     }
 
     #[cfg(unix)]
@@ -176,14 +180,14 @@ mod tests {
     fn stops_at_the_first_failure() {
         use std::os::unix::process::ExitStatusExt;
 
-        let (mut rows, all) = (Vec::new(), standard());
+        let (mut rows, all) = (Vec::new(), full());
         let none = run_until_failure(&all, &mut rows, |_| Ok(ExitStatus::default()));
         assert!(none.unwrap().is_none());
         assert_eq!(rows.len(), all.len());
 
         rows.clear();
         let failing = |step: &Step| {
-            let code = if step.variable.is_some() { 101 } else { 0 };
+            let code = if step.arguments == documentation().arguments { 101 } else { 0 };
             Ok(ExitStatus::from_raw(code << 8))
         };
         let failed = run_until_failure(&all, &mut rows, failing).unwrap();

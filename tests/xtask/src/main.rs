@@ -96,9 +96,9 @@ enum Task {
     /// Build the Debian package with cargo-deb (which Cargo builds first, unless ORCO_CARGO_DEB names one)
     #[cfg(unix)]
     Package(package::Arguments),
-    /// Check format, lints, features, licences, documentation and tests of the whole workspace
+    /// Check format, lints, licences and tests of the whole workspace
     ///
-    /// Without a tier: everything, with fewer repetitions of the long trials (kills, power cuts, damage, measuring).
+    /// Without a tier: with fewer repetitions of the long trials (kills, power cuts, damage, measuring).
     Test {
         #[command(subcommand)]
         tier: Option<Tier>,
@@ -122,7 +122,8 @@ enum Published {
 enum Tier {
     /// Format, lints, and the unit tests of the libraries
     Quick,
-    /// Everything, the long trials in full (ORCO_HEAVY is set); what CI runs
+    /// Also every feature alone, benchmarks, fuzz targets and documentation, and the long trials in full (ORCO_HEAVY is
+    /// set); what CI runs
     Full,
     /// The Debian package: built, then installed, taught, started, upgraded and removed in a clean Debian
     ///

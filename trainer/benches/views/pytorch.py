@@ -1,16 +1,22 @@
 """Phase 1 of main.rs written in PyTorch eager. It first prints how many parameters its backbone has with the norms folded
 in; then, for every line of its input, it trains some epochs and prints the views per second of the last one.
 
-Arguments: family, precision, width, batch, epochs, steps, classes.
+Arguments: family, precision, width, batch, epochs, steps, classes. With torchrun's variables in the environment it is one
+of several ranks, which share every batch by DistributedDataParallel over Gloo; the first one prints.
 """
 
 import math
+import os
 import sys
 import time
 
 import torch
+import torch.distributed as dist
+import torch.distributed.nn.functional
 import torch.nn.functional as F
 from torch import nn
+
+RANK, RANKS = (int(os.environ.get(name, default)) for name, default in (("RANK", 0), ("WORLD_SIZE", 1)))
 
 FAMILY, PRECISION = sys.argv[1:3]
 WIDTH, BATCH, EPOCHS, STEPS, CLASSES = map(int, sys.argv[3:])
@@ -116,8 +122,26 @@ def view(x):
     return torch.where(uniform(n, 0, 1) < 0.1, luminance(x).expand_as(x), x)
 
 
+class Whole(nn.Module):
+    def __init__(self):
+        super().__init__()
+        network, features = backbone()
+        self.network = network.to(memory_format=torch.channels_last)
+        self.head = nn.Sequential(nn.Linear(features, 2048), nn.ReLU(), nn.Linear(2048, 128))
+        self.classifier = nn.Linear(features, CLASSES)
+
+    def forward(self, x):
+        with torch.autocast("cpu", torch.bfloat16, enabled=PRECISION == "bf16"):
+            f = self.network(x.contiguous(memory_format=torch.channels_last)).float().mean((2, 3))
+        return self.classifier(f), self.head(f)
+
+
+def of_all(rows):
+    return torch.cat(dist.nn.functional.all_gather(rows)) if RANKS > 1 else rows
+
+
 def contrast(z, labels):
-    z = F.normalize(z)
+    z = of_all(F.normalize(z))
     itself = torch.eye(len(z), dtype=torch.bool)
     similarity = (z @ z.T / 0.2).masked_fill(itself, -1e9)
     positive = (labels[:, None] == labels[None]) & ~itself
@@ -128,32 +152,34 @@ def contrast(z, labels):
 
 def main():
     torch.manual_seed(1)
-    network, features = backbone()
-    folded = [m.weight.numel() for m in network.modules() if isinstance(m, (nn.Conv2d, nn.BatchNorm2d))]
-    print(sum(folded), flush=True)
-    network = network.to(memory_format=torch.channels_last)
-    head = nn.Sequential(nn.Linear(features, 2048), nn.ReLU(), nn.Linear(2048, 128))
-    classifier = nn.Linear(features, CLASSES)
-    parameters = [p for module in (network, head, classifier) for p in module.parameters()]
-    optimiser = torch.optim.SGD(parameters, lr=0.01, momentum=0.9, nesterov=True, weight_decay=5e-4)
+    whole = Whole()
+    folded = [m.weight.numel() for m in whole.network.modules() if isinstance(m, (nn.Conv2d, nn.BatchNorm2d))]
+    if RANK == 0:
+        print(sum(folded), flush=True)
+    if RANKS > 1:
+        dist.init_process_group("gloo")
+        whole = nn.parallel.DistributedDataParallel(whole)
+    optimiser = torch.optim.SGD(whole.parameters(), lr=0.01, momentum=0.9, nesterov=True, weight_decay=5e-4)
     pixels = torch.randint(256, (STEPS * BATCH, 3, 32, 32), dtype=torch.uint8)
     labels = torch.randint(CLASSES, (STEPS * BATCH,))
     mean = torch.tensor([0.5071, 0.4865, 0.4409]).view(1, 3, 1, 1)
     deviation = torch.tensor([0.2673, 0.2564, 0.2762]).view(1, 3, 1, 1)
     for _turn in sys.stdin:
         for _epoch in range(EPOCHS):
+            # Drawn alike by all ranks.
             order, start = torch.randperm(len(pixels)), time.perf_counter()
             for batch in order.split(BATCH):
-                x = (view(pixels[batch].float() / 255) - mean) / deviation
-                with torch.autocast("cpu", torch.bfloat16, enabled=PRECISION == "bf16"):
-                    f = network(x.contiguous(memory_format=torch.channels_last)).float().mean((2, 3))
-                loss = F.cross_entropy(classifier(f), labels[batch], label_smoothing=0.1) + 0.5 * contrast(head(f), labels[batch])
+                own = batch.chunk(RANKS)[RANK]
+                x = (view(pixels[own].float() / 255) - mean) / deviation
+                logits, z = whole(x)
+                loss = F.cross_entropy(logits, labels[own], label_smoothing=0.1) + 0.5 * contrast(z, labels[batch])
                 optimiser.zero_grad()
                 loss.backward()
                 optimiser.step()
                 loss.item()
             rate = len(pixels) / (time.perf_counter() - start)
-        print(rate, flush=True)
+        if RANK == 0:
+            print(rate, flush=True)
 
 
 main()

@@ -194,7 +194,9 @@ impl Browser {
 
     /// Writes into an empty field.
     pub async fn write(&self, id: &str, text: &str) -> WebDriverResult<()> {
-        self.driver.find(By::Id(id)).await?.send_keys(text).await
+        let field = self.driver.find(By::Id(id)).await?;
+        field.clear().await?;
+        field.send_keys(text).await
     }
 
     pub async fn choose_file(&self, id: &str, path: &Path) -> WebDriverResult<()> {

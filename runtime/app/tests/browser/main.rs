@@ -106,7 +106,11 @@ fn a_bad_shot_is_refused_in_words_and_can_be_taken_anyway() {
     browser::run(async {
         let browser = Browser::open(&driver, &service, DESK).await?;
         browser.choose_file("file", &dark).await?;
+        browser.write("label", "cup").await?;
+        let hint = "document.getElementById('hint').textContent.includes('known from the start')";
+        browser.until(hint).await?;
         browser.write("label", "mug").await?;
+        browser.until(&format!("!{hint}")).await?;
         browser.click("shoot").await?;
         browser.until("document.getElementById('shot-warning').textContent.startsWith('Not taken: too dark.')").await?;
         let taken = "document.querySelectorAll('#shots li').length";

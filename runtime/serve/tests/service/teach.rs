@@ -1,14 +1,12 @@
 //! A device is taught over HTTP, forgets nothing when it is started anew, and says what is wrong with bad shots.
 
-mod support;
-
 use std::io::{BufRead, BufReader, Cursor, Write};
 
+use crate::support::{Running, sample};
 use orco_runtime::image_rs::imageops;
 use orco_runtime::image_rs::{ImageFormat, RgbImage};
 use orco_runtime::{image, ndarray};
 use serde_json::{Value, json};
-use support::{Running, sample};
 
 /// How many of the pictures to try are recognised.
 fn recognised(service: &Running, label: &str, class: &str) -> usize {

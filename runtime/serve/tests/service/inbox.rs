@@ -1,11 +1,9 @@
 //! Pictures that are not recognised wait for a name; answers say why; shots say whether they are enough.
 
-mod support;
-
+use crate::support::{Running, sample};
 use orco_runtime::image;
 use orco_runtime::image_rs::{ImageFormat, RgbImage};
 use serde_json::{Value, json};
-use support::{Running, sample};
 
 fn numbers(list: &Value) -> Vec<u64> {
     list.as_array().unwrap().iter().map(|number| number.as_u64().unwrap()).collect()

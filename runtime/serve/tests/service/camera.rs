@@ -1,14 +1,13 @@
 //! The service's own camera: what it shows, shots from it, and what is told when it goes away.
 
-mod support;
-
-#[path = "../../camera/tests/support/mod.rs"]
+#[path = "../../../camera/tests/support/mod.rs"]
 mod fake;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use crate::support::{Running, sample, workspace};
 use fake::{FakeCamera, Mode, until};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::Settings;
@@ -16,7 +15,6 @@ use orco_runtime::store::Store;
 use orco_runtime::{image, image_rs};
 use orco_serve::{Address, Service, live};
 use serde_json::{Value, json};
-use support::{Running, sample, workspace};
 use tempfile::TempDir;
 
 const EVERY: Duration = Duration::from_millis(20);

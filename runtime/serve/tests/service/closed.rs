@@ -1,7 +1,5 @@
 //! The service is closed by default: every route that may change something, asked by those who may not.
 
-mod support;
-
 use std::io::Write;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
@@ -9,13 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{Answer, Running, sample, workspace};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::Settings;
 use orco_runtime::store::Store;
 use orco_serve::route::{Body, ROUTES, Route};
 use orco_serve::{Address, ServeError, Server, Service, Tls};
 use serde_json::json;
-use support::{Answer, Running, sample, workspace};
 use tempfile::TempDir;
 
 /// A service that others reach, with its token.

@@ -1,20 +1,18 @@
 //! What other programs do to the state of a running service: it is noticed, taken up, and told; what cannot be used is
 //! said.
 
-mod support;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::support::{Running, sample, workspace};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::{Learner, Settings, Shots};
 use orco_runtime::state::Balance;
 use orco_runtime::store::Store;
 use serde_json::{Value, json};
-use support::{Running, sample, workspace};
 use tempfile::TempDir;
 
 /// Another program on the same state.

@@ -1,0 +1,8 @@
+//! The service as its clients meet it, over HTTP. One program, since each takes long to compile.
+
+mod camera;
+mod closed;
+mod inbox;
+mod support;
+mod teach;
+mod watch;
