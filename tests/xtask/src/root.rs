@@ -159,7 +159,8 @@ impl Root {
     }
 }
 
-fn failed(folder: &Path) -> impl Fn(Box<dyn Error>) -> SetupCause {
+/// Puts what failed while a file or folder of the cache was made into the words of a set-up.
+pub fn failed(folder: &Path) -> impl Fn(Box<dyn Error>) -> SetupCause {
     move |error| SetupCause::file(folder)(std::io::Error::other(error.to_string()))
 }
 

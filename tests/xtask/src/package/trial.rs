@@ -19,7 +19,7 @@ use crate::cache::Cache;
 use crate::checks::workspace;
 use crate::cross::{Cross, TRIPLE};
 use crate::emulation;
-use crate::root::{PACKAGED, bootstrap};
+use crate::root::{PACKAGED, bootstrap, failed};
 
 /// The version to which the package is upgraded.
 const LATER: &str = "99.0.0";
@@ -68,11 +68,9 @@ fn root_file() -> Result<PathBuf, Box<dyn Error>> {
     let folder = format!("debian-{PACKAGED}");
     let cache = Cache::of_user()?;
     cache.install(&folder, &["root.tar"], |kept, scratch| {
-        let failed = |error: Box<dyn Error>| {
-            crate::error::SetupCause::file(&kept.join("root.tar"))(std::io::Error::other(error.to_string()))
-        };
+        let file = kept.join("root.tar");
         eprintln!("Making a Debian {PACKAGED} in {}", cache.path(&folder).display());
-        bootstrap(PACKAGED, &kept.join("root.tar"), scratch).map_err(failed)
+        bootstrap(PACKAGED, &file, scratch).map_err(failed(&file))
     })?;
     Ok(cache.path(&folder).join("root.tar"))
 }
