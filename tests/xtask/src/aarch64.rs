@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use crate::checks::workspace;
 use crate::cross::{Cross, TRIPLE};
 use crate::environment::cargo;
-use crate::package::{run as must, trial};
+use crate::package::{folder_of, run as must, trial};
 use crate::root::target_folder;
 use beside::{Machine, Trial};
 
@@ -35,8 +35,7 @@ pub fn run(profile: String) -> Result<ExitCode, Box<dyn Error>> {
     // Here any will do, which is built sooner.
     must(cargo().args(["build", "--locked", "--package", "orco"]).current_dir(workspace()))?;
     let here = target_folder()?.join("debug/orco");
-    let built = if profile == "dev" { "debug" } else { &profile };
-    let there = cross.target().join(TRIPLE).join(built).join("orco");
+    let there = cross.target().join(TRIPLE).join(folder_of(&profile)).join("orco");
     let folder = tempfile::tempdir()?;
     let mut machines = vec![Machine::here(&here)?];
     machines.extend(PROCESSORS.map(|processor| Machine::there(&cross, &there, processor, folder.path())));

@@ -62,7 +62,7 @@ pub fn build(arguments: &Arguments) -> Result<PathBuf, Box<dyn Error>> {
     run(command.current_dir(workspace()))?;
 
     let built = arguments.target.as_ref().map_or(target.to_owned(), |triple| target.join(triple));
-    let built = built.join(if arguments.profile == "dev" { "debug" } else { &arguments.profile });
+    let built = built.join(folder_of(&arguments.profile));
     let stage = built.join("package");
     if stage.exists() {
         fs::remove_dir_all(&stage)?;
@@ -103,6 +103,11 @@ pub fn build(arguments: &Arguments) -> Result<PathBuf, Box<dyn Error>> {
     let packed = output(command.current_dir(workspace()))?;
     let path = packed.lines().last().filter(|path| path.ends_with(".deb")).ok_or("cargo-deb named no package")?;
     Ok(path.into())
+}
+
+/// Cargo's folder for what it builds with a profile.
+pub fn folder_of(profile: &str) -> &str {
+    if profile == "dev" { "debug" } else { profile }
 }
 
 /// cargo-deb: `ORCO_CARGO_DEB`, else the one in the cache, into which Cargo builds it if it is not there.

@@ -192,7 +192,7 @@ impl Browser {
         }
     }
 
-    /// Writes into an empty field.
+    /// Writes into a field in place of what it holds.
     pub async fn write(&self, id: &str, text: &str) -> WebDriverResult<()> {
         let field = self.driver.find(By::Id(id)).await?;
         field.clear().await?;
