@@ -69,17 +69,9 @@ pub fn compare(
     // A finished phase 2 is read from its checkpoint, onto the processor.
     let targets = &targets.to_device(model.device());
     let source = Source::new(model, recipe, data);
-    let mut encoder = Onnx::team(&onnx::encode(&model.backbone, &[]), &source.input)
-        .context("the runtime's learner takes its features from ONNX Runtime")?;
-    let base_model = source.base_model(model, targets, &mut encoder)?;
-    let base = source.clean_features(&mut encoder, source.train, &source.split.base)?;
-    let benchmark = source.benchmark(&mut encoder, &base)?;
-    // All answer as the paper does: where f is trained, means of stored features would be those of another f.
-    let (system, config) = (System::Orco, &recipe.learn.by_targets_alone());
-    let device = Measurement { base_model: &base_model, benchmark: &benchmark, system, config, seed: SEED };
-    let measured = device.over(draws, &interrupt::flow);
-    interrupt::check()?;
-    let mut summaries = vec![Summary { system: "g, as on the device".into(), ..measured? }];
+    let (base_model, benchmark) = exported(model, targets, &source)?;
+    let config = &recipe.learn.by_targets_alone();
+    let mut summaries = vec![by_device(&base_model, &benchmark, config, draws)?];
     let rivals: Vec<Trained> =
         std::iter::once(Trained::Head).chain(shares.iter().map(|&share| Trained::Both(share))).collect();
     let epochs = rivals.len() * draws * data.split.sessions.len() * config.epochs;
@@ -98,6 +90,34 @@ pub fn compare(
         run.log(&json!({ "phase": "compare", "draws": draws, "measured": summary }))?;
     }
     Ok(summaries)
+}
+
+/// Measures the runtime's learner alone, with the recipe's settings of phase 3, answers by targets alone.
+///
+/// # Errors
+/// If ONNX Runtime is missing, or a loss stops being finite.
+pub fn on_device(model: &Model, targets: &Targets, recipe: &Recipe, data: &DataSet, draws: usize) -> Result<Summary> {
+    let source = Source::new(model, recipe, data);
+    let (base_model, benchmark) = exported(model, &targets.to_device(model.device()), &source)?;
+    by_device(&base_model, &benchmark, &recipe.learn.by_targets_alone(), draws)
+}
+
+/// What a bundle would have of a model, its features computed as on a device.
+fn exported(model: &Model, targets: &Targets, source: &Source<'_>) -> Result<(BaseModel, Benchmark)> {
+    let mut encoder = Onnx::team(&onnx::encode(&model.backbone, &[]), &source.input)
+        .context("the runtime's learner takes its features from ONNX Runtime")?;
+    let base_model = source.base_model(model, targets, &mut encoder)?;
+    let base = source.clean_features(&mut encoder, source.train, &source.split.base)?;
+    let benchmark = source.benchmark(&mut encoder, &base)?;
+    Ok((base_model, benchmark))
+}
+
+/// All answer as the paper does: where f is trained, means of stored features would be those of another f.
+fn by_device(base_model: &BaseModel, benchmark: &Benchmark, config: &Config, draws: usize) -> Result<Summary> {
+    let device = Measurement { base_model, benchmark, system: System::Orco, config, seed: SEED };
+    let measured = device.over(draws, &interrupt::flow);
+    interrupt::check()?;
+    Ok(Summary { system: "g, as on the device".into(), ..measured? })
 }
 
 /// Refuses what cannot be compared; [`compare`] asks too, but this needs no trained model.

@@ -33,13 +33,14 @@ pub use write_lists::write_lists;
 
 use crate::config::{DataKind, Recipe};
 use crate::device::send;
+use crate::distributed::Group;
 use crate::gpu;
 use crate::interrupt;
 use listing::Listing;
 use room::demand_room;
 
-/// Where a data set is, and how strict to be with it.
-#[derive(Clone, Copy, Debug, Default)]
+/// Where a data set is, how strict to be with it, and who reads it.
+#[derive(Clone, Debug, Default)]
 pub struct Origin<'a> {
     /// The data set's folder; synthetic data need none.
     pub folder: Option<&'a Path>,
@@ -47,6 +48,8 @@ pub struct Origin<'a> {
     pub lists: Option<&'a Path>,
     /// Leaves broken images out instead of stopping.
     pub skip_broken: bool,
+    /// The ranks that read it together.
+    pub group: Group,
 }
 
 /// Everything that training takes from a data set.
@@ -131,7 +134,7 @@ fn read(recipe: &Recipe, origin: &Origin<'_>) -> Result<Parts, DataError> {
     let mut skipped = Vec::new();
     let listing = match data.kind {
         DataKind::Cifar100 => {
-            let (train, test, class_names) = cifar100::open(folder()?)?;
+            let (train, test, class_names) = cifar100::open(folder()?, &origin.group)?;
             return Ok((train, test, class_names, ListNames::Numbers, Vec::new()));
         }
         DataKind::Synthetic => {
@@ -161,8 +164,8 @@ fn read(recipe: &Recipe, origin: &Origin<'_>) -> Result<Parts, DataError> {
         return Err(DataError::Count { path, what: "classes", expected, actual: class_names.len() });
     }
     demand_room(train.len() + test.len(), data.side(), 1)?;
-    let train = listing::decode(&train, data, origin.skip_broken, "training images")?;
-    let test = listing::decode(&test, data, origin.skip_broken, "test images")?;
+    let train = listing::decode(&train, data, origin.skip_broken, "training images", &origin.group)?;
+    let test = listing::decode(&test, data, origin.skip_broken, "test images", &origin.group)?;
     skipped.extend([train.skipped, test.skipped].concat());
     Ok((train.images, test.images, class_names, ListNames::Paths { prefix, names: train.names }, skipped))
 }

@@ -12,6 +12,7 @@ mod c10d;
 #[cfg(not(c10d))]
 #[path = "distributed/missing.rs"]
 mod c10d;
+mod machine;
 mod place;
 mod share;
 
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 use tch::{Device, Kind, Tensor, no_grad};
 
+pub(crate) use self::machine::Common;
 pub use self::place::Place;
 use crate::device::{self, DeviceChoice};
 use crate::progress;
@@ -227,9 +229,13 @@ impl Group {
     /// # Errors
     /// [`RankError::Lost`].
     pub fn gather_rows(&self, rows: &Tensor, count: usize) -> Result<Tensor, RankError> {
+        Ok(self.gather(rows)?.narrow(0, 0, count as i64))
+    }
+
+    /// The rows of all ranks, one rank's after the other's, after work that may have taken one of them minutes more.
+    fn gather(&self, rows: &Tensor) -> Result<Tensor, RankError> {
         let Some(ranks) = &self.0 else { return Ok(rows.shallow_clone()) };
-        let all = self.told(ranks.engine.gather(&rows.detach(), PATIENCE))?;
-        Ok(all.narrow(0, 0, count as i64))
+        self.told(ranks.engine.gather(&rows.detach(), PATIENCE))
     }
 
     /// Gives the first rank's tensors to all, in place.

@@ -6,7 +6,8 @@
 //! with the heads - [`objective`] is what is minimised: pseudo-targets, PSCL, CE, ORTH - [`optimiser`] steps - [`fit`]
 //! is the training loop, which [`mod@pretrain`] (phase 1) and [`mod@align`] (phase 2) fill in - [`export`] writes the
 //! bundle - [`mod@tune`] chooses settings of phase 3 with the runtime's own learner - [`mod@compare`] trains f too in
-//! the incremental sessions, for the paper's comparison. [`run`] keeps a run's folder.
+//! the incremental sessions, for the paper's comparison - [`mod@ablate`] trains by changed recipes, for its ablations.
+//! [`run`] keeps a run's folder.
 //!
 //! [`mod@distributed`] has several processes train one model.
 //!
@@ -17,6 +18,7 @@
 //!
 //! The command line of the program is in `bin/orco-train`.
 
+pub mod ablate;
 pub mod align;
 pub mod augment;
 pub mod backbone;

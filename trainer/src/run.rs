@@ -178,6 +178,19 @@ impl Run {
         write_atomically(&path, &bytes).context("cannot save the checkpoint; the one before it is kept")
     }
 
+    /// Takes over a checkpoint of another run, unless this one has its own or there is none.
+    ///
+    /// # Errors
+    /// If it cannot be read or written.
+    pub fn take_over(&self, name: &str, other: &Path) -> Result<()> {
+        let (own, other) = (self.path(name), other.join(name));
+        if own.exists() || !other.exists() {
+            return Ok(());
+        }
+        let bytes = fs::read(&other).with_context(|| format!("cannot read {}", other.display()))?;
+        write_atomically(&own, &bytes)
+    }
+
     /// Removes a checkpoint, if there is one.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use orco_trainer::backbone::unit;
 use orco_trainer::config::{Arithmetic, PretrainConfig, Recipe};
+use orco_trainer::dataset::{self, DataSet, Origin};
 use orco_trainer::device::DeviceChoice;
 use orco_trainer::distributed::Group;
 use orco_trainer::model::Model;
@@ -20,7 +21,7 @@ use orco_trainer::run::Record;
 use tch::{Device, Kind, Tensor, no_grad};
 
 const RANKS: usize = 2;
-/// Tells a process of this program which folder to leave its gradients in.
+/// Tells a process of this program that it is a rank, and which folder to work in.
 const FOLDER: &str = "ORCO_TEST_FOLDER";
 /// How long a rank may live on after another one, in the words of the promise.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -172,12 +173,7 @@ fn a_rank_leaves_its_gradients() {
 fn two_ranks_have_the_gradients_of_one_process() {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();
-    let ranks = [0, 1].map(|rank| {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "a_rank_leaves_its_gradients", "--nocapture"]).env(FOLDER, folder.path());
-        as_rank(&mut command, rank, port);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-    });
+    let ranks = [0, 1].map(|rank| rank_of_test("a_rank_leaves_its_gradients", folder.path(), rank, port));
     let expected = gradients_in(&Group::alone());
     let whole = network_gradients(&Group::alone(), true);
     for (rank, child) in ranks.into_iter().enumerate() {
@@ -198,6 +194,85 @@ fn two_ranks_have_the_gradients_of_one_process() {
         assert!(whole.iter().map(|(name, _)| alone(name)).fold(0.0, f64::max) > 0.1);
     }
     assert!(expected.iter().filter(|(name, _)| name.starts_with("self-supervised")).count() > 4, "all of the head");
+}
+
+/// A rank that runs one test of this program, which takes it for a rank by its variables.
+fn rank_of_test(test: &str, folder: &Path, rank: usize, port: u16) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]).env(FOLDER, folder);
+    as_rank(&mut command, rank, port);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Pictures of four classes, training and test; one training picture is broken.
+fn pictures(folder: &Path) {
+    for (part, each) in [("train", 13), ("test", 3)] {
+        for class in 0..4 {
+            let into = folder.join(part).join(format!("class {class}"));
+            fs::create_dir_all(&into).unwrap();
+            for number in 0..each {
+                let colour = image::Rgb([class * 60, number * 15, 80]);
+                image::RgbImage::from_pixel(30, 24, colour).save(into.join(format!("{number:02}.png"))).unwrap();
+            }
+        }
+    }
+    fs::write(folder.join("train/class 1/04.png"), b"no picture").unwrap();
+}
+
+fn open_pictures(folder: &Path, skip_broken: bool, group: &Group) -> Result<DataSet, String> {
+    let mut recipe: toml::Table = include_str!("../recipes/synthetic-tiny.toml").parse().unwrap();
+    recipe["data"] = toml::toml! { kind = "folders" image_size = 24 }.into();
+    recipe["split"] = toml::toml! { base_classes = 2 sessions = 1 ways = 2 measure_on = "test" }.into();
+    recipe["export"]["candidates_per_class"] = 5.into();
+    let recipe: Recipe = recipe.try_into().unwrap();
+    let origin = Origin { folder: Some(folder), skip_broken, group: group.clone(), ..Origin::default() };
+    dataset::open(&recipe, &origin).map_err(|error| error.to_string())
+}
+
+/// Not a test of its own: what the ranks of the next one do.
+#[test]
+fn a_rank_reads_pictures() {
+    let Some(folder) = std::env::var_os(FOLDER).map(std::path::PathBuf::from) else { return };
+    env_logger::builder().filter_level(log::LevelFilter::Debug).init();
+    let group = Group::from_environment(DeviceChoice::Cpu).unwrap();
+    let refused = open_pictures(&folder.join("pictures"), false, &group).unwrap_err();
+    eprintln!("refused: {refused}");
+    let set = open_pictures(&folder.join("pictures"), true, &group).unwrap();
+    assert_eq!(set.skipped.len(), 1);
+    let held = [("train", &set.train.pixels), ("test", &set.test.pixels)];
+    Tensor::write_safetensors(&held, folder.join(format!("{}.safetensors", group.rank()))).unwrap();
+    // One memory: what a rank writes, the others see.
+    let last = set.train.pixels.get(0).view(-1).get(0);
+    group.meet().unwrap();
+    if !group.is_first() {
+        let _ = last.shallow_clone().fill_(199);
+    }
+    group.meet().unwrap();
+    assert_eq!(last.int64_value(&[]), 199);
+}
+
+#[test]
+fn each_rank_reads_its_share_of_the_images() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    pictures(&folder.join("pictures"));
+    let port = free_port();
+    let ranks = [0, 1].map(|rank| rank_of_test("a_rank_reads_pictures", folder, rank, port));
+    let expected = open_pictures(&folder.join("pictures"), true, &Group::alone()).unwrap();
+    for (rank, child) in ranks.into_iter().enumerate() {
+        let output = ended(child, LIMIT);
+        let said = told(&output);
+        assert!(output.status.success(), "rank {rank}: {said}");
+        assert!(said.contains(&format!("rank {rank} decodes 26 of 52 training images")), "{said}");
+        assert!(said.contains(&format!("rank {rank} decodes 6 of 12 test images")), "{said}");
+        // The picture is one of rank 0's; both say which one it is.
+        assert!(said.contains("refused: the image ") && said.contains("class 1/04.png is neither a JPEG"), "{said}");
+        let held = Tensor::read_safetensors(folder.join(format!("{rank}.safetensors"))).unwrap();
+        for (name, pixels) in held {
+            let expected = if name == "train" { &expected.train } else { &expected.test };
+            assert!(pixels.equal(&expected.pixels), "rank {rank}: {name}");
+        }
+    }
 }
 
 /// A recipe of a very small network on few synthetic objects.

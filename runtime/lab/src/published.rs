@@ -1,10 +1,37 @@
 //! What authors report, to stand beside what was measured: the tables of the paper (OrCo, CVPR 2024, from its base and
 //! incremental accuracies), and who of them is measured here.
 
+use core::fmt;
+
 use serde::Serialize;
 
 use crate::benchmark::Benchmark;
 use crate::system::System;
+
+/// The paper's figure for a trial of an ablation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Theirs {
+    /// Which metric.
+    pub metric: &'static str,
+    /// In percent.
+    pub value: f64,
+}
+
+impl Theirs {
+    pub(crate) const fn ahm(value: f64) -> Self {
+        Self { metric: "aHM", value }
+    }
+
+    pub(crate) const fn last_hm(value: f64) -> Self {
+        Self { metric: "last HM", value }
+    }
+}
+
+impl fmt::Display for Theirs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:.2}", self.metric, self.value)
+    }
+}
 
 /// A row of the paper's table.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

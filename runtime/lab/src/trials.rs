@@ -4,7 +4,6 @@
 //! Every draw that is done is kept in a folder, under a digest of all that it depends on: stopped trials go on where
 //! they were, and nothing is measured twice.
 
-use core::fmt;
 use core::ops::ControlFlow;
 use std::fs;
 use std::io;
@@ -21,6 +20,7 @@ use crate::ablation::{Ablation, Assignment};
 use crate::benchmark::Benchmark;
 use crate::evaluate::{EvaluateError, Measurement};
 use crate::metrics::{Draw, Row, Summary, summarise};
+use crate::published::Theirs;
 use crate::system::System;
 
 /// What is varied.
@@ -128,31 +128,6 @@ pub struct Trial {
 impl Trial {
     fn program() -> Self {
         Self { name: String::new(), config: Config::orco(), ablation: Ablation::default(), theirs: None }
-    }
-}
-
-/// The paper's figure for a trial.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Theirs {
-    /// Which metric.
-    pub metric: &'static str,
-    /// In percent.
-    pub value: f64,
-}
-
-impl Theirs {
-    const fn ahm(value: f64) -> Self {
-        Self { metric: "aHM", value }
-    }
-
-    const fn last_hm(value: f64) -> Self {
-        Self { metric: "last HM", value }
-    }
-}
-
-impl fmt::Display for Theirs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {:.2}", self.metric, self.value)
     }
 }
 

@@ -1,12 +1,12 @@
 //! The steps of `cargo xtask test`, which CI runs too.
 
 use std::error::Error;
-use std::io;
 use std::path::Path;
-use std::process::{ExitCode, ExitStatus, Stdio};
+use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::environment::{Environment, cargo, exit_code, quoted};
+use crate::programs;
 
 /// One call of Cargo that must succeed.
 #[derive(Clone, Copy, Debug)]
@@ -15,19 +15,45 @@ pub struct Step {
     arguments: &'static str,
     /// Variables that this step alone needs.
     variables: &'static [(&'static str, &'static str)],
+    /// Whether Cargo only builds the test programs, of which then several run at a time, and runs the documentation's
+    /// examples after them.
+    tests: bool,
 }
 
 impl Step {
     const fn new(arguments: &'static str) -> Self {
-        Self { arguments, variables: &[] }
+        Self { arguments, variables: &[], tests: false }
+    }
+
+    /// Runs it in the workspace's folder.
+    fn run(&self, environment: &Environment) -> Result<ExitCode, Box<dyn Error>> {
+        if !self.tests {
+            return self.cargo(self.arguments, environment);
+        }
+        let Some(programs) = programs::build(self.arguments, self.variables, environment)? else {
+            return Ok(ExitCode::from(101));
+        };
+        let failed = programs::run(programs, self.variables, environment)?;
+        if !failed.is_empty() {
+            eprintln!("\nerror: tests failed: {}", failed.join(", "));
+            return Ok(ExitCode::from(101));
+        }
+        self.cargo(&format!("{} --doc", self.arguments), environment)
+    }
+
+    fn cargo(&self, arguments: &str, environment: &Environment) -> Result<ExitCode, Box<dyn Error>> {
+        let mut command = cargo();
+        command.args(arguments.split(' ')).current_dir(workspace()).stdin(Stdio::null());
+        environment.apply(&mut command);
+        let status = command.envs(self.variables.iter().copied()).status();
+        Ok(exit_code(status.map_err(|error| format!("cargo could not be started: {error}"))?))
     }
 }
 
 const FORMAT: Step = Step::new("fmt --all --check");
-const LINTS: Step = Step::new("clippy --release --workspace --all-targets -- -D warnings");
 /// The tests, and the lints of all that is compiled for them: what `cargo clippy` puts in the compiler's place checks
 /// the workspace's crates while it compiles them, so neither they nor the crates below them are gone through twice.
-const TESTS: Step = Step { variables: &LINTED, ..Step::new("test --release --workspace") };
+const TESTS: Step = Step { variables: &LINTED, tests: true, ..Step::new("test --release --workspace") };
 /// Has Cargo lint what it compiles of the workspace.
 pub const LINTED: [(&str, &str); 2] = [WRAPPER, DENIED];
 const WRAPPER: (&str, &str) = ("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
@@ -56,14 +82,14 @@ const OTHER_BUILDS: [Step; 13] = [
     ),
     Step::new("run --profile bare --package orco-bare --features program"),
     Step {
-        arguments: "doc --release --workspace --no-deps --document-private-items",
         variables: &[("RUSTDOCFLAGS", "-D warnings")],
+        ..Step::new("doc --release --workspace --no-deps --document-private-items")
     },
 ];
 
 /// The checks for between two changes: no trial, no training.
 pub fn quick() -> Vec<Step> {
-    vec![FORMAT, LINTS, Step { arguments: "test --release --workspace --lib", ..TESTS }]
+    vec![FORMAT, Step { variables: &LINTED, ..Step::new("test --release --workspace --lib") }]
 }
 
 /// All tests, the long trials shortened.
@@ -92,36 +118,29 @@ pub fn run(
     let start = Instant::now();
     let environment = set_up()?;
     let mut rows = vec![Row::new("set-up", start)];
-    let failed = run_until_failure(steps, &mut rows, |step| {
-        let mut command = cargo();
-        command.args(step.arguments.split(' ')).current_dir(workspace()).stdin(Stdio::null());
-        environment.apply(&mut command);
-        command.envs(step.variables.iter().copied()).status()
-    })
-    .map_err(|error| format!("cargo could not be started: {error}"))?;
-
-    let Some((step, status)) = failed else {
+    let failed = run_until_failure(steps, &mut rows, |step| step.run(&environment))?;
+    let Some((step, code)) = failed else {
         println!("\n{}", table(&rows, "ok"));
         return Ok(ExitCode::SUCCESS);
     };
     println!("\n{}", table(&rows, "FAILED"));
-    eprintln!("error: `cargo {}` failed ({status}); to repeat it:\n{}", step.arguments, repeat(step));
-    Ok(exit_code(status))
+    eprintln!("error: `cargo {}` failed; to repeat it:\n{}", step.arguments, repeat(step));
+    Ok(code)
 }
 
 /// Announces, starts and times each step; returns the one that failed.
 fn run_until_failure<'a>(
     steps: &'a [Step],
     rows: &mut Vec<Row>,
-    start: impl Fn(&Step) -> io::Result<ExitStatus>,
-) -> io::Result<Option<(&'a Step, ExitStatus)>> {
+    start: impl Fn(&Step) -> Result<ExitCode, Box<dyn Error>>,
+) -> Result<Option<(&'a Step, ExitCode)>, Box<dyn Error>> {
     for step in steps {
         eprintln!("\n=== cargo {}", step.arguments);
         let begin = Instant::now();
-        let status = start(step)?;
+        let code = start(step)?;
         rows.push(Row::new(step.arguments, begin));
-        if !status.success() {
-            return Ok(Some((step, status)));
+        if code != ExitCode::SUCCESS {
+            return Ok(Some((step, code)));
         }
     }
     Ok(None)
@@ -175,27 +194,21 @@ mod tests {
         OTHER_BUILDS.iter().find(|step| !step.variables.is_empty()).expect("there is one")
     }
 
-    #[cfg(unix)]
     #[test]
     fn stops_at_the_first_failure() {
-        use std::os::unix::process::ExitStatusExt;
-
         let (mut rows, all) = (Vec::new(), full());
-        let none = run_until_failure(&all, &mut rows, |_| Ok(ExitStatus::default()));
+        let none = run_until_failure(&all, &mut rows, |_| Ok(ExitCode::SUCCESS));
         assert!(none.unwrap().is_none());
         assert_eq!(rows.len(), all.len());
 
         rows.clear();
-        let failing = |step: &Step| {
-            let code = if step.arguments == documentation().arguments { 101 } else { 0 };
-            Ok(ExitStatus::from_raw(code << 8))
-        };
+        let failing =
+            |step: &Step| Ok(ExitCode::from(if step.arguments == documentation().arguments { 101 } else { 0 }));
         let failed = run_until_failure(&all, &mut rows, failing).unwrap();
-        let (step, status) = failed.unwrap();
+        let (step, code) = failed.unwrap();
         assert_eq!(step.arguments, documentation().arguments);
-        assert_eq!(exit_code(status), ExitCode::from(101));
+        assert_eq!(code, ExitCode::from(101));
         assert_eq!(all[rows.len() - 1].arguments, documentation().arguments);
-        assert_eq!(exit_code(ExitStatus::from_raw(9)), ExitCode::from(137));
     }
 
     #[test]

@@ -129,6 +129,14 @@ fn prepended(folder: &Path, rest: Option<&OsStr>) -> OsString {
 mod tests {
     use super::*;
 
+    #[cfg(unix)]
+    #[test]
+    fn an_exit_code_is_passed_on() {
+        use std::os::unix::process::ExitStatusExt;
+        assert_eq!(exit_code(ExitStatus::from_raw(101 << 8)), ExitCode::from(101));
+        assert_eq!(exit_code(ExitStatus::from_raw(9)), ExitCode::from(137));
+    }
+
     #[test]
     fn folder_goes_before_the_rest() {
         let folder = Path::new("/t/lib");

@@ -5,20 +5,20 @@
 
 use std::error::Error;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, ExitCode, Output};
 use std::time::Instant;
 
 use clap::ValueEnum;
-use serde_json::Value;
 
-use crate::checks::{LINTED, workspace};
-use crate::environment::{Environment, cargo};
+use crate::checks::LINTED;
+use crate::environment::Environment;
+use crate::programs::{self, Program};
 
 /// Builds the test programs that train, or compare networks with what was exported; selected out of the whole
 /// workspace, so that they are the ones that `cargo xtask test` has built.
-const BUILD: &str = "test --release --workspace --no-run --message-format=json-render-diagnostics --test backbones \
-                     --test golden_trainer --test onnx_export --test training --test views";
+const BUILD: &str = "test --release --workspace --test backbones --test golden_trainer --test onnx_export \
+                     --test training --test views";
 
 /// Numbers of threads that OpenMP is told.
 const THREADS: [usize; 3] = [1, 2, 4];
@@ -66,15 +66,6 @@ struct Outcome {
     failed: Vec<String>,
 }
 
-/// A test program.
-#[derive(Debug, PartialEq)]
-struct Program {
-    name: String,
-    file: PathBuf,
-    /// Folder of its package, in which Cargo runs tests.
-    package: PathBuf,
-}
-
 /// Builds the tests once, runs them under every setting, or those named, and prints a table; the exit code says whether
 /// all succeeded.
 ///
@@ -94,7 +85,7 @@ pub fn run(isas: &[Isa], threads: &[usize], environment: &Environment) -> Result
             let begin = Instant::now();
             let mut failed = Vec::new();
             for program in &programs {
-                failed.extend(program.failures(isa, count, environment)?);
+                failed.extend(failures(program, isa, count, environment)?);
             }
             let outcome = Outcome { isa, threads: count, seconds: begin.elapsed().as_secs_f64(), failed };
             eprintln!("{}", outcome.line());
@@ -112,14 +103,7 @@ pub fn run(isas: &[Isa], threads: &[usize], environment: &Environment) -> Result
 
 /// Builds the test programs and copies them into a folder.
 fn build(environment: &Environment, folder: &Path) -> Result<Vec<Program>, Box<dyn Error>> {
-    let mut command = cargo();
-    command.args(BUILD.split_whitespace()).current_dir(workspace()).stdin(Stdio::null()).stderr(Stdio::inherit());
-    environment.apply(&mut command);
-    let output = command.envs(LINTED).output()?;
-    if !output.status.success() {
-        return Err("the tests cannot be built".into());
-    }
-    let mut programs = programs(&String::from_utf8_lossy(&output.stdout));
+    let mut programs = programs::build(BUILD, &LINTED, environment)?.ok_or("the tests cannot be built")?;
     for program in &mut programs {
         let copy = folder.join(&program.name);
         fs::copy(&program.file, &copy)?;
@@ -128,43 +112,28 @@ fn build(environment: &Environment, folder: &Path) -> Result<Vec<Program>, Box<d
     Ok(programs)
 }
 
-/// The test programs in Cargo's messages, one JSON object a line.
-fn programs(messages: &str) -> Vec<Program> {
-    let program = |line: &str| {
-        let message: Value = serde_json::from_str(line).ok()?;
-        let text = |pointer: &str| Some(message.pointer(pointer)?.as_str()?.to_owned());
-        message.pointer("/profile/test")?.as_bool().filter(|test| *test)?;
-        let manifest = PathBuf::from(text("/manifest_path")?);
-        Some(Program {
-            name: text("/target/name")?,
-            file: text("/executable")?.into(),
-            package: manifest.parent()?.to_owned(),
-        })
-    };
-    messages.lines().filter_map(program).collect()
-}
-
-impl Program {
-    /// Runs its tests under a setting; the names of those that failed, after showing what they said.
-    fn failures(&self, isa: Isa, threads: usize, environment: &Environment) -> Result<Vec<String>, Box<dyn Error>> {
-        let mut command = Command::new(&self.file);
-        command.current_dir(&self.package).stdin(Stdio::null());
-        environment.apply(&mut command);
-        isa.apply(&mut command);
-        let Output { status, stdout, stderr } = command.env("OMP_NUM_THREADS", threads.to_string()).output()?;
-        if status.success() {
-            return Ok(Vec::new());
-        }
-        let said = String::from_utf8_lossy(&stdout);
-        eprintln!("{said}\n{}", String::from_utf8_lossy(&stderr));
-        let failed = failures(&said);
-        // A program that a signal ended has no list of tests.
-        Ok(if failed.is_empty() { vec![format!("{} ({status})", self.name)] } else { failed })
+/// Runs a program's tests under a setting; the names of those that failed, after showing what they said.
+fn failures(
+    program: &Program,
+    isa: Isa,
+    threads: usize,
+    environment: &Environment,
+) -> Result<Vec<String>, Box<dyn Error>> {
+    let mut command = program.command(environment);
+    isa.apply(&mut command);
+    let Output { status, stdout, stderr } = command.env("OMP_NUM_THREADS", threads.to_string()).output()?;
+    if status.success() {
+        return Ok(Vec::new());
     }
+    let said = String::from_utf8_lossy(&stdout);
+    eprintln!("{said}\n{}", String::from_utf8_lossy(&stderr));
+    let failed = failed_tests(&said);
+    // A program that a signal ended has no list of tests.
+    Ok(if failed.is_empty() { vec![format!("{} ({status})", program.name)] } else { failed })
 }
 
 /// Names of the failed tests in what a program said.
-fn failures(said: &str) -> Vec<String> {
+fn failed_tests(said: &str) -> Vec<String> {
     let failed = said.lines().filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
     failed.map(str::to_owned).collect()
 }
@@ -196,35 +165,18 @@ mod tests {
     #[test]
     fn what_failed_is_named() {
         let said = "running 2 tests\ntest one ... ok\ntest two ... FAILED\n\nfailures:\n    two\n";
-        assert_eq!(failures(said), ["two"]);
-        assert!(failures("running 1 test\n").is_empty());
+        assert_eq!(failed_tests(said), ["two"]);
+        assert!(failed_tests("running 1 test\n").is_empty());
     }
 
     #[cfg(unix)]
     #[test]
     fn a_program_that_died_counts_as_failed() {
         let program = |name: &str| Program { name: name.into(), file: name.into(), package: "/".into() };
-        let run = |name: &str| program(name).failures(Isa::Default, 1, &Environment::default());
+        let run = |name: &str| failures(&program(name), Isa::Default, 1, &Environment::default());
         assert!(run("true").unwrap().is_empty());
         assert_eq!(run("false").unwrap(), ["false (exit status: 1)"]);
         assert!(run("orco-no-such-program").is_err());
-    }
-
-    #[test]
-    fn test_programs_are_found_among_the_messages() {
-        let message = |name: &str, test: bool, executable: &str| {
-            format!(
-                r#"{{"reason":"compiler-artifact","manifest_path":"/w/tests/Cargo.toml","target":{{"name":"{name}"}},"#
-            ) + &format!(r#""profile":{{"test":{test}}},"executable":{executable}}}"#)
-        };
-        let messages = [
-            message("orco_core", false, "null"),
-            message("orco", false, r#""/t/orco""#),
-            message("views", true, r#""/t/views-1""#),
-            r#"{"reason":"build-finished","success":true}"#.to_owned(),
-        ];
-        let views = Program { name: "views".into(), file: "/t/views-1".into(), package: "/w/tests".into() };
-        assert_eq!(programs(&messages.join("\n")), [views]);
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! - [`environment`] carries the libraries to Cargo as environment variables;
 //! - [`debian`] installs what is no part of a wheel;
 //! - [`checks`] are the steps of `cargo xtask test` and its tiers, the same here and in CI;
+//! - [`programs`] builds test programs and runs several at a time;
 //! - [`package`] builds the Debian package, and tries it in a clean Debian;
 //! - [`root`] makes Debians in the cache: one has compilers for other machines, and these machines in QEMU;
 //! - [`micro`] runs a session on a microcontroller there;
@@ -35,6 +36,7 @@ mod machines;
 mod micro;
 #[cfg(unix)]
 mod package;
+mod programs;
 #[cfg(unix)]
 mod root;
 mod wheel;
@@ -120,7 +122,7 @@ enum Published {
 /// How much is checked.
 #[derive(Clone, Debug, PartialEq, Subcommand)]
 enum Tier {
-    /// Format, lints, and the unit tests of the libraries
+    /// Format, and the libraries' lints and unit tests
     Quick,
     /// Also every feature alone, benchmarks, fuzz targets and documentation, and the long trials in full (ORCO_HEAVY is
     /// set); what CI runs

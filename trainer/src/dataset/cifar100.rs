@@ -5,9 +5,10 @@
 use std::path::Path;
 
 use orco_lab::cifar100::{self, DatasetError, Part};
-use tch::{Kind, Tensor};
+use tch::Tensor;
 
 use super::{DataError, Images};
+use crate::distributed::{Common, Group};
 
 /// Names of the 100 classes, by label.
 ///
@@ -17,26 +18,28 @@ pub fn class_names(folder: &Path) -> Result<Vec<String>, DatasetError> {
     cifar100::class_names(folder)
 }
 
-/// Reads one part of the binary version.
+/// Reads one part of the binary version, into memory that the ranks of a machine share.
 ///
 /// # Errors
-/// [`DatasetError`] if the file is missing, has the wrong size, or holds a label out of range.
-pub fn read(folder: &Path, part: Part) -> Result<Images, DatasetError> {
+/// [`DataError::Binary`] if the file is missing, has the wrong size, or holds a label out of range.
+pub fn read(folder: &Path, part: Part, group: &Group) -> Result<Images, DataError> {
     let records = cifar100::read(folder, part)?;
-    let labels = records.labels().collect();
-    let planes: Vec<u8> = records.iter().flat_map(|record| record.planes.iter().copied()).collect();
-    Ok(images(&planes, labels))
+    let labels: Vec<u16> = records.labels().collect();
+    let side = cifar100::SIDE as i64;
+    let Common { rows: pixels, own, .. } = group.common_rows(&[labels.len() as i64, 3, side, side])?;
+    let planes: Vec<u8> =
+        records.iter().skip(own.start).take(own.len()).flat_map(|record| record.planes.iter().copied()).collect();
+    let mut rows = pixels.narrow(0, own.start as i64, own.len() as i64);
+    rows.copy_(&Tensor::from_slice(&planes).view_as(&rows));
+    group.meet()?;
+    Ok(Images { pixels, labels })
 }
 
 /// Training images, test images and class names, from the folder or from the one that the archive unpacks to.
-pub(super) fn open(folder: &Path) -> Result<(Images, Images, Vec<String>), DataError> {
+pub(super) fn open(folder: &Path, group: &Group) -> Result<(Images, Images, Vec<String>), DataError> {
     let unpacked = folder.join("cifar-100-binary");
     let inside = !folder.join("train.bin").is_file() && unpacked.join("train.bin").is_file();
     let folder = if inside { unpacked.as_path() } else { folder };
-    Ok((read(folder, Part::Train)?, read(folder, Part::Test)?, class_names(folder)?))
-}
-
-fn images(planes: &[u8], labels: Vec<u16>) -> Images {
-    let pixels = Tensor::from_slice(planes).view([labels.len() as i64, 3, 32, 32]).to_kind(Kind::Uint8);
-    Images { pixels, labels }
+    let train = read(folder, Part::Train, group)?;
+    Ok((train, read(folder, Part::Test, group)?, class_names(folder)?))
 }

@@ -4,9 +4,9 @@ use std::io;
 use std::path::PathBuf;
 
 use orco_lab::cifar100::DatasetError;
-use orco_runtime::image::ImageError;
 
 use super::SplitError;
+use crate::distributed::RankError;
 use crate::interrupt::Interrupted;
 
 /// Why a data set could not be opened.
@@ -74,7 +74,7 @@ pub enum DataError {
         /// The file.
         path: PathBuf,
         /// What is wrong.
-        reason: ImageError,
+        reason: String,
     },
     /// The recipe's split has more classes than the data.
     #[error("the recipe's split has {expected} classes, but the data ({title}) have {actual}")]
@@ -123,6 +123,9 @@ pub enum DataError {
     /// Reading was stopped on purpose.
     #[error("{0}")]
     Stopped(#[source] Interrupted),
+    /// The ranks that read the images together lost each other.
+    #[error(transparent)]
+    Rank(#[from] RankError),
     /// The split could not be made.
     #[error(transparent)]
     Split(#[from] SplitError),

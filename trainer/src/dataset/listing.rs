@@ -1,15 +1,17 @@
 //! Image files with labels, and their way into memory: decoded in parallel, scaled, laid into one tensor.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::thread;
 
 use ::image::imageops::{self, FilterType};
 use orco_runtime::image::{self, ImageError};
 use orco_runtime::threads::cores;
-use tch::{Device, Kind, Tensor};
+use tch::Tensor;
 
 use super::{DataError, Images};
 use crate::config::{DataConfig, Fit};
+use crate::distributed::{Common, Group};
 use crate::interrupt;
 use crate::progress::Progress;
 
@@ -51,54 +53,74 @@ pub(super) struct Decoded {
 /// Decodes JPEG and PNG files into `[n, 3, side, side]`: the part of the picture that the recipe names, scaled with
 /// antialiasing.
 ///
-/// Files that cannot be decoded end the work, or with `skip_broken` are left out. Images keep the order of `entries`
-/// whatever the number of threads.
+/// The ranks of one machine decode a part each, into memory that they share. Files that cannot be decoded end the work
+/// of all, or with `skip_broken` are left out. Images keep the order of `entries` whatever the number of threads and
+/// ranks.
 pub(super) fn decode(
     entries: &[Entry],
     data: &DataConfig,
     skip_broken: bool,
     what: &'static str,
+    group: &Group,
 ) -> Result<Decoded, DataError> {
-    let (side, threads) = (data.side(), cores());
-    let plane = (side * side) as usize;
-    let pixels = Tensor::zeros([entries.len() as i64, 3, i64::from(side), i64::from(side)], (Kind::Uint8, Device::Cpu));
-    let mut buffer = vec![0; BLOCK.min(entries.len()) * 3 * plane];
-    let (mut names, mut labels, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
-    let mut progress = Progress::counting(what, "images", entries.len() as u64, 0);
-    for block in entries.chunks(BLOCK) {
+    let side = i64::from(data.side());
+    let Common { rows: pixels, own, first } = group.common_rows(&[entries.len() as i64, 3, side, side])?;
+    let mut progress = Progress::counting(what, "images", own.len() as u64, 0);
+    if group.size() > 1 {
+        log::debug!("rank {} decodes {} of {} {what}", group.rank(), own.len(), entries.len());
+    }
+    let mut broken = Vec::new();
+    for block in own.clone().step_by(BLOCK).map(|start| start..(start + BLOCK).min(own.end)) {
         interrupt::check().map_err(DataError::Stopped)?;
-        let mut failures: Vec<Option<ImageError>> = block.iter().map(|_| None).collect();
-        let share = block.len().div_ceil(threads);
-        thread::scope(|scope| {
-            let parts = block.chunks(share).zip(buffer.chunks_mut(share * 3 * plane)).zip(failures.chunks_mut(share));
-            for ((entries, planes), failures) in parts {
-                scope.spawn(move || {
-                    for ((entry, planes), failure) in entries.iter().zip(planes.chunks_mut(3 * plane)).zip(failures) {
-                        *failure = decode_one(entry, data, planes).err();
-                    }
-                });
-            }
-        });
-        let mut kept = 0;
-        let first = labels.len();
-        for (index, (entry, failure)) in block.iter().zip(failures).enumerate() {
-            match failure {
-                None => {
-                    buffer.copy_within(index * 3 * plane..(index + 1) * 3 * plane, kept * 3 * plane);
-                    kept += 1;
-                    names.push(entry.name.clone());
-                    labels.push(entry.label);
-                }
-                Some(reason) if skip_broken => skipped.push(format!("{} {reason}", entry.path.display())),
-                Some(reason) => return Err(DataError::Image { path: entry.path.clone(), reason }),
-            }
+        let rows = pixels.narrow(0, block.start as i64, block.len() as i64);
+        let failures = decode_block(&entries[block.clone()], data, &rows);
+        broken.extend(block.clone().zip(failures).filter_map(|(index, failure)| Some((index, failure?.to_string()))));
+        if !broken.is_empty() && !skip_broken {
+            break;
         }
-        let rows = pixels.narrow(0, first as i64, kept as i64);
-        rows.shallow_clone().copy_(&Tensor::from_slice(&buffer[..kept * 3 * plane]).view_as(&rows));
         progress.advance(block.len() as u64, "");
     }
     progress.finish();
-    Ok(Decoded { images: Images { pixels: pixels.narrow(0, 0, labels.len() as i64), labels }, names, skipped })
+    // Every machine decodes all images.
+    let broken: BTreeMap<usize, String> = group.of_all(&broken)?.into_iter().flatten().collect();
+    if let Some((&index, reason)) = broken.first_key_value()
+        && !skip_broken
+    {
+        return Err(DataError::Image { path: entries[index].path.clone(), reason: reason.clone() });
+    }
+    let kept: Vec<usize> = (0..entries.len()).filter(|index| !broken.contains_key(index)).collect();
+    if first {
+        for (row, &index) in kept.iter().enumerate().filter(|&(row, &index)| row != index) {
+            pixels.get(row as i64).copy_(&pixels.get(index as i64));
+        }
+    }
+    group.meet()?;
+    let skipped = broken.iter().map(|(&index, reason)| format!("{} {reason}", entries[index].path.display())).collect();
+    let images = Images {
+        pixels: pixels.narrow(0, 0, kept.len() as i64),
+        labels: kept.iter().map(|&index| entries[index].label).collect(),
+    };
+    Ok(Decoded { images, names: kept.iter().map(|&index| entries[index].name.clone()).collect(), skipped })
+}
+
+/// Decodes some files on all cores into `rows`, `[n, 3, side, side]`; what went wrong with each.
+fn decode_block(entries: &[Entry], data: &DataConfig, rows: &Tensor) -> Vec<Option<ImageError>> {
+    let image = 3 * (data.side() * data.side()) as usize;
+    let mut buffer = vec![0; entries.len() * image];
+    let mut failures: Vec<Option<ImageError>> = entries.iter().map(|_| None).collect();
+    let share = entries.len().div_ceil(cores());
+    thread::scope(|scope| {
+        let parts = entries.chunks(share).zip(buffer.chunks_mut(share * image)).zip(failures.chunks_mut(share));
+        for ((entries, planes), failures) in parts {
+            scope.spawn(move || {
+                for ((entry, planes), failure) in entries.iter().zip(planes.chunks_mut(image)).zip(failures) {
+                    *failure = decode_one(entry, data, planes).err();
+                }
+            });
+        }
+    });
+    rows.shallow_clone().copy_(&Tensor::from_slice(&buffer).view_as(rows));
+    failures
 }
 
 /// Decodes one file into the planes of red, green and blue.
@@ -145,19 +167,19 @@ mod tests {
             })
             .collect();
         let data: DataConfig = toml::from_str("kind = \"folders\"\nimage_size = 8").unwrap();
-        let all = decode(&entries, &data, false, "test").unwrap();
+        let all = decode(&entries, &data, false, "test", &Group::alone()).unwrap();
         assert_eq!(all.images.pixels.size(), [BLOCK as i64 + 5, 3, 8, 8]);
         let at = |decoded: &Decoded, image: i64, channel| decoded.images.pixels.int64_value(&[image, channel, 3, 4]);
         assert_eq!((at(&all, 9, 0), at(&all, 9, 1), at(&all, 9, 2)), (9, 7, 200));
 
         std::fs::write(&entries[3].path, b"no picture").unwrap();
         std::fs::remove_file(&entries[BLOCK].path).unwrap();
-        let error = decode(&entries, &data, false, "test").unwrap_err().to_string();
+        let error = decode(&entries, &data, false, "test", &Group::alone()).unwrap_err().to_string();
         assert!(
             error.contains("3.png is neither a JPEG nor a PNG picture") && error.contains("--skip-broken"),
             "{error}"
         );
-        let some = decode(&entries, &data, true, "test").unwrap();
+        let some = decode(&entries, &data, true, "test", &Group::alone()).unwrap();
         assert_eq!((some.images.len(), some.names.len(), some.skipped.len()), (BLOCK + 3, BLOCK + 3, 2));
         assert_eq!((some.names[3].as_str(), some.images.labels[3], at(&some, 3, 0)), ("a/4.png", 4, 4));
         assert_eq!(at(&some, BLOCK as i64 - 1, 0), 1, "rows after a gap move up");

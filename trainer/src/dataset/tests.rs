@@ -114,7 +114,7 @@ fn every_layout_opens_with_its_split_and_statistics() {
         };
         assert!(list.lines().count() == 5 && list.lines().all(|line| line.starts_with(root)), "{list}");
         if recipe.data.test_share.is_none() {
-            let origin = Origin { folder: Some(folder.path()), lists: Some(&lists), skip_broken: false };
+            let origin = Origin { folder: Some(folder.path()), lists: Some(&lists), ..Origin::default() };
             let fixed = open(&recipe, &origin).unwrap();
             assert_eq!(fixed.split.candidates[0][..5], split.candidates[0][..5]);
         }

@@ -1,7 +1,10 @@
-//! What rank 0 read is given to all: a checkpoint, which need not lie where other ranks could read it.
+//! What one rank knows is given to all: a checkpoint, which need not lie where other ranks could read it, or images that
+//! are broken.
 
 use std::collections::HashMap;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tch::{Device, Kind, Tensor};
 
 use super::{Group, RankError};
@@ -50,5 +53,26 @@ impl Group {
         };
         self.equalise([&held])?;
         Ok(Vec::try_from(held).expect("bytes"))
+    }
+
+    /// What every rank has to say, by their numbers.
+    ///
+    /// # Errors
+    /// [`RankError::Lost`].
+    pub(crate) fn of_all<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>, RankError> {
+        let said = self.bytes_of_all(&serde_json::to_vec(own).expect("plain data"))?;
+        Ok(said.iter().map(|said| serde_json::from_slice(said).expect("as a rank wrote it")).collect())
+    }
+
+    /// The bytes of every rank, which may be of different lengths.
+    pub(super) fn bytes_of_all(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, RankError> {
+        let lengths = self.gather(&Tensor::from(own.len() as i64).view(1))?;
+        let lengths: Vec<i64> = Vec::try_from(lengths).expect("numbers");
+        // One byte more, so that no message is empty.
+        let row = 1 + lengths.iter().copied().max().unwrap_or(0) as usize;
+        let mut padded = own.to_vec();
+        padded.resize(row, 0);
+        let all: Vec<u8> = Vec::try_from(self.gather(&Tensor::from_slice(&padded))?).expect("bytes");
+        Ok(all.chunks(row).zip(lengths).map(|(bytes, length)| bytes[..length as usize].to_vec()).collect())
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use orco_trainer::ablate::Question;
 use orco_trainer::device::DeviceChoice;
 use serde::{Deserialize, Serialize};
 
@@ -73,6 +74,18 @@ pub enum Command {
         #[arg(long = "backbone-rate", value_name = "SHARE", default_values_t = [1.0])]
         backbone_rates: Vec<f64>,
     },
+    /// One of the paper's ablations that need training: every trial trains by a change of the recipe, in a folder of its
+    /// own below --run, and is measured with the published program's phase 3. Stopped, it goes on where it was. (The
+    /// others need a bundle only: `orco-lab ablate`.)
+    Ablate {
+        /// What is varied.
+        question: Question,
+        #[command(flatten)]
+        common: Common,
+        /// Draws of the shots.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        draws: u32,
+    },
     /// Continues a run from its own folder, with the recipe, data and command that it was started with.
     Resume {
         /// The run's folder.
@@ -140,7 +153,7 @@ pub enum DataCommand {
 }
 
 /// A recipe and the images it works on.
-#[derive(Args, Serialize, Deserialize)]
+#[derive(Clone, Args, Serialize, Deserialize)]
 pub struct ImageArgs {
     /// The recipe, a TOML file; see trainer/recipes.
     pub recipe: PathBuf,
@@ -156,7 +169,7 @@ pub struct ImageArgs {
 }
 
 /// What all commands that train take.
-#[derive(Args, Serialize, Deserialize)]
+#[derive(Clone, Args, Serialize, Deserialize)]
 pub struct Common {
     #[command(flatten)]
     pub images: ImageArgs,

@@ -19,14 +19,18 @@ use orco_trainer::{device, waiting};
 
 use crate::arguments::{Common, ImageArgs};
 
-/// Reads a recipe and its images.
+/// Reads a recipe and its images, together with the other ranks.
 ///
 /// # Errors
 /// If either is missing or not as it should be.
-pub fn open(images: &ImageArgs) -> Result<(Recipe, DataSet)> {
+pub fn open(images: &ImageArgs, group: &Group) -> Result<(Recipe, DataSet)> {
     let recipe = Recipe::read(&images.recipe)?;
-    let origin =
-        Origin { folder: images.data.as_deref(), lists: images.lists.as_deref(), skip_broken: images.skip_broken };
+    let origin = Origin {
+        folder: images.data.as_deref(),
+        lists: images.lists.as_deref(),
+        skip_broken: images.skip_broken,
+        group: group.clone(),
+    };
     let data = dataset::open(&recipe, &origin)?;
     for skipped in &data.skipped {
         log::warn!("left out: {skipped}");
@@ -57,14 +61,28 @@ impl Job {
     /// # Errors
     /// If something is missing or does not fit; the folder is then as it was.
     pub fn open(common: &Common, request: serde_json::Value, group: &Group) -> Result<Self> {
-        let device = device::open_for(common.device, group)?;
         if let Some(threads) = common.threads {
             tch::set_num_threads(threads);
         }
-        let (mut recipe, data) = open(&common.images)?;
+        let (mut recipe, data) = open(&common.images, group)?;
         if let Some(model) = &common.backbone {
             recipe = recipe.with_backbone(model)?;
         }
+        Self::over(recipe, data, common, request, group)
+    }
+
+    /// The same for a recipe and its data, read before.
+    ///
+    /// # Errors
+    /// As for [`Job::open`].
+    pub fn over(
+        recipe: Recipe,
+        data: DataSet,
+        common: &Common,
+        request: serde_json::Value,
+        group: &Group,
+    ) -> Result<Self> {
+        let device = device::open_for(common.device, group)?;
         let mut model = match &recipe.backbone.onnx {
             Some(path) => Model::on(OnnxBackbone::open(path, &recipe.backbone, data.channels)?, &recipe, device),
             None => Model::new(&recipe, input_of(&recipe), device),

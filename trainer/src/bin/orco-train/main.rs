@@ -1,5 +1,6 @@
 //! `orco-train`: from images to a bundle.
 
+mod ablate;
 mod arguments;
 mod job;
 mod resume;
@@ -109,6 +110,11 @@ fn run(command: Command) -> Result<()> {
             println!("{}", table(&summaries, draws));
             Ok(())
         }
+        Command::Ablate { question, common, draws } => {
+            sigpipe::reset();
+            onnx::start().context("the runtime's learner needs ONNX Runtime; see `orco-train doctor`")?;
+            ablate::all(question, &common, &request, draws as usize)
+        }
         Command::Sign { bundle, key, release } => {
             seal(&bundle, release, Some(&SecretKey::read(&key)?))?;
             log::info!("signed the bundle {}", bundle.display());
@@ -120,7 +126,7 @@ fn run(command: Command) -> Result<()> {
             Ok(())
         }
         Command::Lists { images, output } => {
-            let (_, data) = job::open(&images)?;
+            let (_, data) = job::open(&images, &Group::alone())?;
             write_lists(&data.split, &data.names, &output)?;
             log::info!("wrote {} lists into {}", data.split.sessions.len() + 1, output.display());
             Ok(())
@@ -135,7 +141,7 @@ fn run(command: Command) -> Result<()> {
         }
         Command::Statistics { images, bundle } => {
             onnx::start().context("features are computed with ONNX Runtime; see `orco-train doctor`")?;
-            let (recipe, data) = job::open(&images)?;
+            let (recipe, data) = job::open(&images, &Group::alone())?;
             add_statistics(&bundle, &recipe, &data)?;
             log::info!("gave {} the statistics of its base classes", bundle.display());
             Ok(())

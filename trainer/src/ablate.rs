@@ -1,0 +1,263 @@
+//! The paper's ablations of what comes before phase 3, and of what phase 3 trains: every trial trains by a recipe of its
+//! own. Those of phase 3 alone need no training before it: they are `orco-lab ablate`'s, on a bundle
+//! (its module `trials`).
+//!
+//! All trials are measured with the published program's phase 3, answers by pseudo-targets alone.
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+use orco_core::config::Config;
+use orco_lab::Summary;
+use orco_lab::published::Theirs;
+use orco_state::codec;
+use orco_state::target::Method;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::compare::{compare, on_device};
+use crate::config::{Architecture, Recipe, TargetConfig};
+use crate::dataset::DataSet;
+use crate::files::write_atomically;
+use crate::model::Model;
+use crate::objective::Targets;
+use crate::run::Run;
+
+/// What is varied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Question {
+    /// How pseudo-targets are made.
+    Targets,
+    /// Which losses phase 1 takes.
+    Pretraining,
+    /// Whether the incremental sessions train the head g alone, or the backbone f as well.
+    Frozen,
+    /// The backbone's family.
+    Backbone,
+}
+
+/// One way of training.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// What it is, among those of its question.
+    pub name: &'static str,
+    /// How both phases train.
+    pub recipe: Recipe,
+    /// What the paper reports for each system that is measured, on mini-ImageNet.
+    pub theirs: Vec<Option<Theirs>>,
+}
+
+impl Question {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Targets => "targets",
+            Self::Pretraining => "pretraining",
+            Self::Frozen => "frozen",
+            Self::Backbone => "backbone",
+        }
+    }
+
+    /// What is trained for it, each a change of the recipe. Phase 3 is the published program's, with the views and the
+    /// precision of the recipe.
+    ///
+    /// # Errors
+    /// If the recipe leaves nothing to vary, with what to do.
+    pub fn trials(self, recipe: &Recipe) -> Result<Vec<Trial>> {
+        let given = recipe.backbone.onnx.is_some() || recipe.pretrain.epochs == 0;
+        if given && matches!(self, Self::Pretraining | Self::Backbone) {
+            bail!("the recipe's backbone is given, not trained; \"{}\" needs a recipe with [pretrain]", self.name());
+        }
+        let learn = Config { views: recipe.learn.views, precision: recipe.learn.precision, ..Config::orco() };
+        let recipe = Recipe { learn, ..recipe.clone() };
+        let trial = |name, change: &dyn Fn(&mut Recipe), ahm: Option<f64>| {
+            let mut recipe = recipe.clone();
+            change(&mut recipe);
+            Trial { name, recipe, theirs: vec![ahm.map(|value| Theirs { metric: "aHM", value })] }
+        };
+        Ok(match self {
+            Self::Targets => {
+                let made = |name, method, ahm| {
+                    let change = |recipe: &mut Recipe| match method {
+                        Method::Optimised => recipe.targets.method = method,
+                        // What only a descent has.
+                        _ => {
+                            recipe.targets =
+                                TargetConfig { method, learning_rate: 1.0, accumulate: true, ..recipe.targets }
+                        }
+                    };
+                    trial(name, &change, ahm)
+                };
+                let (count, dimension) = (recipe.targets.count as i64, recipe.head.projection);
+                let mut trials =
+                    vec![made("optimised", Method::Optimised, Some(58.12)), made("random", Method::Random, None)];
+                if count <= dimension {
+                    trials.push(made("orthonormal", Method::Orthonormal, None));
+                }
+                if count <= dimension + 1 {
+                    trials.push(made("simplex", Method::Simplex, None));
+                }
+                trials
+            }
+            Self::Pretraining => {
+                let by = |name, [cross_entropy, supervised, own]: [f64; 3]| {
+                    let change = |recipe: &mut Recipe| {
+                        let pretrain = &mut recipe.pretrain;
+                        pretrain.cross_entropy = cross_entropy;
+                        pretrain.supervised_contrast = supervised;
+                        pretrain.self_contrast = own;
+                        // What contrast compares.
+                        pretrain.views = pretrain.views.max(if cross_entropy > 0.0 { 1 } else { 2 });
+                    };
+                    trial(name, &change, None)
+                };
+                vec![
+                    by("CE", [1.0, 0.0, 0.0]),
+                    by("CE + SCL", [1.0, 0.5, 0.0]),
+                    by("SCL", [0.0, 1.0, 0.0]),
+                    by("SCL + SSCL", [0.0, 0.9, 0.1]),
+                    by("SSCL", [0.0, 0.0, 1.0]),
+                ]
+            }
+            Self::Frozen => {
+                let decay = |value| Some(Theirs { metric: "base decay", value });
+                let theirs = vec![decay(17.83), decay(17.83), decay(20.52)];
+                vec![Trial { theirs, ..trial("recipe", &|_| (), None) }]
+            }
+            Self::Backbone => {
+                let of =
+                    |name, architecture, ahm| trial(name, &|recipe| recipe.backbone.architecture = architecture, ahm);
+                if !recipe.backbone.architecture.has_width() {
+                    bail!("\"backbone\" compares families at one width; name one of them in [backbone]");
+                }
+                vec![
+                    of("resnet18", Architecture::Resnet18, Some(58.12)),
+                    of("resnet12", Architecture::Resnet12, Some(59.30)),
+                    of("resnet20", Architecture::Resnet20, None),
+                    of("mobilenetv2", Architecture::Mobilenetv2, None),
+                ]
+            }
+        })
+    }
+}
+
+impl Trial {
+    /// A digest of all that phase 1 depends on beside the data: trials that share it share its checkpoint.
+    pub fn phase_1(&self) -> String {
+        let Recipe { data, split, backbone, head, pretrain, seed, .. } = &self.recipe;
+        let depends = json!([data, split, backbone, head, pretrain, seed]);
+        hexadecimal(&depends)
+    }
+
+    /// Measures what was trained, or reads what was measured of the same before.
+    ///
+    /// # Errors
+    /// As for [`compare`].
+    pub fn measure(
+        &self,
+        question: Question,
+        (model, targets): (&mut Model, &Targets),
+        data: &DataSet,
+        run: &Run,
+        draws: usize,
+    ) -> Result<Vec<Summary>> {
+        const FILE: &str = "measured.json";
+        let key = hexadecimal(&json!([env!("CARGO_PKG_VERSION"), self.recipe, question, draws]));
+        let path = run.path(FILE);
+        // What cannot be read is measured again.
+        let kept = std::fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<Kept>(&bytes).ok());
+        if let Some(Kept { summaries, .. }) = kept.filter(|kept| kept.key == key) {
+            return Ok(summaries);
+        }
+        let mut summaries = match question {
+            Question::Frozen => compare(model, targets, &self.recipe, data, run, (draws, &[1.0]))?,
+            _ => vec![on_device(model, targets, &self.recipe, data, draws)?],
+        };
+        if let [summary] = &mut *summaries {
+            summary.system = self.name.into();
+        }
+        write_atomically(&path, &serde_json::to_vec(&Kept { key, summaries: summaries.clone() })?)?;
+        Ok(summaries)
+    }
+}
+
+/// What is kept of a trial.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    /// What it depends on, beside the run that it lies in.
+    key: String,
+    summaries: Vec<Summary>,
+}
+
+fn hexadecimal(depends: &serde_json::Value) -> String {
+    codec::digest(depends.to_string().as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The line of a system beside the paper's figure.
+pub fn line(summary: &Summary, theirs: Option<&Theirs>) -> String {
+    let both = |mean: f64, deviation: f64| format!("{mean:.2} ± {deviation:.2}");
+    let last = summary.last_hm.zip(summary.last_hm_deviation);
+    format!(
+        "{:<28} {:>14} {:>14} {:>14} {:>14}  {}",
+        summary.system,
+        both(summary.ahm, summary.ahm_deviation),
+        last.map_or_else(|| "-".into(), |(mean, deviation)| both(mean, deviation)),
+        both(summary.aacc, summary.aacc_deviation),
+        both(summary.base_decay, summary.base_decay_deviation),
+        theirs.map_or_else(String::new, Theirs::to_string),
+    )
+    .trim_end()
+    .to_owned()
+}
+
+/// What stands above such lines.
+pub fn heading() -> String {
+    let title = |name| format!("{name:>14}");
+    let titles = ["aHM", "last HM", "aACC", "base decay"].map(title).join(" ");
+    format!("{:<28} {titles}  the paper's, on mini-ImageNet", "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recipe() -> Recipe {
+        toml::from_str(include_str!("../recipes/synthetic-tiny.toml")).unwrap()
+    }
+
+    #[test]
+    fn every_trial_has_a_recipe_that_makes_sense_and_a_name_of_its_own() {
+        for question in Question::value_variants() {
+            let trials = question.trials(&recipe()).unwrap();
+            for (index, trial) in trials.iter().enumerate() {
+                let text = toml::to_string(&trial.recipe).unwrap();
+                let folder = tempfile::tempdir().unwrap();
+                let path = folder.path().join("recipe.toml");
+                std::fs::write(&path, text).unwrap();
+                assert_eq!(Recipe::read(&path).unwrap(), trial.recipe, "{}", trial.name);
+                let same = |other: &Trial| other.name == trial.name || other.recipe == trial.recipe;
+                assert!(!trials[..index].iter().any(same), "{}", trial.name);
+            }
+        }
+    }
+
+    #[test]
+    fn phase_1_is_shared_where_it_is_the_same() {
+        let phases = |question: Question| {
+            let trials = question.trials(&recipe()).unwrap();
+            let phases: std::collections::HashSet<String> = trials.iter().map(Trial::phase_1).collect();
+            (trials.len(), phases.len())
+        };
+        assert_eq!((phases(Question::Targets), phases(Question::Frozen)), ((4, 1), (1, 1)));
+        assert_eq!((phases(Question::Pretraining), phases(Question::Backbone)), ((5, 5), (4, 4)));
+    }
+
+    #[test]
+    fn what_cannot_be_varied_is_said() {
+        let mut given = recipe();
+        given.pretrain.epochs = 0;
+        let said = Question::Pretraining.trials(&given).unwrap_err().to_string();
+        assert!(said.contains("is given, not trained") && said.contains("\"pretraining\""), "{said}");
+        assert!(Question::Targets.trials(&given).is_ok());
+    }
+}

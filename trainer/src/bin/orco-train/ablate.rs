@@ -1,0 +1,47 @@
+//! `orco-train ablate`: the trials of a question, one after the other.
+
+use anyhow::Result;
+use orco_trainer::ablate::{Question, heading, line};
+use orco_trainer::distributed::Group;
+use orco_trainer::failure::guarded;
+use orco_trainer::pretrain;
+
+use crate::arguments::Common;
+use crate::job::{self, Job};
+
+/// Trains and measures every trial. The images are read once; trials with the same phase 1 share it.
+///
+/// # Errors
+/// If the recipe leaves nothing to vary, or a trial cannot be trained or measured; what is done by then is kept.
+pub fn all(question: Question, common: &Common, request: &serde_json::Value, draws: usize) -> Result<()> {
+    let group = Group::alone();
+    if let Some(threads) = common.threads {
+        tch::set_num_threads(threads);
+    }
+    let (mut recipe, mut data) = job::open(&common.images, &group)?;
+    if let Some(model) = &common.backbone {
+        recipe = recipe.with_backbone(model)?;
+    }
+    let trials = question.trials(&recipe)?;
+    println!("{} on {}, draws: {draws}\n{}", question.name(), recipe.name, heading());
+    for trial in trials {
+        log::info!("trial \"{}\"", trial.name);
+        let below = |folder: String| Common { run: common.run.join(folder), ..common.clone() };
+        let phase_1 = below(format!("phase-1-{}", &trial.phase_1()[..12]));
+        let mut job = Job::over(trial.recipe.clone(), data, &phase_1, request.clone(), &group)?;
+        job.pretrain(None)?;
+        data = job.data;
+        let own = below(format!("{}/{}", question.name(), trial.name.replace(' ', "")));
+        let mut job = Job::over(trial.recipe.clone(), data, &own, request.clone(), &group)?;
+        job.run.take_over(pretrain::CHECKPOINT, &phase_1.run)?;
+        job.pretrain(None)?;
+        let targets = job.align()?;
+        let model = (&mut job.model, &targets);
+        let summaries = guarded("learn.batch", || trial.measure(question, model, &job.data, &job.run, draws))?;
+        for (summary, theirs) in summaries.iter().zip(&trial.theirs) {
+            println!("{}", line(summary, theirs.as_ref()));
+        }
+        data = job.data;
+    }
+    Ok(())
+}

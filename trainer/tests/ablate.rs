@@ -1,0 +1,70 @@
+//! `orco-train ablate`: what it trains, what it shares, and what it keeps.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// A recipe of a very small network on few synthetic objects.
+fn recipe(folder: &Path) {
+    let mut recipe: toml::Table = include_str!("../recipes/synthetic-tiny.toml").parse().unwrap();
+    let small = [
+        ("data", "train_per_class", 16),
+        ("data", "test_per_class", 3),
+        ("split", "base_classes", 6),
+        ("split", "sessions", 2),
+        ("split", "ways", 2),
+        ("backbone", "width", 2),
+        ("head", "hidden", 32),
+        ("head", "projection", 16),
+        ("pretrain", "epochs", 2),
+        ("targets", "count", 12),
+        ("targets", "steps", 40),
+        ("align", "epochs", 2),
+        ("export", "candidates_per_class", 6),
+    ];
+    for (table, field, value) in small {
+        recipe[table].as_table_mut().unwrap().insert(field.into(), value.into());
+    }
+    fs::write(folder.join("recipe.toml"), recipe.to_string()).unwrap();
+}
+
+fn ablate(folder: &Path, question: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_orco-train"));
+    command.args(["ablate", question, "recipe.toml", "--run", "run", "--threads", "1", "--device", "cpu"]);
+    let output = command.current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+fn lines(output: &Output) -> Vec<String> {
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn trials_share_what_they_have_in_common_and_are_measured_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    recipe(folder);
+    let first = ablate(folder, "targets");
+    let table = lines(&first);
+    assert_eq!(table[0], "targets on synthetic-tiny, draws: 1");
+    let names: Vec<&str> = table[2..].iter().map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(names, ["optimised", "random", "orthonormal", "simplex"]);
+    assert!(table[2].ends_with("aHM 58.12"), "{table:?}");
+    let trained = |output: &Output| String::from_utf8_lossy(&output.stderr).matches("epoch 1/2").count();
+    // Phase 1 once, phase 2 four times.
+    assert_eq!(trained(&first), 5, "{}", String::from_utf8_lossy(&first.stderr));
+
+    let again = ablate(folder, "targets");
+    assert_eq!((lines(&again), trained(&again)), (table, 0));
+
+    // The backbone of the others is there already.
+    let frozen = ablate(folder, "frozen");
+    let table = lines(&frozen);
+    assert!(table[2].starts_with("g, as on the device") && table[4].starts_with("f and g, "), "{table:?}");
+    assert!(table[4].ends_with("base decay 20.52"), "{table:?}");
+    assert_eq!(trained(&frozen), 1);
+    let shared = fs::read_dir(folder.join("run")).unwrap();
+    let shared = shared.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("phase-1-"));
+    assert_eq!(shared.count(), 1);
+}
