@@ -81,6 +81,14 @@ pub enum RankError {
         /// Number of ranks.
         size: usize,
     },
+    /// Ranks were started with different things.
+    #[error("rank {rank} has {what} other than rank 0's; give every rank the same recipe, data, lists and weights")]
+    Differs {
+        /// What is not the same.
+        what: &'static str,
+        /// The first rank that has something else.
+        rank: usize,
+    },
     /// The libtorch that this program was built with lacks c10d.
     #[error("this program was built with a libtorch whose headers lack c10d, so it trains in one process only")]
     Missing,

@@ -55,9 +55,11 @@ impl Run {
     /// others come once it has.
     ///
     /// # Errors
-    /// If the folder cannot be made, belongs to another recipe or other data, or another process works in it. A run
-    /// that is there is then as it was.
+    /// If the folder cannot be made, belongs to another recipe or other data, another process works in it, or the ranks
+    /// have different recipes or data. A run that is there is then as it was.
     pub fn open_on(folder: &Path, recipe: &Recipe, trained_on: &TrainedOn, group: &Group) -> Result<Self> {
+        group.demand_same("a recipe", &toml::to_string(recipe).context("recipe")?)?;
+        group.demand_same("images, labels or a split", &serde_json::to_string(trained_on).context("data")?)?;
         let run = match group.is_first() {
             true => Self::open_with(folder, recipe, Some(trained_on), group.clone())?,
             false => Self {

@@ -219,12 +219,16 @@ fn pictures(folder: &Path) {
     fs::write(folder.join("train/class 1/04.png"), b"no picture").unwrap();
 }
 
-fn open_pictures(folder: &Path, skip_broken: bool, group: &Group) -> Result<DataSet, String> {
+fn picture_recipe() -> Recipe {
     let mut recipe: toml::Table = include_str!("../recipes/synthetic-tiny.toml").parse().unwrap();
     recipe["data"] = toml::toml! { kind = "folders" image_size = 24 }.into();
     recipe["split"] = toml::toml! { base_classes = 2 sessions = 1 ways = 2 measure_on = "test" }.into();
     recipe["export"]["candidates_per_class"] = 5.into();
-    let recipe: Recipe = recipe.try_into().unwrap();
+    recipe.try_into().unwrap()
+}
+
+fn open_pictures(folder: &Path, skip_broken: bool, group: &Group) -> Result<DataSet, String> {
+    let recipe = picture_recipe();
     let origin = Origin { folder: Some(folder), skip_broken, group: group.clone(), ..Origin::default() };
     dataset::open(&recipe, &origin).map_err(|error| error.to_string())
 }
@@ -316,10 +320,10 @@ fn epochs(run: &Path) -> usize {
     fs::read_to_string(run.join("metrics.jsonl")).unwrap_or_default().lines().count()
 }
 
-/// Waits for an epoch, as long as all ranks run.
+/// Waits for an epoch and its checkpoint, which comes after its metrics, as long as all ranks run.
 fn wait_for_epoch(ranks: &mut [Child; RANKS], run: &Path) {
     let before = epochs(run);
-    while epochs(run) == before {
+    while epochs(run) == before || !run.join("pretrain.safetensors").exists() {
         for rank in ranks.iter_mut() {
             assert!(rank.try_wait().unwrap().is_none(), "a rank ended before an epoch");
         }
@@ -439,4 +443,38 @@ fn a_batch_that_ranks_cannot_share_is_refused() {
                     that divides it";
     assert_eq!(said.lines().last(), Some(expected));
     assert!(!folder.join("run/pretrain.safetensors").exists());
+}
+
+/// Each machine has its own copy of the data.
+#[test]
+fn ranks_with_other_data_or_another_recipe_are_refused() {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let refused = || {
+        let port = free_port();
+        let ranks = [0, 1].map(|rank| {
+            let mut command = program(folders[rank].path(), "pretrain", "run");
+            as_rank(command.args(["--data", "pictures", "--skip-broken"]), rank, port);
+            command.spawn().unwrap()
+        });
+        ranks.map(|rank| {
+            let output = ended(rank, LIMIT);
+            assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+            told(&output).lines().last().unwrap().to_owned()
+        })
+    };
+    for folder in &folders {
+        pictures(&folder.path().join("pictures"));
+        fs::write(folder.path().join("recipe.toml"), toml::to_string(&picture_recipe()).unwrap()).unwrap();
+    }
+    let other = |what| {
+        format!(
+            "error: rank 1 has {what} other than rank 0's; give every rank the same recipe, data, lists and weights"
+        )
+    };
+    fs::remove_file(folders[1].path().join("pictures/train/class 3/00.png")).unwrap();
+    assert_eq!(refused(), ["images, labels or a split"; 2].map(other));
+    let recipe = Recipe { seed: 9, ..picture_recipe() };
+    fs::write(folders[1].path().join("recipe.toml"), toml::to_string(&recipe).unwrap()).unwrap();
+    assert_eq!(refused(), ["a recipe"; 2].map(other));
+    assert!(!folders[0].path().join("run").exists(), "a refused run leaves no folder");
 }

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use orco_state::codec;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tch::{Device, Kind, Tensor};
@@ -74,5 +75,17 @@ impl Group {
         padded.resize(row, 0);
         let all: Vec<u8> = Vec::try_from(self.gather(&Tensor::from_slice(&padded))?).expect("bytes");
         Ok(all.chunks(row).zip(lengths).map(|(bytes, length)| bytes[..length as usize].to_vec()).collect())
+    }
+
+    /// Refuses what is not the same for all ranks, such as another content of a file that each has its own copy of.
+    ///
+    /// # Errors
+    /// [`RankError::Differs`] on every rank then.
+    pub fn demand_same(&self, what: &'static str, own: &str) -> Result<(), RankError> {
+        let all = self.bytes_of_all(&codec::digest(own.as_bytes()))?;
+        match all.iter().position(|other| *other != all[0]) {
+            Some(rank) => Err(RankError::Differs { what, rank }),
+            None => Ok(()),
+        }
     }
 }
