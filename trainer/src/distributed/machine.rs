@@ -44,7 +44,7 @@ impl Group {
         let (memory, path) = match (place == 0 && here.len() > 1).then(|| segment(count as u64)) {
             Some(Ok((memory, path))) => (Some(memory), path),
             Some(Err(reason)) => {
-                log::warn!("this machine's ranks share no memory, so each reads all images: {reason}");
+                log::warn!("no memory can be had for this machine's ranks together: {reason}");
                 (None, String::new())
             }
             None => (None, String::new()),
@@ -54,6 +54,9 @@ impl Group {
         let mapped = (!path.is_empty()).then(|| map(&path, count)).flatten();
         let failed = self.any(here.len() > 1 && mapped.is_none())?;
         drop(memory);
+        if failed && self.is_first() {
+            log::warn!("ranks of one machine cannot share memory, so each reads all images");
+        }
         Ok(match mapped {
             Some(rows) if !failed => {
                 let (rows, each) = (rows.view(size), (size[0] as usize).div_ceil(here.len()));
