@@ -133,8 +133,9 @@ impl<'a> Trial<'a> {
     /// # Errors
     /// If machines differ.
     pub fn all(&self) -> Result<(), Box<dyn Error>> {
+        // The package's trial teaches the largest bundle; QEMU takes ten minutes to do that on all processors.
         self.states("cifar100-small")?;
-        self.states("everyday")?;
+        self.states("cifar100-micro")?;
         self.measured("cifar100-micro", &[])?;
         self.measured("cifar100-small", &["--unknown"])
     }
