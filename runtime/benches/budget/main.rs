@@ -6,9 +6,9 @@
 //! ```
 //!
 //! A session learns five classes from five shots each. Beside what `orco_state::session::budget` tells beforehand
-//! stands what was measured: bytes that the allocator handed out at the most, bytes handed to the system to write, and
-//! the largest resident memory of a process that opens the bundle and learns from pictures. Learned classes are made
-//! up as in the benchmark `growth`. Seconds are estimates: arithmetic divided by a processor's peak rate.
+//! stands what was measured: bytes that the allocator had handed out at the most, bytes handed to the system to write,
+//! and the largest resident memory of a process that opens the bundle and learns from pictures with rten. Learned
+//! classes are made up as in the benchmark `growth`. Seconds are estimates: arithmetic at a processor's peak rate.
 
 mod board;
 #[path = "../support/mod.rs"]
@@ -28,7 +28,7 @@ use orco_state::session::budget::{Budget, Extent};
 use orco_state::store::Slot;
 use orco_trials::memory::{Counting, held, peak_of};
 
-use board::{BOARDS, Board};
+use board::BOARDS;
 use support::{SHOTS, bundles, class, roomy, shipped};
 
 #[global_allocator]
@@ -44,62 +44,89 @@ fn main() {
     if let [Some(bundle), Some(state)] = OF_CHILD.map(env::var_os) {
         return learn_from_pictures(bundle.as_ref(), state.as_ref());
     }
-    let memory = ["bundle", "state", "learn", "save", "most", "measured", "resident"];
-    println!(
-        "| bundle | known | {} | slot, KB | written, KB | files, KB | session, Mmac | shots, Mmac | {} |",
-        memory.map(|part| format!("{part}, MB")).join(" | "),
-        BOARDS.map(|board| format!("{}, s", board.name)).join(" | ")
-    );
-    println!("|{}", "---|".repeat(2 + memory.len() + 5 + BOARDS.len()));
-    bundles().iter().for_each(|bundle| sheet(bundle));
+    let sheets: Vec<Sheet> = bundles().iter().flat_map(|bundle| sheets(bundle)).collect();
+    println!("\nMemory, MB\n");
+    table(&["base model", "state", "learning", "saving", "at most", "measured", "whole process"], &sheets, |sheet| {
+        let Budget { bundle, state, learning, saving, .. } = sheet.told;
+        let parts = [bundle, state, learning, saving, sheet.told.memory(), sheet.measured, sheet.resident];
+        parts.map(|bytes| format!("{:.1}", bytes as f64 / 1e6)).into()
+    });
+    println!("\nFlash, KB; millions of multiply-adds; seconds at peak rate\n");
+    let boards = BOARDS.map(|board| board.name);
+    let figures = ["files", "both slots", "to write", "written", "session", "backbone"];
+    table(&[&figures[..], &boards].concat(), &sheets, |sheet| {
+        let Budget { written, multiply_adds, .. } = sheet.told;
+        let kilobytes = [sheet.files, sheet.slots, written as u64, sheet.written];
+        let kilobytes = kilobytes.map(|bytes| bytes.div_ceil(1000).to_string());
+        let millions = [multiply_adds, sheet.backbone].map(|count| format!("{:.0}", count as f64 / 1e6));
+        let all = (multiply_adds + sheet.backbone) as f64;
+        let seconds = BOARDS.map(|board| format!("{:.2}", all / board.rate));
+        kilobytes.into_iter().chain(millions).chain(seconds).collect()
+    });
 }
 
-/// Prints a line for each number of known classes.
-fn sheet(folder: &Path) {
-    let scratch = tempfile::tempdir().unwrap();
-    let name = folder.file_name().unwrap().to_string_lossy().into_owned();
-    let bundle = roomy(folder, &scratch.path().join("bundle"), KNOWN[KNOWN.len() - 1] + NEW.len());
-    for known in KNOWN {
-        let state = scratch.path().join(format!("state-{known}"));
-        let mut random = Random::new(1, "budget");
-        let labels: Vec<String> = (0..known).map(|class| format!("class {class}")).collect();
-        let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
-        let mut learner = open(&bundle, &state);
-        Session::of(&labels, &learner, &mut random).learn(&mut learner);
-        drop(learner);
-
-        let before = held();
-        let mut learner = open(&bundle, &state);
-        // The file of the backbone, which a device may keep elsewhere, is not among what is told.
-        let opened = held() - before - fs::metadata(bundle.join(BACKBONE)).unwrap().len() as usize;
-        let extent = Extent { learned: known, stored: SHOTS * known, classes: NEW.len(), shots: SHOTS * NEW.len() };
-        let told = Budget::of(learner.base_model(), extent).expect("shipped bundles train nothing");
-        let session = Session::of(&NEW, &learner, &mut random);
-        let began = written();
-        let ((), more) = peak_of(|| session.learn(&mut learner));
-        let written = written() - began;
-        let measured = opened + more;
-        let slot = fs::metadata(learner.store().path(Slot::A)).unwrap().len();
-        let of_bundle = files(&learner.bundle().folder);
-        let pictures = (SHOTS * NEW.len() * learner.base_model().config.views) as u64;
-        let of_shots = pictures * of_backbone(learner.bundle());
-        learner.undo(1, &mut ()).unwrap();
-        drop(learner);
-        let resident = resident(&bundle, &state);
-        let memory = [told.bundle, told.state, told.learning, told.saving, told.memory(), measured, resident];
-        println!(
-            "| {name} | {known} | {} | {} | {} | {} | {:.0} | {:.0} | {} |",
-            memory.map(|bytes| format!("{:.1}", bytes as f64 / 1e6)).join(" | "),
-            told.written.div_ceil(1000),
-            written.div_ceil(1000),
-            (of_bundle + 2 * slot).div_ceil(1000),
-            told.multiply_adds as f64 / 1e6,
-            of_shots as f64 / 1e6,
-            BOARDS
-                .map(|Board { rate, .. }| format!("{:.2}", (told.multiply_adds + of_shots) as f64 / rate))
-                .join(" | ")
-        );
+/// Prints a table with a line for each sheet.
+fn table(columns: &[&str], sheets: &[Sheet], line: impl Fn(&Sheet) -> Vec<String>) {
+    println!("| bundle | known | {} |\n|---|---|{}", columns.join(" | "), "---|".repeat(columns.len()));
+    for sheet in sheets {
+        println!("| {} | {} | {} |", sheet.bundle, sheet.known, line(sheet).join(" | "));
     }
+}
+
+/// What one session takes.
+struct Sheet {
+    bundle: String,
+    known: usize,
+    told: Budget,
+    /// Most bytes that the allocator had handed out: bundle and state, and what the session took beside them.
+    measured: usize,
+    /// Most resident bytes of a process that learns from pictures.
+    resident: usize,
+    /// Bytes of the bundle's files that a device needs, of both slots, and bytes that were written.
+    files: u64,
+    slots: u64,
+    written: u64,
+    /// Multiply-adds of the backbone for the shots' views.
+    backbone: u64,
+}
+
+/// Measures beside every number of known classes.
+fn sheets(folder: &Path) -> Vec<Sheet> {
+    let scratch = tempfile::tempdir().unwrap();
+    let bundle = roomy(folder, &scratch.path().join("bundle"), KNOWN[KNOWN.len() - 1] + NEW.len());
+    let name = folder.file_name().unwrap().to_string_lossy();
+    let sheet = |known| {
+        eprintln!("{name} beside {known}");
+        sheet(&name, &bundle, known, &scratch.path().join(format!("state-{known}")))
+    };
+    KNOWN.map(sheet).into()
+}
+
+fn sheet(name: &str, bundle: &Path, known: usize, state: &Path) -> Sheet {
+    let mut random = Random::new(1, "budget");
+    let labels: Vec<String> = (0..known).map(|class| format!("class {class}")).collect();
+    let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+    let mut learner = open(bundle, state);
+    Session::of(&labels, &learner, &mut random).learn(&mut learner);
+    drop(learner);
+
+    let before = held();
+    let mut learner = open(bundle, state);
+    // The file of the backbone, which a device may keep elsewhere, is not among what is told.
+    let opened = held() - before - fs::metadata(bundle.join(BACKBONE)).unwrap().len() as usize;
+    let extent = Extent { learned: known, stored: SHOTS * known, classes: NEW.len(), shots: SHOTS * NEW.len() };
+    let told = Budget::of(learner.base_model(), extent).expect("shipped bundles train nothing");
+    let session = Session::of(&NEW, &learner, &mut random);
+    let began = written();
+    let ((), more) = peak_of(|| session.learn(&mut learner));
+    let written = written() - began;
+    let slots = Slot::BOTH.map(|slot| fs::metadata(learner.store().path(slot)).unwrap().len());
+    let pictures = SHOTS * NEW.len() * learner.base_model().config.views;
+    let backbone = pictures as u64 * of_backbone(learner.bundle());
+    learner.undo(1, &mut ()).unwrap();
+    drop(learner);
+    let (measured, resident, files) = (opened + more, resident(bundle, state), files(bundle));
+    Sheet { bundle: name.into(), known, told, measured, resident, files, slots: slots.iter().sum(), written, backbone }
 }
 
 fn open(bundle: &Path, state: &Path) -> Learner {
