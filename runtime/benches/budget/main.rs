@@ -59,8 +59,7 @@ fn main() {
         let kilobytes = [sheet.files, sheet.slots, written as u64, sheet.written];
         let kilobytes = kilobytes.map(|bytes| bytes.div_ceil(1000).to_string());
         let millions = [multiply_adds, sheet.backbone].map(|count| format!("{:.0}", count as f64 / 1e6));
-        let all = (multiply_adds + sheet.backbone) as f64;
-        let seconds = BOARDS.map(|board| format!("{:.2}", all / board.rate));
+        let seconds = BOARDS.map(|board| format!("{:.2}", board.seconds(multiply_adds, sheet.backbone)));
         kilobytes.into_iter().chain(millions).chain(seconds).collect()
     });
 }

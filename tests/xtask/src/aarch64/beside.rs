@@ -16,7 +16,7 @@ use crate::package::output;
 
 /// Probabilities of one picture may differ by so much: engines add the products of a convolution in an order that suits
 /// the vector unit, so features differ in their last bits, and so do, after learning, the exemplars of a state.
-const TOLERANCE: f64 = 1e-3;
+const TOLERANCE: f64 = 1e-4;
 /// What answers.
 const ENGINES: [&str; 2] = ["rten", "onnxruntime"];
 /// What is learned at first: folders of `examples/shots/learn`.
