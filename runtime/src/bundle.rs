@@ -176,6 +176,7 @@ impl Bundle {
         if !base_model.is_sound() {
             return Err(OpenError::Decode { path, source: DecodeError::Body });
         }
+        base_model.shrink_to_fit();
         if manifest.files.contains_key(STATISTICS) {
             let bytes = read_checked(folder, &manifest, STATISTICS)?;
             let path = folder.join(STATISTICS);

@@ -145,7 +145,9 @@ fn regular(facts: &Metadata) -> io::Result<()> {
 }
 
 fn read_opened(file: File, limit: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+    // Room for all of it at once: bytes that grew as they came would take up to three times the memory.
+    let length = file.metadata()?.len();
+    let mut bytes = Vec::with_capacity(usize::try_from(length.min(limit)).unwrap_or(0));
     // The size is counted while reading, since the file may grow.
     file.take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {

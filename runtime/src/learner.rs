@@ -25,6 +25,7 @@ use orco_state::history::{History, Saved};
 use orco_state::label;
 use orco_state::nearest::{self, Neighbour};
 use orco_state::pack::{Pack, PackOrigin};
+use orco_state::session::budget::{Budget, Extent};
 use orco_state::session::{self, LearnError, Memory, NewClass};
 use orco_state::state::{BaseModel, Class, State};
 use orco_state::unknown::KnownScores;
@@ -379,9 +380,14 @@ impl Learner {
         Ok(Pack::of(&self.bundle.base_model, &self.saved.state, label, provenance)?)
     }
 
-    /// Bytes of working memory that one session of so many classes and shots takes.
+    /// Bytes of memory that one session of so many classes and shots takes at the most, beside bundle, state and
+    /// backbone; where it trains a head, those of training alone.
     pub fn session_bytes(&self, classes: usize, shots: usize) -> usize {
-        let base_model = &self.bundle.base_model;
-        session::needs(base_model, &self.saved.state, classes, shots, &base_model.config).bytes()
+        let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
+        let extent = Extent { learned: state.classes.len(), stored: state.exemplars.len(), classes, shots };
+        match Budget::of(base_model, extent) {
+            Some(budget) => budget.learning.max(budget.saving),
+            None => session::needs(base_model, state, classes, shots, &base_model.config).bytes(),
+        }
     }
 }

@@ -20,7 +20,7 @@ use orco_state::codec::{self, Kind};
 use orco_state::history::Saved;
 use orco_state::pack::{self, Pack, PackOrigin, Thumbnail};
 use orco_tests::fuzz::{TARGETS, Target, base_model, slot, state};
-use orco_tests::memory::{Counting, peak_of};
+use orco_trials::memory::{Counting, peak_of};
 use serde::Serialize;
 
 #[global_allocator]

@@ -10,7 +10,7 @@ use image::RgbImage;
 use image::imageops::{self, FilterType};
 use jpeg_encoder::{Encoder, ImageBuffer, JpegColorType, SamplingFactor};
 use orco_runtime::image::{ImageError, MAX_MEMORY, Preprocessing, decode};
-use orco_tests::memory::{Counting, peak_of, take_turn};
+use orco_trials::memory::{Counting, peak_of, take_turn};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;

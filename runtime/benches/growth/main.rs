@@ -8,35 +8,26 @@
 //! bundle keeps. Where a bundle has too few pseudo-targets for a thousand classes, random directions are put beside
 //! them.
 
-use std::env;
+#[path = "../support/mod.rs"]
+mod support;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use ndarray::{Array2, Array3, ArrayView3};
-use orco_core::math::normalise;
 use orco_core::random::Random;
-use orco_runtime::bundle::Bundle;
 use orco_runtime::classify::Classifier;
 use orco_runtime::learner::{Learner, Shots};
-use orco_runtime::manifest::{LEARNER, MANIFEST, hexadecimal};
 use orco_runtime::session::NewClass;
-use orco_state::codec::{self, Kind};
+use support::{bundles, class, roomy};
 
 const KNOWN: [usize; 3] = [10, 100, 1000];
-const SHOTS: usize = 5;
 /// Times that everything is measured; the median counts.
 const RUNS: usize = 3;
 
 fn main() {
-    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
-    let named = env::args().skip(1).filter(|argument| !argument.starts_with("--"));
-    let mut bundles: Vec<PathBuf> = named.map(|name| models.join(name)).collect();
-    if bundles.is_empty() {
-        let entries = fs::read_dir(&models).unwrap().map(|entry| entry.unwrap().path());
-        bundles.extend(entries.filter(|path| path.is_dir()));
-        bundles.sort();
-    }
+    let bundles = bundles();
     println!(
         "{:<20} {:>6} {:>12} {:>12} {:>12} {:>12} {:>12}",
         "bundle", "known", "first answer", "next answer", "provisional", "one more", "state"
@@ -51,7 +42,7 @@ fn main() {
 fn measure(bundle: &Path) {
     let folder = tempfile::tempdir().unwrap();
     let name = bundle.file_name().unwrap().to_string_lossy().into_owned();
-    let bundle = roomy(bundle, &folder.path().join("bundle"));
+    let bundle = roomy(bundle, &folder.path().join("bundle"), KNOWN[KNOWN.len() - 1] + 1);
     let mut random = Random::new(1, "growth");
     let state = folder.path().join("state");
     let mut known = 0;
@@ -59,14 +50,14 @@ fn measure(bundle: &Path) {
         let open = || Learner::open(&bundle, &state).unwrap();
         let mut learner = open();
         let labels: Vec<String> = (known..goal).map(|class| format!("class {class}")).collect();
-        let shots: Vec<Array3<f32>> = labels.iter().map(|_| class(&learner, &mut random)).collect();
+        let shots: Vec<Array3<f32>> = labels.iter().map(|_| class(learner.base_model(), &mut random)).collect();
         let new: Vec<(&str, Shots<'_>)> =
             labels.iter().zip(&shots).map(|(label, shots)| (label.as_str(), Shots::Features(shots.view()))).collect();
         learner.learn(&new, &mut ()).unwrap();
         known = goal;
         let (mut first, mut next, mut provisional, mut more) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for _ in 0..RUNS {
-            let shots = class(&learner, &mut random);
+            let shots = class(learner.base_model(), &mut random);
             let picture = shots.index_axis(ndarray::Axis(0), 0).row(0).to_owned();
             let picture = picture.insert_axis(ndarray::Axis(0));
             // The bundle is open already on a device that answers all day; the state is not.
@@ -109,44 +100,6 @@ fn imprinting(learner: &Learner, shots: ArrayView3<'_, f32>) -> f64 {
     let started = Instant::now();
     classifier.imprint(&class);
     started.elapsed().as_secs_f64()
-}
-
-/// Features of the shots of a new class, `[shots, views, features]`, around those of one of the bundle's exemplars.
-fn class(learner: &Learner, random: &mut Random) -> Array3<f32> {
-    let exemplars = learner.base_model().exemplars.view();
-    let mut centre = vec![0.0; exemplars.dimension];
-    exemplars.read(random.below(exemplars.len()), 0, &mut centre);
-    let length = centre.iter().map(|value| value * value).sum::<f32>().sqrt();
-    let spread = length / (exemplars.dimension as f32).sqrt();
-    let mut away =
-        |by: f32| -> Vec<f32> { centre.iter().map(|value| (value + by * spread * random.normal()).max(0.0)).collect() };
-    let mean = away(0.7);
-    Array3::from_shape_fn((SHOTS, exemplars.views, exemplars.dimension), |(_, _, feature)| {
-        (mean[feature] + 0.4 * spread * random.normal()).max(0.0)
-    })
-}
-
-/// A copy of a bundle that has room for all classes.
-fn roomy(bundle: &Path, folder: &Path) -> PathBuf {
-    fs::create_dir(folder).unwrap();
-    for entry in fs::read_dir(bundle).unwrap().map(Result::unwrap).filter(|entry| entry.path().is_file()) {
-        fs::copy(entry.path(), folder.join(entry.file_name())).unwrap();
-    }
-    let opened = Bundle::open(folder).unwrap();
-    let mut base_model = opened.base_model.clone();
-    let wanted = base_model.classes.len() + KNOWN[KNOWN.len() - 1] + 1;
-    let mut random = Random::new(1, "room");
-    while base_model.targets.len() < wanted * base_model.dimension {
-        let mut target: Vec<f32> = (0..base_model.dimension).map(|_| random.normal()).collect();
-        normalise(&mut target);
-        base_model.targets.extend(target);
-    }
-    let learner = codec::encode(Kind::Learner, &base_model);
-    let mut manifest = opened.manifest.clone();
-    manifest.files.insert(LEARNER.into(), hexadecimal(&codec::digest(&learner)));
-    fs::write(folder.join(MANIFEST), toml::to_string(&manifest).unwrap()).unwrap();
-    fs::write(folder.join(LEARNER), learner).unwrap();
-    folder.into()
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

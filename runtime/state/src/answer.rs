@@ -28,6 +28,7 @@ use orco_core::math::{add_scaled, dot, highest};
 pub use self::calibrate::Fitting;
 use self::calibrate::{shift, softmax};
 use self::embed::Embedder;
+pub(crate) use self::embed::TOGETHER;
 pub(crate) use self::judged::{Judged, Judgement};
 pub(crate) use self::known::Known;
 use self::score::{Rows, Scorer};
@@ -36,7 +37,7 @@ use crate::statistics::Statistics;
 
 /// Most samples that are looked at before the first answer, which waits for it: for what a picture scores that shows
 /// something known, and for the temperature where no change has chosen one yet.
-const MOST: usize = 1000;
+pub(crate) const MOST: usize = 1000;
 
 /// How much a picture is like anything known, by its scores, the border among them: the largest.
 pub(crate) fn familiarity(scores: &[f32]) -> f32 {

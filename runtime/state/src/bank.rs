@@ -93,6 +93,16 @@ impl Bank {
         }
     }
 
+    /// Makes room for so many more exemplars, and no more: growing as they come would take twice the memory.
+    pub fn reserve(&mut self, exemplars: usize) {
+        let views = exemplars * self.views;
+        self.classes.reserve_exact(exemplars);
+        if self.precision == Precision::Int8 {
+            self.scales.reserve_exact(views);
+        }
+        self.values.reserve_exact(views * self.dimension * self.precision.bytes());
+    }
+
     /// An empty bank of the same layout.
     pub fn emptied(&self) -> Self {
         Self::new(self.dimension, self.views, self.precision)

@@ -133,9 +133,16 @@ pub fn decode<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T, Decode
     from_postcard(content).ok_or(DecodeError::Body)
 }
 
+/// Bytes that a value takes as postcard.
+pub(crate) fn postcard_size<T: Serialize + ?Sized>(value: &T) -> usize {
+    postcard::serialize_with_flavor(value, postcard::ser_flavors::Size::default()).expect("counting cannot fail")
+}
+
 /// A value as postcard.
 pub(crate) fn to_postcard<T: Serialize>(value: &T) -> Vec<u8> {
-    postcard::to_allocvec(value).expect("serialising into memory cannot fail")
+    // Bytes that grew as they came would take up to three times the memory.
+    let bytes = Vec::with_capacity(postcard_size(value));
+    postcard::to_extend(value, bytes).expect("serialising into memory cannot fail")
 }
 
 /// The value that is encoded in all of these bytes, if it is one.

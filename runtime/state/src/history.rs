@@ -54,6 +54,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::bank::Bank;
+use crate::codec;
 use crate::head::Head;
 use crate::state::{BaseModel, State, are_few};
 
@@ -233,7 +234,7 @@ impl History {
 
     /// Bytes that it takes on disk.
     pub fn bytes(&self) -> usize {
-        postcard::to_allocvec(self).map_or(0, |bytes| bytes.len())
+        codec::postcard_size(self)
     }
 
     /// Points all entries at exemplars in `next` and the attic instead of in `present` and the attic.

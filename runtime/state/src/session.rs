@@ -8,6 +8,7 @@
 //!
 //! Committing the new state is the caller's business, so any failure leaves the old one.
 
+pub mod budget;
 mod change;
 mod error;
 mod judge;
@@ -170,6 +171,7 @@ impl Session<'_> {
         let base = self.base_model.classes.len();
         let mut next = state.clone();
         next.sessions = next.sessions.checked_add(1).ok_or(LearnError::TooManySessions)?;
+        next.exemplars.reserve(new.iter().map(|class| class.exemplars.len()).sum());
         for class in new {
             let index = (base + next.classes.len()) as u32;
             const UNSET: u32 = u32::MAX;

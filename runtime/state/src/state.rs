@@ -159,6 +159,13 @@ impl BaseModel {
         config.answer.zip(self.statistics.as_ref())
     }
 
+    /// Gives memory back that decoding took in advance: long vectors grow while they are read.
+    pub fn shrink_to_fit(&mut self) {
+        self.targets.shrink_to_fit();
+        let Head { w1, b1, w2, b2, .. } = &mut self.head;
+        [w1, b1, w2, b2].into_iter().for_each(Vec::shrink_to_fit);
+    }
+
     /// Number of pseudo-targets, which is the most classes that can be known.
     pub fn target_count(&self) -> usize {
         self.targets.len() / self.dimension

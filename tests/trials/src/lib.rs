@@ -1,4 +1,6 @@
-//! Which trials the tests of all packages make.
+//! Which trials the tests of all packages make, and what they measure with.
+
+pub mod memory;
 
 use std::io::Write;
 

@@ -6,6 +6,8 @@ mod beside;
 use std::error::Error;
 use std::process::ExitCode;
 
+use clap::ValueEnum;
+
 use crate::checks::workspace;
 use crate::cross::{Cross, TRIPLE};
 use crate::environment::cargo;
@@ -20,26 +22,48 @@ const TESTED: [&str; 5] = ["orco-core", "orco-state", "orco-runtime", "orco-came
 /// 4 and 5, and one with all that QEMU knows.
 const PROCESSORS: [&str; 4] = ["cortex-a53", "cortex-a72", "cortex-a76", "max"];
 
-/// Builds, and tries all of it.
+/// What is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// The libraries' tests
+    Libraries,
+    /// The program beside this machine's
+    Program,
+    /// The Debian package
+    Package,
+}
+
+/// Builds, and tries these parts; all of them if there are none.
 ///
 /// # Errors
 /// If something cannot be built, or is not as it should be.
-pub fn run(profile: String) -> Result<ExitCode, Box<dyn Error>> {
+pub fn run(profile: String, parts: &[Part]) -> Result<ExitCode, Box<dyn Error>> {
     let cross = Cross::set_up()?;
-    let of_profile = ["--profile", &profile];
-    let packages = || TESTED.iter().flat_map(|name| ["--package", name]);
-    let features = ["--features", "orco-runtime/onnx,orco-runtime/sign"];
-    let words: Vec<&str> = packages().chain(features).chain(of_profile).chain(["--lib", "--bins", "--tests"]).collect();
-    must(&mut cross.cargo("test", &words))?;
-    must(&mut cross.cargo("build", &[&["--package", "orco"][..], &of_profile].concat()))?;
+    let wanted = |part| parts.is_empty() || parts.contains(&part);
+    if wanted(Part::Libraries) {
+        libraries(&cross, &profile)?;
+    }
+    if wanted(Part::Program) {
+        program(&cross, &profile)?;
+    }
+    if wanted(Part::Package) { trial::all(profile, true) } else { Ok(ExitCode::SUCCESS) }
+}
+
+fn libraries(cross: &Cross, profile: &str) -> Result<(), Box<dyn Error>> {
+    let packages = TESTED.iter().flat_map(|name| ["--package", name]);
+    let features = ["--features", "orco-runtime/onnx,orco-runtime/sign", "--profile", profile];
+    let words: Vec<&str> = packages.chain(features).chain(["--lib", "--bins", "--tests"]).collect();
+    must(&mut cross.cargo("test", &words))
+}
+
+fn program(cross: &Cross, profile: &str) -> Result<(), Box<dyn Error>> {
+    must(&mut cross.cargo("build", &["--package", "orco", "--profile", profile]))?;
     // Here any will do, which is built sooner.
     must(cargo().args(["build", "--locked", "--package", "orco"]).current_dir(workspace()))?;
     let here = target_folder()?.join("debug/orco");
-    let there = cross.target().join(TRIPLE).join(folder_of(&profile)).join("orco");
+    let there = cross.target().join(TRIPLE).join(folder_of(profile)).join("orco");
     let folder = tempfile::tempdir()?;
     let mut machines = vec![Machine::here(&here)?];
-    machines.extend(PROCESSORS.map(|processor| Machine::there(&cross, &there, processor, folder.path())));
-    Trial::new(&machines, folder.path()).all()?;
-
-    trial::all(profile, true)
+    machines.extend(PROCESSORS.map(|processor| Machine::there(cross, &there, processor, folder.path())));
+    Trial::new(&machines, folder.path()).all()
 }

@@ -151,6 +151,9 @@ enum Tier {
         /// Build profile
         #[arg(long, default_value = "release")]
         profile: String,
+        /// What is tried; without it, all of it
+        #[arg(long = "part", value_enum)]
+        parts: Vec<aarch64::Part>,
     },
     /// The tests that train and export, as processors with other vector units and other numbers of threads run them
     ///
@@ -234,7 +237,7 @@ fn test(tier: Option<Tier>) -> Result<ExitCode, Box<dyn Error>> {
         #[cfg(unix)]
         Some(Tier::Micro) => micro::run(),
         #[cfg(unix)]
-        Some(Tier::Aarch64 { profile }) => aarch64::run(profile),
+        Some(Tier::Aarch64 { profile, parts }) => aarch64::run(profile, &parts),
         Some(Tier::Machines { isas, threads }) => machines::run(&isas, &threads, &everything()?),
     }
 }

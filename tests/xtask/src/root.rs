@@ -43,6 +43,8 @@ const OF_COMPILERS: [&str; 6] = [
     "usr/bin/dpkg-shlibdeps",
     "usr/lib/rustlib/aarch64-unknown-linux-gnu",
 ];
+/// Where a Debian for arm64 has what is linked to.
+const LIBRARIES: &str = "usr/lib/aarch64-linux-gnu";
 /// Mirrors that stand still hold lists that have run out.
 const STANDING: &str = "--aptopt=Acquire::Check-Valid-Until \"false\"";
 /// Shares folders at their own paths, then runs what comes after `--`, in the present folder.
@@ -102,6 +104,7 @@ impl Root {
             let options = ["--arch=arm64", "--skip=check/qemu", "--variant=minbase", "--include=libc6-dev"];
             run(command.args(["mmdebstrap", STANDING]).args(options).arg(PACKAGED).arg(kept)).map_err(failed(kept))
         })?;
+        keep_links_inside(&cache.path(&name), LIBRARIES)?;
         Ok(Self { folder: cache.path(&name), qemu: Some(qemu) })
     }
 
@@ -159,6 +162,21 @@ impl Root {
     }
 }
 
+/// Makes links in a root's folder that begin with `/` lead to the same file inside that root from wherever it is seen: a
+/// linker in another root would follow them to that one's libraries, of another release.
+fn keep_links_inside(root: &Path, folder: &str) -> std::io::Result<()> {
+    let up = "../".repeat(folder.split('/').count());
+    for entry in fs::read_dir(root.join(folder))? {
+        let path = entry?.path();
+        let Ok(target) = fs::read_link(&path) else { continue };
+        if let Ok(inside) = target.strip_prefix("/") {
+            fs::remove_file(&path)?;
+            std::os::unix::fs::symlink(Path::new(&up).join(inside), &path)?;
+        }
+    }
+    Ok(())
+}
+
 /// Puts what failed while a file or folder of the cache was made into the words of a set-up.
 pub fn failed(folder: &Path) -> impl Fn(Box<dyn Error>) -> SetupCause {
     move |error| SetupCause::file(folder)(std::io::Error::other(error.to_string()))
@@ -188,4 +206,25 @@ pub fn target_folder() -> Result<PathBuf, Box<dyn Error>> {
     let metadata: serde_json::Value = serde_json::from_str(&metadata)?;
     let target = metadata["target_directory"].as_str().ok_or("cargo metadata names no target folder")?;
     Ok(PathBuf::from(target))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_lead_to_the_root_that_they_lie_in() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("usr/lib/there");
+        fs::create_dir_all(&folder).unwrap();
+        std::os::unix::fs::symlink("usr/lib", root.path().join("lib")).unwrap();
+        fs::write(folder.join("libm.so.6"), "its own").unwrap();
+        std::os::unix::fs::symlink("/lib/there/libm.so.6", folder.join("libm.so")).unwrap();
+        std::os::unix::fs::symlink("libm.so.6", folder.join("libm.so.5")).unwrap();
+        for _ in 0..2 {
+            keep_links_inside(root.path(), "usr/lib/there").unwrap();
+            assert_eq!(fs::read(folder.join("libm.so")).unwrap(), b"its own");
+            assert_eq!(fs::read_link(folder.join("libm.so.5")).unwrap(), Path::new("libm.so.6"));
+        }
+    }
 }

@@ -13,7 +13,7 @@ use crate::state::{BaseModel, State};
 use crate::statistics::Statistics;
 
 /// Exemplars that are embedded at a time.
-pub(super) const TOGETHER: usize = if cfg!(target_os = "none") { 8 } else { 64 };
+pub(crate) const TOGETHER: usize = if cfg!(target_os = "none") { 8 } else { 64 };
 
 /// Turns features into embeddings.
 #[derive(Clone, Debug)]
@@ -89,6 +89,8 @@ impl Embedder {
         if self.outputs == 0 {
             return projections;
         }
+        projections.clean.reserve_exact(bank.len() * self.outputs);
+        projections.means.reserve_exact(bank.len() * self.outputs);
         let every: Vec<usize> = (0..bank.len()).collect();
         for exemplars in every.chunks(TOGETHER) {
             let projected = self.project(&views_of(bank, exemplars));

@@ -16,7 +16,7 @@ use crate::package::output;
 
 /// Probabilities of one picture may differ by so much: engines add the products of a convolution in an order that suits
 /// the vector unit, so features differ in their last bits, and so do, after learning, the exemplars of a state.
-const TOLERANCE: f64 = 1e-3;
+const TOLERANCE: f64 = 1e-4;
 /// What answers.
 const ENGINES: [&str; 2] = ["rten", "onnxruntime"];
 /// What is learned at first: folders of `examples/shots/learn`.
@@ -133,10 +133,12 @@ impl<'a> Trial<'a> {
     /// # Errors
     /// If machines differ.
     pub fn all(&self) -> Result<(), Box<dyn Error>> {
+        // The package's trial teaches the largest bundle; QEMU takes ten minutes to do that on all processors.
         self.states("cifar100-small")?;
-        self.states("everyday")?;
-        self.measured("cifar100-micro", &[])?;
-        self.measured("cifar100-small", &["--unknown"])
+        self.states("cifar100-micro")?;
+        // Of the shipped benchmarks the one with the fewest pictures and sessions.
+        self.measured("everyday", &[])?;
+        self.measured("cifar100-micro", &["--unknown"])
     }
 
     /// States are written here and there, read on all machines, and carried on with on the other one.

@@ -44,6 +44,11 @@ pub fn take_turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Bytes that the whole program holds now.
+pub fn held() -> usize {
+    LIVE.load(Ordering::Relaxed)
+}
+
 /// Runs something and returns with its result the most bytes that the whole program held meanwhile beyond those before.
 /// Only one such call runs at a time; other threads' memory counts, too.
 pub fn peak_of<T>(run: impl FnOnce() -> T) -> (T, usize) {
