@@ -88,9 +88,10 @@ const fn write(method: Method, path: &'static str, body: Body) -> Route {
 }
 
 /// All of them.
-pub static ROUTES: [Route; 47] = [
+pub static ROUTES: [Route; 48] = [
     open("/"),
     open("/style.css"),
+    open("/icon.svg"),
     open("/app.js"),
     open("/common.js"),
     open("/texts.js"),
