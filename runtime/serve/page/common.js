@@ -36,7 +36,7 @@ let token = sessionStorage.getItem("token"), askedToken = null;
 
 async function askToken(used) {
   if (token !== used) return;
-  askedToken ??= ask(say("token"), "").finally(() => { askedToken = null; });
+  askedToken ??= ask(say(used ? "tokenWrong" : "token"), "").finally(() => { askedToken = null; });
   const given = await askedToken;
   if (given === null) throw new Error(say("token"));
   sessionStorage.setItem("token", (token = given.trim()));
