@@ -5,25 +5,23 @@
 
 #[path = "support/broker.rs"]
 mod broker;
+#[path = "support/reporting.rs"]
+mod reporting;
 #[path = "support/service.rs"]
 mod service;
 mod support;
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::fs::{self, File, Permissions};
+use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::process::Command;
-use std::thread;
-use std::time::Duration;
 
 use broker::{Broker, Listener, is_here, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use reporting::Reporting;
 use serde_json::{Value, json};
-use service::Service;
-use support::{Device, assert_refused, orco, shipped, shots, text};
+use support::{Device, assert_refused, shots, text};
 use tempfile::TempDir;
 
 /// Keys that an entity's discovery message may have, by Home Assistant's documentation of MQTT discovery and of the
@@ -38,66 +36,6 @@ const BINARY_SENSOR: &str = "device_class expire_after force_update off_delay pa
 const EVENT: &str = "device_class event_types";
 const DEVICE: &str = "configuration_url connections hw_version identifiers manufacturer model model_id name \
     serial_number suggested_area sw_version via_device";
-
-/// The service with a broker, a folder for its camera, and its log.
-struct Reporting<'a> {
-    folder: &'a Path,
-    service: Service,
-    /// Photographs that the camera has seen.
-    shown: Cell<usize>,
-}
-
-impl<'a> Reporting<'a> {
-    fn start(folder: &'a Path, broker: &str, more: &[&str]) -> Self {
-        let camera = folder.join("camera");
-        fs::create_dir_all(&camera).unwrap();
-        let source = format!("folder:{}", camera.display());
-        let arguments = ["--engine", "rten", "serve", "--listen", "127.0.0.1:0", "--camera", &source];
-        let arguments = [&arguments[..], &["--mqtt-broker", broker, "--mqtt-id", "door3"], more].concat();
-        let mut command = orco(&shipped(), &folder.join("state"), &arguments);
-        command.env("RUST_LOG", "info").stderr(File::create(folder.join("log")).unwrap());
-        Self { folder, service: Service::of(command), shown: Cell::new(0) }
-    }
-
-    fn log(&self) -> String {
-        fs::read_to_string(self.folder.join("log")).unwrap()
-    }
-
-    /// Teaches a class of the sample pictures.
-    fn teach(&self, label: &str, class: &str) {
-        for number in 1..=5 {
-            let shot = fs::read(shots("learn", class).join(format!("{number}.jpg"))).unwrap();
-            let path = format!("/api/v1/shots/{label}");
-            let (status, answer) = self.service.ask("POST", &path, "image/jpeg", &shot);
-            assert_eq!(status, 200, "{}", text(&answer));
-        }
-        let job = self.service.json("POST", "/api/v1/learn", &json!({ "label": label }));
-        let path = format!("/api/v1/jobs/{}", job["id"]);
-        until("it is learned", || self.service.json("GET", &path, &Value::Null)["state"] == "done");
-    }
-
-    /// Puts photographs of a class before the camera, one after another, until several agree that it is `label`, and
-    /// the broker was told.
-    fn show(&self, class: &str, label: &str, listener: &Listener) {
-        until("the frames agree", || {
-            let shown = self.shown.replace(self.shown.get() + 1);
-            let number = shown % 4 + 1;
-            let photograph = shots("try", class).join(format!("{number}.jpg"));
-            fs::copy(photograph, self.folder.join("camera").join(format!("{shown:04}.jpg"))).unwrap();
-            thread::sleep(Duration::from_millis(500));
-            let heard = listener.heard().into_iter().rev().find(|message| message.topic == "orco/door3/state");
-            heard.is_some_and(|message| message.json()["label"] == label)
-        });
-    }
-
-    fn metric(&self, name: &str) -> u64 {
-        let (status, figures) = self.service.ask("GET", "/metrics", "", b"");
-        assert_eq!(status, 200);
-        let figures = text(&figures);
-        let line = figures.lines().find_map(|line| line.strip_prefix(&format!("{name} ")).map(str::to_owned));
-        line.unwrap_or_else(|| panic!("no {name} in {figures}")).parse().unwrap()
-    }
-}
 
 /// All that is wrong with a discovery message.
 fn flaws(topic: &str, config: &Value) -> Vec<String> {

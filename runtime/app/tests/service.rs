@@ -95,11 +95,13 @@ fn hostile_clients_keep_nobody_else_waiting() {
     assert!(!folder.path().join("state/etc").exists());
 }
 
-/// An hour of a camera that is looked at twice a second, in the full tier; ten minutes else.
+/// An hour of a camera that is looked at twice a second, in the full tier; ten minutes else. ORCO_LOAD_BUNDLE names
+/// another bundle of `models`.
 #[test]
 fn every_frame_is_answered_while_sessions_are_learned_and_memory_stays() {
     let folder = TempDir::new().unwrap();
-    let service = Service::start("cifar100-edge", folder.path());
+    let bundle = std::env::var("ORCO_LOAD_BUNDLE").unwrap_or_else(|_| "cifar100-edge".into());
+    let service = Service::start(&bundle, folder.path());
     let frames = if heavy() { 7200 } else { 1200 };
     let film: Vec<Vec<u8>> = ["cactus", "mug", "rubber-duck", "traffic-cone"]
         .iter()
@@ -146,7 +148,7 @@ fn every_frame_is_answered_while_sessions_are_learned_and_memory_stays() {
     let at = |share: f64| times[(share * (times.len() - 1) as f64) as usize].as_secs_f64() * 1e3;
     let (after, most) = service.memory();
     println!(
-        "{} frames: p50 {:.1} ms, p95 {:.1} ms, p99 {:.1} ms; memory {before} MiB before, {after} after, {most} at most",
+        "{bundle}, {} frames: p50 {:.1} ms, p95 {:.1} ms, p99 {:.1} ms; memory {before} MiB before, {after} after, {most} at most",
         times.len(),
         at(0.5),
         at(0.95),

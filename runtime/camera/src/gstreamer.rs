@@ -94,7 +94,7 @@ impl Drop for Gstreamer {
     }
 }
 
-/// Keeps the last error that is said, or the last line.
+/// Keeps the first error that is said, which those after it follow from, or the last line.
 fn listen(errors: impl Read, said: &Mutex<String>) {
     let mut lines = BufReader::new(errors);
     let (mut line, mut error_seen) = (Vec::new(), false);
@@ -102,7 +102,7 @@ fn listen(errors: impl Read, said: &Mutex<String>) {
         let text = String::from_utf8_lossy(&line).trim().to_owned();
         line.clear();
         let is_error = text.contains("erroneous pipeline") || text.starts_with("ERROR");
-        if !text.is_empty() && (is_error || !error_seen) {
+        if !text.is_empty() && !error_seen {
             error_seen |= is_error;
             *said.lock().expect("nothing panics while it holds the line") = text;
         }
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn the_error_is_kept_of_all_that_is_said() {
         let said = Mutex::default();
-        listen(&b"WARNING: erroneous pipeline: no element \"x\"\nmore\n\n"[..], &said);
+        listen(&b"WARNING: erroneous pipeline: no element \"x\"\nmore\nERROR: no preroll\n"[..], &said);
         assert_eq!(said.into_inner().unwrap(), "WARNING: erroneous pipeline: no element \"x\"");
     }
 }

@@ -1,4 +1,4 @@
-import { chooseDevice, device, findDevice, hearDevice, startDevice } from "./camera.js";
+import { chooseDevice, device, findDevice, hearDevice, showNothing, startDevice } from "./camera.js";
 import { $, api, ask, call, change, fill, get, make, of, percent, say, speak, words } from "./common.js";
 import { showEnough } from "./enough.js";
 import { readInbox } from "./inbox.js";
@@ -58,7 +58,8 @@ function showSource() {
   $("video").hidden = !stream;
   $("still").hidden = !files.length;
   $("square").hidden = !hasSource();
-  $("nothing").hidden = hasSource();
+  showNothing();
+  $("camera").hidden = $("collect-row").hidden = device.chosen;
   if ($("still").src) URL.revokeObjectURL($("still").src);
   if (files.length) $("still").src = URL.createObjectURL(files[0]);
   else $("still").removeAttribute("src");
@@ -103,7 +104,7 @@ function showAnswer(matches, known = true) {
   $("provisional").hidden = !best?.provisional;
   $("sure").textContent = best ? say("sure", { percent: percent(best.probability) }) : "";
   $("sure-bar").style.width = `${best ? percent(Math.max(0, best.probability)) : 0}%`;
-  $("others").textContent = others.map((other) => `${other.label} ${percent(other.probability)}\u00a0%`).join(" · ");
+  $("others").textContent = others.filter((other) => percent(other.probability) > 0).map((other) => `${other.label} ${percent(other.probability)}\u00a0%`).join(" · ");
 }
 
 async function watchCamera() {
@@ -130,6 +131,7 @@ function showHint() {
 }
 
 function forgetWarning() {
+  $("error").textContent = "";
   refused = null;
   $("shot-warning").textContent = "";
   $("anyway-row").hidden = true;
@@ -169,7 +171,7 @@ async function hold() {
 let drawn = [];
 async function readShots() {
   const of_label = label();
-  const list = of_label ? (await get(`shots/${encodeURIComponent(of_label)}`).catch(() => ({ shots: [] }))).shots : [];
+  const list = of_label ? (await get(`shots/${encodeURIComponent(of_label)}`, true).catch(() => ({ shots: [] }))).shots : [];
   if (of_label !== label()) return;
   shots = list;
   const items = await Promise.all(shots.map(async ({ id }, index) => {
@@ -252,12 +254,13 @@ async function forget(name) {
 // ---- changes, as they are made
 
 let shown = null;
+const isRunning = (job) => job?.state === "queued" || job?.state === "running";
 function showJob(job) {
   shown = job;
-  const running = job.state === "queued" || job.state === "running";
+  const running = isRunning(job);
   $("job").hidden = !running;
   if (running) {
-    const verb = `${words.verbs[job.verb] ?? job.verb}${job.label ? ` “${job.label}”` : ""}`;
+    const verb = `${words.verbs[job.verb] ?? job.verb}${job.label ? ` ${say("quoted", job)}` : ""}`;
     $("job-text").textContent = say(job.state, { verb });
     $("job-bar").value = job.progress ?? 0;
     $("report").replaceChildren();
@@ -285,11 +288,13 @@ function report({ report, warning }) {
 
 // EventSource cannot send the token, so the stream is read by hand.
 async function listen() {
-  for (;;) {
+  for (let lost = null; ;) {
     try {
       const response = await call("GET", api("events"), undefined, true);
       $("connection").textContent = say("connected");
       await Promise.all([readKnown(), readShots(), readInbox()]);
+      if (lost) await resume(lost);
+      lost = null;
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       for (let rest = ""; ;) {
         const { value, done } = await reader.read();
@@ -299,9 +304,25 @@ async function listen() {
         parts.forEach(hear);
       }
     } catch { /* It goes on below. */ }
+    lost ??= { label: label(), count: shots.length };
     $("connection").textContent = say("lostConnection");
+    // An old answer would be taken for a new one.
+    showAnswer([]);
     await new Promise((later) => setTimeout(later, 2000));
   }
+}
+
+// What came of what was on its way when the connection was lost.
+async function resume({ label: of_label, count }) {
+  if (files.length) look().catch(() => {});
+  let gone = of_label === label() && count && !shots.length;
+  if (isRunning(shown)) {
+    const now = await get(`jobs/${shown.id}`, true).catch(() => null);
+    if (now) { showJob(now); return; }
+    $("job").hidden = gone = true;
+    shown = null;
+  }
+  if (gone) $("error").textContent = say("startedAnew");
 }
 
 function hear(event) {

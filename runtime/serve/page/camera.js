@@ -34,6 +34,13 @@ export function findDevice(state) {
   return true;
 }
 
+// What stands in place of a picture.
+export function showNothing() {
+  const shown = !$("video").hidden || !$("still").hidden;
+  $("nothing").hidden = shown || (device.chosen && $("live").hasAttribute("src"));
+  $("nothing").textContent = say(device.chosen ? "deviceWaiting" : "nothing");
+}
+
 export function hearDevice(state) {
   device.state = state;
   if (!device.chosen) return;
@@ -57,6 +64,7 @@ async function watch() {
           const before = $("live").src, picture = URL.createObjectURL(await sent.blob());
           $("live").src = picture;
           if (before) URL.revokeObjectURL(before);
+          else showNothing();
         }
         last = number;
         rest = 0;
@@ -64,6 +72,7 @@ async function watch() {
         // An old picture would be taken for a new one.
         URL.revokeObjectURL($("live").src);
         $("live").removeAttribute("src");
+        showNothing();
         last = 0;
         rest = AGAIN_MS;
       }

@@ -6,7 +6,9 @@ export const $ = (id) => document.getElementById(id);
 // ---- texts
 
 export let words = texts.en;
-export const fill = (text, values = {}) => text.replace(/\{(\w+)\}/g, (all, key) => values[key] ?? all);
+// A number and its % stay on one line.
+export const fill = (text, values = {}) =>
+  text.replace(/\{(\w+)\}/g, (all, key) => values[key] ?? all).replace(/(\d) %/g, "$1\u00a0%");
 export const say = (key, values) => fill(words[key] ?? key, values);
 export const percent = (share) => Math.round(100 * share);
 
@@ -34,7 +36,7 @@ let token = sessionStorage.getItem("token"), askedToken = null;
 
 async function askToken(used) {
   if (token !== used) return;
-  askedToken ??= ask(say("token"), "").finally(() => { askedToken = null; });
+  askedToken ??= ask(say(used ? "tokenWrong" : "token"), "").finally(() => { askedToken = null; });
   const given = await askedToken;
   if (given === null) throw new Error(say("token"));
   sessionStorage.setItem("token", (token = given.trim()));
@@ -57,7 +59,7 @@ export async function call(method, path, body, quiet = false) {
 }
 
 export const api = (path) => `/api/v1/${path}`;
-export const get = async (path) => (await call("GET", api(path))).json();
+export const get = async (path, quiet = false) => (await call("GET", api(path), undefined, quiet)).json();
 export const of = (label) => api(`shots/${encodeURIComponent(label)}`);
 
 export async function change(method, path, body) {

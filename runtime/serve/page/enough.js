@@ -5,7 +5,8 @@ let asked = 0;
 
 export async function showEnough(label, shots) {
   const now = ++asked;
-  const told = label && shots.length ? await get(`shots/${encodeURIComponent(label)}/enough`).catch(() => null) : null;
+  // The shots may have been learned meanwhile, which is no error.
+  const told = label && shots.length ? await get(`shots/${encodeURIComponent(label)}/enough`, true).catch(() => null) : null;
   if (now !== asked) return;
   const missed = new Set((told?.left_out ?? []).filter((shot) => shot.taken_for !== null).map((shot) => shot.id));
   document.querySelectorAll("#shots li").forEach((item, index) => {

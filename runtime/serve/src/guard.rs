@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::body::{Body as Stream, Bytes};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
@@ -80,7 +80,9 @@ impl Rules {
         let headers = request.headers();
         let host = self.host(headers)?;
         check_origin(headers, &host)?;
-        let route = ROUTES.iter().find(|route| Some(route.path) == path && route.method == *request.method());
+        // What may be got may be asked for its head alone.
+        let method = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
+        let route = ROUTES.iter().find(|route| Some(route.path) == path && route.method == *method);
         let Some(route) = route else {
             // A path that is served, by another method.
             return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not know this method"));

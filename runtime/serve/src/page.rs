@@ -22,9 +22,10 @@ const fn script(path: &'static str, text: &'static str) -> File {
 }
 
 /// All of them.
-pub static FILES: [File; 9] = [
+pub static FILES: [File; 10] = [
     File { path: "/", content_type: "text/html; charset=utf-8", text: include_str!("../page/index.html") },
     File { path: "/style.css", content_type: "text/css; charset=utf-8", text: include_str!("../page/style.css") },
+    File { path: "/icon.svg", content_type: "image/svg+xml", text: include_str!("../page/icon.svg") },
     script("/app.js", include_str!("../page/app.js")),
     script("/common.js", include_str!("../page/common.js")),
     script("/texts.js", include_str!("../page/texts.js")),

@@ -1,6 +1,7 @@
 //! Every route: its path, its method, what body it takes, whether it needs the token. What is not listed is not served.
 
 use axum::Router;
+use axum::extract::DefaultBodyLimit;
 use axum::http::Method;
 use axum::middleware;
 use axum::routing::{delete, get, patch, post};
@@ -88,9 +89,10 @@ const fn write(method: Method, path: &'static str, body: Body) -> Route {
 }
 
 /// All of them.
-pub static ROUTES: [Route; 47] = [
+pub static ROUTES: [Route; 48] = [
     open("/"),
     open("/style.css"),
+    open("/icon.svg"),
     open("/app.js"),
     open("/common.js"),
     open("/texts.js"),
@@ -179,6 +181,8 @@ pub fn router(guard: Guard) -> Router {
         .route("/metrics", get(watch::metrics))
         .fallback(|| async { Refusal::missing("there is no such path: GET /api/v1/openapi.json lists all") })
         .route_layer(middleware::from_fn_with_state(guard, guard::check))
+        // The guard has a limit for each route; axum's own would cut pictures off at 2 MB.
+        .layer(DefaultBodyLimit::disable())
         .with_state(service)
 }
 

@@ -1,5 +1,7 @@
 //! A real MQTT broker, mosquitto, and a listener of its own client.
 
+#![allow(dead_code, reason = "no test program uses all of it")]
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};

@@ -89,7 +89,8 @@ fn entities(topics: &Topics) -> [Entity; 6] {
             true,
             json!({
                 "name": "Label", "icon": "mdi:eye", "state_topic": topics.state,
-                "value_template": "{{ value_json.label if value_json.known else None }}",
+                // Home Assistant takes states of at most 255 characters.
+                "value_template": "{{ value_json.label[:255] if value_json.known else None }}",
                 "json_attributes_topic": topics.state,
             }),
         ),

@@ -95,13 +95,17 @@ fn every_route_that_changes_something_is_refused_to_strangers() {
     assert_eq!(service.ask("GET", "/api/v1/status", &[("Host", "orco.example")], b"").status, 200);
     for route in ROUTES.iter().filter(|route| !route.mutates()) {
         let expected = if route.open { 200 } else { 401 };
-        let answer = service.ask("GET", &path(route), &[("Authorization", "")], b"");
-        assert_eq!(answer.status, expected, "{route:?}");
+        for method in ["GET", "HEAD"] {
+            let answer = service.ask(method, &path(route), &[("Authorization", "")], b"");
+            assert_eq!(answer.status, expected, "{method} {route:?}");
+        }
     }
     for scheme in ["bearer", "BEARER"] {
         let given = format!("{scheme} {token}");
         assert_eq!(service.ask("GET", "/api/v1/status", &[("Authorization", &given)], b"").status, 200, "{scheme}");
     }
+    let head = service.ask("HEAD", "/api/v1/status", &[], b"");
+    assert_eq!((head.status, head.text().as_str()), (200, ""));
     service.token = None;
     assert_eq!(service.ask("PUT", "/api/v1/learn", &[], b"").status, 405);
     assert_eq!(service.ask("GET", "/../../etc/passwd", &[], b"").status, 404);

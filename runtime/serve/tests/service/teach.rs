@@ -188,3 +188,23 @@ fn the_open_inference_protocol_takes_base64_binary_and_features() {
         assert_eq!(service.json("POST", infer, &wrong).status, 400, "{wrong}");
     }
 }
+
+#[test]
+fn a_picture_of_many_megabytes_is_taken_as_a_small_one_is() {
+    let (_state, service) = Running::fresh();
+    let small = sample("try", "mug", 1);
+    // A JPEG file with comments of 65,533 bytes after its first marker.
+    let mut large = small[..2].to_vec();
+    while large.len() < 20 << 20 {
+        large.extend([0xff, 0xfe, 0xff, 0xff]);
+        large.resize(large.len() + 0xfffd, b' ');
+    }
+    large.extend(&small[2..]);
+    let ask = |path: &str, picture: &[u8]| {
+        let answer = service.ask("POST", path, &[("Content-Type", "image/jpeg")], picture);
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        answer.value()
+    };
+    assert_eq!(ask("/api/v1/classify", &large), ask("/api/v1/classify", &small));
+    assert_eq!(ask("/api/v1/shots/cup", &large)["accepted"], true);
+}
