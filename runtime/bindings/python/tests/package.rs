@@ -1,5 +1,6 @@
 //! The package, put together from what Cargo built: its example teaches two classes, and `test_orco.py` tries the rest.
-//! Where there is no python3 with numpy, that is said, and nothing is tested.
+//! Where there is no python3 with numpy, that is said, and nothing is tested. Where ORCO_MATURIN names maturin, the wheel
+//! that it builds is tried, too.
 
 #![cfg(unix)]
 
@@ -20,16 +21,7 @@ struct Installed {
 
 impl Installed {
     fn fresh() -> Option<Self> {
-        // Set up for the tests of the exported networks, numpy among it.
-        let packages = std::env::var_os("ORCO_ONNX_CHECKER").map(PathBuf::from);
-        let installed = Self { folder: tempfile::tempdir().unwrap(), packages };
-        let asked = installed.python(&["-c", "import numpy"]).output();
-        if !asked.is_ok_and(|output| output.status.success()) {
-            // Written past the harness's capture, so that it is seen.
-            let said = "skipped: the Python package (there is no python3 with numpy; `cargo xtask test` sets it up)";
-            let _ = writeln!(std::io::stderr(), "{said}");
-            return None;
-        }
+        let installed = Self::empty()?;
         let package = installed.folder.path().join("orco");
         fs::create_dir(&package).unwrap();
         for file in fs::read_dir(Path::new(PACKAGE).join("python/orco")).unwrap().map(Result::unwrap) {
@@ -46,6 +38,44 @@ impl Installed {
         Some(installed)
     }
 
+    /// The wheel of maturin, as pip would unpack it.
+    fn of_wheel() -> Option<Self> {
+        let Some(maturin) = std::env::var_os("ORCO_MATURIN") else {
+            skipped("the Python package's wheel (ORCO_MATURIN names no maturin)");
+            return None;
+        };
+        let installed = Self::empty()?;
+        let wheels = installed.folder.path().join("dist");
+        let mut command = Command::new(maturin);
+        command.args(["build", "--release", "--out"]).arg(&wheels).current_dir(PACKAGE);
+        succeeds(command.env("CARGO_NET_OFFLINE", "true"));
+        let wheel = fs::read_dir(wheels).unwrap().next().unwrap().unwrap().path();
+        let into = installed.folder.path();
+        succeeds(installed.python(&["-m", "zipfile", "-e"]).arg(wheel).arg(into));
+        Some(installed)
+    }
+
+    /// A folder without the package, where there is a Python that can run it.
+    fn empty() -> Option<Self> {
+        // Set up for the tests of the exported networks, numpy among it.
+        let packages = std::env::var_os("ORCO_ONNX_CHECKER").map(PathBuf::from);
+        let installed = Self { folder: tempfile::tempdir().unwrap(), packages };
+        let asked = installed.python(&["-c", "import numpy"]).output();
+        let can = asked.is_ok_and(|output| output.status.success());
+        if !can {
+            skipped("the Python package (there is no python3 with numpy; `cargo xtask test` sets it up)");
+        }
+        can.then_some(installed)
+    }
+
+    /// Fails where anything of `tests/test_orco.py` does.
+    fn is_tried(&self) {
+        let tests = Path::new(PACKAGE).join("tests/test_orco.py");
+        let mut command = self.python(&[]);
+        let repository = Path::new(REPOSITORY).canonicalize().unwrap();
+        succeeds(command.arg(tests).arg("--verbose").env("ORCO_REPOSITORY", repository));
+    }
+
     fn python(&self, arguments: &[&str]) -> Command {
         let paths = [Some(self.folder.path()), self.packages.as_deref()];
         let paths = std::env::join_paths(paths.into_iter().flatten()).unwrap();
@@ -53,6 +83,11 @@ impl Installed {
         command.args(arguments).env("PYTHONPATH", paths).env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONUTF8", "1");
         command
     }
+}
+
+/// Said past the harness's capture, so that it is seen.
+fn skipped(what: &str) {
+    let _ = writeln!(std::io::stderr(), "skipped: {what}");
 }
 
 fn succeeds(command: &mut Command) -> Output {
@@ -87,7 +122,13 @@ fn the_example_teaches() {
 #[test]
 fn what_python_asks_is_answered() {
     let Some(installed) = Installed::fresh() else { return };
-    let tests = Path::new(PACKAGE).join("tests/test_orco.py");
-    let mut command = installed.python(&[]);
-    succeeds(command.arg(tests).arg("--verbose").env("ORCO_REPOSITORY", Path::new(REPOSITORY).canonicalize().unwrap()));
+    installed.is_tried();
+}
+
+#[test]
+fn the_wheel_holds_all_that_the_package_needs() {
+    let Some(installed) = Installed::of_wheel() else { return };
+    let typed = ["_orco.pyi", "py.typed"].map(|name| installed.folder.path().join("orco").join(name));
+    assert!(typed.iter().all(|file| file.is_file()), "{typed:?}");
+    installed.is_tried();
 }
