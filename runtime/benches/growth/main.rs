@@ -12,7 +12,7 @@
 mod support;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use ndarray::{Array2, Array3, ArrayView3};
