@@ -73,7 +73,7 @@ impl Question {
         let trial = |name, change: &dyn Fn(&mut Recipe), ahm: Option<f64>| {
             let mut recipe = recipe.clone();
             change(&mut recipe);
-            Trial { name, recipe, theirs: vec![ahm.map(|value| Theirs { metric: "aHM", value })] }
+            Trial { name, recipe, theirs: vec![ahm.map(Theirs::ahm)] }
         };
         Ok(match self {
             Self::Targets => {

@@ -18,11 +18,13 @@ pub struct Theirs {
 }
 
 impl Theirs {
-    pub(crate) const fn ahm(value: f64) -> Self {
+    /// The mean harmonic mean over the sessions.
+    pub const fn ahm(value: f64) -> Self {
         Self { metric: "aHM", value }
     }
 
-    pub(crate) const fn last_hm(value: f64) -> Self {
+    /// The harmonic mean of the last session.
+    pub const fn last_hm(value: f64) -> Self {
         Self { metric: "last HM", value }
     }
 }
