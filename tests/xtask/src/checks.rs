@@ -6,7 +6,7 @@ use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::environment::{Environment, cargo, exit_code, quoted};
-use crate::programs;
+use crate::programs::{self, AtOnce};
 
 /// One call of Cargo that must succeed.
 #[derive(Clone, Copy, Debug)]
@@ -15,25 +15,23 @@ pub struct Step {
     arguments: &'static str,
     /// Variables that this step alone needs.
     variables: &'static [(&'static str, &'static str)],
-    /// Whether Cargo only builds the test programs, of which then several run at a time, and runs the documentation's
-    /// examples after them.
-    tests: bool,
+    /// Where it is there, Cargo only builds the test programs, which then run so many at a time, and runs the
+    /// documentation's examples after them.
+    tests: Option<AtOnce>,
 }
 
 impl Step {
     const fn new(arguments: &'static str) -> Self {
-        Self { arguments, variables: &[], tests: false }
+        Self { arguments, variables: &[], tests: None }
     }
 
     /// Runs it in the workspace's folder.
     fn run(&self, environment: &Environment) -> Result<ExitCode, Box<dyn Error>> {
-        if !self.tests {
-            return self.cargo(self.arguments, environment);
-        }
+        let Some(at_once) = self.tests else { return self.cargo(self.arguments, environment) };
         let Some(programs) = programs::build(self.arguments, self.variables, environment)? else {
             return Ok(ExitCode::from(101));
         };
-        let failed = programs::run(programs, self.variables, environment)?;
+        let failed = programs::run(programs, at_once, self.variables, environment)?;
         if !failed.is_empty() {
             eprintln!("\nerror: tests failed: {}", failed.join(", "));
             return Ok(ExitCode::from(101));
@@ -53,7 +51,7 @@ impl Step {
 const FORMAT: Step = Step::new("fmt --all --check");
 /// The tests, and the lints of all that is compiled for them: what `cargo clippy` puts in the compiler's place checks
 /// the workspace's crates while it compiles them, so neither they nor the crates below them are gone through twice.
-const TESTS: Step = Step { variables: &LINTED, tests: true, ..Step::new("test --release --workspace") };
+const TESTS: Step = Step { variables: &LINTED, tests: Some(AtOnce::Cores), ..Step::new("test --release --workspace") };
 /// Has Cargo lint what it compiles of the workspace.
 pub const LINTED: [(&str, &str); 2] = [WRAPPER, DENIED];
 const WRAPPER: (&str, &str) = ("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
@@ -99,7 +97,8 @@ pub fn standard() -> Vec<Step> {
 
 /// All checks, the long trials in full.
 pub fn full() -> Vec<Step> {
-    let tests = Step { variables: &[("ORCO_HEAVY", "1"), WRAPPER, DENIED], ..TESTS };
+    // Long trials take what the machine has.
+    let tests = Step { variables: &[("ORCO_HEAVY", "1"), WRAPPER, DENIED], tests: Some(AtOnce::One), ..TESTS };
     [&[FORMAT, DEPENDENCIES][..], &OTHER_BUILDS, &[tests]].concat()
 }
 
