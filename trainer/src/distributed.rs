@@ -17,7 +17,8 @@ mod place;
 mod share;
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::Duration;
 
 use tch::{Device, Kind, Tensor, no_grad};
@@ -25,6 +26,7 @@ use tch::{Device, Kind, Tensor, no_grad};
 pub(crate) use self::machine::Common;
 pub use self::place::Place;
 use crate::device::{self, DeviceChoice};
+use crate::interrupt::{self, Work};
 use crate::progress;
 
 /// How long a step waits for another rank: a machine that fell silent ends the job after this time. A process that ends
@@ -110,6 +112,28 @@ pub fn hush() {
     progress::hush();
 }
 
+/// Meets the other ranks, and says so where that takes long: one of them may never have been started.
+fn meet(place: &Place, cuda: bool) -> Result<c10d::Engine, RankError> {
+    const LONG: Duration = Duration::from_secs(10);
+    let (done, waiting) = mpsc::channel::<()>();
+    let Place { rank, size, host, port, .. } = place.clone();
+    interrupt::enter(Work::Meeting);
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            if waiting.recv_timeout(LONG) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let minutes = PATIENCE.as_secs() / 60;
+                log::warn!(
+                    "rank {rank} of {size} waits for the others at {host}:{port}, {minutes} minutes at the most"
+                );
+            }
+        });
+        let met = c10d::Engine::meet(place, cuda);
+        drop(done);
+        interrupt::enter(Work::Loose);
+        met
+    })
+}
+
 /// The ranks that train together.
 #[derive(Clone, Debug, Default)]
 pub struct Group(Option<Arc<Ranks>>);
@@ -137,7 +161,7 @@ impl Group {
         let Some(place) = Place::from_environment()? else { return Ok(Self::alone()) };
         // NCCL serves the current CUDA device, which is that of the rank.
         let cuda = device != DeviceChoice::Cpu && matches!(device::open_at(device, place.local), Ok(Device::Cuda(_)));
-        let engine = c10d::Engine::meet(&place, cuda)?;
+        let engine = meet(&place, cuda)?;
         let Place { rank, size, local, .. } = place;
         Ok(Self(Some(Arc::new(Ranks { rank, size, local, engine }))))
     }

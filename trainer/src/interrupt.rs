@@ -20,6 +20,8 @@ static WORK: AtomicU8 = AtomicU8::new(Work::Loose as u8);
 pub enum Work {
     /// Nothing that a later start goes on from.
     Loose,
+    /// Waiting for other ranks to start, which the first signal ends at once.
+    Meeting,
     /// Parts of a run between its phases, which are made again.
     Run,
     /// Phase 1, saved when it stops.
@@ -30,7 +32,8 @@ pub enum Work {
 
 impl Work {
     fn now() -> Self {
-        [Self::Loose, Self::Run, Self::Pretrain, Self::Align][usize::from(WORK.load(Ordering::Relaxed))]
+        let all = [Self::Loose, Self::Meeting, Self::Run, Self::Pretrain, Self::Align];
+        all[usize::from(WORK.load(Ordering::Relaxed))]
     }
 }
 
@@ -47,7 +50,7 @@ impl fmt::Display for Interrupted {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("stopped by Ctrl-C or SIGTERM")?;
         let saved = match self.0 {
-            Work::Loose => return Ok(()),
+            Work::Loose | Work::Meeting => return Ok(()),
             Work::Run => "the phases that were finished are saved",
             Work::Pretrain => "phase 1 is saved up to its last step",
             Work::Align => "phase 2 is saved up to its last step",
@@ -88,6 +91,10 @@ pub fn watch() -> Result<()> {
 #[cfg(unix)]
 fn asked(how: &str) {
     let trains = matches!(Work::now(), Work::Pretrain | Work::Align);
+    if Work::now() == Work::Meeting {
+        eprintln!("stopped by {how} while it waited for the other ranks");
+        end();
+    }
     if ASKED.swap(true, Ordering::Relaxed) {
         eprintln!("stopped at once{}", if trains { "; the last checkpoint, if there was one, is kept" } else { "" });
         end();

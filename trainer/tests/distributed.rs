@@ -439,10 +439,18 @@ fn a_batch_that_ranks_cannot_share_is_refused() {
     let [first, second] = ranks(folder, "pretrain", "run").map(|child| ended(child, LIMIT));
     let said = told(&first);
     assert_eq!((first.status.code(), second.status.code()), (Some(1), Some(1)), "{said}");
-    let expected = "error: phase 1: pretrain.batch is 31, which 2 ranks cannot share equally; start a number of ranks \
-                    that divides it";
+    let expected =
+        "error: pretrain.batch is 31, which 2 ranks cannot share equally; start a number of ranks that divides it";
     assert_eq!(said.lines().last(), Some(expected));
-    assert!(!folder.join("run/pretrain.safetensors").exists());
+    assert!(!folder.join("run").exists(), "a refused run leaves no folder");
+    recipe(folder, 1, &[("align", "batch", 33.into())]);
+    let [first, second] = ranks(folder, "align", "run").map(|child| ended(child, LIMIT));
+    assert!(
+        told(&first).ends_with(
+            "align.batch is 33, which 2 ranks cannot share equally; start a number of ranks that divides it\n"
+        )
+    );
+    assert_eq!(second.status.code(), Some(1), "before phase 1");
 }
 
 /// Each machine has its own copy of the data.
@@ -472,9 +480,25 @@ fn ranks_with_other_data_or_another_recipe_are_refused() {
         )
     };
     fs::remove_file(folders[1].path().join("pictures/train/class 3/00.png")).unwrap();
-    assert_eq!(refused(), ["images, labels or a split"; 2].map(other));
+    assert_eq!(refused(), ["pictures"; 2].map(other));
     let recipe = Recipe { seed: 9, ..picture_recipe() };
     fs::write(folders[1].path().join("recipe.toml"), toml::to_string(&recipe).unwrap()).unwrap();
     assert_eq!(refused(), ["a recipe"; 2].map(other));
     assert!(!folders[0].path().join("run").exists(), "a refused run leaves no folder");
+}
+
+/// A launcher that gives up must not wait for ten minutes.
+#[test]
+fn a_signal_ends_a_rank_that_waits_for_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    recipe(folder.path(), 1, &[]);
+    let mut command = program(folder.path(), "pretrain", "run");
+    as_rank(&mut command, 1, free_port());
+    let child = command.spawn().unwrap();
+    // It says nothing at first. Whenever the signal comes, before it is watched for or while it waits, it must end.
+    std::thread::sleep(Duration::from_secs(2));
+    send("-TERM", &child);
+    let output = ended(child, LIMIT);
+    assert!(!output.status.success());
+    assert!(!folder.path().join("run").exists());
 }

@@ -64,6 +64,12 @@ pub(super) fn decode(
     group: &Group,
 ) -> Result<Decoded, DataError> {
     let side = i64::from(data.side());
+    if group.size() > 1 {
+        // Before any rank decodes its part of another list.
+        let size = |entry: &Entry| entry.path.metadata().map_or(0, |file| file.len());
+        let files: Vec<_> = entries.iter().map(|entry| (&entry.name, entry.label, size(entry))).collect();
+        group.demand_same("pictures", &format!("{files:?}"))?;
+    }
     let Common { rows: pixels, own, first } = group.common_rows(&[entries.len() as i64, 3, side, side])?;
     let mut progress = Progress::counting(what, "images", own.len() as u64, 0);
     if group.size() > 1 {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor};
 
 use super::{Group, RankError};
@@ -37,7 +38,9 @@ impl Group {
             return Ok(Common::alone(size));
         }
         let own = machine();
-        let machines = self.bytes_of_all(&own)?;
+        let machines: Vec<Machine> = self.of_all(&own)?;
+        let apart = |a: &Machine, b: &Machine| a.boot == b.boot && a != b;
+        let divided = machines.iter().any(|a| machines.iter().any(|b| apart(a, b)));
         let here: Vec<usize> = (0..self.size()).filter(|&rank| machines[rank] == own).collect();
         let place = here.iter().position(|&rank| rank == self.rank()).unwrap_or(0);
         // Held open until all have mapped it.
@@ -54,8 +57,8 @@ impl Group {
         let mapped = (!path.is_empty()).then(|| map(&path, count)).flatten();
         let failed = self.any(here.len() > 1 && mapped.is_none())?;
         drop(memory);
-        if failed && self.is_first() {
-            log::warn!("ranks of one machine cannot share memory, so each reads all images");
+        if (failed || divided) && self.is_first() {
+            log::warn!("ranks of one machine cannot share memory, so each holds all images itself");
         }
         Ok(match mapped {
             Some(rows) if !failed => {
@@ -68,12 +71,19 @@ impl Group {
     }
 }
 
-/// What ranks have in common that can open each other's files by `/proc`: the running system and the namespace of its
-/// processes.
-fn machine() -> Vec<u8> {
-    let boot = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+/// Where a rank runs: ranks can open each other's files by `/proc` where both are the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Machine {
+    /// The running system.
+    boot: String,
+    /// The namespace of its processes: that of a container, or of the machine.
+    processes: String,
+}
+
+fn machine() -> Machine {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let processes = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-    [boot, processes.into_os_string().into_encoded_bytes()].concat()
+    Machine { boot, processes: processes.to_string_lossy().into_owned() }
 }
 
 /// Memory without a name, which is gone with the last process that maps it, and where others find it.

@@ -25,6 +25,11 @@ use crate::arguments::{Common, ImageArgs};
 /// If either is missing or not as it should be.
 pub fn open(images: &ImageArgs, group: &Group) -> Result<(Recipe, DataSet)> {
     let recipe = Recipe::read(&images.recipe)?;
+    // Before images are read, and phase 1 is trained.
+    if recipe.backbone.onnx.is_none() && recipe.pretrain.epochs > 0 {
+        group.demand_share("pretrain.batch", recipe.pretrain.batch)?;
+    }
+    group.demand_share("align.batch", recipe.align.batch)?;
     let origin = Origin {
         folder: images.data.as_deref(),
         lists: images.lists.as_deref(),
