@@ -481,6 +481,7 @@ fn ranks_with_other_data_or_another_recipe_are_refused() {
     };
     fs::remove_file(folders[1].path().join("pictures/train/class 3/00.png")).unwrap();
     assert_eq!(refused(), ["pictures"; 2].map(other));
+    pictures(&folders[1].path().join("pictures"));
     let recipe = Recipe { seed: 9, ..picture_recipe() };
     fs::write(folders[1].path().join("recipe.toml"), toml::to_string(&recipe).unwrap()).unwrap();
     assert_eq!(refused(), ["a recipe"; 2].map(other));
