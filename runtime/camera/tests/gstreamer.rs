@@ -22,8 +22,13 @@ fn running(word: &str) -> usize {
 
 #[test]
 fn pictures_of_a_pipeline_arrive_and_what_is_wrong_with_one_is_told() {
-    let is_there = Command::new("gst-launch-1.0").arg("--version").output().is_ok();
-    if !is_there {
+    let version = Command::new("gst-launch-1.0").arg("--version").output();
+    if version.as_ref().is_ok_and(|output| !output.status.success()) {
+        // Below QEMU's user mode a program seems to start whether it is there or not.
+        eprintln!("left out: gst-launch-1.0 cannot be run here");
+        return;
+    }
+    if version.is_err() {
         let camera = open("videotestsrc");
         let told = || matches!(camera.status().phase, Phase::Away { reason, .. } if reason.contains("apt install"));
         until("it is told what to install", told);
