@@ -69,6 +69,8 @@ impl Job {
         if let Some(threads) = common.threads {
             tch::set_num_threads(threads);
         }
+        // A device that is not there is told before images are read.
+        device::open_for(common.device, group)?;
         let (mut recipe, data) = open(&common.images, group)?;
         if let Some(model) = &common.backbone {
             recipe = recipe.with_backbone(model)?;
