@@ -11,7 +11,7 @@ use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_state::classify::Classifier;
 use orco_state::enough::{Curve, enough};
-use orco_state::likeness;
+use orco_state::grouping::Grouping;
 use orco_state::nearest::{Place, nearest};
 use orco_state::session::{LearnError, Memory, NewClass, Session};
 use orco_state::state::{BaseModel, State};
@@ -121,21 +121,27 @@ fn a_moved_shot_belongs_to_the_other_class_and_to_no_other() {
 }
 
 #[test]
-fn pictures_of_a_class_are_more_alike_than_the_threshold_and_others_less() {
+fn pictures_of_several_classes_are_grouped_by_class() {
     let (bundle, _) = edge();
     let base_model = &bundle.base_model;
-    let least = likeness::threshold(base_model);
+    let grouping = Grouping::new(base_model);
+    // Not the samples by which it was chosen what is alike enough.
     let (bank, inputs) = (&base_model.exemplars, base_model.head.inputs);
-    let mut clean = bank.clean();
-    clean.chunks_exact_mut(inputs).for_each(|row| likeness::see(base_model, row));
-    let rows: Vec<&[f32]> = clean.chunks_exact(inputs).collect();
-    let share = |same: bool| {
-        let pairs = (0..rows.len()).flat_map(|one| (0..one).map(move |other| (one, other)));
-        let pairs = pairs.filter(|(one, other)| (bank.classes()[*one] == bank.classes()[*other]) == same);
-        let alike: Vec<bool> = pairs
-            .map(|(one, other)| rows[one].iter().zip(rows[other]).map(|(a, b)| a * b).sum::<f32>() >= least)
-            .collect();
-        alike.iter().filter(|alike| **alike).count() as f32 / alike.len() as f32
-    };
-    assert!(share(true) > 0.7 && share(false) < 0.3, "{} {}", share(true), share(false));
+    let shown: Vec<usize> = (0..bank.len()).filter(|&sample| bank.classes()[sample] % 10 == 0).collect();
+    let mut rows = vec![0.0; shown.len() * inputs];
+    for (&sample, row) in shown.iter().zip(rows.chunks_exact_mut(inputs)) {
+        bank.view().read(sample, 0, row);
+        grouping.see(row);
+    }
+    let groups = grouping.groups(&rows, inputs);
+    assert!((6..=10).contains(&groups.len()), "30 pictures of 6 classes: {groups:?}");
+    let class = |index: &usize| bank.classes()[shown[*index]];
+    let odd: usize = groups
+        .iter()
+        .map(|group| {
+            let like = |one: &usize| group.iter().filter(|other| class(other) == class(one)).count();
+            group.len() - group.iter().map(like).max().unwrap()
+        })
+        .sum();
+    assert!(odd <= 3, "{odd} in a group of another class: {groups:?}");
 }

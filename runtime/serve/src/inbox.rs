@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use orco_runtime::grouping::Grouping;
 use orco_runtime::image_rs::RgbImage;
-use orco_runtime::likeness;
 use orco_runtime::ndarray::Array2;
 use orco_runtime::state::BaseModel;
 use serde_json::{Value, json};
@@ -68,27 +68,19 @@ struct Kept {
     frames: VecDeque<Frame>,
 }
 
-/// Turns features into a direction, by which likeness is measured.
-type See = Arc<dyn Fn(&mut [f32]) + Send + Sync>;
-
 /// The frames that wait for a label.
 #[derive(Clone)]
 pub struct Inbox {
     kept: Arc<Mutex<Kept>>,
     most: usize,
-    alike: f32,
-    see: See,
+    grouping: Arc<Grouping>,
     events: Events,
 }
 
 impl Inbox {
-    /// Keeps at most so many frames, whose likeness is measured as the bundle has it.
+    /// Keeps at most so many frames, grouped as the bundle sees them.
     pub fn new(base_model: &BaseModel, most: usize, events: Events) -> Self {
-        let alike = likeness::threshold(base_model);
-        // What likeness needs of a bundle is the mean of its features.
-        let centre = base_model.statistics.as_ref().map(|statistics| statistics.centre.clone());
-        let see = move |row: &mut [f32]| likeness::see_from(centre.as_deref(), row);
-        Self { kept: Arc::default(), most, alike, see: Arc::new(see), events }
+        Self { kept: Arc::default(), most, grouping: Arc::new(Grouping::new(base_model)), events }
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -108,7 +100,7 @@ impl Inbox {
             return None;
         }
         let mut direction = looked.features.clone();
-        (self.see)(&mut direction);
+        self.grouping.see(&mut direction);
         let when = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let again = |kept: &mut Kept| {
             let cosine = |frame: &Frame| frame.direction.iter().zip(&direction).map(|(a, b)| a * b).sum::<f32>();
@@ -199,7 +191,7 @@ impl Inbox {
         let frames: Vec<Frame> = self.kept().frames.iter().cloned().collect();
         let Some(dimension) = frames.first().map(|frame| frame.direction.len()) else { return Vec::new() };
         let rows: Vec<f32> = frames.iter().flat_map(|frame| &frame.direction).copied().collect();
-        let groups = likeness::groups(&rows, dimension, self.alike);
+        let groups = self.grouping.groups(&rows, dimension);
         let frames = |group: &Vec<usize>| group.iter().map(|index| frames[*index].clone()).collect();
         let mut groups: Vec<Vec<Frame>> = groups.iter().map(frames).collect();
         groups.sort_by_key(|group| std::cmp::Reverse(group.len()));
@@ -233,8 +225,7 @@ mod tests {
     use super::*;
 
     fn inbox(most: usize) -> Inbox {
-        let see = Arc::new(|row: &mut [f32]| likeness::see_from(None, row));
-        Inbox { kept: Arc::default(), most, alike: 0.7, see, events: Events::default() }
+        Inbox { kept: Arc::default(), most, grouping: Arc::new(Grouping::with(None, 0.7)), events: Events::default() }
     }
 
     fn looked(known: bool, probability: f32, features: [f32; 2]) -> Looked {

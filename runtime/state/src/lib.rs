@@ -7,8 +7,9 @@
 //! - what is known: [`codec`] (bytes of files), [`label`], [`bank`] (exemplars), [`head`], [`target`] (pseudo-targets),
 //!   [`statistics`] (of base features), [`state`] (base_model and state);
 //! - answering and learning: [`answer`] (with all that is known, and the border), [`classify`], [`session`];
-//! - looking back and ahead: [`likeness`] (of pictures to each other), [`nearest`] (why an answer was given),
-//!   [`enough`] (whether shots are enough), [`unknown`] (whether a picture shows anything known);
+//! - looking back and ahead: [`likeness`] (of pictures to each other), [`grouping`] (of pictures without labels),
+//!   [`nearest`] (why an answer was given), [`enough`] (whether shots are enough), [`unknown`] (whether a picture shows
+//!   anything known);
 //! - keeping: [`history`] (what was done, and undoing it), [`store`] (slots that survive a power cut), [`pack`] (a
 //!   class for another device).
 #![no_std]
@@ -22,6 +23,7 @@ pub mod bank;
 pub mod classify;
 pub mod codec;
 pub mod enough;
+pub mod grouping;
 pub mod head;
 pub mod history;
 pub mod label;

@@ -1,34 +1,95 @@
-//! Programs that Debian packages.
+//! What tests need that Debian packages.
 
 use std::error::Error;
 use std::process::{Command, Stdio};
 
-/// Installs packages with apt unless all of `programs` start already.
-///
-/// # Errors
-/// A sentence that says what to install, where apt cannot: it is not there, or this is not root.
-pub fn install(what: &str, programs: &[&str], packages: &[&str]) -> Result<(), Box<dyn Error>> {
-    let start = || programs.iter().all(|program| starts(program));
-    if start() {
-        return Ok(());
-    }
-    eprintln!("Installing {what}: apt-get install {}", packages.join(" "));
-    let apt = |arguments: &[&str]| {
-        let mut command = Command::new("apt-get");
-        command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null()).stdout(Stdio::null());
-        command.status().is_ok_and(|status| status.success())
-    };
-    let install = [&["install", "--yes", "--no-install-recommends"], packages].concat();
-    // The lists may be old, or not there.
-    if (apt(&install) || apt(&["update"]) && apt(&install)) && start() {
-        return Ok(());
-    }
-    Err(format!("{what} could not be installed; as root: apt-get install {}", packages.join(" ")).into())
+/// Packages that some tests need.
+pub struct Wanted {
+    /// What is tried with them, and is not where they are missing; the verb follows.
+    pub tried: &'static str,
+    /// Tells the tests that they are there.
+    pub variable: &'static str,
+    /// Commands that start where they are, some only to fail.
+    start: &'static [&'static [&'static str]],
+    /// Whether the commands must succeed, too.
+    succeed: bool,
+    packages: &'static [&'static str],
 }
 
-fn starts(program: &str) -> bool {
-    let mut command = Command::new(program);
-    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // Some ask for their version by another word, and refuse this one.
-    command.status().is_ok()
+/// All that tests of the workspace need.
+pub const WANTED: [Wanted; 3] = [
+    Wanted {
+        tried: "the web page is",
+        variable: "ORCO_BROWSER",
+        start: &[&["chromedriver", "--version"]],
+        succeed: false,
+        packages: &["chromium", "chromium-driver"],
+    },
+    Wanted {
+        tried: "MQTT is",
+        variable: "ORCO_MOSQUITTO",
+        // They ask for their version by another word, and refuse this one.
+        start: &[&["mosquitto", "--version"], &["mosquitto_sub", "--version"]],
+        succeed: false,
+        packages: &["mosquitto", "mosquitto-clients"],
+    },
+    Wanted {
+        tried: "cameras that speak RTSP are",
+        variable: "ORCO_RTSP",
+        start: &[
+            &["/usr/bin/python3", "-c", "import gi; gi.require_version('GstRtspServer', '1.0')"],
+            &["gst-inspect-1.0", "--exists", "rtspsrc"],
+            &["gst-inspect-1.0", "--exists", "jpegenc"],
+            &["gst-inspect-1.0", "--exists", "openh264enc"],
+            &["gst-inspect-1.0", "--exists", "avdec_h264"],
+        ],
+        succeed: true,
+        packages: &[
+            "gir1.2-gst-rtsp-server-1.0",
+            "gstreamer1.0-libav",
+            "gstreamer1.0-plugins-bad",
+            "gstreamer1.0-plugins-base",
+            "gstreamer1.0-plugins-good",
+            "gstreamer1.0-tools",
+            "python3-gi",
+        ],
+    },
+];
+
+impl Wanted {
+    /// Installs the packages with apt unless they are there.
+    ///
+    /// # Errors
+    /// A sentence that says what to install, where apt cannot: it is not there, or this is not root.
+    pub fn install(&self) -> Result<(), Box<dyn Error>> {
+        if self.is_there() {
+            return Ok(());
+        }
+        let packages = self.packages.join(" ");
+        eprintln!("Installing what tests need: apt-get install {packages}");
+        let install = [&["install", "--yes", "--no-install-recommends"], self.packages].concat();
+        // The lists may be old, or not there.
+        if (apt(&install) || apt(&["update"]) && apt(&install)) && self.is_there() {
+            return Ok(());
+        }
+        Err(format!("not installed; as root: apt-get install {packages}").into())
+    }
+
+    fn is_there(&self) -> bool {
+        self.start.iter().all(|command| {
+            let status = quiet(&mut Command::new(command[0]), &command[1..]).status();
+            status.is_ok_and(|status| !self.succeed || status.success())
+        })
+    }
+}
+
+fn apt(arguments: &[&str]) -> bool {
+    let mut command = Command::new("apt-get");
+    command.env("DEBIAN_FRONTEND", "noninteractive");
+    // It says itself what it could not do.
+    quiet(&mut command, arguments).stderr(Stdio::inherit()).status().is_ok_and(|status| status.success())
+}
+
+fn quiet<'a>(command: &'a mut Command, arguments: &[&str]) -> &'a mut Command {
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null())
 }

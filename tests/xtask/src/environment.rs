@@ -43,14 +43,9 @@ impl Environment {
         self.with("ORCO_AXE", file)
     }
 
-    /// Says that there is a browser, so that tests of the web page fail where they cannot start it.
-    pub fn with_browser(self) -> Self {
-        self.with("ORCO_BROWSER", "1")
-    }
-
-    /// Says that there is mosquitto, so that tests of MQTT fail where they cannot start it.
-    pub fn with_mosquitto(self) -> Self {
-        self.with("ORCO_MOSQUITTO", "1")
+    /// Says that what some tests need of Debian is there, so that they fail where they cannot start it.
+    pub fn with_package(self, variable: &'static str) -> Self {
+        self.with(variable, "1")
     }
 
     /// Puts the program on the path, where Cargo looks for its subcommands.

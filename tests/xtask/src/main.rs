@@ -253,16 +253,14 @@ fn everything() -> Result<Environment, Box<dyn Error>> {
         .with_cargo_deny(&CARGO_DENY.locate()?))
 }
 
-/// The same, and programs that some tests need, where they can be had: a browser, an MQTT broker.
-fn everything_and_programs() -> Result<Environment, Box<dyn Error>> {
+/// The same, and what some tests need of Debian, where it can be had.
+fn everything_and_packages() -> Result<Environment, Box<dyn Error>> {
     let mut environment = everything()?;
-    match debian::install("a browser", &["chromedriver"], &["chromium", "chromium-driver"]) {
-        Ok(()) => environment = environment.with_browser(),
-        Err(error) => eprintln!("warning: the web page is not tried: {error}"),
-    }
-    match debian::install("an MQTT broker", &["mosquitto", "mosquitto_sub"], &["mosquitto", "mosquitto-clients"]) {
-        Ok(()) => environment = environment.with_mosquitto(),
-        Err(error) => eprintln!("warning: MQTT is not tried: {error}"),
+    for wanted in &debian::WANTED {
+        match wanted.install() {
+            Ok(()) => environment = environment.with_package(wanted.variable),
+            Err(error) => eprintln!("warning: {} not tried: {error}", wanted.tried),
+        }
     }
     Ok(environment)
 }

@@ -80,7 +80,7 @@ impl Program {
 pub enum AtOnce {
     /// One after the other.
     One,
-    /// As many as there are cores: most wait or compute with one core for a part of their time.
+    /// Half as many again as there are cores: most wait for a part of their time.
     Cores,
 }
 
@@ -98,7 +98,7 @@ pub fn run(
 ) -> Result<Vec<String>, Box<dyn Error>> {
     let count = match at_once {
         AtOnce::One => 1,
-        AtOnce::Cores => thread::available_parallelism().map_or(1, usize::from),
+        AtOnce::Cores => thread::available_parallelism().map_or(1, |cores| usize::from(cores) * 3 / 2),
     };
     let waiting = Mutex::new(VecDeque::from(programs));
     let (stop, failed) = (AtomicBool::new(false), Mutex::new(Vec::new()));

@@ -28,7 +28,9 @@ async fn teach(browser: &Browser, label: &str) -> WebDriverResult<()> {
     browser.start_camera().await?;
     browser.write("label", label).await?;
     browser.hold_until("shoot", "document.querySelectorAll('#shots li').length >= 5").await?;
-    browser.until("document.getElementById('enough').textContent !== ''").await?;
+    // Sentences that speak of as many shots as lie there, more than five if the button was held longer.
+    let told = "document.getElementById('enough').textContent";
+    browser.until(&format!("{told}.includes(`of ${{document.querySelectorAll('#shots li').length}} rec`)")).await?;
     browser.keep(&format!("shots-of-{label}")).await?;
     browser.click("learn").await?;
     browser

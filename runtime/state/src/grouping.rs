@@ -1,0 +1,281 @@
+//! Pictures grouped by what they show, before anybody has said what that is.
+//!
+//! Pictures that are alike by their [directions](crate::likeness) make a group (agglomerative clustering, average
+//! linkage). What all of them share says nothing of what they show: the place, the light, a kind of thing that no base
+//! class is. So directions are seen from the pictures' own mean, too, the more the more pictures there are.
+//!
+//! How alike is alike enough is read off base classes: the bundle's samples are mixed as pictures of several things
+//! come in, and grouped, and the least cosine is taken that leaves least to do for who gives the groups their labels.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use orco_core::math::{add_scaled, dot, normalise_rows};
+use orco_core::random::Random;
+
+use crate::bank::Bank;
+use crate::likeness::see_from;
+use crate::state::BaseModel;
+
+/// So many pictures move the point that directions are seen from half the way to their mean. Of 0, 4, 10, 20 and 40,
+/// with 20 groups of base classes' samples left least to do.
+const HALF_WAY: f32 = 20.0;
+/// Mixtures of base samples that are tried.
+const MIXTURES: usize = 60;
+/// Most classes in a mixture, and most samples of each.
+const MOST: usize = 8;
+
+/// What groups pictures as a bundle sees them.
+#[derive(Clone, Debug)]
+pub struct Grouping {
+    centre: Option<Vec<f32>>,
+    least: f32,
+}
+
+impl Grouping {
+    /// Chooses what is alike enough by the samples that the bundle set aside, else by its exemplars.
+    pub fn new(base_model: &BaseModel) -> Self {
+        let statistics = base_model.statistics.as_ref();
+        let bank = match statistics {
+            Some(statistics) if !statistics.set_aside.is_empty() => &statistics.set_aside,
+            _ => &base_model.exemplars,
+        };
+        let mut grouping = Self::with(statistics.map(|statistics| statistics.centre.clone()), 0.0);
+        grouping.least = grouping.choose(bank);
+        grouping
+    }
+
+    /// With the centre that directions are seen from, and the least mean cosine between two parts of a group.
+    pub fn with(centre: Option<Vec<f32>>, least: f32) -> Self {
+        Self { centre, least }
+    }
+
+    /// Turns features into the direction by which they are compared.
+    pub fn see(&self, features: &mut [f32]) {
+        see_from(self.centre.as_deref(), features);
+    }
+
+    /// Groups pictures: groups, and the pictures in them by their indices, in the order in which the first of each
+    /// came.
+    ///
+    /// # Shapes
+    /// `directions` `[n, dimension]`.
+    pub fn groups(&self, directions: &[f32], dimension: usize) -> Vec<Vec<usize>> {
+        let mut linkage = Linkage::new(&from_their_mean(directions, dimension), dimension);
+        while let Some((one, other, cosine)) = linkage.closest() {
+            if cosine < self.least {
+                break;
+            }
+            linkage.merge(one, other);
+        }
+        linkage.members.iter_mut().for_each(|group| group.sort_unstable());
+        linkage.members
+    }
+
+    /// The least cosine with which groups of mixed samples leave least to do.
+    fn choose(&self, bank: &Bank) -> f32 {
+        let steps: Vec<f32> = (-5..=35).map(|step| 0.02 * step as f32).collect();
+        let mut efforts = vec![0.0; steps.len()];
+        let members: Vec<Vec<usize>> = bank.by_class().into_values().collect();
+        let mut random = Random::new(0, "mixtures of base samples");
+        for _ in 0..MIXTURES {
+            let mixture = mixed(&members, &mut random);
+            self.try_all(bank, &mixture, &steps, &mut efforts);
+        }
+        // Of several that are as good, the one in the middle.
+        let least = efforts.iter().copied().fold(f32::INFINITY, f32::min);
+        let best: Vec<f32> =
+            steps.iter().zip(&efforts).filter(|(_, effort)| **effort <= least).map(|(step, _)| *step).collect();
+        best[best.len() / 2]
+    }
+
+    /// Adds what each least cosine, in ascending order, leaves to do with a mixture.
+    fn try_all(&self, bank: &Bank, mixture: &[usize], steps: &[f32], efforts: &mut [f32]) {
+        let dimension = bank.dimension();
+        let mut rows = vec![0.0; mixture.len() * dimension];
+        for (&sample, row) in mixture.iter().zip(rows.chunks_exact_mut(dimension)) {
+            bank.view().read(sample, 0, row);
+            self.see(row);
+        }
+        let mut linkage = Linkage::new(&from_their_mean(&rows, dimension), dimension);
+        let classes: Vec<u32> = mixture.iter().map(|&sample| bank.classes()[sample]).collect();
+        let mut left = steps.iter().zip(efforts).rev().peekable();
+        loop {
+            let closest = linkage.closest();
+            let effort = effort(&linkage.members, &classes);
+            // Cosines only fall from merger to merger.
+            while let Some((_, sum)) = left.next_if(|(least, _)| closest.is_none_or(|(.., cosine)| cosine < **least)) {
+                *sum += effort;
+            }
+            let Some((one, other, _)) = closest.filter(|_| left.peek().is_some()) else { break };
+            linkage.merge(one, other);
+        }
+    }
+}
+
+/// Samples of some classes, chosen at random.
+fn mixed(members: &[Vec<usize>], random: &mut Random) -> Vec<usize> {
+    let mut some = |count: usize| -> Vec<usize> {
+        let mut all: Vec<usize> = (0..count).collect();
+        random.shuffle(&mut all);
+        all.truncate(1 + random.below(MOST));
+        all
+    };
+    let classes = some(members.len());
+    classes
+        .into_iter()
+        .flat_map(|class| some(members[class].len()).into_iter().map(move |of| members[class][of]))
+        .collect()
+}
+
+/// What is left to do for somebody who labels: a label for every group, and a move for every picture that most of its
+/// group are not like.
+fn effort(groups: &[Vec<usize>], classes: &[u32]) -> f32 {
+    let odd = |group: &Vec<usize>| {
+        let like = |one: &usize| group.iter().filter(|other| classes[**other] == classes[*one]).count();
+        group.len() - group.iter().map(like).max().unwrap_or(0)
+    };
+    (groups.len() + groups.iter().map(odd).sum::<usize>()) as f32
+}
+
+/// Directions `[n, dimension]` as seen from a point on the way to their mean, of length 1.
+fn from_their_mean(directions: &[f32], dimension: usize) -> Vec<f32> {
+    let mut rows = directions.to_vec();
+    normalise_rows(&mut rows, dimension);
+    let mut mean = vec![0.0; dimension];
+    let share = 1.0 / (rows.len() as f32 / dimension as f32 + HALF_WAY);
+    rows.chunks_exact(dimension).for_each(|row| add_scaled(&mut mean, share, row));
+    rows.chunks_exact_mut(dimension).for_each(|row| add_scaled(row, -1.0, &mean));
+    normalise_rows(&mut rows, dimension);
+    rows
+}
+
+/// Groups that grow together.
+struct Linkage {
+    members: Vec<Vec<usize>>,
+    /// Of each group's rows.
+    sums: Vec<Vec<f32>>,
+    /// Mean cosine between the rows of a group and those of every earlier one.
+    likeness: Vec<Vec<f32>>,
+}
+
+impl Linkage {
+    /// Every row `[n, dimension]`, of length 1, is a group of its own.
+    fn new(rows: &[f32], dimension: usize) -> Self {
+        let sums: Vec<Vec<f32>> = rows.chunks_exact(dimension).map(<[f32]>::to_vec).collect();
+        let members = (0..sums.len()).map(|row| vec![row]).collect();
+        let likeness =
+            (0..sums.len()).map(|one| (0..one).map(|other| dot(&sums[one], &sums[other])).collect()).collect();
+        Self { members, sums, likeness }
+    }
+
+    /// The two groups that are most alike, the later one first, and their mean cosine.
+    fn closest(&self) -> Option<(usize, usize, f32)> {
+        let rows = self.likeness.iter().enumerate();
+        let pairs =
+            rows.flat_map(|(one, row)| row.iter().enumerate().map(move |(other, cosine)| (one, other, *cosine)));
+        pairs.max_by(|a, b| a.2.total_cmp(&b.2))
+    }
+
+    /// Adds group `one` to `other`, the earlier one, which keeps its place.
+    fn merge(&mut self, one: usize, other: usize) {
+        let Self { members, sums, likeness } = self;
+        let (sum, moved) = (sums.remove(one), members.remove(one));
+        likeness.remove(one);
+        likeness[one..].iter_mut().for_each(|row| {
+            row.remove(one);
+        });
+        add_scaled(&mut sums[other], 1.0, &sum);
+        members[other].extend(moved);
+        // The mean cosine between two groups is the cosine sum of their sums over both sizes: sums are all that is
+        // needed.
+        let mean = |a: usize, b: usize| dot(&sums[a], &sums[b]) / (members[a].len() * members[b].len()) as f32;
+        for (third, cosine) in likeness[other][..other].iter_mut().enumerate() {
+            *cosine = mean(other, third);
+        }
+        for (third, row) in likeness.iter_mut().enumerate().skip(other + 1) {
+            row[other] = mean(third, other);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use orco_core::exemplar::Precision;
+
+    use super::*;
+
+    fn groups(rows: &[f32], dimension: usize, least: f32) -> Vec<Vec<usize>> {
+        Grouping::with(None, least).groups(rows, dimension)
+    }
+
+    #[test]
+    fn rows_that_point_the_same_way_make_a_group() {
+        let rows = [1.0, 0.0, 0.0, 3.0, 0.9, 0.2, -1.0, 0.0, 0.1, 1.0];
+        assert_eq!(groups(&rows, 2, 0.8), [vec![0, 2], vec![1, 4], vec![3]]);
+        assert_eq!(groups(&rows, 2, 1.1).len(), 5);
+        assert_eq!(groups(&rows, 2, -1.0).len(), 1);
+        assert!(groups(&[], 2, 0.5).is_empty());
+    }
+
+    #[test]
+    fn linkage_is_by_the_mean_so_a_chain_does_not_hold_two_groups_together() {
+        // Directions at 0, 20, 40, 60, 80 degrees: neighbours are alike, the ends are not.
+        let at = |degrees: f32| {
+            let x = degrees / 90.0;
+            [1.0 - x, x]
+        };
+        let rows: Vec<f32> = [0.0, 20.0, 40.0, 60.0, 80.0].into_iter().flat_map(at).collect();
+        assert!(groups(&rows, 2, 0.8).len() > 1);
+    }
+
+    /// Pictures of `kinds` things, some of each in turn: a direction that all share, one of the thing, and noise.
+    fn pictures(kinds: usize, count: usize, shared: f32, random: &mut Random) -> Vec<f32> {
+        let picture = |index: usize, random: &mut Random| -> Vec<f32> {
+            let mut row: Vec<f32> = (0..32).map(|_| 0.05 * random.normal()).collect();
+            row[31] += shared;
+            row[index % kinds] += 0.5;
+            row
+        };
+        (0..count).flat_map(|index| picture(index, random)).collect()
+    }
+
+    #[test]
+    fn what_all_pictures_share_does_not_make_them_one_group() {
+        let rows = pictures(3, 30, 1.5, &mut Random::new(1, "pictures"));
+        // As seen from the base classes alone, all of them point the same way.
+        let unit = |index: usize| {
+            let mut row = rows[index * 32..][..32].to_vec();
+            orco_core::math::normalise(&mut row);
+            row
+        };
+        assert!(dot(&unit(0), &unit(1)) > 0.8);
+        let found = groups(&rows, 32, 0.5);
+        assert_eq!(found.len(), 3);
+        assert!(found.iter().enumerate().all(|(kind, group)| group.iter().all(|index| index % 3 == kind)));
+        // Of one thing alone there is nothing that sets its pictures apart.
+        assert_eq!(groups(&pictures(1, 4, 1.5, &mut Random::new(1, "pictures")), 32, 0.5).len(), 1);
+    }
+
+    #[test]
+    fn what_is_alike_enough_is_read_off_base_samples() {
+        let mut random = Random::new(2, "base samples");
+        let mut bank = Bank::new(32, 1, Precision::Int8);
+        for (index, row) in pictures(20, 100, 0.0, &mut random).chunks_exact(32).enumerate() {
+            bank.push(index as u32 % 20, row);
+        }
+        let grouping = Grouping::with(None, 0.0);
+        let least = grouping.choose(&bank);
+        assert!((0.1..0.7).contains(&least), "{least}");
+        let rows = pictures(5, 15, 0.0, &mut random);
+        assert_eq!(Grouping { least, ..grouping }.groups(&rows, 32).len(), 5);
+    }
+
+    #[test]
+    fn labels_and_moves_are_the_effort() {
+        let classes = [0, 0, 1, 1, 2];
+        assert_eq!(effort(&[vec![0, 1], vec![2, 3], vec![4]], &classes), 3.0);
+        assert_eq!(effort(&[vec![0, 1, 2], vec![3], vec![4]], &classes), 4.0);
+        assert_eq!(effort(&[vec![0, 1, 2, 3, 4]], &classes), 4.0);
+    }
+}
