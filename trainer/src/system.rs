@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// Has freed memory stay with the program, to be called before tensors are made.
 ///
@@ -55,6 +56,14 @@ pub fn half_precisions() -> (bool, bool) {
     let flags = text("/proc/cpuinfo", "flags").or_else(|| text("/proc/cpuinfo", "Features")).unwrap_or_default();
     let has = |known: &[&str]| flags.split_whitespace().any(|flag| known.contains(&flag));
     (has(&["avx512_bf16", "amx_bf16", "bf16"]), has(&["avx512_fp16", "amx_fp16", "fphp"]))
+}
+
+/// Whether the processor multiplies matrices in bf16 tile by tile (Intel's AMX).
+pub fn multiplies_tiles() -> bool {
+    static HAS: OnceLock<bool> = OnceLock::new();
+    *HAS.get_or_init(|| {
+        text("/proc/cpuinfo", "flags").is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "amx_bf16"))
+    })
 }
 
 /// Bytes in words: `512 MiB`, `21.3 GiB`.

@@ -9,6 +9,7 @@ use super::norm::synchronised;
 use super::{Activation, Builder, ConvNorm, Description};
 use crate::config::Arithmetic;
 use crate::distributed::Group;
+use crate::system;
 
 const NORM_MOMENTUM: f64 = 0.1;
 
@@ -217,11 +218,13 @@ fn channels_last(x: &Tensor) -> Tensor {
     x.permute([0, 2, 3, 1]).contiguous().permute([0, 3, 1, 2])
 }
 
-/// What a convolution of `x` computes in: in what x has, but for depthwise ones with a stride on the processor, for
-/// whose gradient by x its library (oneDNN) has no fast kernel in bf16 or f16.
+/// What a convolution of `x` computes in: in what x has, but for some with a stride on the processor, for whose
+/// gradients its library (oneDNN) has no fast kernel in bf16 or f16: depthwise ones, and all where the processor has no
+/// tiles for matrices (AMX). On Zen 4, whose vectors multiply in bf16, the gradients by the weights of a ResNet-18's
+/// four strided convolutions took thirty times as long as all others together.
 fn arithmetic(x: &Tensor, conv: &ConvNorm) -> Kind {
-    let strided = conv.groups > 1 && conv.stride > 1;
-    if strided && x.device() == Device::Cpu { Kind::Float } else { x.kind() }
+    let slow = conv.stride > 1 && x.device() == Device::Cpu && (conv.groups > 1 || !system::multiplies_tiles());
+    if slow { Kind::Float } else { x.kind() }
 }
 
 /// x where it is positive, else slope times x.
