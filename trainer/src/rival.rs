@@ -9,6 +9,7 @@
 mod cosine;
 mod embedding;
 mod fact;
+mod savc;
 mod sessions;
 
 use std::path::Path;
@@ -24,6 +25,7 @@ use serde_json::json;
 use self::cosine::CrossEntropy;
 use self::embedding::Embedding;
 use self::fact::Fact;
+use self::savc::{Savc, TURNS};
 use self::sessions::Protocol;
 use crate::config::Recipe;
 use crate::dataset::DataSet;
@@ -41,6 +43,8 @@ pub enum Rival {
     Baseline,
     /// FACT: virtual prototypes reserve space (Zhou et al., CVPR 2022).
     Fact,
+    /// SAVC: fantasised classes and contrast with a queue (Song et al., CVPR 2023).
+    Savc,
 }
 
 impl Rival {
@@ -49,6 +53,7 @@ impl Rival {
         match self {
             Self::Baseline => "baseline",
             Self::Fact => "fact",
+            Self::Savc => "savc",
         }
     }
 
@@ -57,6 +62,7 @@ impl Rival {
         match self {
             Self::Baseline => "cross-entropy",
             Self::Fact => "fact",
+            Self::Savc => "savc",
         }
     }
 
@@ -69,7 +75,8 @@ impl Rival {
     /// What the OrCo paper gives for it on CIFAR-100: aHM, harmonic mean of the last session, aACC.
     pub fn published(self) -> Option<[f64; 3]> {
         let name = match self {
-            Self::Baseline => return None,
+            // The paper has no row of SAVC.
+            Self::Baseline | Self::Savc => return None,
             Self::Fact => "FACT",
         };
         published::TABLE.iter().find(|row| row.name == name)?.cifar100
@@ -101,6 +108,11 @@ impl Rival {
                 let mut fact = Fact::new(model, recipe);
                 trained(model, recipe, &base, &mut fact)?;
                 protocol.by_means(&Embedding::of(model, data, protocol.measured(), &[0])?, &fact)?
+            }
+            Self::Savc => {
+                let mut savc = Savc::new(model, recipe);
+                trained(model, recipe, &base, &mut savc)?;
+                protocol.by_means(&Embedding::of(model, data, protocol.measured(), &TURNS)?, &savc)?
             }
         };
         run.log(&json!({ "phase": "rival", "draws": draws, "measured": summary }))?;
@@ -232,6 +244,7 @@ mod tests {
     fn rivals_go_on_where_they_were() {
         goes_on(|_, _| CrossEntropy);
         goes_on(Fact::new);
+        goes_on(Savc::new);
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 /// All of them, in the order of the table.
-const NAMES: [&str; 2] = ["baseline", "fact"];
+const NAMES: [&str; 3] = ["baseline", "fact", "savc"];
 /// Backbones that they train.
-const BACKBONES: usize = 2;
+const BACKBONES: usize = 3;
 
 /// A recipe of a very small network on few synthetic objects.
 fn recipe(folder: &Path) {
