@@ -6,9 +6,13 @@
 //! [pretrain] table is the budget; of its losses, views and temperature nothing is taken. No backbone is chosen by test
 //! images, as some of the published programs do: the last step's counts.
 
+mod attention;
+mod cec;
 mod cosine;
 mod embedding;
+mod episodes;
 mod fact;
+mod limit;
 mod savc;
 mod sessions;
 
@@ -22,9 +26,12 @@ use orco_state::codec;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use self::attention::Attention;
+use self::cec::Cec;
 use self::cosine::CrossEntropy;
 use self::embedding::Embedding;
 use self::fact::Fact;
+use self::limit::Limit;
 use self::savc::{Savc, TURNS};
 use self::sessions::Protocol;
 use crate::config::Recipe;
@@ -45,6 +52,10 @@ pub enum Rival {
     Fact,
     /// SAVC: fantasised classes and contrast with a queue (Song et al., CVPR 2023).
     Savc,
+    /// CEC: attention between classifiers, learned in sessions that are played (Zhang et al., CVPR 2021).
+    Cec,
+    /// LIMIT: a transformer's layer that calibrates classifiers, learned on fake tasks (Zhou et al., TPAMI 2022).
+    Limit,
 }
 
 impl Rival {
@@ -54,13 +65,15 @@ impl Rival {
             Self::Baseline => "baseline",
             Self::Fact => "fact",
             Self::Savc => "savc",
+            Self::Cec => "cec",
+            Self::Limit => "limit",
         }
     }
 
     /// What trains its backbone: rivals that say the same share one.
     pub fn backbone(self) -> &'static str {
         match self {
-            Self::Baseline => "cross-entropy",
+            Self::Baseline | Self::Cec | Self::Limit => "cross-entropy",
             Self::Fact => "fact",
             Self::Savc => "savc",
         }
@@ -78,6 +91,8 @@ impl Rival {
             // The paper has no row of SAVC.
             Self::Baseline | Self::Savc => return None,
             Self::Fact => "FACT",
+            Self::Cec => "CEC",
+            Self::Limit => "LIMIT",
         };
         published::TABLE.iter().find(|row| row.name == name)?.cifar100
     }
@@ -113,6 +128,21 @@ impl Rival {
                 let mut savc = Savc::new(model, recipe);
                 trained(model, recipe, &base, &mut savc)?;
                 protocol.by_means(&Embedding::of(model, data, protocol.measured(), &TURNS)?, &savc)?
+            }
+            Self::Cec | Self::Limit => {
+                trained(model, recipe, &base, &mut CrossEntropy)?;
+                let embedding = Embedding::of(model, data, protocol.measured(), &[0])?;
+                // What follows draws the same whether the backbone was trained now or before.
+                tch::manual_seed(recipe.seed as i64);
+                let attention = Attention::new(model.backbone.description.features(), model.device());
+                let config = &recipe.pretrain;
+                if self == Self::Cec {
+                    episodes::train(&attention, &Cec::new(model, config, data)?, &base)?;
+                } else {
+                    let means = embedding.means.squeeze_dim(1);
+                    episodes::train(&attention, &Limit::new(model, config, data, &means)?, &base)?;
+                }
+                protocol.by_means(&embedding, &attention)?
             }
         };
         run.log(&json!({ "phase": "rival", "draws": draws, "measured": summary }))?;

@@ -1,4 +1,5 @@
-//! FACT: forward compatible training (Zhou et al., "Forward Compatible Few-Shot Class-Incremental Learning", CVPR 2022).
+//! FACT: forward compatible training (Zhou et al., "Forward Compatible Few-Shot Class-Incremental Learning", CVPR
+//! 2022).
 //!
 //! Beside the base classes' prototypes there are virtual ones, one for each class to come. An image's second answer is
 //! to be the nearest virtual prototype (the paper's loss L_v), and so is the first answer of a mixture of two classes'

@@ -89,8 +89,8 @@ pub enum Command {
         draws: u32,
     },
     /// Trains rivals that live in the training of the backbone, and the baseline beside them, all by the recipe's
-    /// [pretrain] table, in folders below --run, and measures them. Writes rivals.json and rivals.csv there. Stopped, it
-    /// goes on where it was.
+    /// pretrain table, in folders below --run, and measures them. Writes rivals.json and rivals.csv there. Stopped,
+    /// it goes on where it was.
     Rival {
         /// Which: names with commas between, or "all".
         #[arg(value_name = "NAMES")]
