@@ -7,6 +7,7 @@
 //! images, as some of the published programs do: the last step's counts.
 
 mod attention;
+mod bidist;
 mod cec;
 mod cosine;
 mod embedding;
@@ -27,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use self::attention::Attention;
+use self::bidist::Bidist;
 use self::cec::Cec;
 use self::cosine::CrossEntropy;
 use self::embedding::Embedding;
@@ -56,6 +58,8 @@ pub enum Rival {
     Cec,
     /// LIMIT: a transformer's layer that calibrates classifiers, learned on fake tasks (Zhou et al., TPAMI 2022).
     Limit,
+    /// BiDist: two branches and two teachers in every session (Zhao et al., CVPR 2023).
+    Bidist,
 }
 
 impl Rival {
@@ -67,13 +71,14 @@ impl Rival {
             Self::Savc => "savc",
             Self::Cec => "cec",
             Self::Limit => "limit",
+            Self::Bidist => "bidist",
         }
     }
 
     /// What trains its backbone: rivals that say the same share one.
     pub fn backbone(self) -> &'static str {
         match self {
-            Self::Baseline | Self::Cec | Self::Limit => "cross-entropy",
+            Self::Baseline | Self::Cec | Self::Limit | Self::Bidist => "cross-entropy",
             Self::Fact => "fact",
             Self::Savc => "savc",
         }
@@ -93,6 +98,7 @@ impl Rival {
             Self::Fact => "FACT",
             Self::Cec => "CEC",
             Self::Limit => "LIMIT",
+            Self::Bidist => "BiDist",
         };
         published::TABLE.iter().find(|row| row.name == name)?.cifar100
     }
@@ -143,6 +149,10 @@ impl Rival {
                     episodes::train(&attention, &Limit::new(model, config, data, &means)?, &base)?;
                 }
                 protocol.by_means(&embedding, &attention)?
+            }
+            Self::Bidist => {
+                trained(model, recipe, &base, &mut CrossEntropy)?;
+                protocol.walk(&mut Bidist::new(model, protocol)?)?
             }
         };
         run.log(&json!({ "phase": "rival", "draws": draws, "measured": summary }))?;

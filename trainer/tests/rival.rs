@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 /// All of them, in the order of the table.
-const NAMES: [&str; 5] = ["baseline", "fact", "savc", "cec", "limit"];
+const NAMES: [&str; 6] = ["baseline", "fact", "savc", "cec", "limit", "bidist"];
 /// Backbones that they train.
 const BACKBONES: usize = 3;
 
