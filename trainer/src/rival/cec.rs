@@ -6,8 +6,8 @@
 //! fifteen, each turned by a quarter, a half or three quarters, as the new ones.
 //!
 //! Settings are those of the authors' command for CIFAR-100, in full: 100 epochs of 50 episodes. The backbone is that
-//! of the baseline, and stands still as the paper has it; the program moves it on, at a rate of 0.002. So episodes are
-//! drawn from features that are computed once, of one random view of every image for each turn.
+//! of the baseline, and stands still; the program moves it on, at a rate of 0.002. So episodes are drawn from features
+//! that are computed once, of one random view of every image for each turn.
 
 use anyhow::Result;
 use tch::{Device, Kind, Tensor};

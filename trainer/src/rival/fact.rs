@@ -1,15 +1,15 @@
 //! FACT: forward compatible training (Zhou et al., "Forward Compatible Few-Shot Class-Incremental Learning", CVPR
 //! 2022).
 //!
-//! Beside the base classes' prototypes there are virtual ones, one for each class to come. An image's second answer is
-//! to be the nearest virtual prototype (the paper's loss L_v), and so is the first answer of a mixture of two classes'
-//! hidden images, whose second is to be a base class (L_f): that keeps space between the base classes. In incremental
-//! sessions a class answers by its mean, and a tenth of the answer comes by way of the virtual prototypes.
+//! Beside the base classes' prototypes there are virtual ones, one for each class to come. An image's second answer is to
+//! be the nearest virtual prototype, and so is the first answer of a mixture of two classes' hidden images, whose second
+//! is to be a base class: that keeps space between the base classes. In incremental sessions a class answers by its
+//! mean, and a tenth of the answer comes by way of the virtual prototypes.
 //!
-//! Settings are those of the authors' command for CIFAR-100. Where their program and the paper differ, the program is
-//! followed: all three losses of reserving have one weight, cross entropy is over the base classes alone, images pull
-//! virtual prototypes by their mixtures only. But for its mask of three base classes for each virtual one, of which the
-//! paper has nothing: here, as there, the nearest of all virtual prototypes is taken.
+//! This follows the authors' program, with the settings of its command for CIFAR-100: all three losses that reserve
+//! space have one weight, cross entropy is over the base classes alone, images pull virtual prototypes by their mixtures
+//! only. Its mask, which allows three random base classes for each virtual one, is left out: the nearest of all virtual
+//! prototypes is taken.
 
 use std::collections::HashMap;
 use std::f64::consts::FRAC_PI_2;
@@ -124,8 +124,7 @@ fn before_third_stage(description: &Description) -> usize {
     description.stages().get(1).copied().unwrap_or(description.blocks.len() / 2)
 }
 
-/// The second answer of an image, once its label is struck out, is to be the nearest virtual prototype (the second term
-/// of L_v, Eq. 3).
+/// The second answer of an image, once its label is struck out, is to be the nearest virtual prototype.
 ///
 /// # Shapes
 /// `logits` f32 `[n, base + virtual]`, `labels` i64 `[n]`; returns a scalar.
@@ -133,8 +132,8 @@ fn reserved(logits: &Tensor, labels: &Tensor, base: i64) -> Tensor {
     struck(logits, labels).cross_entropy_for_logits(&nearest_virtual(logits, base))
 }
 
-/// The first answer of a mixture is to be the nearest virtual prototype, and the second the nearest base class (L_f,
-/// Eq. 5).
+/// The first answer of a mixture is to be the nearest virtual prototype, and the second the nearest base
+/// class.
 ///
 /// # Shapes
 /// `logits` f32 `[n, base + virtual]`; returns a scalar.

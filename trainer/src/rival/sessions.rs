@@ -70,7 +70,11 @@ impl<'a> Protocol<'a> {
     /// # Errors
     /// If a stop was asked for, or it cannot learn.
     pub fn walk(&self, learner: &mut dyn Learner) -> Result<Summary> {
-        let draws = (0..self.draws).map(|draw| self.draw(learner, draw)).collect::<Result<Vec<_>>>()?;
+        let mut draws = Vec::with_capacity(self.draws);
+        for number in 0..self.draws {
+            draws.push(self.draw(learner, number)?);
+            log::info!("{}: {} of {} draws are measured", self.name, number + 1, self.draws);
+        }
         Ok(summarise(self.name, &draws))
     }
 
