@@ -1,10 +1,10 @@
 //! Rivals that live in the training of the backbone, beside a baseline: all are trained by one recipe - the same
 //! backbone, images, views, optimiser, rate and number of steps - and measured by the lab's protocol.
 //!
-//! Each has a file with its source and with what differs from its authors' program. Its own settings are those that its
-//! authors published, for CIFAR-100 where they did; none was chosen here. The recipe's table `pretrain` is the budget;
-//! of its losses, number of views and temperature nothing is taken. No backbone is chosen by test images, as some of the
-//! published programs do: the last step's counts.
+//! Each has a file with its source and with what differs from its authors' program. Its own settings are those that
+//! its authors published, for CIFAR-100 where they did; none was chosen here. The recipe's table `pretrain` is the
+//! budget; of its losses, number of views and temperature nothing is taken. No backbone is chosen by test images, as
+//! some of the published programs do: the last step's counts.
 
 mod attention;
 mod bidist;

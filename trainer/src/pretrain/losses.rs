@@ -77,8 +77,8 @@ impl BatchLosses {
     }
 }
 
-/// Sums over the steps of an epoch: total, cross entropy, the other loss, accuracy. They stay on the device until they are
-/// asked for, so that a step need not wait for the one before.
+/// Sums over the steps of an epoch: total, cross entropy, the other loss, accuracy. They stay on the device until they
+/// are asked for, so that a step need not wait for the one before.
 pub(super) struct Sums(Tensor);
 
 /// Means over the steps so far.

@@ -1,15 +1,15 @@
 //! FACT: forward compatible training (Zhou et al., "Forward Compatible Few-Shot Class-Incremental Learning", CVPR
 //! 2022).
 //!
-//! Beside the base classes' prototypes there are virtual ones, one for each class to come. An image's second answer is to
-//! be the nearest virtual prototype, and so is the first answer of a mixture of two classes' hidden images, whose second
-//! is to be a base class: that keeps space between the base classes. In incremental sessions a class answers by its
-//! mean, and a tenth of the answer comes by way of the virtual prototypes.
+//! Beside the base classes' prototypes there are virtual ones, one for each class to come. An image's second answer is
+//! to be the nearest virtual prototype, and so is the first answer of a mixture of two classes' hidden images, whose
+//! second is to be a base class: that keeps space between the base classes. In incremental sessions a class answers by
+//! its mean, and a tenth of the answer comes by way of the virtual prototypes.
 //!
 //! This follows the authors' program, with the settings of its command for CIFAR-100: all three losses that reserve
-//! space have one weight, cross entropy is over the base classes alone, images pull virtual prototypes by their mixtures
-//! only. Its mask, which allows three random base classes for each virtual one, is left out: the nearest of all virtual
-//! prototypes is taken.
+//! space have one weight, cross entropy is over the base classes alone, images pull virtual prototypes by their
+//! mixtures only. Its mask, which allows three random base classes for each virtual one, is left out: the nearest of
+//! all virtual prototypes is taken.
 
 use std::collections::HashMap;
 use std::f64::consts::FRAC_PI_2;
