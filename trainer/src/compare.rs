@@ -261,10 +261,8 @@ impl<'a> Walk<'a> {
 
 /// Features of clean views by the model's own backbone, `[indices, features]`.
 fn features(model: &Model, images: &Images, indices: &[usize]) -> Tensor {
-    let parts = indices.chunks(images.together(BATCH)).map(|indices| {
-        let images = images.batch(indices, model.device());
-        no_grad(|| model.backbone.forward(&model.channels.normalise(&images), Arithmetic::F32, false))
-    });
+    let parts = indices.chunks(images.together(BATCH));
+    let parts = parts.map(|indices| model.features(images, indices, None, Arithmetic::F32, |images| images));
     Tensor::cat(&parts.collect::<Vec<_>>(), 0)
 }
 

@@ -28,11 +28,13 @@ pub enum Work {
     Pretrain,
     /// Phase 2, saved when it stops.
     Align,
+    /// A rival's episodes, saved when they stop.
+    Episodes,
 }
 
 impl Work {
     fn now() -> Self {
-        let all = [Self::Loose, Self::Meeting, Self::Run, Self::Pretrain, Self::Align];
+        let all = [Self::Loose, Self::Meeting, Self::Run, Self::Pretrain, Self::Align, Self::Episodes];
         all[usize::from(WORK.load(Ordering::Relaxed))]
     }
 }
@@ -54,6 +56,7 @@ impl fmt::Display for Interrupted {
             Work::Run => "the phases that were finished are saved",
             Work::Pretrain => "phase 1 is saved up to its last step",
             Work::Align => "phase 2 is saved up to its last step",
+            Work::Episodes => "the episodes are saved up to their last step",
         };
         write!(formatter, "; {saved}, and the same command or `orco-train resume` continues")
     }
@@ -90,7 +93,7 @@ pub fn watch() -> Result<()> {
 /// Somebody asks for a stop.
 #[cfg(unix)]
 fn asked(how: &str) {
-    let trains = matches!(Work::now(), Work::Pretrain | Work::Align);
+    let trains = matches!(Work::now(), Work::Pretrain | Work::Align | Work::Episodes);
     if Work::now() == Work::Meeting {
         eprintln!("stopped by {how} while it waited for the other ranks");
         end();
@@ -135,8 +138,8 @@ mod tests {
     #[test]
     fn every_work_says_what_a_stop_leaves() {
         assert_eq!(Interrupted(Work::Loose).to_string(), "stopped by Ctrl-C or SIGTERM");
-        for (work, saved) in [(Work::Run, "finished are saved"), (Work::Pretrain, "phase 1"), (Work::Align, "phase 2")]
-        {
+        let saved = [(Work::Pretrain, "phase 1"), (Work::Align, "phase 2"), (Work::Episodes, "the episodes")];
+        for (work, saved) in saved.into_iter().chain([(Work::Run, "finished are saved")]) {
             let said = Interrupted(work).to_string();
             assert!(said.contains(saved) && said.ends_with("`orco-train resume` continues"), "{said}");
         }

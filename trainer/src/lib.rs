@@ -6,8 +6,8 @@
 //! with the heads - [`objective`] is what is minimised: pseudo-targets, PSCL, CE, ORTH - [`optimiser`] steps - [`fit`]
 //! is the training loop, which [`mod@pretrain`] (phase 1) and [`mod@align`] (phase 2) fill in - [`export`] writes the
 //! bundle - [`mod@tune`] chooses settings of phase 3 with the runtime's own learner - [`mod@compare`] trains f too in
-//! the incremental sessions, for the paper's comparison - [`mod@ablate`] trains by changed recipes, for its ablations.
-//! [`run`] keeps a run's folder.
+//! the incremental sessions, for the paper's comparison - [`mod@ablate`] trains by changed recipes, for its ablations -
+//! [`mod@rival`] trains as others do, by the same recipe. [`run`] keeps a run's folder.
 //!
 //! [`mod@distributed`] has several processes train one model.
 //!
@@ -42,6 +42,7 @@ mod onnx_proto;
 pub mod optimiser;
 pub mod pretrain;
 mod progress;
+pub mod rival;
 pub mod run;
 pub mod speed;
 pub mod system;

@@ -1,5 +1,7 @@
 //! What training works on: backbone, head and the auxiliary classifier of phase 1, with their parameters.
 
+pub(crate) mod store;
+
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
@@ -10,9 +12,10 @@ use orco_runtime::encoder::EncodeError;
 use tch::nn::{Init, VarStore};
 use tch::{Device, Tensor, no_grad};
 
+use crate::augment::view;
 use crate::backbone::{Description, FeatureSource, Head, Network, OnnxBackbone, pth, published_names};
-use crate::config::{Arithmetic, Recipe};
-use crate::dataset::Channels;
+use crate::config::{Arithmetic, AugmentConfig, Recipe};
+use crate::dataset::{Channels, Images};
 use crate::kernels;
 use crate::optimiser::Parameter;
 
@@ -81,16 +84,13 @@ impl Model {
 
     /// Every tensor by name, sorted, for a checkpoint.
     pub fn tensors(&self) -> Vec<(String, Tensor)> {
-        let mut named: Vec<_> = self.store.variables().into_iter().collect();
-        named.sort_by(|a, b| a.0.cmp(&b.0));
-        named
+        store::tensors(&self.store)
     }
 
     /// The trained tensors whose names start with `prefix`, sorted by name; norms and biases do not decay.
     pub fn parameters(&self, prefix: &str) -> Vec<Parameter> {
-        let trained =
-            self.tensors().into_iter().filter(|(name, tensor)| name.starts_with(prefix) && tensor.requires_grad());
-        trained.map(|(name, tensor)| Parameter { decays: tensor.dim() > 1, name, tensor }).collect()
+        let named = self.tensors().into_iter().filter(|(name, _)| name.starts_with(prefix));
+        store::parameters(named)
     }
 
     /// Where features come from: the network in inference mode and the arithmetic given, or the model that the user
@@ -103,6 +103,21 @@ impl Model {
             Some(onnx) => Box::new(onnx.start()?),
             None => Box::new(Frozen(&self.backbone, self.channels, precision)),
         })
+    }
+
+    /// Features of images by the model's own backbone, in inference mode, f32 `[indices, features]`: clean, or under a
+    /// random view of each, and changed before they go through the backbone.
+    pub(crate) fn features(
+        &self,
+        images: &Images,
+        indices: &[usize],
+        augment: Option<&AugmentConfig>,
+        precision: Arithmetic,
+        change: impl Fn(Tensor) -> Tensor,
+    ) -> Tensor {
+        let images = images.batch(indices, self.device());
+        let shown = augment.map_or_else(|| images.shallow_clone(), |augment| view(&images, augment));
+        no_grad(|| self.backbone.forward(&self.channels.normalise(&change(shown)), precision, false))
     }
 
     /// Sets the backbone's tensors from a safetensors file, such as the checkpoint of another run, or weights that go
@@ -141,17 +156,7 @@ impl Model {
     /// # Errors
     /// If one is missing or has another shape.
     pub fn restore(&mut self, tensors: &HashMap<String, Tensor>) -> Result<()> {
-        for (name, mut own) in self.tensors() {
-            let published = || published_names(&name).find_map(|name| tensors.get(&name));
-            let Some(saved) = tensors.get(&name).or_else(published) else {
-                bail!("the checkpoint lacks the tensor {name}")
-            };
-            if saved.size() != own.size() {
-                bail!("the checkpoint's {name} has shape {:?}, the recipe's {:?}", saved.size(), own.size());
-            }
-            no_grad(|| own.copy_(saved));
-        }
-        Ok(())
+        store::restore(self.tensors(), tensors)
     }
 }
 

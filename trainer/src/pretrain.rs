@@ -1,6 +1,8 @@
-//! Phase 1: the backbone f and the head g learn the base classes by contrast, cross entropy, or a mixture.
+//! Phase 1: the backbone f and the head g learn the base classes by contrast, cross entropy, or a mixture; or by what a
+//! rival minimises ([`mod@crate::rival`]).
 
 mod checkpoint;
+mod criterion;
 mod losses;
 
 use anyhow::{Result, bail};
@@ -9,8 +11,10 @@ use serde_json::{Map, Value, json};
 use tch::{Kind, Tensor};
 
 use self::checkpoint::PretrainState;
+use self::criterion::Recipes;
+pub(crate) use self::criterion::{Criterion, Scene};
 pub use self::losses::BatchLosses;
-use self::losses::{Means, views};
+use self::losses::Means;
 use crate::config::{Arithmetic, PretrainConfig};
 use crate::fit::{Base, Fit, Made, Phase, Position, Report};
 use crate::interrupt::Work;
@@ -32,6 +36,27 @@ pub const CHECKPOINT: &str = "pretrain.safetensors";
 /// # Errors
 /// If the loss stops being finite, a checkpoint cannot be read or written, or a stop was asked for.
 pub fn pretrain(model: &mut Model, config: &PretrainConfig, base: &Base<'_>, until: Option<usize>) -> Result<()> {
+    let speed = train(model, config, base, until, &mut Recipes)?;
+    let description = &model.backbone.description;
+    // Phase 1 mirrors at random, and every view goes through the network once.
+    let once = description.multiply_adds() / if description.mirrored { 2 } else { 1 };
+    if let Some(sentence) = speed.sentence(once, model.device(), base.run.group().size()) {
+        log::info!("phase 1: {sentence}");
+    }
+    Ok(())
+}
+
+/// The same by any criterion; says how fast it was.
+///
+/// # Errors
+/// As for [`pretrain`].
+pub(crate) fn train<C: Criterion>(
+    model: &mut Model,
+    config: &PretrainConfig,
+    base: &Base<'_>,
+    until: Option<usize>,
+    criterion: &mut C,
+) -> Result<Speed> {
     let (device, run, images) = (model.device(), base.run, base.split.base.len());
     if config.precision == Arithmetic::F16 {
         half_precision_works(device)?;
@@ -42,7 +67,7 @@ pub fn pretrain(model: &mut Model, config: &PretrainConfig, base: &Base<'_>, unt
     }
     let group = run.group();
     group.demand_share("pretrain.batch", config.batch)?;
-    let (state, at) = PretrainState::load(model, config, run)?;
+    let (state, at) = PretrainState::load(model, criterion, config, run)?;
     group.equalise(model.tensors().iter().map(|(_, tensor)| tensor))?;
     model.backbone.norm_group = config.sync_batch_norm.then(|| group.clone());
     run.rewind("pretrain", at.epoch)?;
@@ -54,8 +79,10 @@ pub fn pretrain(model: &mut Model, config: &PretrainConfig, base: &Base<'_>, unt
         end: 0.0,
     };
     let norms = model.tensors().into_iter().map(|(_, tensor)| tensor).filter(|tensor| !tensor.requires_grad());
+    let views = config.batch * criterion.views(config);
     let mut phase = Pretraining {
         model,
+        criterion,
         config,
         base,
         schedule,
@@ -74,23 +101,18 @@ pub fn pretrain(model: &mut Model, config: &PretrainConfig, base: &Base<'_>, unt
         steps,
         epochs: config.epochs,
         until: until.unwrap_or(config.epochs).min(config.epochs),
-        views: Some(config.batch * config.views),
+        views: Some(views),
     };
     fit.run(&mut phase, at)?;
     let speed = phase.speed;
     model.backbone.norm_group = None;
-    let description = &model.backbone.description;
-    // Phase 1 mirrors at random, and every view goes through the network once.
-    let once = description.multiply_adds() / if description.mirrored { 2 } else { 1 };
-    if let Some(sentence) = speed.sentence(once, device, run.group().size()) {
-        log::info!("phase 1: {sentence}");
-    }
-    Ok(())
+    Ok(speed)
 }
 
 /// Phase 1 at work.
-struct Pretraining<'a> {
+struct Pretraining<'a, C> {
     model: &'a Model,
+    criterion: &'a mut C,
     config: &'a PretrainConfig,
     base: &'a Base<'a>,
     schedule: Schedule,
@@ -104,7 +126,12 @@ struct Pretraining<'a> {
     speed: Speed,
 }
 
-impl Pretraining<'_> {
+impl<C> Pretraining<'_, C> {
+    /// What a step works on.
+    fn scene(&self) -> Scene<'_> {
+        Scene { model: self.model, config: self.config, images: self.base.images, group: self.base.run.group() }
+    }
+
     /// Numbers of the training images of a step.
     fn batch(&self, step: usize) -> Vec<usize> {
         let order = &self.order[step * self.config.batch..][..self.config.batch];
@@ -112,20 +139,22 @@ impl Pretraining<'_> {
     }
 }
 
-impl Phase for Pretraining<'_> {
+impl<C: Criterion> Phase for Pretraining<'_, C> {
     fn begin(&mut self, at: Position) -> Result<()> {
         tch::manual_seed((self.base.seed as i64).wrapping_mul(1_000_003).wrapping_add(at.epoch as i64 + 1));
         let count = self.base.split.base.len() as i64;
         self.order = Vec::try_from(Tensor::randperm(count, (Kind::Int64, tch::Device::Cpu)))?;
         for step in 0..at.step {
-            let _drawn = views(self.model, self.config, self.base.images, &self.batch(step), self.base.run.group());
+            let _drawn = self.criterion.draw(&self.scene(), &self.batch(step));
         }
         Ok(())
     }
 
     fn step(&mut self, at: Position) -> Result<()> {
-        let group = self.base.run.group();
-        let losses = BatchLosses::of(self.model, self.config, self.base.images, &self.batch(at.step), group)?;
+        let (group, batch) = (self.base.run.group(), self.batch(at.step));
+        let scene = Scene { model: self.model, config: self.config, images: self.base.images, group };
+        let drawn = self.criterion.draw(&scene, &batch);
+        let losses = self.criterion.losses(&scene, drawn, &batch)?;
         let optimiser = &mut self.state.optimiser;
         let parts = losses.parts();
         let average = |gradients: &[Tensor]| {
@@ -157,8 +186,8 @@ impl Phase for Pretraining<'_> {
     }
 
     fn end(&mut self, at: Position, made: Made) -> Result<Report> {
-        self.speed.add(made.steps * self.config.batch * self.config.views, made.time);
-        let Means { total, cross_entropy, contrast, accuracy } = self.state.means(at, self.config)?;
+        self.speed.add(made.steps * self.config.batch * self.criterion.views(self.config), made.time);
+        let Means { total, cross_entropy, other, accuracy } = self.state.means(at, self.config)?;
         self.state.begin_epoch(self.model.device());
         if let Some(scaler) = &self.state.scaler {
             log::debug!("phase 1: the loss is scaled by {}", scaler.scale());
@@ -166,7 +195,7 @@ impl Phase for Pretraining<'_> {
         let rate = self.schedule.rate((at.epoch + 1) * self.steps - 1);
         let metrics = [
             ("cross_entropy", cross_entropy),
-            ("contrast", contrast),
+            (C::OTHER, other),
             ("accuracy", 100.0 * accuracy),
             ("learning_rate", rate),
         ];
@@ -177,7 +206,7 @@ impl Phase for Pretraining<'_> {
     }
 
     fn save(&mut self, at: Position, run: &Run) -> Result<()> {
-        self.state.save(at, self.model, run)
+        self.state.save(at, self.model, self.criterion, run)
     }
 }
 

@@ -105,6 +105,11 @@ impl Run {
         &self.group
     }
 
+    /// The run's folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Path of a file of the run.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)

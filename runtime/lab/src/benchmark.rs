@@ -40,6 +40,29 @@ pub struct Benchmark {
     pub fixed_draw: bool,
 }
 
+/// How the shots of a draw are chosen: draw 0 takes the first candidates of a class where they are the field's fixed
+/// draw, all others are seeded choices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Draws {
+    /// Seed of the choices.
+    pub seed: u64,
+    /// Shots per class.
+    pub shots: usize,
+    /// Whether each class's first candidates are the field's fixed draw.
+    pub fixed_draw: bool,
+}
+
+impl Draws {
+    /// The candidates of a class, in the order of the data set's split, that make up a draw.
+    pub fn choose(&self, mut members: Vec<usize>, class: u32, draw: usize) -> Vec<usize> {
+        if draw > 0 || !self.fixed_draw {
+            Random::new(self.seed, &std::format!("draw {draw} of class {class}")).shuffle(&mut members);
+        }
+        members.truncate(self.shots);
+        members
+    }
+}
+
 /// Why a bundle has nothing to be measured on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -114,12 +137,8 @@ impl Benchmark {
     /// The candidates of a class that make up a draw, as indices among all candidates.
     pub fn draw(&self, class: u32, draw: usize, seed: u64) -> Vec<usize> {
         let members = self.candidates.classes().iter().enumerate().filter(|(_, of)| **of == class);
-        let mut members: Vec<usize> = members.map(|(index, _)| index).collect();
-        if draw > 0 || !self.fixed_draw {
-            Random::new(seed, &std::format!("draw {draw} of class {class}")).shuffle(&mut members);
-        }
-        members.truncate(self.shots as usize);
-        members
+        let members = members.map(|(index, _)| index).collect();
+        Draws { seed, shots: self.shots as usize, fixed_draw: self.fixed_draw }.choose(members, class, draw)
     }
 
     /// Whether all parts fit together and onto the base_model; to be asked after decoding.

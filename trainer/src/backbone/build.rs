@@ -1,5 +1,7 @@
 //! The walk along a description, which everything that is built from one shares.
 
+use std::ops::Range;
+
 use super::{Block, ConvNorm, Description, Shortcut};
 
 /// What can be made of a description's layers: tensors, or nodes of an ONNX graph.
@@ -22,6 +24,12 @@ pub trait Builder {
 impl Description {
     /// Sends an input through every layer up to the global average, which is left to the caller.
     pub fn build<B: Builder>(&self, input: B::Value, builder: &mut B) -> B::Value {
+        let x = self.build_stem(input, builder);
+        self.build_blocks(0..self.blocks.len(), x, builder)
+    }
+
+    /// The layers before the first block.
+    pub fn build_stem<B: Builder>(&self, input: B::Value, builder: &mut B) -> B::Value {
         let mut x = input;
         if let Some(stem) = &self.stem {
             let y = builder.convolution(&x, stem);
@@ -30,10 +38,16 @@ impl Description {
         if self.stem_pool {
             x = builder.stem_pool(x, "stem.pool");
         }
-        for (index, block) in self.blocks.iter().enumerate() {
-            x = build_block(block, x, &format!("block{}", index + 1), builder);
-        }
         x
+    }
+
+    /// Some of the blocks.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn build_blocks<B: Builder>(&self, which: Range<usize>, input: B::Value, builder: &mut B) -> B::Value {
+        let numbered = which.clone().zip(&self.blocks[which]);
+        numbered.fold(input, |x, (index, block)| build_block(block, x, &format!("block{}", index + 1), builder))
     }
 }
 

@@ -116,6 +116,16 @@ impl Description {
         last.or(self.stem.as_ref()).map_or(self.input[0], |conv| conv.outputs)
     }
 
+    /// The blocks with which stages begin, a stage being what lies between two changes of the image's size; the first
+    /// one begins before all blocks and is left out.
+    pub fn stages(&self) -> Vec<usize> {
+        let smaller = |index: usize| {
+            let strided = self.blocks[index].convs.iter().any(|conv| conv.stride > 1);
+            strided || self.blocks[index - 1].pool.is_some()
+        };
+        (1..self.blocks.len()).filter(|&index| smaller(index)).collect()
+    }
+
     /// Every convolution, in the order in which parameters are made.
     pub fn convolutions(&self) -> impl Iterator<Item = &ConvNorm> {
         self.stem.iter().chain(self.blocks.iter().flat_map(Block::convolutions))

@@ -1,6 +1,7 @@
 //! A backbone description as trainable tensors.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use tch::nn::{Init, Path};
 use tch::{Device, Kind, Tensor, no_grad};
@@ -57,20 +58,41 @@ impl Network {
     /// `images` f32 `[n, channels, h, w]`, normalised; returns f32 `[n, features]`.
     /// With `train`, batch statistics are used and the running ones updated.
     pub fn forward(&self, images: &Tensor, precision: Arithmetic, train: bool) -> Tensor {
+        let all = 0..self.description.blocks.len();
+        let features = |images: &Tensor| self.pooled(all.clone(), self.stem(images, precision, train), train);
+        if self.description.mirrored && !train {
+            return (features(images) + features(&images.flip([3]))) / 2.0;
+        }
+        features(images)
+    }
+
+    /// What the blocks before `until` make of images.
+    ///
+    /// # Shapes
+    /// `images` as in [`Network::forward`]; returns `[n, channels, h, w]` of the arithmetic's kind.
+    pub fn lower(&self, images: &Tensor, until: usize, precision: Arithmetic, train: bool) -> Tensor {
+        let x = self.stem(images, precision, train);
+        self.description.build_blocks(0..until, x, &mut Forward { network: self, train })
+    }
+
+    /// Features, from what [`Network::lower`] gave or a mixture of it.
+    pub fn upper(&self, hidden: &Tensor, from: usize, train: bool) -> Tensor {
+        self.pooled(from..self.description.blocks.len(), hidden.shallow_clone(), train)
+    }
+
+    fn stem(&self, images: &Tensor, precision: Arithmetic, train: bool) -> Tensor {
         let kind = match precision {
             Arithmetic::F32 => Kind::Float,
             Arithmetic::Bf16 => Kind::BFloat16,
             Arithmetic::F16 => Kind::Half,
         };
-        let features = |images: &Tensor| {
-            let x = channels_last(&images.to_kind(kind));
-            let x = self.description.build(x, &mut Forward { network: self, train });
-            x.to_kind(Kind::Float).mean_dim([2, 3].as_slice(), false, Kind::Float)
-        };
-        if self.description.mirrored && !train {
-            return (features(images) + features(&images.flip([3]))) / 2.0;
-        }
-        features(images)
+        let x = channels_last(&images.to_kind(kind));
+        self.description.build_stem(x, &mut Forward { network: self, train })
+    }
+
+    fn pooled(&self, blocks: Range<usize>, x: Tensor, train: bool) -> Tensor {
+        let x = self.description.build_blocks(blocks, x, &mut Forward { network: self, train });
+        x.to_kind(Kind::Float).mean_dim([2, 3].as_slice(), false, Kind::Float)
     }
 
     /// Shows every value that the ONNX file names to `seen`, in inference mode and f32.

@@ -4,6 +4,7 @@ use anyhow::{Result, bail};
 use tch::{Device, Tensor};
 
 use super::CHECKPOINT;
+use super::criterion::Criterion;
 use super::losses::{Means, Sums};
 use crate::config::{Arithmetic, PretrainConfig};
 use crate::fit::Position;
@@ -26,13 +27,20 @@ impl PretrainState {
     ///
     /// # Errors
     /// If there is a checkpoint that cannot be read or is of another model.
-    pub fn load(model: &mut Model, config: &PretrainConfig, run: &Run) -> Result<(Self, Position)> {
+    pub fn load(
+        model: &mut Model,
+        criterion: &mut impl Criterion,
+        config: &PretrainConfig,
+        run: &Run,
+    ) -> Result<(Self, Position)> {
         let sums = Sums::new(model.device());
         let scaler = (config.precision == Arithmetic::F16).then(Scaler::default);
-        let optimiser = Optimiser::new(model.parameters(""), config);
+        let parameters = model.parameters("").into_iter().chain(criterion.parameters());
+        let optimiser = Optimiser::new(parameters.collect(), config);
         let mut state = Self { optimiser, scaler, sums, saved: Position::default() };
         let Some(tensors) = run.load(CHECKPOINT)? else { return Ok((state, Position::default())) };
         model.restore(&tensors)?;
+        criterion.restore(&tensors)?;
         state.optimiser.restore(&tensors);
         if let Some(scaler) = &mut state.scaler {
             scaler.restore(&tensors);
@@ -55,8 +63,9 @@ impl PretrainState {
     ///
     /// # Errors
     /// If a weight is no number, or the file cannot be written; the checkpoint before is then still there.
-    pub fn save(&mut self, at: Position, model: &Model, run: &Run) -> Result<()> {
+    pub fn save(&mut self, at: Position, model: &Model, criterion: &impl Criterion, run: &Run) -> Result<()> {
         let mut tensors = model.tensors();
+        tensors.extend(criterion.tensors());
         tensors.extend(self.optimiser.state());
         if !finite(tensors.iter().map(|(_, tensor)| tensor)) {
             bail!("a weight became infinite {}", self.kept(at));
@@ -110,6 +119,7 @@ impl PretrainState {
 mod tests {
     use tch::{Kind, no_grad};
 
+    use super::super::criterion::Recipes;
     use super::*;
     use crate::config::Recipe;
 
@@ -121,11 +131,11 @@ mod tests {
         let run = Run::open(folder.path(), &recipe).unwrap();
         for name in ["head.w1", "backbone.stem.norm_variance"] {
             let mut model = Model::new(&recipe, [3, 24, 24], Device::Cpu);
-            let (mut state, _) = PretrainState::load(&mut model, &recipe.pretrain, &run).unwrap();
+            let (mut state, _) = PretrainState::load(&mut model, &mut Recipes, &recipe.pretrain, &run).unwrap();
             let mut tensors = model.tensors();
             let (_, tensor) = tensors.iter_mut().find(|(own, _)| own == name).unwrap();
             no_grad(|| tensor.copy_(&tensor.full_like(f64::NAN)));
-            let said = state.save(Position { epoch: 1, step: 0 }, &model, &run).unwrap_err().to_string();
+            let said = state.save(Position { epoch: 1, step: 0 }, &model, &Recipes, &run).unwrap_err().to_string();
             assert_eq!(
                 said,
                 "a weight became infinite in epoch 1; there is no checkpoint yet; start again with another --run \
@@ -134,14 +144,14 @@ mod tests {
             assert!(!run.path(CHECKPOINT).exists());
         }
         let mut model = Model::new(&recipe, [3, 24, 24], Device::Cpu);
-        let (mut state, _) = PretrainState::load(&mut model, &recipe.pretrain, &run).unwrap();
+        let (mut state, _) = PretrainState::load(&mut model, &mut Recipes, &recipe.pretrain, &run).unwrap();
         let at = Position { epoch: 0, step: 3 };
         let infinite = Tensor::full([4], f64::INFINITY, (Kind::Double, Device::Cpu));
         state.sums = Sums::restored(&infinite, Device::Cpu);
         let said = state.means(at, &recipe.pretrain).err().unwrap().to_string();
         assert!(said.starts_with("the loss became inf in epoch 1; there is no checkpoint yet"), "{said}");
         state.sums = Sums::new(Device::Cpu);
-        state.save(at, &model, &run).unwrap();
+        state.save(at, &model, &Recipes, &run).unwrap();
         assert!(run.path(CHECKPOINT).exists());
     }
 }

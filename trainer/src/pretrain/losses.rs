@@ -2,10 +2,7 @@
 
 use tch::{Device, Kind, Tensor};
 
-use crate::augment::view;
 use crate::config::PretrainConfig;
-use crate::dataset::Images;
-use crate::device::send;
 use crate::distributed::{Group, RankError};
 use crate::model::Model;
 use crate::objective::contrast;
@@ -16,32 +13,16 @@ pub struct BatchLosses {
     /// What is minimised, a scalar.
     pub total: Tensor,
     cross_entropy: Tensor,
-    contrast: Tensor,
+    /// Whatever stands beside it; contrast in the recipe's own losses.
+    other: Tensor,
     accuracy: Tensor,
 }
 
-/// Draws the views of the own share of a batch, in 0..1.
-///
-/// These are all the random numbers of a step, so that drawing them is enough to pass over one.
-pub(super) fn views(model: &Model, config: &PretrainConfig, train: &Images, batch: &[usize], group: &Group) -> Tensor {
-    let images = train.batch(&batch[group.share(batch.len())], model.device());
-    let draw = || (0..config.views).map(|_| view(&images, &config.augment)).collect();
-    let views: Vec<Tensor> = group.apart(draw);
-    Tensor::cat(&views, 0)
-}
-
 impl BatchLosses {
-    /// Sends the own share of a batch through the model.
-    pub(super) fn of(
-        model: &Model,
-        config: &PretrainConfig,
-        train: &Images,
-        batch: &[usize],
-        group: &Group,
-    ) -> Result<Self, RankError> {
-        let drawn = views(model, config, train, batch, group);
-        let features = model.backbone.forward(&model.channels.normalise(&drawn), config.precision, true);
-        Self::over(model, config, &features, &send(&train.select_labels(batch), model.device()), group)
+    /// The losses of a rival: its cross entropy and its accuracy, and what it minimises beside, weighted as in the sum.
+    pub(crate) fn new(cross_entropy: Tensor, other: Tensor, accuracy: Tensor) -> Self {
+        let total = &cross_entropy + &other;
+        Self { total, cross_entropy: cross_entropy.detach(), other: other.detach(), accuracy }
     }
 
     /// The losses over features. Contrast is that of all ranks' rows and the same on every rank; cross entropy is that
@@ -65,7 +46,7 @@ impl BatchLosses {
         let repeated = |tensor: Tensor| tensor.repeat([config.views as i64]);
         let own_labels = repeated(labels.narrow(0, share.start as i64, share.len() as i64));
         let zero = || Tensor::zeros([], (Kind::Float, device));
-        let mut losses = Self { total: zero(), cross_entropy: zero(), contrast: zero(), accuracy: zero() };
+        let mut losses = Self { total: zero(), cross_entropy: zero(), other: zero(), accuracy: zero() };
         if config.cross_entropy > 0.0 {
             let logits = features.linear(&model.classifier, Some(&model.classifier_bias));
             losses.accuracy = logits.argmax(1, false).eq_tensor(&own_labels).to_kind(Kind::Float).mean(Kind::Float);
@@ -79,7 +60,7 @@ impl BatchLosses {
             let mut add = |weight: f64, labels: &Tensor| {
                 if weight > 0.0 {
                     let loss = contrast(&z, labels, config.temperature, config.contrast_form);
-                    losses.contrast = &losses.contrast + loss.detach();
+                    losses.other = &losses.other + loss.detach();
                     losses.total = &losses.total + loss * weight;
                 }
             };
@@ -89,22 +70,22 @@ impl BatchLosses {
         Ok(losses)
     }
 
-    /// Total, cross entropy, contrast and accuracy, `[4]`, as numbers.
+    /// Total, cross entropy, the other loss and accuracy, `[4]`, as numbers.
     pub fn parts(&self) -> Tensor {
-        let parts = [&self.total, &self.cross_entropy, &self.contrast, &self.accuracy].map(Tensor::detach);
+        let parts = [&self.total, &self.cross_entropy, &self.other, &self.accuracy].map(Tensor::detach);
         Tensor::stack(&parts, 0)
     }
 }
 
-/// Sums over the steps of an epoch: total, cross entropy, contrast, accuracy. They stay on the device until they are
-/// asked for, so that a step need not wait for the one before.
+/// Sums over the steps of an epoch: total, cross entropy, the other loss, accuracy. They stay on the device until they
+/// are asked for, so that a step need not wait for the one before.
 pub(super) struct Sums(Tensor);
 
 /// Means over the steps so far.
 pub(super) struct Means {
     pub total: f64,
     pub cross_entropy: f64,
-    pub contrast: f64,
+    pub other: f64,
     pub accuracy: f64,
 }
 
@@ -132,6 +113,6 @@ impl Sums {
     pub fn means(&self, steps: usize) -> Means {
         let sums = Vec::<f64>::try_from(self.0.to_device(Device::Cpu)).expect("four numbers");
         let mean = |index: usize| sums[index] / steps as f64;
-        Means { total: mean(0), cross_entropy: mean(1), contrast: mean(2), accuracy: mean(3) }
+        Means { total: mean(0), cross_entropy: mean(1), other: mean(2), accuracy: mean(3) }
     }
 }

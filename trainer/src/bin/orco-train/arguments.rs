@@ -1,10 +1,12 @@
 //! The command line of `orco-train`.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use orco_trainer::ablate::Question;
 use orco_trainer::device::DeviceChoice;
+use orco_trainer::rival::Rival;
 use serde::{Deserialize, Serialize};
 
 /// The command line.
@@ -86,6 +88,19 @@ pub enum Command {
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
         draws: u32,
     },
+    /// Trains rivals that live in the training of the backbone, and the baseline beside them, all by the recipe's
+    /// pretrain table, in folders below --run, and measures them. Writes rivals.json and rivals.csv there. Stopped,
+    /// it goes on where it was.
+    Rival {
+        /// Which: names with commas between, or "all".
+        #[arg(value_name = "NAMES")]
+        rivals: Rivals,
+        #[command(flatten)]
+        common: Common,
+        /// Draws of the shots.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        draws: u32,
+    },
     /// Continues a run from its own folder, with the recipe, data and command that it was started with.
     Resume {
         /// The run's folder.
@@ -136,6 +151,25 @@ pub enum Command {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
+}
+
+/// Some of the rivals, in the order in which they were asked for.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Rivals(pub Vec<Rival>);
+
+impl FromStr for Rivals {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "all" {
+            return Ok(Self(Rival::value_variants().to_vec()));
+        }
+        let known = || Rival::value_variants().iter().map(|rival| rival.name()).collect::<Vec<_>>().join(", ");
+        let named = |name| {
+            Rival::from_str(name, false).map_err(|_| format!("there is no rival {name}; known are all, {}", known()))
+        };
+        text.split(',').map(named).collect::<Result<_, _>>().map(Self)
+    }
 }
 
 /// Data sets that can be fetched.

@@ -4,6 +4,7 @@ mod ablate;
 mod arguments;
 mod job;
 mod resume;
+mod rival;
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -114,6 +115,10 @@ fn run(command: Command) -> Result<()> {
             sigpipe::reset();
             onnx::start().context("the runtime's learner needs ONNX Runtime; see `orco-train doctor`")?;
             ablate::all(question, &common, &request, draws as usize)
+        }
+        Command::Rival { rivals, common, draws } => {
+            sigpipe::reset();
+            rival::all(&rivals, &common, &request, draws as usize)
         }
         Command::Sign { bundle, key, release } => {
             seal(&bundle, release, Some(&SecretKey::read(&key)?))?;

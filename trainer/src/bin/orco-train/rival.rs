@@ -1,0 +1,53 @@
+//! `orco-train rival`: one rival after the other.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use orco_trainer::device;
+use orco_trainer::distributed::Group;
+use orco_trainer::failure::guarded;
+use orco_trainer::interrupt::{self, Work};
+use orco_trainer::rival::{Rival, check, files, heading, line};
+
+use crate::arguments::{Common, Rivals};
+use crate::job::{self, Job};
+
+/// Trains and measures the rivals that are asked for. The images are read once; rivals on the same backbone share it.
+/// What others were measured by the same recipe stands in the files beside them.
+///
+/// # Errors
+/// If the recipe trains no backbone, or a rival cannot be trained or measured; what is done by then is kept.
+pub fn all(rivals: &Rivals, common: &Common, request: &serde_json::Value, draws: usize) -> Result<()> {
+    let group = Group::alone();
+    if let Some(threads) = common.threads {
+        tch::set_num_threads(threads);
+    }
+    device::open_for(common.device, &group)?;
+    let (mut recipe, mut data) = job::open(&common.images, &group)?;
+    if let Some(model) = &common.backbone {
+        recipe = recipe.with_backbone(model)?;
+    }
+    check(&recipe)?;
+    println!("{}, draws: {draws}\n{}", recipe.name, heading());
+    let folder = |rival: Rival| common.run.join(format!("{}-{}", rival.backbone(), &rival.digest(&recipe)[..12]));
+    for &rival in &rivals.0 {
+        log::info!("rival \"{}\"", rival.name());
+        let own = Common { run: folder(rival), ..common.clone() };
+        let mut job = Job::over(recipe.clone(), data, &own, request.clone(), &group)?;
+        interrupt::enter(Work::Run);
+        job.data.train.settle(job.model.device());
+        let measured = || rival.measure(&mut job.model, &recipe, &job.data, &job.run, draws);
+        let summary = guarded("pretrain.batch", measured).with_context(|| rival.name())?;
+        println!("{}", line(rival, &summary));
+        data = job.data;
+        let all = Rival::value_variants().iter().copied();
+        let measured: Vec<_> =
+            all.filter_map(|rival| Some((rival, rival.kept(&recipe, &folder(rival), draws)?))).collect();
+        for (name, text) in files(&measured, &recipe, draws)? {
+            let path = common.run.join(name);
+            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+    }
+    Ok(())
+}

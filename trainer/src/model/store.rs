@@ -1,0 +1,39 @@
+//! Named tensors: as a checkpoint has them, as an optimiser takes them.
+
+use std::collections::HashMap;
+
+use anyhow::{Result, bail};
+use tch::nn::VarStore;
+use tch::{Tensor, no_grad};
+
+use crate::backbone::published_names;
+use crate::optimiser::Parameter;
+
+/// Every tensor by name, sorted.
+pub(crate) fn tensors(store: &VarStore) -> Vec<(String, Tensor)> {
+    let mut named: Vec<_> = store.variables().into_iter().collect();
+    named.sort_by(|a, b| a.0.cmp(&b.0));
+    named
+}
+
+/// Those that are trained; norms and biases do not decay.
+pub(crate) fn parameters(named: impl IntoIterator<Item = (String, Tensor)>) -> Vec<Parameter> {
+    let trained = named.into_iter().filter(|(_, tensor)| tensor.requires_grad());
+    trained.map(|(name, tensor)| Parameter { decays: tensor.dim() > 1, name, tensor }).collect()
+}
+
+/// Sets every one of them from a checkpoint's.
+///
+/// # Errors
+/// If one is missing or has another shape.
+pub(crate) fn restore(named: Vec<(String, Tensor)>, saved: &HashMap<String, Tensor>) -> Result<()> {
+    for (name, mut own) in named {
+        let published = || published_names(&name).find_map(|name| saved.get(&name));
+        let Some(saved) = saved.get(&name).or_else(published) else { bail!("the checkpoint lacks the tensor {name}") };
+        if saved.size() != own.size() {
+            bail!("the checkpoint's {name} has shape {:?}, the recipe's {:?}", saved.size(), own.size());
+        }
+        no_grad(|| own.copy_(saved));
+    }
+    Ok(())
+}

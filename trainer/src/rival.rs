@@ -1,0 +1,308 @@
+//! Rivals that live in the training of the backbone, beside a baseline: all are trained by one recipe - the same
+//! backbone, images, views, optimiser, rate and number of steps - and measured by the lab's protocol.
+//!
+//! Each has a file with its source and with what differs from its authors' program. Its own settings are those that
+//! its authors published, for CIFAR-100 where they did; none was chosen here. The recipe's table `pretrain` is the
+//! budget; of its losses, number of views and temperature nothing is taken. No backbone is chosen by test images, as
+//! some of the published programs do: the last step's counts.
+
+mod attention;
+mod bidist;
+mod cec;
+mod cosine;
+mod embedding;
+mod episodes;
+mod fact;
+mod limit;
+mod savc;
+mod sessions;
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use orco_lab::csv::csv;
+use orco_lab::{Summary, published};
+use orco_state::codec;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use self::attention::Attention;
+use self::bidist::Bidist;
+use self::cec::Cec;
+use self::cosine::CrossEntropy;
+use self::embedding::Embedding;
+use self::fact::Fact;
+use self::limit::Limit;
+use self::savc::{Savc, TURNS};
+use self::sessions::Protocol;
+use crate::config::Recipe;
+use crate::dataset::DataSet;
+use crate::files::write_atomically;
+use crate::fit::Base;
+use crate::model::Model;
+use crate::pretrain::{Criterion, train};
+use crate::run::Run;
+
+/// A way of training a backbone, and of answering with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rival {
+    /// Cross entropy over cosines, answers by the nearest class mean: what the others stand on.
+    Baseline,
+    /// FACT: virtual prototypes reserve space (Zhou et al., CVPR 2022).
+    Fact,
+    /// SAVC: fantasised classes and contrast with a queue (Song et al., CVPR 2023).
+    Savc,
+    /// CEC: attention between classifiers, learned in sessions that are played (Zhang et al., CVPR 2021).
+    Cec,
+    /// LIMIT: a transformer's layer that calibrates classifiers, learned on fake tasks (Zhou et al., TPAMI 2022).
+    Limit,
+    /// BiDist: two branches and two teachers in every session (Zhao et al., CVPR 2023).
+    Bidist,
+}
+
+impl Rival {
+    /// Its name on the command line and in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Baseline => "baseline",
+            Self::Fact => "fact",
+            Self::Savc => "savc",
+            Self::Cec => "cec",
+            Self::Limit => "limit",
+            Self::Bidist => "bidist",
+        }
+    }
+
+    /// What trains its backbone: rivals that say the same share one.
+    pub fn backbone(self) -> &'static str {
+        match self {
+            Self::Baseline | Self::Cec | Self::Limit | Self::Bidist => "cross-entropy",
+            Self::Fact => "fact",
+            Self::Savc => "savc",
+        }
+    }
+
+    /// A digest of all that its backbone depends on beside the data.
+    pub fn digest(self, recipe: &Recipe) -> String {
+        let Recipe { data, split, backbone, head, pretrain, seed, .. } = recipe;
+        hexadecimal(&json!([self.backbone(), data, split, backbone, head, pretrain, seed]))
+    }
+
+    /// What the OrCo paper gives for it on CIFAR-100: aHM, harmonic mean of the last session, aACC.
+    pub fn published(self) -> Option<[f64; 3]> {
+        let name = match self {
+            // The paper has no row of SAVC.
+            Self::Baseline | Self::Savc => return None,
+            Self::Fact => "FACT",
+            Self::Cec => "CEC",
+            Self::Limit => "LIMIT",
+            Self::Bidist => "BiDist",
+        };
+        published::TABLE.iter().find(|row| row.name == name)?.cifar100
+    }
+
+    /// Trains it as far as it is not trained yet, and measures it, or reads what was measured of the same before.
+    ///
+    /// # Errors
+    /// As for [`crate::pretrain::pretrain`], or if a file of the run cannot be written.
+    pub fn measure(
+        self,
+        model: &mut Model,
+        recipe: &Recipe,
+        data: &DataSet,
+        run: &Run,
+        draws: usize,
+    ) -> Result<Summary> {
+        if let Some(summary) = self.kept(recipe, run.folder(), draws) {
+            return Ok(summary);
+        }
+        let base = Base { images: &data.train, split: &data.split, seed: recipe.seed, run };
+        let protocol = Protocol { recipe, data, draws, name: self.name() };
+        let summary = match self {
+            Self::Baseline => {
+                trained(model, recipe, &base, &mut CrossEntropy)?;
+                protocol.by_means(&Embedding::of(model, data, protocol.measured(), &[0])?, &CrossEntropy)?
+            }
+            Self::Fact => {
+                let mut fact = Fact::new(model, recipe);
+                trained(model, recipe, &base, &mut fact)?;
+                protocol.by_means(&Embedding::of(model, data, protocol.measured(), &[0])?, &fact)?
+            }
+            Self::Savc => {
+                let mut savc = Savc::new(model, recipe);
+                trained(model, recipe, &base, &mut savc)?;
+                protocol.by_means(&Embedding::of(model, data, protocol.measured(), &TURNS)?, &savc)?
+            }
+            Self::Cec | Self::Limit => {
+                trained(model, recipe, &base, &mut CrossEntropy)?;
+                let embedding = Embedding::of(model, data, protocol.measured(), &[0])?;
+                // What follows draws the same whether the backbone was trained now or before.
+                tch::manual_seed(recipe.seed as i64);
+                let attention = Attention::new(model.backbone.description.features(), model.device());
+                let config = &recipe.pretrain;
+                if self == Self::Cec {
+                    episodes::train(&attention, &Cec::new(model, config, data)?, &base)?;
+                } else {
+                    let means = embedding.means.squeeze_dim(1);
+                    episodes::train(&attention, &Limit::new(model, config, data, &means)?, &base)?;
+                }
+                protocol.by_means(&embedding, &attention)?
+            }
+            Self::Bidist => {
+                trained(model, recipe, &base, &mut CrossEntropy)?;
+                protocol.walk(&mut Bidist::new(model, protocol)?)?
+            }
+        };
+        run.log(&json!({ "phase": "rival", "draws": draws, "measured": summary }))?;
+        let kept = Kept { key: self.key(recipe, draws), summary };
+        write_atomically(&run.path(&self.file()), &serde_json::to_vec(&kept)?)?;
+        Ok(kept.summary)
+    }
+
+    /// What was measured of the same before in the folder of its backbone; nothing if that cannot be read.
+    pub fn kept(self, recipe: &Recipe, folder: &Path, draws: usize) -> Option<Summary> {
+        let bytes = std::fs::read(folder.join(self.file())).ok()?;
+        let kept: Kept = serde_json::from_slice(&bytes).ok()?;
+        (kept.key == self.key(recipe, draws)).then_some(kept.summary)
+    }
+
+    fn file(self) -> String {
+        format!("{}.json", self.name())
+    }
+
+    fn key(self, recipe: &Recipe, draws: usize) -> String {
+        hexadecimal(&json!([env!("CARGO_PKG_VERSION"), self, recipe, draws]))
+    }
+}
+
+fn trained(model: &mut Model, recipe: &Recipe, base: &Base<'_>, criterion: &mut impl Criterion) -> Result<()> {
+    train(model, &recipe.pretrain, base, None, criterion).context("phase 1").map(drop)
+}
+
+/// What is kept of a rival.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    /// What it depends on, beside the run that it lies in.
+    key: String,
+    summary: Summary,
+}
+
+/// Refuses a recipe that trains no backbone of its own.
+///
+/// # Errors
+/// If so, with what is needed.
+pub fn check(recipe: &Recipe) -> Result<()> {
+    if recipe.backbone.onnx.is_some() || recipe.pretrain.epochs == 0 {
+        bail!("the recipe's backbone is given, not trained; rivals need a recipe with [pretrain]");
+    }
+    Ok(())
+}
+
+fn hexadecimal(depends: &serde_json::Value) -> String {
+    codec::digest(depends.to_string().as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What stands above the lines of a table.
+pub fn heading() -> String {
+    let title = |name| format!("{name:>14}");
+    let titles = ["aHM", "last HM", "aACC", "base decay"].map(title).join(" ");
+    format!("{:<10} {titles}  published on CIFAR-100: aHM / last HM / aACC", "")
+}
+
+/// The line of a rival beside what was published of it.
+pub fn line(rival: Rival, summary: &Summary) -> String {
+    let both = |mean: f64, deviation: f64| format!("{:>14}", format!("{mean:.2} ± {deviation:.2}"));
+    let last = summary.last_hm.zip(summary.last_hm_deviation);
+    let numbers = [
+        both(summary.ahm, summary.ahm_deviation),
+        last.map_or_else(|| format!("{:>14}", "-"), |(mean, deviation)| both(mean, deviation)),
+        both(summary.aacc, summary.aacc_deviation),
+        both(summary.base_decay, summary.base_decay_deviation),
+    ];
+    let theirs = rival.published().map_or_else(|| "-".into(), |all| all.map(|value| format!("{value:.2}")).join(" / "));
+    format!("{:<10} {}  {theirs}", rival.name(), numbers.join(" "))
+}
+
+/// All that was measured as JSON and CSV, in this order.
+///
+/// # Errors
+/// If a number is none.
+pub fn files(measured: &[(Rival, Summary)], recipe: &Recipe, draws: usize) -> Result<[(&'static str, String); 2]> {
+    let rows: Vec<_> = measured
+        .iter()
+        .map(|(rival, summary)| json!({ "rival": rival, "measured": summary, "published": rival.published() }))
+        .collect();
+    let all = json!({ "recipe": recipe, "draws": draws, "rivals": rows });
+    let summaries: Vec<Summary> = measured.iter().map(|(_, summary)| summary.clone()).collect();
+    Ok([("rivals.json", serde_json::to_string_pretty(&all)?), ("rivals.csv", csv(&summaries))])
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::Device;
+
+    use super::*;
+    use crate::dataset::{self, Origin};
+
+    /// Few synthetic objects and a very small network.
+    fn recipe() -> Recipe {
+        let mut recipe: Recipe = toml::from_str(include_str!("../recipes/synthetic-tiny.toml")).unwrap();
+        recipe.data.train_per_class = Some(12);
+        recipe.data.test_per_class = Some(2);
+        (recipe.split.base_classes, recipe.split.sessions, recipe.split.ways) = (6, 2, 2);
+        recipe.backbone.width = 2;
+        (recipe.pretrain.epochs, recipe.pretrain.batch) = (2, 24);
+        recipe.export.candidates_per_class = 5;
+        recipe
+    }
+
+    /// Trained with and without a stop between the epochs, everything ends in the same numbers.
+    fn goes_on<C: Criterion>(new: impl Fn(&Model, &Recipe) -> C) {
+        let (recipe, folder) = (recipe(), tempfile::tempdir().unwrap());
+        let data = dataset::open(&recipe, &Origin::default()).unwrap();
+        let all = |name: &str, stops: &[Option<usize>]| {
+            let mut tensors = Vec::new();
+            for &until in stops {
+                let run = &Run::open(&folder.path().join(name), &recipe).unwrap();
+                let base = Base { images: &data.train, split: &data.split, seed: recipe.seed, run };
+                let mut model = Model::new(&recipe, [3, 24, 24], Device::Cpu);
+                let mut criterion = new(&model, &recipe);
+                train(&mut model, &recipe.pretrain, &base, until, &mut criterion).unwrap();
+                tensors = [model.tensors(), criterion.tensors()].into_iter().flatten().collect();
+            }
+            tensors
+        };
+        let (straight, stopped) = (all("straight", &[None]), all("stopped", &[Some(1), None]));
+        for ((name, straight), (_, stopped)) in straight.iter().zip(&stopped) {
+            assert!(straight.equal(stopped), "{name}");
+        }
+    }
+
+    #[test]
+    fn rivals_go_on_where_they_were() {
+        goes_on(|_, _| CrossEntropy);
+        goes_on(Fact::new);
+        goes_on(Savc::new);
+    }
+
+    #[test]
+    fn a_rival_stands_beside_what_was_published_of_it() {
+        assert_eq!(Rival::Fact.published(), Some([34.91, 33.61, 62.55]));
+        assert_eq!(Rival::Baseline.published(), None);
+        for rival in Rival::value_variants() {
+            assert_eq!(rival.to_possible_value().unwrap().get_name(), rival.name());
+        }
+    }
+
+    #[test]
+    fn a_backbone_is_shared_by_recipe_and_by_what_trains_it() {
+        let recipe = recipe();
+        let other = Recipe { seed: 2, ..recipe.clone() };
+        let digest = Rival::Baseline.digest(&recipe);
+        assert!(digest != Rival::Baseline.digest(&other) && digest != Rival::Fact.digest(&recipe));
+        let given = Recipe { pretrain: crate::config::PretrainConfig::default(), ..recipe };
+        assert!(check(&given).unwrap_err().to_string().contains("rivals need a recipe with [pretrain]"));
+    }
+}

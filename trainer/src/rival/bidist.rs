@@ -1,0 +1,292 @@
+//! BiDist: class-aware bilateral distillation (Zhao et al., "Few-Shot Class-Incremental Learning via Class-Aware
+//! Bilateral Distillation", CVPR 2023).
+//!
+//! After cross entropy on the base classes, every session trains a branch on its shots and on one exemplar of each
+//! class before: the last stage of the backbone and all prototypes. Two teachers hold it: the backbone of the base
+//! session, which knows the base classes, and the branch before the session, which knows the classes learned since; for
+//! a learned class, a small network says from its likeness to the base classes how much the former counts. Answers come
+//! from both the base backbone and the branch, weighed for each image by another small network.
+//!
+//! The authors published the program for mini-ImageNet alone; settings are those of its command. Prototypes begin as
+//! means of unit features. Scaled cosines have the fixed scale of the other rivals; there it is learned from 10.
+
+mod step;
+
+use std::collections::HashMap;
+
+use anyhow::{Result, bail};
+use tch::nn::VarStore;
+use tch::{Device, Kind, Tensor, no_grad};
+
+use self::step::{Step, both, merged};
+use super::cosine::logits;
+use super::embedding::{class_means, turned};
+use super::sessions::{Learner, Protocol, new_means};
+use crate::augment::view;
+use crate::backbone::{Head, Network, unit};
+use crate::config::{Arithmetic, HeadConfig, SHOTS};
+use crate::dataset::Images;
+use crate::interrupt;
+use crate::model::{Model, store};
+use crate::optimiser::{Parameter, Sgd, SgdConfig, gradients};
+use crate::progress::Progress;
+
+/// Steps of a session, `--ft_iters`.
+const STEPS: usize = 100;
+/// Learning rate of the branch, and of the small networks: `--ft_lr`, `--BC_lr`, `--EMA_FC_lr`.
+const RATE: f64 = 0.001;
+const SMALL_RATE: f64 = 0.01;
+/// Exemplars in a step: of base classes in the first session, half of them of learned ones later.
+const EXEMPLARS: usize = 50;
+/// The small networks: a hidden layer, two outputs.
+const SMALL: HeadConfig = HeadConfig { hidden: 64, projection: 2 };
+
+/// BiDist on its way through the sessions; the model's backbone is the branch.
+pub(super) struct Bidist<'a> {
+    protocol: Protocol<'a>,
+    model: &'a Model,
+    /// First block of the last stage, which is trained.
+    last: usize,
+    /// The backbone of the base session, and that before the session at hand.
+    base: (VarStore, Network),
+    before: (VarStore, Network),
+    /// Features of the measured images by the base backbone and by the branch, `[n, d]`.
+    by_base: Tensor,
+    by_branch: Tensor,
+    /// Means of the base classes, and of all classes seen, by the base backbone: `[c, d]`.
+    base_means: Tensor,
+    base_weights: Tensor,
+    /// Prototypes of the branch, `[seen, d]`.
+    weights: Tensor,
+    /// Images and classes of exemplars: of base classes, and of those learned.
+    base_exemplars: Vec<(usize, i64)>,
+    learned: Vec<(usize, i64)>,
+    /// Says which branch counts.
+    selector: Option<(VarStore, Head)>,
+    /// Of the draw and of the session.
+    seed: (usize, usize),
+}
+
+/// A copy of the model's backbone that nothing trains.
+fn copied(model: &Model) -> (VarStore, Network) {
+    let mut held = VarStore::new(model.device());
+    let network = Network::new(&(held.root() / "backbone"), model.backbone.description.clone());
+    held.freeze();
+    set(&held.variables(), model);
+    (held, network)
+}
+
+/// Sets tensors to those of the model that have the same names.
+fn set(held: &HashMap<String, Tensor>, model: &Model) {
+    no_grad(|| {
+        for (name, tensor) in model.tensors() {
+            if let Some(held) = held.get(&name) {
+                held.shallow_clone().copy_(&tensor);
+            }
+        }
+    });
+}
+
+impl<'a> Bidist<'a> {
+    /// Computes means, features and exemplars by the model as the base session left it.
+    ///
+    /// # Errors
+    /// If a stop was asked for.
+    pub fn new(model: &'a Model, protocol: Protocol<'a>) -> Result<Self> {
+        let (train, split) = (&protocol.data.train, &protocol.data.split);
+        let count = split.base.len() + split.measured.len();
+        let mut progress = Progress::counting("features", "images", count as u64, 0);
+        let mut pass = |images: &Images, indices: &[usize]| turned(model, images, indices, 0, None, &mut progress);
+        let (base, by_base) = (pass(train, &split.base)?, pass(protocol.measured(), &split.measured)?);
+        progress.finish();
+        let labels = train.select_labels(&split.base);
+        let means = class_means(&unit(&base).unsqueeze(1), &labels, split.base_classes as i64).squeeze_dim(1);
+        let nearest = nearest_of_each(&base, &labels, &means);
+        let base_exemplars = nearest.into_iter().map(|(row, class)| (split.base[row], class)).collect();
+        let description = &model.backbone.description;
+        let means = means.to_device(model.device());
+        Ok(Self {
+            last: description.stages().last().copied().unwrap_or(description.blocks.len() - 1),
+            base: copied(model),
+            before: copied(model),
+            by_branch: by_base.shallow_clone(),
+            by_base,
+            base_weights: means.shallow_clone(),
+            weights: means.shallow_clone(),
+            base_means: means,
+            base_exemplars,
+            learned: Vec::new(),
+            selector: None,
+            seed: (0, 0),
+            model,
+            protocol,
+        })
+    }
+
+    /// What the frozen blocks make of a random view of each image, under no gradient.
+    fn hidden(&self, images: &[usize]) -> Tensor {
+        let config = &self.protocol.recipe.pretrain;
+        // f16 would need a scaled loss.
+        let precision = if config.precision == Arithmetic::F16 { Arithmetic::F32 } else { config.precision };
+        let images = self.protocol.data.train.batch(images, self.model.device());
+        let input = self.model.channels.normalise(&view(&images, &config.augment));
+        no_grad(|| self.base.1.lower(&input, self.last, precision, false))
+    }
+
+    /// Means of unit features of the shots of each class by a network, `[classes, d]`.
+    fn means(&self, network: &Network, shots: &[usize]) -> Tensor {
+        let images = self.protocol.data.train.batch(shots, self.model.device());
+        let input = self.model.channels.normalise(&images);
+        let features = no_grad(|| network.forward(&input, Arithmetic::F32, false));
+        new_means(&unit(&features).unsqueeze(1)).squeeze_dim(1)
+    }
+
+    /// What is trained of the branch: the last stage, its norms' statistics excepted.
+    fn trained(&self) -> Vec<Parameter> {
+        let blocks = &self.model.backbone.description.blocks[self.last..];
+        let convolutions = blocks.iter().flat_map(|block| block.convolutions());
+        let parts = convolutions.flat_map(|conv| {
+            let of = self.model.backbone.tensors(conv);
+            [("weight", &of.weight), ("norm_scale", &of.scale), ("norm_bias", &of.offset)]
+                .map(|(part, tensor)| (format!("{}.{part}", conv.name), tensor.shallow_clone()))
+        });
+        parts.map(|(name, tensor)| Parameter { name, tensor, decays: true }).collect()
+    }
+
+    /// Draws exemplars of a step, without any twice.
+    fn exemplars(&self) -> Vec<(usize, i64)> {
+        let some = |all: &[(usize, i64)], count: usize| -> Vec<(usize, i64)> {
+            let order = Tensor::randperm(all.len() as i64, (Kind::Int64, Device::Cpu));
+            (0..count.min(all.len())).map(|row| all[order.int64_value(&[row as i64]) as usize]).collect()
+        };
+        if self.learned.is_empty() {
+            return some(&self.base_exemplars, EXEMPLARS);
+        }
+        [some(&self.base_exemplars, EXEMPLARS / 2), some(&self.learned, EXEMPLARS / 2)].concat()
+    }
+
+    /// Trains the branch on a session's shots; `weights` and `base_weights` have rows for its classes already.
+    fn fine_tune(&mut self, shots: &[(usize, i64)]) -> Result<()> {
+        let (base, known) = (self.base_means.size()[0], self.weights.size()[0]);
+        let device = self.model.device();
+        let mut small = VarStore::new(device);
+        let selector = Head::new(&(small.root() / "selector"), 2 * known, &SMALL);
+        let trust = Head::new(&(small.root() / "trust"), base, &SMALL);
+        let before = self.weights.copy();
+        let weights = self.weights.copy().set_requires_grad(true);
+        let settings = SgdConfig { momentum: 0.9, dampening: 0.0, weight_decay: 5e-4, nesterov: true };
+        let mut branch = self.trained();
+        branch.push(Parameter { name: "weights".into(), tensor: weights.shallow_clone(), decays: true });
+        let small_parameters = store::parameters(store::tensors(&small)).into_iter();
+        let small_parameters = small_parameters.map(|parameter| Parameter { decays: true, ..parameter });
+        let mut groups =
+            [(Sgd::new(branch, settings), RATE), (Sgd::new(small_parameters.collect(), settings), SMALL_RATE)];
+        let likeness = unit(&self.base_weights.narrow(0, base, known - base)).matmul(&unit(&self.base_means).tr());
+        for _ in 0..STEPS {
+            interrupt::check()?;
+            let all = [shots, &self.exemplars()].concat();
+            let (images, labels): (Vec<usize>, Vec<i64>) = all.into_iter().unzip();
+            let (hidden, labels) = (self.hidden(&images), Tensor::from_slice(&labels).to_device(device));
+            let student = logits(&self.model.backbone.upper(&hidden, self.last, false), &weights);
+            let of = |network: &Network, rows| no_grad(|| logits(&network.upper(&hidden, self.last, false), rows));
+            let (by_base, by_before) = (of(&self.base.1, &self.base_weights), of(&self.before.1, &before));
+            let new = shots.len() as i64;
+            let loss = Step { student, by_base, by_before, labels, new, base, first: self.learned.is_empty() }.loss(
+                &|rows| trust.forward(rows),
+                &|rows| selector.forward(rows),
+                &likeness,
+            );
+            if !loss.double_value(&[]).is_finite() {
+                bail!("the loss of a session became infinite");
+            }
+            let gradients = gradients(&loss, groups.iter().flat_map(|(group, _)| group.parameters()));
+            let mut left = gradients.as_slice();
+            for (group, rate) in &mut groups {
+                let (own, others) = left.split_at(group.parameters().len());
+                group.step(own, *rate);
+                left = others;
+            }
+        }
+        small.freeze();
+        self.weights = weights.detach();
+        self.selector = Some((small, selector));
+        Ok(())
+    }
+}
+
+/// Row and class of the row of each class that is most like its class's mean.
+fn nearest_of_each(features: &Tensor, labels: &Tensor, means: &Tensor) -> Vec<(usize, i64)> {
+    let own =
+        (unit(features) * unit(means).index_select(0, labels)).sum_dim_intlist([1].as_slice(), false, Kind::Float);
+    let best = |class: i64| {
+        let others = labels.not_equal(class);
+        own.masked_fill(&others, f64::NEG_INFINITY).argmax(0, false).int64_value(&[]) as usize
+    };
+    (0..means.size()[0]).map(|class| (best(class), class)).collect()
+}
+
+impl Learner for Bidist<'_> {
+    fn begin(&mut self, draw: usize) -> Result<()> {
+        let start = self.base.0.variables();
+        no_grad(|| {
+            for (name, mut own) in self.model.tensors() {
+                if let Some(start) = start.get(&name) {
+                    own.copy_(start);
+                }
+            }
+        });
+        set(&self.before.0.variables(), self.model);
+        (self.weights, self.base_weights) = (self.base_means.copy(), self.base_means.copy());
+        self.by_branch = self.by_base.shallow_clone();
+        self.learned.clear();
+        (self.selector, self.seed) = (None, (draw, 0));
+        Ok(())
+    }
+
+    fn learn(&mut self, shots: &[usize]) -> Result<()> {
+        self.seed.1 += 1;
+        let number = (1000 * self.seed.0 + self.seed.1) as i64;
+        tch::manual_seed((self.protocol.recipe.seed as i64).wrapping_mul(1_000_003).wrapping_add(number));
+        let known = self.weights.size()[0];
+        self.weights = Tensor::cat(&[&self.weights, &self.means(&self.model.backbone, shots)], 0);
+        self.base_weights = Tensor::cat(&[&self.base_weights, &self.means(&self.base.1, shots)], 0);
+        let labelled = shots.iter().enumerate().map(|(row, &image)| (image, known + (row / SHOTS) as i64));
+        self.fine_tune(&labelled.collect::<Vec<_>>())?;
+
+        let images = &self.protocol.data.train;
+        let features = self.model.features(images, shots, None, Arithmetic::F32, |images| images);
+        let classes = Tensor::arange(shots.len() as i64, (Kind::Int64, features.device()));
+        let classes = classes.divide_scalar_mode(SHOTS as i64, "floor");
+        let rows = self.weights.narrow(0, known, self.weights.size()[0] - known);
+        let nearest = nearest_of_each(&features, &classes, &rows);
+        self.learned.extend(nearest.into_iter().map(|(row, class)| (shots[row], known + class)));
+        set(&self.before.0.variables(), self.model);
+        let mut progress = Progress::counting("features", "images", self.protocol.data.split.measured.len() as u64, 0);
+        let measured = (self.protocol.measured(), self.protocol.data.split.measured.as_slice());
+        self.by_branch = turned(self.model, measured.0, measured.1, 0, None, &mut progress)?;
+        progress.finish();
+        Ok(())
+    }
+
+    fn scores(&self, rows: &Tensor) -> Tensor {
+        let device = self.model.device();
+        let of = |features: &Tensor, weights| logits(&features.index_select(0, rows).to_device(device), weights);
+        let by_base = of(&self.by_base, &self.base_weights);
+        let Some((_, selector)) = &self.selector else { return by_base };
+        let branch = of(&self.by_branch, &self.weights);
+        merged(&by_base, &branch, &selector.forward(&both(&by_base, &branch)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exemplar_of_a_class_is_the_image_most_like_its_mean() {
+        let rows = |values: &[f32]| Tensor::from_slice(values).view([-1, 2]);
+        let features = rows(&[1.0, 1.0, 0.0, 3.0, 2.0, 0.1, 0.5, 1.0]);
+        let found = nearest_of_each(&features, &Tensor::from_slice(&[0i64, 1, 0, 1]), &rows(&[1.0, 0.0, 0.0, 1.0]));
+        assert_eq!(found, [(2, 0), (1, 1)]);
+    }
+}

@@ -1,0 +1,137 @@
+//! Attention trained by episodes over features of a backbone that stands still: the loop that CEC and LIMIT share.
+
+use anyhow::{Result, bail};
+use serde_json::{Map, json};
+use tch::{Kind, Tensor};
+
+use super::attention::Attention;
+use super::cosine::accuracy;
+use crate::fit::{Base, Fit, Made, Phase, Position, Report};
+use crate::interrupt::Work;
+use crate::model::store;
+use crate::optimiser::{Parameter, Sgd, SgdConfig, finite, gradients};
+use crate::run::Run;
+
+/// A task: which prototypes there are, and whose images are to be told apart.
+pub(super) struct Episode {
+    /// `[c, d]`.
+    pub prototypes: Tensor,
+    /// `[n, d]`.
+    pub images: Tensor,
+    /// Prototype of each image, i64 `[n]`.
+    pub labels: Tensor,
+}
+
+/// Where episodes come from, and how they are trained on.
+pub(super) trait Tasks {
+    /// Name of the phase and of its checkpoint.
+    const NAME: &'static str;
+    /// Epochs, and steps of each.
+    fn length(&self) -> [usize; 2];
+    /// Learning rate of an epoch.
+    fn rate(&self, epoch: usize) -> f64;
+    /// Draws an episode.
+    fn draw(&self) -> Episode;
+}
+
+/// Trains attention as far as it is not trained yet: Nesterov's SGD with momentum 0.9 and weight decay 5e-4, as in both
+/// programs, one episode for each step.
+///
+/// # Errors
+/// If the loss stops being finite, a checkpoint cannot be read or written, or a stop was asked for.
+pub(super) fn train<T: Tasks>(attention: &Attention, tasks: &T, base: &Base<'_>) -> Result<()> {
+    let settings = SgdConfig { momentum: 0.9, dampening: 0.0, weight_decay: 5e-4, nesterov: true };
+    let parameters = store::parameters(store::tensors(&attention.store)).into_iter();
+    let parameters = parameters.map(|parameter| Parameter { decays: true, ..parameter });
+    let mut phase = Training { attention, tasks, base, sgd: Sgd::new(parameters.collect(), settings), sums: [0.0; 2] };
+    let at = phase.load()?;
+    base.run.rewind(T::NAME, at.epoch)?;
+    let [epochs, steps] = tasks.length();
+    let fit = Fit {
+        run: base.run,
+        name: T::NAME,
+        title: "episodes",
+        work: Work::Episodes,
+        device: attention.store.device(),
+        steps,
+        epochs,
+        until: epochs,
+        views: None,
+    };
+    fit.run(&mut phase, at)
+}
+
+struct Training<'a, T> {
+    attention: &'a Attention,
+    tasks: &'a T,
+    base: &'a Base<'a>,
+    sgd: Sgd,
+    /// Of losses and accuracies over the steps of this epoch.
+    sums: [f64; 2],
+}
+
+impl<T: Tasks> Training<'_, T> {
+    fn file() -> String {
+        format!("{}.safetensors", T::NAME)
+    }
+
+    /// Sets everything from the checkpoint, if there is one.
+    fn load(&mut self) -> Result<Position> {
+        let Some(tensors) = self.base.run.load(&Self::file())? else { return Ok(Position::default()) };
+        store::restore(store::tensors(&self.attention.store), &tensors)?;
+        self.sgd.restore(&tensors);
+        let number = |name: &str| tensors.get(name).map_or(0.0, |number| number.double_value(&[]));
+        self.sums = [number("loss"), number("accuracy")];
+        Ok(Position { epoch: number("epochs") as usize, step: number("steps") as usize })
+    }
+}
+
+impl<T: Tasks> Phase for Training<'_, T> {
+    fn begin(&mut self, at: Position) -> Result<()> {
+        tch::manual_seed((self.base.seed as i64).wrapping_mul(1_000_003).wrapping_add(at.epoch as i64 + 1));
+        (0..at.step).for_each(|_| drop(self.tasks.draw()));
+        Ok(())
+    }
+
+    fn step(&mut self, at: Position) -> Result<()> {
+        let Episode { prototypes, images, labels } = self.tasks.draw();
+        let logits = self.attention.logits(&images, &prototypes);
+        let loss = logits.cross_entropy_for_logits(&labels);
+        let gradients = gradients(&loss, self.sgd.parameters());
+        self.sgd.step(&gradients, self.tasks.rate(at.epoch));
+        self.sums[0] += loss.double_value(&[]);
+        self.sums[1] += accuracy(&logits.detach(), &labels).double_value(&[]);
+        Ok(())
+    }
+
+    fn loss(&self, at: Position) -> Result<f64> {
+        let loss = self.sums[0] / at.step as f64;
+        if !loss.is_finite() {
+            bail!("the loss of the episodes became {loss} in epoch {}", at.epoch + 1);
+        }
+        Ok(loss)
+    }
+
+    fn end(&mut self, at: Position, _: Made) -> Result<Report> {
+        let (loss, percent) = (self.loss(at)?, 100.0 * self.sums[1] / at.step as f64);
+        self.sums = [0.0; 2];
+        let metrics = Map::from_iter([("accuracy".to_owned(), json!(percent))]);
+        Ok(Report { loss, metrics, words: format!("accuracy {percent:.1} %") })
+    }
+
+    fn save(&mut self, at: Position, run: &Run) -> Result<()> {
+        let mut tensors = store::tensors(&self.attention.store);
+        tensors.extend(self.sgd.state());
+        if !finite(tensors.iter().map(|(_, tensor)| tensor)) {
+            bail!("a weight of the attention became infinite in epoch {}", at.epoch + 1);
+        }
+        let numbers = [
+            ("loss", self.sums[0]),
+            ("accuracy", self.sums[1]),
+            ("epochs", at.epoch as f64),
+            ("steps", at.step as f64),
+        ];
+        tensors.extend(numbers.map(|(name, number)| (name.to_owned(), Tensor::from(number).to_kind(Kind::Double))));
+        run.save(&Self::file(), &tensors)
+    }
+}

@@ -1,0 +1,90 @@
+//! `orco-train rival`: what it trains, what it shares, what it keeps, and how it goes on after a stop.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// All of them, in the order of the table.
+const NAMES: [&str; 6] = ["baseline", "fact", "savc", "cec", "limit", "bidist"];
+/// Backbones that they train.
+const BACKBONES: usize = 3;
+
+/// A recipe of a very small network on few synthetic objects.
+fn recipe(folder: &Path) {
+    let mut recipe: toml::Table = include_str!("../recipes/synthetic-tiny.toml").parse().unwrap();
+    let small = [
+        ("data", "train_per_class", 16),
+        ("data", "test_per_class", 3),
+        ("split", "base_classes", 6),
+        ("split", "sessions", 2),
+        ("split", "ways", 2),
+        ("backbone", "width", 2),
+        ("pretrain", "epochs", 2),
+        ("pretrain", "batch", 32),
+        ("export", "candidates_per_class", 6),
+    ];
+    for (table, field, value) in small {
+        recipe[table].as_table_mut().unwrap().insert(field.into(), value.into());
+    }
+    fs::write(folder.join("recipe.toml"), recipe.to_string()).unwrap();
+}
+
+fn rival(folder: &Path, names: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_orco-train"));
+    command.args(["rival", names, "recipe.toml", "--run", "run", "--threads", "1", "--device", "cpu", "--draws", "2"]);
+    let output = command.current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+fn lines(output: &Output) -> Vec<String> {
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn rivals_are_trained_once_and_stand_beside_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    recipe(folder);
+    let trained = |output: &Output| String::from_utf8_lossy(&output.stderr).matches("phase 1: epoch 1/2").count();
+    let first = rival(folder, NAMES[0]);
+    assert_eq!((lines(&first).len(), trained(&first)), (3, 1), "{}", String::from_utf8_lossy(&first.stderr));
+    let all = rival(folder, "all");
+    let table = lines(&all);
+    assert_eq!(table[0], "synthetic-tiny, draws: 2");
+    assert_eq!(table[2], lines(&first)[2]);
+    let names: Vec<&str> = table[2..].iter().map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(names, NAMES);
+    assert!(table[3].ends_with("34.91 / 33.61 / 62.55"), "{table:?}");
+    assert_eq!(trained(&all), BACKBONES - 1, "{}", String::from_utf8_lossy(&all.stderr));
+
+    let again = rival(folder, "all");
+    assert_eq!((lines(&again), trained(&again)), (table, 0));
+
+    let json: serde_json::Value = serde_json::from_slice(&fs::read(folder.join("run/rivals.json")).unwrap()).unwrap();
+    let rivals = json["rivals"].as_array().unwrap();
+    assert_eq!(rivals.len(), NAMES.len());
+    for (rival, name) in rivals.iter().zip(NAMES) {
+        let measured = &rival["measured"];
+        assert_eq!((rival["rival"].as_str(), measured["system"].as_str()), (Some(name), Some(name)));
+        let sessions = measured["sessions"].as_array().unwrap();
+        assert_eq!(sessions.len(), 3);
+        let percent = |value: &serde_json::Value| (0.0..=100.0).contains(&value.as_f64().unwrap());
+        assert!(sessions[1..].iter().all(|row| percent(&row["inc"]) && percent(&row["area"])), "{measured}");
+    }
+    let csv = fs::read_to_string(folder.join("run/rivals.csv")).unwrap();
+    assert!(NAMES.iter().all(|name| csv.contains(&format!("{name},2,hm,"))), "{csv}");
+}
+
+#[test]
+fn what_there_is_not_is_named_with_what_there_is() {
+    let folder = tempfile::tempdir().unwrap();
+    recipe(folder.path());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_orco-train"));
+    let output = command.args(["rival", "topic", "recipe.toml", "--run", "run"]).current_dir(&folder).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && told.contains("there is no rival topic; known are all, baseline, fact"),
+        "{told}"
+    );
+}
