@@ -231,7 +231,7 @@ fn test(tier: Option<Tier>) -> Result<ExitCode, Box<dyn Error>> {
     match tier {
         None => checks::run(&checks::standard(), everything),
         Some(Tier::Quick) => checks::run(&checks::quick(), everything),
-        Some(Tier::Full) => checks::run(&checks::full(), everything_and_programs),
+        Some(Tier::Full) => checks::run(&checks::full(), everything_and_packages),
         #[cfg(unix)]
         Some(Tier::Package { profile }) => package::trial::all(profile, false),
         #[cfg(unix)]
