@@ -183,6 +183,9 @@ fn phase_2_trains_the_backbone_from_given_weights() {
     let weights = folder.path().join("weights.safetensors");
     let images = images();
     let mut recipe = recipe();
+    // Of sixteen seeds with half the width, two left a class on top of another by the first phase's end; which ones, a
+    // processor's rounding says. With this width none did.
+    recipe.backbone.width = 8;
     let mut trained = Model::new(&recipe, INPUT, Device::Cpu);
     let run = Run::open(&folder.path().join("first"), &recipe).unwrap();
     let split = split(&recipe, &images);
