@@ -9,7 +9,6 @@ use clap::ValueEnum;
 use orco_core::config::Config;
 use orco_lab::Summary;
 use orco_lab::published::Theirs;
-use orco_state::codec;
 use orco_state::target::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -17,7 +16,7 @@ use serde_json::json;
 use crate::compare::{compare, on_device};
 use crate::config::{Architecture, Recipe, TargetConfig};
 use crate::dataset::DataSet;
-use crate::files::write_atomically;
+use crate::measured::{self, digest, of_phase_1};
 use crate::model::Model;
 use crate::objective::Targets;
 use crate::run::Run;
@@ -144,9 +143,7 @@ impl Question {
 impl Trial {
     /// A digest of all that phase 1 depends on beside the data: trials that share it share its checkpoint.
     pub fn phase_1(&self) -> String {
-        let Recipe { data, split, backbone, head, pretrain, seed, .. } = &self.recipe;
-        let depends = json!([data, split, backbone, head, pretrain, seed]);
-        hexadecimal(&depends)
+        digest(json!(of_phase_1(&self.recipe)))
     }
 
     /// Measures what was trained, or reads what was measured of the same before.
@@ -162,59 +159,34 @@ impl Trial {
         draws: usize,
     ) -> Result<Vec<Summary>> {
         const FILE: &str = "measured.json";
-        let key = hexadecimal(&json!([env!("CARGO_PKG_VERSION"), self.recipe, question, draws]));
-        let path = run.path(FILE);
-        // What cannot be read is measured again.
-        let kept = std::fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<Kept>(&bytes).ok());
-        if let Some(Kept { summaries, .. }) = kept.filter(|kept| kept.key == key) {
+        let key = digest(json!([env!("CARGO_PKG_VERSION"), self.recipe, question, draws]));
+        let file = run.path(FILE);
+        if let Some(summaries) = measured::read(&file, &key) {
             return Ok(summaries);
         }
-        let mut summaries = match question {
+        let mut summaries: Vec<Summary> = match question {
             Question::Frozen => compare(model, targets, &self.recipe, data, run, (draws, &[1.0]))?,
             _ => vec![on_device(model, targets, &self.recipe, data, draws)?],
         };
         if let [summary] = &mut *summaries {
             summary.system = self.name.into();
         }
-        write_atomically(&path, &serde_json::to_vec(&Kept { key, summaries: summaries.clone() })?)?;
+        measured::keep(&file, key, &summaries)?;
         Ok(summaries)
     }
 }
 
-/// What is kept of a trial.
-#[derive(Serialize, Deserialize)]
-struct Kept {
-    /// What it depends on, beside the run that it lies in.
-    key: String,
-    summaries: Vec<Summary>,
-}
-
-fn hexadecimal(depends: &serde_json::Value) -> String {
-    codec::digest(depends.to_string().as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
-}
+/// Columns of a system's name.
+const WIDTH: usize = 28;
 
 /// The line of a system beside the paper's figure.
 pub fn line(summary: &Summary, theirs: Option<&Theirs>) -> String {
-    let both = |mean: f64, deviation: f64| format!("{mean:.2} ± {deviation:.2}");
-    let last = summary.last_hm.zip(summary.last_hm_deviation);
-    format!(
-        "{:<28} {:>14} {:>14} {:>14} {:>14}  {}",
-        summary.system,
-        both(summary.ahm, summary.ahm_deviation),
-        last.map_or_else(|| "-".into(), |(mean, deviation)| both(mean, deviation)),
-        both(summary.aacc, summary.aacc_deviation),
-        both(summary.base_decay, summary.base_decay_deviation),
-        theirs.map_or_else(String::new, Theirs::to_string),
-    )
-    .trim_end()
-    .to_owned()
+    measured::line(WIDTH, &summary.system, summary, &theirs.map_or_else(String::new, Theirs::to_string))
 }
 
 /// What stands above such lines.
 pub fn heading() -> String {
-    let title = |name| format!("{name:>14}");
-    let titles = ["aHM", "last HM", "aACC", "base decay"].map(title).join(" ");
-    format!("{:<28} {titles}  the paper's, on mini-ImageNet", "")
+    measured::heading(WIDTH, "the paper's, on mini-ImageNet")
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use self::stopping::Stopping;
 use crate::augment::view;
 use crate::backbone::unit;
 use crate::config::{AlignConfig, AlignRate, PretrainConfig, Recipe, TargetConfig};
-use crate::fit::{Base, Fit, Made, Phase, Position, Report};
+use crate::fit::{Base, Fit, Made, Phase, Position, Report, seed_torch};
 use crate::interrupt::{self, Work};
 use crate::model::Model;
 use crate::objective::{Objective, Targets, Weights, class_means, pseudo_targets};
@@ -75,7 +75,7 @@ pub fn align(model: &mut Model, tables: Tables<'_>, base: &Base<'_>) -> Result<T
         None => pseudo_targets(tables.targets, dimension as usize, base.seed)?,
         Some(begun) => Vec::try_from(begun.targets.vectors.view(-1))?,
     };
-    tch::manual_seed((base.seed as i64).wrapping_mul(1_000_003).wrapping_sub(1));
+    seed_torch(base.seed, -1);
     let cache = FeatureCache::new(model, &tables.pretrain.augment, config, base)?;
     if begun.is_none() && config.steps.is_some() {
         model.head.scale_to(&cache.clean);

@@ -36,6 +36,7 @@ pub mod fit;
 pub mod gpu;
 pub mod interrupt;
 pub mod kernels;
+mod measured;
 pub mod model;
 pub mod objective;
 mod onnx_proto;

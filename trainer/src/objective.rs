@@ -12,6 +12,7 @@ use orco_core::loss::contrast::Form;
 use tch::{Device, Kind, Tensor};
 
 pub use self::generation::pseudo_targets;
+pub(crate) use self::loss::NEVER;
 pub use self::loss::{class_means, contrast, cosine_cross_entropy, orthogonality};
 use crate::backbone::unit;
 use crate::config::AlignConfig;

@@ -15,8 +15,9 @@ use self::criterion::Recipes;
 pub(crate) use self::criterion::{Criterion, Scene};
 pub use self::losses::BatchLosses;
 use self::losses::Means;
+pub(crate) use self::losses::accuracy;
 use crate::config::{Arithmetic, PretrainConfig};
-use crate::fit::{Base, Fit, Made, Phase, Position, Report};
+use crate::fit::{Base, Fit, Made, Phase, Position, Report, seed_torch};
 use crate::interrupt::Work;
 use crate::model::Model;
 use crate::optimiser::{gradients, unscale};
@@ -127,11 +128,6 @@ struct Pretraining<'a, C> {
 }
 
 impl<C> Pretraining<'_, C> {
-    /// What a step works on.
-    fn scene(&self) -> Scene<'_> {
-        Scene { model: self.model, config: self.config, images: self.base.images, group: self.base.run.group() }
-    }
-
     /// Numbers of the training images of a step.
     fn batch(&self, step: usize) -> Vec<usize> {
         let order = &self.order[step * self.config.batch..][..self.config.batch];
@@ -141,18 +137,19 @@ impl<C> Pretraining<'_, C> {
 
 impl<C: Criterion> Phase for Pretraining<'_, C> {
     fn begin(&mut self, at: Position) -> Result<()> {
-        tch::manual_seed((self.base.seed as i64).wrapping_mul(1_000_003).wrapping_add(at.epoch as i64 + 1));
+        seed_torch(self.base.seed, at.epoch as i64 + 1);
         let count = self.base.split.base.len() as i64;
         self.order = Vec::try_from(Tensor::randperm(count, (Kind::Int64, tch::Device::Cpu)))?;
+        let scene = Scene::of(self.model, self.config, self.base);
         for step in 0..at.step {
-            let _drawn = self.criterion.draw(&self.scene(), &self.batch(step));
+            let _drawn = self.criterion.draw(&scene, &self.batch(step));
         }
         Ok(())
     }
 
     fn step(&mut self, at: Position) -> Result<()> {
         let (group, batch) = (self.base.run.group(), self.batch(at.step));
-        let scene = Scene { model: self.model, config: self.config, images: self.base.images, group };
+        let scene = Scene::of(self.model, self.config, self.base);
         let drawn = self.criterion.draw(&scene, &batch);
         let losses = self.criterion.losses(&scene, drawn, &batch)?;
         let optimiser = &mut self.state.optimiser;

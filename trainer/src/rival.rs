@@ -23,7 +23,6 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use orco_lab::csv::csv;
 use orco_lab::{Summary, published};
-use orco_state::codec;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -38,9 +37,10 @@ use self::savc::{Savc, TURNS};
 use self::sessions::Protocol;
 use crate::config::Recipe;
 use crate::dataset::DataSet;
-use crate::files::write_atomically;
 use crate::fit::Base;
+use crate::measured::{self, digest, of_phase_1};
 use crate::model::Model;
+use crate::optimiser::{Parameter, Sgd, SgdConfig};
 use crate::pretrain::{Criterion, train};
 use crate::run::Run;
 
@@ -86,8 +86,7 @@ impl Rival {
 
     /// A digest of all that its backbone depends on beside the data.
     pub fn digest(self, recipe: &Recipe) -> String {
-        let Recipe { data, split, backbone, head, pretrain, seed, .. } = recipe;
-        hexadecimal(&json!([self.backbone(), data, split, backbone, head, pretrain, seed]))
+        digest([json!(self.backbone())].into_iter().chain(of_phase_1(recipe)).collect())
     }
 
     /// What the OrCo paper gives for it on CIFAR-100: aHM, harmonic mean of the last session, aACC.
@@ -156,16 +155,13 @@ impl Rival {
             }
         };
         run.log(&json!({ "phase": "rival", "draws": draws, "measured": summary }))?;
-        let kept = Kept { key: self.key(recipe, draws), summary };
-        write_atomically(&run.path(&self.file()), &serde_json::to_vec(&kept)?)?;
-        Ok(kept.summary)
+        measured::keep(&run.path(&self.file()), self.key(recipe, draws), &summary)?;
+        Ok(summary)
     }
 
     /// What was measured of the same before in the folder of its backbone; nothing if that cannot be read.
     pub fn kept(self, recipe: &Recipe, folder: &Path, draws: usize) -> Option<Summary> {
-        let bytes = std::fs::read(folder.join(self.file())).ok()?;
-        let kept: Kept = serde_json::from_slice(&bytes).ok()?;
-        (kept.key == self.key(recipe, draws)).then_some(kept.summary)
+        measured::read(&folder.join(self.file()), &self.key(recipe, draws))
     }
 
     fn file(self) -> String {
@@ -173,20 +169,18 @@ impl Rival {
     }
 
     fn key(self, recipe: &Recipe, draws: usize) -> String {
-        hexadecimal(&json!([env!("CARGO_PKG_VERSION"), self, recipe, draws]))
+        digest(json!([env!("CARGO_PKG_VERSION"), self, recipe, draws]))
     }
+}
+
+/// What the programs train with where phase 1 does not: Nesterov's SGD that has everything decay.
+fn sgd(parameters: Vec<Parameter>) -> Sgd {
+    let settings = SgdConfig { momentum: 0.9, dampening: 0.0, weight_decay: 5e-4, nesterov: true };
+    Sgd::new(parameters.into_iter().map(|parameter| Parameter { decays: true, ..parameter }).collect(), settings)
 }
 
 fn trained(model: &mut Model, recipe: &Recipe, base: &Base<'_>, criterion: &mut impl Criterion) -> Result<()> {
     train(model, &recipe.pretrain, base, None, criterion).context("phase 1").map(drop)
-}
-
-/// What is kept of a rival.
-#[derive(Serialize, Deserialize)]
-struct Kept {
-    /// What it depends on, beside the run that it lies in.
-    key: String,
-    summary: Summary,
 }
 
 /// Refuses a recipe that trains no backbone of its own.
@@ -200,29 +194,18 @@ pub fn check(recipe: &Recipe) -> Result<()> {
     Ok(())
 }
 
-fn hexadecimal(depends: &serde_json::Value) -> String {
-    codec::digest(depends.to_string().as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
-}
+/// Columns of a rival's name.
+const WIDTH: usize = 10;
 
 /// What stands above the lines of a table.
 pub fn heading() -> String {
-    let title = |name| format!("{name:>14}");
-    let titles = ["aHM", "last HM", "aACC", "base decay"].map(title).join(" ");
-    format!("{:<10} {titles}  published on CIFAR-100: aHM / last HM / aACC", "")
+    measured::heading(WIDTH, "published on CIFAR-100: aHM / last HM / aACC")
 }
 
 /// The line of a rival beside what was published of it.
 pub fn line(rival: Rival, summary: &Summary) -> String {
-    let both = |mean: f64, deviation: f64| format!("{:>14}", format!("{mean:.2} ± {deviation:.2}"));
-    let last = summary.last_hm.zip(summary.last_hm_deviation);
-    let numbers = [
-        both(summary.ahm, summary.ahm_deviation),
-        last.map_or_else(|| format!("{:>14}", "-"), |(mean, deviation)| both(mean, deviation)),
-        both(summary.aacc, summary.aacc_deviation),
-        both(summary.base_decay, summary.base_decay_deviation),
-    ];
     let theirs = rival.published().map_or_else(|| "-".into(), |all| all.map(|value| format!("{value:.2}")).join(" / "));
-    format!("{:<10} {}  {theirs}", rival.name(), numbers.join(" "))
+    measured::line(WIDTH, rival.name(), summary, &theirs)
 }
 
 /// All that was measured as JSON and CSV, in this order.

@@ -53,17 +53,19 @@ pub fn processor() -> Option<String> {
 
 /// Whether the processor computes in bf16 and in f16 by itself.
 pub fn half_precisions() -> (bool, bool) {
-    let flags = text("/proc/cpuinfo", "flags").or_else(|| text("/proc/cpuinfo", "Features")).unwrap_or_default();
-    let has = |known: &[&str]| flags.split_whitespace().any(|flag| known.contains(&flag));
-    (has(&["avx512_bf16", "amx_bf16", "bf16"]), has(&["avx512_fp16", "amx_fp16", "fphp"]))
+    (has_any(&["avx512_bf16", "amx_bf16", "bf16"]), has_any(&["avx512_fp16", "amx_fp16", "fphp"]))
 }
 
 /// Whether the processor multiplies matrices in bf16 tile by tile (Intel's AMX).
 pub fn multiplies_tiles() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
-    *HAS.get_or_init(|| {
-        text("/proc/cpuinfo", "flags").is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "amx_bf16"))
-    })
+    *HAS.get_or_init(|| has_any(&["amx_bf16"]))
+}
+
+/// Whether the processor has one of these features, by Linux's names.
+fn has_any(known: &[&str]) -> bool {
+    let flags = text("/proc/cpuinfo", "flags").or_else(|| text("/proc/cpuinfo", "Features")).unwrap_or_default();
+    flags.split_whitespace().any(|flag| known.contains(&flag))
 }
 
 /// Bytes in words: `512 MiB`, `21.3 GiB`.

@@ -1,50 +1,31 @@
 //! `orco-train ablate`: what it trains, what it shares, and what it keeps.
 
+mod support;
+
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
-/// A recipe of a very small network on few synthetic objects.
-fn recipe(folder: &Path) {
-    let mut recipe: toml::Table = include_str!("../recipes/synthetic-tiny.toml").parse().unwrap();
-    let small = [
-        ("data", "train_per_class", 16),
-        ("data", "test_per_class", 3),
-        ("split", "base_classes", 6),
-        ("split", "sessions", 2),
-        ("split", "ways", 2),
-        ("backbone", "width", 2),
-        ("head", "hidden", 32),
-        ("head", "projection", 16),
-        ("pretrain", "epochs", 2),
-        ("targets", "count", 12),
-        ("targets", "steps", 40),
-        ("align", "epochs", 2),
-        ("export", "candidates_per_class", 6),
-    ];
-    for (table, field, value) in small {
-        recipe[table].as_table_mut().unwrap().insert(field.into(), value.into());
-    }
-    fs::write(folder.join("recipe.toml"), recipe.to_string()).unwrap();
-}
+use support::{lines, recipe, train};
+
+/// What its recipe has beside that of all.
+const MORE: [(&str, &str, i64); 5] = [
+    ("head", "hidden", 32),
+    ("head", "projection", 16),
+    ("targets", "count", 12),
+    ("targets", "steps", 40),
+    ("align", "epochs", 2),
+];
 
 fn ablate(folder: &Path, question: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_orco-train"));
-    command.args(["ablate", question, "recipe.toml", "--run", "run", "--threads", "1", "--device", "cpu"]);
-    let output = command.current_dir(folder).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    output
-}
-
-fn lines(output: &Output) -> Vec<String> {
-    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+    train(folder, "ablate", question, &[])
 }
 
 #[test]
 fn trials_share_what_they_have_in_common_and_are_measured_once() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    recipe(folder);
+    recipe(folder, &MORE);
     let first = ablate(folder, "targets");
     let table = lines(&first);
     assert_eq!(table[0], "targets on synthetic-tiny, draws: 1");

@@ -1,51 +1,30 @@
 //! `orco-train rival`: what it trains, what it shares, what it keeps, and how it goes on after a stop.
 
+mod support;
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+
+use support::{lines, recipe, train};
 
 /// All of them, in the order of the table.
 const NAMES: [&str; 6] = ["baseline", "fact", "savc", "cec", "limit", "bidist"];
 /// Backbones that they train.
 const BACKBONES: usize = 3;
 
-/// A recipe of a very small network on few synthetic objects.
-fn recipe(folder: &Path) {
-    let mut recipe: toml::Table = include_str!("../recipes/synthetic-tiny.toml").parse().unwrap();
-    let small = [
-        ("data", "train_per_class", 16),
-        ("data", "test_per_class", 3),
-        ("split", "base_classes", 6),
-        ("split", "sessions", 2),
-        ("split", "ways", 2),
-        ("backbone", "width", 2),
-        ("pretrain", "epochs", 2),
-        ("pretrain", "batch", 32),
-        ("export", "candidates_per_class", 6),
-    ];
-    for (table, field, value) in small {
-        recipe[table].as_table_mut().unwrap().insert(field.into(), value.into());
-    }
-    fs::write(folder.join("recipe.toml"), recipe.to_string()).unwrap();
-}
+/// What its recipe has beside that of all.
+const MORE: [(&str, &str, i64); 1] = [("pretrain", "batch", 32)];
 
 fn rival(folder: &Path, names: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_orco-train"));
-    command.args(["rival", names, "recipe.toml", "--run", "run", "--threads", "1", "--device", "cpu", "--draws", "2"]);
-    let output = command.current_dir(folder).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    output
-}
-
-fn lines(output: &Output) -> Vec<String> {
-    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+    train(folder, "rival", names, &["--draws", "2"])
 }
 
 #[test]
 fn rivals_are_trained_once_and_stand_beside_each_other() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    recipe(folder);
+    recipe(folder, &MORE);
     let trained = |output: &Output| String::from_utf8_lossy(&output.stderr).matches("phase 1: epoch 1/2").count();
     let first = rival(folder, NAMES[0]);
     assert_eq!((lines(&first).len(), trained(&first)), (3, 1), "{}", String::from_utf8_lossy(&first.stderr));
@@ -79,7 +58,7 @@ fn rivals_are_trained_once_and_stand_beside_each_other() {
 #[test]
 fn what_there_is_not_is_named_with_what_there_is() {
     let folder = tempfile::tempdir().unwrap();
-    recipe(folder.path());
+    recipe(folder.path(), &MORE);
     let mut command = Command::new(env!("CARGO_BIN_EXE_orco-train"));
     let output = command.args(["rival", "topic", "recipe.toml", "--run", "run"]).current_dir(&folder).output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr);

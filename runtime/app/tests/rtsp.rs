@@ -18,7 +18,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use orco_trials::skipped;
+use orco_trials::missing;
 use serde_json::{Value, json};
 use service::Service;
 use support::{orco, shipped, shots, text};
@@ -92,16 +92,11 @@ fn teach(service: &Service, label: &str, class: &str) {
     }
 }
 
-/// Says what was left out, unless ORCO_RTSP says that all is here.
-fn missing(reason: &str) {
-    assert!(std::env::var_os("ORCO_RTSP").is_none(), "a camera that speaks RTSP could not be started: {reason}");
-    skipped(&format!("a camera that speaks RTSP, {reason}"));
-}
-
 fn is_named_on_the_network(encoding: &str) {
+    let missing = |reason: &str| missing("ORCO_RTSP", &format!("a camera that speaks RTSP, {encoding}"), reason);
     let camera = match Camera::start("0", encoding, "mug") {
         Ok(camera) => camera,
-        Err(reason) => return missing(&format!("{encoding}: {reason}")),
+        Err(reason) => return missing(&reason),
     };
     if Command::new("gst-launch-1.0").arg("--version").output().is_err() {
         return missing("gst-launch-1.0 is not installed (Debian: gstreamer1.0-tools)");

@@ -13,6 +13,7 @@ use orco_core::align::{Perturbation, Perturbed};
 use orco_core::config::Config;
 use orco_core::workers::Workers;
 use orco_runtime::bundle::Bundle;
+use orco_runtime::manifest::hexadecimal;
 use orco_state::codec;
 use serde::{Deserialize, Serialize};
 
@@ -222,12 +223,13 @@ impl Trials<'_> {
     /// A digest of all that a draw depends on, in hexadecimal digits.
     fn key(&self, trial: &Trial, config: &Config, draw: usize) -> String {
         let Self { bundle, seed, .. } = self;
-        let depends = serde_json::json!({
+        let mut depends = serde_json::json!({
             "program": env!("CARGO_PKG_VERSION"), "files": bundle.manifest.files, "settings": config,
             "ablation": trial.ablation, "seed": seed, "draw": draw,
         });
-        let digest = codec::digest(depends.to_string().as_bytes());
-        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+        // The order of an object's keys depends on what else a program is built of.
+        depends.sort_all_objects();
+        hexadecimal(&codec::digest(depends.to_string().as_bytes()))
     }
 }
 

@@ -13,3 +13,13 @@ pub fn heavy() -> bool {
 pub fn skipped(what: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {what}");
 }
+
+/// Says that something was not run because a part of the machine is missing, unless a variable says that it is here:
+/// `cargo xtask test full` sets it where it has seen to it.
+///
+/// # Panics
+/// If the variable is set.
+pub fn missing(variable: &str, what: &str, reason: &str) {
+    assert!(std::env::var_os(variable).is_none(), "{what}: {variable} is set, but {reason}");
+    skipped(&format!("{what}: {reason}"));
+}

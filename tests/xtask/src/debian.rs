@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 /// Packages that some tests need.
 pub struct Wanted {
-    /// What is tried with them, and is not where they are missing; the verb follows.
+    /// What is tried with them.
     pub tried: &'static str,
     /// Tells the tests that they are there.
     pub variable: &'static str,
@@ -19,14 +19,14 @@ pub struct Wanted {
 /// All that tests of the workspace need.
 pub const WANTED: [Wanted; 3] = [
     Wanted {
-        tried: "the web page is",
+        tried: "the web page",
         variable: "ORCO_BROWSER",
         start: &[&["chromedriver", "--version"]],
         succeed: false,
         packages: &["chromium", "chromium-driver"],
     },
     Wanted {
-        tried: "MQTT is",
+        tried: "MQTT",
         variable: "ORCO_MOSQUITTO",
         // They ask for their version by another word, and refuse this one.
         start: &[&["mosquitto", "--version"], &["mosquitto_sub", "--version"]],
@@ -34,7 +34,7 @@ pub const WANTED: [Wanted; 3] = [
         packages: &["mosquitto", "mosquitto-clients"],
     },
     Wanted {
-        tried: "cameras that speak RTSP are",
+        tried: "cameras that speak RTSP",
         variable: "ORCO_RTSP",
         start: &[
             &["/usr/bin/python3", "-c", "import gi; gi.require_version('GstRtspServer', '1.0')"],

@@ -259,7 +259,7 @@ fn everything_and_packages() -> Result<Environment, Box<dyn Error>> {
     for wanted in &debian::WANTED {
         match wanted.install() {
             Ok(()) => environment = environment.with_package(wanted.variable),
-            Err(error) => eprintln!("warning: {} not tried: {error}", wanted.tried),
+            Err(error) => eprintln!("warning: left out: {}: {error}", wanted.tried),
         }
     }
     Ok(environment)

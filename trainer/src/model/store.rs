@@ -37,3 +37,14 @@ pub(crate) fn restore(named: Vec<(String, Tensor)>, saved: &HashMap<String, Tens
     }
     Ok(())
 }
+
+/// Sets those tensors that have the same names to what others are.
+pub(crate) fn copy(from: impl IntoIterator<Item = (String, Tensor)>, to: &HashMap<String, Tensor>) {
+    no_grad(|| {
+        for (name, tensor) in from {
+            if let Some(to) = to.get(&name) {
+                to.shallow_clone().copy_(&tensor);
+            }
+        }
+    });
+}

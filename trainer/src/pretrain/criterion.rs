@@ -11,6 +11,7 @@ use crate::config::PretrainConfig;
 use crate::dataset::Images;
 use crate::device::send;
 use crate::distributed::{Group, RankError};
+use crate::fit::Base;
 use crate::model::Model;
 use crate::optimiser::Parameter;
 
@@ -24,7 +25,12 @@ pub(crate) struct Scene<'a> {
     pub group: &'a Group,
 }
 
-impl Scene<'_> {
+impl<'a> Scene<'a> {
+    /// Of a phase over the base classes.
+    pub fn of(model: &'a Model, config: &'a PretrainConfig, base: &Base<'a>) -> Self {
+        Self { model, config, images: base.images, group: base.run.group() }
+    }
+
     /// Draws so many random views of the own share b of a batch, in 0..1: `[views b, 3, h, w]`, the first of all images
     /// first.
     pub fn views(&self, batch: &[usize], count: usize) -> Tensor {

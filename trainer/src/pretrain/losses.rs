@@ -18,6 +18,11 @@ pub struct BatchLosses {
     accuracy: Tensor,
 }
 
+/// The share of rows whose highest logit is their label's.
+pub(crate) fn accuracy(logits: &Tensor, labels: &Tensor) -> Tensor {
+    logits.argmax(1, false).eq_tensor(labels).to_kind(Kind::Float).mean(Kind::Float)
+}
+
 impl BatchLosses {
     /// The losses of a rival: its cross entropy and its accuracy, and what it minimises beside, weighted as in the sum.
     pub(crate) fn new(cross_entropy: Tensor, other: Tensor, accuracy: Tensor) -> Self {
@@ -49,7 +54,7 @@ impl BatchLosses {
         let mut losses = Self { total: zero(), cross_entropy: zero(), other: zero(), accuracy: zero() };
         if config.cross_entropy > 0.0 {
             let logits = features.linear(&model.classifier, Some(&model.classifier_bias));
-            losses.accuracy = logits.argmax(1, false).eq_tensor(&own_labels).to_kind(Kind::Float).mean(Kind::Float);
+            losses.accuracy = accuracy(&logits, &own_labels);
             let (mean, smoothing) = (tch::Reduction::Mean, config.label_smoothing);
             let loss = logits.cross_entropy_loss(&own_labels, None::<Tensor>, mean, -100, smoothing);
             losses.cross_entropy = loss.detach();

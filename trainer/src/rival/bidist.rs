@@ -12,8 +12,6 @@
 
 mod step;
 
-use std::collections::HashMap;
-
 use anyhow::{Result, bail};
 use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor, no_grad};
@@ -22,13 +20,15 @@ use self::step::{Step, both, merged};
 use super::cosine::logits;
 use super::embedding::{class_means, turned};
 use super::sessions::{Learner, Protocol, new_means};
+use super::sgd;
 use crate::augment::view;
 use crate::backbone::{Head, Network, unit};
 use crate::config::{Arithmetic, HeadConfig, SHOTS};
 use crate::dataset::Images;
+use crate::fit::seed_torch;
 use crate::interrupt;
 use crate::model::{Model, store};
-use crate::optimiser::{Parameter, Sgd, SgdConfig, gradients};
+use crate::optimiser::{Parameter, gradients};
 use crate::progress::Progress;
 
 /// Steps of a session, `--ft_iters`.
@@ -72,19 +72,8 @@ fn copied(model: &Model) -> (VarStore, Network) {
     let mut held = VarStore::new(model.device());
     let network = Network::new(&(held.root() / "backbone"), model.backbone.description.clone());
     held.freeze();
-    set(&held.variables(), model);
+    store::copy(model.tensors(), &held.variables());
     (held, network)
-}
-
-/// Sets tensors to those of the model that have the same names.
-fn set(held: &HashMap<String, Tensor>, model: &Model) {
-    no_grad(|| {
-        for (name, tensor) in model.tensors() {
-            if let Some(held) = held.get(&name) {
-                held.shallow_clone().copy_(&tensor);
-            }
-        }
-    });
 }
 
 impl<'a> Bidist<'a> {
@@ -174,13 +163,9 @@ impl<'a> Bidist<'a> {
         let trust = Head::new(&(small.root() / "trust"), base, &SMALL);
         let before = self.weights.copy();
         let weights = self.weights.copy().set_requires_grad(true);
-        let settings = SgdConfig { momentum: 0.9, dampening: 0.0, weight_decay: 5e-4, nesterov: true };
         let mut branch = self.trained();
         branch.push(Parameter { name: "weights".into(), tensor: weights.shallow_clone(), decays: true });
-        let small_parameters = store::parameters(store::tensors(&small)).into_iter();
-        let small_parameters = small_parameters.map(|parameter| Parameter { decays: true, ..parameter });
-        let mut groups =
-            [(Sgd::new(branch, settings), RATE), (Sgd::new(small_parameters.collect(), settings), SMALL_RATE)];
+        let mut groups = [(sgd(branch), RATE), (sgd(store::parameters(store::tensors(&small))), SMALL_RATE)];
         let likeness = unit(&self.base_weights.narrow(0, base, known - base)).matmul(&unit(&self.base_means).tr());
         for _ in 0..STEPS {
             interrupt::check()?;
@@ -227,15 +212,8 @@ fn nearest_of_each(features: &Tensor, labels: &Tensor, means: &Tensor) -> Vec<(u
 
 impl Learner for Bidist<'_> {
     fn begin(&mut self, draw: usize) -> Result<()> {
-        let start = self.base.0.variables();
-        no_grad(|| {
-            for (name, mut own) in self.model.tensors() {
-                if let Some(start) = start.get(&name) {
-                    own.copy_(start);
-                }
-            }
-        });
-        set(&self.before.0.variables(), self.model);
+        store::copy(self.base.0.variables(), &self.model.tensors().into_iter().collect());
+        store::copy(self.model.tensors(), &self.before.0.variables());
         (self.weights, self.base_weights) = (self.base_means.copy(), self.base_means.copy());
         self.by_branch = self.by_base.shallow_clone();
         self.learned.clear();
@@ -246,7 +224,7 @@ impl Learner for Bidist<'_> {
     fn learn(&mut self, shots: &[usize]) -> Result<()> {
         self.seed.1 += 1;
         let number = (1000 * self.seed.0 + self.seed.1) as i64;
-        tch::manual_seed((self.protocol.recipe.seed as i64).wrapping_mul(1_000_003).wrapping_add(number));
+        seed_torch(self.protocol.recipe.seed, number);
         let known = self.weights.size()[0];
         self.weights = Tensor::cat(&[&self.weights, &self.means(&self.model.backbone, shots)], 0);
         self.base_weights = Tensor::cat(&[&self.base_weights, &self.means(&self.base.1, shots)], 0);
@@ -260,7 +238,7 @@ impl Learner for Bidist<'_> {
         let rows = self.weights.narrow(0, known, self.weights.size()[0] - known);
         let nearest = nearest_of_each(&features, &classes, &rows);
         self.learned.extend(nearest.into_iter().map(|(row, class)| (shots[row], known + class)));
-        set(&self.before.0.variables(), self.model);
+        store::copy(self.model.tensors(), &self.before.0.variables());
         let mut progress = Progress::counting("features", "images", self.protocol.data.split.measured.len() as u64, 0);
         let measured = (self.protocol.measured(), self.protocol.data.split.measured.as_slice());
         self.by_branch = turned(self.model, measured.0, measured.1, 0, None, &mut progress)?;

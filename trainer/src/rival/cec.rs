@@ -12,7 +12,7 @@
 use anyhow::Result;
 use tch::{Device, Kind, Tensor};
 
-use super::embedding::turned;
+use super::embedding::{rows_of_classes, turned};
 use super::episodes::{Episode, Tasks};
 use crate::config::PretrainConfig;
 use crate::dataset::DataSet;
@@ -57,8 +57,7 @@ impl Cec {
 
     /// The same over features that are there.
     fn over(features: Tensor, labels: &Tensor, base: i64) -> Self {
-        let rows = |class: i64| labels.eq(class).nonzero().squeeze_dim(1);
-        Self { features, classes: (0..base).map(rows).collect() }
+        Self { features, classes: rows_of_classes(labels, base) }
     }
 
     /// Features under a turn of some rows, `[rows, d]`.

@@ -1,13 +1,13 @@
 //! Cosines as logits, and the baseline that learns by them: cross entropy over cosines on the base classes, answers by
-//! the nearest class mean. All rivals begin so; their programs take the same scale and Nesterov's SGD.
+//! the nearest class mean. All rivals begin so; their programs take the same scale.
 
-use tch::{Kind, Tensor};
+use tch::Tensor;
 
 use super::sessions::Rule;
 use crate::backbone::unit;
 use crate::config::PretrainConfig;
 use crate::distributed::RankError;
-use crate::pretrain::{BatchLosses, Criterion, Scene};
+use crate::pretrain::{BatchLosses, Criterion, Scene, accuracy};
 
 /// What cosines are multiplied by to be logits; the programs of FACT, SAVC, CEC and LIMIT call it temperature.
 pub(super) const SCALE: f64 = 16.0;
@@ -18,11 +18,6 @@ pub(super) const SCALE: f64 = 16.0;
 /// `features` f32 `[n, d]`, `classes` f32 `[c, d]`; returns f32 `[n, c]`.
 pub(super) fn logits(features: &Tensor, classes: &Tensor) -> Tensor {
     unit(features).matmul(&unit(classes).tr()) * SCALE
-}
-
-/// The share of rows whose highest logit is their label's.
-pub(super) fn accuracy(logits: &Tensor, labels: &Tensor) -> Tensor {
-    logits.argmax(1, false).eq_tensor(labels).to_kind(Kind::Float).mean(Kind::Float)
 }
 
 /// The baseline.

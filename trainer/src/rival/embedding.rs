@@ -82,6 +82,11 @@ pub(super) fn turned(
 /// Images at a time.
 const BATCH: usize = 500;
 
+/// The rows of each class, i64.
+pub(super) fn rows_of_classes(labels: &Tensor, classes: i64) -> Vec<Tensor> {
+    (0..classes).map(|class| labels.eq(class).nonzero().squeeze_dim(1)).collect()
+}
+
 /// Means of the rows of each class.
 ///
 /// # Shapes

@@ -5,11 +5,12 @@ use serde_json::{Map, json};
 use tch::{Kind, Tensor};
 
 use super::attention::Attention;
-use super::cosine::accuracy;
-use crate::fit::{Base, Fit, Made, Phase, Position, Report};
+use super::sgd;
+use crate::fit::{Base, Fit, Made, Phase, Position, Report, seed_torch};
 use crate::interrupt::Work;
 use crate::model::store;
-use crate::optimiser::{Parameter, Sgd, SgdConfig, finite, gradients};
+use crate::optimiser::{Sgd, finite, gradients};
+use crate::pretrain::accuracy;
 use crate::run::Run;
 
 /// A task: which prototypes there are, and whose images are to be told apart.
@@ -34,16 +35,13 @@ pub(super) trait Tasks {
     fn draw(&self) -> Episode;
 }
 
-/// Trains attention as far as it is not trained yet: Nesterov's SGD with momentum 0.9 and weight decay 5e-4, as in both
-/// programs, one episode for each step.
+/// Trains attention as far as it is not trained yet, one episode for each step.
 ///
 /// # Errors
 /// If the loss stops being finite, a checkpoint cannot be read or written, or a stop was asked for.
 pub(super) fn train<T: Tasks>(attention: &Attention, tasks: &T, base: &Base<'_>) -> Result<()> {
-    let settings = SgdConfig { momentum: 0.9, dampening: 0.0, weight_decay: 5e-4, nesterov: true };
-    let parameters = store::parameters(store::tensors(&attention.store)).into_iter();
-    let parameters = parameters.map(|parameter| Parameter { decays: true, ..parameter });
-    let mut phase = Training { attention, tasks, base, sgd: Sgd::new(parameters.collect(), settings), sums: [0.0; 2] };
+    let sgd = sgd(store::parameters(store::tensors(&attention.store)));
+    let mut phase = Training { attention, tasks, base, sgd, sums: [0.0; 2] };
     let at = phase.load()?;
     base.run.rewind(T::NAME, at.epoch)?;
     let [epochs, steps] = tasks.length();
@@ -88,7 +86,7 @@ impl<T: Tasks> Training<'_, T> {
 
 impl<T: Tasks> Phase for Training<'_, T> {
     fn begin(&mut self, at: Position) -> Result<()> {
-        tch::manual_seed((self.base.seed as i64).wrapping_mul(1_000_003).wrapping_add(at.epoch as i64 + 1));
+        seed_torch(self.base.seed, at.epoch as i64 + 1);
         (0..at.step).for_each(|_| drop(self.tasks.draw()));
         Ok(())
     }

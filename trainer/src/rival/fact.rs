@@ -18,14 +18,15 @@ use anyhow::Result;
 use tch::nn::{self, Init, VarStore};
 use tch::{Kind, Tensor, no_grad};
 
-use super::cosine::{accuracy, logits};
+use super::cosine::logits;
 use super::sessions::Rule;
 use crate::backbone::{Description, unit};
 use crate::config::{PretrainConfig, Recipe};
 use crate::distributed::RankError;
 use crate::model::{Model, store};
+use crate::objective::NEVER;
 use crate::optimiser::Parameter;
-use crate::pretrain::{BatchLosses, Criterion, Scene};
+use crate::pretrain::{BatchLosses, Criterion, Scene, accuracy};
 
 /// Weight of the losses that reserve space, `-balance`.
 const BALANCE: f64 = 0.001;
@@ -33,8 +34,6 @@ const BALANCE: f64 = 0.001;
 const ETA: f64 = 0.1;
 /// Virtual prototypes that an answer goes by, the nearest ones.
 const NEAREST: i64 = 40;
-/// Stands for minus infinity where a gradient must stay finite.
-const NEVER: f64 = -1e9;
 
 /// What FACT has beside the model, whose classifier holds the base classes' prototypes.
 pub(super) struct Fact {

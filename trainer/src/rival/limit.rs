@@ -14,7 +14,7 @@
 use anyhow::Result;
 use tch::{Device, Kind, Tensor};
 
-use super::embedding::turned;
+use super::embedding::{rows_of_classes, turned};
 use super::episodes::{Episode, Tasks};
 use crate::config::PretrainConfig;
 use crate::dataset::DataSet;
@@ -64,8 +64,7 @@ impl Limit {
 
     /// The same over features that are there.
     fn over(features: Tensor, labels: Tensor, means: Tensor, batch: usize) -> Self {
-        let rows = |class: i64| labels.eq(class).nonzero().squeeze_dim(1);
-        let classes = (0..means.size()[0]).map(rows).collect();
+        let classes = rows_of_classes(&labels, means.size()[0]);
         Self { features, labels, classes, means, batch }
     }
 

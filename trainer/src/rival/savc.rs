@@ -18,15 +18,16 @@ use anyhow::Result;
 use tch::nn::{Init, Path, VarStore};
 use tch::{Kind, Tensor, no_grad};
 
-use super::cosine::{accuracy, logits};
+use super::cosine::logits;
 use super::sessions::Rule;
 use crate::augment::view;
 use crate::backbone::{Network, unit};
 use crate::config::{AugmentConfig, PretrainConfig, Recipe};
 use crate::distributed::RankError;
 use crate::model::{Model, store};
+use crate::objective::NEVER;
 use crate::optimiser::Parameter;
-use crate::pretrain::{BatchLosses, Criterion, Scene};
+use crate::pretrain::{BatchLosses, Criterion, Scene, accuracy};
 
 /// Quarters that an image is turned by, one for each of the classes that a class becomes, `-fantasy rotation2`.
 pub(super) const TURNS: [i64; 2] = [0, 2];
@@ -45,8 +46,6 @@ const KEY: i64 = 32;
 const SMALL_CROP: [f64; 2] = [0.2, 0.7];
 /// Its side, of 32 pixels, `-size_crops`.
 const SMALL_SIDE: i64 = 18;
-/// Stands for minus infinity where a gradient must stay finite.
-const NEVER: f64 = -1e9;
 
 /// Maps features to keys: d - relu - key.
 struct Projection {

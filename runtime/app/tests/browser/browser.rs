@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-use orco_trials::skipped;
+use orco_trials::{missing, skipped};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use thirtyfour::error::WebDriverResult;
@@ -33,8 +33,7 @@ impl Driver {
         let mut process = match started {
             Ok(process) => process,
             Err(error) => {
-                assert!(env::var_os("ORCO_BROWSER").is_none(), "chromedriver could not be started: {error}");
-                skipped("the page in a browser: chromedriver is not installed");
+                missing("ORCO_BROWSER", "the page in a browser", &format!("chromedriver does not start: {error}"));
                 return None;
             }
         };

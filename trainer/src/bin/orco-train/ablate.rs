@@ -15,13 +15,7 @@ use crate::job::{self, Job};
 /// If the recipe leaves nothing to vary, or a trial cannot be trained or measured; what is done by then is kept.
 pub fn all(question: Question, common: &Common, request: &serde_json::Value, draws: usize) -> Result<()> {
     let group = Group::alone();
-    if let Some(threads) = common.threads {
-        tch::set_num_threads(threads);
-    }
-    let (mut recipe, mut data) = job::open(&common.images, &group)?;
-    if let Some(model) = &common.backbone {
-        recipe = recipe.with_backbone(model)?;
-    }
+    let (recipe, mut data) = job::begin(common, &group)?;
     let trials = question.trials(&recipe)?;
     println!("{} on {}, draws: {draws}\n{}", question.name(), recipe.name, heading());
     for trial in trials {

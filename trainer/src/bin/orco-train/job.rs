@@ -46,6 +46,22 @@ pub fn open(images: &ImageArgs, group: &Group) -> Result<(Recipe, DataSet)> {
     Ok((recipe, data))
 }
 
+/// The same on the threads and the device, and with the backbone, that the command line names.
+///
+/// # Errors
+/// As for [`open`], or if the device is not there, which is told before images are read.
+pub fn begin(common: &Common, group: &Group) -> Result<(Recipe, DataSet)> {
+    if let Some(threads) = common.threads {
+        tch::set_num_threads(threads);
+    }
+    device::open_for(common.device, group)?;
+    let (recipe, data) = open(&common.images, group)?;
+    Ok(match &common.backbone {
+        Some(model) => (recipe.with_backbone(model)?, data),
+        None => (recipe, data),
+    })
+}
+
 /// Channels, height and width of the images that a recipe's own backbone takes.
 fn input_of(recipe: &Recipe) -> [i64; 3] {
     let side = i64::from(recipe.data.side());
@@ -66,15 +82,7 @@ impl Job {
     /// # Errors
     /// If something is missing or does not fit; the folder is then as it was.
     pub fn open(common: &Common, request: serde_json::Value, group: &Group) -> Result<Self> {
-        if let Some(threads) = common.threads {
-            tch::set_num_threads(threads);
-        }
-        // A device that is not there is told before images are read.
-        device::open_for(common.device, group)?;
-        let (mut recipe, data) = open(&common.images, group)?;
-        if let Some(model) = &common.backbone {
-            recipe = recipe.with_backbone(model)?;
-        }
+        let (recipe, data) = begin(common, group)?;
         Self::over(recipe, data, common, request, group)
     }
 

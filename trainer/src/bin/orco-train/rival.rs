@@ -4,7 +4,6 @@ use std::fs;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use orco_trainer::device;
 use orco_trainer::distributed::Group;
 use orco_trainer::failure::guarded;
 use orco_trainer::interrupt::{self, Work};
@@ -20,14 +19,7 @@ use crate::job::{self, Job};
 /// If the recipe trains no backbone, or a rival cannot be trained or measured; what is done by then is kept.
 pub fn all(rivals: &Rivals, common: &Common, request: &serde_json::Value, draws: usize) -> Result<()> {
     let group = Group::alone();
-    if let Some(threads) = common.threads {
-        tch::set_num_threads(threads);
-    }
-    device::open_for(common.device, &group)?;
-    let (mut recipe, mut data) = job::open(&common.images, &group)?;
-    if let Some(model) = &common.backbone {
-        recipe = recipe.with_backbone(model)?;
-    }
+    let (recipe, mut data) = job::begin(common, &group)?;
     check(&recipe)?;
     println!("{}, draws: {draws}\n{}", recipe.name, heading());
     let folder = |rival: Rival| common.run.join(format!("{}-{}", rival.backbone(), &rival.digest(&recipe)[..12]));

@@ -1,0 +1,83 @@
+//! What commands measured that train several things: kept by content, and shown as lines of a table.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Result;
+use orco_lab::Summary;
+use orco_runtime::manifest::hexadecimal;
+use orco_state::codec;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::config::Recipe;
+use crate::files::write_atomically;
+
+/// A digest of all that something depends on, in hexadecimal digits: the same whatever order objects keep their keys in,
+/// which with `serde_json` depends on what else a program is built of.
+pub(crate) fn digest(mut depends: Value) -> String {
+    depends.sort_all_objects();
+    hexadecimal(&codec::digest(depends.to_string().as_bytes()))
+}
+
+/// The parts of a recipe that phase 1 depends on, beside the data.
+pub(crate) fn of_phase_1(recipe: &Recipe) -> [Value; 6] {
+    let Recipe { data, split, backbone, head, pretrain, seed, .. } = recipe;
+    [json!(data), json!(split), json!(backbone), json!(head), json!(pretrain), json!(seed)]
+}
+
+/// What is kept in a file.
+#[derive(Serialize, Deserialize)]
+struct Kept<T> {
+    /// What it depends on, beside the run that it lies in.
+    key: String,
+    measured: T,
+}
+
+/// What a file keeps under this key; nothing where it cannot be read, which is then measured again.
+pub(crate) fn read<T: DeserializeOwned>(file: &Path, key: &str) -> Option<T> {
+    let kept: Kept<T> = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
+    (kept.key == key).then_some(kept.measured)
+}
+
+/// Keeps it.
+///
+/// # Errors
+/// If the file cannot be written.
+pub(crate) fn keep(file: &Path, key: String, measured: &impl Serialize) -> Result<()> {
+    write_atomically(file, &serde_json::to_vec(&Kept { key, measured })?)
+}
+
+/// What stands above the lines of a table, whose names take so many columns; `theirs` is the title of the last one.
+pub(crate) fn heading(width: usize, theirs: &str) -> String {
+    let title = |name| format!("{name:>14}");
+    let titles = ["aHM", "last HM", "aACC", "base decay"].map(title).join(" ");
+    format!("{:<width$} {titles}  {theirs}", "")
+}
+
+/// The line of what was measured beside what others gave.
+pub(crate) fn line(width: usize, name: &str, summary: &Summary, theirs: &str) -> String {
+    let both = |mean: f64, deviation: f64| format!("{mean:.2} ± {deviation:.2}");
+    let last = summary.last_hm.zip(summary.last_hm_deviation);
+    let numbers = [
+        both(summary.ahm, summary.ahm_deviation),
+        last.map_or_else(|| "-".into(), |(mean, deviation)| both(mean, deviation)),
+        both(summary.aacc, summary.aacc_deviation),
+        both(summary.base_decay, summary.base_decay_deviation),
+    ];
+    let numbers = numbers.map(|number| format!("{number:>14}")).join(" ");
+    format!("{name:<width$} {numbers}  {theirs}").trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_does_not_depend_on_the_order_of_keys() {
+        let (one, other) = (json!({ "a": { "c": 1, "b": 2 }, "d": 3 }), json!({ "d": 3, "a": { "b": 2, "c": 1 } }));
+        assert_eq!(digest(one), digest(other));
+        assert_ne!(digest(json!({ "a": 1 })), digest(json!({ "a": 2 })));
+    }
+}
