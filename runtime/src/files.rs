@@ -6,7 +6,7 @@ use std::collections::hash_map::RandomState;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tempfile::{NamedTempFile, TempPath};
 
@@ -50,7 +50,17 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// As for [`replace`], and if `write` fails.
 pub fn replace_with<T, E: From<io::Error>>(path: &Path, write: impl FnOnce(&mut File) -> Result<T, E>) -> Result<T, E> {
-    with_new(&path.with_file_name(format!(".orco-{}", random_name())), 0o600, path, write)
+    replace_by(&beside(path), 0o600, path, write)
+}
+
+/// Makes a file as [`replace`] does, unless something lies there already. The file is whole or not there.
+///
+/// # Errors
+/// If it cannot be written, or with [`io::ErrorKind::AlreadyExists`] if something lies there.
+pub fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = written(&beside(path), 0o600, |new| new.write_all(bytes))?.0;
+    new.persist_noclobber(path).map_err(|failed| failed.error)?;
+    sync_folder_of(path)
 }
 
 /// Replaces a file as [`replace`] does, readable by whom the process's mask lets read. Until the new one is whole it
@@ -65,7 +75,7 @@ pub fn replace_shared(path: &Path, bytes: &[u8]) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    with_new(&temporary, 0o666, path, |new| new.write_all(bytes))
+    replace_by(&temporary, 0o666, path, |new| new.write_all(bytes))
 }
 
 /// Makes a folder that its owner alone may look into, unless it is there. When this returns, it survives a power cut.
@@ -83,15 +93,31 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Replaces a file by way of a new one, which goes again if anything fails. Errors do not name that one: nobody asked
-/// for it.
-fn with_new<T, E: From<io::Error>>(
+/// Where a file is written before it gets its name.
+fn beside(path: &Path) -> PathBuf {
+    path.with_file_name(format!(".orco-{}", random_name()))
+}
+
+/// Replaces a file by way of a new one.
+fn replace_by<T, E: From<io::Error>>(
     temporary: &Path,
     mode: u32,
     path: &Path,
     write: impl FnOnce(&mut File) -> Result<T, E>,
 ) -> Result<T, E> {
-    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let (new, result) = written(temporary, mode, write)?;
+    new.persist(path).map_err(|failed| failed.error)?;
+    sync_folder_of(path)?;
+    Ok(result)
+}
+
+/// A new file that was written and synced, and what that gave. It goes again if anything fails; errors do not name it:
+/// nobody asked for it.
+fn written<T, E: From<io::Error>>(
+    temporary: &Path,
+    mode: u32,
+    write: impl FnOnce(&mut File) -> Result<T, E>,
+) -> Result<(NamedTempFile, T), E> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true);
     #[cfg(unix)]
@@ -100,15 +126,16 @@ fn with_new<T, E: From<io::Error>>(
     let _ = mode;
     let file = options.open(temporary)?;
     let mut new = NamedTempFile::from_parts(file, TempPath::try_from_path(temporary)?);
-    let written = write(new.as_file_mut())?;
+    let result = write(new.as_file_mut())?;
     new.as_file().sync_all()?;
-    new.persist(path).map_err(|failed| failed.error)?;
-    // Renaming alone does not make the new name survive a power cut. Other systems than Unix do not let a folder be
-    // synced.
-    if cfg!(unix) {
-        File::open(folder)?.sync_all()?;
-    }
-    Ok(written)
+    Ok((new, result))
+}
+
+/// Makes a file's name survive a power cut, which renaming alone does not. Other systems than Unix do not let a folder
+/// be synced.
+fn sync_folder_of(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
 /// Whether links are followed in the last part of a path.
@@ -233,10 +260,14 @@ mod tests {
             use std::os::unix::fs::PermissionsExt;
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         }
+        assert_eq!(create(&path, b"third").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path).unwrap(), b"another");
         let missing = replace(&folder.path().join("missing/file"), b"x").unwrap_err().to_string();
         assert!(!missing.contains(".orco-"), "{missing}");
         fs::create_dir(folder.path().join("folder")).unwrap();
         assert!(replace(&folder.path().join("folder"), b"x").is_err());
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "something was left behind");
+        create(&folder.path().join("new"), b"new").unwrap();
+        assert_eq!(fs::read(folder.path().join("new")).unwrap(), b"new");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "something was left behind");
     }
 }

@@ -9,6 +9,7 @@ mod support;
 use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -32,10 +33,12 @@ fn other_machines_are_not_served_without_a_token_and_two_services_do_not_share_a
     let said = refused("0.0.0.0:0");
     assert!(said.contains("--token-file"), "{said}");
     let service = Service::start("cifar100-edge", folder.path());
-    let said = refused(
-        service.url.trim_start_matches("http://").trim_end_matches('/').replace("localhost", "127.0.0.1").as_str(),
-    );
+    let address = service.url.trim_start_matches("http://").trim_end_matches('/').replace("localhost", "127.0.0.1");
+    let said = refused(&address);
     assert_eq!(said.matches("in use").count(), 1, "{said}");
+    let nowhere = orco(&shipped(), Path::new("/proc/orco/state"), &["serve", "--listen", &address]).output().unwrap();
+    let said = text(&nowhere.stderr);
+    assert!(said.starts_with("warning: nothing can be learned: "), "{said}");
     let state = folder.path().join("state");
     let file = folder.path().join("file");
     fs::write(&file, b"x").unwrap();

@@ -123,7 +123,7 @@ const label = () => $("label").value.trim();
 function showHint() {
   const ready = label() && hasSource();
   $("shoot").disabled = !ready;
-  $("learn").disabled = !label() || !shots.length;
+  $("learn").disabled = !label() || !shots.length || (isRunning(shown) && shown.label === label().normalize());
   const key = !label() ? "hintLabel" : !shots.length ? (ready ? "hintFirst" : "hintSource") : shots.length < ENOUGH ? "hintMore" : "hintEnough";
   const there = known.find((one) => one.label === label().normalize());
   const added = there ? ` ${say(there.learned ? "hintLearned" : "hintBase", there)}` : "";
@@ -166,6 +166,14 @@ async function hold() {
     await new Promise((later) => setTimeout(later, SHOT_EVERY_MS));
   } while (holding && (stream || device.chosen));
   holding = false;
+}
+
+async function learn() {
+  forgetWarning();
+  $("learn").disabled = true;
+  const job = await (await call("POST", api("learn"), { label: label() })).json();
+  // Its events may have been faster.
+  if (!(shown?.id >= job.id)) showJob(job);
 }
 
 let drawn = [];
@@ -214,8 +222,8 @@ async function readKnown() {
   $("base").textContent = base.map((known) => known.label).join(", ");
   showDial(status);
   if (status.jobs.length) showJob(status.jobs[0]);
-  $("undo").disabled = status.changes < 1;
   $("history").replaceChildren(...entries.toReversed().map((entry, index) => showEntry(entry, index === 0)));
+  showUndo(status.changes > 0);
 }
 
 function showDial({ balance, balances, expected }) {
@@ -229,15 +237,40 @@ function showDial({ balance, balances, expected }) {
   }));
 }
 
+// Taking back is asked for once at a time: of two quick presses the second would take back what nobody meant.
+let undoable = false, undoing = false;
+function showUndo(able) {
+  undoable = able;
+  $("undo").disabled = undoing || !undoable;
+  document.querySelectorAll("#history button").forEach((button) => { button.disabled = undoing; });
+}
+
+async function undo(to) {
+  if (undoing) return;
+  undoing = true;
+  showUndo(undoable);
+  $("error").textContent = "";
+  try {
+    let job = await (await call("POST", api("undo"), to)).json();
+    while (isRunning(job)) {
+      await new Promise((later) => setTimeout(later, 100));
+      job = await get(`jobs/${job.id}`, true);
+    }
+    await readKnown();
+  } catch { /* It was told. */ }
+  undoing = false;
+  showUndo(undoable);
+}
+
 function showEntry(entry, present) {
   const when = entry.seconds_since_1970
     ? new Date(1000 * entry.seconds_since_1970).toLocaleString(document.documentElement.lang, { dateStyle: "short", timeStyle: "short" }) : "";
   const what = fill(words.past[entry.verb] ?? entry.verb, { to: entry.to });
   const item = make("li", {}, make("span", {}, `${what} ${entry.labels.join(" → ")}`),
-    make("span", { className: "small", textContent: when }));
+    make("span", { className: "small", textContent: [entry.entry, when].filter(Boolean).join(" · ") }));
   if (!present) {
     item.append(make("button", { textContent: say("back"), "aria-label": say("backOf", entry),
-      on: () => change("POST", "undo", { entry: entry.entry }) }));
+      on: () => undo({ entry: entry.entry }) }));
   }
   return item;
 }
@@ -258,6 +291,7 @@ const isRunning = (job) => job?.state === "queued" || job?.state === "running";
 function showJob(job) {
   shown = job;
   const running = isRunning(job);
+  showHint();
   $("job").hidden = !running;
   if (running) {
     const verb = `${words.verbs[job.verb] ?? job.verb}${job.label ? ` ${say("quoted", job)}` : ""}`;
@@ -360,8 +394,8 @@ function start() {
   // Screen readers press without holding.
   $("shoot").onclick = (event) => { if (event.detail === 0 && !holding) { hold(); release(); } };
   $("anyway").onclick = () => refused && shoot(refused, true);
-  $("learn").onclick = () => forgetWarning() ?? change("POST", "learn", { label: label() });
-  $("undo").onclick = () => change("POST", "undo", {});
+  $("learn").onclick = () => learn().catch(() => {}).finally(showHint);
+  $("undo").onclick = () => undo({});
   startDevice((value) => { if (value === "device") { stopCamera(); files = []; } showSource(); }, showAnswer);
   showSource();
   watchCamera();

@@ -80,9 +80,11 @@ pub(crate) fn usable(label: &str) -> Result<String, Refusal> {
     if label::is_usable(&normal) {
         return Ok(normal);
     }
-    Err(Refusal::bad(
-        "this label cannot be used: it is empty, too long, or holds \"=\" or characters that cannot be seen",
-    ))
+    Err(Refusal::bad(format!(
+        "the label {:?} cannot be used: it is empty, \".\" or \"..\", too long, or holds \"=\" or characters that \
+         cannot be seen",
+        label::Shown(&normal).to_string()
+    )))
 }
 
 /// The first `top` matches.

@@ -198,6 +198,14 @@ impl Inbox {
         groups
     }
 
+    /// Takes a frame out, for whoever is first; it comes back to its place unless it is [used](Taken::used).
+    pub fn take(&self, id: u64) -> Option<Taken> {
+        let mut kept = self.kept();
+        let place = kept.frames.iter().position(|frame| frame.id == id)?;
+        let frame = kept.frames.remove(place);
+        Some(Taken { inbox: self.clone(), frame })
+    }
+
     /// Lets frames go; returns how many there were.
     pub fn remove(&self, ids: impl Fn(u64) -> bool) -> usize {
         let mut kept = self.kept();
@@ -212,6 +220,35 @@ impl Inbox {
 
     fn tell(&self, kept: &Kept) {
         self.events.tell("inbox", &json!({ "frames": kept.frames.len() }));
+    }
+}
+
+/// A frame that was taken out.
+pub struct Taken {
+    inbox: Inbox,
+    frame: Option<Frame>,
+}
+
+impl Taken {
+    /// Its picture as a JPEG.
+    pub fn jpeg(&self) -> &[u8] {
+        self.frame.as_ref().map_or(&[], |frame| &frame.jpeg)
+    }
+
+    /// It does not come back.
+    pub fn used(mut self) {
+        self.frame = None;
+        self.inbox.tell(&self.inbox.kept());
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let Some(frame) = self.frame.take() else { return };
+        let mut kept = self.inbox.kept();
+        let place = kept.frames.partition_point(|other| other.id < frame.id);
+        kept.frames.insert(place, frame);
+        self.inbox.tell(&kept);
     }
 }
 
@@ -246,6 +283,13 @@ mod tests {
         assert!(inbox.frame(first).is_none() && inbox.len() == 2);
         assert_eq!(inbox.remove(|id| id == second || id == first), 1);
         assert!(inbox.frame(third).is_some());
+        let fourth = inbox.offer(&picture, &looked(false, 0.9, [0.0, -1.0])).unwrap();
+        let taken = inbox.take(third).unwrap();
+        assert!(inbox.take(third).is_none() && inbox.len() == 1, "nobody else gets it");
+        drop(taken);
+        assert_eq!(inbox.rows(2).0, [third, fourth], "it is back in its place");
+        inbox.take(third).unwrap().used();
+        assert_eq!(inbox.rows(2).0, [fourth]);
         assert_eq!(self::inbox(0).offer(&picture, &looked(false, 0.0, [1.0, 0.0])), None);
     }
 

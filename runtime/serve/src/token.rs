@@ -1,9 +1,10 @@
 //! The token that callers from other machines must give: 256 random bits, in a file of its owner alone.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
+use orco_runtime::files;
 use subtle::ConstantTimeEq;
 
 use crate::error::ServeError;
@@ -34,7 +35,7 @@ impl Token {
     /// As for [`Token::read_or_make`], and if there is no such file.
     pub fn read(path: &Path) -> Result<Self, ServeError> {
         let failed = |source| ServeError::Token { path: path.into(), source };
-        let file = File::open(path).map_err(failed)?;
+        let file = files::open_regular(path).map_err(failed)?;
         if is_exposed(&file).map_err(failed)? {
             return Err(ServeError::TokenOpen { path: path.into() });
         }
@@ -51,13 +52,7 @@ impl Token {
         let mut bytes = [0; DIGITS / 2];
         getrandom::fill(&mut bytes)?;
         let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(path)?;
-        file.write_all(format!("{token}\n").as_bytes())?;
-        file.sync_all()?;
+        files::create(path, format!("{token}\n").as_bytes())?;
         Ok(Self(token))
     }
 
@@ -129,5 +124,7 @@ mod tests {
         }
         let missing = Token::read_or_make(&folder.path().join("no/token"));
         assert!(matches!(missing, Err(ServeError::Token { .. })));
+        let folder = Token::read_or_make(folder.path());
+        assert!(matches!(folder, Err(ServeError::Token { .. })), "{folder:?}");
     }
 }

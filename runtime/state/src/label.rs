@@ -21,9 +21,10 @@ pub fn same(one: &str, other: &str) -> bool {
     one == other || one.nfc().eq(other.nfc())
 }
 
-/// Whether a label can be given, in its normal form: it can be typed, shown on one line as it is, and put into a pack.
+/// Whether a label can be given, in its normal form: it can be typed, shown on one line as it is, put into a pack, and
+/// be part of a URL, of which browsers resolve `.` and `..`.
 pub fn is_usable(label: &str) -> bool {
-    !label.is_empty()
+    !matches!(label, "" | "." | "..")
         && label.len() <= MAX_TEXT
         && normal(label) == label
         && !label.chars().any(|c| c == '=' || (c.is_whitespace() && c != ' ') || is_unseen(c))
@@ -99,10 +100,11 @@ mod tests {
             assert!(!is_usable(&label) && !is_plain(&label), "{c:?}");
             assert_eq!(Shown(&label).to_string(), alloc::format!("mu{}g", c.escape_unicode()));
         }
-        for label in ["", " mug", "mug ", "a=b", "a\u{a0}b", "a\u{2003}b", &"x".repeat(MAX_TEXT + 1)] {
+        for label in ["", ".", "..", " mug", "mug ", "a=b", "a\u{a0}b", "a\u{2003}b", &"x".repeat(MAX_TEXT + 1)] {
             assert!(!is_usable(label), "{label:?}");
         }
-        for label in ["mug", "toy brick", "Größe 3", "カップ", "чашка", "杯子", "\u{1f986}", "a'b\"c\\d"] {
+        for label in ["mug", "...", ".5 l", "toy brick", "Größe 3", "カップ", "чашка", "杯子", "\u{1f986}", "a'b\"c\\d"]
+        {
             assert!(is_usable(label) && is_plain(label), "{label}");
             assert_eq!(Shown(label).to_string(), label);
         }

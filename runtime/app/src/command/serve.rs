@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use clap::builder::RangedI64ValueParser;
 use clap::{Args, value_parser};
 use orco_runtime::learner::Settings;
+use orco_runtime::store::StoreError;
 use orco_runtime::unknown::FALSE_ALARMS;
 use orco_serve::inbox::FRAMES;
 #[cfg(feature = "mqtt")]
@@ -136,6 +137,11 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let (wait, keep_shots) = (settings.wait.max(WAIT), arguments.keep.keep_shots);
     let settings = Settings { wait, keep_shots, false_alarms: arguments.false_alarms, ..settings };
     let keeping = Keeping { thumbnails: !arguments.no_thumbnails, frames: arguments.inbox };
+    // Whoever starts it reads this; whoever teaches it first may be far away.
+    match store.lock(Duration::ZERO) {
+        Ok(_) | Err(StoreError::Busy { .. }) => {}
+        Err(error) => output.warn(format_args!("nothing can be learned: {error}")),
+    }
     let service = Service::open_keeping(bundle, store, settings, keeping)?;
     if let Some(source) = arguments.camera.clone() {
         let (frames, per_second) = (usize::from(arguments.camera_frames), f32::from(arguments.camera_rate));

@@ -198,6 +198,11 @@ impl Browser {
         field.send_keys(text).await
     }
 
+    /// Writes where a field's caret is.
+    pub async fn send_keys(&self, selector: &str, text: &str) -> WebDriverResult<()> {
+        self.driver.find(By::Css(selector)).await?.send_keys(text).await
+    }
+
     pub async fn choose_file(&self, id: &str, path: &Path) -> WebDriverResult<()> {
         self.driver.find(By::Id(id)).await?.send_keys(path.display().to_string()).await
     }

@@ -13,8 +13,11 @@ mod browser;
 mod camera;
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use thirtyfour::error::WebDriverResult;
 
@@ -120,6 +123,57 @@ fn a_bad_shot_is_refused_in_words_and_can_be_taken_anyway() {
         browser.keep("refused").await?;
         browser.click("anyway").await?;
         browser.until(&format!("{taken} === 1")).await?;
+        browser.close().await
+    });
+}
+
+#[test]
+fn what_is_pressed_twice_is_done_once_and_what_is_typed_stays() {
+    let Some(driver) = Driver::start() else { return };
+    let folder = TempDir::new().unwrap();
+    let service = Service::start("everyday", folder.path());
+    let send = |path: &str, file: &Path| service.ask("POST", path, "image/jpeg", &fs::read(file).unwrap());
+    let pictures = |label: &'static str| (1..=5).map(move |number| shots("learn", label).join(format!("{number}.jpg")));
+    for picture in pictures("rubber-duck").chain(pictures("traffic-cone")) {
+        assert_eq!(send("/api/v1/classify?inbox=true", &picture).0, 200);
+    }
+    browser::run(async {
+        let browser = Browser::open(&driver, &service, DESK).await?;
+        browser.until("document.querySelectorAll('#inbox-groups > li').length > 0").await?;
+        let groups = service.json("GET", "/api/v1/inbox", &Value::Null)["groups"].clone();
+        let frames = groups[0]["frames"].as_array().unwrap();
+        assert!(frames.len() > 2, "{groups}");
+        let name = "#inbox-groups [data-kind=name]";
+        browser.send_keys(name, "dck").await?;
+        browser.value(&format!("document.querySelector('{name}').setSelectionRange(1, 1)")).await?;
+        // Somebody else lets the group's first picture go.
+        let first = frames[0]["id"].clone();
+        let body = json!({ "ids": [first] }).to_string();
+        assert_eq!(service.ask("POST", "/api/v1/inbox/dismiss", "application/json", body.as_bytes()).0, 204);
+        browser.until(&format!("!document.querySelector('#inbox-groups [data-ids=\"{first}\"]')")).await?;
+        browser.send_keys(":focus", "u").await?;
+        assert_eq!(browser.value("document.activeElement.value").await?, "duck");
+
+        let twice = |button: &str| format!("[1, 2].map(() => document.querySelector('{button}').click())");
+        let others: Vec<String> = frames[1..].iter().map(|frame| frame["id"].to_string()).collect();
+        browser.value(&twice(&format!("[data-kind=teach][data-ids=\"{}\"]", others.join(" ")))).await?;
+        browser.until("document.getElementById('label').value === 'duck'").await?;
+        browser.until(&format!("document.querySelectorAll('#shots li').length === {}", others.len())).await?;
+        browser.value(&twice("#learn")).await?;
+        let learned =
+            "[...document.querySelectorAll('#learned li > span:first-of-type')].map(i => i.firstChild.data).join()";
+        browser.until(&format!("{learned} === 'duck'")).await?;
+
+        pictures("cactus").for_each(|picture| {
+            send("/api/v1/shots/cactus?anyway=true", &picture);
+        });
+        service.json("POST", "/api/v1/learn", &json!({ "label": "cactus" }));
+        browser.until(&format!("{learned} === 'duck,cactus'")).await?;
+        browser.value(&twice("#undo")).await?;
+        browser.until(&format!("{learned} === 'duck' && !document.getElementById('undo').disabled")).await?;
+        assert_eq!(service.json("GET", "/api/v1/status", &Value::Null)["jobs"], json!([]), "nothing else is done");
+        assert_eq!(browser.value(learned).await?, "duck");
+        assert_eq!(browser.text("error").await?, "");
         browser.close().await
     });
 }

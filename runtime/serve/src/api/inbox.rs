@@ -63,10 +63,10 @@ pub async fn label(
     let outcome = async {
         for id in ids {
             // Somebody else may have been faster.
-            let Some(frame) = service.inbox.frame(id) else { continue };
-            let picture = decode(Bytes::copy_from_slice(&frame.jpeg)).await?;
+            let Some(frame) = service.inbox.take(id) else { continue };
+            let picture = decode(Bytes::copy_from_slice(frame.jpeg())).await?;
             take_picture(&service, &label, picture, true).await?;
-            service.inbox.remove(|other| other == id);
+            frame.used();
             taken += 1;
         }
         Ok(())
