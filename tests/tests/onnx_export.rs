@@ -138,13 +138,13 @@ fn check_int8(description: Description, least: f64, folder: &Path) -> PathBuf {
     let (_store, network) = network(description);
     // Large shapes and fine grain, as pictures have: without grain, depthwise kernels whose sum is near 0 give channels
     // of almost no variance, which their norms then blow up with the rounding in them.
-    let ([_, _, height, width], input) = sizes(400, &network.description);
-    let shapes = Tensor::randn([400, 3, height / 4, width / 4], (Kind::Float, Device::Cpu));
+    let ([_, _, height, width], input) = sizes(200, &network.description);
+    let shapes = Tensor::randn([200, 3, height / 4, width / 4], (Kind::Float, Device::Cpu));
     let shapes = shapes.upsample_bilinear2d([height, width], false, None, None);
     let images = &shapes + shapes.randn_like() * grain;
-    let (calibration, others) = (images.narrow(0, 0, 200), images.narrow(0, 200, 200));
+    let (calibration, others) = (images.narrow(0, 0, 100), images.narrow(0, 100, 100));
     settle(&network, &calibration);
-    let measure = || Ranges::measure(&network, calibration.split(100, 0).into_iter());
+    let measure = || Ranges::measure(&network, calibration.split(50, 0).into_iter());
     let bytes = encode_int8(&network, &measure(), &[("task", "test".into())]);
     assert_eq!(bytes, encode_int8(&network, &measure(), &[("task", "test".into())]), "{name}: other bytes");
     let float = onnx::encode(&network, &[]);

@@ -126,12 +126,12 @@ fn same_after_stops(length: Length, train_backbone: bool) {
 
 #[test]
 fn a_frozen_backbone_ends_in_the_same_numbers_after_stops() {
-    same_after_stops(Length::Epochs(400), false);
+    same_after_stops(Length::Epochs(160), false);
 }
 
 #[test]
 fn a_trained_backbone_ends_in_the_same_numbers_after_stops() {
-    same_after_stops(Length::Epochs(24), true);
+    same_after_stops(Length::Epochs(14), true);
 }
 
 #[test]

@@ -404,7 +404,7 @@ fn a_stop_of_one_rank_stops_both_and_they_go_on_exactly() {
             ("align", "train_backbone", train_backbone.into()),
             ("align", "batch", 32.into()),
         ];
-        recipe(folder, 12, &changes);
+        recipe(folder, 8, &changes);
         let finish = |run: &str| {
             for (rank, child) in ranks(folder, "align", run).into_iter().enumerate() {
                 let output = ended(child, Duration::from_secs(300));
