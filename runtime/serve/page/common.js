@@ -6,10 +6,13 @@ export const $ = (id) => document.getElementById(id);
 // ---- texts
 
 export let words = texts.en;
+// A label that is written from the right does not turn what stands beside it around.
+export const isolated = (text) => (/[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/.test(text) ? `\u2068${text}\u2069` : text);
 // A number and its % stay on one line.
 export const fill = (text, values = {}) =>
-  text.replace(/\{(\w+)\}/g, (all, key) => values[key] ?? all).replace(/(\d) %/g, "$1\u00a0%");
-export const say = (key, values) => fill(words[key] ?? key, values);
+  text.replace(/(\d|\}) %/g, "$1\u00a0%").replace(/\{(\w+)\}/g, (all, key) => isolated(values[key] ?? all));
+// One of something may have words of its own.
+export const say = (key, values) => fill((values?.count === 1 && words[`${key}One`]) || (words[key] ?? key), values);
 export const percent = (share) => Math.round(100 * share);
 
 export function speak(language) {
@@ -39,7 +42,9 @@ async function askToken(used) {
   askedToken ??= ask(say(used ? "tokenWrong" : "token"), "").finally(() => { askedToken = null; });
   const given = await askedToken;
   if (given === null) throw new Error(say("token"));
-  sessionStorage.setItem("token", (token = given.trim()));
+  // What a header cannot carry is no token; the service says so of the one that is sent in its place.
+  const isToken = /^[\x21-\x7e]+$/.test(given.trim());
+  sessionStorage.setItem("token", (token = isToken ? given.trim() : "none"));
 }
 
 export async function call(method, path, body, quiet = false) {

@@ -2,33 +2,89 @@
 import { $, api, ask, call, get, make, say } from "./common.js";
 import { picture } from "./pictures.js";
 
-// Pictures that were unchosen, and the names that were typed for pictures: they stay while others come in.
-const unchosen = new Set(), typed = new Map();
-// Nothing is sent twice, and no field is taken away while something is composed in it.
-let sending = false, buttons = [], composing = false, readLater = false;
+const READ_EVERY_MS = 500;
 
-export async function readInbox() {
-  const { groups, most } = await get("inbox");
-  if (composing) { readLater = true; return; }
-  const frames = groups.flatMap((group) => group.frames), ids = new Set(frames.map(({ id }) => id));
-  for (const kept of [unchosen, typed]) [...kept.keys()].forEach((id) => ids.has(id) || kept.delete(id));
-  $("inbox").hidden = most === 0;
-  $("inbox-count").textContent = frames.length ? say("inboxCount", { count: frames.length }) : say("inboxEmpty");
-  $("inbox-clear").hidden = !frames.length;
-  $("inbox-clear").onclick = () => clear(frames.length);
-  const focused = document.activeElement?.closest("#inbox-groups") && document.activeElement;
-  buttons = [];
-  $("inbox-groups").replaceChildren(...groups.map(showGroup));
-  if (focused) focusAgain(focused);
+// Pictures that were unchosen, and names that were typed with the pictures they were typed for.
+const unchosen = new Set();
+let typed = [];
+// What is known of the inbox, which is more than what is shown while somebody is at it.
+let groups = [], there = new Set();
+// Nothing is sent twice.
+let sending = false, buttons = [];
+
+// ---- what it holds
+
+let reading = null, readAgain = false;
+export function readInbox() {
+  if (reading) { readAgain = true; return Promise.resolve(); }
+  reading = setTimeout(() => {
+    reading = null;
+    if (readAgain) readInbox().catch(() => {});
+    readAgain = false;
+  }, READ_EVERY_MS);
+  return read();
 }
 
-// What had the focus has it again: the field of a group that still has one of its pictures, a picture's own box, a key.
-function focusAgain(before) {
+async function read() {
+  const { groups: all, most } = await get("inbox");
+  groups = all;
+  there = new Set(groups.flatMap(({ frames }) => frames.map(({ id }) => id)));
+  [...unchosen].forEach((id) => there.has(id) || unchosen.delete(id));
+  $("inbox").hidden = most === 0;
+  $("inbox-count").textContent = there.size ? say("inboxCount", { count: there.size }) : say("inboxEmpty");
+  $("inbox-clear").hidden = !there.size;
+  $("inbox-clear").onclick = () => clear(there.size);
+  show();
+}
+
+// ---- nothing moves under a finger, or while a name is typed
+
+let pressed = false, composing = false, held = false;
+const box = $("inbox-groups");
+const isTyping = () => box.contains(document.activeElement) && document.activeElement.type === "text" && document.activeElement.value !== "";
+const press = () => { pressed = true; };
+const showHeld = () => { if (held) show(); };
+// A click comes after its release.
+const release = () => setTimeout(() => { pressed = false; showHeld(); });
+box.addEventListener("pointerdown", press);
+box.addEventListener("keydown", (event) => { if (event.key === " " || event.key === "Enter") press(); });
+["pointerup", "pointercancel", "keyup", "blur"].forEach((name) => window.addEventListener(name, release));
+box.addEventListener("compositionstart", () => { composing = true; });
+box.addEventListener("compositionend", () => { composing = false; });
+// The focus is elsewhere only after it has left.
+box.addEventListener("focusout", () => setTimeout(showHeld));
+
+function show() {
+  buttons.forEach((ready) => ready());
+  held = pressed || composing || isTyping();
+  if (held) return;
+  const focused = box.contains(document.activeElement) && document.activeElement;
+  const place = focused ? [...box.children].findIndex((item) => item.contains(focused)) : 0;
+  const names = given();
+  buttons = [];
+  box.replaceChildren(...groups.map((group, index) => showGroup(group, names[index] ?? "")));
+  if (focused) focusAgain(focused, place);
+}
+
+// A typed name goes to the group that has most of the pictures that it was typed for.
+function given() {
+  const names = [];
+  typed = typed.filter(({ ids, name }) => {
+    const shared = groups.map(({ frames }) => frames.filter(({ id }) => ids.includes(id)).length);
+    const most = Math.max(0, ...shared);
+    if (most) names[shared.indexOf(most)] = name;
+    return most && name;
+  });
+  return names;
+}
+
+// What had the focus has it again: what belongs to a picture that it belonged to, else the name of the next group.
+function focusAgain(before, place) {
   const ids = before.dataset.ids?.split(" ") ?? [];
-  const there = [...document.querySelectorAll(`#inbox-groups [data-kind="${before.dataset.kind}"]`)]
+  const again = [...box.querySelectorAll(`[data-kind="${before.dataset.kind}"]`)]
     .find((node) => node.dataset.ids.split(" ").some((id) => ids.includes(id)));
-  there?.focus();
-  if (there?.type === "text") there.setSelectionRange(before.selectionStart, before.selectionEnd, before.selectionDirection);
+  const next = box.children[Math.min(place, box.children.length - 1)]?.querySelector("[data-kind=name]");
+  (again ?? next ?? $("learn")).focus();
 }
 
 function named(node, kind, ids) {
@@ -36,57 +92,55 @@ function named(node, kind, ids) {
   return node;
 }
 
-function showGroup({ frames }) {
+function showGroup({ frames }, name) {
   const ids = frames.map(({ id }) => id);
-  const value = typed.get(ids.find((id) => typed.get(id))) ?? "";
-  const field = named(make("input", { type: "text", value, autocomplete: "off", maxLength: 64, placeholder: say("inboxLabel"), "aria-label": say("inboxLabel") }), "name", ids);
+  const chosen = () => ids.filter((id) => there.has(id) && !unchosen.has(id));
+  const field = named(make("input", { type: "text", value: name, autocomplete: "off", maxLength: 64, placeholder: say("inboxLabel"), "aria-label": say("inboxLabel") }), "name", ids);
   field.setAttribute("list", "known");
-  const chosen = () => ids.filter((id) => !unchosen.has(id));
-  const teach = named(make("button", { className: "main", textContent: say("inboxTeach"), on: () => label(chosen(), field.value.trim(), ids) }), "teach", ids);
+  const teach = named(make("button", { className: "main", textContent: say("inboxTeach"), on: () => label(chosen(), field) }), "teach", ids);
   const dismiss = named(make("button", { textContent: say("inboxDismiss"), on: () => send("dismiss", { ids: chosen() }) }), "dismiss", ids);
   const ready = () => {
     dismiss.disabled = sending || !chosen().length;
     teach.disabled = dismiss.disabled || !field.value.trim();
   };
   buttons.push(ready);
-  field.addEventListener("input", () => { ids.forEach((id) => typed.set(id, field.value)); ready(); });
-  field.addEventListener("compositionstart", () => { composing = true; });
-  field.addEventListener("compositionend", () => {
-    composing = false;
-    if (readLater) readInbox().catch(() => {});
-    readLater = false;
+  field.addEventListener("input", () => {
+    typed = typed.filter((other) => !other.ids.some((id) => ids.includes(id)));
+    typed.push({ ids, name: field.value });
+    ready();
   });
   field.addEventListener("keydown", (event) => { if (event.key === "Enter" && !event.isComposing && !teach.disabled) teach.click(); });
   ready();
   const items = frames.map((frame, index) => {
-    const name = say(frame.known && frame.label ? "inboxChoose" : "inboxUnknown", { number: index + 1, label: frame.label });
-    const box = named(make("input", { type: "checkbox", checked: !unchosen.has(frame.id), "aria-label": name }), "box", [frame.id]);
-    box.addEventListener("change", () => { unchosen[box.checked ? "delete" : "add"](frame.id); ready(); });
-    return make("li", {}, make("label", { title: name }, picture(api(`inbox/${frame.id}`), ""), box));
+    const title = say(frame.known && frame.label ? "inboxChoose" : "inboxUnknown", { number: index + 1, label: frame.label });
+    const tick = named(make("input", { type: "checkbox", checked: !unchosen.has(frame.id), "aria-label": title }), "box", [frame.id]);
+    tick.addEventListener("change", () => { unchosen[tick.checked ? "delete" : "add"](frame.id); ready(); });
+    return make("li", {}, make("label", { title }, picture(api(`inbox/${frame.id}`), ""), tick));
   });
   return make("li", {}, make("p", { className: "small", textContent: frames.length > 1 ? say("inboxGroup", { count: frames.length }) : "" }),
     make("ul", { className: "shots" }, ...items), make("div", { className: "row" }, field, teach, dismiss));
 }
 
-function block(value) {
-  sending = value;
-  buttons.forEach((ready) => ready());
-}
+// ---- what is done with it
 
 async function send(what, body) {
-  block(true);
+  sending = true;
+  show();
   $("error").textContent = "";
-  return call("POST", api(`inbox/${what}`), body).catch(() => null).finally(() => block(false));
+  return call("POST", api(`inbox/${what}`), body).catch(() => null).finally(() => { sending = false; show(); });
 }
 
-async function label(chosen, name, ids) {
-  const sent = await send("label", { ids: chosen, label: name });
+async function label(ids, field) {
+  const name = field.value.trim();
+  const sent = await send("label", { ids, label: name });
   if (!sent) return;
-  ids.forEach((id) => typed.delete(id));
+  typed = typed.filter((other) => !other.ids.some((id) => ids.includes(id)));
+  field.value = "";
   $("inbox-told").textContent = say("inboxTaken", await sent.json());
   // What was just named is what is learned next.
   $("label").value = name;
   $("label").dispatchEvent(new Event("input"));
+  show();
 }
 
 async function clear(count) {

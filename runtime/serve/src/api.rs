@@ -81,9 +81,9 @@ pub(crate) fn usable(label: &str) -> Result<String, Refusal> {
         return Ok(normal);
     }
     Err(Refusal::bad(format!(
-        "the label {:?} cannot be used: it is empty, \".\" or \"..\", too long, or holds \"=\" or characters that \
+        "the label \"{}\" cannot be used: it is empty, \".\" or \"..\", too long, or holds \"=\" or characters that \
          cannot be seen",
-        label::Shown(&normal).to_string()
+        label::Shown(&normal)
     )))
 }
 

@@ -22,17 +22,22 @@ const fn script(path: &'static str, text: &'static str) -> File {
 }
 
 /// All of them.
-pub static FILES: [File; 10] = [
+pub static FILES: [File; 15] = [
     File { path: "/", content_type: "text/html; charset=utf-8", text: include_str!("../page/index.html") },
     File { path: "/style.css", content_type: "text/css; charset=utf-8", text: include_str!("../page/style.css") },
     File { path: "/icon.svg", content_type: "image/svg+xml", text: include_str!("../page/icon.svg") },
     script("/app.js", include_str!("../page/app.js")),
+    script("/answer.js", include_str!("../page/answer.js")),
     script("/common.js", include_str!("../page/common.js")),
     script("/texts.js", include_str!("../page/texts.js")),
     script("/enough.js", include_str!("../page/enough.js")),
     script("/inbox.js", include_str!("../page/inbox.js")),
+    script("/jobs.js", include_str!("../page/jobs.js")),
+    script("/known.js", include_str!("../page/known.js")),
     script("/pictures.js", include_str!("../page/pictures.js")),
     script("/camera.js", include_str!("../page/camera.js")),
+    script("/shots.js", include_str!("../page/shots.js")),
+    script("/source.js", include_str!("../page/source.js")),
 ];
 
 impl File {

@@ -89,17 +89,22 @@ const fn write(method: Method, path: &'static str, body: Body) -> Route {
 }
 
 /// All of them.
-pub static ROUTES: [Route; 48] = [
+pub static ROUTES: [Route; 53] = [
     open("/"),
     open("/style.css"),
     open("/icon.svg"),
     open("/app.js"),
+    open("/answer.js"),
     open("/common.js"),
     open("/texts.js"),
     open("/enough.js"),
     open("/inbox.js"),
+    open("/jobs.js"),
+    open("/known.js"),
     open("/pictures.js"),
     open("/camera.js"),
+    open("/shots.js"),
+    open("/source.js"),
     open("/v2/health/live"),
     open("/v2/health/ready"),
     open("/v2"),

@@ -48,6 +48,8 @@ pub enum Warning {
     Repeated {
         /// That shot.
         shot: u64,
+        /// Its label.
+        label: String,
     },
     /// It looks like a class that is known under another label.
     LooksLike(Named),
@@ -63,7 +65,7 @@ impl Warning {
     pub fn json(&self) -> Value {
         match self {
             Self::Flaw(flaw) => json!({ "kind": flaw.name() }),
-            Self::Repeated { shot } => json!({ "kind": "repeated", "shot": shot }),
+            Self::Repeated { shot, label } => json!({ "kind": "repeated", "shot": shot, "label": label }),
             Self::LooksLike(named) => {
                 json!({ "kind": "looks-like", "label": named.label, "probability": named.probability })
             }
@@ -148,8 +150,9 @@ impl Shooting {
         let Candidate { quality, thumbnail, picture } = candidate;
         let mut warnings: Vec<Warning> = self.thresholds.flaws(&quality).into_iter().map(Warning::Flaw).collect();
         let mut held = self.held();
-        let before = held.labels.values().flatten().find(|shot| self.thresholds.repeats(&shot.quality, &quality));
-        warnings.extend(before.map(|shot| Warning::Repeated { shot: shot.id }));
+        let mut all = held.labels.iter().flat_map(|(label, shots)| shots.iter().map(move |shot| (label, shot)));
+        let before = all.find(|(_, shot)| self.thresholds.repeats(&shot.quality, &quality));
+        warnings.extend(before.map(|(label, shot)| Warning::Repeated { shot: shot.id, label: label.clone() }));
         let other = matches.first().filter(|best| best.probability >= LOOKS_LIKE && !label::same(&best.label, label));
         warnings.extend(other.cloned().map(Warning::LooksLike));
         if !anyway && warnings.iter().any(Warning::refuses) {

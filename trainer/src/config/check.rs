@@ -259,6 +259,7 @@ mod tests {
             include_str!("../../recipes/cifar100-paper.toml"),
             include_str!("../../recipes/cub200-paper.toml"),
             include_str!("../../recipes/miniimagenet-paper.toml"),
+            include_str!("../../recipes/miniimagenet-edge.toml"),
         ] {
             toml::from_str::<Recipe>(text).unwrap().check().unwrap();
         }

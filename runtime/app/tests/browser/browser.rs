@@ -203,7 +203,9 @@ impl Browser {
         self.driver.find(By::Css(selector)).await?.send_keys(text).await
     }
 
+    /// Chooses a file in place of those that were chosen before.
     pub async fn choose_file(&self, id: &str, path: &Path) -> WebDriverResult<()> {
+        self.value(&format!("document.getElementById('{id}').value = ''")).await?;
         self.driver.find(By::Id(id)).await?.send_keys(path.display().to_string()).await
     }
 

@@ -110,6 +110,14 @@ fn a_bad_shot_is_refused_in_words_and_can_be_taken_anyway() {
     darker.save(&dark).unwrap();
     browser::run(async {
         let browser = Browser::open(&driver, &service, DESK).await?;
+        // What cannot be read is said, and leaves no answer to another picture.
+        browser.choose_file("file", &shots("try", "mug").join("1.jpg")).await?;
+        browser.until("document.getElementById('sure').textContent !== ''").await?;
+        let broken = folder.path().join("broken.jpg");
+        fs::write(&broken, b"no picture").unwrap();
+        browser.choose_file("file", &broken).await?;
+        browser.until("document.getElementById('error').textContent !== ''").await?;
+        assert_eq!(browser.text("answer").await?, "–");
         browser.choose_file("file", &dark).await?;
         browser.write("label", "cup").await?;
         let hint = "document.getElementById('hint').textContent.includes('known from the start')";
@@ -134,9 +142,11 @@ fn what_is_pressed_twice_is_done_once_and_what_is_typed_stays() {
     let service = Service::start("everyday", folder.path());
     let send = |path: &str, file: &Path| service.ask("POST", path, "image/jpeg", &fs::read(file).unwrap());
     let pictures = |label: &'static str| (1..=5).map(move |number| shots("learn", label).join(format!("{number}.jpg")));
-    for picture in pictures("rubber-duck").chain(pictures("traffic-cone")) {
-        assert_eq!(send("/api/v1/classify?inbox=true", &picture).0, 200);
-    }
+    let offer = |label: &'static str| {
+        pictures(label).for_each(|picture| assert_eq!(send("/api/v1/classify?inbox=true", &picture).0, 200));
+    };
+    offer("rubber-duck");
+    offer("traffic-cone");
     browser::run(async {
         let browser = Browser::open(&driver, &service, DESK).await?;
         browser.until("document.querySelectorAll('#inbox-groups > li').length > 0").await?;
@@ -146,19 +156,32 @@ fn what_is_pressed_twice_is_done_once_and_what_is_typed_stays() {
         let name = "#inbox-groups [data-kind=name]";
         browser.send_keys(name, "dck").await?;
         browser.value(&format!("document.querySelector('{name}').setSelectionRange(1, 1)")).await?;
-        // Somebody else lets the group's first picture go.
-        let first = frames[0]["id"].clone();
-        let body = json!({ "ids": [first] }).to_string();
+        // Somebody else lets the group's first picture go, and others come in.
+        let count = "parseInt(document.getElementById('inbox-count').textContent)";
+        let before = browser.value(count).await?.as_u64().unwrap();
+        let body = json!({ "ids": [frames[0]["id"]] }).to_string();
         assert_eq!(service.ask("POST", "/api/v1/inbox/dismiss", "application/json", body.as_bytes()).0, 204);
-        browser.until(&format!("!document.querySelector('#inbox-groups [data-ids=\"{first}\"]')")).await?;
+        browser.until(&format!("{count} === {}", before - 1)).await?;
+        offer("cactus");
+        browser.until(&format!("{count} >= {before}")).await?;
         browser.send_keys(":focus", "u").await?;
         assert_eq!(browser.value("document.activeElement.value").await?, "duck");
 
         let twice = |button: &str| format!("[1, 2].map(() => document.querySelector('{button}').click())");
-        let others: Vec<String> = frames[1..].iter().map(|frame| frame["id"].to_string()).collect();
-        browser.value(&twice(&format!("[data-kind=teach][data-ids=\"{}\"]", others.join(" ")))).await?;
+        browser.value(&twice("#inbox-groups > li:has(:focus) [data-kind=teach]")).await?;
         browser.until("document.getElementById('label').value === 'duck'").await?;
-        browser.until(&format!("document.querySelectorAll('#shots li').length === {}", others.len())).await?;
+        browser.until(&format!("document.querySelectorAll('#shots li').length === {}", frames.len() - 1)).await?;
+
+        // What is under a finger stays until it is let go.
+        let tell = |event: &str| format!("window.tick.dispatchEvent(new PointerEvent('{event}', {{ bubbles: true }}))");
+        browser.value("window.tick = document.querySelector('#inbox-groups [data-kind=box]')").await?;
+        browser.value(&tell("pointerdown")).await?;
+        let before = browser.value(count).await?.as_u64().unwrap();
+        offer("dumbbell");
+        browser.until(&format!("{count} > {before}")).await?;
+        assert_eq!(browser.value("window.tick.isConnected").await?, true);
+        browser.value(&tell("pointerup")).await?;
+        browser.until("!window.tick.isConnected").await?;
         browser.value(&twice("#learn")).await?;
         let learned =
             "[...document.querySelectorAll('#learned li > span:first-of-type')].map(i => i.firstChild.data).join()";

@@ -81,6 +81,8 @@ fn bad_shots_are_refused_and_taken_anyway_where_asked() {
         assert_eq!((&taken["accepted"], &taken["id"]), (&json!(false), &Value::Null), "{kind}: {taken}");
         assert!(kinds(&taken).contains(&kind), "{kind}: {taken}");
     }
+    let elsewhere = service.picture("/api/v1/shots/cup", &good).ok();
+    assert_eq!((&elsewhere["accepted"], &elsewhere["warnings"][0]["label"]), (&json!(false), &json!("mug")));
     let anyway = service.picture("/api/v1/shots/mug?anyway=true", &jpeg(&dark)).ok();
     assert_eq!((&anyway["accepted"], kinds(&anyway)[0]), (&json!(true), "too-dark"));
     let shots = service.get("/api/v1/shots/mug")["shots"].as_array().unwrap().clone();
