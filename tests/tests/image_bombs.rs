@@ -10,6 +10,7 @@ use image::RgbImage;
 use image::imageops::{self, FilterType};
 use jpeg_encoder::{Encoder, ImageBuffer, JpegColorType, SamplingFactor};
 use orco_runtime::image::{ImageError, MAX_MEMORY, Preprocessing, decode};
+use orco_trials::heavy;
 use orco_trials::memory::{Counting, peak_of, take_turn};
 
 #[global_allocator]
@@ -156,7 +157,9 @@ fn pictures_of_100_megapixels_are_decoded_within_64_mib() {
     for components in [1, 3, 4] {
         let baseline = jpeg(10_000, 10_000, 0xc0, components, 0);
         assert_eq!(bounded(&format!("JPEG of {components}"), &baseline).unwrap(), quarter);
-        assert_eq!(bounded(&format!("JPEG of {components}, turned"), &lying(&baseline)).unwrap(), quarter);
+        if components == 3 || heavy() {
+            assert_eq!(bounded(&format!("JPEG of {components}, turned"), &lying(&baseline)).unwrap(), quarter);
+        }
     }
     let eighth = (1250, 1250);
     let progressive = jpeg(10_000, 10_000, 0xc2, 3, 0);
@@ -237,7 +240,8 @@ fn difference(one: &RgbImage, other: &RgbImage) -> f64 {
 #[test]
 fn the_model_sees_the_same_of_a_large_photograph() {
     let _turn = take_turn();
-    for (progressive, sampling) in [(false, SamplingFactor::R_4_2_0), (true, SamplingFactor::R_4_4_4)] {
+    let photographs = [(false, SamplingFactor::R_4_2_0), (true, SamplingFactor::R_4_4_4)];
+    for (progressive, sampling) in photographs.into_iter().take(if heavy() { 2 } else { 1 }) {
         let mut file = Vec::new();
         let mut encoder = Encoder::new(&mut file, 90);
         encoder.set_progressive(progressive);

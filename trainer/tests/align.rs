@@ -131,7 +131,7 @@ fn a_frozen_backbone_ends_in_the_same_numbers_after_stops() {
 
 #[test]
 fn a_trained_backbone_ends_in_the_same_numbers_after_stops() {
-    same_after_stops(Length::Epochs(14), true);
+    same_after_stops(Length::Epochs(12), true);
 }
 
 #[test]
