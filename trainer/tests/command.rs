@@ -1,5 +1,7 @@
 //! The program as people use it: started, stopped, resumed, on a machine that lacks something.
 
+mod support;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -329,11 +331,7 @@ fn too_little_memory_is_one_sentence() {
 #[cfg(target_os = "linux")]
 fn limited(changes: &[(&str, &str, i64)]) -> Output {
     let folder = tempfile::tempdir().unwrap();
-    let mut table: toml::Table = include_str!("../recipes/synthetic-tiny.toml").parse().unwrap();
-    for (section, field, value) in changes {
-        table[*section].as_table_mut().unwrap().insert((*field).into(), (*value).into());
-    }
-    fs::write(folder.path().join("recipe.toml"), table.to_string()).unwrap();
+    support::synthetic(folder.path(), changes);
     let output = Command::new("sh")
         .args(["-c", "ulimit -v 4000000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_orco-train")])
         .args(["pretrain", "recipe.toml", "--run", "run", "--device", "cpu"])

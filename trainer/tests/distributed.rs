@@ -2,6 +2,8 @@
 
 #![cfg(unix)]
 
+mod support;
+
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
@@ -18,6 +20,7 @@ use orco_trainer::objective::contrast;
 use orco_trainer::optimiser::gradients;
 use orco_trainer::pretrain::BatchLosses;
 use orco_trainer::run::Record;
+use support::synthetic;
 use tch::{Device, Kind, Tensor, no_grad};
 
 const RANKS: usize = 2;
@@ -281,7 +284,6 @@ fn each_rank_reads_its_share_of_the_images() {
 
 /// A recipe of a very small network on few synthetic objects.
 fn recipe(folder: &Path, epochs: i64, changes: &[(&str, &str, toml::Value)]) {
-    let mut recipe: toml::Table = include_str!("../recipes/synthetic-tiny.toml").parse().unwrap();
     let small = [
         ("data", "train_per_class", 12.into()),
         ("data", "test_per_class", 2.into()),
@@ -292,10 +294,7 @@ fn recipe(folder: &Path, epochs: i64, changes: &[(&str, &str, toml::Value)]) {
         ("align", "epochs", 3.into()),
         ("export", "candidates_per_class", 5.into()),
     ];
-    for (table, field, value) in small.iter().chain(changes) {
-        recipe[*table].as_table_mut().unwrap().insert((*field).into(), value.clone());
-    }
-    fs::write(folder.join("recipe.toml"), recipe.to_string()).unwrap();
+    synthetic(folder, &[&small[..], changes].concat());
 }
 
 fn program(folder: &Path, verb: &str, run: &str) -> Command {

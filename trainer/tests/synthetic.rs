@@ -1,6 +1,8 @@
 //! The whole way on synthetic data: `orco-train run` makes a bundle from nothing, the bundle is measured as a device
 //! would.
 
+mod support;
+
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -10,6 +12,7 @@ use orco_lab::benchmark::Benchmark;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::signature::PublicKey;
+use support::synthetic;
 
 fn recipe(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("recipes").join(name)
@@ -27,8 +30,7 @@ fn walked(folder: &Path) -> (PathBuf, usize, &'static str, f64) {
         // Guessing gives at most 1 in 31 on any class; the recipe's seeds 1, 2 and 3 gave 72, 75 and 75.
         return (whole, 30, "synthetic objects, 30 base classes, 2700 images", 60.0);
     }
-    let mut recipe: toml::Table = std::fs::read_to_string(whole).unwrap().parse().unwrap();
-    for (table, field, value) in [
+    let smaller = [
         ("data", "train_per_class", 60),
         ("split", "base_classes", 10),
         ("split", "sessions", 2),
@@ -38,13 +40,9 @@ fn walked(folder: &Path) -> (PathBuf, usize, &'static str, f64) {
         ("align", "batch", 32),
         ("export", "candidates_per_class", 10),
         ("export", "draws", 1),
-    ] {
-        recipe[table].as_table_mut().unwrap().insert(field.into(), value.into());
-    }
-    let path = folder.join("recipe.toml");
-    std::fs::write(&path, recipe.to_string()).unwrap();
+    ];
     // Guessing gives at most 1 in 11 on any class; seeds 1 and 2 gave 47 and 68.
-    (path, 10, "synthetic objects, 10 base classes, 600 images", 25.0)
+    (synthetic(folder, &smaller), 10, "synthetic objects, 10 base classes, 600 images", 25.0)
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Training beside other work: its threads stop spinning while they wait for one another.
 #![cfg(target_os = "linux")]
 
+mod support;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -9,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use orco_runtime::threads::cores;
+use support::synthetic;
 
 /// A program that is ended when the test ends, however it ends.
 struct Running(Child);
@@ -22,13 +25,7 @@ impl Drop for Running {
 
 /// A run without end of a small network, whose log says what its threads do.
 fn training(folder: &Path) -> Command {
-    let text = include_str!("../recipes/synthetic-tiny.toml");
-    let mut recipe: toml::Table = text.parse().unwrap();
-    for (table, field, value) in [("data", "train_per_class", 22), ("pretrain", "epochs", 1_000_000)] {
-        recipe[table].as_table_mut().unwrap().insert(field.into(), value.into());
-    }
-    let path = folder.join("recipe.toml");
-    fs::write(&path, recipe.to_string()).unwrap();
+    let path = synthetic(folder, &[("data", "train_per_class", 22), ("pretrain", "epochs", 1_000_000)]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_orco-train"));
     command.arg("pretrain").arg(&path).arg("--run").arg(folder.join("run")).args(["--device", "cpu"]);
     command.env("RUST_LOG", "debug").env_remove("GOMP_SPINCOUNT").env_remove("OMP_WAIT_POLICY").stderr(Stdio::piped());

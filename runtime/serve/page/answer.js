@@ -1,5 +1,5 @@
 // What is this? The answer to a picture, how sure it is, and why.
-import { $, api, call, isolated, percent, say } from "./common.js";
+import { $, api, call, isolated, pause, percent, say } from "./common.js";
 import { showWhy } from "./pictures.js";
 import { files, frame, stream } from "./source.js";
 
@@ -50,6 +50,6 @@ export async function watchCamera() {
   for (;;) {
     const busy = document.hidden || !stream;
     if (!busy) await look().catch(() => {});
-    await new Promise((later) => setTimeout(later, busy ? 300 : EVERY_MS));
+    await pause(busy ? 300 : EVERY_MS);
   }
 }

@@ -1,7 +1,7 @@
 // The page: what the service tells is shown, and what people press is done.
 import { look, showAnswer, watchCamera, why } from "./answer.js";
 import { hearDevice, startDevice } from "./camera.js";
-import { $, api, call, get, say, speak } from "./common.js";
+import { $, api, call, get, pause, say, speak } from "./common.js";
 import { readInbox } from "./inbox.js";
 import { forgetJob, isRunning, showJob, shown } from "./jobs.js";
 import { readKnown, undo } from "./known.js";
@@ -32,7 +32,7 @@ async function listen() {
     $("connection").textContent = say("lostConnection");
     // An old answer would be taken for a new one.
     showAnswer([]);
-    await new Promise((later) => setTimeout(later, 2000));
+    await pause(2000);
   }
 }
 

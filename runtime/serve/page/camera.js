@@ -1,6 +1,6 @@
 // The service's own camera: its live picture, and what it shows. Pictures are fetched one by one, since an <img> cannot
 // send the token.
-import { $, api, call, say } from "./common.js";
+import { $, api, call, pause, say } from "./common.js";
 
 const AGAIN_MS = 1000;
 
@@ -77,6 +77,6 @@ async function watch() {
         rest = AGAIN_MS;
       }
     }
-    await new Promise((later) => setTimeout(later, rest));
+    await pause(rest);
   }
 }

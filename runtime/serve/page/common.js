@@ -33,6 +33,17 @@ export function make(tag, values = {}, ...children) {
   return node;
 }
 
+// ---- time, and hands
+
+export const pause = (milliseconds) => new Promise((later) => setTimeout(later, milliseconds));
+// The second half of a double click must not reach what the first has brought under the pointer.
+export const DOUBLE_CLICK_MS = 500;
+export const pressesKey = ({ key }) => key === " " || key === "Enter";
+// Whatever was pressed is let go, here or elsewhere.
+export function onRelease(then) {
+  ["pointerup", "pointercancel", "keyup", "blur"].forEach((name) => window.addEventListener(name, then));
+}
+
 // ---- the service
 
 let token = sessionStorage.getItem("token"), askedToken = null;

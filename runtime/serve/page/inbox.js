@@ -1,6 +1,7 @@
 // The inbox: pictures that were not recognised, those together that are alike, labelled many at once.
-import { $, api, ask, call, get, make, say } from "./common.js";
+import { $, DOUBLE_CLICK_MS, api, ask, call, get, make, onRelease, pause, pressesKey, say } from "./common.js";
 import { picture } from "./pictures.js";
+import { goOnWith } from "./shots.js";
 
 const READ_EVERY_MS = 500;
 
@@ -45,10 +46,9 @@ const isTyping = () => box.contains(document.activeElement) && document.activeEl
 const press = () => { pressed = true; };
 const showHeld = () => { if (held) show(); };
 // A click comes after its release.
-const release = () => setTimeout(() => { pressed = false; showHeld(); });
+onRelease(() => setTimeout(() => { pressed = false; showHeld(); }));
 box.addEventListener("pointerdown", press);
-box.addEventListener("keydown", (event) => { if (event.key === " " || event.key === "Enter") press(); });
-["pointerup", "pointercancel", "keyup", "blur"].forEach((name) => window.addEventListener(name, release));
+box.addEventListener("keydown", (event) => { if (pressesKey(event)) press(); });
 box.addEventListener("compositionstart", () => { composing = true; });
 box.addEventListener("compositionend", () => { composing = false; });
 // The focus is elsewhere only after it has left.
@@ -127,7 +127,10 @@ async function send(what, body) {
   sending = true;
   show();
   $("error").textContent = "";
-  return call("POST", api(`inbox/${what}`), body).catch(() => null).finally(() => { sending = false; show(); });
+  const [sent] = await Promise.all([call("POST", api(`inbox/${what}`), body).catch(() => null), pause(DOUBLE_CLICK_MS)]);
+  sending = false;
+  show();
+  return sent;
 }
 
 async function label(ids, field) {
@@ -137,9 +140,7 @@ async function label(ids, field) {
   typed = typed.filter((other) => !other.ids.some((id) => ids.includes(id)));
   field.value = "";
   $("inbox-told").textContent = say("inboxTaken", await sent.json());
-  // What was just named is what is learned next.
-  $("label").value = name;
-  $("label").dispatchEvent(new Event("input"));
+  goOnWith(name);
   show();
 }
 

@@ -1,6 +1,6 @@
 // What it knows: classes, the dial, the history.
 import { chooseDevice, findDevice } from "./camera.js";
-import { $, api, ask, call, change, fill, get, isolated, make, percent, say, words } from "./common.js";
+import { $, DOUBLE_CLICK_MS, api, ask, call, change, fill, get, isolated, make, pause, percent, say, words } from "./common.js";
 import { isRunning, showJob, shown } from "./jobs.js";
 import { forgetStored, thumbnails } from "./pictures.js";
 import { files, showSource, stream } from "./source.js";
@@ -58,13 +58,14 @@ export async function undo(to, { detail }) {
   undoing = true;
   showUndo(undoable);
   $("error").textContent = "";
+  const pressed = pause(DOUBLE_CLICK_MS);
   try {
     let job = await (await call("POST", api("undo"), to)).json();
     while (isRunning(job)) {
-      await new Promise((later) => setTimeout(later, 100));
+      await pause(100);
       job = await get(`jobs/${job.id}`, true);
     }
-    await readKnown();
+    await Promise.all([readKnown(), pressed]);
   } catch { /* It was told. */ }
   undoing = false;
   showUndo(undoable);

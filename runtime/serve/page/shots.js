@@ -1,6 +1,6 @@
 // Shots that are not learned yet: taken, shown, learned.
 import { device } from "./camera.js";
-import { $, api, call, change, get, isolated, make, of, percent, say } from "./common.js";
+import { $, api, call, change, get, isolated, make, of, onRelease, pause, percent, pressesKey, say } from "./common.js";
 import { showEnough } from "./enough.js";
 import { isRunning, showJob, shown } from "./jobs.js";
 import { known } from "./known.js";
@@ -57,7 +57,7 @@ async function hold() {
     do {
       const picture = device.chosen ? {} : await frame(SIDE);
       if (picture) await shoot(picture, name);
-      await new Promise((later) => setTimeout(later, EVERY_MS));
+      await pause(EVERY_MS);
     } while (holding && (stream || device.chosen));
   }
   holding = taking = false;
@@ -98,12 +98,17 @@ export async function readShots() {
   showEnough(of_label, shots);
 }
 
+// This is what is taught and learned next.
+export function goOnWith(name) {
+  $("label").value = name;
+  $("label").dispatchEvent(new Event("input"));
+}
+
 // Shots under other names; pressing one goes on with it.
 function showWaiting(others) {
-  const go = (name) => () => { $("label").value = name; $("label").dispatchEvent(new Event("input")); };
   $("waiting").hidden = !others.length;
   $("waiting-list").replaceChildren(...others.map((other) => make("li", {},
-    make("button", { textContent: `${isolated(other.label)}: ${say("shotCount", { count: other.shots })}`, on: go(other.label) }))));
+    make("button", { textContent: `${isolated(other.label)}: ${say("shotCount", { count: other.shots })}`, on: () => goOnWith(other.label) }))));
 }
 
 export function startShots() {
@@ -113,11 +118,11 @@ export function startShots() {
   $("shoot").oncontextmenu = (event) => event.preventDefault();
   let byKey = false;
   $("shoot").onkeydown = (event) => {
-    if (event.repeat || (event.key !== " " && event.key !== "Enter")) return;
+    if (event.repeat || !pressesKey(event)) return;
     byKey = true;
     hold();
   };
-  ["pointerup", "pointercancel", "keyup", "blur"].forEach((name) => window.addEventListener(name, release));
+  onRelease(release);
   // Screen readers press without holding; the click that a key gives comes after it.
   $("shoot").onclick = (event) => {
     if (event.detail === 0 && !byKey) { hold(); release(); }

@@ -15,6 +15,7 @@ use axum::http::request::Parts;
 use orco_runtime::image;
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::label;
+use orco_runtime::session::LearnError;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::task;
@@ -80,11 +81,7 @@ pub(crate) fn usable(label: &str) -> Result<String, Refusal> {
     if label::is_usable(&normal) {
         return Ok(normal);
     }
-    Err(Refusal::bad(format!(
-        "the label \"{}\" cannot be used: it is empty, \".\" or \"..\", too long, or holds \"=\" or characters that \
-         cannot be seen",
-        label::Shown(&normal)
-    )))
+    Err(Refusal::bad(LearnError::BadLabel { label: normal }.to_string()))
 }
 
 /// The first `top` matches.

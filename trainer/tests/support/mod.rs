@@ -1,13 +1,25 @@
-//! What the tests share of commands that train several things.
+//! What the tests share: recipes of synthetic objects, and commands that train several things.
+
+#![allow(dead_code, reason = "no test program uses all of it")]
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+/// Writes the recipe of synthetic objects with other values in it, by table and field.
+pub fn synthetic<V: Clone + Into<toml::Value>>(folder: &Path, changes: &[(&str, &str, V)]) -> PathBuf {
+    let mut recipe: toml::Table = include_str!("../../recipes/synthetic-tiny.toml").parse().unwrap();
+    for (table, field, value) in changes {
+        recipe[*table].as_table_mut().unwrap().insert((*field).into(), value.clone().into());
+    }
+    let path = folder.join("recipe.toml");
+    fs::write(&path, recipe.to_string()).unwrap();
+    path
+}
 
 /// Writes a recipe of a very small network on few synthetic objects; `more` are further numbers in it, by table and
 /// field.
 pub fn recipe(folder: &Path, more: &[(&str, &str, i64)]) {
-    let mut recipe: toml::Table = include_str!("../../recipes/synthetic-tiny.toml").parse().unwrap();
     let small = [
         ("data", "train_per_class", 16),
         ("data", "test_per_class", 3),
@@ -18,10 +30,7 @@ pub fn recipe(folder: &Path, more: &[(&str, &str, i64)]) {
         ("pretrain", "epochs", 2),
         ("export", "candidates_per_class", 6),
     ];
-    for &(table, field, value) in small.iter().chain(more) {
-        recipe[table].as_table_mut().unwrap().insert(field.into(), value.into());
-    }
-    fs::write(folder.join("recipe.toml"), recipe.to_string()).unwrap();
+    synthetic(folder, &[&small[..], more].concat());
 }
 
 /// A command over that recipe, which must succeed.
