@@ -126,6 +126,7 @@ impl Store {
     /// user, [`StoreError::Folder`], [`StoreError::Write`] or [`StoreError::Lock`] if the folder cannot be made,
     /// written or locked.
     pub fn lock(&self, wait: Duration) -> Result<Locked, StoreError> {
+        let started = Instant::now();
         let path = self.folder.join(LOCK);
         let failed = |source| StoreError::Write { path: path.clone(), source };
         let mut made = Vec::new();
@@ -148,8 +149,25 @@ impl Store {
             source => StoreError::Lock { path: path.clone(), source },
         })?;
         let locked = Locked { store: self.clone(), lock, made, newest: Cell::default() };
+        // Where the lock file was removed, another process may be saving just now: its new file is no leftover.
+        let _folder = self.hold_folder(wait.saturating_sub(started.elapsed()))?;
         self.files().remove_unfinished().map_err(failed)?;
         Ok(locked)
+    }
+
+    /// Holds the folder until what it returns is dropped; waits so long for another process that holds it. Nothing
+    /// where the system has no locks for folders.
+    fn hold_folder(&self, wait: Duration) -> Result<Option<File>, StoreError> {
+        let Ok(folder) = File::open(&self.folder) else { return Ok(None) };
+        let started = Instant::now();
+        loop {
+            match folder.try_lock() {
+                Ok(()) => return Ok(Some(folder)),
+                Err(TryLockError::WouldBlock) if started.elapsed() < wait => thread::sleep(PAUSE),
+                Err(TryLockError::WouldBlock) => return Err(StoreError::Busy { folder: self.folder.clone() }),
+                Err(TryLockError::Error(_)) => return Ok(None),
+            }
+        }
     }
 
     /// Refuses to change what another user could then no longer read.
@@ -375,20 +393,6 @@ impl Locked {
         Ok(())
     }
 
-    /// Holds the store's folder until what it returns is dropped; nothing where the system has no locks for folders.
-    fn hold_folder(&self) -> Result<Option<File>, StoreError> {
-        let Ok(folder) = File::open(&self.store.folder) else { return Ok(None) };
-        let started = Instant::now();
-        loop {
-            match folder.try_lock() {
-                Ok(()) => return Ok(Some(folder)),
-                Err(TryLockError::WouldBlock) if started.elapsed() < OTHER_SAVE => thread::sleep(PAUSE),
-                Err(TryLockError::WouldBlock) => return Err(StoreError::Busy { folder: self.store.folder.clone() }),
-                Err(TryLockError::Error(_)) => return Ok(None),
-            }
-        }
-    }
-
     fn write(
         &self,
         write: impl FnOnce(&mut Files<Folder>, u64) -> Result<u64, SaveError<io::Error>>,
@@ -399,7 +403,7 @@ impl Locked {
         // Where the lock file was removed, another process may be saving just now. So a save holds the folder: the
         // first one writes both slots, and nobody may change the state between. Who changes the state that both loaded
         // also holds that state's own file, which neither writes, where the system has no locks for folders.
-        let _folder = self.hold_folder()?;
+        let _folder = self.store.hold_folder(OTHER_SAVE)?;
         let hold = slot.map(|slot| Lock::take_existing(&self.store.path(slot), OTHER_SAVE)).transpose();
         let _hold = hold.map_err(|error| match error {
             LockError::Open(error) if error.kind() == io::ErrorKind::NotFound => overtaken(),
