@@ -100,8 +100,13 @@ enum Task {
     Package(package::Arguments),
     /// Check format, lints, licences and tests of the whole workspace
     ///
-    /// Without a tier: with fewer repetitions of the long trials (kills, power cuts, damage, measuring).
+    /// Without a tier: with fewer repetitions of the long trials (kills, power cuts, damage, measuring); what CI runs.
+    #[command(args_conflicts_with_subcommands = true)]
     Test {
+        /// Install what tests need of Debian's packages (Chromium, mosquitto, GStreamer) unless it is there, instead of
+        /// leaving those tests out; needs root
+        #[arg(long)]
+        install: bool,
         #[command(subcommand)]
         tier: Option<Tier>,
     },
@@ -125,7 +130,7 @@ enum Tier {
     /// Format, and the libraries' lints and unit tests
     Quick,
     /// Also every feature alone, benchmarks, fuzz targets and documentation, and the long trials in full (ORCO_HEAVY is
-    /// set); what CI runs
+    /// set), with Debian's packages as by --install
     Full,
     /// The Debian package: built, then installed, taught, started, upgraded and removed in a clean Debian
     ///
@@ -177,7 +182,7 @@ fn main() -> ExitCode {
         Some(Task::Demo { args }) => demo(&args),
         #[cfg(unix)]
         Some(Task::Package(arguments)) => pack(&arguments),
-        Some(Task::Test { tier }) => test(tier),
+        Some(Task::Test { tier, install }) => test(tier, install),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error}");
@@ -227,8 +232,9 @@ fn demo(args: &[OsString]) -> Result<ExitCode, Box<dyn Error>> {
     hand_over(command)
 }
 
-fn test(tier: Option<Tier>) -> Result<ExitCode, Box<dyn Error>> {
+fn test(tier: Option<Tier>, install: bool) -> Result<ExitCode, Box<dyn Error>> {
     match tier {
+        None if install => checks::run(&checks::standard(), everything_and_packages),
         None => checks::run(&checks::standard(), everything),
         Some(Tier::Quick) => checks::run(&checks::quick(), everything),
         Some(Tier::Full) => checks::run(&checks::full(), everything_and_packages),
@@ -299,13 +305,14 @@ mod tests {
     #[test]
     fn tiers_are_chosen_by_a_word() {
         let tier = |line: &[&str]| match Arguments::parse_from(line).task {
-            Some(Task::Test { tier }) => tier,
+            Some(Task::Test { tier, install }) => (tier, install),
             _ => panic!("not the test task"),
         };
-        assert_eq!(tier(&["xtask", "test"]), None);
-        assert_eq!(tier(&["xtask", "test", "full"]), Some(Tier::Full));
+        assert_eq!(tier(&["xtask", "test"]), (None, false));
+        assert_eq!(tier(&["xtask", "test", "--install"]), (None, true));
+        assert_eq!(tier(&["xtask", "test", "full"]), (Some(Tier::Full), false));
         let line = ["xtask", "test", "machines", "--isa", "avx2", "--threads", "4"];
-        assert_eq!(tier(&line), Some(Tier::Machines { isas: vec![Isa::Avx2], threads: vec![4] }));
+        assert_eq!(tier(&line), (Some(Tier::Machines { isas: vec![Isa::Avx2], threads: vec![4] }), false));
     }
 
     #[test]
