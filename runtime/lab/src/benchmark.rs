@@ -134,6 +134,16 @@ impl Benchmark {
             .collect()
     }
 
+    /// The images accuracy is measured on, ordered by their classes: the classes, and the features `[n, features]`.
+    pub(crate) fn measured_by_class(&self) -> (Vec<u32>, Vec<f32>) {
+        let classes = self.measured.classes();
+        let mut order: Vec<usize> = (0..classes.len()).collect();
+        order.sort_by_key(|picture| classes[*picture]);
+        let (clean, dimension) = (self.measured.clean(), self.measured.dimension());
+        let features = order.iter().flat_map(|picture| &clean[picture * dimension..][..dimension]).copied().collect();
+        (order.iter().map(|picture| classes[*picture]).collect(), features)
+    }
+
     /// The candidates of a class that make up a draw, as indices among all candidates.
     pub fn draw(&self, class: u32, draw: usize, seed: u64) -> Vec<usize> {
         let members = self.candidates.classes().iter().enumerate().filter(|(_, of)| **of == class);

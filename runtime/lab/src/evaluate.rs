@@ -165,7 +165,8 @@ impl Measurement<'_> {
         let Self { base_model, benchmark, system, config, seed } = *self;
         let own = system.settings(config);
         let base = base_model.classes.len();
-        let measured = benchmark.measured.clean();
+        // In the order in which their classes come, so that a session's pictures begin with those of the one before.
+        let (of, measured) = benchmark.measured_by_class();
         let mut learner = system.start(self, own.as_ref().unwrap_or(config), workers);
         let (mut operations, mut seconds) = (0.0, 0.0);
         for session in 0..=benchmark.ways.len() {
@@ -177,8 +178,9 @@ impl Measurement<'_> {
                 seconds += started.elapsed().as_secs_f64();
             }
             let classes = base + benchmark.ways[..session].iter().sum::<u32>() as usize;
-            let scores = learner.scores(&measured);
-            let (of, state) = (benchmark.measured.classes(), learner.state());
+            let pictures = of.partition_point(|class| (*class as usize) < classes);
+            let scores = learner.scores(&measured[..pictures * base_model.head.inputs]);
+            let (of, state) = (&of[..pictures], learner.state());
             on_session(&Scored { session, base, classes, of, scores: &scores, state });
         }
         Ok((operations, seconds))
@@ -194,7 +196,7 @@ pub struct Scored<'a> {
     pub base: usize,
     /// Classes seen so far.
     pub classes: usize,
-    /// The class of every measured picture, those of later sessions among them.
+    /// The class of every measured picture of these.
     of: &'a [u32],
     /// `[pictures, classes]`.
     scores: &'a [f32],
@@ -206,8 +208,7 @@ impl<'a> Scored<'a> {
     /// The pictures of the classes seen so far, each with its class and the scores of all classes.
     pub fn pictures(&self) -> impl Iterator<Item = (usize, &'a [f32])> + use<'a> {
         let Self { classes, of, scores, .. } = *self;
-        let pictures = of.iter().map(|class| *class as usize).zip(scores.chunks_exact(classes));
-        pictures.filter(move |(class, _)| *class < classes)
+        of.iter().map(|class| *class as usize).zip(scores.chunks_exact(classes))
     }
 
     /// Right answers per class.

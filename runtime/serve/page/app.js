@@ -4,7 +4,7 @@ import { hearDevice, startDevice } from "./camera.js";
 import { $, api, call, get, pause, say, speak } from "./common.js";
 import { readInbox } from "./inbox.js";
 import { forgetJob, isRunning, showJob, shown } from "./jobs.js";
-import { readKnown, undo } from "./known.js";
+import { readKnown, undoLast } from "./known.js";
 import { forgetWarning, label, readShots, shots, startShots } from "./shots.js";
 import { choose, files, leaveToDevice, showSource, toggleCamera } from "./source.js";
 
@@ -76,7 +76,7 @@ function start() {
   $("collect").checked = localStorage.getItem("collect") !== "no";
   $("collect").onchange = () => localStorage.setItem("collect", $("collect").checked ? "yes" : "no");
   startShots();
-  $("undo").onclick = (event) => undo({}, event);
+  $("undo").onclick = undoLast;
   startDevice((value) => { if (value === "device") leaveToDevice(); showSource(); }, showAnswer);
   showSource();
   watchCamera();

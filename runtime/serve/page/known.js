@@ -29,6 +29,7 @@ export async function readKnown() {
   showDial(status);
   if (status.jobs.length) showJob(status.jobs[0]);
   $("history").replaceChildren(...entries.toReversed().map((entry, index) => showEntry(entry, index === 0)));
+  last = entries.at(-1)?.entry;
   // Taking back what took something back brings that back.
   $("undo").textContent = say(entries.at(-1)?.verb === "undo" ? "redo" : "undo");
   showUndo(status.changes > 0);
@@ -46,14 +47,17 @@ function showDial({ balance, balances, expected }) {
 }
 
 // Taking back is asked for once at a time: of two quick presses the second would take back what nobody meant.
-let undoable = false, undoing = false;
+let undoable = false, undoing = false, last;
 function showUndo(able) {
   undoable = able;
   $("undo").disabled = undoing || !undoable;
   document.querySelectorAll("#history button").forEach((button) => { button.disabled = undoing; });
 }
 
-export async function undo(to, { detail }) {
+// Of two who see the same last change and take it back, the second takes back nothing.
+export const undoLast = (event) => undo({ last }, event);
+
+async function undo(to, { detail }) {
   if (undoing) return;
   undoing = true;
   showUndo(undoable);

@@ -31,6 +31,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
         let bytes = Bytes::from_request(request, state).await.map_err(|_| Refusal::bad("the body broke off"))?;
+        // The decoder would name a type of ours.
+        if bytes.trim_ascii_start().first().is_some_and(|first| *first != b'{') {
+            return Err(Refusal::bad("the request must be a JSON object: {...}"));
+        }
         serde_json::from_slice(&bytes).map(Self).map_err(|error| Refusal::bad(format!("the request: {error}")))
     }
 }

@@ -63,7 +63,10 @@ pub enum Change {
         label: String,
     },
     /// Takes the last change back.
-    Undo,
+    Undo {
+        /// The number of its entry; nothing is taken back if the last change is another one by then.
+        last: Option<u32>,
+    },
     /// Goes back to the class set after an entry of the history.
     UndoTo {
         /// The entry's number.
@@ -84,7 +87,7 @@ impl Change {
             Self::Move { .. } => "move",
             Self::Rename { .. } => "rename",
             Self::Forget { .. } => "forget",
-            Self::Undo | Self::UndoTo { .. } => "undo",
+            Self::Undo { .. } | Self::UndoTo { .. } => "undo",
             Self::Balance { .. } => "balance",
         }
     }
@@ -96,7 +99,7 @@ impl Change {
             | Self::Forget { label }
             | Self::Rename { from: label, .. }
             | Self::Move { from: label, .. } => Some(label),
-            Self::Undo | Self::UndoTo { .. } | Self::Balance { .. } => None,
+            Self::Undo { .. } | Self::UndoTo { .. } | Self::Balance { .. } => None,
         }
     }
 }
@@ -338,7 +341,13 @@ impl Thread {
             Change::Forget { label } => {
                 Ok(told_of(self.learner.forget(&label, &mut observer)?, |report| report::of(&report)))
             }
-            Change::Undo => Ok(told_of(self.learner.undo(1, &mut observer)?, |undone| report::of(&undone.report))),
+            Change::Undo { last } => {
+                let undone = match last {
+                    Some(entry) => self.learner.undo_last(entry, &mut observer)?,
+                    None => self.learner.undo(1, &mut observer)?,
+                };
+                Ok(told_of(undone, |undone| report::of(&undone.report)))
+            }
             Change::UndoTo { entry } => {
                 Ok(told_of(self.learner.undo_to(entry, &mut observer)?, |undone| report::of(&undone.report)))
             }

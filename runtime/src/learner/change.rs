@@ -207,6 +207,20 @@ impl Learner {
         self.go_back(&locked, number, observer)
     }
 
+    /// Takes the last change back if it is the one of an entry: of two who both saw it, the second takes back nothing.
+    ///
+    /// # Errors
+    /// As for [`Learner::undo`], and [`ChangeError::NotLast`] if there is a later change, or that one was taken back.
+    pub fn undo_last(&mut self, entry: u32, observer: &mut dyn Observer) -> Result<Made<Undone>, ChangeError> {
+        let locked = self.lock()?;
+        let last = self.saved.back(0).filter(|last| *last != entry);
+        if let Some(last) = last {
+            return Err(ChangeError::NotLast { number: entry, last });
+        }
+        let number = self.saved.back(1).ok_or(ChangeError::TooFarBack { asked: 1, remembered: 0 })?;
+        self.go_back(&locked, number, observer)
+    }
+
     /// Goes back to the class set after an entry of the history.
     ///
     /// # Errors

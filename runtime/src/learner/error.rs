@@ -129,6 +129,14 @@ pub enum ChangeError {
         /// Its number.
         number: u32,
     },
+    /// The last change is another one than the one that was to be taken back.
+    #[error("the last change is entry {last} by now, not entry {number}; nothing was taken back")]
+    NotLast {
+        /// Number of the entry that was to be taken back.
+        number: u32,
+        /// Number of the last one.
+        last: u32,
+    },
     /// The history has no such entry.
     #[error("there is no entry {number} in the history")]
     NoEntry {

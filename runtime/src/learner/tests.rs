@@ -147,6 +147,8 @@ fn going_back_is_exact_whatever_the_seed() {
     assert!(matches!(learner.undo(9, &mut ()), Err(ChangeError::TooFarBack { asked: 9, remembered: 3 })));
     assert!(matches!(learner.undo_to(3, &mut ()), Err(ChangeError::Present { number: 3 })));
     assert!(matches!(learner.undo_to(7, &mut ()), Err(ChangeError::NoEntry { number: 7 })));
+    assert!(matches!(learner.undo_last(2, &mut ()), Err(ChangeError::NotLast { number: 2, last: 3 })));
+    assert_eq!(learner.undo_last(3, &mut ()).unwrap().report.entry, 2);
     learner.purge("duck", &mut ()).unwrap();
     assert!(!learner.store().mentions("duck").unwrap());
 }

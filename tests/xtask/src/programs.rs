@@ -75,12 +75,16 @@ impl Program {
     }
 }
 
+/// The programs that take longest: they start first, so that none of them is left alone at the end.
+const LONGEST: [&str; 8] =
+    ["command", "browser", "align", "command_line", "onnx_export", "image_bombs", "distributed", "rival"];
+
 /// How many test programs run at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtOnce {
     /// One after the other.
     One,
-    /// Half as many again as there are cores: most wait for a part of their time.
+    /// Twice as many as there are cores: most wait for a part of their time.
     Cores,
 }
 
@@ -91,15 +95,16 @@ pub enum AtOnce {
 /// # Errors
 /// If one of them does not start.
 pub fn run(
-    programs: Vec<Program>,
+    mut programs: Vec<Program>,
     at_once: AtOnce,
     variables: &[(&str, &str)],
     environment: &Environment,
 ) -> Result<Vec<String>, Box<dyn Error>> {
     let count = match at_once {
         AtOnce::One => 1,
-        AtOnce::Cores => thread::available_parallelism().map_or(1, |cores| usize::from(cores) * 3 / 2),
+        AtOnce::Cores => thread::available_parallelism().map_or(1, |cores| usize::from(cores) * 2),
     };
+    programs.sort_by_key(|program| !LONGEST.contains(&program.name.as_str()));
     let waiting = Mutex::new(VecDeque::from(programs));
     let (stop, failed) = (AtomicBool::new(false), Mutex::new(Vec::new()));
     let next = || {

@@ -6,6 +6,8 @@
 //! features; and leaving a sample out of it costs nothing (Rifkin and Lippert 2007): its score without itself is
 //! y_i - c_i / Q_ii, with Q the inverse of K + lambda I and c = Q y.
 
+use std::cell::{Ref, RefCell};
+
 use nalgebra::{Cholesky, DMatrix, Dyn};
 use orco_core::math::normalise_rows;
 use orco_core::random::Random;
@@ -34,6 +36,8 @@ pub(super) struct Ridge<'a> {
     /// Weights of the classes, `[count, WIDTH]`, and the border.
     weights: Vec<f32>,
     border: f32,
+    /// Features that were scored last, and their random features: a session's begin with those of the one before.
+    scored: RefCell<(Vec<f32>, Vec<f32>)>,
 }
 
 impl<'a> Ridge<'a> {
@@ -53,6 +57,7 @@ impl<'a> Ridge<'a> {
             aside: Vec::new(),
             weights: Vec::new(),
             border: 0.0,
+            scored: RefCell::default(),
         };
         ridge.samples = ridge.expand(&base_model.exemplars.clean());
         ridge.aside = ridge.expand(&aside);
@@ -78,6 +83,21 @@ impl<'a> Ridge<'a> {
         let mut expanded = cosines(&directions, &self.projection, inputs);
         expanded.iter_mut().for_each(|value| *value = value.max(0.0));
         expanded
+    }
+
+    /// The same for features that are scored, as far as it was not done before.
+    fn expand_scored(&self, features: &[f32]) -> Ref<'_, [f32]> {
+        let mut scored = self.scored.borrow_mut();
+        let (known, expanded) = &mut *scored;
+        if !features.starts_with(known) {
+            known.clear();
+            expanded.clear();
+        }
+        let further = &features[known.len()..];
+        expanded.extend(self.expand(further));
+        known.extend_from_slice(further);
+        drop(scored);
+        Ref::map(self.scored.borrow(), |(_, expanded)| expanded.as_slice())
     }
 
     fn kernel(&self) -> DMatrix<f64> {
@@ -145,7 +165,7 @@ impl Learner for Ridge<'_> {
 
     /// The border is among them.
     fn scores(&self, features: &[f32]) -> Vec<f32> {
-        let mut scores = cosines(&self.expand(features), &self.weights, WIDTH);
+        let mut scores = cosines(&self.expand_scored(features), &self.weights, WIDTH);
         let base = self.base_model.classes.len();
         scores.chunks_exact_mut(self.count).for_each(|row| row[base..].iter_mut().for_each(|to| *to += self.border));
         scores
@@ -188,6 +208,7 @@ mod tests {
                 aside: Vec::new(),
                 weights: Vec::new(),
                 projection: Vec::new(),
+                scored: RefCell::default(),
                 ..ridge
             };
             let (coefficients, _) = without.solved(&without.kernel(), ridge.lambda).unwrap();

@@ -84,25 +84,31 @@ fn learned(service: &Service, label: &str) -> Result<String, Refusal> {
     Ok(known.classes[index].label.clone())
 }
 
-/// Where undoing goes.
+/// What is undone: the last change, whichever it is or if it is that of an entry, or all after an entry.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Undo {
     #[serde(default)]
     entry: Option<u32>,
+    #[serde(default)]
+    last: Option<u32>,
 }
 
 /// `POST /api/v1/undo`
 ///
 /// # Errors
-/// [`Refusal`] if nothing is remembered, or too many changes wait.
-pub async fn undo(State(service): State<Arc<Service>>, Json(Undo { entry }): Json<Undo>) -> Result<Response, Refusal> {
+/// [`Refusal`] if nothing is remembered, both are named, or too many changes wait.
+pub async fn undo(
+    State(service): State<Arc<Service>>,
+    Json(Undo { entry, last }): Json<Undo>,
+) -> Result<Response, Refusal> {
     let known = service.answers.knowledge();
-    let change = match entry {
-        None if known.history.len() < 2 => return Err(Refusal::conflict("there is nothing to take back")),
-        None => Change::Undo,
-        Some(entry) if known.history.iter().any(|known| known.number == entry) => Change::UndoTo { entry },
-        Some(entry) => return Err(Refusal::missing(format!("there is no entry {entry} in the history"))),
+    let change = match (entry, last) {
+        (Some(_), Some(_)) => return Err(Refusal::bad("\"entry\" is where to go back to, \"last\" what to take back")),
+        (None, _) if known.history.len() < 2 => return Err(Refusal::conflict("there is nothing to take back")),
+        (None, last) => Change::Undo { last },
+        (Some(entry), None) if known.history.iter().any(|known| known.number == entry) => Change::UndoTo { entry },
+        (Some(entry), None) => return Err(Refusal::missing(format!("there is no entry {entry} in the history"))),
     };
     Ok(queued(&service.changes().ask(change)?))
 }
