@@ -126,7 +126,6 @@ impl Store {
     /// user, [`StoreError::Folder`], [`StoreError::Write`] or [`StoreError::Lock`] if the folder cannot be made,
     /// written or locked.
     pub fn lock(&self, wait: Duration) -> Result<Locked, StoreError> {
-        let started = Instant::now();
         let path = self.folder.join(LOCK);
         let failed = |source| StoreError::Write { path: path.clone(), source };
         let mut made = Vec::new();
@@ -149,9 +148,15 @@ impl Store {
             source => StoreError::Lock { path: path.clone(), source },
         })?;
         let locked = Locked { store: self.clone(), lock, made, newest: Cell::default() };
-        // Where the lock file was removed, another process may be saving just now: its new file is no leftover.
-        let _folder = self.hold_folder(wait.saturating_sub(started.elapsed()))?;
-        self.files().remove_unfinished().map_err(failed)?;
+        match self.hold_folder(Duration::ZERO) {
+            // The lock file was removed, and another process is saving just now: its new file is no leftover. Whoever
+            // locks next removes what is one.
+            Err(StoreError::Busy { .. }) => {}
+            held => {
+                let _folder = held?;
+                self.files().remove_unfinished().map_err(failed)?;
+            }
+        }
         Ok(locked)
     }
 
@@ -377,6 +382,16 @@ impl Locked {
         let (_, slot) = self.newest.get();
         self.newest.set((generation, slot.or(Some(Slot::B))));
         Ok(())
+    }
+
+    /// Refuses to go on where another process may have locked the store, too: it may take what is kept for a change for
+    /// leftovers.
+    ///
+    /// # Errors
+    /// [`StoreError::Overtaken`] if the lock file was removed or replaced.
+    pub(crate) fn check_in_place(&self) -> Result<(), StoreError> {
+        let overtaken = || StoreError::Overtaken { folder: self.store.folder.clone() };
+        self.lock.is_in_place().then_some(()).ok_or_else(overtaken)
     }
 
     /// Removes the folders that were made for a change that saved nothing, unless something else lies in them.

@@ -89,7 +89,11 @@ impl Thumbnails {
         for entry in entries {
             let entry = entry.map_err(failed)?;
             if !entry.file_name().to_str().is_some_and(|name| kept.contains(name)) {
-                fs::remove_file(entry.path()).map_err(failed)?;
+                match fs::remove_file(entry.path()) {
+                    // Another process has done so, or has given its new file the name that it was made for.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    removed => removed.map_err(failed)?,
+                }
             }
         }
         Ok(())

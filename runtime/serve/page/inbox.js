@@ -58,12 +58,17 @@ function show() {
   buttons.forEach((ready) => ready());
   held = pressed || composing || isTyping();
   if (held) return;
-  const focused = box.contains(document.activeElement) && document.activeElement;
-  const place = focused ? [...box.children].findIndex((item) => item.contains(focused)) : 0;
+  const [focused, place] = focus();
   const names = given();
   buttons = [];
   box.replaceChildren(...groups.map((group, index) => showGroup(group, names[index] ?? "")));
   if (focused) focusAgain(focused, place);
+}
+
+// What has the focus among the groups, and in which one that is.
+function focus() {
+  const focused = box.contains(document.activeElement) && document.activeElement;
+  return [focused, focused ? [...box.children].findIndex((item) => item.contains(focused)) : 0];
 }
 
 // A typed name goes to the group that has most of the pictures that it was typed for.
@@ -124,12 +129,15 @@ function showGroup({ frames }, name) {
 // ---- what is done with it
 
 async function send(what, body) {
+  const [focused, place] = focus();
   sending = true;
   show();
   $("error").textContent = "";
   const [sent] = await Promise.all([call("POST", api(`inbox/${what}`), body).catch(() => null), pause(DOUBLE_CLICK_MS)]);
   sending = false;
   show();
+  // A button that cannot be pressed loses the focus.
+  if (focused && document.activeElement === document.body) focusAgain(focused, place);
   return sent;
 }
 

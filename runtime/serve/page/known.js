@@ -69,8 +69,8 @@ async function undo(to, { detail }) {
       await pause(100);
       job = await get(`jobs/${job.id}`, true);
     }
-    await Promise.all([readKnown(), pressed]);
   } catch { /* It was told. */ }
+  await Promise.allSettled([readKnown(), pressed]);
   undoing = false;
   showUndo(undoable);
   if (detail === 0) $("undo").focus();

@@ -68,6 +68,7 @@ impl Learner {
         let new = self.read(classes, keeping.as_mut(), observer)?;
         let (next, report) = self.within(observer, |session, state| session.learn(state, &new))?;
         let change = Change::new(Verb::Learn, self.settings.seed).labels(labels.into_iter().map(label::normal));
+        keeping.as_ref().map_or(Ok(()), Keeping::check)?;
         let made = self.commit(&locked, next, change, report)?;
         keeping.into_iter().for_each(Keeping::done);
         Ok(made)
@@ -89,6 +90,7 @@ impl Learner {
         let class = self.read(&[(label, shots)], keeping.as_mut(), observer)?;
         let (next, report) = self.within(observer, |session, state| session.add_shots(state, &class[0]))?;
         let change = Change::new(Verb::Add, self.settings.seed).labels([label::normal(label)]);
+        keeping.as_ref().map_or(Ok(()), Keeping::check)?;
         let made = self.commit(&locked, next, change, report)?;
         keeping.into_iter().for_each(Keeping::done);
         Ok(made)
@@ -202,23 +204,30 @@ impl Learner {
     /// changed then.
     pub fn undo(&mut self, changes: usize, observer: &mut dyn Observer) -> Result<Made<Undone>, ChangeError> {
         let locked = self.lock()?;
-        let remembered = self.history().entries().len() - 1;
-        let number = self.saved.back(changes).ok_or(ChangeError::TooFarBack { asked: changes, remembered })?;
-        self.go_back(&locked, number, observer)
+        self.undo_locked(&locked, changes, observer)
     }
 
     /// Takes the last change back if it is the one of an entry: of two who both saw it, the second takes back nothing.
     ///
     /// # Errors
-    /// As for [`Learner::undo`], and [`ChangeError::NotLast`] if there is a later change, or that one was taken back.
+    /// As for [`Learner::undo`], and [`ChangeError::NotLast`] if the last change is another one.
     pub fn undo_last(&mut self, entry: u32, observer: &mut dyn Observer) -> Result<Made<Undone>, ChangeError> {
         let locked = self.lock()?;
-        let last = self.saved.back(0).filter(|last| *last != entry);
-        if let Some(last) = last {
-            return Err(ChangeError::NotLast { number: entry, last });
+        match self.saved.back(0) {
+            Some(last) if last != entry => Err(ChangeError::NotLast { number: entry, last }),
+            _ => self.undo_locked(&locked, 1, observer),
         }
-        let number = self.saved.back(1).ok_or(ChangeError::TooFarBack { asked: 1, remembered: 0 })?;
-        self.go_back(&locked, number, observer)
+    }
+
+    fn undo_locked(
+        &mut self,
+        locked: &Locked,
+        changes: usize,
+        observer: &mut dyn Observer,
+    ) -> Result<Made<Undone>, ChangeError> {
+        let remembered = self.history().entries().len() - 1;
+        let number = self.saved.back(changes).ok_or(ChangeError::TooFarBack { asked: changes, remembered })?;
+        self.go_back(locked, number, observer)
     }
 
     /// Goes back to the class set after an entry of the history.

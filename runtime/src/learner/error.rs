@@ -130,7 +130,7 @@ pub enum ChangeError {
         number: u32,
     },
     /// The last change is another one than the one that was to be taken back.
-    #[error("the last change is entry {last} by now, not entry {number}; nothing was taken back")]
+    #[error("the last change is entry {last}, not entry {number}; nothing was taken back")]
     NotLast {
         /// Number of the entry that was to be taken back.
         number: u32,

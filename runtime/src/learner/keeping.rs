@@ -46,6 +46,11 @@ impl<'a> Keeping<'a> {
         Ok(())
     }
 
+    /// To be asked before the change is saved: whether the pictures are still there for it.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        self.locked.check_in_place()
+    }
+
     /// The change is made.
     pub(super) fn done(mut self) {
         self.written.clear();

@@ -78,6 +78,7 @@ pub fn upgrade(
     }
     let labels = classes.iter().map(|class| class.label.clone());
     let change = Change::new(Verb::Upgrade, settings.seed).labels(labels).at(now());
+    keeping.check()?;
     let uncertain = go_over(&locked, &old, &Saved::begun(next, &change))?;
     keeping.done();
     let Plan { from, warnings, .. } = plan;

@@ -15,7 +15,7 @@ pub fn skipped(what: &str) {
 }
 
 /// Says that something was not run because a part of the machine is missing, unless a variable says that it is here:
-/// `cargo xtask test full` sets it where it has seen to it.
+/// `cargo xtask test --install` sets it where it has seen to it.
 ///
 /// # Panics
 /// If the variable is set.

@@ -76,15 +76,25 @@ impl Program {
 }
 
 /// The programs that take longest: they start first, so that none of them is left alone at the end.
-const LONGEST: [&str; 8] =
-    ["command", "browser", "align", "command_line", "onnx_export", "image_bombs", "distributed", "rival"];
+const LONGEST: [&str; 8] = [
+    "trainer: command",
+    "app: browser",
+    "trainer: align",
+    "app: command_line",
+    "tests: onnx_export",
+    "tests: image_bombs",
+    "trainer: distributed",
+    "trainer: rival",
+];
+/// Most programs that run at a time: each of those that train takes up to a gigabyte.
+const MOST: usize = 8;
 
 /// How many test programs run at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtOnce {
     /// One after the other.
     One,
-    /// Twice as many as there are cores: most wait for a part of their time.
+    /// Twice as many as there are cores, but no more than [`MOST`]: they wait for a part of their time.
     Cores,
 }
 
@@ -102,9 +112,12 @@ pub fn run(
 ) -> Result<Vec<String>, Box<dyn Error>> {
     let count = match at_once {
         AtOnce::One => 1,
-        AtOnce::Cores => thread::available_parallelism().map_or(1, |cores| usize::from(cores) * 2),
+        AtOnce::Cores => thread::available_parallelism().map_or(1, |cores| (usize::from(cores) * 2).min(MOST)),
     };
-    programs.sort_by_key(|program| !LONGEST.contains(&program.name.as_str()));
+    programs.sort_by_key(|program| {
+        let title = program.title();
+        LONGEST.iter().position(|long| *long == title).unwrap_or(LONGEST.len())
+    });
     let waiting = Mutex::new(VecDeque::from(programs));
     let (stop, failed) = (AtomicBool::new(false), Mutex::new(Vec::new()));
     let next = || {

@@ -94,8 +94,11 @@ impl<'a> Ridge<'a> {
             expanded.clear();
         }
         let further = &features[known.len()..];
-        expanded.extend(self.expand(further));
+        known.reserve_exact(further.len());
         known.extend_from_slice(further);
+        let rows = self.expand(further);
+        expanded.reserve_exact(rows.len());
+        expanded.extend(rows);
         drop(scored);
         Ref::map(self.scored.borrow(), |(_, expanded)| expanded.as_slice())
     }

@@ -41,7 +41,7 @@ fn two_classes_are_taught_recognised_undone_and_still_there_after_a_restart() {
     let [undone, late] = [(); 2].map(|()| service.json("POST", "/api/v1/undo", &json!({ "last": 3 })));
     let [undone, late] = [service.finished(&undone), service.finished(&late)];
     assert_eq!(undone["state"], "done", "{undone}");
-    assert_eq!(late["error"], "the last change is entry 4 by now, not entry 3; nothing was taken back");
+    assert_eq!(late["error"], "the last change is entry 4, not entry 3; nothing was taken back");
     assert_eq!(service.json("POST", "/api/v1/undo", &json!({ "entry": 1, "last": 4 })).status, 400);
     assert_eq!(service.label(&sample("try", "traffic-cone", 1)), "cone");
     drop(service);
