@@ -119,6 +119,9 @@ function showGroup({ frames }, name) {
   const items = frames.map((frame, index) => {
     const title = say(frame.known && frame.label ? "inboxChoose" : "inboxUnknown", { number: index + 1, label: frame.label });
     const tick = named(make("input", { type: "checkbox", checked: !unchosen.has(frame.id), "aria-label": title }), "box", [frame.id]);
+    const still = () => { tick.disabled = sending; };
+    buttons.push(still);
+    still();
     tick.addEventListener("change", () => { unchosen[tick.checked ? "delete" : "add"](frame.id); ready(); });
     return make("li", {}, make("label", { title }, picture(api(`inbox/${frame.id}`), ""), tick));
   });
