@@ -2,8 +2,8 @@
 //! microphone, loses it, and finds it again.
 //!
 //! Debian: gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad
-//! gstreamer1.0-libav gir1.2-gst-rtsp-server-1.0 python3-gi. `cargo xtask test --install` sees to them; where they are not
-//! there, these tests are left out and say so.
+//! gstreamer1.0-libav gir1.2-gst-rtsp-server-1.0 python3-gi. `cargo xtask test --install` sees to them; where they are
+//! not there, these tests are left out and say so.
 
 #![cfg(target_os = "linux")]
 

@@ -68,10 +68,7 @@ impl Learner {
         let new = self.read(classes, keeping.as_mut(), observer)?;
         let (next, report) = self.within(observer, |session, state| session.learn(state, &new))?;
         let change = Change::new(Verb::Learn, self.settings.seed).labels(labels.into_iter().map(label::normal));
-        keeping.as_ref().map_or(Ok(()), Keeping::check)?;
-        let made = self.commit(&locked, next, change, report)?;
-        keeping.into_iter().for_each(Keeping::done);
-        Ok(made)
+        self.commit_with_pictures(&locked, next, change, report, keeping)
     }
 
     /// Gives a known class, base or learned, further shots.
@@ -90,10 +87,7 @@ impl Learner {
         let class = self.read(&[(label, shots)], keeping.as_mut(), observer)?;
         let (next, report) = self.within(observer, |session, state| session.add_shots(state, &class[0]))?;
         let change = Change::new(Verb::Add, self.settings.seed).labels([label::normal(label)]);
-        keeping.as_ref().map_or(Ok(()), Keeping::check)?;
-        let made = self.commit(&locked, next, change, report)?;
-        keeping.into_iter().for_each(Keeping::done);
-        Ok(made)
+        self.commit_with_pictures(&locked, next, change, report, keeping)
     }
 
     /// Learns classes out of packs in one session, without the backbone.
@@ -381,6 +375,21 @@ impl Learner {
             }
         }
         self.keep(locked, next, change, report)
+    }
+
+    /// The same for a change whose pictures may be kept, which must still be there.
+    fn commit_with_pictures(
+        &mut self,
+        locked: &Locked,
+        next: State,
+        change: Change,
+        report: Report,
+        keeping: Option<Keeping<'_>>,
+    ) -> Result<Made<Report>, ChangeError> {
+        keeping.as_ref().map_or(Ok(()), Keeping::check)?;
+        let made = self.commit(locked, next, change, report)?;
+        keeping.into_iter().for_each(Keeping::done);
+        Ok(made)
     }
 
     /// Keeps the next state, remembering what was done.

@@ -206,6 +206,32 @@ fn going_over_tells_how_many_pictures_it_has_looked_at_and_can_be_cancelled() {
 }
 
 #[test]
+fn a_change_whose_pictures_another_process_may_have_swept_away_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut learner = learner(folder.path());
+    learn(&mut learner, "mug", 1).unwrap();
+    let shots = features(&learner, 2, 3);
+    let pictures = [0, 90, 180].map(|shade| RgbImage::from_pixel(48, 32, ::image::Rgb([shade; 3])));
+    let lock = folder.path().join(".lock");
+    let unlocked = |learner: &mut Learner, keep_shots: bool| {
+        learner.settings_mut().keep_shots = keep_shots;
+        let mut removes = |step: Step| {
+            if step == (Step::Shots { done: 3, total: 3 }) {
+                std::fs::remove_file(&lock).unwrap();
+            }
+            ControlFlow::Continue(())
+        };
+        learner.learn(&[("duck", Shots::Taken(shots.view(), &pictures))], &mut removes)
+    };
+    let refused = unlocked(&mut learner, true);
+    assert!(matches!(refused, Err(ChangeError::Store(StoreError::Overtaken { .. }))), "{refused:?}");
+    assert_eq!((learner.state().classes.len(), learner.kept_shots().bytes), (1, 0));
+    // Where none are kept, nothing can be missing.
+    unlocked(&mut learner, false).unwrap();
+    assert_eq!(learner.state().classes.len(), 2);
+}
+
+#[test]
 fn thumbnails_stay_as_long_as_the_history_can_bring_their_class_back() {
     let folder = tempfile::tempdir().unwrap();
     let mut learner = learner(folder.path());

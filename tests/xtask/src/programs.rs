@@ -86,7 +86,7 @@ const LONGEST: [&str; 8] = [
     "trainer: distributed",
     "trainer: rival",
 ];
-/// Most programs that run at a time: each of those that train takes up to a gigabyte.
+/// Most programs that run at a time: memory does not grow with cores, and each of those that train holds libtorch.
 const MOST: usize = 8;
 
 /// How many test programs run at a time.

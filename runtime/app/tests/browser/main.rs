@@ -1,8 +1,8 @@
 //! The page in headless Chromium, with a camera that plays photographs.
 //!
-//! Chromium and chromedriver are Debian's (`apt-get install chromium chromium-driver`), which `cargo xtask test --install`
-//! sees to; where they are not there, these tests are left out and say so. With ORCO_SCREENSHOTS=FOLDER,
-//! every view is kept there as a picture.
+//! Chromium and chromedriver are Debian's (`apt-get install chromium chromium-driver`), which `cargo xtask test
+//! --install` sees to; where they are not there, these tests are left out and say so. With ORCO_HEAVY and
+//! ORCO_SCREENSHOTS=FOLDER, every view is kept there as a picture.
 
 #[path = "../support/service.rs"]
 mod service;

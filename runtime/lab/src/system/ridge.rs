@@ -201,6 +201,14 @@ mod tests {
             statistics: None,
         };
         let ridge = Ridge::new(&base_model, 1);
+        // Whatever was scored before.
+        let features = base_model.exemplars.clean();
+        let fresh = ridge.scores(&features);
+        for scored in [&features[..8], &features, &features[4..], &features] {
+            let expected = Ridge::new(&base_model, 1).scores(scored);
+            assert_eq!(ridge.scores(scored), expected);
+        }
+        assert_eq!(ridge.scores(&features), fresh);
         let (_, left_out) = ridge.solved(&ridge.kernel(), ridge.lambda).unwrap();
         for sample in 0..9 {
             let others: Vec<usize> = (0..9).filter(|other| *other != sample).collect();
