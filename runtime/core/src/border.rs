@@ -5,19 +5,27 @@
 //! 2016). It is chosen from samples whose class is known and that no score was made from: base samples set aside, and
 //! shots left out of their class's mean in turn.
 //!
+//! A step from sample to sample would follow each of them; so every sample counts on both sides of its lead as much as
+//! a kernel gives it whose width is that of the normal reference rule (Silverman, *Density Estimation*, 1986, section
+//! 3.4).
+//!
 //! ```
-//! use orco_core::border::{Sample, choose};
+//! use orco_core::border::{Aim, Sample, choose};
 //!
 //! let sample = |lead, right, share| Sample { lead, right, share };
 //! // Two samples of base classes, and two shots that lose by 0.2 and 0.6 to a base class.
-//! let mut known = [sample(-2.0, true, 0.5), sample(-1.0, true, 0.5)];
-//! let mut new = [sample(-0.2, true, 0.5), sample(-0.6, true, 0.5)];
-//! let border = choose(&mut known, &mut new, 0.75);
+//! let known = [sample(-2.0, true, 0.5), sample(-1.0, true, 0.5)];
+//! let new = [sample(-0.2, true, 0.5), sample(-0.6, true, 0.5)];
+//! let border = choose(&known, &new, &Aim { weights: &[0.75], share: 0.5, least: 0.0 });
 //! assert!((0.6..1.0).contains(&border.shift));
 //! assert_eq!((border.base, border.new), (1.0, 1.0));
 //! ```
 
+use core::array::from_fn;
+
 use serde::{Deserialize, Serialize};
+
+use crate::math::{exp, ln, sqrt};
 
 /// What a sample of a known class says about the border.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,63 +49,106 @@ pub struct Border {
     pub new: f32,
 }
 
-/// The border with the highest harmonic mean of both sides' accuracies, in which base classes weigh `weight`, 0..1, and
-/// new ones the rest; in the middle of all that are as good. Sorts the samples.
+impl Border {
+    /// Accuracy over all classes to be expected, where base classes are this share of them.
+    pub fn overall(&self, share: f32) -> f32 {
+        share * self.base + (1.0 - share) * self.new
+    }
+}
+
+/// What a border is chosen for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Aim<'a> {
+    /// Weights of the accuracy on base classes in the harmonic mean of both sides' accuracies, 0..1 and ascending; new
+    /// classes have the rest. The first counts, and a heavier one only where it takes that to reach `least`.
+    pub weights: &'a [f32],
+    /// Share of base classes in all classes, 0..1.
+    pub share: f32,
+    /// Accuracy over all classes that should be reached, 0..1.
+    pub least: f32,
+}
+
+/// The border with the highest weighted harmonic mean of both sides' accuracies, in the middle of all that are as good,
+/// for the first weight by which the samples promise the least accuracy over all classes that is aimed at; if none
+/// does, for that by which they promise most.
 ///
 /// Without samples on one of the sides there is nothing to be chosen, and the border lies at 0.
-pub fn choose(base: &mut [Sample], new: &mut [Sample], weight: f32) -> Border {
+pub fn choose(base: &[Sample], new: &[Sample], aim: &Aim<'_>) -> Border {
     if base.is_empty() || new.is_empty() {
         return at(base, new, 0.0);
     }
-    // As the shift grows, samples go over to the new side one by one, those with the highest lead first.
-    let highest_first = |a: &Sample, b: &Sample| b.lead.total_cmp(&a.lead);
-    base.sort_unstable_by(highest_first);
-    new.sort_unstable_by(highest_first);
-    let right = |samples: &[Sample]| samples.iter().filter(|sample| sample.right).map(|sample| sample.share).sum();
-    let (mut accuracy, mut found) = ([right(base), 0.0f32], 0.0f32);
-    let (mut best, mut from, mut to) = (-1.0, 0.0, 0.0);
-    let (mut i, mut j) = (0, 0);
-    let mut open = false;
-    loop {
-        let value = harmonic(accuracy[0], found, weight);
-        let next = match (base.get(i), new.get(j)) {
-            (None, None) => None,
-            (Some(a), Some(b)) => Some(a.lead.max(b.lead)),
-            (Some(one), None) | (None, Some(one)) => Some(one.lead),
-        };
-        let start = if i + j == 0 { None } else { Some(passed(base, new, i, j)) };
-        // The shifts between the last sample that went over and the next one.
-        let low = start.unwrap_or_else(|| -next.unwrap_or(0.0) - OUTSIDE);
-        let high = next.map_or(low + OUTSIDE, |lead| -lead);
-        if value > best + TIE {
-            (best, from, to, open) = (value, low, high, true);
-        } else if open && value >= best - TIE {
-            to = high;
-        } else {
-            open = false;
+    let curve = curve(base, new);
+    let mut best: Option<Border> = None;
+    for &weight in aim.weights {
+        let border = at(base, new, highest(&curve, weight));
+        if best.is_none_or(|best| border.overall(aim.share) > best.overall(aim.share) + TIE) {
+            best = Some(border);
         }
-        let Some(lead) = next else { break };
-        while let Some(sample) = base.get(i).filter(|sample| sample.lead >= lead) {
-            accuracy[0] -= if sample.right { sample.share } else { 0.0 };
-            i += 1;
-        }
-        while let Some(sample) = new.get(j).filter(|sample| sample.lead >= lead) {
-            found += if sample.right { sample.share } else { 0.0 };
-            j += 1;
+        if border.overall(aim.share) >= aim.least - TIE {
+            return border;
         }
     }
-    at(base, new, (from + to) / 2.0)
+    best.unwrap_or_else(|| at(base, new, 0.0))
 }
 
+/// Shifts at which the accuracies are looked at, from where nothing is new to where everything is.
+const STEPS: usize = 256;
 /// How far beyond the last sample a border lies that no sample bounds.
 const OUTSIDE: f32 = 0.2;
 /// Shares add up with rounding errors.
 const TIE: f32 = 1e-5;
 
-/// Lead of the sample that went over last, as the shift at which it did.
-fn passed(base: &[Sample], new: &[Sample], i: usize, j: usize) -> f32 {
-    let lead = |samples: &[Sample], count: usize| count.checked_sub(1).map_or(f32::MAX, |last| samples[last].lead);
-    -lead(base, i).min(lead(new, j))
+/// A shift, with the accuracies on base classes and on new ones that the samples' kernels give.
+type Step = (f32, [f32; 2]);
+
+fn curve(base: &[Sample], new: &[Sample]) -> [Step; STEPS + 1] {
+    let widths = [width(base), width(new)];
+    let outermost = |samples: &[Sample], [low, high]: [f32; 2], width: f32| {
+        let leads = samples.iter().map(|sample| -sample.lead);
+        leads.fold([low, high], |[low, high], lead| [low.min(lead - width), high.max(lead + width)])
+    };
+    let ends = outermost(base, [f32::MAX, f32::MIN], widths[0]);
+    let [low, high] = outermost(new, ends, widths[1]);
+    let (low, length) = (low - OUTSIDE, high - low + 2.0 * OUTSIDE);
+    from_fn(|step| {
+        let shift = low + length * step as f32 / STEPS as f32;
+        // How much of a sample lies beyond the border, and what is left of it before.
+        let over = |sample: &Sample, width: f32| sample.share * ramp((sample.lead + shift) / width);
+        let right = |samples: &[Sample], width| -> f32 {
+            samples.iter().filter(|sample| sample.right).map(|sample| over(sample, width)).sum()
+        };
+        let all: f32 = base.iter().filter(|sample| sample.right).map(|sample| sample.share).sum();
+        (shift, [all - right(base, widths[0]), right(new, widths[1])])
+    })
+}
+
+/// Half the width of the kernel by which samples of a side count: by Silverman's rule for Epanechnikov's kernel, from
+/// the deviation of the leads of those that are right.
+fn width(samples: &[Sample]) -> f32 {
+    const REFERENCE: f32 = 2.34;
+    const NARROWEST: f32 = 1e-3;
+    let sum = |of: &dyn Fn(&Sample) -> f32| -> f32 { samples.iter().filter(|sample| sample.right).map(of).sum() };
+    let shares = sum(&|sample| sample.share).max(f32::MIN_POSITIVE);
+    let mean = sum(&|sample| sample.share * sample.lead) / shares;
+    let variance = sum(&|sample| sample.share * (sample.lead - mean) * (sample.lead - mean)) / shares;
+    let count = shares * shares / sum(&|sample| sample.share * sample.share).max(f32::MIN_POSITIVE);
+    (REFERENCE * sqrt(variance) * exp(-0.2 * ln(count.max(1.0)))).max(NARROWEST)
+}
+
+/// Epanechnikov's kernel, summed up to here: from 0 at -1 to 1 at 1.
+fn ramp(x: f32) -> f32 {
+    let x = x.clamp(-1.0, 1.0);
+    0.25 * (2.0 + x * (3.0 - x * x))
+}
+
+/// The middle of the shifts with the highest harmonic mean.
+fn highest(curve: &[Step], weight: f32) -> f32 {
+    let value = |&(_, [base, new]): &Step| harmonic(base, new, weight);
+    let most = curve.iter().map(value).fold(0.0, f32::max);
+    let as_good = |step: &&Step| value(step) >= most * (1.0 - TIE);
+    let mut best = curve.iter().skip_while(|step| !as_good(step)).take_while(as_good).map(|(shift, _)| *shift);
+    let first = best.next().unwrap_or(0.0);
+    (first + best.last().unwrap_or(first)) / 2.0
 }
 
 /// The accuracies that a shift gives.
@@ -112,7 +163,7 @@ pub fn at(base: &[Sample], new: &[Sample], shift: f32) -> Border {
 }
 
 fn harmonic(base: f32, new: f32, weight: f32) -> f32 {
-    const LEAST: f32 = 1e-6;
+    const LEAST: f32 = 1e-3;
     1.0 / (weight / base.max(LEAST) + (1.0 - weight) / new.max(LEAST))
 }
 
@@ -129,20 +180,59 @@ mod tests {
         leads.iter().map(|&(lead, right)| Sample { lead, right, share }).collect()
     }
 
-    #[test]
-    fn the_weight_moves_the_border() {
+    fn aim(weights: &[f32]) -> Aim<'_> {
+        Aim { weights, share: 0.5, least: 0.0 }
+    }
+
+    /// Ten samples of base classes and ten shots, whose leads overlap.
+    fn overlapping() -> [Vec<Sample>; 2] {
         let base: Vec<(f32, bool)> = (0..10).map(|i| (-0.05 - 0.1 * i as f32, true)).collect();
         let new: Vec<(f32, bool)> = (0..10).map(|i| (0.5 - 0.1 * i as f32, true)).collect();
-        let shift = |weight| choose(&mut samples(&base), &mut samples(&new), weight).shift;
+        [samples(&base), samples(&new)]
+    }
+
+    #[test]
+    fn the_weight_moves_the_border() {
+        let [base, new] = overlapping();
+        let shift = |weight| choose(&base, &new, &aim(&[weight])).shift;
         assert!(shift(0.9) < shift(0.5) && shift(0.5) < shift(0.1), "{} {}", shift(0.9), shift(0.5));
+    }
+
+    #[test]
+    fn a_heavier_weight_is_taken_only_where_the_aim_needs_it() {
+        let [base, new] = overlapping();
+        let weights = [0.5, 0.65, 0.8];
+        let each = weights.map(|weight| choose(&base, &new, &aim(&[weight])));
+        let share = 0.9;
+        let overall = each.map(|border| border.overall(share));
+        assert!(overall[0] < overall[1] && overall[1] < overall[2], "{overall:?}");
+        let border = |least| choose(&base, &new, &Aim { weights: &weights, share, least });
+        assert_eq!(border(0.0), each[0]);
+        assert_eq!(border(overall[0]), each[0]);
+        assert_eq!(border(overall[1]), each[1]);
+        assert_eq!(border(overall[2]), each[2]);
+        assert_eq!(border(1.0), each[2], "what cannot be reached is neared");
     }
 
     #[test]
     fn without_samples_nothing_moves() {
         let base = samples(&[(-1.0, true), (0.5, true)]);
-        let border = choose(&mut base.clone(), &mut [], 0.5);
+        let border = choose(&base, &[], &aim(&[0.5]));
         assert_eq!((border.shift, border.base, border.new), (0.0, 0.5, 0.0));
-        assert_eq!(choose(&mut [], &mut [], 0.5), Border::default());
+        assert_eq!(choose(&[], &[], &aim(&[0.5])), Border::default());
+    }
+
+    #[test]
+    fn a_single_sample_of_each_side_is_told_apart() {
+        let border = choose(&samples(&[(-3.0, true)]), &samples(&[(-1.0, true)]), &aim(&[0.75]));
+        assert_eq!((border.base, border.new), (1.0, 1.0));
+        assert!((border.shift - 2.0).abs() < 0.1, "in the middle: {}", border.shift);
+    }
+
+    #[test]
+    fn where_no_shot_is_right_nothing_of_the_base_classes_is_given_up() {
+        let border = choose(&samples(&[(-3.0, true), (0.5, true)]), &samples(&[(-1.0, false)]), &aim(&[0.75]));
+        assert_eq!((border.base, border.new), (1.0, 0.0));
     }
 
     proptest! {
@@ -155,13 +245,28 @@ mod tests {
             let leads = |of: &[(i8, bool)]| -> Vec<_> {
                 of.iter().map(|(lead, right)| (f32::from(*lead) / 8.0, *right)).collect()
             };
-            let (mut base, mut new) = (samples(&leads(&base)), samples(&leads(&new)));
-            let border = choose(&mut base, &mut new, weight);
-            let value = |border: Border| harmonic(border.base, border.new, weight);
-            for step in -200..200 {
-                let other = at(&base, &new, step as f32 / 40.0 + 0.003);
-                prop_assert!(value(other) <= value(border) + 1e-4, "{other:?} beats {border:?}");
+            let (base, new) = (samples(&leads(&base)), samples(&leads(&new)));
+            let border = choose(&base, &new, &aim(&[weight]));
+            let curve = curve(&base, &new);
+            let value = |&(_, [base, new]): &Step| harmonic(base, new, weight);
+            let nearest = |a: &&Step, b: &&Step| (a.0 - border.shift).abs().total_cmp(&(b.0 - border.shift).abs());
+            let chosen = value(curve.iter().min_by(nearest).unwrap());
+            for step in &curve {
+                prop_assert!(value(step) <= chosen + 1e-4, "{step:?} beats {border:?}");
             }
+        }
+
+        #[test]
+        fn kernels_keep_the_number_of_samples(
+            leads in prop::collection::vec((-30i8..30, any::<bool>()), 1..20),
+        ) {
+            let leads: Vec<_> = leads.iter().map(|(lead, right)| (f32::from(*lead) / 8.0, *right)).collect();
+            let all = samples(&leads);
+            let right = at(&all, &all, f32::MIN).base;
+            let curve = curve(&all, &all);
+            let [first, last] = [curve[0].1, curve[STEPS].1];
+            prop_assert!((first[0] - right).abs() < 1e-4 && first[1].abs() < 1e-4, "{first:?}");
+            prop_assert!(last[0].abs() < 1e-4 && (last[1] - right).abs() < 1e-4, "{last:?}");
         }
     }
 }

@@ -31,6 +31,11 @@ pub struct Answer {
     pub discriminant: f32,
 }
 
+impl Answer {
+    /// The simplest one: the nearest class mean alone.
+    pub const NEAREST_MEAN: Self = Self { targets: 0.0, means: 1.0, discriminant: 0.0 };
+}
+
 /// Every setting of phase 3 (protocol: OrCo, section 3.4, and its released program).
 ///
 /// Settings are stored by name. One that a file does not name has the value that [`Config::default`] gives it, so a new

@@ -99,7 +99,7 @@ impl System {
             Some(Config { views: config.views, precision: config.precision, ..preset.by_targets_alone() })
         };
         match self {
-            Self::NcmBorder => alone(Answer { means: 1.0, ..none }),
+            Self::NcmBorder => alone(Answer::NEAREST_MEAN),
             Self::LdaBorder => alone(Answer { discriminant: 1.0, ..none }),
             Self::Program => stored(Config::orco()),
             Self::Text => stored(Config::paper()),

@@ -69,13 +69,14 @@ impl Answerer {
         with: (Answer, &Statistics),
     ) -> (Self, Vec<(u32, Vec<f32>)>) {
         let known = Known::new(base_model, state, with);
-        let mut rows = Judged::of(base_model, state, with).rows(&known, MOST);
+        let judged = Judged::of(base_model, state, with);
+        let mut rows = judged.rows(&known, MOST);
         let base = known.base();
         let calibration = state.calibration.unwrap_or_else(|| {
             let classes: Vec<u32> = rows.iter().map(|(class, _)| *class).collect();
             let mut fitting = Fitting::new(&classes, base, known.len());
             rows.iter().for_each(|(_, row)| fitting.add(row, false));
-            fitting.choose(state.balance.weight(), with.1.start)
+            fitting.choose(state.balance, judged.simplest(), with.1.start)
         });
         rows.iter_mut().for_each(|(_, row)| shift(row, base, calibration.border.shift));
         (Self::of(known, calibration), rows)

@@ -59,7 +59,8 @@ pub struct BaseModel {
 pub enum Balance {
     /// Nine to one: old answers stay as they were, wherever possible.
     KeepKnown,
-    /// Three to one.
+    /// Three to one, or up to nine to one as far as answers would otherwise be right less often, over all classes, than
+    /// those of the nearest class mean.
     #[default]
     Balanced,
     /// One to one.
@@ -70,12 +71,14 @@ impl Balance {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::KeepKnown, Self::Balanced, Self::FavourNew];
 
-    /// Weight of the base classes, 0..1.
-    pub fn weight(self) -> f32 {
+    /// Weights of the base classes, 0..1: the first counts, and a heavier one only where answers would otherwise be
+    /// right less often than those of the nearest class mean ([`orco_core::border::Aim`]).
+    pub fn weights(self) -> &'static [f32] {
+        const KEEP: f32 = 9.0 / 10.0;
         match self {
-            Self::KeepKnown => 0.9,
-            Self::Balanced => 0.75,
-            Self::FavourNew => 0.5,
+            Self::KeepKnown => &[KEEP],
+            Self::Balanced => &[3.0 / 4.0, 4.0 / 5.0, 5.0 / 6.0, 6.0 / 7.0, 7.0 / 8.0, 8.0 / 9.0, KEEP],
+            Self::FavourNew => &[1.0 / 2.0],
         }
     }
 

@@ -25,7 +25,8 @@ pub struct Arguments {
 enum Dial {
     /// Old answers stay as they were, wherever possible: accuracy on base classes counts nine times as much
     KeepKnown,
-    /// Accuracy on base classes counts three times as much as accuracy on new ones
+    /// Accuracy on base classes counts three times as much as accuracy on new ones, or more where answers would
+    /// otherwise be right less often than those of the nearest class mean
     Balanced,
     /// Both count alike
     FavourNew,

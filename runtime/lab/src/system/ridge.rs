@@ -9,11 +9,13 @@
 use std::cell::{Ref, RefCell};
 
 use nalgebra::{Cholesky, DMatrix, Dyn};
-use orco_core::math::normalise_rows;
+use orco_core::discriminant::direction;
+use orco_core::math::{add_scaled, dot, normalise, normalise_rows};
 use orco_core::random::Random;
 use orco_state::answer::Fitting;
 use orco_state::session::{LearnError, NewClass, OnProgress};
 use orco_state::state::{Balance, BaseModel};
+use orco_state::statistics::Statistics;
 use orco_state::target::cosines;
 
 use super::{Learner, clean};
@@ -29,6 +31,8 @@ pub(super) struct Ridge<'a> {
     /// Random features of the samples, `[samples, WIDTH]`: the bundle's exemplars, then shots.
     samples: Vec<f32>,
     classes: Vec<usize>,
+    /// Features of the shots among them, `[shots, inputs]`.
+    shots: Vec<f32>,
     count: usize,
     lambda: f64,
     /// Random features of the samples that the bundle set aside.
@@ -52,6 +56,7 @@ impl<'a> Ridge<'a> {
             projection,
             samples: Vec::new(),
             classes: base_model.exemplars.classes().iter().map(|class| *class as usize).collect(),
+            shots: Vec::new(),
             count: base_model.classes.len(),
             lambda: 1.0,
             aside: Vec::new(),
@@ -149,7 +154,39 @@ impl<'a> Ridge<'a> {
             let row: Vec<f32> = left_out.row(shot).iter().map(|score| *score as f32).collect();
             fitting.add(&row, false);
         }
-        self.border = fitting.choose(Balance::default().weight(), 0.0).border.shift;
+        let simplest = self.base_model.statistics.as_ref().map_or(0.0, |known| self.nearest_mean(known, &classes));
+        self.border = fitting.choose(Balance::default(), simplest, 0.0).border.shift;
+    }
+
+    /// Accuracy over all classes of the nearest class mean on the samples by which the border is chosen, of these
+    /// classes: those that the bundle set aside, then the shots, each left out of its class's mean.
+    fn nearest_mean(&self, known: &Statistics, classes: &[u32]) -> f32 {
+        let (inputs, base) = (self.base_model.head.inputs, self.base_model.classes.len());
+        let seen = |mut features: Vec<f32>| {
+            features.chunks_exact_mut(inputs).for_each(|one| direction(one, &known.centre));
+            features
+        };
+        let (aside, shots) = (seen(known.set_aside.clean()), seen(self.shots.clone()));
+        let of_shots = &classes[known.set_aside.len()..];
+        let mut sums = known.directions.clean();
+        sums.resize(self.count * inputs, 0.0);
+        for (shot, &class) in shots.chunks_exact(inputs).zip(of_shots) {
+            add_scaled(&mut sums[class as usize * inputs..][..inputs], 1.0, shot);
+        }
+        let mut means = sums.clone();
+        normalise_rows(&mut means, inputs);
+        let mut fitting = Fitting::new(classes, base, self.count);
+        let rows = cosines(&aside, &means, inputs);
+        rows.chunks_exact(self.count).for_each(|row| fitting.add(row, false));
+        for (shot, &class) in shots.chunks_exact(inputs).zip(of_shots) {
+            let mut row = cosines(shot, &means, inputs);
+            let mut rest = sums[class as usize * inputs..][..inputs].to_vec();
+            add_scaled(&mut rest, -1.0, shot);
+            normalise(&mut rest);
+            row[class as usize] = dot(&rest, shot);
+            fitting.add(&row, false);
+        }
+        fitting.accuracy()
     }
 }
 
@@ -158,8 +195,9 @@ impl Learner for Ridge<'_> {
     fn learn(&mut self, new: &[NewClass], _: OnProgress<'_>) -> Result<f64, LearnError> {
         for class in new {
             self.classes.extend(class.shots.iter().map(|_| self.count));
-            let expanded = self.expand(&clean(class, self.base_model.head.inputs));
-            self.samples.extend(expanded);
+            let shots = clean(class, self.base_model.head.inputs);
+            self.samples.extend(self.expand(&shots));
+            self.shots.extend(shots);
             self.count += 1;
         }
         self.fit();
@@ -219,6 +257,7 @@ mod tests {
                 aside: Vec::new(),
                 weights: Vec::new(),
                 projection: Vec::new(),
+                shots: Vec::new(),
                 scored: RefCell::default(),
                 ..ridge
             };

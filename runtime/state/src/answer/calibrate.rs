@@ -3,10 +3,10 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use orco_core::border::{self, Sample};
+use orco_core::border::{self, Aim, Sample};
 use orco_core::math::{exp, highest, ln};
 
-use crate::state::Calibration;
+use crate::state::{Balance, Calibration};
 use crate::target::argmax;
 
 /// Most samples by which a temperature is chosen; more cost time and change nothing that matters.
@@ -42,8 +42,6 @@ impl Leaders {
 pub struct Fitting<'a> {
     /// Class of every sample.
     classes: &'a [u32],
-    /// Share of every sample in the accuracy of its side, classes counting alike.
-    shares: Vec<f32>,
     base: usize,
     /// Number of classes.
     count: usize,
@@ -59,8 +57,7 @@ impl<'a> Fitting<'a> {
     /// Nothing collected yet. Samples are of these classes, of `count` known ones, the first `base` of them base
     /// classes.
     pub fn new(classes: &'a [u32], base: usize, count: usize) -> Self {
-        let shares = shares(classes, base, count);
-        Self { classes, shares, base, count, leaders: Vec::new(), mute: Vec::new(), rows: Vec::new() }
+        Self { classes, base, count, leaders: Vec::new(), mute: Vec::new(), rows: Vec::new() }
     }
 
     /// Takes the next sample's scores, `[count]`, without a border; a mute one counts for nothing.
@@ -73,39 +70,72 @@ impl<'a> Fitting<'a> {
         }
     }
 
-    /// Chooses both, base classes weighing `weight` of 1; `start` is the border where there is nothing to choose it
-    /// from.
-    pub fn choose(&mut self, weight: f32, start: f32) -> Calibration {
-        let (mut known, mut new) = (Vec::new(), Vec::new());
-        for (sample, leaders) in self.leaders.iter().enumerate().filter(|(sample, _)| !self.mute[*sample]) {
-            let Some((learned, score)) = leaders.learned else { continue };
-            let class = self.classes[sample] as usize;
-            let is_known = class < self.base;
-            let own = if is_known { leaders.known.0 } else { learned };
-            let lead = score - leaders.known.1;
-            let sample = Sample { lead, right: own == class, share: self.shares[sample] };
-            if is_known { &mut known } else { &mut new }.push(sample);
-        }
+    /// Chooses both: the border by the weights of a balance, of which a heavier one counts only where it takes that to
+    /// recognise as many of the samples as `simplest`, the accuracy of a simpler answer over all classes; `start` is
+    /// the border where there is nothing to choose it from.
+    pub fn choose(&mut self, balance: Balance, simplest: f32, start: f32) -> Calibration {
+        let shares = self.shares();
+        let [known, new] = self.sides(&shares);
         let border = if known.is_empty() || new.is_empty() {
             border::at(&known, &new, start)
         } else {
-            border::choose(&mut known, &mut new, weight)
+            border::choose(&known, &new, &Aim { weights: balance.weights(), share: self.share(), least: simplest })
         };
         let base = self.base;
         self.rows.iter_mut().for_each(|(_, row)| shift(row, base, border.shift));
-        Calibration { border, temperature: self.temperature() }
+        Calibration { border, temperature: self.temperature(&shares) }
+    }
+
+    /// Accuracy over all classes without a border, 0..1.
+    pub fn accuracy(&self) -> f32 {
+        let [known, new] = self.sides(&self.shares());
+        border::at(&known, &new, 0.0).overall(self.share())
+    }
+
+    /// Share of base classes in all classes.
+    fn share(&self) -> f32 {
+        self.base as f32 / self.count.max(1) as f32
+    }
+
+    /// Share of every speaking sample in the accuracy of its side, classes counting alike.
+    fn shares(&self) -> Vec<f32> {
+        let mut samples = vec![0.0f32; self.count];
+        let speaking = self.classes.iter().zip(&self.mute).filter(|(_, mute)| !**mute);
+        speaking.for_each(|(class, _)| samples[*class as usize] += 1.0);
+        let seen = |classes: &[f32]| classes.iter().filter(|count| **count > 0.0).count() as f32;
+        let (base, learned) = samples.split_at(self.base);
+        let sides = [seen(base), seen(learned)];
+        let share = |(&class, &mute): (&u32, &bool)| {
+            let side = sides[usize::from(class as usize >= self.base)];
+            if mute { 0.0 } else { 1.0 / (samples[class as usize] * side) }
+        };
+        self.classes.iter().zip(&self.mute).map(share).collect()
+    }
+
+    /// Speaking samples of base classes and of learned ones.
+    fn sides(&self, shares: &[f32]) -> [Vec<Sample>; 2] {
+        let mut sides = [Vec::new(), Vec::new()];
+        for (sample, leaders) in self.leaders.iter().enumerate().filter(|(sample, _)| !self.mute[*sample]) {
+            let Some((learned, score)) = leaders.learned else { continue };
+            let class = self.classes[sample] as usize;
+            let is_new = class >= self.base;
+            let own = if is_new { learned } else { leaders.known.0 };
+            let lead = score - leaders.known.1;
+            sides[usize::from(is_new)].push(Sample { lead, right: own == class, share: shares[sample] });
+        }
+        sides
     }
 
     /// The temperature at which the softmax of the rows gives the samples' classes the highest likelihood, from 0.01 to
     /// 2.5 in steps of 12 percent.
-    fn temperature(&self) -> f32 {
+    fn temperature(&self, shares: &[f32]) -> f32 {
         const STEPS: i32 = 48;
         let loss = |temperature: f32| -> f32 {
             let each = self.rows.iter().map(|(sample, row)| {
                 let highest = highest(row);
                 let sum: f32 = row.iter().map(|score| exp((score - highest) / temperature)).sum();
                 let own = row[self.classes[*sample] as usize];
-                self.shares[*sample] * (ln(sum) - (own - highest) / temperature)
+                shares[*sample] * (ln(sum) - (own - highest) / temperature)
             });
             each.sum()
         };
@@ -136,11 +166,54 @@ pub(super) fn softmax(scores: &mut [f32], temperature: f32) {
     scores.iter_mut().for_each(|score| *score /= sum);
 }
 
-/// Share of every sample in the accuracy of its side, classes counting alike.
-fn shares(classes: &[u32], base: usize, count: usize) -> Vec<f32> {
-    let mut samples = vec![0.0f32; count];
-    classes.iter().for_each(|class| samples[*class as usize] += 1.0);
-    let seen = |range: core::ops::Range<usize>| samples[range].iter().filter(|count| **count > 0.0).count() as f32;
-    let sides = [seen(0..base), seen(base..count)];
-    classes.iter().map(|&class| 1.0 / (samples[class as usize] * sides[usize::from(class as usize >= base)])).collect()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Twenty base classes with a sample each, and one learned class with four shots, of which one alone can be won
+    /// without losing eight of the base classes.
+    const BASE: usize = 20;
+
+    fn fitting(classes: &[u32]) -> Fitting<'_> {
+        let mut fitting = Fitting::new(classes, BASE, BASE + 1);
+        for (sample, &class) in classes.iter().enumerate() {
+            let mut row = vec![0.0; BASE + 1];
+            let lead = match sample {
+                0..8 => -0.3,
+                8..BASE => -2.0,
+                BASE => 0.5,
+                _ => -0.5,
+            };
+            row[if class as usize == BASE { 0 } else { class as usize }] = 1.0;
+            row[BASE] = 1.0 + lead;
+            fitting.add(&row, false);
+        }
+        fitting
+    }
+
+    #[test]
+    fn what_a_simpler_answer_would_recognise_makes_base_classes_weigh_more() {
+        let classes: Vec<u32> = (0..BASE as u32).chain([BASE as u32; 4]).collect();
+        let border = |balance, simplest| fitting(&classes).choose(balance, simplest, 0.0).border;
+        let [keep, favour] = [Balance::KeepKnown, Balance::FavourNew].map(|balance| border(balance, 1.0));
+        let light = border(Balance::Balanced, 0.0);
+        assert!(light.base < 0.75 && light.new > 0.95, "{light:?}");
+        let heavier = border(Balance::Balanced, 0.9);
+        assert!(heavier.overall(20.0 / 21.0) >= 0.9, "{heavier:?}");
+        assert!(keep.shift <= heavier.shift && heavier.shift < light.shift, "{keep:?} {heavier:?} {light:?}");
+        assert_eq!(favour, border(Balance::FavourNew, 0.0), "what people set counts alone");
+    }
+
+    #[test]
+    fn mute_samples_take_no_share() {
+        let classes = [0, 0, 1, 2, 3];
+        let mut fitting = Fitting::new(&classes, 2, 4);
+        for (class, mute) in classes.into_iter().zip([false, false, true, false, true]) {
+            let mut row = vec![0.0; 4];
+            row[class as usize] = 1.0;
+            fitting.add(&row, mute);
+        }
+        assert_eq!(fitting.shares(), [0.5, 0.5, 0.0, 1.0, 0.0]);
+        assert_eq!(fitting.accuracy(), 1.0);
+    }
 }

@@ -63,6 +63,7 @@ impl<'a> Judged<'a> {
     pub(crate) fn judge(&self, earlier: &State, indices: &[Option<usize>]) -> Judgement {
         let classes = self.classes();
         let own = |sample: usize| Some(classes[sample] as usize);
+        let simplest = self.simplest();
         let known = Known::new(self.base_model, self.state, self.with);
         let base = known.base();
         let mut fitting = Fitting::new(&classes, base, self.state.known(self.base_model).count());
@@ -74,7 +75,7 @@ impl<'a> Judged<'a> {
         let mut gathered = Vec::new();
         let every: Vec<usize> = (0..self.len()).collect();
         self.scores((&known, &known.projections), &own, &every, &mut |sample, row, alone| {
-            mute.push(alone || sample.checked_sub(self.set_aside()).is_some_and(|exemplar| twice[exemplar]));
+            mute.push(alone || self.is_twice(&twice, sample));
             fitting.add(row, mute[sample]);
             if let Some(columns) = &columns {
                 gathered.clear();
@@ -82,7 +83,7 @@ impl<'a> Judged<'a> {
                 answers_before.push(Leaders::of(&gathered, base).answer(border));
             }
         });
-        let calibration = fitting.choose(self.state.balance.weight(), self.with.1.start);
+        let calibration = fitting.choose(self.state.balance, simplest, self.with.1.start);
         let answers = fitting.leaders.iter().map(|leaders| leaders.answer(calibration.border.shift)).collect();
         let earlier = if columns.is_some() {
             answers_before
@@ -90,6 +91,25 @@ impl<'a> Judged<'a> {
             self.answers(earlier, &|sample| indices[classes[sample] as usize], 0..self.len())
         };
         Judgement { calibration, answers, earlier, mute }
+    }
+
+    /// Accuracy over all classes, by the same samples, of the nearest class mean without a border, which answers should
+    /// not fall below; 0 where the balance leaves nothing to be chosen by it.
+    pub(crate) fn simplest(&self) -> f32 {
+        if self.state.classes.is_empty() || self.state.balance.weights().len() < 2 {
+            return 0.0;
+        }
+        let with = (Answer::NEAREST_MEAN, self.with.1);
+        let known = Known::new(self.base_model, self.state, with);
+        let classes = self.classes();
+        let own = |sample: usize| Some(classes[sample] as usize);
+        let mut fitting = Fitting::new(&classes, known.base(), known.len());
+        let twice = self.in_two_classes();
+        let every: Vec<usize> = (0..self.len()).collect();
+        self.scores((&known, &known.projections), &own, &every, &mut |sample, row, alone| {
+            fitting.add(row, alone || self.is_twice(&twice, sample));
+        });
+        fitting.accuracy()
     }
 
     /// The classes of this state that an earlier one knew, in its order, if it knew no others and all that scores them
@@ -125,7 +145,7 @@ impl<'a> Judged<'a> {
         let some: Vec<usize> = (0..self.len()).step_by(self.len().div_ceil(most).max(1)).collect();
         let mut rows = Vec::with_capacity(some.len());
         self.scores((known, &known.projections), &own, &some, &mut |sample, row, alone| {
-            if !alone && !sample.checked_sub(self.set_aside()).is_some_and(|exemplar| twice[exemplar]) {
+            if !alone && !self.is_twice(&twice, sample) {
                 rows.push((classes[sample], row.to_vec()));
             }
         });
@@ -140,6 +160,11 @@ impl<'a> Judged<'a> {
     fn in_two_classes(&self) -> Vec<bool> {
         let twice = self.twice();
         self.digests.iter().map(|digest| twice.contains_key(digest)).collect()
+    }
+
+    /// Whether a sample is an exemplar that another class has, too, by what [`Self::in_two_classes`] told.
+    fn is_twice(&self, twice: &[bool], sample: usize) -> bool {
+        sample.checked_sub(self.set_aside()).is_some_and(|exemplar| twice[exemplar])
     }
 
     /// Pairs of classes that have an exemplar in common, that which had it first in front.
