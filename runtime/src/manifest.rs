@@ -61,7 +61,7 @@ pub struct BackboneFacts {
     pub features: usize,
     /// Weights and biases, batch norm folded.
     pub parameters: u64,
-    /// Multiply-adds for one image.
+    /// Multiply-adds for one image; 0 where nobody counted them, as in a backbone that was brought as an ONNX file.
     pub multiply_adds: u64,
     /// How its file stores the weights.
     #[serde(default, skip_serializing_if = "Weights::is_f32")]

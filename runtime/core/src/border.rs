@@ -5,9 +5,8 @@
 //! 2016). It is chosen from samples whose class is known and that no score was made from: base samples set aside, and
 //! shots left out of their class's mean in turn.
 //!
-//! A step from sample to sample would follow each of them; so every sample counts on both sides of its lead as much as
-//! a kernel gives it whose width is that of the normal reference rule (Silverman, *Density Estimation*, 1986, section
-//! 3.4).
+//! Counted one by one, single samples would decide where it lies. So each counts on both sides of its lead as much as a
+//! kernel gives it, whose width follows the normal reference rule (Silverman, *Density Estimation*, 1986, section 3.4).
 //!
 //! ```
 //! use orco_core::border::{Aim, Sample, choose};

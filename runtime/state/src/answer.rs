@@ -2,9 +2,9 @@
 //! border between base classes and new ones.
 //!
 //! A picture's features become one long vector, its *embedding*: their projection by the head; their direction from
-//! the centre of all base features; and the direction of their roots from the centre of those. A class is the mean of
-//! such vectors over its shots, clean views and augmented ones counting half each. A score is then one inner product
-//! and one offset:
+//! the centre of all base features; and the direction of their roots from the centre of those. The first and the last
+//! part are left out where they do not count. A class is the mean of such vectors over its shots, clean views and
+//! augmented ones counting half each. A score is then one inner product and one offset:
 //!
 //! - targets: the cosine to the class's pseudo-target, or to its mean projection where the head was not aligned to it;
 //! - means: the cosine to its mean direction (nearest class mean);

@@ -27,14 +27,17 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
     say!(output, "release     {}, {signature}", manifest.release)?;
     say!(
         output,
-        "backbone    {}, {}: {:.2} M parameters, {:.1} M multiply-adds, {}x{} pixels, {} features",
+        "backbone    {}, {}: {:.2} M parameters, {}, {}x{} pixels, {} features",
         manifest.backbone.architecture,
         match options.backbone {
             Backbone::Float => format!("weights in {}", manifest.backbone.weights.name()),
             Backbone::Int8 => "arithmetic in int8".to_owned(),
         },
         manifest.backbone.parameters as f64 / 1e6,
-        manifest.backbone.multiply_adds as f64 / 1e6,
+        match manifest.backbone.multiply_adds {
+            0 => "multiply-adds not counted".to_owned(),
+            count => format!("{:.1} M multiply-adds", count as f64 / 1e6),
+        },
         manifest.preprocessing.width,
         manifest.preprocessing.height,
         manifest.backbone.features

@@ -22,6 +22,8 @@ pub(super) struct Embedder {
     pub(super) head: Option<Projector>,
     pub(super) outputs: usize,
     pub(super) inputs: usize,
+    /// Length of the roots' part: `inputs`, or 0 where the discriminant does not count.
+    pub(super) roots: usize,
     centre: Vec<f32>,
     root_centre: Vec<f32>,
 }
@@ -33,13 +35,14 @@ impl Embedder {
             outputs: if head.is_some() { base_model.dimension } else { 0 },
             head,
             inputs: base_model.head.inputs,
+            roots: if answer.discriminant > 0.0 { base_model.head.inputs } else { 0 },
             centre: statistics.centre.clone(),
             root_centre: statistics.root_centre.clone(),
         }
     }
 
     pub(super) fn length(&self) -> usize {
-        self.outputs + 2 * self.inputs
+        self.outputs + self.inputs + self.roots
     }
 
     /// Embeddings `[n, length]` of features `[n, inputs]`.
@@ -62,9 +65,11 @@ impl Embedder {
             let (directed, rooted) = to[self.outputs..].split_at_mut(self.inputs);
             directed.copy_from_slice(from);
             direction(directed, &self.centre);
-            rooted.copy_from_slice(from);
-            root(rooted);
-            direction(rooted, &self.root_centre);
+            if self.roots > 0 {
+                rooted.copy_from_slice(from);
+                root(rooted);
+                direction(rooted, &self.root_centre);
+            }
         }
         embedded
     }

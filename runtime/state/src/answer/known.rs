@@ -47,7 +47,7 @@ impl<'a> Known<'a> {
                 sums.extend_from_slice(base_model.target(class.target));
             }
             sums.extend_from_slice(direction);
-            sums.extend_from_slice(whitened);
+            sums.extend_from_slice(&whitened[..embedder.roots]);
         }
         sums.iter_mut().for_each(|value| *value *= BASE_COUNTS);
         sums.resize(count * length, 0.0);
@@ -79,16 +79,19 @@ impl<'a> Known<'a> {
                 let class = bank.classes()[exemplar] as usize;
                 let from = self.added_from(class);
                 add_scaled(&mut self.sums[class * length..][from..rooted], 1.0, &contribution[from..rooted]);
-                let sum = roots[class].get_or_insert_with(|| vec![0.0; self.embedder.inputs]);
+                let sum = roots[class].get_or_insert_with(|| vec![0.0; self.embedder.roots]);
                 add_scaled(sum, 1.0, &contribution[rooted..]);
                 self.counts[class] += 1.0;
             }
+        }
+        if self.embedder.roots == 0 {
+            return;
         }
         let (classes, roots): (Vec<usize>, Vec<Vec<f32>>) =
             roots.into_iter().enumerate().filter_map(|(class, sum)| Some((class, sum?))).unzip();
         for (classes, roots) in classes.chunks(TOGETHER).zip(roots.chunks(TOGETHER)) {
             let whitened = self.scorer.whitened(roots.concat());
-            for (&class, whitened) in classes.iter().zip(whitened.chunks_exact(self.embedder.inputs)) {
+            for (&class, whitened) in classes.iter().zip(whitened.chunks_exact(self.embedder.roots)) {
                 add_scaled(&mut self.sums[class * length..][rooted..length], 1.0, whitened);
             }
         }

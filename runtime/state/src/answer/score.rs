@@ -68,6 +68,7 @@ pub(super) struct Scorer {
     whitener: Whitener,
     outputs: usize,
     inputs: usize,
+    roots: usize,
     /// Weights of the three parts, divided by their deviations; of all together 1.
     weights: [f32; 3],
 }
@@ -81,6 +82,7 @@ impl Scorer {
             whitener: Whitener::new(statistics, embedder.inputs),
             outputs: embedder.outputs,
             inputs: embedder.inputs,
+            roots: embedder.roots,
             weights: [weight(0), weight(1), weight(2)],
         }
     }
@@ -92,7 +94,10 @@ impl Scorer {
 
     /// Whitens the last part of rows `[n, length]`.
     pub(super) fn whiten(&self, rows: &mut [f32]) {
-        let length = self.rooted() + self.inputs;
+        if self.roots == 0 {
+            return;
+        }
+        let length = self.rooted() + self.roots;
         let parts: Vec<f32> = rows.chunks_exact(length).flat_map(|row| &row[self.rooted()..]).copied().collect();
         let whitened = self.whitened(parts);
         for (row, whitened) in rows.chunks_exact_mut(length).zip(whitened.chunks_exact(self.inputs)) {
@@ -109,7 +114,7 @@ impl Scorer {
     /// Turns sums of what shots add, `[n, length]`, the last part whitened, into the rows that give the classes'
     /// scores; returns the offsets.
     pub(super) fn rows(&self, sums: &mut [f32], counts: &[f32]) -> Vec<f32> {
-        let length = self.rooted() + self.inputs;
+        let length = self.rooted() + self.roots;
         let mut offsets = Vec::with_capacity(counts.len());
         for (row, count) in sums.chunks_exact_mut(length).zip(counts) {
             row.iter_mut().for_each(|value| *value /= count);

@@ -158,9 +158,12 @@ impl Judging {
         let projected = stored * views + 2 * aside;
         // Once for the sum of a class, and once for its row; twice for a class without one of its shots.
         let whitened = (known - base) + known + base + 2 * stored;
-        let scored = self.samples() * known + stored + aside * base;
+        let judged = self.samples() * known + stored;
+        let scored = judged + aside * base;
+        // Class means alone answer for all samples first.
         projected as u64 * shape.forward_cost()
             + (whitened * 2 * axes * shape.inputs) as u64
             + scored as u64 * length as u64
+            + judged as u64 * shape.inputs as u64
     }
 }
