@@ -78,13 +78,17 @@ impl Question {
                     let ablation = Ablation { perturbation, ..Ablation::default() };
                     Trial { ablation, theirs: Some(Theirs::last_hm(theirs)), ..trial(name, orco()) }
                 };
-                let perturbed = Perturbed { base: true, ..Perturbed::SESSION };
-                let ablation = Ablation { perturbed, ..Ablation::default() };
+                let of = |perturbed| Ablation { perturbed, ..Ablation::default() };
+                let base_too = of(Perturbed { base: true, ..Perturbed::SESSION });
+                let no_targets = of(Perturbed { base: false, incremental: false, free: false });
+                let uniform = |name: &str, ablation, theirs| Trial { ablation, theirs, ..trial(name, orco()) };
                 vec![
+                    // The paper does not say which of these two its row without perturbation is.
+                    uniform("no targets in the batch", no_targets, None),
                     by("none", Perturbation::None, 20.14),
                     by("Gaussian", Perturbation::Gaussian, 50.23),
                     by("uniform", Perturbation::Uniform, 53.12),
-                    Trial { ablation, theirs: Some(Theirs::ahm(50.44)), ..trial("uniform, base targets too", orco()) },
+                    uniform("uniform, base targets too", base_too, Some(Theirs::ahm(50.44))),
                 ]
             }
             Self::Assignment => {
