@@ -31,6 +31,7 @@
 //! assert_eq!(classifier.nearest(&[0.3, 0.9, 2.0, 0.1]), [1, 0]);
 //! ```
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -69,7 +70,7 @@ pub struct Classifier(Rule);
 #[derive(Clone, Debug)]
 enum Rule {
     Nearest(Nearest),
-    Answerer(Answerer),
+    Answerer(Box<Answerer>),
 }
 
 /// By targets, and class means.
@@ -93,7 +94,7 @@ impl Classifier {
     /// [`Config::base_exemplars`] matter.
     pub fn with_config(base_model: &BaseModel, state: &State, config: &Config) -> Self {
         Self(match base_model.answers(config) {
-            Some(with) => Rule::Answerer(Answerer::new(base_model, state, with)),
+            Some(with) => Rule::Answerer(Box::new(Answerer::new(base_model, state, with))),
             None => Rule::Nearest(Nearest::new(base_model, state, config)),
         })
     }
@@ -106,7 +107,7 @@ impl Classifier {
         };
         let (answerer, rows) = Answerer::with_samples(base_model, state, with);
         let scores = KnownScores::of(&rows, answerer.classes());
-        (Self(Rule::Answerer(answerer)), scores)
+        (Self(Rule::Answerer(Box::new(answerer))), scores)
     }
 
     /// Knows one more class at once, without training: by the mean direction of its shots' clean views under the head
