@@ -1,14 +1,15 @@
 #!/bin/sh
 # Tries a bundle on your own pictures: own-pictures.sh PICTURES [DRAW] [OPTION...]
 #
-# PICTURES holds a folder of JPEGs for each thing. Five pictures of each are learned into a state of their own, up to
+# PICTURES holds a folder of pictures (JPEG, PNG) for each thing. Five of each are learned into a state of their own, up to
 # twenty others of each classified among all that is known then, and the share that is right is printed. DRAW (1 where
 # none is given) decides which pictures these are; further options go to every `orco`, such as `--bundle models/everyday`
 # or `--backbone int8`. ORCO names the program, if not `cargo orco`.
 set -eu
-pictures=${1:?PICTURES: a folder that holds a folder of JPEGs for each thing}
-draw=${2:-1}
-shift $(($# < 2 ? $# : 2))
+pictures=${1:?PICTURES: a folder that holds a folder of pictures for each thing}
+shift
+draw=1
+case "${1:-}" in [0-9]*) draw=$1; shift ;; esac
 orco=${ORCO:-cargo orco}
 options=$*
 set --
@@ -16,11 +17,11 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 for folder in "$pictures"/*/; do
-    [ -d "$folder" ] || { echo "$pictures holds no folders; it needs one of JPEGs for each thing" >&2; exit 1; }
+    [ -d "$folder" ] || { echo "$pictures holds no folders; it needs one of pictures for each thing" >&2; exit 1; }
     thing=$(basename "$folder")
     mkdir -p "$work/learn/$thing" "$work/try/$thing"
     # In an order that follows from the draw and the pictures' names.
-    find -L "$(cd "$folder" && pwd)" -iname '*.jpg' | while read -r file; do
+    find -L "$(cd "$folder" && pwd)" \( -iname '*.jpg' -o -iname '*.jpeg' -o -iname '*.png' \) | while read -r file; do
         echo "$(printf '%s %s' "$draw" "$(basename "$file")" | sha256sum | cut -c 1-64) $file"
     done | sort | head -n 25 | cut -c 66- > "$work/pictures"
     count=0
@@ -43,9 +44,9 @@ for folder in "$work/try"/*/; do
     [ "$count" -gt 0 ] || continue
     # A picture that cannot be read is told, and counts as wrong.
     $orco classify --state "$work/state" $options "$folder"*.jpg > "$work/answers" || true
-    right=$((right + $(grep -c "\.jpg: own $(basename "$folder") (" "$work/answers" || true)))
+    right=$((right + $(grep -cF ".jpg: own $(basename "$folder") (" "$work/answers" || true)))
     all=$((all + count))
 done
 grep "to be expected" "$work/said" || true
-[ "$all" -gt 0 ] || { echo "no folder holds more than five JPEGs, so none are left to try" >&2; exit 1; }
+[ "$all" -gt 0 ] || { echo "no folder holds more than five pictures, so none are left to try" >&2; exit 1; }
 echo "$right of $all pictures right, $((100 * right / all)) %"

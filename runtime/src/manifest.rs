@@ -68,6 +68,16 @@ pub struct BackboneFacts {
     pub weights: Weights,
 }
 
+impl BackboneFacts {
+    /// Its multiply-adds for one image, in words.
+    pub fn work(&self) -> String {
+        match self.multiply_adds {
+            0 => "multiply-adds not counted".to_owned(),
+            count => format!("{:.1} M multiply-adds", count as f64 / 1e6),
+        }
+    }
+}
+
 /// How the float backbone's file stores the weights of its convolutions. Whatever the choice, an engine computes with
 /// them in f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -20,6 +20,8 @@
 
 pub mod ablate;
 pub mod align;
+#[cfg(test)]
+mod alone;
 pub mod augment;
 pub mod backbone;
 pub mod compare;

@@ -227,6 +227,7 @@ mod tests {
     use tch::Device;
 
     use super::*;
+    use crate::alone::alone;
     use crate::dataset::{self, Origin};
 
     /// Few synthetic objects and a very small network.
@@ -265,9 +266,11 @@ mod tests {
 
     #[test]
     fn rivals_go_on_where_they_were() {
-        goes_on(|_, _| CrossEntropy);
-        goes_on(Fact::new);
-        goes_on(Savc::new);
+        alone("rival::tests::rivals_go_on_where_they_were", || {
+            goes_on(|_, _| CrossEntropy);
+            goes_on(Fact::new);
+            goes_on(Savc::new);
+        });
     }
 
     #[test]

@@ -482,7 +482,7 @@ fn state_files_are_for_their_owner_alone() {
     assert_eq!(fs::metadata(device.state()).unwrap().permissions().mode() & 0o777, 0o700);
 }
 
-/// What the shipped bundle must reach: aHM at least 50, aACC at least 58 and at least that of the nearest class mean, no
+/// What the shipped bundle must reach: aHM at least 50, aACC at least 59 and at least that of the nearest class mean, no
 /// rival above its aHM by more than a deviation.
 #[test]
 fn the_bundle_reaches_what_it_must_on_the_benchmark_file() {
@@ -497,7 +497,7 @@ fn the_bundle_reaches_what_it_must_on_the_benchmark_file() {
     let of = |name: &str| systems.iter().find(|system| system["system"] == name).unwrap();
     let ahm = |name: &str| of(name)["ahm"].as_f64().unwrap();
     let aacc = |name: &str| of(name)["aacc"].as_f64().unwrap();
-    assert!(ahm("orco") >= 50.0 && aacc("orco") >= 58.0, "aHM {}, aACC {}", ahm("orco"), aacc("orco"));
+    assert!(ahm("orco") >= 50.0 && aacc("orco") >= 59.0, "aHM {}, aACC {}", ahm("orco"), aacc("orco"));
     assert!(aacc("orco") >= aacc("ncm"), "aACC {} and {} of ncm", aacc("orco"), aacc("ncm"));
     assert!(ahm("orco") >= ahm("ncm") + 10.0, "aHM {} and {} of ncm", ahm("orco"), ahm("ncm"));
     for rival in ["imprint", "ncm", "teen", "ncm + border", "lda + border"] {

@@ -1,4 +1,5 @@
-//! The shipped reports: their pages show the numbers of their JSON, and those are what measuring gives.
+//! The shipped reports: their pages show the numbers of their JSON, and those are what measuring gives. The shipped cards
+//! say the same.
 
 use core::ops::ControlFlow;
 use std::fs;
@@ -52,6 +53,36 @@ fn pages_show_the_numbers_of_their_json() {
             assert!(page.contains(system["system"].as_str().unwrap()));
         }
     }
+}
+
+#[test]
+fn cards_say_what_their_tables_and_reports_say() {
+    for report in shipped() {
+        let bundle = report.parent().unwrap();
+        let card = fs::read_to_string(bundle.join("README.md")).unwrap();
+        let metric = |name: &str| {
+            let (_, rest) = card.split_once(&format!("name: {name}, value: ")).expect("the front matter has it");
+            rest.split_once('}').expect("the entry ends").0
+        };
+        let rows = |start: &'static str| card.lines().filter_map(move |line| line.strip_prefix(start));
+        let ours: Vec<&str> = rows("| orco | ").next().expect("a row of ours").split(" | ").collect();
+        let (_, last) = card.split_once("| session (orco)").expect("a table of sessions");
+        let last = last.lines().take_while(|line| !line.is_empty()).last().expect("a last session");
+        let last_hm = last.trim_matches(['|', ' ']).split(" | ").nth(3).expect("the session's HM");
+        let means = ["aHM", "aACC", "HM of the last session"].map(metric);
+        assert_eq!(means, [mean(ours[0]), mean(ours[1]), last_hm], "{}", bundle.display());
+        let json: Report = serde_json::from_str(&fs::read_to_string(report.join("report.json")).unwrap()).unwrap();
+        if card.contains(&format!("means of {} draws of the shots", json.draws)) {
+            let measured = json.systems.iter().find(|summary| summary.system == "orco").expect("ours is measured");
+            let measured = [measured.ahm, measured.aacc].map(|value| format!("{value:.2}"));
+            assert_eq!(measured, [means[0], means[1]], "{}", bundle.display());
+        }
+    }
+}
+
+/// The mean of "mean ± deviation".
+fn mean(cell: &str) -> &str {
+    cell.split_once(" ± ").map_or(cell, |(mean, _)| mean)
 }
 
 #[test]

@@ -53,15 +53,13 @@ pub(super) fn write(
         bundle.base_model.target_count() - bundle.base_model.classes.len()
     )?;
     let facts = &manifest.backbone;
-    let work = match facts.multiply_adds {
-        0 => "brought as an ONNX file, multiply-adds not counted".to_owned(),
-        count => format!("{:.1} M multiply-adds", count as f64 / 1e6),
-    };
+    let brought = if facts.multiply_adds == 0 { "brought as an ONNX file, " } else { "" };
     writeln!(
         text,
-        "- Backbone: {}, {:.2} M parameters, {work} for one {}x{} image, {} features.",
+        "- Backbone: {}, {:.2} M parameters, {brought}{} for one {}x{} image, {} features.",
         facts.architecture,
         facts.parameters as f64 / 1e6,
+        facts.work(),
         manifest.preprocessing.width,
         manifest.preprocessing.height,
         facts.features

@@ -34,10 +34,7 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
             Backbone::Int8 => "arithmetic in int8".to_owned(),
         },
         manifest.backbone.parameters as f64 / 1e6,
-        match manifest.backbone.multiply_adds {
-            0 => "multiply-adds not counted".to_owned(),
-            count => format!("{:.1} M multiply-adds", count as f64 / 1e6),
-        },
+        manifest.backbone.work(),
         manifest.preprocessing.width,
         manifest.preprocessing.height,
         manifest.backbone.features

@@ -23,6 +23,8 @@ pub(crate) struct Judged<'a> {
     state: &'a State,
     /// SHA-256 of each exemplar.
     digests: Vec<[u8; 32]>,
+    /// For every exemplar, whether another class has the same one.
+    twice: Vec<bool>,
 }
 
 /// What judging a state gave.
@@ -41,7 +43,10 @@ impl<'a> Judged<'a> {
     /// The samples set aside, and the exemplars of a state.
     pub(crate) fn of(base_model: &'a BaseModel, state: &'a State, with: (Answer, &'a Statistics)) -> Self {
         let digests = (0..state.exemplars.len()).map(|exemplar| state.exemplars.digest_of(exemplar)).collect();
-        Self { base_model, with, state, digests }
+        let mut judged = Self { base_model, with, state, digests, twice: Vec::new() };
+        let twice = judged.in_two_classes();
+        judged.twice = judged.digests.iter().map(|digest| twice.contains_key(digest)).collect();
+        judged
     }
 
     /// How many the bundle set aside; these come first.
@@ -67,7 +72,6 @@ impl<'a> Judged<'a> {
         let known = Known::new(self.base_model, self.state, self.with);
         let base = known.base();
         let mut fitting = Fitting::new(&classes, base, self.state.known(self.base_model).count());
-        let twice = self.in_two_classes();
         let mut mute = Vec::with_capacity(self.len());
         let columns = self.unchanged(earlier, indices);
         let border = self.border_of(earlier);
@@ -75,7 +79,7 @@ impl<'a> Judged<'a> {
         let mut gathered = Vec::new();
         let every: Vec<usize> = (0..self.len()).collect();
         self.scores((&known, &known.projections), &own, &every, &mut |sample, row, alone| {
-            mute.push(alone || self.is_twice(&twice, sample));
+            mute.push(alone || self.is_twice(sample));
             fitting.add(row, mute[sample]);
             if let Some(columns) = &columns {
                 gathered.clear();
@@ -104,10 +108,9 @@ impl<'a> Judged<'a> {
         let classes = self.classes();
         let own = |sample: usize| Some(classes[sample] as usize);
         let mut fitting = Fitting::new(&classes, known.base(), known.len());
-        let twice = self.in_two_classes();
         let every: Vec<usize> = (0..self.len()).collect();
         self.scores((&known, &known.projections), &own, &every, &mut |sample, row, alone| {
-            fitting.add(row, alone || self.is_twice(&twice, sample));
+            fitting.add(row, alone || self.is_twice(sample));
         });
         fitting.accuracy()
     }
@@ -141,11 +144,10 @@ impl<'a> Judged<'a> {
     pub(crate) fn rows(&self, known: &Known<'_>, most: usize) -> Vec<(u32, Vec<f32>)> {
         let classes = self.classes();
         let own = |sample: usize| Some(classes[sample] as usize);
-        let twice = self.in_two_classes();
         let some: Vec<usize> = (0..self.len()).step_by(self.len().div_ceil(most).max(1)).collect();
         let mut rows = Vec::with_capacity(some.len());
         self.scores((known, &known.projections), &own, &some, &mut |sample, row, alone| {
-            if !alone && !self.is_twice(&twice, sample) {
+            if !alone && !self.is_twice(sample) {
                 rows.push((classes[sample], row.to_vec()));
             }
         });
@@ -156,24 +158,18 @@ impl<'a> Judged<'a> {
         state.calibration.map_or(self.with.1.start, |calibration| calibration.border.shift)
     }
 
-    /// For every exemplar, whether another class has the same one.
-    fn in_two_classes(&self) -> Vec<bool> {
-        let twice = self.twice();
-        self.digests.iter().map(|digest| twice.contains_key(digest)).collect()
-    }
-
-    /// Whether a sample is an exemplar that another class has, too, by what [`Self::in_two_classes`] told.
-    fn is_twice(&self, twice: &[bool], sample: usize) -> bool {
-        sample.checked_sub(self.set_aside()).is_some_and(|exemplar| twice[exemplar])
+    /// Whether a sample is an exemplar that another class has, too.
+    fn is_twice(&self, sample: usize) -> bool {
+        sample.checked_sub(self.set_aside()).is_some_and(|exemplar| self.twice[exemplar])
     }
 
     /// Pairs of classes that have an exemplar in common, that which had it first in front.
     pub(crate) fn pairs(&self) -> BTreeSet<[u32; 2]> {
-        self.twice().into_values().flatten().collect()
+        self.in_two_classes().into_values().flatten().collect()
     }
 
     /// Exemplars that stand in more classes than one, with the pairs of these.
-    fn twice(&self) -> BTreeMap<[u8; 32], BTreeSet<[u32; 2]>> {
+    fn in_two_classes(&self) -> BTreeMap<[u8; 32], BTreeSet<[u32; 2]>> {
         let mut first = BTreeMap::new();
         let mut twice = BTreeMap::<_, BTreeSet<_>>::new();
         for (&digest, &class) in self.digests.iter().zip(self.state.exemplars.classes()) {
