@@ -10,11 +10,12 @@ use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, Weights};
 use orco_tests::tiny::{self, images};
 use orco_trainer::align::align;
 use orco_trainer::backbone::{Description, Network, OnnxBackbone};
-use orco_trainer::config::{AlignRate, Architecture, Arithmetic, Recipe};
+use orco_trainer::compare::on_device;
+use orco_trainer::config::{AlignRate, Architecture, Arithmetic, BackboneConfig, Recipe};
 use orco_trainer::dataset::{Channels, DataSet, Images, Split};
 use orco_trainer::export::{Output, onnx, write_bundle};
 use orco_trainer::fit::Base;
-use orco_trainer::model::Model;
+use orco_trainer::model::{Model, Norms};
 use orco_trainer::pretrain::pretrain;
 use orco_trainer::run::Run;
 use tch::nn::VarStore;
@@ -146,13 +147,20 @@ fn a_model_that_the_user_brings_becomes_the_backbone() {
     assert_eq!(onnx.input.mean, [0.4, 0.5, 0.6], "as its metadata say");
     assert_eq!(onnx.input.deviation, [0.27, 0.26, 0.28], "as the data set's");
     let mut model = Model::on(onnx, &recipe, Device::Cpu);
-    let (run, bundle, card) = export(&mut model, &recipe, &images(), folder.path());
+    let images = images();
+    let (run, bundle, card) = export(&mut model, &recipe, &images, folder.path());
     // Of four classes.
     assert!(last_accuracy(&run) > 60.0, "{}", last_accuracy(&run));
     assert_eq!(bundle.backbone, std::fs::read(&path).unwrap());
     assert_eq!((bundle.manifest.backbone.architecture.as_str(), bundle.manifest.backbone.features), ("mine", 16));
     assert!(bundle.manifest.files.contains_key(BACKBONE) && card.contains("Phase 1: none"), "{card}");
     assert!(!card.contains("classifier of phase 1"), "{card}");
+    // An ablation measures it without a bundle.
+    let data = tiny::data(&images, split(&recipe, &images));
+    let base = Base { images: &images, split: &data.split, seed: recipe.seed, run: &run };
+    let targets = align(&mut model, (&recipe).into(), &base).unwrap();
+    let measured = on_device(&model, &targets, &recipe, &data, 1).unwrap();
+    assert!(measured.sessions.len() == 2 && measured.sessions[0].top1 > 50.0, "{measured:?}");
 }
 
 #[test]
@@ -174,6 +182,47 @@ fn a_model_of_the_wrong_shape_is_refused_with_a_reason() {
     assert!(recipe.clone().with_backbone(&path).unwrap_err().to_string().contains("export.int8 is true"));
     (recipe.export.int8, recipe.export.weights) = (false, Weights::F16);
     assert!(recipe.with_backbone(&path).unwrap_err().to_string().contains("export.weights is f16"));
+}
+
+#[test]
+fn a_released_backbone_can_be_trained_on() {
+    let _turn = TURN.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let (images, mut recipe) = (images(), recipe());
+    recipe.backbone.architecture = Architecture::Mobilenetv2;
+    // In inference mode it would take in the mirror image, which training does not.
+    recipe.align.mirrored = false;
+    let mut trained = Model::new(&recipe, INPUT, Device::Cpu);
+    trained.channels = Channels { mean: [0.4; 3], deviation: [0.3; 3] };
+    let base = split(&recipe, &images).base;
+    let features = |model: &Model, train| {
+        let seen = model.channels.normalise(&images.batch(&base, Device::Cpu));
+        no_grad(|| model.backbone.forward(&seen, Arithmetic::F32, train))
+    };
+    let apart = |a: &Tensor, b: &Tensor| ((a - b).norm() / b.norm()).double_value(&[]);
+    for (weights, rounding) in [(Weights::F32, 1e-4), (Weights::F16, 1e-2), (Weights::Int8, 0.1)] {
+        recipe.export.weights = weights;
+        let folder = folder.path().join(format!("{weights:?}"));
+        export(&mut trained, &recipe, &images, &folder);
+        let mut model = Model::new(&Recipe { seed: recipe.seed + 1, ..recipe.clone() }, INPUT, Device::Cpu);
+        assert_eq!(model.load_backbone(&folder.join("bundle/backbone.onnx")).unwrap(), Norms::Folded);
+        assert_eq!(model.channels, trained.channels);
+        let folded = features(&model, false);
+        assert!(apart(&folded, &features(&trained, false)) < rounding, "{weights:?}");
+        // Norms that do nothing in inference are others in training, where they follow the batch.
+        let copy = model.moved(&recipe, Device::Cpu).unwrap();
+        assert!(apart(&features(&copy, true), &folded) > 0.1, "{weights:?}");
+        model.restore_norms(&images, &base);
+        assert!(apart(&features(&model, false), &folded) < 1e-4, "{weights:?}");
+        assert!(apart(&features(&model, true), &folded) < 1e-2, "{weights:?}");
+    }
+    let other = Recipe { backbone: BackboneConfig { width: 12, ..recipe.backbone.clone() }, ..recipe };
+    let onnx = folder.path().join("F32/bundle/backbone.onnx");
+    let refused = |path: &Path| Model::new(&other, INPUT, Device::Cpu).load_backbone(path).unwrap_err();
+    assert!(refused(&onnx).to_string().contains("but mobilenetv2-w12 needs"), "{:#}", refused(&onnx));
+    let nothing = folder.path().join("nothing");
+    std::fs::write(&nothing, "no weights").unwrap();
+    assert!(format!("{:#}", refused(&nothing)).contains("no safetensors file"), "{:#}", refused(&nothing));
 }
 
 #[test]
@@ -199,7 +248,7 @@ fn phase_2_trains_the_backbone_from_given_weights() {
     (recipe.align.train_backbone, recipe.align.rate, recipe.align.warmup_epochs) = (true, AlignRate::Cosine, 3);
     (recipe.align.learning_rate, recipe.align.backbone_learning_rate) = (0.1, Some(0.02));
     let mut model = Model::new(&recipe, INPUT, Device::Cpu);
-    model.load_backbone(&weights).unwrap();
+    assert_eq!(model.load_backbone(&weights).unwrap(), Norms::Whole);
     let named = |model: &Model| -> Vec<(String, Tensor)> {
         let own = model.tensors().into_iter().filter(|(name, _)| name.starts_with("backbone."));
         own.map(|(name, tensor)| (name, no_grad(|| tensor.copy()))).collect()

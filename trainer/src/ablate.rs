@@ -67,6 +67,12 @@ impl Question {
         if given && matches!(self, Self::Pretraining | Self::Backbone) {
             bail!("the recipe's backbone is given, not trained; \"{}\" needs a recipe with [pretrain]", self.name());
         }
+        if recipe.backbone.onnx.is_some() && self == Self::Frozen {
+            bail!(
+                "the backbone is an ONNX file, which cannot be trained; if orco-train exported it, name it as \
+                 backbone.weights, with its architecture and width"
+            );
+        }
         let learn = Config { views: recipe.learn.views, precision: recipe.learn.precision, ..Config::orco() };
         let recipe = Recipe { learn, ..recipe.clone() };
         let trial = |name, change: &dyn Fn(&mut Recipe), ahm: Option<f64>| {
@@ -230,6 +236,9 @@ mod tests {
         given.pretrain.epochs = 0;
         let said = Question::Pretraining.trials(&given).unwrap_err().to_string();
         assert!(said.contains("is given, not trained") && said.contains("\"pretraining\""), "{said}");
-        assert!(Question::Targets.trials(&given).is_ok());
+        assert!(Question::Targets.trials(&given).is_ok() && Question::Frozen.trials(&given).is_ok());
+        given.backbone.onnx = Some("backbone.onnx".into());
+        let said = Question::Frozen.trials(&given).unwrap_err().to_string();
+        assert!(said.contains("cannot be trained") && said.contains("backbone.weights"), "{said}");
     }
 }

@@ -11,6 +11,7 @@ mod norm;
 pub mod pth;
 mod source;
 mod torchvision;
+pub mod unfold;
 
 pub use build::Builder;
 pub use description::{Activation, Block, ConvNorm, Description, Shortcut};

@@ -21,7 +21,7 @@ use tch::{Device, Tensor, no_grad};
 use self::session::ComparedSession;
 use crate::config::{Arithmetic, Recipe};
 use crate::dataset::{DataSet, Images};
-use crate::export::{Source, onnx};
+use crate::export::Source;
 use crate::interrupt;
 use crate::model::Model;
 use crate::objective::Targets;
@@ -104,7 +104,7 @@ pub fn on_device(model: &Model, targets: &Targets, recipe: &Recipe, data: &DataS
 
 /// What a bundle would have of a model, its features computed as on a device.
 fn exported(model: &Model, targets: &Targets, source: &Source<'_>) -> Result<(BaseModel, Benchmark)> {
-    let mut encoder = Onnx::team(&onnx::encode(&model.backbone, &[]), &source.input)
+    let mut encoder = Onnx::team(&Source::encode(model, &[]), &source.input)
         .context("the runtime's learner takes its features from ONNX Runtime")?;
     let base_model = source.base_model(model, targets, &mut encoder)?;
     let base = source.clean_features(&mut encoder, source.train, &source.split.base)?;

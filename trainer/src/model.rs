@@ -13,7 +13,7 @@ use tch::nn::{Init, VarStore};
 use tch::{Device, Tensor, no_grad};
 
 use crate::augment::view;
-use crate::backbone::{Description, FeatureSource, Head, Network, OnnxBackbone, pth, published_names};
+use crate::backbone::{Description, FeatureSource, Head, Network, OnnxBackbone, pth, published_names, unfold};
 use crate::config::{Arithmetic, AugmentConfig, Recipe};
 use crate::dataset::{Channels, Images};
 use crate::kernels;
@@ -120,16 +120,18 @@ impl Model {
         no_grad(|| self.backbone.forward(&self.channels.normalise(&change(shown)), precision, false))
     }
 
-    /// Sets the backbone's tensors from a safetensors file, such as the checkpoint of another run, or weights that go
-    /// by [published names](crate::backbone::published_names); other tensors in it are passed over.
+    /// Sets the backbone's tensors from a file: a checkpoint of another run, weights that go by
+    /// [published names](crate::backbone::published_names), or the `backbone.onnx` of a bundle, with the channels that
+    /// it is fed with. Other tensors in it are passed over.
     ///
     /// # Errors
     /// If the file cannot be read, or a tensor of the backbone is missing or has another shape; the model is then as
     /// it was.
-    pub fn load_backbone(&mut self, path: &Path) -> Result<()> {
+    pub fn load_backbone(&mut self, path: &Path) -> Result<Norms> {
         let shown = path.display();
-        let read = read_weights(path).with_context(|| format!("cannot read the weights {shown}"))?;
-        let tensors: HashMap<String, Tensor> = read.into_iter().collect();
+        let read = read_weights(path, &self.backbone.description);
+        let read = read.with_context(|| format!("cannot read the weights {shown}"))?;
+        let tensors: HashMap<String, Tensor> = read.tensors.into_iter().collect();
         let own = self.tensors().into_iter().filter(|(name, _)| name.starts_with("backbone."));
         let mut pairs = Vec::new();
         for (name, own) in own {
@@ -148,7 +150,19 @@ impl Model {
             pairs.push((own, saved));
         }
         no_grad(|| pairs.iter_mut().for_each(|(own, saved)| own.copy_(saved)));
-        Ok(())
+        self.channels = read.channels.unwrap_or(self.channels);
+        Ok(read.norms)
+    }
+
+    /// Gives a backbone whose norms came folded the norms that images ask for, some of those at `indices`; what it
+    /// computes stays the same.
+    pub fn restore_norms(&self, images: &Images, indices: &[usize]) {
+        /// Enough for means and variances, of which every image gives many numbers.
+        const COUNT: usize = 1024;
+        const BATCH: usize = 128;
+        let some: Vec<usize> = indices.iter().copied().step_by((indices.len() / COUNT).max(1)).collect();
+        let batches = some.chunks(images.together(BATCH)).map(|indices| images.batch(indices, self.device()));
+        self.backbone.restore_norms(batches.map(|images| self.channels.normalise(&images)));
     }
 
     /// Sets every tensor of the model from a checkpoint.
@@ -160,15 +174,43 @@ impl Model {
     }
 }
 
-/// Tensors of a file by name: safetensors, or PyTorch's format from before its zip one.
-fn read_weights(path: &Path) -> Result<Vec<(String, Tensor)>> {
-    let mut start = [0; 5];
+/// How the norms of a backbone came out of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Norms {
+    /// As they were trained.
+    Whole,
+    /// Folded into the convolutions: before anything is trained, [`Model::restore_norms`] has to be called.
+    Folded,
+}
+
+/// What a file of weights holds.
+struct Weights {
+    tensors: Vec<(String, Tensor)>,
+    norms: Norms,
+    channels: Option<Channels>,
+}
+
+/// Tensors of a file by name: safetensors, PyTorch's format from before its zip one, or an ONNX file of ours.
+fn read_weights(path: &Path, description: &Description) -> Result<Weights> {
+    let whole = |tensors| Weights { tensors, norms: Norms::Whole, channels: None };
+    let mut start = [0; 9];
     let mut file = File::open(path)?;
     let read = file.read(&mut start)?;
     if pth::is_one(&start[..read]) {
-        return Ok(pth::read(&std::fs::read(path)?)?);
+        return Ok(whole(pth::read(&std::fs::read(path)?)?));
     }
-    Ok(Tensor::read_safetensors(path)?)
+    // After its length, the header of a safetensors file is JSON.
+    if start[8] == b'{' {
+        return Ok(whole(Tensor::read_safetensors(path)?));
+    }
+    let model = unfold::model(&std::fs::read(path)?)?;
+    let channels = model.three("orco.mean").zip(model.three("orco.deviation"));
+    Ok(Weights {
+        tensors: unfold::tensors(&model, description)?,
+        norms: Norms::Folded,
+        channels: channels.map(|(mean, deviation)| Channels { mean, deviation }),
+    })
 }
 
 /// A network that only computes.

@@ -19,6 +19,13 @@ pub struct Model {
     pub metadata_props: Vec<Entry>,
 }
 
+impl Model {
+    /// Three numbers out of the metadata, one for each colour channel.
+    pub fn three(&self, key: &str) -> Option<[f32; 3]> {
+        serde_json::from_str(&self.metadata_props.iter().find(|entry| entry.key == key)?.value).ok()
+    }
+}
+
 /// `onnx.OperatorSetIdProto`.
 #[derive(Clone, PartialEq, Message)]
 pub struct OperatorSet {

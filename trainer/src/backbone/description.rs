@@ -21,6 +21,11 @@ pub struct ConvNorm {
 }
 
 impl ConvNorm {
+    /// What its tensors are called below `backbone.` in checkpoints.
+    pub fn variable(&self) -> String {
+        self.name.replace('.', "_")
+    }
+
     /// Equal padding on all sides, as PyTorch's networks have it.
     pub fn symmetric(kernel: i64) -> [i64; 2] {
         [kernel / 2; 2]

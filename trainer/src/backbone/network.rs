@@ -42,7 +42,7 @@ pub struct Network {
 impl Network {
     /// Creates the parameters under `path`: Kaiming-normal weights, identity norms.
     pub fn new(path: &Path<'_>, description: Description) -> Self {
-        let made = |conv: &ConvNorm| (conv.name.clone(), create(&(path / conv.name.replace('.', "_")), conv));
+        let made = |conv: &ConvNorm| (conv.name.clone(), create(&(path / conv.variable()), conv));
         let tensors = description.convolutions().map(made);
         Self { tensors: tensors.collect(), norm_group: None, description: description.clone() }
     }

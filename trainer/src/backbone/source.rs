@@ -96,22 +96,20 @@ impl OnnxBackbone {
         let refused = |reason| OnnxBackboneError::Refused { path: path.into(), reason };
         let digest = codec::digest(&read);
         let bytes = fold::without_constant_nodes(read).map_err(refused)?;
-        let graph = Model::decode(bytes.as_slice()).ok().and_then(|model| Some((model.graph?, model.metadata_props)));
-        let (graph, metadata) = graph.ok_or_else(|| OnnxBackboneError::NotOnnx { path: path.into() })?;
+        let no_model = || OnnxBackboneError::NotOnnx { path: path.into() };
+        let model = Model::decode(bytes.as_slice()).map_err(|_| no_model())?;
+        let graph = model.graph.as_ref().ok_or_else(no_model)?;
         let wrong = |reason: String| OnnxBackboneError::Shape { path: path.into(), reason };
         // Old models list their weights among the inputs.
         let is_weight = |input: &&ValueInfo| graph.initializer.iter().any(|weight| weight.name == input.name);
         let inputs: Vec<&ValueInfo> = graph.input.iter().filter(|input| !is_weight(input)).collect();
         let [height, width] = image_sides(&inputs).map_err(wrong)?;
         check_output(&graph.output).map_err(wrong)?;
-        let stated = |key: &str| -> Option<[f32; 3]> {
-            serde_json::from_str(&metadata.iter().find(|entry| entry.key == key)?.value).ok()
-        };
         let input = Preprocessing {
             width,
             height,
-            mean: config.mean.or_else(|| stated("orco.mean")).unwrap_or(channels.mean),
-            deviation: config.deviation.or_else(|| stated("orco.deviation")).unwrap_or(channels.deviation),
+            mean: config.mean.or_else(|| model.three("orco.mean")).unwrap_or(channels.mean),
+            deviation: config.deviation.or_else(|| model.three("orco.deviation")).unwrap_or(channels.deviation),
         };
         if !input.is_sound() {
             return Err(wrong(format!("its images of {width}x{height} pixels are larger than 1024x1024")));

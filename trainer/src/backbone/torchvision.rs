@@ -39,7 +39,7 @@ mod tests {
 
     use super::*;
     use crate::config::Recipe;
-    use crate::model::Model;
+    use crate::model::{Model, Norms};
 
     fn model() -> Model {
         let mut recipe: Recipe = toml::from_str(include_str!("../../recipes/cub200-paper.toml")).unwrap();
@@ -80,7 +80,7 @@ mod tests {
         renamed.push(("fc.weight".into(), tch::Tensor::zeros([1000, 32], (tch::Kind::Float, tch::Device::Cpu))));
         tch::Tensor::write_safetensors(&renamed, &path).unwrap();
         let mut model = model();
-        model.load_backbone(&path).unwrap();
+        assert_eq!(model.load_backbone(&path).unwrap(), Norms::Whole);
         for ((own, loaded), (_, there)) in model.tensors().iter().zip(other.tensors()) {
             assert!(!own.starts_with("backbone.") || loaded.equal(&(there.detach() + 0.5)), "{own}");
         }

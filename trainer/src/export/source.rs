@@ -14,7 +14,6 @@ use orco_runtime::manifest::{BackboneFacts, FORMAT, Manifest, Provenance};
 use orco_state::bank::Bank;
 use orco_state::state::{BaseModel, Class};
 
-use super::metadata::{Facts, metadata};
 use super::onnx;
 use super::statistics::{clean_features, picture};
 use crate::config::{MeasureOn, Recipe, SHOTS};
@@ -60,10 +59,10 @@ impl<'a> Source<'a> {
     }
 
     /// The float backbone's file: written from the network, or the one that the user brought.
-    pub(super) fn encode(&self, model: &Model, facts: &Facts<'_>) -> Vec<u8> {
+    pub(crate) fn encode(model: &Model, metadata: &[(&str, String)]) -> Vec<u8> {
         match &model.onnx {
             Some(onnx) => onnx.bytes.clone(),
-            None => onnx::encode(&model.backbone, &metadata(facts)),
+            None => onnx::encode(&model.backbone, metadata),
         }
     }
 

@@ -11,7 +11,7 @@ use orco_trainer::distributed::Group;
 use orco_trainer::failure::guarded;
 use orco_trainer::fit::Base;
 use orco_trainer::interrupt::{self, Work};
-use orco_trainer::model::Model;
+use orco_trainer::model::{Model, Norms};
 use orco_trainer::objective::Targets;
 use orco_trainer::pretrain::pretrain;
 use orco_trainer::run::{Record, Run, TrainedOn};
@@ -103,8 +103,10 @@ impl Job {
             None => Model::new(&recipe, input_of(&recipe), device),
         };
         model.channels = data.channels;
-        if let Some(weights) = &recipe.backbone.weights {
-            model.load_backbone(weights)?;
+        if let Some(weights) = &recipe.backbone.weights
+            && model.load_backbone(weights)? == Norms::Folded
+        {
+            model.restore_norms(&data.train, &data.split.base);
         }
         // Everything is read; only now is the folder claimed.
         let run = Run::open_on(&common.run, &recipe, &TrainedOn::new(&recipe, &data)?, group)?;
