@@ -115,14 +115,16 @@ fn steps(run: &Path) -> i64 {
 fn ctrl_c_saves_the_step_and_resume_continues_exactly() {
     let folder = recipe(8, 1);
     let (straight, stopped) = (folder.path().join("straight"), folder.path().join("stopped"));
-    succeeds(&mut program(&arguments(folder.path(), "straight")));
+    // Not the recipe's seed.
+    let arguments = |run| [arguments(folder.path(), run), vec!["--seed".to_owned(), "5".to_owned()]].concat();
+    succeeds(&mut program(&arguments("straight")));
 
     // Stopped three times, each time wherever it is then.
     let mut within = Vec::new();
     let resume = ["resume".to_owned(), "stopped".to_owned()];
     for stop in 0..3 {
         let done = epochs(&stopped);
-        let mut first = program(&arguments(folder.path(), "stopped"));
+        let mut first = program(&arguments("stopped"));
         let mut again = program(&resume);
         let mut child = if stop == 0 { &mut first } else { again.current_dir(folder.path()) }.spawn().unwrap();
         wait_for("an epoch", &mut child, || epochs(&stopped) > done);
@@ -147,7 +149,7 @@ fn ctrl_c_saves_the_step_and_resume_continues_exactly() {
     assert_eq!(losses(&straight), losses(&stopped));
 
     let record = Record::read(&stopped).unwrap();
-    assert_eq!((record.seed, record.device.as_str(), record.threads), (1, "cpu", 1));
+    assert_eq!((record.seed, record.device.as_str(), record.threads), (5, "cpu", 1));
     assert_eq!(record.request["pretrain"]["common"]["images"]["data"].as_str(), data().to_str());
     let files = |run: &Path| {
         let names = fs::read_dir(run).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());

@@ -29,7 +29,7 @@ pub fn csv(summaries: &[Summary]) -> String {
 }
 
 /// A field, in quotes where it needs them (RFC 4180).
-fn quoted(field: &str) -> String {
+pub(crate) fn quoted(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", field.replace('"', "\"\""))
     } else {

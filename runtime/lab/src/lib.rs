@@ -9,6 +9,7 @@
 //! - [`published`]: what authors report;
 //! - `report` (feature `report`): all of it as JSON, CSV, pictures, and a page;
 //! - `trials` (feature `report`): the paper's ablations of phase 3;
+//! - `seeds` (feature `report`): trainings of one recipe with several seeds;
 //! - [`Row`], [`Summary`]: harmonic means, accuracies and their spread over draws; [`csv`] writes them.
 
 pub mod ablation;
@@ -21,6 +22,8 @@ mod metrics;
 pub mod published;
 #[cfg(feature = "report")]
 pub mod report;
+#[cfg(feature = "report")]
+pub mod seeds;
 pub mod statistics;
 mod system;
 #[cfg(feature = "report")]

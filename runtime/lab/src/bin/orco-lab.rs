@@ -8,12 +8,14 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
-use orco_lab::System;
 use orco_lab::benchmark::Benchmark;
 use orco_lab::report::collect;
+use orco_lab::seeds::{self, OverSeeds};
 use orco_lab::trials::{Question, Trials};
+use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::threads::{Threads, cores};
+use serde_json::json;
 
 #[derive(Parser)]
 #[command(version, about = "Measures OrCo beside its rivals, on the features that bundles carry")]
@@ -30,6 +32,28 @@ enum Verb {
     /// Measures one of the paper's ablations of phase 3 on a bundle's benchmark file. Draws that are done are kept:
     /// stopped, it goes on where it was.
     Ablate(AblateArguments),
+    /// Measures bundles that one recipe trained with different seeds: every number's mean, and how far it deviates over
+    /// draws of the shots and over seeds of the training.
+    Seeds(SeedsArguments),
+}
+
+#[derive(Args)]
+struct SeedsArguments {
+    /// The bundles' folders.
+    #[arg(required = true, num_args = 1.., value_name = "BUNDLE")]
+    bundles: Vec<PathBuf>,
+    /// Draws of the shots, for each bundle.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    draws: u32,
+    /// Seed of the draws, of shuffling and of perturbation.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Leaves out the systems that train a head in every session, which take most of the time.
+    #[arg(long)]
+    untrained: bool,
+    /// Folder for all numbers: seeds.json and seeds.csv.
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -73,6 +97,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().verb {
         Verb::Report(arguments) => report(&arguments),
         Verb::Ablate(arguments) => ablate(&arguments),
+        Verb::Seeds(arguments) => seeds(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -95,8 +120,7 @@ fn report(arguments: &ReportArguments) -> Result<()> {
         bundle.manifest.name,
         if *untrained { " --untrained" } else { "" }
     );
-    let systems = System::ALL.into_iter().chain(System::FURTHER);
-    let systems: Vec<System> = systems.filter(|system| !untrained || !system.trains()).collect();
+    let systems = systems(*untrained);
     let mut last: Option<(&str, Instant)> = None;
     let mut done = |next: Option<&'static str>| {
         if let Some((name, since)) = last {
@@ -116,6 +140,58 @@ fn report(arguments: &ReportArguments) -> Result<()> {
     }
     let seconds = started.elapsed().as_secs_f64();
     println!("{} is written, after {seconds:.0} s", output.join("index.html").display());
+    Ok(())
+}
+
+/// All systems, or those that train nothing.
+fn systems(untrained: bool) -> Vec<System> {
+    let systems = System::ALL.into_iter().chain(System::FURTHER);
+    systems.filter(|system| !untrained || !system.trains()).collect()
+}
+
+fn seeds(arguments: &SeedsArguments) -> Result<()> {
+    let SeedsArguments { bundles: folders, draws, seed, untrained, output } = arguments;
+    let open = |folder: &PathBuf| -> Result<(Bundle, Benchmark)> {
+        let bundle = Bundle::open(folder)?;
+        let benchmark = Benchmark::of(&bundle)?;
+        Ok((bundle, benchmark))
+    };
+    let bundles = folders.iter().map(open).collect::<Result<Vec<_>>>()?;
+    seeds::check(&bundles)?;
+    if let Some(output) = output {
+        std::fs::create_dir_all(output).with_context(|| format!("cannot make the folder {}", output.display()))?;
+    }
+    let of_training: Vec<u64> = bundles.iter().map(|(bundle, _)| bundle.manifest.provenance.seed).collect();
+    let shown: Vec<String> = of_training.iter().map(u64::to_string).collect();
+    println!("seeds {} of the training, {draws} draws with each, on {}", shown.join(", "), bundles[0].1.source);
+    println!("{}", OverSeeds::heading());
+    let mut all = Vec::new();
+    for system in systems(*untrained).into_iter().filter(|system| system.fits(&bundles[0].0.base_model)) {
+        let measured = bundles.iter().map(|(bundle, benchmark)| {
+            let (base_model, config) = (&bundle.base_model, &bundle.base_model.config);
+            let measurement = Measurement { base_model, benchmark, system, config, seed: *seed };
+            measurement.over(*draws as usize, &|| ControlFlow::Continue(()))
+        });
+        let each = measured.collect::<Result<Vec<_>, _>>()?;
+        let over = OverSeeds::of(&each);
+        println!("{}", over.line());
+        all.push((over, each));
+    }
+    for (over, _) in &all {
+        println!("\n{}\n{}", over.over_seeds.system, over.table());
+    }
+    if let Some(output) = output {
+        let systems: Vec<_> = all.iter().map(|(over, each)| json!({ "over": over, "each": each })).collect();
+        let json = json!({
+            "bundles": folders, "training_seeds": of_training, "draws": draws, "seed": seed, "systems": systems,
+        });
+        let over: Vec<OverSeeds> = all.into_iter().map(|(over, _)| over).collect();
+        for (name, text) in [("seeds.json", serde_json::to_string_pretty(&json)?), ("seeds.csv", seeds::csv(&over))] {
+            let path = output.join(name);
+            std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        println!("\nall numbers are in {}", output.display());
+    }
     Ok(())
 }
 

@@ -200,6 +200,10 @@ pub struct ImageArgs {
     /// Leaves images out that cannot be decoded, and lists them, instead of stopping.
     #[arg(long)]
     pub skip_broken: bool,
+    /// Seed in place of the recipe's. With trainings of several seeds, `orco-lab seeds` tells chance from gain.
+    #[arg(long)]
+    #[serde(default)]
+    pub seed: Option<u64>,
 }
 
 /// What all commands that train take.

@@ -24,7 +24,8 @@ use crate::arguments::{Common, ImageArgs};
 /// # Errors
 /// If either is missing or not as it should be.
 pub fn open(images: &ImageArgs, group: &Group) -> Result<(Recipe, DataSet)> {
-    let recipe = Recipe::read(&images.recipe)?;
+    let mut recipe = Recipe::read(&images.recipe)?;
+    recipe.seed = images.seed.unwrap_or(recipe.seed);
     // Before images are read, and phase 1 is trained.
     if recipe.backbone.onnx.is_none() && recipe.pretrain.epochs > 0 {
         group.demand_share("pretrain.batch", recipe.pretrain.batch)?;

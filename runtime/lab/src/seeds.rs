@@ -1,0 +1,222 @@
+//! One recipe trained with several seeds: what chance in the training does, beside what the draw of the shots does.
+
+use std::fmt::Write as _;
+
+use orco_runtime::bundle::Bundle;
+use serde::{Deserialize, Serialize};
+
+use crate::benchmark::Benchmark;
+use crate::csv::quoted;
+use crate::metrics::{Draw, Row, Summary, summarise};
+
+/// A system, measured on a bundle of every seed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OverSeeds {
+    /// Means over all draws and seeds. Deviations are those of the seeds' means, each over its draws.
+    pub over_seeds: Summary,
+    /// The same means. Deviations are over the draws of one seed: the root mean square of all seeds' ones.
+    pub over_draws: Summary,
+}
+
+/// Why bundles do not differ by their seeds alone.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SeedsError {
+    /// There is one bundle at most.
+    #[error("one bundle says nothing about seeds; name two or more, trained by one recipe with different seeds")]
+    Few,
+    /// Two trainings had the same seed.
+    #[error("{first} and {second} were both trained with seed {seed}; train one of them with `orco-train run --seed`")]
+    SameSeed {
+        /// A bundle's folder.
+        first: String,
+        /// Another one's.
+        second: String,
+        /// The seed of both.
+        seed: u64,
+    },
+    /// They differ in more.
+    #[error("{first} and {second} differ in {what}, so not by their seeds alone")]
+    Other {
+        /// A bundle's folder.
+        first: String,
+        /// Another one's.
+        second: String,
+        /// What differs.
+        what: &'static str,
+    },
+}
+
+/// Makes sure that bundles differ by the seed of their training, and are measured on the same images.
+///
+/// # Errors
+/// [`SeedsError`] names the first two that do not.
+pub fn check(bundles: &[(Bundle, Benchmark)]) -> Result<(), SeedsError> {
+    let Some(((first, measured), others)) = bundles.split_first().filter(|(_, others)| !others.is_empty()) else {
+        return Err(SeedsError::Few);
+    };
+    let shown = |bundle: &Bundle| bundle.folder.display().to_string();
+    for (bundle, benchmark) in others {
+        let (ours, theirs) = (&first.manifest, &bundle.manifest);
+        let epochs = |bundle: &Bundle| {
+            let provenance = &bundle.manifest.provenance;
+            (provenance.pretrain_epochs, provenance.align_epochs)
+        };
+        let classes = |bundle: &Bundle, benchmark: &Benchmark| {
+            let base = bundle.base_model.classes.iter().map(|class| class.label.clone());
+            base.chain(benchmark.labels.iter().cloned()).collect::<Vec<_>>()
+        };
+        let differences = [
+            ("their backbones", ours.backbone.architecture != theirs.backbone.architecture),
+            ("how long they were trained", epochs(first) != epochs(bundle)),
+            ("their settings", first.base_model.config != bundle.base_model.config),
+            ("their classes", classes(first, measured) != classes(bundle, benchmark)),
+            ("their sessions", (&measured.ways, measured.shots) != (&benchmark.ways, benchmark.shots)),
+            (
+                "the images that they are measured on",
+                (measured.measured_on_test, &measured.measured_sources)
+                    != (benchmark.measured_on_test, &benchmark.measured_sources),
+            ),
+        ];
+        if let Some((what, _)) = differences.into_iter().find(|(_, differs)| *differs) {
+            return Err(SeedsError::Other { first: shown(first), second: shown(bundle), what });
+        }
+    }
+    for (index, (bundle, _)) in bundles.iter().enumerate() {
+        let seed = bundle.manifest.provenance.seed;
+        let same = bundles[..index].iter().find(|(other, _)| other.manifest.provenance.seed == seed);
+        if let Some((other, _)) = same {
+            return Err(SeedsError::SameSeed { first: shown(other), second: shown(bundle), seed });
+        }
+    }
+    Ok(())
+}
+
+impl OverSeeds {
+    /// Takes together what was measured of one system with each seed.
+    ///
+    /// # Panics
+    /// If there is nothing, or sessions differ.
+    pub fn of(each: &[Summary]) -> Self {
+        let means = |summary: &Summary| Draw {
+            rows: summary.sessions.clone(),
+            operations: summary.operations,
+            seconds: summary.seconds,
+        };
+        let over_seeds = summarise(&each[0].system, &each.iter().map(means).collect::<Vec<_>>());
+        let all = |of: &dyn Fn(&Summary) -> f64| {
+            (each.iter().map(|summary| of(summary).powi(2)).sum::<f64>() / each.len() as f64).sqrt()
+        };
+        let maybe =
+            |of: &dyn Fn(&Summary) -> Option<f64>| of(&each[0]).map(|_| all(&|summary| of(summary).unwrap_or(0.0)));
+        let row = |at: usize| Row {
+            session: over_seeds.sessions[at].session,
+            base: all(&|summary| summary.deviations[at].base),
+            inc: maybe(&|summary| summary.deviations[at].inc),
+            hm: maybe(&|summary| summary.deviations[at].hm),
+            top1: all(&|summary| summary.deviations[at].top1),
+            area: maybe(&|summary| summary.deviations[at].area),
+        };
+        let over_draws = Summary {
+            ahm_deviation: all(&|summary| summary.ahm_deviation),
+            last_hm_deviation: maybe(&|summary| summary.last_hm_deviation),
+            aacc_deviation: all(&|summary| summary.aacc_deviation),
+            area_deviation: maybe(&|summary| summary.area_deviation),
+            base_decay_deviation: all(&|summary| summary.base_decay_deviation),
+            performance_decay_deviation: all(&|summary| summary.performance_decay_deviation),
+            deviations: (0..over_seeds.sessions.len()).map(row).collect(),
+            ..over_seeds.clone()
+        };
+        Self { over_seeds, over_draws }
+    }
+
+    /// Every number with its session, if it is one's, its name, its mean, and its deviations over draws and seeds.
+    pub fn numbers(&self) -> Vec<(Option<usize>, &'static str, [f64; 3])> {
+        let totals = self.over_draws.totals().zip(self.over_seeds.totals());
+        let totals = totals.map(|((name, mean, draws), (_, _, seeds))| (None, name, [mean, draws, seeds]));
+        let rows = self.over_draws.deviations.iter().zip(&self.over_seeds.deviations).zip(&self.over_seeds.sessions);
+        let of_rows = rows.flat_map(|((draws, seeds), means)| {
+            let numbers = Row::NAMES.into_iter().zip(means.numbers()).zip(draws.numbers()).zip(seeds.numbers());
+            numbers
+                .filter_map(|(((name, mean), draws), seeds)| Some((Some(means.session), name, [mean?, draws?, seeds?])))
+        });
+        totals.chain(of_rows).collect()
+    }
+
+    /// The numbers over all sessions on a line below [`OverSeeds::heading`].
+    pub fn line(&self) -> String {
+        let name = format!("{:<24}", self.over_seeds.system);
+        let total = |wanted: &str| self.numbers().into_iter().find(|(at, name, _)| at.is_none() && *name == wanted);
+        TOTALS.iter().fold(name, |line, wanted| {
+            let shown = total(wanted).map_or_else(|| "-".into(), |(.., numbers)| both(numbers));
+            line + &format!("{shown:>24}")
+        })
+    }
+
+    /// What stands above such lines.
+    pub fn heading() -> String {
+        TOTALS.iter().fold(format!("{:<24}", "mean ± draws ± seeds"), |line, name| line + &format!("{name:>24}"))
+    }
+
+    /// The numbers of every session, a line for each.
+    pub fn table(&self) -> String {
+        let heading = Row::NAMES.iter().fold("session".to_owned(), |line, name| line + &format!("{name:>24}"));
+        let numbers = self.numbers();
+        let lines = self.over_seeds.sessions.iter().map(|row| {
+            Row::NAMES.iter().fold(format!("\n{:>7}", row.session), |line, wanted| {
+                let own = numbers.iter().find(|(at, name, _)| *at == Some(row.session) && name == wanted);
+                line + &format!("{:>24}", own.map_or_else(|| "-".into(), |(.., numbers)| both(*numbers)))
+            })
+        });
+        heading + &lines.collect::<String>()
+    }
+}
+
+/// Of [`Summary::totals`], those in a table.
+const TOTALS: [&str; 4] = ["ahm", "last hm", "aacc", "area"];
+
+fn both([mean, draws, seeds]: [f64; 3]) -> String {
+    format!("{mean:.2} ± {draws:.2} ± {seeds:.2}")
+}
+
+/// All numbers of all systems as CSV, one to a line.
+pub fn csv(all: &[OverSeeds]) -> String {
+    let mut text = "system,session,metric,mean,deviation over draws,deviation over seeds\n".to_owned();
+    for system in all {
+        for (session, name, [mean, draws, seeds]) in system.numbers() {
+            let session = session.map_or_else(String::new, |session| session.to_string());
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{},{session},{name},{mean},{draws},{seeds}", quoted(&system.over_seeds.system));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn draw(base: f64, inc: f64, top1: f64) -> Draw {
+        let row = |session, inc: Option<f64>| Row { session, base, inc, hm: inc, top1, area: None };
+        Draw { rows: vec![row(0, None), row(1, Some(inc))], operations: 0.0, seconds: 0.0 }
+    }
+
+    #[test]
+    fn draws_and_seeds_are_told_apart() {
+        let seed = |incs: [f64; 2]| summarise("ours, all", &incs.map(|inc| draw(80.0, inc, 50.0)));
+        let over = OverSeeds::of(&[seed([10.0, 30.0]), seed([40.0, 40.0])]);
+        let (seeds, draws) = (&over.over_seeds, &over.over_draws);
+        assert_eq!((seeds.ahm, draws.ahm, seeds.aacc), (30.0, 30.0, 50.0));
+        // Sample deviations: of the seeds' means 20 and 40, and of the first one's draws 10 and 30, the root of 200; the
+        // second one's draws are equal.
+        let close = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        assert!(close(seeds.ahm_deviation, 200f64.sqrt()) && close(draws.ahm_deviation, 10.0), "{over:?}");
+        assert!(close(draws.deviations[1].inc.unwrap(), 10.0) && draws.deviations[0].inc.is_none());
+        let text = csv(std::slice::from_ref(&over));
+        assert!(text.contains("\"ours, all\",,ahm,30,10"), "{text}");
+        // Five totals without an area, two numbers of session 0 and four of session 1.
+        assert_eq!(text.lines().count(), 1 + 5 + 2 + 4);
+        assert!(over.line().contains("30.00 ± 10.00 ± 14.14") && over.line().ends_with(" -"), "{}", over.line());
+        assert!(over.table().lines().count() == 3 && over.table().contains("80.00 ± 0.00 ± 0.00"), "{}", over.table());
+    }
+}

@@ -1,0 +1,65 @@
+//! `orco-lab seeds` on shipped bundles.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// A copy of the smallest bundle that says it was trained with another seed.
+fn with_seed(folder: &Path, seed: u64) -> PathBuf {
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/cifar100-micro");
+    let copy = folder.join(format!("seed {seed}"));
+    fs::create_dir(&copy).unwrap();
+    for entry in fs::read_dir(&shipped).unwrap().map(Result::unwrap).filter(|entry| entry.path().is_file()) {
+        fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+    }
+    let manifest = fs::read_to_string(copy.join("manifest.toml")).unwrap();
+    assert!(manifest.contains("\nseed = 1\n"));
+    fs::write(copy.join("manifest.toml"), manifest.replace("\nseed = 1\n", &format!("\nseed = {seed}\n"))).unwrap();
+    copy
+}
+
+fn seeds(bundles: &[&Path], output: &Path) -> Output {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_orco-lab"));
+    program.arg("seeds").args(bundles).args(["--untrained", "--draws", "2", "--output"]).arg(output);
+    program.output().unwrap()
+}
+
+#[test]
+fn trainings_are_taken_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (with_seed(folder.path(), 1), with_seed(folder.path(), 2));
+    let output = folder.path().join("numbers");
+    let done = seeds(&[&first, &second], &output);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let json: Value = serde_json::from_str(&fs::read_to_string(output.join("seeds.json")).unwrap()).unwrap();
+    let ours = &json["systems"][0];
+    let number = |pointer: &str| ours.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("{pointer}"));
+    // The same training twice: seeds make no difference, draws make that of one.
+    assert_eq!(ours["each"][0], ours["each"][1]);
+    assert_eq!((number("/over/over_seeds/ahm_deviation"), number("/over/over_seeds/deviations/8/hm")), (0.0, 0.0));
+    assert!((number("/over/over_draws/ahm_deviation") - number("/each/0/ahm_deviation")).abs() < 1e-9);
+    assert!(number("/over/over_draws/ahm_deviation") > 0.0);
+    let csv = fs::read_to_string(output.join("seeds.csv")).unwrap();
+    let line = csv.lines().find(|line| line.starts_with("orco,8,hm,")).unwrap();
+    assert_eq!(line.split(',').nth(3).unwrap().parse::<f64>().unwrap(), number("/over/over_seeds/sessions/8/hm"));
+    let shown = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(shown.contains(&format!("{:.2} ± ", number("/over/over_seeds/ahm"))), "{shown}");
+}
+
+#[test]
+fn what_differs_in_more_than_the_seed_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = with_seed(folder.path(), 1);
+    let output = folder.path().join("numbers");
+    let refused = |bundles: &[&Path]| {
+        let done = seeds(bundles, &output);
+        assert!(!done.status.success() && !output.exists());
+        String::from_utf8_lossy(&done.stderr).into_owned()
+    };
+    assert!(refused(&[&first]).contains("name two or more"));
+    assert!(refused(&[&first, &first]).contains("were both trained with seed 1"));
+    let other = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/cifar100-edge");
+    assert!(refused(&[&first, &other]).contains("differ in their backbones"));
+}
