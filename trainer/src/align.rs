@@ -12,7 +12,8 @@ use orco_state::target::assign;
 use serde_json::{Map, json};
 use tch::{Device, Kind, Tensor, no_grad};
 
-use self::cache::FeatureCache;
+pub use self::cache::SharedFeatures;
+use self::cache::{FeatureCache, blank};
 use self::checkpoint::{AlignState, Begun, finished};
 use self::stopping::Stopping;
 use crate::augment::view;
@@ -54,6 +55,19 @@ impl<'a> From<&'a Recipe> for Tables<'a> {
 /// # Errors
 /// If the loss stops being finite, a checkpoint cannot be read or written, or a stop was asked for.
 pub fn align(model: &mut Model, tables: Tables<'_>, base: &Base<'_>) -> Result<Targets> {
+    align_sharing(model, tables, base, &mut SharedFeatures::default())
+}
+
+/// The same, with features that other alignments of the same backbone share; it ends in the same numbers.
+///
+/// # Errors
+/// As for [`align`].
+pub fn align_sharing(
+    model: &mut Model,
+    tables: Tables<'_>,
+    base: &Base<'_>,
+    features: &mut SharedFeatures,
+) -> Result<Targets> {
     let settings = settings(model, tables)?;
     let settled = tables.align.settled(base.split.base.len());
     let tables = Tables { align: &settled, ..tables };
@@ -76,13 +90,13 @@ pub fn align(model: &mut Model, tables: Tables<'_>, base: &Base<'_>) -> Result<T
         Some(begun) => Vec::try_from(begun.targets.vectors.view(-1))?,
     };
     seed_torch(base.seed, -1);
-    let cache = FeatureCache::new(model, &tables.pretrain.augment, config, base)?;
+    let cache = &*features.get(model, &tables.pretrain.augment, config, base)?;
     if begun.is_none() && config.steps.is_some() {
         model.head.scale_to(&cache.clean);
     }
     let mut state = AlignState::new(model, config);
     let (rows, at) = match &begun {
-        None => (assigned(model, &cache, &made, base.split.base_classes)?, Position::default()),
+        None => (assigned(model, cache, &made, base.split.base_classes)?, Position::default()),
         Some(begun) => (begun.targets.rows.clone(), state.restore(&begun.tensors)?),
     };
     // Other machines may round otherwise, and so choose otherwise.
@@ -94,7 +108,7 @@ pub fn align(model: &mut Model, tables: Tables<'_>, base: &Base<'_>) -> Result<T
     if let Some(begun) = &begun {
         state.restore_stopping(&begun.tensors);
     }
-    Alignment::new(model, tables, base, &cache, &targets, &settings, state).run(at)?;
+    Alignment::new(model, tables, base, cache, &targets, &settings, state).run(at)?;
     Ok(targets)
 }
 
@@ -182,9 +196,7 @@ impl<'a> Alignment<'a> {
         let (config, device) = (self.tables.align, self.model.device());
         let batch = config.batch as i64;
         let group = self.base.run.group();
-        // How many numbers a view takes depends on the number of images alone, not on their size.
-        let own = group.share(config.batch).len() as i64;
-        let blank = Tensor::zeros([own, 3, 8, 8], (Kind::Float, device));
+        let blank = blank(group.share(config.batch).len(), device);
         let step = || {
             if config.train_backbone {
                 group.apart(|| (0..2).for_each(|_| drop(view(&blank, &self.tables.pretrain.augment))));

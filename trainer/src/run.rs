@@ -234,7 +234,7 @@ impl Run {
 }
 
 /// Tensors as the bytes of a safetensors file.
-fn checkpoint(tensors: &[(String, Tensor)]) -> Result<Vec<u8>> {
+pub(crate) fn checkpoint(tensors: &[(String, Tensor)]) -> Result<Vec<u8>> {
     let plain = |(name, tensor): &(String, Tensor)| -> Result<(String, Dtype, Vec<usize>, Vec<u8>)> {
         let kind = match tensor.kind() {
             Kind::Float => Dtype::F32,

@@ -33,8 +33,17 @@ fn trials_share_what_they_have_in_common_and_are_measured_once() {
     assert_eq!(names, ["optimised", "random", "orthonormal", "simplex"]);
     assert!(table[2].ends_with("aHM 58.12"), "{table:?}");
     let trained = |output: &Output| String::from_utf8_lossy(&output.stderr).matches("epoch 1/2").count();
-    // Phase 1 once, phase 2 four times.
-    assert_eq!(trained(&first), 5, "{}", String::from_utf8_lossy(&first.stderr));
+    // Phase 1 once, phase 2 four times, on the same features.
+    let said = String::from_utf8_lossy(&first.stderr).into_owned();
+    assert_eq!((trained(&first), said.matches("features: those of the alignment before").count()), (5, 3), "{said}");
+
+    // What is shared changes nothing: without the trials before, the last one comes to the same.
+    let measured = |trial: &str| fs::read(folder.join("run/targets").join(trial).join("measured.json")).unwrap();
+    let shared = measured("simplex");
+    fs::remove_dir_all(folder.join("run/targets/simplex")).unwrap();
+    let alone = ablate(folder, "targets");
+    assert_eq!((lines(&alone), trained(&alone)), (table.clone(), 1));
+    assert!(measured("simplex") == shared);
 
     let again = ablate(folder, "targets");
     assert_eq!((lines(&again), trained(&again)), (table, 0));

@@ -1,8 +1,11 @@
 //! Features of the base images, computed once where the backbone is frozen.
 
 use std::ops::Range;
+use std::rc::Rc;
 
 use anyhow::{Result, bail};
+use orco_state::codec;
+use serde_json::json;
 use tch::{Device, Kind, Tensor};
 
 use crate::augment::view;
@@ -11,8 +14,10 @@ use crate::dataset::{Images, Split};
 use crate::device::send;
 use crate::fit::Base;
 use crate::interrupt;
+use crate::measured::digest;
 use crate::model::Model;
 use crate::progress::Progress;
+use crate::run::checkpoint;
 
 /// Most images at a time.
 const BATCH: usize = 500;
@@ -25,6 +30,47 @@ pub(super) struct FeatureCache {
     views: Vec<Tensor>,
     /// i64 `[n]`.
     pub(super) labels: Tensor,
+}
+
+/// What one alignment computed, for the next ones in this process: those that differ in what comes after the features,
+/// as the trials of an ablation do, take them as they are.
+#[derive(Default)]
+pub struct SharedFeatures(Option<(String, Rc<FeatureCache>)>);
+
+impl SharedFeatures {
+    /// The features that [`FeatureCache::new`] gives; torch's generator ends where that would have left it.
+    pub(super) fn get(
+        &mut self,
+        model: &Model,
+        augment: &AugmentConfig,
+        config: &AlignConfig,
+        base: &Base<'_>,
+    ) -> Result<Rc<FeatureCache>> {
+        let key = key(model, augment, config, base)?;
+        if let Some((_, cache)) = self.0.as_ref().filter(|(there, _)| *there == key) {
+            log::info!("features: those of the alignment before");
+            cache.draw_again(augment, base);
+            return Ok(Rc::clone(cache));
+        }
+        // What is of no more use goes before there is more.
+        self.0 = None;
+        let cache = Rc::new(FeatureCache::new(model, augment, config, base)?);
+        self.0 = Some((key, Rc::clone(&cache)));
+        Ok(cache)
+    }
+}
+
+/// A digest of all that features depend on.
+fn key(model: &Model, augment: &AugmentConfig, config: &AlignConfig, base: &Base<'_>) -> Result<String> {
+    let views = json!([augment, config.cached_views, config.views_precision, config.train_backbone, config.mirrored]);
+    let images = json!([base.seed, base.split.base, base.images.labels]);
+    let channels = json!([model.channels.mean, model.channels.deviation]);
+    let own = model.tensors().into_iter().filter(|(name, _)| name.starts_with("backbone."));
+    let backbone = [
+        codec::digest(&checkpoint(&own.collect::<Vec<_>>())?),
+        model.onnx.as_ref().map_or([0; 32], |onnx| onnx.digest),
+    ];
+    Ok(digest(json!([views, images, channels, backbone])))
 }
 
 impl FeatureCache {
@@ -50,6 +96,21 @@ impl FeatureCache {
         Ok(Self { clean, views, labels: send(&train.select_labels(&split.base), model.device()) })
     }
 
+    /// Draws the numbers that [`FeatureCache::new`] drew.
+    fn draw_again(&self, augment: &AugmentConfig, base: &Base<'_>) {
+        let (train, group) = (base.images, base.run.group());
+        let own = group.own_part(&base.split.base).len();
+        group.apart(|| ());
+        for _ in &self.views {
+            group.apart(|| {
+                let together = train.together(BATCH);
+                for start in (0..own).step_by(together) {
+                    let _ = view(&blank(together.min(own - start), self.clean.device()), augment);
+                }
+            });
+        }
+    }
+
     /// For every image of a share of the batch, features under two different cached views.
     pub(super) fn two_views(&self, batch: &Tensor, share: Range<usize>) -> [Tensor; 2] {
         let own = |all: &Tensor| all.narrow(0, share.start as i64, share.len() as i64);
@@ -69,6 +130,12 @@ impl FeatureCache {
         let second = (&first + 1 + Tensor::randint(views - 1, [count], options)).remainder(views);
         [first, second]
     }
+}
+
+/// Images for views whose random numbers alone count: how many those are depends on the number of images, not on their
+/// size.
+pub(super) fn blank(count: usize, device: Device) -> Tensor {
+    Tensor::zeros([count as i64, 3, 8, 8], (Kind::Float, device))
 }
 
 /// Refuses features that are no numbers, and warns of such as tell images apart badly.

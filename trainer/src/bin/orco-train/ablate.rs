@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use orco_trainer::ablate::{Question, heading, line};
+use orco_trainer::align::SharedFeatures;
 use orco_trainer::distributed::Group;
 use orco_trainer::failure::guarded;
 use orco_trainer::pretrain;
@@ -18,6 +19,7 @@ pub fn all(question: Question, common: &Common, request: &serde_json::Value, dra
     let (recipe, mut data) = job::begin(common, &group)?;
     let trials = question.trials(&recipe)?;
     println!("{} on {}, draws: {draws}\n{}", question.name(), recipe.name, heading());
+    let mut features = SharedFeatures::default();
     for trial in trials {
         log::info!("trial \"{}\"", trial.name);
         let below = |folder: String| Common { run: common.run.join(folder), ..common.clone() };
@@ -29,7 +31,7 @@ pub fn all(question: Question, common: &Common, request: &serde_json::Value, dra
         let mut job = Job::over(trial.recipe.clone(), data, &own, request.clone(), &group)?;
         job.run.take_over(pretrain::CHECKPOINT, &phase_1.run)?;
         job.pretrain(None)?;
-        let targets = job.align()?;
+        let targets = job.align_sharing(&mut features)?;
         let model = (&mut job.model, &targets);
         let summaries = guarded("learn.batch", || trial.measure(question, model, &job.data, &job.run, draws))?;
         for (summary, theirs) in summaries.iter().zip(&trial.theirs) {

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use orco_lab::Summary;
-use orco_trainer::align::align;
+use orco_trainer::align::{SharedFeatures, align_sharing};
 use orco_trainer::backbone::OnnxBackbone;
 use orco_trainer::compare::compare;
 use orco_trainer::config::Recipe;
@@ -147,6 +147,14 @@ impl Job {
     /// # Errors
     /// As for [`align`].
     pub fn align(&mut self) -> Result<Targets> {
+        self.align_sharing(&mut SharedFeatures::default())
+    }
+
+    /// The same, with features that other jobs over the same backbone share.
+    ///
+    /// # Errors
+    /// As for [`Job::align`].
+    pub fn align_sharing(&mut self, features: &mut SharedFeatures) -> Result<Targets> {
         let Self { recipe, data, model, run } = self;
         interrupt::enter(Work::Run);
         if model.onnx.is_none() {
@@ -154,7 +162,7 @@ impl Job {
         }
         let what = "align.batch or align.cached_views";
         let base = Base { images: &data.train, split: &data.split, seed: recipe.seed, run };
-        guarded(what, || align(model, (&*recipe).into(), &base)).context("phase 2")
+        guarded(what, || align_sharing(model, (&*recipe).into(), &base, features)).context("phase 2")
     }
 
     /// The paper's comparison.
