@@ -25,6 +25,8 @@ use crate::run::Run;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Question {
+    /// Which losses phases 2 and 3 take, both the same. (Those of phase 3 alone are varied by `orco-lab ablate`.)
+    Losses,
     /// How pseudo-targets are made.
     Targets,
     /// Which losses phase 1 takes.
@@ -50,6 +52,7 @@ impl Question {
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Losses => "losses",
             Self::Targets => "targets",
             Self::Pretraining => "pretraining",
             Self::Frozen => "frozen",
@@ -81,6 +84,31 @@ impl Question {
             Trial { name, recipe, theirs: vec![ahm.map(Theirs::ahm)] }
         };
         Ok(match self {
+            Self::Losses => {
+                let by = |name, [contrast, cross_entropy, orthogonality]: [bool; 3], ahm| {
+                    let change = |recipe: &mut Recipe| {
+                        let (align, learn) = (&mut recipe.align, &mut recipe.learn);
+                        for (taken, in_2, in_3) in [
+                            (contrast, &mut align.contrast, &mut learn.contrast),
+                            (cross_entropy, &mut align.cross_entropy, &mut learn.cross_entropy),
+                            (orthogonality, &mut align.orthogonality, &mut learn.orthogonality),
+                        ] {
+                            if !taken {
+                                (*in_2, *in_3) = (0.0, 0.0);
+                            }
+                        }
+                    };
+                    trial(name, &change, Some(ahm))
+                };
+                vec![
+                    by("CE", [false, true, false], 35.74),
+                    by("CE + ORTH", [false, true, true], 36.17),
+                    by("PSCL", [true, false, false], 40.93),
+                    by("PSCL + ORTH", [true, false, true], 42.73),
+                    by("PSCL + CE", [true, true, false], 57.72),
+                    by("all", [true; 3], 58.12),
+                ]
+            }
             Self::Targets => {
                 let made = |name, method, ahm| {
                     let change = |recipe: &mut Recipe| match method {
@@ -227,6 +255,7 @@ mod tests {
             (trials.len(), phases.len())
         };
         assert_eq!((phases(Question::Targets), phases(Question::Frozen)), ((4, 1), (1, 1)));
+        assert_eq!(phases(Question::Losses), (6, 1));
         assert_eq!((phases(Question::Pretraining), phases(Question::Backbone)), ((5, 5), (4, 4)));
     }
 
