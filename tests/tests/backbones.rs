@@ -201,7 +201,7 @@ fn a_released_backbone_can_be_trained_on() {
     };
     let apart = |a: &Tensor, b: &Tensor| ((a - b).norm() / b.norm()).double_value(&[]);
     for (weights, rounding) in [(Weights::F32, 1e-4), (Weights::F16, 1e-2), (Weights::Int8, 0.1)] {
-        recipe.export.weights = weights;
+        (recipe.export.weights, recipe.export.int8) = (weights, weights == Weights::Int8);
         let folder = folder.path().join(format!("{weights:?}"));
         export(&mut trained, &recipe, &images, &folder);
         let mut model = Model::new(&Recipe { seed: recipe.seed + 1, ..recipe.clone() }, INPUT, Device::Cpu);
@@ -220,6 +220,12 @@ fn a_released_backbone_can_be_trained_on() {
     let onnx = folder.path().join("F32/bundle/backbone.onnx");
     let refused = |path: &Path| Model::new(&other, INPUT, Device::Cpu).load_backbone(path).unwrap_err();
     assert!(refused(&onnx).to_string().contains("but mobilenetv2-w12 needs"), "{:#}", refused(&onnx));
+    let foreign = folder.path().join("foreign.onnx");
+    write_model(&foreign, [3, 24, 20]);
+    assert!(format!("{:#}", refused(&foreign)).contains("of mobilenetv2-w12: `orco-train` exported it from"));
+    let int8 = folder.path().join("Int8/bundle/backbone-int8.onnx");
+    assert!(format!("{:#}", refused(&int8)).ends_with("take the bundle's `backbone.onnx`"), "{:#}", refused(&int8));
+    assert!(format!("{:#}", refused(folder.path())).ends_with("it is not a file"), "{:#}", refused(folder.path()));
     let nothing = folder.path().join("nothing");
     std::fs::write(&nothing, "no weights").unwrap();
     assert!(format!("{:#}", refused(&nothing)).contains("no safetensors file"), "{:#}", refused(&nothing));

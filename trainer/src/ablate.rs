@@ -1,5 +1,5 @@
-//! The paper's ablations of what comes before phase 3, and of what phase 3 trains: every trial trains by a recipe of its
-//! own. Those of phase 3 alone need no training before it: they are `orco-lab ablate`'s, on a bundle
+//! The paper's ablations of what comes before phase 3, and of what phase 3 trains: every trial trains by a recipe of
+//! its own. Those of phase 3 alone need no training before it: they are `orco-lab ablate`'s, on a bundle
 //! (its module `trials`).
 //!
 //! All trials are measured with the published program's phase 3, answers by pseudo-targets alone.
@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::compare::{compare, on_device};
 use crate::config::{Architecture, Recipe, TargetConfig};
 use crate::dataset::DataSet;
-use crate::measured::{self, digest, of_phase_1};
+use crate::measured::{self, digest, of_phase_1, of_sessions};
 use crate::model::Model;
 use crate::objective::Targets;
 use crate::run::Run;
@@ -69,6 +69,9 @@ impl Question {
         let given = recipe.backbone.onnx.is_some() || recipe.pretrain.epochs == 0;
         if given && matches!(self, Self::Pretraining | Self::Backbone) {
             bail!("the recipe's backbone is given, not trained; \"{}\" needs a recipe with [pretrain]", self.name());
+        }
+        if recipe.backbone.weights.is_some() && self == Self::Backbone {
+            bail!("backbone.weights fit one architecture, and \"backbone\" trains several; leave them out");
         }
         if recipe.backbone.onnx.is_some() && self == Self::Frozen {
             bail!(
@@ -193,7 +196,9 @@ impl Trial {
         draws: usize,
     ) -> Result<Vec<Summary>> {
         const FILE: &str = "measured.json";
-        let key = digest(json!([env!("CARGO_PKG_VERSION"), self.recipe, question, draws]));
+        let brought = model.onnx.as_ref().map(|onnx| onnx.digest);
+        let (version, sessions) = (env!("CARGO_PKG_VERSION"), of_sessions(data)?);
+        let key = digest(json!([version, self.recipe, brought, sessions, question, draws]));
         let file = run.path(FILE);
         if let Some(summaries) = measured::read(&file, &key) {
             return Ok(summaries);

@@ -12,6 +12,8 @@ use anyhow::{Context, Result};
 pub const EXIT: i32 = 130;
 
 static ASKED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+/// Whether the run's folder says how to resume.
+static RESUMES: AtomicBool = AtomicBool::new(true);
 static WORK: AtomicU8 = AtomicU8::new(Work::Loose as u8);
 
 /// What the program is at, and with it what a stop costs.
@@ -46,7 +48,7 @@ pub fn enter(work: Work) {
 
 /// The program was stopped on purpose, at this work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Interrupted(Work);
+pub struct Interrupted(Work, bool);
 
 impl fmt::Display for Interrupted {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -58,11 +60,17 @@ impl fmt::Display for Interrupted {
             Work::Align => "phase 2 is saved up to its last step",
             Work::Episodes => "the episodes are saved up to their last step",
         };
-        write!(formatter, "; {saved}, and the same command or `orco-train resume` continues")
+        let resumes = if self.1 { " or `orco-train resume`" } else { "" };
+        write!(formatter, "; {saved}, and the same command{resumes} continues")
     }
 }
 
 impl std::error::Error for Interrupted {}
+
+/// From now on the program trains several things, which the same command alone goes on with.
+pub fn of_several() {
+    RESUMES.store(false, Ordering::Relaxed);
+}
 
 /// Watches for Ctrl-C and SIGTERM from now on; to be called once.
 ///
@@ -123,7 +131,7 @@ pub fn ask() {
 /// # Errors
 /// [`Interrupted`] if so.
 pub fn check() -> Result<(), Interrupted> {
-    if ASKED.load(Ordering::Relaxed) { Err(Interrupted(Work::now())) } else { Ok(()) }
+    if ASKED.load(Ordering::Relaxed) { Err(Interrupted(Work::now(), RESUMES.load(Ordering::Relaxed))) } else { Ok(()) }
 }
 
 /// The same for work that asks whether to go on; whoever called it then asks [`check`].
@@ -137,11 +145,15 @@ mod tests {
 
     #[test]
     fn every_work_says_what_a_stop_leaves() {
-        assert_eq!(Interrupted(Work::Loose).to_string(), "stopped by Ctrl-C or SIGTERM");
+        assert_eq!(Interrupted(Work::Loose, true).to_string(), "stopped by Ctrl-C or SIGTERM");
         let saved = [(Work::Pretrain, "phase 1"), (Work::Align, "phase 2"), (Work::Episodes, "the episodes")];
         for (work, saved) in saved.into_iter().chain([(Work::Run, "finished are saved")]) {
-            let said = Interrupted(work).to_string();
+            let said = Interrupted(work, true).to_string();
             assert!(said.contains(saved) && said.ends_with("`orco-train resume` continues"), "{said}");
+            assert!(
+                Interrupted(work, false).to_string().ends_with("saved, and the same command continues")
+                    || work != Work::Run
+            );
         }
     }
 }

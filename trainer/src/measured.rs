@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::config::Recipe;
+use crate::dataset::DataSet;
 use crate::files::write_atomically;
+use crate::run::trained_on;
 
 /// A digest of all that something depends on, in hexadecimal digits: the same whatever order objects keep their keys in,
 /// which with `serde_json` depends on what else a program is built of.
@@ -25,6 +27,15 @@ pub(crate) fn digest(mut depends: Value) -> String {
 pub(crate) fn of_phase_1(recipe: &Recipe) -> [Value; 6] {
     let Recipe { data, split, backbone, head, pretrain, seed, .. } = recipe;
     [json!(data), json!(split), json!(backbone), json!(head), json!(pretrain), json!(seed)]
+}
+
+/// A digest of what sessions draw their shots from and measure on, beside the data that a run holds fast.
+///
+/// # Errors
+/// If the pixels cannot be read.
+pub fn of_sessions(data: &DataSet) -> Result<String> {
+    let split = &data.split;
+    Ok(digest(json!([split.candidates, split.fixed_draw, split.measured, trained_on::images(&data.test)?])))
 }
 
 /// What is kept in a file.

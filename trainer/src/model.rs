@@ -132,6 +132,7 @@ impl Model {
         let read = read_weights(path, &self.backbone.description);
         let read = read.with_context(|| format!("cannot read the weights {shown}"))?;
         let tensors: HashMap<String, Tensor> = read.tensors.into_iter().collect();
+        let finite = |tensor: &Tensor| !tensor.is_floating_point() || tensor.isfinite().all().int64_value(&[]) != 0;
         let own = self.tensors().into_iter().filter(|(name, _)| name.starts_with("backbone."));
         let mut pairs = Vec::new();
         for (name, own) in own {
@@ -146,6 +147,9 @@ impl Model {
                     self.backbone.description.name,
                     own.size()
                 );
+            }
+            if !finite(saved) {
+                bail!("the tensor {name} of the weights {shown} holds numbers that are not finite");
             }
             pairs.push((own, saved));
         }
@@ -194,23 +198,29 @@ struct Weights {
 /// Tensors of a file by name: safetensors, PyTorch's format from before its zip one, or an ONNX file of ours.
 fn read_weights(path: &Path, description: &Description) -> Result<Weights> {
     let whole = |tensors| Weights { tensors, norms: Norms::Whole, channels: None };
+    // A pipe would be waited for without end.
+    if !path.metadata()?.is_file() {
+        bail!("it is not a file");
+    }
     let mut start = [0; 9];
     let mut file = File::open(path)?;
     let read = file.read(&mut start)?;
-    if pth::is_one(&start[..read]) {
+    // PyTorch writes zip archives since 1.6.
+    if pth::is_one(&start[..read]) || start.starts_with(b"PK") {
         return Ok(whole(pth::read(&std::fs::read(path)?)?));
     }
     // After its length, the header of a safetensors file is JSON.
     if start[8] == b'{' {
-        return Ok(whole(Tensor::read_safetensors(path)?));
+        let tensors = Tensor::read_safetensors(path).context("it is damaged or cut off; copy it here again")?;
+        return Ok(whole(tensors));
     }
     let model = unfold::model(&std::fs::read(path)?)?;
     let channels = model.three("orco.mean").zip(model.three("orco.deviation"));
-    Ok(Weights {
-        tensors: unfold::tensors(&model, description)?,
-        norms: Norms::Folded,
-        channels: channels.map(|(mean, deviation)| Channels { mean, deviation }),
-    })
+    let channels = channels.map(|(mean, deviation)| Channels { mean, deviation });
+    if channels.is_some_and(|channels| !channels.is_sound()) {
+        bail!("its metadata orco.mean and orco.deviation are no numbers to normalise images by");
+    }
+    Ok(Weights { tensors: unfold::tensors(&model, description)?, norms: Norms::Folded, channels })
 }
 
 /// A network that only computes.

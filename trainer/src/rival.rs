@@ -38,6 +38,7 @@ use self::sessions::Protocol;
 use crate::config::Recipe;
 use crate::dataset::DataSet;
 use crate::fit::Base;
+pub use crate::measured::of_sessions;
 use crate::measured::{self, digest, of_phase_1};
 use crate::model::Model;
 use crate::optimiser::{Parameter, Sgd, SgdConfig};
@@ -114,7 +115,8 @@ impl Rival {
         run: &Run,
         draws: usize,
     ) -> Result<Summary> {
-        if let Some(summary) = self.kept(recipe, run.folder(), draws) {
+        let sessions = of_sessions(data)?;
+        if let Some(summary) = self.kept(recipe, &sessions, run.folder(), draws) {
             return Ok(summary);
         }
         let base = Base { images: &data.train, split: &data.split, seed: recipe.seed, run };
@@ -155,21 +157,22 @@ impl Rival {
             }
         };
         run.log(&json!({ "phase": "rival", "draws": draws, "measured": summary }))?;
-        measured::keep(&run.path(&self.file()), self.key(recipe, draws), &summary)?;
+        measured::keep(&run.path(&self.file()), self.key(recipe, &sessions, draws), &summary)?;
         Ok(summary)
     }
 
-    /// What was measured of the same before in the folder of its backbone; nothing if that cannot be read.
-    pub fn kept(self, recipe: &Recipe, folder: &Path, draws: usize) -> Option<Summary> {
-        measured::read(&folder.join(self.file()), &self.key(recipe, draws))
+    /// What was measured of the same before, on the same [sessions](of_sessions), in the folder of its backbone;
+    /// nothing if that cannot be read.
+    pub fn kept(self, recipe: &Recipe, sessions: &str, folder: &Path, draws: usize) -> Option<Summary> {
+        measured::read(&folder.join(self.file()), &self.key(recipe, sessions, draws))
     }
 
     fn file(self) -> String {
         format!("{}.json", self.name())
     }
 
-    fn key(self, recipe: &Recipe, draws: usize) -> String {
-        digest(json!([env!("CARGO_PKG_VERSION"), self, recipe, draws]))
+    fn key(self, recipe: &Recipe, sessions: &str, draws: usize) -> String {
+        digest(json!([env!("CARGO_PKG_VERSION"), self, recipe, sessions, draws]))
     }
 }
 

@@ -4,7 +4,7 @@ mod events;
 mod lock;
 mod metrics;
 mod record;
-mod trained_on;
+pub(crate) mod trained_on;
 
 pub use record::{Git, Hardware, Record};
 pub use trained_on::TrainedOn;
@@ -19,7 +19,7 @@ use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use tch::{Kind, Tensor};
 
-use crate::config::Recipe;
+use crate::config::{BackboneConfig, Recipe};
 use crate::distributed::Group;
 use crate::files::write_atomically;
 use events::Events;
@@ -81,14 +81,15 @@ impl Run {
         let text = toml::to_string(recipe).context("recipe")?;
         if path.exists() {
             let there = Recipe::read(&path)?;
-            // Phases 2 and 3 may be set anew over a trained backbone; what phase 1 was trained with may not.
-            let same = (&there.data, &there.split, &there.backbone, &there.head, &there.pretrain, there.seed)
-                == (&recipe.data, &recipe.split, &recipe.backbone, &recipe.head, &recipe.pretrain, recipe.seed);
-            if !same {
-                bail!(
-                    "{} holds a run of another recipe; choose another folder with --run, or remove this one",
-                    folder.display()
-                );
+            // Phases 2 and 3 may be set anew over a trained backbone; what phase 1 was trained with may not. Weights may
+            // have been moved: their content is known.
+            let of_phase_1 = |recipe: &Recipe| {
+                let Recipe { data, split, backbone, head, pretrain, seed, .. } = recipe.clone();
+                let weights = backbone.weights.is_some().then(PathBuf::new);
+                (data, split, BackboneConfig { weights, ..backbone }, head, pretrain, seed)
+            };
+            if of_phase_1(&there) != of_phase_1(recipe) {
+                bail!("{} holds a run of another recipe; choose another folder with --run", folder.display());
             }
         }
         if let Some(trained_on) = trained_on {

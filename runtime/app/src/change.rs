@@ -167,7 +167,7 @@ pub fn print(output: &Output, report: &Report, what: &str, seconds: f64) -> Resu
             (Some(known), None) => say!(
                 output,
                 "to be expected from now on: {known} of pictures of base classes right; of learned ones nothing can be \
-                 told before a class has two shots that no other class has, too"
+                 told before a class has two different shots that no other class has, too"
             )?,
             _ => say!(output, "what is to be expected cannot be told: the bundle set no samples aside")?,
         }
@@ -175,6 +175,13 @@ pub fn print(output: &Output, report: &Report, what: &str, seconds: f64) -> Resu
     for [one, other] in report.in_two_classes.iter().take(5) {
         let (one, other) = (Shown(one), Shown(other));
         say!(output, "the same shot is stored as {one} and as {other}: such shots say nothing; forget the wrong one")?;
+    }
+    for (label, shots) in report.repeated.iter().take(5) {
+        let (label, shots) = (Shown(label), output::counted(*shots, "shot"));
+        say!(
+            output,
+            "stored as {label} more than once: {shots}; the same picture again teaches nothing, take another"
+        )?;
     }
     for confusion in report.confusions.iter().take(5) {
         say!(
@@ -214,5 +221,7 @@ pub fn to_json(report: &Report, seconds: f64) -> serde_json::Value {
         "expected_new": report.expected.and_then(|[_, new]| new),
         "losses": report.losses.iter().map(Losses::total).collect::<Vec<_>>(),
         "classes": classes, "confusions": confusions, "in_two_classes": report.in_two_classes,
+        "repeated": report.repeated.iter().map(|(label, shots)| json!({ "label": label, "shots": shots }))
+            .collect::<Vec<_>>(),
     })
 }

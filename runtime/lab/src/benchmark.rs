@@ -68,7 +68,7 @@ impl Draws {
 #[non_exhaustive]
 pub enum BenchmarkError {
     /// The bundle has no benchmark file.
-    #[error("the bundle {} carries no benchmark file", folder.display())]
+    #[error("the bundle {} carries no benchmark file to measure on; `orco-train run` writes one", folder.display())]
     Missing {
         /// The bundle.
         folder: PathBuf,

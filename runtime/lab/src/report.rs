@@ -17,7 +17,7 @@ mod similarity;
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -111,14 +111,56 @@ pub enum WriteError {
     #[error("cannot write {}", path.display())]
     File {
         /// The file.
-        path: std::path::PathBuf,
+        path: PathBuf,
         /// Why.
         source: io::Error,
     },
     /// A picture could not be drawn.
     #[error(transparent)]
     Draw(#[from] DrawError),
+    /// The folder is not a report's.
+    #[error("the folder {} holds something that is no report; name a new or empty one with --output", path.display())]
+    Taken {
+        /// The folder.
+        path: PathBuf,
+    },
 }
+
+/// Makes the folder of a report, before anything is measured for it.
+///
+/// # Errors
+/// [`WriteError`] if nothing can be written there, or it holds something that is no report.
+pub fn prepare(folder: &Path) -> Result<(), WriteError> {
+    let file = |source| WriteError::File { path: folder.into(), source };
+    let holds_something = match fs::read_dir(folder) {
+        Ok(mut entries) => entries.next().is_some(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) => return Err(file(error)),
+    };
+    let is_report = || {
+        let there = fs::read(folder.join("report.json")).unwrap_or_default();
+        serde_json::from_slice::<Report>(&there).is_ok()
+    };
+    if holds_something && !is_report() {
+        return Err(WriteError::Taken { path: folder.into() });
+    }
+    writable(&folder.join(PICTURES)).map_err(file)?;
+    writable(folder).map_err(file)
+}
+
+/// Makes a folder if it is not there, and makes sure that files can be written into it.
+///
+/// # Errors
+/// If not.
+pub fn writable(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let trial = folder.join(".orco-lab");
+    fs::write(&trial, [])?;
+    fs::remove_file(trial)
+}
+
+/// Folder of a report's pictures.
+const PICTURES: &str = "pictures";
 
 impl Report {
     /// Writes `report.json`, `numbers.csv`, `index.html` and `pictures/*.svg`, `*.png` into a folder, which is made.
@@ -126,7 +168,7 @@ impl Report {
     /// # Errors
     /// [`WriteError`] if a file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<(), WriteError> {
-        let pictures = folder.join("pictures");
+        let pictures = folder.join(PICTURES);
         let file = |path: &Path, bytes: &[u8]| {
             fs::write(path, bytes).map_err(|source| WriteError::File { path: path.into(), source })
         };

@@ -175,6 +175,19 @@ fn the_same_shots_under_two_labels_cost_base_classes_nothing() {
 }
 
 #[test]
+fn the_same_shots_again_teach_nothing_and_cost_nothing() {
+    let base_model = base_model();
+    let (state, _) = learn(&base_model, &State::fresh(&base_model, [0; 32]), BASE..BASE + 2);
+    let again = new_class(BASE, 5);
+    let (repeated, report) = with(&base_model, |session| session.add_shots(&state, &again));
+    assert_eq!(report.repeated, [(label(BASE), 5)]);
+    let shift = |state: &State| state.calibration.unwrap().border.shift;
+    assert!((shift(&repeated) - shift(&state)).abs() < 0.05, "{} and {}", shift(&state), shift(&repeated));
+    let [before, after] = [&state, &repeated].map(|state| accuracy(&base_model, state, &base_model.config));
+    assert!((before[0] - after[0]).abs() < 0.02 && (before[1] - after[1]).abs() < 0.05, "{before:?} {after:?}");
+}
+
+#[test]
 fn the_balance_moves_the_border_and_is_undone() {
     let base_model = base_model();
     let fresh = State::fresh(&base_model, [0; 32]);

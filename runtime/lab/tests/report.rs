@@ -1,12 +1,12 @@
-//! The shipped reports: their pages show the numbers of their JSON, and those are what measuring gives. The shipped cards
-//! say the same.
+//! The shipped reports: their pages show the numbers of their JSON, and those are what measuring gives. The shipped
+//! cards say the same.
 
 use core::ops::ControlFlow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use orco_lab::benchmark::Benchmark;
-use orco_lab::report::Report;
+use orco_lab::report::{Report, prepare};
 use orco_lab::trials::{Question, Trials};
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
@@ -118,6 +118,23 @@ fn pages_need_nothing_else_and_are_small() {
         let all = size(&report) + size(&report.join("pictures"));
         assert!(all < 3_000_000, "{} has {all} bytes", report.display());
     }
+}
+
+#[test]
+fn a_folder_with_something_else_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let theirs = folder.path().join("index.html");
+    fs::write(&theirs, "mine").unwrap();
+    let said = prepare(folder.path()).unwrap_err().to_string();
+    assert!(said.contains("holds something that is no report"), "{said}");
+    assert_eq!(
+        (fs::read_to_string(&theirs).unwrap(), fs::read_dir(folder.path()).unwrap().count()),
+        ("mine".into(), 1)
+    );
+    let made = folder.path().join("a/report");
+    prepare(&made).unwrap();
+    fs::copy(models().join("cifar100-micro/report/report.json"), made.join("report.json")).unwrap();
+    prepare(&made).unwrap();
 }
 
 #[test]

@@ -94,6 +94,19 @@ fn shots_that_cannot_be_judged_promise_nothing() {
     assert_eq!(beakers.in_two_classes, [["mug", "beaker"]]);
     let judged = |label: &str| beakers.classes.iter().find(|class| class.label == label).unwrap().samples;
     assert_eq!((judged("spoon"), judged("mug"), judged("beaker")), (0, 2, 2));
+    // One shot three times, alone or beside another one: it counts once, and is left out as often as it is there.
+    let thrice = |class: u64, shots: usize| {
+        let mut shots = features(&learner, class, shots);
+        let first = shots.index_axis(ndarray::Axis(0), 0).to_owned();
+        (1..3).for_each(|shot| shots.index_axis_mut(ndarray::Axis(0), shot).assign(&first));
+        shots
+    };
+    let (glasses, jars) = (thrice(4, 4), thrice(5, 3));
+    let glasses = learner.learn(&[("glass", Shots::Features(glasses.view()))], &mut ()).unwrap().report;
+    assert_eq!((glasses.repeated.as_slice(), beakers.repeated.len()), (&[("glass".to_owned(), 2)][..], 0));
+    assert_eq!(glasses.classes.iter().find(|class| class.label == "glass").unwrap().samples, 2);
+    let jars = learner.learn(&[("jar", Shots::Features(jars.view()))], &mut ()).unwrap().report;
+    assert_eq!(jars.new_accuracy(), None, "one shot three times is one shot");
 }
 
 #[test]

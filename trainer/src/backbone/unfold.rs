@@ -21,26 +21,39 @@ pub enum UnfoldError {
     /// The bytes are no model.
     #[error("it is no safetensors file, no .pth file, and no ONNX file that `orco-train` exported")]
     Kind,
+    /// A model without a convolution that the backbone has.
+    #[error(
+        "it lacks the convolution {convolution} of {backbone}: `orco-train` exported it from another architecture, or \
+         did not export it at all; a model of others is named as backbone.onnx"
+    )]
+    Foreign {
+        /// The convolution's name.
+        convolution: String,
+        /// Name of the backbone.
+        backbone: String,
+    },
     /// A tensor is not stored as an export in floating point stores it.
     #[error("its tensor {0} is not stored as `orco-train` stores weights; take the bundle's `backbone.onnx`")]
     Content(String),
 }
 
-/// The tensors of a model's convolutions, named as in checkpoints, with norms that compute `W x + b`; those that the
-/// model lacks are left out.
+/// The tensors of a model's convolutions, named as in checkpoints, with norms that compute `W x + b`.
 ///
 /// # Errors
-/// [`UnfoldError`].
+/// [`UnfoldError`] if it lacks one of them, or one is stored otherwise.
 pub fn tensors(model: &Model, description: &Description) -> Result<Vec<(String, Tensor)>, UnfoldError> {
     let initializers = model.graph.iter().flat_map(|graph| &graph.initializer);
     let stored: HashMap<&str, &TensorData> = initializers.map(|tensor| (tensor.name.as_str(), tensor)).collect();
+    let wrong = |part: &TensorData| UnfoldError::Content(part.name.clone());
     let mut tensors = Vec::new();
     for conv in description.convolutions() {
         let part = |name: &str| stored.get(format!("{}.{name}", conv.name).as_str()).copied();
-        let (Some(weight), Some(bias)) = (part("weight"), part("bias")) else { continue };
+        let (Some(weight), Some(bias)) = (part("weight"), part("bias")) else {
+            return Err(UnfoldError::Foreign { convolution: conv.name.clone(), backbone: description.name.clone() });
+        };
         let mut weight = floats(weight)?;
         if let Some(scale) = part("weight.scale") {
-            weight *= floats(scale)?;
+            weight = weight.f_mul(&floats(scale)?).map_err(|_| wrong(scale))?;
         }
         let offset = floats(bias)?;
         let variance = offset.ones_like() - description.norm_epsilon;

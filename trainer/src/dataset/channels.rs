@@ -27,6 +27,12 @@ impl Channels {
         crate::augment::normalise(images, self.mean, self.deviation)
     }
 
+    /// Whether images can be normalised by them.
+    pub fn is_sound(&self) -> bool {
+        let finite = self.mean.iter().chain(&self.deviation).all(|value| value.is_finite());
+        finite && self.deviation.iter().all(|&value| value > 0.0)
+    }
+
     /// What the backbone's weights were trained with, or what is [known](Self::known) of the data.
     pub fn of(recipe: &Recipe) -> Option<Self> {
         let own = recipe.backbone.channels().map(|(mean, deviation)| Self { mean, deviation });

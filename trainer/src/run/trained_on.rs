@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::config::{Recipe, SHOTS};
-use crate::dataset::DataSet;
+use crate::dataset::{DataSet, Images};
 use crate::files::write_atomically;
 
 /// Name of the file in the run's folder.
@@ -47,18 +47,6 @@ impl TrainedOn {
             classes.update((name.len() as u64).to_le_bytes());
             classes.update(name);
         }
-        let mut images = Sha256::new();
-        for side in train.pixels.size() {
-            images.update(side.to_le_bytes());
-        }
-        for label in &train.labels {
-            images.update(label.to_le_bytes());
-        }
-        for start in (0..train.len()).step_by(BLOCK) {
-            let rows = train.pixels.narrow(0, start as i64, BLOCK.min(train.len() - start) as i64);
-            let rows = rows.to_device(tch::Device::Cpu).contiguous().view(-1);
-            images.update(Vec::<u8>::try_from(rows).context("pixels")?);
-        }
         let indices = |indices: &mut dyn Iterator<Item = usize>| {
             let mut sum = Sha256::new();
             indices.for_each(|index| sum.update((index as u64).to_le_bytes()));
@@ -68,7 +56,7 @@ impl TrainedOn {
         Ok(Self {
             classes: text(classes),
             count: train.len(),
-            images: text(images),
+            images: images(train)?,
             base: indices(&mut split.base.iter().copied()),
             lists: split.fixed_draw.then(fixed),
             weights: recipe.backbone.weights.as_deref().map(file).transpose()?,
@@ -126,6 +114,23 @@ impl TrainedOn {
 
 fn text(sum: Sha256) -> String {
     hexadecimal(&sum.finalize())
+}
+
+/// SHA-256 of sizes, labels and pixels, in hexadecimal.
+pub(crate) fn images(images: &Images) -> Result<String> {
+    let mut sum = Sha256::new();
+    for side in images.pixels.size() {
+        sum.update(side.to_le_bytes());
+    }
+    for label in &images.labels {
+        sum.update(label.to_le_bytes());
+    }
+    for start in (0..images.len()).step_by(BLOCK) {
+        let rows = images.pixels.narrow(0, start as i64, BLOCK.min(images.len() - start) as i64);
+        let rows = rows.to_device(tch::Device::Cpu).contiguous().view(-1);
+        sum.update(Vec::<u8>::try_from(rows).context("pixels")?);
+    }
+    Ok(text(sum))
 }
 
 /// SHA-256 of a file, in hexadecimal.

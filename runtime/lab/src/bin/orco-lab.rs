@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
 use orco_lab::benchmark::Benchmark;
-use orco_lab::report::collect;
+use orco_lab::report::{self, collect};
 use orco_lab::seeds::{self, OverSeeds};
 use orco_lab::trials::{Question, Trials};
 use orco_lab::{Measurement, System};
@@ -93,9 +93,11 @@ struct ReportArguments {
 }
 
 fn main() -> ExitCode {
+    // What it prints is read: nobody left to read it is no reason to panic.
+    sigpipe::reset();
     env_logger::Builder::from_default_env().init();
     let done = match Cli::parse().verb {
-        Verb::Report(arguments) => report(&arguments),
+        Verb::Report(arguments) => make_report(&arguments),
         Verb::Ablate(arguments) => ablate(&arguments),
         Verb::Seeds(arguments) => seeds(&arguments),
     };
@@ -108,13 +110,14 @@ fn main() -> ExitCode {
     }
 }
 
-fn report(arguments: &ReportArguments) -> Result<()> {
+fn make_report(arguments: &ReportArguments) -> Result<()> {
     let started = Instant::now();
     let ReportArguments { bundle: folder, draws, seed, untrained, output } = arguments;
     let bundle = Bundle::open(folder)?;
     let output = output.clone().unwrap_or_else(|| folder.join("report"));
-    // What can be written is known before anything is measured.
-    std::fs::create_dir_all(&output).with_context(|| format!("cannot make the folder {}", output.display()))?;
+    // What cannot be measured, or written, is known before anything is.
+    Benchmark::of(&bundle)?;
+    report::prepare(&output)?;
     let command = format!(
         "cargo run --release -p orco-lab -- report models/{} --draws {draws} --seed {seed}{}",
         bundle.manifest.name,
@@ -159,7 +162,7 @@ fn seeds(arguments: &SeedsArguments) -> Result<()> {
     let bundles = folders.iter().map(open).collect::<Result<Vec<_>>>()?;
     seeds::check(&bundles)?;
     if let Some(output) = output {
-        std::fs::create_dir_all(output).with_context(|| format!("cannot make the folder {}", output.display()))?;
+        report::writable(output).with_context(|| format!("cannot write into the folder {}", output.display()))?;
     }
     let of_training: Vec<u64> = bundles.iter().map(|(bundle, _)| bundle.manifest.provenance.seed).collect();
     let shown: Vec<String> = of_training.iter().map(u64::to_string).collect();

@@ -4,7 +4,6 @@ use core::ops::ControlFlow;
 use std::sync::Mutex;
 
 use orco_runtime::bundle::Bundle;
-use orco_state::head::Head;
 use orco_state::state::{BaseModel, State};
 use orco_state::target::{argmax, cosines};
 
@@ -44,8 +43,9 @@ struct Seen {
     last_state: Option<State>,
 }
 
-/// Measures systems, [`System::Orco`] first, on a bundle's own benchmark file over so many draws; `on_system` is told of each before it is
-/// measured, `on_epoch` of every epoch of training, from any thread, and may cancel there.
+/// Measures systems, [`System::Orco`] first, on a bundle's own benchmark file over so many draws; `on_system` is told of
+/// each before it is measured, `on_epoch` of every epoch of training, from any thread, and may cancel there. A system that
+/// the bundle lacks something for is left out.
 ///
 /// # Errors
 /// [`CollectError`] if the bundle has no benchmark file, or a session cannot be learned.
@@ -186,18 +186,14 @@ fn planes(report: &Report, base_model: &BaseModel, benchmark: &Benchmark, state:
     }
     let named = |class: &usize| Some((state.class(base_model, *class)?.label.clone(), *class < base));
     let named: Vec<(String, bool)> = classes.iter().map(named).collect::<Option<_>>()?;
-    let projected = head(base_model, state).project(&rows);
+    let projected = state.head(base_model).project(&rows);
     orco_core::math::normalise_rows(&mut rows, inputs);
     Some([Plane::of(&rows, inputs, &of, named.clone()), Plane::of(&projected, base_model.dimension, &of, named)])
 }
 
-fn head<'a>(base_model: &'a BaseModel, state: &'a State) -> &'a Head {
-    state.head(base_model)
-}
-
 fn similarities(base_model: &BaseModel, benchmark: &Benchmark, state: &State) -> Option<Similarities> {
     let dimension = base_model.dimension;
-    let projected = head(base_model, state).project(&benchmark.measured.clean());
+    let projected = state.head(base_model).project(&benchmark.measured.clean());
     let assigned = cosines(&projected, &state.assigned_targets(base_model), dimension);
     let free: Vec<f32> =
         state.free_targets(base_model).into_iter().flat_map(|target| base_model.target(target)).copied().collect();

@@ -127,7 +127,7 @@ impl<'a> Fitting<'a> {
     }
 
     /// The temperature at which the softmax of the rows gives the samples' classes the highest likelihood, from 0.01 to
-    /// 2.5 in steps of 12 percent.
+    /// 2.2 in steps of 12 percent.
     fn temperature(&self, shares: &[f32]) -> f32 {
         const STEPS: i32 = 48;
         let loss = |temperature: f32| -> f32 {

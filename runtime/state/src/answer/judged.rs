@@ -23,7 +23,7 @@ pub(crate) struct Judged<'a> {
     state: &'a State,
     /// SHA-256 of each exemplar.
     digests: Vec<[u8; 32]>,
-    /// For every exemplar, whether another class has the same one.
+    /// For every exemplar, whether another class has the same one, or its own class has it before.
     twice: Vec<bool>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Judgement {
     /// The answers of an earlier state.
     pub(crate) earlier: Vec<usize>,
     /// Whether a sample says nothing: it is all that its class has, or stands in two classes, one of which it cannot
-    /// be.
+    /// be, or its class has the same one before.
     pub(crate) mute: Vec<bool>,
 }
 
@@ -45,7 +45,8 @@ impl<'a> Judged<'a> {
         let digests = (0..state.exemplars.len()).map(|exemplar| state.exemplars.digest_of(exemplar)).collect();
         let mut judged = Self { base_model, with, state, digests, twice: Vec::new() };
         let twice = judged.in_two_classes();
-        judged.twice = judged.digests.iter().map(|digest| twice.contains_key(digest)).collect();
+        judged.twice =
+            judged.again().zip(&judged.digests).map(|(again, one)| again || twice.contains_key(one)).collect();
         judged
     }
 
@@ -158,7 +159,7 @@ impl<'a> Judged<'a> {
         state.calibration.map_or(self.with.1.start, |calibration| calibration.border.shift)
     }
 
-    /// Whether a sample is an exemplar that another class has, too.
+    /// Whether a sample is an exemplar that another class has, too, or its own class before.
     fn is_twice(&self, sample: usize) -> bool {
         sample.checked_sub(self.set_aside()).is_some_and(|exemplar| self.twice[exemplar])
     }
@@ -166,6 +167,21 @@ impl<'a> Judged<'a> {
     /// Pairs of classes that have an exemplar in common, that which had it first in front.
     pub(crate) fn pairs(&self) -> BTreeSet<[u32; 2]> {
         self.in_two_classes().into_values().flatten().collect()
+    }
+
+    /// How many exemplars of a class are the same as others before them, for each class that has such.
+    pub(crate) fn repeated(&self) -> BTreeMap<u32, usize> {
+        let mut repeated = BTreeMap::new();
+        for (_, &class) in self.again().zip(self.state.exemplars.classes()).filter(|(again, _)| *again) {
+            *repeated.entry(class).or_default() += 1;
+        }
+        repeated
+    }
+
+    /// For every exemplar, whether its class has the same one before.
+    fn again(&self) -> impl Iterator<Item = bool> {
+        let mut seen = BTreeSet::new();
+        self.digests.iter().zip(self.state.exemplars.classes()).map(move |sample| !seen.insert(sample))
     }
 
     /// Exemplars that stand in more classes than one, with the pairs of these.
@@ -202,7 +218,8 @@ impl<'a> Judged<'a> {
     }
 
     /// Hands out each sample's scores in a state without the border, and whether nothing was left of its class without
-    /// it, some samples at a time. The projections are those of the exemplars that are samples under that state's head.
+    /// it and all that are the same, some samples at a time. The projections are those of the exemplars that are
+    /// samples under that state's head.
     fn scores(
         &self,
         (known, projections): (&Known<'_>, &Projections),
@@ -212,16 +229,17 @@ impl<'a> Judged<'a> {
     ) {
         let (length, count) = (known.embedder.length(), known.len());
         let bank = &known.state.exemplars;
-        let stored: BTreeSet<(u32, [u8; 32])> = if core::ptr::eq(known.state, self.state) {
-            bank.classes().iter().copied().zip(self.digests.iter().copied()).collect()
-        } else {
-            (0..bank.len()).map(|exemplar| (bank.classes()[exemplar], bank.digest_of(exemplar))).collect()
-        };
+        let is_own = core::ptr::eq(known.state, self.state);
+        let mut stored = BTreeMap::<(u32, [u8; 32]), u32>::new();
+        for (exemplar, &class) in bank.classes().iter().enumerate() {
+            let digest = if is_own { self.digests[exemplar] } else { bank.digest_of(exemplar) };
+            *stored.entry((class, digest)).or_default() += 1;
+        }
         let aside = self.set_aside();
         let left_out = |sample: usize| {
             let exemplar = sample.checked_sub(aside)?;
             let class = own(sample)?;
-            stored.contains(&(class as u32, self.digests[exemplar])).then_some((exemplar, class))
+            stored.get(&(class as u32, self.digests[exemplar])).map(|&copies| (exemplar, (class, copies)))
         };
         for some in samples.chunks(TOGETHER) {
             // Samples set aside come before exemplars.
@@ -230,14 +248,14 @@ impl<'a> Judged<'a> {
             let mut embedded = known.embedder.embed(&self.features_set_aside(first));
             embedded.extend(known.embedder.embed_stored(&self.state.exemplars, &last, projections));
             let mut scores = known.rows.scores(&embedded);
-            let left_out: Vec<Option<(usize, usize)>> = some.iter().map(|&sample| left_out(sample)).collect();
-            let (exemplars, classes): (Vec<usize>, Vec<usize>) = left_out.iter().flatten().copied().unzip();
+            let left_out: Vec<Option<(usize, (usize, u32))>> = some.iter().map(|&sample| left_out(sample)).collect();
+            let (exemplars, classes): (Vec<usize>, Vec<(usize, u32)>) = left_out.iter().flatten().copied().unzip();
             let contributions = known.embedder.contributions_of(&self.state.exemplars, &exemplars, projections);
             let mut without = known.without(&classes, contributions).into_iter();
             let each = scores.chunks_exact_mut(count.max(1)).zip(embedded.chunks_exact(length));
             for ((&sample, left_out), (row, embedded)) in some.iter().zip(left_out).zip(each) {
                 let mut alone = false;
-                if let Some((_, class)) = left_out {
+                if let Some((_, (class, _))) = left_out {
                     let without = without.next().expect("one for each that is left out");
                     alone = without.is_none();
                     row[class] = without.map_or(f32::MIN, |(without, offset)| dot(&without, embedded) + offset);

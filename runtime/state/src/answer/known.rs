@@ -128,18 +128,23 @@ impl<'a> Known<'a> {
         Rows::new(&rows, offsets, length)
     }
 
-    /// For each of these classes the row `[length]` and offset that it would have without one of its shots, of which
-    /// the contributions are given, `[shots, length]`; none where nothing would be left of it.
-    pub(super) fn without(&self, classes: &[usize], mut contributions: Vec<f32>) -> Vec<Option<(Vec<f32>, f32)>> {
+    /// For each of these classes the row `[length]` and offset that it would have without one of its shots, as often as
+    /// it has it; the shots' contributions are given, `[shots, length]`. None where nothing would be left.
+    pub(super) fn without(
+        &self,
+        classes: &[(usize, u32)],
+        mut contributions: Vec<f32>,
+    ) -> Vec<Option<(Vec<f32>, f32)>> {
         let length = self.embedder.length();
         self.scorer.whiten(&mut contributions);
         let mut counts = Vec::with_capacity(classes.len());
-        for (&class, row) in classes.iter().zip(contributions.chunks_exact_mut(length)) {
+        for (&(class, copies), row) in classes.iter().zip(contributions.chunks_exact_mut(length)) {
+            let copies = copies as f32;
             let from = self.added_from(class);
             let sum = &self.sums[class * length..][..length];
             row[..from].copy_from_slice(&sum[..from]);
-            row[from..].iter_mut().zip(&sum[from..]).for_each(|(value, sum)| *value = sum - *value);
-            counts.push(self.counts[class] - 1.0);
+            row[from..].iter_mut().zip(&sum[from..]).for_each(|(value, sum)| *value = sum - copies * *value);
+            counts.push(self.counts[class] - copies);
         }
         let offsets =
             self.scorer.rows(&mut contributions, &counts.iter().map(|left| left.max(1.0)).collect::<Vec<_>>());

@@ -31,6 +31,8 @@ struct Answers {
     later: Vec<usize>,
     /// Pairs of classes that have a shot in common.
     pairs: Vec<[u32; 2]>,
+    /// Classes that have a shot more than once, with how many too many.
+    repeated: Vec<(u32, usize)>,
 }
 
 /// Chooses the border of the later state, where it has one, compares the answers of both, and notes in the later one
@@ -46,7 +48,7 @@ pub(super) fn report(
         Some(with) => by_all(base_model, before, after, with),
         None => by_targets(base_model, before, after, config),
     };
-    let Answers { classes, base, first, earlier, later, pairs } = &answers;
+    let Answers { classes, base, first, earlier, later, pairs, repeated } = &answers;
     // Classes whose first shots nobody counted: new ones are counted now, those of older releases as they were before
     // this.
     let indices: Vec<Option<usize>> = after.classes.iter().map(|class| index_of(class, base_model, before)).collect();
@@ -80,8 +82,9 @@ pub(super) fn report(
     let since: Vec<Option<Since>> = (0..base_model.classes.len() + after.classes.len()).map(since).collect();
     let labels: Vec<_> = after.known(base_model).map(|class| &class.label).collect();
     let in_two_classes = pairs.iter().map(|pair| pair.map(|class| labels[class as usize].clone())).collect();
+    let repeated = repeated.iter().map(|&(class, shots)| (labels[class as usize].clone(), shots)).collect();
     let report = Report::new(base_model, (before, earlier), (after, later), classes, &since, losses);
-    Report { in_two_classes, ..report }
+    Report { in_two_classes, repeated, ..report }
 }
 
 /// Index of the same class in another state, base classes first.
@@ -113,6 +116,7 @@ fn by_targets(base_model: &BaseModel, before: &State, after: &State, config: &Co
         classes,
         base,
         pairs: Vec::new(),
+        repeated: Vec::new(),
     }
 }
 
@@ -126,10 +130,11 @@ fn by_all(base_model: &BaseModel, before: &State, after: &mut State, with: (Answ
     let bundle = State::fresh(base_model, after.base_model);
     let first = judged.answers(&bundle, &|_| None, 0..base);
     let pairs = judged.pairs().into_iter().collect();
+    let repeated = judged.repeated().into_iter().collect();
     after.calibration = (!after.classes.is_empty()).then_some(calibration);
     // None of the samples set aside is mute, so the first ones stay what they are.
     let speaking =
         |all: Vec<usize>| all.into_iter().zip(&mute).filter(|(_, mute)| !**mute).map(|(one, _)| one).collect();
     let classes = classes.into_iter().zip(&mute).filter(|(_, mute)| !**mute).map(|(class, _)| class).collect();
-    Answers { base, classes, first, earlier: speaking(earlier), later: speaking(later), pairs }
+    Answers { base, classes, first, earlier: speaking(earlier), later: speaking(later), pairs, repeated }
 }

@@ -70,6 +70,9 @@ pub struct Report {
     pub expected: Option<[Option<f32>; 2]>,
     /// Pairs of labels under which the very same shot is stored; such shots count for nothing when answers are judged.
     pub in_two_classes: Vec<[String; 2]>,
+    /// Labels under which a shot is stored more than once, with the number of shots that are the same as others. When
+    /// answers are judged, such a shot counts once.
+    pub repeated: Vec<(String, usize)>,
 }
 
 impl Report {
@@ -133,8 +136,8 @@ impl Report {
         let (base, learned) = total.split_at(base_model.classes.len().min(count));
         let judged = [base, learned].map(|side| side.iter().any(|samples| *samples > 0));
         let expected = border.map(|Border { base, new, .. }| [judged[0].then_some(base), judged[1].then_some(new)]);
-        let (exemplars, in_two_classes) = (classes_of_exemplars.len(), Vec::new());
-        Self { expected, losses, exemplars, classes, confusions, free_targets, border, in_two_classes }
+        let (exemplars, in_two_classes, repeated) = (classes_of_exemplars.len(), Vec::new(), Vec::new());
+        Self { expected, losses, exemplars, classes, confusions, free_targets, border, in_two_classes, repeated }
     }
 
     /// Mean over the classes known before the session of the accuracy before it and after it, 0..1; `None` if no sample
@@ -199,6 +202,7 @@ mod tests {
             border: None,
             expected: None,
             in_two_classes: Vec::new(),
+            repeated: Vec::new(),
         };
         let labels = |budget| report.forgotten(budget).iter().map(|class| &class.label[..]).collect::<Vec<_>>();
         assert_eq!(labels(0.0), ["three of five lost", "one of five lost"]);

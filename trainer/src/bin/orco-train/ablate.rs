@@ -5,6 +5,7 @@ use orco_trainer::ablate::{Question, heading, line};
 use orco_trainer::align::SharedFeatures;
 use orco_trainer::distributed::Group;
 use orco_trainer::failure::guarded;
+use orco_trainer::interrupt;
 use orco_trainer::pretrain;
 
 use crate::arguments::Common;
@@ -15,6 +16,7 @@ use crate::job::{self, Job};
 /// # Errors
 /// If the recipe leaves nothing to vary, or a trial cannot be trained or measured; what is done by then is kept.
 pub fn all(question: Question, common: &Common, request: &serde_json::Value, draws: usize) -> Result<()> {
+    interrupt::of_several();
     let group = Group::alone();
     let (recipe, mut data) = job::begin(common, &group)?;
     let trials = question.trials(&recipe)?;

@@ -51,6 +51,11 @@ pub fn stored(folder: &Path) -> Result<Command> {
             common.images.recipe = folder.join("recipe.toml");
             common.run = folder.into();
         }
+        Command::Ablate { .. } | Command::Rival { .. } => bail!(
+            "{} holds no run that could be resumed: it is part of what `orco-train ablate` or `rival` trains; the \
+             command that began it goes on with it",
+            folder.display()
+        ),
         _ => bail!("{} holds no run that could be resumed", folder.display()),
     }
     if let Command::Pretrain { until, .. } = &mut command {

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use orco_trainer::distributed::Group;
 use orco_trainer::failure::guarded;
 use orco_trainer::interrupt::{self, Work};
-use orco_trainer::rival::{Rival, check, files, heading, line};
+use orco_trainer::rival::{Rival, check, files, heading, line, of_sessions};
 
 use crate::arguments::{Common, Rivals};
 use crate::job::{self, Job};
@@ -18,10 +18,12 @@ use crate::job::{self, Job};
 /// # Errors
 /// If the recipe trains no backbone, or a rival cannot be trained or measured; what is done by then is kept.
 pub fn all(rivals: &Rivals, common: &Common, request: &serde_json::Value, draws: usize) -> Result<()> {
+    interrupt::of_several();
     let group = Group::alone();
     let (recipe, mut data) = job::begin(common, &group)?;
     check(&recipe)?;
     println!("{}, draws: {draws}\n{}", recipe.name, heading());
+    let sessions = of_sessions(&data)?;
     let folder = |rival: Rival| common.run.join(format!("{}-{}", rival.backbone(), &rival.digest(&recipe)[..12]));
     for &rival in &rivals.0 {
         log::info!("rival \"{}\"", rival.name());
@@ -35,7 +37,7 @@ pub fn all(rivals: &Rivals, common: &Common, request: &serde_json::Value, draws:
         data = job.data;
         let all = Rival::value_variants().iter().copied();
         let measured: Vec<_> =
-            all.filter_map(|rival| Some((rival, rival.kept(&recipe, &folder(rival), draws)?))).collect();
+            all.filter_map(|rival| Some((rival, rival.kept(&recipe, &sessions, &folder(rival), draws)?))).collect();
         for (name, text) in files(&measured, &recipe, draws)? {
             let path = common.run.join(name);
             fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
