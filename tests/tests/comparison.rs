@@ -5,7 +5,7 @@ use orco_trainer::align::align;
 use orco_trainer::compare::{compare, table};
 use orco_trainer::dataset::Split;
 use orco_trainer::fit::Base;
-use orco_trainer::model::Model;
+use orco_trainer::model::{Model, Norms};
 use orco_trainer::pretrain::{CHECKPOINT, pretrain};
 use orco_trainer::run::Run;
 use tch::{Device, Tensor, no_grad};
@@ -34,7 +34,7 @@ fn g_alone_stands_beside_f_and_g() {
     let split = Split::new(&recipe.split, 8, &images, &images, None, recipe.seed).unwrap();
     let run = Run::open(&folder.path().join("run"), &recipe).unwrap();
     let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
-    model.load_backbone(&known.join(CHECKPOINT)).unwrap();
+    assert_eq!(model.load_backbone(&known.join(CHECKPOINT)).unwrap(), Norms::Whole);
     let base = Base { images: &images, split: &split, seed: recipe.seed, run: &run };
     let targets = align(&mut model, (&recipe).into(), &base).unwrap();
     let data = tiny::data(&images, split);

