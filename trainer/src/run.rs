@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use anyhow::{Context, Result, bail};
+use orco_runtime::manifest::MANIFEST;
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use tch::{Kind, Tensor};
@@ -75,6 +76,9 @@ impl Run {
     }
 
     fn open_with(folder: &Path, recipe: &Recipe, trained_on: Option<&TrainedOn>, group: Group) -> Result<Self> {
+        if folder.join(MANIFEST).exists() {
+            bail!("{} holds a bundle; name another folder with --run", folder.display());
+        }
         fs::create_dir_all(folder).with_context(|| format!("cannot create the run folder {}", folder.display()))?;
         let lock = Lock::take(folder)?;
         let path = folder.join("recipe.toml");
@@ -273,6 +277,23 @@ mod tests {
         let other = Run::open(&folder, &recipe).unwrap_err().to_string();
         assert!(other.contains("holds a run of another recipe"), "{other}");
         assert_eq!(fs::read(folder.join("recipe.toml")).unwrap(), before);
+        let bundle = root.path().join("bundle");
+        fs::create_dir(&bundle).unwrap();
+        fs::write(bundle.join("manifest.toml"), "").unwrap();
+        assert!(Run::open(&bundle, &recipe).unwrap_err().to_string().contains("holds a bundle"));
+        assert_eq!(fs::read_dir(&bundle).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn weights_may_be_moved() {
+        let root = tempfile::tempdir().unwrap();
+        let mut recipe: Recipe = toml::from_str(include_str!("../recipes/synthetic-tiny.toml")).unwrap();
+        recipe.backbone.weights = Some("here".into());
+        drop(Run::open(root.path(), &recipe).unwrap());
+        recipe.backbone.weights = Some("there".into());
+        drop(Run::open(root.path(), &recipe).unwrap());
+        recipe.backbone.weights = None;
+        assert!(Run::open(root.path(), &recipe).unwrap_err().to_string().contains("holds a run of another recipe"));
     }
 
     #[test]

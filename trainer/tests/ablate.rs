@@ -4,7 +4,7 @@ mod support;
 
 use std::fs;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use support::{lines, recipe, train};
 
@@ -46,7 +46,15 @@ fn trials_share_what_they_have_in_common_and_are_measured_once() {
     assert!(measured("simplex") == shared);
 
     let again = ablate(folder, "targets");
-    assert_eq!((lines(&again), trained(&again)), (table, 0));
+    assert_eq!((lines(&again), trained(&again)), (table.clone(), 0));
+
+    // Other shots are measured anew, though nothing else is other.
+    let mut lists = Command::new(env!("CARGO_BIN_EXE_orco-train"));
+    lists.args(["lists", "recipe.toml", "--output", "lists"]).current_dir(folder);
+    assert!(lists.output().unwrap().status.success());
+    let listed = train(folder, "ablate", "targets", &["--lists", "lists"]);
+    assert!(lines(&listed)[2..] != table[2..] && trained(&listed) == 0, "{:?}", lines(&listed));
+    assert_eq!(lines(&ablate(folder, "targets")), table);
 
     // The backbone of the others is there already.
     let frozen = ablate(folder, "frozen");
