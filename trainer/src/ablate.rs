@@ -13,7 +13,7 @@ use orco_state::target::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::compare::{compare, on_device};
+use crate::compare::{check_trainable, compare, on_device};
 use crate::config::{Architecture, Recipe, TargetConfig};
 use crate::dataset::DataSet;
 use crate::measured::{self, digest, of_phase_1, of_sessions};
@@ -73,11 +73,8 @@ impl Question {
         if recipe.backbone.weights.is_some() && self == Self::Backbone {
             bail!("backbone.weights fit one architecture, and \"backbone\" trains several; leave them out");
         }
-        if recipe.backbone.onnx.is_some() && self == Self::Frozen {
-            bail!(
-                "the backbone is an ONNX file, which cannot be trained; if orco-train exported it, name it as \
-                 backbone.weights, with its architecture and width"
-            );
+        if self == Self::Frozen {
+            check_trainable(recipe.backbone.onnx.is_some())?;
         }
         let learn = Config { views: recipe.learn.views, precision: recipe.learn.precision, ..Config::orco() };
         let recipe = Recipe { learn, ..recipe.clone() };

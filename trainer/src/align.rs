@@ -81,8 +81,8 @@ pub fn align_sharing(
     let begun = Begun::read(run, &settings)?;
     if begun.is_none() && (run.path(CHECKPOINT).exists() || run.path(checkpoint::UNFINISHED).exists()) {
         log::warn!(
-            "phase 2 of this run was made with other [targets] or [align], or on another ONNX backbone; it is made anew and \
-             replaces what was there"
+            "phase 2 of this run was made with other [targets] or [align], or on another ONNX backbone; it is made anew \
+             and replaces what was there"
         );
     }
     let (device, dimension) = (model.device(), model.head.dimension());

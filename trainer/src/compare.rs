@@ -120,14 +120,23 @@ fn by_device(base_model: &BaseModel, benchmark: &Benchmark, config: &Config, dra
     Ok(Summary { system: "g, as on the device".into(), ..measured? })
 }
 
+/// Refuses a backbone that was brought as an ONNX file, where it would have to be trained.
+pub(crate) fn check_trainable(is_brought: bool) -> Result<()> {
+    if is_brought {
+        bail!(
+            "the backbone is an ONNX file, which cannot be trained; name one of the recipe's own, or, if orco-train \
+             exported it, name it as backbone.weights, with its architecture and width"
+        );
+    }
+    Ok(())
+}
+
 /// Refuses what cannot be compared; [`compare`] asks too, but this needs no trained model.
 ///
 /// # Errors
 /// If there is nothing to compare, or a share is no number of at least 0.
 pub fn check(model: &Model, learn: &Config, shares: &[f64]) -> Result<()> {
-    if model.onnx.is_some() {
-        bail!("the backbone is an ONNX file, which cannot be trained; compare needs one of the recipe's own");
-    }
+    check_trainable(model.onnx.is_some())?;
     if learn.epochs == 0 {
         bail!(
             "compare trains in every session, but [learn] of the recipe has epochs = 0, as the preset \"discriminant\" \

@@ -103,7 +103,8 @@ impl Rival {
         published::TABLE.iter().find(|row| row.name == name)?.cifar100
     }
 
-    /// Trains it as far as it is not trained yet, and measures it, or reads what was measured of the same before.
+    /// Trains it as far as it is not trained yet, and measures it on `data`, whose digest [`of_sessions`] is given, over
+    /// so many draws; or reads what was measured of the same before.
     ///
     /// # Errors
     /// As for [`crate::pretrain::pretrain`], or if a file of the run cannot be written.
@@ -113,10 +114,9 @@ impl Rival {
         recipe: &Recipe,
         data: &DataSet,
         run: &Run,
-        draws: usize,
+        (sessions, draws): (&str, usize),
     ) -> Result<Summary> {
-        let sessions = of_sessions(data)?;
-        if let Some(summary) = self.kept(recipe, &sessions, run.folder(), draws) {
+        if let Some(summary) = self.kept(recipe, sessions, run.folder(), draws) {
             return Ok(summary);
         }
         let base = Base { images: &data.train, split: &data.split, seed: recipe.seed, run };
@@ -157,7 +157,7 @@ impl Rival {
             }
         };
         run.log(&json!({ "phase": "rival", "draws": draws, "measured": summary }))?;
-        measured::keep(&run.path(&self.file()), self.key(recipe, &sessions, draws), &summary)?;
+        measured::keep(&run.path(&self.file()), self.key(recipe, sessions, draws), &summary)?;
         Ok(summary)
     }
 

@@ -20,9 +20,10 @@ use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use tch::{Kind, Tensor};
 
-use crate::config::{BackboneConfig, Recipe};
+use crate::config::Recipe;
 use crate::distributed::Group;
 use crate::files::write_atomically;
+use crate::measured::of_phase_1;
 use events::Events;
 use lock::Lock;
 
@@ -86,13 +87,13 @@ impl Run {
         if path.exists() {
             let there = Recipe::read(&path)?;
             // Phases 2 and 3 may be set anew over a trained backbone; what phase 1 was trained with may not. Weights may
-            // have been moved: their content is known.
-            let of_phase_1 = |recipe: &Recipe| {
-                let Recipe { data, split, backbone, head, pretrain, seed, .. } = recipe.clone();
-                let weights = backbone.weights.is_some().then(PathBuf::new);
-                (data, split, BackboneConfig { weights, ..backbone }, head, pretrain, seed)
+            // be elsewhere: their content is known.
+            let wherever = |recipe: &Recipe| {
+                let mut recipe = recipe.clone();
+                recipe.backbone.weights = recipe.backbone.weights.map(|_| PathBuf::new());
+                of_phase_1(&recipe)
             };
-            if of_phase_1(&there) != of_phase_1(recipe) {
+            if wherever(&there) != wherever(recipe) {
                 bail!("{} holds a run of another recipe; choose another folder with --run", folder.display());
             }
         }

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub use angles::AngleStep;
-pub use collect::{CollectError, collect};
+pub use collect::collect;
 pub use picture::DrawError;
 pub use scatter::{Plane, Point};
 pub use similarity::Similarities;
@@ -144,7 +144,11 @@ pub fn prepare(folder: &Path) -> Result<(), WriteError> {
     if holds_something && !is_report() {
         return Err(WriteError::Taken { path: folder.into() });
     }
-    writable(&folder.join(PICTURES)).map_err(file)?;
+    // What is there from before has to be written over; a report that was stopped leaves nothing that is in its way.
+    let pictures = folder.join(PICTURES);
+    if pictures.exists() {
+        writable(&pictures).map_err(file)?;
+    }
     writable(folder).map_err(file)
 }
 

@@ -207,8 +207,8 @@ mod tests {
         let over = OverSeeds::of(&[seed([10.0, 30.0]), seed([40.0, 40.0])]);
         let (seeds, draws) = (&over.over_seeds, &over.over_draws);
         assert_eq!((seeds.ahm, draws.ahm, seeds.aacc), (30.0, 30.0, 50.0));
-        // Sample deviations: of the seeds' means 20 and 40, and of the first one's draws 10 and 30, the root of 200; the
-        // second one's draws are equal.
+        // Sample deviations: of the seeds' means 20 and 40, and of the first one's draws 10 and 30, the root of 200;
+        // the second one's draws are equal.
         let close = |a: f64, b: f64| (a - b).abs() < 1e-9;
         assert!(close(seeds.ahm_deviation, 200f64.sqrt()) && close(draws.ahm_deviation, 10.0), "{over:?}");
         assert!(close(draws.deviations[1].inc.unwrap(), 10.0) && draws.deviations[0].inc.is_none());

@@ -37,12 +37,10 @@ enum Verb {
     Seeds(SeedsArguments),
 }
 
+/// What is measured of a bundle.
 #[derive(Args)]
-struct SeedsArguments {
-    /// The bundles' folders.
-    #[arg(required = true, num_args = 1.., value_name = "BUNDLE")]
-    bundles: Vec<PathBuf>,
-    /// Draws of the shots, for each bundle.
+struct Measuring {
+    /// Draws of the shots; the first is the field's fixed one where the bundle knows it.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     draws: u32,
     /// Seed of the draws, of shuffling and of perturbation.
@@ -51,6 +49,22 @@ struct SeedsArguments {
     /// Leaves out the systems that train a head in every session, which take most of the time.
     #[arg(long)]
     untrained: bool,
+}
+
+impl Measuring {
+    /// All systems, or those that train nothing.
+    fn systems(&self) -> impl Iterator<Item = System> {
+        System::ALL.into_iter().chain(System::FURTHER).filter(|system| !self.untrained || !system.trains())
+    }
+}
+
+#[derive(Args)]
+struct SeedsArguments {
+    /// The bundles' folders.
+    #[arg(required = true, num_args = 1.., value_name = "BUNDLE")]
+    bundles: Vec<PathBuf>,
+    #[command(flatten)]
+    measuring: Measuring,
     /// Folder for all numbers: seeds.json and seeds.csv.
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -78,15 +92,8 @@ struct AblateArguments {
 struct ReportArguments {
     /// The bundle's folder.
     bundle: PathBuf,
-    /// Draws of the shots; the first is the field's fixed one where the bundle knows it.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    draws: u32,
-    /// Seed of the draws, of shuffling and of perturbation.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Leaves out the systems that train a head in every session, which take most of the time.
-    #[arg(long)]
-    untrained: bool,
+    #[command(flatten)]
+    measuring: Measuring,
     /// Folder to write to; by default `report` in the bundle's.
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -112,18 +119,19 @@ fn main() -> ExitCode {
 
 fn make_report(arguments: &ReportArguments) -> Result<()> {
     let started = Instant::now();
-    let ReportArguments { bundle: folder, draws, seed, untrained, output } = arguments;
+    let ReportArguments { bundle: folder, measuring, output } = arguments;
+    let Measuring { draws, seed, untrained } = measuring;
     let bundle = Bundle::open(folder)?;
     let output = output.clone().unwrap_or_else(|| folder.join("report"));
     // What cannot be measured, or written, is known before anything is.
-    Benchmark::of(&bundle)?;
+    let benchmark = Benchmark::of(&bundle)?;
     report::prepare(&output)?;
     let command = format!(
         "cargo run --release -p orco-lab -- report models/{} --draws {draws} --seed {seed}{}",
         bundle.manifest.name,
         if *untrained { " --untrained" } else { "" }
     );
-    let systems = systems(*untrained);
+    let systems: Vec<System> = measuring.systems().collect();
     let mut last: Option<(&str, Instant)> = None;
     let mut done = |next: Option<&'static str>| {
         if let Some((name, since)) = last {
@@ -133,7 +141,7 @@ fn make_report(arguments: &ReportArguments) -> Result<()> {
     };
     let on_system = &mut |system: System| done(Some(system.name()));
     let of = (*draws as usize, *seed);
-    let report = collect(&bundle, &systems, of, &command, on_system, &|| ControlFlow::Continue(()))?;
+    let report = collect((&bundle, &benchmark), &systems, of, &command, on_system, &|| ControlFlow::Continue(()))?;
     done(None);
     report.write(&output)?;
     for summary in &report.systems {
@@ -146,14 +154,9 @@ fn make_report(arguments: &ReportArguments) -> Result<()> {
     Ok(())
 }
 
-/// All systems, or those that train nothing.
-fn systems(untrained: bool) -> Vec<System> {
-    let systems = System::ALL.into_iter().chain(System::FURTHER);
-    systems.filter(|system| !untrained || !system.trains()).collect()
-}
-
 fn seeds(arguments: &SeedsArguments) -> Result<()> {
-    let SeedsArguments { bundles: folders, draws, seed, untrained, output } = arguments;
+    let SeedsArguments { bundles: folders, measuring, output } = arguments;
+    let Measuring { draws, seed, .. } = measuring;
     let open = |folder: &PathBuf| -> Result<(Bundle, Benchmark)> {
         let bundle = Bundle::open(folder)?;
         let benchmark = Benchmark::of(&bundle)?;
@@ -169,7 +172,7 @@ fn seeds(arguments: &SeedsArguments) -> Result<()> {
     println!("seeds {} of the training, {draws} draws with each, on {}", shown.join(", "), bundles[0].1.source);
     println!("{}", OverSeeds::heading());
     let mut all = Vec::new();
-    for system in systems(*untrained).into_iter().filter(|system| system.fits(&bundles[0].0.base_model)) {
+    for system in measuring.systems().filter(|system| system.fits(&bundles[0].0.base_model)) {
         let measured = bundles.iter().map(|(bundle, benchmark)| {
             let (base_model, config) = (&bundle.base_model, &bundle.base_model.config);
             let measurement = Measurement { base_model, benchmark, system, config, seed: *seed };

@@ -9,7 +9,7 @@ use orco_state::target::{argmax, cosines};
 
 use super::similarity::{Kind, Similarities};
 use super::{Confusion, Forgetting, Plane, Report, TradeOff, angles};
-use crate::benchmark::{Benchmark, BenchmarkError};
+use crate::benchmark::Benchmark;
 use crate::evaluate::{EvaluateError, Measurement, Scored};
 use crate::metrics::summarise;
 use crate::published;
@@ -21,18 +21,6 @@ const PICTURES: usize = 40;
 /// Points that are kept of a curve.
 const POINTS: usize = 160;
 
-/// Why a report could not be made.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CollectError {
-    /// The bundle carries nothing to measure on.
-    #[error(transparent)]
-    Benchmark(#[from] BenchmarkError),
-    /// A system could not be measured.
-    #[error(transparent)]
-    Evaluate(#[from] EvaluateError),
-}
-
 /// What is seen of a system on its way through the draws.
 #[derive(Default)]
 struct Seen {
@@ -43,21 +31,20 @@ struct Seen {
     last_state: Option<State>,
 }
 
-/// Measures systems, [`System::Orco`] first, on a bundle's own benchmark file over so many draws; `on_system` is told of
-/// each before it is measured, `on_epoch` of every epoch of training, from any thread, and may cancel there. A system that
+/// Measures systems, [`System::Orco`] first, on a bundle's own benchmark over so many draws; `on_system` is told of each
+/// before it is measured, `on_epoch` of every epoch of training, from any thread, and may cancel there. A system that
 /// the bundle lacks something for is left out.
 ///
 /// # Errors
-/// [`CollectError`] if the bundle has no benchmark file, or a session cannot be learned.
+/// [`EvaluateError`] if a session cannot be learned.
 pub fn collect(
-    bundle: &Bundle,
+    (bundle, benchmark): (&Bundle, &Benchmark),
     systems: &[System],
     (draws, seed): (usize, u64),
     command: &str,
     on_system: &mut dyn FnMut(System),
     on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync),
-) -> Result<Report, CollectError> {
-    let benchmark = Benchmark::of(bundle)?;
+) -> Result<Report, EvaluateError> {
     let base_model = &bundle.base_model;
     let config = &base_model.config;
     let mut report = Report {
@@ -69,7 +56,7 @@ pub fn collect(
         base: base_model.classes.len(),
         ways: benchmark.ways.clone(),
         shots: benchmark.shots,
-        cifar100: published::is_cifar100(base_model.classes.len(), &benchmark),
+        cifar100: published::is_cifar100(base_model.classes.len(), benchmark),
         systems: Vec::new(),
         trade_off: Vec::new(),
         confusion: Vec::new(),
@@ -80,7 +67,7 @@ pub fn collect(
     };
     for system in systems.iter().copied().filter(|system| system.fits(base_model)) {
         on_system(system);
-        let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed };
+        let measurement = Measurement { base_model, benchmark, system, config, seed };
         let seen = Mutex::new(Seen::default());
         let look = |draw: usize, scored: &Scored<'_>| {
             // What a panic left half done is of no use, but the panic itself comes through.
@@ -93,13 +80,13 @@ pub fn collect(
         report.trade_off.extend(seen.trade_off.take());
         match system {
             System::Orco => {
-                report.forgetting = forgetting(&report, base_model, &benchmark, &seen.accuracies);
+                report.forgetting = forgetting(&report, base_model, benchmark, &seen.accuracies);
                 report.confusion = seen.confusion;
             }
             System::Program => {
                 if let Some(state) = seen.last_state {
-                    report.planes = planes(&report, base_model, &benchmark, &state);
-                    report.similarities = similarities(base_model, &benchmark, &state);
+                    report.planes = planes(&report, base_model, benchmark, &state);
+                    report.similarities = similarities(base_model, benchmark, &state);
                 }
             }
             _ => {}

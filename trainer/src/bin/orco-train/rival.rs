@@ -31,7 +31,7 @@ pub fn all(rivals: &Rivals, common: &Common, request: &serde_json::Value, draws:
         let mut job = Job::over(recipe.clone(), data, &own, request.clone(), &group)?;
         interrupt::enter(Work::Run);
         job.data.train.settle(job.model.device());
-        let measured = || rival.measure(&mut job.model, &recipe, &job.data, &job.run, draws);
+        let measured = || rival.measure(&mut job.model, &recipe, &job.data, &job.run, (&sessions, draws));
         let summary = guarded("pretrain.batch", measured).with_context(|| rival.name())?;
         println!("{}", line(rival, &summary));
         data = job.data;
