@@ -4,6 +4,8 @@
 //!
 //! All trials are measured with the published program's phase 3, answers by pseudo-targets alone.
 
+use std::path::Path;
+
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use orco_core::config::Config;
@@ -16,7 +18,7 @@ use serde_json::json;
 use crate::compare::{check_trainable, compare, on_device};
 use crate::config::{Architecture, Recipe, TargetConfig};
 use crate::dataset::DataSet;
-use crate::measured::{self, digest, of_phase_1, of_sessions};
+use crate::measured::{self, Entry, digest, of_phase_1, of_sessions};
 use crate::model::Model;
 use crate::objective::Targets;
 use crate::run::Run;
@@ -197,19 +199,30 @@ impl Trial {
         let (version, sessions) = (env!("CARGO_PKG_VERSION"), of_sessions(data)?);
         let key = digest(json!([version, self.recipe, brought, sessions, question, draws]));
         let file = run.path(FILE);
-        if let Some(summaries) = measured::read(&file, &key) {
-            return Ok(summaries);
-        }
-        let mut summaries: Vec<Summary> = match question {
-            Question::Frozen => compare(model, targets, &self.recipe, data, run, (draws, &[1.0]))?,
-            _ => vec![on_device(model, targets, &self.recipe, data, draws)?],
-        };
-        if let [summary] = &mut *summaries {
-            summary.system = self.name.into();
-        }
-        measured::keep(&file, key, &summaries)?;
-        Ok(summaries)
+        measured::once(&file, key, || {
+            if question == Question::Frozen {
+                return compare(model, targets, &self.recipe, data, run, (draws, &[1.0]));
+            }
+            let measured = on_device(model, targets, &self.recipe, data, draws)?;
+            Ok(vec![Summary { system: self.name.into(), ..measured }])
+        })
     }
+}
+
+/// Writes what was measured for a question, each beside the paper's figure, as QUESTION.json and QUESTION.csv.
+///
+/// # Errors
+/// If a file cannot be written.
+pub fn write(
+    folder: &Path,
+    question: Question,
+    measured: &[(Summary, Option<Theirs>)],
+    recipe: &Recipe,
+    draws: usize,
+) -> Result<()> {
+    let entry =
+        |(measured, theirs): &(Summary, Option<Theirs>)| Entry { measured: measured.clone(), published: *theirs };
+    measured::write(folder, question.name(), recipe, draws, &measured.iter().map(entry).collect::<Vec<_>>())
 }
 
 /// Columns of a system's name.

@@ -23,6 +23,7 @@ use crate::config::{Arithmetic, Recipe};
 use crate::dataset::{DataSet, Images};
 use crate::export::Source;
 use crate::interrupt;
+use crate::measured::{self, digest, of_sessions};
 use crate::model::Model;
 use crate::objective::Targets;
 use crate::progress::Progress;
@@ -49,10 +50,18 @@ impl Trained {
             Self::Both(share) => format!("f and g, f at {share} of the rate"),
         }
     }
+
+    /// What names of the files begin with that keep its draws.
+    fn file(self) -> String {
+        match self {
+            Self::Head => "head".into(),
+            Self::Both(share) => format!("both-{share}"),
+        }
+    }
 }
 
 /// Measures the runtime's learner, g alone, and f and g together for each share of the learning rate that f gets.
-/// The model is left as it was.
+/// The model is left as it was; the run keeps every draw that is measured.
 ///
 /// # Errors
 /// If the backbone is an ONNX file that the user brought, the recipe's settings of phase 3 train nothing, ONNX Runtime
@@ -71,14 +80,23 @@ pub fn compare(
     let source = Source::new(model, recipe, data);
     let (base_model, benchmark) = exported(model, targets, &source)?;
     let config = &recipe.learn.by_targets_alone();
+    let sessions = of_sessions(data)?;
     let mut summaries = vec![by_device(&base_model, &benchmark, config, draws)?];
     let rivals: Vec<Trained> =
         std::iter::once(Trained::Head).chain(shares.iter().map(|&share| Trained::Both(share))).collect();
-    let epochs = rivals.len() * draws * data.split.sessions.len() * config.epochs;
-    let mut progress = Progress::counting("comparison", "epochs", epochs as u64, 0);
+    let (of_draw, mut done) = ((data.split.sessions.len() * config.epochs) as u64, 0);
+    let mut progress = Progress::counting("comparison", "epochs", of_draw * (rivals.len() * draws) as u64, 0);
     let walk = Walk::new(model, targets, &source, &base_model, &benchmark);
     for trained in rivals {
-        let walked = (0..draws).map(|draw| walk.draw(model, trained, draw, &mut progress)).collect::<Result<Vec<_>>>();
+        let key = digest(json!([env!("CARGO_PKG_VERSION"), recipe, sessions, trained.name()]));
+        let mut draw = |draw: usize| {
+            let file = run.path(&format!("{}-draw-{draw}.json", trained.file()));
+            let walked = measured::once(&file, key.clone(), || walk.draw(model, trained, draw, &mut progress));
+            done += of_draw;
+            progress.at(done, String::new);
+            walked
+        };
+        let walked = (0..draws).map(&mut draw).collect::<Result<Vec<_>>>();
         // Whatever happened, the model is what it was.
         model.restore(&walk.start)?;
         let summary = summarise(&trained.name(), &walked?);

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use orco_lab::Summary;
+use orco_lab::csv::csv;
 use orco_runtime::manifest::hexadecimal;
 use orco_state::codec;
 use serde::de::DeserializeOwned;
@@ -60,6 +61,48 @@ pub(crate) fn keep(file: &Path, key: String, measured: &impl Serialize) -> Resul
     write_atomically(file, &serde_json::to_vec(&Kept { key, measured })?)
 }
 
+/// What a file keeps under this key, or what is measured now and kept in it.
+///
+/// # Errors
+/// If it cannot be measured, or the file cannot be written.
+pub(crate) fn once<T: Serialize + DeserializeOwned>(
+    file: &Path,
+    key: String,
+    measure: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    if let Some(kept) = read(file, &key) {
+        return Ok(kept);
+    }
+    let measured = measure()?;
+    keep(file, key, &measured)?;
+    Ok(measured)
+}
+
+/// A system that was measured, as it stands in files.
+#[derive(Serialize)]
+pub(crate) struct Entry<T> {
+    pub measured: Summary,
+    /// What others published of it.
+    pub published: Option<T>,
+}
+
+/// Writes all that was measured by a recipe as NAME.json and NAME.csv.
+///
+/// # Errors
+/// If a file cannot be written.
+pub(crate) fn write<T: Serialize>(
+    folder: &Path,
+    name: &str,
+    recipe: &Recipe,
+    draws: usize,
+    systems: &[Entry<T>],
+) -> Result<()> {
+    let all = json!({ "recipe": recipe, "draws": draws, "systems": systems });
+    write_atomically(&folder.join(format!("{name}.json")), &serde_json::to_vec_pretty(&all)?)?;
+    let summaries: Vec<Summary> = systems.iter().map(|entry| entry.measured.clone()).collect();
+    write_atomically(&folder.join(format!("{name}.csv")), csv(&summaries).as_bytes())
+}
+
 /// What stands above the lines of a table, whose names take so many columns; `theirs` is the title of the last one.
 pub(crate) fn heading(width: usize, theirs: &str) -> String {
     let title = |name| format!("{name:>14}");
@@ -90,5 +133,14 @@ mod tests {
         let (one, other) = (json!({ "a": { "c": 1, "b": 2 }, "d": 3 }), json!({ "d": 3, "a": { "b": 2, "c": 1 } }));
         assert_eq!(digest(one), digest(other));
         assert_ne!(digest(json!({ "a": 1 })), digest(json!({ "a": 2 })));
+    }
+
+    #[test]
+    fn what_is_kept_is_not_measured_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("kept.json");
+        let measured = |key: &str, value: f64| once(&file, key.into(), || Ok(value)).unwrap();
+        assert!(once::<f64>(&file, "one".into(), || anyhow::bail!("stopped")).is_err() && !file.exists());
+        assert_eq!([measured("one", 1.5), measured("one", 2.5), measured("other", 3.5)], [1.5, 1.5, 3.5]);
     }
 }

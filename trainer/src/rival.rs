@@ -8,11 +8,13 @@
 
 mod attention;
 mod bidist;
+mod branch;
 mod cec;
 mod cosine;
 mod embedding;
 mod episodes;
 mod fact;
+mod lcwof;
 mod limit;
 mod savc;
 mod sessions;
@@ -21,7 +23,6 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use orco_lab::csv::csv;
 use orco_lab::{Summary, published};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -32,6 +33,7 @@ use self::cec::Cec;
 use self::cosine::CrossEntropy;
 use self::embedding::Embedding;
 use self::fact::Fact;
+use self::lcwof::Lcwof;
 use self::limit::Limit;
 use self::savc::{Savc, TURNS};
 use self::sessions::Protocol;
@@ -39,7 +41,7 @@ use crate::config::Recipe;
 use crate::dataset::DataSet;
 use crate::fit::Base;
 pub use crate::measured::of_sessions;
-use crate::measured::{self, digest, of_phase_1};
+use crate::measured::{self, Entry, digest, of_phase_1};
 use crate::model::Model;
 use crate::optimiser::{Parameter, Sgd, SgdConfig};
 use crate::pretrain::{Criterion, train};
@@ -61,6 +63,8 @@ pub enum Rival {
     Limit,
     /// BiDist: two branches and two teachers in every session (Zhao et al., CVPR 2023).
     Bidist,
+    /// LCwoF: every session learns, then calibrates (Kukleva et al., ICCV 2021).
+    Lcwof,
 }
 
 impl Rival {
@@ -73,13 +77,14 @@ impl Rival {
             Self::Cec => "cec",
             Self::Limit => "limit",
             Self::Bidist => "bidist",
+            Self::Lcwof => "lcwof",
         }
     }
 
     /// What trains its backbone: rivals that say the same share one.
     pub fn backbone(self) -> &'static str {
         match self {
-            Self::Baseline | Self::Cec | Self::Limit | Self::Bidist => "cross-entropy",
+            Self::Baseline | Self::Cec | Self::Limit | Self::Bidist | Self::Lcwof => "cross-entropy",
             Self::Fact => "fact",
             Self::Savc => "savc",
         }
@@ -99,6 +104,7 @@ impl Rival {
             Self::Cec => "CEC",
             Self::Limit => "LIMIT",
             Self::Bidist => "BiDist",
+            Self::Lcwof => "LCwoF",
         };
         published::TABLE.iter().find(|row| row.name == name)?.cifar100
     }
@@ -120,7 +126,8 @@ impl Rival {
             return Ok(summary);
         }
         let base = Base { images: &data.train, split: &data.split, seed: recipe.seed, run };
-        let protocol = Protocol { recipe, data, draws, name: self.name() };
+        let key = digest(json!([env!("CARGO_PKG_VERSION"), self, recipe, sessions]));
+        let protocol = Protocol { recipe, data, draws, name: self.name(), run, key: &key };
         let summary = match self {
             Self::Baseline => {
                 trained(model, recipe, &base, &mut CrossEntropy)?;
@@ -154,6 +161,10 @@ impl Rival {
             Self::Bidist => {
                 trained(model, recipe, &base, &mut CrossEntropy)?;
                 protocol.walk(&mut Bidist::new(model, protocol)?)?
+            }
+            Self::Lcwof => {
+                trained(model, recipe, &base, &mut CrossEntropy)?;
+                protocol.walk(&mut Lcwof::new(model, protocol)?)?
             }
         };
         run.log(&json!({ "phase": "rival", "draws": draws, "measured": summary }))?;
@@ -211,18 +222,13 @@ pub fn line(rival: Rival, summary: &Summary) -> String {
     measured::line(WIDTH, rival.name(), summary, &theirs)
 }
 
-/// All that was measured as JSON and CSV, in this order.
+/// Writes all that was measured as rivals.json and rivals.csv.
 ///
 /// # Errors
-/// If a number is none.
-pub fn files(measured: &[(Rival, Summary)], recipe: &Recipe, draws: usize) -> Result<[(&'static str, String); 2]> {
-    let rows: Vec<_> = measured
-        .iter()
-        .map(|(rival, summary)| json!({ "rival": rival, "measured": summary, "published": rival.published() }))
-        .collect();
-    let all = json!({ "recipe": recipe, "draws": draws, "rivals": rows });
-    let summaries: Vec<Summary> = measured.iter().map(|(_, summary)| summary.clone()).collect();
-    Ok([("rivals.json", serde_json::to_string_pretty(&all)?), ("rivals.csv", csv(&summaries))])
+/// If a file cannot be written.
+pub fn write(folder: &Path, measured: Vec<(Rival, Summary)>, recipe: &Recipe, draws: usize) -> Result<()> {
+    let entry = |(rival, measured): (Rival, Summary)| Entry { measured, published: rival.published() };
+    measured::write(folder, "rivals", recipe, draws, &measured.into_iter().map(entry).collect::<Vec<_>>())
 }
 
 #[cfg(test)]
@@ -234,7 +240,7 @@ mod tests {
     use crate::dataset::{self, Origin};
 
     /// Few synthetic objects and a very small network.
-    fn recipe() -> Recipe {
+    pub(super) fn recipe() -> Recipe {
         let mut recipe: Recipe = toml::from_str(include_str!("../recipes/synthetic-tiny.toml")).unwrap();
         recipe.data.train_per_class = Some(12);
         recipe.data.test_per_class = Some(2);

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use support::{lines, recipe, train};
 
 /// All of them, in the order of the table.
-const NAMES: [&str; 6] = ["baseline", "fact", "savc", "cec", "limit", "bidist"];
+const NAMES: [&str; 7] = ["baseline", "fact", "savc", "cec", "limit", "bidist", "lcwof"];
 /// Backbones that they train.
 const BACKBONES: usize = 3;
 
@@ -41,11 +41,11 @@ fn rivals_are_trained_once_and_stand_beside_each_other() {
     assert_eq!((lines(&again), trained(&again)), (table, 0));
 
     let json: serde_json::Value = serde_json::from_slice(&fs::read(folder.join("run/rivals.json")).unwrap()).unwrap();
-    let rivals = json["rivals"].as_array().unwrap();
+    let rivals = json["systems"].as_array().unwrap();
     assert_eq!(rivals.len(), NAMES.len());
     for (rival, name) in rivals.iter().zip(NAMES) {
         let measured = &rival["measured"];
-        assert_eq!((rival["rival"].as_str(), measured["system"].as_str()), (Some(name), Some(name)));
+        assert_eq!(measured["system"].as_str(), Some(name));
         let sessions = measured["sessions"].as_array().unwrap();
         assert_eq!(sessions.len(), 3);
         let percent = |value: &serde_json::Value| (0.0..=100.0).contains(&value.as_f64().unwrap());

@@ -222,7 +222,7 @@ impl Summary {
 }
 
 /// What measuring over one draw gave.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Draw {
     /// A row for every session.
     pub rows: Vec<Row>,

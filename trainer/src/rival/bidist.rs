@@ -17,19 +17,16 @@ use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor, no_grad};
 
 use self::step::{Step, both, merged};
+use super::branch::{Branch, copied, features, labelled};
 use super::cosine::logits;
-use super::embedding::{class_means, turned};
+use super::embedding::class_means;
 use super::sessions::{Learner, Protocol, new_means};
 use super::sgd;
-use crate::augment::view;
 use crate::backbone::{Head, Network, unit};
-use crate::config::{Arithmetic, HeadConfig, SHOTS};
-use crate::dataset::Images;
-use crate::fit::seed_torch;
+use crate::config::{Arithmetic, HeadConfig};
 use crate::interrupt;
 use crate::model::{Model, store};
 use crate::optimiser::{Parameter, gradients};
-use crate::progress::Progress;
 
 /// Steps of a session, `--ft_iters`.
 const STEPS: usize = 100;
@@ -41,18 +38,11 @@ const EXEMPLARS: usize = 50;
 /// The small networks: a hidden layer, two outputs.
 const SMALL: HeadConfig = HeadConfig { hidden: 64, projection: 2 };
 
-/// BiDist on its way through the sessions; the model's backbone is the branch.
+/// BiDist on its way through the sessions.
 pub(super) struct Bidist<'a> {
-    protocol: Protocol<'a>,
-    model: &'a Model,
-    /// First block of the last stage, which is trained.
-    last: usize,
-    /// The backbone of the base session, and that before the session at hand.
-    base: (VarStore, Network),
+    branch: Branch<'a>,
+    /// The backbone before the session at hand.
     before: (VarStore, Network),
-    /// Features of the measured images by the base backbone and by the branch, `[n, d]`.
-    by_base: Tensor,
-    by_branch: Tensor,
     /// Means of the base classes, and of all classes seen, by the base backbone: `[c, d]`.
     base_means: Tensor,
     base_weights: Tensor,
@@ -63,17 +53,6 @@ pub(super) struct Bidist<'a> {
     learned: Vec<(usize, i64)>,
     /// Says which branch counts.
     selector: Option<(VarStore, Head)>,
-    /// Of the draw and of the session.
-    seed: (usize, usize),
-}
-
-/// A copy of the model's backbone that nothing trains.
-fn copied(model: &Model) -> (VarStore, Network) {
-    let mut held = VarStore::new(model.device());
-    let network = Network::new(&(held.root() / "backbone"), model.backbone.description.clone());
-    held.freeze();
-    store::copy(model.tensors(), &held.variables());
-    (held, network)
 }
 
 impl<'a> Bidist<'a> {
@@ -83,63 +62,32 @@ impl<'a> Bidist<'a> {
     /// If a stop was asked for.
     pub fn new(model: &'a Model, protocol: Protocol<'a>) -> Result<Self> {
         let (train, split) = (&protocol.data.train, &protocol.data.split);
-        let count = split.base.len() + split.measured.len();
-        let mut progress = Progress::counting("features", "images", count as u64, 0);
-        let mut pass = |images: &Images, indices: &[usize]| turned(model, images, indices, 0, None, &mut progress);
-        let (base, by_base) = (pass(train, &split.base)?, pass(protocol.measured(), &split.measured)?);
-        progress.finish();
+        let branch = Branch::new(model, protocol)?;
+        let base = features(model, train, &split.base)?;
         let labels = train.select_labels(&split.base);
         let means = class_means(&unit(&base).unsqueeze(1), &labels, split.base_classes as i64).squeeze_dim(1);
         let nearest = nearest_of_each(&base, &labels, &means);
         let base_exemplars = nearest.into_iter().map(|(row, class)| (split.base[row], class)).collect();
-        let description = &model.backbone.description;
         let means = means.to_device(model.device());
         Ok(Self {
-            last: description.stages().last().copied().unwrap_or(description.blocks.len() - 1),
-            base: copied(model),
             before: copied(model),
-            by_branch: by_base.shallow_clone(),
-            by_base,
             base_weights: means.shallow_clone(),
             weights: means.shallow_clone(),
             base_means: means,
             base_exemplars,
             learned: Vec::new(),
             selector: None,
-            seed: (0, 0),
-            model,
-            protocol,
+            branch,
         })
-    }
-
-    /// What the frozen blocks make of a random view of each image, under no gradient.
-    fn hidden(&self, images: &[usize]) -> Tensor {
-        let config = &self.protocol.recipe.pretrain;
-        // f16 would need a scaled loss.
-        let precision = if config.precision == Arithmetic::F16 { Arithmetic::F32 } else { config.precision };
-        let images = self.protocol.data.train.batch(images, self.model.device());
-        let input = self.model.channels.normalise(&view(&images, &config.augment));
-        no_grad(|| self.base.1.lower(&input, self.last, precision, false))
     }
 
     /// Means of unit features of the shots of each class by a network, `[classes, d]`.
     fn means(&self, network: &Network, shots: &[usize]) -> Tensor {
-        let images = self.protocol.data.train.batch(shots, self.model.device());
-        let input = self.model.channels.normalise(&images);
+        let Branch { protocol, model, .. } = &self.branch;
+        let images = protocol.data.train.batch(shots, model.device());
+        let input = model.channels.normalise(&images);
         let features = no_grad(|| network.forward(&input, Arithmetic::F32, false));
         new_means(&unit(&features).unsqueeze(1)).squeeze_dim(1)
-    }
-
-    /// What is trained of the branch: the last stage, its norms' statistics excepted.
-    fn trained(&self) -> Vec<Parameter> {
-        let blocks = &self.model.backbone.description.blocks[self.last..];
-        let convolutions = blocks.iter().flat_map(|block| block.convolutions());
-        let parts = convolutions.flat_map(|conv| {
-            let of = self.model.backbone.tensors(conv);
-            [("weight", &of.weight), ("norm_scale", &of.scale), ("norm_bias", &of.offset)]
-                .map(|(part, tensor)| (format!("{}.{part}", conv.name), tensor.shallow_clone()))
-        });
-        parts.map(|(name, tensor)| Parameter { name, tensor, decays: true }).collect()
     }
 
     /// Draws exemplars of a step, without any twice.
@@ -157,24 +105,25 @@ impl<'a> Bidist<'a> {
     /// Trains the branch on a session's shots; `weights` and `base_weights` have rows for its classes already.
     fn fine_tune(&mut self, shots: &[(usize, i64)]) -> Result<()> {
         let (base, known) = (self.base_means.size()[0], self.weights.size()[0]);
-        let device = self.model.device();
+        let device = self.branch.model.device();
         let mut small = VarStore::new(device);
         let selector = Head::new(&(small.root() / "selector"), 2 * known, &SMALL);
         let trust = Head::new(&(small.root() / "trust"), base, &SMALL);
         let before = self.weights.copy();
         let weights = self.weights.copy().set_requires_grad(true);
-        let mut branch = self.trained();
-        branch.push(Parameter { name: "weights".into(), tensor: weights.shallow_clone(), decays: true });
-        let mut groups = [(sgd(branch), RATE), (sgd(store::parameters(store::tensors(&small))), SMALL_RATE)];
+        let mut trained = self.branch.trained();
+        trained.push(Parameter { name: "weights".into(), tensor: weights.shallow_clone(), decays: true });
+        let mut groups = [(sgd(trained), RATE), (sgd(store::parameters(store::tensors(&small))), SMALL_RATE)];
         let likeness = unit(&self.base_weights.narrow(0, base, known - base)).matmul(&unit(&self.base_means).tr());
         for _ in 0..STEPS {
             interrupt::check()?;
             let all = [shots, &self.exemplars()].concat();
             let (images, labels): (Vec<usize>, Vec<i64>) = all.into_iter().unzip();
-            let (hidden, labels) = (self.hidden(&images), Tensor::from_slice(&labels).to_device(device));
-            let student = logits(&self.model.backbone.upper(&hidden, self.last, false), &weights);
-            let of = |network: &Network, rows| no_grad(|| logits(&network.upper(&hidden, self.last, false), rows));
-            let (by_base, by_before) = (of(&self.base.1, &self.base_weights), of(&self.before.1, &before));
+            let branch = &self.branch;
+            let (hidden, labels) = (branch.hidden(&images), Tensor::from_slice(&labels).to_device(device));
+            let student = logits(&branch.features(&branch.model.backbone, &hidden), &weights);
+            let of = |network: &Network, rows| no_grad(|| logits(&branch.features(network, &hidden), rows));
+            let (by_base, by_before) = (of(&branch.base.1, &self.base_weights), of(&self.before.1, &before));
             let new = shots.len() as i64;
             let loss = Step { student, by_base, by_before, labels, new, base, first: self.learned.is_empty() }.loss(
                 &|rows| trust.forward(rows),
@@ -212,46 +161,38 @@ fn nearest_of_each(features: &Tensor, labels: &Tensor, means: &Tensor) -> Vec<(u
 
 impl Learner for Bidist<'_> {
     fn begin(&mut self, draw: usize) -> Result<()> {
-        store::copy(self.base.0.variables(), &self.model.tensors().into_iter().collect());
-        store::copy(self.model.tensors(), &self.before.0.variables());
+        self.branch.begin(draw);
+        store::copy(self.branch.model.tensors(), &self.before.0.variables());
         (self.weights, self.base_weights) = (self.base_means.copy(), self.base_means.copy());
-        self.by_branch = self.by_base.shallow_clone();
         self.learned.clear();
-        (self.selector, self.seed) = (None, (draw, 0));
+        self.selector = None;
         Ok(())
     }
 
     fn learn(&mut self, shots: &[usize]) -> Result<()> {
-        self.seed.1 += 1;
-        let number = (1000 * self.seed.0 + self.seed.1) as i64;
-        seed_torch(self.protocol.recipe.seed, number);
+        self.branch.enter();
+        let Branch { protocol, model, .. } = self.branch;
         let known = self.weights.size()[0];
-        self.weights = Tensor::cat(&[&self.weights, &self.means(&self.model.backbone, shots)], 0);
-        self.base_weights = Tensor::cat(&[&self.base_weights, &self.means(&self.base.1, shots)], 0);
-        let labelled = shots.iter().enumerate().map(|(row, &image)| (image, known + (row / SHOTS) as i64));
-        self.fine_tune(&labelled.collect::<Vec<_>>())?;
+        self.weights = Tensor::cat(&[&self.weights, &self.means(&model.backbone, shots)], 0);
+        self.base_weights = Tensor::cat(&[&self.base_weights, &self.means(&self.branch.base.1, shots)], 0);
+        self.fine_tune(&labelled(shots, known))?;
 
-        let images = &self.protocol.data.train;
-        let features = self.model.features(images, shots, None, Arithmetic::F32, |images| images);
-        let classes = Tensor::arange(shots.len() as i64, (Kind::Int64, features.device()));
-        let classes = classes.divide_scalar_mode(SHOTS as i64, "floor");
+        let features = model.features(&protocol.data.train, shots, None, Arithmetic::F32, |images| images);
+        let (_, classes): (Vec<usize>, Vec<i64>) = labelled(shots, 0).into_iter().unzip();
+        let classes = Tensor::from_slice(&classes).to_device(features.device());
         let rows = self.weights.narrow(0, known, self.weights.size()[0] - known);
         let nearest = nearest_of_each(&features, &classes, &rows);
         self.learned.extend(nearest.into_iter().map(|(row, class)| (shots[row], known + class)));
-        store::copy(self.model.tensors(), &self.before.0.variables());
-        let mut progress = Progress::counting("features", "images", self.protocol.data.split.measured.len() as u64, 0);
-        let measured = (self.protocol.measured(), self.protocol.data.split.measured.as_slice());
-        self.by_branch = turned(self.model, measured.0, measured.1, 0, None, &mut progress)?;
-        progress.finish();
-        Ok(())
+        store::copy(model.tensors(), &self.before.0.variables());
+        self.branch.measure()
     }
 
     fn scores(&self, rows: &Tensor) -> Tensor {
-        let device = self.model.device();
+        let device = self.branch.model.device();
         let of = |features: &Tensor, weights| logits(&features.index_select(0, rows).to_device(device), weights);
-        let by_base = of(&self.by_base, &self.base_weights);
+        let by_base = of(&self.branch.by_base, &self.base_weights);
         let Some((_, selector)) = &self.selector else { return by_base };
-        let branch = of(&self.by_branch, &self.weights);
+        let branch = of(&self.branch.by_branch, &self.weights);
         merged(&by_base, &branch, &selector.forward(&both(&by_base, &branch)))
     }
 }

@@ -11,6 +11,8 @@ use super::embedding::{Embedding, class_means};
 use crate::config::{MeasureOn, Recipe, SHOTS};
 use crate::dataset::{DataSet, Images};
 use crate::interrupt;
+use crate::measured;
+use crate::run::Run;
 
 /// Seed of the draws, that of `orco eval`.
 const SEED: u64 = 1;
@@ -25,6 +27,9 @@ pub(super) struct Protocol<'a> {
     pub draws: usize,
     /// Who answers.
     pub name: &'static str,
+    /// Keeps every draw, under a key of all that it depends on.
+    pub run: &'a Run,
+    pub key: &'a str,
 }
 
 /// Someone on the way through the sessions.
@@ -65,14 +70,15 @@ impl<'a> Protocol<'a> {
         self.walk(&mut Means { embedding, rule, base, classes: embedding.means.shallow_clone() })
     }
 
-    /// Leads a learner through all sessions of every draw.
+    /// Leads a learner through all sessions of every draw that was not measured before.
     ///
     /// # Errors
     /// If a stop was asked for, or it cannot learn.
     pub fn walk(&self, learner: &mut dyn Learner) -> Result<Summary> {
         let mut draws = Vec::with_capacity(self.draws);
         for number in 0..self.draws {
-            draws.push(self.draw(learner, number)?);
+            let file = self.run.path(&format!("{}-draw-{number}.json", self.name));
+            draws.push(measured::once(&file, self.key.into(), || self.draw(learner, number))?);
             log::info!("{}: {} of {} draws are measured", self.name, number + 1, self.draws);
         }
         Ok(summarise(self.name, &draws))
@@ -95,7 +101,7 @@ impl<'a> Protocol<'a> {
     }
 
     /// The shots of a session: those that the lab's learners get.
-    fn shots(&self, session: usize, draw: usize) -> Vec<usize> {
+    pub fn shots(&self, session: usize, draw: usize) -> Vec<usize> {
         let split = &self.data.split;
         let draws = Draws { seed: SEED, shots: SHOTS, fixed_draw: split.fixed_draw };
         let classes = split.sessions[session - 1].classes.iter().map(|class| usize::from(*class));

@@ -1,7 +1,7 @@
 //! `orco-train ablate`: the trials of a question, one after the other.
 
 use anyhow::Result;
-use orco_trainer::ablate::{Question, heading, line};
+use orco_trainer::ablate::{Question, heading, line, write};
 use orco_trainer::align::SharedFeatures;
 use orco_trainer::distributed::Group;
 use orco_trainer::failure::guarded;
@@ -22,6 +22,7 @@ pub fn all(question: Question, common: &Common, request: &serde_json::Value, dra
     let trials = question.trials(&recipe)?;
     println!("{} on {}, draws: {draws}\n{}", question.name(), recipe.name, heading());
     let mut features = SharedFeatures::default();
+    let mut measured = Vec::new();
     for trial in trials {
         log::info!("trial \"{}\"", trial.name);
         let below = |folder: String| Common { run: common.run.join(folder), ..common.clone() };
@@ -36,9 +37,11 @@ pub fn all(question: Question, common: &Common, request: &serde_json::Value, dra
         let targets = job.align_sharing(&mut features)?;
         let model = (&mut job.model, &targets);
         let summaries = guarded("learn.batch", || trial.measure(question, model, &job.data, &job.run, draws))?;
-        for (summary, theirs) in summaries.iter().zip(&trial.theirs) {
-            println!("{}", line(summary, theirs.as_ref()));
+        for (summary, theirs) in summaries.into_iter().zip(trial.theirs) {
+            println!("{}", line(&summary, theirs.as_ref()));
+            measured.push((summary, theirs));
         }
+        write(&common.run, question, &measured, &recipe, draws)?;
         data = job.data;
     }
     Ok(())

@@ -1,13 +1,11 @@
 //! `orco-train rival`: one rival after the other.
 
-use std::fs;
-
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use orco_trainer::distributed::Group;
 use orco_trainer::failure::guarded;
 use orco_trainer::interrupt::{self, Work};
-use orco_trainer::rival::{Rival, check, files, heading, line, of_sessions};
+use orco_trainer::rival::{Rival, check, heading, line, of_sessions, write};
 
 use crate::arguments::{Common, Rivals};
 use crate::job::{self, Job};
@@ -38,10 +36,7 @@ pub fn all(rivals: &Rivals, common: &Common, request: &serde_json::Value, draws:
         let all = Rival::value_variants().iter().copied();
         let measured: Vec<_> =
             all.filter_map(|rival| Some((rival, rival.kept(&recipe, &sessions, &folder(rival), draws)?))).collect();
-        for (name, text) in files(&measured, &recipe, draws)? {
-            let path = common.run.join(name);
-            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        }
+        write(&common.run, measured, &recipe, draws)?;
     }
     Ok(())
 }

@@ -1,0 +1,253 @@
+//! LCwoF: learning and calibration without forgetting (Kukleva et al., "Generalized and Incremental Few-Shot Learning by
+//! Explicit Learning and Calibration without Forgetting", ICCV 2021).
+//!
+//! Cross entropy on the base classes is its first phase; every session has two more. The second trains the new classes'
+//! rows of the classifier and the last stage of the backbone on the shots alone; the classes before stay in the
+//! denominator of the cross entropy (base-normalised), and the last stage is held where it was (weight constraint). The
+//! third, calibration, trains all rows and the last stage on the shots and on one exemplar of each class before.
+//!
+//! Settings are those of the published program for five shots of mini-ImageNet. It plays one session: that the last
+//! stage is held where the session before left it, and that a learned class is remembered by one exemplar as a base
+//! class is, is ours. Logits are scaled cosines as the other rivals', there inner products. The weight constraint is
+//! taken as a proximal step: a gradient of that weight overshoots at the second phase's rate. Gradients are clipped by
+//! the norm of those that are taken; there, those of layers that nothing trains add up in the norm.
+
+use anyhow::{Result, bail};
+use tch::{Device, Kind, Tensor, no_grad};
+
+use super::branch::{Branch, labelled};
+use super::cosine::logits;
+use super::sessions::{Learner, Protocol};
+use crate::config::SHOTS;
+use crate::interrupt;
+use crate::model::Model;
+use crate::optimiser::{Parameter, Sgd, SgdConfig, gradients};
+use crate::progress::Progress;
+
+/// How a phase of a session trains.
+struct Phase {
+    epochs: usize,
+    /// Learning rate of rows.
+    rate: f64,
+    /// Weight of cross entropy.
+    weight: f64,
+}
+
+/// The second phase: `lr`, `crt_epoch`.
+const LEARNING: Phase = Phase { epochs: 150, rate: 1e-2, weight: 1.0 };
+/// The third: `crt_lr`, `ep_plus`, `ce_ft3_lymbda`.
+const CALIBRATION: Phase = Phase { epochs: 200, rate: 1e-3, weight: 0.1 };
+/// Share of the learning rate that the last stage has.
+const SHARE: f64 = 0.1;
+/// Images in a step.
+const BATCH: usize = 16;
+/// Weight of the constraint, `l2_weight`.
+const CONSTRAINT: f64 = 5e3;
+/// Largest norm of all gradients together, `clip`.
+const CLIP: f64 = 100.0;
+/// The program's SGD.
+const SGD: SgdConfig = SgdConfig { momentum: 0.9, dampening: 0.0, weight_decay: 1e-4, nesterov: false };
+
+/// LCwoF on its way through the sessions.
+pub(super) struct Lcwof<'a> {
+    branch: Branch<'a>,
+    /// The classifier's rows: of the base classes as the base session left them, and of all classes seen, `[c, d]`.
+    base: Tensor,
+    rows: Tensor,
+    /// An exemplar of each class seen, and its class.
+    exemplars: Vec<(usize, i64)>,
+}
+
+impl<'a> Lcwof<'a> {
+    /// Begins as the base session left the model.
+    ///
+    /// # Errors
+    /// If a stop was asked for.
+    pub fn new(model: &'a Model, protocol: Protocol<'a>) -> Result<Self> {
+        let base = model.classifier.detach().copy();
+        Ok(Self { rows: base.shallow_clone(), base, exemplars: Vec::new(), branch: Branch::new(model, protocol)? })
+    }
+
+    /// One training image of each base class, chosen at random.
+    fn base_exemplars(&self) -> Vec<(usize, i64)> {
+        let Protocol { data, .. } = self.branch.protocol;
+        let (images, split) = (&data.train, &data.split);
+        let mut of_classes = vec![Vec::new(); split.base_classes];
+        split.base.iter().for_each(|&image| of_classes[usize::from(images.labels[image])].push(image));
+        let chosen = |all: &Vec<usize>| all[permuted(all.len())[0]];
+        of_classes.iter().enumerate().map(|(class, all)| (chosen(all), class as i64)).collect()
+    }
+
+    /// Trains the last stage and the classifier's rows from `first` on, by images with their classes.
+    fn train(&mut self, phase: &Phase, samples: &[(usize, i64)], first: i64, progress: &mut Progress) -> Result<()> {
+        let Branch { model, .. } = self.branch;
+        let fixed = self.rows.narrow(0, 0, first);
+        let own = self.rows.narrow(0, first, self.rows.size()[0] - first).copy().set_requires_grad(true);
+        let rows = Parameter { name: "rows".into(), tensor: own.shallow_clone(), decays: true };
+        let stage = self.branch.trained();
+        let before: Vec<Tensor> = stage.iter().map(|parameter| parameter.tensor.detach().copy()).collect();
+        let (mut stage, mut rows) = (Sgd::new(stage, SGD), Sgd::new(vec![rows], SGD));
+        for _ in 0..phase.epochs {
+            for batch in permuted(samples.len()).chunks(BATCH) {
+                interrupt::check()?;
+                let (images, labels): (Vec<usize>, Vec<i64>) = batch.iter().map(|&sample| samples[sample]).unzip();
+                let features = self.branch.features(&model.backbone, &self.branch.hidden(&images));
+                let logits = logits(&features, &Tensor::cat(&[&fixed, &own], 0));
+                let labels = Tensor::from_slice(&labels).to_device(model.device());
+                let loss = logits.cross_entropy_for_logits(&labels) * phase.weight;
+                if !loss.double_value(&[]).is_finite() {
+                    bail!("the loss of a session became infinite");
+                }
+                let mut gradients = gradients(&loss, stage.parameters().iter().chain(rows.parameters()));
+                clip(&mut gradients);
+                let (of_stage, of_rows) = gradients.split_at(before.len());
+                rows.step(of_rows, phase.rate);
+                stage.step(of_stage, phase.rate * SHARE);
+                hold(stage.parameters(), &before, phase.rate * SHARE);
+                progress.advance(1, "");
+            }
+        }
+        self.rows = Tensor::cat(&[&fixed, &own.detach()], 0);
+        Ok(())
+    }
+}
+
+/// The numbers below a count, in random order.
+fn permuted(count: usize) -> Vec<usize> {
+    let order = Tensor::randperm(count as i64, (Kind::Int64, Device::Cpu));
+    Vec::<i64>::try_from(order).expect("numbers").into_iter().map(|number| number as usize).collect()
+}
+
+/// Shortens gradients, all together, to a norm of at most [`CLIP`].
+fn clip(gradients: &mut [Tensor]) {
+    no_grad(|| {
+        let defined = || gradients.iter().filter(|gradient| gradient.defined());
+        let squares: Vec<Tensor> = defined().map(|gradient| gradient.square().sum(Kind::Float)).collect();
+        let norm = Tensor::stack(&squares, 0).sum(Kind::Float).sqrt().double_value(&[]);
+        if norm > CLIP {
+            let defined = gradients.iter_mut().filter(|gradient| gradient.defined());
+            defined.for_each(|gradient| *gradient = &*gradient * (CLIP / norm));
+        }
+    });
+}
+
+/// Where weights come to lie closest to where a step of that rate put them under the constraint: the proximal step of
+/// [`CONSTRAINT`] times the squared distance from `before`.
+fn hold(weights: &[Parameter], before: &[Tensor], rate: f64) {
+    let pull = 2.0 * rate * CONSTRAINT;
+    no_grad(|| {
+        for (weight, before) in weights.iter().zip(before) {
+            let mut tensor = weight.tensor.shallow_clone();
+            tensor.copy_(&((&tensor + before * pull) / (1.0 + pull)));
+        }
+    });
+}
+
+impl Learner for Lcwof<'_> {
+    fn begin(&mut self, draw: usize) -> Result<()> {
+        self.branch.begin(draw);
+        self.rows = self.base.copy();
+        self.exemplars = self.base_exemplars();
+        Ok(())
+    }
+
+    fn learn(&mut self, shots: &[usize]) -> Result<()> {
+        self.branch.enter();
+        let size = self.rows.size();
+        let (known, width) = (size[0], size[1]);
+        let new = (shots.len() / SHOTS) as i64;
+        let bound = 1.0 / (width as f64).sqrt();
+        let fresh = Tensor::empty([new, width], (Kind::Float, self.rows.device())).uniform_(-bound, bound);
+        self.rows = Tensor::cat(&[&self.rows, &fresh], 0);
+
+        let shots = labelled(shots, known);
+        let all = [shots.as_slice(), &self.exemplars].concat();
+        let steps = |phase: &Phase, samples: usize| (phase.epochs * samples.div_ceil(BATCH)) as u64;
+        let total = steps(&LEARNING, shots.len()) + steps(&CALIBRATION, all.len());
+        let mut progress = Progress::counting("session", "steps", total, 0);
+        self.train(&LEARNING, &shots, known, &mut progress)?;
+        self.train(&CALIBRATION, &all, 0, &mut progress)?;
+        progress.finish();
+        let of_class = |class: i64| shots[class as usize * SHOTS + permuted(SHOTS)[0]];
+        self.exemplars.extend((0..new).map(of_class));
+        self.branch.measure()
+    }
+
+    fn scores(&self, rows: &Tensor) -> Tensor {
+        let features = self.branch.by_branch.index_select(0, rows).to_device(self.rows.device());
+        logits(&features, &self.rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alone::alone;
+    use crate::dataset::{self, Origin};
+    use crate::rival::tests::recipe;
+    use crate::run::Run;
+
+    fn values(tensor: &Tensor) -> Vec<f32> {
+        Vec::try_from(tensor.detach().reshape([-1])).unwrap()
+    }
+
+    #[test]
+    fn gradients_are_shortened_together() {
+        let mut gradients = [Tensor::from_slice(&[60.0f32]), Tensor::new(), Tensor::from_slice(&[80.0f32])];
+        clip(&mut gradients);
+        assert_eq!([values(&gradients[0]), values(&gradients[2])], [[60.0], [80.0]], "a norm of 100 is the largest");
+        gradients[0] *= 3.0;
+        gradients[2] *= 3.0;
+        clip(&mut gradients);
+        assert!((values(&gradients[0])[0] - 60.0).abs() < 1e-4 && (values(&gradients[2])[0] - 80.0).abs() < 1e-4);
+    }
+
+    #[test]
+    fn weights_are_held_where_they_were() {
+        // The least of (w - 3)² / (2 rate) + 5000 (w - 1)² at the rate 0.0001, where the pull is 1, lies halfway.
+        let weight = Parameter { name: "w".into(), tensor: Tensor::from_slice(&[3.0f32]), decays: true };
+        hold(std::slice::from_ref(&weight), &[Tensor::from_slice(&[1.0f32])], 1e-4);
+        assert_eq!(values(&weight.tensor), [2.0]);
+    }
+
+    #[test]
+    fn learning_trains_new_rows_calibration_trains_all() {
+        alone("rival::lcwof::tests::learning_trains_new_rows_calibration_trains_all", || {
+            let recipe = recipe();
+            let data = dataset::open(&recipe, &Origin::default()).unwrap();
+            let model = Model::new(&recipe, [3, 24, 24], Device::Cpu);
+            let folder = tempfile::tempdir().unwrap();
+            let run = &Run::open(folder.path(), &recipe).unwrap();
+            let protocol = Protocol { recipe: &recipe, data: &data, draws: 1, name: "lcwof", run, key: "" };
+            let mut lcwof = Lcwof::new(&model, protocol).unwrap();
+            let weights = || weights(&model);
+            let start = weights();
+            lcwof.begin(0).unwrap();
+            assert_eq!(lcwof.exemplars.len(), 6);
+            let is_of_its_class = |&(image, class): &(usize, i64)| i64::from(data.train.labels[image]) == class;
+            assert!(lcwof.exemplars.iter().all(is_of_its_class));
+
+            let shots = protocol.shots(1, 0);
+            let mut progress = Progress::counting("session", "steps", 1, 0);
+            lcwof.rows = Tensor::cat(&[&lcwof.base, &lcwof.base.narrow(0, 0, 2)], 0);
+            lcwof.train(&LEARNING, &labelled(&shots, 6), 6, &mut progress).unwrap();
+            assert_eq!(values(&lcwof.rows.narrow(0, 0, 6)), values(&lcwof.base), "rows of classes before stay");
+            assert_ne!(values(&lcwof.rows.narrow(0, 6, 2)), values(&lcwof.base.narrow(0, 0, 2)));
+            assert_ne!(weights(), start);
+
+            lcwof.begin(0).unwrap();
+            assert_eq!(weights(), start, "another draw begins as the base session ended");
+            lcwof.learn(&shots).unwrap();
+            assert_eq!((lcwof.rows.size()[0], lcwof.exemplars.len()), (8, 8));
+            assert_ne!(values(&lcwof.rows.narrow(0, 0, 6)), values(&lcwof.base), "calibration moves them");
+            assert!(lcwof.exemplars[6..].iter().all(is_of_its_class));
+            assert_eq!(lcwof.scores(&Tensor::from_slice(&[0i64, 1])).size(), [2, 8]);
+        });
+    }
+
+    /// All weights of the model, in order of their names.
+    fn weights(model: &Model) -> Vec<Vec<f32>> {
+        let tensors = model.tensors();
+        tensors.iter().filter(|(_, tensor)| tensor.is_floating_point()).map(|(_, tensor)| values(tensor)).collect()
+    }
+}
