@@ -106,7 +106,7 @@ impl Rival {
             Self::Bidist => "BiDist",
             Self::Lcwof => "LCwoF",
         };
-        published::TABLE.iter().find(|row| row.name == name)?.cifar100
+        published::ROWS.iter().find(|row| row.name == name)?.cifar100
     }
 
     /// Trains it as far as it is not trained yet, and measures it on `data`, whose digest [`of_sessions`] is given, over

@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::benchmark::Benchmark;
 use crate::system::System;
@@ -35,7 +35,51 @@ impl fmt::Display for Theirs {
     }
 }
 
-/// A row of the paper's table.
+/// A benchmark of the paper, which has a table for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Table {
+    /// 60 base classes, eight sessions of five; ResNet-12.
+    #[serde(rename = "CIFAR-100")]
+    Cifar100,
+    /// 60 base classes, eight sessions of five; ResNet-18 at 84 x 84.
+    #[serde(rename = "mini-ImageNet")]
+    MiniImagenet,
+    /// 100 base classes, ten sessions of ten; ResNet-18 at 224 x 224 with weights from ImageNet.
+    #[serde(rename = "CUB200")]
+    Cub200,
+}
+
+impl Table {
+    /// The table that a benchmark's numbers may stand in: that of its test pictures, base classes and sessions.
+    pub fn of(base: usize, benchmark: &Benchmark) -> Option<Self> {
+        let fits = |table: &Self| {
+            let (classes, ways) = if *table == Self::Cub200 { (100, &[10; 10][..]) } else { (60, &[5; 8][..]) };
+            benchmark.source.contains(table.name()) && base == classes && benchmark.ways == ways
+        };
+        let all = [Self::Cifar100, Self::MiniImagenet, Self::Cub200];
+        all.into_iter().find(fits).filter(|_| benchmark.measured_on_test)
+    }
+
+    /// The benchmark's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cifar100 => "CIFAR-100",
+            Self::MiniImagenet => "mini-ImageNet",
+            Self::Cub200 => "CUB200",
+        }
+    }
+
+    /// The paper's backbone.
+    pub fn backbone(self) -> &'static str {
+        match self {
+            Self::Cifar100 => "ResNet-12",
+            Self::MiniImagenet => "ResNet-18",
+            Self::Cub200 => "ResNet-18 that ImageNet trained",
+        }
+    }
+}
+
+/// A row of the paper's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Published {
     /// Name in the paper.
@@ -54,8 +98,19 @@ pub struct Published {
     pub remark: &'static str,
 }
 
-/// All rows of the paper's table, in its order.
-pub const TABLE: [Published; 9] = [
+impl Published {
+    /// What a table has in this row: aHM, harmonic mean of the last session, aACC.
+    pub fn theirs(&self, table: Table) -> Option<[f64; 3]> {
+        match table {
+            Table::Cifar100 => self.cifar100,
+            Table::MiniImagenet => self.mini_imagenet,
+            Table::Cub200 => self.cub200,
+        }
+    }
+}
+
+/// All rows of the paper's tables, in its order.
+pub const ROWS: [Published; 9] = [
     Published {
         name: "IW (imprinting)",
         cifar100: Some([40.61, 38.22, 64.05]),
@@ -136,11 +191,6 @@ pub const ORCO_BASE: [f64; 9] = [80.08, 67.37, 68.12, 63.30, 63.40, 63.93, 61.45
 /// The same: A_inc of sessions 1 to 8.
 pub const ORCO_INC: [f64; 8] = [77.60, 60.20, 51.67, 48.90, 45.80, 48.23, 44.94, 43.15];
 
-/// Whether a benchmark is that of the paper's CIFAR-100 table, so that its rows may stand beside ours.
-pub fn is_cifar100(base: usize, benchmark: &Benchmark) -> bool {
-    benchmark.source.contains("CIFAR-100") && benchmark.measured_on_test && base == 60 && benchmark.ways == [5; 8]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,13 +199,13 @@ mod tests {
     fn the_rows_of_sessions_give_the_row_of_the_table() {
         let harmonic = |base: f64, inc: f64| 2.0 * base * inc / (base + inc);
         let hm: Vec<f64> = ORCO_BASE[1..].iter().zip(ORCO_INC).map(|(base, inc)| harmonic(*base, inc)).collect();
-        let [ahm, last, _] = TABLE[8].cifar100.unwrap();
+        let [ahm, last, _] = ROWS[8].theirs(Table::Cifar100).unwrap();
         assert!((hm.iter().sum::<f64>() / 8.0 - ahm).abs() < 0.01 && (hm[7] - last).abs() < 0.01, "{hm:?}");
     }
 
     #[test]
     fn a_row_has_a_system_of_ours_or_is_trained_elsewhere() {
-        for row in TABLE {
+        for row in ROWS {
             assert_eq!(row.ours.is_empty(), row.remark.starts_with("run by orco-train rival: "), "{}", row.name);
         }
     }

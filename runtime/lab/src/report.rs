@@ -29,6 +29,7 @@ pub use similarity::Similarities;
 
 use crate::csv::csv;
 use crate::metrics::Summary;
+use crate::published::Table;
 
 /// All that a report shows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,8 +50,8 @@ pub struct Report {
     pub ways: Vec<u32>,
     /// Shots of a class.
     pub shots: u32,
-    /// Whether the paper's CIFAR-100 table may stand beside.
-    pub cifar100: bool,
+    /// The paper's table that may stand beside.
+    pub paper: Option<Table>,
     /// Every system's numbers, over all draws.
     pub systems: Vec<Summary>,
     /// What the systems do in the last session of the first draw as a bias moves the border.

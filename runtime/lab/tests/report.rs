@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use orco_lab::benchmark::Benchmark;
+use orco_lab::published::{ROWS, Table};
 use orco_lab::report::{Report, prepare};
 use orco_lab::trials::{Question, Trials};
 use orco_lab::{Measurement, System};
@@ -98,6 +99,58 @@ fn the_csv_holds_the_numbers_of_the_json() {
                 let rest = rest.unwrap_or_else(|| panic!("{}: no line \"{start}\"", report.display()));
                 let found: Vec<f64> = rest.split(',').map(|number| number.parse().unwrap()).collect();
                 assert!((found[0] - mean).abs() < 1e-9 && (found[1] - deviation).abs() < 1e-9, "{start}{rest}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_benchmark_of_the_paper_stands_beside_its_table() {
+    let mut tables = Vec::new();
+    for report in shipped() {
+        let json: Report = serde_json::from_slice(&fs::read(report.join("report.json")).unwrap()).unwrap();
+        let page = fs::read_to_string(report.join("index.html")).unwrap();
+        let Some(table) = json.paper else {
+            assert!(!page.contains("Beside the paper"), "{}", report.display());
+            continue;
+        };
+        for row in ROWS {
+            let theirs = row.theirs(table).map(|[ahm, last, aacc]| format!("{ahm:.2} / {last:.2} / {aacc:.2}"));
+            let cells = format!("<tr><th>{}</th><td><i>{}</i></td>", row.name, theirs.as_deref().unwrap_or("–"));
+            assert!(page.contains(&cells) && page.contains(row.remark), "{}: {cells}", report.display());
+        }
+        tables.push(table);
+    }
+    assert!(tables.contains(&Table::Cifar100) && tables.contains(&Table::MiniImagenet), "{tables:?}");
+}
+
+#[test]
+fn the_readme_has_the_tables_of_the_paper() {
+    let readme = fs::read_to_string(models().join("README.md")).unwrap();
+    let section = |start: &str| readme.split(start).nth(1).unwrap().split("\n## ").next().unwrap();
+    let tables = [
+        (Table::Cifar100, &["cifar100-resnet12", "cifar100-small"][..]),
+        (Table::MiniImagenet, &["miniimagenet-edge"]),
+        (Table::Cub200, &[]),
+    ];
+    for (table, bundles) in tables {
+        let section = section(&format!("\n### {}\n", table.name())).split("\n### ").next().unwrap();
+        for row in ROWS {
+            let theirs = row.theirs(table).map(|[ahm, last, aacc]| format!("| {ahm:.2} / {last:.2} / {aacc:.2} |"));
+            assert!(section.contains(theirs.as_deref().unwrap_or("| - |")), "{table:?}: {}", row.name);
+            for bundle in bundles {
+                let json = fs::read(models().join(bundle).join("report/report.json")).unwrap();
+                let report: Report = serde_json::from_slice(&json).unwrap();
+                for system in row.ours {
+                    let of = report.systems.iter().find(|summary| summary.system == system.name()).unwrap();
+                    let cells = [
+                        (of.ahm, of.ahm_deviation),
+                        (of.last_hm.unwrap(), of.last_hm_deviation.unwrap()),
+                        (of.aacc, of.aacc_deviation),
+                    ];
+                    let cells = cells.map(|(mean, deviation)| format!("{mean:.2} ± {deviation:.2}")).join(" / ");
+                    assert!(section.contains(&cells), "{bundle}, {}: {cells}", system.name());
+                }
             }
         }
     }

@@ -12,7 +12,7 @@ use super::{Confusion, Forgetting, Plane, Report, TradeOff, angles};
 use crate::benchmark::Benchmark;
 use crate::evaluate::{EvaluateError, Measurement, Scored};
 use crate::metrics::summarise;
-use crate::published;
+use crate::published::Table;
 use crate::system::System;
 
 /// Classes whose pictures are shown in a plane, half of them base classes, and pictures of each.
@@ -56,7 +56,7 @@ pub fn collect(
         base: base_model.classes.len(),
         ways: benchmark.ways.clone(),
         shots: benchmark.shots,
-        cifar100: published::is_cifar100(base_model.classes.len(), benchmark),
+        paper: Table::of(base_model.classes.len(), benchmark),
         systems: Vec::new(),
         trade_off: Vec::new(),
         confusion: Vec::new(),

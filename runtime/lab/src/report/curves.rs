@@ -5,7 +5,7 @@ use plotters::prelude::*;
 use super::picture::{Area, Axes, DrawError, Drawn, Entry, Picture, SERIES, failed, legend, legend_height, line};
 use super::{Report, TradeOff};
 use crate::metrics::Row;
-use crate::published;
+use crate::published::{self, Table};
 
 /// The systems whose curves are drawn, as far as they were measured: more than these cannot be told apart.
 const DRAWN: [&str; 7] =
@@ -44,7 +44,7 @@ fn harmonic_means(report: &Report) -> Sessions {
         Some((entry, of(&summary.sessions), bands))
     });
     let mut lines: Vec<_> = measured.collect();
-    if report.cifar100 {
+    if report.paper == Some(Table::Cifar100) {
         let harmonic = |(base, inc): (&f64, f64)| 2.0 * base * inc / (base + inc);
         let hm = published::ORCO_BASE[1..].iter().zip(published::ORCO_INC).map(harmonic);
         let points = hm.enumerate().map(|(session, hm)| (session as f64 + 1.0, hm)).collect();
@@ -66,7 +66,7 @@ fn ours(report: &Report) -> Option<Sessions> {
         line("new classes", 1, &|row| row.inc),
         line("all pictures (top-1)", 2, &|row| Some(row.top1)),
     ];
-    if report.cifar100 {
+    if report.paper == Some(Table::Cifar100) {
         let dashed = |name: &str, colour: usize, first: usize, values: &[f64]| {
             let points = values.iter().enumerate().map(|(session, value)| ((session + first) as f64, *value)).collect();
             (Entry { name: name.into(), colour: SERIES[colour], dashed: true }, points, Vec::new())

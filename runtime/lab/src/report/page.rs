@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Report;
 use super::picture::{DrawError, GRID, INK, MUTED, PAPER, SERIES};
-use crate::published::{Published, TABLE};
+use crate::published::{Published, ROWS, Table};
 
 const STYLE: &str = include_str!("page.css");
 
@@ -272,27 +272,29 @@ impl Page {
         ));
     }
 
-    /// The paper's CIFAR-100 table with ours beside it.
+    /// The paper's table with ours beside it.
     fn published(&mut self, report: &Report) {
-        if !report.cifar100 {
-            return;
-        }
+        let Some(table) = report.paper else { return };
         self.section(
             "Beside the paper",
-            "CIFAR-100, aHM / harmonic mean of the last session / aACC. <i>Theirs</i>: as the OrCo paper reports them, on \
-             ResNet-12 trained by each method's own recipe. <i>Ours</i>: on this bundle's backbone; where a method is more \
-             than a head, its head alone.",
+            &format!(
+                "{}, aHM / harmonic mean of the last session / aACC. <i>Theirs</i>: as the OrCo paper reports them, on {} \
+                 trained by each method's own recipe. <i>Ours</i>: on this bundle's backbone; where a method is more than \
+                 a head, its head alone.",
+                table.name(),
+                table.backbone()
+            ),
         );
-        let rows: String = TABLE.iter().map(|published| self.published_row(report, published)).collect();
+        let rows: String = ROWS.iter().map(|published| self.published_row(report, table, published)).collect();
         self.add(&format!(
             "<div class=\"table\"><table><thead><tr><th>system</th><th>theirs</th><th>ours</th><th></th></tr></thead>\
              <tbody>{rows}</tbody></table></div>"
         ));
     }
 
-    fn published_row(&self, report: &Report, published: &Published) -> String {
+    fn published_row(&self, report: &Report, table: Table, published: &Published) -> String {
         let theirs = published
-            .cifar100
+            .theirs(table)
             .map_or_else(|| "–".to_owned(), |[ahm, last, aacc]| format!("{ahm:.2} / {last:.2} / {aacc:.2}"));
         let ours = published.ours.iter().filter_map(|system| {
             let index = report.systems.iter().position(|summary| summary.system == system.name())?;
