@@ -1,8 +1,6 @@
-//! The paper's ablations of what comes before phase 3, and of what phase 3 trains: every trial trains by a recipe of
-//! its own. Those of phase 3 alone need no training before it: they are `orco-lab ablate`'s, on a bundle
-//! (its module `trials`).
-//!
-//! All trials are measured with the published program's phase 3, answers by pseudo-targets alone.
+//! The paper's ablations. Those of what comes before phase 3 train every trial by a recipe of its own, and measure it
+//! with the published program's phase 3. Those of phase 3 train once, by the recipe as it is; the ones that vary the head
+//! alone are the lab's ([`orco_lab::trials`], on a bundle `orco-lab ablate`). All answer by pseudo-targets alone.
 
 use std::path::Path;
 
@@ -11,11 +9,12 @@ use clap::ValueEnum;
 use orco_core::config::Config;
 use orco_lab::Summary;
 use orco_lab::published::Theirs;
+use orco_lab::trials;
 use orco_state::target::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::compare::{check_trainable, compare, on_device};
+use crate::compare::{check_trainable, compare, of_head, on_device};
 use crate::config::{Architecture, Recipe, TargetConfig};
 use crate::dataset::DataSet;
 use crate::measured::{self, Entry, digest, of_phase_1, of_sessions};
@@ -37,6 +36,14 @@ pub enum Question {
     Frozen,
     /// The backbone's family.
     Backbone,
+    /// Which targets phase 3 perturbs, and with which distribution.
+    Perturbation,
+    /// How new classes get their targets.
+    Assignment,
+    /// Exemplars of each base class in phase 3.
+    Exemplars,
+    /// How far targets are perturbed in phase 3.
+    Noise,
 }
 
 /// One way of training.
@@ -59,7 +66,27 @@ impl Question {
             Self::Pretraining => "pretraining",
             Self::Frozen => "frozen",
             Self::Backbone => "backbone",
+            Self::Perturbation => "perturbation",
+            Self::Assignment => "assignment",
+            Self::Exemplars => "exemplars",
+            Self::Noise => "noise",
         }
+    }
+
+    /// The lab's question, where the head alone is varied.
+    fn of_the_head(self) -> Option<trials::Question> {
+        match self {
+            Self::Perturbation => Some(trials::Question::Perturbation),
+            Self::Assignment => Some(trials::Question::Assignment),
+            Self::Exemplars => Some(trials::Question::Exemplars),
+            Self::Noise => Some(trials::Question::Noise),
+            Self::Losses | Self::Targets | Self::Pretraining | Self::Frozen | Self::Backbone => None,
+        }
+    }
+
+    /// Whether it trains by the recipe as it is: such questions share what is trained.
+    pub fn is_of_phase_3(self) -> bool {
+        self == Self::Frozen || self.of_the_head().is_some()
     }
 
     /// What is trained for it, each a change of the recipe. Phase 3 is the published program's, with the views and the
@@ -159,6 +186,11 @@ impl Question {
                 let theirs = vec![decay(17.83), decay(17.83), decay(20.52)];
                 vec![Trial { theirs, ..trial("recipe", &|_| (), None) }]
             }
+            Self::Perturbation | Self::Assignment | Self::Exemplars | Self::Noise => {
+                let of_the_head = self.of_the_head().map(trials::Question::trials).unwrap_or_default();
+                let theirs = of_the_head.iter().map(|trial| trial.theirs).collect();
+                vec![Trial { theirs, ..trial("recipe", &|_| (), None) }]
+            }
             Self::Backbone => {
                 let of =
                     |name, architecture, ahm| trial(name, &|recipe| recipe.backbone.architecture = architecture, ahm);
@@ -194,14 +226,17 @@ impl Trial {
         run: &Run,
         draws: usize,
     ) -> Result<Vec<Summary>> {
-        const FILE: &str = "measured.json";
         let brought = model.onnx.as_ref().map(|onnx| onnx.digest);
         let (version, sessions) = (env!("CARGO_PKG_VERSION"), of_sessions(data)?);
         let key = digest(json!([version, self.recipe, brought, sessions, question, draws]));
-        let file = run.path(FILE);
+        let file = run.path(&format!("{}.json", question.name()));
         measured::once(&file, key, || {
             if question == Question::Frozen {
                 return compare(model, targets, &self.recipe, data, run, (draws, &[1.0]));
+            }
+            if let Some(of_the_head) = question.of_the_head() {
+                let content = digest(json!([version, self.recipe, brought, sessions]));
+                return of_head(of_the_head, (model, targets), &self.recipe, data, run, (&content, draws));
             }
             let measured = on_device(model, targets, &self.recipe, data, draws)?;
             Ok(vec![Summary { system: self.name.into(), ..measured }])

@@ -8,12 +8,15 @@
 mod session;
 
 use std::collections::HashMap;
+use std::fs;
 
 use anyhow::{Context, Result, bail};
 use orco_core::config::Config;
 use orco_lab::benchmark::Benchmark;
+use orco_lab::trials::{Question, Trials};
 use orco_lab::{Draw, Measured, Measurement, Row, Summary, System, summarise};
 use orco_runtime::encoder::onnx::Onnx;
+use orco_runtime::threads::{Threads, cores};
 use orco_state::state::BaseModel;
 use serde_json::json;
 use tch::{Device, Tensor, no_grad};
@@ -118,6 +121,34 @@ pub fn on_device(model: &Model, targets: &Targets, recipe: &Recipe, data: &DataS
     let source = Source::new(model, recipe, data);
     let (base_model, benchmark) = exported(model, &targets.to_device(model.device()), &source)?;
     by_device(&base_model, &benchmark, &recipe.learn.by_targets_alone(), draws)
+}
+
+/// Measures the lab's trials of a question that varies the head alone. The run keeps every draw, under the digest of all
+/// that the model and the benchmark depend on.
+///
+/// # Errors
+/// If ONNX Runtime is missing, a loss stops being finite, or the run cannot be written.
+pub fn of_head(
+    question: Question,
+    (model, targets): (&Model, &Targets),
+    recipe: &Recipe,
+    data: &DataSet,
+    run: &Run,
+    (content, draws): (&str, usize),
+) -> Result<Vec<Summary>> {
+    let source = Source::new(model, recipe, data);
+    let (base_model, benchmark) = exported(model, &targets.to_device(model.device()), &source)?;
+    let cache = run.path(question.name());
+    fs::create_dir_all(&cache).with_context(|| format!("cannot make the folder {}", cache.display()))?;
+    let trials = Trials { base_model: &base_model, benchmark: &benchmark, content, cache: &cache, seed: SEED };
+    let threads = Threads::new(cores())?;
+    let measured = question.trials().into_iter().map(|trial| {
+        let measured = trials.measure(&trial, draws, &threads, &interrupt::flow);
+        interrupt::check()?;
+        log::info!("{} \"{}\" is measured", question.name(), trial.name);
+        Ok(measured?)
+    });
+    measured.collect()
 }
 
 /// What a bundle would have of a model, its features computed as on a device.

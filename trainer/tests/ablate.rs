@@ -44,7 +44,7 @@ fn trials_share_what_they_have_in_common_and_are_measured_once() {
     assert!(names.iter().all(|name| file("targets.csv").contains(&format!("{name},2,hm,"))));
 
     // What is shared changes nothing: without the trials before, the last one comes to the same.
-    let measured = |trial: &str| fs::read(folder.join("run/targets").join(trial).join("measured.json")).unwrap();
+    let measured = |trial: &str| fs::read(folder.join("run/targets").join(trial).join("targets.json")).unwrap();
     let shared = measured("simplex");
     fs::remove_dir_all(folder.join("run/targets/simplex")).unwrap();
     let alone = ablate(folder, "targets");
@@ -68,6 +68,15 @@ fn trials_share_what_they_have_in_common_and_are_measured_once() {
     assert!(table[2].starts_with("g, as on the device") && table[4].starts_with("f and g, "), "{table:?}");
     assert!(table[4].ends_with("base decay 20.52"), "{table:?}");
     assert_eq!(trained(&frozen), 1);
+
+    // What varies the head alone finds all trained, and keeps every draw.
+    let exemplars = ablate(folder, "exemplars");
+    let table = lines(&exemplars);
+    assert_eq!((table.len(), trained(&exemplars)), (5, 0), "{table:?}");
+    assert!(table[2].starts_with("0 ") && table[4].ends_with("aHM 58.10"), "{table:?}");
+    fs::remove_file(folder.join("run/recipe/exemplars.json")).unwrap();
+    let draws = fs::read_dir(folder.join("run/recipe/exemplars")).unwrap().count();
+    assert_eq!((draws, lines(&ablate(folder, "exemplars"))), (3, table));
     let shared = fs::read_dir(folder.join("run")).unwrap();
     let shared = shared.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("phase-1-"));
     assert_eq!(shared.count(), 1);

@@ -8,7 +8,7 @@
 //! - [`unknown`]: how well answers know what they do not know;
 //! - [`published`]: what authors report;
 //! - `report` (feature `report`): all of it as JSON, CSV, pictures, and a page;
-//! - `trials` (feature `report`): the paper's ablations of phase 3;
+//! - `trials` (feature `trials`): the paper's ablations of phase 3;
 //! - `seeds` (feature `report`): trainings of one recipe with several seeds;
 //! - [`Row`], [`Summary`]: harmonic means, accuracies and their spread over draws; [`csv`] writes them.
 
@@ -26,7 +26,7 @@ pub mod report;
 pub mod seeds;
 pub mod statistics;
 mod system;
-#[cfg(feature = "report")]
+#[cfg(feature = "trials")]
 pub mod trials;
 pub mod unknown;
 

@@ -12,15 +12,14 @@ use std::path::{Path, PathBuf};
 use orco_core::align::{Perturbation, Perturbed};
 use orco_core::config::Config;
 use orco_core::workers::Workers;
-use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::hexadecimal;
 use orco_state::codec;
-use serde::{Deserialize, Serialize};
+use orco_state::state::BaseModel;
 
 use crate::ablation::{Ablation, Assignment};
 use crate::benchmark::Benchmark;
 use crate::evaluate::{EvaluateError, Measurement};
-use crate::metrics::{Draw, Row, Summary, summarise};
+use crate::metrics::{Draw, Summary, summarise};
 use crate::published::Theirs;
 use crate::system::System;
 
@@ -153,24 +152,19 @@ pub enum TrialError {
     },
 }
 
-/// Measures trials on a bundle, keeping each draw in a folder.
+/// Measures trials on what a bundle holds, keeping each draw in a folder.
 #[derive(Clone, Copy)]
 pub struct Trials<'a> {
-    /// The bundle.
-    pub bundle: &'a Bundle,
-    /// Its benchmark.
+    /// What sessions begin with.
+    pub base_model: &'a BaseModel,
+    /// What is learned and measured.
     pub benchmark: &'a Benchmark,
+    /// Digests of both, or of all that they are made of, in any form: another text is measured anew.
+    pub content: &'a str,
     /// Where draws are kept; the folder must be there.
     pub cache: &'a Path,
     /// Seed of the draws, of shuffling and of perturbation.
     pub seed: u64,
-}
-
-/// What is kept of a draw.
-#[derive(Serialize, Deserialize)]
-struct Kept {
-    rows: Vec<Row>,
-    operations: f64,
 }
 
 impl Trials<'_> {
@@ -198,37 +192,36 @@ impl Trials<'_> {
         workers: &dyn Workers,
         on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync),
     ) -> Result<Draw, TrialError> {
-        let base_model = &self.bundle.base_model;
         let config = self.settings(trial);
         let path = self.cache.join(format!("{}.json", self.key(trial, &config, draw)));
         // What cannot be read is measured again.
-        let kept = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<Kept>(&bytes).ok());
-        if let Some(Kept { rows, operations }) = kept.filter(|kept| kept.rows.len() == self.benchmark.ways.len() + 1) {
-            return Ok(Draw { rows, operations, seconds: 0.0 });
+        let kept = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<Draw>(&bytes).ok());
+        if let Some(draw) = kept.filter(|draw| draw.rows.len() == self.benchmark.ways.len() + 1) {
+            return Ok(draw);
         }
-        let (system, benchmark, seed) = (System::Ablated(trial.ablation), self.benchmark, self.seed);
-        let measurement = Measurement { base_model, benchmark, system, config: &config, seed };
+        let Self { base_model, benchmark, seed, .. } = *self;
+        let measurement =
+            Measurement { base_model, benchmark, system: System::Ablated(trial.ablation), config: &config, seed };
         let drawn = measurement.draw(draw, workers, &mut |_, _| on_epoch(), &mut |_| {})?;
-        let kept = Kept { rows: drawn.rows.clone(), operations: drawn.operations };
         let failed = |source| TrialError::Keep { path: path.clone(), source };
         // Whole or not at all: a file that is there under this name is complete.
         let half = path.with_extension("part");
-        fs::write(&half, serde_json::to_vec(&kept).expect("numbers")).map_err(failed)?;
+        fs::write(&half, serde_json::to_vec(&drawn).expect("numbers")).map_err(failed)?;
         fs::rename(&half, &path).map_err(failed)?;
         Ok(drawn)
     }
 
-    /// The trial's settings, with views and precision as the bundle stores them, and the paper's rule of answers.
+    /// The trial's settings, with views and precision as those of the base model, and the paper's rule of answers.
     fn settings(&self, trial: &Trial) -> Config {
-        let stored = &self.bundle.base_model.config;
+        let stored = &self.base_model.config;
         Config { views: stored.views, precision: stored.precision, ..trial.config.by_targets_alone() }
     }
 
     /// A digest of all that a draw depends on, in hexadecimal digits.
     fn key(&self, trial: &Trial, config: &Config, draw: usize) -> String {
-        let Self { bundle, seed, .. } = self;
+        let Self { content, seed, .. } = self;
         let mut depends = serde_json::json!({
-            "program": env!("CARGO_PKG_VERSION"), "files": bundle.manifest.files, "settings": config,
+            "program": env!("CARGO_PKG_VERSION"), "content": content, "settings": config,
             "ablation": trial.ablation, "seed": seed, "draw": draw,
         });
         // The order of an object's keys depends on what else a program is built of.

@@ -219,7 +219,8 @@ fn a_trial_is_measured_once_and_a_stopped_one_goes_on() {
     let few: Vec<usize> = (0..benchmark.measured.len()).step_by(50).collect();
     benchmark.measured = benchmark.measured.only(&few);
     let cache = tempfile::tempdir().unwrap();
-    let trials = Trials { bundle: &bundle, benchmark: &benchmark, cache: cache.path(), seed: 1 };
+    let trials =
+        Trials { base_model: &bundle.base_model, benchmark: &benchmark, content: "", cache: cache.path(), seed: 1 };
     let mut trial = Question::Exemplars.trials().remove(1);
     trial.config.epochs = 1;
     trial.config.warmup_epochs = 0;

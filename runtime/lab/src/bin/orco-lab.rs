@@ -207,7 +207,9 @@ fn ablate(arguments: &AblateArguments) -> Result<()> {
     let bundle = Bundle::open(bundle)?;
     let benchmark = Benchmark::of(&bundle)?;
     std::fs::create_dir_all(cache).with_context(|| format!("cannot make the folder {}", cache.display()))?;
-    let trials = Trials { bundle: &bundle, benchmark: &benchmark, cache, seed: *seed };
+    let content = serde_json::to_string(&bundle.manifest.files)?;
+    let base_model = &bundle.base_model;
+    let trials = Trials { base_model, benchmark: &benchmark, content: &content, cache, seed: *seed };
     let threads = Threads::new(cores())?;
     println!("{} on {}, draws: {draws}", question.name(), benchmark.source);
     println!("{:<28} {:>14} {:>14} {:>14}  the paper's, on mini-ImageNet", "", "aHM", "last HM", "aACC");

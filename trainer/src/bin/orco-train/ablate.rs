@@ -30,7 +30,9 @@ pub fn all(question: Question, common: &Common, request: &serde_json::Value, dra
         let mut job = Job::over(trial.recipe.clone(), data, &phase_1, request.clone(), &group)?;
         job.pretrain(None)?;
         data = job.data;
-        let own = below(format!("{}/{}", question.name(), trial.name.replace(' ', "")));
+        let own =
+            if question.is_of_phase_3() { trial.name.into() } else { format!("{}/{}", question.name(), trial.name) };
+        let own = below(own.replace(' ', ""));
         let mut job = Job::over(trial.recipe.clone(), data, &own, request.clone(), &group)?;
         job.run.take_over(pretrain::CHECKPOINT, &phase_1.run)?;
         job.pretrain(None)?;
