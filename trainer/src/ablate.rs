@@ -151,8 +151,10 @@ impl Question {
                     trial(name, &change, ahm)
                 };
                 let (count, dimension) = (recipe.targets.count as i64, recipe.head.projection);
-                let mut trials =
-                    vec![made("optimised", Method::Optimised, Some(58.12)), made("random", Method::Random, None)];
+                let mut trials = vec![
+                    made("optimised", Method::Optimised, Some(58.12)),
+                    made("random", Method::Random, Some(57.23)),
+                ];
                 if count <= dimension {
                     trials.push(made("orthonormal", Method::Orthonormal, None));
                 }
@@ -162,7 +164,7 @@ impl Question {
                 trials
             }
             Self::Pretraining => {
-                let by = |name, [cross_entropy, supervised, own]: [f64; 3]| {
+                let by = |name, [cross_entropy, supervised, own]: [f64; 3], ahm| {
                     let change = |recipe: &mut Recipe| {
                         let pretrain = &mut recipe.pretrain;
                         pretrain.cross_entropy = cross_entropy;
@@ -171,14 +173,14 @@ impl Question {
                         // What contrast compares.
                         pretrain.views = pretrain.views.max(if cross_entropy > 0.0 { 1 } else { 2 });
                     };
-                    trial(name, &change, None)
+                    trial(name, &change, ahm)
                 };
                 vec![
-                    by("CE", [1.0, 0.0, 0.0]),
-                    by("CE + SCL", [1.0, 0.5, 0.0]),
-                    by("SCL", [0.0, 1.0, 0.0]),
-                    by("SCL + SSCL", [0.0, 0.9, 0.1]),
-                    by("SSCL", [0.0, 0.0, 1.0]),
+                    by("CE", [1.0, 0.0, 0.0], Some(55.20)),
+                    by("CE + SCL", [1.0, 0.5, 0.0], None),
+                    by("SCL", [0.0, 1.0, 0.0], Some(57.38)),
+                    by("SCL + SSCL", [0.0, 0.9, 0.1], Some(58.12)),
+                    by("SSCL", [0.0, 0.0, 1.0], None),
                 ]
             }
             Self::Frozen => {
@@ -227,15 +229,15 @@ impl Trial {
         draws: usize,
     ) -> Result<Vec<Summary>> {
         let brought = model.onnx.as_ref().map(|onnx| onnx.digest);
-        let (version, sessions) = (env!("CARGO_PKG_VERSION"), of_sessions(data)?);
-        let key = digest(json!([version, self.recipe, brought, sessions, question, draws]));
+        let sessions = of_sessions(data)?;
+        let key = digest(json!([measured::PROGRAM, self.recipe, brought, sessions, question, draws]));
         let file = run.path(&format!("{}.json", question.name()));
         measured::once(&file, key, || {
             if question == Question::Frozen {
                 return compare(model, targets, &self.recipe, data, run, (draws, &[1.0]));
             }
             if let Some(of_the_head) = question.of_the_head() {
-                let content = digest(json!([version, self.recipe, brought, sessions]));
+                let content = digest(json!([measured::PROGRAM, self.recipe, brought, sessions]));
                 return of_head(of_the_head, (model, targets), &self.recipe, data, run, (&content, draws));
             }
             let measured = on_device(model, targets, &self.recipe, data, draws)?;

@@ -11,7 +11,8 @@ pub(crate) fn alone(name: &str, test: impl FnOnce()) {
         return test();
     }
     let mut command = Command::new(env::current_exe().unwrap());
-    let output = command.args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().unwrap();
+    let output =
+        command.args(["--exact", name, "--nocapture"]).env(CHILD, "1").env("OMP_NUM_THREADS", "1").output().unwrap();
     let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }

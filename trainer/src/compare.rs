@@ -91,7 +91,7 @@ pub fn compare(
     let mut progress = Progress::counting("comparison", "epochs", of_draw * (rivals.len() * draws) as u64, 0);
     let walk = Walk::new(model, targets, &source, &base_model, &benchmark);
     for trained in rivals {
-        let key = digest(json!([env!("CARGO_PKG_VERSION"), recipe, sessions, trained.name()]));
+        let key = digest(json!([measured::PROGRAM, recipe, sessions, trained.name()]));
         let mut draw = |draw: usize| {
             let file = run.path(&format!("{}-draw-{draw}.json", trained.file()));
             let walked = measured::once(&file, key.clone(), || walk.draw(model, trained, draw, &mut progress));

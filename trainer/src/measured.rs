@@ -17,6 +17,10 @@ use crate::dataset::DataSet;
 use crate::files::write_atomically;
 use crate::run::trained_on;
 
+/// The program, in what is measured: goes into every key, so that what other code measured is measured anew. The last
+/// number is to be raised with every change of what is trained or measured for `ablate`, `rival` or `compare`.
+pub(crate) const PROGRAM: &str = concat!(env!("CARGO_PKG_VERSION"), ".2");
+
 /// A digest of all that something depends on, in hexadecimal digits: the same whatever order objects keep their keys in,
 /// which with `serde_json` depends on what else a program is built of.
 pub(crate) fn digest(mut depends: Value) -> String {

@@ -1,5 +1,6 @@
-//! Rivals that live in the training of the backbone, beside a baseline: all are trained by one recipe - the same
-//! backbone, images, views, optimiser, rate and number of steps - and measured by the lab's protocol.
+//! Rivals that need the training of a backbone, or all base images, beside a baseline: their backbones are trained by
+//! one recipe - the same network, images, views, optimiser, rate and number of steps - and all are measured by the lab's
+//! protocol. Episodes and sessions have each rival's own settings.
 //!
 //! Each has a file with its source and with what differs from its authors' program. Its own settings are those that
 //! its authors published, for CIFAR-100 where they did; none was chosen here. The recipe's table `pretrain` is the
@@ -23,7 +24,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use orco_lab::{Summary, published};
+use orco_lab::Summary;
+use orco_lab::published::{ROWS, Table};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -37,7 +39,7 @@ use self::lcwof::Lcwof;
 use self::limit::Limit;
 use self::savc::{Savc, TURNS};
 use self::sessions::Protocol;
-use crate::config::Recipe;
+use crate::config::{DataKind, Recipe};
 use crate::dataset::DataSet;
 use crate::fit::Base;
 pub use crate::measured::of_sessions;
@@ -95,8 +97,8 @@ impl Rival {
         digest([json!(self.backbone())].into_iter().chain(of_phase_1(recipe)).collect())
     }
 
-    /// What the OrCo paper gives for it on CIFAR-100: aHM, harmonic mean of the last session, aACC.
-    pub fn published(self) -> Option<[f64; 3]> {
+    /// What one of the OrCo paper's tables gives for it: aHM, harmonic mean of the last session, aACC.
+    pub fn published(self, table: Table) -> Option<[f64; 3]> {
         let name = match self {
             // The paper has no row of SAVC.
             Self::Baseline | Self::Savc => return None,
@@ -106,7 +108,7 @@ impl Rival {
             Self::Bidist => "BiDist",
             Self::Lcwof => "LCwoF",
         };
-        published::ROWS.iter().find(|row| row.name == name)?.cifar100
+        ROWS.iter().find(|row| row.name == name).expect("the paper has a row of it").theirs(table)
     }
 
     /// Trains it as far as it is not trained yet, and measures it on `data`, whose digest [`of_sessions`] is given, over
@@ -126,7 +128,7 @@ impl Rival {
             return Ok(summary);
         }
         let base = Base { images: &data.train, split: &data.split, seed: recipe.seed, run };
-        let key = digest(json!([env!("CARGO_PKG_VERSION"), self, recipe, sessions]));
+        let key = digest(json!([measured::PROGRAM, self, recipe, sessions]));
         let protocol = Protocol { recipe, data, draws, name: self.name(), run, key: &key };
         let summary = match self {
             Self::Baseline => {
@@ -183,7 +185,7 @@ impl Rival {
     }
 
     fn key(self, recipe: &Recipe, sessions: &str, draws: usize) -> String {
-        digest(json!([env!("CARGO_PKG_VERSION"), self, recipe, sessions, draws]))
+        digest(json!([measured::PROGRAM, self, recipe, sessions, draws]))
     }
 }
 
@@ -211,15 +213,36 @@ pub fn check(recipe: &Recipe) -> Result<()> {
 /// Columns of a rival's name.
 const WIDTH: usize = 10;
 
-/// What stands above the lines of a table.
-pub fn heading() -> String {
-    measured::heading(WIDTH, "published on CIFAR-100: aHM / last HM / aACC")
+/// The table of the OrCo paper that is on a recipe's data.
+fn table(recipe: &Recipe) -> Option<Table> {
+    match recipe.data.kind {
+        DataKind::Cifar100 => Some(Table::Cifar100),
+        DataKind::MiniImagenet => Some(Table::MiniImagenet),
+        DataKind::Cub200 => Some(Table::Cub200),
+        DataKind::Folders | DataKind::Synthetic => None,
+    }
+}
+
+/// What stands above the lines of the table of a recipe.
+pub fn heading(recipe: &Recipe) -> String {
+    let theirs = table(recipe).map(|table| format!("published on {}: aHM / last HM / aACC", table.name()));
+    measured::heading(WIDTH, &theirs.unwrap_or_default()).trim_end().to_owned()
 }
 
 /// The line of a rival beside what was published of it.
-pub fn line(rival: Rival, summary: &Summary) -> String {
-    let theirs = rival.published().map_or_else(|| "-".into(), |all| all.map(|value| format!("{value:.2}")).join(" / "));
-    measured::line(WIDTH, rival.name(), summary, &theirs)
+pub fn line(rival: Rival, recipe: &Recipe, summary: &Summary) -> String {
+    let numbers = |table| Some(rival.published(table)?.map(|value| format!("{value:.2}")).join(" / "));
+    let theirs = table(recipe).map(|table| numbers(table).unwrap_or_else(|| "-".into()));
+    measured::line(WIDTH, rival.name(), summary, &theirs.unwrap_or_default())
+}
+
+/// What was published of a rival, as it stands in the file.
+#[derive(Serialize)]
+struct Theirs {
+    table: Table,
+    ahm: f64,
+    last_hm: f64,
+    aacc: f64,
 }
 
 /// Writes all that was measured as rivals.json and rivals.csv.
@@ -227,7 +250,11 @@ pub fn line(rival: Rival, summary: &Summary) -> String {
 /// # Errors
 /// If a file cannot be written.
 pub fn write(folder: &Path, measured: Vec<(Rival, Summary)>, recipe: &Recipe, draws: usize) -> Result<()> {
-    let entry = |(rival, measured): (Rival, Summary)| Entry { measured, published: rival.published() };
+    let theirs = |rival: Rival| {
+        let table = table(recipe)?;
+        rival.published(table).map(|[ahm, last_hm, aacc]| Theirs { table, ahm, last_hm, aacc })
+    };
+    let entry = |(rival, measured): (Rival, Summary)| Entry { measured, published: theirs(rival) };
     measured::write(folder, "rivals", recipe, draws, &measured.into_iter().map(entry).collect::<Vec<_>>())
 }
 
@@ -274,6 +301,14 @@ mod tests {
     }
 
     #[test]
+    fn figures_are_those_of_the_recipes_data() {
+        let synthetic = recipe();
+        let mut cifar100 = synthetic.clone();
+        cifar100.data.kind = DataKind::Cifar100;
+        assert!(heading(&cifar100).contains("on CIFAR-100") && heading(&synthetic).ends_with("base decay"));
+    }
+
+    #[test]
     fn rivals_go_on_where_they_were() {
         alone("rival::tests::rivals_go_on_where_they_were", || {
             goes_on(|_, _| CrossEntropy);
@@ -284,9 +319,12 @@ mod tests {
 
     #[test]
     fn a_rival_stands_beside_what_was_published_of_it() {
-        assert_eq!(Rival::Fact.published(), Some([34.91, 33.61, 62.55]));
-        assert_eq!(Rival::Baseline.published(), None);
+        let [cifar100, mini_imagenet] = [Table::Cifar100, Table::MiniImagenet];
+        assert_eq!(Rival::Fact.published(cifar100), Some([34.91, 33.61, 62.55]));
+        assert_eq!([Rival::Lcwof.published(cifar100), Rival::Baseline.published(cifar100)], [None, None]);
         for rival in Rival::value_variants() {
+            let has_row = !matches!(rival, Rival::Baseline | Rival::Savc);
+            assert_eq!(rival.published(mini_imagenet).is_some(), has_row, "{}", rival.name());
             assert_eq!(rival.to_possible_value().unwrap().get_name(), rival.name());
         }
     }

@@ -74,7 +74,7 @@ impl Table {
         match self {
             Self::Cifar100 => "ResNet-12",
             Self::MiniImagenet => "ResNet-18",
-            Self::Cub200 => "ResNet-18 that ImageNet trained",
+            Self::Cub200 => "an ImageNet-pretrained ResNet-18",
         }
     }
 }

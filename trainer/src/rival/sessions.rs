@@ -41,7 +41,7 @@ pub(super) trait Learner {
     /// of each.
     fn learn(&mut self, shots: &[usize]) -> Result<()>;
 
-    /// Scores of the classes seen so far, f32 `[rows, classes]` on the processor, for some of the measured images,
+    /// Scores of the classes seen so far, f32 `[rows, classes]` on any device, for some of the measured images,
     /// given as rows of the split's list, i64.
     fn scores(&self, rows: &Tensor) -> Tensor;
 }

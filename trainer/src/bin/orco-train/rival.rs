@@ -20,7 +20,7 @@ pub fn all(rivals: &Rivals, common: &Common, request: &serde_json::Value, draws:
     let group = Group::alone();
     let (recipe, mut data) = job::begin(common, &group)?;
     check(&recipe)?;
-    println!("{}, draws: {draws}\n{}", recipe.name, heading());
+    println!("{}, draws: {draws}\n{}", recipe.name, heading(&recipe));
     let sessions = of_sessions(&data)?;
     let folder = |rival: Rival| common.run.join(format!("{}-{}", rival.backbone(), &rival.digest(&recipe)[..12]));
     for &rival in &rivals.0 {
@@ -31,7 +31,7 @@ pub fn all(rivals: &Rivals, common: &Common, request: &serde_json::Value, draws:
         job.data.train.settle(job.model.device());
         let measured = || rival.measure(&mut job.model, &recipe, &job.data, &job.run, (&sessions, draws));
         let summary = guarded("pretrain.batch", measured).with_context(|| rival.name())?;
-        println!("{}", line(rival, &summary));
+        println!("{}", line(rival, &recipe, &summary));
         data = job.data;
         let all = Rival::value_variants().iter().copied();
         let measured: Vec<_> =
