@@ -17,7 +17,8 @@ use serde_json::json;
 use crate::compare::{check_trainable, compare, of_head, on_device};
 use crate::config::{Architecture, Recipe, TargetConfig};
 use crate::dataset::DataSet;
-use crate::measured::{self, Entry, digest, of_phase_1, of_sessions};
+pub use crate::measured::of_sessions;
+use crate::measured::{self, Entry, digest, of_phase_1};
 use crate::model::Model;
 use crate::objective::Targets;
 use crate::run::Run;
@@ -216,7 +217,8 @@ impl Trial {
         digest(json!(of_phase_1(&self.recipe)))
     }
 
-    /// Measures what was trained, or reads what was measured of the same before.
+    /// Measures what was trained on `data`, whose digest [`of_sessions`] is given, or reads what was measured of the same
+    /// before.
     ///
     /// # Errors
     /// As for [`compare`].
@@ -226,15 +228,14 @@ impl Trial {
         (model, targets): (&mut Model, &Targets),
         data: &DataSet,
         run: &Run,
-        draws: usize,
+        (sessions, draws): (&str, usize),
     ) -> Result<Vec<Summary>> {
         let brought = model.onnx.as_ref().map(|onnx| onnx.digest);
-        let sessions = of_sessions(data)?;
         let key = digest(json!([measured::PROGRAM, self.recipe, brought, sessions, question, draws]));
         let file = run.path(&format!("{}.json", question.name()));
         measured::once(&file, key, || {
             if question == Question::Frozen {
-                return compare(model, targets, &self.recipe, data, run, (draws, &[1.0]));
+                return compare(model, targets, &self.recipe, data, run, (sessions, draws, &[1.0]));
             }
             if let Some(of_the_head) = question.of_the_head() {
                 let content = digest(json!([measured::PROGRAM, self.recipe, brought, sessions]));

@@ -26,7 +26,7 @@ use crate::config::{Arithmetic, Recipe};
 use crate::dataset::{DataSet, Images};
 use crate::export::Source;
 use crate::interrupt;
-use crate::measured::{self, digest, of_sessions};
+use crate::measured::{self, digest};
 use crate::model::Model;
 use crate::objective::Targets;
 use crate::progress::Progress;
@@ -64,7 +64,8 @@ impl Trained {
 }
 
 /// Measures the runtime's learner, g alone, and f and g together for each share of the learning rate that f gets.
-/// The model is left as it was; the run keeps every draw that is measured.
+/// The model is left as it was; the run keeps every draw that is measured, on `data`, whose digest
+/// [`crate::measured::of_sessions`] is given.
 ///
 /// # Errors
 /// If the backbone is an ONNX file that the user brought, the recipe's settings of phase 3 train nothing, ONNX Runtime
@@ -75,7 +76,7 @@ pub fn compare(
     recipe: &Recipe,
     data: &DataSet,
     run: &Run,
-    (draws, shares): (usize, &[f64]),
+    (sessions, draws, shares): (&str, usize, &[f64]),
 ) -> Result<Vec<Summary>> {
     check(model, &recipe.learn, shares)?;
     // A finished phase 2 is read from its checkpoint, onto the processor.
@@ -83,7 +84,6 @@ pub fn compare(
     let source = Source::new(model, recipe, data);
     let (base_model, benchmark) = exported(model, targets, &source)?;
     let config = &recipe.learn.by_targets_alone();
-    let sessions = of_sessions(data)?;
     let mut summaries = vec![by_device(&base_model, &benchmark, config, draws)?];
     let rivals: Vec<Trained> =
         std::iter::once(Trained::Head).chain(shares.iter().map(|&share| Trained::Both(share))).collect();
@@ -250,11 +250,7 @@ impl<'a> Walk<'a> {
             train: self.source.train,
             config: &recipe.learn,
             augment: recipe.session_augment.as_ref().unwrap_or(&recipe.pretrain.augment),
-            // f16 would need a scaled loss.
-            precision: match recipe.pretrain.precision {
-                Arithmetic::F16 => Arithmetic::F32,
-                precision => precision,
-            },
+            precision: recipe.pretrain.precision.unscaled(),
             exemplars: self.base_exemplars(),
             base: self.source.split.base_classes as i64,
             targets: self.targets.to_device(model.device()),

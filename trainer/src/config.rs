@@ -245,6 +245,13 @@ pub enum Arithmetic {
     F16,
 }
 
+impl Arithmetic {
+    /// Where no loss is scaled: f32 in place of f16.
+    pub(crate) fn unscaled(self) -> Self {
+        if self == Self::F16 { Self::F32 } else { self }
+    }
+}
+
 /// Random views of an image.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -39,7 +39,7 @@ use self::lcwof::Lcwof;
 use self::limit::Limit;
 use self::savc::{Savc, TURNS};
 use self::sessions::Protocol;
-use crate::config::{DataKind, Recipe};
+use crate::config::{MeasureOn, Recipe, SplitConfig};
 use crate::dataset::DataSet;
 use crate::fit::Base;
 pub use crate::measured::of_sessions;
@@ -128,7 +128,7 @@ impl Rival {
             return Ok(summary);
         }
         let base = Base { images: &data.train, split: &data.split, seed: recipe.seed, run };
-        let key = digest(json!([measured::PROGRAM, self, recipe, sessions]));
+        let key = self.key(recipe, sessions, None);
         let protocol = Protocol { recipe, data, draws, name: self.name(), run, key: &key };
         let summary = match self {
             Self::Baseline => {
@@ -170,21 +170,22 @@ impl Rival {
             }
         };
         run.log(&json!({ "phase": "rival", "draws": draws, "measured": summary }))?;
-        measured::keep(&run.path(&self.file()), self.key(recipe, sessions, draws), &summary)?;
+        measured::keep(&run.path(&self.file()), self.key(recipe, sessions, Some(draws)), &summary)?;
         Ok(summary)
     }
 
     /// What was measured of the same before, on the same [sessions](of_sessions), in the folder of its backbone;
     /// nothing if that cannot be read.
     pub fn kept(self, recipe: &Recipe, sessions: &str, folder: &Path, draws: usize) -> Option<Summary> {
-        measured::read(&folder.join(self.file()), &self.key(recipe, sessions, draws))
+        measured::read(&folder.join(self.file()), &self.key(recipe, sessions, Some(draws)))
     }
 
     fn file(self) -> String {
         format!("{}.json", self.name())
     }
 
-    fn key(self, recipe: &Recipe, sessions: &str, draws: usize) -> String {
+    /// A digest of all that a single draw depends on, beside its number, or so many draws together.
+    fn key(self, recipe: &Recipe, sessions: &str, draws: Option<usize>) -> String {
         digest(json!([measured::PROGRAM, self, recipe, sessions, draws]))
     }
 }
@@ -213,14 +214,11 @@ pub fn check(recipe: &Recipe) -> Result<()> {
 /// Columns of a rival's name.
 const WIDTH: usize = 10;
 
-/// The table of the OrCo paper that is on a recipe's data.
+/// The table of the OrCo paper that is on a recipe's data and split.
 fn table(recipe: &Recipe) -> Option<Table> {
-    match recipe.data.kind {
-        DataKind::Cifar100 => Some(Table::Cifar100),
-        DataKind::MiniImagenet => Some(Table::MiniImagenet),
-        DataKind::Cub200 => Some(Table::Cub200),
-        DataKind::Folders | DataKind::Synthetic => None,
-    }
+    let SplitConfig { base_classes, sessions, ways, measure_on, .. } = recipe.split;
+    let table = Table::of(recipe.data.kind.title(), base_classes, &vec![ways as u32; sessions]);
+    table.filter(|_| measure_on == MeasureOn::Test)
 }
 
 /// What stands above the lines of the table of a recipe.
@@ -303,8 +301,7 @@ mod tests {
     #[test]
     fn figures_are_those_of_the_recipes_data() {
         let synthetic = recipe();
-        let mut cifar100 = synthetic.clone();
-        cifar100.data.kind = DataKind::Cifar100;
+        let cifar100: Recipe = toml::from_str(include_str!("../recipes/cifar100-rivals.toml")).unwrap();
         assert!(heading(&cifar100).contains("on CIFAR-100") && heading(&synthetic).ends_with("base decay"));
     }
 

@@ -5,7 +5,6 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::benchmark::Benchmark;
 use crate::system::System;
 
 /// The paper's figure for a trial of an ablation.
@@ -50,14 +49,14 @@ pub enum Table {
 }
 
 impl Table {
-    /// The table that a benchmark's numbers may stand in: that of its test pictures, base classes and sessions.
-    pub fn of(base: usize, benchmark: &Benchmark) -> Option<Self> {
+    /// The table that numbers may stand in which were measured on the test pictures of `source`, a data set's name in
+    /// words, with so many base classes and so many new ones in each session.
+    pub fn of(source: &str, base: usize, ways: &[u32]) -> Option<Self> {
         let fits = |table: &Self| {
-            let (classes, ways) = if *table == Self::Cub200 { (100, &[10; 10][..]) } else { (60, &[5; 8][..]) };
-            benchmark.source.contains(table.name()) && base == classes && benchmark.ways == ways
+            let (classes, of_sessions) = if *table == Self::Cub200 { (100, &[10; 10][..]) } else { (60, &[5; 8][..]) };
+            source.contains(table.name()) && base == classes && ways == of_sessions
         };
-        let all = [Self::Cifar100, Self::MiniImagenet, Self::Cub200];
-        all.into_iter().find(fits).filter(|_| benchmark.measured_on_test)
+        [Self::Cifar100, Self::MiniImagenet, Self::Cub200].into_iter().find(fits)
     }
 
     /// The benchmark's name.
@@ -201,6 +200,15 @@ mod tests {
         let hm: Vec<f64> = ORCO_BASE[1..].iter().zip(ORCO_INC).map(|(base, inc)| harmonic(*base, inc)).collect();
         let [ahm, last, _] = ROWS[8].theirs(Table::Cifar100).unwrap();
         assert!((hm.iter().sum::<f64>() / 8.0 - ahm).abs() < 0.01 && (hm[7] - last).abs() < 0.01, "{hm:?}");
+    }
+
+    #[test]
+    fn a_table_is_that_of_data_and_split() {
+        assert_eq!(Table::of("mini-ImageNet test images", 60, &[5; 8]), Some(Table::MiniImagenet));
+        assert_eq!(Table::of("CUB200-2011 test images", 100, &[10; 10]), Some(Table::Cub200));
+        for (source, base, ways) in [("own images", 60, [5; 8]), ("CIFAR-100", 50, [5; 8]), ("CIFAR-100", 60, [2; 8])] {
+            assert_eq!(Table::of(source, base, &ways), None, "{source}, {base}, {ways:?}");
+        }
     }
 
     #[test]

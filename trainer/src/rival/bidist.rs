@@ -12,12 +12,12 @@
 
 mod step;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use tch::nn::VarStore;
-use tch::{Device, Kind, Tensor, no_grad};
+use tch::{Kind, Tensor, no_grad};
 
 use self::step::{Step, both, merged};
-use super::branch::{Branch, copied, features, labelled};
+use super::branch::{Branch, check_loss, copied, features, labelled, permuted};
 use super::cosine::logits;
 use super::embedding::class_means;
 use super::sessions::{Learner, Protocol, new_means};
@@ -93,8 +93,7 @@ impl<'a> Bidist<'a> {
     /// Draws exemplars of a step, without any twice.
     fn exemplars(&self) -> Vec<(usize, i64)> {
         let some = |all: &[(usize, i64)], count: usize| -> Vec<(usize, i64)> {
-            let order = Tensor::randperm(all.len() as i64, (Kind::Int64, Device::Cpu));
-            (0..count.min(all.len())).map(|row| all[order.int64_value(&[row as i64]) as usize]).collect()
+            permuted(all.len()).into_iter().take(count).map(|row| all[row]).collect()
         };
         if self.learned.is_empty() {
             return some(&self.base_exemplars, EXEMPLARS);
@@ -130,9 +129,7 @@ impl<'a> Bidist<'a> {
                 &|rows| selector.forward(rows),
                 &likeness,
             );
-            if !loss.double_value(&[]).is_finite() {
-                bail!("the loss of a session became infinite");
-            }
+            check_loss(&loss)?;
             let gradients = gradients(&loss, groups.iter().flat_map(|(group, _)| group.parameters()));
             let mut left = gradients.as_slice();
             for (group, rate) in &mut groups {

@@ -1,14 +1,14 @@
 //! The branch of rivals that train in every session: the last stage of the backbone, from random views of few images.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use tch::nn::VarStore;
-use tch::{Tensor, no_grad};
+use tch::{Device, Kind, Tensor, no_grad};
 
 use super::embedding::turned;
 use super::sessions::Protocol;
 use crate::augment::view;
 use crate::backbone::Network;
-use crate::config::{Arithmetic, SHOTS};
+use crate::config::SHOTS;
 use crate::dataset::Images;
 use crate::fit::seed_torch;
 use crate::model::{Model, store};
@@ -43,6 +43,20 @@ pub(super) fn copied(model: &Model) -> (VarStore, Network) {
 /// The shots of a session with their classes, which follow `known` ones.
 pub(super) fn labelled(shots: &[usize], known: i64) -> Vec<(usize, i64)> {
     shots.iter().enumerate().map(|(row, &image)| (image, known + (row / SHOTS) as i64)).collect()
+}
+
+/// The numbers below a count, in random order.
+pub(super) fn permuted(count: usize) -> Vec<usize> {
+    let order = Tensor::randperm(count as i64, (Kind::Int64, Device::Cpu));
+    Vec::<i64>::try_from(order).expect("numbers").into_iter().map(|number| number as usize).collect()
+}
+
+/// Refuses a session's loss that is no number any more.
+pub(super) fn check_loss(loss: &Tensor) -> Result<()> {
+    if !loss.double_value(&[]).is_finite() {
+        bail!("the loss of a session became infinite");
+    }
+    Ok(())
 }
 
 impl<'a> Branch<'a> {
@@ -86,11 +100,9 @@ impl<'a> Branch<'a> {
     /// What the frozen blocks make of a random view of each training image, under no gradient.
     pub fn hidden(&self, images: &[usize]) -> Tensor {
         let config = &self.protocol.recipe.pretrain;
-        // f16 would need a scaled loss.
-        let precision = if config.precision == Arithmetic::F16 { Arithmetic::F32 } else { config.precision };
         let images = self.protocol.data.train.batch(images, self.model.device());
         let input = self.model.channels.normalise(&view(&images, &config.augment));
-        no_grad(|| self.base.1.lower(&input, self.last, precision, false))
+        no_grad(|| self.base.1.lower(&input, self.last, config.precision.unscaled(), false))
     }
 
     /// Features f32 `[n, d]` that the last stage of a network makes of what [`Branch::hidden`] gave; batch norm keeps

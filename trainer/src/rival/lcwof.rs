@@ -13,11 +13,12 @@
 //! overshoots at the second phase's rate. Gradients are clipped by the norm of those that are taken; there, those of
 //! layers that nothing trains add up in the norm. The backbone has no dropout.
 
-use anyhow::{Result, bail};
-use tch::{Device, Kind, Tensor, no_grad};
+use anyhow::Result;
+use tch::{Kind, Tensor, no_grad};
 
-use super::branch::{Branch, labelled};
+use super::branch::{Branch, check_loss, labelled, permuted};
 use super::cosine::logits;
+use super::embedding::rows_of_classes;
 use super::sessions::{Learner, Protocol};
 use crate::config::SHOTS;
 use crate::interrupt;
@@ -72,11 +73,15 @@ impl<'a> Lcwof<'a> {
     /// One training image of each base class, chosen at random.
     fn base_exemplars(&self) -> Vec<(usize, i64)> {
         let Protocol { data, .. } = self.branch.protocol;
-        let (images, split) = (&data.train, &data.split);
-        let mut of_classes = vec![Vec::new(); split.base_classes];
-        split.base.iter().for_each(|&image| of_classes[usize::from(images.labels[image])].push(image));
-        let chosen = |all: &Vec<usize>| all[permuted(all.len())[0]];
-        of_classes.iter().enumerate().map(|(class, all)| (chosen(all), class as i64)).collect()
+        let base = &data.split.base;
+        let classes = rows_of_classes(&data.train.select_labels(base), data.split.base_classes as i64);
+        let chosen = |rows: Tensor| base[rows.int64_value(&[permuted(rows.numel())[0] as i64]) as usize];
+        (0..).zip(classes).map(|(class, rows)| (chosen(rows), class)).collect()
+    }
+
+    /// The last stage as it is now.
+    fn stage(&self) -> Vec<Tensor> {
+        self.branch.trained().iter().map(|parameter| parameter.tensor.detach().copy()).collect()
     }
 
     /// Trains the last stage and the classifier's rows from `first` on, by images with their classes. The last stage is
@@ -101,9 +106,7 @@ impl<'a> Lcwof<'a> {
                 let logits = logits(&features, &Tensor::cat(&[&fixed, &own], 0));
                 let labels = Tensor::from_slice(&labels).to_device(model.device());
                 let loss = logits.cross_entropy_for_logits(&labels) * phase.weight;
-                if !loss.double_value(&[]).is_finite() {
-                    bail!("the loss of a session became infinite");
-                }
+                check_loss(&loss)?;
                 let mut gradients = gradients(&loss, stage.parameters().iter().chain(rows.parameters()));
                 clip(&mut gradients);
                 let (of_stage, of_rows) = gradients.split_at(before.len());
@@ -116,12 +119,6 @@ impl<'a> Lcwof<'a> {
         self.rows = Tensor::cat(&[&fixed, &own.detach()], 0);
         Ok(())
     }
-}
-
-/// The numbers below a count, in random order.
-fn permuted(count: usize) -> Vec<usize> {
-    let order = Tensor::randperm(count as i64, (Kind::Int64, Device::Cpu));
-    Vec::<i64>::try_from(order).expect("numbers").into_iter().map(|number| number as usize).collect()
 }
 
 /// Shortens gradients, all together, to a norm of at most [`CLIP`].
@@ -172,7 +169,7 @@ impl Learner for Lcwof<'_> {
         let steps = |phase: &Phase, samples: usize| (phase.epochs * samples.div_ceil(BATCH)) as u64;
         let total = steps(&LEARNING, shots.len()) + steps(&CALIBRATION, all.len());
         let mut progress = Progress::counting("session", "steps", total, 0);
-        let before: Vec<Tensor> = self.branch.trained().iter().map(|of| of.tensor.detach().copy()).collect();
+        let before = self.stage();
         self.train(&LEARNING, (&shots, known), &before, &mut progress)?;
         self.train(&CALIBRATION, (&all, 0), &before, &mut progress)?;
         progress.finish();
@@ -189,6 +186,8 @@ impl Learner for Lcwof<'_> {
 
 #[cfg(test)]
 mod tests {
+    use tch::Device;
+
     use super::*;
     use crate::alone::alone;
     use crate::dataset::{self, Origin};
@@ -245,7 +244,7 @@ mod tests {
             let shots = protocol.shots(1, 0);
             let mut progress = Progress::counting("session", "steps", 1, 0);
             lcwof.rows = Tensor::cat(&[&lcwof.base, &lcwof.base.narrow(0, 0, 2)], 0);
-            let before: Vec<Tensor> = lcwof.branch.trained().iter().map(|of| of.tensor.detach().copy()).collect();
+            let before = lcwof.stage();
             lcwof.train(&LEARNING, (&labelled(&shots, 6), 6), &before, &mut progress).unwrap();
             assert_eq!(values(&lcwof.rows.narrow(0, 0, 6)), values(&lcwof.base), "rows of classes before stay");
             assert_ne!(values(&lcwof.rows.narrow(0, 6, 2)), values(&lcwof.base.narrow(0, 0, 2)));

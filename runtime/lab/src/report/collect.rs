@@ -56,7 +56,8 @@ pub fn collect(
         base: base_model.classes.len(),
         ways: benchmark.ways.clone(),
         shots: benchmark.shots,
-        paper: Table::of(base_model.classes.len(), benchmark),
+        paper: Table::of(&benchmark.source, base_model.classes.len(), &benchmark.ways)
+            .filter(|_| benchmark.measured_on_test),
         systems: Vec::new(),
         trade_off: Vec::new(),
         confusion: Vec::new(),

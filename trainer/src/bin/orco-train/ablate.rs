@@ -1,7 +1,7 @@
 //! `orco-train ablate`: the trials of a question, one after the other.
 
 use anyhow::Result;
-use orco_trainer::ablate::{Question, heading, line, write};
+use orco_trainer::ablate::{Question, heading, line, of_sessions, write};
 use orco_trainer::align::SharedFeatures;
 use orco_trainer::distributed::Group;
 use orco_trainer::failure::guarded;
@@ -21,6 +21,7 @@ pub fn all(question: Question, common: &Common, request: &serde_json::Value, dra
     let (recipe, mut data) = job::begin(common, &group)?;
     let trials = question.trials(&recipe)?;
     println!("{} on {}, draws: {draws}\n{}", question.name(), recipe.name, heading());
+    let sessions = of_sessions(&data)?;
     let mut features = SharedFeatures::default();
     let mut measured = Vec::new();
     for trial in trials {
@@ -38,7 +39,8 @@ pub fn all(question: Question, common: &Common, request: &serde_json::Value, dra
         job.pretrain(None)?;
         let targets = job.align_sharing(&mut features)?;
         let model = (&mut job.model, &targets);
-        let summaries = guarded("learn.batch", || trial.measure(question, model, &job.data, &job.run, draws))?;
+        let summaries =
+            guarded("learn.batch", || trial.measure(question, model, &job.data, &job.run, (&sessions, draws)))?;
         for (summary, theirs) in summaries.into_iter().zip(trial.theirs) {
             println!("{}", line(&summary, theirs.as_ref()));
             measured.push((summary, theirs));

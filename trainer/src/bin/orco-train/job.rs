@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use orco_lab::Summary;
+use orco_trainer::ablate::of_sessions;
 use orco_trainer::align::{SharedFeatures, align_sharing};
 use orco_trainer::backbone::OnnxBackbone;
 use orco_trainer::compare::compare;
@@ -171,7 +172,8 @@ impl Job {
     /// As for [`compare`].
     pub fn compare(&mut self, targets: &Targets, draws: usize, shares: &[f64]) -> Result<Vec<Summary>> {
         let Self { recipe, data, model, run } = self;
-        let trained = || compare(model, targets, recipe, data, run, (draws, shares));
+        let sessions = of_sessions(data)?;
+        let trained = || compare(model, targets, recipe, data, run, (&sessions, draws, shares));
         guarded("learn.batch", trained).context("comparison")
     }
 
