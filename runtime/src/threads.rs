@@ -36,10 +36,14 @@ pub fn limited_to() -> Option<usize> {
     Some(LIMIT.load(Ordering::Relaxed)).filter(|limit| *limit > 0)
 }
 
+/// Threads that the machine runs at a time.
+pub fn of_machine() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Threads that the machine runs at a time, and that may be used.
 pub fn cores() -> usize {
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    limited_to().map_or(cores, |limit| limit.min(cores))
+    limited_to().map_or(of_machine(), |limit| limit.min(of_machine()))
 }
 
 /// Whether no other thread can be reading the environment.

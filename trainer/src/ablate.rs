@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use clap::ValueEnum;
 use orco_core::config::Config;
 use orco_lab::Summary;
-use orco_lab::published::Theirs;
+use orco_lab::published::{Table, Theirs};
 use orco_lab::trials;
 use orco_state::target::Method;
 use serde::{Deserialize, Serialize};
@@ -90,8 +90,8 @@ impl Question {
         self == Self::Frozen || self.of_the_head().is_some()
     }
 
-    /// What is trained for it, each a change of the recipe. Phase 3 is the published program's, with the views and the
-    /// precision of the recipe.
+    /// What is trained for it, each a change of the recipe. Phase 3 is the published program's for its data, with the
+    /// views and the precision of the recipe.
     ///
     /// # Errors
     /// If the recipe leaves nothing to vary, with what to do.
@@ -106,7 +106,9 @@ impl Question {
         if self == Self::Frozen {
             check_trainable(recipe.backbone.onnx.is_some())?;
         }
-        let learn = Config { views: recipe.learn.views, precision: recipe.learn.precision, ..Config::orco() };
+        let program = measured::table(recipe).map_or_else(Config::orco, Table::program);
+        let of_the_head = self.of_the_head().map(|question| question.trials(&program)).unwrap_or_default();
+        let learn = Config { views: recipe.learn.views, precision: recipe.learn.precision, ..program };
         let recipe = Recipe { learn, ..recipe.clone() };
         let trial = |name, change: &dyn Fn(&mut Recipe), ahm: Option<f64>| {
             let mut recipe = recipe.clone();
@@ -126,6 +128,9 @@ impl Question {
                             if !taken {
                                 (*in_2, *in_3) = (0.0, 0.0);
                             }
+                        }
+                        if !cross_entropy {
+                            learn.base_cross_entropy = 0.0;
                         }
                     };
                     trial(name, &change, Some(ahm))
@@ -190,7 +195,6 @@ impl Question {
                 vec![Trial { theirs, ..trial("recipe", &|_| (), None) }]
             }
             Self::Perturbation | Self::Assignment | Self::Exemplars | Self::Noise => {
-                let of_the_head = self.of_the_head().map(trials::Question::trials).unwrap_or_default();
                 let theirs = of_the_head.iter().map(|trial| trial.theirs).collect();
                 vec![Trial { theirs, ..trial("recipe", &|_| (), None) }]
             }

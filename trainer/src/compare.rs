@@ -142,7 +142,7 @@ pub fn of_head(
     fs::create_dir_all(&cache).with_context(|| format!("cannot make the folder {}", cache.display()))?;
     let trials = Trials { base_model: &base_model, benchmark: &benchmark, content, cache: &cache, seed: SEED };
     let threads = Threads::new(cores())?;
-    let measured = question.trials().into_iter().map(|trial| {
+    let measured = trials.of(question).into_iter().map(|trial| {
         let measured = trials.measure(&trial, draws, &threads, &interrupt::flow);
         interrupt::check()?;
         log::info!("{} \"{}\" is measured", question.name(), trial.name);

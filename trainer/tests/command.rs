@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use orco_runtime::encoder::library;
+use orco_runtime::threads::of_machine;
 use orco_trainer::config::Recipe;
 use orco_trainer::run::{Record, Run};
 use tempfile::TempDir;
@@ -117,7 +118,8 @@ fn ctrl_c_saves_the_step_and_resume_continues_exactly() {
     let (straight, stopped) = (folder.path().join("straight"), folder.path().join("stopped"));
     // Not the recipe's seed.
     let arguments = |run| [arguments(folder.path(), run), vec!["--seed".to_owned(), "5".to_owned()]].concat();
-    succeeds(&mut program(&arguments("straight")));
+    let output = succeeds(&mut program(&arguments("straight")));
+    assert!(!told(&output).contains("--threads counts"), "{}", told(&output));
 
     // Stopped three times, each time wherever it is then.
     let mut within = Vec::new();
@@ -150,6 +152,7 @@ fn ctrl_c_saves_the_step_and_resume_continues_exactly() {
 
     let record = Record::read(&stopped).unwrap();
     assert_eq!((record.seed, record.device.as_str(), record.threads), (5, "cpu", 1));
+    assert_eq!(record.hardware.cores, of_machine(), "those of the machine, not of the run");
     assert_eq!(record.request["pretrain"]["common"]["images"]["data"].as_str(), data().to_str());
     let files = |run: &Path| {
         let names = fs::read_dir(run).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());

@@ -149,11 +149,16 @@ impl Config {
         }
     }
 
-    /// The text's reading: negatives alone in PSCL's denominator, perturbation U(-e, e).
+    /// The text's reading of [`Config::orco`].
     pub const fn paper() -> Self {
-        let orco = Self::orco();
-        let perturbation_width = 2.0 * orco.perturbation_width;
-        Self { contrast_form: Form::Negatives, perturbation_width, ..orco }
+        Self::orco().by_the_text()
+    }
+
+    /// The published program's settings as the paper's text reads them: negatives alone in PSCL's denominator,
+    /// perturbation U(-e, e).
+    #[must_use]
+    pub const fn by_the_text(self) -> Self {
+        Self { contrast_form: Form::Negatives, perturbation_width: 2.0 * self.perturbation_width, ..self }
     }
 
     /// Ours for small devices: a fifth of the published program's arithmetic at most. One view of a sample instead of

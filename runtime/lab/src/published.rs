@@ -3,8 +3,10 @@
 
 use core::fmt;
 
+use orco_core::config::Config;
 use serde::{Deserialize, Serialize};
 
+use crate::benchmark::Benchmark;
 use crate::system::System;
 
 /// The paper's figure for a trial of an ablation.
@@ -59,6 +61,18 @@ impl Table {
         [Self::Cifar100, Self::MiniImagenet, Self::Cub200].into_iter().find(fits)
     }
 
+    /// The published program's settings of phase 3 on it.
+    pub fn program(self) -> Config {
+        let wide = || Config { perturbation_width: 1e-2, ..Config::orco() };
+        match self {
+            Self::Cifar100 => Config::orco(),
+            Self::MiniImagenet => wide(),
+            Self::Cub200 => {
+                Config { batch: 32, learning_rate: 0.05, weight_decay: 1e-5, base_cross_entropy: 0.6, ..wide() }
+            }
+        }
+    }
+
     /// The benchmark's name.
     pub fn name(self) -> &'static str {
         match self {
@@ -76,6 +90,11 @@ impl Table {
             Self::Cub200 => "an ImageNet-pretrained ResNet-18",
         }
     }
+}
+
+/// The published program's settings of phase 3 for a benchmark, those for CIFAR-100 where the paper has no table of it.
+pub fn program(base: usize, benchmark: &Benchmark) -> Config {
+    Table::of(&benchmark.source, base, &benchmark.ways).map_or_else(Config::orco, Table::program)
 }
 
 /// A row of the paper's tables.

@@ -30,9 +30,10 @@ pub enum System {
     Orco,
     /// The same, changed.
     Ablated(Ablation),
-    /// Phase 3 by the published program's settings, answers by pseudo-targets alone (preset `orco`).
+    /// Phase 3 by the published program's settings for the benchmark ([`crate::published::program`]), answers by
+    /// pseudo-targets alone.
     Program,
-    /// The same by the paper's text where it differs (preset `paper`).
+    /// The same by the paper's text where it differs.
     Text,
     /// Imprinting in the projected space, without training: a new class is the mean projection of its shots, a base
     /// class its pseudo-target; the head of phase 2 stays (Qi et al., CVPR 2018; IW in the paper's tables).
@@ -90,8 +91,8 @@ impl System {
         base_model.statistics.is_some() || !needs_them
     }
 
-    /// The settings that a system brings instead of those it is measured with.
-    pub(crate) fn settings(self, config: &Config) -> Option<Config> {
+    /// The settings that a system brings instead of those it is measured with; `program` are the published program's.
+    pub(crate) fn settings(self, config: &Config, program: Config) -> Option<Config> {
         let none = Answer { targets: 0.0, means: 0.0, discriminant: 0.0 };
         let alone = |answer| Some(Config { epochs: 0, answer: Some(answer), ..config.clone() });
         // How exemplars are stored is the bundle's.
@@ -101,10 +102,10 @@ impl System {
         match self {
             Self::NcmBorder => alone(Answer::NEAREST_MEAN),
             Self::LdaBorder => alone(Answer { discriminant: 1.0, ..none }),
-            Self::Program => stored(Config::orco()),
-            Self::Text => stored(Config::paper()),
-            Self::FineTuning => stored(bounds::fine_tuning()),
-            Self::Joint => stored(bounds::joint()),
+            Self::Program => stored(program),
+            Self::Text => stored(program.by_the_text()),
+            Self::FineTuning => stored(bounds::fine_tuning(program)),
+            Self::Joint => stored(bounds::joint(program)),
             _ => None,
         }
     }

@@ -1,5 +1,5 @@
 //! The paper's ablations of phase 3, as far as they need no training of backbone or head before it: measured on stored
-//! features, from the published program's settings, answers by pseudo-targets alone.
+//! features, from the published program's settings for the benchmark, answers by pseudo-targets alone.
 //!
 //! Every draw that is done is kept in a folder, under a digest of all that it depends on: stopped trials go on where
 //! they were, and nothing is measured twice.
@@ -20,7 +20,7 @@ use crate::ablation::{Ablation, Assignment};
 use crate::benchmark::Benchmark;
 use crate::evaluate::{EvaluateError, Measurement};
 use crate::metrics::{Draw, Summary, summarise};
-use crate::published::Theirs;
+use crate::published::{self, Theirs};
 use crate::system::System;
 
 /// What is varied.
@@ -53,14 +53,16 @@ impl Question {
         }
     }
 
-    /// What is measured for it.
-    pub fn trials(self) -> Vec<Trial> {
-        let trial = |name: &str, config: Config| Trial { name: name.into(), config, ..Trial::program() };
-        let orco = Config::orco;
+    /// What is measured for it, each a change of the published program's settings.
+    pub fn trials(self, program: &Config) -> Vec<Trial> {
+        let program = || program.clone();
+        let trial =
+            |name: &str, config| Trial { name: name.into(), config, ablation: Ablation::default(), theirs: None };
         match self {
             Self::Losses => {
                 let losses = |name: &str, contrast, cross_entropy, orthogonality, theirs| {
-                    let config = Config { contrast, cross_entropy, orthogonality, ..orco() };
+                    let base_cross_entropy = if cross_entropy > 0.0 { program().base_cross_entropy } else { 0.0 };
+                    let config = Config { contrast, cross_entropy, base_cross_entropy, orthogonality, ..program() };
                     Trial { theirs: Some(Theirs::ahm(theirs)), ..trial(name, config) }
                 };
                 vec![
@@ -75,12 +77,13 @@ impl Question {
             Self::Perturbation => {
                 let by = |name: &str, perturbation, theirs| {
                     let ablation = Ablation { perturbation, ..Ablation::default() };
-                    Trial { ablation, theirs: Some(Theirs::last_hm(theirs)), ..trial(name, orco()) }
+                    Trial { ablation, theirs: Some(Theirs::last_hm(theirs)), ..trial(name, program()) }
                 };
                 let of = |perturbed| Ablation { perturbed, ..Ablation::default() };
                 let base_too = of(Perturbed { base: true, ..Perturbed::SESSION });
                 let no_targets = of(Perturbed { base: false, incremental: false, free: false });
-                let uniform = |name: &str, ablation, theirs| Trial { ablation, theirs, ..trial(name, orco()) };
+                let uniform = |name: &str, ablation, theirs| Trial { ablation, theirs, ..trial(name, program()) };
+                let on_base = Config { base_cross_entropy: program().cross_entropy, ..program() };
                 vec![
                     // The paper does not say which of these two its row without perturbation is.
                     uniform("no targets in the batch", no_targets, None),
@@ -88,12 +91,13 @@ impl Question {
                     by("Gaussian", Perturbation::Gaussian, 50.23),
                     by("uniform", Perturbation::Uniform, 53.12),
                     uniform("uniform, base targets too", base_too, Some(Theirs::ahm(50.44))),
+                    Trial { theirs: Some(Theirs::ahm(57.76)), ..trial("uniform, CE on base too", on_base) },
                 ]
             }
             Self::Assignment => {
                 let by = |name: &str, assignment, theirs| {
                     let ablation = Ablation { assignment, ..Ablation::default() };
-                    Trial { ablation, theirs: Some(Theirs::ahm(theirs)), ..trial(name, orco()) }
+                    Trial { ablation, theirs: Some(Theirs::ahm(theirs)), ..trial(name, program()) }
                 };
                 vec![
                     by("greedy", Assignment::Greedy, 58.12),
@@ -103,13 +107,13 @@ impl Question {
             }
             Self::Exemplars => {
                 let kept = |base_exemplars, theirs| {
-                    let config = Config { base_exemplars, ..orco() };
+                    let config = Config { base_exemplars, ..program() };
                     Trial { theirs: Some(Theirs::ahm(theirs)), ..trial(&base_exemplars.to_string(), config) }
                 };
                 vec![kept(0, 37.8), kept(1, 48.2), kept(5, 58.1)]
             }
             Self::Noise => {
-                let width = |e: f32| trial(&format!("e = {e:e}"), Config { perturbation_width: e, ..orco() });
+                let width = |e: f32| trial(&format!("e = {e:e}"), Config { perturbation_width: e, ..program() });
                 [1e-5, 9e-5, 1e-3, 1e-2, 1e-1].map(width).into()
             }
         }
@@ -127,12 +131,6 @@ pub struct Trial {
     pub ablation: Ablation,
     /// What the paper reports for it, on mini-ImageNet.
     pub theirs: Option<Theirs>,
-}
-
-impl Trial {
-    fn program() -> Self {
-        Self { name: String::new(), config: Config::orco(), ablation: Ablation::default(), theirs: None }
-    }
 }
 
 /// Why a trial was not measured.
@@ -168,6 +166,11 @@ pub struct Trials<'a> {
 }
 
 impl Trials<'_> {
+    /// What is measured for a question on this benchmark.
+    pub fn of(&self, question: Question) -> Vec<Trial> {
+        question.trials(&published::program(self.base_model.classes.len(), self.benchmark))
+    }
+
     /// Measures one of them over so many draws. `on_epoch` may cancel; what is done by then is kept.
     ///
     /// # Errors
@@ -233,11 +236,15 @@ impl Trials<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::published::Table;
 
     #[test]
     fn every_trial_has_settings_that_make_sense_and_a_name_of_its_own() {
-        for question in Question::ALL {
-            let trials = question.trials();
+        let programs = [Table::Cifar100, Table::MiniImagenet, Table::Cub200].map(Table::program);
+        for (question, program) in
+            Question::ALL.iter().flat_map(|question| programs.iter().map(move |of| (question, of)))
+        {
+            let trials = question.trials(program);
             assert!(trials.len() >= 3, "{question:?}");
             for (index, trial) in trials.iter().enumerate() {
                 assert_eq!(trial.config.problem(), None, "{}", trial.name);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use orco_runtime::threads::cores;
+use orco_runtime::threads::of_machine;
 use serde::{Deserialize, Serialize};
 
 use crate::{device, gpu, system};
@@ -90,7 +90,7 @@ impl Record {
             ranks: 1,
             hardware: Hardware {
                 processor: system::processor(),
-                cores: cores(),
+                cores: of_machine(),
                 memory: system::memory_total(),
                 gpu,
                 driver,

@@ -30,8 +30,9 @@ pub struct Arguments {
     /// Seed of the draws, of shuffling and of perturbation.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Settings of phase 3: `orco` (the published program), `paper` (the text where it differs), `edge` (ours with a
-    /// short training), `discriminant` (ours without one, for bundles with statistics); by default the bundle's.
+    /// Settings of phase 3: `orco` (the published program's for CIFAR-100), `paper` (the text where it differs), `edge`
+    /// (ours with a short training), `discriminant` (ours without one, for bundles with statistics); by default the
+    /// bundle's.
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
     /// Answers by pseudo-targets alone, the paper's rule, whatever weight the settings give to class means.

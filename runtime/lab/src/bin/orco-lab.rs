@@ -213,7 +213,7 @@ fn ablate(arguments: &AblateArguments) -> Result<()> {
     let threads = Threads::new(cores())?;
     println!("{} on {}, draws: {draws}", question.name(), benchmark.source);
     println!("{:<28} {:>14} {:>14} {:>14}  the paper's, on mini-ImageNet", "", "aHM", "last HM", "aACC");
-    for trial in question.trials() {
+    for trial in trials.of(question) {
         let summary = trials.measure(&trial, *draws as usize, &threads, &|| ControlFlow::Continue(()))?;
         let both = |mean: f64, deviation: f64| format!("{mean:.2} ± {deviation:.2}");
         let last = summary

@@ -11,13 +11,18 @@ use orco_state::state::{BaseModel, State};
 use super::Learner;
 
 /// Cross entropy over the new classes' samples, and no exemplar of any other class.
-pub(super) const fn fine_tuning() -> Config {
-    Config { contrast: 0.0, orthogonality: 0.0, cross_entropy: 1.0, base_exemplars: 0, ..Config::orco() }
+pub(super) fn fine_tuning(program: Config) -> Config {
+    Config { base_cross_entropy: 0.0, base_exemplars: 0, ..by_cross_entropy(program) }
 }
 
 /// Cross entropy over all samples, those of base classes among them; every session starts from the head of phase 2.
-pub(super) const fn joint() -> Config {
-    Config { contrast: 0.0, orthogonality: 0.0, cross_entropy: 1.0, base_cross_entropy: 1.0, ..Config::orco() }
+pub(super) fn joint(program: Config) -> Config {
+    Config { base_cross_entropy: 1.0, ..by_cross_entropy(program) }
+}
+
+/// The published program's settings without its other losses.
+fn by_cross_entropy(program: Config) -> Config {
+    Config { contrast: 0.0, orthogonality: 0.0, cross_entropy: 1.0, ..program }
 }
 
 /// A head that every session trains on from where the last one left it, on the new shots alone.

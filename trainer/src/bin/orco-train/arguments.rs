@@ -215,7 +215,7 @@ pub struct Common {
     /// Folder for checkpoints and metrics.
     #[arg(long)]
     pub run: PathBuf,
-    /// Threads; all cores by default.
+    /// Threads, of training and of what is measured after it; all cores by default.
     #[arg(long, value_parser = clap::value_parser!(i32).range(1..=1024))]
     pub threads: Option<i32>,
     /// ONNX file of a feature extractor to take instead of training one: phases 2 and 3 only. The recipe's

@@ -48,14 +48,11 @@ pub fn open(images: &ImageArgs, group: &Group) -> Result<(Recipe, DataSet)> {
     Ok((recipe, data))
 }
 
-/// The same on the threads and the device, and with the backbone, that the command line names.
+/// The same on the device, and with the backbone, that the command line names.
 ///
 /// # Errors
 /// As for [`open`], or if the device is not there, which is told before images are read.
 pub fn begin(common: &Common, group: &Group) -> Result<(Recipe, DataSet)> {
-    if let Some(threads) = common.threads {
-        tch::set_num_threads(threads);
-    }
     device::open_for(common.device, group)?;
     let (recipe, data) = open(&common.images, group)?;
     Ok(match &common.backbone {

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use orco_runtime::encoder::{onnx, telemetry};
 use orco_runtime::signature::SecretKey;
+use orco_runtime::threads;
 use orco_state::label;
 use orco_trainer::compare::{self, table};
 use orco_trainer::dataset::write_lists;
@@ -32,6 +33,13 @@ fn main() {
         .init();
     failure::quiet();
     let command = Cli::parse().command;
+    if let Some(threads) = resume::threads(&command) {
+        tch::set_num_threads(threads);
+        // What computes without libtorch.
+        if let Err(error) = threads::limit(threads as usize) {
+            log::warn!("--threads counts for training alone: {error}");
+        }
+    }
     kernels::settle();
     // Within it, phases name the settings that they take memory for.
     let all = "backbone.width, head.hidden, data.image_size or the number of images";

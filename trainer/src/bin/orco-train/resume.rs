@@ -64,6 +64,20 @@ pub fn stored(folder: &Path) -> Result<Command> {
     Ok(command)
 }
 
+/// The number of threads that a command, or the one that it resumes, names.
+pub fn threads(command: &Command) -> Option<i32> {
+    match command {
+        Command::Pretrain { common, .. }
+        | Command::Align(common)
+        | Command::Run { common, .. }
+        | Command::Compare { common, .. }
+        | Command::Ablate { common, .. }
+        | Command::Rival { common, .. } => common.threads,
+        Command::Resume { run } => threads(&stored(run).ok()?),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::Parser;
@@ -78,7 +92,18 @@ mod tests {
 
     #[test]
     fn a_run_that_was_carried_away_is_continued_where_it_lies() {
-        let command = asked(&["pretrain", "recipes/a.toml", "--run", "first", "--data", "/data", "--until", "3"]);
+        let command = asked(&[
+            "pretrain",
+            "recipes/a.toml",
+            "--run",
+            "first",
+            "--data",
+            "/data",
+            "--until",
+            "3",
+            "--threads",
+            "2",
+        ]);
         let request = request(&command).unwrap();
         let images = &request["pretrain"]["common"]["images"];
         assert!(Path::new(images["recipe"].as_str().unwrap()).is_absolute(), "{request}");
@@ -87,6 +112,7 @@ mod tests {
         std::fs::write(folder.path().join("run.json"), serde_json::to_string(&record).unwrap()).unwrap();
         let Command::Pretrain { common, until } = stored(folder.path()).unwrap() else { panic!("another command") };
         assert_eq!((common.run.as_path(), until), (folder.path(), None));
+        assert_eq!(threads(&Command::Resume { run: folder.path().into() }), Some(2));
         assert_eq!(common.images.recipe, folder.path().join("recipe.toml"));
         assert_eq!(common.images.data.as_deref(), Some(Path::new("/data")));
     }
