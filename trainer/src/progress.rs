@@ -25,8 +25,8 @@ pub(crate) fn hush() {
 pub struct Progress {
     bar: ProgressBar,
     name: &'static str,
-    first: u64,
-    started: Instant,
+    /// Where the clock was started, and when: at the first steps, since what comes before them may take long, too.
+    clock: Option<(u64, Instant)>,
     /// When the last line was printed.
     said: Instant,
 }
@@ -47,7 +47,7 @@ impl Progress {
         bar.set_prefix(name);
         bar.set_position(done);
         bar.reset_eta();
-        Self { bar, name, first: done, started: Instant::now(), said: Instant::now() }
+        Self { bar, name, clock: None, said: Instant::now() }
     }
 
     /// Counts steps and shows a message beside the bar.
@@ -58,6 +58,7 @@ impl Progress {
     /// Shows how many steps are made, and a message beside the bar.
     pub fn at(&mut self, position: u64, message: impl FnOnce() -> String) {
         self.bar.set_position(position);
+        self.clock.get_or_insert_with(|| (position, Instant::now()));
         if !self.bar.is_hidden() {
             self.bar.set_message(message());
         } else if self.said.elapsed() > QUIET {
@@ -68,9 +69,7 @@ impl Progress {
 
     /// Prints a line that stays, with the time left and the memory in use, of the GPU too.
     pub fn milestone(&mut self, line: &str) {
-        let made = (self.bar.position() - self.first).max(1) as f64;
-        let remaining = self.bar.length().unwrap_or(0).saturating_sub(self.bar.position()) as f64;
-        let left = self.started.elapsed().as_secs_f64() / made * remaining;
+        let left = self.left().map_or_else(String::new, |left| format!("; {} left", duration(left)));
         let memory = match (memory_used(), memory_peak()) {
             (Some(used), Some(peak)) => format!(", {} memory, {} at most", size(used), size(peak)),
             _ => String::new(),
@@ -78,13 +77,21 @@ impl Progress {
         let gpu = gpu::used().and_then(|gpu| gpu.memory()).map_or_else(String::new, |(free, all)| {
             format!(", {} of the GPU's {}", size(all.saturating_sub(free)), size(all))
         });
-        let line = format!("{}: {line}; {} left{memory}{gpu}", self.name, duration(left));
+        let line = format!("{}: {line}{left}{memory}{gpu}", self.name);
         if self.bar.is_hidden() {
             log::info!("{line}")
         } else {
             self.bar.println(line)
         }
         self.said = Instant::now();
+    }
+
+    /// Seconds that are left at the rate so far; nothing before there is a rate.
+    fn left(&self) -> Option<f64> {
+        let (first, started) = self.clock?;
+        let (position, all) = (self.bar.position(), self.bar.length()?);
+        let made = position.checked_sub(first).filter(|made| *made > 0)?;
+        Some(started.elapsed().as_secs_f64() / made as f64 * all.saturating_sub(position) as f64)
     }
 
     /// Removes the bar.
@@ -105,6 +112,21 @@ fn duration(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::Progress;
+
+    #[test]
+    fn time_left_is_told_once_there_is_a_rate() {
+        let mut progress = Progress::new("steps", 10, 4);
+        assert_eq!(progress.left(), None);
+        progress.advance(1, "");
+        assert_eq!(progress.left(), None, "what came before the first step is not what a step takes");
+        progress.advance(4, "");
+        let left = progress.left().unwrap();
+        assert!(left <= progress.clock.unwrap().1.elapsed().as_secs_f64() / 4.0, "{left}");
+        progress.advance(1, "");
+        assert_eq!(progress.left(), Some(0.0));
+    }
+
     #[test]
     fn durations_read_well() {
         assert_eq!(super::duration(8.2), "8s");
