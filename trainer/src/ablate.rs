@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use clap::ValueEnum;
 use orco_core::config::Config;
 use orco_lab::Summary;
-use orco_lab::published::{Table, Theirs};
+use orco_lab::published::{self, Theirs};
 use orco_lab::trials;
 use orco_state::target::Method;
 use serde::{Deserialize, Serialize};
@@ -106,7 +106,7 @@ impl Question {
         if self == Self::Frozen {
             check_trainable(recipe.backbone.onnx.is_some())?;
         }
-        let program = measured::table(recipe).map_or_else(Config::orco, Table::program);
+        let program = published::program(recipe.data.kind.title());
         let of_the_head = self.of_the_head().map(|question| question.trials(&program)).unwrap_or_default();
         let learn = Config { views: recipe.learn.views, precision: recipe.learn.precision, ..program };
         let recipe = Recipe { learn, ..recipe.clone() };
@@ -300,6 +300,20 @@ mod tests {
                 assert_eq!(Recipe::read(&path).unwrap(), trial.recipe, "{}", trial.name);
                 let same = |other: &Trial| other.name == trial.name || other.recipe == trial.recipe;
                 assert!(!trials[..index].iter().any(same), "{}", trial.name);
+            }
+        }
+    }
+
+    #[test]
+    fn phase_3_is_the_published_programs_for_the_data() {
+        for text in [
+            include_str!("../recipes/cifar100-paper.toml"),
+            include_str!("../recipes/miniimagenet-paper.toml"),
+            include_str!("../recipes/cub200-paper.toml"),
+        ] {
+            let recipe: Recipe = toml::from_str(text).unwrap();
+            for trial in Question::Targets.trials(&recipe).unwrap() {
+                assert_eq!(trial.recipe.learn, recipe.learn, "{}", recipe.name);
             }
         }
     }

@@ -6,21 +6,17 @@ use std::path::Path;
 use anyhow::Result;
 use orco_lab::Summary;
 use orco_lab::csv::csv;
-use orco_lab::published::Table;
+pub(crate) use orco_lab::trials::PROGRAM;
 use orco_runtime::manifest::hexadecimal;
 use orco_state::codec;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::config::{Recipe, SplitConfig};
+use crate::config::Recipe;
 use crate::dataset::DataSet;
 use crate::files::write_atomically;
 use crate::run::trained_on;
-
-/// The program, in what is measured: goes into every key, so that what other code measured is measured anew. The last
-/// number is to be raised with every change of what is trained or measured for `ablate`, `rival` or `compare`.
-pub(crate) const PROGRAM: &str = concat!(env!("CARGO_PKG_VERSION"), ".3");
 
 /// A digest of all that something depends on, in hexadecimal digits: the same whatever order objects keep their keys in,
 /// which with `serde_json` depends on what else a program is built of.
@@ -33,12 +29,6 @@ pub(crate) fn digest(mut depends: Value) -> String {
 pub(crate) fn of_phase_1(recipe: &Recipe) -> [Value; 6] {
     let Recipe { data, split, backbone, head, pretrain, seed, .. } = recipe;
     [json!(data), json!(split), json!(backbone), json!(head), json!(pretrain), json!(seed)]
-}
-
-/// The table of the OrCo paper that is on a recipe's data and split.
-pub(crate) fn table(recipe: &Recipe) -> Option<Table> {
-    let SplitConfig { base_classes, sessions, ways, .. } = recipe.split;
-    Table::of(recipe.data.kind.title(), base_classes, &vec![ways as u32; sessions])
 }
 
 /// A digest of what sessions draw their shots from and measure on, beside the data that a run holds fast.
@@ -144,19 +134,6 @@ mod tests {
         let (one, other) = (json!({ "a": { "c": 1, "b": 2 }, "d": 3 }), json!({ "d": 3, "a": { "b": 2, "c": 1 } }));
         assert_eq!(digest(one), digest(other));
         assert_ne!(digest(json!({ "a": 1 })), digest(json!({ "a": 2 })));
-    }
-
-    #[test]
-    fn the_program_of_a_table_is_that_of_its_recipe() {
-        for (text, expected) in [
-            (include_str!("../recipes/cifar100-paper.toml"), Table::Cifar100),
-            (include_str!("../recipes/miniimagenet-paper.toml"), Table::MiniImagenet),
-            (include_str!("../recipes/cub200-paper.toml"), Table::Cub200),
-        ] {
-            let recipe: Recipe = toml::from_str(text).unwrap();
-            assert_eq!(table(&recipe), Some(expected));
-            assert_eq!(expected.program(), recipe.learn, "{}", recipe.name);
-        }
     }
 
     #[test]

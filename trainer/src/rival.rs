@@ -39,7 +39,7 @@ use self::lcwof::Lcwof;
 use self::limit::Limit;
 use self::savc::{Savc, TURNS};
 use self::sessions::Protocol;
-use crate::config::{MeasureOn, Recipe};
+use crate::config::{MeasureOn, Recipe, SplitConfig};
 use crate::dataset::DataSet;
 use crate::fit::Base;
 pub use crate::measured::of_sessions;
@@ -214,9 +214,11 @@ pub fn check(recipe: &Recipe) -> Result<()> {
 /// Columns of a rival's name.
 const WIDTH: usize = 10;
 
-/// The table of the OrCo paper that a recipe's numbers may stand in.
+/// The table of the OrCo paper that is on a recipe's data and split.
 fn table(recipe: &Recipe) -> Option<Table> {
-    measured::table(recipe).filter(|_| recipe.split.measure_on == MeasureOn::Test)
+    let SplitConfig { base_classes, sessions, ways, measure_on, .. } = recipe.split;
+    let table = Table::of(recipe.data.kind.title(), base_classes, &vec![ways as u32; sessions]);
+    table.filter(|_| measure_on == MeasureOn::Test)
 }
 
 /// What stands above the lines of the table of a recipe.

@@ -6,7 +6,6 @@ use core::fmt;
 use orco_core::config::Config;
 use serde::{Deserialize, Serialize};
 
-use crate::benchmark::Benchmark;
 use crate::system::System;
 
 /// The paper's figure for a trial of an ablation.
@@ -51,6 +50,8 @@ pub enum Table {
 }
 
 impl Table {
+    const ALL: [Self; 3] = [Self::Cifar100, Self::MiniImagenet, Self::Cub200];
+
     /// The table that numbers may stand in which were measured on the test pictures of `source`, a data set's name in
     /// words, with so many base classes and so many new ones in each session.
     pub fn of(source: &str, base: usize, ways: &[u32]) -> Option<Self> {
@@ -58,7 +59,7 @@ impl Table {
             let (classes, of_sessions) = if *table == Self::Cub200 { (100, &[10; 10][..]) } else { (60, &[5; 8][..]) };
             source.contains(table.name()) && base == classes && ways == of_sessions
         };
-        [Self::Cifar100, Self::MiniImagenet, Self::Cub200].into_iter().find(fits)
+        Self::ALL.into_iter().find(fits)
     }
 
     /// The published program's settings of phase 3 on it.
@@ -92,9 +93,10 @@ impl Table {
     }
 }
 
-/// The published program's settings of phase 3 for a benchmark, those for CIFAR-100 where the paper has no table of it.
-pub fn program(base: usize, benchmark: &Benchmark) -> Config {
-    Table::of(&benchmark.source, base, &benchmark.ways).map_or_else(Config::orco, Table::program)
+/// The published program's settings of phase 3 for the pictures of `source`, a data set's name in words, however its
+/// classes are split; those for CIFAR-100 where the paper has no table of it.
+pub fn program(source: &str) -> Config {
+    Table::ALL.into_iter().find(|table| source.contains(table.name())).map_or_else(Config::orco, Table::program)
 }
 
 /// A row of the paper's tables.

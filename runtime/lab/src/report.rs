@@ -134,7 +134,7 @@ pub enum WriteError {
 pub fn prepare(folder: &Path) -> Result<(), WriteError> {
     let file = |source| WriteError::File { path: folder.into(), source };
     let holds_something = match fs::read_dir(folder) {
-        Ok(mut entries) => entries.next().is_some(),
+        Ok(entries) => entries.flatten().any(|entry| entry.file_name() != BEGUN),
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
         Err(error) => return Err(file(error)),
     };
@@ -145,7 +145,7 @@ pub fn prepare(folder: &Path) -> Result<(), WriteError> {
     if holds_something && !is_report() {
         return Err(WriteError::Taken { path: folder.into() });
     }
-    // What is there from before has to be written over; a report that was stopped leaves nothing that is in its way.
+    // What is there from before has to be written over.
     let pictures = folder.join(PICTURES);
     if pictures.exists() {
         writable(&pictures).map_err(file)?;
@@ -159,26 +159,39 @@ pub fn prepare(folder: &Path) -> Result<(), WriteError> {
 /// If not.
 pub fn writable(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    let trial = folder.join(".orco-lab");
+    let trial = folder.join(BEGUN);
     fs::write(&trial, [])?;
     fs::remove_file(trial)
 }
+
+/// Name of a file that is being written.
+const BEGUN: &str = ".orco-lab";
 
 /// Folder of a report's pictures.
 const PICTURES: &str = "pictures";
 
 impl Report {
-    /// Writes `report.json`, `numbers.csv`, `index.html` and `pictures/*.svg`, `*.png` into a folder, which is made.
+    /// Writes `report.json`, `numbers.csv`, `index.html` and `pictures/*.svg`, `*.png` into a folder, which is made. Each
+    /// is written whole or not at all, `report.json` first: wherever it is stopped, it can be written again.
     ///
     /// # Errors
     /// [`WriteError`] if a file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<(), WriteError> {
         let pictures = folder.join(PICTURES);
         let file = |path: &Path, bytes: &[u8]| {
-            fs::write(path, bytes).map_err(|source| WriteError::File { path: path.into(), source })
+            let begun = folder.join(BEGUN);
+            let written = fs::write(&begun, bytes).and_then(|()| fs::rename(&begun, path));
+            written.map_err(|source| {
+                let _ = fs::remove_file(&begun);
+                WriteError::File { path: path.into(), source }
+            })
         };
-        fs::create_dir_all(&pictures).map_err(|source| WriteError::File { path: pictures.clone(), source })?;
+        let made = |folder: &Path| {
+            fs::create_dir_all(folder).map_err(|source| WriteError::File { path: folder.into(), source })
+        };
+        made(folder)?;
         file(&folder.join("report.json"), self.json().as_bytes())?;
+        made(&pictures)?;
         file(&folder.join("numbers.csv"), csv(&self.systems).as_bytes())?;
         file(&folder.join("index.html"), self.page()?.as_bytes())?;
         for (name, drawn) in self.pictures()? {

@@ -59,7 +59,7 @@ pub enum System {
     NcFscil,
     /// The head pulled to prototypes that were nudged apart (C-FSCIL mode 3, Hersche et al., CVPR 2022).
     CFscil,
-    /// The head trained on by cross entropy on the new shots alone: the lower bound.
+    /// The head trained on by cross entropy on the new shots alone, from session to session.
     FineTuning,
     /// The head of phase 2 trained by cross entropy on all exemplars and shots so far together.
     Joint,

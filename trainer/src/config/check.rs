@@ -256,6 +256,7 @@ mod tests {
             include_str!("../../recipes/cifar100-mobile.toml"),
             include_str!("../../recipes/cifar100-resnet12.toml"),
             include_str!("../../recipes/cifar100-resnet12-first.toml"),
+            include_str!("../../recipes/cifar100-resnet12-second.toml"),
             include_str!("../../recipes/cifar100-paper.toml"),
             include_str!("../../recipes/cub200-paper.toml"),
             include_str!("../../recipes/miniimagenet-paper.toml"),

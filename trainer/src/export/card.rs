@@ -129,8 +129,12 @@ pub(super) fn write(
             text,
             "- Answers: by discriminant, class means and targets, weighed {discriminant} to {means} to {targets}; the \
              border between base classes and learned ones is chosen in every session, by {} samples that were set \
-             aside and by the shots themselves.",
-            base_model.statistics.as_ref().map_or(0, |statistics| statistics.set_aside.len())
+             aside and by the shots themselves.{}",
+            base_model.statistics.as_ref().map_or(0, |statistics| statistics.set_aside.len()),
+            match recipe.split.set_aside_per_class {
+                0 => " The samples were set aside after the training, which had seen them.",
+                _ => "",
+            }
         )?;
     } else if config.class_means > 0.0 {
         let weight = config.class_means;

@@ -54,7 +54,7 @@ pub(super) fn permuted(count: usize) -> Vec<usize> {
 /// Refuses a session's loss that is no number any more.
 pub(super) fn check_loss(loss: &Tensor) -> Result<()> {
     if !loss.double_value(&[]).is_finite() {
-        bail!("the loss of a session became infinite");
+        bail!("the loss of a session is no finite number any more");
     }
     Ok(())
 }

@@ -25,7 +25,7 @@ const ABOUT: [(&str, &str); 14] = [
     ("c-fecam", "common covariance, calibrated means; CVPRW 2024"),
     ("nc-fscil's head", "simplex, dot-regression; ICLR 2023"),
     ("c-fscil's head", "mode 3, nudged prototypes; CVPR 2022"),
-    ("fine-tuning", "new shots alone: the lower bound"),
+    ("fine-tuning", "new shots alone"),
     ("joint training", "cross entropy on all kept so far"),
 ];
 

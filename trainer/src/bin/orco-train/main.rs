@@ -34,11 +34,11 @@ fn main() {
     failure::quiet();
     let command = Cli::parse().command;
     if let Some(threads) = resume::threads(&command) {
-        tch::set_num_threads(threads);
-        // What computes without libtorch.
+        // What computes without libtorch; before libtorch starts threads of its own.
         if let Err(error) = threads::limit(threads as usize) {
             log::warn!("--threads counts for training alone: {error}");
         }
+        tch::set_num_threads(threads);
     }
     kernels::settle();
     // Within it, phases name the settings that they take memory for.
