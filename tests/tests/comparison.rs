@@ -1,6 +1,7 @@
 //! The paper's comparison on small made-up images: g alone beside f and g.
 
 use orco_tests::tiny::{self, CLASSES, images};
+use orco_trainer::ablate::of_sessions;
 use orco_trainer::align::align;
 use orco_trainer::compare::{compare, table};
 use orco_trainer::dataset::Split;
@@ -39,7 +40,9 @@ fn g_alone_stands_beside_f_and_g() {
     let targets = align(&mut model, (&recipe).into(), &base).unwrap();
     let data = tiny::data(&images, split);
     let before: Vec<Tensor> = model.tensors().iter().map(|(_, tensor)| no_grad(|| tensor.copy())).collect();
-    let mut measure = |shares: &[f64]| compare(&mut model, &targets, &recipe, &data, &run, (2, shares)).unwrap();
+    let sessions = of_sessions(&data).unwrap();
+    let mut measure =
+        |shares: &[f64]| compare(&mut model, &targets, &recipe, &data, &run, (&sessions, 2, shares)).unwrap();
     // At five times the rate f changes so much that no rounding hides it.
     let summaries = measure(&[1.0, 0.0, 5.0]);
     let text = table(&summaries, 2);
