@@ -164,8 +164,8 @@ impl Measurement<'_> {
         on_session: &mut dyn FnMut(&Scored<'_>),
     ) -> Result<(f64, f64), EvaluateError> {
         let Self { base_model, benchmark, system, config, seed } = *self;
-        let base = base_model.classes.len();
         let own = system.settings(config, published::program(&benchmark.source));
+        let base = base_model.classes.len();
         // In the order in which their classes come, so that a session's pictures begin with those of the one before.
         let (of, measured) = benchmark.measured_by_class();
         let mut learner = system.start(self, own.as_ref().unwrap_or(config), workers);

@@ -19,6 +19,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use orco_runtime::files::replace_shared;
 use serde::{Deserialize, Serialize};
 
 pub use angles::AngleStep;
@@ -134,7 +135,7 @@ pub enum WriteError {
 pub fn prepare(folder: &Path) -> Result<(), WriteError> {
     let file = |source| WriteError::File { path: folder.into(), source };
     let holds_something = match fs::read_dir(folder) {
-        Ok(entries) => entries.flatten().any(|entry| entry.file_name() != BEGUN),
+        Ok(entries) => entries.flatten().any(|entry| !BEGUN.iter().any(|name| entry.file_name() == *name)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
         Err(error) => return Err(file(error)),
     };
@@ -159,13 +160,16 @@ pub fn prepare(folder: &Path) -> Result<(), WriteError> {
 /// If not.
 pub fn writable(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    let trial = folder.join(BEGUN);
+    let trial = folder.join(TRIAL);
     fs::write(&trial, [])?;
     fs::remove_file(trial)
 }
 
-/// Name of a file that is being written.
-const BEGUN: &str = ".orco-lab";
+/// Name of a file that is written to see whether files can be.
+const TRIAL: &str = ".orco-lab";
+
+/// All that a report leaves behind which was stopped before its first file was whole.
+const BEGUN: [&str; 2] = [TRIAL, "report.tmp"];
 
 /// Folder of a report's pictures.
 const PICTURES: &str = "pictures";
@@ -179,12 +183,7 @@ impl Report {
     pub fn write(&self, folder: &Path) -> Result<(), WriteError> {
         let pictures = folder.join(PICTURES);
         let file = |path: &Path, bytes: &[u8]| {
-            let begun = folder.join(BEGUN);
-            let written = fs::write(&begun, bytes).and_then(|()| fs::rename(&begun, path));
-            written.map_err(|source| {
-                let _ = fs::remove_file(&begun);
-                WriteError::File { path: path.into(), source }
-            })
+            replace_shared(path, bytes).map_err(|source| WriteError::File { path: path.into(), source })
         };
         let made = |folder: &Path| {
             fs::create_dir_all(folder).map_err(|source| WriteError::File { path: folder.into(), source })

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use orco_core::align::{Perturbation, Perturbed};
 use orco_core::config::Config;
 use orco_core::workers::Workers;
+use orco_runtime::files::replace_shared;
 use orco_runtime::manifest::hexadecimal;
 use orco_state::codec;
 use orco_state::state::BaseModel;
@@ -217,9 +218,7 @@ impl Trials<'_> {
         let drawn = measurement.draw(draw, workers, &mut |_, _| on_epoch(), &mut |_| {})?;
         let failed = |source| TrialError::Keep { path: path.clone(), source };
         // Whole or not at all: a file that is there under this name is complete.
-        let half = path.with_extension("part");
-        fs::write(&half, serde_json::to_vec(&drawn).expect("numbers")).map_err(failed)?;
-        fs::rename(&half, &path).map_err(failed)?;
+        replace_shared(&path, &serde_json::to_vec(&drawn).expect("numbers")).map_err(failed)?;
         Ok(drawn)
     }
 

@@ -92,18 +92,8 @@ mod tests {
 
     #[test]
     fn a_run_that_was_carried_away_is_continued_where_it_lies() {
-        let command = asked(&[
-            "pretrain",
-            "recipes/a.toml",
-            "--run",
-            "first",
-            "--data",
-            "/data",
-            "--until",
-            "3",
-            "--threads",
-            "2",
-        ]);
+        let words = "pretrain recipes/a.toml --run first --data /data --until 3 --threads 2";
+        let command = asked(&words.split(' ').collect::<Vec<_>>());
         let request = request(&command).unwrap();
         let images = &request["pretrain"]["common"]["images"];
         assert!(Path::new(images["recipe"].as_str().unwrap()).is_absolute(), "{request}");
