@@ -9,6 +9,7 @@ use clap::ValueEnum;
 use orco_core::config::Config;
 use orco_lab::Summary;
 use orco_lab::published::{self, Theirs};
+use orco_lab::shown;
 use orco_lab::trials;
 use orco_state::target::Method;
 use serde::{Deserialize, Serialize};
@@ -262,9 +263,12 @@ pub fn write(
     recipe: &Recipe,
     draws: usize,
 ) -> Result<()> {
-    let entry =
-        |(measured, theirs): &(Summary, Option<Theirs>)| Entry { measured: measured.clone(), published: *theirs };
-    measured::write(folder, question.name(), recipe, draws, &measured.iter().map(entry).collect::<Vec<_>>())
+    let entry = |(measured, theirs): &(Summary, Option<Theirs>)| Entry {
+        measured: measured.clone(),
+        draws,
+        published: *theirs,
+    };
+    measured::write(folder, question.name(), recipe, &measured.iter().map(entry).collect::<Vec<_>>())
 }
 
 /// Columns of a system's name.
@@ -272,12 +276,12 @@ const WIDTH: usize = 28;
 
 /// The line of a system beside the paper's figure.
 pub fn line(summary: &Summary, theirs: Option<&Theirs>) -> String {
-    measured::line(WIDTH, &summary.system, summary, &theirs.map_or_else(String::new, Theirs::to_string))
+    shown::line(WIDTH, &summary.system, summary, &theirs.map_or_else(String::new, Theirs::to_string))
 }
 
 /// What stands above such lines.
 pub fn heading() -> String {
-    measured::heading(WIDTH, "the paper's, on mini-ImageNet")
+    shown::heading(WIDTH, "the paper's, on mini-ImageNet")
 }
 
 #[cfg(test)]

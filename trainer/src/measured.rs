@@ -1,4 +1,4 @@
-//! What commands measured that train several things: kept by content, and shown as lines of a table.
+//! What commands measured that train several things: kept by content, and written beside what others published.
 
 use std::fs;
 use std::path::Path;
@@ -83,6 +83,8 @@ pub(crate) fn once<T: Serialize + DeserializeOwned>(
 #[derive(Serialize)]
 pub(crate) struct Entry<T> {
     pub measured: Summary,
+    /// Over so many draws of the shots.
+    pub draws: usize,
     /// What others published of it.
     pub published: Option<T>,
 }
@@ -91,38 +93,11 @@ pub(crate) struct Entry<T> {
 ///
 /// # Errors
 /// If a file cannot be written.
-pub(crate) fn write<T: Serialize>(
-    folder: &Path,
-    name: &str,
-    recipe: &Recipe,
-    draws: usize,
-    systems: &[Entry<T>],
-) -> Result<()> {
-    let all = json!({ "recipe": recipe, "draws": draws, "systems": systems });
+pub(crate) fn write<T: Serialize>(folder: &Path, name: &str, recipe: &Recipe, systems: &[Entry<T>]) -> Result<()> {
+    let all = json!({ "recipe": recipe, "systems": systems });
     write_atomically(&folder.join(format!("{name}.json")), &serde_json::to_vec_pretty(&all)?)?;
     let summaries: Vec<Summary> = systems.iter().map(|entry| entry.measured.clone()).collect();
     write_atomically(&folder.join(format!("{name}.csv")), csv(&summaries).as_bytes())
-}
-
-/// What stands above the lines of a table, whose names take so many columns; `theirs` is the title of the last one.
-pub(crate) fn heading(width: usize, theirs: &str) -> String {
-    let title = |name| format!("{name:>14}");
-    let titles = ["aHM", "last HM", "aACC", "base decay"].map(title).join(" ");
-    format!("{:<width$} {titles}  {theirs}", "")
-}
-
-/// The line of what was measured beside what others gave.
-pub(crate) fn line(width: usize, name: &str, summary: &Summary, theirs: &str) -> String {
-    let both = |mean: f64, deviation: f64| format!("{mean:.2} ± {deviation:.2}");
-    let last = summary.last_hm.zip(summary.last_hm_deviation);
-    let numbers = [
-        both(summary.ahm, summary.ahm_deviation),
-        last.map_or_else(|| "-".into(), |(mean, deviation)| both(mean, deviation)),
-        both(summary.aacc, summary.aacc_deviation),
-        both(summary.base_decay, summary.base_decay_deviation),
-    ];
-    let numbers = numbers.map(|number| format!("{number:>14}")).join(" ");
-    format!("{name:<width$} {numbers}  {theirs}").trim_end().to_owned()
 }
 
 #[cfg(test)]

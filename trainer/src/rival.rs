@@ -26,6 +26,7 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use orco_lab::Summary;
 use orco_lab::published::{ROWS, Table};
+use orco_lab::shown;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -124,11 +125,11 @@ impl Rival {
         run: &Run,
         (sessions, draws): (&str, usize),
     ) -> Result<Summary> {
-        if let Some(summary) = self.kept(recipe, sessions, run.folder(), draws) {
+        if let Some((_, summary)) = self.kept(recipe, sessions, run.folder()).filter(|(kept, _)| *kept == draws) {
             return Ok(summary);
         }
         let base = Base { images: &data.train, split: &data.split, seed: recipe.seed, run };
-        let key = self.key(recipe, sessions, None);
+        let key = self.key(recipe, sessions);
         let protocol = Protocol { recipe, data, draws, name: self.name(), run, key: &key };
         let summary = match self {
             Self::Baseline => {
@@ -170,23 +171,23 @@ impl Rival {
             }
         };
         run.log(&json!({ "phase": "rival", "draws": draws, "measured": summary }))?;
-        measured::keep(&run.path(&self.file()), self.key(recipe, sessions, Some(draws)), &summary)?;
+        measured::keep(&run.path(&self.file()), key, &(draws, &summary))?;
         Ok(summary)
     }
 
-    /// What was measured of the same before, on the same [sessions](of_sessions), in the folder of its backbone;
-    /// nothing if that cannot be read.
-    pub fn kept(self, recipe: &Recipe, sessions: &str, folder: &Path, draws: usize) -> Option<Summary> {
-        measured::read(&folder.join(self.file()), &self.key(recipe, sessions, Some(draws)))
+    /// What was measured of it last, on the same [sessions](of_sessions), in the folder of its backbone, and over how
+    /// many draws; nothing if that cannot be read.
+    pub fn kept(self, recipe: &Recipe, sessions: &str, folder: &Path) -> Option<(usize, Summary)> {
+        measured::read(&folder.join(self.file()), &self.key(recipe, sessions))
     }
 
     fn file(self) -> String {
         format!("{}.json", self.name())
     }
 
-    /// A digest of all that a single draw depends on, beside its number, or so many draws together.
-    fn key(self, recipe: &Recipe, sessions: &str, draws: Option<usize>) -> String {
-        digest(json!([measured::PROGRAM, self, recipe, sessions, draws]))
+    /// A digest of all that a draw depends on, beside its number.
+    fn key(self, recipe: &Recipe, sessions: &str) -> String {
+        digest(json!([measured::PROGRAM, self, recipe, sessions]))
     }
 }
 
@@ -224,14 +225,14 @@ fn table(recipe: &Recipe) -> Option<Table> {
 /// What stands above the lines of the table of a recipe.
 pub fn heading(recipe: &Recipe) -> String {
     let theirs = table(recipe).map(|table| format!("published on {}: aHM / last HM / aACC", table.name()));
-    measured::heading(WIDTH, &theirs.unwrap_or_default()).trim_end().to_owned()
+    shown::heading(WIDTH, &theirs.unwrap_or_default())
 }
 
 /// The line of a rival beside what was published of it.
 pub fn line(rival: Rival, recipe: &Recipe, summary: &Summary) -> String {
     let numbers = |table| Some(rival.published(table)?.map(|value| format!("{value:.2}")).join(" / "));
     let theirs = table(recipe).map(|table| numbers(table).unwrap_or_else(|| "-".into()));
-    measured::line(WIDTH, rival.name(), summary, &theirs.unwrap_or_default())
+    shown::line(WIDTH, rival.name(), summary, &theirs.unwrap_or_default())
 }
 
 /// What was published of a rival, as it stands in the file.
@@ -243,17 +244,18 @@ struct Theirs {
     aacc: f64,
 }
 
-/// Writes all that was measured as rivals.json and rivals.csv.
+/// Writes all that was measured, each over so many draws, as rivals.json and rivals.csv.
 ///
 /// # Errors
 /// If a file cannot be written.
-pub fn write(folder: &Path, measured: Vec<(Rival, Summary)>, recipe: &Recipe, draws: usize) -> Result<()> {
+pub fn write(folder: &Path, measured: Vec<(Rival, (usize, Summary))>, recipe: &Recipe) -> Result<()> {
     let theirs = |rival: Rival| {
         let table = table(recipe)?;
         rival.published(table).map(|[ahm, last_hm, aacc]| Theirs { table, ahm, last_hm, aacc })
     };
-    let entry = |(rival, measured): (Rival, Summary)| Entry { measured, published: theirs(rival) };
-    measured::write(folder, "rivals", recipe, draws, &measured.into_iter().map(entry).collect::<Vec<_>>())
+    let entry =
+        |(rival, (draws, measured)): (Rival, (usize, Summary))| Entry { measured, draws, published: theirs(rival) };
+    measured::write(folder, "rivals", recipe, &measured.into_iter().map(entry).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

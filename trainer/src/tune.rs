@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use orco_core::config::Config;
 use orco_lab::ablation::Ablation;
 use orco_lab::benchmark::Benchmark;
+use orco_lab::shown::print;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 
@@ -30,16 +31,15 @@ pub fn tune(bundle: &Path, trials: &[String], draws: usize, seed: u64) -> Result
         );
     }
     let changes = trials.iter().map(|trial| changed(&base_model.config, trial)).collect::<Result<Vec<_>>>()?;
-    println!("measured on {}, draws: {draws}", benchmark.source);
-    println!("     aHM           aACC");
+    print(format!("measured on {}, draws: {draws}", benchmark.source))?;
+    print("     aHM           aACC")?;
     let show = |name: &str, system: System, config: &Config| -> Result<()> {
         let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed };
         let measured = measurement.over(draws, &interrupt::flow);
         interrupt::check()?;
         let summary = measured?;
         let (harmonic, top1) = (summary.ahm_deviation, summary.aacc_deviation);
-        println!("{:6.2} ± {harmonic:.2}  {:6.2} ± {top1:.2}  {name}", summary.ahm, summary.aacc);
-        Ok(())
+        Ok(print(format!("{:6.2} ± {harmonic:.2}  {:6.2} ± {top1:.2}  {name}", summary.ahm, summary.aacc))?)
     };
     for (trial, (config, ablation)) in trials.iter().zip(&changes) {
         show(trial, System::Ablated(*ablation), config)?;

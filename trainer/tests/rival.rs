@@ -51,6 +51,12 @@ fn rivals_are_trained_once_and_stand_beside_each_other() {
         let percent = |value: &serde_json::Value| (0.0..=100.0).contains(&value.as_f64().unwrap());
         assert!(sessions[1..].iter().all(|row| percent(&row["inc"]) && percent(&row["area"])), "{measured}");
     }
+    // Measured over fewer draws, one stands beside the others all the same.
+    let fewer = train(folder, "rival", NAMES[0], &["--draws", "1"]);
+    assert_eq!((lines(&fewer).len(), trained(&fewer)), (3, 0));
+    let json: serde_json::Value = serde_json::from_slice(&fs::read(folder.join("run/rivals.json")).unwrap()).unwrap();
+    let draws: Vec<_> = json["systems"].as_array().unwrap().iter().map(|rival| rival["draws"].as_u64()).collect();
+    assert_eq!(draws, [[Some(1)].as_slice(), &[Some(2); NAMES.len() - 1]].concat());
     let csv = fs::read_to_string(folder.join("run/rivals.csv")).unwrap();
     assert!(NAMES.iter().all(|name| csv.contains(&format!("{name},2,hm,"))), "{csv}");
 }
@@ -59,11 +65,12 @@ fn rivals_are_trained_once_and_stand_beside_each_other() {
 fn what_there_is_not_is_named_with_what_there_is() {
     let folder = tempfile::tempdir().unwrap();
     recipe(folder.path(), &MORE);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_orco-train"));
-    let output = command.args(["rival", "topic", "recipe.toml", "--run", "run"]).current_dir(&folder).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        !output.status.success() && told.contains("there is no rival topic; known are all, baseline, fact"),
-        "{told}"
-    );
+    for (names, why) in [("topic", "there is no rival topic"), ("fact,", "a name is empty")] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_orco-train"));
+        command.args(["rival", names, "recipe.toml", "--run", "run"]).current_dir(&folder);
+        let output = command.output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        let expected = format!("{why}; known are all, baseline, fact");
+        assert!(!output.status.success() && told.contains(&expected), "{told}");
+    }
 }

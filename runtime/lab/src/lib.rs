@@ -10,7 +10,8 @@
 //! - `report` (feature `report`): all of it as JSON, CSV, pictures, and a page;
 //! - `trials` (feature `trials`): the paper's ablations of phase 3;
 //! - `seeds` (feature `report`): trainings of one recipe with several seeds;
-//! - [`Row`], [`Summary`]: harmonic means, accuracies and their spread over draws; [`csv`] writes them.
+//! - [`Row`], [`Summary`]: harmonic means, accuracies and their spread over draws; [`csv`] writes them, [`shown`] shows
+//!   them on a terminal.
 
 pub mod ablation;
 pub mod benchmark;
@@ -24,6 +25,7 @@ pub mod published;
 pub mod report;
 #[cfg(feature = "report")]
 pub mod seeds;
+pub mod shown;
 pub mod statistics;
 mod system;
 #[cfg(feature = "trials")]

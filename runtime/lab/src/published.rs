@@ -93,10 +93,15 @@ impl Table {
     }
 }
 
-/// The published program's settings of phase 3 for the pictures of `source`, a data set's name in words, however its
-/// classes are split; those for CIFAR-100 where the paper has no table of it.
+/// The benchmark whose settings the published program takes for the pictures of `source`, a data set's name in words,
+/// however its classes are split: CIFAR-100 where the paper has no table of it.
+pub fn settings_for(source: &str) -> Table {
+    Table::ALL.into_iter().find(|table| source.contains(table.name())).unwrap_or(Table::Cifar100)
+}
+
+/// The published program's settings of phase 3 for the pictures of `source`, as [`settings_for`] finds them.
 pub fn program(source: &str) -> Config {
-    Table::ALL.into_iter().find(|table| source.contains(table.name())).map_or_else(Config::orco, Table::program)
+    settings_for(source).program()
 }
 
 /// A row of the paper's tables.
@@ -230,6 +235,9 @@ mod tests {
         for (source, base, ways) in [("own images", 60, [5; 8]), ("CIFAR-100", 50, [5; 8]), ("CIFAR-100", 60, [2; 8])] {
             assert_eq!(Table::of(source, base, &ways), None, "{source}, {base}, {ways:?}");
         }
+        // The program's settings are those for the pictures, however they are split.
+        let of = ["mini-ImageNet, 50 base classes", "own images"].map(settings_for);
+        assert_eq!(of, [Table::MiniImagenet, Table::Cifar100]);
     }
 
     #[test]

@@ -159,6 +159,10 @@ pub fn prepare(folder: &Path) -> Result<(), WriteError> {
 /// # Errors
 /// If not.
 pub fn writable(folder: &Path) -> io::Result<()> {
+    let leads_nowhere = fs::symlink_metadata(folder).is_ok_and(|facts| facts.is_symlink()) && !folder.exists();
+    if leads_nowhere {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "it is a link that leads nowhere"));
+    }
     fs::create_dir_all(folder)?;
     let trial = folder.join(TRIAL);
     fs::write(&trial, [])?;

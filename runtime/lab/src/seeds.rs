@@ -66,8 +66,13 @@ pub fn check(bundles: &[(Bundle, Benchmark)]) -> Result<(), SeedsError> {
             let base = bundle.base_model.classes.iter().map(|class| class.label.clone());
             base.chain(benchmark.labels.iter().cloned()).collect::<Vec<_>>()
         };
+        let head = |bundle: &Bundle| {
+            let head = &bundle.base_model.head;
+            (head.inputs, head.hidden, head.outputs)
+        };
         let differences = [
-            ("their backbones", ours.backbone.architecture != theirs.backbone.architecture),
+            ("their backbones", ours.backbone != theirs.backbone),
+            ("the sizes of their heads", head(first) != head(bundle)),
             ("how long they were trained", epochs(first) != epochs(bundle)),
             ("their settings", first.base_model.config != bundle.base_model.config),
             ("their classes", classes(first, measured) != classes(bundle, benchmark)),

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use orco_core::align::{Perturbation, Perturbed};
 use orco_core::config::Config;
 use orco_core::workers::Workers;
-use orco_runtime::files::replace_shared;
+use orco_runtime::files::replace;
 use orco_runtime::manifest::hexadecimal;
 use orco_state::codec;
 use orco_state::state::BaseModel;
@@ -217,8 +217,8 @@ impl Trials<'_> {
             Measurement { base_model, benchmark, system: System::Ablated(trial.ablation), config: &config, seed };
         let drawn = measurement.draw(draw, workers, &mut |_, _| on_epoch(), &mut |_| {})?;
         let failed = |source| TrialError::Keep { path: path.clone(), source };
-        // Whole or not at all: a file that is there under this name is complete.
-        replace_shared(&path, &serde_json::to_vec(&drawn).expect("numbers")).map_err(failed)?;
+        // Whole or not at all, whoever else keeps the same: a file that is there under this name is complete.
+        replace(&path, &serde_json::to_vec(&drawn).expect("numbers")).map_err(failed)?;
         Ok(drawn)
     }
 

@@ -187,6 +187,14 @@ fn a_folder_with_something_else_is_left_alone() {
         (fs::read_to_string(&theirs).unwrap(), fs::read_dir(folder.path()).unwrap().count()),
         ("mine".into(), 1)
     );
+    #[cfg(unix)]
+    {
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("nowhere", &link).unwrap();
+        let error = prepare(&link).unwrap_err();
+        let why = std::error::Error::source(&error).unwrap().to_string();
+        assert_eq!(why, "it is a link that leads nowhere");
+    }
     let made = folder.path().join("a/report");
     prepare(&made).unwrap();
     // Stopped before anything was measured, it is asked for again.

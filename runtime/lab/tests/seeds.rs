@@ -49,6 +49,18 @@ fn trainings_are_taken_together() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_full_standard_output_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut program = Command::new(env!("CARGO_BIN_EXE_orco-lab"));
+    program.arg("seeds").args([1, 2].map(|seed| with_seed(folder.path(), seed)));
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let done = program.stdout(full).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.code() == Some(1) && said.starts_with("error: cannot write to standard output: "), "{said}");
+}
+
+#[test]
 fn what_differs_in_more_than_the_seed_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let first = with_seed(folder.path(), 1);
@@ -60,6 +72,13 @@ fn what_differs_in_more_than_the_seed_is_refused() {
     };
     assert!(refused(&[&first]).contains("name two or more"));
     assert!(refused(&[&first, &first]).contains("were both trained with seed 1"));
+    // Of another size under the same name.
+    let second = with_seed(folder.path(), 2);
+    let manifest = fs::read_to_string(second.join("manifest.toml")).unwrap();
+    let larger = manifest.replace("\nmultiply_adds = 0\n", "\nmultiply_adds = 1\n");
+    assert_ne!(larger, manifest);
+    fs::write(second.join("manifest.toml"), larger).unwrap();
+    assert!(refused(&[&first, &second]).contains("differ in their backbones"));
     let other = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/cifar100-edge");
     assert!(refused(&[&first, &other]).contains("differ in their backbones"));
 }

@@ -6,6 +6,7 @@ use anyhow::Result;
 use orco_core::config::{Answer, Config};
 use orco_core::loss::contrast::Form;
 use orco_lab::benchmark::Benchmark;
+use orco_lab::shown::shell_word;
 use orco_lab::{Measurement, Summary, System, percent_or_dash, summarise};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LEARNER, STATISTICS};
@@ -290,16 +291,6 @@ fn license(name: &str) -> String {
     }
 }
 
-/// A path as one word of a POSIX shell.
-fn shell_word(text: &str) -> String {
-    let text = if text.starts_with('-') { format!("./{text}") } else { text.to_owned() };
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./+:,@%".contains(letter);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        return text;
-    }
-    format!("'{}'", text.replace('\'', "'\\''"))
-}
-
 /// How long phase 1 took, and on what, where the run's metrics say so.
 fn time(text: &mut String, recipe: &Recipe, metrics: &[serde_json::Value]) -> Result<()> {
     let Some(seconds) = median(metrics.iter().filter_map(|line| line["seconds"].as_f64()).collect()) else {
@@ -412,13 +403,6 @@ mod tests {
         assert_eq!(license("MIT OR Apache-2.0"), "license: [\"mit\", \"apache-2.0\"]");
         assert_eq!(license("CC-BY-NC-4.0"), "license: \"cc-by-nc-4.0\"");
         assert_eq!(license("ours: \"ask\""), "license: other\nlicense_name: \"ours: \\\"ask\\\"\"");
-    }
-
-    #[test]
-    fn a_command_can_be_pasted() {
-        assert_eq!(shell_word("models/cifar100-edge"), "models/cifar100-edge");
-        assert_eq!(shell_word("my bundles/it's"), "'my bundles/it'\\''s'");
-        assert_eq!(shell_word("-x"), "./-x");
     }
 
     #[test]

@@ -9,8 +9,10 @@ use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
 use orco_lab::benchmark::Benchmark;
+use orco_lab::published;
 use orco_lab::report::{self, collect};
 use orco_lab::seeds::{self, OverSeeds};
+use orco_lab::shown::{heading, line, print, shell_word};
 use orco_lab::trials::{Question, Trials};
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
@@ -122,20 +124,22 @@ fn make_report(arguments: &ReportArguments) -> Result<()> {
     let ReportArguments { bundle: folder, measuring, output } = arguments;
     let Measuring { draws, seed, untrained } = measuring;
     let bundle = Bundle::open(folder)?;
-    let output = output.clone().unwrap_or_else(|| folder.join("report"));
+    let written = output.clone().unwrap_or_else(|| folder.join("report"));
     // What cannot be measured, or written, is known before anything is.
     let benchmark = Benchmark::of(&bundle)?;
-    report::prepare(&output)?;
+    report::prepare(&written)?;
+    let of_output = |folder: &PathBuf| format!(" --output {}", shell_word(&folder.to_string_lossy()));
     let command = format!(
-        "cargo run --release -p orco-lab -- report models/{} --draws {draws} --seed {seed}{}",
-        bundle.manifest.name,
-        if *untrained { " --untrained" } else { "" }
+        "cargo run --release -p orco-lab -- report {} --draws {draws} --seed {seed}{}{}",
+        shell_word(&folder.to_string_lossy()),
+        if *untrained { " --untrained" } else { "" },
+        output.as_ref().map_or_else(String::new, of_output)
     );
     let systems: Vec<System> = measuring.systems().collect();
     let mut last: Option<(&str, Instant)> = None;
     let mut done = |next: Option<&'static str>| {
         if let Some((name, since)) = last {
-            println!("{name}: {:.1} s", since.elapsed().as_secs_f64());
+            eprintln!("{name}: {:.1} s", since.elapsed().as_secs_f64());
         }
         last = next.map(|name| (name, Instant::now()));
     };
@@ -143,15 +147,14 @@ fn make_report(arguments: &ReportArguments) -> Result<()> {
     let of = (*draws as usize, *seed);
     let report = collect((&bundle, &benchmark), &systems, of, &command, on_system, &|| ControlFlow::Continue(()))?;
     done(None);
-    report.write(&output)?;
+    report.write(&written)?;
     for summary in &report.systems {
         let (ahm, aacc) = (summary.ahm, summary.aacc);
         let (of_ahm, of_aacc) = (summary.ahm_deviation, summary.aacc_deviation);
-        println!("{:<24} aHM {ahm:5.2} ± {of_ahm:4.2}  aACC {aacc:5.2} ± {of_aacc:4.2}", summary.system);
+        print(format!("{:<24} aHM {ahm:5.2} ± {of_ahm:4.2}  aACC {aacc:5.2} ± {of_aacc:4.2}", summary.system))?;
     }
     let seconds = started.elapsed().as_secs_f64();
-    println!("{} is written, after {seconds:.0} s", output.join("index.html").display());
-    Ok(())
+    Ok(print(format!("{} is written, after {seconds:.0} s", written.join("index.html").display()))?)
 }
 
 fn seeds(arguments: &SeedsArguments) -> Result<()> {
@@ -169,8 +172,8 @@ fn seeds(arguments: &SeedsArguments) -> Result<()> {
     }
     let of_training: Vec<u64> = bundles.iter().map(|(bundle, _)| bundle.manifest.provenance.seed).collect();
     let shown: Vec<String> = of_training.iter().map(u64::to_string).collect();
-    println!("seeds {} of the training, {draws} draws with each, on {}", shown.join(", "), bundles[0].1.source);
-    println!("{}", OverSeeds::heading());
+    print(format!("seeds {} of the training, {draws} draws with each, on {}", shown.join(", "), bundles[0].1.source))?;
+    print(OverSeeds::heading())?;
     let mut all = Vec::new();
     for system in measuring.systems().filter(|system| system.fits(&bundles[0].0.base_model)) {
         let measured = bundles.iter().map(|(bundle, benchmark)| {
@@ -180,11 +183,11 @@ fn seeds(arguments: &SeedsArguments) -> Result<()> {
         });
         let each = measured.collect::<Result<Vec<_>, _>>()?;
         let over = OverSeeds::of(&each);
-        println!("{}", over.line());
+        print(over.line())?;
         all.push((over, each));
     }
     for (over, _) in &all {
-        println!("\n{}\n{}", over.over_seeds.system, over.table());
+        print(format!("\n{}\n{}", over.over_seeds.system, over.table()))?;
     }
     if let Some(output) = output {
         let systems: Vec<_> = all.iter().map(|(over, each)| json!({ "over": over, "each": each })).collect();
@@ -196,10 +199,13 @@ fn seeds(arguments: &SeedsArguments) -> Result<()> {
             let path = output.join(name);
             std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         }
-        println!("\nall numbers are in {}", output.display());
+        print(format!("\nall numbers are in {}", output.display()))?;
     }
     Ok(())
 }
+
+/// Columns of a trial's name.
+const WIDTH: usize = 28;
 
 fn ablate(arguments: &AblateArguments) -> Result<()> {
     let AblateArguments { question, bundle, draws, seed, cache } = arguments;
@@ -211,22 +217,17 @@ fn ablate(arguments: &AblateArguments) -> Result<()> {
     let base_model = &bundle.base_model;
     let trials = Trials { base_model, benchmark: &benchmark, content: &content, cache, seed: *seed };
     let threads = Threads::new(cores())?;
-    println!("{} on {}, draws: {draws}", question.name(), benchmark.source);
-    println!("{:<28} {:>14} {:>14} {:>14}  the paper's, on mini-ImageNet", "", "aHM", "last HM", "aACC");
+    let of = published::settings_for(&benchmark.source).name();
+    print(format!(
+        "{} on {}, draws: {draws}; the published program's settings for {of}",
+        question.name(),
+        benchmark.source
+    ))?;
+    print(heading(WIDTH, "the paper's, on mini-ImageNet"))?;
     for trial in trials.of(question) {
         let summary = trials.measure(&trial, *draws as usize, &threads, &|| ControlFlow::Continue(()))?;
-        let both = |mean: f64, deviation: f64| format!("{mean:.2} ± {deviation:.2}");
-        let last = summary
-            .last_hm
-            .zip(summary.last_hm_deviation)
-            .map_or("-".into(), |(mean, deviation)| both(mean, deviation));
-        println!(
-            "{:<28} {:>14} {last:>14} {:>14}  {}",
-            trial.name,
-            both(summary.ahm, summary.ahm_deviation),
-            both(summary.aacc, summary.aacc_deviation),
-            trial.theirs.map_or_else(String::new, |theirs| theirs.to_string())
-        );
+        let theirs = trial.theirs.map_or_else(String::new, |theirs| theirs.to_string());
+        print(line(WIDTH, &trial.name, &summary, &theirs))?;
     }
     Ok(())
 }

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::Report;
 use super::picture::{DrawError, GRID, INK, MUTED, PAPER, SERIES};
-use crate::published::{Published, ROWS, Table};
+use crate::published::{self, Published, ROWS, Table};
+use crate::system::System;
 
 const STYLE: &str = include_str!("page.css");
 
@@ -182,6 +183,10 @@ impl Page {
             let ours = if summary.system == "orco" { " class=\"ours\"" } else { "" };
             let name = escaped(&summary.system);
             let _ = write!(rows, "<tr{ours}><th>{name}<br><small>{about}</small></th>{cells}</tr>");
+        }
+        if report.summary(System::Program.name()).is_some() {
+            let of = published::settings_for(&report.source).name();
+            self.add(&format!("<p>The published program takes its settings for {of}.</p>"));
         }
         self.add(&format!(
             "<div class=\"table\"><table><thead><tr><th>system</th><th>aHM</th><th>last HM</th><th>aACC</th><th>area</th>\

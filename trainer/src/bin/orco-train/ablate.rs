@@ -1,6 +1,8 @@
 //! `orco-train ablate`: the trials of a question, one after the other.
 
 use anyhow::Result;
+use orco_lab::published::settings_for;
+use orco_lab::shown::print;
 use orco_trainer::ablate::{Question, heading, line, of_sessions, write};
 use orco_trainer::align::SharedFeatures;
 use orco_trainer::distributed::Group;
@@ -20,7 +22,12 @@ pub fn all(question: Question, common: &Common, request: &serde_json::Value, dra
     let group = Group::alone();
     let (recipe, mut data) = job::begin(common, &group)?;
     let trials = question.trials(&recipe)?;
-    println!("{} on {}, draws: {draws}\n{}", question.name(), recipe.name, heading());
+    let of = settings_for(recipe.data.kind.title()).name();
+    let (name, recipe_name) = (question.name(), &recipe.name);
+    print(format!(
+        "{name} on {recipe_name}, draws: {draws}; the published program's settings for {of}\n{}",
+        heading()
+    ))?;
     let sessions = of_sessions(&data)?;
     let mut features = SharedFeatures::default();
     let mut measured = Vec::new();
@@ -42,7 +49,7 @@ pub fn all(question: Question, common: &Common, request: &serde_json::Value, dra
         let summaries =
             guarded("learn.batch", || trial.measure(question, model, &job.data, &job.run, (&sessions, draws)))?;
         for (summary, theirs) in summaries.into_iter().zip(trial.theirs) {
-            println!("{}", line(&summary, theirs.as_ref()));
+            print(line(&summary, theirs.as_ref()))?;
             measured.push((summary, theirs));
         }
         write(&common.run, question, &measured, &recipe, draws)?;

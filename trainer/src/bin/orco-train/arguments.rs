@@ -166,8 +166,10 @@ impl FromStr for Rivals {
             return Ok(Self(Rival::value_variants().to_vec()));
         }
         let known = || Rival::value_variants().iter().map(|rival| rival.name()).collect::<Vec<_>>().join(", ");
-        let named = |name| {
-            Rival::from_str(name, false).map_err(|_| format!("there is no rival {name}; known are all, {}", known()))
+        let named = |name: &str| match name.trim() {
+            "" => Err(format!("a name is empty; known are all, {}", known())),
+            name => Rival::from_str(name, false)
+                .map_err(|_| format!("there is no rival {name}; known are all, {}", known())),
         };
         text.split(',').map(named).collect::<Result<_, _>>().map(Self)
     }

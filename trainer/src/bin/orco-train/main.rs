@@ -8,6 +8,7 @@ mod rival;
 
 use anyhow::{Context, Result};
 use clap::Parser;
+use orco_lab::shown::print;
 use orco_runtime::encoder::{onnx, telemetry};
 use orco_runtime::signature::SecretKey;
 use orco_runtime::threads;
@@ -116,8 +117,7 @@ fn run(command: Command) -> Result<()> {
             let targets = job.align()?;
             let draws = draws as usize;
             let summaries = job.compare(&targets, draws, &backbone_rates)?;
-            println!("{}", table(&summaries, draws));
-            Ok(())
+            Ok(print(table(&summaries, draws))?)
         }
         Command::Ablate { question, common, draws } => {
             sigpipe::reset();
@@ -148,10 +148,7 @@ fn run(command: Command) -> Result<()> {
             Ok(download::CIFAR100.fetch(&output, from.as_deref())?)
         }
         Command::Resume { run: folder } => run(resume::stored(&folder)?),
-        Command::Doctor { folder } => {
-            print!("{}", doctor::report(&folder));
-            Ok(())
-        }
+        Command::Doctor { folder } => Ok(print(doctor::report(&folder).trim_end())?),
         Command::Statistics { images, bundle } => {
             onnx::start().context("features are computed with ONNX Runtime; see `orco-train doctor`")?;
             let (recipe, data) = job::open(&images, &Group::alone())?;

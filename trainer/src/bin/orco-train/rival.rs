@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use orco_lab::shown::print;
 use orco_trainer::distributed::Group;
 use orco_trainer::failure::guarded;
 use orco_trainer::interrupt::{self, Work};
@@ -11,7 +12,7 @@ use crate::arguments::{Common, Rivals};
 use crate::job::{self, Job};
 
 /// Trains and measures the rivals that are asked for. The images are read once; rivals on the same backbone share it.
-/// What others were measured by the same recipe stands in the files beside them.
+/// What others were measured by the same recipe, over however many draws, stands in the files beside them.
 ///
 /// # Errors
 /// If the recipe trains no backbone, or a rival cannot be trained or measured; what is done by then is kept.
@@ -20,7 +21,7 @@ pub fn all(rivals: &Rivals, common: &Common, request: &serde_json::Value, draws:
     let group = Group::alone();
     let (recipe, mut data) = job::begin(common, &group)?;
     check(&recipe)?;
-    println!("{}, draws: {draws}\n{}", recipe.name, heading(&recipe));
+    print(format!("{}, draws: {draws}\n{}", recipe.name, heading(&recipe)))?;
     let sessions = of_sessions(&data)?;
     let folder = |rival: Rival| common.run.join(format!("{}-{}", rival.backbone(), &rival.digest(&recipe)[..12]));
     for &rival in &rivals.0 {
@@ -31,12 +32,12 @@ pub fn all(rivals: &Rivals, common: &Common, request: &serde_json::Value, draws:
         job.data.train.settle(job.model.device());
         let measured = || rival.measure(&mut job.model, &recipe, &job.data, &job.run, (&sessions, draws));
         let summary = guarded("pretrain.batch", measured).with_context(|| rival.name())?;
-        println!("{}", line(rival, &recipe, &summary));
+        print(line(rival, &recipe, &summary))?;
         data = job.data;
         let all = Rival::value_variants().iter().copied();
         let measured: Vec<_> =
-            all.filter_map(|rival| Some((rival, rival.kept(&recipe, &sessions, &folder(rival), draws)?))).collect();
-        write(&common.run, measured, &recipe, draws)?;
+            all.filter_map(|rival| Some((rival, rival.kept(&recipe, &sessions, &folder(rival))?))).collect();
+        write(&common.run, measured, &recipe)?;
     }
     Ok(())
 }

@@ -1,0 +1,62 @@
+//! What people read on a terminal: lines of a table beside what others published, and commands that can be pasted.
+
+use core::fmt::Display;
+use std::io::{self, Write as _};
+
+use crate::metrics::Summary;
+
+/// Standard output took no more.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write to standard output")]
+pub struct PrintError(#[from] io::Error);
+
+/// Prints a line on standard output.
+///
+/// # Errors
+/// [`PrintError`] if it takes no more, as a file on a full disk.
+pub fn print(line: impl Display) -> Result<(), PrintError> {
+    Ok(writeln!(io::stdout(), "{line}")?)
+}
+
+/// What stands above [lines](line) whose names take so many columns; `theirs` is the title of the last column.
+pub fn heading(width: usize, theirs: &str) -> String {
+    let title = |name| format!("{name:>14}");
+    let titles = ["aHM", "last HM", "aACC", "base decay"].map(title).join(" ");
+    format!("{:<width$} {titles}  {theirs}", "").trim_end().to_owned()
+}
+
+/// The line of what was measured, in percent, beside what others gave.
+pub fn line(width: usize, name: &str, summary: &Summary, theirs: &str) -> String {
+    let both = |mean: f64, deviation: f64| format!("{mean:.2} ± {deviation:.2}");
+    let last = summary.last_hm.zip(summary.last_hm_deviation);
+    let numbers = [
+        both(summary.ahm, summary.ahm_deviation),
+        last.map_or_else(|| "-".into(), |(mean, deviation)| both(mean, deviation)),
+        both(summary.aacc, summary.aacc_deviation),
+        both(summary.base_decay, summary.base_decay_deviation),
+    ];
+    let numbers = numbers.map(|number| format!("{number:>14}")).join(" ");
+    format!("{name:<width$} {numbers}  {theirs}").trim_end().to_owned()
+}
+
+/// A path as one word of a POSIX shell.
+pub fn shell_word(text: &str) -> String {
+    let text = if text.starts_with('-') { format!("./{text}") } else { text.to_owned() };
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./+:,@%".contains(letter);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text;
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_can_be_pasted() {
+        assert_eq!(shell_word("models/cifar100-edge"), "models/cifar100-edge");
+        assert_eq!(shell_word("my bundles/it's"), "'my bundles/it'\\''s'");
+        assert_eq!(shell_word("-x"), "./-x");
+    }
+}
