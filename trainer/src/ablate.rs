@@ -256,18 +256,9 @@ impl Trial {
 ///
 /// # Errors
 /// If a file cannot be written.
-pub fn write(
-    folder: &Path,
-    question: Question,
-    measured: &[(Summary, Option<Theirs>)],
-    recipe: &Recipe,
-    draws: usize,
-) -> Result<()> {
-    let entry = |(measured, theirs): &(Summary, Option<Theirs>)| Entry {
-        measured: measured.clone(),
-        draws,
-        published: *theirs,
-    };
+pub fn write(folder: &Path, question: Question, measured: &[(Summary, Option<Theirs>)], recipe: &Recipe) -> Result<()> {
+    let entry =
+        |(measured, theirs): &(Summary, Option<Theirs>)| Entry { measured: measured.clone(), published: *theirs };
     measured::write(folder, question.name(), recipe, &measured.iter().map(entry).collect::<Vec<_>>())
 }
 

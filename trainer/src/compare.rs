@@ -201,15 +201,13 @@ pub fn check(model: &Model, learn: &Config, shares: &[f64]) -> Result<()> {
 /// Prints the systems, then every session's row of each.
 pub fn table(summaries: &[Summary], draws: usize) -> String {
     let mut lines =
-        vec![format!("means, draws: {draws:<16} aHM           aACC          base decay  performance decay")];
+        vec![format!("means, draws: {draws:<16} aHM            aACC           base decay  performance decay")];
     for summary in summaries {
         lines.push(format!(
-            "{:<30} {:6.2} ± {:<5.2} {:6.2} ± {:<5.2} {:10.2} {:10.2}",
+            "{:<30} {:<14} {:<14} {:10.2} {:10.2}",
             summary.system,
-            summary.ahm,
-            summary.ahm_deviation,
-            summary.aacc,
-            summary.aacc_deviation,
+            summary.both(summary.ahm, summary.ahm_deviation),
+            summary.both(summary.aacc, summary.aacc_deviation),
             summary.base_decay,
             summary.performance_decay
         ));

@@ -83,8 +83,6 @@ pub(crate) fn once<T: Serialize + DeserializeOwned>(
 #[derive(Serialize)]
 pub(crate) struct Entry<T> {
     pub measured: Summary,
-    /// Over so many draws of the shots.
-    pub draws: usize,
     /// What others published of it.
     pub published: Option<T>,
 }

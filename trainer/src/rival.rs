@@ -125,7 +125,7 @@ impl Rival {
         run: &Run,
         (sessions, draws): (&str, usize),
     ) -> Result<Summary> {
-        if let Some((_, summary)) = self.kept(recipe, sessions, run.folder()).filter(|(kept, _)| *kept == draws) {
+        if let Some(summary) = self.kept(recipe, sessions, run.folder()).filter(|kept| kept.draws == draws) {
             return Ok(summary);
         }
         let base = Base { images: &data.train, split: &data.split, seed: recipe.seed, run };
@@ -171,13 +171,13 @@ impl Rival {
             }
         };
         run.log(&json!({ "phase": "rival", "draws": draws, "measured": summary }))?;
-        measured::keep(&run.path(&self.file()), key, &(draws, &summary))?;
+        measured::keep(&run.path(&self.file()), key, &summary)?;
         Ok(summary)
     }
 
-    /// What was measured of it last, on the same [sessions](of_sessions), in the folder of its backbone, and over how
-    /// many draws; nothing if that cannot be read.
-    pub fn kept(self, recipe: &Recipe, sessions: &str, folder: &Path) -> Option<(usize, Summary)> {
+    /// What was measured of it last, on the same [sessions](of_sessions), in the folder of its backbone; nothing if that
+    /// cannot be read.
+    pub fn kept(self, recipe: &Recipe, sessions: &str, folder: &Path) -> Option<Summary> {
         measured::read(&folder.join(self.file()), &self.key(recipe, sessions))
     }
 
@@ -244,17 +244,16 @@ struct Theirs {
     aacc: f64,
 }
 
-/// Writes all that was measured, each over so many draws, as rivals.json and rivals.csv.
+/// Writes all that was measured as rivals.json and rivals.csv.
 ///
 /// # Errors
 /// If a file cannot be written.
-pub fn write(folder: &Path, measured: Vec<(Rival, (usize, Summary))>, recipe: &Recipe) -> Result<()> {
+pub fn write(folder: &Path, measured: Vec<(Rival, Summary)>, recipe: &Recipe) -> Result<()> {
     let theirs = |rival: Rival| {
         let table = table(recipe)?;
         rival.published(table).map(|[ahm, last_hm, aacc]| Theirs { table, ahm, last_hm, aacc })
     };
-    let entry =
-        |(rival, (draws, measured)): (Rival, (usize, Summary))| Entry { measured, draws, published: theirs(rival) };
+    let entry = |(rival, measured): (Rival, Summary)| Entry { measured, published: theirs(rival) };
     measured::write(folder, "rivals", recipe, &measured.into_iter().map(entry).collect::<Vec<_>>())
 }
 

@@ -32,14 +32,15 @@ pub fn tune(bundle: &Path, trials: &[String], draws: usize, seed: u64) -> Result
     }
     let changes = trials.iter().map(|trial| changed(&base_model.config, trial)).collect::<Result<Vec<_>>>()?;
     print(format!("measured on {}, draws: {draws}", benchmark.source))?;
-    print("     aHM           aACC")?;
+    print("aHM            aACC")?;
     let show = |name: &str, system: System, config: &Config| -> Result<()> {
         let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed };
         let measured = measurement.over(draws, &interrupt::flow);
         interrupt::check()?;
         let summary = measured?;
-        let (harmonic, top1) = (summary.ahm_deviation, summary.aacc_deviation);
-        Ok(print(format!("{:6.2} ± {harmonic:.2}  {:6.2} ± {top1:.2}  {name}", summary.ahm, summary.aacc))?)
+        let harmonic = summary.both(summary.ahm, summary.ahm_deviation);
+        let top1 = summary.both(summary.aacc, summary.aacc_deviation);
+        Ok(print(format!("{harmonic:<14} {top1:<14} {name}"))?)
     };
     for (trial, (config, ablation)) in trials.iter().zip(&changes) {
         show(trial, System::Ablated(*ablation), config)?;

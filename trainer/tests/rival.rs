@@ -55,10 +55,13 @@ fn rivals_are_trained_once_and_stand_beside_each_other() {
     let fewer = train(folder, "rival", NAMES[0], &["--draws", "1"]);
     assert_eq!((lines(&fewer).len(), trained(&fewer)), (3, 0));
     let json: serde_json::Value = serde_json::from_slice(&fs::read(folder.join("run/rivals.json")).unwrap()).unwrap();
-    let draws: Vec<_> = json["systems"].as_array().unwrap().iter().map(|rival| rival["draws"].as_u64()).collect();
+    let draws: Vec<_> =
+        json["systems"].as_array().unwrap().iter().map(|rival| rival["measured"]["draws"].as_u64()).collect();
     assert_eq!(draws, [[Some(1)].as_slice(), &[Some(2); NAMES.len() - 1]].concat());
     let csv = fs::read_to_string(folder.join("run/rivals.csv")).unwrap();
-    assert!(NAMES.iter().all(|name| csv.contains(&format!("{name},2,hm,"))), "{csv}");
+    assert!(NAMES[1..].iter().all(|name| csv.contains(&format!("{name},2,2,hm,"))), "{csv}");
+    let line = csv.lines().find(|line| line.starts_with("baseline,1,2,hm,")).expect("a line of the single draw");
+    assert!(line.ends_with(','), "one draw has no deviation: {line}");
 }
 
 #[test]

@@ -248,7 +248,8 @@ pub fn summary(summary: &Summary) -> String {
         "aacc" => "aACC".to_owned(),
         other => other.to_owned(),
     };
-    let totals = summary.totals().map(|(of, mean, deviation)| format!("{} {mean:.2} ± {deviation:.2}", name(of)));
+    let totals =
+        summary.totals().map(|(of, mean, deviation)| format!("{} {}", name(of), summary.both(mean, deviation)));
     let totals: Vec<String> = totals.collect();
     format!("{}: {}\n{}", summary.system, totals.join(", "), summary.table())
 }
@@ -259,11 +260,9 @@ pub fn presets(measured: &[(&str, Summary)]) -> String {
     let Some((_, first)) = measured.first() else { return String::new() };
     let line = |(name, summary): &(&str, Summary)| {
         format!(
-            "{name:<8} {:6.2} ± {:<5.2} {:6.2} ± {:<5.2} {:>8.1} {:>7.3} {:>8.2} {:>7.3}",
-            summary.ahm,
-            summary.ahm_deviation,
-            summary.aacc,
-            summary.aacc_deviation,
+            "{name:<8} {:<14} {:<14} {:>8.1} {:>7.3} {:>8.2} {:>7.3}",
+            summary.both(summary.ahm, summary.ahm_deviation),
+            summary.both(summary.aacc, summary.aacc_deviation),
             summary.operations / 1e9,
             summary.operations / first.operations,
             summary.seconds,
@@ -271,7 +270,7 @@ pub fn presets(measured: &[(&str, Summary)]) -> String {
         )
     };
     let lines: Vec<String> = measured.iter().map(line).collect();
-    format!("preset      aHM            aACC             Gflop   share  seconds   share\n{}", lines.join("\n"))
+    format!("preset   aHM            aACC              Gflop   share  seconds   share\n{}", lines.join("\n"))
 }
 
 /// How an answer is found.

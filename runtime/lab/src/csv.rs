@@ -4,23 +4,25 @@ use std::fmt::Write as _;
 
 use crate::metrics::{Row, Summary};
 
-/// The names of the columns. `session` is empty where a number is over all sessions, `deviation` is over the draws.
-pub const HEADING: &str = "system,session,metric,mean,deviation";
+/// The names of the columns. `session` is empty where a number is over all sessions, `deviation`, which is over the draws,
+/// where there is but one.
+pub const HEADING: &str = "system,draws,session,metric,mean,deviation";
 
 /// All numbers of all systems, below [`HEADING`]. What a session does not have has no line.
 pub fn csv(summaries: &[Summary]) -> String {
     let mut text = format!("{HEADING}\n");
     for summary in summaries {
-        let system = quoted(&summary.system);
+        let system = format!("{},{}", quoted(&summary.system), summary.draws);
+        let shown = |deviation: f64| if summary.draws > 1 { deviation.to_string() } else { String::new() };
         for (name, mean, deviation) in summary.totals() {
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "{system},,{name},{mean},{deviation}");
+            let _ = writeln!(text, "{system},,{name},{mean},{}", shown(deviation));
         }
         for (means, deviations) in summary.sessions.iter().zip(&summary.deviations) {
             let numbers = means.numbers().into_iter().zip(deviations.numbers());
             for (name, (mean, deviation)) in Row::NAMES.iter().zip(numbers) {
                 if let (Some(mean), Some(deviation)) = (mean, deviation) {
-                    let _ = writeln!(text, "{system},{},{name},{mean},{deviation}", means.session);
+                    let _ = writeln!(text, "{system},{},{name},{mean},{}", means.session, shown(deviation));
                 }
             }
         }
@@ -50,8 +52,8 @@ mod tests {
         let text = csv(&[summary]);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], HEADING);
-        assert!(lines.contains(&"\"ours, \"\"all\"\"\",,ahm,50,0"), "{text}");
-        assert!(lines.contains(&"\"ours, \"\"all\"\"\",1,top-1,60.25,0"), "{text}");
+        assert!(lines.contains(&"\"ours, \"\"all\"\"\",1,,ahm,50,"), "{text}");
+        assert!(lines.contains(&"\"ours, \"\"all\"\"\",1,1,top-1,60.25,"), "{text}");
         // Five totals (no area), two numbers of session 0, four of session 1.
         assert_eq!(lines.len(), 1 + 5 + 2 + 4);
     }

@@ -153,6 +153,8 @@ impl Measured {
 pub struct Summary {
     /// Name of the system.
     pub system: String,
+    /// Draws that means and deviations are over. (Of [`OverSeeds`](crate::seeds::OverSeeds), seeds.)
+    pub draws: usize,
     /// aHM: mean of the harmonic mean over sessions 1..M.
     pub ahm: f64,
     /// Its deviation over the draws.
@@ -202,9 +204,15 @@ impl Summary {
         all.into_iter().filter_map(|(name, mean, deviation)| Some((name, mean?, deviation?)))
     }
 
+    /// A mean with its deviation, in percent with two decimals; of a single draw, which says nothing of deviations, the
+    /// mean alone.
+    pub fn both(&self, mean: f64, deviation: f64) -> String {
+        if self.draws > 1 { std::format!("{mean:.2} ± {deviation:.2}") } else { std::format!("{mean:.2}") }
+    }
+
     /// The session rows below their heading, each number with its deviation where there is one.
     pub fn table(&self) -> String {
-        if self.deviations.iter().all(|row| row.numbers().into_iter().flatten().all(|deviation| deviation == 0.0)) {
+        if self.draws < 2 {
             let rows: String = self.sessions.iter().map(|row| std::format!("\n{row}")).collect();
             return std::format!("{}{rows}", Row::HEADING);
         }
@@ -271,6 +279,7 @@ pub fn summarise(system: &str, all: &[Draw]) -> Summary {
     let has_area = means.iter().any(|row| row.area.is_some());
     Summary {
         system: system.into(),
+        draws: all.len(),
         ahm: mean(&harmonic),
         ahm_deviation: deviation(&harmonic),
         last_hm: means[sessions - 1].hm,

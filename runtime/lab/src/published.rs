@@ -109,8 +109,7 @@ pub fn program(source: &str) -> Config {
 pub struct Published {
     /// Name in the paper.
     pub name: &'static str,
-    /// Its authors' or the paper's aHM, harmonic mean of the last session and aACC on CIFAR-100; all three as the paper
-    /// prints or implies them.
+    /// aHM, harmonic mean of the last session and aACC on CIFAR-100, as the OrCo paper prints or implies them.
     pub cifar100: Option<[f64; 3]>,
     /// The same on mini-ImageNet.
     pub mini_imagenet: Option<[f64; 3]>,

@@ -180,7 +180,8 @@ const PICTURES: &str = "pictures";
 
 impl Report {
     /// Writes `report.json`, `numbers.csv`, `index.html` and `pictures/*.svg`, `*.png` into a folder, which is made. Each
-    /// is written whole or not at all, `report.json` first: wherever it is stopped, it can be written again.
+    /// is written whole or not at all, `report.json` first: wherever it is stopped, it can be written again. Pictures that
+    /// another report left there are removed.
     ///
     /// # Errors
     /// [`WriteError`] if a file cannot be written.
@@ -197,9 +198,21 @@ impl Report {
         made(&pictures)?;
         file(&folder.join("numbers.csv"), csv(&self.systems).as_bytes())?;
         file(&folder.join("index.html"), self.page()?.as_bytes())?;
+        let mut drawn_now = Vec::new();
         for (name, drawn) in self.pictures()? {
-            file(&pictures.join(format!("{name}.svg")), drawn.svg.as_bytes())?;
-            file(&pictures.join(format!("{name}.png")), &drawn.png)?;
+            let [svg, png] = ["svg", "png"].map(|kind| pictures.join(format!("{name}.{kind}")));
+            file(&svg, drawn.svg.as_bytes())?;
+            file(&png, &drawn.png)?;
+            drawn_now.extend([svg, png]);
+        }
+        // Of a report that was there before, and showed more.
+        let failed = |source| WriteError::File { path: pictures.clone(), source };
+        for entry in fs::read_dir(&pictures).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            let is_picture = path.extension().is_some_and(|kind| kind == "svg" || kind == "png");
+            if is_picture && !drawn_now.contains(&path) {
+                fs::remove_file(&path).map_err(failed)?;
+            }
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::metrics::{Draw, Row, Summary, summarise};
 /// A system, measured on a bundle of every seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OverSeeds {
-    /// Means over all draws and seeds. Deviations are those of the seeds' means, each over its draws.
+    /// Means over all draws and seeds, whose number stands for draws. Deviations are those of the seeds' means, each over its draws.
     pub over_seeds: Summary,
     /// The same means. Deviations are over the draws of one seed: the root mean square of all seeds' ones.
     pub over_draws: Summary,
@@ -73,7 +73,10 @@ pub fn check(bundles: &[(Bundle, Benchmark)]) -> Result<(), SeedsError> {
         let differences = [
             ("their backbones", ours.backbone != theirs.backbone),
             ("the sizes of their heads", head(first) != head(bundle)),
+            ("what they were trained on", ours.provenance.trained_on != theirs.provenance.trained_on),
             ("how long they were trained", epochs(first) != epochs(bundle)),
+            ("how they prepare pictures", ours.preprocessing != theirs.preprocessing),
+            ("how they draw views", ours.views != theirs.views),
             ("their settings", first.base_model.config != bundle.base_model.config),
             ("their classes", classes(first, measured) != classes(bundle, benchmark)),
             ("their sessions", (&measured.ways, measured.shots) != (&benchmark.ways, benchmark.shots)),

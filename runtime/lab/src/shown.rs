@@ -27,13 +27,12 @@ pub fn heading(width: usize, theirs: &str) -> String {
 
 /// The line of what was measured, in percent, beside what others gave.
 pub fn line(width: usize, name: &str, summary: &Summary, theirs: &str) -> String {
-    let both = |mean: f64, deviation: f64| format!("{mean:.2} ± {deviation:.2}");
     let last = summary.last_hm.zip(summary.last_hm_deviation);
     let numbers = [
-        both(summary.ahm, summary.ahm_deviation),
-        last.map_or_else(|| "-".into(), |(mean, deviation)| both(mean, deviation)),
-        both(summary.aacc, summary.aacc_deviation),
-        both(summary.base_decay, summary.base_decay_deviation),
+        summary.both(summary.ahm, summary.ahm_deviation),
+        last.map_or_else(|| "-".into(), |(mean, deviation)| summary.both(mean, deviation)),
+        summary.both(summary.aacc, summary.aacc_deviation),
+        summary.both(summary.base_decay, summary.base_decay_deviation),
     ];
     let numbers = numbers.map(|number| format!("{number:>14}")).join(" ");
     format!("{name:<width$} {numbers}  {theirs}").trim_end().to_owned()

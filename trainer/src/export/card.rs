@@ -93,7 +93,7 @@ pub(super) fn write(
     let watched = run.metrics("align").last().is_some_and(|line| line.get("loss_set_aside").is_some());
     writeln!(
         text,
-        "- Phase 2: {}, batch {}{}{}. {} Nothing was selected on test data.",
+        "- Phase 2: {}, batch {}{}{}. {} Nothing of the training was selected on test data.",
         if watched { format!("{} epochs at most", align.epochs) } else { format!("{} epochs", align.epochs) },
         align.batch,
         match recipe.align.contrast_form {
@@ -189,12 +189,10 @@ pub(super) fn write(
     for summary in &measured {
         writeln!(
             text,
-            "| {} | {:.2} ± {:.2} | {:.2} ± {:.2} | {} | {:.2} | {:.2} |",
+            "| {} | {} | {} | {} | {:.2} | {:.2} |",
             summary.system,
-            summary.ahm,
-            summary.ahm_deviation,
-            summary.aacc,
-            summary.aacc_deviation,
+            summary.both(summary.ahm, summary.ahm_deviation),
+            summary.both(summary.aacc, summary.aacc_deviation),
             percent_or_dash(summary.area),
             summary.base_decay,
             summary.performance_decay

@@ -155,7 +155,8 @@ fn struck(logits: &Tensor, classes: &Tensor) -> Tensor {
 
 impl Rule for Fact {
     /// The program's `test_intergrate`: a softmax over the cosines with the class means, and one over what the virtual
-    /// prototypes near the image say of the classes near them; the base session has the former alone.
+    /// prototypes near the image say of the classes near them; the base session has the former alone. Class means are
+    /// unit vectors in both; the program brings the second's transpose to unit length along the classes.
     fn scores(&self, features: &Tensor, classes: &Tensor, base: usize) -> Tensor {
         let (features, classes) = (features.squeeze_dim(1), classes.squeeze_dim(1));
         let by_means = logits(&features, &classes);

@@ -9,13 +9,15 @@ use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
 use orco_lab::benchmark::Benchmark;
+use orco_lab::csv::csv;
 use orco_lab::published;
 use orco_lab::report::{self, collect};
 use orco_lab::seeds::{self, OverSeeds};
 use orco_lab::shown::{heading, line, print, shell_word};
 use orco_lab::trials::{Question, Trials};
-use orco_lab::{Measurement, System};
+use orco_lab::{Measurement, Summary, System};
 use orco_runtime::bundle::Bundle;
+use orco_runtime::files::replace_shared;
 use orco_runtime::threads::{Threads, cores};
 use serde_json::json;
 
@@ -85,6 +87,9 @@ struct AblateArguments {
     /// Seed of the draws, of shuffling and of perturbation.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Folder for all numbers: QUESTION.json and QUESTION.csv.
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
     /// Folder for draws that are done.
     #[arg(long, value_name = "DIR", env = "ORCO_LAB_CACHE", default_value = "target/orco-lab")]
     cache: PathBuf,
@@ -149,9 +154,9 @@ fn make_report(arguments: &ReportArguments) -> Result<()> {
     done(None);
     report.write(&written)?;
     for summary in &report.systems {
-        let (ahm, aacc) = (summary.ahm, summary.aacc);
-        let (of_ahm, of_aacc) = (summary.ahm_deviation, summary.aacc_deviation);
-        print(format!("{:<24} aHM {ahm:5.2} ± {of_ahm:4.2}  aACC {aacc:5.2} ± {of_aacc:4.2}", summary.system))?;
+        let ahm = summary.both(summary.ahm, summary.ahm_deviation);
+        let aacc = summary.both(summary.aacc, summary.aacc_deviation);
+        print(format!("{:<24} aHM {ahm:<14} aACC {aacc}", summary.system))?;
     }
     let seconds = started.elapsed().as_secs_f64();
     Ok(print(format!("{} is written, after {seconds:.0} s", written.join("index.html").display()))?)
@@ -186,19 +191,22 @@ fn seeds(arguments: &SeedsArguments) -> Result<()> {
         print(over.line())?;
         all.push((over, each));
     }
+    if let Some(output) = output {
+        let systems: Vec<_> = all.iter().map(|(over, each)| json!({ "over": over, "each": each })).collect();
+        let names: Vec<_> = folders.iter().map(|folder| folder.to_string_lossy()).collect();
+        let json = json!({
+            "bundles": names, "training_seeds": of_training, "draws": draws, "seed": seed, "systems": systems,
+        });
+        let over: Vec<OverSeeds> = all.iter().map(|(over, _)| over.clone()).collect();
+        for (name, text) in [("seeds.json", serde_json::to_string_pretty(&json)?), ("seeds.csv", seeds::csv(&over))] {
+            let path = output.join(name);
+            replace_shared(&path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+    }
     for (over, _) in &all {
         print(format!("\n{}\n{}", over.over_seeds.system, over.table()))?;
     }
     if let Some(output) = output {
-        let systems: Vec<_> = all.iter().map(|(over, each)| json!({ "over": over, "each": each })).collect();
-        let json = json!({
-            "bundles": folders, "training_seeds": of_training, "draws": draws, "seed": seed, "systems": systems,
-        });
-        let over: Vec<OverSeeds> = all.into_iter().map(|(over, _)| over).collect();
-        for (name, text) in [("seeds.json", serde_json::to_string_pretty(&json)?), ("seeds.csv", seeds::csv(&over))] {
-            let path = output.join(name);
-            std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        }
         print(format!("\nall numbers are in {}", output.display()))?;
     }
     Ok(())
@@ -208,11 +216,13 @@ fn seeds(arguments: &SeedsArguments) -> Result<()> {
 const WIDTH: usize = 28;
 
 fn ablate(arguments: &AblateArguments) -> Result<()> {
-    let AblateArguments { question, bundle, draws, seed, cache } = arguments;
+    let AblateArguments { question, bundle, draws, seed, output, cache } = arguments;
     let question = Question::ALL.into_iter().find(|known| known.name() == question).context("no such question")?;
     let bundle = Bundle::open(bundle)?;
     let benchmark = Benchmark::of(&bundle)?;
-    std::fs::create_dir_all(cache).with_context(|| format!("cannot make the folder {}", cache.display()))?;
+    for folder in output.iter().chain([cache]) {
+        report::writable(folder).with_context(|| format!("cannot write into the folder {}", folder.display()))?;
+    }
     let content = serde_json::to_string(&bundle.manifest.files)?;
     let base_model = &bundle.base_model;
     let trials = Trials { base_model, benchmark: &benchmark, content: &content, cache, seed: *seed };
@@ -224,10 +234,26 @@ fn ablate(arguments: &AblateArguments) -> Result<()> {
         benchmark.source
     ))?;
     print(heading(WIDTH, "the paper's, on mini-ImageNet"))?;
+    let mut all = Vec::new();
     for trial in trials.of(question) {
         let summary = trials.measure(&trial, *draws as usize, &threads, &|| ControlFlow::Continue(()))?;
         let theirs = trial.theirs.map_or_else(String::new, |theirs| theirs.to_string());
         print(line(WIDTH, &trial.name, &summary, &theirs))?;
+        all.push((summary, trial.theirs));
+    }
+    if let Some(output) = output {
+        let systems: Vec<_> =
+            all.iter().map(|(measured, theirs)| json!({ "measured": measured, "published": theirs })).collect();
+        let json = json!({
+            "question": question.name(), "bundle": bundle.manifest.name, "source": benchmark.source, "settings": of,
+            "seed": seed, "systems": systems,
+        });
+        let summaries: Vec<Summary> = all.into_iter().map(|(summary, _)| summary).collect();
+        for (kind, text) in [("json", serde_json::to_string_pretty(&json)?), ("csv", csv(&summaries))] {
+            let path = output.join(format!("{}.{kind}", question.name()));
+            replace_shared(&path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        print(format!("all numbers are in {}", output.display()))?;
     }
     Ok(())
 }

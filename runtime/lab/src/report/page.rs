@@ -33,7 +33,7 @@ const ABOUT: [(&str, &str); 14] = [
 /// Writes the page. Every number in it is looked up in the report's JSON, and says where.
 pub(super) fn page(report: &Report) -> Result<String, DrawError> {
     let json = serde_json::to_value(report).expect("numbers and texts");
-    let mut page = Page { json, body: String::new() };
+    let mut page = Page { json, body: String::new(), single_draw: report.draws < 2 };
     page.head(report);
     page.systems(report);
     let drawn = report.pictures()?;
@@ -98,6 +98,8 @@ pub(super) fn page(report: &Report) -> Result<String, DrawError> {
 struct Page {
     json: Value,
     body: String,
+    /// Of which no number deviates.
+    single_draw: bool,
 }
 
 impl Page {
@@ -109,10 +111,10 @@ impl Page {
         }
     }
 
-    /// A mean with its deviation.
+    /// A mean with its deviation, where there is one.
     fn both(&self, mean: &str, deviation: &str) -> String {
         let number = self.number(mean);
-        if self.json.pointer(mean).and_then(Value::as_f64).is_none() {
+        if self.single_draw || self.json.pointer(mean).and_then(Value::as_f64).is_none() {
             return number;
         }
         format!("{number} <small>± {}</small>", self.number(deviation))
@@ -137,9 +139,10 @@ impl Page {
         let sessions = if ways.len() == 1 { "one session".to_owned() } else { format!("{} sessions", ways.len()) };
         self.add(&format!(
             "<p class=\"lead\">{base} base classes, {new} new ones in {sessions}, {shots} shots each; measured on {}, {} \
-             of the shots. Percent throughout, mean <small>± standard deviation over the draws</small>.</p>",
+             of the shots. Percent throughout{}.</p>",
             escaped(source),
             if *draws == 1 { "one draw".to_owned() } else { format!("{draws} draws") },
+            if *draws == 1 { "" } else { ", mean <small>± standard deviation over the draws</small>" },
         ));
         let tiles = [
             ("aHM", "ahm"),
@@ -164,7 +167,7 @@ impl Page {
     fn systems(&mut self, report: &Report) {
         self.section(
             "All systems",
-            "The same features, shots and measures for all. aHM: mean over sessions of the harmonic mean of base and new \
+            "The same features, shots and metrics for all. aHM: mean over sessions of the harmonic mean of base and new \
              accuracy. aACC: mean of top-1. Area: under the curve of new against base accuracy, which no border can \
              flatter. Base decay and performance decay: what base accuracy and top-1 lost from the first session to the \
              last.",
@@ -283,8 +286,8 @@ impl Page {
         self.section(
             "Beside the paper",
             &format!(
-                "{}, aHM / harmonic mean of the last session / aACC. <i>Theirs</i>: as the OrCo paper reports them, on {} \
-                 trained by each method's own recipe. <i>Ours</i>: on this bundle's backbone; where a method is more than \
+                "{}, aHM / harmonic mean of the last session / aACC. <i>Theirs</i>: as the OrCo paper reports them, each method by \
+                 its own recipe and backbone; OrCo's is {}. <i>Ours</i>: on this bundle's backbone; where a method is more than \
                  a head, its head alone.",
                 table.name(),
                 table.backbone()

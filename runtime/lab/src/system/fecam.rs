@@ -6,7 +6,9 @@
 //!
 //! Otherwise than there: a bundle has ten samples of a base class, too few for a covariance of its own, so that all
 //! classes share one, that of these samples around their classes' means; and features are roots seen from their centre,
-//! of which the bundle has every base class's mean over all its images.
+//! of which the bundle has every base class's mean over all its images. The calibrated program, written for ViT-B/16,
+//! keeps 0.75 to 0.9 of a new class's mean where this keeps TEEN's 0.5, shrinks by 100 in place of FeCAM's 1 for
+//! ResNets, and brings the means of all classes to unit length.
 
 use nalgebra::{Cholesky, DMatrix};
 use orco_core::discriminant::{direction, root};

@@ -52,7 +52,7 @@ pub fn all(question: Question, common: &Common, request: &serde_json::Value, dra
             print(line(&summary, theirs.as_ref()))?;
             measured.push((summary, theirs));
         }
-        write(&common.run, question, &measured, &recipe, draws)?;
+        write(&common.run, question, &measured, &recipe)?;
         data = job.data;
     }
     Ok(())
