@@ -28,7 +28,7 @@ fn trials_share_what_they_have_in_common_and_are_measured_once() {
     recipe(folder, &MORE);
     let first = ablate(folder, "targets");
     let table = lines(&first);
-    assert_eq!(table[0], "targets on synthetic-tiny, draws: 1");
+    assert_eq!(table[0], "targets on synthetic-tiny, draws: 1; the published program's settings for CIFAR-100");
     let names: Vec<&str> = table[2..].iter().map(|line| line.split(' ').next().unwrap()).collect();
     assert_eq!(names, ["optimised", "random", "orthonormal", "simplex"]);
     assert!(table[2].ends_with("aHM 58.12"), "{table:?}");
