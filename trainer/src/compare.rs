@@ -12,7 +12,7 @@ use std::fs;
 
 use anyhow::{Context, Result, bail};
 use orco_core::config::Config;
-use orco_lab::benchmark::Benchmark;
+use orco_lab::benchmark::{Benchmark, SEED};
 use orco_lab::trials::{Question, Trials};
 use orco_lab::{Draw, Measured, Measurement, Row, Summary, System, summarise};
 use orco_runtime::encoder::onnx::Onnx;
@@ -32,8 +32,6 @@ use crate::objective::Targets;
 use crate::progress::Progress;
 use crate::run::Run;
 
-/// Seed of the draws, that of `orco eval`.
-const SEED: u64 = 1;
 /// Images measured at a time.
 const BATCH: usize = 500;
 

@@ -40,6 +40,9 @@ pub struct Benchmark {
     pub fixed_draw: bool,
 }
 
+/// Seed of the draws that every program takes where it is told no other.
+pub const SEED: u64 = 1;
+
 /// How the shots of a draw are chosen: draw 0 takes the first candidates of a class where they are the field's fixed
 /// draw, all others are seeded choices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

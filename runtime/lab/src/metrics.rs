@@ -90,16 +90,18 @@ impl Measured {
         }
     }
 
-    /// Accuracy in percent of every class, of the images counted.
-    pub fn of_classes(&self) -> Vec<f64> {
+    /// Accuracy in percent of every class, of the images counted; none for a class without any.
+    pub fn of_classes(&self) -> Vec<Option<f64>> {
         let counts = self.right.iter().zip(&self.total);
-        counts.map(|(right, total)| 100.0 * *right as f64 / (*total).max(1) as f64).collect()
+        counts.map(|(right, total)| (*total > 0).then(|| 100.0 * *right as f64 / *total as f64)).collect()
     }
 
     /// The curve of new against base accuracy, both in percent, as a bias moves the border between them: from the border
     /// that answers with no new class to that which answers with no base class. [`Row::area`] is the area below it.
     pub fn curve(&self) -> Vec<(f64, f64)> {
-        let sides = [self.base, self.total.len() - self.base];
+        let counted = |totals: &[u64]| totals.iter().filter(|total| **total > 0).count();
+        let (base, new) = self.total.split_at(self.base);
+        let sides = [counted(base), counted(new)];
         let share = |class: usize| {
             let side = sides[usize::from(class >= self.base)];
             100.0 / (self.total[class].max(1) as f64 * side.max(1) as f64)
@@ -125,15 +127,14 @@ impl Measured {
         points.windows(2).map(|ends| (ends[0].0 - ends[1].0) * ends[0].1).sum::<f64>() / 1e4
     }
 
-    /// The row of a session.
+    /// The row of a session. Classes without an image say nothing: means are over the others.
     pub fn row(&self, session: usize) -> Row {
-        let base = self.base;
         let mean = |range: core::ops::Range<usize>| {
-            let shares = range.clone().map(|class| self.right[class] as f64 / self.total[class].max(1) as f64);
-            100.0 * shares.sum::<f64>() / range.len().max(1) as f64
+            let measured: Vec<usize> = range.filter(|class| self.total[*class] > 0).collect();
+            let shares = measured.iter().map(|&class| self.right[class] as f64 / self.total[class] as f64);
+            (!measured.is_empty()).then(|| 100.0 * shares.sum::<f64>() / measured.len() as f64)
         };
-        let classes = self.right.len();
-        let (base_accuracy, inc) = (mean(0..base), (classes > base).then(|| mean(base..classes)));
+        let (base_accuracy, inc) = (mean(0..self.base).unwrap_or(0.0), mean(self.base..self.total.len()));
         let harmonic =
             |inc: f64| if base_accuracy + inc > 0.0 { 2.0 * base_accuracy * inc / (base_accuracy + inc) } else { 0.0 };
         let (right, total) = (self.right.iter().sum::<u64>(), self.total.iter().sum::<u64>());
@@ -357,6 +358,23 @@ mod tests {
         assert!((row.base - 87.5).abs() < 1e-9 && (row.inc.unwrap() - 50.0).abs() < 1e-9);
         assert!((row.top1 - 500.0 / 7.0).abs() < 1e-9);
         assert!((row.hm.unwrap() - 2.0 * 87.5 * 50.0 / 137.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn classes_without_images_change_nothing() {
+        // Classes 1 and 3 of two on each side have none.
+        let (mut sparse, mut dense) = (Measured::new(4, 2), Measured::new(2, 1));
+        for lead in [-1.0, 1.0] {
+            sparse.count_scores(0, &[0.0, -9.0, lead, -9.0]);
+            sparse.count_scores(2, &[0.0, -9.0, lead, -9.0]);
+            dense.count_scores(0, &[0.0, lead]);
+            dense.count_scores(1, &[0.0, lead]);
+        }
+        assert_eq!(sparse.row(1), dense.row(1));
+        assert_eq!(sparse.of_classes(), [Some(50.0), None, Some(50.0), None]);
+        let mut base_alone = Measured::new(2, 1);
+        base_alone.count(0, 0);
+        assert_eq!((base_alone.row(1).inc, base_alone.row(1).hm), (None, None));
     }
 
     #[test]

@@ -252,6 +252,8 @@ mod tests {
         for text in [
             include_str!("../../recipes/cifar100-edge.toml"),
             include_str!("../../recipes/cifar100-edge-holdout.toml"),
+            include_str!("../../recipes/cifar100-rivals.toml"),
+            include_str!("../../recipes/cifar100-rivals-given.toml"),
             include_str!("../../recipes/cifar100-small.toml"),
             include_str!("../../recipes/cifar100-mobile.toml"),
             include_str!("../../recipes/cifar100-resnet12.toml"),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use anyhow::Result;
 use orco_core::config::{Answer, Config};
 use orco_core::loss::contrast::Form;
-use orco_lab::benchmark::Benchmark;
+use orco_lab::benchmark::{Benchmark, SEED};
 use orco_lab::shown::shell_word;
 use orco_lab::{Measurement, Summary, System, percent_or_dash, summarise};
 use orco_runtime::bundle::Bundle;
@@ -16,9 +16,6 @@ use super::exported::Exported;
 use crate::config::{AugmentConfig, MeasureOn, OptimiserKind, Policy, Recipe, TargetConfig};
 use crate::interrupt;
 use crate::run::Run;
-
-/// Seed of the draws.
-const SEED: u64 = 1;
 
 /// Measures the bundle and writes its card, Markdown with Hugging Face front matter.
 ///

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use orco_lab::benchmark::Draws;
+use orco_lab::benchmark::{Draws, SEED};
 use orco_lab::{Draw, Measured, Row, Summary, summarise};
 use tch::{Device, Kind, Tensor, no_grad};
 
@@ -14,8 +14,6 @@ use crate::interrupt;
 use crate::measured;
 use crate::run::Run;
 
-/// Seed of the draws, that of `orco eval`.
-const SEED: u64 = 1;
 /// Images that are scored at a time.
 const BATCH: i64 = 1000;
 

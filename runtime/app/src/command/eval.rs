@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use orco_lab::benchmark::{Benchmark, BenchmarkError};
+use orco_lab::benchmark::{Benchmark, BenchmarkError, SEED};
 use orco_lab::unknown::{UnknownRow, mean_rows};
 use orco_lab::{Measurement, Summary, System, csv, from_cifar100};
 use orco_runtime::bundle::Bundle;
@@ -28,7 +28,7 @@ pub struct Arguments {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     draws: u32,
     /// Seed of the draws, of shuffling and of perturbation.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = SEED)]
     seed: u64,
     /// Settings of phase 3: `orco` (the published program's for CIFAR-100), `paper` (the text where it differs), `edge`
     /// (ours with a short training), `discriminant` (ours without one, for bundles with statistics); by default the

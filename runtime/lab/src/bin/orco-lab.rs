@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
-use orco_lab::benchmark::Benchmark;
+use orco_lab::benchmark::{Benchmark, SEED};
 use orco_lab::csv::csv;
 use orco_lab::published;
 use orco_lab::report::{self, collect};
@@ -48,7 +48,7 @@ struct Measuring {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     draws: u32,
     /// Seed of the draws, of shuffling and of perturbation.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = SEED)]
     seed: u64,
     /// Leaves out the systems that train a head in every session, which take most of the time.
     #[arg(long)]
@@ -85,7 +85,7 @@ struct AblateArguments {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     draws: u32,
     /// Seed of the draws, of shuffling and of perturbation.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = SEED)]
     seed: u64,
     /// Folder for all numbers: QUESTION.json and QUESTION.csv.
     #[arg(long, value_name = "DIR")]

@@ -27,7 +27,7 @@ struct Seen {
     trade_off: Option<TradeOff>,
     confusion: Vec<Confusion>,
     /// Of every draw and session the accuracies of the classes.
-    accuracies: Vec<(usize, usize, Vec<f64>)>,
+    accuracies: Vec<(usize, usize, Vec<Option<f64>>)>,
     last_state: Option<State>,
 }
 
@@ -128,12 +128,12 @@ fn confusion(scored: &Scored<'_>) -> Confusion {
     Confusion { session: scored.session, counts }
 }
 
-/// Means over the draws, of every class.
+/// Means over the draws, of every class of which there are measured pictures.
 fn forgetting(
     report: &Report,
     base_model: &BaseModel,
     benchmark: &Benchmark,
-    accuracies: &[(usize, usize, Vec<f64>)],
+    accuracies: &[(usize, usize, Vec<Option<f64>>)],
 ) -> Vec<Forgetting> {
     let labels = base_model.classes.iter().map(|class| &class.label).chain(&benchmark.labels);
     let last = report.ways.len();
@@ -141,19 +141,22 @@ fn forgetting(
         let session = report.session_of(class);
         let at = |draw: usize, session: usize| {
             let found = accuracies.iter().find(|(of, after, _)| (*of, *after) == (draw, session));
-            found.map_or(0.0, |(.., classes)| classes[class])
+            found.and_then(|(.., classes)| classes[class])
         };
-        let mean = |of: &dyn Fn(usize) -> f64| (0..report.draws).map(of).sum::<f64>() / report.draws as f64;
-        let best = |draw: usize| (session..last).map(|session| at(draw, session)).fold(0.0, f64::max);
-        Forgetting {
+        let mean = |of: &dyn Fn(usize) -> Option<f64>| {
+            let sum: Option<f64> = (0..report.draws).map(of).sum();
+            Some(sum? / report.draws as f64)
+        };
+        let best = |draw: usize| (session..last).filter_map(|session| at(draw, session)).fold(0.0, f64::max);
+        Some(Forgetting {
             label: label.clone(),
             session,
-            first: mean(&|draw| at(draw, session)),
-            last: mean(&|draw| at(draw, last)),
-            forgotten: (session < last).then(|| mean(&|draw| best(draw) - at(draw, last))),
-        }
+            first: mean(&|draw| at(draw, session))?,
+            last: mean(&|draw| at(draw, last))?,
+            forgotten: if session < last { mean(&|draw| Some(best(draw) - at(draw, last)?)) } else { None },
+        })
     };
-    labels.enumerate().map(of_class).collect()
+    labels.enumerate().filter_map(of_class).collect()
 }
 
 /// Pictures of some classes by their features, and by the head as the last session of the published program left it.

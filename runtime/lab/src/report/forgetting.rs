@@ -9,14 +9,13 @@ use super::picture::{
 use super::{Forgetting, Report};
 
 pub(super) fn pictures(report: &Report) -> Result<Vec<(String, Drawn)>, DrawError> {
-    let ends = report.ends();
-    Ok(vec![("forgetting".to_owned(), Bars { classes: &report.forgetting, ends: &ends }.drawn()?)])
+    Ok(vec![("forgetting".to_owned(), Bars { classes: &report.forgetting, sessions: report.ways.len() }.drawn()?)])
 }
 
 /// For every class a bar from its accuracy after the last session to that right after it was learned.
 struct Bars<'a> {
     classes: &'a [Forgetting],
-    ends: &'a [usize],
+    sessions: usize,
 }
 
 impl Picture for Bars<'_> {
@@ -42,7 +41,8 @@ impl Picture for Bars<'_> {
             chart.draw_series([bar]).map_err(failed)?;
         }
         let mut before = 0;
-        for (session, &end) in self.ends.iter().enumerate() {
+        for session in 0..=self.sessions {
+            let end = self.classes.iter().filter(|class| class.session <= session).count();
             let edge = [(end as f64, 0.0), (end as f64, 100.0)];
             chart.draw_series(LineSeries::new(edge, MUTED.stroke_width(1))).map_err(failed)?;
             let name = if session == 0 { "base".to_owned() } else { session.to_string() };

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use orco_lab::benchmark::SEED;
 use orco_trainer::ablate::Question;
 use orco_trainer::device::DeviceChoice;
 use orco_trainer::rival::Rival;
@@ -149,7 +150,7 @@ pub enum Command {
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
         draws: u32,
         /// Seed of the draws.
-        #[arg(long, default_value_t = 1)]
+        #[arg(long, default_value_t = SEED)]
         seed: u64,
     },
 }
