@@ -26,6 +26,7 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use orco_lab::Summary;
 use orco_lab::published::{ROWS, Table};
+use orco_lab::seeds::{self, OverSeeds};
 use orco_lab::shown;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -42,6 +43,7 @@ use self::savc::{Savc, TURNS};
 use self::sessions::Protocol;
 use crate::config::{MeasureOn, Recipe, SplitConfig};
 use crate::dataset::DataSet;
+use crate::files::write_atomically;
 use crate::fit::Base;
 pub use crate::measured::of_sessions;
 use crate::measured::{self, Entry, digest, of_phase_1};
@@ -255,6 +257,21 @@ pub fn write(folder: &Path, measured: Vec<(Rival, Summary)>, recipe: &Recipe) ->
     };
     let entry = |(rival, measured): (Rival, Summary)| Entry { measured, published: theirs(rival) };
     measured::write(folder, "rivals", recipe, &measured.into_iter().map(entry).collect::<Vec<_>>())
+}
+
+/// Writes what was measured of each rival by every one of these recipes, which differ in their seeds alone, as
+/// rivals-seeds.json and rivals-seeds.csv.
+///
+/// # Errors
+/// If a file cannot be written.
+pub fn write_over_seeds(folder: &Path, measured: &[(Rival, Vec<Summary>)], recipes: &[Recipe]) -> Result<()> {
+    let over: Vec<OverSeeds> = measured.iter().map(|(_, each)| OverSeeds::of(each)).collect();
+    let systems: Vec<_> =
+        over.iter().zip(measured).map(|(over, (_, each))| json!({ "over": over, "each": each })).collect();
+    let seeds: Vec<u64> = recipes.iter().map(|recipe| recipe.seed).collect();
+    let all = json!({ "recipe": recipes.first(), "training_seeds": seeds, "systems": systems });
+    write_atomically(&folder.join("rivals-seeds.json"), &serde_json::to_vec_pretty(&all)?)?;
+    write_atomically(&folder.join("rivals-seeds.csv"), seeds::csv(&over).as_bytes())
 }
 
 #[cfg(test)]

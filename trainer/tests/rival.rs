@@ -65,6 +65,33 @@ fn rivals_are_trained_once_and_stand_beside_each_other() {
 }
 
 #[test]
+fn seeds_are_trained_once_each_and_stand_beside_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    recipe(folder, &MORE);
+    let one = rival(folder, NAMES[0]);
+    let three = train(folder, "rival", NAMES[0], &["--draws", "2", "--seeds", "3"]);
+    let table = lines(&three);
+    assert_eq!(table[0], "synthetic-tiny, seed 1, draws: 2");
+    assert_eq!(table[2], lines(&one)[2], "the first is the recipe's own");
+    assert!(table[3].contains("seed 2") && table[6].contains("seed 3") && table[5] != table[2], "{table:#?}");
+    assert!(table[9].starts_with("mean ± draws ± seeds") && table[10].starts_with(NAMES[0]), "{table:#?}");
+    let told = String::from_utf8_lossy(&three.stderr);
+    assert_eq!(told.matches("phase 1: epoch 1/2").count(), 2, "the first was trained before: {told}");
+
+    let json: serde_json::Value =
+        serde_json::from_slice(&fs::read(folder.join("run/rivals-seeds.json")).unwrap()).unwrap();
+    assert_eq!(json["training_seeds"], serde_json::json!([1, 2, 3]));
+    let system = &json["systems"][0];
+    let each: Vec<f64> = system["each"].as_array().unwrap().iter().map(|one| one["ahm"].as_f64().unwrap()).collect();
+    let mean = each.iter().sum::<f64>() / 3.0;
+    let over = &system["over"]["over_seeds"];
+    assert!(each.len() == 3 && (over["ahm"].as_f64().unwrap() - mean).abs() < 1e-9, "{system}");
+    let csv = fs::read_to_string(folder.join("run/rivals-seeds.csv")).unwrap();
+    assert!(csv.contains(&format!("{},,ahm,{}", NAMES[0], over["ahm"])), "{csv}");
+}
+
+#[test]
 fn what_there_is_not_is_named_with_what_there_is() {
     let folder = tempfile::tempdir().unwrap();
     recipe(folder.path(), &MORE);

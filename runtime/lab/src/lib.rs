@@ -9,7 +9,7 @@
 //! - [`published`]: what authors report;
 //! - `report` (feature `report`): all of it as JSON, CSV, pictures, and a page;
 //! - `trials` (feature `trials`): the paper's ablations of phase 3;
-//! - `seeds` (feature `report`): trainings of one recipe with several seeds;
+//! - `seeds` (feature `trials`): trainings of one recipe with several seeds;
 //! - [`Row`], [`Summary`]: harmonic means, accuracies and their spread over draws; [`csv`] writes them, [`shown`] shows
 //!   them on a terminal.
 
@@ -23,7 +23,7 @@ mod metrics;
 pub mod published;
 #[cfg(feature = "report")]
 pub mod report;
-#[cfg(feature = "report")]
+#[cfg(feature = "trials")]
 pub mod seeds;
 pub mod shown;
 pub mod statistics;

@@ -131,6 +131,32 @@ impl System {
         }
     }
 
+    /// What it is in a line, as far as its name does not say it.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Orco => "what the device does by default",
+            Self::Ablated(_) => "",
+            Self::Program => "phase 3, answers by targets",
+            Self::Text => "phase 3 where the text differs",
+            Self::Imprint => "IW: mean projections on the head of phase 2",
+            Self::Ncm => "nearest class mean",
+            Self::Teen => "new means moved to similar base means; NeurIPS 2023",
+            Self::NcmBorder => "class means alone, our border",
+            Self::LdaBorder => "discriminant alone, our border",
+            Self::Ridge => "RanPAC on exemplars and shots, our border; NeurIPS 2023",
+            Self::CFecam => "common covariance, calibrated means; CVPRW 2024",
+            Self::NcFscil => "simplex, dot-regression; ICLR 2023",
+            Self::CFscil => "mode 3, nudged prototypes; CVPR 2022",
+            Self::FineTuning => "new shots alone",
+            Self::Joint => "cross entropy on all kept so far",
+        }
+    }
+
+    /// The system of [`System::ALL`] and [`System::FURTHER`] that has this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().chain(Self::FURTHER).find(|system| system.name() == name)
+    }
+
     /// The system before its first session.
     pub(crate) fn start<'a>(
         self,

@@ -6,10 +6,11 @@ use super::picture::{Area, Axes, DrawError, Drawn, Entry, Picture, SERIES, faile
 use super::{Report, TradeOff};
 use crate::metrics::Row;
 use crate::published::{self, Table};
+use crate::system::System;
 
 /// The systems whose curves are drawn, as far as they were measured: more than these cannot be told apart.
-const DRAWN: [&str; 7] =
-    ["orco", "orco, published program", "nc-fscil's head", "ridge + border", "teen", "imprint", "fine-tuning"];
+const DRAWN: [System; 7] =
+    [System::Orco, System::Program, System::NcFscil, System::Ridge, System::Teen, System::Imprint, System::FineTuning];
 
 pub(super) fn pictures(report: &Report) -> Result<Vec<(String, Drawn)>, DrawError> {
     let mut all = Vec::new();
@@ -36,11 +37,11 @@ struct Sessions {
 
 fn harmonic_means(report: &Report) -> Sessions {
     let of = |rows: &[Row]| rows.iter().filter_map(|row| Some((row.session as f64, row.hm?))).collect::<Vec<_>>();
-    let measured = DRAWN.iter().zip(SERIES).filter_map(|(name, colour)| {
-        let summary = report.summary(name)?;
+    let measured = DRAWN.iter().zip(SERIES).filter_map(|(system, colour)| {
+        let summary = report.summary(system.name())?;
         let deviations = summary.deviations.iter().filter_map(|row| row.hm).collect();
         let entry = Entry { name: summary.system.clone(), colour, dashed: false };
-        let bands = if *name == "orco" { deviations } else { Vec::new() };
+        let bands = if *system == System::Orco { deviations } else { Vec::new() };
         Some((entry, of(&summary.sessions), bands))
     });
     let mut lines: Vec<_> = measured.collect();
@@ -55,7 +56,7 @@ fn harmonic_means(report: &Report) -> Sessions {
 
 /// Base, new and pooled accuracy of `orco`.
 fn ours(report: &Report) -> Option<Sessions> {
-    let summary = report.summary("orco")?;
+    let summary = report.summary(System::Orco.name())?;
     let line = |name: &str, colour: usize, of: &dyn Fn(&Row) -> Option<f64>| {
         let points = summary.sessions.iter().filter_map(|row| Some((row.session as f64, of(row)?))).collect();
         let deviations = summary.deviations.iter().filter_map(of).collect();
@@ -121,8 +122,8 @@ struct TradeOffs<'a>(&'a [TradeOff]);
 
 impl TradeOffs<'_> {
     fn entries(&self) -> Vec<(Entry, &TradeOff)> {
-        let find = |name: &str| self.0.iter().find(|curve| curve.system == name);
-        let drawn = DRAWN.iter().zip(SERIES).filter_map(|(name, colour)| Some((find(name)?, colour)));
+        let find = |system: &System| self.0.iter().find(|curve| curve.system == system.name());
+        let drawn = DRAWN.iter().zip(SERIES).filter_map(|(system, colour)| Some((find(system)?, colour)));
         drawn.map(|(of, colour)| (Entry { name: of.system.clone(), colour, dashed: false }, of)).collect()
     }
 }

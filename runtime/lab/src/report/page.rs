@@ -12,24 +12,6 @@ use crate::system::System;
 
 const STYLE: &str = include_str!("page.css");
 
-/// What systems are, in a line each; without one the name says it.
-const ABOUT: [(&str, &str); 14] = [
-    ("orco", "what the device does by default"),
-    ("imprint", "IW: mean projections on the head of phase 2"),
-    ("ncm", "nearest class mean"),
-    ("teen", "new means moved to similar base means; NeurIPS 2023"),
-    ("ncm + border", "class means alone, our border"),
-    ("lda + border", "discriminant alone, our border"),
-    ("ridge + border", "RanPAC on exemplars and shots, our border; NeurIPS 2023"),
-    ("orco, published program", "phase 3, answers by targets"),
-    ("orco, the paper's text", "phase 3 where the text differs"),
-    ("c-fecam", "common covariance, calibrated means; CVPRW 2024"),
-    ("nc-fscil's head", "simplex, dot-regression; ICLR 2023"),
-    ("c-fscil's head", "mode 3, nudged prototypes; CVPR 2022"),
-    ("fine-tuning", "new shots alone"),
-    ("joint training", "cross entropy on all kept so far"),
-];
-
 /// Writes the page. Every number in it is looked up in the report's JSON, and says where.
 pub(super) fn page(report: &Report) -> Result<String, DrawError> {
     let json = serde_json::to_value(report).expect("numbers and texts");
@@ -174,7 +156,7 @@ impl Page {
         );
         let mut rows = String::new();
         for (index, summary) in report.systems.iter().enumerate() {
-            let about = ABOUT.iter().find(|(name, _)| *name == summary.system).map_or("", |(_, about)| about);
+            let about = System::named(&summary.system).map_or("", System::about);
             let fields = ["ahm", "last_hm", "aacc", "area", "base_decay", "performance_decay"];
             let cells: String = fields
                 .iter()
@@ -183,7 +165,7 @@ impl Page {
                     format!("<td>{}</td>", self.both(&pointer, &format!("{pointer}_deviation")))
                 })
                 .collect();
-            let ours = if summary.system == "orco" { " class=\"ours\"" } else { "" };
+            let ours = if summary.system == System::Orco.name() { " class=\"ours\"" } else { "" };
             let name = escaped(&summary.system);
             let _ = write!(rows, "<tr{ours}><th>{name}<br><small>{about}</small></th>{cells}</tr>");
         }

@@ -91,14 +91,18 @@ pub enum Command {
         draws: u32,
     },
     /// Trains rivals that live in the training of the backbone, and the baseline beside them, all by the recipe's
-    /// pretrain table, in folders below --run, and measures them. Writes rivals.json and rivals.csv there. Stopped,
-    /// it goes on where it was.
+    /// pretrain table, in folders below --run, and measures them. Writes rivals.json and rivals.csv there, of the last
+    /// seed; of several seeds rivals-seeds.json and rivals-seeds.csv, too. Stopped, it goes on where it was.
     Rival {
         /// Which: names with commas between, or "all".
         #[arg(value_name = "NAMES")]
         rivals: Rivals,
         #[command(flatten)]
         common: Common,
+        /// Seeds of the training, from the recipe's on: every number's mean, and how far it deviates over draws and
+        /// seeds.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        seeds: u32,
         /// Draws of the shots.
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
         draws: u32,

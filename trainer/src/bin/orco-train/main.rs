@@ -124,9 +124,9 @@ fn run(command: Command) -> Result<()> {
             onnx::start().context("the runtime's learner needs ONNX Runtime; see `orco-train doctor`")?;
             ablate::all(question, &common, &request, draws as usize)
         }
-        Command::Rival { rivals, common, draws } => {
+        Command::Rival { rivals, common, seeds, draws } => {
             sigpipe::reset();
-            rival::all(&rivals, &common, &request, draws as usize)
+            rival::all(&rivals, &common, &request, (seeds, draws as usize))
         }
         Command::Sign { bundle, key, release } => {
             seal(&bundle, release, Some(&SecretKey::read(&key)?))?;
