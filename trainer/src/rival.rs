@@ -95,9 +95,11 @@ impl Rival {
         }
     }
 
-    /// A digest of all that its backbone depends on beside the data.
-    pub fn digest(self, recipe: &Recipe) -> String {
-        digest([json!(self.backbone())].into_iter().chain(of_phase_1(recipe)).collect())
+    /// A digest of all that its backbone depends on, where the data are those of the recipe with the seed `data`: what
+    /// is set aside, and what synthetic pictures show, is drawn by it.
+    pub fn digest(self, recipe: &Recipe, data: u64) -> String {
+        let other = (data != recipe.seed).then(|| json!(data));
+        digest([json!(self.backbone())].into_iter().chain(of_phase_1(recipe)).chain(other).collect())
     }
 
     /// What one of the OrCo paper's tables gives for it: aHM, harmonic mean of the last session, aACC.
@@ -112,6 +114,12 @@ impl Rival {
             Self::Lcwof => "LCwoF",
         };
         ROWS.iter().find(|row| row.name == name).expect("the paper has a row of it").theirs(table)
+    }
+
+    /// The same, of the table that is on the data and split of a recipe.
+    fn theirs(self, recipe: &Recipe) -> Option<Theirs> {
+        let table = table(recipe)?;
+        self.published(table).map(|[ahm, last_hm, aacc]| Theirs { table, ahm, last_hm, aacc })
     }
 
     /// Trains it as far as it is not trained yet, and measures it on `data`, whose digest [`of_sessions`] is given, over
@@ -251,11 +259,7 @@ struct Theirs {
 /// # Errors
 /// If a file cannot be written.
 pub fn write(folder: &Path, measured: Vec<(Rival, Summary)>, recipe: &Recipe) -> Result<()> {
-    let theirs = |rival: Rival| {
-        let table = table(recipe)?;
-        rival.published(table).map(|[ahm, last_hm, aacc]| Theirs { table, ahm, last_hm, aacc })
-    };
-    let entry = |(rival, measured): (Rival, Summary)| Entry { measured, published: theirs(rival) };
+    let entry = |(rival, measured): (Rival, Summary)| Entry { measured, published: rival.theirs(recipe) };
     measured::write(folder, "rivals", recipe, &measured.into_iter().map(entry).collect::<Vec<_>>())
 }
 
@@ -266,8 +270,11 @@ pub fn write(folder: &Path, measured: Vec<(Rival, Summary)>, recipe: &Recipe) ->
 /// If a file cannot be written.
 pub fn write_over_seeds(folder: &Path, measured: &[(Rival, Vec<Summary>)], recipes: &[Recipe]) -> Result<()> {
     let over: Vec<OverSeeds> = measured.iter().map(|(_, each)| OverSeeds::of(each)).collect();
-    let systems: Vec<_> =
-        over.iter().zip(measured).map(|(over, (_, each))| json!({ "over": over, "each": each })).collect();
+    let entry = |(over, (rival, each)): (&OverSeeds, &(Rival, Vec<Summary>))| {
+        let published = recipes.first().and_then(|recipe| rival.theirs(recipe));
+        json!({ "over": over, "each": each, "published": published })
+    };
+    let systems: Vec<_> = over.iter().zip(measured).map(entry).collect();
     let seeds: Vec<u64> = recipes.iter().map(|recipe| recipe.seed).collect();
     let all = json!({ "recipe": recipes.first(), "training_seeds": seeds, "systems": systems });
     write_atomically(&folder.join("rivals-seeds.json"), &serde_json::to_vec_pretty(&all)?)?;
@@ -348,8 +355,10 @@ mod tests {
     fn a_backbone_is_shared_by_recipe_and_by_what_trains_it() {
         let recipe = recipe();
         let other = Recipe { seed: 2, ..recipe.clone() };
-        let digest = Rival::Baseline.digest(&recipe);
-        assert!(digest != Rival::Baseline.digest(&other) && digest != Rival::Fact.digest(&recipe));
+        let digest = Rival::Baseline.digest(&recipe, recipe.seed);
+        assert!(digest != Rival::Baseline.digest(&other, other.seed) && digest != Rival::Fact.digest(&recipe, 1));
+        // By the same seed, but on the data of another.
+        assert_ne!(Rival::Baseline.digest(&other, other.seed), Rival::Baseline.digest(&other, recipe.seed));
         let given = Recipe { pretrain: crate::config::PretrainConfig::default(), ..recipe };
         assert!(check(&given).unwrap_err().to_string().contains("rivals need a recipe with [pretrain]"));
     }

@@ -89,18 +89,29 @@ fn seeds_are_trained_once_each_and_stand_beside_each_other() {
     assert!(each.len() == 3 && (over["ahm"].as_f64().unwrap() - mean).abs() < 1e-9, "{system}");
     let csv = fs::read_to_string(folder.join("run/rivals-seeds.csv")).unwrap();
     assert!(csv.contains(&format!("{},,ahm,{}", NAMES[0], over["ahm"])), "{csv}");
+
+    // What was measured of others stays, and the seeds' images are those of the first: another run may have its own.
+    train(folder, "rival", "cec", &["--draws", "2", "--seeds", "3"]);
+    let csv = fs::read_to_string(folder.join("run/rivals-seeds.csv")).unwrap();
+    assert!(["baseline,,ahm,", "cec,,ahm,"].iter().all(|start| csv.contains(start)), "{csv}");
+    let second = train(folder, "rival", NAMES[0], &["--draws", "2", "--seed", "2"]);
+    assert_ne!(lines(&second)[2], table[5]);
 }
 
 #[test]
 fn what_there_is_not_is_named_with_what_there_is() {
     let folder = tempfile::tempdir().unwrap();
     recipe(folder.path(), &MORE);
-    for (names, why) in [("topic", "there is no rival topic"), ("fact,", "a name is empty")] {
+    let known = |why: &str| format!("{why}; known are all, baseline, fact");
+    for (names, expected) in [
+        ("topic", known("there is no rival topic")),
+        ("fact,", known("a name is empty")),
+        ("fact,cec,fact", "fact is named twice".to_owned()),
+    ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_orco-train"));
         command.args(["rival", names, "recipe.toml", "--run", "run"]).current_dir(&folder);
         let output = command.output().unwrap();
         let told = String::from_utf8_lossy(&output.stderr);
-        let expected = format!("{why}; known are all, baseline, fact");
         assert!(!output.status.success() && told.contains(&expected), "{told}");
     }
 }

@@ -63,8 +63,9 @@ pub struct Report {
     pub forgetting: Vec<Forgetting>,
     /// Test pictures of some classes in the plane of their two main axes, before the head and after it.
     pub planes: Option<[Plane; 2]>,
-    /// How near test pictures come to pseudo-targets.
-    pub similarities: Option<Similarities>,
+    /// How near test pictures come to pseudo-targets by the head of the published program, before the first session and
+    /// after the last.
+    pub similarities: Vec<Similarities>,
     /// Angles between pseudo-targets while they are generated; none if they cannot be made again from the seed.
     pub angles: Option<Vec<AngleStep>>,
 }
@@ -178,6 +179,26 @@ const BEGUN: [&str; 2] = [TRIAL, "report.tmp"];
 /// Folder of a report's pictures.
 const PICTURES: &str = "pictures";
 
+/// Pictures that reports have; those of a session have its number behind the name.
+const NAMES: [&str; 9] = [
+    "harmonic-mean",
+    "sessions",
+    "trade-off",
+    "confusion",
+    "features",
+    "projections",
+    "similarities",
+    "forgetting",
+    "angles",
+];
+
+/// Whether a file has the name of a picture of some report.
+fn is_of_a_report(path: &Path) -> bool {
+    let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+    let name = name.trim_end_matches(|letter: char| letter.is_ascii_digit()).trim_end_matches('-');
+    NAMES.contains(&name) && path.extension().is_some_and(|kind| kind == "svg" || kind == "png")
+}
+
 impl Report {
     /// Writes `report.json`, `numbers.csv`, `index.html` and `pictures/*.svg`, `*.png` into a folder, which is made. Each
     /// is written whole or not at all, `report.json` first: wherever it is stopped, it can be written again. Pictures that
@@ -209,8 +230,7 @@ impl Report {
         let failed = |source| WriteError::File { path: pictures.clone(), source };
         for entry in fs::read_dir(&pictures).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
-            let is_picture = path.extension().is_some_and(|kind| kind == "svg" || kind == "png");
-            if is_picture && !drawn_now.contains(&path) {
+            if is_of_a_report(&path) && !drawn_now.contains(&path) {
                 fs::remove_file(&path).map_err(failed)?;
             }
         }

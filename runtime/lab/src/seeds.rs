@@ -1,6 +1,6 @@
 //! One recipe trained with several seeds: what chance in the training does, beside what the draw of the shots does.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use orco_runtime::bundle::Bundle;
 use serde::{Deserialize, Serialize};
@@ -9,10 +9,15 @@ use crate::benchmark::Benchmark;
 use crate::csv::quoted;
 use crate::metrics::{Draw, Row, Summary, summarise};
 
-/// A system, measured on a bundle of every seed.
+/// A system, measured on what was trained with every seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OverSeeds {
-    /// Means over all draws and seeds, whose number stands for draws. Deviations are those of the seeds' means, each over its draws.
+    /// Number of the seeds.
+    pub seeds: usize,
+    /// Draws of the shots with each of them.
+    pub draws: usize,
+    /// Means over all draws and seeds. Deviations are those of the seeds' means, each over its draws; its `draws` are the
+    /// seeds.
     pub over_seeds: Summary,
     /// The same means. Deviations are over the draws of one seed: the root mean square of all seeds' ones.
     pub over_draws: Summary,
@@ -104,8 +109,10 @@ impl OverSeeds {
     /// Takes together what was measured of one system with each seed.
     ///
     /// # Panics
-    /// If there is nothing, or sessions differ.
+    /// If there is nothing, or sessions or numbers of draws differ.
     pub fn of(each: &[Summary]) -> Self {
+        let draws = each[0].draws;
+        assert!(each.iter().all(|summary| summary.draws == draws), "as many draws with each seed");
         let means = |summary: &Summary| Draw {
             rows: summary.sessions.clone(),
             operations: summary.operations,
@@ -126,6 +133,7 @@ impl OverSeeds {
             area: maybe(&|summary| summary.deviations[at].area),
         };
         let over_draws = Summary {
+            draws,
             ahm_deviation: all(&|summary| summary.ahm_deviation),
             last_hm_deviation: maybe(&|summary| summary.last_hm_deviation),
             aacc_deviation: all(&|summary| summary.aacc_deviation),
@@ -135,18 +143,24 @@ impl OverSeeds {
             deviations: (0..over_seeds.sessions.len()).map(row).collect(),
             ..over_seeds.clone()
         };
-        Self { over_seeds, over_draws }
+        Self { seeds: each.len(), draws, over_seeds, over_draws }
     }
 
-    /// Every number with its session, if it is one's, its name, its mean, and its deviations over draws and seeds.
-    pub fn numbers(&self) -> Vec<(Option<usize>, &'static str, [f64; 3])> {
+    /// Every number of all sessions together, or of one.
+    pub fn numbers(&self) -> Vec<Number> {
+        // One draw deviates from nothing.
+        let number = |session, name, [mean, draws, seeds]: [f64; 3]| {
+            let draws = (self.draws > 1).then_some(draws);
+            Number { session, name, mean, draws, seeds }
+        };
         let totals = self.over_draws.totals().zip(self.over_seeds.totals());
-        let totals = totals.map(|((name, mean, draws), (_, _, seeds))| (None, name, [mean, draws, seeds]));
+        let totals = totals.map(|((name, mean, draws), (_, _, seeds))| number(None, name, [mean, draws, seeds]));
         let rows = self.over_draws.deviations.iter().zip(&self.over_seeds.deviations).zip(&self.over_seeds.sessions);
         let of_rows = rows.flat_map(|((draws, seeds), means)| {
             let numbers = Row::NAMES.into_iter().zip(means.numbers()).zip(draws.numbers()).zip(seeds.numbers());
-            numbers
-                .filter_map(|(((name, mean), draws), seeds)| Some((Some(means.session), name, [mean?, draws?, seeds?])))
+            numbers.filter_map(move |(((name, mean), draws), seeds)| {
+                Some(number(Some(means.session), name, [mean?, draws?, seeds?]))
+            })
         });
         totals.chain(of_rows).collect()
     }
@@ -154,10 +168,10 @@ impl OverSeeds {
     /// The numbers over all sessions on a line below [`OverSeeds::heading`].
     pub fn line(&self) -> String {
         let name = format!("{:<24}", self.over_seeds.system);
-        let total = |wanted: &str| self.numbers().into_iter().find(|(at, name, _)| at.is_none() && *name == wanted);
+        let numbers = self.numbers();
         TOTALS.iter().fold(name, |line, wanted| {
-            let shown = total(wanted).map_or_else(|| "-".into(), |(.., numbers)| both(numbers));
-            line + &format!("{shown:>24}")
+            let total = numbers.iter().find(|number| number.session.is_none() && number.name == *wanted);
+            line + &format!("{:>24}", total.map_or_else(|| "-".into(), Number::to_string))
         })
     }
 
@@ -172,8 +186,8 @@ impl OverSeeds {
         let numbers = self.numbers();
         let lines = self.over_seeds.sessions.iter().map(|row| {
             Row::NAMES.iter().fold(format!("\n{:>7}", row.session), |line, wanted| {
-                let own = numbers.iter().find(|(at, name, _)| *at == Some(row.session) && name == wanted);
-                line + &format!("{:>24}", own.map_or_else(|| "-".into(), |(.., numbers)| both(*numbers)))
+                let own = numbers.iter().find(|number| number.session == Some(row.session) && number.name == *wanted);
+                line + &format!("{:>24}", own.map_or_else(|| "-".into(), Number::to_string))
             })
         });
         heading + &lines.collect::<String>()
@@ -183,16 +197,38 @@ impl OverSeeds {
 /// Of [`Summary::totals`], those in a table.
 const TOTALS: [&str; 4] = ["ahm", "last hm", "aacc", "area"];
 
-fn both([mean, draws, seeds]: [f64; 3]) -> String {
-    format!("{mean:.2} ± {draws:.2} ± {seeds:.2}")
+/// A number with what it deviates by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Number {
+    /// The session, of which it is; none if of all together.
+    pub session: Option<usize>,
+    /// What it is.
+    pub name: &'static str,
+    /// Its mean over draws and seeds.
+    pub mean: f64,
+    /// Its deviation over the draws of a seed; none where there is one draw with each.
+    pub draws: Option<f64>,
+    /// Its deviation over the seeds.
+    pub seeds: f64,
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { mean, draws, seeds, .. } = self;
+        match draws {
+            Some(draws) => write!(f, "{mean:.2} ± {draws:.2} ± {seeds:.2}"),
+            None => write!(f, "{mean:.2} ± - ± {seeds:.2}"),
+        }
+    }
 }
 
 /// All numbers of all systems as CSV, one to a line.
 pub fn csv(all: &[OverSeeds]) -> String {
     let mut text = "system,session,metric,mean,deviation over draws,deviation over seeds\n".to_owned();
     for system in all {
-        for (session, name, [mean, draws, seeds]) in system.numbers() {
+        for Number { session, name, mean, draws, seeds } in system.numbers() {
             let session = session.map_or_else(String::new, |session| session.to_string());
+            let draws = draws.map_or_else(String::new, |draws| draws.to_string());
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{},{session},{name},{mean},{draws},{seeds}", quoted(&system.over_seeds.system));
         }
@@ -207,6 +243,16 @@ mod tests {
     fn draw(base: f64, inc: f64, top1: f64) -> Draw {
         let row = |session, inc: Option<f64>| Row { session, base, inc, hm: inc, top1, area: None };
         Draw { rows: vec![row(0, None), row(1, Some(inc))], operations: 0.0, seconds: 0.0 }
+    }
+
+    #[test]
+    fn one_draw_with_each_seed_deviates_from_nothing() {
+        let seed = |inc| summarise("ours", &[draw(80.0, inc, 50.0)]);
+        let over = OverSeeds::of(&[seed(10.0), seed(30.0)]);
+        assert_eq!((over.seeds, over.draws, over.over_draws.draws), (2, 1, 1));
+        assert!(over.line().contains("20.00 ± - ± 14.14"), "{}", over.line());
+        let text = csv(std::slice::from_ref(&over));
+        assert!(text.contains("ours,,ahm,20,,14.14"), "{text}");
     }
 
     #[test]

@@ -147,8 +147,8 @@ impl System {
             Self::CFecam => "common covariance, calibrated means; CVPRW 2024",
             Self::NcFscil => "simplex, dot-regression; ICLR 2023",
             Self::CFscil => "mode 3, nudged prototypes; CVPR 2022",
-            Self::FineTuning => "new shots alone",
-            Self::Joint => "cross entropy on all kept so far",
+            Self::FineTuning => "the head on new shots alone",
+            Self::Joint => "the head on the few exemplars and shots kept: no upper bound",
         }
     }
 

@@ -90,7 +90,7 @@ pub(super) fn write(
     let watched = run.metrics("align").last().is_some_and(|line| line.get("loss_set_aside").is_some());
     writeln!(
         text,
-        "- Phase 2: {}, batch {}{}{}. {} Nothing of the training was selected on test data.",
+        "- Phase 2: {}, batch {}{}{}. {} No epoch and no head was selected on test data.",
         if watched { format!("{} epochs at most", align.epochs) } else { format!("{} epochs", align.epochs) },
         align.batch,
         match recipe.align.contrast_form {

@@ -6,7 +6,7 @@ use plotters::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::Report;
-use super::picture::{Area, Axes, DrawError, Drawn, Entry, Picture, SERIES, legend, legend_height, line};
+use super::picture::{Area, Axes, DrawError, Drawn, Entry, Mark, Picture, SERIES, legend, legend_height, line};
 
 /// Steps that recipes take.
 const STEPS: [usize; 3] = [500, 1000, 2000];
@@ -82,7 +82,7 @@ impl Picture for Angles<'_> {
     }
 
     fn draw<B: DrawingBackend>(&self, area: &Area<'_, B>) -> Result<(), DrawError> {
-        // Steps grow tenfold along the axis; before the first one stands at a tenth of a step's place.
+        // Steps grow tenfold along the axis; before the first one stands at half of its place.
         let x = |step: usize| (step.max(1) as f64).log10() + if step == 0 { -0.3 } else { 0.0 };
         let low = self.0.iter().map(|step| step.smallest).fold(180.0, f64::min);
         let high = self.0.iter().map(|step| step.largest).fold(0.0, f64::max);
@@ -101,7 +101,7 @@ impl Picture for Angles<'_> {
         let mut entries = Vec::new();
         for ((name, of), colour) in kinds.into_iter().zip([SERIES[1], SERIES[7], SERIES[0]]) {
             let points: Vec<(f64, f64)> = self.0.iter().map(|step| (x(step.step), of(step))).collect();
-            let entry = Entry { name: name.into(), colour, dashed: false };
+            let entry = Entry { name: name.into(), colour, mark: Mark::Line };
             line(&mut chart, &points, &entry, true)?;
             entries.push(entry);
         }

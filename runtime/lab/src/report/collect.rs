@@ -7,7 +7,7 @@ use orco_runtime::bundle::Bundle;
 use orco_state::state::{BaseModel, State};
 use orco_state::target::{argmax, cosines};
 
-use super::similarity::{Kind, Similarities};
+use super::similarity::{KINDS, Kind, Similarities};
 use super::{Confusion, Forgetting, Plane, Report, TradeOff, angles};
 use crate::benchmark::Benchmark;
 use crate::evaluate::{EvaluateError, Measurement, Scored};
@@ -28,7 +28,8 @@ struct Seen {
     confusion: Vec<Confusion>,
     /// Of every draw and session the accuracies of the classes.
     accuracies: Vec<(usize, usize, Vec<Option<f64>>)>,
-    last_state: Option<State>,
+    /// Before the first session and after the last one.
+    states: Vec<(usize, State)>,
 }
 
 /// Measures systems, [`System::Orco`] first, on a bundle's own benchmark over so many draws; `on_system` is told of each
@@ -63,7 +64,7 @@ pub fn collect(
         confusion: Vec::new(),
         forgetting: Vec::new(),
         planes: None,
-        similarities: None,
+        similarities: Vec::new(),
         angles: angles::again(base_model, bundle.manifest.provenance.seed),
     };
     for system in systems.iter().copied().filter(|system| system.fits(base_model)) {
@@ -85,10 +86,11 @@ pub fn collect(
                 report.confusion = seen.confusion;
             }
             System::Program => {
-                if let Some(state) = seen.last_state {
-                    report.planes = planes(&report, base_model, benchmark, &state);
-                    report.similarities = similarities(base_model, benchmark, &state);
+                if let Some((_, last)) = seen.states.last() {
+                    report.planes = planes(&report, base_model, benchmark, last);
                 }
+                let similar = |(session, state): &_| similarities(base_model, benchmark, *session, state);
+                report.similarities = seen.states.iter().map(similar).collect();
             }
             _ => {}
         }
@@ -115,9 +117,9 @@ impl Seen {
             let points = curve.into_iter().step_by(every).chain(end).map(rounded).collect();
             let own = (row.base, row.inc.unwrap_or(0.0));
             self.trade_off = Some(TradeOff { system: system.name().into(), points, own });
-            if system == System::Program {
-                self.last_state = scored.state.cloned();
-            }
+        }
+        if first_draw && system == System::Program && (scored.session == 0 || scored.session == last) {
+            self.states.extend(scored.state.map(|state| (scored.session, state.clone())));
         }
     }
 }
@@ -182,29 +184,25 @@ fn planes(report: &Report, base_model: &BaseModel, benchmark: &Benchmark, state:
     Some([Plane::of(&rows, inputs, &of, named.clone()), Plane::of(&projected, base_model.dimension, &of, named)])
 }
 
-fn similarities(base_model: &BaseModel, benchmark: &Benchmark, state: &State) -> Option<Similarities> {
+/// Of the pictures of all classes that the state knows.
+fn similarities(base_model: &BaseModel, benchmark: &Benchmark, session: usize, state: &State) -> Similarities {
     let dimension = base_model.dimension;
-    let projected = state.head(base_model).project(&benchmark.measured.clean());
+    let classes = base_model.classes.len() + state.classes.len();
+    let features = benchmark.measured.clean();
+    let pictures = features.chunks_exact(base_model.head.inputs).zip(benchmark.measured.classes());
+    let (rows, of): (Vec<&[f32]>, Vec<usize>) =
+        pictures.map(|(row, class)| (row, *class as usize)).filter(|(_, class)| *class < classes).unzip();
+    let projected = state.head(base_model).project(&rows.concat());
     let assigned = cosines(&projected, &state.assigned_targets(base_model), dimension);
     let free: Vec<f32> =
         state.free_targets(base_model).into_iter().flat_map(|target| base_model.target(target)).copied().collect();
     let (mut own_base, mut own_new, mut others) = (Vec::new(), Vec::new(), Vec::new());
-    let classes = base_model.classes.len() + state.classes.len();
-    for (row, &class) in assigned.chunks_exact(classes).zip(benchmark.measured.classes()) {
-        let class = class as usize;
-        let Some(own) = row.get(class) else { continue };
-        if class < base_model.classes.len() {
-            own_base.push(*own)
-        } else {
-            own_new.push(*own)
-        }
+    for (row, class) in assigned.chunks_exact(classes).zip(of) {
+        let own = if class < base_model.classes.len() { &mut own_base } else { &mut own_new };
+        own.push(row[class]);
         others.extend(row.iter().enumerate().filter(|(of, _)| *of != class).map(|(_, cosine)| *cosine));
     }
-    let kinds = [
-        Kind::of("base class, its target", &own_base),
-        Kind::of("new class, its target", &own_new),
-        Kind::of("targets of other classes", &others),
-        Kind::of("free targets", &cosines(&projected, &free, dimension)),
-    ];
-    Some(Similarities { kinds: kinds.into_iter().flatten().collect() })
+    let kinds = [own_base, own_new, others, cosines(&projected, &free, dimension)];
+    let kinds = KINDS.iter().zip(kinds).filter_map(|(name, cosines)| Kind::of(name, &cosines));
+    Similarities { session, kinds: kinds.collect() }
 }

@@ -4,13 +4,13 @@ use ct_codecs::{Base64, Encoder};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
-use super::picture::{Area, DrawError, Drawn, INK, MUTED, Picture, SERIES, failed, letters};
+use super::picture::{Area, DrawError, Drawn, INK, MUTED, Picture, SERIES, TEXT, failed, letters};
 use super::{Confusion, Report, png};
 
 /// Where the matrix stands in the picture.
-const LEFT: i32 = 52;
+const LEFT: i32 = 54;
 const TOP: i32 = 30;
-const SIDE: i32 = 412;
+const SIDE: i32 = 410;
 
 pub(super) fn pictures(report: &Report) -> Result<Vec<(String, Drawn)>, DrawError> {
     let ends = report.ends();
@@ -79,18 +79,18 @@ impl Picture for Matrix<'_> {
             let middle = (self.place(before) + self.place(end)) / 2;
             let name = if session == 0 { "base".to_owned() } else { session.to_string() };
             let left =
-                Text::new(name.clone(), (LEFT - 7, TOP + middle), letters(15, MUTED, (HPos::Right, VPos::Center)));
+                Text::new(name.clone(), (LEFT - 7, TOP + middle), letters(TEXT, MUTED, (HPos::Right, VPos::Center)));
             let below = (LEFT + middle, TOP + SIDE + 6);
-            let below = Text::new(name, below, letters(15, MUTED, (HPos::Center, VPos::Top)));
+            let below = Text::new(name, below, letters(TEXT, MUTED, (HPos::Center, VPos::Top)));
             root.draw(&left).map_err(failed)?;
             root.draw(&below).map_err(failed)?;
             before = end;
         }
         let title = format!("after session {}: class of the picture", self.confusion.session);
-        let title = Text::new(title, (LEFT, TOP - 8), letters(15, INK, (HPos::Left, VPos::Bottom)));
+        let title = Text::new(title, (LEFT, TOP - 8), letters(TEXT, INK, (HPos::Left, VPos::Bottom)));
         root.draw(&title).map_err(failed)?;
         let foot = (LEFT + SIDE, TOP + SIDE + 42);
-        let foot = Text::new("class of the answer", foot, letters(15, INK, (HPos::Right, VPos::Bottom)));
+        let foot = Text::new("class of the answer", foot, letters(TEXT, INK, (HPos::Right, VPos::Bottom)));
         root.draw(&foot).map_err(failed)
     }
 

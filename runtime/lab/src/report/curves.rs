@@ -2,7 +2,7 @@
 
 use plotters::prelude::*;
 
-use super::picture::{Area, Axes, DrawError, Drawn, Entry, Picture, SERIES, failed, legend, legend_height, line};
+use super::picture::{Area, Axes, DrawError, Drawn, Entry, Mark, Picture, SERIES, failed, legend, legend_height, line};
 use super::{Report, TradeOff};
 use crate::metrics::Row;
 use crate::published::{self, Table};
@@ -40,7 +40,7 @@ fn harmonic_means(report: &Report) -> Sessions {
     let measured = DRAWN.iter().zip(SERIES).filter_map(|(system, colour)| {
         let summary = report.summary(system.name())?;
         let deviations = summary.deviations.iter().filter_map(|row| row.hm).collect();
-        let entry = Entry { name: summary.system.clone(), colour, dashed: false };
+        let entry = Entry { name: summary.system.clone(), colour, mark: Mark::Line };
         let bands = if *system == System::Orco { deviations } else { Vec::new() };
         Some((entry, of(&summary.sessions), bands))
     });
@@ -49,7 +49,11 @@ fn harmonic_means(report: &Report) -> Sessions {
         let harmonic = |(base, inc): (&f64, f64)| 2.0 * base * inc / (base + inc);
         let hm = published::ORCO_BASE[1..].iter().zip(published::ORCO_INC).map(harmonic);
         let points = hm.enumerate().map(|(session, hm)| (session as f64 + 1.0, hm)).collect();
-        lines.push((Entry { name: "OrCo, as published".into(), colour: SERIES[7], dashed: true }, points, Vec::new()));
+        lines.push((
+            Entry { name: "OrCo, as published".into(), colour: SERIES[7], mark: Mark::Dashes },
+            points,
+            Vec::new(),
+        ));
     }
     Sessions { first: 1, last: report.ways.len(), y_name: "harmonic mean, percent", lines }
 }
@@ -60,7 +64,7 @@ fn ours(report: &Report) -> Option<Sessions> {
     let line = |name: &str, colour: usize, of: &dyn Fn(&Row) -> Option<f64>| {
         let points = summary.sessions.iter().filter_map(|row| Some((row.session as f64, of(row)?))).collect();
         let deviations = summary.deviations.iter().filter_map(of).collect();
-        (Entry { name: name.into(), colour: SERIES[colour], dashed: false }, points, deviations)
+        (Entry { name: name.into(), colour: SERIES[colour], mark: Mark::Line }, points, deviations)
     };
     let mut lines = vec![
         line("base classes", 0, &|row| Some(row.base)),
@@ -70,7 +74,7 @@ fn ours(report: &Report) -> Option<Sessions> {
     if report.paper == Some(Table::Cifar100) {
         let dashed = |name: &str, colour: usize, first: usize, values: &[f64]| {
             let points = values.iter().enumerate().map(|(session, value)| ((session + first) as f64, *value)).collect();
-            (Entry { name: name.into(), colour: SERIES[colour], dashed: true }, points, Vec::new())
+            (Entry { name: name.into(), colour: SERIES[colour], mark: Mark::Dashes }, points, Vec::new())
         };
         lines.push(dashed("the paper's base", 0, 0, &published::ORCO_BASE));
         lines.push(dashed("the paper's new", 1, 1, &published::ORCO_INC));
@@ -105,7 +109,7 @@ impl Picture for Sessions {
             }
         }
         for (entry, points, _) in self.lines.iter().rev() {
-            line(&mut chart, points, entry, !entry.dashed)?;
+            line(&mut chart, points, entry, entry.mark == Mark::Line)?;
         }
         let entries: Vec<Entry> = self.lines.iter().map(|(entry, ..)| entry.copied()).collect();
         legend(area, &entries)
@@ -124,7 +128,7 @@ impl TradeOffs<'_> {
     fn entries(&self) -> Vec<(Entry, &TradeOff)> {
         let find = |system: &System| self.0.iter().find(|curve| curve.system == system.name());
         let drawn = DRAWN.iter().zip(SERIES).filter_map(|(system, colour)| Some((find(system)?, colour)));
-        drawn.map(|(of, colour)| (Entry { name: of.system.clone(), colour, dashed: false }, of)).collect()
+        drawn.map(|(of, colour)| (Entry { name: of.system.clone(), colour, mark: Mark::Line }, of)).collect()
     }
 }
 

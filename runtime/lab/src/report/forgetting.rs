@@ -4,7 +4,8 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
 use super::picture::{
-    Area, Axes, DrawError, Drawn, Entry, MUTED, Picture, SERIES, failed, legend, legend_height, letters,
+    Area, Axes, DrawError, Drawn, Entry, INK, MUTED, Mark, Picture, SERIES, TEXT, failed, legend, legend_height,
+    letters,
 };
 use super::{Forgetting, Report};
 
@@ -12,15 +13,30 @@ pub(super) fn pictures(report: &Report) -> Result<Vec<(String, Drawn)>, DrawErro
     Ok(vec![("forgetting".to_owned(), Bars { classes: &report.forgetting, sessions: report.ways.len() }.drawn()?)])
 }
 
-/// For every class a bar from its accuracy after the last session to that right after it was learned.
+/// For every class a dot at its accuracy after the last session, and a bar from there to that right after it was learned.
 struct Bars<'a> {
     classes: &'a [Forgetting],
     sessions: usize,
 }
 
+impl Bars<'_> {
+    /// What there is to be seen.
+    fn entries(&self) -> Vec<Entry> {
+        let entry = |name: &str, colour, mark| Entry { name: name.into(), colour, mark };
+        let mut entries = vec![entry("at the end", INK, Mark::Dot)];
+        if self.classes.iter().any(|class| class.last < class.first) {
+            entries.push(entry("lost since learned", SERIES[1], Mark::Line));
+        }
+        if self.classes.iter().any(|class| class.last > class.first) {
+            entries.push(entry("gained", SERIES[0], Mark::Line));
+        }
+        entries
+    }
+}
+
 impl Picture for Bars<'_> {
     fn height(&self) -> u32 {
-        340 + legend_height(2)
+        340 + legend_height(self.entries().len())
     }
 
     fn draw<B: DrawingBackend>(&self, area: &Area<'_, B>) -> Result<(), DrawError> {
@@ -28,17 +44,20 @@ impl Picture for Bars<'_> {
         let axes = Axes {
             x: (0.0, count),
             y: (0.0, 100.0),
-            x_name: "class, in the order of learning; lines between sessions",
+            x_name: "class, in the order of learning",
             y_name: "accuracy, percent",
             labels: (11, 11),
             decimals: (0, 0),
         };
-        let mut chart = axes.draw(area, 2)?;
+        let entries = self.entries();
+        let mut chart = axes.draw(area, entries.len())?;
         for (index, class) in self.classes.iter().enumerate() {
             let (low, high) = (class.first.min(class.last), class.first.max(class.last));
             let colour = SERIES[usize::from(class.last < class.first)];
             let bar = Rectangle::new([(index as f64 + 0.15, low), (index as f64 + 0.85, high)], colour.filled());
             chart.draw_series([bar]).map_err(failed)?;
+            let dot = Circle::new((index as f64 + 0.5, class.last), 2, INK.filled());
+            chart.draw_series([dot]).map_err(failed)?;
         }
         let mut before = 0;
         for session in 0..=self.sessions {
@@ -46,12 +65,11 @@ impl Picture for Bars<'_> {
             let edge = [(end as f64, 0.0), (end as f64, 100.0)];
             chart.draw_series(LineSeries::new(edge, MUTED.stroke_width(1))).map_err(failed)?;
             let name = if session == 0 { "base".to_owned() } else { session.to_string() };
-            let style = letters(14, MUTED, (HPos::Center, VPos::Top));
+            let style = letters(TEXT, MUTED, (HPos::Center, VPos::Top));
             let middle = (before + end) as f64 / 2.0;
             chart.draw_series([Text::new(name, (middle, 99.0), style)]).map_err(failed)?;
             before = end;
         }
-        let entry = |name: &str, colour: usize| Entry { name: name.into(), colour: SERIES[colour], dashed: false };
-        legend(area, &[entry("lost since learned", 1), entry("gained", 0)])
+        legend(area, &entries)
     }
 }

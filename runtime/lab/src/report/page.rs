@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use plotters::style::RGBColor;
 use serde_json::Value;
 
-use super::Report;
-use super::picture::{DrawError, GRID, INK, MUTED, PAPER, SERIES};
+use super::picture::{DrawError, GRID, INK, MUTED, PAPER, SERIES, decimal};
+use super::similarity::KINDS;
+use super::{Report, Similarities};
 use crate::published::{self, Published, ROWS, Table};
 use crate::system::System;
 
@@ -61,11 +62,15 @@ pub(super) fn page(report: &Report) -> Result<String, DrawError> {
         );
         page.planes(&[figure("features"), figure("projections")]);
     }
-    page.figures(&[
-        (figure("similarities"), "Cosines of test pictures' projections to pseudo-targets."),
-        (figure("angles"), "Angles between all pairs of pseudo-targets while they are generated."),
-    ]);
+    let similar = |after: &Similarities| {
+        let session = after.session;
+        let caption = format!("Cosines of test pictures' projections to pseudo-targets after session {session}.");
+        (figure(&format!("similarities-{session}")), caption)
+    };
+    let similar: Vec<(String, String)> = report.similarities.iter().map(similar).collect();
+    page.figures(&similar.iter().map(|(svg, caption)| (svg.clone(), caption.as_str())).collect::<Vec<_>>());
     page.similarities(report);
+    page.figures(&[(figure("angles"), "Angles between all pairs of pseudo-targets while they are generated.")]);
     page.published(report);
     let title = escaped(&format!("{}: measured", report.bundle));
     Ok(format!(
@@ -88,7 +93,7 @@ impl Page {
     /// A number of the report with two decimals, marked with where it stands there.
     fn number(&self, pointer: &str) -> String {
         match self.json.pointer(pointer).and_then(Value::as_f64) {
-            Some(value) => format!("<span data-json=\"{pointer}\">{value:.2}</span>"),
+            Some(value) => format!("<span data-json=\"{pointer}\">{}</span>", decimal(value, 2)),
             None => "–".to_owned(),
         }
     }
@@ -250,15 +255,25 @@ impl Page {
     }
 
     fn similarities(&mut self, report: &Report) {
-        let Some(similarities) = &report.similarities else { return };
-        let row = |(index, kind): (usize, &super::similarity::Kind)| {
-            let mean = self.number(&format!("/similarities/kinds/{index}/mean"));
-            format!("<tr><th>{}</th><td>{mean}</td></tr>", escaped(&kind.name))
+        let all = || report.similarities.iter().flat_map(|after| &after.kinds);
+        let names: Vec<&str> = KINDS.into_iter().filter(|name| all().any(|kind| kind.name == *name)).collect();
+        if names.is_empty() {
+            return;
+        }
+        let cell = |name: &str, index: usize| {
+            let kind = report.similarities[index].kinds.iter().position(|kind| kind.name == name);
+            kind.map_or_else(|| "–".to_owned(), |kind| self.number(&format!("/similarities/{index}/kinds/{kind}/mean")))
         };
-        let rows: String = similarities.kinds.iter().enumerate().map(row).collect();
+        let row = |name: &&str| {
+            let cells = (0..report.similarities.len()).map(|index| format!("<td>{}</td>", cell(name, index)));
+            format!("<tr><th>{}</th>{}</tr>", escaped(name), cells.collect::<String>())
+        };
+        let rows: String = names.iter().map(row).collect();
+        let after = report.similarities.iter().map(|after| format!("<th>after session {}</th>", after.session));
         self.add(&format!(
-            "<div class=\"table\"><table><thead><tr><th>test picture and</th><th>mean cosine</th></tr></thead>\
-             <tbody>{rows}</tbody></table></div>"
+            "<div class=\"table\"><table><thead><tr><th>mean cosine of a test picture and</th>{}</tr></thead>\
+             <tbody>{rows}</tbody></table></div>",
+            after.collect::<String>()
         ));
     }
 

@@ -17,8 +17,10 @@ pub(super) struct Drawn {
     pub(super) png: Vec<u8>,
 }
 
-/// Width of every picture; a phone shows it at three quarters.
+/// Width of every picture; a phone shows it at three quarters, or less where several stand in a row.
 pub(super) const WIDTH: u32 = 480;
+/// Size of letters, of which the SVG's pixels are four fifths.
+pub(super) const TEXT: u32 = 18;
 /// Letters.
 pub(super) const INK: RGBColor = RGBColor(0x1D, 0x20, 0x24);
 /// Axes and their numbers.
@@ -86,16 +88,35 @@ pub(super) fn failed(error: impl std::fmt::Display) -> DrawError {
     DrawError(error.to_string())
 }
 
+/// A number with so many digits behind the point, and without the sign that a small negative one would leave before
+/// nothing but zeros.
+pub(super) fn decimal(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    match text.strip_prefix('-') {
+        Some(zero) if zero.chars().all(|letter| matches!(letter, '0' | '.')) => zero.to_owned(),
+        _ => text,
+    }
+}
+
 /// Letters of a size and colour at a place.
 pub(super) fn letters(size: u32, colour: RGBColor, at: (HPos, VPos)) -> TextStyle<'static> {
     ("sans-serif", size).into_font().color(&colour).pos(Pos::new(at.0, at.1))
+}
+
+/// How something is drawn that a legend names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mark {
+    Line,
+    Dashes,
+    Dot,
+    Ring,
 }
 
 /// An entry of a legend.
 pub(super) struct Entry {
     pub(super) name: String,
     pub(super) colour: RGBColor,
-    pub(super) dashed: bool,
+    pub(super) mark: Mark,
 }
 
 /// Height of a legend of so many entries.
@@ -111,12 +132,24 @@ pub(super) fn legend<B: DrawingBackend>(area: &Area<'_, B>, entries: &[Entry]) -
         let x = 14 + (number % 2) as i32 * (width as i32 / 2);
         let y = top + 10 + (number / 2) as i32 * 20;
         let style = entry.colour.stroke_width(3);
-        let pieces: &[(i32, i32)] = if entry.dashed { &[(0, 7), (13, 20)] } else { &[(0, 20)] };
+        let pieces: &[(i32, i32)] = match entry.mark {
+            Mark::Line => &[(0, 20)],
+            Mark::Dashes => &[(0, 7), (13, 20)],
+            Mark::Dot | Mark::Ring => &[],
+        };
         for (from, to) in pieces {
             let line = PathElement::new(vec![(x + from, y), (x + to, y)], style);
             area.root.draw(&line).map_err(failed)?;
         }
-        let text = Text::new(entry.name.clone(), (x + 27, y), letters(15, INK, (HPos::Left, VPos::Center)));
+        let circle = match entry.mark {
+            Mark::Line | Mark::Dashes => None,
+            Mark::Dot => Some(entry.colour.filled()),
+            Mark::Ring => Some(entry.colour.stroke_width(1)),
+        };
+        if let Some(style) = circle {
+            area.root.draw(&Circle::new((x + 10, y), 4, style)).map_err(failed)?;
+        }
+        let text = Text::new(entry.name.clone(), (x + 27, y), letters(TEXT, INK, (HPos::Left, VPos::Center)));
         area.root.draw(&text).map_err(failed)?;
     }
     Ok(())
@@ -146,7 +179,7 @@ impl Axes {
         legend: usize,
     ) -> Result<Chart<'a, B>, DrawError> {
         let mut builder = ChartBuilder::on(area.root);
-        builder.margin_top(12).margin_right(16).margin_left(4);
+        builder.margin_top(12).margin_right(22).margin_left(6);
         builder.margin_bottom(if legend > 0 { legend_height(legend) + 4 } else { 4 });
         builder.x_label_area_size(44).y_label_area_size(54);
         let mut chart = builder.build_cartesian_2d(self.x.0..self.x.1, self.y.0..self.y.1).map_err(failed)?;
@@ -160,10 +193,10 @@ impl Axes {
             .y_labels(self.labels.1)
             .x_desc(self.x_name)
             .y_desc(self.y_name)
-            .x_label_formatter(&|x| format!("{x:.x_decimals$}"))
-            .y_label_formatter(&|y| format!("{y:.y_decimals$}"))
-            .label_style(("sans-serif", 15).into_font().color(&MUTED))
-            .axis_desc_style(("sans-serif", 15).into_font().color(&INK))
+            .x_label_formatter(&|x| decimal(*x, x_decimals))
+            .y_label_formatter(&|y| decimal(*y, y_decimals))
+            .label_style(("sans-serif", TEXT).into_font().color(&MUTED))
+            .axis_desc_style(("sans-serif", TEXT).into_font().color(&INK))
             .draw()
             .map_err(failed)?;
         Ok(chart)
@@ -178,7 +211,7 @@ pub(super) fn line<B: DrawingBackend>(
     dots: bool,
 ) -> Result<(), DrawError> {
     let style = entry.colour.stroke_width(2);
-    if entry.dashed {
+    if entry.mark == Mark::Dashes {
         let dashes = DashedLineSeries::new(points.iter().copied(), 6, 5, style);
         chart.draw_series(dashes).map_err(failed)?;
     } else {

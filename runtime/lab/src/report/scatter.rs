@@ -5,7 +5,7 @@ use plotters::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::Report;
-use super::picture::{Area, Axes, DrawError, Drawn, Entry, Picture, SERIES, failed, legend, legend_height};
+use super::picture::{Area, Axes, DrawError, Drawn, Entry, Mark, Picture, SERIES, failed, legend, legend_height};
 
 /// A plane with points in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -112,7 +112,7 @@ impl Picture for Scatter<'_> {
         let entries = classes.iter().enumerate().map(|(index, (label, base))| Entry {
             name: if *base { label.clone() } else { format!("{label} (new)") },
             colour: SERIES[index % SERIES.len()],
-            dashed: !base,
+            mark: if *base { Mark::Dot } else { Mark::Ring },
         });
         legend(area, &entries.collect::<Vec<_>>())
     }

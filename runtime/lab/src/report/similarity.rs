@@ -4,14 +4,20 @@ use plotters::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::Report;
-use super::picture::{Area, Axes, DrawError, Drawn, Entry, Picture, SERIES, legend, legend_height, line};
+use super::picture::{Area, Axes, DrawError, Drawn, Entry, INK, Mark, Picture, SERIES, legend, legend_height, line};
+
+/// Between what cosines are, each in a colour of its own.
+pub(super) const KINDS: [&str; 4] =
+    ["base class, its target", "new class, its target", "targets of other classes", "free targets"];
 
 /// Bins between the cosines -1 and 1.
 const BINS: usize = 50;
 
-/// Distributions of cosines after the last session.
+/// Distributions of cosines after a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Similarities {
+    /// The session, 0 before anything is learned.
+    pub session: usize,
     /// The distributions.
     pub kinds: Vec<Kind>,
 }
@@ -19,7 +25,7 @@ pub struct Similarities {
 /// One of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kind {
-    /// Between what.
+    /// Between what: one of four.
     pub name: String,
     /// Mean cosine.
     pub mean: f64,
@@ -44,7 +50,7 @@ impl Kind {
 
 pub(super) fn pictures(report: &Report) -> Result<Vec<(String, Drawn)>, DrawError> {
     let similarities = report.similarities.iter();
-    similarities.map(|similarities| Ok(("similarities".to_owned(), similarities.drawn()?))).collect()
+    similarities.map(|after| Ok((format!("similarities-{}", after.session), after.drawn()?))).collect()
 }
 
 impl Picture for Similarities {
@@ -58,17 +64,19 @@ impl Picture for Similarities {
             x: (-1.0, 1.0),
             y: (0.0, (most / 5.0).ceil() * 5.0),
             x_name: "cosine",
-            y_name: "pictures, percent",
+            y_name: "share, percent",
             labels: (9, 6),
             decimals: (2, 0),
         };
         let mut chart = axes.draw(area, self.kinds.len())?;
         let mut entries = Vec::new();
-        for (kind, colour) in self.kinds.iter().zip(SERIES) {
+        for kind in &self.kinds {
+            let colour =
+                KINDS.iter().zip(SERIES).find(|(name, _)| **name == kind.name).map_or(INK, |(_, colour)| colour);
             let middle = |bin: usize| (bin as f64 + 0.5) * 2.0 / BINS as f64 - 1.0;
             let points: Vec<(f64, f64)> =
                 kind.shares.iter().enumerate().map(|(bin, share)| (middle(bin), *share)).collect();
-            let entry = Entry { name: kind.name.clone(), colour, dashed: false };
+            let entry = Entry { name: kind.name.clone(), colour, mark: Mark::Line };
             line(&mut chart, &points, &entry, false)?;
             entries.push(entry);
         }

@@ -91,16 +91,16 @@ pub enum Command {
         draws: u32,
     },
     /// Trains rivals that live in the training of the backbone, and the baseline beside them, all by the recipe's
-    /// pretrain table, in folders below --run, and measures them. Writes rivals.json and rivals.csv there, of the last
-    /// seed; of several seeds rivals-seeds.json and rivals-seeds.csv, too. Stopped, it goes on where it was.
+    /// pretrain table, in folders below --run, and measures them. Writes rivals.json and rivals.csv there; of several
+    /// seeds rivals-seeds.json and rivals-seeds.csv, too. Stopped, it goes on where it was.
     Rival {
         /// Which: names with commas between, or "all".
         #[arg(value_name = "NAMES")]
         rivals: Rivals,
         #[command(flatten)]
         common: Common,
-        /// Seeds of the training, from the recipe's on: every number's mean, and how far it deviates over draws and
-        /// seeds.
+        /// Seeds of the training, from the recipe's on, all on the images and shots of the first: every number's mean,
+        /// and how far it deviates over draws and seeds.
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
         seeds: u32,
         /// Draws of the shots.
@@ -159,6 +159,9 @@ pub enum Command {
     },
 }
 
+/// The largest seed: recipes are TOML, whose numbers end there.
+pub const MOST_SEED: u64 = i64::MAX as u64;
+
 /// Some of the rivals, in the order in which they were asked for.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Rivals(pub Vec<Rival>);
@@ -176,7 +179,10 @@ impl FromStr for Rivals {
             name => Rival::from_str(name, false)
                 .map_err(|_| format!("there is no rival {name}; known are all, {}", known())),
         };
-        text.split(',').map(named).collect::<Result<_, _>>().map(Self)
+        let rivals = text.split(',').map(named).collect::<Result<Vec<_>, _>>()?;
+        let again = rivals.iter().enumerate().find(|(index, rival)| rivals[..*index].contains(rival));
+        again.map_or(Ok(()), |(_, rival)| Err(format!("{} is named twice", rival.name())))?;
+        Ok(Self(rivals))
     }
 }
 
@@ -208,8 +214,8 @@ pub struct ImageArgs {
     /// Leaves images out that cannot be decoded, and lists them, instead of stopping.
     #[arg(long)]
     pub skip_broken: bool,
-    /// Seed in place of the recipe's. With trainings of several seeds, `orco-lab seeds` tells chance from gain.
-    #[arg(long)]
+    /// Seed in place of the recipe's. With bundles of several seeds, `orco-lab seeds` tells chance from gain.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(..=MOST_SEED))]
     #[serde(default)]
     pub seed: Option<u64>,
 }

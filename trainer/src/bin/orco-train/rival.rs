@@ -10,12 +10,12 @@ use orco_trainer::failure::guarded;
 use orco_trainer::interrupt::{self, Work};
 use orco_trainer::rival::{Rival, check, heading, line, of_sessions, write, write_over_seeds};
 
-use crate::arguments::{Common, Rivals};
+use crate::arguments::{Common, MOST_SEED, Rivals};
 use crate::job::{self, Job};
 
-/// Trains and measures the rivals that are asked for, by so many seeds from the recipe's on. The images are read once;
-/// rivals on the same backbone share it. What others were measured by the same recipe, over however many draws, stands in
-/// the files beside them.
+/// Trains and measures the rivals that are asked for, by so many seeds from the recipe's on, all on the images and shots
+/// that the recipe's own draws. The images are read once; rivals on the same backbone share it. What others were measured
+/// by the same recipe stands in the files beside them: by its own seed over however many draws, by all seeds over as many.
 ///
 /// # Errors
 /// If the recipe trains no backbone, or a rival cannot be trained or measured; what is done by then is kept.
@@ -25,40 +25,44 @@ pub fn all(rivals: &Rivals, common: &Common, request: &serde_json::Value, (seeds
     let (first, mut data) = job::begin(common, &group)?;
     check(&first)?;
     let of_seed = |more: u32| -> Result<Recipe> {
-        let seed = first.seed.checked_add(more.into()).context("there are not so many seeds after the recipe's")?;
+        let seed = first.seed.checked_add(more.into()).filter(|seed| *seed <= MOST_SEED);
+        let seed = seed.with_context(|| format!("--seeds goes beyond {MOST_SEED}, the last seed there is"))?;
         Ok(Recipe { seed, ..first.clone() })
     };
     let recipes = (0..seeds).map(of_seed).collect::<Result<Vec<_>>>()?;
     let sessions = of_sessions(&data)?;
-    let mut each = vec![Vec::new(); rivals.0.len()];
+    let folder = |rival: Rival, recipe: &Recipe| {
+        common.run.join(format!("{}-{}", rival.backbone(), &rival.digest(recipe, first.seed)[..12]))
+    };
+    let kept = |rival: Rival, recipe: &Recipe| rival.kept(recipe, &sessions, &folder(rival, recipe));
     for recipe in &recipes {
         let of = if seeds > 1 { format!(", seed {}", recipe.seed) } else { String::new() };
         print(format!("{}{of}, draws: {draws}\n{}", recipe.name, heading(recipe)))?;
-        let folder = |rival: Rival| common.run.join(format!("{}-{}", rival.backbone(), &rival.digest(recipe)[..12]));
-        for (&rival, each) in rivals.0.iter().zip(&mut each) {
+        for &rival in &rivals.0 {
             log::info!("rival \"{}\"{of}", rival.name());
-            let own = Common { run: folder(rival), ..common.clone() };
+            let own = Common { run: folder(rival, recipe), ..common.clone() };
             let mut job = Job::over(recipe.clone(), data, &own, request.clone(), &group)?;
             interrupt::enter(Work::Run);
             job.data.train.settle(job.model.device());
             let measured = || rival.measure(&mut job.model, recipe, &job.data, &job.run, (&sessions, draws));
             let summary = guarded("pretrain.batch", measured).with_context(|| rival.name())?;
             print(line(rival, recipe, &summary))?;
-            each.push(summary);
             data = job.data;
             let all = Rival::value_variants().iter().copied();
-            let measured: Vec<_> =
-                all.filter_map(|rival| Some((rival, rival.kept(recipe, &sessions, &folder(rival))?))).collect();
-            write(&common.run, measured, recipe)?;
+            write(&common.run, all.filter_map(|rival| Some((rival, kept(rival, &first)?))).collect(), &first)?;
         }
     }
     if seeds > 1 {
+        let each = |rival: Rival| {
+            let each = recipes.iter().map(|recipe| kept(rival, recipe).filter(|kept| kept.draws == draws));
+            Some((rival, each.collect::<Option<Vec<_>>>()?))
+        };
+        let measured: Vec<_> = Rival::value_variants().iter().copied().filter_map(each).collect();
         print(OverSeeds::heading())?;
-        let over: Vec<_> = rivals.0.iter().copied().zip(each).collect();
-        for (_, each) in &over {
+        for (_, each) in measured.iter().filter(|(rival, _)| rivals.0.contains(rival)) {
             print(OverSeeds::of(each).line())?;
         }
-        write_over_seeds(&common.run, &over, &recipes)?;
+        write_over_seeds(&common.run, &measured, &recipes)?;
     }
     Ok(())
 }
