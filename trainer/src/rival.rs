@@ -17,6 +17,7 @@ mod episodes;
 mod fact;
 mod lcwof;
 mod limit;
+mod nc_fscil;
 mod savc;
 mod sessions;
 
@@ -39,6 +40,7 @@ use self::embedding::Embedding;
 use self::fact::Fact;
 use self::lcwof::Lcwof;
 use self::limit::Limit;
+use self::nc_fscil::NcFscil;
 use self::savc::{Savc, TURNS};
 use self::sessions::Protocol;
 use crate::config::{MeasureOn, Recipe, SplitConfig};
@@ -70,6 +72,9 @@ pub enum Rival {
     Bidist,
     /// LCwoF: every session learns, then calibrates (Kukleva et al., ICCV 2021).
     Lcwof,
+    /// NC-FSCIL: vertices of a simplex for classifiers, and a projection pulled there (Yang et al., ICLR 2023).
+    #[serde(rename = "nc-fscil")]
+    NcFscil,
 }
 
 impl Rival {
@@ -83,6 +88,7 @@ impl Rival {
             Self::Limit => "limit",
             Self::Bidist => "bidist",
             Self::Lcwof => "lcwof",
+            Self::NcFscil => "nc-fscil",
         }
     }
 
@@ -92,6 +98,7 @@ impl Rival {
             Self::Baseline | Self::Cec | Self::Limit | Self::Bidist | Self::Lcwof => "cross-entropy",
             Self::Fact => "fact",
             Self::Savc => "savc",
+            Self::NcFscil => "nc-fscil",
         }
     }
 
@@ -112,6 +119,7 @@ impl Rival {
             Self::Limit => "LIMIT",
             Self::Bidist => "BiDist",
             Self::Lcwof => "LCwoF",
+            Self::NcFscil => "NC-FSCIL",
         };
         ROWS.iter().find(|row| row.name == name).expect("the paper has a row of it").theirs(table)
     }
@@ -178,6 +186,12 @@ impl Rival {
             Self::Lcwof => {
                 trained(model, recipe, &base, &mut CrossEntropy)?;
                 protocol.walk(&mut Lcwof::new(model, protocol)?)?
+            }
+            Self::NcFscil => {
+                let mut nc_fscil = NcFscil::new(model, recipe);
+                trained(model, recipe, &base, &mut nc_fscil)?;
+                let embedding = Embedding::of(model, data, protocol.measured(), &[0])?;
+                protocol.walk(&mut nc_fscil::Sessions::new(&nc_fscil, &embedding, &protocol))?
             }
         };
         run.log(&json!({ "phase": "rival", "draws": draws, "measured": summary }))?;
@@ -336,6 +350,7 @@ mod tests {
             goes_on(|_, _| CrossEntropy);
             goes_on(Fact::new);
             goes_on(Savc::new);
+            goes_on(NcFscil::new);
         });
     }
 

@@ -9,9 +9,9 @@ use std::process::{Command, Output};
 use support::{lines, recipe, train};
 
 /// All of them, in the order of the table.
-const NAMES: [&str; 7] = ["baseline", "fact", "savc", "cec", "limit", "bidist", "lcwof"];
+const NAMES: [&str; 8] = ["baseline", "fact", "savc", "cec", "limit", "bidist", "lcwof", "nc-fscil"];
 /// Backbones that they train.
-const BACKBONES: usize = 3;
+const BACKBONES: usize = 4;
 
 /// What its recipe has beside that of all.
 const MORE: [(&str, &str, i64); 1] = [("pretrain", "batch", 32)];
