@@ -52,7 +52,8 @@ pub enum SeedsError {
     },
 }
 
-/// Makes sure that bundles differ by the seed of their training, and are measured on the same images.
+/// Makes sure that bundles differ by the seed of their training alone, as far as manifests tell - rate and losses of the
+/// training are not in them -, and are measured on the same images.
 ///
 /// # Errors
 /// [`SeedsError`] names the first two that do not.
