@@ -191,7 +191,7 @@ impl Rival {
                 let mut nc_fscil = NcFscil::new(model, recipe);
                 trained(model, recipe, &base, &mut nc_fscil)?;
                 let embedding = Embedding::of(model, data, protocol.measured(), &[0])?;
-                protocol.walk(&mut nc_fscil::Sessions::new(&nc_fscil, &embedding, &protocol))?
+                protocol.walk(&mut nc_fscil::Sessions::new(&nc_fscil, &embedding, protocol))?
             }
         };
         run.log(&json!({ "phase": "rival", "draws": draws, "measured": summary }))?;
@@ -278,11 +278,15 @@ pub fn write(folder: &Path, measured: Vec<(Rival, Summary)>, recipe: &Recipe) ->
 }
 
 /// Writes what was measured of each rival by every one of these recipes, which differ in their seeds alone, as
-/// rivals-seeds.json and rivals-seeds.csv.
+/// rivals-seeds.json and rivals-seeds.csv; returns each rival taken together.
 ///
 /// # Errors
 /// If a file cannot be written.
-pub fn write_over_seeds(folder: &Path, measured: &[(Rival, Vec<Summary>)], recipes: &[Recipe]) -> Result<()> {
+pub fn write_over_seeds(
+    folder: &Path,
+    measured: &[(Rival, Vec<Summary>)],
+    recipes: &[Recipe],
+) -> Result<Vec<OverSeeds>> {
     let over: Vec<OverSeeds> = measured.iter().map(|(_, each)| OverSeeds::of(each)).collect();
     let entry = |(over, (rival, each)): (&OverSeeds, &(Rival, Vec<Summary>))| {
         let published = recipes.first().and_then(|recipe| rival.theirs(recipe));
@@ -292,12 +296,13 @@ pub fn write_over_seeds(folder: &Path, measured: &[(Rival, Vec<Summary>)], recip
     let seeds: Vec<u64> = recipes.iter().map(|recipe| recipe.seed).collect();
     let all = json!({ "recipe": recipes.first(), "training_seeds": seeds, "systems": systems });
     write_atomically(&folder.join("rivals-seeds.json"), &serde_json::to_vec_pretty(&all)?)?;
-    write_atomically(&folder.join("rivals-seeds.csv"), seeds::csv(&over).as_bytes())
+    write_atomically(&folder.join("rivals-seeds.csv"), seeds::csv(&over).as_bytes())?;
+    Ok(over)
 }
 
 #[cfg(test)]
 mod tests {
-    use tch::Device;
+    use tch::{Device, Tensor};
 
     use super::*;
     use crate::alone::alone;
@@ -313,6 +318,11 @@ mod tests {
         (recipe.pretrain.epochs, recipe.pretrain.batch) = (2, 24);
         recipe.export.candidates_per_class = 5;
         recipe
+    }
+
+    /// All numbers of a tensor.
+    pub(super) fn values(tensor: &Tensor) -> Vec<f32> {
+        Vec::try_from(tensor.detach().reshape([-1])).unwrap()
     }
 
     /// Trained with and without a stop between the epochs, everything ends in the same numbers.

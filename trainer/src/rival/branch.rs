@@ -10,7 +10,6 @@ use crate::augment::view;
 use crate::backbone::Network;
 use crate::config::SHOTS;
 use crate::dataset::Images;
-use crate::fit::seed_torch;
 use crate::model::{Model, store};
 use crate::optimiser::Parameter;
 use crate::progress::Progress;
@@ -51,6 +50,11 @@ pub(super) fn permuted(count: usize) -> Vec<usize> {
     Vec::<i64>::try_from(order).expect("numbers").into_iter().map(|number| number as usize).collect()
 }
 
+/// A number between 0 and 1, drawn uniformly.
+pub(super) fn uniform() -> f64 {
+    Tensor::rand([1], (Kind::Double, Device::Cpu)).double_value(&[0])
+}
+
 /// Refuses a session's loss that is no number any more.
 pub(super) fn check_loss(loss: &Tensor) -> Result<()> {
     if !loss.double_value(&[]).is_finite() {
@@ -84,17 +88,13 @@ impl<'a> Branch<'a> {
         store::copy(self.base.0.variables(), &self.model.tensors().into_iter().collect());
         self.by_branch = self.by_base.shallow_clone();
         (self.draw, self.session) = (draw, 0);
-        self.seed();
+        self.protocol.seed(draw, 0);
     }
 
     /// Enters the next session, and seeds torch for it.
     pub fn enter(&mut self) {
         self.session += 1;
-        self.seed();
-    }
-
-    fn seed(&self) {
-        seed_torch(self.protocol.recipe.seed, (1000 * self.draw + self.session) as i64);
+        self.protocol.seed(self.draw, self.session);
     }
 
     /// What the frozen blocks make of a random view of each training image, under no gradient.

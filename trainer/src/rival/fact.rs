@@ -18,6 +18,7 @@ use anyhow::Result;
 use tch::nn::{self, Init, VarStore};
 use tch::{Kind, Tensor, no_grad};
 
+use super::branch::uniform;
 use super::cosine::logits;
 use super::sessions::Rule;
 use crate::backbone::{Description, unit};
@@ -78,9 +79,9 @@ impl Criterion for Fact {
     fn draw(&self, scene: &Scene<'_>, batch: &[usize]) -> Drawn {
         let views = scene.views(batch, 1);
         // Beta(1/2, 1/2) is the arcsine law.
-        let uniform = Tensor::rand([1], (Kind::Double, tch::Device::Cpu)).double_value(&[0]);
+        let share = (FRAC_PI_2 * uniform()).sin().powi(2);
         let partner = Tensor::randperm(batch.len() as i64, (Kind::Int64, views.device()));
-        Drawn { views, share: (FRAC_PI_2 * uniform).sin().powi(2), partner }
+        Drawn { views, share, partner }
     }
 
     fn losses(&mut self, scene: &Scene<'_>, drawn: Drawn, batch: &[usize]) -> Result<BatchLosses, RankError> {

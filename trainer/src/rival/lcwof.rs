@@ -191,12 +191,8 @@ mod tests {
     use super::*;
     use crate::alone::alone;
     use crate::dataset::{self, Origin};
-    use crate::rival::tests::recipe;
+    use crate::rival::tests::{recipe, values};
     use crate::run::Run;
-
-    fn values(tensor: &Tensor) -> Vec<f32> {
-        Vec::try_from(tensor.detach().reshape([-1])).unwrap()
-    }
 
     #[test]
     fn gradients_are_shortened_together() {

@@ -19,13 +19,12 @@ use orco_state::target::{Method, generate};
 use tch::nn::{self, LayerNorm, Linear, LinearConfig, Module, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
 
-use super::branch::{check_loss, labelled, permuted};
+use super::branch::{check_loss, labelled, permuted, uniform};
 use super::embedding::Embedding;
 use super::sessions::{Learner, Protocol, new_means};
 use crate::backbone::unit;
 use crate::config::{PretrainConfig, Recipe};
 use crate::distributed::RankError;
-use crate::fit::seed_torch;
 use crate::interrupt;
 use crate::model::{Model, store};
 use crate::optimiser::{Parameter, Sgd, SgdConfig, gradients};
@@ -134,7 +133,7 @@ impl Criterion for NcFscil {
         let views = scene.views(batch, 1);
         let order = Tensor::randperm(batch.len() as i64, (Kind::Int64, Device::Cpu));
         let (partner, others) = (order.to_device(views.device()), |partner: &Tensor| views.index_select(0, partner));
-        let chosen = drawn();
+        let chosen = uniform();
         if chosen < MIXED {
             let gamma = Tensor::from_slice(&[ALPHA; 2]).internal_standard_gamma();
             let share = gamma.double_value(&[0]) / gamma.sum(Kind::Double).double_value(&[]);
@@ -142,7 +141,7 @@ impl Criterion for NcFscil {
             Drawn { views: mixed, partner, share }
         } else if chosen < MIXED + PASTED {
             // Beta(1, 1) is the uniform law.
-            let (pasted, share) = pasted(&views, &others(&partner), drawn(), [drawn(), drawn()]);
+            let (pasted, share) = pasted(&views, &others(&partner), uniform(), [uniform(), uniform()]);
             Drawn { views: pasted, partner, share }
         } else {
             Drawn { views, partner, share: 1.0 }
@@ -173,11 +172,6 @@ impl Criterion for NcFscil {
     fn restore(&mut self, saved: &HashMap<String, Tensor>) -> Result<()> {
         store::restore(self.tensors(), saved)
     }
-}
-
-/// A number between 0 and 1.
-fn drawn() -> f64 {
-    Tensor::rand([1], (Kind::Double, Device::Cpu)).double_value(&[0])
 }
 
 /// Images with a box of other ones in each, and the share of an image that is left of it (CutMix, Yun et al., ICCV 2019):
@@ -224,7 +218,7 @@ fn balanced(labels: &Tensor) -> Tensor {
 pub(super) struct Sessions<'a> {
     own: &'a NcFscil,
     embedding: &'a Embedding,
-    seed: u64,
+    protocol: Protocol<'a>,
     /// The projection as the base session left it.
     base: HashMap<String, Tensor>,
     /// A mean feature vector of every class seen, `[c, d]`.
@@ -234,10 +228,10 @@ pub(super) struct Sessions<'a> {
 }
 
 impl<'a> Sessions<'a> {
-    pub fn new(own: &'a NcFscil, embedding: &'a Embedding, protocol: &Protocol<'_>) -> Self {
+    pub fn new(own: &'a NcFscil, embedding: &'a Embedding, protocol: Protocol<'a>) -> Self {
         let base = own.tensors().into_iter().map(|(name, tensor)| (name, tensor.detach().copy())).collect();
         let means = embedding.means.squeeze_dim(1);
-        Self { own, embedding, seed: protocol.recipe.seed, base, means, draw: 0, session: 0 }
+        Self { own, embedding, protocol, base, means, draw: 0, session: 0 }
     }
 
     /// The loss of some features; in most steps of projections that are halves of two.
@@ -246,7 +240,7 @@ impl<'a> Sessions<'a> {
         let to = |projected: &Tensor, labels: &Tensor| {
             dot_regression(&unit(projected), &self.own.goals(labels), Some(&balanced(labels)))
         };
-        let loss = if drawn() < HALVED {
+        let loss = if uniform() < HALVED {
             let partner =
                 Tensor::randperm(labels.numel() as i64, (Kind::Int64, Device::Cpu)).to_device(labels.device());
             let halves = (&projected + projected.index_select(0, &partner)) * 0.5;
@@ -268,7 +262,7 @@ impl Learner for Sessions<'_> {
 
     fn learn(&mut self, shots: &[usize]) -> Result<()> {
         self.session += 1;
-        seed_torch(self.seed, (1000 * self.draw + self.session) as i64);
+        self.protocol.seed(self.draw, self.session);
         let device = self.own.vertices.device();
         let known = self.means.size()[0];
         let own = self.embedding.shots(shots);
@@ -314,12 +308,8 @@ mod tests {
     use super::*;
     use crate::alone::alone;
     use crate::dataset::{self, Origin};
-    use crate::rival::tests::recipe;
+    use crate::rival::tests::{recipe, values};
     use crate::run::Run;
-
-    fn values(tensor: &Tensor) -> Vec<f32> {
-        Vec::try_from(tensor.detach().reshape([-1])).unwrap()
-    }
 
     #[test]
     fn dot_regression_is_the_distance_from_a_cosine_of_one() {
@@ -368,7 +358,7 @@ mod tests {
             let embedding = Embedding::of(&model, &data, protocol.measured(), &[0]).unwrap();
             let weights = || own.tensors().iter().map(|(_, tensor)| values(tensor)).collect::<Vec<_>>();
             let start = weights();
-            let mut sessions = Sessions::new(&own, &embedding, &protocol);
+            let mut sessions = Sessions::new(&own, &embedding, protocol);
             sessions.begin(0).unwrap();
             let shots = protocol.shots(1, 0);
             let pulled = |sessions: &Sessions<'_>| {

@@ -10,6 +10,7 @@ use tch::{Device, Kind, Tensor, no_grad};
 use super::embedding::{Embedding, class_means};
 use crate::config::{MeasureOn, Recipe, SHOTS};
 use crate::dataset::{DataSet, Images};
+use crate::fit::seed_torch;
 use crate::interrupt;
 use crate::measured;
 use crate::run::Run;
@@ -96,6 +97,11 @@ impl<'a> Protocol<'a> {
             rows.push(self.row(learner, number));
         }
         Ok(Draw { rows, operations: 0.0, seconds })
+    }
+
+    /// Seeds torch for a session of a draw.
+    pub fn seed(&self, draw: usize, session: usize) {
+        seed_torch(self.recipe.seed, (1000 * draw + session) as i64);
     }
 
     /// The shots of a session: those that the lab's learners get.

@@ -48,8 +48,10 @@ pub fn all(rivals: &Rivals, common: &Common, request: &serde_json::Value, (seeds
             let summary = guarded("pretrain.batch", measured).with_context(|| rival.name())?;
             print(line(rival, recipe, &summary))?;
             data = job.data;
-            let all = Rival::value_variants().iter().copied();
-            write(&common.run, all.filter_map(|rival| Some((rival, kept(rival, &first)?))).collect(), &first)?;
+            if recipe.seed == first.seed {
+                let all = Rival::value_variants().iter().copied();
+                write(&common.run, all.filter_map(|rival| Some((rival, kept(rival, &first)?))).collect(), &first)?;
+            }
         }
     }
     if seeds > 1 {
@@ -58,11 +60,11 @@ pub fn all(rivals: &Rivals, common: &Common, request: &serde_json::Value, (seeds
             Some((rival, each.collect::<Option<Vec<_>>>()?))
         };
         let measured: Vec<_> = Rival::value_variants().iter().copied().filter_map(each).collect();
+        let over = write_over_seeds(&common.run, &measured, &recipes)?;
         print(OverSeeds::heading())?;
-        for (_, each) in measured.iter().filter(|(rival, _)| rivals.0.contains(rival)) {
-            print(OverSeeds::of(each).line())?;
+        for (_, over) in measured.iter().zip(&over).filter(|((rival, _), _)| rivals.0.contains(rival)) {
+            print(over.line())?;
         }
-        write_over_seeds(&common.run, &measured, &recipes)?;
     }
     Ok(())
 }
