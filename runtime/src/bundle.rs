@@ -219,7 +219,7 @@ impl Bundle {
     ///
     /// The bundle's own exemplars and benchmark stay features of the float backbone, and a state does not remember
     /// which of the two its shots went through: their features differ by little, and both may be mixed. The measured
-    /// loss stands in trainer/README.md.
+    /// loss stands in the journal of the book.
     ///
     /// # Errors
     /// [`OpenError`] if the bundle has none, or it is damaged.

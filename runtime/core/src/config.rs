@@ -163,7 +163,8 @@ impl Config {
 
     /// Ours for small devices: a fifth of the published program's arithmetic at most. One view of a sample instead of
     /// two, more of classes with few shots, and most of the change in the hidden layer, so that base classes erode
-    /// less; answers by targets and class means together. Chosen on held-out base classes (trainer/README.md).
+    /// less; answers by targets and class means together. Chosen on held-out base classes (journal of the book,
+    /// 2026-11-22).
     pub const fn edge() -> Self {
         Self {
             epochs: 40,
@@ -181,7 +182,7 @@ impl Config {
 
     /// Ours for any pictures and any backbone: nothing is trained on the device. Discriminant, class means and the head
     /// of phase 2 answer together, and every session chooses the border between base classes and new ones. Weights were
-    /// compared on several data sets (models/README.md); none is tuned to one.
+    /// compared on several data sets (journal of the book, 2026-11-22); none is tuned to one.
     pub const fn discriminant() -> Self {
         let answer = Answer { targets: 0.5, means: 1.0, discriminant: 2.0 };
         Self { epochs: 0, answer: Some(answer), ..Self::edge() }

@@ -8,6 +8,7 @@
 //! - [`unknown`]: how well answers know what they do not know;
 //! - [`published`]: what authors report;
 //! - `report` (feature `report`): all of it as JSON, CSV, pictures, and a page;
+//! - `tables` (feature `report`): the reports of several bundles as pages of the book;
 //! - `trials` (feature `trials`): the paper's ablations of phase 3;
 //! - `seeds` (feature `trials`): trainings of one recipe with several seeds;
 //! - [`Row`], [`Summary`]: harmonic means, accuracies and their spread over draws; [`csv`] writes them, [`shown`] shows
@@ -28,6 +29,8 @@ pub mod seeds;
 pub mod shown;
 pub mod statistics;
 mod system;
+#[cfg(feature = "report")]
+pub mod tables;
 #[cfg(feature = "trials")]
 pub mod trials;
 pub mod unknown;

@@ -14,7 +14,7 @@ use orco_state::state::{BaseModel, Class, State};
 use orco_state::statistics::Statistics;
 
 /// Axes that are kept. With 64 of 128 to 1,280, discriminants were as accurate as with all
-/// (`models/README.md`); further ones cost memory alone.
+/// (measured on the bundles); further ones cost memory alone.
 const AXES: usize = 64;
 /// Share of the multiple of the identity in the covariance.
 pub const SHRINKAGE: f64 = 0.5;

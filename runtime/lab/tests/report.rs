@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use orco_lab::benchmark::Benchmark;
 use orco_lab::published::{ROWS, Table};
 use orco_lab::report::{Report, prepare};
+use orco_lab::tables::Tables;
 use orco_lab::trials::{Question, Trials};
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
@@ -158,37 +159,13 @@ fn a_benchmark_of_the_paper_stands_beside_its_table() {
 }
 
 #[test]
-fn the_readme_has_the_tables_of_the_paper() {
-    let readme = fs::read_to_string(models().join("README.md")).unwrap();
-    let section = |start: &str| readme.split(start).nth(1).unwrap().split("\n## ").next().unwrap();
-    let tables = [
-        (Table::Cifar100, &["cifar100-resnet12", "cifar100-small"][..]),
-        (Table::MiniImagenet, &["miniimagenet-edge"]),
-        (Table::Cub200, &[]),
-    ];
-    for (table, bundles) in tables {
-        let section = section(&format!("\n### {}\n", table.name())).split("\n### ").next().unwrap();
-        for row in ROWS {
-            let theirs = row.theirs(table).map(|[ahm, last, aacc]| format!("{ahm:.2} / {last:.2} / {aacc:.2}"));
-            let name = row.name.split(' ').next().unwrap();
-            let start = format!("| {name} | {} |", theirs.as_deref().unwrap_or("-"));
-            assert!(section.lines().any(|line| line.starts_with(&start)), "{table:?}: {start}");
-            for bundle in bundles {
-                let json = fs::read(models().join(bundle).join("report/report.json")).unwrap();
-                let report: Report = serde_json::from_slice(&json).unwrap();
-                for system in row.ours {
-                    let of = report.systems.iter().find(|summary| summary.system == system.name()).unwrap();
-                    let cells = [
-                        (of.ahm, of.ahm_deviation),
-                        (of.last_hm.unwrap(), of.last_hm_deviation.unwrap()),
-                        (of.aacc, of.aacc_deviation),
-                    ];
-                    let cells = cells.map(|(mean, deviation)| format!("{mean:.2} ± {deviation:.2}")).join(" / ");
-                    let has = |line: &str| line.starts_with(&format!("| {name}")) && line.contains(&cells);
-                    assert!(section.lines().any(has), "{bundle}, {}: {cells}", system.name());
-                }
-            }
-        }
+fn the_book_has_the_numbers_of_the_reports() {
+    let folder = models().join("../docs/src/results");
+    let pages = Tables::read(&models()).unwrap().pages();
+    assert!(pages.len() > shipped().len());
+    for (name, text) in pages {
+        let committed = fs::read_to_string(folder.join(&name)).unwrap_or_default();
+        assert!(committed == text, "docs/src/results/{name} is out of date: run `cargo xtask book`");
     }
 }
 

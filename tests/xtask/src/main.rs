@@ -10,6 +10,7 @@
 //! - [`cache`] puts a folder in place whole or not at all, also with two set-ups at once;
 //! - [`environment`] carries the libraries to Cargo as environment variables;
 //! - [`debian`] installs what is no part of a wheel;
+//! - [`book`] generates the book's results and builds it;
 //! - [`checks`] are the steps of `cargo xtask test` and its tiers, the same here and in CI;
 //! - [`programs`] builds test programs and runs several at a time;
 //! - [`package`] builds the Debian package, and tries it in a clean Debian;
@@ -21,6 +22,7 @@
 
 #[cfg(unix)]
 mod aarch64;
+mod book;
 mod cache;
 mod checks;
 #[cfg(unix)]
@@ -94,6 +96,15 @@ enum Task {
         /// Arguments of `orco demo`
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
+    },
+    /// Generate the book's results from the bundles' reports and build the book into target/book
+    Book {
+        /// Fail if the results that are committed are not those of the reports, instead of writing them
+        #[arg(long)]
+        check: bool,
+        /// Serve the book at http://localhost:3000 and build it again after every change
+        #[arg(long, conflicts_with = "check")]
+        serve: bool,
     },
     /// Build the Debian package with cargo-deb (which Cargo builds first, unless ORCO_CARGO_DEB names one)
     #[cfg(unix)]
@@ -180,6 +191,7 @@ fn main() -> ExitCode {
         Some(Task::Weights { network }) => weights(network),
         Some(Task::Train { args }) => train(&args),
         Some(Task::Demo { args }) => demo(&args),
+        Some(Task::Book { check, serve }) => book::build(check, serve),
         #[cfg(unix)]
         Some(Task::Package(arguments)) => pack(&arguments),
         Some(Task::Test { tier, install }) => test(tier, install),

@@ -14,6 +14,7 @@ use orco_lab::published;
 use orco_lab::report::{self, collect};
 use orco_lab::seeds::{self, OverSeeds};
 use orco_lab::shown::{heading, line, print, shell_word};
+use orco_lab::tables::Tables;
 use orco_lab::trials::{Question, Trials};
 use orco_lab::{Measurement, Summary, System};
 use orco_runtime::bundle::Bundle;
@@ -39,6 +40,8 @@ enum Verb {
     /// Measures bundles that one recipe trained with different seeds: every number's mean, and how far it deviates over
     /// draws of the shots and over seeds of the training.
     Seeds(SeedsArguments),
+    /// Writes the results pages of the book, as Markdown, from the reports of all bundles in a folder. Measures nothing.
+    Tables(TablesArguments),
 }
 
 /// What is measured of a bundle.
@@ -96,6 +99,16 @@ struct AblateArguments {
 }
 
 #[derive(Args)]
+struct TablesArguments {
+    /// Folder of bundles.
+    #[arg(default_value = "models")]
+    bundles: PathBuf,
+    /// Folder to write to.
+    #[arg(long, value_name = "DIR", default_value = "docs/src/results")]
+    output: PathBuf,
+}
+
+#[derive(Args)]
 struct ReportArguments {
     /// The bundle's folder.
     bundle: PathBuf,
@@ -114,6 +127,7 @@ fn main() -> ExitCode {
         Verb::Report(arguments) => make_report(&arguments),
         Verb::Ablate(arguments) => ablate(&arguments),
         Verb::Seeds(arguments) => seeds(&arguments),
+        Verb::Tables(arguments) => write_tables(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -210,6 +224,17 @@ fn seeds(arguments: &SeedsArguments) -> Result<()> {
         print(format!("\nall numbers are in {}", output.display()))?;
     }
     Ok(())
+}
+
+fn write_tables(arguments: &TablesArguments) -> Result<()> {
+    let TablesArguments { bundles, output } = arguments;
+    let pages = Tables::read(bundles)?.pages();
+    report::writable(output).with_context(|| format!("cannot write into the folder {}", output.display()))?;
+    for (name, text) in &pages {
+        let path = output.join(name);
+        replace_shared(&path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(print(format!("{} pages are written to {}", pages.len(), output.display()))?)
 }
 
 /// Columns of a trial's name.

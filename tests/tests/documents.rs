@@ -1,0 +1,154 @@
+//! What people read: links lead somewhere, and a README is a door.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+
+/// Most words of a README; released bundles' cards are generated and may be longer.
+const WORDS: usize = 800;
+
+fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package lies in the workspace")
+}
+
+/// Every Markdown file of the checkout, without what Cargo and others put there.
+fn documents() -> Vec<PathBuf> {
+    fn visit(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() && !name.starts_with('.') && !["target", "node_modules", "dist", "runs"].contains(&&*name)
+            {
+                visit(&path, found);
+            } else if path.extension().is_some_and(|ending| ending == "md") {
+                found.push(path);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    visit(workspace(), &mut found);
+    assert!(found.len() > 30, "{found:?}");
+    found
+}
+
+/// The text with the files that mdBook includes in it.
+fn text_of(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    let lines = text.lines().map(|line| {
+        let included = line.strip_prefix("{{#include ").and_then(|rest| rest.strip_suffix("}}"));
+        included.map_or_else(
+            || line.to_owned(),
+            |file| {
+                fs::read_to_string(path.with_file_name(file))
+                    .unwrap_or_else(|_| panic!("{}: {file} cannot be included", path.display()))
+            },
+        )
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Links and the anchors of headings.
+struct Document {
+    links: Vec<String>,
+    anchors: Vec<String>,
+}
+
+fn parse(text: &str) -> Document {
+    let mut document = Document { links: Vec::new(), anchors: Vec::new() };
+    let mut heading: Option<String> = None;
+    for event in Parser::new_ext(text, Options::ENABLE_TABLES) {
+        match event {
+            Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
+                document.links.push(dest_url.into_string())
+            }
+            Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
+            Event::Text(text) | Event::Code(text) => {
+                if let Some(heading) = &mut heading {
+                    heading.push_str(&text);
+                }
+            }
+            Event::End(TagEnd::Heading(_)) => document.anchors.extend(heading.take().map(|heading| anchor(&heading))),
+            Event::Html(html) | Event::InlineHtml(html) => {
+                let sources = html.split("src=\"").skip(1).filter_map(|rest| rest.split('"').next());
+                document.links.extend(sources.map(str::to_owned));
+            }
+            _ => {}
+        }
+    }
+    document
+}
+
+/// The anchor of a heading, as GitHub and mdBook make it.
+fn anchor(heading: &str) -> String {
+    let kept = heading.to_lowercase();
+    kept.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+/// The path without `.` and `..`.
+fn normal(path: &Path) -> PathBuf {
+    path.components().fold(PathBuf::new(), |mut whole, part| {
+        match part {
+            Component::ParentDir => {
+                whole.pop();
+            }
+            Component::CurDir => {}
+            part => whole.push(part),
+        }
+        whole
+    })
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut parsed: HashMap<PathBuf, Document> = HashMap::new();
+    for path in documents() {
+        parsed.insert(path.clone(), parse(&text_of(&path)));
+    }
+    let mut broken = Vec::new();
+    for (path, document) in &parsed {
+        for link in &document.links {
+            if link.contains("://") || link.starts_with("mailto:") || link.starts_with("data:") {
+                continue;
+            }
+            let (file, anchor) =
+                link.split_once('#').map_or((link.as_str(), None), |(file, anchor)| (file, Some(anchor)));
+            let target = if file.is_empty() { path.clone() } else { normal(&path.with_file_name(file)) };
+            let in_book = |path: &Path| path.starts_with(workspace().join("docs/src"));
+            let leaves_book = in_book(path) && !in_book(&target);
+            let found = target.exists() && !leaves_book;
+            let named = anchor.is_none_or(|anchor| {
+                parsed.get(&target).is_none_or(|target| target.anchors.iter().any(|known| known == anchor))
+            });
+            if !found || !named {
+                broken.push(format!("{}: {link}", path.strip_prefix(workspace()).unwrap().display()));
+            }
+        }
+    }
+    broken.sort();
+    assert!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
+}
+
+#[test]
+fn a_readme_is_a_door() {
+    let mut long = Vec::new();
+    for path in documents() {
+        let is_card = path.with_file_name("manifest.toml").exists();
+        let words = fs::read_to_string(&path).unwrap().split_whitespace().count();
+        if path.ends_with("README.md") && !is_card && words > WORDS {
+            long.push(format!("{}: {words} words, at most {WORDS}", path.display()));
+        }
+    }
+    assert!(long.is_empty(), "{}", long.join("\n"));
+}
+
+#[test]
+fn every_page_is_in_the_summary() {
+    let book = workspace().join("docs/src");
+    let summary = parse(&fs::read_to_string(book.join("SUMMARY.md")).unwrap());
+    for page in documents().into_iter().filter(|path| path.starts_with(&book) && !path.ends_with("SUMMARY.md")) {
+        let name = page.strip_prefix(&book).unwrap().to_str().unwrap();
+        assert!(summary.links.iter().any(|link| link == name), "docs/src/SUMMARY.md does not list {name}");
+    }
+}
