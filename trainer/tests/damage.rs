@@ -126,9 +126,10 @@ impl Runs {
         let ended = train(self.root.path(), &["resume", "run"]);
         let said = told(&ended);
         if !ended.status.success() {
-            let last = said.lines().last().unwrap_or_default();
             assert_eq!(ended.status.code(), Some(1), "{said}");
-            assert!(last.starts_with("error: ") && last.contains(name), "{last}");
+            // Errors of TOML show the place, on lines of their own.
+            let error = said.split("error: ").nth(1).expect("an error");
+            assert!(error.lines().next().unwrap().contains(name), "{damage:?}: {said}");
             assert!(!output.exists(), "{said}");
             return (said, false);
         }
