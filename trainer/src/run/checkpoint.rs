@@ -136,6 +136,11 @@ impl Run {
         }
     }
 
+    /// Steps of its phase that were taken before a checkpoint, if it is there and whole, and says so.
+    pub(crate) fn steps(&self, name: &str) -> Option<u64> {
+        read(&self.path(name)).ok()??.ok()?.steps
+    }
+
     /// Whether there is a checkpoint, whole or not.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.path(name).exists()
