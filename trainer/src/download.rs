@@ -164,7 +164,8 @@ fn set_aside(path: &Path, new: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Ok(facts) if facts.is_file() && md5(path)? == md5(new)? => return Ok(()),
-        facts => drop(facts?),
+        Err(error) => return Err(error),
+        Ok(_) => {}
     }
     let mut names = (1..).map(|number| PathBuf::from(format!("{}.before-{number}", path.display())));
     let free = names.find(|name| fs::symlink_metadata(name).is_err()).expect("numbers enough");

@@ -211,7 +211,8 @@ fn variant(name: &str, word: &str) -> String {
 fn keep(path: &Path, previous: &Path) -> std::io::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        facts => drop(facts?),
+        Err(error) => return Err(error),
+        Ok(_) => {}
     }
     let linked = crate::files::partial(previous);
     match fs::remove_file(&linked) {
