@@ -151,7 +151,7 @@ fn a_loss_that_is_no_number_keeps_the_last_good_checkpoint() {
     };
     let mut tensors: Vec<_> = tensors.map(far).collect();
     tensors.sort_by(|a, b| a.0.cmp(&b.0));
-    run.save(CHECKPOINT, &tensors).unwrap();
+    run.save(CHECKPOINT, &tensors, 1).unwrap();
     let before = std::fs::read(run.path(CHECKPOINT)).unwrap();
     let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
     let error = pretrain(&mut model, &recipe.pretrain, &base, None).unwrap_err().to_string();

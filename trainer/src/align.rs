@@ -79,7 +79,7 @@ pub fn align_sharing(
     group.demand_share("align.batch", config.batch)?;
     group.equalise(model.tensors().iter().map(|(_, tensor)| tensor))?;
     let begun = Begun::read(run, &settings)?;
-    if begun.is_none() && (run.path(CHECKPOINT).exists() || run.path(checkpoint::UNFINISHED).exists()) {
+    if begun.is_none() && (run.has(CHECKPOINT) || run.has(checkpoint::UNFINISHED)) {
         log::warn!(
             "phase 2 of this run was made with other [targets] or [align], or on another ONNX backbone; it is made anew \
              and replaces what was there"
@@ -174,7 +174,7 @@ impl<'a> Alignment<'a> {
     fn run(&mut self, at: Position) -> Result<()> {
         let (config, run, device) = (self.tables.align, self.base.run, self.model.device());
         let (count, batch) = (self.base.split.base.len(), config.batch);
-        let steps = count / batch;
+        let steps = self.steps();
         if steps == 0 {
             bail!("the {count} base images do not fill one batch of {batch}; lower align.batch");
         }
@@ -185,6 +185,11 @@ impl<'a> Alignment<'a> {
         let (name, title, work) = ("align", "phase 2", Work::Align);
         let epochs = config.epochs;
         Fit { run, name, title, work, device, steps, epochs, until: epochs, views: None }.run(self, at)
+    }
+
+    /// Steps of an epoch.
+    fn steps(&self) -> usize {
+        self.base.split.base.len() / self.tables.align.batch
     }
 
     /// An order of the base images.
@@ -292,10 +297,11 @@ impl Phase for Alignment<'_> {
     }
 
     fn save(&mut self, at: Position, run: &Run) -> Result<()> {
+        let reached = (at, at.steps(self.steps()));
         if at.epoch < self.tables.align.epochs && !self.is_over(at.epoch) {
-            return self.state.save(at, self.targets, self.settings, run);
+            return self.state.save(reached, self.targets, self.settings, run);
         }
-        self.state.save_finished(at, self.model, self.targets, self.settings, run)
+        self.state.save_finished(reached, self.model, self.targets, self.settings, run)
     }
 }
 

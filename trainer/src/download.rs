@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use flate2::read::GzDecoder;
 use md5::{Digest, Md5};
 
+use crate::files::write_with;
+
 /// A published archive (tar, compressed by gzip).
 #[derive(Clone, Copy, Debug)]
 pub struct Archive {
@@ -145,12 +147,9 @@ impl Archive {
                 let size = entry.size();
                 return Err(refused(format!("holds {name} with {size} bytes, but it must have {least} to {most}")));
             }
-            let (path, temporary) = (folder.join(name), folder.join(format!("{name}.tmp")));
-            let written = File::create(&temporary).and_then(|mut file| {
-                io::copy(&mut entry.take(most), &mut file)?;
-                file.sync_all()?;
-                fs::rename(&temporary, &path)
-            });
+            let path = folder.join(name);
+            let mut member = entry.take(most);
+            let written = write_with(&path, |file| io::copy(&mut member, file).map(drop), |new| set_aside(&path, new));
             written.map_err(writing(&path))?;
         }
         match missing.first() {
@@ -158,6 +157,20 @@ impl Archive {
             None => Ok(()),
         }
     }
+}
+
+/// Gives a file that lies in the place of a new one, and is another, a name that nothing has.
+fn set_aside(path: &Path, new: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Ok(facts) if facts.is_file() && md5(path)? == md5(new)? => return Ok(()),
+        Err(error) => return Err(error),
+        Ok(_) => {}
+    }
+    let mut names = (1..).map(|number| PathBuf::from(format!("{}.before-{number}", path.display())));
+    let free = names.find(|name| fs::symlink_metadata(name).is_err()).expect("numbers enough");
+    log::warn!("{} was there already, with other content; it is {} now", path.display(), free.display());
+    fs::rename(path, free)
 }
 
 /// Whether a member is in the folder, in its size.

@@ -50,6 +50,13 @@ pub(crate) struct Position {
     pub step: usize,
 }
 
+impl Position {
+    /// Steps of the phase that are done, of whose epochs each has `steps`.
+    pub fn steps(self, steps: usize) -> u64 {
+        (self.epoch * steps + self.step) as u64
+    }
+}
+
 /// What this process made of an epoch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Made {
@@ -128,7 +135,7 @@ impl Fit<'_> {
     /// If the loss stops being finite, a file cannot be written, or a stop was asked for.
     pub fn run(&self, phase: &mut dyn Phase, mut at: Position) -> Result<()> {
         let Self { run, name, title, steps, epochs, until, .. } = *self;
-        let of_steps = |at: Position| (at.epoch * steps + at.step) as u64;
+        let of_steps = |at: Position| at.steps(steps);
         let mut progress = Progress::new(title, (epochs * steps) as u64, of_steps(at));
         let (on_cpu, mut saved) = (self.device == Device::Cpu, Instant::now());
         run.group().meet()?;

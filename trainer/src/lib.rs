@@ -24,6 +24,7 @@ pub mod align;
 mod alone;
 pub mod augment;
 pub mod backbone;
+mod checksum;
 pub mod compare;
 pub mod config;
 pub mod dataset;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use orco_lab::Summary;
 use orco_lab::csv::csv;
 pub(crate) use orco_lab::trials::PROGRAM;
@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::checksum::{self, Checksum};
 use crate::config::Recipe;
 use crate::dataset::DataSet;
 use crate::files::write_atomically;
@@ -48,10 +49,19 @@ struct Kept<T> {
     measured: T,
 }
 
-/// What a file keeps under this key; nothing where it cannot be read, which is then measured again.
+/// What a file keeps under this key; nothing where it cannot be read or is damaged, which is then measured again.
 pub(crate) fn read<T: DeserializeOwned>(file: &Path, key: &str) -> Option<T> {
-    let kept: Kept<T> = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
-    (kept.key == key).then_some(kept.measured)
+    let bytes = fs::read(file).ok()?;
+    let kept = serde_json::from_slice::<Kept<T>>(&bytes);
+    let checksum = Checksum::of(&bytes);
+    // A file of another name's key is no damage.
+    match kept {
+        Ok(kept) if checksum::may_be_used(file, checksum) => (kept.key == key).then_some(kept.measured),
+        _ => {
+            log::warn!("{} is damaged; it is measured again", file.display());
+            None
+        }
+    }
 }
 
 /// Keeps it.
@@ -59,7 +69,7 @@ pub(crate) fn read<T: DeserializeOwned>(file: &Path, key: &str) -> Option<T> {
 /// # Errors
 /// If the file cannot be written.
 pub(crate) fn keep(file: &Path, key: String, measured: &impl Serialize) -> Result<()> {
-    write_atomically(file, &serde_json::to_vec(&Kept { key, measured })?)
+    write_atomically(file, &checksum::json(&Kept { key, measured })?)
 }
 
 /// What a file keeps under this key, or what is measured now and kept in it.
@@ -87,11 +97,33 @@ pub(crate) struct Entry<T> {
     pub published: Option<T>,
 }
 
+/// Refuses a folder in which NAME.json or NAME.csv is not what a command of this program wrote.
+///
+/// # Errors
+/// If so.
+pub fn claim(folder: &Path, name: &str) -> Result<()> {
+    let [json, csv] = ["json", "csv"].map(|ending| folder.join(format!("{name}.{ending}")));
+    let is_there = |path: &Path| fs::symlink_metadata(path).is_ok();
+    let is_ours = || {
+        let read = fs::read(&json).ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+        read.is_some_and(|read| read.get("systems").is_some() && read.get("recipe").is_some())
+    };
+    if (is_there(&json) || is_there(&csv)) && !is_ours() {
+        bail!(
+            "{} holds a {name}.json or {name}.csv that this program did not write and would overwrite; move it away, or \
+             choose another folder with --run",
+            folder.display()
+        );
+    }
+    Ok(())
+}
+
 /// Writes all that was measured by a recipe as NAME.json and NAME.csv.
 ///
 /// # Errors
 /// If a file cannot be written.
 pub(crate) fn write<T: Serialize>(folder: &Path, name: &str, recipe: &Recipe, systems: &[Entry<T>]) -> Result<()> {
+    claim(folder, name)?;
     let all = json!({ "recipe": recipe, "systems": systems });
     write_atomically(&folder.join(format!("{name}.json")), &serde_json::to_vec_pretty(&all)?)?;
     let summaries: Vec<Summary> = systems.iter().map(|entry| entry.measured.clone()).collect();
@@ -107,6 +139,38 @@ mod tests {
         let (one, other) = (json!({ "a": { "c": 1, "b": 2 }, "d": 3 }), json!({ "d": 3, "a": { "b": 2, "c": 1 } }));
         assert_eq!(digest(one), digest(other));
         assert_ne!(digest(json!({ "a": 1 })), digest(json!({ "a": 2 })));
+    }
+
+    #[test]
+    fn tables_of_others_are_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let recipe: Recipe = toml::from_str(include_str!("../recipes/synthetic-tiny.toml")).unwrap();
+        for _ in 0..2 {
+            write::<()>(folder.path(), "rivals", &recipe, &[]).unwrap();
+        }
+        for name in ["targets.json", "losses.csv"] {
+            fs::write(folder.path().join(name), "{}").unwrap();
+            let refused = write::<()>(folder.path(), name.split_once('.').unwrap().0, &recipe, &[]);
+            assert!(refused.unwrap_err().to_string().contains("this program did not write"));
+            assert_eq!(fs::read(folder.path().join(name)).unwrap(), b"{}");
+        }
+    }
+
+    #[test]
+    fn what_is_damaged_is_measured_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("kept.json");
+        once(&file, "one".into(), || Ok(1.5)).unwrap();
+        let bytes = fs::read(&file).unwrap();
+        for bit in 0..8 * bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            fs::write(&file, damaged).unwrap();
+            assert!(read::<f64>(&file, "one").is_none_or(|kept| kept == 1.5), "bit {bit}");
+        }
+        fs::write(&file, String::from_utf8(bytes).unwrap().replace("1.5", "2.5")).unwrap();
+        assert_eq!(once(&file, "one".into(), || Ok(1.5)).unwrap(), 1.5);
+        assert_eq!(read::<f64>(&file, "one"), Some(1.5));
     }
 
     #[test]

@@ -7,17 +7,19 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use orco_runtime::encoder::EncodeError;
 use tch::nn::{Init, VarStore};
 use tch::{Device, Tensor, no_grad};
 
 use crate::augment::view;
 use crate::backbone::{Description, FeatureSource, Head, Network, OnnxBackbone, pth, published_names, unfold};
+use crate::checksum::Checksum;
 use crate::config::{Arithmetic, AugmentConfig, Recipe};
 use crate::dataset::{Channels, Images};
 use crate::kernels;
 use crate::optimiser::Parameter;
+use crate::run::checkpoint;
 
 /// Backbone f, head g, and a linear classifier on the features.
 #[derive(Debug)]
@@ -211,7 +213,10 @@ fn read_weights(path: &Path, description: &Description) -> Result<Weights> {
     }
     // After its length, the header of a safetensors file is JSON.
     if start[8] == b'{' {
-        let tensors = Tensor::read_safetensors(path).context("it is damaged or cut off; copy it here again")?;
+        let damaged = "it is damaged or cut off; copy it here again";
+        // What this program wrote, as a checkpoint is, says itself whether it is whole.
+        ensure!(checkpoint::checksum_of(&std::fs::read(path)?) != Checksum::Differs, damaged);
+        let tensors = Tensor::read_safetensors(path).context(damaged)?;
         return Ok(whole(tensors));
     }
     let model = unfold::model(&std::fs::read(path)?)?;

@@ -203,7 +203,7 @@ impl<C: Criterion> Phase for Pretraining<'_, C> {
     }
 
     fn save(&mut self, at: Position, run: &Run) -> Result<()> {
-        self.state.save(at, self.model, self.criterion, run)
+        self.state.save((at, at.steps(self.steps)), self.model, self.criterion, run)
     }
 }
 

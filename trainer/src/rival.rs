@@ -47,8 +47,8 @@ use crate::config::{MeasureOn, Recipe, SplitConfig};
 use crate::dataset::DataSet;
 use crate::files::write_atomically;
 use crate::fit::Base;
-pub use crate::measured::of_sessions;
 use crate::measured::{self, Entry, digest, of_phase_1};
+pub use crate::measured::{claim, of_sessions};
 use crate::model::Model;
 use crate::optimiser::{Parameter, Sgd, SgdConfig};
 use crate::pretrain::{Criterion, train};
@@ -295,6 +295,7 @@ pub fn write_over_seeds(
     let systems: Vec<_> = over.iter().zip(measured).map(entry).collect();
     let seeds: Vec<u64> = recipes.iter().map(|recipe| recipe.seed).collect();
     let all = json!({ "recipe": recipes.first(), "training_seeds": seeds, "systems": systems });
+    claim(folder, "rivals-seeds")?;
     write_atomically(&folder.join("rivals-seeds.json"), &serde_json::to_vec_pretty(&all)?)?;
     write_atomically(&folder.join("rivals-seeds.csv"), seeds::csv(&over).as_bytes())?;
     Ok(over)

@@ -1,6 +1,8 @@
 //! A run's folder: the recipe it belongs to, its checkpoints, its metrics.
 
+pub(crate) mod checkpoint;
 mod events;
+mod folder;
 mod lock;
 mod metrics;
 mod record;
@@ -9,17 +11,14 @@ pub(crate) mod trained_on;
 pub use record::{Git, Hardware, Record};
 pub use trained_on::TrainedOn;
 
-use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use orco_runtime::manifest::MANIFEST;
-use safetensors::Dtype;
-use safetensors::tensor::TensorView;
-use tch::{Kind, Tensor};
 
+use crate::checksum::{self, Checksum};
 use crate::config::Recipe;
 use crate::distributed::Group;
 use crate::files::write_atomically;
@@ -27,8 +26,32 @@ use crate::measured::of_phase_1;
 use events::Events;
 use lock::Lock;
 
+/// Name of the copy of the recipe that a run goes by.
+const RECIPE: &str = "recipe.toml";
+/// What it says of its checksum.
+const RECIPE_WORDS: &str =
+    "- orco-train checks this copy; for other settings, change the recipe that the run began with";
+/// Name of the file that says how a run was begun.
+const RECORD: &str = "run.json";
 /// Name of the file of metrics.
 const METRICS: &str = "metrics.jsonl";
+
+/// Refuses the recipe in a run's folder where it is not what the program wrote.
+///
+/// # Errors
+/// If so, or if it cannot be read.
+pub fn verify_recipe(folder: &Path) -> Result<()> {
+    let path = folder.join(RECIPE);
+    let shown = path.display();
+    let bytes = fs::read(&path).with_context(|| format!("cannot read {shown}"))?;
+    if !checksum::may_be_used(&path, Checksum::of(&bytes)) {
+        bail!(
+            "{shown} is not as orco-train wrote it: it is damaged, or was changed; put back what was there (for other \
+             settings, change the recipe that the run began with), or remove its first line if it is right as it is"
+        );
+    }
+    Ok(())
+}
 
 /// The folder that one run writes into. Of several ranks the first one alone does; the others know what it reads.
 #[derive(Debug)]
@@ -81,10 +104,12 @@ impl Run {
             bail!("{} holds a bundle; name another folder with --run", folder.display());
         }
         fs::create_dir_all(folder).with_context(|| format!("cannot create the run folder {}", folder.display()))?;
+        folder::claim(folder)?;
         let lock = Lock::take(folder)?;
-        let path = folder.join("recipe.toml");
+        let path = folder.join(RECIPE);
         let text = toml::to_string(recipe).context("recipe")?;
         if path.exists() {
+            verify_recipe(folder)?;
             let there = Recipe::read(&path)?;
             // Phases 2 and 3 may be set anew over a trained backbone; what phase 1 was trained with may not. Weights may
             // be elsewhere: their content is known.
@@ -101,7 +126,7 @@ impl Run {
             trained_on.check(folder)?;
             trained_on.write(folder)?;
         }
-        write_atomically(&path, text.as_bytes())?;
+        write_atomically(&path, &checksum::toml(&text, RECIPE_WORDS))?;
         let (events, machine) = (Mutex::default(), OnceLock::new());
         Ok(Self { folder: folder.into(), events, machine, group, _lock: Some(lock) })
     }
@@ -129,9 +154,9 @@ impl Run {
         if !self.group.is_first() {
             return Ok(());
         }
-        let text = serde_json::to_string_pretty(record).context("run.json")?;
+        let text = checksum::json(record).context(RECORD)?;
         self.machine.get_or_init(|| record.machine());
-        write_atomically(&self.path("run.json"), text.as_bytes())
+        write_atomically(&self.path(RECORD), &text)
     }
 
     /// Appends one line to `metrics.jsonl`, and its numbers to TensorBoard's event file: the tags are the line's
@@ -177,87 +202,6 @@ impl Run {
     pub fn rewind(&self, phase: &str, epoch: usize) -> Result<()> {
         if self.group.is_first() { metrics::rewind(&self.path(METRICS), phase, epoch) } else { Ok(()) }
     }
-
-    /// Writes a checkpoint: into a temporary file, synced, then renamed over the old one.
-    ///
-    /// # Errors
-    /// If the file cannot be written; the old checkpoint is then still there.
-    pub fn save(&self, name: &str, tensors: &[(String, Tensor)]) -> Result<()> {
-        if !self.group.is_first() {
-            return Ok(());
-        }
-        let path = self.path(name);
-        let bytes = checkpoint(tensors).with_context(|| format!("checkpoint {}", path.display()))?;
-        write_atomically(&path, &bytes).context("cannot save the checkpoint; the one before it is kept")
-    }
-
-    /// Takes over a checkpoint of another run, unless this one has its own or there is none.
-    ///
-    /// # Errors
-    /// If it cannot be read or written.
-    pub fn take_over(&self, name: &str, other: &Path) -> Result<()> {
-        let (own, other) = (self.path(name), other.join(name));
-        if own.exists() || !other.exists() {
-            return Ok(());
-        }
-        let bytes = fs::read(&other).with_context(|| format!("cannot read {}", other.display()))?;
-        write_atomically(&own, &bytes)
-    }
-
-    /// Removes a checkpoint, if there is one.
-    ///
-    /// # Errors
-    /// If it is still there.
-    pub fn remove(&self, name: &str) -> Result<()> {
-        if !self.group.is_first() {
-            return Ok(());
-        }
-        let path = self.path(name);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(error).with_context(|| format!("cannot remove {}", path.display()))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Reads a checkpoint, if there is one. Of several ranks the first does so, and gives it to the others.
-    ///
-    /// # Errors
-    /// If it is there and cannot be read.
-    pub fn load(&self, name: &str) -> Result<Option<HashMap<String, Tensor>>> {
-        let path = self.path(name);
-        let own = if self.group.is_first() && path.exists() {
-            let tensors = Tensor::read_safetensors(&path).with_context(|| {
-                format!("the checkpoint {} is damaged; remove it to start this phase again", path.display())
-            })?;
-            Some(tensors.into_iter().collect())
-        } else {
-            None
-        };
-        Ok(self.group.named_of_first(own)?)
-    }
-}
-
-/// Tensors as the bytes of a safetensors file.
-pub(crate) fn checkpoint(tensors: &[(String, Tensor)]) -> Result<Vec<u8>> {
-    let plain = |(name, tensor): &(String, Tensor)| -> Result<(String, Dtype, Vec<usize>, Vec<u8>)> {
-        let kind = match tensor.kind() {
-            Kind::Float => Dtype::F32,
-            Kind::Double => Dtype::F64,
-            Kind::Int64 => Dtype::I64,
-            Kind::Uint8 => Dtype::U8,
-            other => bail!("{name} is of kind {other:?}, which no checkpoint holds"),
-        };
-        let tensor = tensor.detach().to_device(tch::Device::Cpu).contiguous();
-        let mut bytes = vec![0; tensor.numel() * tensor.kind().elt_size_in_bytes()];
-        tensor.f_copy_data_u8(&mut bytes, tensor.numel())?;
-        Ok((name.clone(), kind, tensor.size().iter().map(|&size| size as usize).collect(), bytes))
-    };
-    let plain = tensors.iter().map(plain).collect::<Result<Vec<_>>>()?;
-    let views =
-        plain.iter().map(|(name, kind, shape, bytes)| Ok((name, TensorView::new(*kind, shape.clone(), bytes)?)));
-    Ok(safetensors::serialize(views.collect::<Result<Vec<_>>>()?, None)?)
 }
 
 #[cfg(test)]

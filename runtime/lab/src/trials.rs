@@ -207,8 +207,8 @@ impl Trials<'_> {
     ) -> Result<Draw, TrialError> {
         let config = self.settings(trial);
         let path = self.cache.join(format!("{}.json", self.key(trial, &config, draw)));
-        // What cannot be read is measured again.
-        let kept = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<Draw>(&bytes).ok());
+        // What cannot be read, or was damaged, is measured again.
+        let kept = fs::read_to_string(&path).ok().and_then(|text| unsealed(&text));
         if let Some(draw) = kept.filter(|draw| draw.rows.len() == self.benchmark.ways.len() + 1) {
             return Ok(draw);
         }
@@ -218,7 +218,7 @@ impl Trials<'_> {
         let drawn = measurement.draw(draw, workers, &mut |_, _| on_epoch(), &mut |_| {})?;
         let failed = |source| TrialError::Keep { path: path.clone(), source };
         // Whole or not at all, whoever else keeps the same: a file that is there under this name is complete.
-        replace(&path, &serde_json::to_vec(&drawn).expect("numbers")).map_err(failed)?;
+        replace(&path, sealed(&drawn).as_bytes()).map_err(failed)?;
         Ok(drawn)
     }
 
@@ -241,10 +241,45 @@ impl Trials<'_> {
     }
 }
 
+/// What stands before and behind the digest of a kept draw.
+const DIGEST: [&str; 2] = ["{\"digest\":\"", "\",\"draw\":"];
+
+/// A draw as JSON, with a digest of its text: a number that a disk changed is no measurement.
+fn sealed(draw: &Draw) -> String {
+    let text = serde_json::to_string(draw).expect("numbers");
+    let [before, behind] = DIGEST;
+    format!("{before}{}{behind}{text}}}", hexadecimal(&codec::digest(text.as_bytes())))
+}
+
+/// The draw, if it is as it was kept; older programs kept it without a digest.
+fn unsealed(text: &str) -> Option<Draw> {
+    let [before, behind] = DIGEST;
+    let Some((digest, draw)) = text.strip_prefix(before).and_then(|text| text.split_once(behind)) else {
+        return serde_json::from_str(text).ok();
+    };
+    let draw = draw.strip_suffix('}')?;
+    (digest == hexadecimal(&codec::digest(draw.as_bytes()))).then(|| serde_json::from_str(draw).ok())?
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::Row;
     use crate::published::Table;
+
+    #[test]
+    fn a_kept_draw_that_was_damaged_is_none() {
+        let row = Row { session: 0, base: 61.5, inc: None, hm: None, top1: 61.5, area: None };
+        let draw = Draw { rows: vec![row], operations: 1e9, seconds: 0.1 + 0.2 };
+        let text = sealed(&draw);
+        assert_eq!(unsealed(&text), Some(draw.clone()));
+        assert_eq!(unsealed(&serde_json::to_string(&draw).unwrap()), Some(draw));
+        for bit in 0..8 * text.len() {
+            let mut damaged = text.clone().into_bytes();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(String::from_utf8(damaged).ok().and_then(|text| unsealed(&text)), None, "bit {bit}");
+        }
+    }
 
     #[test]
     fn every_trial_has_settings_that_make_sense_and_a_name_of_its_own() {

@@ -67,7 +67,7 @@ fn key(model: &Model, augment: &AugmentConfig, config: &AlignConfig, base: &Base
     let channels = json!([model.channels.mean, model.channels.deviation]);
     let own = model.tensors().into_iter().filter(|(name, _)| name.starts_with("backbone."));
     let backbone = [
-        codec::digest(&checkpoint(&own.collect::<Vec<_>>())?),
+        codec::digest(&checkpoint::encode(&own.collect::<Vec<_>>(), None)?),
         model.onnx.as_ref().map_or([0; 32], |onnx| onnx.digest),
     ];
     Ok(digest(json!([views, images, channels, backbone])))

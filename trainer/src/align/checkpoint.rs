@@ -15,7 +15,7 @@ use crate::objective::Targets;
 use crate::optimiser::{Parameter, Sgd, SgdConfig, finite, gradients};
 use crate::run::Run;
 
-/// Name of the checkpoint of a phase 2 in progress; the finished one takes its place.
+/// Name of the checkpoint of a phase 2 in progress. Beside a finished one it stays as the one before it.
 pub(super) const UNFINISHED: &str = "align-unfinished.safetensors";
 
 /// The targets of a checkpoint, if it has them.
@@ -26,7 +26,8 @@ fn targets(tensors: &HashMap<String, Tensor>) -> Option<Targets> {
 
 /// A checkpoint that was made with these settings, if there is one.
 fn read(name: &str, settings: &Tensor, run: &Run) -> Result<Option<HashMap<String, Tensor>>> {
-    let tensors = run.load(name)?;
+    // Phase 2 can be made again from what phase 1 left.
+    let tensors = run.load_whole(name)?;
     Ok(tensors.filter(|tensors| tensors.get("settings").is_some_and(|made| made.equal(settings))))
 }
 
@@ -115,11 +116,11 @@ impl AlignState {
         Ok(at)
     }
 
-    /// Writes the checkpoint of a phase in progress.
+    /// Writes the checkpoint of a phase in progress, after so many steps.
     ///
     /// # Errors
     /// If a weight is no number, or the file cannot be written; the checkpoint before is then still there.
-    pub fn save(&self, at: Position, targets: &Targets, settings: &Tensor, run: &Run) -> Result<()> {
+    pub fn save(&self, (at, steps): (Position, u64), targets: &Targets, settings: &Tensor, run: &Run) -> Result<()> {
         let trained = self.parameters().map(|parameter| (parameter.name.clone(), parameter.tensor.shallow_clone()));
         let mut tensors: Vec<(String, Tensor)> = trained.collect();
         tensors.extend(self.head.state());
@@ -130,7 +131,7 @@ impl AlignState {
         tensors.push(("steps".into(), Tensor::from(at.step as i64)));
         tensors.push(("sum".into(), self.sum.shallow_clone()));
         tensors.extend(self.stopping.iter().flat_map(Stopping::state));
-        run.save(UNFINISHED, &tensors)
+        run.save(UNFINISHED, &tensors, steps)
     }
 
     /// Judges what is trained after so many epochs by the images set aside, where there are such; their loss.
@@ -152,14 +153,14 @@ impl AlignState {
         }
     }
 
-    /// Writes the checkpoint of a finished phase, which takes the place of the other: with the best weights, where
-    /// images set aside say which those are.
+    /// Writes the checkpoint of a finished phase, after so many steps: with the best weights, where images set aside say
+    /// which those are.
     ///
     /// # Errors
     /// As for [`AlignState::save`].
     pub fn save_finished(
         &self,
-        at: Position,
+        (at, steps): (Position, u64),
         model: &Model,
         targets: &Targets,
         settings: &Tensor,
@@ -174,9 +175,9 @@ impl AlignState {
         let mut tensors = model.tensors();
         demand_finite(at, &tensors)?;
         tensors.extend(made_with(targets, settings));
-        run.save(CHECKPOINT, &tensors)?;
-        // Should it stay, the finished one still counts.
-        let _ = run.remove(UNFINISHED);
+        run.save(CHECKPOINT, &tensors, steps)?;
+        // Two generations are enough; should a third one stay, the finished one still counts.
+        let _ = run.remove_previous(UNFINISHED);
         Ok(())
     }
 

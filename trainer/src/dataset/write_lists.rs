@@ -15,7 +15,7 @@ use crate::files::write_atomically;
 /// Read again as `--lists`, these shots are the fixed draw.
 ///
 /// # Errors
-/// If the folder or a file cannot be written, or the recipe draws fewer candidates than shots.
+/// If the folder or a file cannot be written, another list lies there, or the recipe draws fewer candidates than shots.
 pub fn write_lists(split: &Split, names: &ListNames, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let mut lists = vec![split.base.clone()];
@@ -30,14 +30,20 @@ pub fn write_lists(split: &Split, names: &ListNames, folder: &Path) -> Result<()
         }
         lists.push(shots);
     }
+    let mut files = Vec::new();
     for (number, list) in lists.iter().enumerate() {
         let lines = list.iter().map(|&index| match names {
             ListNames::Numbers => format!("{index}\n"),
             ListNames::Paths { prefix, names } => format!("{prefix}{}\n", names[index]),
         });
-        write_atomically(&folder.join(format!("session_{}.txt", number + 1)), lines.collect::<String>().as_bytes())?;
+        files.push((folder.join(format!("session_{}.txt", number + 1)), lines.collect::<String>()));
     }
-    Ok(())
+    for (path, text) in &files {
+        if fs::symlink_metadata(path).is_ok() && fs::read(path).ok().as_deref() != Some(text.as_bytes()) {
+            bail!("{} is another list already; choose another folder with --output", path.display());
+        }
+    }
+    files.iter().try_for_each(|(path, text)| write_atomically(path, text.as_bytes()))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use ureq::Agent;
 use ureq::http::header::{CONTENT_LENGTH, CONTENT_RANGE};
 
 use super::{DownloadError, writing};
+use crate::files::open_own;
 use crate::progress::Progress;
 
 /// Attempts in a row that bring nothing before it is given up.
@@ -83,7 +84,7 @@ fn attempt(agent: &Agent, address: &str, part: &Path) -> Result<Outcome, Downloa
         }
         status => return Err(DownloadError::Status { address: address.into(), status }),
     };
-    let mut file = OpenOptions::new().create(true).append(true).open(part).map_err(writing(part))?;
+    let mut file = open_own(OpenOptions::new().create(true).append(true), part).map_err(writing(part))?;
     file.set_len(start).map_err(writing(part))?;
     let mut progress = Progress::counting("download", "kB", total.unwrap_or(0) / 1000, start / 1000);
     let (mut at, mut said) = (start, start);

@@ -121,7 +121,7 @@ pub fn write_bundle(
     let bundle = Bundle::open(output.staged()).context("the bundle just written does not open")?;
     let phase_1 = classifier_accuracy(model, recipe, &benchmark);
     let exported = Exported { folder: output.folder().into(), parity, phase_1, stored, int8: int8_measured };
-    let card = card::write(&bundle, recipe, &exported, run, (split.base.len(), data.skipped.len()))?;
+    let card = card::write(&bundle, recipe, &exported, run, (split, data.skipped.len()))?;
     write_atomically(&output.staged().join(CARD), card.as_bytes())?;
     Ok(exported)
 }

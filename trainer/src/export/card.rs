@@ -14,18 +14,19 @@ use orco_state::target::Method;
 
 use super::exported::Exported;
 use crate::config::{AugmentConfig, MeasureOn, OptimiserKind, Policy, Recipe, TargetConfig};
+use crate::dataset::Split;
 use crate::interrupt;
 use crate::run::Run;
 
 /// Measures the bundle and writes its card, Markdown with Hugging Face front matter.
 ///
-/// `images` is the number of base images, `skipped` that of images that were left out as broken.
+/// `skipped` is the number of images that were left out as broken.
 pub(super) fn write(
     bundle: &Bundle,
     recipe: &Recipe,
     exported: &Exported,
     run: &Run,
-    (images, skipped): (usize, usize),
+    (split, skipped): (&Split, usize),
 ) -> Result<String> {
     let benchmark = Benchmark::of(bundle)?;
     let (base_model, config, draws) = (&bundle.base_model, &bundle.base_model.config, recipe.export.draws);
@@ -82,12 +83,11 @@ pub(super) fn write(
         1 => "; 1 broken image of the data set was left out".into(),
         count => format!("; {count} broken images of the data set were left out"),
     };
-    let align = recipe.align.settled(images);
+    let align = recipe.align.settled(split.base.len());
     writeln!(text, "- Trained on: {}, seed {}{without}.", manifest.provenance.trained_on, recipe.seed)?;
     phase_1(&mut text, recipe)?;
     time(&mut text, recipe, &run.metrics("pretrain"))?;
-    // Only such a phase notes their loss.
-    let watched = run.metrics("align").last().is_some_and(|line| line.get("loss_set_aside").is_some());
+    let watched = recipe.align.steps.is_some() && !split.unseen().is_empty();
     writeln!(
         text,
         "- Phase 2: {}, batch {}{}{}. {} No epoch and no head was selected on test data.",
@@ -104,7 +104,7 @@ pub(super) fn write(
             "The last epoch's head is shipped."
         }
     )?;
-    if let Some(accuracy) = run.metrics("align").last().and_then(|line| line["accuracy"].as_f64()) {
+    if let Some(accuracy) = accuracy(run, split.base.len() / align.batch.max(1)) {
         writeln!(text, "- Accuracy on the base training images after phase 2: {accuracy:.1} %.")?;
     }
     let by_targets = measured.iter().find(|summary| summary.system == System::Imprint.name());
@@ -284,6 +284,20 @@ fn license(name: &str) -> String {
         [one] => format!("license: \"{one}\""),
         several => format!("license: [\"{}\"]", several.join("\", \"")),
     }
+}
+
+/// Accuracy on the base training images after the last epoch of phase 2, whose epochs have so many `steps`, in percent:
+/// of no other one, where a damaged line of the metrics was passed over.
+fn accuracy(run: &Run, steps: usize) -> Option<f64> {
+    let lines = run.metrics("align");
+    // Checkpoints of older programs do not say how many there were.
+    let Some(taken) = run.steps(crate::align::CHECKPOINT) else { return lines.last()?["accuracy"].as_f64() };
+    let last = taken / steps.max(1) as u64;
+    let line = lines.iter().find(|line| line["epoch"].as_u64() == Some(last));
+    if line.is_none() {
+        log::warn!("metrics.jsonl lacks epoch {last} of phase 2; the card goes without its accuracy");
+    }
+    line?["accuracy"].as_f64()
 }
 
 /// How long phase 1 took, and on what, where the run's metrics say so.

@@ -10,6 +10,8 @@ use orco_runtime::manifest::{
     BACKBONE, BACKBONE_INT8, BENCHMARK, LABELS, LEARNER, MANIFEST, Manifest, SIGNATURE, STATISTICS,
 };
 
+use crate::files::partial;
+
 /// Name of a bundle's card.
 pub(super) const CARD: &str = "README.md";
 /// Every file that a bundle may have.
@@ -42,13 +44,16 @@ impl Output {
         }
         let beside = |ending: &str| folder.with_file_name(format!(".{}.{ending}", name.to_string_lossy()));
         let output = Self { folder: folder.into(), staged: beside("partial"), aside: beside("old") };
-        if output.aside.exists() && !folder.exists() {
+        let (staged, aside) = (Leftover::begun(&output.staged)?, Leftover::replaced(&output.aside)?);
+        if aside.is_some_and(|aside| !aside.is_empty()) && fs::symlink_metadata(folder).is_err() {
             fs::rename(&output.aside, folder).with_context(|| format!("cannot bring back the old {shown}"))?;
             log::info!("brought back {shown}, which an interrupted run had set aside");
         }
         check(folder)?;
-        remove(&output.aside)?;
-        remove(&output.staged)?;
+        if let Some(aside) = Leftover::replaced(&output.aside)? {
+            aside.remove()?;
+        }
+        staged.map_or(Ok(()), Leftover::remove)?;
         fs::create_dir_all(&output.staged)
             .with_context(|| format!("cannot write the bundle {shown}: cannot create {}", output.staged.display()))?;
         Ok(output)
@@ -73,7 +78,8 @@ impl Output {
         let Self { folder, staged, aside } = &self;
         let shown = folder.display();
         check(folder)?;
-        remove(aside)?;
+        let remove_aside = || Leftover::replaced(aside)?.map_or(Ok(()), Leftover::remove);
+        remove_aside()?;
         let replaces = folder.exists();
         if replaces {
             fs::rename(folder, aside).with_context(|| format!("cannot set the old {shown} aside"))?;
@@ -87,20 +93,23 @@ impl Output {
         // The names must reach the disk before what they replaced leaves it; not every system can sync a folder.
         let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty());
         let _ = File::open(parent.unwrap_or(Path::new("."))).and_then(|parent| parent.sync_all());
-        remove(aside)
+        remove_aside()
     }
 }
 
 impl Drop for Output {
     fn drop(&mut self) {
         // After `finish` nothing is there any more.
-        let _ = fs::remove_dir_all(&self.staged);
+        let _ = Leftover::begun(&self.staged).map(|begun| begun.map(Leftover::remove));
     }
 }
 
 /// Refuses a folder that a bundle must not replace.
 fn check(folder: &Path) -> Result<()> {
     let shown = folder.display();
+    if fs::symlink_metadata(folder).is_ok_and(|facts| facts.is_symlink()) {
+        bail!("{shown} is a link, which is not followed here; name the folder that it leads to with --output");
+    }
     let names = match entries(folder) {
         Ok(names) => names,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -119,15 +128,66 @@ fn check(folder: &Path) -> Result<()> {
     refuse_strangers(folder, &names)
 }
 
-/// Removes a folder that holds files of a bundle only, if it is there.
-fn remove(folder: &Path) -> Result<()> {
-    let shown = folder.display();
-    match entries(folder) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error).with_context(|| format!("cannot read {shown}")),
-        Ok(names) => refuse_strangers(folder, &names)?,
+/// A folder that an interrupted call left, with files of a bundle only. One of them goes last when it is removed, and
+/// tells, however often that is interrupted, that the folder is ours.
+struct Leftover<'a> {
+    folder: &'a Path,
+    /// That one last.
+    names: Vec<String>,
+}
+
+impl<'a> Leftover<'a> {
+    /// A bundle in the making, if it is there: its backbone is written first.
+    fn begun(folder: &'a Path) -> Result<Option<Self>> {
+        let is_backbone = |name: &str| file_of(name) == Some(BACKBONE);
+        Self::open(folder, is_backbone, "no bundle that was begun")
     }
-    fs::remove_dir_all(folder).with_context(|| format!("cannot remove {shown}"))
+
+    /// A bundle that another one replaced, if it is there.
+    fn replaced(folder: &'a Path) -> Result<Option<Self>> {
+        let text = fs::read_to_string(folder.join(MANIFEST)).unwrap_or_default();
+        let is_manifest = |name: &str| name == MANIFEST && Manifest::parse(&text).is_ok();
+        Self::open(folder, is_manifest, "no bundle")
+    }
+
+    fn open(folder: &'a Path, is_last: impl Fn(&str) -> bool, what: &str) -> Result<Option<Self>> {
+        let shown = folder.display();
+        match fs::symlink_metadata(folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).with_context(|| format!("cannot read {shown}")),
+            Ok(facts) if facts.is_dir() => {}
+            Ok(_) => bail!("{shown} is in the way and no folder; move it away, or choose another folder with --output"),
+        }
+        let names = entries(folder).with_context(|| format!("cannot read {shown}"))?;
+        refuse_strangers(folder, &names)?;
+        let mut names: Vec<String> = names.into_iter().map(|(name, _)| name).collect();
+        names.sort_by_key(|name| is_last(name));
+        if names.last().is_some_and(|last| !is_last(last)) {
+            bail!("{shown} is in the way and {what}; move it away, or choose another folder with --output");
+        }
+        Ok(Some(Self { folder, names }))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// Removes those files, and the folder, unless another one came into it.
+    fn remove(self) -> Result<()> {
+        let files = self.names.iter().try_for_each(|name| fs::remove_file(self.folder.join(name)));
+        let removed = files.and_then(|()| fs::remove_dir(self.folder));
+        removed.with_context(|| format!("cannot remove {}", self.folder.display()))
+    }
+}
+
+/// The file of a bundle that a name is of, or the name of one that was being written when the program was killed.
+fn file_of(name: &str) -> Option<&'static str> {
+    let is = |file: &&str| {
+        let path = Path::new(*file);
+        // Older programs wrote into the latter.
+        [path, &partial(path), &path.with_extension("tmp")].contains(&Path::new(name))
+    };
+    FILES.into_iter().find(is)
 }
 
 /// Names in a folder, sorted, with whether each is a plain file.
@@ -142,10 +202,7 @@ fn entries(folder: &Path) -> std::io::Result<Vec<(String, bool)>> {
 }
 
 fn refuse_strangers(folder: &Path, names: &[(String, bool)]) -> Result<()> {
-    // A kill may leave the temporary file of one that was being written.
-    let temporary = |name: &str| FILES.iter().any(|file| Path::new(file).with_extension("tmp") == Path::new(name));
-    let stranger =
-        names.iter().find(|(name, is_file)| !is_file || !(FILES.contains(&name.as_str()) || temporary(name)));
+    let stranger = names.iter().find(|(name, is_file)| !is_file || file_of(name).is_none());
     match stranger {
         None => Ok(()),
         Some((name, _)) => bail!(
@@ -179,6 +236,7 @@ mod tests {
         fs::create_dir_all(folder).unwrap();
         fs::copy(SHIPPED, folder.join(MANIFEST)).unwrap();
         fs::write(folder.join(LABELS), mark).unwrap();
+        fs::write(folder.join(BACKBONE), "").unwrap();
     }
 
     fn mark(folder: &Path) -> String {
@@ -242,6 +300,51 @@ mod tests {
         bundle(&root.path().join(".out.old"), "older");
         drop(Output::prepare(&output, &run).unwrap());
         assert_eq!((mark(&output).as_str(), names(root.path())), ("old", vec!["out".to_owned()]));
+    }
+
+    /// What a user may have under the names of leftovers, with files that bundles have too.
+    #[test]
+    fn what_only_looks_like_a_leftover_is_left_alone() {
+        for name in [".out.old", ".out.partial"] {
+            let root = tempfile::tempdir().unwrap();
+            let (output, run) = (root.path().join("out"), root.path().join("run"));
+            let theirs = root.path().join(name);
+            fs::create_dir(&theirs).unwrap();
+            fs::write(theirs.join(CARD), "years of notes").unwrap();
+            let refused = format!("{:#}", Output::prepare(&output, &run).unwrap_err());
+            assert!(refused.contains(name) && refused.contains("is in the way and no bundle"), "{refused}");
+            assert_eq!(names(root.path()), [name]);
+            assert_eq!(names(&theirs), [CARD]);
+        }
+    }
+
+    #[test]
+    fn a_removal_that_was_interrupted_is_ended() {
+        let root = tempfile::tempdir().unwrap();
+        let (output, run) = (root.path().join("out"), root.path().join("run"));
+        bundle(&output, "whole");
+        let (old, begun) = (root.path().join(".out.old"), root.path().join(".out.partial"));
+        for folder in [&old, &begun] {
+            fs::create_dir(folder).unwrap();
+        }
+        fs::copy(SHIPPED, old.join(MANIFEST)).unwrap();
+        fs::write(begun.join(partial(Path::new(BACKBONE))), "half").unwrap();
+        drop(Output::prepare(&output, &run).unwrap());
+        assert_eq!((mark(&output).as_str(), names(root.path())), ("whole", vec!["out".to_owned()]));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_not_followed() {
+        for link in ["out", ".out.old", ".out.partial"] {
+            let root = tempfile::tempdir().unwrap();
+            let (output, run) = (root.path().join("out"), root.path().join("run"));
+            bundle(&root.path().join("theirs"), "theirs");
+            std::os::unix::fs::symlink("theirs", root.path().join(link)).unwrap();
+            assert!(Output::prepare(&output, &run).is_err());
+            assert_eq!(mark(&root.path().join("theirs")), "theirs");
+            assert!(fs::symlink_metadata(root.path().join(link)).unwrap().is_symlink());
+        }
     }
 
     #[test]

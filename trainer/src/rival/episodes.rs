@@ -130,6 +130,6 @@ impl<T: Tasks> Phase for Training<'_, T> {
             ("steps", at.step as f64),
         ];
         tensors.extend(numbers.map(|(name, number)| (name.to_owned(), Tensor::from(number).to_kind(Kind::Double))));
-        run.save(&Self::file(), &tensors)
+        run.save(&Self::file(), &tensors, at.steps(self.tasks.length()[1]))
     }
 }

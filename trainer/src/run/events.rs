@@ -10,6 +10,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use prost::{Message, Oneof};
 
+use crate::files::open_own;
+
 /// `tensorflow.Event`.
 #[derive(Clone, PartialEq, Message)]
 struct Event {
@@ -58,7 +60,7 @@ impl Events {
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let host = if host.trim().is_empty() { "localhost" } else { host.trim() };
         let name = format!("events.out.tfevents.{:.0}.{host}.{}", now().floor(), std::process::id());
-        let file = OpenOptions::new().create(true).append(true).open(folder.join(name))?;
+        let file = open_own(OpenOptions::new().create(true).append(true), &folder.join(name))?;
         let mut events = Self { file };
         events.write(0, What::FileVersion("brain.Event:2".into()))?;
         Ok(events)

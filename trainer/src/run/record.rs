@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use orco_runtime::threads::of_machine;
 use serde::{Deserialize, Serialize};
 
+use super::RECORD;
+use crate::checksum::{self, Checksum};
 use crate::{device, gpu, system};
 
 /// Everything about a run that its recipe does not say.
@@ -151,12 +153,14 @@ impl Record {
     /// # Errors
     /// If there is none, or it is damaged.
     pub fn read(folder: &Path) -> Result<Self> {
-        let path = folder.join("run.json");
-        let text = std::fs::read_to_string(&path).with_context(|| {
-            format!("{} holds no run that could be resumed: cannot read run.json", folder.display())
+        let path = folder.join(RECORD);
+        let bytes = std::fs::read(&path).with_context(|| {
+            format!("{} holds no run that could be resumed: cannot read {RECORD}", folder.display())
         })?;
-        serde_json::from_str(&text)
-            .with_context(|| format!("{} is damaged; start the run again with its first command", path.display()))
+        let damaged = || format!("{} is damaged; start the run again with its first command", path.display());
+        let record = serde_json::from_slice(&bytes).with_context(damaged)?;
+        ensure!(checksum::may_be_used(&path, Checksum::of(&bytes)), "{}", damaged());
+        Ok(record)
     }
 }
 

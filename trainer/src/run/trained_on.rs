@@ -4,17 +4,18 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use orco_runtime::manifest::hexadecimal;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::checksum::{self, Checksum};
 use crate::config::{Recipe, SHOTS};
 use crate::dataset::{DataSet, Images};
 use crate::files::write_atomically;
 
 /// Name of the file in the run's folder.
-const FILE: &str = "trained-on.json";
+pub(super) const FILE: &str = "trained-on.json";
 /// Images digested at once.
 const BLOCK: usize = 1024;
 
@@ -70,14 +71,14 @@ impl TrainedOn {
     /// If something differs, with what it is.
     pub(super) fn check(&self, folder: &Path) -> Result<()> {
         let path = folder.join(FILE);
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
         };
-        let there: Self = serde_json::from_str(&text).with_context(|| {
-            format!("{} is damaged; remove it if the run's data are still the same", path.display())
-        })?;
+        let damaged = || format!("{} is damaged; remove it if the run's data are still the same", path.display());
+        let there: Self = serde_json::from_slice(&bytes).with_context(damaged)?;
+        ensure!(checksum::may_be_used(&path, Checksum::of(&bytes)), "{}", damaged());
         // Lists may come or go: they choose shots, which training never sees; other lists are a mistake.
         let other_lists = there.lists.is_some() && self.lists.is_some() && there.lists != self.lists;
         let what = match self {
@@ -108,7 +109,7 @@ impl TrainedOn {
         let path = folder.join(FILE);
         let before = std::fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<Self>(&bytes).ok());
         let kept = Self { lists: self.lists.clone().or(before.and_then(|before| before.lists)), ..self.clone() };
-        write_atomically(&path, serde_json::to_string_pretty(&kept).context(FILE)?.as_bytes())
+        write_atomically(&path, &checksum::json(&kept).context(FILE)?)
     }
 }
 

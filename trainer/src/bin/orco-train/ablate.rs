@@ -3,7 +3,7 @@
 use anyhow::Result;
 use orco_lab::published::settings_for;
 use orco_lab::shown::print;
-use orco_trainer::ablate::{Question, heading, line, of_sessions, write};
+use orco_trainer::ablate::{Question, claim, heading, line, of_sessions, write};
 use orco_trainer::align::SharedFeatures;
 use orco_trainer::distributed::Group;
 use orco_trainer::failure::guarded;
@@ -19,6 +19,8 @@ use crate::job::{self, Job};
 /// If the recipe leaves nothing to vary, or a trial cannot be trained or measured; what is done by then is kept.
 pub fn all(question: Question, common: &Common, request: &serde_json::Value, draws: usize) -> Result<()> {
     interrupt::of_several();
+    // Before hours of training.
+    claim(&common.run, question.name())?;
     let group = Group::alone();
     let (recipe, mut data) = job::begin(common, &group)?;
     let trials = question.trials(&recipe)?;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use orco_trainer::run::Record;
+use orco_trainer::run::{Record, verify_recipe};
 
 use crate::arguments::Command;
 
@@ -48,6 +48,7 @@ pub fn stored(folder: &Path) -> Result<Command> {
         | Command::Align(common)
         | Command::Run { common, .. }
         | Command::Compare { common, .. } => {
+            verify_recipe(folder)?;
             common.images.recipe = folder.join("recipe.toml");
             common.run = folder.into();
         }
@@ -100,6 +101,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let record = Record::new(1, tch::Device::Cpu, request);
         std::fs::write(folder.path().join("run.json"), serde_json::to_string(&record).unwrap()).unwrap();
+        std::fs::write(folder.path().join("recipe.toml"), "").unwrap();
         let Command::Pretrain { common, until } = stored(folder.path()).unwrap() else { panic!("another command") };
         assert_eq!((common.run.as_path(), until), (folder.path(), None));
         assert_eq!(threads(&Command::Resume { run: folder.path().into() }), Some(2));

@@ -8,7 +8,7 @@ use orco_trainer::config::Recipe;
 use orco_trainer::distributed::Group;
 use orco_trainer::failure::guarded;
 use orco_trainer::interrupt::{self, Work};
-use orco_trainer::rival::{Rival, check, heading, line, of_sessions, write, write_over_seeds};
+use orco_trainer::rival::{Rival, check, claim, heading, line, of_sessions, write, write_over_seeds};
 
 use crate::arguments::{Common, MOST_SEED, Rivals};
 use crate::job::{self, Job};
@@ -21,6 +21,8 @@ use crate::job::{self, Job};
 /// If the recipe trains no backbone, or a rival cannot be trained or measured; what is done by then is kept.
 pub fn all(rivals: &Rivals, common: &Common, request: &serde_json::Value, (seeds, draws): (u32, usize)) -> Result<()> {
     interrupt::of_several();
+    // Before hours of training.
+    ["rivals", "rivals-seeds"].into_iter().try_for_each(|name| claim(&common.run, name))?;
     let group = Group::alone();
     let (first, mut data) = job::begin(common, &group)?;
     check(&first)?;
