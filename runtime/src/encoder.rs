@@ -6,6 +6,8 @@ pub mod choice;
 pub mod library;
 #[cfg(feature = "onnx")]
 pub mod onnx;
+#[cfg(any(feature = "onnx", feature = "rten"))]
+pub mod opening;
 #[cfg(feature = "rten")]
 pub mod rten;
 pub mod stream;
@@ -60,6 +62,12 @@ pub enum EncodeError {
         model: [Option<usize>; 3],
         /// What it would be fed with.
         fed: [usize; 3],
+    },
+    /// The engine was still opening the model when its time was up.
+    #[error("the ONNX engine was still opening a backbone after {seconds} seconds, which is all it may take")]
+    Slow {
+        /// The time that it had.
+        seconds: u64,
     },
     /// The engine failed on a batch; what it said.
     #[error("the backbone failed on an image: {0}")]
@@ -155,7 +163,6 @@ fn rows(images: usize, numbers: Vec<f32>) -> Result<Array2<f32>, EncodeError> {
 
 /// Compares the sizes `[batch, planes, height, width]` of a model's input with what it is to be fed with; a size that
 /// the model leaves open is `None`.
-#[cfg(any(feature = "onnx", feature = "rten"))]
 fn check_input(sizes: &[Option<usize>], input: &Preprocessing) -> Result<(), EncodeError> {
     let fed = [3, input.height as usize, input.width as usize];
     // An input of another rank is left to the engine.

@@ -3,10 +3,19 @@
 //! description (onnx.proto, IR version 13) does not name, and sizes that make no sense.
 //!
 //! The walk has a fixed depth, copies nothing and takes memory for nothing but the sentence of a refusal. It bounds
-//! what a model is, not all that it may compute: broadcasting can make large tensors out of small ones. Against that
-//! stands the bundle's signature ([`crate::bundle::Bundle::open_trusted`]).
+//! what a model is. What it may compute is bounded by [`bounds`]: broadcasting can make large tensors out of small ones,
+//! so the shape of every tensor is inferred ([`inference`]), and the work and the memory are summed up, before an engine
+//! opens the model and before it sees a batch of another size.
 
+pub mod bounds;
+mod call;
+mod graph;
+mod inference;
+pub mod limits;
+mod memory;
 mod operators;
+mod rules;
+mod tensor;
 #[cfg(test)]
 mod tests;
 pub(crate) mod wire;
@@ -84,6 +93,46 @@ pub enum AuditError {
         /// Name of the setting.
         attribute: String,
     },
+    /// A value between nodes has a name that does not tell which one it is.
+    #[error("the value {value:?} {reason}")]
+    Value {
+        /// Name of the value.
+        value: String,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// A field that may come once comes twice; engines differ in which one they read.
+    #[error("its {part} has the field {field} twice")]
+    Twice {
+        /// The part.
+        part: &'static str,
+        /// Number of the field.
+        field: u32,
+    },
+    /// The shape of what a node makes cannot be told before it runs.
+    #[error("the shape of what the node {node:?} of the operator {operator:?} makes cannot be inferred: {reason}")]
+    Shape {
+        /// Name of the node.
+        node: String,
+        /// Its operator.
+        operator: String,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// A node passes a limit of memory or of work ([`limits`]).
+    #[error("the node {node:?} of the operator {operator:?} {what} {actual}; at most {limit} are accepted")]
+    Large {
+        /// Name of the node.
+        node: String,
+        /// Its operator.
+        operator: String,
+        /// What it does.
+        what: &'static str,
+        /// How much it comes to; no less than that.
+        actual: u64,
+        /// How much is accepted.
+        limit: u64,
+    },
     /// There is too much of something.
     #[error("it has more than {limit} {what}")]
     TooMany {
@@ -94,6 +143,7 @@ pub enum AuditError {
     },
 }
 
+/// What the walk and the inference return.
 type Audited<T = ()> = Result<T, AuditError>;
 
 /// Whether an operator of a domain may stand in a model.
@@ -358,17 +408,7 @@ fn tensor(message: &[u8]) -> Audited {
             (field, _) => return Err(AuditError::Field { part: PART, field }),
         }
     }
-    let bits = match kind {
-        // Float, int32, uint32.
-        1 | 6 | 12 => 32,
-        // Bytes and truth values.
-        2 | 3 | 9 => 8,
-        // Int16, uint16, float16, bfloat16.
-        4 | 5 | 10 | 16 => 16,
-        // Int64, double, uint64.
-        7 | 11 | 13 => 64,
-        _ => return Err(refused("holds numbers of an unknown kind")),
-    };
+    let Some(bits) = tensor::Kind(kind).bits() else { return Err(refused("holds numbers of an unknown kind")) };
     let complete = match raw {
         Some(bytes) => numbers == 0 && bytes.checked_mul(8) == elements.checked_mul(bits),
         None => numbers == elements,

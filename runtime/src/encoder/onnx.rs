@@ -3,7 +3,7 @@
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use ndarray::{Array2, ArrayView4};
 use ort::environment::Environment;
@@ -11,25 +11,27 @@ use ort::session::Session;
 use ort::session::builder::GraphOptimizationLevel;
 use ort::value::TensorRef;
 
-use super::audit::{audit, audit_unfolded};
+use super::audit::bounds::{self, Bounds};
 use super::library::{self, LibraryError};
 use super::stream::Team;
-use super::{EncodeError, Encoder, check_input, rows, telemetry};
+use super::{EncodeError, Encoder, opening, rows, telemetry};
 use crate::image::Preprocessing;
 use crate::threads::{cores, limited_to};
 
 /// A backbone in ONNX Runtime on the CPU.
 pub struct Onnx {
     session: Session,
+    bounds: Bounds,
     runtime: &'static Runtime,
 }
 
 impl Onnx {
-    /// Loads a model from its bytes, after [`audit`] has looked through them.
+    /// Loads a model from its bytes, after [`Bounds`] has told what it may cost, within [`opening::LIMIT`].
     ///
     /// # Errors
-    /// [`EncodeError::Refused`] if it is suspicious, [`EncodeError::Start`] if there is no usable library,
-    /// [`EncodeError::Model`] if it refuses the model, [`EncodeError::Input`] if the model takes other pictures.
+    /// [`EncodeError::Refused`] if it is suspicious or costs too much, [`EncodeError::Start`] if there is no usable
+    /// library, [`EncodeError::Model`] if it refuses the model, [`EncodeError::Input`] if the model takes other pictures,
+    /// [`EncodeError::Slow`] if it takes too long.
     pub fn open(model: &[u8], input: &Preprocessing) -> Result<Self, EncodeError> {
         Self::on_threads(model, input, None)
     }
@@ -49,56 +51,63 @@ impl Onnx {
     }
 
     fn on_threads(model: &[u8], input: &Preprocessing, threads: Option<usize>) -> Result<Self, EncodeError> {
-        audit(model).map_err(EncodeError::Refused)?;
+        let bounds = Bounds::of(model, input)?;
         let runtime = runtime()?;
-        let session = match session(runtime, model, threads) {
-            Ok(session) => session,
-            // Perhaps no more threads can be started, while the caller's is there. If it is the model, that fails, too.
-            Err(error) => {
-                let alone = session(runtime, model, Some(1));
-                let alone = alone.map_err(|_| EncodeError::Model(error.to_string()))?;
+        let model: Arc<[u8]> = model.into();
+        let session = match session(runtime, &model, threads) {
+            Err(EncodeError::Model(error)) => {
+                // Perhaps no more threads can be started, while the caller's is there. If it is the model, that fails,
+                // too.
+                let alone = session(runtime, &model, Some(1));
+                let alone = alone.map_err(|_| EncodeError::Model(error.clone()))?;
                 log::warn!("ONNX Runtime cannot start threads, so it computes on one: {error}");
                 alone
             }
+            session => session?,
         };
-        if let Some(shape) = session.inputs().first().and_then(|model| model.dtype().tensor_shape()) {
-            // A negative size is one that the model leaves open.
-            let sizes: Vec<Option<usize>> = shape.iter().map(|size| usize::try_from(*size).ok()).collect();
-            check_input(&sizes, input)?;
-        }
-        Ok(Self { session, runtime })
+        Ok(Self { session, bounds, runtime })
     }
 }
 
 /// A session on so many threads, or on as many as there may be.
-fn session(runtime: &Runtime, model: &[u8], threads: Option<usize>) -> ort::Result<Session> {
-    let mut builder = Session::builder(&runtime.environment)?;
-    if let Some(threads) = threads.or(limited_to()) {
-        builder = builder.with_intra_threads(threads)?;
-    }
-    builder.commit_from_memory(model)
+fn session(runtime: &'static Runtime, model: &Arc<[u8]>, threads: Option<usize>) -> Result<Session, EncodeError> {
+    let model = Arc::clone(model);
+    let commit = move |cancel: &opening::Cancel| -> ort::Result<Session> {
+        let mut builder = Session::builder(&runtime.environment)?;
+        if let Some(threads) = threads.or(limited_to()) {
+            builder = builder.with_intra_threads(threads)?;
+        }
+        let canceler = builder.canceler();
+        cancel.by(move || drop(canceler.cancel()));
+        builder.commit_from_memory(&model)
+    };
+    opening::within_limit(commit)?.map_err(|error| EncodeError::Model(error.to_string()))
 }
 
 /// What ONNX Runtime makes of a model once it has computed whatever depends on constants alone, and left out nodes that
 /// change nothing (its basic optimisations): ONNX's own operators still. The model may hold operators that make
-/// constants; whether some are left, [`audit`] says of the result.
+/// constants; whether some are left, [`audit`](super::audit::audit) says of the result.
 ///
 /// # Errors
 /// [`EncodeError::Refused`] if the model is suspicious otherwise, [`EncodeError::Start`] if there is no usable library,
 /// [`EncodeError::Model`] if it refuses the model or cannot write the other.
 pub fn fold_constants(model: &[u8]) -> Result<Vec<u8>, EncodeError> {
-    audit_unfolded(model).map_err(EncodeError::Refused)?;
+    bounds::check_unfolded(model).map_err(EncodeError::Refused)?;
     let runtime = runtime()?;
     let written = |error: std::io::Error| EncodeError::Model(format!("the folded model cannot be kept: {error}"));
     // The library writes to a file only.
     let folder = tempfile::tempdir().map_err(written)?;
     let path = folder.path().join("folded.onnx");
-    let fold = || -> ort::Result<Session> {
+    let (model, target) = (model.to_vec(), path.clone());
+    let fold = move |cancel: &opening::Cancel| -> ort::Result<()> {
         let builder = Session::builder(&runtime.environment)?.with_intra_threads(1)?.with_prepacking(false)?;
         let builder = builder.with_optimization_level(GraphOptimizationLevel::Level1)?;
-        builder.with_optimized_model_path(&path)?.commit_from_memory(model)
+        let mut builder = builder.with_optimized_model_path(&target)?;
+        let canceler = builder.canceler();
+        cancel.by(move || drop(canceler.cancel()));
+        builder.commit_from_memory(&model).map(drop)
     };
-    fold().map_err(|error| EncodeError::Model(error.to_string()))?;
+    opening::within_limit(fold)?.map_err(|error| EncodeError::Model(error.to_string()))?;
     std::fs::read(&path).map_err(written)
 }
 
@@ -109,6 +118,7 @@ impl Encoder for Onnx {
 
     fn encode(&mut self, images: ArrayView4<'_, f32>) -> Result<Array2<f32>, EncodeError> {
         let failed = |error: ort::Error| EncodeError::Run(error.to_string());
+        self.bounds.admit(images.shape())?;
         let images = images.as_standard_layout();
         let tensor = TensorRef::from_array_view(images.view()).map_err(failed)?;
         let outputs = self.session.run(ort::inputs![tensor]).map_err(failed)?;

@@ -3,38 +3,36 @@
 use std::mem;
 
 use ndarray::{Array2, ArrayView4};
-use rten::{Dimension, Model};
+use rten::Model;
 use rten_tensor::AsView;
 use rten_tensor::NdTensorView;
 use rten_tensor::Tensor;
 
-use super::audit::audit;
-use super::{EncodeError, Encoder, check_input, rows};
+use super::audit::bounds::Bounds;
+use super::{EncodeError, Encoder, opening, rows};
 use crate::image::Preprocessing;
 
 /// A backbone in rten.
 pub struct Rten {
     model: Model,
+    bounds: Bounds,
 }
 
 impl Rten {
-    /// Loads a model from its bytes, after [`audit`] has looked through them.
+    /// Loads a model from its bytes, after [`Bounds`] has told what it may cost, within [`opening::LIMIT`].
     ///
     /// # Errors
-    /// [`EncodeError::Refused`] if it is suspicious, [`EncodeError::Model`] if rten refuses it,
-    /// [`EncodeError::Input`] if it takes other pictures.
+    /// [`EncodeError::Refused`] if it is suspicious or costs too much, [`EncodeError::Model`] if rten refuses it,
+    /// [`EncodeError::Input`] if it takes other pictures, [`EncodeError::Slow`] if it takes too long.
     pub fn open(model: &[u8], input: &Preprocessing) -> Result<Self, EncodeError> {
-        audit(model).map_err(EncodeError::Refused)?;
+        let bounds = Bounds::of(model, input)?;
         need_pool()?;
-        let model = Model::load(model.to_vec()).map_err(|error| EncodeError::Model(error.to_string()))?;
-        if let Some(shape) = model.input_shape(0) {
-            let fixed = |size: &Dimension| match size {
-                Dimension::Fixed(size) => Some(*size),
-                Dimension::Symbolic(_) => None,
-            };
-            check_input(&shape.iter().map(fixed).collect::<Vec<_>>(), input)?;
-        }
-        Ok(Self { model })
+        let model = model.to_vec();
+        let load = move |_: &opening::Cancel| {
+            need_pool()?;
+            Model::load(model.clone()).map_err(|error| EncodeError::Model(error.to_string()))
+        };
+        Ok(Self { model: opening::within_limit(load)??, bounds })
     }
 }
 
@@ -44,6 +42,7 @@ impl Encoder for Rten {
     }
 
     fn encode(&mut self, images: ArrayView4<'_, f32>) -> Result<Array2<f32>, EncodeError> {
+        self.bounds.admit(images.shape())?;
         need_pool()?;
         let images = images.as_standard_layout();
         let view = NdTensorView::from_data(images.dim().into(), images.as_slice().expect("the standard layout"));

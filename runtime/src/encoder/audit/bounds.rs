@@ -1,0 +1,78 @@
+//! What a backbone may cost, told before an engine sees it: the walk, then inference at the batches that an engine is
+//! going to be given, and again before each batch of another size. So whatever an engine computes, when it opens a model
+//! or when it runs, has been summed up before.
+
+use super::graph::Graph;
+pub use super::inference::Inference;
+use super::inference::infer;
+use super::{AuditError, audit};
+use crate::encoder::{EncodeError, batch, check_input};
+use crate::image::Preprocessing;
+
+/// A model whose cost is known, for batches of some sizes.
+pub struct Bounds {
+    graph: Graph,
+    admitted: Vec<Vec<usize>>,
+}
+
+impl Bounds {
+    /// Looks through a model and infers what it costs for one picture, and for as many as are encoded together.
+    ///
+    /// # Errors
+    /// [`EncodeError::Refused`] names what is refused, [`EncodeError::Input`] says that it takes other pictures.
+    pub fn of(model: &[u8], input: &Preprocessing) -> Result<Self, EncodeError> {
+        audit(model).map_err(EncodeError::Refused)?;
+        let graph = Graph::read(model).map_err(EncodeError::Refused)?;
+        let declared: Option<Vec<Option<usize>>> = graph.declared.as_ref().map(|sides| {
+            let length = |side: &Option<u64>| side.and_then(|side| usize::try_from(side).ok());
+            sides.iter().map(length).collect()
+        });
+        let declared = declared.unwrap_or_default();
+        check_input(&declared, input)?;
+        let batches = match declared.first() {
+            // No other batch gets past the engine.
+            Some(Some(pictures)) if declared.len() == 4 => vec![*pictures],
+            _ => vec![1, batch(input)],
+        };
+        let mut bounds = Self { graph, admitted: Vec::new() };
+        for pictures in batches {
+            bounds.admit(&[pictures, 3, input.height as usize, input.width as usize])?;
+        }
+        Ok(bounds)
+    }
+
+    /// What the model makes of images `[images, 3, height, width]`, and what it costs.
+    ///
+    /// # Errors
+    /// [`AuditError`] names the node at which a shape cannot be told, or at which a limit is passed.
+    pub fn infer(&self, images: &[usize]) -> Result<Inference, AuditError> {
+        infer(&self.graph, &images.iter().map(|&side| side as u64).collect::<Vec<_>>())
+    }
+
+    /// Makes sure that the engine may be given images of these sides.
+    ///
+    /// # Errors
+    /// [`EncodeError::Refused`] as [`Self::infer`].
+    pub fn admit(&mut self, images: &[usize]) -> Result<(), EncodeError> {
+        if self.admitted.iter().all(|admitted| admitted != images) {
+            self.infer(images).map_err(EncodeError::Refused)?;
+            self.admitted.push(images.to_vec());
+        }
+        Ok(())
+    }
+}
+
+/// Looks through a model whose constants are going to be folded, and infers what it costs for one image of the sides
+/// that it declares.
+///
+/// # Errors
+/// [`AuditError`] names what is refused.
+#[cfg(feature = "onnx")]
+pub(in crate::encoder) fn check_unfolded(model: &[u8]) -> Result<Inference, AuditError> {
+    super::audit_unfolded(model)?;
+    let graph = Graph::read(model)?;
+    let open = || AuditError::Damaged { part: "declaration of its input's sides" };
+    let declared = graph.declared.as_deref().ok_or_else(open)?;
+    let sides = declared.iter().enumerate().map(|(axis, side)| side.or((axis == 0).then_some(1)));
+    infer(&graph, &sides.collect::<Option<Vec<u64>>>().ok_or_else(open)?)
+}

@@ -1,0 +1,221 @@
+//! A node with what is known of its inputs, as the rule of its operator is asked about it, and the rule's answer.
+
+use super::graph::{Attribute, Node};
+use super::tensor::{Kind, Tensor, product};
+
+/// Why the shape of a node's output cannot be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault(pub &'static str);
+
+/// What a rule returns.
+pub type Ruled<T = Effect> = Result<T, Fault>;
+
+/// Tells the outputs and the cost of a node from its inputs.
+pub type Rule = fn(&Call<'_>) -> Ruled;
+
+const MISSING: Fault = Fault("an input is missing");
+const SETTING: Fault = Fault("a setting is missing, or makes no sense");
+/// Sides that cannot be used together.
+pub const MISMATCH: Fault = Fault("the sides of its inputs do not fit");
+/// A shape that comes from numbers which are only known once the model runs.
+pub const UNKNOWN: Fault = Fault("it depends on numbers that are not known beforehand");
+
+/// Cost of one number in multiply-adds: reading, changing and writing it.
+pub const TOUCH: u64 = 4;
+/// Cost of one number that goes through an exponential, a power or the like.
+pub const FUNCTION: u64 = 32;
+/// Cost of one number in a window that slides over an image.
+pub const WINDOW: u64 = 8;
+
+/// A node and its inputs.
+pub struct Call<'a> {
+    pub node: &'a Node,
+    pub inputs: &'a [Option<&'a Tensor>],
+}
+
+/// What a node makes, and what it takes to make it.
+pub struct Effect {
+    pub outputs: Vec<Tensor>,
+    /// In multiply-adds of a matrix product.
+    pub work: u64,
+    /// Memory beside inputs and outputs while it runs, in bytes.
+    pub scratch: u64,
+}
+
+impl Effect {
+    /// One output, each of whose numbers costs so much.
+    pub fn of(output: Tensor, cost: u64) -> Self {
+        let work = output.elements().saturating_mul(cost);
+        Self { outputs: vec![output], work, scratch: 0 }
+    }
+
+    /// The same with so much work.
+    pub fn with_work(self, work: u64) -> Self {
+        Self { work, ..self }
+    }
+}
+
+impl<'a> Call<'a> {
+    /// An input that may be left out.
+    pub fn optional(&self, index: usize) -> Option<&'a Tensor> {
+        self.inputs.get(index).copied().flatten()
+    }
+
+    pub fn input(&self, index: usize) -> Ruled<&'a Tensor> {
+        self.optional(index).ok_or(MISSING)
+    }
+
+    /// All inputs, at least one, none of which may be left out.
+    pub fn all(&self) -> Ruled<Vec<&'a Tensor>> {
+        let all: Vec<&Tensor> = self.inputs.iter().copied().collect::<Option<_>>().ok_or(MISSING)?;
+        if all.is_empty() { Err(MISSING) } else { Ok(all) }
+    }
+
+    /// The numbers of an input.
+    pub fn values(&self, index: usize) -> Ruled<&'a [i64]> {
+        self.input(index)?.values.as_deref().ok_or(UNKNOWN)
+    }
+
+    /// How many outputs the node names.
+    pub fn outputs(&self) -> usize {
+        self.node.outputs.len()
+    }
+
+    fn attribute(&self, name: &str) -> Option<&'a Attribute> {
+        self.node.attributes.iter().find(|(own, _)| own == name).map(|(_, attribute)| attribute)
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.attribute(name).is_some()
+    }
+
+    pub fn int(&self, name: &str) -> Ruled<Option<i64>> {
+        match self.attribute(name) {
+            None => Ok(None),
+            Some(Attribute::Int(value)) => Ok(Some(*value)),
+            Some(_) => Err(SETTING),
+        }
+    }
+
+    pub fn int_or(&self, name: &str, default: i64) -> Ruled<i64> {
+        Ok(self.int(name)?.unwrap_or(default))
+    }
+
+    pub fn flag(&self, name: &str, default: bool) -> Ruled<bool> {
+        Ok(self.int_or(name, default.into())? != 0)
+    }
+
+    pub fn ints(&self, name: &str) -> Ruled<Option<&'a [i64]>> {
+        match self.attribute(name) {
+            None => Ok(None),
+            Some(Attribute::Ints(values)) => Ok(Some(values)),
+            Some(_) => Err(SETTING),
+        }
+    }
+
+    /// How many numbers a setting of fractions has.
+    pub fn floats(&self, name: &str) -> Ruled<u64> {
+        match self.attribute(name) {
+            Some(Attribute::Floats(count)) => Ok(*count),
+            _ => Err(SETTING),
+        }
+    }
+
+    pub fn text(&self, name: &str) -> Ruled<Option<&'a str>> {
+        match self.attribute(name) {
+            None => Ok(None),
+            Some(Attribute::Text(text)) => Ok(Some(text)),
+            Some(_) => Err(SETTING),
+        }
+    }
+
+    pub fn tensor(&self, name: &str) -> Ruled<Option<&'a Tensor>> {
+        match self.attribute(name) {
+            None => Ok(None),
+            Some(Attribute::Tensor(tensor)) => Ok(Some(tensor)),
+            Some(_) => Err(SETTING),
+        }
+    }
+
+    /// So many positive numbers of a setting, by default `default` each.
+    pub fn lengths(&self, name: &str, count: usize, default: u64) -> Ruled<Vec<u64>> {
+        let Some(values) = self.ints(name)? else { return Ok(vec![default; count]) };
+        if values.len() != count {
+            return Err(SETTING);
+        }
+        let length = |value: &i64| u64::try_from(*value).ok().filter(|&value| value > 0 || default == 0);
+        values.iter().map(length).collect::<Option<_>>().ok_or(SETTING)
+    }
+
+    /// A list of numbers that old models give as a setting and newer ones as an input; not as both.
+    pub fn setting_or_input(&self, name: &str, index: usize) -> Ruled<Option<&'a [i64]>> {
+        match (self.ints(name)?, self.optional(index)) {
+            (Some(_), Some(_)) => Err(SETTING),
+            (Some(values), None) => Ok(Some(values)),
+            (None, Some(_)) => {
+                if self.input(index)?.rank() > 1 {
+                    return Err(MISMATCH);
+                }
+                self.values(index).map(Some)
+            }
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Axes as flags for so many sides; each is named at most once.
+    pub fn axes(&self, axes: &[i64], rank: usize) -> Ruled<Vec<bool>> {
+        let mut flags = vec![false; rank];
+        for &axis in axes {
+            let axis = super::tensor::axis_of(axis, rank).ok_or(SETTING)?;
+            if std::mem::replace(&mut flags[axis], true) {
+                return Err(SETTING);
+            }
+        }
+        Ok(flags)
+    }
+
+    /// The axis in a setting, within the sides of a tensor.
+    pub fn axis(&self, name: &str, default: i64, of: &Tensor) -> Ruled<usize> {
+        of.axis(self.int_or(name, default)?).ok_or(SETTING)
+    }
+
+    /// The kind of numbers of an input.
+    pub fn kind_of(&self, index: usize, default: Kind) -> Kind {
+        self.optional(index).map_or(default, |tensor| tensor.kind)
+    }
+}
+
+/// Sides that come from numbers: none may be negative.
+pub fn to_sides(values: &[i64]) -> Ruled<Vec<u64>> {
+    values.iter().map(|&value| u64::try_from(value).ok()).collect::<Option<_>>().ok_or(Fault("a side is negative"))
+}
+
+/// The sides of two tensors that are stretched to each other's, as NumPy does it.
+pub fn broadcast(a: &[u64], b: &[u64]) -> Ruled<Vec<u64>> {
+    let rank = a.len().max(b.len());
+    let side = |sides: &[u64], at: usize| (at + sides.len()).checked_sub(rank).map_or(1, |at| sides[at]);
+    let both = |at| match (side(a, at), side(b, at)) {
+        (a, b) if a == b => Ok(a),
+        (1, side) | (side, 1) => Ok(side),
+        _ => Err(MISMATCH),
+    };
+    (0..rank).map(both).collect()
+}
+
+/// For every element of a tensor with these sides, its place in one that is stretched to them.
+pub fn places(sides: &[u64], stretched: &[u64]) -> impl Iterator<Item = usize> {
+    let shift = sides.len() - stretched.len();
+    let (sides, stretched) = (sides.to_vec(), stretched.to_vec());
+    (0..product(&sides)).map(move |mut index| {
+        let (mut place, mut step) = (0, 1);
+        for axis in (0..sides.len()).rev() {
+            let at = index % sides[axis];
+            index /= sides[axis];
+            if let Some(own) = axis.checked_sub(shift).map(|axis| stretched[axis]) {
+                place += if own == 1 { 0 } else { at * step };
+                step *= own;
+            }
+        }
+        place as usize
+    })
+}

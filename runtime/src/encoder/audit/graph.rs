@@ -1,0 +1,290 @@
+//! The graph of a model that passed the walk, read for inference: nodes with their settings, names turned into
+//! numbers, and of every constant its shape, with its numbers where they are few. No weight is copied.
+//!
+//! Protocol buffers let a field come twice, and readers differ in which one counts. Here that is refused.
+
+use std::collections::HashMap;
+
+use super::call::Rule;
+use super::tensor::{Kind, SHORT, Tensor};
+use super::wire::{Damaged, Fields, Value, varint};
+use super::{AuditError, Audited, name, operators, short};
+
+/// Most values of a graph: inputs, constants and what nodes make.
+pub const MAX_VALUES: usize = 65_536;
+/// Most inputs of all nodes together; engines compare each with each in places.
+pub const MAX_USES: usize = 65_536;
+/// Most inputs, outputs or settings of a node. DenseNet joins 64 tensors.
+pub const MAX_ENDS: usize = 256;
+
+/// A setting of a node.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Attribute {
+    Int(i64),
+    Ints(Vec<i64>),
+    Text(String),
+    Tensor(Tensor),
+    /// Numbers that no shape depends on, by count.
+    Floats(u64),
+}
+
+/// A node, whose inputs and outputs are numbers of values; `None` stands for one that is left out.
+pub struct Node {
+    pub name: String,
+    pub operator: String,
+    pub rule: Rule,
+    pub inputs: Vec<Option<u32>>,
+    pub outputs: Vec<Option<u32>>,
+    pub attributes: Vec<(String, Attribute)>,
+}
+
+/// A graph with one input.
+pub struct Graph {
+    pub nodes: Vec<Node>,
+    /// How many values there are.
+    pub values: usize,
+    pub constants: Vec<(u32, Tensor)>,
+    pub input: u32,
+    /// Sides that the model declares for its input, where it declares them.
+    pub declared: Option<Vec<Option<u64>>>,
+    pub outputs: Vec<u32>,
+}
+
+/// Numbers of values by their names.
+#[derive(Default)]
+struct Names<'a>(HashMap<&'a [u8], u32>);
+
+impl<'a> Names<'a> {
+    fn define(&mut self, name: &'a [u8]) -> Audited<u32> {
+        if self.0.len() >= MAX_VALUES {
+            return Err(AuditError::TooMany { what: "values", limit: MAX_VALUES });
+        }
+        let number = self.0.len() as u32;
+        match self.0.insert(name, number) {
+            None if !name.is_empty() => Ok(number),
+            _ => Err(AuditError::Value { value: shown(name), reason: "has no name, or that of another one" }),
+        }
+    }
+
+    fn find(&self, name: &[u8]) -> Audited<u32> {
+        let missing = || AuditError::Value { value: shown(name), reason: "is used before something makes it" };
+        self.0.get(name).copied().ok_or_else(missing)
+    }
+}
+
+impl Graph {
+    /// Reads a model that the walk has let through.
+    ///
+    /// # Errors
+    /// [`AuditError`] names what engines might read in different ways.
+    pub fn read(model: &[u8]) -> Audited<Self> {
+        let message = bytes(model, 7, "graph")?.unwrap_or_default();
+        let mut names = Names::default();
+        let mut constants = Vec::new();
+        for constant in all(message, 5) {
+            constants.push((names.define(bytes(constant, 8, "tensor")?.unwrap_or_default())?, tensor(constant)?));
+        }
+        let mut input = None;
+        for (position, value) in all(message, 11).enumerate() {
+            let called = bytes(value, 1, "list of values")?.unwrap_or_default();
+            // Old models list their weights among the inputs, behind the true one.
+            if position > 0 && names.0.contains_key(called) {
+                continue;
+            }
+            if input.is_some() {
+                return Err(AuditError::Value { value: shown(called), reason: "is a second input of the model" });
+            }
+            input = Some((names.define(called)?, declared(value)?));
+        }
+        let (input, declared) = input.ok_or(AuditError::Damaged { part: "list of inputs" })?;
+        let (mut nodes, mut uses) = (Vec::new(), 0);
+        for message in all(message, 1) {
+            let node = node(message, &mut names)?;
+            uses += node.inputs.len();
+            if uses > MAX_USES {
+                return Err(AuditError::TooMany { what: "inputs of nodes", limit: MAX_USES });
+            }
+            nodes.push(node);
+        }
+        let mut outputs = Vec::new();
+        for value in all(message, 12) {
+            outputs.push(names.find(bytes(value, 1, "list of values")?.unwrap_or_default())?);
+        }
+        if outputs.is_empty() {
+            return Err(AuditError::Damaged { part: "list of outputs" });
+        }
+        Ok(Self { nodes, values: names.0.len(), constants, input, declared, outputs })
+    }
+}
+
+fn node<'a>(message: &'a [u8], names: &mut Names<'a>) -> Audited<Node> {
+    const PART: &str = "node";
+    let ends = |field| {
+        let ends: Vec<&[u8]> = all(message, field).take(MAX_ENDS + 1).collect();
+        let limit = MAX_ENDS;
+        if ends.len() > limit { Err(AuditError::TooMany { what: "ends of one node", limit }) } else { Ok(ends) }
+    };
+    let (read, made) = (ends(1)?, ends(2)?);
+    let own = bytes(message, 3, PART)?.filter(|own| !own.is_empty()).or(made.first().copied()).unwrap_or_default();
+    let operator = bytes(message, 4, PART)?.unwrap_or_default();
+    let operator = str::from_utf8(operator).map_err(|_| AuditError::Damaged { part: PART })?;
+    let refused = || AuditError::Operator { node: shown(own), operator: short(operator) };
+    let rule = operators::rule(operator).ok_or_else(refused)?;
+    let given = |name: &&'a [u8]| (!name.is_empty()).then_some(*name);
+    let inputs = read.iter().map(|name| given(name).map(|name| names.find(name)).transpose());
+    let inputs = inputs.collect::<Audited<_>>()?;
+    let outputs = made.iter().map(|name| given(name).map(|name| names.define(name)).transpose());
+    let outputs = outputs.collect::<Audited<_>>()?;
+    bytes(message, 7, PART)?;
+    let mut attributes: Vec<(String, Attribute)> = Vec::new();
+    for message in ends(5)? {
+        let own_name = name(message, 1);
+        let refused = || AuditError::Attribute { node: shown(own), attribute: own_name.clone() };
+        let value = attribute(message)?.ok_or_else(refused)?;
+        if attributes.iter().any(|(other, _)| *other == own_name) {
+            return Err(refused());
+        }
+        attributes.push((own_name, value));
+    }
+    Ok(Node { name: shown(own), operator: operator.into(), rule, inputs, outputs, attributes })
+}
+
+/// A setting; `None` if it says two things, or another than its type names.
+fn attribute(message: &[u8]) -> Audited<Option<Attribute>> {
+    const PART: &str = "settings of a node";
+    let present = |field| Fields::of(message).any(|entry| entry.is_ok_and(|(number, _)| number == field));
+    let kind = match one(message, 20, PART)? {
+        Some(Value::Number(kind)) => Some(kind),
+        _ => None,
+    };
+    // Fields of values with the types that stand for them.
+    let forms = [(2, 1), (3, 2), (4, 3), (5, 4), (7, 6), (8, 7), (9, 8), (10, 9)];
+    let mut given = forms.iter().filter(|(field, _)| present(*field)).map(|(_, kind)| *kind);
+    let form = match (given.next(), given.next(), kind) {
+        (Some(form), None, Some(kind)) if form == kind => form,
+        (Some(form), None, None | Some(0)) => form,
+        // Writers leave out zeros and empty lists.
+        (None, None, Some(kind)) => kind,
+        _ => return Ok(None),
+    };
+    Ok(match form {
+        1 => one(message, 2, PART)?.map_or(Some(Attribute::Floats(1)), |_| Some(Attribute::Floats(1))),
+        2 => match one(message, 3, PART)? {
+            Some(Value::Number(value)) => Some(Attribute::Int(value.cast_signed())),
+            _ => Some(Attribute::Int(0)),
+        },
+        3 => {
+            let text = bytes(message, 4, PART)?.unwrap_or_default();
+            str::from_utf8(text).ok().map(|text| Attribute::Text(text.into()))
+        }
+        4 => match bytes(message, 5, PART)? {
+            Some(constant) => Some(Attribute::Tensor(tensor(constant)?)),
+            None => None,
+        },
+        6 => Some(Attribute::Floats(count_floats(message))),
+        7 => Some(Attribute::Ints(numbers(message, 8))),
+        _ => None,
+    })
+}
+
+fn count_floats(message: &[u8]) -> u64 {
+    let count = |entry| match entry {
+        Ok((7, Value::Four(_))) => 1,
+        Ok((7, Value::Bytes(packed))) => packed.len() as u64 / 4,
+        _ => 0,
+    };
+    Fields::of(message).map(count).sum()
+}
+
+/// A constant; the walk has found as many numbers as its sides say.
+fn tensor(message: &[u8]) -> Audited<Tensor> {
+    const PART: &str = "tensor";
+    let kind = match one(message, 2, PART)? {
+        Some(Value::Number(kind)) => Kind(kind),
+        _ => return Err(AuditError::Damaged { part: PART }),
+    };
+    bytes(message, 8, PART)?;
+    let sides: Vec<u64> = numbers(message, 1).into_iter().map(i64::cast_unsigned).collect();
+    let constant = Tensor { constant: true, ..Tensor::of(sides, kind) };
+    if constant.elements() > SHORT {
+        return Ok(constant);
+    }
+    let values = match (bytes(message, 9, PART)?, kind) {
+        (Some(raw), Kind::INT64) => raw.as_chunks().0.iter().map(|&bytes| i64::from_le_bytes(bytes)).collect(),
+        (Some(raw), Kind::INT32) => raw.as_chunks().0.iter().map(|&bytes| i32::from_le_bytes(bytes).into()).collect(),
+        (Some(raw), Kind::INT16) => raw.as_chunks().0.iter().map(|&bytes| i16::from_le_bytes(bytes).into()).collect(),
+        (Some(raw), Kind::UINT16) => raw.as_chunks().0.iter().map(|&bytes| u16::from_le_bytes(bytes).into()).collect(),
+        (Some(raw), Kind::INT8) => raw.iter().map(|&byte| byte.cast_signed().into()).collect(),
+        (Some(raw), Kind::UINT8 | Kind::BOOL) => raw.iter().map(|&byte| byte.into()).collect(),
+        (None, Kind::INT64) => numbers(message, 7),
+        (None, _) => numbers(message, 5),
+        _ => return Ok(constant),
+    };
+    Ok(constant.with_values(Some(values)))
+}
+
+/// The sides that a value declares; `None` if it declares none.
+fn declared(value: &[u8]) -> Audited<Option<Vec<Option<u64>>>> {
+    const PART: &str = "types of values";
+    let kind = bytes(value, 2, PART)?.unwrap_or_default();
+    let tensor = bytes(kind, 1, PART)?.unwrap_or_default();
+    let Some(shape) = bytes(tensor, 2, PART)? else { return Ok(None) };
+    let mut sides = Vec::new();
+    for side in all(shape, 1) {
+        sides.push(match one(side, 1, PART)? {
+            Some(Value::Number(length)) if length != u64::MAX => Some(length),
+            _ => None,
+        });
+    }
+    Ok(Some(sides))
+}
+
+/// A field that may come once.
+fn one<'a>(message: &'a [u8], field: u32, part: &'static str) -> Audited<Option<Value<'a>>> {
+    let mut found = None;
+    for entry in Fields::of(message) {
+        let (number, value) = entry.map_err(|Damaged| AuditError::Damaged { part })?;
+        if number == field && found.replace(value).is_some() {
+            return Err(AuditError::Twice { part, field });
+        }
+    }
+    Ok(found)
+}
+
+fn bytes<'a>(message: &'a [u8], field: u32, part: &'static str) -> Audited<Option<&'a [u8]>> {
+    match one(message, field, part)? {
+        None => Ok(None),
+        Some(Value::Bytes(bytes)) => Ok(Some(bytes)),
+        Some(_) => Err(AuditError::Field { part, field }),
+    }
+}
+
+/// Every message or text of a field.
+fn all(message: &[u8], field: u32) -> impl Iterator<Item = &[u8]> {
+    Fields::of(message).filter_map(move |entry| match entry {
+        Ok((number, Value::Bytes(bytes))) if number == field => Some(bytes),
+        _ => None,
+    })
+}
+
+/// The whole numbers of a field, packed or not.
+fn numbers(message: &[u8], field: u32) -> Vec<i64> {
+    let mut numbers = Vec::new();
+    for entry in Fields::of(message) {
+        match entry {
+            Ok((number, Value::Number(value))) if number == field => numbers.push(value.cast_signed()),
+            Ok((number, Value::Bytes(mut packed))) if number == field => {
+                while let Some(value) = varint(&mut packed) {
+                    numbers.push(value.cast_signed());
+                }
+            }
+            _ => {}
+        }
+    }
+    numbers
+}
+
+/// A name as a refusal shows it.
+fn shown(name: &[u8]) -> String {
+    short(&String::from_utf8_lossy(name.get(..256).unwrap_or(name)))
+}

@@ -1,0 +1,40 @@
+//! Operators that make one number out of those along some axes.
+
+use crate::encoder::audit::call::{Call, Effect, Fault, Ruled, TOUCH};
+use crate::encoder::audit::tensor::{Kind, Tensor};
+
+const EMPTY: Fault = Fault("it reduces an empty tensor");
+
+/// The input's sides with those along some axes gone, or 1.
+fn without(input: &Tensor, axes: &[bool], keep: bool) -> Vec<u64> {
+    let sides = input.sides.iter().zip(axes);
+    sides.filter(|(_, reduced)| keep || !**reduced).map(|(side, reduced)| if *reduced { 1 } else { *side }).collect()
+}
+
+/// A sum, a mean, a norm or the like.
+pub fn reduce(call: &Call<'_>) -> Ruled {
+    let input = call.input(0)?;
+    // The mean of no whole numbers would be divided by zero.
+    if input.elements() == 0 {
+        return Err(EMPTY);
+    }
+    let axes = call.setting_or_input("axes", 1)?.unwrap_or_default();
+    let mut reduced = call.axes(axes, input.rank())?;
+    if axes.is_empty() && !call.flag("noop_with_empty_axes", false)? {
+        reduced.fill(true);
+    }
+    let sides = without(input, &reduced, call.flag("keepdims", true)?);
+    Ok(Effect::of(Tensor::of(sides, input.kind), 0).with_work(input.elements().saturating_mul(2 * TOUCH)))
+}
+
+/// Where the largest number along an axis stands.
+pub fn argument(call: &Call<'_>) -> Ruled {
+    let input = call.input(0)?;
+    if input.elements() == 0 {
+        return Err(EMPTY);
+    }
+    let mut reduced = vec![false; input.rank()];
+    reduced[call.axis("axis", 0, input)?] = true;
+    let sides = without(input, &reduced, call.flag("keepdims", true)?);
+    Ok(Effect::of(Tensor::of(sides, Kind::INT64), 0).with_work(input.elements().saturating_mul(TOUCH)))
+}

@@ -1,0 +1,106 @@
+//! Windows that slide over images: convolutions and pooling.
+
+use crate::encoder::audit::call::{Call, Effect, Fault, MISMATCH, Ruled, TOUCH, WINDOW};
+use crate::encoder::audit::tensor::{Kind, Tensor, product};
+
+const PADDING: Fault = Fault("its kind of padding is unknown");
+const WINDOWS: Fault = Fault("its window does not fit into the image");
+
+/// How many places a window of `kernel` sides has along each side of an image.
+fn places(call: &Call<'_>, image: &[u64], kernel: &[u64], ceil: bool) -> Ruled<Vec<u64>> {
+    let count = image.len();
+    let (strides, dilations) = (call.lengths("strides", count, 1)?, call.lengths("dilations", count, 1)?);
+    let pads = call.lengths("pads", 2 * count, 0)?;
+    let automatic = call.text("auto_pad")?.unwrap_or("NOTSET");
+    let mut places = Vec::new();
+    for axis in 0..count {
+        let (stride, side) = (strides[axis], image[axis]);
+        let reach = kernel[axis].checked_sub(1).and_then(|reach| reach.checked_mul(dilations[axis]));
+        let window = reach.and_then(|reach| reach.checked_add(1)).ok_or(WINDOWS)?;
+        let (before, after) = match automatic {
+            "NOTSET" | "" => (pads[axis], pads[axis + count]),
+            "VALID" => (0, 0),
+            "SAME_UPPER" | "SAME_LOWER" => {
+                places.push(side.div_ceil(stride));
+                continue;
+            }
+            _ => return Err(PADDING),
+        };
+        let padded = side.checked_add(before).and_then(|side| side.checked_add(after)).ok_or(WINDOWS)?;
+        let room = padded.checked_sub(window).ok_or(WINDOWS)?;
+        let mut steps = if ceil { room.div_ceil(stride) } else { room / stride };
+        // A window that would start behind the image is left out.
+        if ceil && steps.checked_mul(stride).is_none_or(|start| start >= side + before) {
+            steps = steps.saturating_sub(1);
+        }
+        places.push(steps + 1);
+    }
+    Ok(places)
+}
+
+/// A convolution of images `[images, channels, ...]` by weights `[outputs, channels / groups, ...]`.
+fn convolve(call: &Call<'_>, image: &Tensor, weight: &Tensor, kind: Kind) -> Ruled {
+    let ([images, channels, sides @ ..], [outputs, inner, kernel @ ..]) = (&image.sides[..], &weight.sides[..]) else {
+        return Err(MISMATCH);
+    };
+    let group = u64::try_from(call.int_or("group", 1)?).ok().filter(|group| *group > 0).ok_or(MISMATCH)?;
+    let fits = inner.checked_mul(group) == Some(*channels) && outputs.is_multiple_of(group);
+    if sides.is_empty() || sides.len() != kernel.len() || !fits || *outputs == 0 {
+        return Err(MISMATCH);
+    }
+    if call.has("kernel_shape") && call.lengths("kernel_shape", kernel.len(), 1)? != kernel {
+        return Err(MISMATCH);
+    }
+    let places = places(call, sides, kernel, false)?;
+    let output = Tensor::of([&[*images, *outputs], &places[..]].concat(), kind);
+    let window = product(kernel).saturating_mul(*inner);
+    // A window over few channels is no matrix product for an engine, and slower.
+    let cost = if *inner < 4 { window.saturating_mul(WINDOW) } else { window };
+    // Engines may write out the windows of an image, as numbers of four bytes, and weights in another order.
+    let written = product(&places).saturating_mul(product(kernel)).saturating_mul(*channels);
+    let scratch = written.saturating_add(weight.elements()).saturating_mul(4);
+    Ok(Effect { scratch, ..Effect::of(output, cost) })
+}
+
+pub fn convolution(call: &Call<'_>) -> Ruled {
+    let image = call.input(0)?;
+    convolve(call, image, call.input(1)?, image.kind)
+}
+
+pub fn convolution_of_bytes(call: &Call<'_>) -> Ruled {
+    convolve(call, call.input(0)?, call.input(1)?, Kind::INT32)
+}
+
+/// The convolution of bytes, as bytes: image, scale, zero, weight, scale, zero, scale, zero.
+pub fn quantised_convolution(call: &Call<'_>) -> Ruled {
+    convolve(call, call.input(0)?, call.input(3)?, call.input(7)?.kind)
+}
+
+/// The mean or the largest number of each window, and perhaps where it was.
+pub fn pool(call: &Call<'_>) -> Ruled {
+    let image = call.input(0)?;
+    let [images, channels, sides @ ..] = &image.sides[..] else { return Err(MISMATCH) };
+    if sides.is_empty() || !call.has("kernel_shape") {
+        return Err(MISMATCH);
+    }
+    let kernel = call.lengths("kernel_shape", sides.len(), 1)?;
+    // A window of padding alone has no largest number.
+    let pads = call.lengths("pads", 2 * sides.len(), 0)?;
+    if pads.iter().zip(kernel.iter().cycle()).any(|(pad, side)| pad >= side) {
+        return Err(WINDOWS);
+    }
+    let places = places(call, sides, &kernel, call.flag("ceil_mode", false)?)?;
+    let output = Tensor::of([&[*images, *channels], &places[..]].concat(), image.kind);
+    let indices = Tensor::of(output.sides.clone(), Kind::INT64);
+    let mut effect = Effect::of(output, product(&kernel).saturating_mul(WINDOW));
+    effect.outputs.push(indices);
+    Ok(effect)
+}
+
+/// One number for each channel of an image.
+pub fn global_pool(call: &Call<'_>) -> Ruled {
+    let image = call.input(0)?;
+    let [images, channels, sides @ ..] = &image.sides[..] else { return Err(MISMATCH) };
+    let output = [&[*images, *channels], &vec![1; sides.len()][..]].concat();
+    Ok(Effect::of(Tensor::of(output, image.kind), 0).with_work(image.elements().saturating_mul(TOUCH)))
+}

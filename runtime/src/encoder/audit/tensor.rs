@@ -1,0 +1,135 @@
+//! What is known of a tensor before anything is computed: its sides, the kind of its numbers, and the numbers
+//! themselves where they are few whole ones, since such lists become shapes further on.
+
+use super::MAX_ELEMENTS;
+
+/// Most numbers that are followed through a graph. Shapes have at most eight, paddings twice as many.
+pub const SHORT: u64 = 64;
+
+/// The kind of a tensor's numbers, as onnx.proto counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind(pub u64);
+
+impl Kind {
+    pub const FLOAT: Self = Self(1);
+    pub const UINT8: Self = Self(2);
+    pub const INT8: Self = Self(3);
+    pub const UINT16: Self = Self(4);
+    pub const INT16: Self = Self(5);
+    pub const INT32: Self = Self(6);
+    pub const INT64: Self = Self(7);
+    pub const BOOL: Self = Self(9);
+
+    /// Size of a number; `None` for kinds that no backbone has.
+    pub fn bits(self) -> Option<u64> {
+        match self.0 {
+            // Float, int32, uint32.
+            1 | 6 | 12 => Some(32),
+            // Bytes and truth values.
+            2 | 3 | 9 => Some(8),
+            // Int16, uint16, float16, bfloat16.
+            4 | 5 | 10 | 16 => Some(16),
+            // Int64, double, uint64.
+            7 | 11 | 13 => Some(64),
+            _ => None,
+        }
+    }
+
+    /// Whether division of such numbers may end the process: of whole ones by zero.
+    pub fn is_whole(self) -> bool {
+        matches!(self.0, 2..=7 | 12 | 13)
+    }
+
+    /// Whether a number is one of this kind, as far as numbers are followed.
+    pub fn holds(self, value: i64) -> bool {
+        match self {
+            Self::UINT8 => u8::try_from(value).is_ok(),
+            Self::INT8 => i8::try_from(value).is_ok(),
+            Self::UINT16 => u16::try_from(value).is_ok(),
+            Self::INT16 => i16::try_from(value).is_ok(),
+            Self::INT32 => i32::try_from(value).is_ok(),
+            Self::INT64 => true,
+            Self::BOOL => (0..=1).contains(&value),
+            _ => false,
+        }
+    }
+}
+
+/// What is known of a tensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tensor {
+    pub sides: Vec<u64>,
+    pub kind: Kind,
+    /// Its numbers, if they are whole, at most [`SHORT`], and known.
+    pub values: Option<Vec<i64>>,
+    /// Whether it is the same for every picture, so that an engine may compute it when it opens the model.
+    pub constant: bool,
+}
+
+impl Tensor {
+    /// A tensor of unknown numbers.
+    pub fn of(sides: Vec<u64>, kind: Kind) -> Self {
+        Self { sides, kind, values: None, constant: false }
+    }
+
+    /// The same with its numbers, which are left out where they are too many or not of its kind.
+    pub fn with_values(mut self, values: Option<Vec<i64>>) -> Self {
+        let fits = |values: &Vec<i64>| {
+            values.len() as u64 <= SHORT
+                && values.len() as u64 == self.elements()
+                && values.iter().all(|&value| self.kind.holds(value))
+        };
+        self.values = values.filter(fits);
+        self
+    }
+
+    /// A list of whole numbers.
+    pub fn list(values: Vec<i64>) -> Self {
+        Self::of(vec![values.len() as u64], Kind::INT64).with_values(Some(values))
+    }
+
+    pub fn rank(&self) -> usize {
+        self.sides.len()
+    }
+
+    /// How many numbers it has; the largest number there is if they are more.
+    pub fn elements(&self) -> u64 {
+        product(&self.sides)
+    }
+
+    /// Bytes that an engine may take for it. ONNX Runtime pads the channels of images to blocks of up to 16.
+    pub fn bytes(&self) -> u64 {
+        let blocks = match self.sides[..] {
+            [images, channels, height, width] => {
+                product(&[images, channels.checked_next_multiple_of(16).unwrap_or(u64::MAX), height, width])
+            }
+            _ => self.elements(),
+        };
+        blocks.saturating_mul(self.kind.bits().unwrap_or(64)) / 8
+    }
+
+    /// An axis that counts from the end if it is negative.
+    pub fn axis(&self, axis: i64) -> Option<usize> {
+        axis_of(axis, self.rank())
+    }
+
+    /// Whether its size is accepted: no longer than [`MAX_ELEMENTS`], and empty only as a list.
+    pub fn is_large(&self) -> bool {
+        self.elements() > MAX_ELEMENTS || self.sides.iter().any(|&side| side > MAX_ELEMENTS)
+    }
+}
+
+/// The product of sides; the largest number there is if it is larger.
+pub fn product(sides: &[u64]) -> u64 {
+    if sides.contains(&0) {
+        return 0;
+    }
+    sides.iter().fold(1, |product: u64, &side| product.saturating_mul(side))
+}
+
+/// An axis among so many, which counts from the end if it is negative.
+pub fn axis_of(axis: i64, rank: usize) -> Option<usize> {
+    let rank = i64::try_from(rank).ok()?;
+    let axis = if axis < 0 { axis.checked_add(rank)? } else { axis };
+    if (0..rank).contains(&axis) { usize::try_from(axis).ok() } else { None }
+}
