@@ -119,6 +119,10 @@ fn on_upgrade(error: &UpgradeError) -> Option<&'static str> {
             "give the old bundle with --bundle, or teach the classes again in another folder (--state); --keep-shots \
              keeps pictures next time"
         }
+        UpgradeError::Picture { .. } => {
+            "nothing was changed: see that this user can read it, or repeat the command; without the file, the class is \
+             learned from its other shots"
+        }
         UpgradeError::Missing { .. } => {
             "nothing was changed: with the old bundle, `orco add --keep-shots` gives a class pictures again; --force \
              gives these classes up"

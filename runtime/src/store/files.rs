@@ -183,7 +183,8 @@ mod tests {
 
     #[test]
     fn names_of_others_are_not_taken_for_ours() {
-        for ours in [".slot-a.new-0123456789abcdef-0", ".slot-b.new-ffffffffffffffff-1", ".slot-owner-0123456789abcdef"] {
+        for ours in [".slot-a.new-0123456789abcdef-0", ".slot-b.new-ffffffffffffffff-1", ".slot-owner-0123456789abcdef"]
+        {
             assert!(is_unfinished(ours), "{ours}");
         }
         for other in [

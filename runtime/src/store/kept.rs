@@ -233,7 +233,9 @@ impl Pictures {
         self.create_folder()?;
         match OpenFolder::entry_at(&self.folder, ASIDE)? {
             None | Some(Entry::File(_)) => put(&self.disk(), ASIDE, slot),
-            Some(_) => Err(io::Error::new(io::ErrorKind::InvalidInput, "something else lies in the place of the state")),
+            Some(_) => {
+                Err(io::Error::new(io::ErrorKind::InvalidInput, "something else lies in the place of the state"))
+            }
         }
     }
 

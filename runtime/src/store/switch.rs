@@ -21,8 +21,10 @@ impl Store {
     /// The bundle whose state was kept aside when another one took its place, if there is one and it can be told.
     pub fn kept_aside(&self, but: &[u8; 32]) -> Option<KeptWith> {
         let folders = kept::others(&self.folder, but).ok()?;
-        let mut texts =
-            folders.iter().filter(|folder| kept::has_aside(folder).unwrap_or(true)).filter_map(|folder| kept::about(folder));
+        let mut texts = folders
+            .iter()
+            .filter(|folder| kept::has_aside(folder).unwrap_or(true))
+            .filter_map(|folder| kept::about(folder));
         texts.next()
     }
 
