@@ -5,6 +5,7 @@
 //! place meanwhile. Listing it cannot panic: [`std::fs::ReadDir`] does when the system refuses to close the folder, and
 //! folders are listed after a change was saved.
 
+use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
@@ -71,14 +72,22 @@ impl OpenFolder {
     ///
     /// # Errors
     /// If it cannot be read.
-    #[cfg(unix)]
     pub fn names(&self) -> io::Result<Vec<String>> {
+        Ok(self.all_names()?.into_iter().filter_map(|name| name.into_string().ok()).collect())
+    }
+
+    /// Names of all that is in it.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    #[cfg(unix)]
+    pub fn all_names(&self) -> io::Result<Vec<OsString>> {
+        use std::os::unix::ffi::OsStringExt;
         let mut names = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.handle)? {
-            let entry = entry?;
-            match entry.file_name().to_str() {
-                Ok("." | "..") | Err(_) => {}
-                Ok(name) => names.push(name.to_owned()),
+            match entry?.file_name().to_bytes() {
+                b"." | b".." => {}
+                name => names.push(OsString::from_vec(name.to_vec())),
             }
         }
         Ok(names)
@@ -86,9 +95,8 @@ impl OpenFolder {
 
     /// The same on other systems than Unix.
     #[cfg(not(unix))]
-    pub fn names(&self) -> io::Result<Vec<String>> {
-        let entries = std::fs::read_dir(&self.path)?;
-        entries.filter_map(|entry| entry.map(|entry| entry.file_name().into_string().ok()).transpose()).collect()
+    pub fn all_names(&self) -> io::Result<Vec<OsString>> {
+        std::fs::read_dir(&self.path)?.map(|entry| Ok(entry?.file_name())).collect()
     }
 
     /// What has that name; `None` if nothing has.
