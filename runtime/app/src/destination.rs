@@ -1,6 +1,5 @@
 //! Where results may be written: anywhere but among the device's state, whose files they could replace.
 
-use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -28,33 +27,27 @@ pub fn check(path: &Path, state: &Path) -> Result<()> {
 
 /// A path without links, as far as it exists: what does not exist yet would be made there.
 fn canonical(path: &Path) -> PathBuf {
-    let mut path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    for _ in 0..MOST_LINKS {
-        match fs::canonicalize(&path) {
-            Ok(whole) => return whole,
-            // A link that leads nowhere leads to where something would be made.
-            Err(_) => match fs::read_link(&path) {
-                Ok(target) => path = path.parent().unwrap_or(Path::new("/")).join(target),
-                Err(_) => break,
-            },
-        }
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    resolved(&path, MOST_LINKS).unwrap_or(path)
+}
+
+/// The same; `None` if links lead in a circle.
+fn resolved(path: &Path, links: usize) -> Option<PathBuf> {
+    if let Ok(whole) = fs::canonicalize(path) {
+        return Some(whole);
     }
-    let (mut missing, mut rest): (Vec<OsString>, &Path) = (Vec::new(), &path);
-    let mut known = loop {
-        if let Ok(whole) = fs::canonicalize(rest) {
-            break whole;
-        }
-        let Some(parent) = rest.parent() else { break rest.to_owned() };
-        missing.extend(rest.components().next_back().map(|part| part.as_os_str().to_owned()));
-        rest = parent;
-    };
-    for part in missing.into_iter().rev() {
-        match Path::new(&part).components().next() {
-            Some(Component::ParentDir) => drop(known.pop()),
-            _ => known.push(part),
-        }
+    let Some(parent) = path.parent() else { return Some(path.to_owned()) };
+    // A link that leads nowhere leads to where something would be made.
+    if let Ok(target) = fs::read_link(path) {
+        return resolved(&parent.join(target), links.checked_sub(1)?);
     }
-    known
+    let mut whole = resolved(parent, links)?;
+    match path.components().next_back() {
+        Some(Component::ParentDir) => drop(whole.pop()),
+        Some(part) => whole.push(part),
+        None => {}
+    }
+    Some(whole)
 }
 
 /// Whether a file has a second name, in a folder or in those directly in it.
@@ -110,6 +103,7 @@ mod tests {
             "missing/../state/new",
             "nowhere",
             "twice",
+            "nowhere/below",
             "second",
         ] {
             for state in [&state, &path("link")] {

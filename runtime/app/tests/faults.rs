@@ -43,7 +43,7 @@ impl Bench {
         for name in ["1.jpg", "2.jpg"] {
             fs::copy(shots("learn", "cactus").join(name), few.join(name)).unwrap();
         }
-        let learn = ["learn", "--keep-shots", &argument("cactus", &few)];
+        let learn = ["learn", "--keep-shots", &argument("plant", &few)];
         let done = support::orco(&bundle.folder, &pristine, &learn).output().unwrap();
         assert!(done.status.success(), "{}", text(&done.stderr));
         // Something to be swept away, in every folder that is.
@@ -59,15 +59,26 @@ impl Bench {
         Store::new(&self.state).load(bundle).ok().map(|reading| reading.saved)
     }
 
-    /// Runs a command on the state as it was, with a fault.
+    /// Runs a command on the state as it was, with a fault in its files.
     fn run(&self, bundle: &Bundle, arguments: &[&str], fault: Option<(usize, i32)>) -> (Ending, String) {
         copy_all(&self.pristine, &self.state);
+        self.run_in(&self.state, bundle, arguments, fault)
+    }
+
+    /// Runs a command with a fault in the files of some folder.
+    fn run_in(
+        &self,
+        folder: &Path,
+        bundle: &Bundle,
+        arguments: &[&str],
+        fault: Option<(usize, i32)>,
+    ) -> (Ending, String) {
         let mut command: Command = support::orco(&bundle.folder, &self.state, arguments);
         command.env("ORT_DYLIB_PATH", "/nowhere").env("ORCO_THREADS", "1");
         let said = self.folder.path().join("said");
         let output = fs::File::create(&said).unwrap();
         command.stdout(output.try_clone().unwrap()).stderr(output);
-        let ending = fault::run(&mut command, &self.state, fault).unwrap_or_else(|error| panic!("{error}"));
+        let ending = fault::run(&mut command, folder, fault).unwrap_or_else(|error| panic!("{error}"));
         (ending, text(&fs::read(&said).unwrap()))
     }
 
@@ -151,11 +162,60 @@ fn an_upgrade_learns_every_shot_or_is_refused() {
         } else {
             let after = bench.saved(&other).unwrap_or_else(|| panic!("no state of the new bundle: {what}"));
             assert_eq!(after.state.exemplars.len(), 2, "{what}");
-            assert!(said.contains("cactus: 2 shots, recognised"), "{what}");
+            assert!(said.contains("plant: 2 shots, recognised"), "{what}");
         }
     });
     let _ = writeln!(
         std::io::stderr(),
         "store: {tried} upgrades with a system call that failed, each in turn: 0 shots lost without a word"
+    );
+}
+
+#[test]
+fn a_file_that_is_written_is_there_or_the_exit_code_says_that_it_is_not() {
+    if !can_watch() {
+        return;
+    }
+    let bench = Bench::new();
+    copy_all(&bench.pristine, &bench.state);
+    let folder = bench.folder.path().canonicalize().unwrap().join("out");
+    fs::create_dir(&folder).unwrap();
+    let file = folder.join("file");
+    let path = file.to_str().unwrap();
+    let export = ["export", "plant", "--force", "-o", path];
+    let (mut tried, mut unsafe_but_there) = (0, 0);
+    for arguments in [&export[..], &["backup", "--force", path]] {
+        let _ = fs::remove_file(&file);
+        let (sound, said) = bench.run_in(&folder, &bench.bundle, arguments, None);
+        assert_eq!(sound.code, Some(0), "{said}");
+        let whole = fs::read(&file).unwrap();
+        for before in [None, Some(b"an older one".to_vec())] {
+            for number in (0..sound.calls + 2).step_by(if heavy() || sound.calls < 40 { 1 } else { 5 }) {
+                let _ = fs::remove_file(&file);
+                before.iter().for_each(|bytes| fs::write(&file, bytes).unwrap());
+                let (ending, said) = bench.run_in(&folder, &bench.bundle, arguments, Some((number, libc::EIO)));
+                let Some(failed) = &ending.failed else { continue };
+                let what = format!("{arguments:?}, call {number} ({failed}): {said}");
+                assert!(!said.contains("panicked"), "{what}");
+                let there = fs::read(&file).ok();
+                match ending.code {
+                    Some(0) => assert_eq!(there.as_ref(), Some(&whole), "{what}"),
+                    Some(1) => assert_eq!(there, before, "{what}"),
+                    Some(3) => {
+                        assert_eq!(there.as_ref(), Some(&whole), "{what}");
+                        assert!(said.contains("it was written, but a power cut could still undo that"), "{what}");
+                        unsafe_but_there += 1;
+                    }
+                    code => panic!("{code:?}, {what}"),
+                }
+                tried += 1;
+            }
+        }
+    }
+    assert!(unsafe_but_there > 0, "no folder failed to be synced");
+    let _ = writeln!(
+        std::io::stderr(),
+        "files: {tried} exports and backups with a system call that failed, each in turn, {unsafe_but_there} of them \
+         \"written, but\": 0 told otherwise"
     );
 }
