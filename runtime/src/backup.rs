@@ -1,32 +1,48 @@
 //! All that a device knows in one file, for its replacement.
 //!
-//! The envelope of all of our files ([`orco_state::codec`]; kind `ORCOBKUP`), and in it a tar archive of, in this
-//! order:
+//! The envelope of all of our files ([`orco_state::codec`]; kind `ORCOBKUP`, version 2), and in it:
+//!
+//! | bytes | what (integers little endian) |
+//! |---|---|
+//! | n | a tar archive |
+//! | m | the text of a signature of minisign's over magic, version and archive; empty where the backup is not signed |
+//! | 4 | m |
+//!
+//! The archive holds, in this order:
 //!
 //! | name | what |
 //! |---|---|
 //! | `bundle.toml` | the bundle that it was learned on: name, release, SHA-256 of its learner file, base classes |
+//! | `releases.toml` | the highest release of each bundle that was used ([`crate::release`]) |
 //! | `slot` | the newest slot: the state with its history (`STATE.md`) |
 //! | `shots/DIGEST.png` | the kept picture of each shot, rising, named by the digest of its exemplar |
 //!
 //! Nothing else may be in it: no folders, links or long names, nothing twice. Nothing in it is believed before the
-//! checksum of the whole is right, and no name of it becomes a path.
+//! checksum of the whole and, where a public key is configured, the signature are right, and no name of it becomes a
+//! path. Version 1 is the archive alone, without `releases.toml`; it still restores where no key is configured.
+
+mod envelope;
+mod floor;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use orco_state::codec::{self, DecodeError, Kind};
+use orco_state::codec::DecodeError;
 use orco_state::history::Saved;
 use orco_state::store as slots;
-use sha2::{Digest, Sha256};
 use tar::{Archive, EntryType, Header};
 
+use self::floor::Floor;
 use crate::bundle::Bundle;
 use crate::files;
 use crate::learner::Made;
+use crate::release::{self, RELEASES, ReleaseError, Releases};
+#[cfg(feature = "sign")]
+use crate::signature::SecretKey;
+use crate::signature::{PublicKey, SignatureError};
 use crate::store::kept::{self, KeptWith, MAX_BUNDLE_FILE, MAX_PICTURE};
 use crate::store::{Locked, Store, StoreError};
 
@@ -53,6 +69,12 @@ pub enum BackupError {
     /// Its checksum is right, but it holds what no backup does.
     #[error("it is no backup that can be restored: {0}")]
     Content(String),
+    /// A public key is configured, and the file was not signed with its secret key.
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
+    /// The bundle is an older release than was used before, here or where the backup was written.
+    #[error(transparent)]
+    Release(#[from] ReleaseError),
     /// There is nothing to keep.
     #[error("nothing was learned in {}, so there is nothing to back up", folder.display())]
     Nothing {
@@ -110,14 +132,32 @@ pub struct Overruled {
 /// # Errors
 /// [`BackupError`] if nothing was learned, the newest state cannot be read, or the file cannot be written.
 pub fn write(bundle: &Bundle, store: &Store, wait: Duration, file: &mut File) -> Result<Contents, BackupError> {
+    write_with(bundle, store, wait, file, &unsigned)
+}
+
+/// The text of the signature over all that can be read, for the bundle that the backup belongs to.
+type Sign<'a> = &'a dyn Fn(&mut dyn Read, &KeptWith) -> io::Result<String>;
+
+/// No signature.
+fn unsigned(_: &mut dyn Read, _: &KeptWith) -> io::Result<String> {
+    Ok(String::new())
+}
+
+fn write_with(
+    bundle: &Bundle,
+    store: &Store,
+    wait: Duration,
+    file: &mut File,
+    sign: Sign<'_>,
+) -> Result<Contents, BackupError> {
     let locked = store.lock(wait)?;
     let saved = locked.load(bundle)?.saved;
     let nothing = || BackupError::Nothing { folder: store.folder().into() };
     let slot = locked.newest_slot()?.ok_or_else(nothing)?;
     let with = KeptWith::of(bundle);
-    file.write_all(&[0; codec::HEADER])?;
-    let mut tar = tar::Builder::new(BufWriter::new(&mut *file));
+    let mut tar = tar::Builder::new(envelope::begin(file)?);
     append(&mut tar, BUNDLE, with.text()?.as_bytes())?;
+    append(&mut tar, RELEASES, Releases::read(store.folder())?.text()?.as_bytes())?;
     append(&mut tar, SLOT, &slot)?;
     let (mut pictures, mut warnings) = (0, Vec::new());
     let kept = store.pictures(&bundle.digest);
@@ -138,14 +178,7 @@ pub fn write(bundle: &Bundle, store: &Store, wait: Duration, file: &mut File) ->
         pictures += 1;
     }
     tar.into_inner()?.into_inner().map_err(|error| error.into_error())?;
-    let bytes = file.seek(SeekFrom::End(0))?;
-    let mut start = Kind::Backup.magic().to_vec();
-    start.extend(Kind::Backup.version().to_le_bytes());
-    start.extend((bytes - codec::HEADER as u64).to_le_bytes());
-    let checksum = checksum(&start, file)?;
-    file.rewind()?;
-    file.write_all(&start)?;
-    file.write_all(&checksum)?;
+    let bytes = envelope::finish(file, |signed| sign(signed, &with))?;
     let (classes, exemplars) = (saved.state.classes.len(), saved.state.exemplars.len());
     Ok(Contents { bundle: with, classes, exemplars, pictures, bytes, warnings })
 }
@@ -154,13 +187,45 @@ pub fn write(bundle: &Bundle, store: &Store, wait: Duration, file: &mut File) ->
 /// stays, unless this may `replace` it.
 ///
 /// # Errors
-/// As for [`write()`]; [`BackupError::File`] with [`io::ErrorKind::AlreadyExists`] if there is a file.
+/// As for [`write()`]; [`BackupError::File`] with [`io::ErrorKind::AlreadyExists`] if there is a file. Where the file
+/// [is in place](files::is_in_place) all the same, a power cut could still lose it.
 pub fn write_to(
     bundle: &Bundle,
     store: &Store,
     wait: Duration,
     path: &Path,
     replace: bool,
+) -> Result<Contents, BackupError> {
+    write_to_with(bundle, store, wait, path, replace, &unsigned)
+}
+
+/// As [`write_to`], signed with a key.
+///
+/// # Errors
+/// As for [`write_to`], and if it cannot be signed.
+#[cfg(feature = "sign")]
+pub fn write_signed_to(
+    bundle: &Bundle,
+    store: &Store,
+    wait: Duration,
+    path: &Path,
+    replace: bool,
+    key: &SecretKey,
+) -> Result<Contents, BackupError> {
+    let sign = |signed: &mut dyn Read, with: &KeptWith| {
+        let comment = format!("orco backup of bundle {} release {}", with.name, with.release);
+        key.sign_read(signed, &comment).map_err(|error| io::Error::other(format!("it cannot be signed: {error}")))
+    };
+    write_to_with(bundle, store, wait, path, replace, &sign)
+}
+
+fn write_to_with(
+    bundle: &Bundle,
+    store: &Store,
+    wait: Duration,
+    path: &Path,
+    replace: bool,
+    sign: Sign<'_>,
 ) -> Result<Contents, BackupError> {
     let path = match fs::metadata(path) {
         Ok(facts) if !facts.is_file() => return Err(io::Error::other("what is there is no regular file").into()),
@@ -177,10 +242,11 @@ pub fn write_to(
     if !store.folder().is_dir() {
         return Err(BackupError::Nothing { folder: store.folder().into() });
     }
-    files::replace_with(&path, |file| write(bundle, store, wait, file))
+    files::replace_with(&path, |file| write_with(bundle, store, wait, file, sign))
 }
 
-/// Puts what a backup holds into the place of what the device knows, at once or not at all.
+/// Puts what a backup holds into the place of what the device knows, at once or not at all. Releases that were used here
+/// or where it was written stay used.
 ///
 /// # Errors
 /// [`BackupError`] if the file is no sound backup, the device knows something already, or the backup belongs to another
@@ -192,7 +258,25 @@ pub fn restore(
     file: &mut File,
     overruled: Overruled,
 ) -> Result<Made<Contents>, BackupError> {
-    let bytes = check(file)?;
+    restore_trusted(bundle, store, wait, file, overruled, None)
+}
+
+/// As [`restore`]. Where a key is given, which the bundle's signature was checked with, the backup must carry that key's
+/// signature, too, and the bundle must not be an older release than was used before.
+///
+/// # Errors
+/// As for [`restore`]; [`BackupError::Signature`] if it is not signed with the key, [`BackupError::Release`] if the
+/// bundle is an older release.
+pub fn restore_trusted(
+    bundle: &Bundle,
+    store: &Store,
+    wait: Duration,
+    file: &mut File,
+    overruled: Overruled,
+    key: Option<&PublicKey>,
+) -> Result<Made<Contents>, BackupError> {
+    let checked = envelope::check(file, key)?;
+    let (version, bytes) = (checked.version, checked.bytes);
     let locked = store.lock(wait)?;
     let present = locked.load_any()?;
     if let Some(present) = present.as_ref().filter(|_| !overruled.occupied) {
@@ -201,12 +285,16 @@ pub fn restore(
             return Err(BackupError::Occupied { folder: store.folder().into(), classes, changes });
         }
     }
-    file.seek(SeekFrom::Start(codec::HEADER as u64))?;
-    let mut archive = Archive::new(BufReader::new(&mut *file));
+    let mut archive = Archive::new(envelope::Archived::new(file, &checked)?);
     let mut entries = archive.entries()?.raw(true);
     let mut next = || entries.next().transpose().map_err(BackupError::from);
     let missing = |name: &str| BackupError::Content(format!("it holds no {name}"));
     let text = named(next()?, BUNDLE, MAX_BUNDLE_FILE)?.ok_or_else(|| missing(BUNDLE))?;
+    let used = if version == envelope::WITHOUT_SIGNATURE {
+        Releases::default()
+    } else {
+        releases(&named(next()?, RELEASES, release::MAX_FILE)?.ok_or_else(|| missing(RELEASES))?)?
+    };
     let slot = named(next()?, SLOT, MAX_STATE)?.ok_or_else(|| missing(SLOT))?;
     let nonsense = || BackupError::Content("its state makes no sense, or is a later release's".into());
     let saved = slots::read(&slot).ok_or_else(nonsense)?;
@@ -225,6 +313,10 @@ pub fn restore(
     } else if !overruled.other_bundle {
         return Err(BackupError::OtherBundle { name: with.name, release: with.release });
     }
+    let mut floor = Floor::of(store, &used)?;
+    if key.is_some() {
+        floor.accept(&bundle.manifest.name, bundle.manifest.release)?;
+    }
     let exemplars = saved.exemplar_digests();
     let mut written = Written { locked: &locked, digest, exemplars: Vec::new() };
     let mut seen = BTreeSet::new();
@@ -240,11 +332,15 @@ pub fn restore(
             written.exemplars.push(exemplar);
         }
     }
+    archive.into_inner().finish()?;
+    // Before the state: a power cut between leaves a floor that is too high for nobody, and never one that is too low.
+    floor.write()?;
     let uncertain = match locked.switch(present.as_ref(), &saved, false) {
         Ok(()) => None,
         Err(error @ StoreError::Uncertain { .. }) => Some(error),
         Err(error) => return Err(error.into()),
     };
+    floor.done();
     written.exemplars.clear();
     let uncertain = uncertain.or(locked.sweep(&saved).err());
     let Saved { state, .. } = saved;
@@ -277,43 +373,11 @@ fn append<W: Write>(tar: &mut tar::Builder<W>, name: &str, bytes: &[u8]) -> io::
     tar.append(&header, bytes)
 }
 
-/// Compares a file's length and checksum with what its start says; returns its length.
-fn check(file: &mut File) -> Result<u64, BackupError> {
-    let bytes = file.seek(SeekFrom::End(0))?;
-    file.rewind()?;
-    let mut header = Vec::with_capacity(codec::HEADER);
-    Read::take(&mut *file, codec::HEADER as u64).read_to_end(&mut header)?;
-    if !header.starts_with(Kind::Backup.magic()) {
-        return Err(DecodeError::WrongKind.into());
-    }
-    let (start, sum) = header.split_at_checked(codec::HEADER - 32).ok_or(DecodeError::Checksum)?;
-    let length = u64::from_le_bytes(start[10..].try_into().map_err(|_| DecodeError::Checksum)?);
-    if bytes.checked_sub(codec::HEADER as u64) != Some(length) || checksum(start, file)? != *sum {
-        return Err(DecodeError::Checksum.into());
-    }
-    let (expected, actual) = (Kind::Backup.version(), u16::from_le_bytes([start[8], start[9]]));
-    if actual == expected { Ok(bytes) } else { Err(DecodeError::Version { expected, actual }.into()) }
-}
-
-/// SHA-256 of the envelope's start and of all that follows the header, read piece by piece.
-fn checksum(start: &[u8], file: &mut File) -> io::Result<[u8; 32]> {
-    file.seek(SeekFrom::Start(codec::HEADER as u64))?;
-    let mut sum = Sha256::new_with_prefix(start);
-    io::copy(file, &mut HashWriter(&mut sum))?;
-    Ok(sum.finalize().into())
-}
-
-struct HashWriter<'a>(&'a mut Sha256);
-
-impl Write for HashWriter<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.update(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+/// The releases that a backup says were used.
+fn releases(text: &[u8]) -> Result<Releases, BackupError> {
+    let text = std::str::from_utf8(text).map_err(|error| error.to_string());
+    let unusable = |reason| BackupError::Content(format!("its {RELEASES} cannot be used: {reason}"));
+    text.and_then(Releases::parse).map_err(unusable)
 }
 
 type Entry<'a, R> = tar::Entry<'a, R>;

@@ -1,5 +1,6 @@
 //! Files without trust: neither in their size, nor in what lies in their place.
 
+pub(crate) mod folder;
 pub mod lock;
 
 use std::collections::hash_map::RandomState;
@@ -40,7 +41,7 @@ pub fn read_own(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// until then the old file is there as it was.
 ///
 /// # Errors
-/// If it cannot be written; the old file is then as it was, unless only its folder could not be synced.
+/// If it cannot be written; the old file is then as it was, unless the new one [is in place](is_in_place).
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace_with(path, |new| new.write_all(bytes))
 }
@@ -56,7 +57,8 @@ pub fn replace_with<T, E: From<io::Error>>(path: &Path, write: impl FnOnce(&mut 
 /// Makes a file as [`replace`] does, unless something lies there already. The file is whole or not there.
 ///
 /// # Errors
-/// If it cannot be written, or with [`io::ErrorKind::AlreadyExists`] if something lies there.
+/// If it cannot be written, or with [`io::ErrorKind::AlreadyExists`] if something lies there. The file is not there
+/// then, unless it [is in place](is_in_place).
 pub fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = written(&beside(path), 0o600, |new| new.write_all(bytes))?.0;
     new.persist_noclobber(path).map_err(|failed| failed.error)?;
@@ -71,9 +73,14 @@ pub fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// As for [`replace`].
 pub fn replace_shared(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension("tmp");
-    match fs::remove_file(&temporary) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+    match fs::symlink_metadata(&temporary) {
+        // What a killed process left. A link or a pipe is not ours: it stays, and the file is not written.
+        Ok(facts) => {
+            regular(&facts)?;
+            fs::remove_file(&temporary)?;
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
     }
     replace_by(&temporary, 0o666, path, |new| new.write_all(bytes))
 }
@@ -93,9 +100,28 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Start of the names of files that are being written.
+const TEMPORARY: &str = ".orco-";
+
 /// Where a file is written before it gets its name.
 fn beside(path: &Path) -> PathBuf {
-    path.with_file_name(format!(".orco-{}", random_name()))
+    path.with_file_name(format!("{TEMPORARY}{}", random_name()))
+}
+
+/// Whether a file has a name as files have that are being written.
+pub(crate) fn is_temporary(name: &str) -> bool {
+    name.strip_prefix(TEMPORARY).is_some_and(is_random_name)
+}
+
+/// A file is in its place, but its folder could not be synced.
+#[derive(Debug, thiserror::Error)]
+#[error("it was written, but a power cut could still undo that: {0}")]
+struct Unsynced(io::Error);
+
+/// Whether a file that could not be written as safely as it should be is in its place all the same, as a whole: only its
+/// folder could not be synced, so a power cut could still undo that.
+pub fn is_in_place(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|cause| cause.is::<Unsynced>())
 }
 
 /// Replaces a file by way of a new one.
@@ -135,12 +161,13 @@ fn written<T, E: From<io::Error>>(
 /// be synced.
 fn sync_folder_of(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
+    let synced = if cfg!(unix) { File::open(folder).and_then(|folder| folder.sync_all()) } else { Ok(()) };
+    synced.map_err(|error| io::Error::new(error.kind(), Unsynced(error)))
 }
 
 /// Whether links are followed in the last part of a path.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Links {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Links {
     Follow,
     Refuse,
 }
@@ -187,6 +214,11 @@ fn read_opened(file: File, limit: u64) -> io::Result<Vec<u8>> {
 pub(crate) fn random_name() -> String {
     // Each is seeded by the system's randomness.
     format!("{:016x}", RandomState::new().build_hasher().finish())
+}
+
+/// Whether a text is a [`random_name`].
+pub(crate) fn is_random_name(text: &str) -> bool {
+    text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// The user whom a file belongs to and the one whom new files in its folder belong to, where those are two. That is

@@ -2,15 +2,19 @@
 //! who cannot sign could otherwise bring back a release that was signed once and has faults known by now.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
 
 use crate::files;
 
 /// Name of the file, in the state folder.
 pub const RELEASES: &str = "releases.toml";
 
-const MAX_FILE: u64 = 1 << 20;
+/// Largest file that is read, in bytes.
+pub(crate) const MAX_FILE: u64 = 1 << 20;
 
 /// Why a bundle's release is refused.
 #[derive(Debug, thiserror::Error)]
@@ -41,22 +45,93 @@ pub enum ReleaseError {
     },
 }
 
+/// The highest release of each bundle that was used, by the bundle's name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Releases(BTreeMap<String, u32>);
+
+impl Releases {
+    /// Those that are remembered in a state's folder; none if there is no file of them.
+    ///
+    /// # Errors
+    /// [`ReleaseError::Remembered`] if it cannot be read.
+    pub fn read(folder: &Path) -> Result<Self, ReleaseError> {
+        let path = folder.join(RELEASES);
+        let failed = |reason: String| ReleaseError::Remembered { path: path.clone(), reason };
+        match files::read_own(&path, MAX_FILE) {
+            Ok(bytes) => {
+                let text = String::from_utf8(bytes).map_err(|error| failed(error.to_string()))?;
+                Self::parse(&text).map_err(failed)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(failed(error.to_string())),
+        }
+    }
+
+    /// As the text of a file.
+    ///
+    /// # Errors
+    /// If it cannot be written as TOML.
+    pub fn text(&self) -> io::Result<String> {
+        toml::to_string(self).map_err(io::Error::other)
+    }
+
+    /// Out of the text of a file.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        toml::from_str(text).map_err(|error| error.message().to_owned())
+    }
+
+    /// Refuses a release lower than one used before.
+    ///
+    /// # Errors
+    /// [`ReleaseError::Older`] if it is.
+    pub fn check(&self, name: &str, release: u32) -> Result<(), ReleaseError> {
+        let used = self.0.get(name).copied().unwrap_or(0);
+        if release < used { Err(ReleaseError::Older { name: name.into(), release, used }) } else { Ok(()) }
+    }
+
+    /// Remembers that a release was used; says whether it is higher than all used before.
+    pub fn raise(&mut self, name: &str, release: u32) -> bool {
+        let is_higher = release > self.0.get(name).copied().unwrap_or(0);
+        if is_higher {
+            self.0.insert(name.into(), release);
+        }
+        is_higher
+    }
+
+    /// Remembers all that others have used, too.
+    pub fn raise_all(&mut self, others: &Self) {
+        for (name, release) in &others.0 {
+            self.raise(name, *release);
+        }
+    }
+
+    /// Writes them into a state's folder, which must be there and locked. Where there are none, the file goes.
+    ///
+    /// # Errors
+    /// If the file cannot be written or removed.
+    pub(crate) fn write(&self, folder: &Path) -> io::Result<()> {
+        let path = folder.join(RELEASES);
+        if !self.0.is_empty() {
+            return files::replace(&path, self.text()?.as_bytes());
+        }
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Refuses a release lower than one used before; writes nothing. To be asked only of bundles whose signature was
 /// checked: what an unsigned manifest says of its release is worth nothing.
 ///
 /// # Errors
 /// [`ReleaseError`] if the release is older, or what was remembered cannot be read.
 pub fn check(folder: &Path, name: &str, release: u32) -> Result<(), ReleaseError> {
-    compare(&remembered(&folder.join(RELEASES))?, name, release).map(|_| ())
-}
-
-/// Whether a release is higher than all used before.
-fn compare(used: &BTreeMap<String, u32>, name: &str, release: u32) -> Result<bool, ReleaseError> {
-    let highest = used.get(name).copied().unwrap_or(0);
-    if release < highest {
-        return Err(ReleaseError::Older { name: name.into(), release, used: highest });
-    }
-    Ok(release > highest)
+    Releases::read(folder)?.check(name, release)
 }
 
 /// The same as [`check`], but a higher release is remembered in `folder`, which must be there and locked, and only then
@@ -66,38 +141,18 @@ fn compare(used: &BTreeMap<String, u32>, name: &str, release: u32) -> Result<boo
 /// # Errors
 /// [`ReleaseError`] if the release is older, or what was remembered cannot be read.
 pub fn accept(folder: &Path, name: &str, release: u32) -> Result<(), ReleaseError> {
-    let path = folder.join(RELEASES);
-    let mut used = remembered(&path)?;
-    if compare(&used, name, release)? {
-        used.insert(name.into(), release);
-        if let Err(error) = remember(&path, &used) {
-            log::warn!("cannot remember release {release} of {name} in {}: {error}", path.display());
-        }
+    let mut used = Releases::read(folder)?;
+    used.check(name, release)?;
+    if used.raise(name, release)
+        && let Err(error) = used.write(folder)
+    {
+        log::warn!("cannot remember release {release} of {name} in {}: {error}", folder.join(RELEASES).display());
     }
     Ok(())
 }
 
-fn remembered(path: &Path) -> Result<BTreeMap<String, u32>, ReleaseError> {
-    let failed = |reason: String| ReleaseError::Remembered { path: path.into(), reason };
-    match files::read_own(path, MAX_FILE) {
-        Ok(bytes) => {
-            let text = String::from_utf8(bytes).map_err(|error| failed(error.to_string()))?;
-            toml::from_str(&text).map_err(|error| failed(error.message().to_string()))
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
-        Err(error) => Err(failed(error.to_string())),
-    }
-}
-
-fn remember(path: &Path, used: &BTreeMap<String, u32>) -> io::Result<()> {
-    let text = toml::to_string(used).map_err(io::Error::other)?;
-    files::replace(path, text.as_bytes())
-}
-
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]

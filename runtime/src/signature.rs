@@ -135,15 +135,46 @@ impl PublicKey {
     /// # Errors
     /// [`SignatureError`] if it is not.
     pub fn check(&self, bytes: &[u8], signature: &str) -> Result<String, SignatureError> {
-        use minisign_verify::Error;
         let signature = minisign_verify::Signature::decode(signature).map_err(|_| SignatureError::NotMinisign)?;
-        match self.0.verify(bytes, &signature, false) {
-            Ok(()) => Ok(signature.trusted_comment().to_string()),
-            Err(Error::UnexpectedKeyId) => Err(SignatureError::OtherKey),
-            // Signatures of the old kind, over the file instead of its hash.
-            Err(Error::UnexpectedAlgorithm) => Err(SignatureError::NotMinisign),
-            Err(_) => Err(SignatureError::Wrong),
+        self.0.verify(bytes, &signature, false).map_err(|error| refusal(&error))?;
+        Ok(signature.trusted_comment().to_string())
+    }
+
+    /// The same for bytes that come piece by piece: `feed` hands all of them, in order, to what it is given.
+    ///
+    /// # Errors
+    /// Those of `feed`; within, as for [`check`](Self::check). Where it is clear from the start that the signature is not
+    /// accepted, `feed` is called all the same.
+    pub(crate) fn check_chunks(
+        &self,
+        signature: &str,
+        feed: &mut dyn FnMut(&mut dyn FnMut(&[u8])) -> io::Result<()>,
+    ) -> io::Result<Result<String, SignatureError>> {
+        let decoded = minisign_verify::Signature::decode(signature).map_err(|_| SignatureError::NotMinisign);
+        let begun = decoded.as_ref().map_err(Clone::clone).and_then(|signature| {
+            let verifier = self.0.verify_stream(signature).map_err(|error| refusal(&error))?;
+            Ok((verifier, signature.trusted_comment().to_string()))
+        });
+        match begun {
+            Ok((mut verifier, comment)) => {
+                feed(&mut |chunk| verifier.update(chunk))?;
+                Ok(verifier.finalize().map(|()| comment).map_err(|error| refusal(&error)))
+            }
+            Err(refused) => {
+                feed(&mut |_| ())?;
+                Ok(Err(refused))
+            }
         }
+    }
+}
+
+fn refusal(error: &minisign_verify::Error) -> SignatureError {
+    use minisign_verify::Error;
+    match error {
+        Error::UnexpectedKeyId => SignatureError::OtherKey,
+        // Signatures of the old kind, over the file instead of its hash.
+        Error::UnexpectedAlgorithm | Error::UnsupportedLegacyMode => SignatureError::NotMinisign,
+        _ => SignatureError::Wrong,
     }
 }
 
@@ -157,7 +188,7 @@ fn read_text(path: &Path) -> Result<String, KeyError> {
 #[cfg(feature = "sign")]
 mod secret {
     use std::env;
-    use std::io::Cursor;
+    use std::io::{Cursor, Read};
     use std::path::Path;
 
     use ct_codecs::{Base64, Decoder};
@@ -256,8 +287,16 @@ mod secret {
         /// # Errors
         /// If the system has no random numbers.
         pub fn sign(&self, bytes: &[u8], comment: &str) -> Result<String, String> {
+            self.sign_read(Cursor::new(bytes), comment)
+        }
+
+        /// The same for bytes that are read piece by piece.
+        ///
+        /// # Errors
+        /// As for [`sign`](Self::sign), and if the bytes cannot be read.
+        pub fn sign_read(&self, bytes: impl Read, comment: &str) -> Result<String, String> {
             let untrusted = Some("signature of an OrCo key");
-            let signed = minisign::sign(None, &self.0, Cursor::new(bytes), Some(comment), untrusted);
+            let signed = minisign::sign(None, &self.0, bytes, Some(comment), untrusted);
             signed.map(|signature| signature.into_string()).map_err(|error| error.to_string())
         }
     }

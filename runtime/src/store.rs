@@ -43,7 +43,7 @@ use std::time::{Duration, Instant};
 use self::files::Files;
 use crate::bundle::Bundle;
 use crate::files::lock::{Lock, LockError};
-use crate::files::{create_folder, foreign_owner, random_name};
+use crate::files::{Links, create_folder, foreign_owner, random_name};
 use folder::{Disk, Folder};
 use orco_state::codec::DecodeError;
 use orco_state::history::Saved;
@@ -115,7 +115,7 @@ impl Store {
     }
 
     fn files(&self) -> Files<Folder> {
-        Files::new(Folder { path: self.folder.clone() }, random_name())
+        Files::new(Folder { path: self.folder.clone(), links: Links::Follow }, random_name())
     }
 
     /// Keeps other processes from changing this folder until the returned value is dropped; waits so long for one that
@@ -130,10 +130,16 @@ impl Store {
         let failed = |source| StoreError::Write { path: path.clone(), source };
         let mut made = Vec::new();
         let taken = loop {
-            let missing =
-                self.folder.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists());
-            made.extend(missing.map(Path::to_owned));
-            self.create_folder().map_err(|source| StoreError::Folder { path: self.folder.clone(), source })?;
+            let is_missing = |folder: &&Path| {
+                let there = fs::symlink_metadata(folder);
+                !folder.as_os_str().is_empty() && there.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+            };
+            made.extend(self.folder.ancestors().take_while(is_missing).map(Path::to_owned));
+            self.create_folder().map_err(|source| {
+                // What could be made of it goes again.
+                let _ = made.iter().try_for_each(fs::remove_dir);
+                StoreError::Folder { path: self.folder.clone(), source }
+            })?;
             self.check_owners()?;
             match Lock::take(&path, wait) {
                 // Whoever had made the folder saved nothing, and has removed it again.
@@ -293,7 +299,11 @@ impl Store {
         }
         // No bundle has this digest.
         let folders = kept::others(&self.folder, &[0; 32]).map_err(|source| self.unreadable(source))?;
-        for path in folders.iter().map(|folder| kept::aside_in(folder)).filter(|path| path.exists()) {
+        for folder in folders {
+            if !kept::has_aside(&folder).map_err(|source| self.unreadable(source))? {
+                continue;
+            }
+            let path = kept::aside_in(&folder);
             let bytes = crate::files::read_own(&path, MAX_SLOT).map_err(|source| StoreError::Read { path, source })?;
             if bytes.windows(stored.len()).any(|window| window == stored) {
                 return Ok(true);

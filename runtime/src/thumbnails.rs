@@ -3,9 +3,11 @@
 //! Each lies in a file of its own that is named after the exemplar that was made from the shot, by the SHA-256 of that
 //! exemplar as it is stored ([`Bank::digest_of`]): renaming, moving and undoing need not touch it. Those of exemplars
 //! that neither the state nor its history has any longer are let go. A state is as good without them.
+//!
+//! The folder may hold files of others: only a regular file that has such a name, and no more bytes than a thumbnail
+//! may have, is ever removed. A link in the folder's place is not followed.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::path::PathBuf;
 
@@ -13,7 +15,8 @@ use ndarray::ArrayView2;
 use orco_state::bank::Bank;
 use orco_state::history::Saved;
 
-use crate::files;
+use crate::files::folder::{Entry, OpenFolder};
+use crate::files::{self, Links};
 use crate::manifest::{from_hexadecimal, hexadecimal};
 use crate::store::{Store, StoreError};
 
@@ -41,55 +44,58 @@ impl Thumbnails {
     /// # Shapes
     /// `features` `[views, features]`, the clean view first.
     /// # Errors
-    /// If it is larger than [`MOST`], or cannot be written.
+    /// If it is larger than [`MOST`], cannot be written, or a link lies in the place of the folder.
     pub fn keep(&self, bank: &Bank, features: ArrayView2<'_, f32>, jpeg: &[u8]) -> io::Result<()> {
         if jpeg.len() > MOST {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the thumbnail is too large"));
         }
         let mut exemplar = bank.emptied();
         exemplar.push(0, &features.iter().copied().collect::<Vec<f32>>());
-        let path = self.path(&exemplar.digest_of(0));
-        if path.exists() {
-            return Ok(());
-        }
-        if !self.folder.is_dir() {
+        if self.open()?.is_none() {
             files::create_folder(&self.folder)?;
         }
-        files::replace(&path, jpeg)
+        match files::create(&self.path(&exemplar.digest_of(0)), jpeg) {
+            // The same shot was learned before.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            kept => kept,
+        }
     }
 
     /// The thumbnail of an exemplar, if there is one.
     pub fn read(&self, digest: &[u8; 32]) -> Option<Vec<u8>> {
+        self.open().ok()??;
         files::read_own(&self.path(digest), MOST as u64).ok()
     }
 
     /// Whether an exemplar has one.
     pub fn has(&self, digest: &[u8; 32]) -> bool {
-        self.path(digest).is_file()
+        let entry = self.open().ok().flatten().and_then(|folder| folder.entry(&name(digest)).ok()?);
+        matches!(entry, Some(Entry::File(_)))
     }
 
     /// The exemplars that have one: one look into the folder, however many there are.
     pub fn all(&self) -> BTreeSet<[u8; 32]> {
-        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        entries.filter_map(|entry| from_hexadecimal(entry.file_name().to_str()?.strip_suffix(ENDING)?)).collect()
+        let names = self.open().ok().flatten().and_then(|folder| folder.names().ok());
+        names.unwrap_or_default().iter().filter_map(|name| digest_of(name)).collect()
     }
 
-    /// Removes those of exemplars that neither a state nor its history has.
+    /// Removes those of exemplars that neither a state nor its history has, and what killed processes left.
     ///
     /// # Errors
-    /// [`StoreError::Uncertain`] if one cannot be removed.
+    /// [`StoreError::Uncertain`] if one cannot be removed, or a link lies in the place of the folder.
     pub fn prune(&self, saved: &Saved) -> Result<(), StoreError> {
         let failed = |source| StoreError::Uncertain { path: self.folder.clone(), source };
-        let entries = match fs::read_dir(&self.folder) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(failed(error)),
+        let folder = match self.open() {
+            // Something of somebody else's, in which nothing of ours can be.
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(()),
+            opened => opened.map_err(failed)?,
         };
-        let kept: BTreeSet<String> = saved.exemplar_digests().iter().map(name).collect();
-        for entry in entries {
-            let entry = entry.map_err(failed)?;
-            if !entry.file_name().to_str().is_some_and(|name| kept.contains(name)) {
-                match fs::remove_file(entry.path()) {
+        let Some(folder) = folder else { return Ok(()) };
+        let kept = saved.exemplar_digests();
+        for name in folder.names().map_err(failed)? {
+            let is_stray = digest_of(&name).is_some_and(|digest| !kept.contains(&digest)) || files::is_temporary(&name);
+            if is_stray {
+                match folder.remove(&name, MOST as u64) {
                     // Another process has done so, or has given its new file the name that it was made for.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     removed => removed.map_err(failed)?,
@@ -99,6 +105,10 @@ impl Thumbnails {
         Ok(())
     }
 
+    fn open(&self) -> io::Result<Option<OpenFolder>> {
+        OpenFolder::open(&self.folder, Links::Refuse)
+    }
+
     fn path(&self, digest: &[u8; 32]) -> PathBuf {
         self.folder.join(name(digest))
     }
@@ -106,4 +116,88 @@ impl Thumbnails {
 
 fn name(digest: &[u8; 32]) -> String {
     hexadecimal(digest) + ENDING
+}
+
+/// The exemplar whose thumbnail has that name, if it is one's.
+fn digest_of(name: &str) -> Option<[u8; 32]> {
+    from_hexadecimal(name.strip_suffix(ENDING)?)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use tempfile::tempdir;
+
+    use super::*;
+    use crate::bundle::Bundle;
+
+    fn nothing_known() -> Saved {
+        let bundle = Bundle::open("../models/cifar100-edge".as_ref()).unwrap();
+        Saved::fresh(&bundle.base_model, bundle.digest)
+    }
+
+    /// Puts a thumbnail of no exemplar, a cut-off write, and things of others into a folder; returns the latter's paths.
+    fn fill(folder: &Path) -> Vec<PathBuf> {
+        fs::create_dir(folder).unwrap();
+        fs::write(folder.join(name(&[7; 32])), b"ours").unwrap();
+        fs::write(folder.join(".orco-0123456789abcdef"), b"ours, cut off").unwrap();
+        let foreign = |name: &str| folder.join(name);
+        // A photograph that its owner names by a digest is larger than any thumbnail.
+        let photograph = foreign(&name(&[8; 32]));
+        fs::write(&photograph, vec![1; MOST + 1]).unwrap();
+        let link = foreign(&name(&[9; 32]));
+        symlink(&photograph, &link).unwrap();
+        let pipe = foreign(&name(&[10; 32]));
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let below = foreign(&name(&[11; 32]));
+        fs::create_dir(&below).unwrap();
+        let uppercase = foreign(&name(&[0xab; 32]).to_uppercase());
+        let named = [foreign("holiday.jpg"), foreign(".orco-note"), foreign("readme"), uppercase];
+        named.iter().for_each(|path| fs::write(path, b"theirs").unwrap());
+        [photograph, link, pipe, below].into_iter().chain(named).collect()
+    }
+
+    #[test]
+    fn only_thumbnails_are_removed() {
+        let folder = tempdir().unwrap();
+        let within = folder.path().join(FOLDER);
+        let foreign = fill(&within);
+        let thumbnails = Thumbnails::of(&Store::new(folder.path()));
+        assert!(thumbnails.has(&[7; 32]) && !thumbnails.has(&[9; 32]));
+        thumbnails.prune(&nothing_known()).unwrap();
+        let mut left: Vec<PathBuf> = fs::read_dir(&within).unwrap().map(|entry| entry.unwrap().path()).collect();
+        left.sort();
+        let mut expected = foreign;
+        expected.sort();
+        assert_eq!(left, expected);
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_folder_is_not_followed() {
+        let folder = tempdir().unwrap();
+        let photographs = folder.path().join("photographs");
+        fill(&photographs);
+        let before = fs::read_dir(&photographs).unwrap().count();
+        let state = folder.path().join("state");
+        fs::create_dir(&state).unwrap();
+        symlink(&photographs, state.join(FOLDER)).unwrap();
+        let thumbnails = Thumbnails::of(&Store::new(&state));
+        let known = nothing_known();
+        let refused = thumbnails.prune(&known).unwrap_err();
+        assert!(matches!(refused, StoreError::Uncertain { .. }), "{refused}");
+        let bank = &known.state.exemplars;
+        let features = ndarray::Array2::zeros((bank.views(), bank.dimension()));
+        let refused = thumbnails.keep(bank, features.view(), b"small").unwrap_err();
+        assert!(refused.to_string().contains("symbolic link"), "{refused}");
+        assert!(thumbnails.all().is_empty() && thumbnails.read(&[7; 32]).is_none() && !thumbnails.has(&[7; 32]));
+        assert_eq!(fs::read_dir(&photographs).unwrap().count(), before);
+        // Nor is a file in that place anything of ours.
+        fs::remove_file(state.join(FOLDER)).unwrap();
+        fs::write(state.join(FOLDER), b"theirs").unwrap();
+        thumbnails.prune(&known).unwrap();
+    }
 }

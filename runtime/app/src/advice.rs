@@ -10,6 +10,7 @@ use orco_runtime::learner::{ChangeError, ExportError, OpenLearnerError, ShotsErr
 use orco_runtime::manifest::MANIFEST;
 use orco_runtime::pack::ExportError as ClassError;
 use orco_runtime::session::LearnError;
+use orco_runtime::signature::SignatureError;
 use orco_runtime::store::StoreError;
 
 /// An error as a sentence, with its causes and what to do.
@@ -119,6 +120,10 @@ fn on_upgrade(error: &UpgradeError) -> Option<&'static str> {
             "give the old bundle with --bundle, or teach the classes again in another folder (--state); --keep-shots \
              keeps pictures next time"
         }
+        UpgradeError::Picture { .. } => {
+            "nothing was changed: see that this user can read it, or repeat the command; without the file, the class is \
+             learned from its other shots"
+        }
         UpgradeError::Missing { .. } => {
             "nothing was changed: with the old bundle, `orco add --keep-shots` gives a class pictures again; --force \
              gives these classes up"
@@ -135,6 +140,10 @@ fn on_backup(error: &BackupError) -> Option<&'static str> {
         BackupError::Occupied { .. } => "nothing was changed: --force puts the backup in its place, which is gone then",
         BackupError::OtherBundle { .. } => {
             "nothing was changed: give that bundle with --bundle, or restore it for `orco upgrade` with --other-bundle"
+        }
+        BackupError::Signature(SignatureError::Missing) => {
+            "nothing was changed: `orco backup --sign KEY` signs; to sign this one, restore it elsewhere without the key, \
+             and back that up"
         }
         BackupError::Nothing { .. } => "name the folder of the device's state with --state DIR",
         _ => "nothing was changed",

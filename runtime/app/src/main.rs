@@ -4,6 +4,7 @@ mod advice;
 mod change;
 mod command;
 mod config;
+mod destination;
 mod device;
 mod doctor;
 #[cfg(feature = "mqtt")]
@@ -13,7 +14,7 @@ mod output;
 mod picture;
 mod thumbnail;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::builder::Resettable;
@@ -107,6 +108,10 @@ fn main() -> ExitCode {
     };
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let options = &cli.options;
+    let report = options.json.as_deref().filter(|path| *path != Path::new("-"));
+    if let Some(Err(error)) = report.map(|path| options.check_destination(path)) {
+        return Output::silent().finish(Err(error));
+    }
     let output = match Output::open(options.json.as_deref()) {
         Ok(output) => output,
         Err(error) => return Output::silent().finish(Err(error)),

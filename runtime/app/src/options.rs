@@ -1,7 +1,7 @@
 //! The options that every verb takes.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -10,6 +10,8 @@ use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::choice::Choice;
 use orco_runtime::history::Limits;
 use orco_runtime::signature::PublicKey;
+
+use crate::destination;
 
 /// See the fields.
 #[derive(Args, Clone, Debug)]
@@ -33,7 +35,7 @@ pub struct Options {
     /// Folder of the device's state; by default one per bundle in the user's state folder.
     #[arg(long, global = true, value_name = "DIR", env = "ORCO_STATE")]
     pub state: Option<PathBuf>,
-    /// Public key of minisign; with it, only bundles and packs that were signed with its secret key are accepted.
+    /// Public key of minisign; with it, only bundles, packs and backups that were signed with its secret key are accepted.
     #[arg(long, global = true, value_name = "FILE", env = "ORCO_PUBLIC_KEY")]
     pub public_key: Option<PathBuf>,
     /// Writes the result as JSON into a file, too; `-` is standard output.
@@ -115,17 +117,32 @@ impl Options {
         if let Some(folder) = &self.state {
             return Ok(folder.clone());
         }
-        let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let base = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
-        let base = base.context("neither --state nor HOME is set; say where the state lies with --state DIR")?;
+        let states =
+            usual_states().context("neither --state nor HOME is set; say where the state lies with --state DIR")?;
         let folder: String = bundle_name.chars().map(in_a_path).collect();
-        Ok(base.join("orco").join(folder))
+        Ok(states.join(folder))
+    }
+
+    /// Refuses to write a result among the device's state, whatever bundle it belongs to.
+    ///
+    /// # Errors
+    /// If it would lie there.
+    pub fn check_destination(&self, path: &Path) -> Result<()> {
+        let states = self.state.clone().or_else(usual_states);
+        states.map_or(Ok(()), |states| destination::check(path, &states))
     }
 
     /// How much of the past is kept. The entry of the present state is none that could be taken back.
     pub fn limits(&self) -> Limits {
         Limits { entries: self.history.saturating_add(1), bytes: self.history_bytes }
     }
+}
+
+/// Folder of the states of all bundles, where `--state` names none.
+fn usual_states() -> Option<PathBuf> {
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let base = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")))?;
+    Some(base.join("orco"))
 }
 
 /// Reads a number of threads.

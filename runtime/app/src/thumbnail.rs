@@ -1,7 +1,8 @@
 //! Small pictures of shots, which a pack may carry and which can be taken out again.
 
 use std::fs;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use image::ImageFormat;
@@ -58,16 +59,34 @@ pub fn check(pack: &Pack) -> Result<()> {
     Ok(())
 }
 
-/// Writes a pack's thumbnails as `FOLDER/LABEL/1.jpg` and so on, readable by their owner alone; returns how many there
-/// are.
-pub fn write(pack: &Pack, label: &str, folder: &Path) -> Result<usize> {
-    let folder = folder.join(folder_name(label));
+/// Where the thumbnails of a class are written.
+pub fn folder_of(label: &str, folder: &Path) -> PathBuf {
+    folder.join(folder_name(label))
+}
+
+/// Writes a pack's thumbnails as `FOLDER/LABEL/1.jpg` and so on, readable by their owner alone. A file that is there
+/// stays: one with another picture is an error, after all others were written.
+pub fn write(pack: &Pack, label: &str, folder: &Path) -> Result<()> {
+    let folder = folder_of(label, folder);
     let failed = || format!("the thumbnails of {label} cannot be written into {}", folder.display());
+    let mut taken = Vec::new();
     for (index, Thumbnail(bytes)) in pack.thumbnails.iter().enumerate() {
         fs::create_dir_all(&folder).with_context(failed)?;
-        files::replace(&folder.join(format!("{}.jpg", index + 1)), bytes).with_context(failed)?;
+        let name = format!("{}.jpg", index + 1);
+        let path = folder.join(&name);
+        match files::create(&path, bytes) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                if !files::read_own(&path, MAX_THUMBNAIL as u64).is_ok_and(|there| there == *bytes) {
+                    taken.push(name);
+                }
+            }
+            written => written.with_context(failed)?,
+        }
     }
-    Ok(pack.thumbnails.len())
+    if !taken.is_empty() {
+        return Err(anyhow!("something else is there: {}", taken.join(", ")).context(failed()));
+    }
+    Ok(())
 }
 
 /// A label as the name of a folder. Where it cannot stay as it is, some digits of its digest keep it apart from others;

@@ -103,3 +103,42 @@ fn pictures_beyond_the_bounds_and_of_other_kinds_are_refused() {
     RgbImage::new(4608, 2592).save(&shot).unwrap();
     device.json(&["learn", &learn]);
 }
+
+/// A shot that cannot be reached is named and refused: without it, fewer would be learned from than were given.
+#[test]
+#[cfg(unix)]
+fn shots_that_cannot_be_reached_are_named_and_nothing_is_learned() {
+    use std::os::unix::fs::symlink;
+    let device = Device::new();
+    let folder = device.folder.path().join("shots");
+    let fresh = || {
+        let _ = fs::remove_dir_all(&folder);
+        support::copy_folder(&shots("learn", "mug"), &folder);
+    };
+    let mug = argument("mug", &folder);
+    let pack = device.folder.path().join("duck.orcopack");
+    let refused = |expected: &str| {
+        device.refused(&["learn", &mug], expected);
+        let output = device.command(&["learn", &mug]).output().unwrap();
+        assert!(support::text(&output.stderr).contains("nothing was changed"), "{}", support::text(&output.stderr));
+    };
+    fresh();
+    symlink(folder.join("nowhere.jpg"), folder.join("7.jpg")).unwrap();
+    symlink(folder.join("8.png"), folder.join("8.png")).unwrap();
+    refused("7.jpg cannot be read");
+    refused("8.png cannot be read");
+    // Links that lead somewhere are shots as others are, and hidden files and folders none.
+    fresh();
+    symlink(shots("try", "mug").join("1.jpg"), folder.join("7.jpg")).unwrap();
+    symlink(folder.join("nowhere.jpg"), folder.join(".8.jpg")).unwrap();
+    fs::create_dir(folder.join("9.jpg")).unwrap();
+    device.json(&["learn", &mug]);
+    assert_eq!(device.saved().state.exemplars.len(), 6);
+    let thumbnails = ["export", "mug", "-o", pack.to_str().unwrap(), "--thumbnails", folder.to_str().unwrap()];
+    fs::remove_file(folder.join("7.jpg")).unwrap();
+    symlink(folder.join("nowhere.jpg"), folder.join("7.jpg")).unwrap();
+    device.refused(&thumbnails, "7.jpg cannot be read");
+    assert!(!pack.exists());
+    support::make_pipe(&folder.join("6.jpg"));
+    device.refused(&["add", &mug], "6.jpg cannot be read: it is not a regular file");
+}

@@ -194,7 +194,7 @@ fn what_is_missing_or_damaged_is_a_warning_and_never_a_lost_state() {
     fs::remove_file(&names[1]).unwrap();
     let before = device.saved();
     let bundle = std::mem::replace(&mut device.bundle, support::shipped());
-    device.refused_keeping(&["upgrade"], "no picture is kept, or none can be read, of the shots of \"duck\"");
+    device.refused_keeping(&["upgrade"], "no picture is kept, or none can be used, of the shots of \"duck\"");
     let upgraded = device.json(&["upgrade", "--force"]);
     let warnings = upgraded["warnings"].as_array().unwrap();
     assert_eq!(warnings.len(), 3, "{warnings:?}");

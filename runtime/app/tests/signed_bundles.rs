@@ -165,3 +165,77 @@ fn the_tool_minisign_signs_for_the_device_and_checks_what_is_signed_here() {
     assert_eq!(device.json(&["info"])["signature_checked"], true);
     minisign(&["-V", "-p", path(&public), "-m", path(&manifest)]);
 }
+
+#[test]
+fn a_backup_is_signed_and_takes_the_releases_that_were_used_with_it() {
+    let folder = TempDir::new().unwrap();
+    let (ours, theirs) = (key(folder.path(), "ours"), key(folder.path(), "theirs"));
+    let bundle = copied_bundle(folder.path());
+    let trusting = || {
+        let mut device = Device::on(bundle.clone());
+        device.options = vec!["--public-key".into(), path(&ours.public).into()];
+        device
+    };
+    let install = |number: u32| {
+        release(&bundle, number);
+        sign(&bundle, &ours.key);
+    };
+    install(2);
+    let device = trusting();
+    device.json(&["learn", &argument("mug", &shots("learn", "mug"))]);
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let [unsigned, signed, foreign] = ["unsigned", "signed", "foreign"].map(file);
+    assert_eq!(device.json(&["backup", &unsigned])["signed"], false);
+    assert_eq!(device.json(&["backup", &signed, "--sign", path(&ours.secret)])["signed"], true);
+    let by_environment = device.command(&["backup", &foreign]).env("ORCO_SECRET_KEY", &theirs.secret).output().unwrap();
+    assert!(by_environment.status.success());
+    device.refused(&["backup", &file("none"), "--sign", "/nowhere/key"], "cannot read the key /nowhere/key");
+    assert!(!folder.path().join("none").exists());
+
+    let refused = |file: &str, expected: &str| {
+        let other = trusting();
+        other.refused(&["restore", file], expected);
+        assert!(!other.state().exists(), "what was refused left a folder");
+    };
+    refused(
+        &unsigned,
+        "it is not signed, but a public key is configured; nothing was changed: `orco backup --sign KEY`",
+    );
+    refused(&foreign, "it is signed with another key than the configured one");
+    let mut altered = fs::read(&signed).unwrap();
+    let middle = altered.len() / 2;
+    altered[middle] ^= 1;
+    fs::write(file("altered"), &altered).unwrap();
+    refused(&file("altered"), "its checksum does not match");
+
+    // A restored device has used what the one that was backed up had.
+    let other = trusting();
+    other.json(&["restore", &signed]);
+    assert_eq!(other.saved(), device.saved());
+    install(1);
+    for verb in [&["list"][..], &["rename", "mug", "beaker"], &["restore", &signed, "--force"]] {
+        other.refused(verb, "is release 1, but this device has used release 2");
+    }
+    // One that has used nothing yet refuses an older release, too, by what the backup says.
+    refused(&signed, "is release 1, but this device has used release 2; older releases are refused");
+    // The floor is that of whoever has the higher one.
+    install(5);
+    let newer = trusting();
+    newer.json(&["learn", &argument("cactus", &shots("learn", "cactus"))]);
+    newer.json(&["restore", &signed, "--force"]);
+    install(4);
+    newer.refused(&["list"], "this device has used release 5");
+
+    // Without a key a backup is one as any other, signed or not; what it says was used is remembered all the same. So
+    // one that was not signed can be signed elsewhere.
+    install(2);
+    let workshop = Device::on(bundle.clone());
+    workshop.json(&["restore", &unsigned]);
+    let again = file("again");
+    workshop.json(&["backup", &again, "--sign", path(&ours.secret)]);
+    let last = trusting();
+    last.json(&["restore", &again]);
+    assert_eq!(last.saved(), device.saved());
+    install(1);
+    last.refused(&["list"], "this device has used release 2");
+}

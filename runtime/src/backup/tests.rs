@@ -1,11 +1,12 @@
 //! Backups of made-up classes with small pictures, so that no backbone runs; what else could be in one.
 
-use std::io::Cursor;
+use std::io::{Cursor, Seek, SeekFrom};
 use std::path::Path;
 
 use ::image::{Rgb, RgbImage};
 use ndarray::Array3;
 use orco_core::random::Random;
+use orco_state::codec::{self, Kind};
 use tempfile::{TempDir, tempdir, tempfile};
 
 use super::*;
@@ -58,11 +59,28 @@ fn entries(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
     entries
 }
 
-/// A backup of such entries whose checksum is right.
-fn sealed(entries: &[(Header, Vec<u8>)]) -> Vec<u8> {
+/// The archive of such entries.
+fn archive(entries: &[(Header, Vec<u8>)]) -> Vec<u8> {
     let mut tar = tar::Builder::new(Vec::new());
     entries.iter().for_each(|(header, bytes)| tar.append(header, &bytes[..]).unwrap());
-    codec::seal(Kind::Backup, 1, &[&tar.into_inner().unwrap()])
+    tar.into_inner().unwrap()
+}
+
+/// A backup of such entries whose checksum is right, with that text for a signature.
+fn sealed_with(entries: &[(Header, Vec<u8>)], signature: &str) -> Vec<u8> {
+    let length = (signature.len() as u32).to_le_bytes();
+    codec::seal(Kind::Backup, 2, &[&archive(entries), signature.as_bytes(), &length])
+}
+
+fn sealed(entries: &[(Header, Vec<u8>)]) -> Vec<u8> {
+    sealed_with(entries, "")
+}
+
+/// The same as version 1 had it.
+fn sealed_as_version_1(entries: &[(Header, Vec<u8>)]) -> Vec<u8> {
+    let kept: Vec<_> =
+        entries.iter().filter(|(header, _)| &*header.path_bytes() != RELEASES.as_bytes()).cloned().collect();
+    codec::seal(Kind::Backup, 1, &[&archive(&kept)])
 }
 
 fn header(name: &str, size: u64, kind: EntryType) -> Header {
@@ -116,7 +134,7 @@ fn hostile_backups_are_refused_and_leave_nothing_behind() {
     let (_folder, learner) = device();
     let (bytes, _) = written(&learner);
     let good = entries(&bytes);
-    assert_eq!(good.len(), 5);
+    assert_eq!(good.len(), 6);
     let parent = tempdir().unwrap();
     let folder = parent.path().join("state");
     let refused = |what: &str, bytes: &[u8], expected: &str| {
@@ -139,7 +157,7 @@ fn hostile_backups_are_refused_and_leave_nothing_behind() {
         refused("a flipped bit", &flipped, "it is no backup");
     }
     let with = |more: (Header, Vec<u8>)| [plain(good.clone()), vec![more]].concat();
-    let picture = good[2].clone();
+    let picture = good[3].clone();
     for name in ["../evil.png", "/etc/evil.png", "shots/../../evil.png", "shots/x.png", "slot", ".lock", ""] {
         let more = with((header(name, 1, EntryType::Regular), vec![1]));
         refused(name, &sealed(&more), "belongs to no shot");
@@ -154,19 +172,23 @@ fn hostile_backups_are_refused_and_leave_nothing_behind() {
     }
     refused("twice", &sealed(&with(plain(vec![picture.clone()]).remove(0))), "twice");
     let mut noise = good.clone();
-    noise[4].1 = vec![7; 100];
+    noise[5].1 = vec![7; 100];
     refused("no picture", &sealed(&plain(noise)), "a picture in it is neither");
     let mut huge = plain(good.clone());
-    huge[1].0 = header("slot", MAX_STATE + 1, EntryType::Regular);
+    huge[2].0 = header("slot", MAX_STATE + 1, EntryType::Regular);
     refused("a huge state", &sealed(&huge), "where 268435456 are the most");
-    let mut promised = plain(good[..2].to_vec());
-    promised[1].0 = header("slot", MAX_STATE, EntryType::Regular);
+    let mut promised = plain(good[..3].to_vec());
+    promised[2].0 = header("slot", MAX_STATE, EntryType::Regular);
     refused("a state that is promised", &sealed(&promised), "cut off");
     refused("nothing", &sealed(&[]), "it holds no bundle.toml");
-    refused("no state", &sealed(&plain(good[..1].to_vec())), "it holds no slot");
+    refused("no releases", &sealed(&plain(good[..1].to_vec())), "it holds no releases.toml");
+    refused("no state", &sealed(&plain(good[..2].to_vec())), "it holds no slot");
+    let mut nonsense = good.clone();
+    nonsense[1].1 = b"one = = 3".to_vec();
+    refused("releases", &sealed(&plain(nonsense)), "its releases.toml cannot be used");
     refused("another order", &sealed(&plain(good.iter().rev().cloned().collect())), "something else where");
     let mut damaged = good.clone();
-    damaged[1].1[200] ^= 1;
+    damaged[2].1[200] ^= 1;
     refused("a damaged state", &sealed(&plain(damaged)), "makes no sense");
     let mut other = good.clone();
     other[0].1 = String::from_utf8(other[0].1.clone()).unwrap().replace("digest = \"", "digest = \"0").into_bytes();
@@ -174,5 +196,123 @@ fn hostile_backups_are_refused_and_leave_nothing_behind() {
     let mut labels = good.clone();
     labels[0].1 = String::from_utf8(labels[0].1.clone()).unwrap().replace("\"bear\"", "\"bare\"").into_bytes();
     refused("other labels", &sealed(&plain(labels)), "names other base classes");
+    let newer = codec::seal(Kind::Backup, 3, &[&archive(&plain(good.clone())), &[0; 4]]);
+    refused("a later release's", &newer, "it is no backup that can be restored");
+    for length in [1, u32::MAX] {
+        let cut = codec::seal(Kind::Backup, 2, &[&archive(&plain(good[..1].to_vec())), &length.to_le_bytes()]);
+        refused("a signature of another length", &cut, "it");
+    }
     restored(&sealed(&plain(good)), &learner, &folder, Overruled::default()).unwrap();
+}
+
+#[test]
+fn a_backup_of_version_1_restores_where_no_key_is_configured() {
+    let (_folder, learner) = device();
+    let (bytes, contents) = written(&learner);
+    let old = sealed_as_version_1(&plain(entries(&bytes)));
+    let other = tempdir().unwrap();
+    let made = restored(&old, &learner, other.path(), Overruled::default()).unwrap().report;
+    assert_eq!(made, Contents { bytes: old.len() as u64, ..contents });
+    assert_eq!(Learner::open(EDGE, other.path()).unwrap().saved(), learner.saved());
+    let releases = sealed(&plain(entries(&old)));
+    let refused = restored(&releases, &learner, tempdir().unwrap().path(), Overruled::default()).unwrap_err();
+    assert!(refused.to_string().contains("something else where releases.toml should be"), "{refused}");
+}
+
+#[test]
+fn what_changes_between_checking_and_restoring_is_noticed() {
+    let (_folder, learner) = device();
+    let (bytes, _) = written(&learner);
+    for at in [codec::HEADER, bytes.len() / 2, bytes.len() - 1] {
+        let mut file = tempfile().unwrap();
+        file.write_all(&bytes).unwrap();
+        let checked = envelope::check(&mut file, None).unwrap();
+        file.seek(SeekFrom::Start(at as u64)).unwrap();
+        file.write_all(&[bytes[at] ^ 1]).unwrap();
+        let archived = envelope::Archived::new(&mut file, &checked).unwrap();
+        assert!(matches!(archived.finish(), Err(BackupError::Decode(DecodeError::Checksum))), "byte {at}");
+    }
+}
+
+/// The releases that are remembered in a folder.
+fn remember(folder: &Path, used: &[(&str, u32)]) -> Releases {
+    let mut releases = Releases::default();
+    used.iter().for_each(|(name, release)| assert!(releases.raise(name, *release)));
+    releases.write(folder).unwrap();
+    releases
+}
+
+#[test]
+fn releases_that_were_used_here_or_there_stay_used() {
+    let (folder, learner) = device();
+    remember(folder.path(), &[("cifar100-edge", 5), ("theirs", 2)]);
+    let (bytes, _) = written(&learner);
+    let other = tempdir().unwrap();
+    let before = remember(other.path(), &[("cifar100-edge", 3), ("ours", 7)]);
+    // A backup that is refused changes nothing.
+    let mut hostile = entries(&bytes);
+    hostile[5].1 = vec![7; 100];
+    restored(&sealed(&plain(hostile)), &learner, other.path(), Overruled::default()).unwrap_err();
+    assert_eq!(Releases::read(other.path()).unwrap(), before);
+    restored(&bytes, &learner, other.path(), Overruled::default()).unwrap();
+    let expected = remember(tempdir().unwrap().path(), &[("cifar100-edge", 5), ("ours", 7), ("theirs", 2)]);
+    assert_eq!(Releases::read(other.path()).unwrap(), expected);
+    // And they travel on.
+    let there = Learner::open(EDGE, other.path()).unwrap();
+    let third = tempdir().unwrap();
+    restored(&written(&there).0, &there, third.path(), Overruled::default()).unwrap();
+    assert_eq!(Releases::read(third.path()).unwrap(), expected);
+}
+
+#[cfg(feature = "sign")]
+#[test]
+fn with_a_key_only_what_is_signed_with_it_is_restored() {
+    use crate::signature::SecretKey;
+    let (folder, learner) = device();
+    let ([_, _], ours, public) = SecretKey::generate().unwrap();
+    let theirs = SecretKey::generate().unwrap().1;
+    let path = folder.path().join("backup");
+    let signed = |key: &SecretKey| {
+        write_signed_to(learner.bundle(), learner.store(), Duration::ZERO, &path, true, key).unwrap();
+        std::fs::read(&path).unwrap()
+    };
+    let trusted = |bytes: &[u8], folder: &Path| {
+        let mut file = tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        let over = Overruled::default();
+        restore_trusted(learner.bundle(), &Store::new(folder), Duration::ZERO, &mut file, over, Some(&public))
+    };
+    let refused = |what: &str, bytes: &[u8], expected: SignatureError| {
+        let parent = tempdir().unwrap();
+        let error = trusted(bytes, &parent.path().join("state")).map(|_| ()).expect_err(what);
+        assert!(matches!(&error, BackupError::Signature(error) if *error == expected), "{what}: {error:?}");
+        assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0, "{what}: something is left");
+    };
+    let bytes = signed(&ours);
+    let good = plain(entries(&bytes));
+    let text = {
+        let length = archive(&good).len();
+        std::str::from_utf8(&bytes[codec::HEADER + length..bytes.len() - 4]).unwrap().to_owned()
+    };
+    assert!(text.contains("orco backup of bundle cifar100-edge release 0"), "{text}");
+    assert_eq!(sealed_with(&good, &text), bytes);
+    refused("unsigned", &written(&learner).0, SignatureError::Missing);
+    refused("version 1", &sealed_as_version_1(&good), SignatureError::Missing);
+    refused("with another key", &signed(&theirs), SignatureError::OtherKey);
+    refused("no signature", &sealed_with(&good, "no signature"), SignatureError::NotMinisign);
+    let mut altered = entries(&bytes);
+    altered.truncate(5);
+    refused("altered", &sealed_with(&plain(altered), &text), SignatureError::Wrong);
+    // A signature over the archive alone does not stand for a backup.
+    let alone = ours.sign(&archive(&good), "orco backup").unwrap();
+    refused("over the archive alone", &sealed_with(&good, &alone), SignatureError::Wrong);
+    let other = tempdir().unwrap();
+    trusted(&bytes, other.path()).unwrap();
+    assert_eq!(Learner::open(EDGE, other.path()).unwrap().saved(), learner.saved());
+    // Without a key a signature counts for nothing.
+    restored(&signed(&theirs), &learner, tempdir().unwrap().path(), Overruled::default()).unwrap();
+    // A release that is older than one which was used where the backup comes from is refused.
+    remember(folder.path(), &[("cifar100-edge", 2)]);
+    let error = trusted(&signed(&ours), tempdir().unwrap().path()).unwrap_err();
+    assert!(matches!(error, BackupError::Release(ReleaseError::Older { release: 0, used: 2, .. })), "{error:?}");
 }

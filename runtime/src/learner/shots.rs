@@ -1,12 +1,15 @@
 //! The shots of a class, as files, pictures in memory, or features.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use ::image::RgbImage;
 use ndarray::ArrayView3;
 
 use super::error::{BrokenPicture, ShotsError};
+use crate::files::Links;
+use crate::files::folder::OpenFolder;
 use crate::image;
 
 /// Endings of the files that count as pictures.
@@ -45,26 +48,31 @@ impl Shots<'_> {
 }
 
 /// The pictures of a folder (.jpg, .jpeg, .png), sorted by name. Other files are passed over, and hidden ones:
-/// `._1.jpg`, which a Mac writes beside `1.jpg`, is no picture.
+/// `._1.jpg`, which a Mac writes beside `1.jpg`, is no picture. One that cannot be reached, such as a link that leads
+/// nowhere, is among them: whoever opens it says so.
 ///
 /// # Errors
 /// [`ShotsError`] if the folder cannot be read or holds none.
 pub fn pictures_in(folder: &Path) -> Result<Vec<PathBuf>, ShotsError> {
     let unreadable = |source| ShotsError::Folder { path: folder.into(), source };
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(folder).map_err(unreadable)? {
-        let path = entry.map_err(unreadable)?.path();
-        let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
-        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        if !hidden && path.is_file() && ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str())) {
-            paths.push(path);
-        }
-    }
+    let opened = OpenFolder::open(folder, Links::Follow).map_err(unreadable)?;
+    let missing = || fs::metadata(folder).err().unwrap_or_else(|| io::ErrorKind::NotFound.into());
+    let opened = opened.ok_or_else(|| unreadable(missing()))?;
+    let names = opened.all_names().map_err(unreadable)?;
+    let mut paths: Vec<PathBuf> = names.iter().map(|name| folder.join(name)).filter(|path| is_picture(path)).collect();
     if paths.is_empty() {
         return Err(ShotsError::Empty { path: folder.into() });
     }
     paths.sort();
     Ok(paths)
+}
+
+/// Whether a file is meant to be a picture, by its name.
+fn is_picture(path: &Path) -> bool {
+    let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+    let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    let is_named = !is_hidden && ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()));
+    is_named && !fs::metadata(path).is_ok_and(|facts| facts.is_dir())
 }
 
 /// Opens a picture; the error names it.

@@ -270,3 +270,53 @@ fn thumbnails_stay_as_long_as_the_history_can_bring_their_class_back() {
     let shot = features(&learner, 3, 1);
     assert!(thumbnails.keep(&learner.state().exemplars, shot.index_axis(ndarray::Axis(0), 0), &large).is_err());
 }
+
+/// A picture is looked at, and read again when it is learned from: whatever becomes of it between, no shot is lost
+/// without a word.
+#[test]
+#[cfg(all(unix, feature = "rten"))]
+fn an_upgrade_whose_pictures_change_meanwhile_is_refused() {
+    use super::upgrade::{self, UpgradeError};
+    let folder = tempfile::tempdir().unwrap();
+    let mut learner = learner(folder.path());
+    learner.settings_mut().keep_shots = true;
+    let shots = features(&learner, 1, 3);
+    let pictures = [0, 90, 180].map(|shade| RgbImage::from_pixel(48, 32, ::image::Rgb([shade; 3])));
+    learner.learn(&[("mug", Shots::Taken(shots.view(), &pictures))], &mut ()).unwrap();
+    let exemplar = learner.state().exemplars.digest_of(1);
+    let picture = learner.store().pictures(&learner.bundle().digest).path(&exemplar);
+    let sound = std::fs::read(&picture).unwrap();
+    let other = crate::bundle::Bundle::open("../models/everyday".as_ref()).unwrap();
+    let before = learner.saved().clone();
+    let upgrade = |act: &(dyn Fn() + Sync)| {
+        let mut between = |step: Step| {
+            if step == (Step::Pictures { done: 3, total: 3 }) {
+                act();
+            }
+            ControlFlow::Continue(())
+        };
+        let settings = super::Settings { engine: crate::encoder::choice::Choice::Rten, ..super::Settings::default() };
+        upgrade::upgrade(&other, learner.store(), &settings, true, &mut between)
+    };
+    let remove = || std::fs::remove_file(&picture).unwrap();
+    let link = || {
+        std::fs::rename(&picture, folder.path().join("moved")).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("moved"), &picture).unwrap();
+    };
+    let replace = || std::fs::write(&picture, b"no picture").unwrap();
+    for act in [&remove as &(dyn Fn() + Sync), &link, &replace] {
+        let refused = upgrade(act).map(|made| made.report.classes).unwrap_err();
+        assert!(matches!(&refused, UpgradeError::Picture { path, .. } if *path == picture), "{refused}");
+        let there = learner.store().load(learner.bundle()).unwrap().saved;
+        assert_eq!(there, before);
+        assert!(learner.store().pictures(&other.digest).exemplars().unwrap().is_empty(), "pictures are left");
+        let _ = std::fs::remove_file(&picture);
+        std::fs::write(&picture, &sound).unwrap();
+    }
+    // What cannot be read from the start is refused, too; what is missing or damaged is a warning.
+    link();
+    assert!(matches!(upgrade(&|| ()), Err(UpgradeError::Picture { .. })));
+    remove();
+    let made = upgrade(&|| ()).unwrap();
+    assert_eq!((made.report.classes[0].pictures, made.report.warnings.len()), (2, 1));
+}

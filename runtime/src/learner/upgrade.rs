@@ -43,7 +43,7 @@ pub struct Upgraded {
 
 /// Learns all that the device knows again on `bundle`, from the kept pictures of its shots, and keeps that in the place
 /// of the old state. Without `force` that is refused if a class has no picture left, or is recognised clearly worse
-/// than when it was learned.
+/// than when it was learned. A picture that is missing or damaged is a warning; one that cannot be read is an error.
 ///
 /// A class that the new bundle brings itself gets the shots as further ones.
 ///
@@ -160,7 +160,8 @@ fn read(
     let (mut sessions, mut more): (Vec<(u32, Vec<NewClass>)>, Vec<NewClass>) = Default::default();
     for Planned { label, role, files, .. } in plan.classes.iter().filter(|class| !class.files.is_empty()) {
         let mut shots = Vec::with_capacity(files.len());
-        for (bytes, picture) in files.iter().filter_map(|file| plan.open(file)) {
+        for file in files {
+            let (bytes, picture) = plan.open(label, file)?;
             let features = bundle.features(encoder.as_mut(), &picture, views).map_err(failed)?;
             let features = features.into_raw_vec_and_offset().0;
             keeping.keep_file(&fresh.exemplars, &features, &bytes)?;

@@ -3,6 +3,7 @@
 use std::io;
 
 use super::folder::Disk;
+use crate::files::is_random_name;
 use orco_state::store::{Medium, Slot};
 
 /// Most damaged slots that are kept for inspection; beyond that, the oldest goes.
@@ -25,8 +26,23 @@ enum Failure {
     Sync(io::Error),
 }
 
-/// Start of the names of files that are being written.
-const UNFINISHED: &str = ".slot-";
+/// Whether a name is that of a file which is being written: `.slot-X.new-WRITER-ATTEMPT`, or `.slot-owner-RANDOM`, by
+/// which a folder is asked for the owner of new files. The folder may hold files of others: nothing else is removed.
+fn is_unfinished(name: &str) -> bool {
+    let is_new = |slot: &Slot| {
+        let rest = name.strip_prefix(&format!(".{slot}.new-"));
+        let attempt = rest.and_then(|rest| rest.strip_suffix("-0").or(rest.strip_suffix("-1")));
+        attempt.is_some_and(is_random_name)
+    };
+    Slot::BOTH.iter().any(is_new) || name.strip_prefix(".slot-owner-").is_some_and(is_random_name)
+}
+
+/// Number of a slot that was set aside, by its name `slot-X.bad-N`.
+fn number_aside(name: &str) -> Option<u32> {
+    let rest = Slot::BOTH.iter().find_map(|slot| name.strip_prefix(slot.name()))?;
+    let digits = rest.strip_prefix(".bad-")?;
+    digits.parse().ok().filter(|number: &u32| number.to_string() == digits)
+}
 
 /// Replaces a file of a folder by way of a new one, called `new` and a number: synced, renamed, the folder synced.
 ///
@@ -97,8 +113,8 @@ impl<D: Disk> Files<D> {
 
     /// Removes what an interrupted write left; nobody may be writing.
     pub fn remove_unfinished(&self) -> io::Result<()> {
-        let unfinished = |name: &String| name.starts_with(UNFINISHED);
-        self.disk.list()?.iter().filter(|name| unfinished(name)).try_for_each(|name| remove(&self.disk, name))
+        let names = self.disk.list()?;
+        names.iter().filter(|name| is_unfinished(name)).try_for_each(|name| remove(&self.disk, name))
     }
 
     /// Whether a slot was set aside.
@@ -108,9 +124,9 @@ impl<D: Disk> Files<D> {
 
     /// Names of all that may hold a state: slots, what was set aside, what was cut off.
     pub fn all(&self) -> io::Result<Vec<String>> {
-        let slot = |name: &str| Slot::BOTH.iter().any(|slot| name.starts_with(slot.name()));
+        let is_slot = |name: &str| Slot::BOTH.iter().any(|slot| name == slot.name());
         let mut names = self.disk.list()?;
-        names.retain(|name| slot(name) || name.starts_with(UNFINISHED));
+        names.retain(|name| is_slot(name) || number_aside(name).is_some() || is_unfinished(name));
         Ok(names)
     }
 
@@ -120,12 +136,8 @@ impl<D: Disk> Files<D> {
 
     /// Names and numbers of the slots that were set aside, oldest first.
     fn aside(&self) -> io::Result<Vec<(u32, String)>> {
-        let number = |name: &str| {
-            let rest = Slot::BOTH.iter().find_map(|slot| name.strip_prefix(slot.name()))?;
-            rest.strip_prefix(".bad-")?.parse().ok()
-        };
         let mut aside: Vec<(u32, String)> =
-            self.disk.list()?.into_iter().filter_map(|name| Some((number(&name)?, name))).collect();
+            self.disk.list()?.into_iter().filter_map(|name| Some((number_aside(&name)?, name))).collect();
         aside.sort();
         Ok(aside)
     }
@@ -148,10 +160,13 @@ impl<D: Disk> Medium for Files<D> {
 
     fn set_aside(&mut self, slot: Slot) -> io::Result<()> {
         let aside = self.aside()?;
-        let next = aside.last().map_or(0, |(number, _)| number.saturating_add(1));
+        // Behind the highest number, or, where there is none behind it, the lowest that is free.
+        let is_free = |number: &u32| aside.iter().all(|(taken, _)| taken != number);
+        let behind = aside.last().map_or(Some(0), |(number, _)| number.checked_add(1));
+        let next = behind.or_else(|| (0..u32::MAX).find(is_free)).unwrap_or(u32::MAX);
         let surplus = (aside.len() + 1).saturating_sub(KEPT_ASIDE);
         aside[..surplus].iter().try_for_each(|(_, name)| self.disk.remove(name))?;
-        self.disk.rename(slot.name(), &format!("{slot}.bad-{next}"))?;
+        self.disk.rename_new(slot.name(), &format!("{slot}.bad-{next}"))?;
         self.disk.sync_folder()
     }
 
@@ -159,5 +174,37 @@ impl<D: Disk> Medium for Files<D> {
         self.remove_unfinished()?;
         self.aside()?.iter().try_for_each(|(_, name)| self.disk.remove(name))?;
         self.disk.sync_folder()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_others_are_not_taken_for_ours() {
+        for ours in [".slot-a.new-0123456789abcdef-0", ".slot-b.new-ffffffffffffffff-1", ".slot-owner-0123456789abcdef"]
+        {
+            assert!(is_unfinished(ours), "{ours}");
+        }
+        for other in [
+            ".slot-",
+            ".slot-machine.txt",
+            ".slot-a.new-",
+            ".slot-a.new-1-0",
+            ".slot-a.new-0123456789abcdef",
+            ".slot-a.new-0123456789ABCDEF-0",
+            ".slot-a.new-0123456789abcdef-2",
+            ".slot-c.new-0123456789abcdef-0",
+            ".slot-owner-",
+            "slot-a.new-0123456789abcdef-0",
+        ] {
+            assert!(!is_unfinished(other), "{other}");
+        }
+        assert_eq!(number_aside("slot-a.bad-0"), Some(0));
+        assert_eq!(number_aside("slot-b.bad-4294967295"), Some(u32::MAX));
+        for other in ["slot-a", "slot-a.bad-", "slot-a.bad-+3", "slot-a.bad-007", "slot-a.bad-3.txt", "slot-c.bad-3"] {
+            assert_eq!(number_aside(other), None, "{other}");
+        }
     }
 }

@@ -4,7 +4,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use crate::files;
+use crate::files::folder::OpenFolder;
+use crate::files::{self, Links};
 
 /// Largest file that is read, in bytes.
 const MAX_FILE: u64 = 1 << 30;
@@ -14,7 +15,7 @@ pub trait Disk {
     /// An open file.
     type File;
 
-    /// Names of all files.
+    /// Names of all that is in the folder, whatever it is.
     fn list(&self) -> io::Result<Vec<String>>;
 
     /// A file's bytes; `None` if there is no such file. An error if something else lies in its place, a link for one.
@@ -35,7 +36,7 @@ pub trait Disk {
     /// The same, but fails if there is a file of that name.
     fn rename_new(&self, from: &str, to: &str) -> io::Result<()>;
 
-    /// Removes a file.
+    /// Removes a file. What else has that name, a link or a pipe for example, is not ours, and stays.
     fn remove(&self, name: &str) -> io::Result<()>;
 
     /// Waits until the names in the folder are on the disk.
@@ -47,18 +48,22 @@ pub trait Disk {
 pub struct Folder {
     /// Where it is.
     pub path: PathBuf,
+    /// Whether it may be reached by a link: the one that the user names may, those within it may not.
+    pub links: Links,
+}
+
+impl Folder {
+    /// The folder itself; `None` if it is not there.
+    pub fn open(&self) -> io::Result<Option<OpenFolder>> {
+        OpenFolder::open(&self.path, self.links)
+    }
 }
 
 impl Disk for Folder {
     type File = File;
 
     fn list(&self) -> io::Result<Vec<String>> {
-        let entries = match fs::read_dir(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries?,
-        };
-        // A name that is no text is none of ours.
-        entries.filter_map(|entry| entry.map(|entry| entry.file_name().into_string().ok()).transpose()).collect()
+        self.open()?.map_or(Ok(Vec::new()), |folder| folder.names())
     }
 
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
@@ -105,7 +110,8 @@ impl Disk for Folder {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        fs::remove_file(self.path.join(name))
+        let folder = self.open()?.ok_or(io::ErrorKind::NotFound)?;
+        folder.remove(name, MAX_FILE)
     }
 
     fn sync_folder(&self) -> io::Result<()> {

@@ -5,6 +5,9 @@
 //! whose exemplar neither has belongs to nothing, and is swept away after the next change. So renaming touches no
 //! picture, undoing finds them where they were, and what is forgotten for good goes. A picture is on the disk before
 //! the state that has its exemplar is.
+//!
+//! Only regular files with names as ours are removed, and only from folders with names as ours: what somebody else has
+//! put there stays. A link in the place of a folder is not followed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +20,8 @@ use serde::{Deserialize, Serialize};
 use super::files::{remove, replace};
 use super::folder::{Disk, Folder};
 use crate::bundle::Bundle;
-use crate::files;
+use crate::files::folder::{Entry, OpenFolder};
+use crate::files::{self, Links};
 use crate::image::{self, ImageError};
 use crate::manifest::{from_hexadecimal, hexadecimal};
 
@@ -30,6 +34,8 @@ pub const MAX_SIDE: u32 = 1024;
 
 /// Start of the names of the folders.
 const FOLDER: &str = "kept-";
+/// Hexadecimal digits of the bundle's digest in their names.
+const DIGITS: usize = 16;
 /// Name of the file that says which bundle a folder belongs to.
 const BUNDLE: &str = "bundle.toml";
 /// Name of the file that holds the last state of a bundle that another one has taken the place of.
@@ -189,32 +195,48 @@ impl Pictures {
     }
 
     fn disk(&self) -> Folder {
-        Folder { path: self.folder.clone() }
+        folder_at(&self.folder)
+    }
+
+    /// Makes the folder, unless it is there. A link in its place is refused.
+    fn create_folder(&self) -> io::Result<()> {
+        if self.disk().open()?.is_none() { files::create_folder(&self.folder) } else { Ok(()) }
     }
 
     /// Makes the folder with what is to be known of the bundle, so that both survive a power cut.
     pub(super) fn begin(&self, with: &KeptWith) -> io::Result<()> {
-        if self.kept_with().is_ok_and(|there| there == *with) {
-            return Ok(());
+        self.create_folder()?;
+        match self.kept_with() {
+            Ok(there) if there == *with => Ok(()),
+            // What says something else, or nothing, is written anew. What cannot be read may be somebody else's.
+            Err(error) if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) => Err(error),
+            _ => put(&self.disk(), BUNDLE, with.text()?.as_bytes()),
         }
-        files::create_folder(&self.folder)?;
-        put(&self.disk(), BUNDLE, with.text()?.as_bytes())
     }
 
     /// Keeps a picture, so that it survives a power cut; says whether it was not there before.
     pub(super) fn keep(&self, exemplar: &[u8; 32], bytes: &[u8]) -> io::Result<bool> {
-        let there = self.read(exemplar);
-        if there.as_ref().is_ok_and(|there| there == bytes) {
-            return Ok(false);
-        }
+        let is_new = match self.read(exemplar) {
+            Ok(there) if there == bytes => return Ok(false),
+            // Damaged.
+            Ok(_) => false,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+            // Something else lies there, or nobody knows what.
+            Err(error) => return Err(error),
+        };
         put(&self.disk(), &file_of(exemplar), bytes)?;
-        Ok(there.is_err_and(|error| error.kind() == io::ErrorKind::NotFound))
+        Ok(is_new)
     }
 
     /// Keeps the bytes of the slot that holds the bundle's last state.
     pub(super) fn keep_aside(&self, slot: &[u8]) -> io::Result<()> {
-        files::create_folder(&self.folder)?;
-        put(&self.disk(), ASIDE, slot)
+        self.create_folder()?;
+        match OpenFolder::entry_at(&self.folder, ASIDE)? {
+            None | Some(Entry::File(_)) => put(&self.disk(), ASIDE, slot),
+            Some(_) => {
+                Err(io::Error::new(io::ErrorKind::InvalidInput, "something else lies in the place of the state"))
+            }
+        }
     }
 
     /// Removes pictures again.
@@ -226,8 +248,20 @@ impl Pictures {
     /// Removes what belongs to none of these exemplars, and what was left of earlier writes. This bundle is the one
     /// whose state the slots hold.
     pub(super) fn sweep(&self, exemplars: &BTreeSet<[u8; 32]>) -> io::Result<()> {
-        if self.folder.is_dir() { sweep(&self.disk(), exemplars) } else { Ok(()) }
+        sweep(&self.disk(), exemplars)
     }
+}
+
+/// A folder of kept pictures as one to work on.
+fn folder_at(path: &Path) -> Folder {
+    Folder { path: path.to_owned(), links: Links::Refuse }
+}
+
+/// Whether a name is that of a file which is being written, as [`put`] names them.
+fn is_unfinished(name: &str) -> bool {
+    let rest = name.strip_prefix(UNFINISHED);
+    let of = rest.and_then(|rest| rest.strip_suffix("-0").or(rest.strip_suffix("-1")));
+    of.is_some_and(|of| of == BUNDLE || of == ASIDE || exemplar_of(of).is_some())
 }
 
 /// Puts a file into the place of one of that name, if there is one, so that it survives a power cut.
@@ -240,7 +274,7 @@ pub(super) fn sweep<D: Disk>(disk: &D, exemplars: &BTreeSet<[u8; 32]>) -> io::Re
     let mut swept = false;
     for name in disk.list()? {
         let stray = exemplar_of(&name).is_some_and(|exemplar| !exemplars.contains(&exemplar));
-        if stray || name == ASIDE || name.starts_with(UNFINISHED) {
+        if stray || name == ASIDE || is_unfinished(&name) {
             remove(disk, &name)?;
             swept = true;
         }
@@ -250,17 +284,12 @@ pub(super) fn sweep<D: Disk>(disk: &D, exemplars: &BTreeSet<[u8; 32]>) -> io::Re
 
 /// All folders of kept pictures in a store's folder, but for that of one bundle.
 pub(super) fn others(store: &Path, digest: &[u8; 32]) -> io::Result<Vec<PathBuf>> {
-    let entries = match fs::read_dir(store) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
+    let Some(folder) = OpenFolder::open(store, Links::Follow)? else { return Ok(Vec::new()) };
     let own = name_of(digest);
     let mut folders = Vec::new();
-    for entry in entries {
-        let entry = entry?;
-        let other = entry.file_name().to_str().is_some_and(|name| name.starts_with(FOLDER) && name != own);
-        if other && entry.file_type()?.is_dir() {
-            folders.push(entry.path());
+    for name in folder.names()? {
+        if is_folder(&name) && name != own && folder.entry(&name)? == Some(Entry::Folder) {
+            folders.push(store.join(name));
         }
     }
     Ok(folders)
@@ -269,6 +298,14 @@ pub(super) fn others(store: &Path, digest: &[u8; 32]) -> io::Result<Vec<PathBuf>
 /// The state that was kept aside in a folder of kept pictures, if there is one.
 pub(super) fn aside_in(folder: &Path) -> PathBuf {
     folder.join(ASIDE)
+}
+
+/// Whether a state was kept aside in a folder of kept pictures.
+///
+/// # Errors
+/// If the system does not tell: then nobody may take the folder for one without.
+pub(super) fn has_aside(folder: &Path) -> io::Result<bool> {
+    Ok(OpenFolder::entry_at(folder, ASIDE)?.is_some())
 }
 
 fn bundle_text(folder: &Path) -> io::Result<String> {
@@ -284,10 +321,10 @@ pub(super) fn about(folder: &Path) -> Option<KeptWith> {
 /// Removes a folder of kept pictures with what is ours in it. The state goes first: without it, nothing of the rest can
 /// come back.
 pub(super) fn discard(folder: &Path) -> io::Result<()> {
-    let disk = Folder { path: folder.to_owned() };
+    let disk = folder_at(folder);
     remove(&disk, ASIDE)?;
     for name in disk.list()? {
-        if name == BUNDLE || name.starts_with(UNFINISHED) || exemplar_of(&name).is_some() {
+        if name == BUNDLE || is_unfinished(&name) || exemplar_of(&name).is_some() {
             remove(&disk, &name)?;
         }
     }
@@ -301,7 +338,13 @@ pub(super) fn discard(folder: &Path) -> io::Result<()> {
 
 /// Enough digits to tell a device's bundles apart; the file within has them all.
 fn name_of(digest: &[u8; 32]) -> String {
-    format!("{FOLDER}{}", &hexadecimal(digest)[..16])
+    format!("{FOLDER}{}", &hexadecimal(digest)[..DIGITS])
+}
+
+/// Whether a name is that of a folder of kept pictures.
+fn is_folder(name: &str) -> bool {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    name.strip_prefix(FOLDER).is_some_and(|digits| digits.len() == DIGITS && digits.bytes().all(is_digit))
 }
 
 /// Name of the file of an exemplar's picture.
@@ -341,6 +384,15 @@ mod tests {
             [&name[1..], &name.to_uppercase(), &format!("../{name}"), &name.replace(".png", ""), "bundle.toml", ""]
         {
             assert_eq!(exemplar_of(other), None, "{other}");
+        }
+        for of in [&name, BUNDLE, ASIDE] {
+            assert!(is_unfinished(&format!("{UNFINISHED}{of}-0")) && is_unfinished(&format!("{UNFINISHED}{of}-1")));
+            assert!(!is_unfinished(&format!("{UNFINISHED}{of}")) && !is_unfinished(&format!("{UNFINISHED}{of}-2")));
+        }
+        assert!(!is_unfinished(".kept-note-0"));
+        assert!(is_folder(&name_of(&exemplar)));
+        for other in ["kept-", "kept-2019", "kept-0123456789ABCDEF", "kept-0123456789abcdef0", "0123456789abcdef"] {
+            assert!(!is_folder(other), "{other}");
         }
     }
 }

@@ -21,8 +21,10 @@ impl Store {
     /// The bundle whose state was kept aside when another one took its place, if there is one and it can be told.
     pub fn kept_aside(&self, but: &[u8; 32]) -> Option<KeptWith> {
         let folders = kept::others(&self.folder, but).ok()?;
-        let mut texts =
-            folders.iter().filter(|folder| kept::aside_in(folder).exists()).filter_map(|folder| kept::about(folder));
+        let mut texts = folders
+            .iter()
+            .filter(|folder| kept::has_aside(folder).unwrap_or(true))
+            .filter_map(|folder| kept::about(folder));
         texts.next()
     }
 
@@ -72,10 +74,13 @@ impl Locked {
         let generation = self.write(|files, from| slots::switch(files, owner, to, from))?;
         self.newest.set((generation, slot.or(Some(Slot::B))));
         let stays = if aside { owner } else { to.state.base_model };
-        let others = kept::others(&self.store.folder, &to.state.base_model).unwrap_or_default();
+        // What is left is swept away after another change, at the latest by a purge.
+        let others = kept::others(&self.store.folder, &to.state.base_model).unwrap_or_else(|error| {
+            log::warn!("cannot look for kept pictures in {}: {error}", self.store.folder.display());
+            Vec::new()
+        });
         let stays = self.store.pictures(&stays);
         for folder in others.iter().filter(|folder| *folder != stays.folder()) {
-            // What is left is swept away after another change, at the latest by a purge.
             if let Err(error) = kept::discard(folder) {
                 log::warn!("cannot remove {}: {error}", folder.display());
             }
@@ -131,15 +136,13 @@ impl Locked {
         let digest = saved.state.base_model;
         let pictures = self.store.pictures(&digest);
         let left = |source| StoreError::Uncertain { path: pictures.folder().to_owned(), source };
-        if pictures.folder().is_dir() {
-            pictures.sweep(&saved.exemplar_digests()).map_err(left)?;
+        pictures.sweep(&saved.exemplar_digests()).map_err(left)?;
+        for folder in kept::others(&self.store.folder, &digest).map_err(left)? {
+            if !kept::has_aside(&folder).map_err(left)? {
+                kept::discard(&folder).map_err(left)?;
+            }
         }
-        let others = kept::others(&self.store.folder, &digest).map_err(left)?;
-        others
-            .iter()
-            .filter(|folder| !kept::aside_in(folder).exists())
-            .try_for_each(|folder| kept::discard(folder))
-            .map_err(left)
+        Ok(())
     }
 
     /// Lets go what was kept aside of other bundles; says whether there was anything.

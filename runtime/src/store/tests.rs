@@ -77,7 +77,7 @@ fn purge<M: Medium>(medium: &mut M, base_model: &BaseModel, saved: &Saved) -> Re
 
 /// A simulated disk as a medium.
 fn files_on(image: &Image, block: usize) -> Files<SimulatedDisk> {
-    Files::new(SimulatedDisk::new(image, block), "0".into())
+    Files::new(SimulatedDisk::new(image, block), "0".repeat(16))
 }
 
 /// Says past the test harness's capture what was tried.

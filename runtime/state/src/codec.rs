@@ -51,7 +51,9 @@ impl Kind {
     /// change of one leaves the files of the others as they are.
     pub const fn version(self) -> u16 {
         match self {
-            Self::Learner | Self::Statistics | Self::Benchmark | Self::Slot | Self::Pack | Self::Backup => 1,
+            Self::Learner | Self::Statistics | Self::Benchmark | Self::Slot | Self::Pack => 1,
+            // The second has a signature and the releases that were used.
+            Self::Backup => 2,
         }
     }
 }

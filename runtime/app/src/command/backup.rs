@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow};
 use clap::Args;
 use orco_runtime::backup::{self, BackupError, Contents};
+use orco_runtime::files;
+use orco_runtime::signature::SecretKey;
 use serde_json::{Value, json};
 
 use crate::device;
@@ -21,25 +23,41 @@ pub struct Arguments {
     /// Replaces a file that is there already.
     #[arg(long)]
     force: bool,
+    /// Signs with a secret key of minisign. One with a password is opened with ORCO_KEY_PASSWORD, or by asking.
+    #[arg(long, value_name = "KEY", env = "ORCO_SECRET_KEY")]
+    sign: Option<PathBuf>,
 }
 
 /// Writes all that the device knows into one file.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
+    options.check_destination(&arguments.file)?;
     let (bundle, store, settings) = device::parts(options, 1)?;
-    let shown = arguments.file.display();
+    let key = arguments.sign.as_deref().map(SecretKey::read).transpose()?;
+    let (file, force) = (&arguments.file, arguments.force);
+    let shown = file.display();
     let cannot = || format!("cannot write {shown}");
-    let written = backup::write_to(&bundle, &store, settings.wait, &arguments.file, arguments.force);
-    let contents = written.map_err(|error| match error {
-        BackupError::File(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            anyhow!("{error}; name another one, or replace it with --force").context(cannot())
+    let written = match &key {
+        Some(key) => backup::write_signed_to(&bundle, &store, settings.wait, file, force, key),
+        None => backup::write_to(&bundle, &store, settings.wait, file, force),
+    };
+    let contents = match written {
+        Err(BackupError::File(error)) if files::is_in_place(&error) => {
+            output.changed_but(format!("{shown}: {error}"));
+            return Ok(json!({ "signed": key.is_some() }));
         }
-        BackupError::File(error) => anyhow::Error::from(error).context(cannot()),
-        error => error.into(),
-    })?;
+        Err(BackupError::File(error)) if error.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(anyhow!("{error}; name another one, or replace it with --force").context(cannot()));
+        }
+        Err(BackupError::File(error)) => return Err(anyhow::Error::from(error).context(cannot())),
+        written => written?,
+    };
     output.changed();
     contents.warnings.iter().for_each(|warning| output.warn(warning));
-    say!(output, "wrote into {shown}: {}", described(&contents))?;
-    Ok(to_json(&contents))
+    let signed = if key.is_some() { "signed" } else { "not signed" };
+    say!(output, "wrote into {shown}: {}, {signed}", described(&contents))?;
+    let mut result = to_json(&contents);
+    result["signed"] = key.is_some().into();
+    Ok(result)
 }
 
 /// What a backup holds, in words.

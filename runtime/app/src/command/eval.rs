@@ -1,7 +1,7 @@
 //! `orco eval`.
 
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -94,7 +94,8 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     if !arguments.presets {
         say!(output, "orco answers {}", output::rule(&config))?;
     }
-    let csv = arguments.csv.as_deref().map(ReportFile::open).transpose()?;
+    let open = |path: &Path| options.check_destination(path).and_then(|()| ReportFile::open(path));
+    let csv = arguments.csv.as_deref().map(open).transpose()?;
     let measure = |system: System, config: &Config, name: &str| {
         let (base_model, seed) = (&bundle.base_model, arguments.seed);
         let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed };
@@ -151,7 +152,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
 
 /// Computes the benchmark's features from the images themselves: the very images that the bundle's benchmark file
 /// names, where it has one.
-fn from_images(options: &Options, bundle: &Bundle, folder: &std::path::Path) -> Result<Benchmark> {
+fn from_images(options: &Options, bundle: &Bundle, folder: &Path) -> Result<Benchmark> {
     let template = match Benchmark::of(bundle) {
         Ok(benchmark) => Some(benchmark),
         Err(BenchmarkError::Missing { .. }) => None,

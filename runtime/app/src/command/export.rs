@@ -46,6 +46,7 @@ pub struct Arguments {
 /// Writes the class's exemplars, as they are stored, into a pack; the state stays as it is. What leaves the device
 /// comes from the newest state or not at all: in an older one may be a class that was forgotten since.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
+    options.check_destination(&arguments.output)?;
     let mut learner = device::open(options, output)?;
     let key = arguments.sign.as_deref().map(SecretKey::read).transpose()?;
     let provenance = PackOrigin {
@@ -72,15 +73,19 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         None => String::new(),
     };
     let bytes = pack::seal(&bytes, &signature);
-    write(&arguments.output, &bytes, arguments.force)
-        .with_context(|| format!("cannot write {}", arguments.output.display()))?;
+    let shown = arguments.output.display();
+    match write(&arguments.output, &bytes, arguments.force) {
+        Err(error) if error.downcast_ref().is_some_and(files::is_in_place) => {
+            output.changed_but(format!("{shown}: {error}"));
+        }
+        written => written.with_context(|| format!("cannot write {shown}"))?,
+    }
     output.changed();
     let (exemplars, thumbnails) = (pack.exemplars.len(), pack.thumbnails.len());
     say!(
         output,
-        "wrote {} into {}: {}, {}, {} bytes, {}",
+        "wrote {} into {shown}: {}, {}, {} bytes, {}",
         pack.label,
-        arguments.output.display(),
         output::counted(exemplars, "exemplar"),
         output::counted(thumbnails, "thumbnail"),
         bytes.len(),

@@ -27,7 +27,7 @@ pub struct Arguments {
     /// Learns the class under another label; for a single pack.
     #[arg(long = "as", value_name = "LABEL")]
     label: Option<String>,
-    /// Writes the packs' thumbnails into a folder, one folder per class in it.
+    /// Writes the packs' thumbnails into a folder, one folder per class in it. No file that is there is replaced.
     #[arg(long, value_name = "DIR")]
     thumbnails_to: Option<PathBuf>,
     #[command(flatten)]
@@ -67,6 +67,9 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
             );
         }
         packs.push((pack, label));
+    }
+    if let Some(folder) = &arguments.thumbnails_to {
+        packs.iter().try_for_each(|(_, label)| options.check_destination(&thumbnail::folder_of(label, folder)))?;
     }
     let imported: Vec<_> = packs.iter().map(|(pack, label)| Imported { pack, label: Some(label) }).collect();
     let report = change::made(output, learner.import(&imported, &mut Bars::default())?);

@@ -35,7 +35,9 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let cannot = || format!("{shown} cannot be restored");
     let mut file = files::open_regular(&arguments.file).with_context(|| format!("cannot read {shown}"))?;
     let overruled = Overruled { occupied: arguments.force, other_bundle: arguments.other_bundle };
-    let made = backup::restore(&bundle, &store, settings.wait, &mut file, overruled).with_context(cannot)?;
+    let key = options.public_key()?;
+    let made = backup::restore_trusted(&bundle, &store, settings.wait, &mut file, overruled, key.as_ref());
+    let made = made.with_context(cannot)?;
     let contents = change::made(output, made);
     say!(output, "restored from {shown}: {}", described(&contents))?;
     Ok(to_json(&contents))

@@ -133,6 +133,10 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let tls = arguments.tls()?;
     #[cfg(feature = "mqtt")]
     let device = arguments.mqtt.device()?;
+    // One that is there is only read.
+    if let Some(token) = arguments.token_file.as_deref().filter(|path| !path.exists()) {
+        options.check_destination(token)?;
+    }
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
     let (wait, keep_shots) = (settings.wait.max(WAIT), arguments.keep.keep_shots);
     let settings = Settings { wait, keep_shots, false_alarms: arguments.false_alarms, ..settings };

@@ -161,6 +161,15 @@ pub fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
+/// A copy of a folder with all that is below it, but for links and pipes.
+pub fn copy_all(from: &Path, to: &Path) {
+    copy_folder(from, to);
+    let folders = fs::read_dir(from).unwrap().map(Result::unwrap);
+    for entry in folders.filter(|entry| entry.file_type().unwrap().is_dir()) {
+        copy_all(&entry.path(), &to.join(entry.file_name()));
+    }
+}
+
 /// Makes a pipe with a name.
 pub fn make_pipe(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());

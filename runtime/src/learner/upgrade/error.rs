@@ -53,8 +53,18 @@ pub enum UpgradeError {
         /// What the system said.
         source: io::Error,
     },
+    /// A kept picture is there, but cannot be read. It may be sound, so nothing is learned without it.
+    #[error("cannot read {}, the picture of a shot of \"{label}\"", path.display())]
+    Picture {
+        /// Its file.
+        path: PathBuf,
+        /// Label of its class.
+        label: String,
+        /// What the system said.
+        source: io::Error,
+    },
     /// Some classes have no picture left.
-    #[error("no picture is kept, or none can be read, of the shots of {}", quoted(labels))]
+    #[error("no picture is kept, or none can be used, of the shots of {}", quoted(labels))]
     Missing {
         /// Their labels.
         labels: Vec<String>,

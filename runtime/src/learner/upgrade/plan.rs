@@ -1,8 +1,10 @@
 //! What is to be learned again, from which pictures.
 
+use std::io;
 use std::ops::ControlFlow;
 
 use ::image::RgbImage;
+use orco_state::codec;
 use orco_state::history::Saved;
 use orco_state::label;
 
@@ -32,8 +34,18 @@ pub struct Planned {
     pub role: Role,
     /// Shots that the old state has of it.
     pub shots: usize,
-    /// Exemplars whose pictures are there and can be used.
-    pub files: Vec<[u8; 32]>,
+    /// The pictures that are there and can be used.
+    pub files: Vec<Usable>,
+}
+
+/// A picture that was looked at and can be used. There may be far more of them than memory has room for, so it is read
+/// once more to be learned from; by its digest it is the same then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usable {
+    /// The exemplar that came of it.
+    exemplar: [u8; 32],
+    /// SHA-256 of its file.
+    digest: [u8; 32],
 }
 
 /// What becomes of a class.
@@ -90,26 +102,27 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The exemplars whose pictures can be used; says which cannot.
+    /// The pictures of exemplars that can be used; says which are missing or damaged.
+    ///
+    /// # Errors
+    /// [`UpgradeError::Picture`] if one is there but cannot be read: it may be sound, and is not to be lost.
     fn usable(
         &mut self,
         label: &str,
         exemplars: &[[u8; 32]],
         one_more: &mut dyn FnMut() -> ControlFlow<()>,
-    ) -> Result<Vec<[u8; 32]>, UpgradeError> {
+    ) -> Result<Vec<Usable>, UpgradeError> {
         let mut usable = Vec::with_capacity(exemplars.len());
         let mut missing = 0;
         for exemplar in exemplars {
             let path = self.pictures.path(exemplar);
             match self.pictures.read(exemplar) {
                 Ok(bytes) => match kept::decoded(&bytes) {
-                    Ok(_) => usable.push(*exemplar),
+                    Ok(_) => usable.push(Usable { exemplar: *exemplar, digest: codec::digest(&bytes) }),
                     Err(error) => self.warnings.push(format!("{}, a shot of \"{label}\", {error}", path.display())),
                 },
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => missing += 1,
-                Err(error) => {
-                    self.warnings.push(format!("{}, a shot of \"{label}\", cannot be read: {error}", path.display()))
-                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => missing += 1,
+                Err(source) => return Err(UpgradeError::Picture { path, label: label.into(), source }),
             }
             if one_more().is_break() {
                 return Err(UpgradeError::Cancelled);
@@ -122,11 +135,21 @@ impl Plan {
         Ok(usable)
     }
 
-    /// A picture, which was there when it was looked for.
-    pub fn open(&self, exemplar: &[u8; 32]) -> Option<(Vec<u8>, RgbImage)> {
-        let bytes = self.pictures.read(exemplar).ok()?;
-        let picture = kept::decoded(&bytes).ok()?;
-        Some((bytes, picture))
+    /// A picture of a class, which could be used when it was looked at.
+    ///
+    /// # Errors
+    /// [`UpgradeError::Picture`] if it cannot be read any more, or is another one by now.
+    pub fn open(&self, label: &str, usable: &Usable) -> Result<(Vec<u8>, RgbImage), UpgradeError> {
+        let bytes = self.pictures.read(&usable.exemplar).and_then(|bytes| {
+            let changed = || io::Error::other("it changed while it was in use");
+            if codec::digest(&bytes) == usable.digest { Ok(bytes) } else { Err(changed()) }
+        });
+        let opened = bytes.and_then(|bytes| {
+            let picture = kept::decoded(&bytes).map_err(|error| io::Error::other(format!("it {error}")))?;
+            Ok((bytes, picture))
+        });
+        let path = || self.pictures.path(&usable.exemplar);
+        opened.map_err(|source| UpgradeError::Picture { path: path(), label: label.into(), source })
     }
 
     /// Labels of classes of which there is no picture.

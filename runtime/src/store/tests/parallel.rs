@@ -68,7 +68,7 @@ fn what_another_process_is_writing_is_no_leftover() {
     let base_model = base_model();
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path());
-    let new = folder.path().join(".slot-b.new-0");
+    let new = folder.path().join(".slot-b.new-0123456789abcdef-0");
     // As a process that saves, though its lock file was removed, holds the folder.
     let saves = fs::File::open(folder.path()).unwrap();
     saves.lock().unwrap();

@@ -41,7 +41,7 @@ fn what_cannot_be_read_is_refused_and_never_set_aside() {
     for number in 0..9 {
         crowded.insert(format!("slot-b.bad-{number}"), b"rotten".to_vec());
     }
-    crowded.insert(".slot-a.new-0".into(), b"half".to_vec());
+    crowded.insert(".slot-a.new-0123456789abcdef-0".into(), b"half".to_vec());
     // What is there, and which save a change makes of it: the first, to either slot, beside damage in either.
     let starts: [(&str, Image, usize, usize); 6] = [
         ("nothing saved", Image::new(), 0, 1),

@@ -1,0 +1,121 @@
+//! Where results may be written: anywhere but among the device's state, whose files they could replace.
+
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+/// Most links that are followed, one after the other.
+const MOST_LINKS: usize = 40;
+
+/// Refuses what leads into the folder of a state, by whatever links, or is another name of a file in it.
+///
+/// # Errors
+/// If it does.
+pub fn check(path: &Path, state: &Path) -> Result<()> {
+    let there = canonical(state);
+    if canonical(path).starts_with(&there) || is_second_name(path, &there) {
+        bail!(
+            "cannot write {}: it lies in the folder of the device's state, {}; name another place",
+            path.display(),
+            state.display()
+        );
+    }
+    Ok(())
+}
+
+/// A path without links, as far as it exists: what does not exist yet would be made there.
+fn canonical(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    resolved(&path, MOST_LINKS).unwrap_or(path)
+}
+
+/// The same; `None` if links lead in a circle.
+fn resolved(path: &Path, links: usize) -> Option<PathBuf> {
+    if let Ok(whole) = fs::canonicalize(path) {
+        return Some(whole);
+    }
+    let Some(parent) = path.parent() else { return Some(path.to_owned()) };
+    // A link that leads nowhere leads to where something would be made.
+    if let Ok(target) = fs::read_link(path) {
+        return resolved(&parent.join(target), links.checked_sub(1)?);
+    }
+    let mut whole = resolved(parent, links)?;
+    match path.components().next_back() {
+        Some(Component::ParentDir) => drop(whole.pop()),
+        Some(part) => whole.push(part),
+        None => {}
+    }
+    Some(whole)
+}
+
+/// Whether a file has a second name, in a folder or in those directly in it.
+#[cfg(unix)]
+fn is_second_name(path: &Path, folder: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(facts) = fs::metadata(path) else { return false };
+    let holds = |folder: &Path| -> io::Result<bool> {
+        let same = |facts: fs::Metadata, other: &fs::Metadata| (facts.dev(), facts.ino()) == (other.dev(), other.ino());
+        let mut entries = fs::read_dir(folder)?;
+        Ok(entries.any(|entry| entry.and_then(|entry| entry.metadata()).is_ok_and(|other| same(other, &facts))))
+    };
+    let folders = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    facts.is_file()
+        && facts.nlink() > 1
+        && std::iter::once(folder.to_owned()).chain(folders).any(|folder| holds(&folder).unwrap_or(false))
+}
+
+/// Other systems than Unix do not tell.
+#[cfg(not(unix))]
+fn is_second_name(_: &Path, _: &Path) -> bool {
+    false
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn nothing_leads_into_the_state() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let state = path("state");
+        fs::create_dir_all(state.join("thumbnails")).unwrap();
+        fs::create_dir(path("elsewhere")).unwrap();
+        fs::write(state.join("slot-a"), b"state").unwrap();
+        fs::write(path("mine"), b"mine").unwrap();
+        symlink(&state, path("link")).unwrap();
+        symlink("state/slot-b", path("nowhere")).unwrap();
+        symlink("nowhere", path("twice")).unwrap();
+        symlink("loop", path("loop")).unwrap();
+        fs::hard_link(state.join("slot-a"), path("second")).unwrap();
+        for inside in [
+            "state",
+            "state/slot-a",
+            "state/new",
+            "state/thumbnails/new/1.jpg",
+            "link/slot-a",
+            "link/new",
+            "elsewhere/../state/new",
+            "missing/../state/new",
+            "nowhere",
+            "twice",
+            "nowhere/below",
+            "second",
+        ] {
+            for state in [&state, &path("link")] {
+                let refused = check(&path(inside), state).expect_err(inside).to_string();
+                assert!(refused.contains("it lies in the folder of the device's state"), "{refused}");
+            }
+        }
+        for outside in ["mine", "new", "elsewhere/new", "state.json", "state/../new", "missing/new", "loop"] {
+            check(&path(outside), &state).unwrap_or_else(|error| panic!("{outside}: {error}"));
+        }
+        // A state that is not there yet.
+        check(&path("new/slot-a"), &path("new")).unwrap_err();
+        check(Path::new("/dev/null"), &path("new")).unwrap();
+    }
+}

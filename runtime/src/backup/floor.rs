@@ -1,0 +1,59 @@
+//! The floor under releases while a backup is restored: the highest of what this device used and of what the one did that
+//! the backup comes from.
+
+use std::path::Path;
+
+use crate::release::{RELEASES, ReleaseError, Releases};
+use crate::store::{Store, StoreError};
+
+/// The releases that were used, here or where a backup was written; they are as they were unless the change is made.
+pub(super) struct Floor<'a> {
+    folder: &'a Path,
+    before: Releases,
+    after: Releases,
+    is_written: bool,
+}
+
+impl<'a> Floor<'a> {
+    pub(super) fn of(store: &'a Store, others: &Releases) -> Result<Self, ReleaseError> {
+        let before = Releases::read(store.folder())?;
+        let mut after = before.clone();
+        after.raise_all(others);
+        Ok(Self { folder: store.folder(), before, after, is_written: false })
+    }
+
+    /// Refuses an older release than was used, and remembers a newer one.
+    ///
+    /// # Errors
+    /// [`ReleaseError::Older`] if it is older.
+    pub(super) fn accept(&mut self, name: &str, release: u32) -> Result<(), ReleaseError> {
+        self.after.check(name, release)?;
+        self.after.raise(name, release);
+        Ok(())
+    }
+
+    /// Writes them, if there is anything new.
+    pub(super) fn write(&mut self) -> Result<(), StoreError> {
+        if self.after == self.before {
+            return Ok(());
+        }
+        self.is_written = true;
+        let failed = |source| StoreError::Write { path: self.folder.join(RELEASES), source };
+        self.after.write(self.folder).map_err(failed)
+    }
+
+    /// The change is made.
+    pub(super) fn done(mut self) {
+        self.is_written = false;
+    }
+}
+
+impl Drop for Floor<'_> {
+    fn drop(&mut self) {
+        if self.is_written
+            && let Err(error) = self.before.write(self.folder)
+        {
+            log::warn!("{} says more than it did: {error}", self.folder.join(RELEASES).display());
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! A folder in which files of others may lie beside ours: it is listed, and files are removed from it, without following
+//! a link.
+//!
+//! The folder is opened once, and everything is done relative to what was opened: nobody can put another folder into its
+//! place meanwhile. Listing it cannot panic: [`std::fs::ReadDir`] does when the system refuses to close the folder, and
+//! folders are listed after a change was saved.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+
+use super::{Links, regular};
+
+/// An open folder.
+#[derive(Debug)]
+pub(crate) struct OpenFolder {
+    #[cfg(unix)]
+    handle: std::os::fd::OwnedFd,
+    #[cfg(not(unix))]
+    path: std::path::PathBuf,
+}
+
+/// What an entry of a folder is. A link is [`Entry::Other`], wherever it leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// A regular file of so many bytes.
+    File(u64),
+    /// A folder.
+    Folder,
+    /// A link, a pipe, a device.
+    Other,
+}
+
+impl OpenFolder {
+    /// Opens a folder; `None` if there is nothing of that name.
+    ///
+    /// # Errors
+    /// If it cannot be opened, is no folder ([`io::ErrorKind::NotADirectory`]), or is a link that is not to be followed
+    /// ([`io::ErrorKind::InvalidInput`]).
+    pub fn open(path: &Path, links: Links) -> io::Result<Option<Self>> {
+        if links == Links::Refuse {
+            match std::fs::symlink_metadata(path) {
+                Ok(facts) if facts.file_type().is_symlink() => regular(&facts)?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                _ => {}
+            }
+        }
+        match Self::open_there(path, links) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            opened => opened.map(Some),
+        }
+    }
+
+    #[cfg(unix)]
+    fn open_there(path: &Path, links: Links) -> io::Result<Self> {
+        use rustix::fs::{CWD, Mode, OFlags, openat};
+        let follow = if links == Links::Refuse { OFlags::NOFOLLOW } else { OFlags::empty() };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK | follow;
+        Ok(Self { handle: openat(CWD, path, flags, Mode::empty())? })
+    }
+
+    #[cfg(not(unix))]
+    fn open_there(path: &Path, _: Links) -> io::Result<Self> {
+        if std::fs::metadata(path)?.is_dir() {
+            Ok(Self { path: path.into() })
+        } else {
+            Err(io::ErrorKind::NotADirectory.into())
+        }
+    }
+
+    /// Names of all that is in it. A name that is no text is none of ours, and is left out.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn names(&self) -> io::Result<Vec<String>> {
+        Ok(self.all_names()?.into_iter().filter_map(|name| name.into_string().ok()).collect())
+    }
+
+    /// Names of all that is in it.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    #[cfg(unix)]
+    pub fn all_names(&self) -> io::Result<Vec<OsString>> {
+        use std::os::unix::ffi::OsStringExt;
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&self.handle)? {
+            match entry?.file_name().to_bytes() {
+                b"." | b".." => {}
+                name => names.push(OsString::from_vec(name.to_vec())),
+            }
+        }
+        Ok(names)
+    }
+
+    /// The same on other systems than Unix.
+    #[cfg(not(unix))]
+    pub fn all_names(&self) -> io::Result<Vec<OsString>> {
+        std::fs::read_dir(&self.path)?.map(|entry| Ok(entry?.file_name())).collect()
+    }
+
+    /// What has that name; `None` if nothing has.
+    ///
+    /// # Errors
+    /// If the system does not tell.
+    pub fn entry(&self, name: &str) -> io::Result<Option<Entry>> {
+        match self.look(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    #[cfg(unix)]
+    fn look(&self, name: &str) -> io::Result<Entry> {
+        use rustix::fs::{AtFlags, FileType, statat};
+        let facts = statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(match FileType::from_raw_mode(facts.st_mode) {
+            FileType::RegularFile => Entry::File(u64::try_from(facts.st_size).unwrap_or(u64::MAX)),
+            FileType::Directory => Entry::Folder,
+            _ => Entry::Other,
+        })
+    }
+
+    #[cfg(not(unix))]
+    fn look(&self, name: &str) -> io::Result<Entry> {
+        let facts = std::fs::symlink_metadata(self.path.join(name))?;
+        Ok(match facts.file_type() {
+            kind if kind.is_file() => Entry::File(facts.len()),
+            kind if kind.is_dir() => Entry::Folder,
+            _ => Entry::Other,
+        })
+    }
+
+    /// What has a name in a folder, which may not be a link; `None` if nothing has, or there is no such folder.
+    ///
+    /// # Errors
+    /// As for [`OpenFolder::open`] and [`OpenFolder::entry`].
+    pub fn entry_at(folder: &Path, name: &str) -> io::Result<Option<Entry>> {
+        Self::open(folder, Links::Refuse)?.map_or(Ok(None), |folder| folder.entry(name))
+    }
+
+    /// Removes a regular file of at most `most` bytes. What else has that name is not ours, and stays.
+    ///
+    /// # Errors
+    /// If it cannot be removed; with [`io::ErrorKind::NotFound`] if nothing has that name.
+    pub fn remove(&self, name: &str, most: u64) -> io::Result<()> {
+        match self.look(name)? {
+            Entry::File(bytes) if bytes <= most => self.unlink(name),
+            _ => Ok(()),
+        }
+    }
+
+    #[cfg(unix)]
+    fn unlink(&self, name: &str) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.handle, name, rustix::fs::AtFlags::empty())?)
+    }
+
+    #[cfg(not(unix))]
+    fn unlink(&self, name: &str) -> io::Result<()> {
+        std::fs::remove_file(self.path.join(name))
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn only_regular_files_go_and_no_link_is_followed() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("folder");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("file"), b"bytes").unwrap();
+        fs::write(folder.join("large"), b"many bytes").unwrap();
+        fs::create_dir(folder.join("below")).unwrap();
+        symlink(folder.join("large"), folder.join("link")).unwrap();
+        let opened = OpenFolder::open(&folder, Links::Refuse).unwrap().unwrap();
+        let mut names = opened.names().unwrap();
+        names.sort();
+        assert_eq!(names, ["below", "file", "large", "link"]);
+        assert_eq!(opened.entry("link").unwrap(), Some(Entry::Other));
+        assert_eq!(opened.entry("below").unwrap(), Some(Entry::Folder));
+        assert_eq!(opened.entry("none").unwrap(), None);
+        names.iter().for_each(|name| opened.remove(name, 5).unwrap());
+        assert_eq!(opened.remove("none", 5).unwrap_err().kind(), io::ErrorKind::NotFound);
+        let mut left = opened.names().unwrap();
+        left.sort();
+        assert_eq!(left, ["below", "large", "link"]);
+        // What is opened stays the same folder, whatever takes its place.
+        fs::rename(&folder, parent.path().join("moved")).unwrap();
+        symlink(parent.path().join("moved"), &folder).unwrap();
+        assert_eq!(opened.names().unwrap().len(), 3);
+        let refused = OpenFolder::open(&folder, Links::Refuse).unwrap_err();
+        assert!(refused.to_string().contains("symbolic link"), "{refused}");
+        assert!(OpenFolder::open(&folder, Links::Follow).unwrap().is_some());
+        assert!(OpenFolder::open(&parent.path().join("none"), Links::Refuse).unwrap().is_none());
+        let refused = OpenFolder::open(&parent.path().join("moved/large"), Links::Refuse).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::NotADirectory);
+    }
+}
