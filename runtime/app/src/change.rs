@@ -8,7 +8,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 use orco_runtime::align::Losses;
 use orco_runtime::label::{self, Shown};
-use orco_runtime::learner::{Learner, Made, Observer, Shots, Step, losses};
+use orco_runtime::learner::{Learner, Made, Observer, ShotChecks, Shots, Step, losses};
 use orco_runtime::session::Report;
 use serde_json::json;
 
@@ -45,6 +45,27 @@ pub struct KeepOptions {
     /// learn all classes again on a new bundle. They stay on the device, and go with their exemplars.
     #[arg(long, env = "ORCO_KEEP_SHOTS", value_parser = clap::builder::BoolishValueParser::new())]
     pub keep_shots: bool,
+}
+
+/// Whether pictures are looked at before they become shots.
+#[derive(Args, Debug)]
+pub struct CheckOptions {
+    /// Takes pictures that are refused otherwise: too dark or too bright, blurred, noise, or the same as another one of
+    /// the command. What speaks against them is said.
+    #[arg(long)]
+    pub take_anyway: bool,
+}
+
+impl CheckOptions {
+    /// Makes the learner work so.
+    pub fn apply(&self, learner: &mut Learner) {
+        learner.settings_mut().shot_checks = if self.take_anyway { ShotChecks::Warn } else { ShotChecks::Refuse };
+    }
+}
+
+/// Says what speaks against shots that were taken all the same.
+pub fn warn_of_shots(output: &Output, learner: &Learner) {
+    learner.doubtful_shots().iter().for_each(|shot| output.warn(shot));
 }
 
 /// Reads a budget in percentage points as a share.

@@ -8,6 +8,7 @@ use orco_state::history::PurgeError;
 use orco_state::pack::PackError;
 use orco_state::session::{ClassAccuracy, LearnError};
 
+use super::check::DoubtfulShot;
 use super::losses::since_first;
 use crate::bundle::OpenError;
 use crate::encoder::EncodeError;
@@ -51,6 +52,9 @@ pub enum ShotsError {
     /// Pictures cannot be used: all of the session's that cannot.
     #[error("{}", listed(.0))]
     Pictures(Vec<BrokenPicture>),
+    /// Pictures can be read, but are not fit to be learned from: all of the session's that are not.
+    #[error("{}", listed(.0))]
+    Unfit(Vec<DoubtfulShot>),
     /// The backbone cannot be started or fails.
     #[error("the backbone fails on the shots")]
     Encode(#[source] EncodeError),
@@ -67,11 +71,11 @@ pub struct BrokenPicture {
 }
 
 /// The first few, and how many more there are.
-fn listed(broken: &[BrokenPicture]) -> String {
+fn listed(pictures: &[impl ToString]) -> String {
     const SHOWN: usize = 10;
-    let mut listed: Vec<String> = broken.iter().take(SHOWN).map(BrokenPicture::to_string).collect();
-    if broken.len() > SHOWN {
-        listed.push(format!("and {} more", broken.len() - SHOWN));
+    let mut listed: Vec<String> = pictures.iter().take(SHOWN).map(ToString::to_string).collect();
+    if pictures.len() > SHOWN {
+        listed.push(format!("and {} more", pictures.len() - SHOWN));
     }
     listed.join("; ")
 }

@@ -7,6 +7,19 @@ use orco_state::unknown::FALSE_ALARMS;
 
 use crate::encoder::choice::Choice;
 
+/// What is done about pictures that are hardly fit to be shots ([`crate::quality`]): too dark or bright, blurred, noise,
+/// or the same as another shot of the change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ShotChecks {
+    /// Nobody looks: every picture is taken.
+    #[default]
+    Off,
+    /// They are taken, and [`super::Learner::doubtful_shots`] tells what speaks against them.
+    Warn,
+    /// The change is refused with [`super::ShotsError::Unfit`].
+    Refuse,
+}
+
 /// How a learner works. Settings of phase 3 are not among them: those come with the bundle.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -30,10 +43,13 @@ pub struct Settings {
     /// Whether the pictures of shots are kept beside the exemplars, at the size that the backbone sees, so that another
     /// bundle can [learn all classes again](super::upgrade).
     pub keep_shots: bool,
+    /// What is done about pictures that are hardly fit to be shots. Features are not looked at, nor pictures that come
+    /// with their features: whoever took those has looked.
+    pub shot_checks: ShotChecks,
 }
 
 impl Default for Settings {
-    /// Seed 1, no budget, 5 % false alarms, no waiting, any engine for one picture.
+    /// Seed 1, no budget, 5 % false alarms, no waiting, any engine for one picture, shots are not looked at.
     fn default() -> Self {
         Self {
             seed: 1,
@@ -45,6 +61,7 @@ impl Default for Settings {
             pictures_ahead: 1,
             compare_releases: false,
             keep_shots: false,
+            shot_checks: ShotChecks::Off,
         }
     }
 }
