@@ -38,7 +38,7 @@ fn pictures_that_the_page_refuses_are_refused_unless_they_are_to_be_taken_anyway
         assert_eq!(output.status.code(), Some(1), "{said}");
         for named in [
             "2.png is too dark; ",
-            "3.png is too bright; ",
+            "3.png is too bright",
             "4.png is nothing but noise; ",
             "5.png is the same picture as ",
             "1.png; nothing was changed: take other pictures, or these all the same with --take-anyway",
