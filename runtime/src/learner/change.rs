@@ -385,7 +385,7 @@ impl Learner {
         Ok(step(&mut session, &self.saved.state)?)
     }
 
-    /// Keeps the next state, unless it costs an old class more than the forgetting budget.
+    /// Keeps the next state, unless it costs old classes more than the forgetting budget ([`Report::excess`]).
     fn commit(
         &mut self,
         locked: &Locked,
@@ -394,9 +394,9 @@ impl Learner {
         report: Report,
     ) -> Result<Made<Report>, ChangeError> {
         if let Some(budget) = self.settings.forgetting_budget {
-            let lost: Vec<_> = report.forgotten_since(budget).into_iter().cloned().collect();
-            if !lost.is_empty() {
-                return Err(ChangeError::Forgetting { budget, lost });
+            let excess = report.excess(budget);
+            if !excess.is_empty() {
+                return Err(ChangeError::Forgetting { budget, excess });
             }
         }
         self.keep(locked, next, change, report)

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use orco_core::align::AlignError;
 use orco_state::history::PurgeError;
 use orco_state::pack::PackError;
-use orco_state::session::{ClassAccuracy, LearnError};
+use orco_state::session::{Excess, LearnError};
 
 use super::check::DoubtfulShot;
-use super::losses::since_first;
+use super::losses::beyond;
 use crate::bundle::OpenError;
 use crate::encoder::EncodeError;
 use crate::image::ImageError;
@@ -107,17 +107,16 @@ pub enum ChangeError {
     Release(#[from] ReleaseError),
     /// Old classes would have lost more than the forgetting budget.
     #[error(
-        "{} of the old classes would have lost more than the forgetting budget of {} percentage points, over all \
-         sessions since the bundle: {}",
-        lost.len(),
+        "old classes would have lost more than the forgetting budget of {} percentage points, over all sessions since \
+         the bundle: {}",
         in_points(*budget),
-        since_first(&lost.iter().collect::<Vec<_>>())
+        beyond(excess)
     )]
     Forgetting {
         /// The budget, 0..1.
         budget: f32,
-        /// The classes, worst first.
-        lost: Vec<ClassAccuracy>,
+        /// What is beyond it.
+        excess: Excess,
     },
     /// Fewer changes are remembered than were to be taken back.
     #[error("fewer changes are remembered than were to be taken back: {remembered}, not {asked}")]

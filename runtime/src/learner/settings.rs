@@ -25,8 +25,9 @@ pub enum ShotChecks {
 pub struct Settings {
     /// Seed of shuffling and perturbation. The same bundle, shots and seed give the same state, byte for byte.
     pub seed: u64,
-    /// Share of its first exemplars, 0..1, that a class may lose over all sessions since the bundle; a change that
-    /// would cost one more is refused.
+    /// Share of their samples, 0..1, that classes may lose over all sessions since the bundle: those that came with it
+    /// together, learned ones together, and each by itself as far as its samples say so for certain
+    /// ([`orco_state::session::Report::excess`]). A change that would cost more is refused.
     pub forgetting_budget: Option<f32>,
     /// Share of known pictures, 0..1, that may be taken for unknown ones: how strict [`super::Answer::known`] is.
     pub false_alarms: f32,
