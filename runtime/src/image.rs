@@ -1,5 +1,6 @@
 //! Pictures: from a file's bytes to the backbone's input.
 
+mod colours;
 mod jpeg;
 mod png;
 
@@ -72,7 +73,8 @@ pub enum ImageError {
     Damaged(std::string::String),
 }
 
-/// Reads a JPEG or PNG file, turned upright as its EXIF data say, on white where it is transparent.
+/// Reads a JPEG or PNG file, turned upright as its EXIF data say, on white where it is transparent, in sRGB's colours:
+/// a picture with another colour profile (ICC; of PNG also gAMA, cHRM and cICP) is converted, but for CMYK.
 ///
 /// A picture that cannot be decoded within [`MAX_MEMORY`] is returned at reduced scale.
 ///

@@ -5,6 +5,7 @@
 //! any number of learners, in this process or in others, may share a folder.
 
 mod change;
+mod check;
 mod error;
 mod keeping;
 pub mod losses;
@@ -38,10 +39,11 @@ use crate::store::{Reading, Store, StoreError};
 use crate::threads::Threads;
 
 pub use change::{Imported, Made, Undone};
+pub use check::DoubtfulShot;
 pub use error::{BrokenPicture, ChangeError, ExportError, OpenLearnerError, ShotsError};
 pub use keeping::KeptShots;
 pub use observer::{Observer, Step};
-pub use settings::Settings;
+pub use settings::{Settings, ShotChecks};
 pub use shots::{Shots, pictures_in};
 
 /// A device that classifies pictures and learns new classes.
@@ -72,6 +74,7 @@ pub struct Learner {
     /// Counts saves of the state.
     generation: u64,
     warnings: Vec<String>,
+    doubtful_shots: Vec<DoubtfulShot>,
     /// Made when it is first needed, and anew after every change.
     classifier: Option<Classifier>,
     /// What known pictures score, by which unknown ones are told, where that can be; made with the classifier.
@@ -126,6 +129,7 @@ impl Learner {
             saved,
             generation,
             warnings,
+            doubtful_shots: Vec::new(),
             classifier: None,
             known_scores: None,
             provisional: Vec::new(),
@@ -168,6 +172,12 @@ impl Learner {
     /// What was wrong with the store when it was last read, in sentences, for somebody to be told.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// Shots of the last change with shots that were taken although something speaks against them, where
+    /// [`Settings::shot_checks`] has them looked at.
+    pub fn doubtful_shots(&self) -> &[DoubtfulShot] {
+        &self.doubtful_shots
     }
 
     /// The settings, which may be changed between two calls.

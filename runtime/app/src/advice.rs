@@ -98,6 +98,9 @@ fn on_change(error: &ChangeError) -> Option<&'static str> {
         ChangeError::Learn(LearnError::LabelExists { .. }) => {
             "nothing was changed; `orco add` gives a known class further shots"
         }
+        ChangeError::Shots(ShotsError::Unfit(_)) => {
+            "nothing was changed: take other pictures, or these all the same with --take-anyway"
+        }
         ChangeError::Forgetting { .. } => "nothing was changed: give other shots, or a larger --forgetting-budget",
         ChangeError::TooFarBack { .. } | ChangeError::NoEntry { .. } => {
             "`orco history` shows what is remembered; an upgrade is taken back with `orco upgrade --undo`"

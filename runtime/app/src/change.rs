@@ -8,8 +8,8 @@ use clap::Args;
 use indicatif::ProgressBar;
 use orco_runtime::align::Losses;
 use orco_runtime::label::{self, Shown};
-use orco_runtime::learner::{Learner, Made, Observer, Shots, Step, losses};
-use orco_runtime::session::Report;
+use orco_runtime::learner::{Learner, Made, Observer, ShotChecks, Shots, Step, losses};
+use orco_runtime::session::{Report, Since};
 use serde_json::json;
 
 use crate::advice;
@@ -22,9 +22,9 @@ pub struct ChangeOptions {
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Forgetting budget, in percentage points: refuses the change, and keeps what was known before, if it and all
-    /// sessions before it together cost any old class more: samples of the bundle are compared with what it recognised
-    /// alone, the shots of a learned class with what was recognised right after its session. Without it, losses are
-    /// reported only.
+    /// sessions before it together cost the old classes more: those of the bundle together, by the samples that it set
+    /// aside; learned ones together, by their shots; and each class by itself, where so many of its samples are lost
+    /// that it can be no chance. Without it, losses are reported only.
     #[arg(long, value_name = "POINTS", env = "ORCO_FORGETTING_BUDGET", value_parser = points)]
     pub forgetting_budget: Option<f32>,
 }
@@ -45,6 +45,27 @@ pub struct KeepOptions {
     /// learn all classes again on a new bundle. They stay on the device, and go with their exemplars.
     #[arg(long, env = "ORCO_KEEP_SHOTS", value_parser = clap::builder::BoolishValueParser::new())]
     pub keep_shots: bool,
+}
+
+/// Whether pictures are looked at before they become shots.
+#[derive(Args, Debug)]
+pub struct CheckOptions {
+    /// Takes pictures that are refused otherwise: too dark or too bright, blurred, noise, or the same as another one of
+    /// the command. What speaks against them is said.
+    #[arg(long)]
+    pub take_anyway: bool,
+}
+
+impl CheckOptions {
+    /// Makes the learner work so.
+    pub fn apply(&self, learner: &mut Learner) {
+        learner.settings_mut().shot_checks = if self.take_anyway { ShotChecks::Warn } else { ShotChecks::Refuse };
+    }
+}
+
+/// Says what speaks against shots that were taken all the same.
+pub fn warn_of_shots(output: &Output, learner: &Learner) {
+    learner.doubtful_shots().iter().for_each(|shot| output.warn(shot));
 }
 
 /// Reads a budget in percentage points as a share.
@@ -154,6 +175,10 @@ pub fn print(output: &Output, report: &Report, what: &str, seconds: f64) -> Resu
     if !forgotten.is_empty() {
         say!(output, "recognised less than at first, over all sessions: {}", losses::since_first(&forgotten))?;
     }
+    let losses: Vec<String> = report.group_losses().iter().map(losses::of_group).collect();
+    if !losses.is_empty() {
+        say!(output, "recognised at first and now: {}", losses.join("; "))?;
+    }
     if let Some(accuracy) = report.new_accuracy() {
         say!(output, "shots of the new classes recognised: {:.1} %", percent(accuracy))?;
     }
@@ -202,7 +227,7 @@ pub fn to_json(report: &Report, seconds: f64) -> serde_json::Value {
         .iter()
         .map(|class| {
             let (first, now) = class.since.map(|since| (since.first, since.now)).unzip();
-            json!({ "label": class.label, "before": class.before, "after": class.after, "first": first, "now": now })
+            json!({ "label": class.label, "before": class.before, "after": class.after, "samples": class.samples, "first": first, "now": now })
         })
         .collect();
     let confusions: Vec<_> = report
@@ -212,8 +237,13 @@ pub fn to_json(report: &Report, seconds: f64) -> serde_json::Value {
             |confusion| json!({ "label": confusion.label, "taken_for": confusion.taken_for, "share": confusion.share }),
         )
         .collect();
+    let groups = report.group_losses().into_iter().map(|loss| {
+        let Since { first, now, samples } = loss.since;
+        (loss.group.name().to_owned(), json!({ "first": first, "now": now, "samples": samples }))
+    });
+    let groups: serde_json::Map<String, serde_json::Value> = groups.collect();
     json!({
-        "seconds": seconds, "exemplars": report.exemplars, "free_targets": report.free_targets,
+        "seconds": seconds, "since_first": groups, "exemplars": report.exemplars, "free_targets": report.free_targets,
         "old_accuracy_before": report.old_accuracy().map(|pair| pair.0),
         "old_accuracy_after": report.old_accuracy().map(|pair| pair.1),
         "new_accuracy": report.new_accuracy(),

@@ -101,7 +101,8 @@ fn pictures_beyond_the_bounds_and_of_other_kinds_are_refused() {
     fs::write(&shot, b"GIF89a\x01\0\x01\0\0\0\0;").unwrap();
     device.refused(&["learn", &learn], "1.png is neither a JPEG nor a PNG picture");
     RgbImage::new(4608, 2592).save(&shot).unwrap();
-    device.json(&["learn", &learn]);
+    device.refused(&["learn", &learn], "1.png is too dark; nothing was changed");
+    device.json(&["learn", "--take-anyway", &learn]);
 }
 
 /// A shot that cannot be reached is named and refused: without it, fewer would be learned from than were given.

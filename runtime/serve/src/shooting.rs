@@ -7,9 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use orco_runtime::image::Preprocessing;
 use orco_runtime::image_rs::imageops::{self, FilterType};
 use orco_runtime::image_rs::{ImageFormat, RgbImage};
-use orco_runtime::label;
 use orco_runtime::ndarray::{Array2, Array3, Axis};
-use orco_runtime::quality::{Flaw, Quality, Thresholds};
+use orco_runtime::quality::{self, Objection, Quality, Thresholds};
 use serde_json::{Value, json};
 
 use crate::answers::Named;
@@ -20,8 +19,6 @@ use crate::metric::Metrics;
 const MOST: usize = 256;
 /// Width and height of a thumbnail at most, in pixels.
 const THUMBNAIL: u32 = 160;
-/// From which probability on a shot looks like another class.
-const LOOKS_LIKE: f32 = 0.5;
 
 /// A shot that is held.
 #[derive(Clone, Debug)]
@@ -39,37 +36,17 @@ pub struct Shot {
 }
 
 /// What is to be said about a shot.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Warning {
-    /// Something is wrong with the picture.
-    Flaw(Flaw),
-    /// It is the same picture as a shot that was taken before.
-    Repeated {
-        /// That shot.
-        shot: u64,
-        /// Its label.
-        label: String,
-    },
-    /// It looks like a class that is known under another label.
-    LooksLike(Named),
-}
+pub type Warning = Objection<u64>;
 
-impl Warning {
-    /// Whether the shot is refused for it.
-    pub fn refuses(&self) -> bool {
-        !matches!(self, Self::LooksLike(_))
-    }
-
-    /// As JSON.
-    pub fn json(&self) -> Value {
-        match self {
-            Self::Flaw(flaw) => json!({ "kind": flaw.name() }),
-            Self::Repeated { shot, label } => json!({ "kind": "repeated", "shot": shot, "label": label }),
-            Self::LooksLike(named) => {
-                json!({ "kind": "looks-like", "label": named.label, "probability": named.probability })
-            }
+/// A warning as JSON.
+pub fn warning_json(warning: &Warning) -> Value {
+    match warning {
+        Warning::Flaw(flaw) => json!({ "kind": flaw.name() }),
+        Warning::Repeated { shot, label } => json!({ "kind": "repeated", "shot": shot, "label": label }),
+        Warning::LooksLike { label, probability } => {
+            json!({ "kind": "looks-like", "label": label, "probability": probability })
         }
+        _ => json!({ "kind": "other" }),
     }
 }
 
@@ -148,13 +125,11 @@ impl Shooting {
         anyway: bool,
     ) -> Result<(Option<u64>, Vec<Warning>), Refusal> {
         let Candidate { quality, thumbnail, picture } = candidate;
-        let mut warnings: Vec<Warning> = self.thresholds.flaws(&quality).into_iter().map(Warning::Flaw).collect();
         let mut held = self.held();
-        let mut all = held.labels.iter().flat_map(|(label, shots)| shots.iter().map(move |shot| (label, shot)));
-        let before = all.find(|(_, shot)| self.thresholds.repeats(&shot.quality, &quality));
-        warnings.extend(before.map(|(label, shot)| Warning::Repeated { shot: shot.id, label: label.clone() }));
-        let other = matches.first().filter(|best| best.probability >= LOOKS_LIKE && !label::same(&best.label, label));
-        warnings.extend(other.cloned().map(Warning::LooksLike));
+        let all = held.labels.iter().flat_map(|(label, shots)| shots.iter().map(move |shot| (label, shot)));
+        let earlier = all.map(|(label, shot)| (shot.id, label.as_str(), &shot.quality));
+        let best = matches.first().map(|best| (best.label.as_str(), best.probability));
+        let warnings = self.thresholds.objections(quality::Candidate { label, quality: &quality, best }, earlier);
         if !anyway && warnings.iter().any(Warning::refuses) {
             return Ok((None, warnings));
         }

@@ -7,6 +7,7 @@
 
 mod bits;
 mod frame;
+mod profile;
 mod reduced;
 mod scan;
 #[cfg(test)]
@@ -18,6 +19,7 @@ use ::image::codecs::jpeg::JpegDecoder;
 use ::image::metadata::Orientation;
 use ::image::{DynamicImage, RgbImage};
 
+use super::colours::{self, Conversion, Kind};
 use super::{ImageError, MAX_MEMORY, check_size, damaged, swaps_sides, turned};
 use frame::{Colours, Frame};
 use reduced::Reduced;
@@ -30,16 +32,40 @@ pub(super) fn decode(jpeg: &[u8]) -> Result<RgbImage, ImageError> {
     let failed = |damage: bits::Damage| ImageError::Damaged(damage.into());
     let frame = Frame::read(jpeg).map_err(failed)?;
     check_size(frame.size[0] as u32, frame.size[1] as u32)?;
-    let fits = |bytes: usize| bytes + BESIDES <= MAX_MEMORY as usize;
+    let conversion = conversion(jpeg, &frame);
+    let fits = |bytes: usize| bytes + besides(conversion.as_ref()) <= MAX_MEMORY as usize;
     if fits(whole(&frame, jpeg.len())) {
         scan::walk(jpeg, &frame, None).map_err(failed)?;
         let picture = JpegDecoder::new(Cursor::new(jpeg)).and_then(DynamicImage::from_decoder).map_err(damaged)?;
-        return Ok(turned(picture, frame.orientation).into_rgb8());
+        return Ok(converted(turned(picture, frame.orientation).into_rgb8(), conversion.as_ref()));
     }
     let plans = [2, 4, 8].into_iter().flat_map(|by| reduced::DETAIL.map(|detail| (by, detail)));
     let mut fitting = plans.filter(|(by, detail)| fits(at_reduced_scale(&frame, *by, *detail)));
     let (by, detail) = fitting.next().ok_or(ImageError::TooLarge)?;
-    reduce(jpeg, &frame, by, detail).map_err(failed)
+    reduce(jpeg, &frame, by, detail).map(|picture| converted(picture, conversion.as_ref())).map_err(failed)
+}
+
+/// What turns the picture's colours into sRGB's, where they are others. Mixtures of inks stay as they are.
+fn conversion(jpeg: &[u8], frame: &Frame) -> Option<Conversion> {
+    let kind = match frame.colours {
+        Colours::Grey => Kind::Grey,
+        Colours::Rgb | Colours::YCbCr => Kind::Rgb,
+        Colours::Cmyk | Colours::Ycck => return None,
+    };
+    profile::read(jpeg).and_then(|icc| Conversion::of_profile(&icc, kind))
+}
+
+/// Most bytes that decoding takes beside the picture.
+fn besides(conversion: Option<&Conversion>) -> usize {
+    BESIDES + conversion.map_or(0, |_| colours::BYTES)
+}
+
+/// The picture in sRGB's colours.
+fn converted(mut picture: RgbImage, conversion: Option<&Conversion>) -> RgbImage {
+    if let Some(conversion) = conversion {
+        conversion.apply(&mut picture);
+    }
+    picture
 }
 
 /// Width and height as they are stored, and how the picture is to be turned.
@@ -60,9 +86,14 @@ pub(super) fn decode_reduced(jpeg: &[u8], side: u32) -> Result<RgbImage, ImageEr
     // picture takes longer than all of it.
     let plans = [(8, 1), (4, 2)];
     let leaves_enough = |by: usize| width.min(height).div_ceil(by) >= side as usize;
-    let fits = |by, detail| at_reduced_scale(&frame, by, detail) + BESIDES <= MAX_MEMORY as usize;
+    let conversion = conversion(jpeg, &frame);
+    let besides = besides(conversion.as_ref());
+    let fits = |by, detail| at_reduced_scale(&frame, by, detail) + besides <= MAX_MEMORY as usize;
     match plans.into_iter().find(|(by, detail)| leaves_enough(*by) && fits(*by, *detail)) {
-        Some((by, detail)) => reduce(jpeg, &frame, by, detail).map_err(failed),
+        Some((by, detail)) => {
+            let reduced = reduce(jpeg, &frame, by, detail).map_err(failed)?;
+            Ok(converted(reduced, conversion.as_ref()))
+        }
         None => decode(jpeg),
     }
 }

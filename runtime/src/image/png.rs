@@ -4,8 +4,12 @@ use std::io::{BufRead, Seek};
 
 use ::image::RgbImage;
 use ::image::metadata::Orientation;
-use ::png::{BitDepth, ColorType, DecodeOptions, Decoder, Limits, Reader, Transformations};
+use ::png::{
+    BitDepth, ColorType, DecodeOptions, Decoder, Info, Limits, Reader, ScaledFloat, SourceChromaticities,
+    Transformations,
+};
 
+use super::colours::{self, Conversion, Kind};
 use super::{ImageError, MAX_MEMORY, check_size, swaps_sides, turned};
 
 /// The bytes that a PNG file begins with.
@@ -25,11 +29,21 @@ const PASSES: [[usize; 4]; 7] =
 /// Decodes a PNG file, at full scale or, where that takes too much memory, with the means of squares of its pixels.
 ///
 /// All checksums must be right.
-pub(super) fn decode<R: BufRead + Seek>(file: R) -> Result<RgbImage, ImageError> {
-    let (mut reader, orientation) = read_header(file)?;
+pub(super) fn decode<R: BufRead + Seek>(mut file: R) -> Result<RgbImage, ImageError> {
+    let (mut reader, orientation) = match read_header(&mut file, true) {
+        Ok(read) if read.0.info().icc_profile.as_ref().is_none_or(|icc| icc.len() <= colours::MAX_PROFILE) => read,
+        // A profile that is too large is none; what is wrong besides is found again.
+        Ok(_) | Err(ImageError::TooLarge) => {
+            file.rewind().map_err(ImageError::Read)?;
+            read_header(&mut file, false)?
+        }
+        Err(error) => return Err(error),
+    };
     let info = reader.info();
+    let conversion = conversion(info);
+    let besides = conversion.as_ref().map_or(0, |_| colours::BYTES);
     let (size, interlaced) = ([info.width, info.height].map(|side| side as usize), info.interlaced);
-    let by = (1..=MAX_SIDE_OF_SQUARE).find(|by| bytes(size, *by, orientation) <= MAX_MEMORY as usize);
+    let by = (1..=MAX_SIDE_OF_SQUARE).find(|by| bytes(size, *by, orientation) + besides <= MAX_MEMORY as usize);
     let mut picture = Means::new(size, by.ok_or(ImageError::TooLarge)?);
     let [width, height] = size;
     if interlaced {
@@ -45,24 +59,53 @@ pub(super) fn decode<R: BufRead + Seek>(file: R) -> Result<RgbImage, ImageError>
     }
     // What stands behind the picture: the last checksums, and the end.
     reader.finish().map_err(failed)?;
-    Ok(turned(picture.done().into(), orientation).into_rgb8())
+    let mut picture = turned(picture.done().into(), orientation).into_rgb8();
+    if let Some(conversion) = conversion {
+        conversion.apply(&mut picture);
+    }
+    Ok(picture)
+}
+
+/// What turns the picture's colours into sRGB's, where they are others: by the first of its chunks that says (PNG, third
+/// edition, section 4.3).
+fn conversion(info: &Info<'_>) -> Option<Conversion> {
+    let grey = matches!(info.color_type, ColorType::Grayscale | ColorType::GrayscaleAlpha);
+    if let Some(code) = info.coding_independent_code_points {
+        let full = code.is_video_full_range_image;
+        return Conversion::of_code_points(
+            code.color_primaries,
+            code.transfer_function,
+            code.matrix_coefficients,
+            full,
+        );
+    }
+    if let Some(icc) = &info.icc_profile {
+        return Conversion::of_profile(icc, if grey { Kind::Grey } else { Kind::Rgb });
+    }
+    if info.srgb.is_some() {
+        return None;
+    }
+    let point = |(x, y): (ScaledFloat, ScaledFloat)| [x.into_value(), y.into_value()];
+    let points = |all: SourceChromaticities| [all.white, all.red, all.green, all.blue].map(point);
+    // Without its gamma nothing is known of a picture's colours.
+    Conversion::of_gamma(info.gama_chunk?.into_value(), info.chrm_chunk.filter(|_| !grey).map(points))
 }
 
 /// Width and height as they are stored, and how the picture is to be turned.
 pub(super) fn size<R: BufRead + Seek>(file: R) -> Result<((u32, u32), Orientation), ImageError> {
-    let (reader, orientation) = read_header(file)?;
+    let (reader, orientation) = read_header(file, false)?;
     Ok((reader.info().size(), orientation))
 }
 
-/// Reads what stands before the pixels.
-fn read_header<R: BufRead + Seek>(file: R) -> Result<(Reader<R>, Orientation), ImageError> {
+/// Reads what stands before the pixels, an ICC profile only if it is wanted.
+fn read_header<R: BufRead + Seek>(file: R, profile: bool) -> Result<(Reader<R>, Orientation), ImageError> {
     let mut options = DecodeOptions::default();
     options.set_ignore_adler32(false);
     options.set_ignore_crc(false);
     let mut decoder = Decoder::new_with_options(file, options);
     decoder.set_limits(Limits { bytes: BESIDES / 2 });
     decoder.set_ignore_text_chunk(true);
-    decoder.set_ignore_iccp_chunk(true);
+    decoder.set_ignore_iccp_chunk(!profile);
     decoder.set_transformations(Transformations::EXPAND);
     let header = decoder.read_header_info().map_err(failed)?;
     let (width, height) = header.size();

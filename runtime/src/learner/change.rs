@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::SystemTime;
 
-use ndarray::Axis;
+use ndarray::{ArrayView2, Axis};
 use orco_core::align::Progress;
 use orco_state::history::{Change, PurgeError, Verb};
 use orco_state::label;
@@ -11,6 +11,7 @@ use orco_state::pack::Pack;
 use orco_state::session::{self, LearnError, NewClass, Report, Session, StoredClass};
 use orco_state::state::{Balance, State};
 
+use super::check::Check;
 use super::error::{ChangeError, ShotsError};
 use super::keeping::Keeping;
 use super::observer::{Observer, Step};
@@ -276,7 +277,7 @@ impl Learner {
     }
 
     /// Features of the shots of every class; how many there are is checked before any is computed. After a picture that
-    /// cannot be used the others are only opened, so that all of that kind are named at once.
+    /// cannot be used, or is not fit to be, the others are only looked at, so that all of that kind are named at once.
     fn read(
         &mut self,
         classes: &[(&str, Shots<'_>)],
@@ -289,11 +290,14 @@ impl Learner {
         let total = classes.iter().map(|(_, shots)| shots.count()).sum();
         keeping.as_ref().map_or(Ok(()), |keeping| keeping.check_room(total))?;
         let (mut done, mut broken) = (0, Vec::new());
+        let mut check = Check::new(self.settings.shot_checks);
+        self.doubtful_shots.clear();
         let mut new = Vec::with_capacity(classes.len());
         for (label, shots) in classes {
             let mut features = Vec::with_capacity(shots.count());
             for shot in 0..shots.count() {
-                match self.read_shot(shots, shot, broken.is_empty(), keeping.as_deref_mut()) {
+                let wanted = broken.is_empty() && check.refused.is_empty();
+                match self.read_shot((label, shots), shot, wanted, keeping.as_deref_mut(), &mut check) {
                     Err(ChangeError::Shots(ShotsError::Pictures(another))) => broken.extend(another),
                     read => features.push(read?),
                 }
@@ -304,17 +308,27 @@ impl Learner {
             }
             new.push(NewClass { label: label::normal(label), shots: features });
         }
-        if broken.is_empty() { Ok(new) } else { Err(ShotsError::Pictures(broken).into()) }
+        if check.looks() {
+            // The memory of what answered is wanted for learning.
+            self.start_anew();
+        }
+        self.doubtful_shots = check.doubtful;
+        match (broken.is_empty(), check.refused.is_empty()) {
+            (true, true) => Ok(new),
+            (true, false) => Err(ShotsError::Unfit(check.refused).into()),
+            (false, _) => Err(ShotsError::Pictures(broken).into()),
+        }
     }
 
-    /// Features of the views of one shot, whose picture is kept where that is wanted; none are computed unless they are
-    /// `wanted`.
+    /// Features of the views of one shot, whose picture is looked at and kept where that is wanted; none are computed
+    /// unless they are `wanted`.
     fn read_shot(
         &mut self,
-        shots: &Shots<'_>,
+        (label, shots): (&str, &Shots<'_>),
         shot: usize,
         wanted: bool,
         keeping: Option<&mut Keeping<'_>>,
+        check: &mut Check,
     ) -> Result<Vec<f32>, ChangeError> {
         let opened;
         let (picture, known) = match shots {
@@ -326,13 +340,24 @@ impl Learner {
                 (&opened, None)
             }
         };
+        let looks = check.looks() && known.is_none();
         if !wanted {
+            if looks {
+                check.look(shots.name(shot, label), label, picture, None);
+            }
             return Ok(Vec::new());
         }
-        let features = match known {
+        let features: Vec<f32> = match known {
             Some(features) => features.iter().copied().collect(),
             None => self.shot_features(picture).map_err(ShotsError::Encode)?.into_raw_vec_and_offset().0,
         };
+        if looks {
+            let clean =
+                ArrayView2::from_shape((1, self.base_model().head.inputs), &features[..self.base_model().head.inputs]);
+            let answer = self.classify_features(clean.expect("one row")).swap_remove(0);
+            let best = answer.known.then_some((answer.label.as_str(), answer.score));
+            check.look(shots.name(shot, label), label, picture, best);
+        }
         if let Some(keeping) = keeping {
             let fitted = self.bundle.manifest.preprocessing.fit(picture);
             keeping.keep(&self.saved.state.exemplars, &features, &fitted)?;
@@ -360,7 +385,7 @@ impl Learner {
         Ok(step(&mut session, &self.saved.state)?)
     }
 
-    /// Keeps the next state, unless it costs an old class more than the forgetting budget.
+    /// Keeps the next state, unless it costs old classes more than the forgetting budget ([`Report::excess`]).
     fn commit(
         &mut self,
         locked: &Locked,
@@ -369,9 +394,9 @@ impl Learner {
         report: Report,
     ) -> Result<Made<Report>, ChangeError> {
         if let Some(budget) = self.settings.forgetting_budget {
-            let lost: Vec<_> = report.forgotten_since(budget).into_iter().cloned().collect();
-            if !lost.is_empty() {
-                return Err(ChangeError::Forgetting { budget, lost });
+            let excess = report.excess(budget);
+            if !excess.is_empty() {
+                return Err(ChangeError::Forgetting { budget, excess });
             }
         }
         self.keep(locked, next, change, report)

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use orco_core::align::AlignError;
 use orco_state::history::PurgeError;
 use orco_state::pack::PackError;
-use orco_state::session::{ClassAccuracy, LearnError};
+use orco_state::session::{Excess, LearnError};
 
-use super::losses::since_first;
+use super::check::DoubtfulShot;
+use super::losses::beyond;
 use crate::bundle::OpenError;
 use crate::encoder::EncodeError;
 use crate::image::ImageError;
@@ -51,6 +52,9 @@ pub enum ShotsError {
     /// Pictures cannot be used: all of the session's that cannot.
     #[error("{}", listed(.0))]
     Pictures(Vec<BrokenPicture>),
+    /// Pictures can be read, but are not fit to be learned from: all of the session's that are not.
+    #[error("{}", listed(.0))]
+    Unfit(Vec<DoubtfulShot>),
     /// The backbone cannot be started or fails.
     #[error("the backbone fails on the shots")]
     Encode(#[source] EncodeError),
@@ -67,11 +71,11 @@ pub struct BrokenPicture {
 }
 
 /// The first few, and how many more there are.
-fn listed(broken: &[BrokenPicture]) -> String {
+fn listed(pictures: &[impl ToString]) -> String {
     const SHOWN: usize = 10;
-    let mut listed: Vec<String> = broken.iter().take(SHOWN).map(BrokenPicture::to_string).collect();
-    if broken.len() > SHOWN {
-        listed.push(format!("and {} more", broken.len() - SHOWN));
+    let mut listed: Vec<String> = pictures.iter().take(SHOWN).map(ToString::to_string).collect();
+    if pictures.len() > SHOWN {
+        listed.push(format!("and {} more", pictures.len() - SHOWN));
     }
     listed.join("; ")
 }
@@ -103,17 +107,16 @@ pub enum ChangeError {
     Release(#[from] ReleaseError),
     /// Old classes would have lost more than the forgetting budget.
     #[error(
-        "{} of the old classes would have lost more than the forgetting budget of {} percentage points, over all \
-         sessions since the bundle: {}",
-        lost.len(),
+        "old classes would have lost more than the forgetting budget of {} percentage points, over all sessions since \
+         the bundle: {}",
         in_points(*budget),
-        since_first(&lost.iter().collect::<Vec<_>>())
+        beyond(excess)
     )]
     Forgetting {
         /// The budget, 0..1.
         budget: f32,
-        /// The classes, worst first.
-        lost: Vec<ClassAccuracy>,
+        /// What is beyond it.
+        excess: Excess,
     },
     /// Fewer changes are remembered than were to be taken back.
     #[error("fewer changes are remembered than were to be taken back: {remembered}, not {asked}")]

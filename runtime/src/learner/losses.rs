@@ -1,7 +1,7 @@
 //! What a change cost old classes, in words.
 
 use orco_state::label::Shown;
-use orco_state::session::ClassAccuracy;
+use orco_state::session::{ClassAccuracy, Excess, GroupLoss};
 
 /// "LABEL (80 to 20 %)" for the first few of the classes: what the session cost them.
 pub fn by_this(forgotten: &[&ClassAccuracy]) -> String {
@@ -11,6 +11,29 @@ pub fn by_this(forgotten: &[&ClassAccuracy]) -> String {
 /// The same: what all sessions cost them.
 pub fn since_first(forgotten: &[&ClassAccuracy]) -> String {
     listed(forgotten, |class| class.since.map_or((0.0, 0.0), |since| (since.first, since.now)))
+}
+
+/// "classes of the bundle together (80.0 to 72.5 % of 300 samples)".
+pub fn of_group(loss: &GroupLoss) -> String {
+    let GroupLoss { group, since } = loss;
+    format!("{group} together ({:.1} to {:.1} % of {} samples)", 100.0 * since.first, 100.0 * since.now, since.samples)
+}
+
+/// What is beyond a budget: groups, then the first few of the classes, with the samples that each is judged by.
+pub fn beyond(excess: &Excess) -> String {
+    let mut all: Vec<String> = excess.groups.iter().map(of_group).collect();
+    if !excess.classes.is_empty() {
+        let mut samples: Vec<u32> = excess.classes.iter().filter_map(|class| Some(class.since?.samples)).collect();
+        samples.sort_unstable();
+        let each = match samples[..] {
+            [least, .., most] if least < most => format!("{least} to {most}"),
+            [any, ..] => any.to_string(),
+            [] => "no".into(),
+        };
+        let classes: Vec<&ClassAccuracy> = excess.classes.iter().collect();
+        all.push(format!("{}, by {each} samples each", since_first(&classes)));
+    }
+    all.join("; ")
 }
 
 fn listed(forgotten: &[&ClassAccuracy], shares: impl Fn(&ClassAccuracy) -> (f32, f32)) -> String {

@@ -7,13 +7,27 @@ use orco_state::unknown::FALSE_ALARMS;
 
 use crate::encoder::choice::Choice;
 
+/// What is done about pictures that are hardly fit to be shots ([`crate::quality`]): too dark or bright, blurred, noise,
+/// or the same as another shot of the change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ShotChecks {
+    /// Nobody looks: every picture is taken.
+    #[default]
+    Off,
+    /// They are taken, and [`super::Learner::doubtful_shots`] tells what speaks against them.
+    Warn,
+    /// The change is refused with [`super::ShotsError::Unfit`].
+    Refuse,
+}
+
 /// How a learner works. Settings of phase 3 are not among them: those come with the bundle.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Seed of shuffling and perturbation. The same bundle, shots and seed give the same state, byte for byte.
     pub seed: u64,
-    /// Share of its first exemplars, 0..1, that a class may lose over all sessions since the bundle; a change that
-    /// would cost one more is refused.
+    /// Share of their samples, 0..1, that classes may lose over all sessions since the bundle: those that came with it
+    /// together, learned ones together, and each by itself as far as its samples say so for certain
+    /// ([`orco_state::session::Report::excess`]). A change that would cost more is refused.
     pub forgetting_budget: Option<f32>,
     /// Share of known pictures, 0..1, that may be taken for unknown ones: how strict [`super::Answer::known`] is.
     pub false_alarms: f32,
@@ -30,10 +44,13 @@ pub struct Settings {
     /// Whether the pictures of shots are kept beside the exemplars, at the size that the backbone sees, so that another
     /// bundle can [learn all classes again](super::upgrade).
     pub keep_shots: bool,
+    /// What is done about pictures that are hardly fit to be shots. Features are not looked at, nor pictures that come
+    /// with their features: whoever took those has looked.
+    pub shot_checks: ShotChecks,
 }
 
 impl Default for Settings {
-    /// Seed 1, no budget, 5 % false alarms, no waiting, any engine for one picture.
+    /// Seed 1, no budget, 5 % false alarms, no waiting, any engine for one picture, shots are not looked at.
     fn default() -> Self {
         Self {
             seed: 1,
@@ -45,6 +62,7 @@ impl Default for Settings {
             pictures_ahead: 1,
             compare_releases: false,
             keep_shots: false,
+            shot_checks: ShotChecks::Off,
         }
     }
 }

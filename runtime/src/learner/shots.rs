@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ::image::RgbImage;
 use ndarray::ArrayView3;
+use orco_state::label::Shown;
 
 use super::error::{BrokenPicture, ShotsError};
 use crate::files::Links;
@@ -43,6 +44,14 @@ impl Shots<'_> {
             Self::Files(paths) => paths.len(),
             Self::Pictures(pictures) => pictures.len(),
             Self::Features(features) | Self::Taken(features, _) => features.dim().0,
+        }
+    }
+
+    /// What one is called, in a sentence.
+    pub(super) fn name(&self, shot: usize, label: &str) -> String {
+        match self {
+            Self::Files(paths) => paths[shot].display().to_string(),
+            _ => format!("picture {} of {}", shot + 1, Shown(label)),
         }
     }
 }

@@ -320,3 +320,29 @@ fn an_upgrade_whose_pictures_change_meanwhile_is_refused() {
     let made = upgrade(&|| ()).unwrap();
     assert_eq!((made.report.classes[0].pictures, made.report.warnings.len()), (2, 1));
 }
+
+#[test]
+fn pictures_that_are_not_fit_to_be_shots_are_refused_where_that_is_wanted() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut learner = learner(folder.path());
+    let shots = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/shots/learn/mug");
+    let good = crate::image::open(&shots.join("1.jpg")).unwrap();
+    let pictures = [good.clone(), RgbImage::new(48, 32), good];
+    let mut with = |checks| {
+        learner.settings_mut().shot_checks = checks;
+        let made = learner.learn(&[("mug", Shots::Pictures(&pictures))], &mut ());
+        (made.map(|_| ()), learner.doubtful_shots().to_vec(), learner.state().classes.len())
+    };
+    let (refused, doubtful, classes) = with(ShotChecks::Refuse);
+    let Err(ChangeError::Shots(ShotsError::Unfit(unfit))) = refused else { panic!("{refused:?}") };
+    let said = ["picture 2 of mug is too dark", "picture 3 of mug is the same picture as picture 1 of mug"];
+    assert_eq!(unfit.iter().map(ToString::to_string).collect::<Vec<_>>(), said);
+    assert_eq!((doubtful.len(), classes), (0, 0));
+    let (made, doubtful, classes) = with(ShotChecks::Warn);
+    made.unwrap();
+    assert_eq!((doubtful, classes), (unfit, 1));
+    learner.forget("mug", &mut ()).unwrap();
+    learner.settings_mut().shot_checks = ShotChecks::Off;
+    learner.learn(&[("mug", Shots::Pictures(&pictures))], &mut ()).unwrap();
+    assert!(learner.doubtful_shots().is_empty());
+}

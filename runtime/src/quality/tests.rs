@@ -52,8 +52,9 @@ fn share(pictures: &[RgbImage], flaw: Flaw, spoil: impl Fn(&RgbImage) -> RgbImag
 }
 
 /// Shares, as they are and spoilt: blurred, darkened, brightened; then repeats found, and pairs taken for repeats.
-fn rates(pictures: &[RgbImage]) -> ([f32; 3], [f32; 3], [f32; 3], f32) {
-    let fine = [Flaw::Blurred, Flaw::TooDark, Flaw::TooBright].map(|flaw| share(pictures, flaw, RgbImage::clone));
+fn rates(pictures: &[RgbImage]) -> ([f32; 4], [f32; 3], [f32; 3], f32) {
+    let fine =
+        [Flaw::Blurred, Flaw::TooDark, Flaw::TooBright, Flaw::Noise].map(|flaw| share(pictures, flaw, RgbImage::clone));
     let spoilt = [
         share(pictures, Flaw::Blurred, |picture| blurred(picture, 2.0)),
         share(pictures, Flaw::TooDark, |picture| lit(picture, 0.1)),
@@ -72,12 +73,13 @@ fn rates(pictures: &[RgbImage]) -> ([f32; 3], [f32; 3], [f32; 3], f32) {
     (fine, spoilt, repeated, wrong)
 }
 
-fn print(name: &str, pictures: &[RgbImage]) -> ([f32; 3], [f32; 3], [f32; 3], f32) {
+fn print(name: &str, pictures: &[RgbImage]) -> ([f32; 4], [f32; 3], [f32; 3], f32) {
     let rates = rates(pictures);
-    let percent = |shares: [f32; 3]| shares.map(|share| format!("{:.1} %", 100.0 * share)).join(", ");
-    println!("{} {name}; of them called blurred, too dark, too bright: {}", pictures.len(), percent(rates.0));
-    println!("  blurred by 2 of 128 pixels, a tenth as bright, ten times as bright: {}", percent(rates.1));
-    println!("  found again: compressed, 10 % darker, framed 3 % closer: {}", percent(rates.2));
+    let percent =
+        |shares: &[f32]| shares.iter().map(|share| format!("{:.1} %", 100.0 * share)).collect::<Vec<_>>().join(", ");
+    println!("{} {name}; of them called blurred, too dark, too bright, noise: {}", pictures.len(), percent(&rates.0));
+    println!("  blurred by 2 of 128 pixels, a tenth as bright, ten times as bright: {}", percent(&rates.1));
+    println!("  found again: compressed, 10 % darker, framed 3 % closer: {}", percent(&rates.2));
     println!("  different pictures taken for the same: {:.3} %", 100.0 * rates.3);
     rates
 }
@@ -85,7 +87,7 @@ fn print(name: &str, pictures: &[RgbImage]) -> ([f32; 3], [f32; 3], [f32; 3], f3
 #[test]
 fn good_samples_pass_and_spoilt_or_repeated_ones_do_not() {
     let (fine, spoilt, repeated, wrong) = print("sample pictures", &samples());
-    assert_eq!((fine, wrong), ([0.0; 3], 0.0));
+    assert_eq!((fine, wrong), ([0.0; 4], 0.0));
     assert!(spoilt[..2].iter().all(|share| *share > 0.95), "{spoilt:?}");
     assert!(spoilt[2] > 0.5, "{spoilt:?}");
     assert!(repeated.iter().all(|share| *share > 0.95), "{repeated:?}");
@@ -102,4 +104,38 @@ fn a_blank_picture_is_blurred_and_its_size_does_not_matter() {
             assert_eq!(flaws(&RgbImage::from_pixel(size.0, size.1, Rgb([light; 3]))), [expected], "{light} {size:?}");
         }
     }
+}
+
+/// White noise of three independent colours.
+fn noise(width: u32, height: u32) -> RgbImage {
+    let mut random = orco_core::random::Random::new(1, "noise");
+    RgbImage::from_fn(width, height, |_, _| Rgb([0; 3].map(|_: u8| (random.bits() >> 8) as u8)))
+}
+
+#[test]
+fn noise_is_no_shot_at_any_resolution_that_cameras_have() {
+    for (width, height) in [(96, 96), (128, 128), (224, 224), (640, 480), (1920, 1080)] {
+        let flaws = Thresholds::default().flaws(&Quality::of(&noise(width, height)));
+        assert_eq!(flaws, [Flaw::Noise], "{width} x {height}");
+    }
+}
+
+#[test]
+fn what_speaks_against_a_shot_is_told_in_one_list() {
+    let thresholds = Thresholds::default();
+    let (dark, fine) = (Quality::of(&RgbImage::new(64, 64)), Quality::of(&samples()[0]));
+    let earlier = [(7, "mug", &fine), (8, "cup", &fine)];
+    let of = |quality, best| {
+        let objections = thresholds.objections(Candidate { label: "cup", quality, best }, earlier);
+        (objections.iter().any(Objection::refuses), objections)
+    };
+    assert_eq!(of(&dark, Some(("cup", 0.9))), (true, vec![Objection::Flaw(Flaw::TooDark)]));
+    let repeated = Objection::Repeated { shot: 7, label: "mug".to_owned() };
+    let looks = Objection::LooksLike { label: "mug".to_owned(), probability: 0.5 };
+    assert_eq!(of(&fine, Some(("mug", 0.5))), (true, vec![repeated.clone(), looks.clone()]));
+    assert_eq!(of(&fine, Some(("mug", 0.49))).1, [repeated.clone()]);
+    let alone = thresholds.objections::<u64>(Candidate { label: "cup", quality: &fine, best: Some(("mug", 0.8)) }, []);
+    assert!(alone.len() == 1 && !alone[0].refuses(), "what it looks like refuses nothing: {alone:?}");
+    let said = [repeated.to_string(), alone[0].to_string()];
+    assert_eq!(said, ["is the same picture as 7", "looks like mug (80 %)"]);
 }

@@ -11,6 +11,7 @@
 pub mod budget;
 mod change;
 mod error;
+mod forgetting;
 mod judge;
 mod moved;
 mod relearn;
@@ -21,6 +22,7 @@ mod tests;
 
 pub use change::{check_known, rename};
 pub use error::LearnError;
+pub use forgetting::{Excess, Group, GroupLoss};
 pub use report::{ClassAccuracy, Confusion, Report, Since};
 pub use stored::StoredClass;
 

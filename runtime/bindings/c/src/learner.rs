@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use orco_runtime::bundle::Bundle;
-use orco_runtime::learner::{Learner, Settings};
+use orco_runtime::learner::{Learner, Settings, ShotChecks};
 use orco_runtime::signature::PublicKey;
 use orco_runtime::store::Store;
 
@@ -101,8 +101,8 @@ pub unsafe extern "C" fn orco_set_wait(learner: *const OrcoLearner, milliseconds
     })
 }
 
-/// The share of its first exemplars, 0 to 1, that a class may lose over all sessions; a change that would cost one
-/// more is refused. Nothing is refused unless it is set; NAN takes the budget away again.
+/// The share of their samples, 0 to 1, that classes may lose over all sessions: those of the bundle together, learned
+/// ones together, and each where it is certain; a change that would cost more is refused. Nothing is refused unless it is set; NAN takes the budget away again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_set_forgetting_budget(learner: *const OrcoLearner, share: f32) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
@@ -123,6 +123,18 @@ pub unsafe extern "C" fn orco_set_keep_shots(learner: *const OrcoLearner, keep: 
     // SAFETY: the caller keeps what the header says of pointers.
     guarded(|| {
         unsafe { borrowed(learner, "learner") }?.lock()?.settings_mut().keep_shots = keep;
+        Ok(())
+    })
+}
+
+/// Whether pictures are looked at before they are learned: orco_learn() and orco_add() then refuse those that are too
+/// dark or too bright, blurred, noise, or the same as another one of the call. All are taken, unless it is set.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn orco_set_check_shots(learner: *const OrcoLearner, check: bool) -> OrcoStatus {
+    // SAFETY: the caller keeps what the header says of pointers.
+    guarded(|| {
+        let checks = if check { ShotChecks::Refuse } else { ShotChecks::Off };
+        unsafe { borrowed(learner, "learner") }?.lock()?.settings_mut().shot_checks = checks;
         Ok(())
     })
 }

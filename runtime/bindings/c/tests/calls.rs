@@ -15,8 +15,8 @@ use orco::classes::{
     orco_counts,
 };
 use orco::learner::{
-    OrcoLearner, orco_free, orco_open, orco_open_signed, orco_refresh, orco_set_forgetting_budget, orco_set_keep_shots,
-    orco_set_seed, orco_set_wait, orco_text_free, orco_warnings,
+    OrcoLearner, orco_free, orco_open, orco_open_signed, orco_refresh, orco_set_check_shots,
+    orco_set_forgetting_budget, orco_set_keep_shots, orco_set_seed, orco_set_wait, orco_text_free, orco_warnings,
 };
 use orco::shots::{
     OrcoShots, orco_shots_add_bytes, orco_shots_add_file, orco_shots_add_rgb, orco_shots_free, orco_shots_new,
@@ -248,6 +248,13 @@ fn wrong_arguments_are_named_and_change_nothing() {
         refused(orco_set_forgetting_budget(device.learner, 1.5), BadArgument, "0 to 1");
         assert_eq!(orco_set_forgetting_budget(device.learner, 0.4), OrcoStatus::Ok);
         assert_eq!(orco_set_forgetting_budget(device.learner, f32::NAN), OrcoStatus::Ok);
+        assert_eq!(orco_set_check_shots(device.learner, true), OrcoStatus::Ok);
+        let again = shots("mug", "mug");
+        let first = c(&path("learn", "mug", 1));
+        assert_eq!(orco_shots_add_file(again, label.as_ptr(), first.as_ptr()), OrcoStatus::Ok);
+        let repeated = "picture 6 of mug is the same picture as picture 1 of mug";
+        refused(orco_learn(device.learner, again, null_mut()), OrcoStatus::BadPicture, repeated);
+        orco_shots_free(again);
         orco_shots_free(empty);
         orco_shots_free(two);
         orco_shots_free(null_mut());

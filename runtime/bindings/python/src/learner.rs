@@ -10,7 +10,7 @@ use numpy::{IntoPyArray, PyArray2, PyArray3, PyReadonlyArray2};
 use orco_runtime::backup;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::choice::Choice;
-use orco_runtime::learner::{self, Made, Observer, Settings, Step};
+use orco_runtime::learner::{self, Made, Observer, Settings, ShotChecks, Step};
 use orco_runtime::signature::PublicKey;
 use orco_runtime::store::Store;
 use orco_runtime::unknown::FALSE_ALARMS;
@@ -117,7 +117,7 @@ impl Learner {
     #[new]
     #[pyo3(signature = (
         bundle, state, *, public_key=None, seed=1, forgetting_budget=None, false_alarms=FALSE_ALARMS, keep_shots=false,
-        wait=0.0, engine="auto"
+        check_shots=false, wait=0.0, engine="auto"
     ))]
     #[expect(clippy::too_many_arguments, reason = "Python's are named")]
     fn new(
@@ -129,6 +129,7 @@ impl Learner {
         forgetting_budget: Option<f32>,
         false_alarms: f32,
         keep_shots: bool,
+        check_shots: bool,
         wait: f64,
         engine: &str,
     ) -> PyResult<Self> {
@@ -147,6 +148,7 @@ impl Learner {
             engine,
             compare_releases,
             keep_shots,
+            shot_checks: if check_shots { ShotChecks::Refuse } else { ShotChecks::Off },
             ..Settings::default()
         };
         let learner = py.detach(|| -> Result<_, Failure> {

@@ -134,6 +134,14 @@ class Device(unittest.TestCase):
         self.assertEqual(counts, sorted(counts))
         self.assertIn("known=", repr(usual[0]))
 
+    def test_pictures_that_are_no_shots_are_refused_where_that_is_wanted(self) -> None:
+        shots = [*pictures("learn", "mug"), np.zeros((48, 64, 3), np.uint8)]
+        strict = orco.Learner(BUNDLE, self.state, check_shots=True)
+        with self.assertRaisesRegex(orco.PictureError, "picture 6 of mug is too dark"):
+            strict.learn({"mug": shots})
+        self.assertEqual(strict.counts().changes, 0)
+        orco.Learner(BUNDLE, self.state).learn({"mug": shots})
+
     def test_shots_are_moved_and_knowledge_goes_to_a_replacement_and_to_another_bundle(self) -> None:
         learner = orco.Learner(BUNDLE, self.state, keep_shots=True)
         file = self.state.with_suffix(".orcobackup")

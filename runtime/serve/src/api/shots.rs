@@ -15,7 +15,7 @@ use tokio::task;
 use super::{Path, Query, decode, matches, usable};
 use crate::error::Refusal;
 use crate::service::Service;
-use crate::shooting::{self, Candidate, Warning};
+use crate::shooting::{self, Candidate};
 
 /// `GET /api/v1/shots`
 pub async fn all(State(service): State<Arc<Service>>) -> Json<Value> {
@@ -100,7 +100,7 @@ pub(super) async fn take_picture(
     }
     Ok(json!({
         "accepted": id.is_some(), "id": id, "shots": held, "matches": matches(&named, 3),
-        "warnings": warnings.iter().map(Warning::json).collect::<Vec<_>>(),
+        "warnings": warnings.iter().map(shooting::warning_json).collect::<Vec<_>>(),
     }))
 }
 

@@ -77,7 +77,7 @@ pub(super) fn report(
             }
         };
         let right = samples.iter().filter(|&&sample| later[sample] == class).count();
-        (!samples.is_empty()).then(|| Since { first, now: share(right, samples.len()) })
+        (!samples.is_empty()).then(|| Since { first, now: share(right, samples.len()), samples: samples.len() as u32 })
     };
     let since: Vec<Option<Since>> = (0..base_model.classes.len() + after.classes.len()).map(since).collect();
     let labels: Vec<_> = after.known(base_model).map(|class| &class.label).collect();

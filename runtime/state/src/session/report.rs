@@ -36,6 +36,8 @@ pub struct Since {
     pub first: f32,
     /// Share of them recognised now, 0..1.
     pub now: f32,
+    /// How many there are.
+    pub samples: u32,
 }
 
 /// Exemplars of one class that are now taken for another.
@@ -56,6 +58,8 @@ pub struct Report {
     pub losses: Vec<Losses>,
     /// Exemplars trained on.
     pub exemplars: usize,
+    /// How many of the classes came with the bundle.
+    pub base_classes: usize,
     /// Every known class, base classes first.
     pub classes: Vec<ClassAccuracy>,
     /// Pairs of which a tenth or more of the exemplars are confused, and at least one involves a new class; worst
@@ -137,7 +141,35 @@ impl Report {
         let judged = [base, learned].map(|side| side.iter().any(|samples| *samples > 0));
         let expected = border.map(|Border { base, new, .. }| [judged[0].then_some(base), judged[1].then_some(new)]);
         let (exemplars, in_two_classes, repeated) = (classes_of_exemplars.len(), Vec::new(), Vec::new());
-        Self { expected, losses, exemplars, classes, confusions, free_targets, border, in_two_classes, repeated }
+        let base_classes = base_model.classes.len();
+        Self {
+            expected,
+            losses,
+            exemplars,
+            base_classes,
+            classes,
+            confusions,
+            free_targets,
+            border,
+            in_two_classes,
+            repeated,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn empty() -> Self {
+        Self {
+            losses: Vec::new(),
+            exemplars: 0,
+            base_classes: 0,
+            classes: Vec::new(),
+            confusions: Vec::new(),
+            free_targets: 0,
+            border: None,
+            expected: None,
+            in_two_classes: Vec::new(),
+            repeated: Vec::new(),
+        }
     }
 
     /// Mean over the classes known before the session of the accuracy before it and after it, 0..1; `None` if no sample
@@ -152,8 +184,8 @@ impl Report {
         })
     }
 
-    /// Old classes of which all sessions since the bundle, this one among them, cost more than `budget` of the
-    /// exemplars that were recognised at first, worst first. So a budget holds however many sessions share it.
+    /// Old classes of which all sessions since the bundle, this one among them, cost more than `budget` of the samples
+    /// that were recognised at first, worst first, whether chance could explain it or not: [`Report::excess`] tells.
     pub fn forgotten_since(&self, budget: f32) -> Vec<&ClassAccuracy> {
         let loss = |class: &ClassAccuracy| class.since.map_or(0.0, |since| since.first - since.now);
         let mut forgotten: Vec<_> = self.classes.iter().filter(|class| loss(class) > budget + ROUNDING).collect();
@@ -193,17 +225,7 @@ mod tests {
             class("gained", Some(0.2), 0.6),
             class("new", None, 0.0),
         ];
-        let report = Report {
-            losses: Vec::new(),
-            exemplars: 25,
-            classes,
-            confusions: Vec::new(),
-            free_targets: 0,
-            border: None,
-            expected: None,
-            in_two_classes: Vec::new(),
-            repeated: Vec::new(),
-        };
+        let report = Report { classes, ..Report::empty() };
         let labels = |budget| report.forgotten(budget).iter().map(|class| &class.label[..]).collect::<Vec<_>>();
         assert_eq!(labels(0.0), ["three of five lost", "one of five lost"]);
         assert_eq!(labels(0.2), ["three of five lost"], "a loss equal to the budget is within it");

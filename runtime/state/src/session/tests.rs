@@ -330,7 +330,7 @@ fn first_recognition_goes_with_its_class() {
     let (next, report) = learn_on(&base_model, &old, &[new_class(6, 2)], 1, &mut proceed).unwrap();
     assert_eq!(shots(&next), [3, 2, 5, 2]);
     let class = &report.classes[3];
-    assert_eq!(class.since, Some(Since { first: class.before.unwrap(), now: class.after }));
+    assert_eq!(class.since, Some(Since { first: class.before.unwrap(), now: class.after, samples: 3 }));
 }
 
 #[test]

@@ -171,6 +171,7 @@ class Learner:
         forgetting_budget: float | None = None,
         false_alarms: float = 0.05,
         keep_shots: bool = False,
+        check_shots: bool = False,
         wait: float = 0.0,
         engine: Literal["auto", "onnxruntime", "rten"] = "auto",
     ) -> Learner:
@@ -178,11 +179,13 @@ class Learner:
 
         public_key: minisign's file; bundles that are not signed with that key are refused, and older releases.
         seed: of all that is drawn by lot; the same bundle, shots and seed give the same state, byte for byte.
-        forgetting_budget: share of its first exemplars, 0 to 1, that a class may lose over all sessions; a change that
-            would cost one more is refused.
+        forgetting_budget: share of their samples, 0 to 1, that classes may lose over all sessions: those of the bundle
+            together, learned ones together, and each where it is certain; a change that would cost more is refused.
         false_alarms: share of known pictures, 0 to 1, that may be taken for unknown ones.
         keep_shots: keeps the pictures of shots that are learned beside the state, at the size that the backbone sees,
             so that `upgrade` can learn them again on another bundle.
+        check_shots: refuses pictures that are too dark or too bright, blurred, noise, or the same as another one of the
+            call (PictureError), as the web page does.
         wait: how many seconds a change waits, at most, for another process that is changing the same state.
         engine: what the backbone runs on. "onnxruntime" is there in packages built with the feature onnx.
 

@@ -1,0 +1,81 @@
+//! What speaks against a picture as a shot. The page, the command line and the library all ask here.
+
+use std::fmt;
+
+use orco_state::label::{self, Shown};
+
+use super::{Flaw, Quality, Thresholds};
+
+/// Score from which a shot looks like another class.
+pub const LOOKS_LIKE: f32 = 0.5;
+
+/// Something that speaks against a picture as a shot. `S` names a shot: a number, a file.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Objection<S> {
+    /// Something is wrong with the picture.
+    Flaw(Flaw),
+    /// It is the same picture as an earlier shot.
+    Repeated {
+        /// That shot.
+        shot: S,
+        /// Its label.
+        label: String,
+    },
+    /// It looks like a class that is known under another label.
+    LooksLike {
+        /// That label.
+        label: String,
+        /// How probable it is, 0..1.
+        probability: f32,
+    },
+}
+
+impl<S> Objection<S> {
+    /// Whether the shot is refused for it; otherwise it is a warning.
+    pub fn refuses(&self) -> bool {
+        !matches!(self, Self::LooksLike { .. })
+    }
+}
+
+/// Goes on with a sentence that begins with the shot.
+impl<S: fmt::Display> fmt::Display for Objection<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flaw(flaw) => write!(f, "is {flaw}"),
+            Self::Repeated { shot, .. } => write!(f, "is the same picture as {shot}"),
+            Self::LooksLike { label, probability } => {
+                write!(f, "looks like {} ({:.0} %)", Shown(label), 100.0 * probability)
+            }
+        }
+    }
+}
+
+/// A picture that is to be a shot.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'a> {
+    /// The class that it is to be a shot of.
+    pub label: &'a str,
+    /// What was measured on it.
+    pub quality: &'a Quality,
+    /// Label and score of the class that it is answered with, if it is like anything known.
+    pub best: Option<(&'a str, f32)>,
+}
+
+impl Thresholds {
+    /// Everything that speaks against a picture as a shot; `earlier` are the shots that were taken before it, with
+    /// their labels.
+    pub fn objections<'a, S>(
+        &self,
+        candidate: Candidate<'_>,
+        earlier: impl IntoIterator<Item = (S, &'a str, &'a Quality)>,
+    ) -> Vec<Objection<S>> {
+        let mut objections: Vec<_> = self.flaws(candidate.quality).into_iter().map(Objection::Flaw).collect();
+        let same = earlier.into_iter().find(|(.., quality)| self.repeats(quality, candidate.quality));
+        objections.extend(same.map(|(shot, label, _)| Objection::Repeated { shot, label: label.into() }));
+        let other =
+            candidate.best.filter(|(label, score)| *score >= LOOKS_LIKE && !label::same(label, candidate.label));
+        objections.extend(other.map(|(label, probability)| Objection::LooksLike { label: label.into(), probability }));
+        objections
+    }
+}
