@@ -1,7 +1,8 @@
 //! Who may ask, and with how much: every request passes here before a handler sees it.
 //!
-//! A page of another site that is open in a browser on the same network is the caller to fear: it is known by `Origin`,
-//! and, where it makes the browser take this service for its own host, by `Host`.
+//! The caller to fear is a page of another site, open in a browser that reaches this service. `Sec-Fetch-Site` and
+//! `Origin` give it away; `Host` does where it makes the browser take this service for its own host. It may not even
+//! embed a picture: whether that loads tells which classes exist.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use axum::body::{Body as Stream, Bytes};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
@@ -18,6 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::Refusal;
 use crate::metric::Answered;
+use crate::page::PAGE;
 use crate::route::{Body, ROUTES, Route};
 use crate::service::Service;
 use crate::token::Token;
@@ -80,6 +82,7 @@ impl Rules {
         let headers = request.headers();
         let host = self.host(headers)?;
         check_origin(headers, &host)?;
+        check_site(headers, path == Some(PAGE) && request.method() == Method::GET)?;
         // What may be got may be asked for its head alone.
         let method = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
         let route = ROUTES.iter().find(|route| Some(route.path) == path && route.method == *method);
@@ -137,9 +140,23 @@ impl Rules {
     }
 }
 
+fn foreign() -> Refusal {
+    Refusal::new(StatusCode::FORBIDDEN, "pages of other sites may not ask this service")
+}
+
+/// What a browser says of the page that makes it ask (Fetch Metadata): this service's own, or none. A link from another
+/// site may open the page itself, since that shows the other site nothing. Programs send none of these headers, nor
+/// do browsers to an address that is neither https nor this machine's own, where the token keeps pages out.
+fn check_site(headers: &HeaderMap, is_page: bool) -> Result<(), Refusal> {
+    let opens_page = is_page
+        && headers.get("sec-fetch-mode").is_some_and(|mode| mode == "navigate")
+        && headers.get("sec-fetch-dest").is_some_and(|destination| destination == "document");
+    let is_own = |site: &HeaderValue| site == "same-origin" || site == "none";
+    if opens_page || headers.get_all("sec-fetch-site").iter().all(is_own) { Ok(()) } else { Err(foreign()) }
+}
+
 /// A page that asks must be this service's own.
 fn check_origin(headers: &HeaderMap, host: &Authority) -> Result<(), Refusal> {
-    let foreign = || Refusal::new(StatusCode::FORBIDDEN, "pages of other sites may not ask this service");
     for origin in headers.get_all(header::ORIGIN) {
         let origin: Uri = origin.to_str().ok().and_then(|origin| origin.parse().ok()).ok_or_else(foreign)?;
         let is_web = matches!(origin.scheme_str(), Some("http" | "https"));

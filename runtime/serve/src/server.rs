@@ -120,6 +120,10 @@ impl Server {
             (header::REFERRER_POLICY, "no-referrer"),
             (header::X_FRAME_OPTIONS, "DENY"),
             (header::CACHE_CONTROL, "no-store"),
+            // Other sites may neither embed anything nor hold a handle on the page's window.
+            (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+            (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+            (header::VARY, "Origin, Sec-Fetch-Site, Sec-Fetch-Mode, Sec-Fetch-Dest"),
             (
                 header::CONTENT_SECURITY_POLICY,
                 "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; media-src 'self' blob:; \

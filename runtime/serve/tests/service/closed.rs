@@ -175,6 +175,57 @@ fn on_this_machine_alone_no_token_is_asked_but_hosts_and_origins_are() {
     assert_eq!((base.status, base.error().contains("came with the bundle")), (409, true));
 }
 
+/// What a browser says of a request that a page of another site causes: an `<img>`, a `fetch`, an `EventSource`, a frame,
+/// a link.
+#[test]
+fn pages_of_other_sites_may_read_and_embed_nothing() {
+    let (_state, service) = Running::fresh();
+    let get = |method: &str, path: &str, headers: [&str; 3]| {
+        let names = ["Sec-Fetch-Site", "Sec-Fetch-Mode", "Sec-Fetch-Dest"];
+        let headers: Vec<_> = names.into_iter().zip(headers).filter(|(_, value)| !value.is_empty()).collect();
+        service.ask(method, path, &headers, b"")
+    };
+    let shot = service.picture("/api/v1/shots/mug", &sample("learn", "mug", 1)).ok();
+    let thumbnail = format!("/api/v1/shots/mug/{}", shot["id"]);
+    let paths = ROUTES.iter().filter(|route| !route.mutates()).map(path);
+    for path in paths.chain([thumbnail.clone()]) {
+        for site in ["cross-site", "same-site", "", "none"] {
+            for how in [["no-cors", "image"], ["cors", "empty"], ["navigate", "iframe"], ["navigate", "document"]] {
+                // Without a word on the site, a browser too old for that; with `none`, somebody typed the address.
+                let own = ["", "none"].contains(&site);
+                let opens_page = path == "/" && how == ["navigate", "document"];
+                for method in ["GET", "HEAD"] {
+                    // Streams have no end.
+                    if own && (path.ends_with("events") || path.ends_with(".mjpg")) {
+                        continue;
+                    }
+                    let status = get(method, &path, [site, how[0], how[1]]).status;
+                    let refused = status == 403;
+                    assert_eq!(refused, !own && !(opens_page && method == "GET"), "{method} {path} {site} {how:?}");
+                }
+            }
+        }
+        if !path.ends_with("events") && !path.ends_with(".mjpg") {
+            let own = get("GET", &path, ["same-origin", "no-cors", "image"]);
+            assert_ne!(own.status, 403, "{path}");
+            for header in ["cross-origin-resource-policy: same-origin", "cross-origin-opener-policy: same-origin"] {
+                assert!(own.head.contains(header), "{path}: {}", own.head);
+            }
+        }
+    }
+    // Whether it is there cannot be told either.
+    let [there, not_there] = [&*thumbnail, "/api/v1/shots/mug/99"].map(|path| {
+        let answer = get("GET", path, ["cross-site", "no-cors", "image"]);
+        (answer.status, answer.body)
+    });
+    assert_eq!(there, not_there);
+    assert_eq!(get("GET", &thumbnail, ["", "", ""]).status, 200);
+    let two = service.ask("GET", &thumbnail, &[("Sec-Fetch-Site", "none"), ("Sec-Fetch-Site", "cross-site")], b"");
+    assert_eq!(two.status, 403);
+    let written = [("Sec-Fetch-Site", "cross-site"), ("Content-Type", "application/json")];
+    assert_eq!(service.ask("POST", "/api/v1/undo", &written, b"{}").status, 403);
+}
+
 #[test]
 fn no_more_changes_wait_than_the_queue_takes() {
     let (_state, service) = Running::fresh();
