@@ -1,6 +1,7 @@
 //! Pictures: from a file's bytes to the backbone's input.
 
 mod jpeg;
+mod needs;
 mod png;
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -12,6 +13,7 @@ use ::image::{DynamicImage, RgbImage};
 use serde::{Deserialize, Serialize};
 
 use crate::files;
+pub use needs::Needs;
 
 /// Most pixels of a picture.
 pub const MAX_PIXELS: u64 = 100_000_000;
@@ -114,6 +116,21 @@ pub fn size(bytes: &[u8]) -> Result<(u32, u32), ImageError> {
         return Err(ImageError::Format);
     };
     Ok(if swaps_sides(orientation) { (height, width) } else { (width, height) })
+}
+
+/// What [`decode`] takes for the same bytes, as their header says: to be asked where several pictures are decoded at a
+/// time in bounded memory. Nothing of the picture is decoded.
+///
+/// # Errors
+/// [`ImageError`] if the bytes are no such picture, their header makes no sense, or the picture is too large.
+pub fn needs(bytes: &[u8]) -> Result<Needs, ImageError> {
+    if bytes.starts_with(&png::SIGNATURE) {
+        png::needs(Cursor::new(bytes))
+    } else if bytes.starts_with(&[0xff, 0xd8, 0xff]) {
+        jpeg::needs(bytes)
+    } else {
+        Err(ImageError::Format)
+    }
 }
 
 /// As [`decode`], a JPEG picture at the smallest scale of 1, 1/4 and 1/8 that leaves at least `side` pixels in width

@@ -18,28 +18,66 @@ use ::image::codecs::jpeg::JpegDecoder;
 use ::image::metadata::Orientation;
 use ::image::{DynamicImage, RgbImage};
 
-use super::{ImageError, MAX_MEMORY, check_size, damaged, swaps_sides, turned};
+use super::{ImageError, MAX_MEMORY, Needs, check_size, damaged, swaps_sides, turned};
 use frame::{Colours, Frame};
 use reduced::Reduced;
 
 /// Small change: tables, rows of blocks, what the decoder holds besides.
 const BESIDES: usize = 2 << 20;
 
+/// How a picture is decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plan {
+    /// By the decoder, as it is.
+    Whole,
+    /// At a scale of 1 to `by`, from so much [detail](reduced::DETAIL).
+    Reduced { by: usize, detail: usize },
+}
+
+impl Plan {
+    /// For a file of so many bytes, with the most bytes that decoding it takes.
+    fn of(frame: &Frame, file: usize) -> Result<(Self, usize), ImageError> {
+        check_size(frame.size[0] as u32, frame.size[1] as u32)?;
+        let reduced = [2, 4, 8].into_iter().flat_map(|by| reduced::DETAIL.map(|detail| Self::Reduced { by, detail }));
+        let plans = core::iter::once(Self::Whole).chain(reduced);
+        let mut plans = plans.map(|plan| (plan, BESIDES + plan.bytes(frame, file)));
+        plans.find(|(_, bytes)| *bytes <= MAX_MEMORY as usize).ok_or(ImageError::TooLarge)
+    }
+
+    fn bytes(self, frame: &Frame, file: usize) -> usize {
+        match self {
+            Self::Whole => whole(frame, file),
+            Self::Reduced { by, detail } => at_reduced_scale(frame, by, detail),
+        }
+    }
+
+    fn scale(self) -> usize {
+        match self {
+            Self::Whole => 1,
+            Self::Reduced { by, .. } => by,
+        }
+    }
+}
+
 /// Decodes a JPEG file.
 pub(super) fn decode(jpeg: &[u8]) -> Result<RgbImage, ImageError> {
     let failed = |damage: bits::Damage| ImageError::Damaged(damage.into());
     let frame = Frame::read(jpeg).map_err(failed)?;
-    check_size(frame.size[0] as u32, frame.size[1] as u32)?;
-    let fits = |bytes: usize| bytes + BESIDES <= MAX_MEMORY as usize;
-    if fits(whole(&frame, jpeg.len())) {
-        scan::walk(jpeg, &frame, None).map_err(failed)?;
-        let picture = JpegDecoder::new(Cursor::new(jpeg)).and_then(DynamicImage::from_decoder).map_err(damaged)?;
-        return Ok(turned(picture, frame.orientation).into_rgb8());
+    match Plan::of(&frame, jpeg.len())?.0 {
+        Plan::Whole => {
+            scan::walk(jpeg, &frame, None).map_err(failed)?;
+            let picture = JpegDecoder::new(Cursor::new(jpeg)).and_then(DynamicImage::from_decoder).map_err(damaged)?;
+            Ok(turned(picture, frame.orientation).into_rgb8())
+        }
+        Plan::Reduced { by, detail } => reduce(jpeg, &frame, by, detail).map_err(failed),
     }
-    let plans = [2, 4, 8].into_iter().flat_map(|by| reduced::DETAIL.map(|detail| (by, detail)));
-    let mut fitting = plans.filter(|(by, detail)| fits(at_reduced_scale(&frame, *by, *detail)));
-    let (by, detail) = fitting.next().ok_or(ImageError::TooLarge)?;
-    reduce(jpeg, &frame, by, detail).map_err(failed)
+}
+
+/// What [`decode`] takes for the same file.
+pub(super) fn needs(jpeg: &[u8]) -> Result<Needs, ImageError> {
+    let frame = Frame::read(jpeg).map_err(|damage| ImageError::Damaged(damage.into()))?;
+    let (plan, bytes) = Plan::of(&frame, jpeg.len())?;
+    Ok(Needs::new(frame.size.map(|side| side.div_ceil(plan.scale())), frame.orientation, bytes))
 }
 
 /// Width and height as they are stored, and how the picture is to be turned.

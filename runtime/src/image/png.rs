@@ -6,7 +6,7 @@ use ::image::RgbImage;
 use ::image::metadata::Orientation;
 use ::png::{BitDepth, ColorType, DecodeOptions, Decoder, Limits, Reader, Transformations};
 
-use super::{ImageError, MAX_MEMORY, check_size, swaps_sides, turned};
+use super::{ImageError, MAX_MEMORY, Needs, check_size, swaps_sides, turned};
 
 /// The bytes that a PNG file begins with.
 pub(super) const SIGNATURE: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
@@ -29,8 +29,7 @@ pub(super) fn decode<R: BufRead + Seek>(file: R) -> Result<RgbImage, ImageError>
     let (mut reader, orientation) = read_header(file)?;
     let info = reader.info();
     let (size, interlaced) = ([info.width, info.height].map(|side| side as usize), info.interlaced);
-    let by = (1..=MAX_SIDE_OF_SQUARE).find(|by| bytes(size, *by, orientation) <= MAX_MEMORY as usize);
-    let mut picture = Means::new(size, by.ok_or(ImageError::TooLarge)?);
+    let mut picture = Means::new(size, scale(size, orientation)?);
     let [width, height] = size;
     if interlaced {
         for [x, y, across, down] in PASSES {
@@ -46,6 +45,14 @@ pub(super) fn decode<R: BufRead + Seek>(file: R) -> Result<RgbImage, ImageError>
     // What stands behind the picture: the last checksums, and the end.
     reader.finish().map_err(failed)?;
     Ok(turned(picture.done().into(), orientation).into_rgb8())
+}
+
+/// What [`decode`] takes for the same file.
+pub(super) fn needs<R: BufRead + Seek>(file: R) -> Result<Needs, ImageError> {
+    let (reader, orientation) = read_header(file)?;
+    let size = [reader.info().width, reader.info().height].map(|side| side as usize);
+    let by = scale(size, orientation)?;
+    Ok(Needs::new(size.map(|side| side.div_ceil(by)), orientation, bytes(size, by, orientation)))
 }
 
 /// Width and height as they are stored, and how the picture is to be turned.
@@ -119,6 +126,12 @@ fn shown(colour: u8, alpha: u8) -> u8 {
 
 /// Sums of squares of so many pixels a side fit into 16 bits.
 const MAX_SIDE_OF_SQUARE: usize = 16;
+
+/// How many pixels a side become one, at least.
+fn scale(size: [usize; 2], orientation: Orientation) -> Result<usize, ImageError> {
+    let by = (1..=MAX_SIDE_OF_SQUARE).find(|by| bytes(size, *by, orientation) <= MAX_MEMORY as usize);
+    by.ok_or(ImageError::TooLarge)
+}
 
 /// Most bytes that decoding takes.
 fn bytes(size: [usize; 2], by: usize, orientation: Orientation) -> usize {
