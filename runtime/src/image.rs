@@ -142,6 +142,14 @@ pub fn decode_reduced(bytes: &[u8], side: u32) -> Result<RgbImage, ImageError> {
     if bytes.starts_with(&[0xff, 0xd8, 0xff]) { jpeg::decode_reduced(bytes, side) } else { decode(bytes) }
 }
 
+/// What [`decode_reduced`] takes for the same bytes, as [`needs`].
+///
+/// # Errors
+/// As for [`needs`].
+pub fn needs_reduced(bytes: &[u8], side: u32) -> Result<Needs, ImageError> {
+    if bytes.starts_with(&[0xff, 0xd8, 0xff]) { jpeg::needs_reduced(bytes, side) } else { needs(bytes) }
+}
+
 /// Whether a picture of that size is accepted.
 fn check_size(width: u32, height: u32) -> Result<(), ImageError> {
     let fits = width.max(height) <= MAX_SIDE && u64::from(width) * u64::from(height) <= MAX_PIXELS;

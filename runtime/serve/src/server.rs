@@ -33,6 +33,8 @@ use crate::{route, supervisor};
 
 /// Connections at a time.
 const CONNECTIONS: usize = 512;
+/// Most bytes that a connection holds of what it has read or is to write; a body is held by itself.
+const BUFFER: usize = 32 << 10;
 /// How long answers that are under way may take when the service stops.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -234,7 +236,7 @@ async fn converse(
     mut stopped: watch::Receiver<bool>,
 ) {
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(head_time).max_headers(64);
+    builder.timer(TokioTimer::new()).header_read_timeout(head_time).max_headers(64).max_buf_size(BUFFER);
     let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {

@@ -44,6 +44,22 @@ impl Plan {
         plans.find(|(_, bytes)| *bytes <= MAX_MEMORY as usize).ok_or(ImageError::TooLarge)
     }
 
+    /// The smallest scale that leaves so many pixels a side, if it is smaller than that of [`Plan::of`].
+    fn leaving(frame: &Frame, side: u32) -> Result<Option<(Self, usize)>, ImageError> {
+        let [width, height] = frame.size;
+        check_size(width as u32, height as u32)?;
+        // Of a whole block one coefficient tells the mean, of its quarters four do nearly. To make less than that of a
+        // picture takes longer than all of it.
+        let plans = [(8, 1), (4, 2)].into_iter().filter(|(by, _)| width.min(height).div_ceil(*by) >= side as usize);
+        let plans = plans.map(|(by, detail)| Self::Reduced { by, detail });
+        let mut plans = plans.map(|plan| (plan, BESIDES + plan.bytes(frame, 0)));
+        Ok(plans.find(|(_, bytes)| *bytes <= MAX_MEMORY as usize))
+    }
+
+    fn needs(self, frame: &Frame, bytes: usize) -> Needs {
+        Needs::new(frame.size.map(|side| side.div_ceil(self.scale())), frame.orientation, bytes)
+    }
+
     fn bytes(self, frame: &Frame, file: usize) -> usize {
         match self {
             Self::Whole => whole(frame, file),
@@ -77,7 +93,7 @@ pub(super) fn decode(jpeg: &[u8]) -> Result<RgbImage, ImageError> {
 pub(super) fn needs(jpeg: &[u8]) -> Result<Needs, ImageError> {
     let frame = Frame::read(jpeg).map_err(|damage| ImageError::Damaged(damage.into()))?;
     let (plan, bytes) = Plan::of(&frame, jpeg.len())?;
-    Ok(Needs::new(frame.size.map(|side| side.div_ceil(plan.scale())), frame.orientation, bytes))
+    Ok(plan.needs(&frame, bytes))
 }
 
 /// Width and height as they are stored, and how the picture is to be turned.
@@ -92,17 +108,18 @@ pub(super) fn size(jpeg: &[u8]) -> Result<((u32, u32), Orientation), ImageError>
 pub(super) fn decode_reduced(jpeg: &[u8], side: u32) -> Result<RgbImage, ImageError> {
     let failed = |damage: bits::Damage| ImageError::Damaged(damage.into());
     let frame = Frame::read(jpeg).map_err(failed)?;
-    let [width, height] = frame.size;
-    check_size(width as u32, height as u32)?;
-    // Of a whole block one coefficient tells the mean, of its quarters four do nearly. To make less than that of a
-    // picture takes longer than all of it.
-    let plans = [(8, 1), (4, 2)];
-    let leaves_enough = |by: usize| width.min(height).div_ceil(by) >= side as usize;
-    let fits = |by, detail| at_reduced_scale(&frame, by, detail) + BESIDES <= MAX_MEMORY as usize;
-    match plans.into_iter().find(|(by, detail)| leaves_enough(*by) && fits(*by, *detail)) {
-        Some((by, detail)) => reduce(jpeg, &frame, by, detail).map_err(failed),
-        None => decode(jpeg),
+    match Plan::leaving(&frame, side)?.map(|(plan, _)| plan) {
+        Some(Plan::Reduced { by, detail }) => reduce(jpeg, &frame, by, detail).map_err(failed),
+        _ => decode(jpeg),
     }
+}
+
+/// What [`decode_reduced`] takes for the same file.
+pub(super) fn needs_reduced(jpeg: &[u8], side: u32) -> Result<Needs, ImageError> {
+    let frame = Frame::read(jpeg).map_err(|damage| ImageError::Damaged(damage.into()))?;
+    let leaving = Plan::leaving(&frame, side)?;
+    let (plan, bytes) = leaving.map_or_else(|| Plan::of(&frame, jpeg.len()), Ok)?;
+    Ok(plan.needs(&frame, bytes))
 }
 
 /// Decodes at a scale of 1 to `by`: 2, 4 or 8.

@@ -81,6 +81,12 @@ mod tests {
             assert_eq!(needs.picture(), picture.as_raw().len() as u64);
             assert!((needs.picture()..=MAX_MEMORY).contains(&needs.decoding), "{needs:?}");
         }
+        let large = written(2000, 1500, ImageFormat::Jpeg);
+        for (side, width) in [(100, 250), (300, 500), (1000, 2000)] {
+            let needs = image::needs_reduced(&large, side).unwrap();
+            assert_eq!(image::decode_reduced(&large, side).unwrap().dimensions(), (needs.width, needs.height));
+            assert_eq!(needs.width, width);
+        }
         assert!(image::needs(b"GIF89a").is_err() && image::needs(b"").is_err());
     }
 

@@ -71,7 +71,7 @@ fn every_route_that_changes_something_is_refused_to_strangers() {
             }
             refused(service.ask(method, &path, &[], b"{}"), 415, "no type");
         }
-        let length = (route.body.limit() + 1).to_string();
+        let length = (route.body.limit(kind.first().map_or("", |(_, kind)| *kind)) + 1).to_string();
         let mut stream = service.connect();
         let types: String = kind.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let head = format!(
