@@ -322,8 +322,8 @@ mod tests {
         assert!(shares.large >= orco_runtime::image::MAX_MEMORY + 30 * MIB);
     }
 
-    #[test]
-    fn a_small_picture_passes_by_large_ones_that_wait_and_all_come_to_their_turn() {
+    #[tokio::test]
+    async fn a_small_picture_passes_by_large_ones_that_wait_and_all_come_to_their_turn() {
         let admission = Admission::new(64 * MIB);
         let large = || Box::pin(admission.work(20 * MIB));
         let first = large().now_or_never().unwrap().unwrap();
@@ -340,8 +340,8 @@ mod tests {
         assert!(admission.0.is_idle() && admission.0.large.seats.available_permits() == LARGE_SEATS);
     }
 
-    #[test]
-    fn whoever_stops_waiting_leaves_nothing_behind() {
+    #[tokio::test]
+    async fn whoever_stops_waiting_leaves_nothing_behind() {
         let admission = Admission::new(64 * MIB);
         let held = admission.work(31 * MIB).now_or_never().unwrap().unwrap();
         for _ in 0..3 * LARGE_SEATS {
@@ -353,8 +353,8 @@ mod tests {
         assert!(admission.0.is_idle());
     }
 
-    #[test]
-    fn what_can_never_be_and_who_is_one_too_many_is_refused_at_once() {
+    #[tokio::test]
+    async fn what_can_never_be_and_who_is_one_too_many_is_refused_at_once() {
         let admission = Admission::new(64 * MIB);
         let refused = |bytes| match admission.work(bytes).now_or_never() {
             Some(Err(refusal)) => refusal.status.as_u16(),

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::io::BufReader;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
@@ -70,7 +72,7 @@ pub struct Address {
     pub tls: Option<Tls>,
     /// How long a request's head may take, and a handshake.
     pub head_time: Duration,
-    /// How long a request's body may take.
+    /// How long a request's body may take, and how long whoever asked may leave an answer unread.
     pub body_time: Duration,
 }
 
@@ -96,6 +98,7 @@ pub struct Server {
     answers: Answers,
     tls: Option<TlsAcceptor>,
     head_time: Duration,
+    body_time: Duration,
 }
 
 impl Server {
@@ -137,7 +140,7 @@ impl Server {
             router.layer(SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value)))
         })
         .layer(CatchPanicLayer::new());
-        Ok(Self { listener, address, router, answers, tls, head_time })
+        Ok(Self { listener, address, router, answers, tls, head_time, body_time })
     }
 
     /// Where it listens.
@@ -178,7 +181,7 @@ impl Server {
     }
 
     async fn serve(self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let Self { listener, address, router, answers, tls, head_time } = self;
+        let Self { listener, address, router, answers, tls, head_time, body_time } = self;
         let listener = tokio::net::TcpListener::from_std(listener);
         let listener = listener.map_err(|source| ServeError::Listen { address, source })?;
         let watchdog = supervisor::ready(answers);
@@ -202,6 +205,11 @@ impl Server {
                 },
             };
             let (router, tls, stopped) = (router.clone(), tls.clone(), stopped.clone());
+            let _ = stream.set_nodelay(true);
+            // An answer that nobody reads holds its memory.
+            let mut stream = TimeoutStream::new(stream);
+            stream.set_write_timeout(Some(body_time));
+            let stream = Box::pin(stream);
             places.take(peer, connections.spawn(accept(stream, tls, router, head_time, stopped)));
         }
         drop(listener);
@@ -214,13 +222,12 @@ impl Server {
 }
 
 async fn accept(
-    stream: TcpStream,
+    stream: Pin<Box<TimeoutStream<TcpStream>>>,
     tls: Option<TlsAcceptor>,
     router: Router,
     head_time: Duration,
     stopped: watch::Receiver<bool>,
 ) {
-    let _ = stream.set_nodelay(true);
     let Some(tls) = tls else { return converse(stream, router, head_time, stopped).await };
     match tokio::time::timeout(head_time, tls.accept(stream)).await {
         Ok(Ok(stream)) => converse(stream, router, head_time, stopped).await,

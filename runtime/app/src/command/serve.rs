@@ -122,6 +122,7 @@ fn to(most: i64) -> RangedI64ValueParser<u16> {
 /// Serves on this machine alone, at a port that is free, and opens the page in a browser.
 pub fn show(options: &Options, output: &Output) -> Result<()> {
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
+    memory::keep_large_buffers_apart();
     let service = Service::open(bundle, store, settings)?;
     let address = Address { listen: (Ipv4Addr::LOCALHOST, 0).into(), ..Address::default() };
     let server = Server::bind(service, address)?;

@@ -134,6 +134,40 @@ fn slow_bodies_and_heads_are_cut_off_while_others_are_served() {
 }
 
 #[test]
+fn answers_that_nobody_reads_are_let_go() {
+    let folder = TempDir::new().unwrap();
+    let service = guarded(folder.path(), Duration::from_millis(500));
+    let features = service.get("/v2/models/cifar100-edge")["inputs"][1]["shape"][1].as_u64().unwrap() as usize;
+    // Answers of about 3 MB each, more of them than any socket holds.
+    let (rows, count) = (4096, 16);
+    let tensor = vec![1; 4 * rows * features];
+    let head = json!({ "inputs": [{
+        "name": "features", "datatype": "FP32", "shape": [rows, features],
+        "parameters": { "binary_data_size": tensor.len() },
+    }] });
+    let head = head.to_string();
+    let request = format!(
+        "POST /v2/models/cifar100-edge/infer HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
+         Content-Type: application/octet-stream\r\nInference-Header-Content-Length: {}\r\n\
+         Content-Length: {}\r\n\r\n{head}",
+        service.token.as_ref().unwrap(),
+        head.len(),
+        head.len() + tensor.len()
+    );
+    let mut stream = service.connect();
+    for _ in 0..count {
+        // It hears nothing more once the socket is full, and then hangs up.
+        if stream.write_all(request.as_bytes()).and_then(|()| stream.write_all(&tensor)).is_err() {
+            break;
+        }
+    }
+    let mut answers = Vec::new();
+    let _ = std::io::Read::read_to_end(&mut stream, &mut answers);
+    let whole = answers.windows(16).filter(|part| part == b"\"known\",\"datatype").count();
+    assert!(answers.starts_with(b"HTTP/1.1 200 ") && whole < count, "{whole} of {count} answers");
+}
+
+#[test]
 fn on_this_machine_alone_no_token_is_asked_but_hosts_and_origins_are() {
     let (_state, service) = Running::fresh();
     assert_eq!(service.get("/api/v1/status")["bundle"], "cifar100-edge");
