@@ -2,6 +2,7 @@
 
 mod colours;
 mod jpeg;
+mod needs;
 mod png;
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -13,6 +14,7 @@ use ::image::{DynamicImage, RgbImage};
 use serde::{Deserialize, Serialize};
 
 use crate::files;
+pub use needs::Needs;
 
 /// Most pixels of a picture.
 pub const MAX_PIXELS: u64 = 100_000_000;
@@ -118,6 +120,21 @@ pub fn size(bytes: &[u8]) -> Result<(u32, u32), ImageError> {
     Ok(if swaps_sides(orientation) { (height, width) } else { (width, height) })
 }
 
+/// What [`decode`] takes for the same bytes, as their header says: to be asked where several pictures are decoded at a
+/// time in bounded memory. Nothing of the picture is decoded.
+///
+/// # Errors
+/// [`ImageError`] if the bytes are no such picture, their header makes no sense, or the picture is too large.
+pub fn needs(bytes: &[u8]) -> Result<Needs, ImageError> {
+    if bytes.starts_with(&png::SIGNATURE) {
+        png::needs(Cursor::new(bytes))
+    } else if bytes.starts_with(&[0xff, 0xd8, 0xff]) {
+        jpeg::needs(bytes)
+    } else {
+        Err(ImageError::Format)
+    }
+}
+
 /// As [`decode`], a JPEG picture at the smallest scale of 1, 1/4 and 1/8 that leaves at least `side` pixels in width
 /// and height: faster for a large one, which suits a live view, and a classifier whose input is small.
 ///
@@ -125,6 +142,14 @@ pub fn size(bytes: &[u8]) -> Result<(u32, u32), ImageError> {
 /// As for [`decode`].
 pub fn decode_reduced(bytes: &[u8], side: u32) -> Result<RgbImage, ImageError> {
     if bytes.starts_with(&[0xff, 0xd8, 0xff]) { jpeg::decode_reduced(bytes, side) } else { decode(bytes) }
+}
+
+/// What [`decode_reduced`] takes for the same bytes, as [`needs`].
+///
+/// # Errors
+/// As for [`needs`].
+pub fn needs_reduced(bytes: &[u8], side: u32) -> Result<Needs, ImageError> {
+    if bytes.starts_with(&[0xff, 0xd8, 0xff]) { jpeg::needs_reduced(bytes, side) } else { needs(bytes) }
 }
 
 /// Whether a picture of that size is accepted.

@@ -38,6 +38,12 @@ pub enum CameraError {
     /// The address cannot be asked.
     #[error("{0}")]
     Http(Box<ureq::Error>),
+    /// The address leads on to another host, or away from TLS.
+    #[error("it sends on to {0}, which is not followed; if its pictures are there, name that address as the camera")]
+    Redirect(String),
+    /// The address leads on too often.
+    #[error("it sends on to another of its addresses more than {0} times in a row")]
+    Redirects(u32),
     /// What the address answers is no picture.
     #[error("it answers with {0}, not with pictures (image/jpeg, image/png or multipart/x-mixed-replace)")]
     Content(String),

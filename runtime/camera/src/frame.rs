@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use orco_runtime::image::{self, ImageError};
+use orco_runtime::image::{self, ImageError, Needs};
 use orco_runtime::image_rs::RgbImage;
 
 use crate::yuyv::Yuyv;
@@ -48,6 +48,21 @@ impl Frame {
         match &self.picture {
             Picture::File(bytes) => image::decode_reduced(bytes, side),
             Picture::Yuyv(raw) => Ok(raw.to_rgb()),
+        }
+    }
+
+    /// What decoding it takes, at its full size or reduced to `side` pixels.
+    ///
+    /// # Errors
+    /// [`ImageError`] if it is none, or too large.
+    pub fn needs(&self, side: Option<u32>) -> Result<Needs, ImageError> {
+        match (&self.picture, side) {
+            (Picture::File(bytes), None) => image::needs(bytes),
+            (Picture::File(bytes), Some(side)) => image::needs_reduced(bytes, side),
+            (Picture::Yuyv(raw), _) => {
+                let (width, height) = raw.size();
+                Ok(Needs::of_pixels(width, height))
+            }
         }
     }
 }

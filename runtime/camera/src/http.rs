@@ -3,13 +3,15 @@
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
-use ureq::{Agent, BodyReader};
+use ureq::http::Response;
+use ureq::{Agent, Body, BodyReader};
 
 use crate::camera::Pictures;
 use crate::error::{Broken, CameraError};
 use crate::frame::Picture;
 use crate::motion_jpeg::with_tables;
 use crate::multipart::{MAX_PICTURE, Multipart};
+use crate::redirect;
 use crate::stop::Stop;
 
 /// How long a camera may take to be reached, and may be silent.
@@ -18,6 +20,8 @@ const SILENCE: Duration = Duration::from_secs(5);
 pub(crate) const PICTURE_TIME: Duration = Duration::from_secs(10);
 /// How long after one single picture the next is fetched.
 const FETCH_EVERY: Duration = Duration::from_millis(200);
+/// How often in a row a camera may name another address.
+const MAX_REDIRECTS: u32 = 3;
 
 /// A reader that fails once its time is over.
 pub(crate) struct Timed<R> {
@@ -67,7 +71,8 @@ impl Http {
             .timeout_connect(Some(SILENCE))
             .timeout_recv_response(Some(SILENCE))
             .timeout_per_read(Some(SILENCE))
-            .max_redirects(3)
+            // They are followed here, no further than the camera itself.
+            .max_redirects(0)
             // Cameras are asked directly.
             .proxy(None)
             .user_agent(concat!("orco/", env!("CARGO_PKG_VERSION")))
@@ -80,8 +85,21 @@ impl Http {
     }
 }
 
+/// Asks an address, and wherever the camera moved its pictures.
 fn ask(agent: &Agent, url: &str) -> Result<Answer, CameraError> {
-    let response = agent.get(url).call()?;
+    let mut url = url.to_owned();
+    for _ in 0..=MAX_REDIRECTS {
+        let response = agent.get(&url).call()?;
+        if !response.status().is_redirection() {
+            return answer(response);
+        }
+        let location = response.headers().get("location").and_then(|location| location.to_str().ok());
+        url = redirect::target(&url, location.unwrap_or_default())?;
+    }
+    Err(CameraError::Redirects(MAX_REDIRECTS))
+}
+
+fn answer(response: Response<Body>) -> Result<Answer, CameraError> {
     let given = response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let given = given.to_owned();
     let essence = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();

@@ -6,6 +6,7 @@
 //! - [`source`]: where pictures come from, as people write it; [`error`]: why there are none;
 //! - [`frame`]: one of them, as it came, decoded by [`orco_runtime::image`]; [`yuyv`] (raw pixels), [`motion_jpeg`]
 //!   (JPEG without its tables), [`multipart`] (pictures in a stream);
+//! - `redirect`: where a camera on the network may send on to;
 //! - `http`, `gstreamer`, `folder`, `v4l2`: one file for each kind of source;
 //! - [`camera`]: the thread that reads one, with its [`status`].
 //!
@@ -36,6 +37,7 @@ mod gstreamer;
 mod http;
 pub mod motion_jpeg;
 pub mod multipart;
+mod redirect;
 pub mod source;
 pub mod status;
 mod stop;

@@ -24,6 +24,11 @@ impl Yuyv {
         Some(Self { width, height, bytes: rows.copied().collect() })
     }
 
+    /// Width and height, in pixels.
+    pub fn size(&self) -> (u32, u32) {
+        (self.width, self.height)
+    }
+
     /// In red, green and blue, by ITU-R BT.601 with brightness from 16 to 235, as V4L2 has it where a driver says
     /// nothing else.
     ///

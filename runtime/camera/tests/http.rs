@@ -127,6 +127,27 @@ fn name_and_password_of_the_address_are_sent_and_not_told() {
 }
 
 #[test]
+fn a_redirect_is_followed_on_the_camera_alone_and_the_password_stays_there() {
+    let (fake, other) = (FakeCamera::start(photographs(), EVERY), FakeCamera::start(photographs(), EVERY));
+    let url = fake.url().replace("http://", "http://me:secret@");
+    fake.send_on("/moved?size=full");
+    open(&url).wait(0, LONG).unwrap();
+    let heads = fake.heads();
+    assert!(heads.last().unwrap().starts_with("GET /moved?size=full "), "{heads:?}");
+    assert!(heads.iter().all(|head| head.to_lowercase().contains("authorization: basic bwu6c2vjcmv0")), "{heads:?}");
+    for location in [other.url(), other.url().replace("http://", "http://me:secret@"), other.url().replace("http:", "")]
+    {
+        fake.send_on(&location);
+        let why = reason(&open(&url));
+        let told = format!("it sends on to http://{}, which is not followed", other.address);
+        assert!(why.contains(&told) && !why.contains("secret"), "{location}: {why}");
+    }
+    assert_eq!(other.heads(), [] as [String; 0], "nobody else is asked");
+    fake.send_on("/stream");
+    assert!(reason(&open(&url)).contains("more than 3 times"));
+}
+
+#[test]
 fn the_newest_frame_wins() {
     let fake = FakeCamera::start(photographs(), Duration::from_millis(1));
     let camera = open(&fake.url());

@@ -21,13 +21,14 @@ use orco_runtime::state::{Balance, Class};
 use orco_runtime::store::Revision;
 use tokio::sync::oneshot;
 
+use crate::admission::Admitted;
 use crate::error::{Refusal, ServeError, sentence};
 use crate::event::Events;
 use crate::inbox::Inbox;
 use crate::metric::Metrics;
 
-/// Requests that may wait for an answer.
-const WAITING: usize = 32;
+/// Requests that may wait for an answer: more than those whom [`crate::admission`] lets decode a picture.
+const WAITING: usize = 64;
 
 /// A class with how probable it is that a picture shows it.
 #[derive(Clone, Debug, PartialEq)]
@@ -132,15 +133,25 @@ impl Knowledge {
 
 /// A shot: its features, and the classes that it looks like.
 pub type Taken = (Array2<f32>, Vec<Named>);
-/// The classes that a picture may show, most probable first, and whether it is like anything known.
-pub type Judged = (Vec<Named>, bool);
+
+/// What a feature vector is like, by every class.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judged {
+    /// The label of the most probable class.
+    pub label: String,
+    /// Of every class in their order, one that is being learned last; not finite where the features were too great.
+    pub probabilities: Vec<f32>,
+    /// Whether it is like anything known at all.
+    pub known: bool,
+}
+
 type Reply<T> = oneshot::Sender<Result<T, EncodeError>>;
 
 enum Request {
-    Look { picture: RgbImage, like: usize, reply: Reply<Looked> },
+    Look { picture: Admitted<RgbImage>, like: usize, reply: Reply<Looked> },
     Enough { label: String, shots: Array3<f32>, curve: Option<Curve>, reply: Reply<(Enough, Vec<String>)> },
     Rows { rows: Array2<f32>, reply: Reply<Vec<Judged>> },
-    Shot { picture: RgbImage, reply: Reply<Taken> },
+    Shot { picture: Admitted<RgbImage>, reply: Reply<Taken> },
     Imprint { label: String, shots: Array3<f32> },
     Refresh { done: oneshot::Sender<()> },
     Alive { reply: Reply<()> },
@@ -210,7 +221,7 @@ impl Answers {
     ///
     /// # Errors
     /// [`Refusal`] if too many wait, or the backbone fails.
-    pub async fn look(&self, picture: RgbImage, like: usize) -> Result<Looked, Refusal> {
+    pub async fn look(&self, picture: Admitted<RgbImage>, like: usize) -> Result<Looked, Refusal> {
         self.ask(|reply| Request::Look { picture, like, reply }).await
     }
 
@@ -229,7 +240,7 @@ impl Answers {
     }
 
     /// What a picture shows, for a thread, which waits; `None` if too many wait already.
-    pub(crate) fn look_between(&self, picture: RgbImage) -> Option<Result<Looked, Refusal>> {
+    pub(crate) fn look_between(&self, picture: Admitted<RgbImage>) -> Option<Result<Looked, Refusal>> {
         let (reply, answer) = oneshot::channel();
         match self.requests.try_send(Request::Look { picture, like: 0, reply }) {
             Err(TrySendError::Full(_)) => return None,
@@ -251,7 +262,7 @@ impl Answers {
     ///
     /// # Errors
     /// As for [`Answers::look`].
-    pub async fn shot(&self, picture: RgbImage) -> Result<Taken, Refusal> {
+    pub async fn shot(&self, picture: Admitted<RgbImage>) -> Result<Taken, Refusal> {
         self.ask(|reply| Request::Shot { picture, reply }).await
     }
 
@@ -305,6 +316,12 @@ impl Answers {
     }
 }
 
+fn judged(answer: Answer) -> Judged {
+    let mut probabilities = vec![0.0; answer.matches.len()];
+    answer.matches.iter().for_each(|found| probabilities[found.class] = found.score);
+    Judged { label: answer.label, probabilities, known: answer.known }
+}
+
 struct Thread {
     learner: Learner,
     inbox: Inbox,
@@ -335,8 +352,11 @@ impl Thread {
                 Err(RecvTimeoutError::Disconnected) => break,
             };
             self.handled.fetch_add(1, Ordering::Relaxed);
-            // Who asked may be gone by now.
             match request {
+                // Who asked is gone.
+                Request::Look { reply, .. } if reply.is_closed() => {}
+                Request::Shot { reply, .. } if reply.is_closed() => {}
+                Request::Rows { reply, .. } if reply.is_closed() => {}
                 Request::Look { picture, like, reply } => drop(reply.send(self.look(&picture, like))),
                 Request::Enough { label, shots, curve, reply } => {
                     let enough = self.learner.enough(&label, shots.view(), curve.as_ref());
@@ -346,8 +366,7 @@ impl Thread {
                 }
                 Request::Rows { rows, reply } => {
                     let answers = self.learner.classify_features(rows.view());
-                    let judged = answers.iter().map(|answer| (self.named(answer), answer.known)).collect();
-                    drop(reply.send(Ok(judged)));
+                    drop(reply.send(Ok(answers.into_iter().map(judged).collect())));
                 }
                 Request::Shot { picture, reply } => drop(reply.send(self.shot(&picture))),
                 Request::Alive { reply } => drop(reply.send(Ok(()))),

@@ -5,20 +5,19 @@ pub mod changes;
 pub mod inbox;
 pub mod inference;
 pub mod known;
+mod picture;
 pub mod shots;
+mod tensor;
 pub mod thumbnails;
 pub mod watch;
 
 use axum::body::Bytes;
 use axum::extract::{self, FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
-use orco_runtime::image;
-use orco_runtime::image_rs::RgbImage;
 use orco_runtime::label;
 use orco_runtime::session::LearnError;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::task;
 
 use crate::answers::Named;
 use crate::error::Refusal;
@@ -64,16 +63,6 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
         let path = extract::Path::from_request_parts(parts, state).await;
         path.map(|extract::Path(path)| Self(path)).map_err(|error| Refusal::new(error.status(), error.body_text()))
     }
-}
-
-/// Decodes a picture, away from the threads that serve.
-///
-/// # Errors
-/// [`Refusal`] if it is no picture that is taken.
-pub(crate) async fn decode(bytes: Bytes) -> Result<RgbImage, Refusal> {
-    let decoded = task::spawn_blocking(move || image::decode(&bytes)).await;
-    let decoded = decoded.map_err(|_| Refusal::bad("the picture cannot be decoded"))?;
-    decoded.map_err(|error| Refusal::bad(format!("the picture {error}")))
 }
 
 /// A label in its normal form, if it is one that a class may have.

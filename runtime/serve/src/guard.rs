@@ -1,7 +1,8 @@
 //! Who may ask, and with how much: every request passes here before a handler sees it.
 //!
-//! A page of another site that is open in a browser on the same network is the caller to fear: it is known by `Origin`,
-//! and, where it makes the browser take this service for its own host, by `Host`.
+//! The caller to fear is a page of another site, open in a browser that reaches this service. `Sec-Fetch-Site` and
+//! `Origin` give it away; `Host` does where it makes the browser take this service for its own host. It may not even
+//! embed a picture: whether that loads tells which classes exist.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,20 +11,18 @@ use std::time::Duration;
 use axum::body::{Body as Stream, Bytes};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::admission::FileRoom;
 use crate::error::Refusal;
 use crate::metric::Answered;
+use crate::page::PAGE;
 use crate::route::{Body, ROUTES, Route};
 use crate::service::Service;
 use crate::token::Token;
-
-/// Most memory that the bodies of all requests take together, in KiB.
-const BODIES: usize = 256 << 10;
 
 /// Who may ask.
 #[derive(Clone)]
@@ -35,7 +34,6 @@ struct Rules {
     loopback: bool,
     names: Vec<String>,
     body_time: Duration,
-    bodies: Arc<Semaphore>,
 }
 
 impl Guard {
@@ -48,8 +46,7 @@ impl Guard {
         names: Vec<String>,
         body_time: Duration,
     ) -> Self {
-        let bodies = Arc::new(Semaphore::new(BODIES));
-        Self(Arc::new(Rules { service, token, loopback, names, body_time, bodies }))
+        Self(Arc::new(Rules { service, token, loopback, names, body_time }))
     }
 
     /// The service.
@@ -63,7 +60,7 @@ pub async fn check(State(guard): State<Guard>, request: Request, next: Next) -> 
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let rules = &guard.0;
     let response = match rules.admit(path.as_deref(), request).await {
-        Ok((request, _memory)) => next.run(request).await,
+        Ok(request) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
     };
     let answered = Answered { route: path.unwrap_or_else(|| "none".into()), status: response.status().as_u16() };
@@ -72,14 +69,11 @@ pub async fn check(State(guard): State<Guard>, request: Request, next: Next) -> 
 }
 
 impl Rules {
-    async fn admit(
-        &self,
-        path: Option<&str>,
-        request: Request,
-    ) -> Result<(Request, Option<OwnedSemaphorePermit>), Refusal> {
+    async fn admit(&self, path: Option<&str>, request: Request) -> Result<Request, Refusal> {
         let headers = request.headers();
         let host = self.host(headers)?;
         check_origin(headers, &host)?;
+        check_site(headers, path == Some(PAGE) && request.method() == Method::GET)?;
         // What may be got may be asked for its head alone.
         let method = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
         let route = ROUTES.iter().find(|route| Some(route.path) == path && route.method == *method);
@@ -91,8 +85,7 @@ impl Rules {
         if !route.query && request.uri().query().is_some_and(|query| !query.is_empty()) {
             return Err(Refusal::bad("this path takes nothing after a \"?\""));
         }
-        check_content_type(route.body, headers)?;
-        let limit = route.body.limit();
+        let limit = route.body.limit(check_content_type(route.body, headers)?);
         let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         let most = announced.unwrap_or(limit);
         if most > limit {
@@ -100,13 +93,13 @@ impl Rules {
         }
         let (parts, body) = request.into_parts();
         if route.body == Body::None && announced.unwrap_or(0) == 0 && !parts.headers.contains_key("transfer-encoding") {
-            return Ok((Request::from_parts(parts, Stream::empty()), None));
+            return Ok(Request::from_parts(parts, Stream::empty()));
         }
-        let memory = Arc::clone(&self.bodies).try_acquire_many_owned(most.div_ceil(1024) as u32);
-        let memory = memory.map_err(|_| Refusal::busy("too many large requests at a time; try again"))?;
+        let room = self.service.admission.file();
+        room.check(announced.unwrap_or(0))?;
         let late = |_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body took too long");
-        let bytes = tokio::time::timeout(self.body_time, read(body, most)).await.map_err(late)??;
-        Ok((Request::from_parts(parts, Stream::from(bytes)), Some(memory)))
+        let bytes = tokio::time::timeout(self.body_time, read(body, most, room)).await.map_err(late)??;
+        Ok(Request::from_parts(parts, Stream::from(bytes)))
     }
 
     /// The host that the request is for, which must be this one.
@@ -137,9 +130,23 @@ impl Rules {
     }
 }
 
+fn foreign() -> Refusal {
+    Refusal::new(StatusCode::FORBIDDEN, "pages of other sites may not ask this service")
+}
+
+/// What a browser says of the page that makes it ask (Fetch Metadata): this service's own, or none. A link from another
+/// site may open the page itself, since that shows the other site nothing. Programs send none of these headers, nor
+/// do browsers to an address that is neither https nor this machine's own, where the token keeps pages out.
+fn check_site(headers: &HeaderMap, is_page: bool) -> Result<(), Refusal> {
+    let opens_page = is_page
+        && headers.get("sec-fetch-mode").is_some_and(|mode| mode == "navigate")
+        && headers.get("sec-fetch-dest").is_some_and(|destination| destination == "document");
+    let is_own = |site: &HeaderValue| site == "same-origin" || site == "none";
+    if opens_page || headers.get_all("sec-fetch-site").iter().all(is_own) { Ok(()) } else { Err(foreign()) }
+}
+
 /// A page that asks must be this service's own.
 fn check_origin(headers: &HeaderMap, host: &Authority) -> Result<(), Refusal> {
-    let foreign = || Refusal::new(StatusCode::FORBIDDEN, "pages of other sites may not ask this service");
     for origin in headers.get_all(header::ORIGIN) {
         let origin: Uri = origin.to_str().ok().and_then(|origin| origin.parse().ok()).ok_or_else(foreign)?;
         let is_web = matches!(origin.scheme_str(), Some("http" | "https"));
@@ -151,32 +158,37 @@ fn check_origin(headers: &HeaderMap, host: &Authority) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn check_content_type(body: Body, headers: &HeaderMap) -> Result<(), Refusal> {
+/// The content type, if the route takes it.
+fn check_content_type(body: Body, headers: &HeaderMap) -> Result<&str, Refusal> {
     let types = body.content_types();
-    if types.is_empty() {
-        return Ok(());
-    }
     let given = headers.get(header::CONTENT_TYPE).and_then(|given| given.to_str().ok()).unwrap_or_default();
     let essence = given.split(';').next().unwrap_or_default().trim();
-    if types.iter().any(|known| known.eq_ignore_ascii_case(essence)) {
-        return Ok(());
+    if types.is_empty() || types.iter().any(|known| known.eq_ignore_ascii_case(essence)) {
+        return Ok(essence);
     }
     let sentence = format!("the content type must be {}", types.join(" or "));
     Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, sentence))
 }
 
-/// A body of at most so many bytes.
-async fn read(body: Stream, most: usize) -> Result<Bytes, Refusal> {
+/// A body of at most so many bytes. It takes room as it comes, so that who announces much and sends little keeps nobody
+/// out.
+async fn read(body: Stream, most: usize, mut room: FileRoom) -> Result<Bytes, Refusal> {
     let mut stream = body.into_data_stream();
     let mut bytes = Vec::new();
     while let Some(chunk) = stream.next().await {
         let chunk = chunk.map_err(|_| Refusal::bad("the body broke off"))?;
-        if bytes.len() + chunk.len() > most {
+        let wanted = bytes.len() + chunk.len();
+        if wanted > most {
             return Err(too_large(most));
+        }
+        if wanted > bytes.capacity() {
+            let capacity = wanted.max(2 * bytes.capacity()).min(most);
+            room.grow_to(capacity)?;
+            bytes.reserve_exact(capacity - bytes.len());
         }
         bytes.extend_from_slice(&chunk);
     }
-    Ok(bytes.into())
+    Ok(room.holding(bytes))
 }
 
 fn too_large(limit: usize) -> Refusal {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::answers::{Looked, Named};
 use crate::event::Events;
-use crate::shooting::small_jpeg;
+use crate::shooting::{small, small_jpeg};
 
 /// Most frames that are kept unless a setting says otherwise.
 pub const FRAMES: usize = 200;
@@ -57,6 +57,11 @@ impl Frame {
             "label": guess.map(|guess| &guess.label), "probability": guess.map(|guess| guess.probability),
         })
     }
+}
+
+/// A picture as small as a frame is kept.
+pub(crate) fn reduced(picture: &RgbImage) -> RgbImage {
+    small(picture, SIDE).into_owned()
 }
 
 #[derive(Default)]

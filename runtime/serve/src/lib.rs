@@ -2,6 +2,7 @@
 //!
 //! Modules stand in layers, each importing only from those above:
 //!
+//! - [`memory`]: what this process may have; [`admission`]: how much of it pictures take, whoever sends how many;
 //! - what is asked and told: [`error`], [`event`] (what page and programs are told as it happens), [`metric`];
 //! - the two threads that own a learner each: [`answers`] reads, also what other programs did to the state, and goes on
 //!   answering while [`changes`] learns, one change at a time. A class that is being learned answers at once, by its
@@ -25,6 +26,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod admission;
 pub mod agreement;
 pub mod answers;
 pub mod api;
@@ -34,6 +36,7 @@ pub mod event;
 pub mod guard;
 pub mod inbox;
 pub mod live;
+pub mod memory;
 pub mod metric;
 #[cfg(feature = "mqtt")]
 pub mod mqtt;

@@ -11,20 +11,24 @@ use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use orco_camera::{Camera, Frame, Phase, Status};
+use orco_runtime::image::{ImageError, Needs, Preprocessing};
 use orco_runtime::image_rs::RgbImage;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use crate::admission::{Admission, Admitted, picture_bytes};
 use crate::agreement::Agreement;
 use crate::answers::{Answers, Knowledge, Named};
 use crate::error::{Refusal, ServeError};
 use crate::event::Events;
 use crate::inbox::Inbox;
 use crate::metric::Metrics;
-use crate::shooting::small_jpeg;
+use crate::shooting::{small, small_jpeg};
 
 /// Width and height of the live picture at most, in pixels.
 pub const VIEW: u32 = 640;
+/// Most bytes of a picture that is held in case somebody looks.
+const HELD: usize = 4 << 20;
 /// How long the thread waits for a frame before it looks after other things.
 const TICK: Duration = Duration::from_millis(250);
 /// How often the same label is told again, with its new probability, at most.
@@ -95,14 +99,15 @@ impl Drop for Live {
 }
 
 impl Live {
-    /// Starts the thread that looks, at pictures of at least `side` pixels.
+    /// Starts the thread that looks, at pictures of at least the size of the backbone's input, as far as there is
+    /// memory for them.
     ///
     /// # Errors
     /// [`ServeError`] if the thread cannot be started.
     pub fn start(
         camera: Camera,
         settings: Settings,
-        side: u32,
+        (input, admission): (Preprocessing, Admission),
         inbox: Inbox,
         (answers, events, metrics): (Answers, Events, Metrics),
     ) -> Result<Self, ServeError> {
@@ -114,8 +119,20 @@ impl Live {
         let known = answers.knowledge();
         let (told, counted) = (Told::default(), Status::default());
         let theirs = Arc::clone(&inner);
-        let mut thread =
-            Thread { inner: theirs, agreement, side, pause, known, inbox, answers, events, metrics, told, counted };
+        let mut thread = Thread {
+            inner: theirs,
+            agreement,
+            input,
+            admission,
+            pause,
+            known,
+            inbox,
+            answers,
+            events,
+            metrics,
+            told,
+            counted,
+        };
         thread::Builder::new().name("live".into()).spawn(move || thread.run()).map_err(ServeError::Threads)?;
         Ok(Self(inner))
     }
@@ -160,14 +177,20 @@ impl Live {
         frame.ok_or_else(|| Refusal::missing(format!("frame {number} is not held any more: take another shot")))
     }
 
+    /// What decoding a frame at its full size takes.
+    ///
+    /// # Errors
+    /// [`Refusal`] if it is no picture.
+    pub fn needs(&self, frame: &Frame) -> Result<Needs, Refusal> {
+        frame.needs(None).map_err(unreadable)
+    }
+
     /// A frame at its full size.
     ///
     /// # Errors
     /// [`Refusal`] if it cannot be decoded.
     pub fn decode(&self, frame: &Frame) -> Result<RgbImage, Refusal> {
-        let decoded = self.0.camera.decode(frame, None);
-        decoded
-            .map_err(|error| Refusal::new(axum::http::StatusCode::BAD_GATEWAY, format!("the camera's picture {error}")))
+        self.0.camera.decode(frame, None).map_err(unreadable)
     }
 
     /// Holds a frame whose shot was not taken, in case it is wanted anyway.
@@ -182,6 +205,10 @@ impl Live {
         };
         Refusal::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, sentence)
     }
+}
+
+fn unreadable(error: ImageError) -> Refusal {
+    Refusal::new(axum::http::StatusCode::BAD_GATEWAY, format!("the camera's picture {error}"))
 }
 
 impl Inner {
@@ -224,7 +251,8 @@ struct Told {
 struct Thread {
     inner: Arc<Inner>,
     agreement: Agreement,
-    side: u32,
+    input: Preprocessing,
+    admission: Admission,
     pause: Duration,
     known: Arc<Knowledge>,
     inbox: Inbox,
@@ -261,17 +289,24 @@ impl Thread {
     }
 
     fn look(&mut self, frame: Arc<Frame>) {
-        let Ok(picture) = self.inner.camera.decode(&frame, Some(self.side)) else { return };
+        let side = self.input.width.max(self.input.height);
+        let needs = frame.needs(Some(side)).map(|needs| picture_bytes(&needs, &self.input));
+        // What is no picture is decoded to be told so. Others are served first; the next frame is not far.
+        let Some(permit) = self.admission.try_work(needs.unwrap_or(0)) else { return };
+        let Ok(picture) = self.inner.camera.decode(&frame, Some(side)) else { return };
         let known = self.answers.knowledge();
         if !Arc::ptr_eq(&known, &self.known) {
             self.known = known;
             self.agreement.clear();
         }
-        let answer = self.answers.look_between(picture.clone());
+        let answer = self.answers.look_between(Admitted::new(self.input.fit(&picture), permit.clone()));
         let (number, taken) = (frame.number, frame.taken);
         if let Some(Ok(looked)) = &answer {
             self.inbox.offer(&picture, looked);
         }
+        // What is held until the next frame is no larger than what is shown, or a few MiB.
+        let picture = if picture.as_raw().len() > HELD { small(&picture, VIEW).into_owned() } else { picture };
+        drop(permit);
         let mut now = self.inner.now();
         now.seen = Some(Arc::new(Seen { frame, picture, view: OnceLock::new() }));
         match answer {

@@ -6,6 +6,9 @@ use axum::response::IntoResponse;
 /// The interface, as OpenAPI describes it.
 pub const OPENAPI: &str = include_str!("../openapi.json");
 
+/// Where the page itself is served.
+pub const PAGE: &str = "/";
+
 /// A file of the page.
 #[derive(Clone, Copy, Debug)]
 pub struct File {
@@ -23,7 +26,7 @@ const fn script(path: &'static str, text: &'static str) -> File {
 
 /// All of them.
 pub static FILES: [File; 15] = [
-    File { path: "/", content_type: "text/html; charset=utf-8", text: include_str!("../page/index.html") },
+    File { path: PAGE, content_type: "text/html; charset=utf-8", text: include_str!("../page/index.html") },
     File { path: "/style.css", content_type: "text/css; charset=utf-8", text: include_str!("../page/style.css") },
     File { path: "/icon.svg", content_type: "image/svg+xml", text: include_str!("../page/icon.svg") },
     script("/app.js", include_str!("../page/app.js")),

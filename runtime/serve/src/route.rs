@@ -5,11 +5,15 @@ use axum::extract::DefaultBodyLimit;
 use axum::http::Method;
 use axum::middleware;
 use axum::routing::{delete, get, patch, post};
+use orco_runtime::image::MAX_FILE;
 
 use crate::api::{camera, changes, inbox, inference, known, shots, thumbnails, watch};
 use crate::error::Refusal;
 use crate::guard::{self, Guard};
 use crate::page;
+
+/// Most bytes of JSON without tensors.
+pub(crate) const JSON: usize = 64 << 10;
 
 /// What body a request may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,14 +29,16 @@ pub enum Body {
 }
 
 impl Body {
-    /// Most bytes.
-    pub fn limit(self) -> usize {
+    /// Most bytes of a body of that content type.
+    pub fn limit(self, content_type: &str) -> usize {
+        let is_json = content_type.eq_ignore_ascii_case("application/json");
         match self {
             Self::None => 0,
-            Self::Json => 64 << 10,
-            Self::Picture => orco_runtime::image::MAX_FILE as usize,
-            // Base64 takes a third more.
-            Self::Tensors => orco_runtime::image::MAX_FILE as usize / 3 * 4 + (64 << 10),
+            Self::Json => JSON,
+            Self::Picture => MAX_FILE as usize,
+            // A picture of 12 MiB in Base64, or a thousand long feature vectors; what is larger goes as it is.
+            Self::Tensors if is_json => (16 << 20) + JSON,
+            Self::Tensors => MAX_FILE as usize + JSON,
         }
     }
 
@@ -171,7 +177,7 @@ pub fn router(guard: Guard) -> Router {
         .route("/api/v1/inbox", get(inbox::all).delete(inbox::clear))
         .route("/api/v1/inbox/label", post(inbox::label))
         .route("/api/v1/inbox/dismiss", post(inbox::dismiss))
-        .route("/api/v1/inbox/{id}", get(inbox::picture))
+        .route("/api/v1/inbox/{id}", get(inbox::frame))
         .route("/api/v1/learn", post(changes::learn))
         .route("/api/v1/jobs", get(changes::unfinished))
         .route("/api/v1/jobs/{id}", get(changes::job))
@@ -180,7 +186,7 @@ pub fn router(guard: Guard) -> Router {
         .route("/api/v1/balance", post(changes::balance))
         .route("/api/v1/events", get(watch::events))
         .route("/api/v1/live", get(camera::now))
-        .route("/api/v1/camera.jpg", get(camera::picture))
+        .route("/api/v1/camera.jpg", get(camera::newest))
         .route("/api/v1/camera.mjpg", get(camera::stream))
         .route("/api/v1/camera/shot", post(camera::shoot))
         .route("/metrics", get(watch::metrics))

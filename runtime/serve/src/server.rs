@@ -5,6 +5,7 @@ use std::future::Future;
 use std::io::BufReader;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
@@ -33,6 +35,8 @@ use crate::{route, supervisor};
 
 /// Connections at a time.
 const CONNECTIONS: usize = 512;
+/// Most bytes that a connection holds of what it has read or is to write; a body is held by itself.
+const BUFFER: usize = 32 << 10;
 /// How long answers that are under way may take when the service stops.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -68,7 +72,7 @@ pub struct Address {
     pub tls: Option<Tls>,
     /// How long a request's head may take, and a handshake.
     pub head_time: Duration,
-    /// How long a request's body may take.
+    /// How long a request's body may take, and how long whoever asked may leave an answer unread.
     pub body_time: Duration,
 }
 
@@ -94,6 +98,7 @@ pub struct Server {
     answers: Answers,
     tls: Option<TlsAcceptor>,
     head_time: Duration,
+    body_time: Duration,
 }
 
 impl Server {
@@ -120,6 +125,10 @@ impl Server {
             (header::REFERRER_POLICY, "no-referrer"),
             (header::X_FRAME_OPTIONS, "DENY"),
             (header::CACHE_CONTROL, "no-store"),
+            // Other sites may neither embed anything nor hold a handle on the page's window.
+            (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+            (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+            (header::VARY, "Origin, Sec-Fetch-Site, Sec-Fetch-Mode, Sec-Fetch-Dest"),
             (
                 header::CONTENT_SECURITY_POLICY,
                 "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; media-src 'self' blob:; \
@@ -131,7 +140,7 @@ impl Server {
             router.layer(SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value)))
         })
         .layer(CatchPanicLayer::new());
-        Ok(Self { listener, address, router, answers, tls, head_time })
+        Ok(Self { listener, address, router, answers, tls, head_time, body_time })
     }
 
     /// Where it listens.
@@ -172,7 +181,7 @@ impl Server {
     }
 
     async fn serve(self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let Self { listener, address, router, answers, tls, head_time } = self;
+        let Self { listener, address, router, answers, tls, head_time, body_time } = self;
         let listener = tokio::net::TcpListener::from_std(listener);
         let listener = listener.map_err(|source| ServeError::Listen { address, source })?;
         let watchdog = supervisor::ready(answers);
@@ -196,6 +205,11 @@ impl Server {
                 },
             };
             let (router, tls, stopped) = (router.clone(), tls.clone(), stopped.clone());
+            let _ = stream.set_nodelay(true);
+            // An answer that nobody reads holds its memory.
+            let mut stream = TimeoutStream::new(stream);
+            stream.set_write_timeout(Some(body_time));
+            let stream = Box::pin(stream);
             places.take(peer, connections.spawn(accept(stream, tls, router, head_time, stopped)));
         }
         drop(listener);
@@ -208,13 +222,12 @@ impl Server {
 }
 
 async fn accept(
-    stream: TcpStream,
+    stream: Pin<Box<TimeoutStream<TcpStream>>>,
     tls: Option<TlsAcceptor>,
     router: Router,
     head_time: Duration,
     stopped: watch::Receiver<bool>,
 ) {
-    let _ = stream.set_nodelay(true);
     let Some(tls) = tls else { return converse(stream, router, head_time, stopped).await };
     match tokio::time::timeout(head_time, tls.accept(stream)).await {
         Ok(Ok(stream)) => converse(stream, router, head_time, stopped).await,
@@ -230,7 +243,7 @@ async fn converse(
     mut stopped: watch::Receiver<bool>,
 ) {
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(head_time).max_headers(64);
+    builder.timer(TokioTimer::new()).header_read_timeout(head_time).max_headers(64).max_buf_size(BUFFER);
     let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {

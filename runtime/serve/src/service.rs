@@ -11,6 +11,7 @@ use orco_runtime::manifest::Manifest;
 use orco_runtime::store::Store;
 use orco_runtime::thumbnails::Thumbnails;
 
+use crate::admission::{self, Admission};
 use crate::answers::Answers;
 use crate::changes::{Change, Changes, Job};
 use crate::error::{Refusal, ServeError};
@@ -20,19 +21,21 @@ use crate::live::{self, Live};
 use crate::metric::Metrics;
 use crate::shooting::{self, Shooting};
 
-/// What pictures are kept.
+/// What pictures are kept, and what memory they may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keeping {
     /// Whether small pictures of learned shots are kept beside the state.
     pub thumbnails: bool,
     /// Most frames that were not recognised and are kept in memory.
     pub frames: usize,
+    /// Most bytes that the pictures of all requests take together ([`crate::admission`]).
+    pub memory: u64,
 }
 
 impl Default for Keeping {
-    /// Thumbnails, and as many frames as [`inbox::FRAMES`] says.
+    /// Thumbnails, as many frames as [`inbox::FRAMES`] says, as much memory as [`admission::default_memory`] does.
     fn default() -> Self {
-        Self { thumbnails: true, frames: inbox::FRAMES }
+        Self { thumbnails: true, frames: inbox::FRAMES, memory: admission::default_memory() }
     }
 }
 
@@ -54,6 +57,8 @@ pub struct Service {
     pub inbox: Inbox,
     /// Small pictures of learned shots.
     pub thumbnails: Thumbnails,
+    /// How much memory pictures take together.
+    pub admission: Admission,
     /// What is told as it happens.
     pub events: Events,
     /// Figures.
@@ -109,6 +114,7 @@ impl Service {
             shooting,
             inbox,
             thumbnails,
+            admission: Admission::new(keeping.memory),
             events,
             metrics,
             curve,
@@ -137,11 +143,10 @@ impl Service {
                 "the camera {source} is no folder: name the folder into which pictures are put"
             )));
         }
-        let input = &self.manifest.preprocessing;
-        let side = input.width.max(input.height);
+        let pictures = (self.manifest.preprocessing, self.admission.clone());
         let camera = Camera::open(source).map_err(ServeError::Threads)?;
         let told = (self.answers.clone(), self.events.clone(), self.metrics.clone());
-        let _ = self.live.set(Live::start(camera, settings, side, self.inbox.clone(), told)?);
+        let _ = self.live.set(Live::start(camera, settings, pictures, self.inbox.clone(), told)?);
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! Shots that were taken and not learned yet: their features and a thumbnail, in memory alone.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -74,18 +75,32 @@ impl Candidate {
 /// # Panics
 /// Never: writing a picture into memory cannot fail.
 pub(crate) fn small_jpeg(picture: &RgbImage, side: u32) -> Arc<[u8]> {
-    let (width, height) = picture.dimensions();
     let mut bytes = Cursor::new(Vec::new());
-    let write = |picture: &RgbImage, bytes: &mut Cursor<Vec<u8>>| picture.write_to(bytes, ImageFormat::Jpeg);
-    let written = if width.max(height) <= side {
-        write(picture, &mut bytes)
-    } else {
-        let scale = f64::from(side) / f64::from(width.max(height));
-        let length = |length: u32| ((f64::from(length) * scale).round() as u32).max(1);
-        write(&imageops::resize(picture, length(width), length(height), FilterType::Triangle), &mut bytes)
-    };
+    let written = small(picture, side).write_to(&mut bytes, ImageFormat::Jpeg);
     written.expect("writing a picture into memory cannot fail");
     bytes.into_inner().into()
+}
+
+/// A picture whose sides are at most so long, in pixels: itself if they are.
+///
+/// Takes at most 45 bytes for each pixel of the result, however large the picture is.
+pub(crate) fn small(picture: &RgbImage, side: u32) -> Cow<'_, RgbImage> {
+    let (width, height) = picture.dimensions();
+    let longest = width.max(height);
+    if longest <= side {
+        return Cow::Borrowed(picture);
+    }
+    let to = |most: u32| [width, height].map(|length| scaled(length, most, longest));
+    // The filter holds four f32 for each column of what it is given: a large picture is brought near the size first.
+    let [near_width, near_height] = to(2 * side);
+    let near = (longest > 2 * side).then(|| imageops::thumbnail(picture, near_width, near_height));
+    let [width, height] = to(side);
+    Cow::Owned(imageops::resize(near.as_ref().unwrap_or(picture), width, height, FilterType::Triangle))
+}
+
+/// A length where the longest becomes `most`.
+fn scaled(length: u32, most: u32, longest: u32) -> u32 {
+    ((f64::from(length) * f64::from(most) / f64::from(longest)).round() as u32).max(1)
 }
 
 #[derive(Default)]

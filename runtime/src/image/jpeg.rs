@@ -20,29 +20,78 @@ use ::image::metadata::Orientation;
 use ::image::{DynamicImage, RgbImage};
 
 use super::colours::{self, Conversion, Kind};
-use super::{ImageError, MAX_MEMORY, check_size, damaged, swaps_sides, turned};
+use super::{ImageError, MAX_MEMORY, Needs, check_size, damaged, swaps_sides, turned};
 use frame::{Colours, Frame};
 use reduced::Reduced;
 
 /// Small change: tables, rows of blocks, what the decoder holds besides.
 const BESIDES: usize = 2 << 20;
 
+/// How a picture is decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plan {
+    /// By the decoder, as it is.
+    Whole,
+    /// At a scale of 1 to `by`, from so much [detail](reduced::DETAIL).
+    Reduced { by: usize, detail: usize },
+}
+
+impl Plan {
+    /// For a file of so many bytes, with the most bytes that decoding it takes, `besides` the picture's own among them.
+    fn of(frame: &Frame, file: usize, besides: usize) -> Result<(Self, usize), ImageError> {
+        check_size(frame.size[0] as u32, frame.size[1] as u32)?;
+        let reduced = [2, 4, 8].into_iter().flat_map(|by| reduced::DETAIL.map(|detail| Self::Reduced { by, detail }));
+        let plans = core::iter::once(Self::Whole).chain(reduced);
+        let mut plans = plans.map(|plan| (plan, besides + plan.bytes(frame, file)));
+        plans.find(|(_, bytes)| *bytes <= MAX_MEMORY as usize).ok_or(ImageError::TooLarge)
+    }
+
+    /// The smallest scale that leaves so many pixels a side, if it is smaller than that of [`Plan::of`].
+    fn leaving(frame: &Frame, side: u32, besides: usize) -> Result<Option<(Self, usize)>, ImageError> {
+        let [width, height] = frame.size;
+        check_size(width as u32, height as u32)?;
+        // Of a whole block one coefficient tells the mean, of its quarters four do nearly. To make less than that of a
+        // picture takes longer than all of it.
+        let plans = [(8, 1), (4, 2)].into_iter().filter(|(by, _)| width.min(height).div_ceil(*by) >= side as usize);
+        let plans = plans.map(|(by, detail)| Self::Reduced { by, detail });
+        let mut plans = plans.map(|plan| (plan, besides + plan.bytes(frame, 0)));
+        Ok(plans.find(|(_, bytes)| *bytes <= MAX_MEMORY as usize))
+    }
+
+    fn needs(self, frame: &Frame, bytes: usize) -> Needs {
+        Needs::new(frame.size.map(|side| side.div_ceil(self.scale())), frame.orientation, bytes)
+    }
+
+    fn bytes(self, frame: &Frame, file: usize) -> usize {
+        match self {
+            Self::Whole => whole(frame, file),
+            Self::Reduced { by, detail } => at_reduced_scale(frame, by, detail),
+        }
+    }
+
+    fn scale(self) -> usize {
+        match self {
+            Self::Whole => 1,
+            Self::Reduced { by, .. } => by,
+        }
+    }
+}
+
 /// Decodes a JPEG file.
 pub(super) fn decode(jpeg: &[u8]) -> Result<RgbImage, ImageError> {
     let failed = |damage: bits::Damage| ImageError::Damaged(damage.into());
     let frame = Frame::read(jpeg).map_err(failed)?;
-    check_size(frame.size[0] as u32, frame.size[1] as u32)?;
     let conversion = conversion(jpeg, &frame);
-    let fits = |bytes: usize| bytes + besides(conversion.as_ref()) <= MAX_MEMORY as usize;
-    if fits(whole(&frame, jpeg.len())) {
-        scan::walk(jpeg, &frame, None).map_err(failed)?;
-        let picture = JpegDecoder::new(Cursor::new(jpeg)).and_then(DynamicImage::from_decoder).map_err(damaged)?;
-        return Ok(converted(turned(picture, frame.orientation).into_rgb8(), conversion.as_ref()));
-    }
-    let plans = [2, 4, 8].into_iter().flat_map(|by| reduced::DETAIL.map(|detail| (by, detail)));
-    let mut fitting = plans.filter(|(by, detail)| fits(at_reduced_scale(&frame, *by, *detail)));
-    let (by, detail) = fitting.next().ok_or(ImageError::TooLarge)?;
-    reduce(jpeg, &frame, by, detail).map(|picture| converted(picture, conversion.as_ref())).map_err(failed)
+    let (plan, _) = Plan::of(&frame, jpeg.len(), besides(conversion.as_ref()))?;
+    let picture = match plan {
+        Plan::Whole => {
+            scan::walk(jpeg, &frame, None).map_err(failed)?;
+            let picture = JpegDecoder::new(Cursor::new(jpeg)).and_then(DynamicImage::from_decoder).map_err(damaged)?;
+            turned(picture, frame.orientation).into_rgb8()
+        }
+        Plan::Reduced { by, detail } => reduce(jpeg, &frame, by, detail).map_err(failed)?,
+    };
+    Ok(converted(picture, conversion.as_ref()))
 }
 
 /// What turns the picture's colours into sRGB's, where they are others. Mixtures of inks stay as they are.
@@ -68,6 +117,13 @@ fn converted(mut picture: RgbImage, conversion: Option<&Conversion>) -> RgbImage
     picture
 }
 
+/// What [`decode`] takes for the same file.
+pub(super) fn needs(jpeg: &[u8]) -> Result<Needs, ImageError> {
+    let frame = Frame::read(jpeg).map_err(|damage| ImageError::Damaged(damage.into()))?;
+    let (plan, bytes) = Plan::of(&frame, jpeg.len(), besides(conversion(jpeg, &frame).as_ref()))?;
+    Ok(plan.needs(&frame, bytes))
+}
+
 /// Width and height as they are stored, and how the picture is to be turned.
 pub(super) fn size(jpeg: &[u8]) -> Result<((u32, u32), Orientation), ImageError> {
     let frame = Frame::read(jpeg).map_err(|damage| ImageError::Damaged(damage.into()))?;
@@ -80,22 +136,23 @@ pub(super) fn size(jpeg: &[u8]) -> Result<((u32, u32), Orientation), ImageError>
 pub(super) fn decode_reduced(jpeg: &[u8], side: u32) -> Result<RgbImage, ImageError> {
     let failed = |damage: bits::Damage| ImageError::Damaged(damage.into());
     let frame = Frame::read(jpeg).map_err(failed)?;
-    let [width, height] = frame.size;
-    check_size(width as u32, height as u32)?;
-    // Of a whole block one coefficient tells the mean, of its quarters four do nearly. To make less than that of a
-    // picture takes longer than all of it.
-    let plans = [(8, 1), (4, 2)];
-    let leaves_enough = |by: usize| width.min(height).div_ceil(by) >= side as usize;
     let conversion = conversion(jpeg, &frame);
-    let besides = besides(conversion.as_ref());
-    let fits = |by, detail| at_reduced_scale(&frame, by, detail) + besides <= MAX_MEMORY as usize;
-    match plans.into_iter().find(|(by, detail)| leaves_enough(*by) && fits(*by, *detail)) {
-        Some((by, detail)) => {
+    match Plan::leaving(&frame, side, besides(conversion.as_ref()))?.map(|(plan, _)| plan) {
+        Some(Plan::Reduced { by, detail }) => {
             let reduced = reduce(jpeg, &frame, by, detail).map_err(failed)?;
             Ok(converted(reduced, conversion.as_ref()))
         }
-        None => decode(jpeg),
+        _ => decode(jpeg),
     }
+}
+
+/// What [`decode_reduced`] takes for the same file.
+pub(super) fn needs_reduced(jpeg: &[u8], side: u32) -> Result<Needs, ImageError> {
+    let frame = Frame::read(jpeg).map_err(|damage| ImageError::Damaged(damage.into()))?;
+    let besides = besides(conversion(jpeg, &frame).as_ref());
+    let leaving = Plan::leaving(&frame, side, besides)?;
+    let (plan, bytes) = leaving.map_or_else(|| Plan::of(&frame, jpeg.len(), besides), Ok)?;
+    Ok(plan.needs(&frame, bytes))
 }
 
 /// Decodes at a scale of 1 to `by`: 2, 4 or 8.

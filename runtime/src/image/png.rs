@@ -10,7 +10,7 @@ use ::png::{
 };
 
 use super::colours::{self, Conversion, Kind};
-use super::{ImageError, MAX_MEMORY, check_size, swaps_sides, turned};
+use super::{ImageError, MAX_MEMORY, Needs, check_size, swaps_sides, turned};
 
 /// The bytes that a PNG file begins with.
 pub(super) const SIGNATURE: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
@@ -29,22 +29,11 @@ const PASSES: [[usize; 4]; 7] =
 /// Decodes a PNG file, at full scale or, where that takes too much memory, with the means of squares of its pixels.
 ///
 /// All checksums must be right.
-pub(super) fn decode<R: BufRead + Seek>(mut file: R) -> Result<RgbImage, ImageError> {
-    let (mut reader, orientation) = match read_header(&mut file, true) {
-        Ok(read) if read.0.info().icc_profile.as_ref().is_none_or(|icc| icc.len() <= colours::MAX_PROFILE) => read,
-        // A profile that is too large is none; what is wrong besides is found again.
-        Ok(_) | Err(ImageError::TooLarge) => {
-            file.rewind().map_err(ImageError::Read)?;
-            read_header(&mut file, false)?
-        }
-        Err(error) => return Err(error),
-    };
+pub(super) fn decode<R: BufRead + Seek>(file: R) -> Result<RgbImage, ImageError> {
+    let (mut reader, orientation, conversion) = open(file)?;
     let info = reader.info();
-    let conversion = conversion(info);
-    let besides = conversion.as_ref().map_or(0, |_| colours::BYTES);
     let (size, interlaced) = ([info.width, info.height].map(|side| side as usize), info.interlaced);
-    let by = (1..=MAX_SIDE_OF_SQUARE).find(|by| bytes(size, *by, orientation) + besides <= MAX_MEMORY as usize);
-    let mut picture = Means::new(size, by.ok_or(ImageError::TooLarge)?);
+    let mut picture = Means::new(size, scale(size, orientation, besides(conversion.as_ref()))?);
     let [width, height] = size;
     if interlaced {
         for [x, y, across, down] in PASSES {
@@ -64,6 +53,26 @@ pub(super) fn decode<R: BufRead + Seek>(mut file: R) -> Result<RgbImage, ImageEr
         conversion.apply(&mut picture);
     }
     Ok(picture)
+}
+
+/// Reads what stands before the pixels, with what turns its colours into sRGB's. A profile that is too large is none.
+fn open<R: BufRead + Seek>(mut file: R) -> Result<(Reader<R>, Orientation, Option<Conversion>), ImageError> {
+    let fits = |icc: &[u8]| icc.len() <= colours::MAX_PROFILE;
+    let profile = match read_header(&mut file, true) {
+        Ok((reader, _)) => reader.info().icc_profile.as_deref().is_none_or(fits),
+        // What is too large besides is found again.
+        Err(ImageError::TooLarge) => false,
+        Err(error) => return Err(error),
+    };
+    file.rewind().map_err(ImageError::Read)?;
+    let (reader, orientation) = read_header(file, profile)?;
+    let conversion = conversion(reader.info());
+    Ok((reader, orientation, conversion))
+}
+
+/// Most bytes that converting colours takes.
+fn besides(conversion: Option<&Conversion>) -> usize {
+    conversion.map_or(0, |_| colours::BYTES)
 }
 
 /// What turns the picture's colours into sRGB's, where they are others: by the first of its chunks that says (PNG, third
@@ -89,6 +98,15 @@ fn conversion(info: &Info<'_>) -> Option<Conversion> {
     let points = |all: SourceChromaticities| [all.white, all.red, all.green, all.blue].map(point);
     // Without its gamma nothing is known of a picture's colours.
     Conversion::of_gamma(info.gama_chunk?.into_value(), info.chrm_chunk.filter(|_| !grey).map(points))
+}
+
+/// What [`decode`] takes for the same file.
+pub(super) fn needs<R: BufRead + Seek>(file: R) -> Result<Needs, ImageError> {
+    let (reader, orientation, conversion) = open(file)?;
+    let size = [reader.info().width, reader.info().height].map(|side| side as usize);
+    let besides = besides(conversion.as_ref());
+    let by = scale(size, orientation, besides)?;
+    Ok(Needs::new(size.map(|side| side.div_ceil(by)), orientation, besides + bytes(size, by, orientation)))
 }
 
 /// Width and height as they are stored, and how the picture is to be turned.
@@ -162,6 +180,12 @@ fn shown(colour: u8, alpha: u8) -> u8 {
 
 /// Sums of squares of so many pixels a side fit into 16 bits.
 const MAX_SIDE_OF_SQUARE: usize = 16;
+
+/// How many pixels a side become one, at least.
+fn scale(size: [usize; 2], orientation: Orientation, besides: usize) -> Result<usize, ImageError> {
+    let by = (1..=MAX_SIDE_OF_SQUARE).find(|by| besides + bytes(size, *by, orientation) <= MAX_MEMORY as usize);
+    by.ok_or(ImageError::TooLarge)
+}
 
 /// Most bytes that decoding takes.
 fn bytes(size: [usize; 2], by: usize, orientation: Orientation) -> usize {

@@ -13,7 +13,7 @@ use orco_runtime::unknown::FALSE_ALARMS;
 use orco_serve::inbox::FRAMES;
 #[cfg(feature = "mqtt")]
 use orco_serve::mqtt::Mqtt;
-use orco_serve::{Address, Keeping, Server, Service, Source, Tls, live};
+use orco_serve::{Address, Keeping, Server, Service, Source, Tls, admission, live, memory};
 use serde_json::{Value, json};
 
 use crate::change::KeepOptions;
@@ -66,6 +66,11 @@ pub struct Arguments {
     /// Most pictures that were not recognised and wait, in memory, for a name; 0 keeps none.
     #[arg(long, value_name = "N", env = "ORCO_INBOX", default_value_t = FRAMES)]
     pub inbox: usize,
+    /// Most memory that the pictures of all requests take at a time, in MiB; who comes when it is taken is told to try
+    /// again. The service as a whole takes at most this, what it takes when idle, and 192 MiB. With less than 192,
+    /// large photographs are refused. By default an eighth of the machine's memory, from 192 to 512.
+    #[arg(long, value_name = "MIB", env = "ORCO_PICTURE_MEMORY", value_parser = value_parser!(u32).range(32..=65_536))]
+    pub picture_memory: Option<u32>,
     /// Keeps no small pictures of learned shots beside the state.
     #[arg(long, env = "ORCO_NO_THUMBNAILS", value_parser = clap::builder::BoolishValueParser::new())]
     pub no_thumbnails: bool,
@@ -117,6 +122,7 @@ fn to(most: i64) -> RangedI64ValueParser<u16> {
 /// Serves on this machine alone, at a port that is free, and opens the page in a browser.
 pub fn show(options: &Options, output: &Output) -> Result<()> {
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
+    memory::keep_large_buffers_apart();
     let service = Service::open(bundle, store, settings)?;
     let address = Address { listen: (Ipv4Addr::LOCALHOST, 0).into(), ..Address::default() };
     let server = Server::bind(service, address)?;
@@ -140,7 +146,9 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let (bundle, store, settings) = device::parts(options, usize::MAX)?;
     let (wait, keep_shots) = (settings.wait.max(WAIT), arguments.keep.keep_shots);
     let settings = Settings { wait, keep_shots, false_alarms: arguments.false_alarms, ..settings };
-    let keeping = Keeping { thumbnails: !arguments.no_thumbnails, frames: arguments.inbox };
+    let memory = arguments.picture_memory.map_or_else(admission::default_memory, |mib| u64::from(mib) << 20);
+    memory::keep_large_buffers_apart();
+    let keeping = Keeping { thumbnails: !arguments.no_thumbnails, frames: arguments.inbox, memory };
     // Whoever starts it reads this; whoever teaches it first may be far away.
     match store.lock(Duration::ZERO) {
         Ok(_) | Err(StoreError::Busy { .. }) => {}

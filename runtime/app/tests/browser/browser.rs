@@ -144,6 +144,11 @@ impl Browser {
         self.connected().await
     }
 
+    /// Goes to a page of somebody else.
+    pub async fn visit(&self, url: &str) -> WebDriverResult<()> {
+        self.driver.goto(url).await
+    }
+
     pub async fn close(self) -> WebDriverResult<()> {
         self.driver.quit().await
     }

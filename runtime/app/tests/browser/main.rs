@@ -14,6 +14,8 @@ mod camera;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
@@ -214,6 +216,59 @@ fn what_is_pressed_twice_is_done_once_and_what_is_typed_stays() {
         assert_eq!(service.json("GET", "/api/v1/status", &Value::Null)["jobs"], json!([]), "nothing else is done");
         assert_eq!(browser.value(learned).await?, "duck");
         assert_eq!(browser.text("error").await?, "");
+        browser.close().await
+    });
+}
+
+/// Serves one page to whoever asks, at a port that is free, until the test program ends.
+fn foreign_page() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            // A browser also connects and says nothing.
+            std::thread::spawn(move || {
+                let mut stream = stream?;
+                let mut head = [0; 4096];
+                let _ = stream.read(&mut head)?;
+                let head =
+                    "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/html\r\nContent-Length: 7\r\n\r\n";
+                write!(stream, "{head}<p>Hi\r\n")
+            });
+        }
+    });
+    port
+}
+
+#[test]
+fn a_page_of_another_site_cannot_tell_what_the_service_knows() {
+    let Some(driver) = Driver::start() else { return };
+    let folder = TempDir::new().unwrap();
+    let service = Service::start("cifar100-edge", folder.path());
+    let picture = fs::read(shots("learn", "mug").join("1.jpg")).unwrap();
+    let (status, shot) = service.ask("POST", "/api/v1/shots/mug?anyway=true", "image/jpeg", &picture);
+    assert_eq!(status, 200);
+    let shot: Value = serde_json::from_slice(&shot).unwrap();
+    let url = format!("{}/api/v1/shots/mug/{}", service.url.trim_end_matches('/'), shot["id"]);
+    let load = format!(
+        "(window.seen = '', (i => {{ i.onload = () => window.seen = 'a picture'; i.onerror = () => window.seen = \
+         'nothing'; i.src = '{url}' }})(new Image()), true)"
+    );
+    let port = foreign_page();
+    browser::run(async {
+        let browser = Browser::open(&driver, &service, DESK).await?;
+        // Another site, another port of the same host, and the service's own page.
+        let (other, same_host) = (format!("http://127.0.0.1:{port}/"), format!("http://localhost:{port}/"));
+        for (page, seen) in [(&other, "nothing"), (&same_host, "nothing"), (&service.url, "a picture")] {
+            browser.visit(page).await?;
+            browser.value(&load).await?;
+            browser.until("window.seen !== ''").await?;
+            assert_eq!(browser.value("window.seen").await?, seen, "{page}");
+        }
+        // A link may open the page itself.
+        browser.visit(&other).await?;
+        browser.value(&format!("(location.href = '{}', true)", service.url)).await?;
+        browser.until("document.getElementById('bundle')?.textContent === 'cifar100-edge'").await?;
         browser.close().await
     });
 }

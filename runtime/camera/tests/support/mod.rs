@@ -32,6 +32,8 @@ pub enum Mode {
     Page,
     /// Nothing at all after the head.
     Silent,
+    /// Names the other address that was set; what it serves at `/moved` is good.
+    Moved,
 }
 
 struct Inner {
@@ -41,6 +43,7 @@ struct Inner {
     asked: AtomicUsize,
     sent: AtomicUsize,
     heads: Mutex<Vec<String>>,
+    location: Mutex<String>,
     stop: AtomicBool,
 }
 
@@ -67,6 +70,7 @@ impl FakeCamera {
             asked: AtomicUsize::new(0),
             sent: AtomicUsize::new(0),
             heads: Mutex::default(),
+            location: Mutex::default(),
             stop: AtomicBool::new(false),
         });
         let theirs = Arc::clone(&inner);
@@ -89,6 +93,12 @@ impl FakeCamera {
 
     pub fn set(&self, mode: Mode) {
         *self.inner.mode.lock().unwrap() = mode;
+    }
+
+    /// From now on every address but `/moved` sends on to this one.
+    pub fn send_on(&self, location: &str) {
+        *self.inner.location.lock().unwrap() = location.to_owned();
+        self.set(Mode::Moved);
     }
 
     pub fn play(&self, photographs: Vec<Vec<u8>>) {
@@ -128,6 +138,10 @@ fn answer(mut stream: TcpStream, inner: &Inner) -> std::io::Result<()> {
     }
     inner.heads.lock().unwrap().push(String::from_utf8_lossy(&head).into_owned());
     let mode = || *inner.mode.lock().unwrap();
+    if mode() == Mode::Moved && !head.starts_with(b"GET /moved") {
+        let location = inner.location.lock().unwrap();
+        return write!(stream, "HTTP/1.1 302 Found\r\nConnection: close\r\nLocation: {location}\r\n\r\n");
+    }
     let kind = match mode() {
         Mode::Away => return Ok(()),
         Mode::Page => "text/html",
@@ -143,7 +157,7 @@ fn answer(mut stream: TcpStream, inner: &Inner) -> std::io::Result<()> {
         let photograph = &photographs[turn % photographs.len()];
         let head = "--frame\r\nContent-Type: image/jpeg\r\n";
         match mode() {
-            Mode::Good => {
+            Mode::Good | Mode::Moved => {
                 write!(stream, "{head}Content-Length: {}\r\n\r\n", photograph.len())?;
                 stream.write_all(photograph)?;
                 stream.write_all(b"\r\n")?;

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::task;
 
 use super::{Json, Query, shots, usable};
+use crate::admission::{Admitted, picture_bytes};
 use crate::error::Refusal;
 use crate::live::{Live, Seen};
 use crate::service::Service;
@@ -54,7 +55,7 @@ pub struct After {
 ///
 /// # Errors
 /// [`Refusal`] if the service has no camera, or that is not there.
-pub async fn picture(
+pub async fn newest(
     State(service): State<Arc<Service>>,
     Query(After { after }): Query<After>,
 ) -> Result<impl IntoResponse, Refusal> {
@@ -109,9 +110,14 @@ pub async fn shoot(
 ) -> Result<axum::Json<Value>, Refusal> {
     let label = usable(&label)?;
     let frame = live(&service)?.frame(frame)?;
-    let (theirs, number) = (Arc::clone(&frame), frame.number);
-    let decoding = Arc::clone(&service);
-    let picture = task::spawn_blocking(move || live(&decoding)?.decode(&theirs)).await;
+    let number = frame.number;
+    let (asked, theirs) = (Arc::clone(&service), Arc::clone(&frame));
+    let needs = task::spawn_blocking(move || live(&asked)?.needs(&theirs)).await;
+    let needs = needs.map_err(|_| Refusal::bad("the picture cannot be decoded"))??;
+    let permit = service.admission.work(picture_bytes(&needs, &service.manifest.preprocessing)).await?;
+    let (asked, theirs) = (Arc::clone(&service), Arc::clone(&frame));
+    let decode = move || live(&asked)?.decode(&theirs).map(|picture| Admitted::new(picture, permit));
+    let picture = task::spawn_blocking(decode).await;
     let picture = picture.map_err(|_| Refusal::bad("the picture cannot be decoded"))??;
     let mut taken = shots::take_picture(&service, &label, picture, anyway).await?;
     live(&service)?.hold((taken["accepted"] == false).then_some(frame));

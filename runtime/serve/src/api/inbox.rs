@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::task;
 
 use super::shots::take_picture;
-use super::{Json, Path, decode, usable};
+use super::{Json, Path, picture, usable};
 use crate::error::Refusal;
 use crate::inbox::Frame;
 use crate::service::Service;
@@ -33,7 +33,7 @@ pub async fn all(State(service): State<Arc<Service>>) -> Result<axum::Json<Value
 ///
 /// # Errors
 /// [`Refusal`] if there is no such frame.
-pub async fn picture(State(service): State<Arc<Service>>, Path(id): Path<u64>) -> Result<impl IntoResponse, Refusal> {
+pub async fn frame(State(service): State<Arc<Service>>, Path(id): Path<u64>) -> Result<impl IntoResponse, Refusal> {
     let frame = service.inbox.frame(id).ok_or_else(|| none(id))?;
     Ok(([(header::CONTENT_TYPE, "image/jpeg")], frame.jpeg.to_vec()))
 }
@@ -64,8 +64,8 @@ pub async fn label(
         for id in ids {
             // Somebody else may have been faster.
             let Some(frame) = service.inbox.take(id) else { continue };
-            let picture = decode(Bytes::copy_from_slice(frame.jpeg())).await?;
-            take_picture(&service, &label, picture, true).await?;
+            let shown = picture::whole(&service, Bytes::copy_from_slice(frame.jpeg())).await?;
+            take_picture(&service, &label, shown, true).await?;
             frame.used();
             taken += 1;
         }

@@ -4,29 +4,39 @@
 //! FP32 `[n, features]`; it returns `label` BYTES `[n]`, `probability` FP32 `[n]`, `probabilities` FP32 `[n,
 //! classes]` in the order of `GET /api/v1/classes`, and `known` BOOL `[n]`: whether a picture is like anything known.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use orco_runtime::ndarray::Array2;
-use serde::Deserialize;
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::response::IntoResponse;
+use orco_runtime::ndarray::{Array2, Axis};
+use serde::Serialize;
 use serde_json::{Value, json};
+use tokio::task;
 
-use super::{Path, decode};
-use crate::answers::Judged;
+use super::tensor::{self, ROWS, Tensor};
+use super::{Path, picture};
+use crate::admission::{FREE, FileRoom};
+use crate::answers::{Judged, Named};
 use crate::error::Refusal;
+use crate::route;
 use crate::service::Service;
 
 /// Where the JSON of a request with binary tensors ends.
 const JSON_LENGTH: &str = "inference-header-content-length";
-/// Most pictures of a request.
-const PICTURES: usize = 64;
-/// Most feature vectors of a request.
-const ROWS: usize = 4096;
+/// Bytes of a request that are read at once; more are read away from the threads that serve.
+const FEW: usize = 4 << 10;
+/// Feature vectors that are looked at together.
+const TOGETHER: usize = 64;
+/// Bytes that a class takes of each vector that is looked at: its score, and its place among all.
+const MATCH: usize = 32;
+/// Most characters of a probability in an answer.
+const PROBABILITY: usize = 16;
+/// Most bytes of what stands once for each vector in an answer.
+const ROW: usize = 512;
 
 /// `GET /v2/health/live`: it answers.
 pub async fn live() -> StatusCode {
@@ -83,27 +93,6 @@ fn check_name(service: &Service, name: &str) -> Result<(), Refusal> {
     if name == served { Ok(()) } else { Err(Refusal::missing(format!("the model of this service is \"{served}\""))) }
 }
 
-#[derive(Deserialize)]
-struct Request {
-    id: Option<String>,
-    inputs: Vec<Input>,
-}
-
-#[derive(Deserialize)]
-struct Input {
-    name: String,
-    datatype: String,
-    shape: Vec<usize>,
-    #[serde(default)]
-    parameters: Parameters,
-    data: Option<Value>,
-}
-
-#[derive(Default, Deserialize)]
-struct Parameters {
-    binary_data_size: Option<usize>,
-}
-
 /// `POST /v2/models/{name}/infer`
 ///
 /// # Errors
@@ -113,7 +102,7 @@ pub async fn infer(
     Path(name): Path<String>,
     headers: HeaderMap,
     body: Bytes,
-) -> Result<Json<Value>, Refusal> {
+) -> Result<impl IntoResponse, Refusal> {
     check_name(&service, &name)?;
     let length = match headers.get(JSON_LENGTH) {
         None => body.len(),
@@ -122,131 +111,126 @@ pub async fn infer(
     if length > body.len() {
         return Err(Refusal::bad("Inference-Header-Content-Length is not the length of the JSON in the body"));
     }
-    let request = serde_json::from_slice(&body[..length]);
-    let Request { id, inputs } = request.map_err(|error| Refusal::bad(format!("the request: {error}")))?;
-    let [input] = inputs.as_slice() else {
-        return Err(Refusal::bad("give one input, \"image\" or \"features\""));
-    };
-    let binary = input.parameters.binary_data_size.map(|size| {
-        let binary = body.slice(length..);
-        (binary.len() == size).then_some(binary).ok_or_else(|| Refusal::bad("binary_data_size does not match the body"))
-    });
-    let binary = binary.transpose()?;
-    let answers = match (input.name.as_str(), input.datatype.as_str()) {
-        ("image", "BYTES") => {
-            let mut answers = Vec::new();
-            for file in files(input, binary)? {
-                let looked = service.answers.look(decode(file).await?, 0).await?;
-                answers.push((looked.named, looked.known));
-            }
-            answers
+    let binary = body.len() - length;
+    if binary > 0 && length > route::JSON {
+        return Err(Refusal::bad(format!("before a binary tensor at most {} bytes of JSON are taken", route::JSON)));
+    }
+    // A number takes two characters at least, and becomes four bytes; binary ones are copied.
+    let mut room = service.admission.file();
+    if body.len() > FREE {
+        room.grow_to(2 * length + binary.min(ROWS * service.features * size_of::<f32>()))?;
+    }
+    let features = service.features;
+    let is_short = body.len() <= FEW;
+    let read = move || (tensor::read(&body, length, features), room);
+    let read = if is_short { Ok(read()) } else { task::spawn_blocking(read).await };
+    let (tensor, _room) = read.map_err(|_| Refusal::bad("the request cannot be read"))?;
+    match tensor? {
+        (id, Tensor::Rows(rows)) => rows_judged(&service, id, rows).await,
+        (id, Tensor::Pictures(files)) => {
+            let judged = pictures_judged(&service, files).await?;
+            answer(&service, id, &judged, service.admission.file())
         }
-        ("features", "FP32") => service.answers.classify_features(rows(input, binary, service.features)?).await?,
-        _ => return Err(Refusal::bad("the input must be \"image\" of BYTES or \"features\" of FP32")),
-    };
-    Ok(Json(outputs(&service, id, &answers)))
-}
-
-/// The files of pictures.
-fn files(input: &Input, binary: Option<Bytes>) -> Result<Vec<Bytes>, Refusal> {
-    let [count @ 1..=PICTURES] = input.shape[..] else {
-        return Err(Refusal::bad(format!("the shape of \"image\" must be [n], n from 1 to {PICTURES}")));
-    };
-    let files = match binary {
-        Some(mut rest) => {
-            let mut files = Vec::new();
-            while !rest.is_empty() {
-                let cut = || Refusal::bad("a binary tensor of BYTES is a length of 4 bytes before each element");
-                let length = rest.first_chunk::<4>().map(|length| u32::from_le_bytes(*length) as usize);
-                let length = length.filter(|length| *length <= rest.len() - 4).ok_or_else(cut)?;
-                files.push(rest.slice(4..4 + length));
-                rest = rest.slice(4 + length..);
-            }
-            files
-        }
-        None => {
-            let texts = input.data.as_ref().and_then(Value::as_array);
-            let file = |text: &Value| Some(Bytes::from(STANDARD.decode(text.as_str()?).ok()?));
-            let files = texts.and_then(|texts| texts.iter().map(file).collect());
-            files.ok_or_else(|| Refusal::bad("\"data\" of \"image\" must be a list of files in Base64"))?
-        }
-    };
-    if files.len() == count {
-        Ok(files)
-    } else {
-        Err(Refusal::bad("\"image\" has another number of files than its shape"))
     }
 }
 
-/// Feature vectors.
-fn rows(input: &Input, binary: Option<Bytes>, features: usize) -> Result<Array2<f32>, Refusal> {
-    let [count @ 1..=ROWS, width] = input.shape[..] else {
-        return Err(Refusal::bad(format!("the shape of \"features\" must be [n, {features}], n from 1 to {ROWS}")));
-    };
-    let numbers: Vec<f32> = match binary {
-        Some(bytes) => {
-            let chunks = bytes.as_chunks::<4>();
-            if !chunks.1.is_empty() {
-                return Err(Refusal::bad("a binary tensor of FP32 has four bytes for each number"));
-            }
-            chunks.0.iter().map(|number| f32::from_le_bytes(*number)).collect()
-        }
-        None => {
-            let data = input.data.clone().unwrap_or_default();
-            // Nested lists are allowed, too.
-            flat(&data).ok_or_else(|| Refusal::bad("\"data\" of \"features\" must be a list of numbers"))?
-        }
-    };
-    if !numbers.iter().all(|number| number.is_finite()) {
-        return Err(Refusal::bad("features must be finite"));
-    }
-    let rows = (width == features).then(|| Array2::from_shape_vec((count, features), numbers).ok()).flatten();
-    rows.ok_or_else(|| Refusal::bad(format!("\"features\" must have the shape [n, {features}] and as many numbers")))
-}
-
-fn flat(data: &Value) -> Option<Vec<f32>> {
-    let rows = data.as_array()?;
-    let mut numbers = Vec::with_capacity(rows.len());
-    for value in rows {
-        match value {
-            Value::Array(row) => {
-                for number in row {
-                    numbers.push(number.as_f64()? as f32);
-                }
-            }
-            number => numbers.push(number.as_f64()? as f32),
-        }
-    }
-    Some(numbers)
-}
-
-fn outputs(service: &Service, id: Option<String>, answers: &[Judged]) -> Value {
-    let classes = answers.first().map_or(0, |(named, _)| named.len());
-    let known = service.answers.knowledge();
-    let of = |(answer, _): &Judged| -> Vec<f32> {
+/// What pictures show, looked at one after the other.
+async fn pictures_judged(service: &Arc<Service>, files: Vec<Bytes>) -> Result<Vec<Judged>, Refusal> {
+    let permit = picture::admit(service, files.clone()).await?;
+    let input = service.manifest.preprocessing;
+    let mut judged = Vec::with_capacity(files.len());
+    for file in files {
+        let fitted = picture::decode(file, permit.clone(), move |_, picture| input.fit(&picture)).await?;
+        let looked = service.answers.look(fitted, 0).await?;
+        let known = service.answers.knowledge();
+        let places: HashMap<&str, usize> =
+            known.classes.iter().enumerate().map(|(place, class)| (class.label.as_str(), place)).collect();
         // A class that is being learned comes last.
-        let place = |label: &str| known.classes.iter().position(|class| class.label == label).unwrap_or(usize::MAX);
-        let mut ordered: Vec<_> = answer.iter().map(|named| (place(&named.label), named.probability)).collect();
-        ordered.sort_by_key(|(place, _)| *place);
-        ordered.into_iter().map(|(_, probability)| probability).collect()
-    };
-    let best = |(answer, _): &Judged| answer.first().cloned();
-    let labels: Vec<String> = answers.iter().filter_map(best).map(|named| named.label).collect();
-    let probability: Vec<f32> = answers.iter().filter_map(best).map(|named| named.probability).collect();
-    let all: Vec<f32> = answers.iter().flat_map(of).collect();
-    let is_known: Vec<bool> = answers.iter().map(|(_, known)| *known).collect();
-    let count = answers.len();
-    let mut response = json!({
-        "model_name": service.manifest.name, "model_version": service.manifest.release.to_string(),
-        "outputs": [
-            { "name": "label", "datatype": "BYTES", "shape": [count], "data": labels },
-            { "name": "probability", "datatype": "FP32", "shape": [count], "data": probability },
-            { "name": "probabilities", "datatype": "FP32", "shape": [count, classes], "data": all },
-            { "name": "known", "datatype": "BOOL", "shape": [count], "data": is_known },
-        ],
-    });
-    if let Some(id) = id {
-        response["id"] = id.into();
+        let place = |named: &Named| places.get(named.label.as_str()).copied().unwrap_or(usize::MAX);
+        let label = looked.named.first().map_or_else(String::new, |named| named.label.clone());
+        let mut named = looked.named;
+        named.sort_by_key(place);
+        let probabilities = named.iter().map(|named| named.probability).collect();
+        judged.push(Judged { label, probabilities, known: looked.known });
     }
-    response
+    Ok(judged)
+}
+
+/// What feature vectors are like, a few at a time, so that others come between them.
+async fn rows_judged(service: &Arc<Service>, id: Option<String>, rows: Array2<f32>) -> Result<Answer, Refusal> {
+    // One more may be being learned.
+    let classes = service.answers.knowledge().classes.len() + 1;
+    let mut room = service.admission.file();
+    room.grow_to(rows.nrows() * (classes * (size_of::<f32>() + PROBABILITY) + ROW))?;
+    let permit = service.admission.work((TOGETHER * classes * MATCH) as u64).await?;
+    let mut judged = Vec::with_capacity(rows.nrows());
+    for some in rows.axis_chunks_iter(Axis(0), TOGETHER) {
+        judged.extend(service.answers.classify_features(some.to_owned()).await?);
+    }
+    drop((permit, rows));
+    answer(service, id, &judged, room)
+}
+
+/// JSON, with the room that it takes.
+type Answer = ([(HeaderName, &'static str); 1], Bytes);
+
+#[derive(Serialize)]
+struct Response<'a> {
+    model_name: &'a str,
+    model_version: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    outputs: (Output<Vec<&'a str>>, Output<Vec<f32>>, Output<Vec<f32>>, Output<Vec<bool>>),
+}
+
+#[derive(Serialize)]
+struct Output<T> {
+    name: &'static str,
+    datatype: &'static str,
+    shape: Vec<usize>,
+    data: T,
+}
+
+fn answer(service: &Service, id: Option<String>, judged: &[Judged], mut room: FileRoom) -> Result<Answer, Refusal> {
+    let (count, classes) = (judged.len(), judged.first().map_or(0, |first| first.probabilities.len()));
+    if judged.iter().any(|other| other.probabilities.len() != classes) {
+        return Err(Refusal::busy("a class was learned or forgotten meanwhile; ask again"));
+    }
+    let all: Vec<f32> = judged.iter().flat_map(|one| &one.probabilities).copied().collect();
+    if !all.iter().all(|probability| probability.is_finite()) {
+        return Err(Refusal::bad(
+            "the features are too great for an answer: features are of the size that the backbone gives",
+        ));
+    }
+    let best = |one: &Judged| one.probabilities.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let response = Response {
+        model_name: &service.manifest.name,
+        model_version: service.manifest.release.to_string(),
+        id,
+        outputs: (
+            Output {
+                name: "label",
+                datatype: "BYTES",
+                shape: vec![count],
+                data: judged.iter().map(|one| &*one.label).collect(),
+            },
+            Output {
+                name: "probability",
+                datatype: "FP32",
+                shape: vec![count],
+                data: judged.iter().map(best).collect(),
+            },
+            Output { name: "probabilities", datatype: "FP32", shape: vec![count, classes], data: all },
+            Output {
+                name: "known",
+                datatype: "BOOL",
+                shape: vec![count],
+                data: judged.iter().map(|one| one.known).collect(),
+            },
+        ),
+    };
+    let text = serde_json::to_vec(&response).map_err(|error| Refusal::bad(error.to_string()))?;
+    // The answer waits for whoever asked to read it.
+    room.grow_to(text.len())?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], room.holding(text)))
 }

@@ -6,15 +6,18 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use orco_runtime::image;
+use orco_runtime::image_rs::RgbImage;
 use orco_runtime::state::Balance;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task;
 
-use super::{Query, decode, matches, thumbnails};
+use super::{Query, matches, picture, thumbnails};
+use crate::admission::Admitted;
 use crate::answers::Like;
 use crate::changes::Job;
 use crate::error::Refusal;
+use crate::inbox;
 use crate::live::Live;
 use crate::report;
 use crate::service::Service;
@@ -100,11 +103,20 @@ pub async fn classify(
     if top == 0 {
         return Err(Refusal::bad("the query: \"top\" must be at least 1"));
     }
-    // A large picture is reduced while it is decoded.
-    let (width, height) = image::size(&body).map_err(|error| Refusal::bad(format!("the picture {error}")))?;
-    let picture = decode(body).await?;
-    let kept = inbox.then(|| picture.clone());
-    let looked = service.answers.look(picture, if why { LIKE } else { 0 }).await?;
+    let permit = picture::admit(&service, vec![body.clone()]).await?;
+    let input = service.manifest.preprocessing;
+    let fit = move |file: &[u8], picture: RgbImage| {
+        // A large picture is reduced while it is decoded.
+        let size = image::size(file).unwrap_or(picture.dimensions());
+        let kept = inbox.then(|| inbox::reduced(&picture));
+        (size, kept, input.fit(&picture))
+    };
+    let ((size, kept, fitted), permit) = picture::decode(body, permit, fit).await?.into_parts();
+    if kept.is_none() {
+        permit.give_back_memory();
+    }
+    let fitted = Admitted::new(fitted, permit.clone());
+    let ((width, height), looked) = (size, service.answers.look(fitted, if why { LIKE } else { 0 }).await?);
     let mut answer =
         json!({ "matches": matches(&looked.named, top), "known": looked.known, "width": width, "height": height });
     if why {
@@ -113,6 +125,7 @@ pub async fn classify(
         answer["why"] = why.map_err(|_| Refusal::bad("the stored shots cannot be looked at"))?;
     }
     if let Some(picture) = kept {
+        let picture = Admitted::new(picture, permit);
         let offered = task::spawn_blocking(move || service.inbox.offer(&picture, &looked)).await;
         answer["inbox"] = offered.map_err(|_| Refusal::bad("the picture cannot be kept"))?.into();
     }

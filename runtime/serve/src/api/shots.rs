@@ -12,7 +12,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task;
 
-use super::{Path, Query, decode, matches, usable};
+use super::{Path, Query, matches, picture, usable};
+use crate::admission::Admitted;
 use crate::error::Refusal;
 use crate::service::Service;
 use crate::shooting::{self, Candidate};
@@ -77,22 +78,20 @@ pub async fn take(
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
     let label = usable(&label)?;
-    take_picture(&service, &label, decode(body).await?, anyway).await.map(Json)
+    take_picture(&service, &label, picture::whole(&service, body).await?, anyway).await.map(Json)
 }
 
 /// Takes a picture as a shot, unless something speaks against it; says what.
 pub(super) async fn take_picture(
     service: &Service,
     label: &str,
-    picture: RgbImage,
+    picture: Admitted<RgbImage>,
     anyway: bool,
 ) -> Result<Value, Refusal> {
-    let picture = Arc::new(picture);
-    let measured = Arc::clone(&picture);
     let keep = service.keeps_shots.then_some(service.manifest.preprocessing);
-    let candidate = task::spawn_blocking(move || Candidate::of(&measured, keep.as_ref())).await;
-    let candidate = candidate.map_err(|_| Refusal::bad("the picture cannot be measured"))?;
-    let (features, named) = service.answers.shot(Arc::unwrap_or_clone(picture)).await?;
+    let measured = task::spawn_blocking(move || (Candidate::of(&picture, keep.as_ref()), picture)).await;
+    let (candidate, picture) = measured.map_err(|_| Refusal::bad("the picture cannot be measured"))?;
+    let (features, named) = service.answers.shot(picture).await?;
     let (id, warnings) = service.shooting.take(label, candidate, (features, &named), anyway)?;
     let held = service.shooting.of(label).len();
     if id.is_some() {

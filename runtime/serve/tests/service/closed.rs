@@ -71,7 +71,7 @@ fn every_route_that_changes_something_is_refused_to_strangers() {
             }
             refused(service.ask(method, &path, &[], b"{}"), 415, "no type");
         }
-        let length = (route.body.limit() + 1).to_string();
+        let length = (route.body.limit(kind.first().map_or("", |(_, kind)| *kind)) + 1).to_string();
         let mut stream = service.connect();
         let types: String = kind.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let head = format!(
@@ -134,6 +134,40 @@ fn slow_bodies_and_heads_are_cut_off_while_others_are_served() {
 }
 
 #[test]
+fn answers_that_nobody_reads_are_let_go() {
+    let folder = TempDir::new().unwrap();
+    let service = guarded(folder.path(), Duration::from_millis(500));
+    let features = service.get("/v2/models/cifar100-edge")["inputs"][1]["shape"][1].as_u64().unwrap() as usize;
+    // Answers of about 3 MB each, more of them than any socket holds.
+    let (rows, count) = (4096, 16);
+    let tensor = vec![1; 4 * rows * features];
+    let head = json!({ "inputs": [{
+        "name": "features", "datatype": "FP32", "shape": [rows, features],
+        "parameters": { "binary_data_size": tensor.len() },
+    }] });
+    let head = head.to_string();
+    let request = format!(
+        "POST /v2/models/cifar100-edge/infer HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
+         Content-Type: application/octet-stream\r\nInference-Header-Content-Length: {}\r\n\
+         Content-Length: {}\r\n\r\n{head}",
+        service.token.as_ref().unwrap(),
+        head.len(),
+        head.len() + tensor.len()
+    );
+    let mut stream = service.connect();
+    for _ in 0..count {
+        // It hears nothing more once the socket is full, and then hangs up.
+        if stream.write_all(request.as_bytes()).and_then(|()| stream.write_all(&tensor)).is_err() {
+            break;
+        }
+    }
+    let mut answers = Vec::new();
+    let _ = std::io::Read::read_to_end(&mut stream, &mut answers);
+    let whole = answers.windows(16).filter(|part| part == b"\"known\",\"datatype").count();
+    assert!(answers.starts_with(b"HTTP/1.1 200 ") && whole < count, "{whole} of {count} answers");
+}
+
+#[test]
 fn on_this_machine_alone_no_token_is_asked_but_hosts_and_origins_are() {
     let (_state, service) = Running::fresh();
     assert_eq!(service.get("/api/v1/status")["bundle"], "cifar100-edge");
@@ -173,6 +207,57 @@ fn on_this_machine_alone_no_token_is_asked_but_hosts_and_origins_are() {
     assert_eq!(service.ask("GET", "/?from=mail", &[], b"").status, 200);
     let base = service.ask("DELETE", "/api/v1/classes/bear", &[], b"");
     assert_eq!((base.status, base.error().contains("came with the bundle")), (409, true));
+}
+
+/// What a browser says of a request that a page of another site causes: an `<img>`, a `fetch`, an `EventSource`, a frame,
+/// a link.
+#[test]
+fn pages_of_other_sites_may_read_and_embed_nothing() {
+    let (_state, service) = Running::fresh();
+    let get = |method: &str, path: &str, headers: [&str; 3]| {
+        let names = ["Sec-Fetch-Site", "Sec-Fetch-Mode", "Sec-Fetch-Dest"];
+        let headers: Vec<_> = names.into_iter().zip(headers).filter(|(_, value)| !value.is_empty()).collect();
+        service.ask(method, path, &headers, b"")
+    };
+    let shot = service.picture("/api/v1/shots/mug", &sample("learn", "mug", 1)).ok();
+    let thumbnail = format!("/api/v1/shots/mug/{}", shot["id"]);
+    let paths = ROUTES.iter().filter(|route| !route.mutates()).map(path);
+    for path in paths.chain([thumbnail.clone()]) {
+        for site in ["cross-site", "same-site", "", "none"] {
+            for how in [["no-cors", "image"], ["cors", "empty"], ["navigate", "iframe"], ["navigate", "document"]] {
+                // Without a word on the site, a browser too old for that; with `none`, somebody typed the address.
+                let own = ["", "none"].contains(&site);
+                let opens_page = path == "/" && how == ["navigate", "document"];
+                for method in ["GET", "HEAD"] {
+                    // Streams have no end.
+                    if own && (path.ends_with("events") || path.ends_with(".mjpg")) {
+                        continue;
+                    }
+                    let status = get(method, &path, [site, how[0], how[1]]).status;
+                    let refused = status == 403;
+                    assert_eq!(refused, !own && !(opens_page && method == "GET"), "{method} {path} {site} {how:?}");
+                }
+            }
+        }
+        if !path.ends_with("events") && !path.ends_with(".mjpg") {
+            let own = get("GET", &path, ["same-origin", "no-cors", "image"]);
+            assert_ne!(own.status, 403, "{path}");
+            for header in ["cross-origin-resource-policy: same-origin", "cross-origin-opener-policy: same-origin"] {
+                assert!(own.head.contains(header), "{path}: {}", own.head);
+            }
+        }
+    }
+    // Whether it is there cannot be told either.
+    let [there, not_there] = [&*thumbnail, "/api/v1/shots/mug/99"].map(|path| {
+        let answer = get("GET", path, ["cross-site", "no-cors", "image"]);
+        (answer.status, answer.body)
+    });
+    assert_eq!(there, not_there);
+    assert_eq!(get("GET", &thumbnail, ["", "", ""]).status, 200);
+    let two = service.ask("GET", &thumbnail, &[("Sec-Fetch-Site", "none"), ("Sec-Fetch-Site", "cross-site")], b"");
+    assert_eq!(two.status, 403);
+    let written = [("Sec-Fetch-Site", "cross-site"), ("Content-Type", "application/json")];
+    assert_eq!(service.ask("POST", "/api/v1/undo", &written, b"{}").status, 403);
 }
 
 #[test]

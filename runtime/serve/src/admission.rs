@@ -1,0 +1,392 @@
+//! How much memory the pictures of all requests take together: whoever wants some is admitted before any work is done.
+//!
+//! The memory is divided once and for all. *Files* hold bodies while they come and wait, and large answers. *Small*
+//! pictures and *large* ones are decoded in two lanes. Nobody who waits for a lane holds a part of one, and files are
+//! never waited for, so nothing can lock up; lanes are served in the order of arrival, and a small picture never waits
+//! for a large one. What a picture takes stands in its header ([`orco_runtime::image::needs`]).
+//!
+//! What was admitted goes back when the value is dropped that holds it: a picture that is still being decoded counts
+//! though whoever sent it is gone.
+
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::http::StatusCode;
+use orco_runtime::image::{Needs, Preprocessing};
+use orco_runtime::quality;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::error::Refusal;
+use crate::memory;
+
+/// Bytes of a body, or an answer, that are not counted: as many are there as there are connections.
+pub const FREE: usize = 64 << 10;
+/// Least memory for pictures that takes every picture that can be decoded, in bytes.
+pub const LEAST: u64 = 192 << 20;
+/// Most memory for pictures unless a setting says otherwise, in bytes: more does not make two cores faster.
+pub const MOST: u64 = 512 << 20;
+/// Requests that may wait for a lane, or for the thread that answers, in each of the lanes.
+const SMALL_SEATS: usize = 32;
+const LARGE_SEATS: usize = 16;
+/// Longest side of a picture that is kept as it is, in pixels.
+const LONG: u32 = 640;
+/// Most bytes that making a longer one small takes ([`crate::shooting`]).
+const MADE_SMALL: u64 = 20 << 20;
+/// How long a request waits for its turn.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// What memory is counted in, so that a semaphore's 32 bits suffice.
+const UNIT: u64 = 1 << 10;
+
+/// Memory for pictures unless a setting says otherwise, in bytes: an eighth of what this program may have, within
+/// [`LEAST`] and [`MOST`].
+pub fn default_memory() -> u64 {
+    memory::available().map_or(MOST, |bytes| (bytes / 8).clamp(LEAST, MOST))
+}
+
+/// Most bytes from the first of decoding a picture to the last of what is done with it: it is scaled to the backbone's
+/// input, judged, and made small for a thumbnail, the inbox or the live view.
+pub fn picture_bytes(needs: &Needs, input: &Preprocessing) -> u64 {
+    let judged = Preprocessing { width: quality::SIDE, height: quality::SIDE, ..*input };
+    let is_long = needs.width.max(needs.height) > LONG;
+    let small = needs.picture() + if is_long { MADE_SMALL } else { MADE_SMALL / 16 };
+    needs.with_scaling(input).max(needs.with_scaling(&judged)).max(small)
+}
+
+/// How memory is divided, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shares {
+    files: u64,
+    small: u64,
+    large: u64,
+}
+
+impl Shares {
+    fn of(memory: u64) -> Self {
+        let eighth = memory / 8;
+        Self { files: 3 * eighth, small: eighth, large: memory - 4 * eighth }
+    }
+
+    /// The most that counts as small: at least two of these fit at a time.
+    fn small_work(&self) -> u64 {
+        self.small / 2
+    }
+}
+
+struct Lane {
+    size: u64,
+    room: Arc<Semaphore>,
+    seats: Arc<Semaphore>,
+}
+
+impl Lane {
+    fn new(size: u64, seats: usize) -> Self {
+        Self { size, room: room(size), seats: Arc::new(Semaphore::new(seats)) }
+    }
+}
+
+fn room(bytes: u64) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new((bytes / UNIT) as usize))
+}
+
+fn units(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX)
+}
+
+struct Inner {
+    shares: Shares,
+    files: Arc<Semaphore>,
+    small: Lane,
+    large: Lane,
+}
+
+impl Inner {
+    /// Whether nothing large is held.
+    fn is_idle(&self) -> bool {
+        let is_free = |room: &Semaphore, size: u64| room.available_permits() as u64 == size / UNIT;
+        is_free(&self.large.room, self.large.size) && is_free(&self.files, self.shares.files)
+    }
+}
+
+/// Admits pictures.
+#[derive(Clone)]
+pub struct Admission(Arc<Inner>);
+
+impl Admission {
+    /// Admits as much as fits in so many bytes.
+    pub fn new(memory: u64) -> Self {
+        let shares = Shares::of(memory);
+        Self(Arc::new(Inner {
+            shares,
+            files: room(shares.files),
+            small: Lane::new(shares.small, SMALL_SEATS),
+            large: Lane::new(shares.large, LARGE_SEATS),
+        }))
+    }
+
+    /// Room for a body or an answer, that grows with it.
+    pub fn file(&self) -> FileRoom {
+        FileRoom { held: None, admission: self.clone() }
+    }
+
+    /// Waits until a picture may be decoded that takes so many bytes.
+    ///
+    /// # Errors
+    /// [`Refusal`] if too many wait, it waited too long, or so much is never given.
+    pub async fn work(&self, bytes: u64) -> Result<Permit, Refusal> {
+        let lane = self.lane(bytes)?;
+        let busy = |_| Refusal::busy("too many pictures are looked at; try again");
+        let seat = Arc::clone(&lane.seats).try_acquire_owned().map_err(busy)?;
+        let room = Arc::clone(&lane.room).acquire_many_owned(units(bytes));
+        let room = tokio::time::timeout(PATIENCE, room).await;
+        let room = room.map_err(|_| Refusal::busy("too many pictures are looked at; try again"))?;
+        let room = room.map_err(|_| Refusal::stopping())?;
+        Ok(Permit::new(room, Some(seat), self))
+    }
+
+    /// The same for a thread, which does not wait.
+    pub fn try_work(&self, bytes: u64) -> Option<Permit> {
+        let room = Arc::clone(&self.lane(bytes).ok()?.room).try_acquire_many_owned(units(bytes)).ok()?;
+        Some(Permit::new(room, None, self))
+    }
+
+    /// Gives the machine what the allocator kept, once nothing large is held.
+    fn give_back_if_idle(&self) {
+        if self.0.is_idle() {
+            memory::give_back();
+        }
+    }
+
+    fn lane(&self, bytes: u64) -> Result<&Lane, Refusal> {
+        let Inner { shares, small, large, .. } = &*self.0;
+        if bytes <= shares.small_work() {
+            return Ok(small);
+        }
+        // Of 32 bits each unit counts.
+        if bytes / UNIT < large.size / UNIT {
+            return Ok(large);
+        }
+        let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+        Err(Refusal::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!(
+                "the picture is too large for this service: it takes {} MiB, of which one may have {} \
+                 (--picture-memory)",
+                mib(bytes),
+                large.size >> 20
+            ),
+        ))
+    }
+}
+
+/// Room among the files.
+pub struct FileRoom {
+    held: Option<OwnedSemaphorePermit>,
+    admission: Admission,
+}
+
+impl FileRoom {
+    /// Makes room for so many bytes in all. The first [`FREE`] are not counted.
+    ///
+    /// # Errors
+    /// [`Refusal`] if there is none.
+    pub fn grow_to(&mut self, bytes: usize) -> Result<(), Refusal> {
+        let wanted = units(bytes.saturating_sub(FREE) as u64) as usize;
+        let held = self.held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let Some(more @ 1..) = wanted.checked_sub(held) else { return Ok(()) };
+        let more = Arc::clone(&self.admission.0.files).try_acquire_many_owned(more as u32);
+        let more = more.map_err(|_| too_many())?;
+        match &mut self.held {
+            Some(held) => held.merge(more),
+            held => *held = Some(more),
+        }
+        Ok(())
+    }
+
+    /// Whether there is room for so many bytes now; none is taken.
+    ///
+    /// # Errors
+    /// [`Refusal`] if not.
+    pub fn check(&self, bytes: usize) -> Result<(), Refusal> {
+        let wanted = units(bytes.saturating_sub(FREE) as u64) as usize;
+        if wanted <= self.admission.0.files.available_permits() { Ok(()) } else { Err(too_many()) }
+    }
+
+    /// Bytes that hold their room until the last of their slices is gone.
+    pub fn holding(self, bytes: Vec<u8>) -> Bytes {
+        struct Held(Vec<u8>, #[expect(dead_code, reason = "dropped with the bytes, after them")] FileRoom);
+        impl AsRef<[u8]> for Held {
+            fn as_ref(&self) -> &[u8] {
+                &self.0
+            }
+        }
+        Bytes::from_owner(Held(bytes, self))
+    }
+}
+
+impl Drop for FileRoom {
+    fn drop(&mut self) {
+        if self.held.take().is_some() {
+            self.admission.give_back_if_idle();
+        }
+    }
+}
+
+fn too_many() -> Refusal {
+    Refusal::busy("too many large requests at a time; try again")
+}
+
+/// The right to so much memory, and to a place among those who wait for an answer. Whoever holds a part of what it was
+/// given for holds a clone.
+#[derive(Clone)]
+pub struct Permit(Arc<Rights>);
+
+struct Rights {
+    room: Mutex<Option<OwnedSemaphorePermit>>,
+    admission: Admission,
+    _seat: Option<OwnedSemaphorePermit>,
+}
+
+impl Permit {
+    fn new(room: OwnedSemaphorePermit, seat: Option<OwnedSemaphorePermit>, admission: &Admission) -> Self {
+        Self(Arc::new(Rights { room: Mutex::new(Some(room)), admission: admission.clone(), _seat: seat }))
+    }
+
+    /// Gives the memory back, and keeps the place: the picture has become small.
+    pub fn give_back_memory(&self) {
+        self.0.give_back_memory();
+    }
+}
+
+impl Rights {
+    fn give_back_memory(&self) {
+        let room = self.room.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if room.is_some() {
+            drop(room);
+            self.admission.give_back_if_idle();
+        }
+    }
+}
+
+impl Drop for Rights {
+    fn drop(&mut self) {
+        self.give_back_memory();
+    }
+}
+
+/// Something with the right to its memory, which goes back after it.
+pub struct Admitted<T> {
+    // Dropped first.
+    value: T,
+    permit: Permit,
+}
+
+impl<T> Admitted<T> {
+    /// Puts both together.
+    pub fn new(value: T, permit: Permit) -> Self {
+        Self { value, permit }
+    }
+
+    /// Both.
+    pub fn into_parts(self) -> (T, Permit) {
+        (self.value, self.permit)
+    }
+}
+
+impl<T> Deref for Admitted<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn the_shares_are_the_memory_and_the_least_takes_every_picture() {
+        for memory in [LEAST, MOST, LEAST + 12_345] {
+            let shares = Shares::of(memory);
+            assert_eq!(shares.files + shares.small + shares.large, memory);
+        }
+        let shares = Shares::of(LEAST);
+        assert!(shares.files >= orco_runtime::image::MAX_FILE);
+        // A picture of 64 MiB, and what scaling it takes.
+        assert!(shares.large >= orco_runtime::image::MAX_MEMORY + 30 * MIB);
+    }
+
+    #[tokio::test]
+    async fn a_small_picture_passes_by_large_ones_that_wait_and_all_come_to_their_turn() {
+        let admission = Admission::new(64 * MIB);
+        let large = || Box::pin(admission.work(20 * MIB));
+        let first = large().now_or_never().unwrap().unwrap();
+        let (mut second, mut third) = (large(), large());
+        assert!((&mut second).now_or_never().is_none() && (&mut third).now_or_never().is_none());
+        let small = admission.work(3 * MIB).now_or_never().unwrap().unwrap();
+        assert!(admission.try_work(20 * MIB).is_none() && admission.try_work(3 * MIB).is_some());
+        drop(first);
+        assert!((&mut third).now_or_never().is_none(), "in the order of arrival");
+        let held = second.now_or_never().unwrap().unwrap();
+        held.give_back_memory();
+        assert!(third.now_or_never().is_some());
+        drop((small, held));
+        assert!(admission.0.is_idle() && admission.0.large.seats.available_permits() == LARGE_SEATS);
+    }
+
+    #[tokio::test]
+    async fn whoever_stops_waiting_leaves_nothing_behind() {
+        let admission = Admission::new(64 * MIB);
+        let held = admission.work(31 * MIB).now_or_never().unwrap().unwrap();
+        for _ in 0..3 * LARGE_SEATS {
+            let mut waiting = Box::pin(admission.work(31 * MIB));
+            assert!((&mut waiting).now_or_never().is_none());
+        }
+        drop(held);
+        assert!(admission.work(31 * MIB).now_or_never().unwrap().is_ok());
+        assert!(admission.0.is_idle());
+    }
+
+    #[tokio::test]
+    async fn what_can_never_be_and_who_is_one_too_many_is_refused_at_once() {
+        let admission = Admission::new(64 * MIB);
+        let refused = |bytes| match admission.work(bytes).now_or_never() {
+            Some(Err(refusal)) => refusal.status.as_u16(),
+            _ => 0,
+        };
+        assert_eq!(refused(32 * MIB), 413);
+        assert_eq!(refused(u64::MAX), 413);
+        let _held = admission.work(31 * MIB).now_or_never().unwrap().unwrap();
+        let mut waiting: Vec<_> = (1..LARGE_SEATS).map(|_| Box::pin(admission.work(31 * MIB))).collect();
+        assert!(waiting.iter_mut().all(|waiting| waiting.now_or_never().is_none()));
+        assert_eq!(refused(31 * MIB), 429);
+        assert_eq!(refused(MIB), 0, "small ones go on");
+    }
+
+    #[test]
+    fn files_take_their_share_and_no_more_and_small_ones_are_free() {
+        let admission = Admission::new(64 * MIB);
+        let mut first = admission.file();
+        assert!(first.check(24 << 20).is_ok() && first.check(26 << 20).is_err());
+        for step in 1..=23 {
+            first.grow_to(step << 20).unwrap();
+        }
+        let mut second = admission.file();
+        assert_eq!(second.grow_to(3 << 20).unwrap_err().status.as_u16(), 429);
+        second.grow_to(FREE).unwrap();
+        let bytes = first.holding(vec![1; 3]);
+        let part = bytes.slice(1..2);
+        drop(bytes);
+        assert!(second.grow_to(3 << 20).is_err(), "a part of it is still there");
+        drop(part);
+        second.grow_to(3 << 20).unwrap();
+        drop(second);
+        assert!(admission.0.is_idle());
+    }
+}

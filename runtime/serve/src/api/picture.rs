@@ -1,0 +1,52 @@
+//! Pictures that are sent: admitted by what their headers say, decoded away from the threads that serve.
+
+use axum::body::Bytes;
+use orco_runtime::image::{self, ImageError};
+use orco_runtime::image_rs::RgbImage;
+use tokio::task;
+
+use crate::admission::{Admitted, Permit, picture_bytes};
+use crate::error::Refusal;
+use crate::service::Service;
+
+/// Waits until these pictures may be decoded, one after the other.
+///
+/// # Errors
+/// [`Refusal`] if one of them is no picture that is taken, or too many are looked at.
+pub(super) async fn admit(service: &Service, files: Vec<Bytes>) -> Result<Permit, Refusal> {
+    let input = service.manifest.preprocessing;
+    let most = move || files.iter().try_fold(0, |most, file| Ok(picture_bytes(&image::needs(file)?, &input).max(most)));
+    let most = task::spawn_blocking(most).await.map_err(|_| undecodable())?;
+    service.admission.work(most.map_err(refused)?).await
+}
+
+/// Decodes a picture that was admitted, and does something with it and its file.
+///
+/// # Errors
+/// [`Refusal`] if it is damaged.
+pub(super) async fn decode<T: Send + 'static>(
+    file: Bytes,
+    permit: Permit,
+    then: impl FnOnce(&[u8], RgbImage) -> T + Send + 'static,
+) -> Result<Admitted<T>, Refusal> {
+    // With its permit: who waits for it may go, the memory is taken nevertheless.
+    let decoding = move || image::decode(&file).map(|picture| Admitted::new(then(&file, picture), permit));
+    task::spawn_blocking(decoding).await.map_err(|_| undecodable())?.map_err(refused)
+}
+
+/// The same of a picture alone.
+///
+/// # Errors
+/// As for [`admit`] and [`decode`].
+pub(super) async fn whole(service: &Service, file: Bytes) -> Result<Admitted<RgbImage>, Refusal> {
+    let permit = admit(service, vec![file.clone()]).await?;
+    decode(file, permit, |_, picture| picture).await
+}
+
+fn refused(error: ImageError) -> Refusal {
+    Refusal::bad(format!("the picture {error}"))
+}
+
+fn undecodable() -> Refusal {
+    Refusal::bad("the picture cannot be decoded")
+}

@@ -1,0 +1,442 @@
+//! The tensors of an inference request, read into memory of bounded size: never more numbers or files than the model
+//! takes, and no tree of JSON values, which takes forty times the bytes that it is written with.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use axum::body::Bytes;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use orco_runtime::ndarray::Array2;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, de};
+use serde_json::value::RawValue;
+
+use crate::error::Refusal;
+
+/// Most pictures of a request.
+pub(super) const PICTURES: usize = 64;
+/// Most feature vectors of a request.
+pub(super) const ROWS: usize = 4096;
+/// Longest identifier of a request, in bytes; it is sent back.
+const ID: usize = 256;
+/// Characters of a number, at most, with what stands around it.
+const NUMBER: usize = 64;
+
+/// What is to be looked at.
+#[derive(Debug)]
+pub(super) enum Tensor {
+    /// Files of pictures.
+    Pictures(Vec<Bytes>),
+    /// Feature vectors, finite, as are their norms.
+    Rows(Array2<f32>),
+}
+
+#[derive(Deserialize)]
+struct Request<'a> {
+    id: Option<String>,
+    #[serde(borrow, deserialize_with = "only_one")]
+    inputs: Input<'a>,
+}
+
+#[derive(Deserialize)]
+struct Input<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    datatype: Cow<'a, str>,
+    shape: Shape,
+    #[serde(default)]
+    parameters: Parameters,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+struct Parameters {
+    binary_data_size: Option<usize>,
+}
+
+/// Identifier and tensor of a request, whose first `json` bytes are JSON and the others binary.
+///
+/// # Errors
+/// [`Refusal`] if it is not understood, or is more than the model takes.
+pub(super) fn read(body: &Bytes, json: usize, features: usize) -> Result<(Option<String>, Tensor), Refusal> {
+    let request = serde_json::from_slice(&body[..json]);
+    let Request { id, inputs: input } = request.map_err(|error| Refusal::bad(format!("the request: {error}")))?;
+    if id.as_ref().is_some_and(|id| id.len() > ID) {
+        return Err(Refusal::bad(format!("\"id\" must have at most {ID} bytes")));
+    }
+    let binary = input.parameters.binary_data_size.map(|size| {
+        let binary = body.slice(json..);
+        (binary.len() == size).then_some(binary).ok_or_else(|| Refusal::bad("binary_data_size does not match the body"))
+    });
+    let binary = binary.transpose()?;
+    let tensor = match (&*input.name, &*input.datatype) {
+        ("image", "BYTES") => Tensor::Pictures(files(&input, binary)?),
+        ("features", "FP32") => Tensor::Rows(rows(&input, binary, features)?),
+        _ => return Err(Refusal::bad("the input must be \"image\" of BYTES or \"features\" of FP32")),
+    };
+    Ok((id, tensor))
+}
+
+/// The files of pictures.
+fn files(input: &Input<'_>, binary: Option<Bytes>) -> Result<Vec<Bytes>, Refusal> {
+    let Shape::One(count @ 1..=PICTURES) = input.shape else {
+        return Err(Refusal::bad(format!("the shape of \"image\" must be [n], n from 1 to {PICTURES}")));
+    };
+    let other_number = || Refusal::bad("\"image\" has another number of files than its shape");
+    let mut files = Vec::new();
+    match binary {
+        Some(mut rest) => {
+            while !rest.is_empty() {
+                let cut = || Refusal::bad("a binary tensor of BYTES is a length of 4 bytes before each element");
+                let length = rest.first_chunk::<4>().map(|length| u32::from_le_bytes(*length) as usize);
+                let length = length.filter(|length| *length <= rest.len() - 4).ok_or_else(cut)?;
+                if files.len() == count {
+                    return Err(other_number());
+                }
+                files.push(rest.slice(4..4 + length));
+                rest = rest.slice(4 + length..);
+            }
+        }
+        None => {
+            let data = input.data.map_or("null", RawValue::get);
+            let mut each = |text: &str| {
+                files.push(Bytes::from(STANDARD.decode(text).map_err(|_| "no Base64")?));
+                Ok(())
+            };
+            let read = List { most: count, depth: 1, each: &mut Each::Text(&mut each) };
+            let read = read.deserialize(&mut serde_json::Deserializer::from_str(data));
+            read.map_err(|error| {
+                Refusal::bad(format!("\"data\" of \"image\" must be a list of files in Base64: {error}"))
+            })?;
+        }
+    }
+    if files.len() == count { Ok(files) } else { Err(other_number()) }
+}
+
+/// Feature vectors.
+fn rows(input: &Input<'_>, binary: Option<Bytes>, features: usize) -> Result<Array2<f32>, Refusal> {
+    let Shape::Two(count @ 1..=ROWS, width) = input.shape else {
+        return Err(Refusal::bad(format!("the shape of \"features\" must be [n, {features}], n from 1 to {ROWS}")));
+    };
+    let wrong = || Refusal::bad(format!("\"features\" must have the shape [n, {features}] and as many numbers"));
+    if width != features {
+        return Err(wrong());
+    }
+    let most = count * features;
+    let numbers: Vec<f32> = match binary {
+        Some(bytes) => {
+            let chunks = bytes.as_chunks::<4>();
+            if !chunks.1.is_empty() {
+                return Err(Refusal::bad("a binary tensor of FP32 has four bytes for each number"));
+            }
+            if chunks.0.len() != most {
+                return Err(wrong());
+            }
+            chunks.0.iter().map(|number| f32::from_le_bytes(*number)).collect()
+        }
+        None => {
+            let data = input.data.map_or("null", RawValue::get);
+            if data.len() > (most + 1) * NUMBER {
+                return Err(wrong());
+            }
+            let mut numbers = Vec::with_capacity(most.min(data.len() / 2 + 1));
+            let mut each = |number: f64| numbers.push(number as f32);
+            // Nested lists are allowed, too.
+            let read = List { most, depth: 2, each: &mut Each::Number(&mut each) };
+            let read = read.deserialize(&mut serde_json::Deserializer::from_str(data));
+            read.map_err(|error| Refusal::bad(format!("\"data\" of \"features\" must be a list of numbers: {error}")))?;
+            numbers
+        }
+    };
+    let rows = Array2::from_shape_vec((count, features), numbers).map_err(|_| wrong())?;
+    // Of greater vectors no direction can be computed.
+    let is_finite = |row: &[f32]| row.iter().map(|value| value * value).sum::<f32>().is_finite();
+    if rows.as_slice().is_some_and(|all| all.chunks_exact(features.max(1)).all(is_finite)) {
+        return Ok(rows);
+    }
+    Err(Refusal::bad("features must be finite, and so must the sum of the squares of each vector's (in FP32)"))
+}
+
+/// A shape, as far as any input has one.
+#[derive(Debug, PartialEq, Eq)]
+enum Shape {
+    One(usize),
+    Two(usize, usize),
+    Other,
+}
+
+impl<'de> Deserialize<'de> for Shape {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Sides;
+        impl<'de> Visitor<'de> for Sides {
+            type Value = Shape;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a shape: a list of one or two whole numbers")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut sides: A) -> Result<Shape, A::Error> {
+                let Some(first) = sides.next_element()? else { return Ok(Shape::Other) };
+                let Some(second) = sides.next_element()? else { return Ok(Shape::One(first)) };
+                match sides.next_element::<IgnoredAny>()? {
+                    None => Ok(Shape::Two(first, second)),
+                    Some(_) => Err(A::Error::invalid_length(3, &self)),
+                }
+            }
+        }
+        deserializer.deserialize_seq(Sides)
+    }
+}
+
+/// A list of one input.
+fn only_one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Input<'de>, D::Error> {
+    struct One;
+    impl<'de> Visitor<'de> for One {
+        type Value = Input<'de>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("one input, \"image\" or \"features\"")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut inputs: A) -> Result<Input<'de>, A::Error> {
+            let input = inputs.next_element()?.ok_or_else(|| A::Error::invalid_length(0, &self))?;
+            match inputs.next_element::<IgnoredAny>()? {
+                None => Ok(input),
+                Some(_) => Err(A::Error::invalid_length(2, &self)),
+            }
+        }
+    }
+    deserializer.deserialize_seq(One)
+}
+
+/// What is done with each element of a list.
+enum Each<'a> {
+    Number(&'a mut dyn FnMut(f64)),
+    Text(&'a mut dyn FnMut(&str) -> Result<(), &'static str>),
+}
+
+/// Reads a list of at most so many elements, which lists within it may hold.
+struct List<'a, 'b> {
+    most: usize,
+    depth: u32,
+    each: &'a mut Each<'b>,
+}
+
+impl<'de> DeserializeSeed<'de> for List<'_, '_> {
+    /// How many elements there were.
+    type Value = usize;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<usize, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for List<'_, '_> {
+    type Value = usize;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<usize, A::Error> {
+        let mut count = 0;
+        loop {
+            let element = Element(List { most: self.most - count, depth: self.depth - 1, each: &mut *self.each });
+            match list.next_element_seed(element)? {
+                None => return Ok(count),
+                Some(more) => count += more,
+            }
+        }
+    }
+}
+
+/// An element of a list: a number, a text, or a list of such.
+struct Element<'a, 'b>(List<'a, 'b>);
+
+impl Element<'_, '_> {
+    fn take<E: de::Error>(self, take: impl FnOnce(&mut Each<'_>) -> Result<(), E>) -> Result<usize, E> {
+        if self.0.most == 0 {
+            return Err(E::custom("it has more elements than its shape"));
+        }
+        take(self.0.each).map(|()| 1)
+    }
+
+    fn number<E: de::Error>(self, number: f64) -> Result<usize, E> {
+        self.take(|each| match each {
+            Each::Number(each) => {
+                each(number);
+                Ok(())
+            }
+            Each::Text(_) => Err(E::invalid_type(de::Unexpected::Float(number), &"a text")),
+        })
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Element<'_, '_> {
+    type Value = usize;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<usize, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Element<'_, '_> {
+    type Value = usize;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0.each {
+            Each::Number(_) => "a number",
+            Each::Text(_) => "a text",
+        })
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<usize, E> {
+        self.number(number)
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<usize, E> {
+        self.number(number as f64)
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<usize, E> {
+        self.number(number as f64)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<usize, E> {
+        self.take(|each| match each {
+            Each::Text(each) => each(text).map_err(E::custom),
+            Each::Number(_) => Err(E::invalid_type(de::Unexpected::Other("a text"), &"a number")),
+        })
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<usize, A::Error> {
+        if self.0.depth == 0 {
+            return Err(A::Error::custom("its lists lie too deep"));
+        }
+        self.0.visit_seq(list)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(json: &str) -> Result<Tensor, String> {
+        let body = Bytes::copy_from_slice(json.as_bytes());
+        super::read(&body, body.len(), 3).map(|(_, tensor)| tensor).map_err(|refusal| refusal.sentence)
+    }
+
+    fn features(shape: &str, data: &str) -> Result<Vec<f32>, String> {
+        let json = format!(r#"{{"inputs":[{{"data":{data},"name":"features","datatype":"FP32","shape":{shape}}}]}}"#);
+        match read(&json)? {
+            Tensor::Rows(rows) => Ok(rows.into_raw_vec_and_offset().0),
+            Tensor::Pictures(_) => unreachable!(),
+        }
+    }
+
+    fn images(shape: &str, data: &str) -> Result<Vec<Bytes>, String> {
+        let json = format!(r#"{{"inputs":[{{"name":"image","datatype":"BYTES","shape":{shape},"data":{data}}}]}}"#);
+        match read(&json)? {
+            Tensor::Pictures(files) => Ok(files),
+            Tensor::Rows(_) => unreachable!(),
+        }
+    }
+
+    #[test]
+    fn numbers_are_read_flat_or_in_rows_whatever_comes_first() {
+        assert_eq!(features("[1,3]", "[1,-2.5,3e2]").unwrap(), [1.0, -2.5, 300.0]);
+        assert_eq!(features("[2,3]", "[[1,2,3],[4,5,6]]").unwrap(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        assert_eq!(features("[1,3]", " [ 9223372036854775807 , -4611686018427387904,0]").unwrap()[2], 0.0);
+    }
+
+    #[test]
+    fn what_is_more_than_its_shape_is_refused_where_it_begins() {
+        for (shape, data, told) in [
+            ("[1,3]", "[1,2,3,4]", "more elements than its shape"),
+            ("[1,3]", "[[1,2],[3,4]]", "more elements than its shape"),
+            ("[1,3]", "[1,2]", "as many numbers"),
+            ("[1,3]", "[[[1,2,3]]]", "too deep"),
+            ("[1,3]", r#"[1,2,"3"]"#, "expected a number"),
+            ("[1,3]", "[1,2,null]", "expected a number"),
+            ("[1,3]", "{}", "expected a list"),
+            ("[1,3]", "null", "expected a list"),
+            ("[1,3]", "3", "expected a list"),
+            ("[4097,3]", "[]", "n from 1 to 4096"),
+            ("[0,3]", "[]", "n from 1 to 4096"),
+            ("[3]", "[1,2,3]", "must be [n, 3]"),
+            ("[]", "[]", "must be [n, 3]"),
+            ("[1,4]", "[1,2,3,4]", "must have the shape [n, 3]"),
+            ("[1,1,3]", "[1,2,3]", "one or two whole numbers"),
+            ("[-1,3]", "[1,2,3]", "invalid value"),
+            ("[18446744073709551615,3]", "[1]", "n from 1 to 4096"),
+        ] {
+            let error = features(shape, data).unwrap_err();
+            assert!(error.contains(told), "{shape} {data}: {error}");
+        }
+        let long = format!("[{}1,2,3]", " ".repeat(NUMBER * 5));
+        assert!(features("[1,3]", &long).is_err(), "spaces are not counted as numbers");
+    }
+
+    #[test]
+    fn numbers_without_a_norm_are_refused() {
+        for data in ["[3e38,0,0]", "[1e20,0,0]", "[1e39,0,0]", "[-3.4e38,1,1]"] {
+            assert!(features("[1,3]", data).unwrap_err().contains("must be finite"), "{data}");
+        }
+        assert!(features("[1,3]", "[1e18,1e18,-1e18]").is_ok() && features("[1,3]", "[1e999,0,0]").is_err());
+    }
+
+    #[test]
+    fn files_are_read_from_base64_also_where_it_is_escaped() {
+        assert_eq!(images("[2]", r#"["AAEC","\/\/79"]"#).unwrap(), [&[0u8, 1, 2][..], &[255, 254, 253]]);
+        for (shape, data, told) in [
+            ("[1]", r#"["AAEC","AAEC"]"#, "more elements than its shape"),
+            ("[2]", r#"["AAEC"]"#, "another number of files"),
+            ("[1]", r#"["AAE"]"#, "no Base64"),
+            ("[1]", "[1]", "expected a text"),
+            ("[1]", r#"[["AAEC"]]"#, "too deep"),
+            ("[65]", "[]", "n from 1 to 64"),
+            ("[1,1]", r#"["AAEC"]"#, "n from 1 to 64"),
+        ] {
+            let error = images(shape, data).unwrap_err();
+            assert!(error.contains(told), "{shape} {data}: {error}");
+        }
+    }
+
+    #[test]
+    fn one_input_is_taken_and_a_short_identifier() {
+        let input = r#"{"name":"image","datatype":"BYTES","shape":[1],"data":["AAEC"]}"#;
+        assert!(read(&format!(r#"{{"id":"7","inputs":[{input}],"outputs":[{{"name":"label"}}]}}"#)).is_ok());
+        for (json, told) in [
+            (format!(r#"{{"inputs":[{input},{input}]}}"#), "expected one input"),
+            (r#"{"inputs":[]}"#.into(), "expected one input"),
+            ("{}".into(), "missing field `inputs`"),
+            (format!(r#"{{"id":"{}","inputs":[{input}]}}"#, "7".repeat(257)), "at most 256 bytes"),
+            (format!(r#"{{"inputs":[{}]}}"#, input.replace("BYTES", "FP32")), "the input must be"),
+            (format!("{}{}", "[".repeat(200), "]".repeat(200)), "the request: "),
+        ] {
+            let error = read(&json).unwrap_err();
+            assert!(error.contains(told), "{json}: {error}");
+        }
+    }
+
+    #[test]
+    fn binary_files_stand_behind_their_lengths() {
+        let head = |size: usize, count: usize| {
+            format!(
+                r#"{{"inputs":[{{"name":"image","datatype":"BYTES","shape":[{count}],"parameters":{{"binary_data_size":{size}}}}}]}}"#
+            )
+        };
+        let read = |count: usize, binary: &[u8]| {
+            let json = head(binary.len(), count);
+            let body = Bytes::from([json.as_bytes(), binary].concat());
+            super::read(&body, json.len(), 3).map(|(_, tensor)| tensor)
+        };
+        let binary = [2, 0, 0, 0, 7, 8, 0, 0, 0, 0];
+        let Ok(Tensor::Pictures(files)) = read(2, &binary) else { panic!() };
+        assert_eq!(files, [&[7u8, 8][..], &[]]);
+        assert!(read(1, &binary).is_err() && read(3, &binary).is_err() && read(2, &binary[..9]).is_err());
+    }
+}
