@@ -25,6 +25,37 @@ pub enum ServeError {
     /// A thread or the runtime of the network cannot be started.
     #[error("cannot start the service's threads: {0}")]
     Threads(io::Error),
+    /// The process may not have the threads that it needs.
+    #[error(
+        "cannot start the service's threads: it needs {needed} more, and the system gives it no more: {source}; raise \
+         the limit (ulimit -u, or TasksMax= of the unit)"
+    )]
+    TooFewThreads {
+        /// How many are needed.
+        needed: usize,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The process may not have the files that it needs.
+    #[error(
+        "the process may have {limit} open files, which leaves too few for connections: raise the limit (ulimit -n, or \
+         LimitNOFILE= of the unit)"
+    )]
+    TooFewFiles {
+        /// How many it may have.
+        limit: u64,
+    },
+    /// A thread broke off before it worked.
+    #[error("the thread \"{thread}\" broke off while it was started: {why}")]
+    BrokeOff {
+        /// Its name.
+        thread: &'static str,
+        /// What it said.
+        why: String,
+    },
+    /// A thread broke off again and again; the service has ended.
+    #[error("the service ends: {0}; start it anew")]
+    Broken(String),
     /// The address is taken, or not this machine's.
     #[error("cannot listen on {address}")]
     Listen {
@@ -116,9 +147,17 @@ impl Refusal {
         Self::new(StatusCode::TOO_MANY_REQUESTS, sentence)
     }
 
-    /// A thread of the service has ended.
+    /// The service ends.
     pub fn stopping() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "the service is stopping")
+    }
+
+    /// The thread that was to answer broke off, and is started again.
+    pub fn lost() -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the answer was lost, since the thread that answers broke off; try again",
+        )
     }
 }
 

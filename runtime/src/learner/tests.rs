@@ -166,7 +166,8 @@ fn going_back_is_exact_whatever_the_seed() {
     assert!(matches!(learner.undo_last(second, &mut ()), Err(ChangeError::NotLast { number: 2, last: 3 })));
     // Of a state that was begun anew.
     for (number, other) in [(3, EntryId { mark: second.mark, ..third }), (2, EntryId { mark: third.mark, ..second })] {
-        let undone = if number == 3 { learner.undo_last(other, &mut ()) } else { learner.undo_to_entry(other, &mut ()) };
+        let undone =
+            if number == 3 { learner.undo_last(other, &mut ()) } else { learner.undo_to_entry(other, &mut ()) };
         assert!(matches!(undone, Err(ChangeError::OtherEntry { number: said }) if said == number), "{undone:?}");
     }
     assert_eq!(third.to_string().parse(), Ok(third));
