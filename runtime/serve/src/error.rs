@@ -23,13 +23,10 @@ pub enum ServeError {
     #[error("the backbone cannot be started")]
     Encode(#[from] EncodeError),
     /// A thread or the runtime of the network cannot be started.
-    #[error("cannot start the service's threads: {0}")]
+    #[error("cannot start the service's threads: {}", advised(.0))]
     Threads(io::Error),
     /// The process may not have the threads that it needs.
-    #[error(
-        "cannot start the service's threads: it needs {needed} more, and the system gives it no more: {source}; raise \
-         the limit (ulimit -u, or TasksMax= of the unit)"
-    )]
+    #[error("cannot start the service's threads, of which it needs {needed} more: {}", advised(source))]
     TooFewThreads {
         /// How many are needed.
         needed: usize,
@@ -110,6 +107,16 @@ pub enum ServeError {
     /// Certificate and key cannot be used together.
     #[error("the certificate and its key cannot be used: {0}")]
     Tls(rustls::Error),
+}
+
+/// What the system said, and what to do where it has no more threads.
+fn advised(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            format!("{error}; allow the process more (ulimit -u, or TasksMax= of the unit)")
+        }
+        _ => error.to_string(),
+    }
 }
 
 /// Why a request is refused: a status and a sentence.
