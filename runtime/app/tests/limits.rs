@@ -244,13 +244,13 @@ fn a_limit_of_file_sizes_is_reported_as_a_full_disk_is() {
     let state = folder.path().join("state");
     let mug = argument("mug", &shots("learn", "mug"));
     let mut command = orco(&shipped(), &state, &["learn", &mug]);
-    limited(&mut command, Resource::RLIMIT_FSIZE, 4096);
+    limited(&mut command, Resource::RLIMIT_FSIZE, 512);
     let output = command.output().unwrap();
     assert_refused(&output, "File too large");
     assert_refused(&output, "what was known before is unchanged");
     // A service refuses the change, and goes on.
     let mut command = orco(&shipped(), &state, &["--engine", "rten", "serve", "--listen", "127.0.0.1:0"]);
-    limited(&mut command, Resource::RLIMIT_FSIZE, 4096);
+    limited(&mut command, Resource::RLIMIT_FSIZE, 512);
     let service = Service::of(command);
     let port = service.url.rsplit(':').next().unwrap().parse().unwrap();
     for _ in 0..2 {

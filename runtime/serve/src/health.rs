@@ -14,6 +14,8 @@ use crate::event::Events;
 
 /// How long a look at the state's folder holds. Looking writes nothing.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// A disk that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How the service is.
 #[derive(Clone)]
@@ -27,10 +29,21 @@ struct Inner {
     down: Mutex<BTreeMap<&'static str, String>>,
     /// Why a thread is down for good.
     broken: watch::Sender<Option<String>>,
-    looked: Mutex<Option<(Instant, Option<String>)>>,
+    disk: Mutex<Disk>,
     /// How often threads are to break off at places, in tests.
     #[cfg(test)]
     faults: Mutex<BTreeMap<&'static str, usize>>,
+}
+
+/// What was seen of the disk of the state.
+#[derive(Default)]
+struct Disk {
+    /// When somebody looked last.
+    looked: Option<Instant>,
+    /// Since when somebody looks.
+    looking: Option<Instant>,
+    /// Why nothing could be written then.
+    seen: Option<String>,
 }
 
 /// A lock that stays usable after a thread broke off while it held it.
@@ -46,7 +59,7 @@ impl Health {
             events,
             down: Mutex::default(),
             broken: watch::Sender::new(None),
-            looked: Mutex::default(),
+            disk: Mutex::default(),
             #[cfg(test)]
             faults: Mutex::default(),
         }))
@@ -87,13 +100,27 @@ impl Health {
     /// What is wrong, in sentences. Asks the system, which may take a while on a disk that hangs.
     pub fn problems(&self) -> Vec<String> {
         let mut problems: Vec<String> = lock(&self.0.down).values().cloned().collect();
-        let mut looked = lock(&self.0.looked);
-        let (_, folder) = match &*looked {
-            Some((at, seen)) if at.elapsed() < LOOK_EVERY => (*at, seen.clone()),
-            _ => looked.insert((Instant::now(), unwritable(&self.0.folder))).clone(),
-        };
-        problems.extend(folder);
+        problems.extend(self.look());
         problems
+    }
+
+    /// Why nothing can be written, by a look at the disk that is not old. Only one looks at a time: where the disk hangs,
+    /// not everybody does.
+    fn look(&self) -> Option<String> {
+        let mut disk = lock(&self.0.disk);
+        if disk.looked.is_some_and(|at| at.elapsed() < LOOK_EVERY) {
+            return disk.seen.clone();
+        }
+        if let Some(begun) = disk.looking {
+            let hangs = begun.elapsed() >= PATIENCE;
+            let folder = self.0.folder.display();
+            return if hangs { Some(format!("the disk of {folder} does not answer")) } else { disk.seen.clone() };
+        }
+        disk.looking = Some(Instant::now());
+        drop(disk);
+        let seen = unwritable(&self.0.folder);
+        *lock(&self.0.disk) = Disk { looked: Some(Instant::now()), looking: None, seen: seen.clone() };
+        seen
     }
 
     /// Refuses while something is wrong; the status says what, to those who may know.

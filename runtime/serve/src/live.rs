@@ -303,15 +303,18 @@ impl Thread {
         }
     }
 
-    /// Forgets what was shown by what is no longer known: a class that was purged is named no more.
+    /// Lets the frames that were seen by what is no longer known go. A class that is not known any more is shown no
+    /// more, though no frame may come.
     fn follow(&mut self) {
         let known = self.answers.knowledge();
         if !Arc::ptr_eq(&known, &self.known) {
             self.known = known;
             self.agreement.clear();
             let mut now = self.inner.now();
-            (now.matches, now.agreed, now.known) = (Vec::new(), 0, false);
-            self.told.label = None;
+            let is_gone = |named: &Named| !named.provisional && self.known.class(&named.label).is_err();
+            if now.matches.iter().any(is_gone) {
+                (now.matches, now.agreed, now.known) = (Vec::new(), 0, false);
+            }
         }
     }
 

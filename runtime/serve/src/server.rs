@@ -112,7 +112,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens. Connections wait until [`Server::run`].
+    /// Listens. Connections wait until [`Server::run`]. Raises the process's limit of open files as far as it goes.
     ///
     /// # Errors
     /// [`ServeError`] if the address, the token's file or the certificate cannot be used, a token is missing, or the
@@ -212,8 +212,9 @@ impl Server {
                     Ok((stream, peer)) => (stream, peer.ip()),
                     Err(error) => {
                         log::warn!("cannot accept a connection: {error}");
-                        // No file is left for it: one who is served, or only silent, makes room.
-                        places.give_way();
+                        if no_file_is_left(&error) {
+                            places.give_way();
+                        }
                         tokio::time::sleep(Duration::from_millis(20)).await;
                         continue;
                     }
@@ -233,12 +234,24 @@ impl Server {
     }
 }
 
+/// Whether the process or the machine has no file left for a connection.
+#[cfg(unix)]
+fn no_file_is_left(error: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+}
+
+#[cfg(not(unix))]
+fn no_file_is_left(_: &std::io::Error) -> bool {
+    false
+}
+
 /// Starts the threads that decode, all at once: each waits for the others.
 fn start_decoders(runtime: &tokio::runtime::Runtime) {
     let there = Arc::new(Barrier::new(DECODERS));
     for _ in 0..DECODERS {
         let there = Arc::clone(&there);
-        runtime.spawn_blocking(move || drop(there.wait()));
+        runtime.spawn_blocking(move || there.wait().is_leader());
     }
 }
 
