@@ -88,6 +88,7 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
+    outlive_file_limits();
     // Before any other thread. Where it fails, ONNX Runtime is not loaded, and that is said when it is wanted.
     let _ = telemetry::off();
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn,ort=error"))
@@ -148,6 +149,18 @@ fn main() -> ExitCode {
         }
     };
     output.finish(done)
+}
+
+/// Has a write beyond the limit of file sizes (`ulimit -f`) fail, as on a full disk, rather than end the process.
+fn outlive_file_limits() {
+    #[cfg(unix)]
+    {
+        // A signal that is caught is none that ends; nobody asks whether it came.
+        let came = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, came) {
+            eprintln!("warning: a limit of file sizes may end the process: {error}");
+        }
+    }
 }
 
 /// An empty variable of the environment counts as one that is not set.

@@ -86,7 +86,7 @@ fn teach(service: &Service, label: &str, class: &str) {
         assert_eq!(service.ask("POST", &format!("/api/v1/shots/{label}"), "image/jpeg", &shot).0, 200);
     }
     let job = service.json("POST", "/api/v1/learn", &json!({ "label": label }));
-    let path = format!("/api/v1/jobs/{}", job["id"]);
+    let path = format!("/api/v1/jobs/{}", job["id"].as_str().unwrap());
     while service.json("GET", &path, &Value::Null)["state"] != "done" {
         thread::sleep(Duration::from_millis(50));
     }

@@ -133,7 +133,7 @@ fn every_frame_is_answered_while_sessions_are_learned_and_memory_stays() {
                     assert_eq!(service.ask("POST", &place, "image/jpeg", &shot).0, 200);
                 }
                 let job = service.json("POST", "/api/v1/learn", &json!({ "label": label }));
-                let job = format!("/api/v1/jobs/{}", job["id"]);
+                let job = format!("/api/v1/jobs/{}", job["id"].as_str().unwrap());
                 loop {
                     let state = service.json("GET", &job, &json!(null))["state"].clone();
                     assert_ne!(state, "failed");

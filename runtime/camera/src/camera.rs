@@ -1,7 +1,9 @@
 //! A thread that reads a camera, opens it again when it goes away, and keeps its newest frame.
 
+use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -64,7 +66,8 @@ struct Slot {
 
 impl Shared {
     fn slot(&self) -> MutexGuard<'_, Slot> {
-        self.slot.lock().expect("nothing panics while it holds the frame")
+        // A thread that broke off leaves the slot as it was.
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn put(&self, picture: Picture) {
@@ -133,13 +136,10 @@ impl Camera {
     }
 
     /// The newest frame after number `after` (0 for any), waited for at most so long.
-    ///
-    /// # Panics
-    /// Never: nothing panics while it holds the frame.
     pub fn wait(&self, after: u64, most: Duration) -> Option<Arc<Frame>> {
         let is_old = |slot: &mut Slot| slot.newest.as_ref().is_none_or(|frame| frame.number <= after);
         let waited = self.shared.arrived.wait_timeout_while(self.shared.slot(), most, is_old);
-        let (slot, _) = waited.expect("nothing panics while it holds the frame");
+        let (slot, _) = waited.unwrap_or_else(PoisonError::into_inner);
         slot.newest.clone().filter(|frame| frame.number > after)
     }
 
@@ -180,9 +180,10 @@ fn keep_reading(source: &Source, shared: &Shared) {
     let mut tries = 0;
     while !shared.stop.is_set() {
         let frames = shared.slot().status.frames;
-        let error = match read(source, shared) {
-            Ok(()) => return,
-            Err(error) => error,
+        let error = match catch_unwind(AssertUnwindSafe(|| read(source, shared))) {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error,
+            Err(panic) => CameraError::BrokeOff(message(panic.as_ref())),
         };
         // One that was there begins anew; one that sends only garbage does not.
         let was_there = shared.slot().status.frames > frames && !matches!(error, CameraError::Garbage { .. });
@@ -198,9 +199,17 @@ fn keep_reading(source: &Source, shared: &Shared) {
     }
 }
 
+/// What a panic said.
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("it did not say why").to_owned()
+}
+
 /// Reads a camera until it fails; returns once it is told to stop.
 fn read(source: &Source, shared: &Shared) -> Result<(), CameraError> {
     let mut pictures = open(source, &shared.stop)?;
+    #[cfg(test)]
+    tests::break_off(source);
     shared.slot().status.opened += 1;
     log::info!("camera: {source} is open");
     while !shared.stop.is_set() {
@@ -216,4 +225,38 @@ fn read(source: &Source, shared: &Shared) -> Result<(), CameraError> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    static BROKE_OFF: AtomicBool = AtomicBool::new(false);
+
+    /// Breaks the first reading of a folder of that name off.
+    pub(super) fn break_off(source: &Source) {
+        if source.to_string().contains("breaks-off") && !BROKE_OFF.swap(true, Ordering::Relaxed) {
+            panic!("a test broke it off");
+        }
+    }
+
+    #[test]
+    fn a_camera_whose_reading_breaks_off_is_away_and_comes_back() {
+        let folder = tempfile::Builder::new().prefix("breaks-off").tempdir().unwrap();
+        let camera = Camera::open(Source::Folder(folder.path().into())).unwrap();
+        let until = |what: &str, is: &dyn Fn(&Status) -> bool| {
+            let end = Instant::now() + Duration::from_secs(60);
+            while !is(&camera.status()) {
+                assert!(Instant::now() < end, "never {what}: {camera:?}");
+                thread::sleep(Duration::from_millis(5));
+            }
+        };
+        let is_away = |status: &Status| matches!(&status.phase, Phase::Away { reason, .. } if reason == "reading it broke off: a test broke it off");
+        until("away", &is_away);
+        until("open again", &|status| status.opened == 1);
+        std::fs::copy("../../examples/shots/learn/mug/1.jpg", folder.path().join("1.jpg")).unwrap();
+        assert!(camera.wait(0, Duration::from_secs(60)).is_some());
+    }
 }

@@ -62,6 +62,9 @@ pub enum CameraError {
     /// The device has no format that is read.
     #[error("the device gives neither MJPG, JPEG nor YUYV, but {0}; try it through gst:")]
     Format(String),
+    /// Reading it panicked.
+    #[error("reading it broke off: {0}")]
+    BrokeOff(String),
     /// The folder has too many files to be watched.
     #[error("the folder has more than {0} files: move old ones away")]
     Crowded(usize),

@@ -56,6 +56,8 @@ function hear(event) {
   if (kind === "changed") { readKnown().catch(() => {}); if (files.length) look().catch(() => {}); }
   if (kind === "changed" || kind === "shots") readShots().catch(() => {});
   if (kind === "inbox") readInbox().catch(() => {});
+  // What was shown of a class that was purged.
+  if (kind === "purged" && JSON.parse(data).jobs.includes(shown?.id)) { forgetJob(); $("report").replaceChildren(); }
 }
 
 // ---- start

@@ -18,7 +18,9 @@ export function showJob(job) {
     $("report").replaceChildren();
     return;
   }
-  $("report").replaceChildren(...(job.state === "failed" ? [say("failed", job)] : report(job)));
+  // Where the thread broke off, nobody may know whether it was saved.
+  const failed = job.changed === null ? "uncertain" : "failed";
+  $("report").replaceChildren(...(job.state === "failed" ? [say(failed, job)] : report(job)));
 }
 
 function report({ report, warning }) {
@@ -36,6 +38,12 @@ function report({ report, warning }) {
     sideBySide([label, other], known, say("sideBySide", { label, other })));
   const fresh = (report?.new ?? []).slice(0, 3).map(({ label }) => sideBySide([label], known, say("newClass", { label })));
   return [make("p", { textContent: say("done") }), list, ...(confused.length ? confused : fresh)];
+}
+
+// Whether a job is that one, or was asked for after it; of one run of the service, ids count up.
+export function follows(job, id) {
+  const [[run, count], [other, before]] = [job.id, id].map((text) => text.split("-"));
+  return run === other && Number(count) >= Number(before);
 }
 
 export function forgetJob() {

@@ -11,7 +11,7 @@ export async function readKnown() {
   known = classes;
   forgetStored();
   $("bundle").textContent = status.bundle;
-  const problem = status.problem ? say("problem", status) : "";
+  const problem = [status.problem ? say("problem", status) : "", ...status.problems].filter(Boolean).join(" ");
   // What has not changed is not read out again.
   if ($("problem").textContent !== problem) $("problem").textContent = problem;
   if (findDevice(status.camera) && !stream && !files.length) { chooseDevice(true); showSource(); }
@@ -29,7 +29,7 @@ export async function readKnown() {
   showDial(status);
   if (status.jobs.length) showJob(status.jobs[0]);
   $("history").replaceChildren(...entries.toReversed().map((entry, index) => showEntry(entry, index === 0)));
-  last = entries.at(-1)?.entry;
+  last = entries.at(-1)?.id;
   // Taking back what took something back brings that back.
   $("undo").textContent = say(entries.at(-1)?.verb === "undo" ? "redo" : "undo");
   showUndo(status.changes > 0);
@@ -84,7 +84,7 @@ function showEntry(entry, present) {
     make("span", { className: "small", textContent: when ? `${entry.entry} · ${when}` : `${entry.entry}` }));
   if (!present) {
     item.append(make("button", { textContent: say("back"), "aria-label": say("backOf", entry),
-      on: (event) => undo({ entry: entry.entry }, event) }));
+      on: (event) => undo({ entry: entry.id }, event) }));
   }
   return item;
 }

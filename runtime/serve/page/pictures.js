@@ -19,7 +19,7 @@ export function source(path) {
   return blobs.get(path);
 }
 
-// What is stored under a number changes with what is known.
+// Whether a shot still belongs to a class changes with what is known.
 export function forgetStored() {
   for (const [path, got] of [...blobs]) {
     if (!path.startsWith(api("classes/"))) continue;
@@ -34,7 +34,7 @@ export function picture(path, alt) {
   return image;
 }
 
-const stored = (label, number) => api(`classes/${encodeURIComponent(label)}/shots/${number}.jpg`);
+const place = (label, id) => api(`classes/${encodeURIComponent(label)}/shots/${id}`);
 
 // ---- why
 
@@ -50,25 +50,25 @@ export function showWhy(why) {
 
 // ---- classes
 
-// The stored shots of a class; pressing one moves it.
-export function thumbnails({ label, thumbnails: numbers }) {
-  const one = (number) => {
+// The stored shots of a class; pressing one moves it, by its id: its number may be another shot's by then.
+export function thumbnails({ label, stored }) {
+  const one = ({ id, number }) => {
     const move = async () => {
       const to = await ask(say("moveAsk", { label, number }), label, "known");
-      if (to && to.trim() !== label) await change("PATCH", `classes/${encodeURIComponent(label)}/shots/${number}`, { label: to.trim() });
+      if (to && to.trim() !== label) await change("PATCH", `classes/${encodeURIComponent(label)}/shots/${id}`, { label: to.trim() });
     };
     const name = say("storedShot", { label, number });
-    return make("li", {}, make("button", { title: name, "aria-label": name, on: move }, picture(stored(label, number), "")));
+    return make("li", {}, make("button", { title: name, "aria-label": name, on: move }, picture(`${place(label, id)}.jpg`, "")));
   };
-  return make("ul", { className: "stored", "aria-label": say("storedShots", { label }) }, ...numbers.map(one));
+  return make("ul", { className: "stored", "aria-label": say("storedShots", { label }) }, ...stored.filter((shot) => shot.thumbnail).map(one));
 }
 
 // Pictures of classes, side by side.
 const SHOWN = 3;
 export function sideBySide(labels, classes, title) {
   const columns = labels.map((label) => {
-    const numbers = classes.find((known) => known.label === label)?.thumbnails ?? [];
-    const pictures = numbers.slice(0, SHOWN).map((number) => picture(stored(label, number), ""));
+    const shots = (classes.find((known) => known.label === label)?.stored ?? []).filter((shot) => shot.thumbnail);
+    const pictures = shots.slice(0, SHOWN).map(({ id }) => picture(`${place(label, id)}.jpg`, ""));
     if (!pictures.length) pictures.push(make("span", { className: "no-picture", textContent: say("fromStart") }));
     return make("div", {}, make("div", { className: "strip" }, ...pictures), make("p", { className: "small", textContent: label }));
   });

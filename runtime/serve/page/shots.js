@@ -2,7 +2,7 @@
 import { device } from "./camera.js";
 import { $, api, call, change, get, isolated, make, of, onRelease, pause, percent, pressesKey, say } from "./common.js";
 import { showEnough } from "./enough.js";
-import { isRunning, showJob, shown } from "./jobs.js";
+import { follows, isRunning, showJob, shown } from "./jobs.js";
 import { known } from "./known.js";
 import { files, frame, hasSource, stream } from "./source.js";
 
@@ -70,7 +70,7 @@ async function learn({ detail }) {
   if (detail === 0) $("label").focus();
   const job = await (await call("POST", api("learn"), { label: label() })).json();
   // Its events may have been faster.
-  if (!(shown?.id >= job.id)) showJob(job);
+  if (!shown || !follows(shown, job.id)) showJob(job);
 }
 
 let drawn = [];

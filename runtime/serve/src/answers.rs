@@ -4,9 +4,8 @@ mod watch;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
-use std::sync::{Arc, RwLock};
-use std::thread;
-use std::time::Instant;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use orco_runtime::encoder::EncodeError;
 use orco_runtime::encoder::choice::Work;
@@ -24,8 +23,10 @@ use tokio::sync::oneshot;
 use crate::admission::Admitted;
 use crate::error::{Refusal, ServeError, sentence};
 use crate::event::Events;
+use crate::health::Health;
 use crate::inbox::Inbox;
 use crate::metric::Metrics;
+use crate::worker::{self, Worker};
 
 /// Requests that may wait for an answer: more than those whom [`crate::admission`] lets decode a picture.
 const WAITING: usize = 64;
@@ -63,8 +64,17 @@ pub struct Like {
     pub label: String,
     /// Cosine of the features, -1..1.
     pub similarity: f32,
-    /// Its number among the stored shots of the class, from 1; `None` for one of the bundle's.
-    pub shot: Option<usize>,
+    /// The stored shot; `None` for an exemplar of the bundle's.
+    pub shot: Option<Stored>,
+}
+
+/// A stored shot of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// SHA-256 of its exemplar, which identifies it.
+    pub digest: [u8; 32],
+    /// Its place among the stored shots of the class, from 1; another one may have that after the next change.
+    pub number: usize,
 }
 
 /// What is known at a moment, as answers are given by it.
@@ -167,54 +177,35 @@ pub struct Answers {
 
 impl Answers {
     /// Starts the thread. `open` makes its learner there, since engines stay on the thread that started them; the
-    /// engine is started before this returns.
+    /// engine is started before this returns. Where the thread breaks off, it is opened anew.
     ///
     /// # Errors
     /// [`ServeError`] if the learner cannot be opened or its backbone not started.
-    pub fn start(
-        open: impl FnOnce() -> Result<Learner, ServeError> + Send + 'static,
+    pub(crate) fn start(
+        open: impl FnMut() -> Result<Learner, ServeError> + Send + 'static,
         inbox: Inbox,
-        (events, metrics): (Events, Metrics),
+        (health, events, metrics): (Health, Events, Metrics),
     ) -> Result<Self, ServeError> {
         let (requests, receiver) = mpsc::sync_channel(WAITING);
-        let knowledge = Arc::new(RwLock::new(Arc::new(Knowledge::default())));
-        let published = Arc::clone(&knowledge);
-        let handled = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&handled);
-        let (started, start) = mpsc::channel();
-        let thread = move || {
-            let opened = open().and_then(|mut learner| {
-                learner.engine(Work::Shots)?;
-                learner.engine(Work::Pictures(usize::MAX))?;
-                Ok(learner)
-            });
-            match opened {
-                Ok(learner) => {
-                    learner.warnings().iter().for_each(|warning| log::warn!("{warning}"));
-                    let (revision, watched, reads) = (learner.store().revision(), Instant::now(), 0);
-                    let (knowledge, handled) = (published, counted);
-                    let mut thread =
-                        Thread { learner, inbox, revision, watched, reads, knowledge, handled, events, metrics };
-                    thread.publish(None);
-                    let _ = started.send(Ok(()));
-                    thread.run(&receiver);
-                }
-                Err(error) => {
-                    let _ = started.send(Err(error));
-                }
-            }
+        let (knowledge, handled): (Arc<RwLock<Arc<Knowledge>>>, Arc<AtomicU64>) = Default::default();
+        let answers = Self { requests, knowledge: Arc::clone(&knowledge), handled: Arc::clone(&handled) };
+        let worker = Answering {
+            open: Box::new(open),
+            requests: receiver,
+            inbox,
+            knowledge,
+            handled,
+            health: health.clone(),
+            events,
+            metrics,
         };
-        thread::Builder::new().name("answers".into()).spawn(thread).map_err(ServeError::Threads)?;
-        start.recv().unwrap_or_else(|error| Err(ServeError::Threads(std::io::Error::other(error))))?;
-        Ok(Self { requests, knowledge, handled })
+        worker::start(worker, &health)?;
+        Ok(answers)
     }
 
     /// What is known now.
-    ///
-    /// # Panics
-    /// If the thread panicked while it wrote it.
     pub fn knowledge(&self) -> Arc<Knowledge> {
-        Arc::clone(&self.knowledge.read().expect("nothing panics while it is written"))
+        Arc::clone(&self.knowledge.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// What a picture shows, whether it is like anything known, and the `like` stored exemplars that it is most like.
@@ -247,7 +238,7 @@ impl Answers {
             Err(TrySendError::Disconnected(_)) => return Some(Err(Refusal::stopping())),
             Ok(()) => {}
         }
-        Some(answer.blocking_recv().map_err(|_| Refusal::stopping()).and_then(|answer| answer.map_err(failed)))
+        Some(answer.blocking_recv().map_err(|_| Refusal::lost()).and_then(|answer| answer.map_err(failed)))
     }
 
     /// What pictures show whose features are known, `[pictures, features]`.
@@ -285,7 +276,7 @@ impl Answers {
             TrySendError::Full(_) => Refusal::busy("too many pictures wait for an answer; try again"),
             TrySendError::Disconnected(_) => Refusal::stopping(),
         })?;
-        answer.await.map_err(|_| Refusal::stopping())?.map_err(failed)
+        answer.await.map_err(|_| Refusal::lost())?.map_err(failed)
     }
 
     /// Lets a class answer by its shots while it is learned; for threads.
@@ -322,6 +313,59 @@ fn judged(answer: Answer) -> Judged {
     Judged { label: answer.label, probabilities, known: answer.known }
 }
 
+/// What the thread keeps between two lives.
+struct Answering {
+    open: Box<dyn FnMut() -> Result<Learner, ServeError> + Send>,
+    requests: Receiver<Request>,
+    inbox: Inbox,
+    knowledge: Arc<RwLock<Arc<Knowledge>>>,
+    handled: Arc<AtomicU64>,
+    health: Health,
+    events: Events,
+    metrics: Metrics,
+}
+
+impl Worker for Answering {
+    const NAME: &'static str = "answers";
+
+    fn live(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
+        self.health.pass("answers: opening");
+        let mut learner = (self.open)()?;
+        learner.engine(Work::Shots)?;
+        learner.engine(Work::Pictures(usize::MAX))?;
+        learner.warnings().iter().for_each(|warning| log::warn!("{warning}"));
+        let mut thread = Thread {
+            revision: learner.store().revision(),
+            learner,
+            inbox: self.inbox.clone(),
+            watched: Instant::now(),
+            // It goes on rising.
+            reads: self.knowledge.read().unwrap_or_else(PoisonError::into_inner).number,
+            knowledge: Arc::clone(&self.knowledge),
+            handled: Arc::clone(&self.handled),
+            health: self.health.clone(),
+            events: self.events.clone(),
+            metrics: self.metrics.clone(),
+        };
+        thread.publish(None);
+        up();
+        thread.run(&self.requests);
+        Ok(())
+    }
+
+    /// Whoever asks is told that there is no answer, rather than waiting for one.
+    fn rest(&mut self, pause: Duration) -> bool {
+        let end = Instant::now() + pause;
+        loop {
+            match self.requests.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => return false,
+                Err(RecvTimeoutError::Disconnected) => return true,
+            }
+        }
+    }
+}
+
 struct Thread {
     learner: Learner,
     inbox: Inbox,
@@ -333,6 +377,7 @@ struct Thread {
     reads: u64,
     knowledge: Arc<RwLock<Arc<Knowledge>>>,
     handled: Arc<AtomicU64>,
+    health: Health,
     events: Events,
     metrics: Metrics,
 }
@@ -352,6 +397,7 @@ impl Thread {
                 Err(RecvTimeoutError::Disconnected) => break,
             };
             self.handled.fetch_add(1, Ordering::Relaxed);
+            self.health.pass("answers: asked");
             match request {
                 // Who asked is gone.
                 Request::Look { reply, .. } if reply.is_closed() => {}
@@ -390,7 +436,7 @@ impl Thread {
         let knowledge = Knowledge::of(&self.learner, self.reads, problem);
         self.metrics.classes.set(knowledge.classes.len() as i64);
         self.metrics.free_targets.set(knowledge.free_targets as i64);
-        *self.knowledge.write().expect("nothing panics while it is read") = Arc::new(knowledge);
+        *self.knowledge.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(knowledge);
     }
 
     fn look(&mut self, picture: &RgbImage, like: usize) -> Result<Looked, EncodeError> {
@@ -399,10 +445,14 @@ impl Thread {
         let answer = self.learner.classify_features(features.view()).swap_remove(0);
         self.metrics.classify_seconds.observe(started.elapsed().as_secs_f64());
         let neighbours = if like > 0 { self.learner.nearest(features.row(0), like) } else { Vec::new() };
+        let bank = &self.learner.state().exemplars;
         let like = neighbours.iter().map(|neighbour| Like {
             label: self.learner.label(neighbour.class).to_owned(),
             similarity: neighbour.similarity,
-            shot: matches!(neighbour.place, Place::Device(_)).then_some(neighbour.number),
+            shot: match neighbour.place {
+                Place::Device(exemplar) => Some(Stored { digest: bank.digest_of(exemplar), number: neighbour.number }),
+                Place::Bundle(_) => None,
+            },
         });
         let like = like.collect();
         let (named, features) = (self.named(&answer), features.row(0).to_vec());

@@ -23,8 +23,36 @@ pub enum ServeError {
     #[error("the backbone cannot be started")]
     Encode(#[from] EncodeError),
     /// A thread or the runtime of the network cannot be started.
-    #[error("cannot start the service's threads: {0}")]
+    #[error("cannot start the service's threads: {}", advised(.0))]
     Threads(io::Error),
+    /// The process may not have the threads that it needs.
+    #[error("cannot start the service's threads, of which it needs {needed} more: {}", advised(source))]
+    TooFewThreads {
+        /// How many are needed.
+        needed: usize,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The process may not have the files that it needs.
+    #[error(
+        "the process may have {limit} open files, which leaves too few for connections: raise the limit (ulimit -n, or \
+         LimitNOFILE= of the unit)"
+    )]
+    TooFewFiles {
+        /// How many it may have.
+        limit: u64,
+    },
+    /// A thread broke off before it worked.
+    #[error("the thread \"{thread}\" broke off while it was started: {why}")]
+    BrokeOff {
+        /// Its name.
+        thread: &'static str,
+        /// What it said.
+        why: String,
+    },
+    /// A thread broke off again and again; the service has ended.
+    #[error("the service ends: {0}; start it anew")]
+    Broken(String),
     /// The address is taken, or not this machine's.
     #[error("cannot listen on {address}")]
     Listen {
@@ -81,6 +109,16 @@ pub enum ServeError {
     Tls(rustls::Error),
 }
 
+/// What the system said, and what to do where it has no more threads.
+fn advised(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            format!("{error}; allow the process more (ulimit -u, or TasksMax= of the unit)")
+        }
+        _ => error.to_string(),
+    }
+}
+
 /// Why a request is refused: a status and a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -116,9 +154,17 @@ impl Refusal {
         Self::new(StatusCode::TOO_MANY_REQUESTS, sentence)
     }
 
-    /// A thread of the service has ended.
+    /// The service ends.
     pub fn stopping() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "the service is stopping")
+    }
+
+    /// The thread that was to answer broke off, and is started again.
+    pub fn lost() -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the answer was lost, since the thread that answers broke off; try again",
+        )
     }
 }
 

@@ -9,8 +9,9 @@ const KEPT: usize = 256;
 /// Something that happened: its kind, and what to know of it as JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// `job` (one was queued, goes on or ended), `changed` (what is known, or whether the state can be used), `shots`
-    /// (what was taken) or `live` (what the camera shows).
+    /// `job` (one was queued, goes on or ended), `changed` (what is known, or how the service is), `shots` (what was
+    /// taken), `inbox` (how many frames wait), `purged` (jobs that told of a class that was purged) or `live` (what the
+    /// camera shows).
     pub kind: &'static str,
     /// JSON.
     pub data: String,

@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 
 use crate::answers::{Looked, Named};
 use crate::event::Events;
+use crate::health;
+use crate::id::{Id, Ids};
 use crate::shooting::{small, small_jpeg};
 
 /// Most frames that are kept unless a setting says otherwise.
@@ -28,8 +30,8 @@ const SAME: f32 = 0.98;
 /// A frame that is kept.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// Its number; no other frame ever gets it while the service runs.
-    pub id: u64,
+    /// Identifies it.
+    pub id: Id,
     /// The picture as a JPEG.
     pub jpeg: Arc<[u8]>,
     /// What was answered.
@@ -66,7 +68,7 @@ pub(crate) fn reduced(picture: &RgbImage) -> RgbImage {
 
 #[derive(Default)]
 struct Kept {
-    next: u64,
+    ids: Ids,
     /// What is known now, by which the frames were judged.
     by: u64,
     /// Oldest first.
@@ -89,7 +91,7 @@ impl Inbox {
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().expect("nothing panics while it holds the frames")
+        health::lock(&self.kept)
     }
 
     /// Most frames that are kept; with 0 none is.
@@ -98,8 +100,8 @@ impl Inbox {
     }
 
     /// Keeps a picture if the answer to it is unknown or uncertain, and lets the oldest go where there are too many.
-    /// Returns its number, that of the frame that shows the same scene where there is one.
-    pub fn offer(&self, picture: &RgbImage, looked: &Looked) -> Option<u64> {
+    /// Returns its identifier, that of the frame that shows the same scene where there is one.
+    pub fn offer(&self, picture: &RgbImage, looked: &Looked) -> Option<Id> {
         let best = looked.named.first();
         if self.most == 0 || is_sure(best, looked.known) {
             return None;
@@ -122,8 +124,7 @@ impl Inbox {
         if let Some(id) = again(&mut kept) {
             return Some(id);
         }
-        kept.next += 1;
-        let id = kept.next;
+        let id = kept.ids.give();
         let (guess, features) = (best.cloned(), looked.features.clone());
         while kept.frames.len() >= self.most {
             kept.frames.pop_front();
@@ -149,18 +150,18 @@ impl Inbox {
         kept.frames.iter().any(|frame| frame.by < kept.by)
     }
 
-    /// The numbers of all frames, and their features, `[frames, features]`.
-    pub(crate) fn rows(&self, features: usize) -> (Vec<u64>, Array2<f32>) {
+    /// The identifiers of all frames, and their features, `[frames, features]`.
+    pub(crate) fn rows(&self, features: usize) -> (Vec<Id>, Array2<f32>) {
         let kept = self.kept();
-        let ids: Vec<u64> = kept.frames.iter().map(|frame| frame.id).collect();
+        let ids: Vec<Id> = kept.frames.iter().map(|frame| frame.id).collect();
         let rows = kept.frames.iter().flat_map(|frame| &frame.features).copied().collect();
         let rows = Array2::from_shape_vec((ids.len(), features), rows);
         (ids, rows.expect("every frame has as many features as the bundle"))
     }
 
     /// Takes up what frames show by what is known now, `by` its number: those that are surely recognised leave.
-    pub(crate) fn judge(&self, by: u64, judged: Vec<(u64, (Option<Named>, bool))>) {
-        let mut judged: BTreeMap<u64, (Option<Named>, bool)> = judged.into_iter().collect();
+    pub(crate) fn judge(&self, by: u64, judged: Vec<(Id, (Option<Named>, bool))>) {
+        let mut judged: BTreeMap<Id, (Option<Named>, bool)> = judged.into_iter().collect();
         let mut kept = self.kept();
         kept.by = by;
         let mut is_other = false;
@@ -187,7 +188,7 @@ impl Inbox {
     }
 
     /// A frame.
-    pub fn frame(&self, id: u64) -> Option<Frame> {
+    pub fn frame(&self, id: Id) -> Option<Frame> {
         self.kept().frames.iter().find(|frame| frame.id == id).cloned()
     }
 
@@ -204,7 +205,7 @@ impl Inbox {
     }
 
     /// Takes a frame out, for whoever is first; it comes back to its place unless it is [used](Taken::used).
-    pub fn take(&self, id: u64) -> Option<Taken> {
+    pub fn take(&self, id: Id) -> Option<Taken> {
         let mut kept = self.kept();
         let place = kept.frames.iter().position(|frame| frame.id == id)?;
         let frame = kept.frames.remove(place);
@@ -212,7 +213,7 @@ impl Inbox {
     }
 
     /// Lets frames go; returns how many there were.
-    pub fn remove(&self, ids: impl Fn(u64) -> bool) -> usize {
+    pub fn remove(&self, ids: impl Fn(Id) -> bool) -> usize {
         let mut kept = self.kept();
         let before = kept.frames.len();
         kept.frames.retain(|frame| !ids(frame.id));
@@ -326,10 +327,10 @@ mod tests {
     fn frames_that_are_alike_stand_together() {
         let inbox = inbox(9);
         let picture = RgbImage::new(8, 8);
-        for features in [[1.0, 0.0], [0.0, 1.0], [0.9, 0.4], [0.3, 0.9], [0.7, 0.6]] {
-            inbox.offer(&picture, &looked(false, 0.2, features)).unwrap();
-        }
+        let offer = |features| inbox.offer(&picture, &looked(false, 0.2, features)).unwrap();
+        let ids: Vec<Id> = [[1.0, 0.0], [0.0, 1.0], [0.9, 0.4], [0.3, 0.9], [0.7, 0.6]].map(offer).to_vec();
+        let expected = [vec![ids[0], ids[2], ids[4]], vec![ids[1], ids[3]]];
         let ids = |group: &Vec<Frame>| group.iter().map(|frame| frame.id).collect::<Vec<_>>();
-        assert_eq!(inbox.groups().iter().map(ids).collect::<Vec<_>>(), [vec![1, 3, 5], vec![2, 4]]);
+        assert_eq!(inbox.groups().iter().map(ids).collect::<Vec<_>>(), expected);
     }
 }

@@ -21,9 +21,11 @@ use crate::agreement::Agreement;
 use crate::answers::{Answers, Knowledge, Named};
 use crate::error::{Refusal, ServeError};
 use crate::event::Events;
+use crate::health::{self, Health};
 use crate::inbox::Inbox;
 use crate::metric::Metrics;
 use crate::shooting::{small, small_jpeg};
+use crate::worker::{self, Worker};
 
 /// Width and height of the live picture at most, in pixels.
 pub const VIEW: u32 = 640;
@@ -104,12 +106,12 @@ impl Live {
     ///
     /// # Errors
     /// [`ServeError`] if the thread cannot be started.
-    pub fn start(
+    pub(crate) fn start(
         camera: Camera,
         settings: Settings,
         (input, admission): (Preprocessing, Admission),
         inbox: Inbox,
-        (answers, events, metrics): (Answers, Events, Metrics),
+        (health, answers, events, metrics): (Health, Answers, Events, Metrics),
     ) -> Result<Self, ServeError> {
         let inner =
             Inner { camera, now: Mutex::default(), newest: watch::Sender::new(0), stop: AtomicBool::new(false) };
@@ -118,8 +120,8 @@ impl Live {
         let pause = Duration::from_secs_f32(1.0 / settings.per_second.clamp(0.01, 1000.0));
         let known = answers.knowledge();
         let (told, counted) = (Told::default(), Status::default());
-        let theirs = Arc::clone(&inner);
-        let mut thread = Thread {
+        let (theirs, reported) = (Arc::clone(&inner), health.clone());
+        let thread = Thread {
             inner: theirs,
             agreement,
             input,
@@ -128,18 +130,26 @@ impl Live {
             known,
             inbox,
             answers,
+            health,
             events,
             metrics,
             told,
             counted,
         };
-        thread::Builder::new().name("live".into()).spawn(move || thread.run()).map_err(ServeError::Threads)?;
+        worker::start(thread, &reported)?;
         Ok(Self(inner))
     }
 
     /// What it shows, and whether it is there.
     pub fn json(&self) -> Value {
         self.0.json()
+    }
+
+    /// The same, for a thread that may live longer.
+    #[cfg(feature = "mqtt")]
+    pub(crate) fn reader(&self) -> impl Fn() -> Value + Send + use<> {
+        let inner = Arc::clone(&self.0);
+        move || inner.json()
     }
 
     /// The newest frame that was looked at.
@@ -213,7 +223,7 @@ fn unreadable(error: ImageError) -> Refusal {
 
 impl Inner {
     fn now(&self) -> MutexGuard<'_, Now> {
-        self.now.lock().expect("nothing panics while it holds what is seen")
+        health::lock(&self.now)
     }
 
     fn json(&self) -> Value {
@@ -257,10 +267,30 @@ struct Thread {
     known: Arc<Knowledge>,
     inbox: Inbox,
     answers: Answers,
+    health: Health,
     events: Events,
     metrics: Metrics,
     told: Told,
     counted: Status,
+}
+
+impl Worker for Thread {
+    const NAME: &'static str = "live";
+
+    fn live(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
+        up();
+        self.run();
+        Ok(())
+    }
+
+    fn broke_off(&mut self) {
+        self.clear();
+        self.tell();
+    }
+
+    fn rest(&mut self, pause: Duration) -> bool {
+        worker::sleep(pause, || self.inner.stop.load(Ordering::Relaxed))
+    }
 }
 
 impl Thread {
@@ -268,7 +298,9 @@ impl Thread {
         let mut last = 0;
         while !self.inner.stop.load(Ordering::Relaxed) {
             let started = Instant::now();
+            self.health.pass("live: looking");
             let frame = self.inner.camera.wait(last, TICK);
+            self.follow();
             match frame {
                 Some(frame) => {
                     last = frame.number;
@@ -288,17 +320,27 @@ impl Thread {
         }
     }
 
+    /// Lets the frames that were seen by what is no longer known go. A class that is not known any more is shown no
+    /// more, though no frame may come.
+    fn follow(&mut self) {
+        let known = self.answers.knowledge();
+        if !Arc::ptr_eq(&known, &self.known) {
+            self.known = known;
+            self.agreement.clear();
+            let mut now = self.inner.now();
+            let is_gone = |named: &Named| !named.provisional && self.known.class(&named.label).is_err();
+            if now.matches.iter().any(is_gone) {
+                (now.matches, now.agreed, now.known) = (Vec::new(), 0, false);
+            }
+        }
+    }
+
     fn look(&mut self, frame: Arc<Frame>) {
         let side = self.input.width.max(self.input.height);
         let needs = frame.needs(Some(side)).map(|needs| picture_bytes(&needs, &self.input));
         // What is no picture is decoded to be told so. Others are served first; the next frame is not far.
         let Some(permit) = self.admission.try_work(needs.unwrap_or(0)) else { return };
         let Ok(picture) = self.inner.camera.decode(&frame, Some(side)) else { return };
-        let known = self.answers.knowledge();
-        if !Arc::ptr_eq(&known, &self.known) {
-            self.known = known;
-            self.agreement.clear();
-        }
         let answer = self.answers.look_between(Admitted::new(self.input.fit(&picture), permit.clone()));
         let (number, taken) = (frame.number, frame.taken);
         if let Some(Ok(looked)) = &answer {

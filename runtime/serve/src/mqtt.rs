@@ -24,6 +24,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rumqttc::{AsyncClient, Event, EventLoop, Packet};
+use serde_json::Value;
 use tokio::sync::{Notify, broadcast, watch};
 
 use self::connection::delivered;
@@ -32,10 +33,11 @@ use self::news::{News, Shown, classes};
 pub use self::settings::{Broker, Device, MqttError, Settings};
 use crate::answers::Answers;
 use crate::error::ServeError;
-use crate::event;
-use crate::live::Live;
+use crate::event::{self, Events};
+use crate::health::Health;
 use crate::metric::MqttMetrics;
 use crate::service::Service;
+use crate::worker::{self, Worker};
 
 /// First pause before the broker is asked again.
 const FIRST: Duration = Duration::from_secs(1);
@@ -61,25 +63,23 @@ impl Mqtt {
     /// # Errors
     /// [`ServeError`] if the thread cannot be started.
     pub fn start(service: &Service, device: Device) -> Result<Self, ServeError> {
-        // Events first: what comes between the two is told twice rather than never.
-        let events = service.events.listen();
-        let live = service.live();
-        let news = News::new(live.map(Live::json));
-        let about = About { bundle: service.manifest.name.clone(), camera: live.is_some() };
-        let (answers, metrics) = (service.answers.clone(), service.metrics.mqtt.clone());
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServeError::Threads)?;
         if device.is_overheard() {
             log::warn!("MQTT: the password goes to {} unencrypted; mqtts:// encrypts it", device.broker);
         }
         let (stop, stopped) = watch::channel(false);
-        let thread = move || {
-            let reporter = Reporter { device, about, answers, news, metrics };
-            runtime.block_on(reporter.run(events, stopped));
-            // A name that is being looked up is not waited for.
-            runtime.shutdown_background();
+        let live = service.live();
+        let about = About { bundle: service.manifest.name.clone(), camera: live.is_some() };
+        let worker = Reporting {
+            device,
+            about,
+            live: live.map(|live| Box::new(live.reader()) as Box<dyn Fn() -> Value + Send>),
+            answers: service.answers.clone(),
+            health: service.health.clone(),
+            events: service.events.clone(),
+            metrics: service.metrics.mqtt.clone(),
+            stopped,
         };
-        let thread = std::thread::Builder::new().name("mqtt".into()).spawn(thread).map_err(ServeError::Threads)?;
+        let thread = worker::start(worker, &service.health)?;
         Ok(Self { stop, thread: Some(thread) })
     }
 }
@@ -90,8 +90,48 @@ impl Drop for Mqtt {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            log::error!("the thread that reports by MQTT had panicked");
+            log::error!("the thread that reports by MQTT broke off at its end");
         }
+    }
+}
+
+/// What the thread keeps between two lives.
+struct Reporting {
+    device: Device,
+    about: About,
+    live: Option<Box<dyn Fn() -> Value + Send>>,
+    answers: Answers,
+    health: Health,
+    events: Events,
+    metrics: MqttMetrics,
+    stopped: watch::Receiver<bool>,
+}
+
+impl Worker for Reporting {
+    const NAME: &'static str = "mqtt";
+
+    fn live(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(ServeError::Threads)?;
+        // Events first: what comes between the two is told twice rather than never.
+        let events = self.events.listen();
+        let news = News::new(self.live.as_ref().map(|live| live()));
+        let (device, about) = (self.device.clone(), self.about.clone());
+        let reporter = Reporter { device, about, answers: self.answers.clone(), news, metrics: self.metrics.clone() };
+        up();
+        self.health.pass("mqtt: reporting");
+        runtime.block_on(reporter.run(events, self.stopped.clone()));
+        // A name that is being looked up is not waited for.
+        runtime.shutdown_background();
+        Ok(())
+    }
+
+    fn broke_off(&mut self) {
+        self.metrics.connected.set(0);
+    }
+
+    fn rest(&mut self, pause: Duration) -> bool {
+        worker::sleep(pause, || *self.stopped.borrow())
     }
 }
 
@@ -207,7 +247,7 @@ impl Reporter {
             }
             while let Some(ended) = self.news.first() {
                 self.deliver(client, &topics.change, &ended.message, false).await;
-                self.news.let_go(ended.job);
+                self.news.let_go(&ended.job);
             }
             let mut due = None;
             if let Some(shown) = self.news.shown() {

@@ -1,15 +1,33 @@
 //! Places for connections. When all are taken, the oldest of whoever holds most gives way, so that one caller with any
-//! number of connections keeps nobody else out.
+//! number of connections keeps nobody else out; one that waits for no answer goes before one that does.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::task::{AbortHandle, Id};
 
 /// Who holds a connection, oldest first.
 pub(crate) struct Places {
     most: usize,
-    held: Vec<(Caller, AbortHandle)>,
+    held: Vec<Held>,
+}
+
+struct Held {
+    caller: Caller,
+    connection: AbortHandle,
+    busy: Busy,
+}
+
+/// Whether a connection waits for an answer. One that listens to a stream does not.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Busy(Arc<AtomicBool>);
+
+impl Busy {
+    pub(crate) fn set(&self, busy: bool) {
+        self.0.store(busy, Ordering::Relaxed);
+    }
 }
 
 /// An address; of IPv6 the network, since every machine has as many addresses there as it likes.
@@ -30,21 +48,30 @@ impl Places {
     }
 
     /// Takes a place for a connection; another one is ended where there is none left.
-    pub(crate) fn take(&mut self, peer: IpAddr, connection: AbortHandle) {
+    pub(crate) fn take(&mut self, peer: IpAddr, connection: AbortHandle, busy: Busy) {
         if self.held.len() >= self.most {
-            let mut holds = BTreeMap::<Caller, usize>::new();
-            self.held.iter().for_each(|(caller, _)| *holds.entry(*caller).or_default() += 1);
-            let most = holds.values().max();
-            if let Some(oldest) = self.held.iter().position(|(caller, _)| holds.get(caller) == most) {
-                self.held.remove(oldest).1.abort();
-            }
+            self.give_way();
         }
-        self.held.push((caller(peer), connection));
+        self.held.push(Held { caller: caller(peer), connection, busy });
+    }
+
+    /// Ends a connection, if there is one.
+    pub(crate) fn give_way(&mut self) {
+        let mut holds = BTreeMap::<Caller, usize>::new();
+        self.held.iter().for_each(|held| *holds.entry(held.caller).or_default() += 1);
+        let most = holds.values().max();
+        let greedy = |held: &&Held| holds.get(&held.caller) == most;
+        let is_idle = |held: &&Held| !held.busy.0.load(Ordering::Relaxed);
+        let chosen = self.held.iter().filter(greedy).find(is_idle).or_else(|| self.held.iter().find(greedy));
+        if let Some(connection) = chosen.map(|held| held.connection.clone()) {
+            connection.abort();
+            self.leave(connection.id());
+        }
     }
 
     /// A connection has ended.
     pub(crate) fn leave(&mut self, connection: Id) {
-        self.held.retain(|(_, held)| held.id() != connection);
+        self.held.retain(|held| held.connection.id() != connection);
     }
 }
 
@@ -59,7 +86,7 @@ mod tests {
         let (mut places, mut connections) = (Places::new(3), JoinSet::<()>::new());
         let mut take = |places: &mut Places, peer: &str| {
             let handle = connections.spawn(std::future::pending());
-            places.take(peer.parse().unwrap(), handle.clone());
+            places.take(peer.parse().unwrap(), handle.clone(), Busy::default());
             handle
         };
         let alone = take(&mut places, "10.0.0.1");
@@ -74,5 +101,24 @@ mod tests {
         let ended = |handles: &[&AbortHandle]| handles.iter().map(|handle| handle.is_finished()).collect::<Vec<_>>();
         assert_eq!(ended(&[&alone, &first, &second, &newcomer]), [false, true, true, false]);
         assert_eq!(ended(&[&same_network[0], &same_network[1], &third]), [true, false, false]);
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_for_an_answer_keeps_the_place_before_a_silent_one() {
+        let (mut places, mut connections) = (Places::new(2), JoinSet::<()>::new());
+        let mut take = |places: &mut Places, busy: bool| {
+            let (handle, of) = (connections.spawn(std::future::pending()), Busy::default());
+            of.set(busy);
+            places.take([10, 0, 0, 1].into(), handle.clone(), of);
+            handle
+        };
+        let (asking, silent) = (take(&mut places, true), take(&mut places, false));
+        let next = take(&mut places, true);
+        tokio::task::yield_now().await;
+        assert_eq!((asking.is_finished(), silent.is_finished()), (false, true));
+        // As when the system has no file left for another one.
+        places.give_way();
+        tokio::task::yield_now().await;
+        assert_eq!((asking.is_finished(), next.is_finished()), (true, false));
     }
 }

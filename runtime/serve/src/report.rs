@@ -29,7 +29,7 @@ pub fn entry(entry: &Entry) -> Value {
     let labels: Vec<&str> = entry.names.iter().map(|name| name.label.as_str()).collect();
     let known: Vec<&str> = entry.classes.iter().map(|known| known.class.label.as_str()).collect();
     json!({
-        "entry": entry.number, "verb": verb(entry.verb), "labels": labels, "to": entry.to,
+        "entry": entry.number, "id": entry.id().to_string(), "verb": verb(entry.verb), "labels": labels, "to": entry.to,
         "seconds_since_1970": entry.when, "classes": known, "exemplars": entry.exemplars(),
     })
 }

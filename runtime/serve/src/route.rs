@@ -121,7 +121,7 @@ pub static ROUTES: [Route; 53] = [
     read("/api/v1/status"),
     read("/api/v1/classes"),
     write(Method::PATCH, "/api/v1/classes/{label}", Body::Json),
-    write(Method::DELETE, "/api/v1/classes/{label}", Body::None),
+    write(Method::DELETE, "/api/v1/classes/{label}", Body::None).asked(),
     read("/api/v1/classes/{label}/shots/{file}"),
     write(Method::PATCH, "/api/v1/classes/{label}/shots/{file}", Body::Json),
     write(Method::POST, "/api/v1/classify", Body::Picture).asked(),

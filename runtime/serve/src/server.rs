@@ -1,16 +1,19 @@
 //! Sockets, TLS, and how long anything may take.
 
+use std::convert::Infallible;
 use std::fs::File;
 use std::future::Future;
 use std::io::BufReader;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use axum::Router;
 use axum::http::{HeaderName, HeaderValue, header};
+use axum::response::Response;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -28,15 +31,24 @@ use tower_http::set_header::SetResponseHeaderLayer;
 use crate::answers::Answers;
 use crate::error::ServeError;
 use crate::guard::Guard;
-use crate::places::Places;
+use crate::health::Health;
+use crate::places::{Busy, Places};
 use crate::service::Service;
 use crate::token::{Token, is_exposed};
-use crate::{route, supervisor};
+use crate::{limits, route, supervisor};
 
-/// Connections at a time.
+/// Connections at a time, if the system allows so many.
 const CONNECTIONS: usize = 512;
 /// Most bytes that a connection holds of what it has read or is to write; a body is held by itself.
 const BUFFER: usize = 32 << 10;
+/// Threads that serve.
+const WORKERS: usize = 2;
+/// Threads that decode pictures and the like and are there from the start, so that one is there when threads run out;
+const DECODERS: usize = 2;
+/// and at most.
+const MOST_DECODERS: usize = 16;
+/// Threads that decode stay.
+const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 /// How long answers that are under way may take when the service stops.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -96,16 +108,19 @@ pub struct Server {
     address: SocketAddr,
     router: Router,
     answers: Answers,
+    health: Health,
+    connections: usize,
     tls: Option<TlsAcceptor>,
     head_time: Duration,
     body_time: Duration,
 }
 
 impl Server {
-    /// Listens. Connections wait until [`Server::run`].
+    /// Listens. Connections wait until [`Server::run`]. Raises the process's limit of open files as far as it goes.
     ///
     /// # Errors
-    /// [`ServeError`] if the address, the token's file or the certificate cannot be used, or a token is missing.
+    /// [`ServeError`] if the address, the token's file or the certificate cannot be used, a token is missing, or the
+    /// system gives the process too few threads or files.
     pub fn bind(service: Arc<Service>, address: Address) -> Result<Self, ServeError> {
         let Address { listen, token, names, tls, head_time, body_time } = address;
         let loopback = listen.ip().is_loopback();
@@ -118,7 +133,9 @@ impl Server {
         let listener = TcpListener::bind(listen).map_err(not_listening)?;
         listener.set_nonblocking(true).map_err(not_listening)?;
         let address = listener.local_addr().map_err(not_listening)?;
-        let answers = service.answers.clone();
+        limits::check_threads(WORKERS + DECODERS)?;
+        let connections = limits::connections(CONNECTIONS)?;
+        let (answers, health) = (service.answers.clone(), service.health.clone());
         let guard = Guard::new(service, token, loopback, names, body_time);
         let router = [
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -140,7 +157,7 @@ impl Server {
             router.layer(SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value)))
         })
         .layer(CatchPanicLayer::new());
-        Ok(Self { listener, address, router, answers, tls, head_time, body_time })
+        Ok(Self { listener, address, router, answers, health, connections, tls, head_time, body_time })
     }
 
     /// Where it listens.
@@ -162,7 +179,7 @@ impl Server {
     /// Serves until Ctrl-C or SIGTERM.
     ///
     /// # Errors
-    /// [`ServeError`] if the network's threads cannot be started.
+    /// [`ServeError`] if the network's threads cannot be started, or a thread of the service broke off again and again.
     pub fn run(self) -> Result<(), ServeError> {
         self.run_until(asked_to_stop())
     }
@@ -172,8 +189,10 @@ impl Server {
     /// # Errors
     /// As for [`Server::run`].
     pub fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-        let runtime = runtime.map_err(ServeError::Threads)?;
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(WORKERS).max_blocking_threads(MOST_DECODERS).thread_keep_alive(FOREVER).enable_all();
+        let runtime = builder.build().map_err(ServeError::Threads)?;
+        start_decoders(&runtime);
         let served = runtime.block_on(self.serve(stop));
         // A picture that is being decoded is not waited for.
         runtime.shutdown_timeout(GRACE);
@@ -181,50 +200,101 @@ impl Server {
     }
 
     async fn serve(self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let Self { listener, address, router, answers, tls, head_time, body_time } = self;
+        let Self { listener, address, router, answers, health, connections: most, tls, head_time, body_time } = self;
         let listener = tokio::net::TcpListener::from_std(listener);
         let listener = listener.map_err(|source| ServeError::Listen { address, source })?;
-        let watchdog = supervisor::ready(answers);
+        let watchdog = supervisor::ready(answers, health.clone());
         let (stopping, stopped) = watch::channel(false);
-        let mut places = Places::new(CONNECTIONS);
+        let mut places = Places::new(most);
         let mut connections = JoinSet::new();
         let mut stop = std::pin::pin!(stop);
-        loop {
+        let mut broken = std::pin::pin!(health.broken());
+        let outcome = loop {
             while let Some(ended) = connections.try_join_next_with_id() {
                 places.leave(ended.map_or_else(|error| error.id(), |(id, ())| id));
             }
             let (stream, peer) = tokio::select! {
-                () = &mut stop => break,
+                () = &mut stop => break Ok(()),
+                why = &mut broken => break Err(ServeError::Broken(why)),
                 accepted = listener.accept() => match accepted {
                     Ok((stream, peer)) => (stream, peer.ip()),
                     Err(error) => {
                         log::warn!("cannot accept a connection: {error}");
-                        tokio::time::sleep(Duration::from_millis(100)).await;
+                        if no_file_is_left(&error) {
+                            places.give_way();
+                        }
+                        tokio::time::sleep(Duration::from_millis(20)).await;
                         continue;
                     }
                 },
             };
-            let (router, tls, stopped) = (router.clone(), tls.clone(), stopped.clone());
+            let (router, tls, stopped, busy) = (router.clone(), tls.clone(), stopped.clone(), Busy::default());
             let _ = stream.set_nodelay(true);
             // An answer that nobody reads holds its memory.
             let mut stream = TimeoutStream::new(stream);
             stream.set_write_timeout(Some(body_time));
             let stream = Box::pin(stream);
-            places.take(peer, connections.spawn(accept(stream, tls, router, head_time, stopped)));
-        }
+            let connection =
+                connections.spawn(accept(stream, tls, Watched { router, busy: busy.clone() }, head_time, stopped));
+            places.take(peer, connection, busy);
+        };
         drop(listener);
         supervisor::stopping(watchdog);
         let _ = stopping.send(true);
         let all = async { while connections.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(GRACE, all).await;
-        Ok(())
+        outcome
+    }
+}
+
+/// Whether the process or the machine has no file left for a connection.
+#[cfg(unix)]
+fn no_file_is_left(error: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+}
+
+#[cfg(not(unix))]
+fn no_file_is_left(_: &std::io::Error) -> bool {
+    false
+}
+
+/// Starts the threads that decode, all at once: each waits for the others.
+fn start_decoders(runtime: &tokio::runtime::Runtime) {
+    let there = Arc::new(Barrier::new(DECODERS));
+    for _ in 0..DECODERS {
+        let there = Arc::clone(&there);
+        runtime.spawn_blocking(move || there.wait().is_leader());
+    }
+}
+
+/// What answers on a connection, and notes whether an answer is waited for.
+#[derive(Clone)]
+struct Watched {
+    router: Router,
+    busy: Busy,
+}
+
+impl hyper::service::Service<hyper::Request<Incoming>> for Watched {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+
+    fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
+        self.busy.set(true);
+        let (busy, answer) = (self.busy.clone(), TowerToHyperService::new(self.router.clone()).call(request));
+        Box::pin(async move {
+            let answer = answer.await;
+            busy.set(false);
+            answer
+        })
     }
 }
 
 async fn accept(
     stream: Pin<Box<TimeoutStream<TcpStream>>>,
     tls: Option<TlsAcceptor>,
-    router: Router,
+    router: Watched,
     head_time: Duration,
     stopped: watch::Receiver<bool>,
 ) {
@@ -238,13 +308,13 @@ async fn accept(
 
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    router: Router,
+    router: Watched,
     head_time: Duration,
     mut stopped: watch::Receiver<bool>,
 ) {
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(head_time).max_headers(64).max_buf_size(BUFFER);
-    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let connection = builder.serve_connection(TokioIo::new(stream), router);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = &mut connection => ended,
@@ -264,6 +334,7 @@ async fn asked_to_stop() {
     {
         use tokio::signal::unix::{SignalKind, signal};
         if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+            end_at_the_second();
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = tokio::signal::ctrl_c() => {}
@@ -272,6 +343,22 @@ async fn asked_to_stop() {
         }
     }
     let _ = tokio::signal::ctrl_c().await;
+}
+
+/// Whoever asks a second time does not wait for what hangs.
+#[cfg(unix)]
+fn end_at_the_second() {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    use signal_hook::flag;
+    use std::sync::atomic::AtomicBool;
+    let asked = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT] {
+        // In this order: the first signal only sets the flag.
+        let ends = flag::register_conditional_shutdown(signal, 1, Arc::clone(&asked));
+        if let Err(error) = ends.and_then(|_| flag::register(signal, Arc::clone(&asked))) {
+            log::warn!("a second signal will not end the service at once: {error}");
+        }
+    }
 }
 
 fn acceptor(tls: &Tls) -> Result<TlsAcceptor, ServeError> {

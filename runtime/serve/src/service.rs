@@ -16,6 +16,7 @@ use crate::answers::Answers;
 use crate::changes::{Change, Changes, Job};
 use crate::error::{Refusal, ServeError};
 use crate::event::Events;
+use crate::health::Health;
 use crate::inbox::{self, Inbox};
 use crate::live::{self, Live};
 use crate::metric::Metrics;
@@ -59,6 +60,8 @@ pub struct Service {
     pub thumbnails: Thumbnails,
     /// How much memory pictures take together.
     pub admission: Admission,
+    /// What is wrong, if anything is.
+    pub health: Health,
     /// What is told as it happens.
     pub events: Events,
     /// Figures.
@@ -89,6 +92,7 @@ impl Service {
         keeping: Keeping,
     ) -> Result<Arc<Self>, ServeError> {
         let (metrics, events) = (Metrics::default(), Events::default());
+        let health = Health::new(store.folder(), events.clone());
         let shooting = Shooting::new(metrics.clone());
         let inbox = Inbox::new(&bundle.base_model, keeping.frames, events.clone());
         let thumbnails = Thumbnails::of(&store);
@@ -99,9 +103,12 @@ impl Service {
         let (features, keeps_shots) = (bundle.base_model.head.inputs, settings.keep_shots);
         let opener = |pictures_ahead| {
             let (bundle, store, settings) = (bundle.clone(), store.clone(), settings.clone());
-            move || Ok(Learner::new(bundle, store, Settings { pictures_ahead, ..settings })?)
+            move || {
+                let settings = Settings { pictures_ahead, ..settings.clone() };
+                Ok(Learner::new(bundle.clone(), store.clone(), settings)?)
+            }
         };
-        let told = (events.clone(), metrics.clone());
+        let told = (health.clone(), events.clone(), metrics.clone());
         let answers = Answers::start(opener(usize::MAX), inbox.clone(), told.clone())?;
         let kept = keeping.thumbnails.then(|| thumbnails.clone());
         let (changes, thread) = Changes::start(opener(1), answers.clone(), shooting.clone(), kept, told)?;
@@ -115,6 +122,7 @@ impl Service {
             inbox,
             thumbnails,
             admission: Admission::new(keeping.memory),
+            health,
             events,
             metrics,
             curve,
@@ -145,7 +153,7 @@ impl Service {
         }
         let pictures = (self.manifest.preprocessing, self.admission.clone());
         let camera = Camera::open(source).map_err(ServeError::Threads)?;
-        let told = (self.answers.clone(), self.events.clone(), self.metrics.clone());
+        let told = (self.health.clone(), self.answers.clone(), self.events.clone(), self.metrics.clone());
         let _ = self.live.set(Live::start(camera, settings, pictures, self.inbox.clone(), told)?);
         Ok(())
     }
@@ -190,7 +198,7 @@ impl Drop for Service {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            log::error!("the thread that changes had panicked");
+            log::error!("the thread that changes broke off at its end");
         }
     }
 }

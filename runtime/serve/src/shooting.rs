@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 
 use crate::answers::Named;
 use crate::error::Refusal;
+use crate::health;
+use crate::id::{Id, Ids};
 use crate::metric::Metrics;
 
 /// Most shots that are held, of all labels together.
@@ -24,8 +26,8 @@ const THUMBNAIL: u32 = 160;
 /// A shot that is held.
 #[derive(Clone, Debug)]
 pub struct Shot {
-    /// Its number; no other shot ever gets it while the service runs.
-    pub id: u64,
+    /// Identifies it.
+    pub id: Id,
     /// What was measured on it.
     pub quality: Quality,
     /// Features, `[views, features]`.
@@ -37,7 +39,7 @@ pub struct Shot {
 }
 
 /// What is to be said about a shot.
-pub type Warning = Objection<u64>;
+pub type Warning = Objection<Id>;
 
 /// A warning as JSON.
 pub fn warning_json(warning: &Warning) -> Value {
@@ -105,7 +107,7 @@ fn scaled(length: u32, most: u32, longest: u32) -> u32 {
 
 #[derive(Default)]
 struct Held {
-    next: u64,
+    ids: Ids,
     labels: BTreeMap<String, Vec<Shot>>,
 }
 
@@ -124,10 +126,10 @@ impl Shooting {
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().expect("nothing panics while it holds the shots")
+        health::lock(&self.held)
     }
 
-    /// Takes a shot, unless something speaks against it that `anyway` does not overrule. Returns its number, if it was
+    /// Takes a shot, unless something speaks against it that `anyway` does not overrule. Returns its identifier, if it was
     /// taken, and what is to be said about it.
     ///
     /// # Errors
@@ -138,7 +140,7 @@ impl Shooting {
         candidate: Candidate,
         (features, matches): (Array2<f32>, &[Named]),
         anyway: bool,
-    ) -> Result<(Option<u64>, Vec<Warning>), Refusal> {
+    ) -> Result<(Option<Id>, Vec<Warning>), Refusal> {
         let Candidate { quality, thumbnail, picture } = candidate;
         let mut held = self.held();
         let all = held.labels.iter().flat_map(|(label, shots)| shots.iter().map(move |shot| (label, shot)));
@@ -151,8 +153,7 @@ impl Shooting {
         if held.labels.values().map(Vec::len).sum::<usize>() >= MOST {
             return Err(Refusal::conflict(format!("{MOST} shots are held already: learn or delete some first")));
         }
-        held.next += 1;
-        let id = held.next;
+        let id = held.ids.give();
         held.labels.entry(label.to_owned()).or_default().push(Shot { id, quality, features, thumbnail, picture });
         self.count(&held);
         Ok((Some(id), warnings))
@@ -169,7 +170,7 @@ impl Shooting {
     }
 
     /// Lets shots of a label go; returns how many there were.
-    pub fn remove(&self, label: &str, ids: impl Fn(u64) -> bool) -> usize {
+    pub fn remove(&self, label: &str, ids: impl Fn(Id) -> bool) -> usize {
         let mut held = self.held();
         let Some(shots) = held.labels.get_mut(label) else { return 0 };
         let before = shots.len();

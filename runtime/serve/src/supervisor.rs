@@ -3,19 +3,44 @@
 
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time;
 
 use crate::answers::Answers;
+use crate::health::Health;
 
+/// What the task is called.
+const NAME: &str = "supervisor";
 /// What feeds a watchdog.
 const FED: &str = "WATCHDOG=1";
 
 /// Says that the service listens. Where a watchdog is asked for, it is fed from now on.
-pub fn ready(answers: Answers) -> Option<JoinHandle<()>> {
+pub fn ready(answers: Answers, health: Health) -> Option<JoinHandle<()>> {
     say("READY=1\nSTATUS=listening");
     let patience = patience()?;
-    Some(tokio::spawn(feed(answers, patience, say)))
+    Some(tokio::spawn(keep_feeding(answers, health, patience, say)))
+}
+
+/// Feeds the watchdog; where that breaks off, begins again.
+async fn keep_feeding(
+    answers: Answers,
+    health: Health,
+    patience: Duration,
+    say: impl Fn(&str) + Copy + Send + 'static,
+) {
+    loop {
+        // Ends with this one.
+        let mut task = JoinSet::new();
+        let (answers, checked) = (answers.clone(), health.clone());
+        task.spawn(async move {
+            checked.pass("supervisor: feeding");
+            checked.up(NAME);
+            feed(answers, patience, say).await;
+        });
+        let Some(Err(error)) = task.join_next().await else { return };
+        health.down(NAME, format!("it broke off: {error}"));
+        time::sleep(patience / 6).await;
+    }
 }
 
 /// Says that the service stops; the watchdog is fed no more.
@@ -85,5 +110,22 @@ mod tests {
         drop(hanging);
         assert!(time::timeout(10 * patience, feed(answers, patience, count)).await.is_err());
         assert_eq!(meals.load(Ordering::Relaxed), 0, "the thread has ended");
+    }
+
+    #[tokio::test]
+    async fn a_feeder_that_breaks_off_begins_again_and_that_is_told() {
+        let (answers, _hanging) = Answers::stuck();
+        let health = Health::new(std::env::temp_dir().as_path(), crate::event::Events::default());
+        health.break_at("supervisor: feeding", 2);
+        let patience = Duration::from_millis(300);
+        let feeding = tokio::spawn(keep_feeding(answers, health.clone(), patience, |_: &str| {}));
+        let is_down = |health: &Health| health.problems().iter().any(|problem| problem.contains("\"supervisor\""));
+        while !is_down(&health) {
+            time::sleep(Duration::from_millis(1)).await;
+        }
+        while is_down(&health) {
+            time::sleep(Duration::from_millis(1)).await;
+        }
+        assert!(!feeding.is_finished());
     }
 }

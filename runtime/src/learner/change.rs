@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use ndarray::{ArrayView2, Axis};
 use orco_core::align::Progress;
-use orco_state::history::{Change, PurgeError, Verb};
+use orco_state::history::{Change, EntryId, PurgeError, Verb};
 use orco_state::label;
 use orco_state::pack::Pack;
 use orco_state::session::{self, LearnError, NewClass, Report, Session, StoredClass};
@@ -176,9 +176,42 @@ impl Learner {
         observer: &mut dyn Observer,
     ) -> Result<Made<Report>, ChangeError> {
         let locked = self.lock()?;
+        self.move_locked(&locked, (from, number), to, observer)
+    }
+
+    /// Moves a stored shot of a class to another known class, by the SHA-256 of its exemplar
+    /// ([`digest_of`](orco_state::bank::Bank::digest_of)): for who saw it, while its number may have become another
+    /// shot's.
+    ///
+    /// # Errors
+    /// As for [`Learner::move_shot`], and [`ChangeError::OtherShot`] if the class has no such shot any more.
+    pub fn move_exemplar(
+        &mut self,
+        from: &str,
+        exemplar: &[u8; 32],
+        to: &str,
+        observer: &mut dyn Observer,
+    ) -> Result<Made<Report>, ChangeError> {
+        let locked = self.lock()?;
+        let label = label::normal(from);
+        session::check_known(self.base_model(), self.state(), &label)?;
+        let class = self.classes().position(|class| label::same(&class.label, &label));
+        let bank = &self.state().exemplars;
+        let mut own = (0..bank.len()).filter(|&shot| class == Some(bank.classes()[shot] as usize));
+        let place = own.position(|shot| bank.digest_of(shot) == *exemplar).ok_or(ChangeError::OtherShot { label })?;
+        self.move_locked(&locked, (from, place + 1), to, observer)
+    }
+
+    fn move_locked(
+        &mut self,
+        locked: &Locked,
+        (from, number): (&str, usize),
+        to: &str,
+        observer: &mut dyn Observer,
+    ) -> Result<Made<Report>, ChangeError> {
         let [from, to] = [from, to].map(label::normal);
         let (next, report) = self.within(observer, |session, state| session.move_shot(state, (&from, number), &to))?;
-        self.commit(&locked, next, Change::new(Verb::Move, self.settings.seed).labels([from, to]), report)
+        self.commit(locked, next, Change::new(Verb::Move, self.settings.seed).labels([from, to]), report)
     }
 
     /// Lets what was known count otherwise against what is new: the border between base classes and learned ones is
@@ -205,11 +238,14 @@ impl Learner {
     /// Takes the last change back if it is the one of an entry: of two who both saw it, the second takes back nothing.
     ///
     /// # Errors
-    /// As for [`Learner::undo`], and [`ChangeError::NotLast`] if the last change is another one.
-    pub fn undo_last(&mut self, entry: u32, observer: &mut dyn Observer) -> Result<Made<Undone>, ChangeError> {
+    /// As for [`Learner::undo`], [`ChangeError::NotLast`] if the last change is another one, and
+    /// [`ChangeError::OtherEntry`] if it has the entry's number alone.
+    pub fn undo_last(&mut self, entry: EntryId, observer: &mut dyn Observer) -> Result<Made<Undone>, ChangeError> {
         let locked = self.lock()?;
-        match self.saved.back(0) {
-            Some(last) if last != entry => Err(ChangeError::NotLast { number: entry, last }),
+        let number = entry.number;
+        match self.history().entries().last() {
+            Some(last) if last.number != number => Err(ChangeError::NotLast { number, last: last.number }),
+            Some(last) if last.id() != entry => Err(ChangeError::OtherEntry { number }),
             _ => self.undo_locked(&locked, 1, observer),
         }
     }
@@ -232,6 +268,19 @@ impl Learner {
     pub fn undo_to(&mut self, entry: u32, observer: &mut dyn Observer) -> Result<Made<Undone>, ChangeError> {
         let locked = self.lock()?;
         self.go_back(&locked, entry, observer)
+    }
+
+    /// Goes back to the class set after an entry of the history that somebody saw.
+    ///
+    /// # Errors
+    /// As for [`Learner::undo_to`], and [`ChangeError::OtherEntry`] if another entry has its number by now.
+    pub fn undo_to_entry(&mut self, entry: EntryId, observer: &mut dyn Observer) -> Result<Made<Undone>, ChangeError> {
+        let locked = self.lock()?;
+        let number = entry.number;
+        match self.history().entry(number) {
+            Some(known) if known.id() != entry => Err(ChangeError::OtherEntry { number }),
+            _ => self.go_back(&locked, number, observer),
+        }
     }
 
     fn go_back(

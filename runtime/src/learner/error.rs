@@ -140,6 +140,23 @@ pub enum ChangeError {
         /// Number of the last one.
         last: u32,
     },
+    /// The entry of that number is another one than the one that is meant.
+    #[error(
+        "entry {number} of the history is not the one that was shown any more: the state was restored, purged or begun \
+         anew since; nothing was changed"
+    )]
+    OtherEntry {
+        /// The number.
+        number: u32,
+    },
+    /// The shot that is meant is not one of the class's.
+    #[error(
+        "the shot is not one of \"{label}\" any more: it was moved, forgotten or taken back since; nothing was changed"
+    )]
+    OtherShot {
+        /// The class's label.
+        label: String,
+    },
     /// The history has no such entry.
     #[error("there is no entry {number} in the history")]
     NoEntry {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use ndarray::{Array2, Array3};
 use orco_core::random::Random;
+use orco_state::history::EntryId;
 use orco_state::session::LearnError;
 
 use super::*;
@@ -160,8 +161,19 @@ fn going_back_is_exact_whatever_the_seed() {
     assert!(matches!(learner.undo(9, &mut ()), Err(ChangeError::TooFarBack { asked: 9, remembered: 3 })));
     assert!(matches!(learner.undo_to(3, &mut ()), Err(ChangeError::Present { number: 3 })));
     assert!(matches!(learner.undo_to(7, &mut ()), Err(ChangeError::NoEntry { number: 7 })));
-    assert!(matches!(learner.undo_last(2, &mut ()), Err(ChangeError::NotLast { number: 2, last: 3 })));
-    assert_eq!(learner.undo_last(3, &mut ()).unwrap().report.entry, 2);
+    let id = |learner: &Learner, number: u32| learner.history().entry(number).unwrap().id();
+    let (second, third) = (id(&learner, 2), id(&learner, 3));
+    assert!(matches!(learner.undo_last(second, &mut ()), Err(ChangeError::NotLast { number: 2, last: 3 })));
+    // Of a state that was begun anew.
+    for (number, other) in [(3, EntryId { mark: second.mark, ..third }), (2, EntryId { mark: third.mark, ..second })] {
+        let undone =
+            if number == 3 { learner.undo_last(other, &mut ()) } else { learner.undo_to_entry(other, &mut ()) };
+        assert!(matches!(undone, Err(ChangeError::OtherEntry { number: said }) if said == number), "{undone:?}");
+    }
+    assert_eq!(third.to_string().parse(), Ok(third));
+    assert!("3".parse::<EntryId>().is_err() && "-1".parse::<EntryId>().is_err());
+    assert_eq!(learner.undo_last(third, &mut ()).unwrap().report.entry, 2);
+    assert_eq!(id(&learner, 3), third, "it stays what it is while others follow");
     learner.purge("duck", &mut ()).unwrap();
     assert!(!learner.store().mentions("duck").unwrap());
 }
@@ -345,4 +357,28 @@ fn pictures_that_are_not_fit_to_be_shots_are_refused_where_that_is_wanted() {
     learner.settings_mut().shot_checks = ShotChecks::Off;
     learner.learn(&[("mug", Shots::Pictures(&pictures))], &mut ()).unwrap();
     assert!(learner.doubtful_shots().is_empty());
+}
+
+#[test]
+fn the_shot_that_was_seen_is_moved_whatever_its_number_is_by_now() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut learner = learner(folder.path());
+    learn(&mut learner, "mug", 1).unwrap();
+    learn(&mut learner, "duck", 2).unwrap();
+    let digests = |learner: &Learner, label: &str| -> Vec<[u8; 32]> {
+        let class = learner.classes().position(|class| class.label == label).unwrap();
+        let bank = &learner.state().exemplars;
+        let own = (0..bank.len()).filter(|&shot| bank.classes()[shot] as usize == class);
+        own.map(|shot| bank.digest_of(shot)).collect()
+    };
+    let seen = digests(&learner, "mug");
+    learner.move_exemplar("mug", &seen[0], "duck", &mut ()).unwrap();
+    // What was number 3 is number 2.
+    learner.move_exemplar("mug", &seen[2], "duck", &mut ()).unwrap();
+    assert_eq!(digests(&learner, "mug"), [seen[1]]);
+    let gone = learner.move_exemplar("mug", &seen[0], "duck", &mut ());
+    assert!(matches!(gone, Err(ChangeError::OtherShot { label }) if label == "mug"));
+    assert_eq!(digests(&learner, "duck").len(), 5);
+    let unknown = learner.move_exemplar("jug", &seen[0], "duck", &mut ());
+    assert!(matches!(unknown, Err(ChangeError::Learn(LearnError::UnknownLabel { .. }))), "{unknown:?}");
 }

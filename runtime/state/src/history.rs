@@ -45,7 +45,7 @@ mod purge;
 #[cfg(test)]
 mod tests;
 
-pub use entry::{Change, Entry, HeadMark, Known, Name, Verb};
+pub use entry::{Change, Entry, EntryId, HeadMark, Known, Name, Verb};
 pub use purge::PurgeError;
 
 use alloc::collections::{BTreeMap, BTreeSet};

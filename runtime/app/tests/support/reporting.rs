@@ -47,7 +47,7 @@ impl<'a> Reporting<'a> {
             assert_eq!(status, 200, "{}", text(&answer));
         }
         let job = self.service.json("POST", "/api/v1/learn", &json!({ "label": label }));
-        let path = format!("/api/v1/jobs/{}", job["id"]);
+        let path = format!("/api/v1/jobs/{}", job["id"].as_str().unwrap());
         until("it is learned", || self.service.json("GET", &path, &Value::Null)["state"] == "done");
     }
 

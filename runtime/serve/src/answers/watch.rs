@@ -1,5 +1,6 @@
 //! Following the state: what another program did to it is taken up, what cannot be used is said.
 
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use orco_runtime::learner::OpenLearnerError;
@@ -46,7 +47,7 @@ impl Thread {
     }
 
     fn problem(&self) -> Option<String> {
-        self.knowledge.read().expect("nothing panics while it is written").problem.clone()
+        self.knowledge.read().unwrap_or_else(PoisonError::into_inner).problem.clone()
     }
 
     pub(super) fn tell(&self) {

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use orco_runtime::history::EntryId;
 use orco_runtime::label;
 use orco_runtime::state::Balance;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Json, Path, usable};
+use super::{Json, Path, Query, usable};
 use crate::changes::{Change, Job};
 use crate::error::Refusal;
+use crate::id::Id;
 use crate::service::Service;
 
 /// 202, with the job and its place.
@@ -63,13 +65,33 @@ pub async fn rename(
     Ok(queued(&service.changes().ask(Change::Rename { from, to })?))
 }
 
-/// `DELETE /api/v1/classes/{label}`
+/// Whether a class is forgotten together with its past.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Forget {
+    #[serde(default)]
+    purge: bool,
+}
+
+/// `DELETE /api/v1/classes/{label}`; with `?purge=true` the class's past goes with it, also that of a class that was
+/// forgotten before.
 ///
 /// # Errors
-/// [`Refusal`] if no learned class has the label, or too many changes wait.
-pub async fn forget(State(service): State<Arc<Service>>, Path(label): Path<String>) -> Result<Response, Refusal> {
-    let label = learned(&service, &label)?;
-    Ok(queued(&service.changes().ask(Change::Forget { label })?))
+/// [`Refusal`] if no learned class has the label, or too many changes wait. Whether a class ever had it, only the job
+/// that purges can say.
+pub async fn forget(
+    State(service): State<Arc<Service>>,
+    Path(label): Path<String>,
+    Query(Forget { purge }): Query<Forget>,
+) -> Result<Response, Refusal> {
+    let known = service.answers.knowledge();
+    let change = match (purge, learned(&service, &label)) {
+        (false, label) => Change::Forget { label: label? },
+        (true, Ok(label)) => Change::Purge { label },
+        (true, Err(_)) if known.class(&label::normal(&label)).is_err() => Change::Purge { label: usable(&label)? },
+        (true, Err(refusal)) => return Err(refusal),
+    };
+    Ok(queued(&service.changes().ask(change)?))
 }
 
 /// The label of a learned class.
@@ -84,14 +106,15 @@ fn learned(service: &Service, label: &str) -> Result<String, Refusal> {
     Ok(known.classes[index].label.clone())
 }
 
-/// What is undone: the last change, whichever it is or if it is that of an entry, or all after an entry.
+/// What is undone: the last change, whichever it is or if it is that of an entry, or all after an entry. Entries are
+/// named by their ids.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Undo {
     #[serde(default)]
-    entry: Option<u32>,
+    entry: Option<Value>,
     #[serde(default)]
-    last: Option<u32>,
+    last: Option<Value>,
 }
 
 /// `POST /api/v1/undo`
@@ -103,14 +126,28 @@ pub async fn undo(
     Json(Undo { entry, last }): Json<Undo>,
 ) -> Result<Response, Refusal> {
     let known = service.answers.knowledge();
+    let (entry, last) = (entry.as_ref().map(entry_id).transpose()?, last.as_ref().map(entry_id).transpose()?);
     let change = match (entry, last) {
         (Some(_), Some(_)) => return Err(Refusal::bad("\"entry\" is where to go back to, \"last\" what to take back")),
         (None, _) if known.history.len() < 2 => return Err(Refusal::conflict("there is nothing to take back")),
         (None, last) => Change::Undo { last },
-        (Some(entry), None) if known.history.iter().any(|known| known.number == entry) => Change::UndoTo { entry },
-        (Some(entry), None) => return Err(Refusal::missing(format!("there is no entry {entry} in the history"))),
+        (Some(entry), None) if known.history.iter().any(|known| known.id() == entry) => Change::UndoTo { entry },
+        (Some(entry), None) => {
+            return Err(Refusal::missing(format!("there is no entry {entry} in the history, or not any more")));
+        }
     };
     Ok(queued(&service.changes().ask(change)?))
+}
+
+/// The entry that is meant.
+fn entry_id(value: &Value) -> Result<EntryId, Refusal> {
+    let id = value.as_str().and_then(|text| text.parse().ok());
+    id.ok_or_else(|| {
+        Refusal::bad(format!(
+            "{value} is no id of an entry: send the \"id\" that GET /api/v1/history gives, a string such as \
+             \"3-5f0c2a91d3b84e67\"; numbers are not taken, since in a state that was restored other entries have them"
+        ))
+    })
 }
 
 /// Where the dial is set.
@@ -144,7 +181,6 @@ pub async fn unfinished(State(service): State<Arc<Service>>) -> axum::Json<Value
 ///
 /// # Errors
 /// [`Refusal`] if it is not remembered.
-pub async fn job(State(service): State<Arc<Service>>, Path(id): Path<u64>) -> Result<axum::Json<Value>, Refusal> {
-    let job = service.changes().job(id).ok_or_else(|| Refusal::missing(format!("no job {id} is remembered")))?;
-    Ok(axum::Json(job.json()))
+pub async fn job(State(service): State<Arc<Service>>, Path(id): Path<Id>) -> Result<axum::Json<Value>, Refusal> {
+    Ok(axum::Json(service.changes().job(id)?.json()))
 }

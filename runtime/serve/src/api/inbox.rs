@@ -13,6 +13,7 @@ use tokio::task;
 use super::shots::take_picture;
 use super::{Json, Path, picture, usable};
 use crate::error::Refusal;
+use crate::id::Id;
 use crate::inbox::Frame;
 use crate::service::Service;
 
@@ -33,7 +34,7 @@ pub async fn all(State(service): State<Arc<Service>>) -> Result<axum::Json<Value
 ///
 /// # Errors
 /// [`Refusal`] if there is no such frame.
-pub async fn frame(State(service): State<Arc<Service>>, Path(id): Path<u64>) -> Result<impl IntoResponse, Refusal> {
+pub async fn frame(State(service): State<Arc<Service>>, Path(id): Path<Id>) -> Result<impl IntoResponse, Refusal> {
     let frame = service.inbox.frame(id).ok_or_else(|| none(id))?;
     Ok(([(header::CONTENT_TYPE, "image/jpeg")], frame.jpeg.to_vec()))
 }
@@ -42,7 +43,7 @@ pub async fn frame(State(service): State<Arc<Service>>, Path(id): Path<u64>) -> 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Labelled {
-    ids: Vec<u64>,
+    ids: Vec<Id>,
     label: String,
 }
 
@@ -81,7 +82,7 @@ pub async fn label(
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dismissed {
-    ids: Vec<u64>,
+    ids: Vec<Id>,
 }
 
 /// `POST /api/v1/inbox/dismiss`: lets frames go.
@@ -96,6 +97,6 @@ pub async fn clear(State(service): State<Arc<Service>>) -> StatusCode {
     StatusCode::NO_CONTENT
 }
 
-fn none(id: u64) -> Refusal {
+fn none(id: Id) -> Refusal {
     Refusal::missing(format!("the inbox has no frame {id}"))
 }

@@ -43,11 +43,13 @@ pub async fn live() -> StatusCode {
     StatusCode::OK
 }
 
-/// `GET /v2/health/ready`: a service that listens has opened everything, and nothing has happened to its state since.
+/// `GET /v2/health/ready`: a service that listens has opened everything; no thread is down, and its state can be read and
+/// written.
 ///
 /// # Errors
-/// [`Refusal`] if the state cannot be used any more; the status says why, to those who may know.
+/// [`Refusal`] if something of that is not so any more; the status says what, to those who may know.
 pub async fn ready(State(service): State<Arc<Service>>) -> Result<StatusCode, Refusal> {
+    service.health.check().await?;
     match service.answers.knowledge().problem {
         None => Ok(StatusCode::OK),
         Some(_) => Err(Refusal::new(

@@ -7,6 +7,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use orco_runtime::image;
 use orco_runtime::image_rs::RgbImage;
+use orco_runtime::manifest::hexadecimal;
 use orco_runtime::state::Balance;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -24,13 +25,16 @@ use crate::service::Service;
 
 /// `GET /api/v1/status`
 pub async fn status(State(service): State<Arc<Service>>) -> Json<Value> {
+    let health = service.health.clone();
+    let problems = task::spawn_blocking(move || health.problems()).await;
+    let problems = problems.unwrap_or_else(|error| vec![error.to_string()]);
     let known = service.answers.knowledge();
     let manifest = &service.manifest;
     let expected = known.expected.map(|(base, learned)| json!({ "known": base, "new": learned }));
     let dial: Vec<&str> = Balance::ALL.iter().map(|balance| balance.name()).collect();
     let jobs: Vec<Value> = service.changes().unfinished().iter().map(Job::json).collect();
     Json(json!({
-        "problem": known.problem,
+        "problem": known.problem, "problems": problems,
         "bundle": manifest.name, "release": manifest.release, "version": env!("CARGO_PKG_VERSION"),
         "classes": known.classes.len(), "base_classes": known.base, "free_targets": known.free_targets,
         "sessions": known.sessions, "balance": known.expected.map(|_| known.balance.name()), "balances": dial,
@@ -48,16 +52,16 @@ pub async fn classes(State(service): State<Arc<Service>>) -> Result<Json<Value>,
     let theirs = service.thumbnails.clone();
     let there = task::spawn_blocking(move || theirs.all()).await;
     let there = there.map_err(|_| Refusal::bad("the classes cannot be listed"))?;
-    // Numbers of the stored shots that have a picture.
-    let numbers = |index: usize| -> Vec<usize> {
-        let digests = known.digests[index].iter().enumerate();
-        digests.filter(|(_, digest)| there.contains(*digest)).map(|(shot, _)| shot + 1).collect()
+    let stored = |index: usize| -> Vec<Value> {
+        let digests = (1..).zip(&known.digests[index]);
+        let shot = |(number, digest): (usize, &[u8; 32])| json!({ "id": hexadecimal(digest), "number": number, "thumbnail": there.contains(digest) });
+        digests.map(shot).collect()
     };
     let class = |(index, class): (usize, &orco_runtime::state::Class)| {
         let learned = index >= known.base;
         json!({
             "label": class.label, "learned": learned, "session": learned.then_some(class.session),
-            "shots": known.shots[index], "thumbnails": numbers(index),
+            "shots": known.shots[index], "stored": stored(index),
         })
     };
     Ok(Json(json!({ "classes": known.classes.iter().enumerate().map(class).collect::<Vec<_>>() })))
@@ -127,14 +131,15 @@ pub async fn classify(
     if let Some(picture) = kept {
         let picture = Admitted::new(picture, permit);
         let offered = task::spawn_blocking(move || service.inbox.offer(&picture, &looked)).await;
-        answer["inbox"] = offered.map_err(|_| Refusal::bad("the picture cannot be kept"))?.into();
+        answer["inbox"] = json!(offered.map_err(|_| Refusal::bad("the picture cannot be kept"))?);
     }
     Ok(Json(answer))
 }
 
 /// A stored exemplar that a picture is like, with the place of its thumbnail if it has one.
 fn alike(service: &Service, like: &Like) -> Value {
-    let thumbnail = like.shot.filter(|shot| thumbnails::digest(service, &like.label, *shot).is_ok());
-    let place = thumbnail.map(|shot| thumbnails::place(&like.label, shot));
-    json!({ "label": like.label, "similarity": like.similarity, "shot": like.shot, "thumbnail": place })
+    let thumbnail = like.shot.filter(|shot| service.thumbnails.has(&shot.digest));
+    let place = thumbnail.map(|shot| thumbnails::place(&like.label, &shot.digest));
+    let (id, number) = (like.shot.map(|shot| hexadecimal(&shot.digest)), like.shot.map(|shot| shot.number));
+    json!({ "label": like.label, "similarity": like.similarity, "shot": id, "number": number, "thumbnail": place })
 }

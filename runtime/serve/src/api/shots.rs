@@ -15,6 +15,7 @@ use tokio::task;
 use super::{Path, Query, matches, picture, usable};
 use crate::admission::Admitted;
 use crate::error::Refusal;
+use crate::id::Id;
 use crate::service::Service;
 use crate::shooting::{self, Candidate};
 
@@ -109,7 +110,7 @@ pub(super) async fn take_picture(
 /// [`Refusal`] if there is no such shot.
 pub async fn thumbnail(
     State(service): State<Arc<Service>>,
-    Path((label, id)): Path<(String, u64)>,
+    Path((label, id)): Path<(String, Id)>,
 ) -> Result<impl IntoResponse, Refusal> {
     let shots = service.shooting.of(&usable(&label)?);
     let shot = shots.iter().find(|shot| shot.id == id).ok_or_else(|| none(&label, id))?;
@@ -122,7 +123,7 @@ pub async fn thumbnail(
 /// [`Refusal`] if there is no such shot.
 pub async fn remove(
     State(service): State<Arc<Service>>,
-    Path((label, id)): Path<(String, u64)>,
+    Path((label, id)): Path<(String, Id)>,
 ) -> Result<StatusCode, Refusal> {
     let label = usable(&label)?;
     if service.shooting.remove(&label, |shot| shot == id) == 0 {
@@ -143,7 +144,7 @@ pub async fn clear(State(service): State<Arc<Service>>, Path(label): Path<String
     told_of(&service, &label)
 }
 
-fn none(label: &str, id: u64) -> Refusal {
+fn none(label: &str, id: Id) -> Refusal {
     Refusal::missing(format!("\"{label}\" has no shot {id}"))
 }
 

@@ -66,8 +66,8 @@ pub fn classes(knowledge: &Knowledge) -> String {
 /// The result of a change that ended, as an event of Home Assistant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ended {
-    /// The job's number.
-    pub job: u64,
+    /// The job's identifier.
+    pub job: String,
     /// The message.
     pub message: String,
 }
@@ -83,7 +83,7 @@ impl Ended {
                 message[key] = value.clone();
             }
         }
-        Some(Self { job: job["id"].as_u64()?, message: message.to_string() })
+        Some(Self { job: job["id"].as_str()?.to_owned(), message: message.to_string() })
     }
 }
 
@@ -114,7 +114,7 @@ impl News {
     }
 
     /// Lets a result go: the broker has it.
-    pub fn let_go(&self, job: u64) {
+    pub fn let_go(&self, job: &str) {
         self.ended.borrow_mut().retain(|ended| ended.job != job);
     }
 
@@ -146,6 +146,16 @@ impl News {
                     self.dropped.set(self.dropped.get() + 1);
                 }
                 waiting.push_back(ended);
+            }
+            // What names a class that was purged is told no more.
+            "purged" => {
+                let purged: Value = serde_json::from_str(&event.data).unwrap_or_default();
+                purged["jobs"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .filter_map(Value::as_str)
+                    .for_each(|job| self.let_go(job));
             }
             // How many classes there are is looked up.
             "changed" => {}
@@ -195,21 +205,24 @@ mod tests {
     #[test]
     fn results_wait_in_order_and_not_without_bound() {
         let news = News::new(None);
-        news.take(&event("job", &json!({ "id": 1, "verb": "undo", "label": null, "state": "running" })));
+        news.take(&event("job", &json!({ "id": "a-1", "verb": "undo", "label": null, "state": "running" })));
         assert_eq!(news.first(), None, "it has not ended");
         for id in 1..=WAITING as u64 + 2 {
+            let id = format!("a-{id}");
             let job = json!({ "id": id, "verb": "learn", "label": "mug", "state": "failed", "error": "no" });
             news.take(&event("job", &job));
         }
         assert_eq!(news.dropped.take(), 2);
         let first = news.first().unwrap();
-        assert_eq!(first.job, 3);
+        assert_eq!(first.job, "a-3");
         let message: Value = serde_json::from_str(&first.message).unwrap();
-        let expected = json!({ "event_type": "failed", "job": 3, "verb": "learn", "label": "mug", "error": "no" });
+        let expected = json!({ "event_type": "failed", "job": "a-3", "verb": "learn", "label": "mug", "error": "no" });
         assert_eq!(message, expected);
-        news.let_go(3);
+        news.let_go("a-3");
         // That one gave way meanwhile.
-        news.let_go(3);
-        assert_eq!(news.first().unwrap().job, 4);
+        news.let_go("a-3");
+        assert_eq!(news.first().unwrap().job, "a-4");
+        news.take(&event("purged", &json!({ "jobs": ["a-4", "a-5", "b-6"] })));
+        assert_eq!(news.first().unwrap().job, "a-6", "what names a purged class is not told");
     }
 }

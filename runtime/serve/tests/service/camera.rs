@@ -104,6 +104,19 @@ fn a_camera_that_goes_away_is_told_and_comes_back() {
 }
 
 #[test]
+fn a_class_that_is_purged_is_shown_no_more_though_no_frame_comes() {
+    let (state, place) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let service = looking_at(&state, &format!("folder:{}", place.path().display()), Address::default());
+    service.teach("quackerjack", "rubber-duck");
+    std::fs::write(place.path().join("1.jpg"), sample("learn", "rubber-duck", 1)).unwrap();
+    once(&service, "it is shown", |shown| shown["label"] == "quackerjack");
+    let purged = service.finished(&service.ask("DELETE", "/api/v1/classes/quackerjack?purge=true", &[], b""));
+    assert_eq!(purged["state"], "done", "{purged}");
+    once(&service, "it is shown no more", |shown| !shown.to_string().contains("quackerjack"));
+    assert!(!service.get("/api/v1/status").to_string().contains("quackerjack"));
+}
+
+#[test]
 fn shots_are_checked_and_the_refused_one_is_taken_anyway() {
     let (state, place) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let service = looking_at(&state, &format!("folder:{}", place.path().display()), Address::default());

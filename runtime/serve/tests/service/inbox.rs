@@ -7,8 +7,8 @@ use orco_runtime::image;
 use orco_runtime::image_rs::{ImageFormat, RgbImage};
 use serde_json::{Value, json};
 
-fn numbers(list: &Value) -> Vec<u64> {
-    list.as_array().unwrap().iter().map(|number| number.as_u64().unwrap()).collect()
+fn ids(list: &Value) -> Vec<String> {
+    list.as_array().unwrap().iter().map(|shot| shot["id"].as_str().unwrap().to_owned()).collect()
 }
 
 /// A picture of noise, which is like nothing known.
@@ -38,14 +38,14 @@ fn pictures_that_are_not_recognised_wait_and_are_labelled_together() {
         let bytes = sample("try", class, number);
         let answer = service.picture("/api/v1/classify?inbox=true", &bytes).ok();
         assert!(answer["known"].is_boolean());
-        kept.extend(answer["inbox"].as_u64().map(|id| (id, bytes)));
+        kept.extend(answer["inbox"].as_str().map(|id| (id.to_owned(), bytes)));
     }
-    kept.dedup_by_key(|(id, _)| *id);
+    kept.dedup_by(|(one, _), (other, _)| one == other);
     assert!(kept.len() >= 4, "{}: no base class is any of these", kept.len());
     let (first, bytes) = kept.swap_remove(0);
     let seen = service.get("/api/v1/inbox").to_string();
     let again = service.picture("/api/v1/classify?inbox=true", &bytes).ok();
-    assert_eq!(again["inbox"].as_u64(), Some(first), "the same picture is counted, not kept twice: {seen}");
+    assert_eq!(again["inbox"].as_str(), Some(first.as_str()), "the same picture is counted, not kept twice: {seen}");
     let inbox = service.get("/api/v1/inbox");
     let frames: Vec<Value> = inbox["groups"]
         .as_array()
@@ -54,11 +54,11 @@ fn pictures_that_are_not_recognised_wait_and_are_labelled_together() {
         .flat_map(|group| group["frames"].as_array().unwrap().clone())
         .collect();
     assert_eq!(service.get("/api/v1/status")["inbox"], frames.len());
-    assert!(frames.iter().any(|frame| frame["id"] == first && frame["seen"].as_u64() >= Some(2)), "{inbox}");
+    assert!(frames.iter().any(|frame| frame["id"] == first.as_str() && frame["seen"].as_u64() >= Some(2)), "{inbox}");
     let picture = service.ask("GET", &format!("/api/v1/inbox/{first}"), &[], b"");
     assert!(picture.head.contains("image/jpeg") && image::decode(&picture.body).unwrap().width() <= 640);
 
-    let chosen: Vec<u64> = frames.iter().take(4).map(|frame| frame["id"].as_u64().unwrap()).collect();
+    let chosen: Vec<&str> = frames.iter().take(4).map(|frame| frame["id"].as_str().unwrap()).collect();
     // Pressed twice at once, each is one shot.
     let label = || service.json("POST", "/api/v1/inbox/label", &json!({ "ids": chosen, "label": "duck" }));
     let both = thread::scope(|scope| [scope.spawn(label), scope.spawn(label)].map(|asked| asked.join().unwrap()));
@@ -69,9 +69,9 @@ fn pictures_that_are_not_recognised_wait_and_are_labelled_together() {
     assert_eq!((gone.status, gone.error()), (404, format!("the inbox has no frame {}", chosen[0])));
     let job = service.finished(&service.json("POST", "/api/v1/learn", &json!({ "label": "duck" })));
     assert_eq!(job["state"], "done", "{job}");
-    let (id, all) = (ask(&noise(2), "?inbox=true")["inbox"].as_u64(), service.get("/api/v1/inbox"));
-    if let Some(id) = id {
-        assert!(all.to_string().contains(&format!("\"id\":{id},")), "{all}");
+    let (kept, all) = (ask(&noise(2), "?inbox=true"), service.get("/api/v1/inbox"));
+    if let Some(id) = kept["inbox"].as_str() {
+        assert!(all.to_string().contains(&format!("\"id\":\"{id}\",")), "{all}");
         assert_eq!(service.json("POST", "/api/v1/inbox/dismiss", &json!({ "ids": [id] })).status, 204);
         assert_eq!(service.ask("GET", &format!("/api/v1/inbox/{id}"), &[], b"").status, 404);
     }
@@ -82,11 +82,11 @@ fn pictures_that_are_not_recognised_wait_and_are_labelled_together() {
 #[test]
 fn what_is_recognised_after_a_change_leaves_the_inbox() {
     let (_state, service) = Running::fresh();
-    let mut kept: Vec<(u64, Vec<u8>)> = Vec::new();
+    let mut kept: Vec<(String, Vec<u8>)> = Vec::new();
     for class in ["rubber-duck", "traffic-cone"] {
         for number in 1..=8 {
             let bytes = sample("try", class, number);
-            let id = service.picture("/api/v1/classify?inbox=true", &bytes).ok()["inbox"].as_u64();
+            let id = service.picture("/api/v1/classify?inbox=true", &bytes).ok()["inbox"].as_str().map(str::to_owned);
             kept.extend(id.filter(|id| kept.iter().all(|(other, _)| other != id)).map(|id| (id, bytes)));
         }
     }
@@ -124,24 +124,49 @@ fn answers_name_the_shots_that_the_picture_is_like_and_shots_move_between_classe
     };
     let apart = mean(&shown).iter().zip(mean(&learned)).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
     assert!(apart < 6.0, "the thumbnail shows another shot: {apart}");
-    assert_eq!(service.ask("GET", "/api/v1/classes/duck/shots/9.jpg", &[], b"").status, 404);
-    assert_eq!(service.ask("GET", "/api/v1/classes/duck/shots/secret", &[], b"").status, 404);
+    let of_none = format!("/api/v1/classes/duck/shots/{}.jpg", "0".repeat(64));
+    assert_eq!(service.ask("GET", &of_none, &[], b"").status, 404);
+    assert_eq!(service.ask("GET", "/api/v1/classes/duck/shots/secret", &[], b"").status, 400);
+    let by_number = service.json("PATCH", "/api/v1/classes/duck/shots/1", &json!({ "label": "cone" }));
+    let said = by_number.error();
+    assert!(by_number.status == 400 && said.contains("send the \"id\" that GET /api/v1/classes gives"), "{said}");
 
     let class = |label: &str| {
         let classes = service.get("/api/v1/classes")["classes"].as_array().unwrap().clone();
         classes.into_iter().find(|class| class["label"] == label).unwrap()
     };
-    assert_eq!(numbers(&class("duck")["thumbnails"]), [1, 2, 3, 4, 5]);
-    let moved = service.json("PATCH", "/api/v1/classes/duck/shots/1", &json!({ "label": "cone" }));
+    let pictured = |label: &str| {
+        let stored = class(label)["stored"].as_array().unwrap().clone();
+        stored.iter().filter(|shot| shot["thumbnail"] == true).count()
+    };
+    let ducks = ids(&class("duck")["stored"]);
+    assert_eq!(best["shot"], ducks[1].as_str(), "the shot that it is like");
+    let to_cone =
+        |id: &str| service.json("PATCH", &format!("/api/v1/classes/duck/shots/{id}"), &json!({ "label": "cone" }));
+    let moved = to_cone(&ducks[0]);
     let job = service.finished(&moved);
     assert_eq!((&job["state"], &job["verb"]), (&json!("done"), &json!("move")), "{job}");
     assert_eq!((&class("duck")["shots"], &class("cone")["shots"]), (&json!(4), &json!(6)));
-    assert_eq!(numbers(&class("cone")["thumbnails"]), [1, 2, 3, 4, 5, 6]);
-    let refused = service.json("PATCH", "/api/v1/classes/duck/shots/5", &json!({ "label": "cone" }));
+    assert_eq!((pictured("duck"), pictured("cone")), (4, 6));
+    let refused = to_cone(&ducks[0]);
     assert_eq!(refused.status, 404, "{}", refused.text());
+    assert!(refused.error().contains("not one of \"duck\" any more"), "{}", refused.error());
     let undone = service.finished(&service.json("POST", "/api/v1/undo", &json!({})));
     assert_eq!(undone["state"], "done", "{undone}");
-    assert_eq!((&class("duck")["shots"], numbers(&class("duck")["thumbnails"]).len()), (&json!(5), 5));
+    assert_eq!((&class("duck")["shots"], pictured("duck")), (&json!(5), 5));
+
+    // Two pages show the same shots. One takes the last change back, and the other moves what it shows: the move is
+    // queued before the first is made, and moves nothing else.
+    service.finished(&to_cone(&ducks[3]));
+    let undo = service.json("POST", "/api/v1/undo", &json!({}));
+    let late = service.json("PATCH", &format!("/api/v1/classes/cone/shots/{}", ducks[3]), &json!({ "label": "bear" }));
+    service.finished(&undo);
+    if late.status == 202 {
+        let late = service.finished(&late);
+        assert_eq!((&late["state"], &late["changed"]), (&json!("failed"), &json!(false)), "{late}");
+        assert!(late["error"].as_str().unwrap().contains("the shot is not one of \"cone\" any more"), "{late}");
+    }
+    assert_eq!((&class("cone")["shots"], &class("duck")["shots"]), (&json!(5), &json!(5)));
 
     // A class that is forgotten keeps its pictures as long as the history can bring it back.
     let pictures = || std::fs::read_dir(state.path().join("thumbnails")).unwrap().count();

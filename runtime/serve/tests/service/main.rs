@@ -2,6 +2,7 @@
 
 mod camera;
 mod closed;
+mod identity;
 mod inbox;
 mod support;
 mod teach;

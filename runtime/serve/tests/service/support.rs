@@ -112,7 +112,7 @@ impl Running {
     /// Waits for a job to end and returns it.
     pub fn finished(&self, queued: &Answer) -> Value {
         assert_eq!(queued.status, 202, "{}", queued.text());
-        let id = queued.value()["id"].as_u64().unwrap();
+        let id = queued.value()["id"].as_str().unwrap().to_owned();
         loop {
             let job = self.get(&format!("/api/v1/jobs/{id}"));
             if job["state"] == "done" || job["state"] == "failed" {

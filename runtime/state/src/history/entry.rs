@@ -2,6 +2,9 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
+use core::num::ParseIntError;
+use core::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -168,7 +171,45 @@ pub struct Entry {
     pub(super) origins: Vec<Origin>,
 }
 
+/// Which entry is meant. In a state that was restored, purged or begun anew, another entry may have the number; it has
+/// another mark.
+///
+/// As a text it is the number, a hyphen, and the mark in hexadecimal: `3-5f0c2a91d3b84e67`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryId {
+    /// [`Entry::number`].
+    pub number: u32,
+    /// The first 8 bytes of SHA-256 over what the entry says.
+    pub mark: u64,
+}
+
+impl fmt::Display for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{:016x}", self.number, self.mark)
+    }
+}
+
+impl FromStr for EntryId {
+    type Err = ParseIntError;
+
+    /// # Errors
+    /// If it is not written as [`EntryId`] says.
+    fn from_str(text: &str) -> Result<Self, ParseIntError> {
+        let (number, mark) = text.split_once('-').unwrap_or((text, ""));
+        Ok(Self { number: number.parse()?, mark: u64::from_str_radix(mark, 16)? })
+    }
+}
+
 impl Entry {
+    /// Tells the entry from any other.
+    pub fn id(&self) -> EntryId {
+        let Self { number, verb, names, to, when, seed, sessions, balance, classes, .. } = self;
+        // Indices of exemplars and what the head was may change while the entry stays.
+        let said = (number, verb, names, to, when, seed, sessions, balance, classes, self.exemplars.len() as u64);
+        let digest = codec::digest(&codec::to_postcard(&said));
+        EntryId { number: *number, mark: u64::from_be_bytes(codec::piece(&digest, 0)) }
+    }
+
     /// Number of exemplars that the learned classes had.
     pub fn exemplars(&self) -> usize {
         self.exemplars.len()

@@ -1,0 +1,131 @@
+//! Changes that were asked for, with how far they have come.
+
+use std::collections::VecDeque;
+
+use serde_json::{Value, json};
+
+use crate::id::{Id, Ids};
+
+/// Changes that are remembered after they ended.
+pub const REMEMBERED: usize = 64;
+
+/// How far a change has come.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Progress {
+    /// It waits.
+    Queued,
+    /// It is being made: share done, 0..1.
+    Running(f32),
+    /// It was made; what it did, and what is to be said about it.
+    Done(Value, Option<String>),
+    /// It was refused; nothing was changed.
+    Failed(String),
+    /// The thread broke off, and whether the change was saved cannot be told.
+    Lost(String),
+}
+
+/// A change that was asked for, with how far it has come.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Identifies it.
+    pub id: Id,
+    /// Its verb.
+    pub verb: &'static str,
+    /// The class that it is about; none where that was purged.
+    pub label: Option<String>,
+    /// How far it has come.
+    pub progress: Progress,
+}
+
+impl Job {
+    /// Whether it was made or refused.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.progress, Progress::Done(..) | Progress::Failed(_) | Progress::Lost(_))
+    }
+
+    /// As JSON.
+    pub fn json(&self) -> Value {
+        let mut job = json!({ "id": self.id, "verb": self.verb, "label": self.label });
+        match &self.progress {
+            Progress::Queued => job["state"] = "queued".into(),
+            Progress::Running(share) => (job["state"], job["progress"]) = ("running".into(), (*share).into()),
+            Progress::Done(report, warning) => {
+                job["state"] = "done".into();
+                (job["report"], job["warning"]) = (report.clone(), warning.clone().into());
+            }
+            Progress::Failed(error) => {
+                job["state"] = "failed".into();
+                (job["error"], job["changed"]) = (error.clone().into(), false.into());
+            }
+            Progress::Lost(error) => {
+                job["state"] = "failed".into();
+                (job["error"], job["changed"]) = (error.clone().into(), Value::Null);
+            }
+        }
+        job
+    }
+}
+
+/// Those that have not ended, and the last that have.
+#[derive(Default)]
+pub(super) struct Jobs {
+    /// Where their identifiers come from.
+    pub ids: Ids,
+    /// Oldest first.
+    listed: VecDeque<Job>,
+}
+
+impl Jobs {
+    pub fn list(&mut self, job: Job) {
+        self.listed.push_back(job);
+    }
+
+    pub fn find(&self, id: Id) -> Option<&Job> {
+        self.listed.iter().find(|job| job.id == id)
+    }
+
+    pub fn unfinished(&self) -> impl Iterator<Item = &Job> {
+        self.listed.iter().filter(|job| !job.has_ended())
+    }
+
+    pub fn all(&mut self) -> impl Iterator<Item = &mut Job> {
+        self.listed.iter_mut()
+    }
+
+    /// Says how far a job has come. Of those that ended the oldest is let go where there are too many.
+    pub fn set(&mut self, id: Id, progress: Progress) -> Option<&Job> {
+        self.listed.iter_mut().find(|job| job.id == id)?.progress = progress;
+        let ended = self.listed.iter().filter(|job| job.has_ended()).count();
+        if ended > REMEMBERED
+            && let Some(oldest) = self.listed.iter().position(|job| job.has_ended() && job.id != id)
+        {
+            self.listed.remove(oldest);
+        }
+        self.find(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_that_ended_are_remembered_and_none_that_waits_is_forgotten() {
+        let mut jobs = Jobs::default();
+        let list = |jobs: &mut Jobs| {
+            let job = Job { id: jobs.ids.give(), verb: "learn", label: None, progress: Progress::Queued };
+            jobs.list(job.clone());
+            job.id
+        };
+        let waiting = list(&mut jobs);
+        let ended: Vec<Id> = (0..3 * REMEMBERED).map(|_| list(&mut jobs)).collect();
+        for id in &ended {
+            jobs.set(*id, Progress::Done(Value::Null, None));
+        }
+        let (old, new) = ended.split_at(2 * REMEMBERED);
+        assert!(old.iter().all(|id| jobs.find(*id).is_none() && jobs.ids.gave(*id)));
+        assert!(new.iter().all(|id| jobs.find(*id).is_some()));
+        assert!(jobs.unfinished().map(|job| job.id).eq([waiting]));
+        assert_eq!(jobs.listed.len(), REMEMBERED + 1);
+    }
+}

@@ -1,0 +1,120 @@
+//! What the service holds in memory of a class that was purged goes with it.
+
+use std::collections::BTreeSet;
+
+use orco_runtime::history::Entry;
+use orco_runtime::label;
+use orco_runtime::learner::Learner;
+use serde_json::{Value, json};
+
+use super::{Changing, Progress};
+use crate::id::Id;
+
+/// All labels that a class has or had, `label` among them.
+pub(super) fn labels(learner: &mut Learner, label: &str) -> BTreeSet<String> {
+    // Another program may have renamed it. Where the state cannot be read, nothing is purged either.
+    let _ = learner.refresh();
+    let entries = learner.history().entries();
+    let named = |entry: &Entry| -> Vec<(u32, String)> {
+        let known = entry.classes.iter().map(|known| (known.id, known.class.label.clone()));
+        known.chain(entry.names.iter().map(|name| (name.class, name.label.clone()))).collect()
+    };
+    let all: Vec<(u32, String)> = entries.iter().flat_map(named).filter(|(_, label)| !label.is_empty()).collect();
+    let ids: BTreeSet<u32> = all.iter().filter(|(_, known)| label::same(known, label)).map(|(id, _)| *id).collect();
+    let own = all.into_iter().filter(|(id, _)| ids.contains(id)).map(|(_, label)| label);
+    own.chain([label.to_owned()]).collect()
+}
+
+impl Changing {
+    /// Lets everything go that names one of these labels, but those that another class has or had.
+    pub(super) fn purge(&self, learner: &Learner, mut labels: BTreeSet<String>) {
+        for class in learner.classes() {
+            labels.remove(&class.label);
+        }
+        for entry in learner.history().entries() {
+            labels.retain(|label| {
+                let known = entry.classes.iter().map(|known| &known.class.label);
+                !known.chain(entry.names.iter().map(|name| &name.label)).any(|other| other == label)
+            });
+        }
+        for label in &labels {
+            self.shooting.remove(label, |_| true);
+        }
+        let mut touched: Vec<Id> = Vec::new();
+        for job in self.shared.jobs().all() {
+            let is_about = job.label.as_ref().is_some_and(|label| labels.contains(label));
+            if is_about {
+                job.label = None;
+            }
+            if forget(&mut job.progress, &labels) || is_about {
+                touched.push(job.id);
+            }
+        }
+        // Whoever keeps what was told of them lets it go.
+        self.shared.events.tell("purged", &json!({ "jobs": touched }));
+    }
+}
+
+/// Takes labels out of what is said of a job. Returns whether one was named.
+fn forget(progress: &mut Progress, labels: &BTreeSet<String>) -> bool {
+    const GONE: &str = "this told of a class that was purged since";
+    let mentions = |text: &str| labels.iter().any(|label| mentions(text, label));
+    match progress {
+        Progress::Queued | Progress::Running(_) => false,
+        Progress::Done(report, warning) => {
+            let mut is_named = false;
+            for list in report.as_object_mut().into_iter().flat_map(|report| report.values_mut()) {
+                let Some(list) = list.as_array_mut() else { continue };
+                let before = list.len();
+                let names = |value: &Value, key: &str| value[key].as_str().is_some_and(|label| labels.contains(label));
+                list.retain(|value| !names(value, "label") && !names(value, "taken_for"));
+                is_named |= list.len() < before;
+            }
+            if warning.as_deref().is_some_and(mentions) {
+                *warning = Some(GONE.into());
+                is_named = true;
+            }
+            is_named
+        }
+        Progress::Failed(error) | Progress::Lost(error) => {
+            let is_named = mentions(error);
+            if is_named {
+                *error = GONE.into();
+            }
+            is_named
+        }
+    }
+}
+
+/// Whether a text has the label as words of its own.
+fn mentions(text: &str, label: &str) -> bool {
+    let is_apart = |letter: Option<char>| !letter.is_some_and(char::is_alphanumeric);
+    text.match_indices(label)
+        .any(|(at, _)| is_apart(text[..at].chars().next_back()) && is_apart(text[at + label.len()..].chars().next()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_and_sentences_name_a_purged_class_no_more() {
+        let labels = BTreeSet::from(["mug".to_owned()]);
+        let report = json!({
+            "known": { "before": 1.0, "after": 1.0 },
+            "new": [{ "label": "mug", "after": 1.0 }, { "label": "cup", "after": 1.0 }],
+            "lost": [{ "label": "mug", "before": 1.0, "after": 0.5 }],
+            "confusions": [{ "label": "cup", "taken_for": "mug", "share": 0.5 }],
+            "free_targets": 3,
+        });
+        let mut done = Progress::Done(report, Some("mug: it may be lost".into()));
+        assert!(forget(&mut done, &labels));
+        let Progress::Done(report, warning) = &done else { unreachable!("it stays done") };
+        assert!(!report.to_string().contains("mug") && !warning.as_ref().unwrap().contains("mug"), "{done:?}");
+        assert_eq!((&report["new"][0]["label"], &report["free_targets"]), (&json!("cup"), &json!(3)));
+        assert!(!forget(&mut done, &labels), "nothing is left");
+        let mut failed = Progress::Failed("no class has the label \"mug\"".into());
+        assert!(forget(&mut failed, &labels) && !format!("{failed:?}").contains("mug"));
+        assert!(!forget(&mut Progress::Failed("no class has the label \"mugs\"".into()), &labels));
+    }
+}

@@ -1,0 +1,185 @@
+//! Whether the service can do all that it is for, and why not: threads that are down, a state that cannot be written.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::http::StatusCode;
+use serde_json::json;
+use tokio::sync::watch;
+
+use crate::error::Refusal;
+use crate::event::Events;
+
+/// How long a look at the state's folder holds. Looking writes nothing.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// A disk that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How the service is.
+#[derive(Clone)]
+pub struct Health(Arc<Inner>);
+
+struct Inner {
+    /// The folder of the state.
+    folder: PathBuf,
+    events: Events,
+    /// Threads that are down, with the reason.
+    down: Mutex<BTreeMap<&'static str, String>>,
+    /// Why a thread is down for good.
+    broken: watch::Sender<Option<String>>,
+    disk: Mutex<Disk>,
+    /// How often threads are to break off at places, in tests.
+    #[cfg(test)]
+    faults: Mutex<BTreeMap<&'static str, usize>>,
+}
+
+/// What was seen of the disk of the state.
+#[derive(Default)]
+struct Disk {
+    /// When somebody looked last.
+    looked: Option<Instant>,
+    /// Since when somebody looks.
+    looking: Option<Instant>,
+    /// Why nothing could be written then.
+    seen: Option<String>,
+}
+
+/// A lock that stays usable after a thread broke off while it held it.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Health {
+    /// That of a service whose state is in `folder`; nothing is wrong yet.
+    pub(crate) fn new(folder: &Path, events: Events) -> Self {
+        Self(Arc::new(Inner {
+            folder: folder.into(),
+            events,
+            down: Mutex::default(),
+            broken: watch::Sender::new(None),
+            disk: Mutex::default(),
+            #[cfg(test)]
+            faults: Mutex::default(),
+        }))
+    }
+
+    /// A thread is down.
+    pub(crate) fn down(&self, thread: &'static str, why: String) {
+        let why = format!("the thread \"{thread}\" is down: {why}");
+        let before = lock(&self.0.down).insert(thread, why.clone());
+        if before.as_ref() != Some(&why) {
+            log::error!("{why}");
+            self.0.events.tell("changed", &json!({ "job": null }));
+        }
+    }
+
+    /// A thread works, or works again.
+    pub(crate) fn up(&self, thread: &'static str) {
+        if lock(&self.0.down).remove(thread).is_some() {
+            log::warn!("the thread \"{thread}\" works again");
+            self.0.events.tell("changed", &json!({ "job": null }));
+        }
+    }
+
+    /// A thread is down for good: only a new process can help.
+    pub(crate) fn give_up(&self, thread: &'static str, why: String) {
+        self.down(thread, why.clone());
+        self.0.broken.send_replace(Some(format!("the thread \"{thread}\" cannot be kept up: {why}")));
+    }
+
+    /// Waits until a thread is down for good; returns why.
+    pub(crate) async fn broken(&self) -> String {
+        let mut broken = self.0.broken.subscribe();
+        // The sender lives as long as `self`.
+        let why = broken.wait_for(Option::is_some).await.map(|why| why.clone());
+        why.ok().flatten().unwrap_or_default()
+    }
+
+    /// What is wrong, in sentences. Asks the system, which may take a while on a disk that hangs.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems: Vec<String> = lock(&self.0.down).values().cloned().collect();
+        problems.extend(self.look());
+        problems
+    }
+
+    /// Why nothing can be written, by a look at the disk that is not old. Only one looks at a time: where the disk hangs,
+    /// not everybody does.
+    fn look(&self) -> Option<String> {
+        let mut disk = lock(&self.0.disk);
+        if disk.looked.is_some_and(|at| at.elapsed() < LOOK_EVERY) {
+            return disk.seen.clone();
+        }
+        if let Some(begun) = disk.looking {
+            let hangs = begun.elapsed() >= PATIENCE;
+            let folder = self.0.folder.display();
+            return if hangs { Some(format!("the disk of {folder} does not answer")) } else { disk.seen.clone() };
+        }
+        disk.looking = Some(Instant::now());
+        drop(disk);
+        let seen = unwritable(&self.0.folder);
+        *lock(&self.0.disk) = Disk { looked: Some(Instant::now()), looking: None, seen: seen.clone() };
+        seen
+    }
+
+    /// Refuses while something is wrong; the status says what, to those who may know.
+    ///
+    /// # Errors
+    /// [`Refusal`], 503.
+    pub async fn check(&self) -> Result<(), Refusal> {
+        let health = self.clone();
+        let problems = tokio::task::spawn_blocking(move || health.problems()).await;
+        match problems {
+            Ok(problems) if problems.is_empty() => Ok(()),
+            _ => Err(Refusal::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the service cannot do all that it is for: GET /api/v1/status says why",
+            )),
+        }
+    }
+
+    /// Where a test may have a thread break off.
+    #[cfg_attr(not(test), allow(clippy::unused_self, reason = "there are no faults but in tests"))]
+    pub(crate) fn pass(&self, place: &'static str) {
+        #[cfg(test)]
+        {
+            let mut faults = lock(&self.0.faults);
+            if let Some(left) = faults.get_mut(place).filter(|left| **left > 0) {
+                *left -= 1;
+                drop(faults);
+                panic!("a test broke it off at {place}");
+            }
+        }
+        let _ = place;
+    }
+
+    /// Has threads break off at a place so many times.
+    #[cfg(test)]
+    pub(crate) fn break_at(&self, place: &'static str, times: usize) {
+        lock(&self.0.faults).insert(place, times);
+    }
+}
+
+/// Why nothing can be written into a folder, or where it would be made.
+#[cfg(unix)]
+fn unwritable(folder: &Path) -> Option<String> {
+    use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
+    let shown = folder.display();
+    let there = folder.ancestors().find(|place| place.exists()).filter(|place| !place.as_os_str().is_empty());
+    let there = there.unwrap_or(Path::new("."));
+    let facts = statvfs(there).ok();
+    if facts.as_ref().is_some_and(|facts| facts.f_flag.contains(StatVfsMountFlags::RDONLY)) {
+        return Some(format!("nothing can be learned: {shown} is on a disk that is read-only"));
+    }
+    if facts.is_some_and(|facts| facts.f_blocks > 0 && facts.f_bavail == 0) {
+        return Some(format!("nothing can be learned: the disk of {shown} is full"));
+    }
+    let error = access(there, Access::WRITE_OK | Access::EXEC_OK).err()?;
+    Some(format!("nothing can be learned: {shown} cannot be written: {error}"))
+}
+
+#[cfg(not(unix))]
+fn unwritable(_: &Path) -> Option<String> {
+    None
+}

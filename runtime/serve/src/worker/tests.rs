@@ -1,0 +1,221 @@
+//! Every thread breaks off in turn: it comes back or the service ends, jobs end by what is true, and whoever asks
+//! whether the service is ready is told.
+
+#[path = "../../tests/service/support.rs"]
+mod support;
+
+use std::fs;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use orco_runtime::bundle::Bundle;
+use orco_runtime::learner::Settings;
+use orco_runtime::store::Store;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use self::support::{Running, sample, workspace};
+use crate::error::ServeError;
+use crate::{Address, Server, Service, live};
+
+/// Often enough for a thread to be down for a while, and not for good.
+const SOME: usize = 4;
+
+fn open(state: &TempDir) -> Arc<Service> {
+    let bundle = Bundle::open(&workspace().join("models/cifar100-edge")).unwrap();
+    Service::open(bundle, Store::new(state.path()), Settings::default()).unwrap()
+}
+
+/// A service, seen from within and over HTTP.
+fn serve() -> (TempDir, Arc<Service>, Running) {
+    let state = TempDir::new().unwrap();
+    let service = open(&state);
+    let running = Running::serving(Arc::clone(&service), Address::default());
+    (state, service, running)
+}
+
+fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(120);
+    while !is() {
+        assert!(Instant::now() < end, "never: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Waits until the service says that a thread is down, wherever it is asked, and then until it is well again.
+fn assert_is_down_and_comes_back(running: &Running, thread: &str) {
+    let named = format!("the thread \"{thread}\" is down: it broke off: a test broke it off");
+    let mut said = false;
+    until(thread, || {
+        let ready = running.ask("GET", "/v2/health/ready", &[], b"");
+        let problems = running.get("/api/v1/status")["problems"].to_string().replace('\\', "");
+        said |= ready.status == 503 && problems.contains(&named);
+        said
+    });
+    until("ready", || running.ask("GET", "/v2/health/ready", &[], b"").status == 200);
+    assert_eq!(running.get("/api/v1/status")["problems"], json!([]));
+}
+
+fn shoot(running: &Running, label: &str, class: &str) {
+    for number in 1..=3 {
+        running.picture(&format!("/api/v1/shots/{label}"), &sample("learn", class, number)).ok();
+    }
+}
+
+fn learn(running: &Running, label: &str) -> Value {
+    running.finished(&running.json("POST", "/api/v1/learn", &json!({ "label": label })))
+}
+
+#[test]
+fn a_change_that_breaks_off_ends_by_what_is_on_the_disk() {
+    let (_state, service, running) = serve();
+    shoot(&running, "duck", "rubber-duck");
+    service.health.break_at("changes: making", 1);
+    let job = learn(&running, "duck");
+    assert_eq!((&job["state"], &job["changed"]), (&json!("failed"), &json!(false)), "{job}");
+    assert!(job["error"].as_str().unwrap().contains("broke off before the change was saved"), "{job}");
+    assert_eq!(running.get("/api/v1/status")["sessions"], 0);
+
+    // The shots are there still, and the next change is made by the thread that came back.
+    service.health.break_at("changes: made", 1);
+    let job = learn(&running, "duck");
+    assert_eq!(job["state"], "done", "{job}");
+    assert!(job["warning"].as_str().unwrap().contains("is saved, as entry 1 of the history"), "{job}");
+    assert_eq!(running.get("/api/v1/shots/duck")["shots"], json!([]), "they are learned");
+    assert_eq!(running.get("/api/v1/history")["entries"].as_array().unwrap().len(), 2);
+    assert_eq!(running.label(&sample("learn", "rubber-duck", 1)), "duck");
+    for verb in [json!({ "label": "bird" }), json!({ "label": "duck" })] {
+        let from = if verb["label"] == "bird" { "duck" } else { "bird" };
+        let job = running.finished(&running.json("PATCH", &format!("/api/v1/classes/{from}"), &verb));
+        assert_eq!((&job["state"], &job["warning"]), (&json!("done"), &json!(null)), "{job}");
+    }
+    let figures = running.ask("GET", "/metrics", &[], b"").text();
+    assert!(figures.contains("orco_changes_queued 0"), "{figures}");
+    assert!(running.get("/api/v1/jobs")["jobs"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn a_change_of_which_nothing_can_be_told_says_so() {
+    let (state, service, running) = serve();
+    shoot(&running, "duck", "rubber-duck");
+    assert_eq!(learn(&running, "duck")["state"], "done");
+    // The thread breaks off after it has saved, and what it saved cannot be read.
+    service.health.break_at("changes: made", 1);
+    let elsewhere = TempDir::new().unwrap();
+    let other = Bundle::open(&workspace().join("models/everyday")).unwrap();
+    let mut other =
+        orco_runtime::learner::Learner::new(other, Store::new(elsewhere.path()), Settings::default()).unwrap();
+    other.balance(orco_runtime::state::Balance::KeepKnown, &mut ()).unwrap();
+    let slots = ["slot-a", "slot-b"];
+    let put = |slot: &str, bytes: &[u8]| {
+        fs::write(state.path().join("new"), bytes).unwrap();
+        fs::rename(state.path().join("new"), state.path().join(slot)).unwrap();
+    };
+    let before = slots.map(|slot| fs::read(state.path().join(slot)).unwrap());
+    let theirs = slots.map(|slot| fs::read(elsewhere.path().join(slot)).unwrap());
+    // The change is refused for the other bundle, and breaks off after that.
+    slots.iter().zip(&theirs).for_each(|(slot, bytes)| put(slot, bytes));
+    let job = running.finished(&running.json("PATCH", "/api/v1/classes/duck", &json!({ "label": "bird" })));
+    assert_eq!((&job["state"], &job["changed"]), (&json!("failed"), &json!(null)), "{job}");
+    assert!(job["error"].as_str().unwrap().contains("was saved cannot be told: "), "{job}");
+    // While it cannot begin again, what is asked is refused and does not wait for ever.
+    let job = running.finished(&running.json("PATCH", "/api/v1/classes/duck", &json!({ "label": "bird" })));
+    assert_eq!((&job["state"], &job["changed"]), (&json!("failed"), &json!(false)), "{job}");
+    slots.iter().zip(&before).for_each(|(slot, bytes)| put(slot, bytes));
+    until("ready", || running.ask("GET", "/v2/health/ready", &[], b"").status == 200);
+    let job = running.finished(&running.json("PATCH", "/api/v1/classes/duck", &json!({ "label": "bird" })));
+    assert_eq!(job["state"], "done", "{job}");
+}
+
+#[test]
+fn the_thread_that_changes_comes_back_and_ready_tells() {
+    let (_state, service, running) = serve();
+    service.health.break_at("changes: opening", SOME);
+    service.health.break_at("changes: making", 1);
+    let balance = || running.json("POST", "/api/v1/balance", &json!({ "balance": "favour-new" }));
+    let job = balance();
+    assert_is_down_and_comes_back(&running, "changes");
+    assert_eq!(running.finished(&job)["state"], "failed");
+    assert_eq!(running.finished(&balance())["state"], "done");
+}
+
+#[test]
+fn the_thread_that_answers_comes_back_and_ready_tells() {
+    let (_state, service, running) = serve();
+    shoot(&running, "duck", "rubber-duck");
+    assert_eq!(learn(&running, "duck")["state"], "done");
+    let picture = sample("learn", "rubber-duck", 1);
+    service.health.break_at("answers: opening", SOME);
+    service.health.break_at("answers: asked", 1);
+    let lost = running.picture("/api/v1/classify", &picture);
+    assert_eq!((lost.status, lost.error().contains("the answer was lost")), (503, true), "{}", lost.text());
+    // Asked while it is down: refused, and not left waiting.
+    assert_eq!(running.picture("/api/v1/classify", &picture).status, 503);
+    assert_is_down_and_comes_back(&running, "answers");
+    assert_eq!(running.label(&picture), "duck");
+}
+
+#[test]
+fn the_thread_that_looks_comes_back_and_ready_tells() {
+    let (state, camera) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let service = open(&state);
+    let source = format!("folder:{}", camera.path().display()).parse().unwrap();
+    service.look_at(source, live::Settings { per_second: 100.0, ..live::Settings::default() }).unwrap();
+    let running = Running::serving(Arc::clone(&service), Address::default());
+    service.health.break_at("live: looking", SOME);
+    assert_is_down_and_comes_back(&running, "live");
+    fs::write(camera.path().join("1.jpg"), sample("try", "mug", 1)).unwrap();
+    until("it shows something", || running.get("/api/v1/live")["label"].is_string());
+}
+
+#[cfg(feature = "mqtt")]
+#[test]
+fn the_thread_that_reports_comes_back_and_ready_tells() {
+    let (_state, service, running) = serve();
+    service.health.break_at("mqtt: reporting", SOME);
+    let device = crate::mqtt::Settings { id: Some("door3".into()), ..crate::mqtt::Settings::new("mqtt://127.0.0.1:9") };
+    let mqtt = crate::mqtt::Mqtt::start(&service, device.check().unwrap()).unwrap();
+    assert_is_down_and_comes_back(&running, "mqtt");
+    drop(mqtt);
+}
+
+#[test]
+fn a_thread_that_breaks_off_again_and_again_ends_the_service_with_an_error() {
+    let state = TempDir::new().unwrap();
+    let service = open(&state);
+    service.health.break_at("changes: opening", usize::MAX);
+    service.health.break_at("changes: making", 1);
+    let server =
+        Server::bind(Arc::clone(&service), Address { listen: ([127, 0, 0, 1], 0).into(), ..Address::default() });
+    let server = server.unwrap();
+    let ended = thread::spawn(move || server.run_until(std::future::pending()));
+    let change = |label: &str| crate::changes::Change::Forget { label: label.into() };
+    let jobs = ["duck", "goose"].map(|label| service.changes().ask(change(label)).unwrap().id);
+    let ended = ended.join().unwrap();
+    let Err(ServeError::Broken(why)) = ended else { panic!("{ended:?}") };
+    assert!(why.contains("\"changes\" cannot be kept up: it broke off 6 times in a row"), "{why}");
+    for job in jobs {
+        let job = service.changes().job(job).unwrap();
+        assert!(job.has_ended(), "nobody waits for it: {job:?}");
+    }
+    let refused = service.changes().ask(change("swan")).unwrap_err();
+    assert_eq!(refused.status, 503);
+}
+
+#[test]
+fn a_thread_that_breaks_off_while_it_is_started_is_an_error() {
+    struct Breaking;
+    impl super::Worker for Breaking {
+        const NAME: &'static str = "breaking";
+        fn live(&mut self, _: &mut dyn FnMut()) -> Result<(), ServeError> {
+            panic!("at once")
+        }
+        fn rest(&mut self, _: Duration) -> bool {
+            unreachable!("it never lived")
+        }
+    }
+    let health = crate::health::Health::new(".".as_ref(), crate::event::Events::default());
+    let refused = super::start(Breaking, &health).map(drop).unwrap_err();
+    assert_eq!(refused.to_string(), "the thread \"breaking\" broke off while it was started: at once");
+}
