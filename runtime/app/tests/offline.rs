@@ -2,6 +2,8 @@
 
 #![cfg(target_os = "linux")]
 
+#[path = "support/calls.rs"]
+mod calls;
 mod support;
 #[path = "support/trace.rs"]
 mod trace;
