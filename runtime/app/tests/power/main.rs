@@ -26,8 +26,7 @@ mod journal;
 mod medium;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -42,7 +41,7 @@ use tempfile::TempDir;
 
 use crate::journal::{Journal, Recorder};
 use crate::medium::{HONEST, Medium};
-use crate::service::Service;
+use crate::service::{Events, Service};
 use crate::support::{fast_bundle, orco, shots};
 
 /// A request that changes what the device knows.
@@ -53,40 +52,6 @@ fn serving(bundle: &Path, state: &Path) -> Command {
     let mut command = orco(bundle, state, &arguments);
     command.env("RUST_LOG", "off");
     command
-}
-
-/// Hears what the service says of its changes.
-struct Events(BufReader<TcpStream>);
-
-impl Events {
-    fn of(service: &Service) -> Self {
-        let mut stream = service.connect();
-        stream.write_all(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-        let mut events = Self(BufReader::new(stream));
-        // Nothing is missed once the head has come.
-        while events.line() != "\r\n" {}
-        events
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        assert!(self.0.read_line(&mut line).unwrap() > 0, "the events have ended");
-        line
-    }
-
-    /// Waits until a change has ended.
-    fn wait_for(&mut self, job: &Value) -> Value {
-        loop {
-            let line = self.line();
-            let Some(event) = line.strip_prefix("data: ").and_then(|data| serde_json::from_str::<Value>(data).ok())
-            else {
-                continue;
-            };
-            if event["id"] == job["id"] && (event["state"] == "done" || event["state"] == "failed") {
-                return event;
-            }
-        }
-    }
 }
 
 /// Asks for a change and waits until it is acknowledged.

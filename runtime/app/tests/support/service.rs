@@ -108,3 +108,39 @@ impl Drop for Service {
         }
     }
 }
+
+/// What a service tells as it happens.
+pub struct Events(BufReader<TcpStream>);
+
+impl Events {
+    /// From now on.
+    pub fn of(service: &Service) -> Self {
+        let mut stream = service.connect();
+        stream.write_all(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut events = Self(BufReader::new(stream));
+        // Nothing is missed once the head has come.
+        while events.line() != "\r\n" {}
+        events
+    }
+
+    /// The next line, of whatever kind.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        assert!(self.0.read_line(&mut line).unwrap() > 0, "the events have ended");
+        line
+    }
+
+    /// Waits until a change has ended and returns its last event.
+    pub fn wait_for(&mut self, job: &Value) -> Value {
+        loop {
+            let line = self.line();
+            let Some(event) = line.strip_prefix("data: ").and_then(|data| serde_json::from_str::<Value>(data).ok())
+            else {
+                continue;
+            };
+            if event["id"] == job["id"] && (event["state"] == "done" || event["state"] == "failed") {
+                return event;
+            }
+        }
+    }
+}
