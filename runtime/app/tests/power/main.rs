@@ -169,6 +169,7 @@ fn changes() -> Vec<Request> {
 
 #[test]
 fn a_power_cut_takes_nothing_that_the_service_acknowledged() {
+    let mut trial = orco_trials::trial!(1, "power cuts of the service");
     let wanted = std::env::var("ORCO_CUTS").ok().map(|cuts| cuts.parse().expect("ORCO_CUTS is a number"));
     let cuts: usize = wanted.unwrap_or(if heavy() { 500 } else { 20 });
     let recording = Recording::make(&changes());
@@ -183,6 +184,7 @@ fn a_power_cut_takes_nothing_that_the_service_acknowledged() {
         let cut = cut.unwrap_or_else(|lost| panic!("cut {number} at {moment}, seed {seed}: {lost}"));
         cut.starts(&recording.bundle);
         went_on += usize::from(cut.went_on);
+        trial.count(1);
     }
     let _ = writeln!(
         std::io::stderr(),
