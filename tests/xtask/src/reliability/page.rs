@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use orco_trials::record::{Form, Record};
 
-use super::{PROMISES, Promise, Promises};
+use super::{Promise, Promises};
 
 const HEAD: &str = "\
 # What OrCo promises, and how often we tried to break it
