@@ -167,7 +167,8 @@ mod tests {
         assert_eq!(record.unit, "flipped bits");
         assert_eq!(record.date.len(), 10);
         assert!(!record.commit.is_empty() && !record.processor.is_empty());
-        let inside = (|| ManuallyDrop::new(crate::trial!(3, "flipped bits")))();
+        let inner = || ManuallyDrop::new(crate::trial!(3, "flipped bits"));
+        let inside = inner();
         assert_eq!(inside.test, trial.test, "a closure is no test");
     }
 
