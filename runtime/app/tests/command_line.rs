@@ -79,6 +79,7 @@ fn a_session_beyond_the_forgetting_budget_is_refused_and_changes_nothing() {
     assert_eq!(before, device.state_bytes());
     trial.count(1);
     device.json(&["learn", &cone, "--forgetting-budget", "100"]);
+    trial.count(1);
 }
 
 #[test]
