@@ -106,13 +106,16 @@ fn learner() -> (BaseModel, [u8; 32]) {
 
 #[test]
 fn a_learner_is_written_as_it_was() {
+    let mut trial = orco_trials::trial!(6, "format versions");
     let (read_back, _) = learner();
     assert!(codec::encode(Kind::Learner, &read_back) == read(LEARNER), "other bytes than were written then");
     assert_eq!(read_back, base_model());
+    trial.count(1);
 }
 
 #[test]
 fn a_slot_loads_and_is_written_as_it_was() {
+    let mut trial = orco_trials::trial!(6, "format versions");
     let (base_model, digest) = learner();
     for (version, file) in [(1, SLOT)] {
         let bytes = read(file);
@@ -147,5 +150,6 @@ fn a_slot_loads_and_is_written_as_it_was() {
         // And a further session counts from what is recognised before it.
         let next = learn(&base_model, &saved.state, "brick", &[13]);
         assert_eq!(next.origins.iter().map(|origin| origin.shots).collect::<Vec<_>>(), [2, 1, 1]);
+        trial.count(1);
     }
 }

@@ -59,6 +59,7 @@ fn run(name: &str, target: Target, bytes: &[u8], what: &str) -> bool {
 
 #[test]
 fn the_corpus_is_replayed() {
+    let mut trial = orco_trials::trial!(4, "hostile files");
     let mut count = 0;
     for (name, target) in TARGETS {
         let folder = corpus().join(name);
@@ -72,11 +73,13 @@ fn the_corpus_is_replayed() {
         assert!(here > 0, "the corpus of {name} is empty");
         count += here;
     }
+    trial.count(count);
     println!("{count} files of the corpus were replayed");
 }
 
 #[test]
 fn no_flipped_bit_and_no_truncation_of_a_seed_does_harm() {
+    let mut trial = orco_trials::trial!(4, "hostile files");
     let mut tried = [0; 2];
     for (name, target) in TARGETS {
         for (index, seed) in seeds(name).into_iter().enumerate() {
@@ -95,6 +98,7 @@ fn no_flipped_bit_and_no_truncation_of_a_seed_does_harm() {
             tried[1] += seed.len() * 8;
         }
     }
+    trial.count(tried[0] + tried[1]);
     println!("{} truncations and {} flipped bits were tried", tried[0], tried[1]);
 }
 

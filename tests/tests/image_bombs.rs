@@ -118,6 +118,7 @@ fn lying(jpeg: &[u8]) -> Vec<u8> {
 
 #[test]
 fn sizes_beyond_the_bounds_are_refused_before_anything_is_unpacked() {
+    let mut trial = orco_trials::trial!(10, "pictures");
     let _turn = take_turn();
     let pixels = zeros(1 << 16);
     let cases = [
@@ -132,6 +133,7 @@ fn sizes_beyond_the_bounds_are_refused_before_anything_is_unpacked() {
         ("progressive JPEG of 100 megapixels in four colours", jpeg(10_000, 10_000, 0xc2, 4, 0)),
     ];
     for (what, bytes) in cases {
+        trial.count(1);
         let (refused, peak) = peak_of(|| decode(&bytes));
         assert!(matches!(refused, Err(ImageError::TooLarge)), "{what}: {refused:?}");
         assert!(peak < 1 << 20, "{what} was unpacked first: {peak} bytes");
@@ -142,7 +144,12 @@ fn sizes_beyond_the_bounds_are_refused_before_anything_is_unpacked() {
 
 #[test]
 fn pictures_of_100_megapixels_are_decoded_within_64_mib() {
+    let mut trial = orco_trials::trial!(10, "pictures");
     let _turn = take_turn();
+    let mut bounded = |what: &str, bytes: &[u8]| {
+        trial.count(1);
+        bounded(what, bytes)
+    };
     let rows = |bytes_per_row: usize| zeros(10_000 * (bytes_per_row + 1));
     let quarter = (2500, 2500);
     assert_eq!(bounded("PNG of one bit", &png(10_000, 10_000, 1, 0, &[], &rows(1250))).unwrap(), quarter);
@@ -273,7 +280,12 @@ fn the_model_sees_the_same_of_a_large_photograph() {
 
 #[test]
 fn what_unpacks_into_more_than_it_says_is_stopped() {
+    let mut trial = orco_trials::trial!(10, "pictures");
     let _turn = take_turn();
+    let mut bounded = |what: &str, bytes: &[u8]| {
+        trial.count(1);
+        bounded(what, bytes)
+    };
     let bomb = zeros(256 << 20);
     let profile = chunk(b"iCCP", &[b"name\0\0", &bomb[..]].concat());
     let text = chunk(b"zTXt", &[b"Comment\0\0", &bomb[..]].concat());

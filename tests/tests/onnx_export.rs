@@ -64,13 +64,17 @@ fn deviation(encoder: &mut dyn Encoder, images: &Tensor, expected: &Tensor) -> f
     difference.double_value(&[]) / expected.abs().max().double_value(&[]).max(1.0)
 }
 
+/// How many images each network is compared on.
+fn images() -> i64 {
+    if orco_trials::heavy() { IMAGES } else { IMAGES / 10 }
+}
+
 fn check(description: Description, folder: &Path) -> PathBuf {
     let name = description.name.clone();
     let (_store, network) = network(description);
     let bytes = onnx::encode(&network, &[("task", "test".into())]);
     assert_eq!(bytes, onnx::encode(&network, &[("task", "test".into())]), "{name}: same network, other bytes");
-    let count = if orco_trials::heavy() { IMAGES } else { IMAGES / 10 };
-    let (shape, input) = sizes(count, &network.description);
+    let (shape, input) = sizes(images(), &network.description);
     let images = Tensor::randn(shape, (Kind::Float, Device::Cpu));
     let expected = no_grad(|| network.forward(&images, Arithmetic::F32, false));
     let in_onnx_runtime = deviation(&mut Onnx::open(&bytes, &input).unwrap(), &images, &expected);
@@ -169,6 +173,7 @@ fn check_int8(description: Description, least: f64, folder: &Path) -> PathBuf {
 
 #[test]
 fn exported_backbones_equal_their_networks_and_are_valid() {
+    let mut trial = orco_trials::trial!(15, "inputs");
     let _turn = TURN.lock();
     let folder = tempfile::tempdir().unwrap();
     let mut files = vec![
@@ -180,6 +185,7 @@ fn exported_backbones_equal_their_networks_and_are_valid() {
         check(Description::mobilenetv2(21, [3, 32, 32]), folder.path()),
         check(Description::resnet18_imagenet(4, [3, 64, 64]), folder.path()),
     ];
+    trial.count(files.len() * images() as usize);
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
     for bundle in std::fs::read_dir(models).unwrap() {
         let folder = bundle.unwrap().path();

@@ -42,6 +42,7 @@ impl<M: Medium> Medium for Counting<M> {
 
 #[test]
 fn an_added_class_costs_at_most_twice_the_state() {
+    let mut trial = orco_trials::trial!(7, "added classes");
     let bundle = Bundle::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/cifar100-edge")).unwrap();
     let base_model = &bundle.base_model;
     let folder = TempDir::new().unwrap();
@@ -69,6 +70,7 @@ fn an_added_class_costs_at_most_twice_the_state() {
         medium.written = 0;
         (0..10).for_each(|_| assert!(store::load(&mut medium, base_model, bundle.digest).unwrap().saved.is_some()));
         assert_eq!(medium.written, 0, "a device at rest writes");
+        trial.count(1);
     }
     let _ = writeln!(
         io::stderr(),

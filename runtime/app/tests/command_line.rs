@@ -66,6 +66,7 @@ fn what_was_learned_can_be_added_to_renamed_and_forgotten() {
 
 #[test]
 fn a_session_beyond_the_forgetting_budget_is_refused_and_changes_nothing() {
+    let mut trial = orco_trials::trial!(12, "sessions");
     let device = Device::new();
     let (duck, cone) =
         (argument("duck", &shots("learn", "rubber-duck")), argument("cone", &shots("learn", "traffic-cone")));
@@ -76,6 +77,7 @@ fn a_session_beyond_the_forgetting_budget_is_refused_and_changes_nothing() {
         "more than the forgetting budget of 0 percentage points",
     );
     assert_eq!(before, device.state_bytes());
+    trial.count(1);
     // A budget below the weight of one sample of a class allows what a session usually costs.
     let report = device.json(&["learn", &cone, "--forgetting-budget", "5"]);
     let number = |of: &Value, name: &str| of[name].as_f64().unwrap_or(f64::NAN);
@@ -84,10 +86,12 @@ fn a_session_beyond_the_forgetting_budget_is_refused_and_changes_nothing() {
     assert!(classes.iter().any(|class| lost(class) > 0.05), "no class lost a sample");
     let base = &report["since_first"]["base"];
     assert!(number(base, "samples") >= 100.0 && lost(base) <= 0.05, "{base}");
+    trial.count(1);
 }
 
 #[test]
 fn the_forgetting_budget_holds_over_all_sessions_and_undoing_gives_it_back() {
+    let mut trial = orco_trials::trial!(12, "sessions");
     let device = Device::new();
     let base = |report: &Value| -> Vec<(f64, f64, f64, f64)> {
         let number = |class: &Value, name: &str| class[name].as_f64().unwrap_or(f64::NAN);
@@ -102,6 +106,7 @@ fn the_forgetting_budget_holds_over_all_sessions_and_undoing_gives_it_back() {
     for lesson in &lessons[..3] {
         let report = device.json(&["learn", lesson]);
         totals.push(total(&report));
+        trial.count(1);
         let at_first: Vec<f64> = base(&report).iter().map(|(first, ..)| *first).collect();
         if first.is_empty() {
             assert!(base(&report).iter().all(|(first, now, before, after)| (first, now) == (before, after)));
@@ -375,6 +380,7 @@ fn what_was_done_is_listed_and_can_be_taken_back() {
 
 #[test]
 fn a_purged_class_leaves_no_byte() {
+    let mut trial = orco_trials::trial!(13, "stored views searched for");
     let device = Device::with_own_bundle();
     let secret = "a face nobody may know";
     device.learn(&[("duck", &shots("learn", "rubber-duck")), (secret, &shots("learn", "mug"))]);
@@ -417,6 +423,7 @@ fn a_purged_class_leaves_no_byte() {
     device.refused(&["forget", "apple", "--purge"], "\"apple\" came with the bundle");
     device.json(&["forget", secret, "--purge"]);
     assert_eq!(found(), [""; 0]);
+    trial.count(needles.len());
     let entries = device.json(&["history"]).to_string();
     assert!(entries.contains("(purged)") && !entries.contains(secret), "{entries}");
     // What is left of the past still comes back, without the class.
@@ -431,6 +438,7 @@ fn a_purged_class_leaves_no_byte() {
 
 #[test]
 fn a_purge_that_was_cut_off_can_be_finished() {
+    let mut trial = orco_trials::trial!(13, "slots");
     let device = Device::new();
     let secret = "a face nobody may know";
     device.learn(&[("duck", &shots("learn", "rubber-duck")), (secret, &shots("learn", "mug"))]);
@@ -443,6 +451,7 @@ fn a_purge_that_was_cut_off_can_be_finished() {
     for slot in ["slot-a", "slot-b"] {
         let bytes = fs::read(device.state().join(slot)).unwrap();
         assert!(!bytes.windows(secret.len()).any(|window| window == secret.as_bytes()), "{slot}");
+        trial.count(1);
     }
     device.refused(&["forget", secret, "--purge"], "no class has or had the label");
     assert_eq!(device.saved().state.classes.len(), 1);

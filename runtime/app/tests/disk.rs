@@ -26,6 +26,7 @@ fn listed(state: &Path) -> String {
 
 #[test]
 fn full_and_read_only_disks_are_reported_and_nothing_is_lost() {
+    let mut trial = orco_trials::trial!(5, "changes on a full or read-only disk");
     let Some(mounted) = Mounted::new("size=16m") else {
         skipped("full and read-only disks (mounting needs root)");
         return;
@@ -42,6 +43,7 @@ fn full_and_read_only_disks_are_reported_and_nothing_is_lost() {
     for change in [&["learn", &cactus][..], &["rename", "mug", "beaker"], &["forget", "mug"], &["undo"]] {
         assert_refused(&orco(&state, change), "what was known before is unchanged");
         assert_eq!(listed(&state), before, "{change:?}");
+        trial.count(1);
     }
     // A little room, too little for a state.
     let filled = fs::metadata(&ballast).unwrap().len();
@@ -55,6 +57,7 @@ fn full_and_read_only_disks_are_reported_and_nothing_is_lost() {
     for change in [&["learn", &cactus][..], &["rename", "mug", "beaker"], &["forget", "mug", "--purge"]] {
         assert_refused(&orco(&state, change), "Read-only file system");
         assert_eq!(listed(&state), before, "{change:?}");
+        trial.count(1);
     }
     mounted.remount("remount,rw");
     done(&orco(&state, &["rename", "mug", "beaker"]));
@@ -64,13 +67,15 @@ fn full_and_read_only_disks_are_reported_and_nothing_is_lost() {
 /// A device that classifies, lists and says what it is writes not a byte.
 #[test]
 fn a_device_at_rest_writes_nothing() {
+    let mut trial = orco_trials::trial!(7, "commands");
     let folder = TempDir::new().unwrap();
     let state = folder.path().join("state");
     let picture = shots("try", "mug").join("1.jpg");
-    let look = || {
+    let mut look = || {
         done(&orco(&state, &["classify", picture.to_str().unwrap()]));
         for verb in ["list", "info", "history"] {
             done(&orco(&state, &[verb]));
+            trial.count(1);
         }
     };
     look();

@@ -83,6 +83,7 @@ fn broken(folder: &Path) -> Vec<(PathBuf, &'static str)> {
 
 #[test]
 fn a_library_that_cannot_be_used_is_named_and_rten_takes_over() {
+    let mut trial = orco_trials::trial!(14, "unusable libraries");
     let device = Device::new();
     let folder = TempDir::new().unwrap();
     let usual = device.json(&["info", "--engine", "rten"]);
@@ -101,6 +102,7 @@ fn a_library_that_cannot_be_used_is_named_and_rten_takes_over() {
         let answer = text(&output.stdout);
         assert!(answer.contains(&format!("{engine}, for everything:")) && answer.contains(expected), "{answer}");
         assert_refused(&run("onnxruntime"), expected);
+        trial.count(1);
         // Who does not need it is not told.
         let silent = run("rten");
         assert!(silent.status.success() && silent.stderr.is_empty(), "{}", text_of(&silent));
@@ -110,16 +112,18 @@ fn a_library_that_cannot_be_used_is_named_and_rten_takes_over() {
 /// A copy that broke off: each length gets a sentence, none a signal.
 #[test]
 fn no_truncation_of_a_library_is_mapped() {
+    let mut trial = orco_trials::trial!(14, "truncated libraries");
     let folder = TempDir::new().unwrap();
     let whole = fs::read(fake(folder.path(), "1.28.2")).unwrap();
     let cut = folder.path().join("cut.so");
-    let refused = |length: usize| {
+    let mut refused = |length: usize| {
+        trial.count(1);
         fs::write(&cut, &whole[..length]).unwrap();
         assert!(library::check(&cut).is_err(), "{length} of {} bytes pass", whole.len());
     };
     // Everywhere near the start and the end, and at a step that is no power of two in between.
     let near = |end: usize| end.saturating_sub(600)..end;
-    (0..4200).chain((4200..whole.len()).step_by(997)).chain(near(whole.len())).for_each(refused);
+    (0..4200).chain((4200..whole.len()).step_by(997)).chain(near(whole.len())).for_each(&mut refused);
     fs::write(&cut, &whole).unwrap();
     library::check(&cut).unwrap_or_else(|error| panic!("the whole library is refused: {error}"));
     // The real one, by the real program.
@@ -228,6 +232,7 @@ fn without_threads(command: &mut Command) -> &mut Command {
 
 #[test]
 fn without_threads_everything_works_on_one() {
+    let mut trial = orco_trials::trial!(20, "engines");
     let picture = shots("try", "mug").join("1.jpg");
     let duck = argument("duck", &shots("learn", "rubber-duck"));
     let [usual, alone] = [Device::new(), Device::new()];
@@ -246,6 +251,7 @@ fn without_threads_everything_works_on_one() {
         let (answer, said) = run(&alone, &classify, false);
         assert_eq!(answer, run(&usual, &classify, true).0);
         assert!(said.contains("computes on one"), "{said}");
+        trial.count(1);
     }
     let (_, said) = run(&alone, &["learn", &duck], false);
     assert!(said.contains("working on one thread"), "{said}");

@@ -109,6 +109,7 @@ fn no_panic(output: &Output, what: &str) {
 
 #[test]
 fn changes_say_that_they_were_made_whatever_cannot_be_written_afterwards() {
+    let mut trial = orco_trials::trial!(19, "changes");
     let bench = Bench::new();
     let report = bench.folder.path().join("report.json");
     let (mut tried, mut but) = (0, 0);
@@ -132,6 +133,7 @@ fn changes_say_that_they_were_made_whatever_cannot_be_written_afterwards() {
                     let code = if failed { DONE_BUT } else { DONE };
                     assert_eq!(output.status.code(), code, "{what}: {}", text(&output.stderr));
                     assert!(bench.saved() != before, "{what}: was not made");
+                    trial.count(1);
                     (tried, but) = (tried + 1, but + usize::from(failed));
                     let told = match json {
                         Report::File => Some(fs::read(&report).unwrap()),
@@ -162,12 +164,14 @@ fn changes_say_that_they_were_made_whatever_cannot_be_written_afterwards() {
 
 #[test]
 fn what_is_refused_says_so_and_leaves_the_state() {
+    let mut trial = orco_trials::trial!(19, "refusals");
     let bench = Bench::new();
     let before = bench.reset();
     let report = bench.folder.path().join("report.json");
     let rename = ["rename", "nobody", "somebody"].map(str::to_owned);
     for standard in Stream::ALL {
         for error in Stream::ALL {
+            trial.count(1);
             fs::write(&report, "{\"changed\": true}").unwrap();
             let output = run(bench.command(&rename).arg("--json").arg(&report), standard, error);
             no_panic(&output, "refused");
@@ -189,6 +193,7 @@ fn what_is_refused_says_so_and_leaves_the_state() {
 
 #[test]
 fn looking_fails_where_nobody_can_see_and_ends_quietly_where_nobody_looks() {
+    let mut trial = orco_trials::trial!(19, "commands");
     let bench = Bench::new();
     bench.reset();
     let picture = shots("try", "mug").join("1.jpg").to_str().unwrap().to_owned();
@@ -202,6 +207,7 @@ fn looking_fails_where_nobody_can_see_and_ends_quietly_where_nobody_looks() {
                 command
             };
             for error in Stream::ALL {
+                trial.count(3);
                 let full = run(&mut command(), Stream::Full, error);
                 no_panic(&full, &format!("{look:?}"));
                 assert_eq!(full.status.code(), FAILED, "{look:?}");
@@ -216,6 +222,7 @@ fn looking_fails_where_nobody_can_see_and_ends_quietly_where_nobody_looks() {
 
 #[test]
 fn thumbnails_that_cannot_be_written_do_not_hide_the_change() {
+    let mut trial = orco_trials::trial!(19, "changes");
     let bench = Bench::new();
     let folder = bench.folder.path();
     fs::write(folder.join("file"), "no folder").unwrap();
@@ -231,6 +238,7 @@ fn thumbnails_that_cannot_be_written_do_not_hide_the_change() {
         _ => skipped("thumbnails on full and read-only disks (mounting needs root)"),
     }
     for path in &paths {
+        trial.count(1);
         let before = bench.reset();
         let import = ["import", bench.pack.to_str().unwrap(), "--as", "other", "--json", "-", "--thumbnails-to"];
         let output = bench.command(&import.map(str::to_owned)).arg(path).output().unwrap();

@@ -44,6 +44,7 @@ fn run(bundle: &Path, state: &Path, arguments: &[&str], kill_after: Option<Durat
 
 #[test]
 fn a_killed_program_loses_nothing_that_it_acknowledged() {
+    let mut trial = orco_trials::trial!(2, "kills");
     let wanted = std::env::var("ORCO_KILLS").ok().map(|kills| kills.parse().expect("ORCO_KILLS is a number"));
     let kills: usize = wanted.unwrap_or(if heavy() { 300 } else { 30 });
     let folder = TempDir::new().unwrap();
@@ -83,6 +84,7 @@ fn a_killed_program_loses_nothing_that_it_acknowledged() {
         assert!(went_on || !run.acknowledged, "after {after:?} of {arguments:?}: acknowledged and lost");
         assert_eq!(number(&saved), before + u32::from(went_on), "the history went its own way");
         killed += usize::from(run.killed);
+        trial.count(run.killed.into());
         acknowledged += usize::from(run.acknowledged);
         half += usize::from(run.killed && went_on);
         if went_on {
@@ -107,6 +109,7 @@ fn newest(state: &Path) -> (Saved, bool) {
 
 #[test]
 fn a_killed_upgrade_leaves_the_old_state_or_the_new_one_with_all_pictures() {
+    let mut trial = orco_trials::trial!(2, "kills");
     let kills: usize = if heavy() { 100 } else { 12 };
     let folders = [TempDir::new().unwrap(), TempDir::new().unwrap()];
     let old = fast_bundle(folders[0].path());
@@ -143,6 +146,7 @@ fn a_killed_upgrade_leaves_the_old_state_or_the_new_one_with_all_pictures() {
         let expected = if saved.state.base_model == old.digest { &first } else { &second };
         assert_eq!(saved.state, expected.state, "after {after:?} of {arguments:?}: neither old nor new");
         killed += usize::from(run.killed);
+        trial.count(run.killed.into());
     }
     let _ = writeln!(std::io::stderr(), "store: {killed} kills of upgrades and of undoing them in {runs} runs, 0 lost");
 }

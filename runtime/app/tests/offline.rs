@@ -2,6 +2,8 @@
 
 #![cfg(target_os = "linux")]
 
+#[path = "support/calls.rs"]
+mod calls;
 mod support;
 #[path = "support/trace.rs"]
 mod trace;
@@ -54,6 +56,7 @@ fn assert_offline(device: &Device, arguments: &[&str], library: Option<&Path>) {
 
 #[test]
 fn nothing_is_written_outside_the_state_and_no_socket_is_made() {
+    let mut trial = orco_trials::trial!(16, "watched commands");
     // The tests' own cache is found through HOME, which the program gets another one of.
     let library = library::locate().and_then(|path| library::check(&path).ok());
     if library.is_none() {
@@ -76,6 +79,7 @@ fn nothing_is_written_outside_the_state_and_no_socket_is_made() {
         ];
         for command in commands {
             assert_offline(&device, &[command, &["--engine", engine]].concat(), library.as_deref());
+            trial.count(1);
         }
     }
 }

@@ -25,6 +25,7 @@ fn release(bundle: &Path, number: u32) {
 
 #[test]
 fn only_what_was_signed_with_the_configured_key_is_opened() {
+    let mut trial = orco_trials::trial!(8, "refusals");
     let folder = TempDir::new().unwrap();
     let (ours, theirs) = (key(folder.path(), "ours"), key(folder.path(), "theirs"));
     let bundle = copied_bundle(folder.path());
@@ -34,6 +35,7 @@ fn only_what_was_signed_with_the_configured_key_is_opened() {
     let not_signed = "manifest.toml is not trusted: it is not signed, but a public key is configured";
     for verb in [&["info"][..], &["list"], &["eval"], &["demo"], &["classify", "x.jpg"], &["forget", "x"]] {
         device.refused(verb, not_signed);
+        trial.count(1);
     }
     let mug = argument("mug", &shots("learn", "mug"));
     device.refused(&["learn", &mug], not_signed);
@@ -65,10 +67,12 @@ fn only_what_was_signed_with_the_configured_key_is_opened() {
     {
         fs::write(bundle.join("manifest.toml.minisig"), damaged).unwrap();
         device.refused(&["list"], "manifest.toml is not trusted: its signature");
+        trial.count(1);
     }
     for garbage in [vec![0xff; 99], vec![b'x'; 1 << 16]] {
         fs::write(bundle.join("manifest.toml.minisig"), garbage).unwrap();
         device.refused(&["list"], "manifest.toml is not trusted: its signature is not one of minisign's");
+        trial.count(1);
     }
     // A signature that was made for another bundle's name does not do, even over this manifest.
     fs::write(bundle.join("manifest.toml.minisig"), ours.key.sign(good.as_bytes(), "timestamp:1").unwrap()).unwrap();

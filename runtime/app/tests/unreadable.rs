@@ -154,6 +154,7 @@ fn facts(folder: &Path) -> BTreeMap<String, Facts> {
 
 #[test]
 fn what_cannot_be_read_is_never_changed_nor_set_aside() {
+    let mut trial = orco_trials::trial!(17, "changes");
     let user = User::new();
     let (pristine, pack) = changed_state(&user.bundle, user.folder.path());
     open_to_all(user.folder.path());
@@ -193,6 +194,7 @@ fn what_cannot_be_read_is_never_changed_nor_set_aside() {
                 );
                 assert!(facts(&state) == before, "{what}: something was changed");
                 tried += 1;
+                trial.count(1);
             }
             let output = user.run(&state, &list);
             let (listed, said) = (text(&output.stdout), text(&output.stderr));

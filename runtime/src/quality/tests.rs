@@ -86,13 +86,16 @@ fn print(name: &str, pictures: &[RgbImage]) -> ([f32; 4], [f32; 3], [f32; 3], f3
 
 #[test]
 fn good_samples_pass_and_spoilt_or_repeated_ones_do_not() {
-    let (fine, spoilt, repeated, wrong) = print("sample pictures", &samples());
+    let mut trial = orco_trials::trial!(11, "pictures, each spoilt in three ways");
+    let pictures = samples();
+    trial.count(pictures.len());
+    let (fine, spoilt, repeated, wrong) = print("sample pictures", &pictures);
     assert_eq!((fine, wrong), ([0.0; 4], 0.0));
     assert!(spoilt[..2].iter().all(|share| *share > 0.95), "{spoilt:?}");
     assert!(spoilt[2] > 0.5, "{spoilt:?}");
     assert!(repeated.iter().all(|share| *share > 0.95), "{repeated:?}");
     if let Some(folder) = std::env::var_os("ORCO_PHOTOGRAPHS") {
-        print("photographs", &pictures(Path::new(&folder)));
+        print("photographs", &self::pictures(Path::new(&folder)));
     }
 }
 

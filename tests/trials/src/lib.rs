@@ -1,6 +1,7 @@
-//! Which trials the tests of all packages make, and what they measure with.
+//! Which trials the tests of all packages make, what they measure with, and what they counted.
 
 pub mod memory;
+pub mod record;
 
 use std::io::Write;
 

@@ -72,6 +72,7 @@ struct Outcome {
 /// # Errors
 /// If the tests cannot be built, or one of them does not start.
 pub fn run(isas: &[Isa], threads: &[usize], environment: &Environment) -> Result<ExitCode, Box<dyn Error>> {
+    let mut trial = orco_trials::trial!(20, "settings of vector units and threads");
     let isas = if isas.is_empty() { Isa::value_variants() } else { isas };
     let threads = if threads.is_empty() { &THREADS } else { threads };
     // Copies, so that the settings are compared by the same programs, whatever is built meanwhile.
@@ -94,6 +95,8 @@ pub fn run(isas: &[Isa], threads: &[usize], environment: &Environment) -> Result
     }
     println!("\n{}", table(&outcomes));
     let failed: Vec<String> = outcomes.iter().filter(|outcome| !outcome.failed.is_empty()).map(Outcome::name).collect();
+    trial.count(outcomes.len());
+    trial.fail(failed.len());
     if failed.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }

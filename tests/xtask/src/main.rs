@@ -17,6 +17,7 @@
 //! - [`root`] makes Debians in the cache: one has compilers for other machines, and these machines in QEMU;
 //! - [`micro`] runs a session on a microcontroller there;
 //! - [`emulation`] has programs for aarch64 run here, [`cross`] builds them, [`aarch64`] tries them;
+//! - [`reliability`] writes the page of what was tried how often;
 //! - [`machines`] repeats the tests that train as other processors would compute them;
 //! - [`error`] is why a set-up failed and what to do next.
 
@@ -39,6 +40,7 @@ mod micro;
 #[cfg(unix)]
 mod package;
 mod programs;
+mod reliability;
 #[cfg(unix)]
 mod root;
 mod wheel;
@@ -109,6 +111,8 @@ enum Task {
     /// Build the Debian package with cargo-deb (which Cargo builds first, unless ORCO_CARGO_DEB names one)
     #[cfg(unix)]
     Package(package::Arguments),
+    /// Run the trials that back our promises, and write docs/reliability.md: what was tried how often, and when
+    Reliability(reliability::Arguments),
     /// Check format, lints, licences and tests of the whole workspace
     ///
     /// Without a tier: with fewer repetitions of the long trials (kills, power cuts, damage, measuring); what CI runs.
@@ -194,6 +198,7 @@ fn main() -> ExitCode {
         Some(Task::Book { check, serve }) => book::build(check, serve),
         #[cfg(unix)]
         Some(Task::Package(arguments)) => pack(&arguments),
+        Some(Task::Reliability(arguments)) => reliability::run(&arguments, everything_and_packages),
         Some(Task::Test { tier, install }) => test(tier, install),
     };
     done.unwrap_or_else(|error| {

@@ -5,7 +5,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -15,7 +15,8 @@ use crate::support::{orco, workspace};
 /// The program, until it is dropped: then it is killed, as by a power cut.
 pub struct Service {
     pub url: String,
-    process: Child,
+    /// Unless somebody else started it.
+    process: Option<Child>,
 }
 
 impl Service {
@@ -29,11 +30,19 @@ impl Service {
     /// Runs a command that serves.
     pub fn of(mut command: Command) -> Self {
         let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let output = process.stdout.take().unwrap();
+        let mut service = Self::started(output);
+        service.process = Some(process);
+        service
+    }
+
+    /// One that somebody else has started and will end, by what it prints.
+    pub fn started(output: ChildStdout) -> Self {
+        let mut lines = BufReader::new(output).lines();
         let line = lines.find_map(|line| Some(line.unwrap()).filter(|line| line.contains("http://")));
         let line = line.expect("it says where it listens");
         let url = line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().to_owned();
-        Self { url, process }
+        Self { url, process: None }
     }
 
     pub fn connect(&self) -> TcpStream {
@@ -71,18 +80,18 @@ impl Service {
 
     /// The process.
     pub fn id(&self) -> u32 {
-        self.process.id()
+        self.process.as_ref().expect("it was started here").id()
     }
 
     /// Waits until the process has ended.
     pub fn wait(mut self) {
-        assert!(self.process.wait().unwrap().success());
+        assert!(self.process.take().unwrap().wait().unwrap().success());
     }
 
     /// Memory of the process in MiB: what it holds now, and at most.
     #[cfg(target_os = "linux")]
     pub fn memory(&self) -> (usize, usize) {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
         let of = |name: &str| {
             let line = status.lines().find(|line| line.starts_with(name)).unwrap();
             line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() / 1024
@@ -93,7 +102,45 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        if let Some(process) = &mut self.process {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+/// What a service tells as it happens.
+pub struct Events(BufReader<TcpStream>);
+
+impl Events {
+    /// From now on.
+    pub fn of(service: &Service) -> Self {
+        let mut stream = service.connect();
+        stream.write_all(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut events = Self(BufReader::new(stream));
+        // Nothing is missed once the head has come.
+        while events.line() != "\r\n" {}
+        events
+    }
+
+    /// The next line, of whatever kind.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        assert!(self.0.read_line(&mut line).unwrap() > 0, "the events have ended");
+        line
+    }
+
+    /// Waits until a change has ended and returns its last event.
+    pub fn wait_for(&mut self, job: &Value) -> Value {
+        loop {
+            let line = self.line();
+            let Some(event) = line.strip_prefix("data: ").and_then(|data| serde_json::from_str::<Value>(data).ok())
+            else {
+                continue;
+            };
+            if event["id"] == job["id"] && (event["state"] == "done" || event["state"] == "failed") {
+                return event;
+            }
+        }
     }
 }

@@ -1,20 +1,15 @@
 //! Watches a program and its threads through ptrace, as strace does: what it would change in the file system, and the
-//! sockets that it makes. Needs nothing installed, and no rights beyond those over one's own children.
+//! sockets that it makes.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::FileExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use nix::sys::ptrace::{self, Options};
-use nix::sys::signal::Signal;
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+
+use crate::calls::{self, Stop, Traced, word};
 
 /// Something that a program did, or tried.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,40 +52,9 @@ fn harmless(path: &Path) -> bool {
 /// # Errors
 /// If it cannot be started or watched, as where ptrace is forbidden.
 pub fn trace(command: &mut Command) -> io::Result<Trace> {
-    // SAFETY: between fork and exec it only makes a system call.
-    unsafe { command.pre_exec(|| Ok(ptrace::traceme()?)) };
-    let child = Pid::from_raw(command.spawn()?.id().cast_signed());
-    // The first stop, after exec. Only children of this thread are waited for: other tests have theirs.
-    waitpid(child, Some(WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD))?;
-    let follow = Options::PTRACE_O_TRACECLONE | Options::PTRACE_O_TRACEFORK | Options::PTRACE_O_TRACEVFORK;
-    ptrace::setoptions(child, follow | Options::PTRACE_O_TRACESYSGOOD | Options::PTRACE_O_EXITKILL)?;
-    ptrace::syscall(child, None)?;
     let mut watch = Watch::default();
-    loop {
-        let status = waitpid(None, Some(WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD))?;
-        let (thread, signal) = match status {
-            WaitStatus::Exited(thread, code) if thread == child => {
-                return Ok(Trace { code: Some(code), events: watch.events });
-            }
-            WaitStatus::Signaled(thread, ..) if thread == child => {
-                return Ok(Trace { code: None, events: watch.events });
-            }
-            WaitStatus::PtraceSyscall(thread) => {
-                watch.look(thread)?;
-                (thread, None)
-            }
-            WaitStatus::PtraceEvent(thread, ..) => (thread, None),
-            // A new thread starts with this stop; nobody sends it otherwise.
-            WaitStatus::Stopped(thread, Signal::SIGSTOP) => (thread, None),
-            WaitStatus::Stopped(thread, signal) => (thread, Some(signal)),
-            _ => continue,
-        };
-        match ptrace::syscall(thread, signal) {
-            // It was killed meanwhile, with its process.
-            Ok(()) | Err(nix::Error::ESRCH) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+    let code = Traced::start(command)?.follow(|thread, stop| watch.look(thread, stop))?;
+    Ok(Trace { code, events: watch.events })
 }
 
 /// What is known so far.
@@ -103,36 +67,23 @@ struct Watch {
 
 impl Watch {
     /// Looks at a thread that stands at the beginning or the end of a system call.
-    fn look(&mut self, thread: Pid) -> io::Result<()> {
-        let info = match ptrace::syscall_info(thread) {
-            Ok(info) => info,
-            Err(nix::Error::ESRCH) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        };
-        match info.op {
-            libc::PTRACE_SYSCALL_INFO_ENTRY => {
-                // SAFETY: at the beginning of a call, the union holds its number and arguments.
-                let entry = unsafe { info.u.entry };
-                self.begins(thread, entry.nr.cast_signed(), entry.args);
-            }
-            libc::PTRACE_SYSCALL_INFO_EXIT => {
-                // SAFETY: at the end of a call, the union holds its result.
-                let result = unsafe { info.u.exit.sval };
+    fn look(&mut self, thread: Pid, stop: Stop) {
+        match stop {
+            Stop::Entry { number, arguments } => self.begins(thread, number, arguments),
+            Stop::Exit { result } => {
                 if let Some(named) = self.opening.remove(&thread) {
                     // What was opened says where a name led to.
                     let opened = fs::read_link(format!("/proc/{thread}/fd/{result}"));
                     self.events.push(Event::Change(opened.unwrap_or(named)));
                 }
             }
-            _ => {}
         }
-        Ok(())
     }
 
     fn begins(&mut self, thread: Pid, call: i64, arguments: [u64; 6]) {
         const WRITES: u64 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u64;
         let path =
-            |folder: Option<usize>, name: usize| self::path(thread, folder.map(|n| arguments[n]), arguments[name]);
+            |folder: Option<usize>, name: usize| calls::path(thread, folder.map(|n| arguments[n]), arguments[name]);
         let opened = match call {
             libc::SYS_openat if arguments[2] & WRITES != 0 => Some(path(Some(0), 1)),
             libc::SYS_openat2 if word(thread, arguments[2]).is_none_or(|flags| flags & WRITES != 0) => {
@@ -173,41 +124,4 @@ impl Watch {
         };
         self.events.push(event);
     }
-}
-
-/// The file that a thread names, relative to an open folder or to the current one.
-fn path(thread: Pid, folder: Option<u64>, name: u64) -> PathBuf {
-    let name = text(thread, name);
-    let here = libc::AT_FDCWD;
-    let folder = match folder.map(|folder| folder as i32) {
-        None => format!("/proc/{thread}/cwd"),
-        Some(folder) if folder == here => format!("/proc/{thread}/cwd"),
-        Some(folder) => format!("/proc/{thread}/fd/{folder}"),
-    };
-    let whole = fs::read_link(folder).unwrap_or_default().join(name);
-    // A file that does not exist yet has a folder that may be named through links.
-    let resolved = whole.parent().and_then(|parent| Some(fs::canonicalize(parent).ok()?.join(whole.file_name()?)));
-    resolved.unwrap_or(whole)
-}
-
-/// A text in a thread's memory.
-fn text(thread: Pid, address: u64) -> PathBuf {
-    let mut bytes = Vec::new();
-    let Ok(memory) = File::open(format!("/proc/{thread}/mem")) else { return PathBuf::from("?") };
-    let mut byte = [0];
-    while bytes.len() < libc::PATH_MAX as usize && memory.read_exact_at(&mut byte, address + bytes.len() as u64).is_ok()
-    {
-        if byte == [0] {
-            break;
-        }
-        bytes.push(byte[0]);
-    }
-    OsString::from_vec(bytes).into()
-}
-
-/// Eight bytes in a thread's memory.
-fn word(thread: Pid, address: u64) -> Option<u64> {
-    let mut bytes = [0; 8];
-    File::open(format!("/proc/{thread}/mem")).ok()?.read_exact_at(&mut bytes, address).ok()?;
-    Some(u64::from_ne_bytes(bytes))
 }

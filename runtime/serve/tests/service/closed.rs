@@ -40,6 +40,7 @@ fn content_type(route: &Route) -> Vec<(&'static str, &'static str)> {
 
 #[test]
 fn every_route_that_changes_something_is_refused_to_strangers() {
+    let mut trial = orco_trials::trial!(9, "routes");
     let folder = TempDir::new().unwrap();
     let mut service = guarded(folder.path(), Duration::from_secs(30));
     let token = service.token.clone().unwrap();
@@ -89,6 +90,7 @@ fn every_route_that_changes_something_is_refused_to_strangers() {
         let answer = ask(&[("Origin", &own_port)]);
         assert!(![401, 403, 405, 413, 415, 421].contains(&answer.status), "{method} {path}: {}", answer.text());
         tried += 1;
+        trial.count(1);
     }
     assert_eq!(tried, 15);
     assert_eq!(service.get("/api/v1/history"), before);
@@ -113,6 +115,7 @@ fn every_route_that_changes_something_is_refused_to_strangers() {
 
 #[test]
 fn slow_bodies_and_heads_are_cut_off_while_others_are_served() {
+    let mut trial = orco_trials::trial!(9, "slow requests");
     let folder = TempDir::new().unwrap();
     let service = guarded(folder.path(), Duration::from_millis(300));
     let token = service.token.as_deref().unwrap();
@@ -130,6 +133,7 @@ fn slow_bodies_and_heads_are_cut_off_while_others_are_served() {
         assert_eq!(service.ask("GET", "/v2/health/live", &[], b"").status, 200);
         let answer = Answer::read(stream);
         assert_eq!(answer.status, 408, "{route:?}: {}", answer.text());
+        trial.count(1);
     }
 }
 

@@ -77,6 +77,7 @@ fn the_shipped_backbone_passes() {
 
 #[test]
 fn what_a_backbone_has_no_need_of_is_refused() {
+    let mut trial = orco_trials::trial!(8, "suspicious models");
     let external = bytes(13, &[bytes(1, b"location"), bytes(2, b"/etc/passwd")].concat());
     let inner = bytes(6, &bytes(2, b"inner graph"));
     let side = |value: u64| bytes(2, &bytes(1, &bytes(2, &bytes(1, &integer(1, value)))));
@@ -133,6 +134,7 @@ fn what_a_backbone_has_no_need_of_is_refused() {
     for (what, model, expected) in cases {
         let said = audit(&model).expect_err(what).to_string();
         assert!(said.contains(expected), "{what}: {said}");
+        trial.count(1);
     }
     let nodes = node_of("Relu", b"").repeat(MAX_NODES);
     assert_eq!(audit(&plus(&nodes)), Err(AuditError::TooMany { what: "nodes", limit: MAX_NODES }));
@@ -147,6 +149,7 @@ fn a_long_name_is_cut_in_the_sentence() {
 
 #[test]
 fn truncations_and_flipped_bits_neither_panic_nor_pass_as_something_else() {
+    let mut trial = orco_trials::trial!(4, "changed models");
     // The front of the file holds the nodes, its end the inputs and outputs; the weights between are not looked at.
     // What follows the graph may be cut off between two entries of the metadata.
     const METADATA: usize = 2048;
@@ -158,6 +161,7 @@ fn truncations_and_flipped_bits_neither_panic_nor_pass_as_something_else() {
         for bit in 0..8 {
             changed[index] ^= 1 << bit;
             let _ = audit(&changed);
+            trial.count(1);
             changed[index] ^= 1 << bit;
         }
     }

@@ -91,6 +91,7 @@ fn save(base_model: &BaseModel, saved: &Saved, files: &mut Files<SimulatedDisk>)
 
 #[test]
 fn a_power_cut_leaves_the_old_state_or_the_new_one() {
+    let mut trial = orco_trials::trial!(1, "outcomes of power cuts");
     let base_model = base_model();
     let saves = saves(&base_model, 5, 1);
     let state_of = |count: usize| {
@@ -153,6 +154,7 @@ fn a_power_cut_leaves_the_old_state_or_the_new_one() {
         }
     }
     assert_eq!(first.deepest, depth(DEEP), "the enumeration does not reach its depth");
+    trial.count(first.outcomes + again.outcomes);
     say(&format!(
         "{} crash points, {} outcomes of up to {} operations without a sync, {} different disks left; \
          {} crash points and {} outcomes while recovering from those; 0 lost",
@@ -180,12 +182,14 @@ fn block_of(scenario: &Scenario<'_>) -> usize {
 
 #[test]
 fn reading_and_looking_write_nothing() {
+    let mut trial = orco_trials::trial!(7, "loads");
     let base_model = base_model();
     let saves = saves(&base_model, 3, 4);
     let mut files = files_on(&Image::new(), usize::MAX);
     saves.iter().for_each(|saved| assert!(save(&base_model, saved, &mut files)));
     let before = (files.disk.operations(), files.disk.written());
     for _ in 0..1000 {
+        trial.count(1);
         let loaded = store::load(&mut files, &base_model, DIGEST).unwrap();
         assert_eq!(generation(loaded.saved.as_ref()), 3);
     }

@@ -14,6 +14,7 @@ const STEP: usize = 509;
 
 #[test]
 fn every_flipped_bit_and_every_truncation_is_noticed() {
+    let mut trial = orco_trials::trial!(3, "flipped bits and truncations");
     let base_model = base_model();
     let saves = saves(&base_model, 5, 775);
     let mut shelf = Shelf::default();
@@ -58,10 +59,7 @@ fn every_flipped_bit_and_every_truncation_is_noticed() {
     let longer = [&good[..], &[0]].concat();
     assert!(Frame::decode(&longer).is_err());
     let count = |places, header| (0..places).filter(|index| tried(*index, header)).count();
-    say(&format!(
-        "{} bit flips and {} truncations of a state of {} bytes, 0 unnoticed",
-        count(bits, store::HEADER * 8),
-        count(good.len(), store::HEADER),
-        good.len()
-    ));
+    let (flipped, cut) = (count(bits, store::HEADER * 8), count(good.len(), store::HEADER));
+    trial.count(flipped + cut);
+    say(&format!("{flipped} bit flips and {cut} truncations of a state of {} bytes, 0 unnoticed", good.len()));
 }

@@ -7,6 +7,7 @@ use orco_state::store::{self, Holds, SaveError};
 
 #[test]
 fn disk_errors_are_reported_and_nothing_is_lost() {
+    let mut trial = orco_trials::trial!(5, "disk errors");
     let base_model = base_model();
     let saves = saves(&base_model, 4, 3);
     let found = |files: &mut Files<SimulatedDisk>| {
@@ -70,5 +71,6 @@ fn disk_errors_are_reported_and_nothing_is_lost() {
         }
     }
     assert!(reported > tried / 2, "only {reported} of {tried} failures were noticed");
+    trial.count(tried);
     say(&format!("{tried} disk errors (EIO, ENOSPC, EROFS, short write, failed sync), {reported} reported, 0 lost"));
 }

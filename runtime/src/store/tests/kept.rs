@@ -139,6 +139,7 @@ fn disk_with(base_model: &orco_state::state::BaseModel, saves: &[Saved]) -> Imag
 
 #[test]
 fn whichever_state_is_found_has_its_pictures() {
+    let mut trial = orco_trials::trial!(1, "outcomes of power cuts");
     let base_model = base_model();
     let saves = saves(&base_model, 3, 2);
     let start = disk_with(&base_model, &saves[..2]);
@@ -164,11 +165,13 @@ fn whichever_state_is_found_has_its_pictures() {
             assert_eq!(there(image, "kept-this"), found.exemplar_digests(), "something of what was forgotten is left");
         }
     });
+    trial.count(learned + swept);
     say(&format!("{} outcomes of power cuts while pictures are kept and swept away; 0 lost", learned + swept));
 }
 
 #[test]
 fn going_over_to_another_bundle_leaves_the_old_state_or_the_new_one() {
+    let mut trial = orco_trials::trial!(1, "outcomes of power cuts");
     let base_model = base_model();
     let saves = saves(&base_model, 2, 2);
     let old = &saves[1];
@@ -206,5 +209,6 @@ fn going_over_to_another_bundle_leaves_the_old_state_or_the_new_one() {
     assert!(matches!(store::load(&mut files, &base_model, DIGEST), Err(store::LoadError::OtherBundle { .. })));
     assert!(save(&mut files, &base_model, old).is_err());
     assert!(store::switch(&mut files, DIGEST, &new, 3).is_err(), "the state is of another bundle by now");
+    trial.count(outcomes);
     say(&format!("{outcomes} outcomes of power cuts while going over to another bundle; 0 lost"));
 }

@@ -32,6 +32,7 @@ fn change(locked: &Locked, base_model: &BaseModel, label: &str) -> Result<(), St
 
 #[test]
 fn of_two_changes_of_one_state_the_second_is_refused() {
+    let mut trial = orco_trials::trial!(18, "overtaken changes");
     let base_model = base_model();
     // The first change that a device ever makes, the second, the third.
     for before in 0..3 {
@@ -59,6 +60,7 @@ fn of_two_changes_of_one_state_the_second_is_refused() {
         // The other one goes on.
         change(&second, &base_model, "more").unwrap();
         assert_eq!(labels(&store, &base_model).len(), before + 2);
+        trial.count(1);
     }
 }
 
@@ -83,6 +85,7 @@ fn what_another_process_is_writing_is_no_leftover() {
 
 #[test]
 fn parallel_changes_never_overwrite_each_other_though_the_lock_is_removed() {
+    let mut trial = orco_trials::trial!(18, "parallel changes");
     const ROUNDS: usize = 30;
     const WORKERS: usize = 4;
     let base_model = base_model();
@@ -135,6 +138,7 @@ fn parallel_changes_never_overwrite_each_other_though_the_lock_is_removed() {
         }
         assert_eq!(known.len(), acknowledged.len());
         made += known.len();
+        trial.count(known.len());
     }
     assert_eq!(made, ROUNDS * WORKERS * 3);
     say(&format!(

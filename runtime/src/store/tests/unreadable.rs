@@ -25,6 +25,7 @@ fn change(
 
 #[test]
 fn what_cannot_be_read_is_refused_and_never_set_aside() {
+    let mut trial = orco_trials::trial!(17, "failed reads");
     let base_model = base_model();
     let saves = saves(&base_model, 5, 2);
     let after = |count: usize| {
@@ -99,6 +100,7 @@ fn what_cannot_be_read_is_refused_and_never_set_aside() {
     }
     // A purge lists its folder once more when both slots are written: that is the new state, with a complaint.
     assert!(refused > 0 && made > 0, "{refused} refused, {made} made");
+    trial.count(tried);
     say(&format!(
         "{tried} failed reads (EIO, EACCES) of every kind of change, {refused} refused with nothing changed, {made} \
          after the change was made, 0 lost, 0 set aside"

@@ -1,0 +1,189 @@
+//! What trials counted, for the reliability page: `ORCO_TRIALS` names the folder that the records go into. Without that
+//! variable nothing is written.
+//!
+//! A test that backs a promise of `docs/reliability.toml` says so in its first line, and counts what it tried:
+//!
+//! ```no_run
+//! # fn save() -> bool { true }
+//! let mut trial = orco_trials::trial!(1, "power cuts");
+//! for _ in 0..100 {
+//!     assert!(save());
+//!     trial.count(1);
+//! }
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{fs, thread};
+
+use serde::{Deserialize, Serialize};
+
+/// One run of a trial.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// The promise's number.
+    pub promise: u32,
+    /// The test, as `FILE::NAME`, the file's path starting at the workspace.
+    pub test: String,
+    /// How often it tried.
+    pub count: u64,
+    /// What it counted.
+    pub unit: String,
+    /// How many of these failed. A test ends with its first failure.
+    pub failures: u64,
+    /// Day of the run, UTC, as 2026-11-25.
+    pub date: String,
+    /// What git calls the checkout; it ends in `-dirty` if files were changed.
+    pub commit: String,
+    /// The machine's processor.
+    pub processor: String,
+    /// Whether it was made in full: see [`heavy`](crate::heavy).
+    pub form: Form,
+}
+
+/// How much of a trial was run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Form {
+    /// What `cargo xtask test` runs.
+    Short,
+    /// What `cargo xtask test full` runs.
+    Long,
+}
+
+/// A trial under way, which [`trial!`](crate::trial) starts. It is recorded when it is dropped: as failed if its thread
+/// panics, and not at all if it counted nothing and so was skipped.
+#[derive(Debug)]
+pub struct Trial {
+    promise: u32,
+    test: String,
+    unit: &'static str,
+    count: u64,
+    failures: u64,
+}
+
+/// Starts a trial that backs a promise, by the promise's number and what is counted, in the test's own body.
+#[macro_export]
+macro_rules! trial {
+    ($promise:literal, $unit:literal) => {{
+        fn here() {}
+        $crate::record::Trial::of($promise, $unit, file!(), std::any::type_name_of_val(&here))
+    }};
+}
+
+impl Trial {
+    /// What [`trial!`](crate::trial) calls: `place` is the path of a function inside the test.
+    #[must_use]
+    pub fn of(promise: u32, unit: &'static str, file: &str, place: &str) -> Self {
+        let names: Vec<&str> = place.split("::").filter(|part| !part.starts_with('{')).collect();
+        let name = names.len().checked_sub(2).map_or(place, |before| names[before]);
+        Self { promise, test: format!("{}::{name}", file.replace('\\', "/")), unit, count: 0, failures: 0 }
+    }
+
+    /// Counts so many tries more.
+    pub fn count(&mut self, tries: usize) {
+        self.count += tries as u64;
+    }
+
+    /// Says that so many of them failed, where that is no panic.
+    pub fn fail(&mut self, tries: usize) {
+        self.failures += tries as u64;
+    }
+
+    fn record(&self, failed: bool) -> Option<Record> {
+        (self.count > 0 || failed).then(|| Record {
+            promise: self.promise,
+            test: self.test.clone(),
+            count: self.count,
+            unit: self.unit.into(),
+            failures: self.failures + u64::from(failed),
+            date: jiff::Timestamp::now().strftime("%Y-%m-%d").to_string(),
+            commit: commit(),
+            processor: processor(),
+            form: if crate::heavy() { Form::Long } else { Form::Short },
+        })
+    }
+}
+
+impl Drop for Trial {
+    fn drop(&mut self) {
+        let Some(folder) = std::env::var_os("ORCO_TRIALS").filter(|folder| !folder.is_empty()) else { return };
+        let failed = thread::panicking();
+        let Some(record) = self.record(failed) else { return };
+        let written = record.write(&workspace().join(folder));
+        assert!(failed || written.is_ok(), "ORCO_TRIALS: the record cannot be written: {written:?}");
+    }
+}
+
+impl Record {
+    /// Writes it into a folder, over that of an earlier run.
+    ///
+    /// # Errors
+    /// If that fails.
+    pub fn write(&self, folder: &Path) -> std::io::Result<()> {
+        fs::create_dir_all(folder)?;
+        let name = self.test.replace(['/', '\\'], "-").replace("::", "-");
+        fs::write(folder.join(format!("{:02}-{name}.json", self.promise)), serde_json::to_vec_pretty(self)?)
+    }
+}
+
+/// Folder of the workspace, where relative paths start whatever the folder of a test program is.
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn commit() -> String {
+    let git =
+        Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=12"]).current_dir(workspace()).output();
+    let said =
+        git.ok().filter(|output| output.status.success()).and_then(|output| String::from_utf8(output.stdout).ok());
+    said.map_or_else(|| "unknown".into(), |said| said.trim().to_owned())
+}
+
+fn processor() -> String {
+    let facts = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = facts.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    name.map_or_else(|| std::env::consts::ARCH.into(), |(_, name)| name.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::ManuallyDrop;
+
+    use super::*;
+
+    // These back no promise, so they must leave no record where ORCO_TRIALS is set.
+
+    #[test]
+    fn a_trial_knows_its_test_and_what_it_counted() {
+        let mut trial = ManuallyDrop::new(crate::trial!(3, "flipped bits"));
+        assert_eq!(trial.test, "tests/trials/src/record.rs::a_trial_knows_its_test_and_what_it_counted");
+        assert_eq!(trial.record(false), None, "it was skipped");
+        assert_eq!(trial.record(true).unwrap().failures, 1);
+        (0..2).for_each(|_| trial.count(20));
+        let record = trial.record(false).unwrap();
+        assert_eq!((record.promise, record.count, record.failures), (3, 40, 0));
+        assert_eq!(record.unit, "flipped bits");
+        assert_eq!(record.date.len(), 10);
+        assert!(!record.commit.is_empty() && !record.processor.is_empty());
+        let inner = || ManuallyDrop::new(crate::trial!(3, "flipped bits"));
+        let inside = inner();
+        assert_eq!(inside.test, trial.test, "a closure is no test");
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_and_replaces_the_one_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut trial = ManuallyDrop::new(crate::trial!(3, "flipped bits"));
+        for count in 1..3 {
+            trial.count(1);
+            trial.record(false).unwrap().write(folder.path()).unwrap();
+            let files: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+            assert_eq!(files.len(), 1, "{files:?}");
+            let read: Record = serde_json::from_slice(&fs::read(&files[0]).unwrap()).unwrap();
+            assert_eq!(Some(&read), trial.record(false).as_ref());
+            assert_eq!(read.count, count);
+        }
+    }
+}
