@@ -153,7 +153,8 @@ impl<'a> Leftover<'a> {
     fn open(folder: &'a Path, is_last: impl Fn(&str) -> bool, what: &str) -> Result<Option<Self>> {
         let shown = folder.display();
         match fs::symlink_metadata(folder) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            // Whether its own folder can be there is seen when it is made.
+            Err(error) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => return Ok(None),
             Err(error) => return Err(error).with_context(|| format!("cannot read {shown}")),
             Ok(facts) if facts.is_dir() => {}
             Ok(_) => bail!("{shown} is in the way and no folder; move it away, or choose another folder with --output"),
