@@ -13,13 +13,14 @@ use ndarray::Array4;
 use orco_core::exemplar::Precision;
 use orco_lab::benchmark::Benchmark;
 use orco_runtime::encoder::Encoder;
+use orco_runtime::encoder::audit::bounds::Bounds;
 use orco_runtime::encoder::rten::Rten;
-use orco_runtime::image::{MAX_MEMORY, Preprocessing};
+use orco_runtime::image::MAX_MEMORY;
 use orco_state::bank::Bank;
 use orco_state::codec::{self, Kind};
 use orco_state::history::Saved;
 use orco_state::pack::{self, Pack, PackOrigin, Thumbnail};
-use orco_tests::fuzz::{TARGETS, Target, base_model, slot, state};
+use orco_tests::fuzz::{PICTURES, TARGETS, Target, base_model, slot, state};
 use orco_trials::memory::{Counting, peak_of};
 use serde::Serialize;
 
@@ -36,11 +37,20 @@ fn bound(target: &str, length: usize) -> usize {
     fixed + 64 * length
 }
 
-/// Gives a model that passed the audit to the pure-Rust engine, which may refuse it, but must come back.
+/// Gives a model that passed to the pure-Rust engine, which may refuse it, but must come back, with as many numbers as
+/// were inferred, and in as little memory.
 fn load(model: &[u8]) {
-    let input = Preprocessing { width: 8, height: 8, mean: [0.5; 3], deviation: [0.25; 3] };
-    if let Ok(mut engine) = Rten::open(model, &input) {
-        let _ = engine.encode(Array4::from_elem((1, 3, 8, 8), 0.5).view());
+    let bounds = Bounds::of(model, &PICTURES).expect("the target accepted it");
+    let Ok(mut engine) = Rten::open(model, &PICTURES) else { return };
+    let picture = Array4::from_elem((1, 3, 8, 8), 0.5);
+    let (encoded, peak) = peak_of(|| engine.encode(picture.view()));
+    let Ok(told) = bounds.infer(picture.shape()) else {
+        assert!(encoded.is_err(), "what was refused ran");
+        return;
+    };
+    assert!(peak <= 2 * told.live as usize + (2 << 20), "{peak} bytes, but {told:?}");
+    if let Ok(rows) = encoded {
+        assert_eq!(rows.len() as u64, told.outputs[0].iter().product::<u64>(), "{told:?}");
     }
 }
 

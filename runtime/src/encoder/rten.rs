@@ -1,6 +1,8 @@
-//! The backbone in rten, an ONNX engine in pure Rust: a part of the program, which starts at once.
+//! The backbone in rten, an ONNX engine in pure Rust: a part of the program, which starts at once. It panics on some
+//! settings that make no sense to it; such a panic is an error of the model, not the end of the program.
 
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ndarray::{Array2, ArrayView4};
 use rten::Model;
@@ -30,7 +32,8 @@ impl Rten {
         let model = model.to_vec();
         let load = move |_: &opening::Cancel| {
             need_pool()?;
-            Model::load(model.clone()).map_err(|error| EncodeError::Model(error.to_string()))
+            let loaded = caught(|| Model::load(model.clone())).map_err(EncodeError::Model)?;
+            loaded.map_err(|error| EncodeError::Model(error.to_string()))
         };
         Ok(Self { model: opening::within_limit(load)??, bounds })
     }
@@ -46,11 +49,20 @@ impl Encoder for Rten {
         need_pool()?;
         let images = images.as_standard_layout();
         let view = NdTensorView::from_data(images.dim().into(), images.as_slice().expect("the standard layout"));
-        let output = self.model.run_one(view.into(), None).map_err(|error| EncodeError::Run(error.to_string()))?;
+        let run = caught(|| self.model.run_one(view.into(), None)).map_err(EncodeError::Run)?;
+        let output = run.map_err(|error| EncodeError::Run(error.to_string()))?;
         let features: Tensor<f32> =
             output.try_into().map_err(|_| EncodeError::Run(String::from("the output is no f32 tensor")))?;
         rows(images.dim().0, features.to_vec())
     }
+}
+
+/// What rten returns, or with which words it panicked.
+fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+        format!("rten panicked: {}", text.unwrap_or("without a reason"))
+    })
 }
 
 /// Makes sure that rten finds a pool of threads. Where its own could not be started, because the process may have no

@@ -1,8 +1,6 @@
 //! What is known of a tensor before anything is computed: its sides, the kind of its numbers, and the numbers
 //! themselves where they are few whole ones, since such lists become shapes further on.
 
-use super::MAX_ELEMENTS;
-
 /// Most numbers that are followed through a graph. Shapes have at most eight, paddings twice as many.
 pub const SHORT: u64 = 64;
 
@@ -111,11 +109,6 @@ impl Tensor {
     /// An axis that counts from the end if it is negative.
     pub fn axis(&self, axis: i64) -> Option<usize> {
         axis_of(axis, self.rank())
-    }
-
-    /// Whether its size is accepted: no longer than [`MAX_ELEMENTS`], and empty only as a list.
-    pub fn is_large(&self) -> bool {
-        self.elements() > MAX_ELEMENTS || self.sides.iter().any(|&side| side > MAX_ELEMENTS)
     }
 }
 

@@ -1,0 +1,257 @@
+//! Small files that would make an engine take all memory or compute for hours, or that would end the process.
+
+use std::time::{Duration, Instant};
+
+use orco_runtime::encoder::EncodeError;
+use orco_runtime::encoder::audit::bounds::Bounds;
+use orco_runtime::encoder::choice::{self, Choice, Work};
+use orco_runtime::encoder::onnx::Onnx;
+use orco_runtime::encoder::rten::Rten;
+use orco_trials::memory::peak_of;
+
+use crate::input;
+use crate::model::{Int, Ints, Model, Text};
+
+const LONG: i64 = 60_000;
+
+/// A model whose flattened image is multiplied to a row and a column of 60,000 numbers, which an operator joins.
+fn stretched(operator: &str) -> Model {
+    let mut model = Model::new();
+    model.floats("row", &[192, LONG]).list("column", &[LONG, 1]).node("Flatten", &["x"], "flat", &[]);
+    model.node("MatMul", &["flat", "row"], "long", &[]).node("Reshape", &["long", "column"], "high", &[]);
+    model.list("flat row", &[1, LONG]).node("Reshape", &["long", "flat row"], "wide", &[]);
+    model.node(operator, &["high", "wide"], "y", &[]);
+    model
+}
+
+fn doubled(times: usize) -> Model {
+    let mut model = Model::new();
+    model.node("Identity", &["x"], "d0", &[]);
+    for turn in 0..times {
+        let (from, to) = (format!("d{turn}"), format!("d{}", turn + 1));
+        model.node("Concat", &[&from, &from], &to, &[Int("axis", 1)]);
+    }
+    model
+}
+
+fn products() -> Model {
+    let mut model = Model::new();
+    model.floats("w", &[192, 1024]).floats("m", &[1024, 1024]).floats("up", &[1, 4096, 1]);
+    model.node("Flatten", &["x"], "flat", &[]).node("MatMul", &["flat", "w"], "f", &[]);
+    model.node("Mul", &["f", "up"], "p0", &[]);
+    for turn in 0..500 {
+        model.node("MatMul", &[&format!("p{turn}"), "m"], &format!("p{}", turn + 1), &[]);
+    }
+    model
+}
+
+/// One node on the image.
+fn one(operator: &str, settings: &[crate::model::Setting<'_>]) -> Model {
+    let mut model = Model::new();
+    model.node(operator, &["x"], "y", settings);
+    model
+}
+
+/// One node on the image and a list.
+fn with(operator: &str, list: &[i64]) -> Model {
+    let mut model = Model::new();
+    model.list("list", list).node(operator, &["x", "list"], "y", &[]);
+    model
+}
+
+/// A convolution with weights of these sides.
+fn convolution(weight: &[i64], settings: &[crate::model::Setting<'_>]) -> Model {
+    let mut model = Model::new();
+    model.floats("w", weight).node("Conv", &["x", "w"], "y", settings);
+    model
+}
+
+/// What folds a large constant out of small ones, and throws it away.
+fn folded() -> Model {
+    let mut model = Model::new();
+    model.floats("c0", &[2048, 2048]);
+    (0..40).for_each(|turn| {
+        model.node("MatMul", &[&format!("c{turn}"), "c0"], &format!("c{}", turn + 1), &[]);
+    });
+    model.node("Flatten", &["x"], "y", &[]);
+    model
+}
+
+/// Many tensors that live until the end.
+fn kept_alive() -> Model {
+    let mut model = Model::new();
+    model.floats("up", &[1, 1, 1024, 1024]).floats("w", &[1, 3, 8, 8]).node("Conv", &["x", "w"], "one", &[]);
+    let names: Vec<String> = (0..200).map(|index| format!("k{index}")).collect();
+    for name in &names {
+        model.node("Mul", &["one", "up"], name, &[]);
+    }
+    for name in &names {
+        model.node("ReduceMean", &[name], &format!("{name} mean"), &[]);
+    }
+    let means: Vec<String> = names.iter().map(|name| format!("{name} mean")).collect();
+    let means: Vec<&str> = means.iter().map(String::as_str).collect();
+    model.node("Concat", &means, "y", &[Int("axis", 1)]);
+    model
+}
+
+fn divided(by: &[i64]) -> Model {
+    let mut model = Model::new();
+    model.list("zero", by).node("Shape", &["x"], "s", &[]).node("Div", &["s", "zero"], "q", &[]);
+    model.node("Flatten", &["x"], "y", &[]);
+    model
+}
+
+fn chain(length: usize) -> Model {
+    let mut model = Model::new();
+    model.node("Relu", &["x"], "r0", &[]);
+    for turn in 1..length {
+        model.node("Relu", &[&format!("r{}", turn - 1)], &format!("r{turn}"), &[]);
+    }
+    model
+}
+
+fn fan(inputs: usize) -> Model {
+    let mut model = Model::new();
+    model.node("Concat", &vec!["x"; inputs], "y", &[Int("axis", 1)]);
+    model
+}
+
+#[test]
+fn attacks_are_refused_before_an_engine_sees_them() {
+    let mut open_batch = with("Reshape", &[-1, 8, 8]);
+    open_batch.input = vec![1 << 28, 3, 8, 8];
+    let mut cycle = Model::new();
+    cycle.node("Add", &["x", "b"], "a", &[]).node("Relu", &["a"], "b", &[]);
+    let mut twice = Model::new();
+    twice.node("Relu", &["x"], "a", &[]).node("Exp", &["x"], "a", &[]);
+    let mut slices = Model::new();
+    slices.list("from", &[i64::MIN]).list("to", &[i64::MAX]).list("axis", &[1]).list("step", &[0]);
+    slices.node("Slice", &["x", "from", "to", "axis", "step"], "y", &[]);
+    let elements = "makes a tensor whose number of elements is";
+    let cases = [
+        ("broadcast by Add", stretched("Add"), "whose number of elements is 3600000000; at most 268435456"),
+        ("broadcast by Mul", stretched("Mul"), elements),
+        ("broadcast by Where", stretched("Pow"), elements),
+        ("broadcast by MatMul", stretched("MatMul"), elements),
+        ("500 products", products(), "\"MatMul\" brings the multiply-adds to"),
+        ("doubling", doubled(60), elements),
+        ("products of constants", folded(), "\"MatMul\" brings the multiply-adds on constants to"),
+        ("all alive", kept_alive(), "of weights and live tensors"),
+        ("expand", with("Expand", &[LONG, LONG, 3, 8, 8]), "is not on the list of allowed ones"),
+        ("tile", with("Tile", &[1, LONG, LONG, 1]), "is not on the list of allowed ones"),
+        ("constant of shape", with("ConstantOfShape", &[LONG, LONG]), "is not on the list of allowed ones"),
+        ("resize", with("Resize", &[1, 3, LONG, LONG]), "is not on the list of allowed ones"),
+        ("upsample", with("Upsample", &[1, 3, LONG, LONG]), "is not on the list of allowed ones"),
+        ("pad", with("Pad", &[0, 0, 0, 0, 0, 0, LONG, LONG]), elements),
+        ("pad without end", with("Pad", &[i64::MAX; 8]), "padding does not fit"),
+        ("pad below nothing", with("Pad", &[0, 0, 0, -99, 0, 0, 0, 99]), "padding does not fit"),
+        (
+            "wide convolution",
+            convolution(&[1, 3, 1, 1], &[Ints("pads", &[4096; 4]), Ints("dilations", &[1, 1])]),
+            "of weights and live tensors",
+        ),
+        ("convolution of strides 0", convolution(&[1, 3, 1, 1], &[Ints("strides", &[0, 0])]), "cannot be inferred"),
+        ("convolution without groups", convolution(&[1, 3, 1, 1], &[Int("group", 0)]), "cannot be inferred"),
+        ("convolution of negative groups", convolution(&[1, 3, 1, 1], &[Int("group", i64::MIN)]), "do not fit"),
+        ("convolution of other kernels", convolution(&[1, 3, 1, 1], &[Ints("kernel_shape", &[3, 3])]), "do not fit"),
+        ("window larger than its image", one("MaxPool", &[Ints("kernel_shape", &[4096, 4096])]), "does not fit into"),
+        ("window of padding", one("MaxPool", &[Ints("kernel_shape", &[2, 2]), Ints("pads", &[2; 4])]), "does not fit"),
+        ("window of -1", one("MaxPool", &[Ints("kernel_shape", &[-1, 2])]), "\"kernel_shape\" of the node"),
+        ("unknown padding", one("AveragePool", &[Ints("kernel_shape", &[2, 2]), Text("auto_pad", "x")]), "padding"),
+        ("reshape to 2^63", with("Reshape", &[i64::MIN, 1]), "new shape cannot be told"),
+        ("reshape to -2", with("Reshape", &[-2, -1]), "new shape cannot be told"),
+        ("reshape of two open sides", with("Reshape", &[-1, -1]), "new shape cannot be told"),
+        ("reshape to more", with("Reshape", &[1 << 40, 1 << 40]), "do not fit"),
+        ("reshape by nothing", with("Reshape", &[0, 0, 0, 0, 0]), "do not fit"),
+        ("unsqueezed for ever", with("Unsqueeze", &[0, 1, 2, 3, 4]), "whose number of dimensions is 9"),
+        ("transposed twice the same", one("Transpose", &[Ints("perm", &[0, 1, 1, 3])]), "makes no sense"),
+        ("transposed out of bounds", one("Transpose", &[Ints("perm", &[0, 1, 2, i64::MAX])]), "makes no sense"),
+        ("flattened out of bounds", one("Flatten", &[Int("axis", i64::MIN)]), "do not fit"),
+        ("softened out of bounds", one("LayerNormalization", &[Int("axis", i64::MAX)]), "makes no sense"),
+        ("slices that stand still", slices, "do not fit"),
+        ("divided by zero", divided(&[0]), "divides whole numbers by what may be zero"),
+        ("divided beyond the largest", divided(&[-1]), "divides whole numbers by what may be zero"),
+        ("nothing", with("Slice", &[0]), "cannot be inferred"),
+        ("a huge batch", open_batch, elements),
+        ("a cycle", cycle, "\"b\" is used before something makes it"),
+        ("one name twice", twice, "\"a\" has no name, or that of another one"),
+        ("a long chain", chain(5_000), "ends a chain of nodes whose length is 4001"),
+        ("a thousand inputs", fan(1_000), "it has more than 256 ends of one node"),
+    ];
+    let mut wrong = Vec::new();
+    for (what, model, expected) in cases {
+        let model = model.encode();
+        let started = Instant::now();
+        let (refused, peak) = peak_of(|| Bounds::of(&model, &input(8)).err());
+        let Some(EncodeError::Refused(error)) = refused else {
+            wrong.push(format!("{what}: {refused:?}"));
+            continue;
+        };
+        let said = error.to_string();
+        if !said.contains(expected) {
+            wrong.push(format!("{what}: {said}"));
+        }
+        assert!(started.elapsed() < Duration::from_secs(10) && peak < 64 * model.len() + (8 << 20), "{what}: {peak}");
+        // Neither engine, however it is asked for, is handed the model.
+        let opened = [
+            Rten::open(&model, &input(8)).err(),
+            Onnx::open(&model, &input(8)).err(),
+            Onnx::team(&model, &input(8)).err(),
+            choice::open(&model, &input(8), Choice::Auto, Work::Shots).err(),
+            choice::open(&model, &input(8), Choice::Auto, Work::Stream).err(),
+        ];
+        for error in opened {
+            let Some(EncodeError::Refused(error)) = error else { panic!("{what}: {error:?}") };
+            assert_eq!(error.to_string(), said, "{what}");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_batch_of_another_size_is_told_before_it_is_computed() {
+    // A matrix of all pictures with all pictures: harmless for the batch that pictures are encoded in.
+    let mut model = Model::new();
+    model.floats("w", &[192, 1]).list("row", &[1, -1]).node("Flatten", &["x"], "flat", &[]);
+    model.node("MatMul", &["flat", "w"], "one", &[]).node("Reshape", &["one", "row"], "r", &[]);
+    model.node("Mul", &["one", "r"], "y", &[]);
+    let model = model.encode();
+    let images = ndarray::Array4::from_elem((20_000, 3, 8, 8), 0.5);
+    use orco_runtime::encoder::Encoder;
+    let mut rten = Rten::open(&model, &input(8)).unwrap();
+    assert_eq!(rten.encode(images.slice(ndarray::s![..5, .., .., ..])).unwrap().dim(), (5, 5));
+    let refused = rten.encode(images.view()).unwrap_err();
+    assert!(matches!(refused, EncodeError::Refused(_)), "{refused:?}");
+    if let Ok(mut onnx) = Onnx::open(&model, &input(8)) {
+        assert!(matches!(onnx.encode(images.view()), Err(EncodeError::Refused(_))));
+    }
+}
+
+#[test]
+fn what_passes_as_the_longest_and_the_widest_is_opened_on_a_small_stack() {
+    let (mut wide, mut long) = (Model::new(), Model::new());
+    let names: Vec<String> = (0..15_000).map(|index| format!("n{index}")).collect();
+    names.iter().for_each(|name| {
+        wide.node("GlobalAveragePool", &["x"], name, &[]);
+    });
+    long.node("GlobalAveragePool", &["x"], "l1", &[]);
+    for depth in 2..=4_000 {
+        long.node("Relu", &[&format!("l{}", depth - 1)], &format!("l{depth}"), &[]);
+    }
+    for (what, model) in [("long", long), ("wide", wide)] {
+        let model = model.encode();
+        let started = Instant::now();
+        let run = move || {
+            use orco_runtime::encoder::Encoder;
+            let images = ndarray::Array4::from_elem((1, 3, 8, 8), 0.5);
+            Rten::open(&model, &input(8)).unwrap().encode(images.view()).unwrap();
+            println!("{what}: rten, {:?}", started.elapsed());
+            match Onnx::open(&model, &input(8)) {
+                Err(EncodeError::Start(reason)) => println!("skipped: ONNX Runtime ({reason})"),
+                opened => drop(opened.unwrap().encode(images.view()).unwrap()),
+            }
+            println!("{what}: both, {:?}", started.elapsed());
+        };
+        std::thread::Builder::new().stack_size(2 << 20).spawn(run).unwrap().join().unwrap();
+    }
+}

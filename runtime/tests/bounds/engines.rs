@@ -1,0 +1,170 @@
+//! Random graphs that pass: both engines give what was inferred, and rten takes no more memory than was told.
+
+use std::env;
+
+use ndarray::Array4;
+use orco_core::random::Random;
+use orco_runtime::encoder::audit::bounds::Bounds;
+use orco_runtime::encoder::onnx::Onnx;
+use orco_runtime::encoder::rten::Rten;
+use orco_runtime::encoder::{EncodeError, Encoder};
+use orco_trials::memory::peak_of;
+
+use crate::input;
+use crate::model::{Int, Ints, Model, Setting, Text};
+
+/// Adds a random node, of which nothing says that it fits.
+fn candidate(model: &Model, values: &[String], random: &mut Random, index: usize) -> Model {
+    let mut model = model.clone();
+    let mut below = |limit: usize| random.below(limit);
+    let pick = |below: &mut dyn FnMut(usize) -> usize| values[values.len() - 1 - below(values.len().min(6))].clone();
+    let (a, b) = (pick(&mut below), pick(&mut below));
+    let (a, b, new) = (a.as_str(), b.as_str(), format!("v{index}"));
+    let (axis, small) = (below(5) as i64 - 1, below(4) as i64);
+    let list = format!("list {index}");
+    let unary = ["Relu", "Exp", "Neg", "Sigmoid", "Identity", "Softmax", "Abs", "Floor", "Sqrt", "Erf", "Tanh"];
+    let mut settings: Vec<Setting<'_>> = Vec::new();
+    let mut inputs = vec![a];
+    let window = [small + 1, below(3) as i64 + 1];
+    let pads = [below(2) as i64, below(2) as i64, below(2) as i64, below(2) as i64];
+    let strides = [below(3) as i64 + 1, below(2) as i64 + 1];
+    let numbers: Vec<i64> = (0..1 + below(5)).map(|_| below(11) as i64 - 2).collect();
+    let operator = match below(18) {
+        0 => unary[below(unary.len())],
+        1 | 2 => {
+            inputs.push(b);
+            ["Add", "Mul", "Sub", "Max", "Min", "Div", "Pow", "Equal", "PRelu"][below(9)]
+        }
+        3 => {
+            inputs.push(b);
+            "MatMul"
+        }
+        4 | 5 => {
+            let outputs = 2 * small + 2;
+            model.floats(&list, &[outputs, [3, 4, 1, 2, 6, 8][below(6)], window[0], window[1]]);
+            inputs.push(&list);
+            settings.extend([Ints("strides", &strides)]);
+            match below(4) {
+                0 => settings.push(Text("auto_pad", ["SAME_UPPER", "SAME_LOWER", "VALID"][below(3)])),
+                _ => settings.push(Ints("pads", &pads)),
+            }
+            settings.push(Int("group", [1, 1, 2, 3][below(4)]));
+            "Conv"
+        }
+        6 => {
+            settings.extend([Ints("kernel_shape", &window), Ints("strides", &strides), Ints("pads", &pads)]);
+            settings.extend((below(2) == 0).then_some(Int("ceil_mode", 1)));
+            ["MaxPool", "AveragePool"][below(2)]
+        }
+        7 => ["GlobalAveragePool", "GlobalMaxPool", "Shape"][below(3)],
+        8 => {
+            model.list(&list, &numbers);
+            inputs.push(&list);
+            ["Reshape", "Gather", "Unsqueeze", "Squeeze"][below(4)]
+        }
+        9 => {
+            settings.push(Int("axis", axis));
+            inputs.push(b);
+            ["Concat", "Gather"][below(2)]
+        }
+        10 => {
+            settings.push(Int("axis", axis));
+            "Flatten"
+        }
+        11 => "Transpose",
+        12 => {
+            settings.extend([Ints("axes", &numbers), Int("keepdims", small % 2)]);
+            ["ReduceMean", "ReduceMax", "ReduceL2"][below(3)]
+        }
+        13 => {
+            let pads: Vec<i64> = (0..2 * [1, 2, 3, 4, 4, 4][below(6)]).map(|_| below(5) as i64 - 1).collect();
+            model.list(&list, &pads);
+            inputs.push(&list);
+            settings.push(Text("mode", ["constant", "constant", "reflect", "edge"][below(4)]));
+            "Pad"
+        }
+        14 => {
+            let ends = format!("{list} ends");
+            let from: Vec<i64> = numbers.iter().map(|number| number - 3).collect();
+            model.list(&list, &from).list(&ends, &numbers.iter().map(|number| number * 2 - 3).collect::<Vec<_>>());
+            let [axes, steps] = [format!("{list} axes"), format!("{list} steps")];
+            let all: Vec<i64> = (0..numbers.len() as i64).collect();
+            model.list(&axes, &all).list(&steps, &numbers.iter().map(|number| number % 3).collect::<Vec<_>>());
+            model.node("Slice", &[a, &list, &ends, &axes, &steps], &new, &[]);
+            return model;
+        }
+        15 => {
+            model.node_of("Split", &[a], &[&new, &format!("{new} other")], &[Int("axis", axis)]);
+            return model;
+        }
+        16 => {
+            settings.push(Int("to", [1, 6, 7, 9][below(4)]));
+            "Cast"
+        }
+        _ => {
+            inputs.push(b);
+            settings.extend([Int("transA", small % 2), Int("transB", small / 2)]);
+            "Gemm"
+        }
+    };
+    model.node(operator, &inputs, &new, &settings);
+    model
+}
+
+#[test]
+fn engines_give_what_was_inferred() {
+    const NODES: usize = 8;
+    let graphs = if env::var_os("ORCO_HEAVY").is_some() { 3000 } else { 150 };
+    let start = |opened: Result<Onnx, EncodeError>| match opened {
+        Err(EncodeError::Start(reason)) => Err(reason),
+        opened => Ok(opened.ok()),
+    };
+    let (mut compared, mut wrong) = ([0; 2], Vec::new());
+    for seed in 0..graphs {
+        let mut random = Random::new(seed, "graphs");
+        let (mut model, mut values) = (Model::new(), vec![String::from("x")]);
+        model.floats("c", &[3, 1, 8]);
+        values.push("c".into());
+        for index in 0..60 {
+            let next = candidate(&model, &values, &mut random, index);
+            if Bounds::of(&next.encode(), &input(8)).is_ok() {
+                model = next;
+                values.push(model.last());
+            }
+            if values.len() > NODES + 1 {
+                break;
+            }
+        }
+        if values.len() == 2 {
+            continue;
+        }
+        let last = model.last();
+        model.node("Cast", &[&last], "y", &[Int("to", 1)]);
+        let bytes = model.encode();
+        let bounds = Bounds::of(&bytes, &input(8)).unwrap();
+        for pictures in [1, 2] {
+            let images = Array4::from_elem((pictures, 3, 8, 8), 0.5);
+            let Ok(told) = bounds.infer(images.shape()) else { continue };
+            let numbers = told.outputs[0].iter().product::<u64>() as usize;
+            let mut check = |number: usize, encoder: &mut dyn Encoder| match encoder.encode(images.view()) {
+                Ok(rows) if rows.len() == numbers => compared[number] += 1,
+                // No rows for the pictures, but as many numbers.
+                Err(EncodeError::Shape { actual, .. }) if actual == numbers => compared[number] += 1,
+                Err(EncodeError::Run(_)) => {}
+                other => wrong.push(format!("graph {seed}, {}: {other:?}, but {told:?}", encoder.engine())),
+            };
+            if let Ok(mut rten) = Rten::open(&bytes, &input(8)) {
+                let (_, peak) = peak_of(|| check(0, &mut rten));
+                assert!(peak <= 2 * told.live as usize + (2 << 20), "graph {seed}: {peak} bytes of {}", told.live);
+            }
+            match start(Onnx::open(&bytes, &input(8))) {
+                Ok(Some(mut onnx)) => check(1, &mut onnx),
+                Ok(None) => {}
+                Err(reason) => println!("skipped: ONNX Runtime ({reason})"),
+            }
+        }
+    }
+    println!("compared {} outputs of rten and {} of ONNX Runtime, of {}", compared[0], compared[1], 2 * graphs);
+    assert!(wrong.is_empty(), "{}: {wrong:#?}", wrong.len());
+    assert!(compared[0] as u64 > graphs, "too few graphs ran");
+}
