@@ -218,9 +218,9 @@ fn only_one_process_learns_at_a_time_and_leftovers_are_removed() {
     let folder = TempDir::new().unwrap();
     let store = Store::new(&folder.path().join("state"));
     fs::create_dir(folder.path().join("state")).unwrap();
-    fs::write(folder.path().join("state/.slot-a.new-0"), "half").unwrap();
+    fs::write(folder.path().join("state/.slot-a.new-0123456789abcdef-0"), "half").unwrap();
     let lock = store.lock(Duration::ZERO).unwrap();
-    assert!(!folder.path().join("state/.slot-a.new-0").exists());
+    assert!(!folder.path().join("state/.slot-a.new-0123456789abcdef-0").exists());
     assert!(matches!(store.lock(Duration::ZERO), Err(StoreError::Busy { .. })));
     drop(lock);
     store.lock(Duration::ZERO).unwrap();

@@ -415,7 +415,7 @@ fn a_purged_class_leaves_no_byte() {
     bytes[95] ^= 1;
     fs::write(&slot, &bytes).unwrap();
     device.json(&["forget", secret]);
-    fs::write(device.state().join(".slot-b.new-0"), &bytes).unwrap();
+    fs::write(device.state().join(".slot-b.new-0123456789abcdef-0"), &bytes).unwrap();
     device.json(&["rename", "duck", "bird"]);
     assert_eq!(found(), ["slot-a", "slot-a.bad-0", "slot-b"]);
     device.refused(&["forget", "duck", "--purge"], "\"duck\" is called \"bird\" now");
