@@ -46,7 +46,7 @@ pub(super) enum Kind {
 /// What turns a picture's colours into sRGB's.
 pub(super) enum Conversion {
     /// Of each level of grey.
-    Grey([u8; 256]),
+    Grey(Box<[u8; 256]>),
     /// Of red, green and blue together.
     Rgb(Arc<Transform8BitExecutor>),
 }
@@ -138,7 +138,7 @@ impl Conversion {
         if kind == Kind::Grey {
             let table: [u8; 256] = core::array::from_fn(|level| converted[3 * level]);
             let is_same = table.iter().zip(levels).all(|(to, from)| to.abs_diff(from) <= SAME);
-            return (!is_same).then_some(Self::Grey(table));
+            return (!is_same).then(|| Self::Grey(Box::new(table)));
         }
         let is_same = colours.iter().zip(&converted).all(|(from, to)| to.abs_diff(*from) <= SAME);
         (!is_same).then_some(Self::Rgb(transform))

@@ -209,8 +209,9 @@ enum OrcoStatus orco_set_seed(const struct OrcoLearner *learner,
 enum OrcoStatus orco_set_wait(const struct OrcoLearner *learner, uint32_t milliseconds);
 
 /**
- * The share of its first exemplars, 0 to 1, that a class may lose over all sessions; a change that would cost one
- * more is refused. Nothing is refused unless it is set; NAN takes the budget away again.
+ * The share of their samples, 0 to 1, that classes may lose over all sessions: those of the bundle together, learned
+ * ones together, and each where it is certain; a change that would cost more is refused. Nothing is refused unless
+ * it is set; NAN takes the budget away again.
  */
 enum OrcoStatus orco_set_forgetting_budget(const struct OrcoLearner *learner,
                                            float share);
@@ -221,6 +222,13 @@ enum OrcoStatus orco_set_forgetting_budget(const struct OrcoLearner *learner,
  */
 enum OrcoStatus orco_set_keep_shots(const struct OrcoLearner *learner,
                                     bool keep);
+
+/**
+ * Whether pictures are looked at before they are learned: orco_learn() and orco_add() then refuse those that are too
+ * dark or too bright, blurred, noise, or the same as another one of the call. All are taken, unless it is set.
+ */
+enum OrcoStatus orco_set_check_shots(const struct OrcoLearner *learner,
+                                     bool check);
 
 /**
  * Reads the state anew, which another process may have changed. Every change does so by itself.

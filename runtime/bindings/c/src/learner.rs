@@ -102,7 +102,8 @@ pub unsafe extern "C" fn orco_set_wait(learner: *const OrcoLearner, milliseconds
 }
 
 /// The share of their samples, 0 to 1, that classes may lose over all sessions: those of the bundle together, learned
-/// ones together, and each where it is certain; a change that would cost more is refused. Nothing is refused unless it is set; NAN takes the budget away again.
+/// ones together, and each where it is certain; a change that would cost more is refused. Nothing is refused unless
+/// it is set; NAN takes the budget away again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn orco_set_forgetting_budget(learner: *const OrcoLearner, share: f32) -> OrcoStatus {
     // SAFETY: the caller keeps what the header says of pointers.
