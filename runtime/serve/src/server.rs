@@ -35,6 +35,8 @@ use crate::{route, supervisor};
 
 /// Connections at a time.
 const CONNECTIONS: usize = 512;
+/// Threads for what takes long: twice as many as large pictures are decoded at a time, so that small ones find one.
+const WORKERS: usize = 32;
 /// Most bytes that a connection holds of what it has read or is to write; a body is held by itself.
 const BUFFER: usize = 32 << 10;
 /// How long answers that are under way may take when the service stops.
@@ -172,7 +174,9 @@ impl Server {
     /// # Errors
     /// As for [`Server::run`].
     pub fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        runtime.worker_threads(2).max_blocking_threads(WORKERS).enable_all();
+        let runtime = runtime.build();
         let runtime = runtime.map_err(ServeError::Threads)?;
         let served = runtime.block_on(self.serve(stop));
         // A picture that is being decoded is not waited for.
