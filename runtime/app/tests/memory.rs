@@ -136,6 +136,8 @@ fn a_request_of_json_takes_no_more_than_its_share() {
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
     assert!(answer.starts_with(b"HTTP/1.1 413 "), "{}", text(&answer));
+    let (status, answer) = service.ask("POST", infer, "application/octet-stream", &vec![b'['; 20 << 20]);
+    assert_eq!(status, 413, "JSON under another name: {}", text(&answer));
     // As much as is read, in the forms that would take most memory as a tree of values.
     let most = 16 << 20;
     let filled = |head: &str, unit: &str, tail: &str| {

@@ -45,8 +45,8 @@ const BUFFER: usize = 32 << 10;
 const WORKERS: usize = 2;
 /// Threads that decode pictures and the like and are there from the start, so that one is there when threads run out;
 const DECODERS: usize = 2;
-/// and at most.
-const MOST_DECODERS: usize = 16;
+/// and at most: twice as many as large pictures are decoded at a time, so that small ones find one.
+const MOST_DECODERS: usize = 32;
 /// Threads that decode stay.
 const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 /// How long answers that are under way may take when the service stops.

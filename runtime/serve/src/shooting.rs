@@ -164,6 +164,13 @@ impl Shooting {
         self.held().labels.get(label).cloned().unwrap_or_default()
     }
 
+    /// Bytes of the features of a label's shots.
+    pub fn bytes_of(&self, label: &str) -> u64 {
+        let held = self.held();
+        let shots = held.labels.get(label).into_iter().flatten();
+        shots.map(|shot| size_of_val(shot.features.as_slice().unwrap_or_default()) as u64).sum()
+    }
+
     /// Labels with how many shots they have.
     pub fn labels(&self) -> Vec<(String, usize)> {
         self.held().labels.iter().map(|(label, shots)| (label.clone(), shots.len())).collect()

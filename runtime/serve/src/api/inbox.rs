@@ -57,6 +57,9 @@ pub async fn label(
     Json(Labelled { ids, label }): Json<Labelled>,
 ) -> Result<axum::Json<Value>, Refusal> {
     let label = usable(&label)?;
+    if ids.len() > service.inbox.most() {
+        return Err(Refusal::bad(format!("the inbox has at most {} frames: name each once", service.inbox.most())));
+    }
     if let Some(id) = ids.iter().find(|id| service.inbox.frame(**id).is_none()) {
         return Err(none(*id));
     }

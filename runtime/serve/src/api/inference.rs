@@ -22,7 +22,7 @@ use super::{Path, picture};
 use crate::admission::{FREE, FileRoom};
 use crate::answers::{Judged, Named};
 use crate::error::Refusal;
-use crate::route;
+use crate::route::{self, Body};
 use crate::service::Service;
 
 /// Where the JSON of a request with binary tensors ends.
@@ -112,6 +112,14 @@ pub async fn infer(
     };
     if length > body.len() {
         return Err(Refusal::bad("Inference-Header-Content-Length is not the length of the JSON in the body"));
+    }
+    // Whatever the body calls itself.
+    let most = Body::Tensors.limit("application/json");
+    if length > most {
+        return Err(Refusal::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("at most {most} bytes of JSON are taken: send a binary tensor"),
+        ));
     }
     let binary = body.len() - length;
     if binary > 0 && length > route::JSON {

@@ -41,6 +41,8 @@ pub async fn list(State(service): State<Arc<Service>>, Path(label): Path<String>
 /// [`Refusal`] if there are none, or too much waits.
 pub async fn enough(State(service): State<Arc<Service>>, Path(label): Path<String>) -> Result<Json<Value>, Refusal> {
     let label = usable(&label)?;
+    // The shots, all of them together, and what each is compared by.
+    let _permit = service.admission.work(3 * service.shooting.bytes_of(&label)).await?;
     let shots = service.shooting.of(&label);
     let Some(features) = shooting::features(&shots).filter(|_| !shots.is_empty()) else {
         return Err(Refusal::missing(format!("there are no shots of \"{label}\"")));

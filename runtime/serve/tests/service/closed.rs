@@ -1,6 +1,6 @@
 //! The service is closed by default: every route that may change something, asked by those who may not.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -159,9 +159,12 @@ fn answers_that_nobody_reads_are_let_go() {
         head.len() + tensor.len()
     );
     let mut stream = service.connect();
+    stream.set_write_timeout(Some(Duration::from_secs(60))).unwrap();
     for _ in 0..count {
         // It hears nothing more once the socket is full, and then hangs up.
-        if stream.write_all(request.as_bytes()).and_then(|()| stream.write_all(&tensor)).is_err() {
+        if let Err(error) = stream.write_all(request.as_bytes()).and_then(|()| stream.write_all(&tensor)) {
+            let waits = [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind());
+            assert!(!waits, "it still waits for somebody to read");
             break;
         }
     }
