@@ -4,7 +4,7 @@
 //!
 //! The walk has a fixed depth, copies nothing and takes memory for nothing but the sentence of a refusal. It bounds
 //! what a model is. What it may compute is bounded by [`bounds`]: broadcasting can make large tensors out of small ones,
-//! so the shape of every tensor is inferred ([`inference`]), and the work and the memory are summed up, before an engine
+//! so the shape of every tensor is inferred, and the work and the memory are summed up, before an engine
 //! opens the model and before it sees a batch of another size.
 
 pub mod bounds;

@@ -1,7 +1,7 @@
 //! A node with what is known of its inputs, as the rule of its operator is asked about it, and the rule's answer.
 
 use super::graph::{Attribute, Node};
-use super::tensor::{Kind, Tensor, product};
+use super::tensor::{Kind, SHORT, Tensor, product};
 
 /// Why the shape of a node's output cannot be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,4 +218,21 @@ pub fn places(sides: &[u64], stretched: &[u64]) -> impl Iterator<Item = usize> {
         }
         place as usize
     })
+}
+
+/// The numbers of a tensor of these sides, each of which stands in an input at the place that `place` names.
+pub fn picked(input: &Tensor, sides: &[u64], place: impl Fn(&[u64]) -> Option<Vec<u64>>) -> Option<Vec<i64>> {
+    let values = input.values.as_ref()?;
+    let count = product(sides);
+    let pick = |mut index: u64| {
+        let mut own = vec![0; sides.len()];
+        for axis in (0..sides.len()).rev() {
+            (own[axis], index) = (index % sides[axis], index / sides[axis]);
+        }
+        let at = place(&own)?.iter().zip(&input.sides).try_fold(0u64, |at, (place, side)| {
+            if place < side { at.checked_mul(*side)?.checked_add(*place) } else { None }
+        });
+        values.get(usize::try_from(at?).ok()?).copied()
+    };
+    if count > SHORT { None } else { (0..count).map(pick).collect() }
 }

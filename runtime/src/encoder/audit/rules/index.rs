@@ -1,6 +1,6 @@
 //! Operators that take numbers by their places, or put them there.
 
-use crate::encoder::audit::call::{Call, Effect, Fault, MISMATCH, Ruled, TOUCH};
+use crate::encoder::audit::call::{Call, Effect, Fault, MISMATCH, Ruled, TOUCH, picked};
 use crate::encoder::audit::rules::elementwise;
 use crate::encoder::audit::tensor::{Tensor, axis_of};
 
@@ -63,7 +63,7 @@ pub fn slice(call: &Call<'_>) -> Ruled {
     }
     call.axes(axes, input.rank())?;
     let mut sides = input.sides.clone();
-    let mut values = input.values.clone().filter(|_| input.rank() == 1);
+    let mut ways = vec![(0, 1); input.rank()];
     for (((&start, &end), &axis), &step) in starts.iter().zip(ends).zip(axes).zip(steps) {
         let axis = input.axis(axis).ok_or(MISMATCH)?;
         let length = i64::try_from(input.sides[axis]).map_err(|_| MISMATCH)?;
@@ -82,12 +82,15 @@ pub fn slice(call: &Call<'_>) -> Ruled {
             }
         };
         let count = if span > 0 { span.unsigned_abs().div_ceil(step.unsigned_abs()) } else { 0 };
-        sides[axis] = count;
-        values = values.and_then(|values| {
-            let at = |index| start.checked_add(i64::try_from(index).ok()?.checked_mul(step)?);
-            (0..count).map(|index| values.get(usize::try_from(at(index)?).ok()?).copied()).collect()
-        });
+        (sides[axis], ways[axis]) = (count, (start, step));
     }
+    let values = picked(input, &sides, |own| {
+        let at = |(&own, &(start, step)): (&u64, &(i64, i64))| {
+            let at = i64::try_from(own).ok()?.checked_mul(step)?.checked_add(start)?;
+            u64::try_from(at).ok()
+        };
+        own.iter().zip(&ways).map(at).collect()
+    });
     Ok(Effect::of(Tensor::of(sides, input.kind).with_values(values), TOUCH))
 }
 

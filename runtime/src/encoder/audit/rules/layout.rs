@@ -1,6 +1,6 @@
 //! Operators that give the same numbers other sides, or part and join them.
 
-use crate::encoder::audit::call::{Call, Effect, Fault, MISMATCH, Ruled, TOUCH, to_sides};
+use crate::encoder::audit::call::{Call, Effect, Fault, MISMATCH, Ruled, TOUCH, picked, to_sides};
 use crate::encoder::audit::tensor::{Kind, Tensor, axis_of, product};
 
 const OPEN: Fault = Fault("its new shape cannot be told");
@@ -66,16 +66,18 @@ pub fn unsqueeze(call: &Call<'_>) -> Ruled {
 /// Axes in another order, by default from the last to the first.
 pub fn transpose(call: &Call<'_>) -> Ruled {
     let input = call.input(0)?;
-    let Some(order) = call.ints("perm")? else {
-        let sides = input.sides.iter().rev().copied().collect();
-        return Ok(Effect::of(Tensor::of(sides, input.kind), TOUCH));
-    };
-    if !call.axes(order, input.rank())?.into_iter().all(|named| named) || order.len() != input.rank() {
+    let turned: Vec<i64> = (0..input.rank() as i64).rev().collect();
+    let order = call.ints("perm")?.unwrap_or(&turned);
+    if order.len() != input.rank() || !call.axes(order, input.rank())?.into_iter().all(|named| named) {
         return Err(MISMATCH);
     }
-    let side = |axis: &i64| Ok(input.sides[axis_of(*axis, input.rank()).ok_or(MISMATCH)?]);
-    let sides = order.iter().map(side).collect::<Ruled<_>>()?;
-    let values = if input.rank() == 1 { input.values.clone() } else { None };
+    let axes = order.iter().map(|&axis| axis_of(axis, input.rank()).ok_or(MISMATCH)).collect::<Ruled<Vec<usize>>>()?;
+    let sides: Vec<u64> = axes.iter().map(|&axis| input.sides[axis]).collect();
+    let values = picked(input, &sides, |own| {
+        let mut place = vec![0; own.len()];
+        axes.iter().zip(own).for_each(|(&axis, own)| place[axis] = *own);
+        Some(place)
+    });
     Ok(Effect::of(Tensor::of(sides, input.kind).with_values(values), TOUCH))
 }
 
