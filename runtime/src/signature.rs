@@ -148,7 +148,7 @@ impl PublicKey {
     pub(crate) fn check_chunks(
         &self,
         signature: &str,
-        feed: &mut dyn FnMut(&mut dyn FnMut(&[u8])) -> io::Result<()>,
+        feed: impl FnOnce(&mut dyn FnMut(&[u8])) -> io::Result<()>,
     ) -> io::Result<Result<String, SignatureError>> {
         let decoded = minisign_verify::Signature::decode(signature).map_err(|_| SignatureError::NotMinisign);
         let begun = decoded.as_ref().map_err(Clone::clone).and_then(|signature| {

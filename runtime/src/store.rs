@@ -137,7 +137,7 @@ impl Store {
             made.extend(self.folder.ancestors().take_while(is_missing).map(Path::to_owned));
             self.create_folder().map_err(|source| {
                 // What could be made of it goes again.
-                let _ = made.iter().try_for_each(fs::remove_dir);
+                made.iter().for_each(|folder| drop(fs::remove_dir(folder)));
                 StoreError::Folder { path: self.folder.clone(), source }
             })?;
             self.check_owners()?;

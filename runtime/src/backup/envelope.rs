@@ -97,14 +97,14 @@ pub(super) fn check(file: &mut File, key: Option<&PublicKey>) -> Result<Checked,
     let mut sum = Sha256::new_with_prefix(start);
     let trusted = match key.zip(signature) {
         Some((key, signature)) => {
-            let mut feed = |verify: &mut dyn FnMut(&[u8])| {
+            let feed = |verify: &mut dyn FnMut(&[u8])| {
                 verify(&start[..SIGNED_START]);
                 chunks(file, archive, &mut |chunk| {
                     sum.update(chunk);
                     verify(chunk);
                 })
             };
-            key.check_chunks(&signature, &mut feed)?.map(|_| ())
+            key.check_chunks(&signature, feed)?.map(|_| ())
         }
         None => {
             chunks(file, archive, &mut |chunk| sum.update(chunk))?;
