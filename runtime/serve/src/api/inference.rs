@@ -190,8 +190,10 @@ struct Response<'a> {
     model_version: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
-    outputs: (Output<Vec<&'a str>>, Output<Vec<f32>>, Output<Vec<f32>>, Output<Vec<bool>>),
+    outputs: (Output<Vec<&'a str>>, Numbers, Numbers, Output<Vec<bool>>),
 }
+
+type Numbers = Output<Vec<f32>>;
 
 #[derive(Serialize)]
 struct Output<T> {
