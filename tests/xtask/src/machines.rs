@@ -71,7 +71,11 @@ struct Outcome {
 ///
 /// # Errors
 /// If the tests cannot be built, or one of them does not start.
-pub fn run(isas: &[Isa], threads: &[usize], environment: &Environment) -> Result<ExitCode, Box<dyn Error>> {
+pub fn try_every_setting(
+    isas: &[Isa],
+    threads: &[usize],
+    environment: &Environment,
+) -> Result<ExitCode, Box<dyn Error>> {
     let mut trial = orco_trials::trial!(20, "settings of vector units and threads");
     let isas = if isas.is_empty() { Isa::value_variants() } else { isas };
     let threads = if threads.is_empty() { &THREADS } else { threads };

@@ -261,7 +261,7 @@ fn test(tier: Option<Tier>, install: bool) -> Result<ExitCode, Box<dyn Error>> {
         Some(Tier::Micro) => micro::run(),
         #[cfg(unix)]
         Some(Tier::Aarch64 { profile, parts }) => aarch64::run(profile, &parts),
-        Some(Tier::Machines { isas, threads }) => machines::run(&isas, &threads, &everything()?),
+        Some(Tier::Machines { isas, threads }) => machines::try_every_setting(&isas, &threads, &everything()?),
     }
 }
 
