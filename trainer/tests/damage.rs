@@ -161,6 +161,7 @@ impl Runs {
 
 #[test]
 fn a_damaged_file_is_refused_or_replaced_by_the_one_before() {
+    let mut trial = orco_trials::trial!(24, "damaged files of a run");
     let runs = Runs::new();
     let heavy = orco_trials::heavy();
     let mut number = 0;
@@ -175,6 +176,7 @@ fn a_damaged_file_is_refused_or_replaced_by_the_one_before() {
             let rotated = Damage::ALL.iter().cycle().skip(if *name == "align.safetensors" { 0 } else { 2 * number });
             for damage in rotated.take(if heavy { Damage::ALL.len() } else { 1 }) {
                 let (said, done) = runs.continued(files, name, *damage);
+                trial.count(1);
                 if !name.ends_with(".safetensors") || name.contains("-previous") {
                     continue;
                 }

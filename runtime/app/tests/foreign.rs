@@ -185,6 +185,7 @@ impl Shared {
 
 #[test]
 fn what_others_keep_where_we_clean_and_write_stays_as_it_is() {
+    let mut trial = orco_trials::trial!(21, "commands beside foreign files");
     let shared = Shared::new();
     let more = argument("plant", &shots("try", "cactus"));
     let duck = argument("duck", &shots("learn", "rubber-duck"));
@@ -229,6 +230,7 @@ fn what_others_keep_where_we_clean_and_write_stays_as_it_is() {
                     let differ: Vec<&PathBuf> =
                         before.keys().filter(|path| after.get(*path) != before.get(*path)).collect();
                     assert!(differ.is_empty(), "{thumbnails:?}, {arguments:?} touched {differ:?}: {said}");
+                    trial.count(1);
                 }
             }
         }

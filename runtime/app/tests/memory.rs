@@ -91,6 +91,7 @@ fn check(service: &Service, idle: usize, after: &str) {
 
 #[test]
 fn many_large_pictures_at_a_time_take_no_more_memory_than_is_stated() {
+    let mut trial = orco_trials::trial!(22, "large pictures at once");
     let folder = TempDir::new().unwrap();
     let (service, idle) = start(&folder);
     let photograph = written(4000, 3000, ImageFormat::Jpeg);
@@ -104,6 +105,7 @@ fn many_large_pictures_at_a_time_take_no_more_memory_than_is_stated() {
         let (answered, told) = flood(&service, "/api/v1/shots/mug?anyway=true", "image/png", &bomb, 60);
         assert!(answered >= 1 && told >= 1, "{answered} answered, {told} told to come again");
         check(&service, idle, "60 PNG bombs");
+        trial.count(32 + 60);
         service.ask("DELETE", "/api/v1/shots/mug", "", b"");
     }
     // Those that hang up while their pictures are decoded hold nothing afterwards.

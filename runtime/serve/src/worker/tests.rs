@@ -130,6 +130,7 @@ fn a_change_of_which_nothing_can_be_told_says_so() {
 
 #[test]
 fn the_thread_that_changes_comes_back_and_ready_tells() {
+    orco_trials::trial!(23, "broken threads").count(1);
     let (_state, service, running) = serve();
     service.health.break_at("changes: opening", SOME);
     service.health.break_at("changes: making", 1);
@@ -142,6 +143,7 @@ fn the_thread_that_changes_comes_back_and_ready_tells() {
 
 #[test]
 fn the_thread_that_answers_comes_back_and_ready_tells() {
+    orco_trials::trial!(23, "broken threads").count(1);
     let (_state, service, running) = serve();
     shoot(&running, "duck", "rubber-duck");
     assert_eq!(learn(&running, "duck")["state"], "done");
@@ -158,6 +160,7 @@ fn the_thread_that_answers_comes_back_and_ready_tells() {
 
 #[test]
 fn the_thread_that_looks_comes_back_and_ready_tells() {
+    orco_trials::trial!(23, "broken threads").count(1);
     let (state, camera) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let service = open(&state);
     let source = format!("folder:{}", camera.path().display()).parse().unwrap();
@@ -172,6 +175,7 @@ fn the_thread_that_looks_comes_back_and_ready_tells() {
 #[cfg(feature = "mqtt")]
 #[test]
 fn the_thread_that_reports_comes_back_and_ready_tells() {
+    orco_trials::trial!(23, "broken threads").count(1);
     let (_state, service, running) = serve();
     service.health.break_at("mqtt: reporting", SOME);
     let device = crate::mqtt::Settings { id: Some("door3".into()), ..crate::mqtt::Settings::new("mqtt://127.0.0.1:9") };
@@ -182,6 +186,7 @@ fn the_thread_that_reports_comes_back_and_ready_tells() {
 
 #[test]
 fn a_thread_that_breaks_off_again_and_again_ends_the_service_with_an_error() {
+    orco_trials::trial!(23, "broken threads").count(1);
     let state = TempDir::new().unwrap();
     let service = open(&state);
     service.health.break_at("changes: opening", usize::MAX);

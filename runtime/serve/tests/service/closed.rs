@@ -225,6 +225,7 @@ fn on_this_machine_alone_no_token_is_asked_but_hosts_and_origins_are() {
 /// a link.
 #[test]
 fn pages_of_other_sites_may_read_and_embed_nothing() {
+    let mut trial = orco_trials::trial!(26, "cross-site requests");
     let (_state, service) = Running::fresh();
     let get = |method: &str, path: &str, headers: [&str; 3]| {
         let names = ["Sec-Fetch-Site", "Sec-Fetch-Mode", "Sec-Fetch-Dest"];
@@ -248,6 +249,7 @@ fn pages_of_other_sites_may_read_and_embed_nothing() {
                     let status = get(method, &path, [site, how[0], how[1]]).status;
                     let refused = status == 403;
                     assert_eq!(refused, !own && !(opens_page && method == "GET"), "{method} {path} {site} {how:?}");
+                    trial.count(1);
                 }
             }
         }

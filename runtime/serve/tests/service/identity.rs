@@ -15,6 +15,7 @@ fn text(value: &Value) -> String {
 
 #[test]
 fn ids_of_an_earlier_run_are_refused_and_never_given_again() {
+    let mut trial = orco_trials::trial!(25, "identifiers of an earlier run");
     let state = TempDir::new().unwrap();
     let run = |service: &Running| {
         let taken = service.picture("/api/v1/shots/mug", &sample("learn", "mug", 1)).ok();
@@ -45,6 +46,7 @@ fn ids_of_an_earlier_run_are_refused_and_never_given_again() {
     assert_eq!(service.get("/api/v1/status")["inbox"], 1, "it was another frame's id");
     let by_number = service.json("POST", "/api/v1/inbox/dismiss", &json!({ "ids": [1] }));
     assert!(by_number.status == 400 && by_number.error().contains("expected an id as it was given"));
+    trial.count(before.len());
 }
 
 #[test]
