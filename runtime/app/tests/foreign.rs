@@ -329,7 +329,7 @@ fn no_result_is_written_among_the_state() {
     let mut command = support::orco(&shared.bundle.folder, &shared.state, &[]);
     let mut arguments: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
     arguments.drain(2..4);
-    command = std::process::Command::new(command.get_program().to_owned());
+    command = std::process::Command::new(command.get_program());
     command.args(arguments).args(["list", "--json"]).arg(&report).env("XDG_STATE_HOME", &home);
     assert_refused(&command.output().unwrap(), "it lies in the folder of the device's state");
 }
