@@ -249,7 +249,7 @@ fn a_page_of_another_site_cannot_tell_what_the_service_knows() {
     let (status, shot) = service.ask("POST", "/api/v1/shots/mug?anyway=true", "image/jpeg", &picture);
     assert_eq!(status, 200);
     let shot: Value = serde_json::from_slice(&shot).unwrap();
-    let url = format!("{}/api/v1/shots/mug/{}", service.url.trim_end_matches('/'), shot["id"]);
+    let url = format!("{}/api/v1/shots/mug/{}", service.url.trim_end_matches('/'), shot["id"].as_str().unwrap());
     let load = format!(
         "(window.seen = '', (i => {{ i.onload = () => window.seen = 'a picture'; i.onerror = () => window.seen = \
          'nothing'; i.src = '{url}' }})(new Image()), true)"

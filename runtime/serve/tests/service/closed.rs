@@ -233,7 +233,7 @@ fn pages_of_other_sites_may_read_and_embed_nothing() {
         service.ask(method, path, &headers, b"")
     };
     let shot = service.picture("/api/v1/shots/mug", &sample("learn", "mug", 1)).ok();
-    let thumbnail = format!("/api/v1/shots/mug/{}", shot["id"]);
+    let thumbnail = format!("/api/v1/shots/mug/{}", shot["id"].as_str().expect("an id"));
     let paths = ROUTES.iter().filter(|route| !route.mutates()).map(path);
     for path in paths.chain([thumbnail.clone()]) {
         for site in ["cross-site", "same-site", "", "none"] {
