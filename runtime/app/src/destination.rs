@@ -1,4 +1,4 @@
-//! Where results may be written: anywhere but among the device's state, whose files they could replace.
+//! Where results may be written: anywhere but among the device's state and in its bundle, whose files they could replace.
 
 use std::fs;
 use std::io;
@@ -9,15 +9,16 @@ use anyhow::{Result, bail};
 /// Most links that are followed, one after the other.
 const MOST_LINKS: usize = 40;
 
-/// Refuses what leads into the folder of a state, by whatever links, or is another name of a file in it.
+/// Refuses what leads into a folder, by whatever links, or is another name of a file in it. `whose` says what the folder
+/// holds.
 ///
 /// # Errors
 /// If it does.
-pub fn check(path: &Path, state: &Path) -> Result<()> {
+pub fn check(path: &Path, state: &Path, whose: &str) -> Result<()> {
     let there = canonical(state);
     if canonical(path).starts_with(&there) || is_second_name(path, &there) {
         bail!(
-            "cannot write {}: it lies in the folder of the device's state, {}; name another place",
+            "cannot write {}: it lies in the folder of the {whose}, {}; name another place",
             path.display(),
             state.display()
         );
@@ -107,15 +108,15 @@ mod tests {
             "second",
         ] {
             for state in [&state, &path("link")] {
-                let refused = check(&path(inside), state).expect_err(inside).to_string();
+                let refused = check(&path(inside), state, "device's state").expect_err(inside).to_string();
                 assert!(refused.contains("it lies in the folder of the device's state"), "{refused}");
             }
         }
         for outside in ["mine", "new", "elsewhere/new", "state.json", "state/../new", "missing/new", "loop"] {
-            check(&path(outside), &state).unwrap_or_else(|error| panic!("{outside}: {error}"));
+            check(&path(outside), &state, "device's state").unwrap_or_else(|error| panic!("{outside}: {error}"));
         }
         // A state that is not there yet.
-        check(&path("new/slot-a"), &path("new")).unwrap_err();
-        check(Path::new("/dev/null"), &path("new")).unwrap();
+        check(&path("new/slot-a"), &path("new"), "bundle").unwrap_err();
+        check(Path::new("/dev/null"), &path("new"), "bundle").unwrap();
     }
 }

@@ -123,13 +123,14 @@ impl Options {
         Ok(states.join(folder))
     }
 
-    /// Refuses to write a result among the device's state, whatever bundle it belongs to.
+    /// Refuses to write a result among the device's state, whatever bundle it belongs to, or into the bundle.
     ///
     /// # Errors
     /// If it would lie there.
     pub fn check_destination(&self, path: &Path) -> Result<()> {
+        destination::check(path, &self.bundle, "bundle")?;
         let states = self.state.clone().or_else(usual_states);
-        states.map_or(Ok(()), |states| destination::check(path, &states))
+        states.map_or(Ok(()), |states| destination::check(path, &states, "device's state"))
     }
 
     /// How much of the past is kept. The entry of the present state is none that could be taken back.

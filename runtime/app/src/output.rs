@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
 use std::fs::{self, File};
-use std::io::{self, IsTerminal, Seek, Write};
+use std::io::{self, IsTerminal, Read, Seek, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -58,9 +58,16 @@ pub struct ReportFile {
 }
 
 impl ReportFile {
-    /// Opens or makes the file, without emptying it.
-    pub fn open(path: &Path) -> Result<Self> {
+    /// Opens or makes the file, without emptying it. One that is there must be empty, or begin as results of this kind do:
+    /// a mistyped name must not cost a photograph.
+    ///
+    /// # Errors
+    /// If it is something else, or cannot be opened.
+    pub fn open(path: &Path, beginning: &str) -> Result<Self> {
         let shown = path.display().to_string();
+        if !may_be_replaced(path, beginning).with_context(|| format!("cannot write {shown}"))? {
+            bail!("cannot write {shown}: it holds something else than a result; name another file");
+        }
         let file = open_sink(path).with_context(|| format!("cannot write {shown}"))?;
         Ok(Self { shown, file })
     }
@@ -77,7 +84,7 @@ impl Output {
         let json = match json {
             None => Json::Nowhere,
             Some(path) if path == Path::new("-") => Json::Standard,
-            Some(path) => Json::File(ReportFile::open(path)?),
+            Some(path) => Json::File(ReportFile::open(path, "{")?),
         };
         Ok(Self { json, ..Self::silent() })
     }
@@ -218,6 +225,18 @@ pub fn open_sink(path: &Path) -> Result<File> {
         bail!("it is a disk");
     }
     Ok(File::options().write(true).create(true).truncate(false).open(path)?)
+}
+
+/// Whether a plain file is missing, empty or begins so.
+fn may_be_replaced(path: &Path, beginning: &str) -> io::Result<bool> {
+    match fs::metadata(path) {
+        Ok(facts) if facts.is_file() && facts.len() > 0 => {
+            let mut start = Vec::new();
+            File::open(path)?.take(beginning.len() as u64).read_to_end(&mut start)?;
+            Ok(start == beginning.as_bytes())
+        }
+        _ => Ok(true),
+    }
 }
 
 /// A progress bar with rate and time left; hidden where nobody looks.

@@ -144,6 +144,11 @@ impl Shared {
         for name in ["state", "bundle.toml", &picture, ".kept-notes"] {
             files.push(self.state.join("kept-photographs").join(name));
         }
+        // A folder with exactly such a name, whose file names no bundle.
+        let lookalike = self.state.join("kept-aaaaaaaaaaaaaaaa");
+        fs::create_dir(&lookalike).unwrap();
+        files.push(lookalike.join("bundle.toml"));
+        theirs.push(lookalike);
         // Among the kept pictures of both bundles.
         for bundle in [&self.bundle, &self.other] {
             let kept = self.state.join(format!("kept-{}", &hexadecimal(&bundle.digest)[..16]));
@@ -322,6 +327,11 @@ fn no_result_is_written_among_the_state() {
         }
     }
     assert!(!shared.state.join("new").exists() && !shared.state.join("nothing-yet").exists());
+    let manifest = shared.bundle.folder.join("manifest.toml");
+    let text = fs::read(&manifest).unwrap();
+    let output = shared.run(&shared.bundle, &["list", "--json", manifest.to_str().unwrap()]);
+    assert_refused(&output, "it lies in the folder of the bundle");
+    assert_eq!(fs::read(&manifest).unwrap(), text);
     // Where the state's folder is the usual one, those of other bundles are safe, too.
     let home = shared.path("home");
     fs::create_dir(&home).unwrap();
@@ -332,4 +342,24 @@ fn no_result_is_written_among_the_state() {
     command = std::process::Command::new(command.get_program());
     command.args(arguments).args(["list", "--json"]).arg(&report).env("XDG_STATE_HOME", &home);
     assert_refused(&command.output().unwrap(), "it lies in the folder of the device's state");
+}
+
+#[test]
+fn a_result_replaces_results_alone() {
+    let shared = Shared::new();
+    shared.plant(Thumbnails::Folder);
+    let photograph = shared.path("photograph.jpg");
+    fs::write(&photograph, b"\xff\xd8 a photograph").unwrap();
+    let place = photograph.to_str().unwrap();
+    for arguments in [&["list", "--json", place][..], &["eval", "--draws", "1", "--csv", place]] {
+        assert_refused(&shared.run(&shared.bundle, arguments), "it holds something else than a result");
+        assert_eq!(fs::read(&photograph).unwrap(), b"\xff\xd8 a photograph");
+    }
+    let report = shared.path("report.json");
+    fs::write(&report, b"").unwrap();
+    for _ in 0..2 {
+        let output = shared.run(&shared.bundle, &["list", "--json", report.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert!(fs::read(&report).unwrap().starts_with(b"{"));
+    }
 }

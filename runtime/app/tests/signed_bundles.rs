@@ -1,11 +1,14 @@
 //! Where a public key is configured, only the bundle that was signed runs, and none older than one used before.
 
+#[path = "support/service.rs"]
+mod service;
 mod support;
 
 use std::fs;
 use std::path::Path;
 
 use orco_runtime::signature::SecretKey;
+use service::Service;
 use support::{Device, argument, copied_bundle, key, minisign, shots, sign};
 use tempfile::TempDir;
 
@@ -136,6 +139,16 @@ fn an_older_release_than_one_used_before_is_refused() {
     install(3);
     device.refused(&["rename", "mug", "beaker"], "this device has used release 4");
     device.refused(&["list"], "this device has used release 4");
+    // A service that starts, or a backup that is made, with a release has used it.
+    install(5);
+    drop(Service::of(device.command(&["--engine", "rten", "serve", "--listen", "127.0.0.1:0"])));
+    install(4);
+    device.refused(&["list"], "this device has used release 5");
+    install(6);
+    device.json(&["backup", path(&folder.path().join("six"))]);
+    install(5);
+    device.refused(&["list"], "this device has used release 6");
+    install(4);
     // A device that never saw release 4 takes it.
     let mut other = Device::on(bundle.clone());
     other.options = device.options.clone();

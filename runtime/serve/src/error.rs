@@ -26,12 +26,12 @@ pub enum ServeError {
     #[error("cannot start the service's threads: {}", advised(.0))]
     Threads(io::Error),
     /// The process may not have the threads that it needs.
-    #[error("cannot start the service's threads, of which it needs {needed} more: {}", advised(source))]
+    #[error("cannot start the service's threads, of which it needs {needed} more: {}", advised(reason))]
     TooFewThreads {
         /// How many are needed.
         needed: usize,
         /// What the system said.
-        source: io::Error,
+        reason: io::Error,
     },
     /// The process may not have the files that it needs.
     #[error(

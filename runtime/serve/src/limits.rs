@@ -26,8 +26,8 @@ pub fn check_threads(needed: usize) -> Result<(), ServeError> {
         };
         match thread::Builder::new().stack_size(64 << 10).spawn(wait) {
             Ok(thread) => held.push((hold, thread)),
-            Err(source) => {
-                refused = Some(ServeError::TooFewThreads { needed, source });
+            Err(reason) => {
+                refused = Some(ServeError::TooFewThreads { needed, reason });
                 break;
             }
         }

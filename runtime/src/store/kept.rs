@@ -321,6 +321,10 @@ pub(super) fn about(folder: &Path) -> Option<KeptWith> {
 /// Removes a folder of kept pictures with what is ours in it. The state goes first: without it, nothing of the rest can
 /// come back.
 pub(super) fn discard(folder: &Path) -> io::Result<()> {
+    if !is_ours(folder)? {
+        log::warn!("{} is left alone: it does not hold kept pictures of a bundle", folder.display());
+        return Ok(());
+    }
     let disk = folder_at(folder);
     remove(&disk, ASIDE)?;
     for name in disk.list()? {
@@ -333,6 +337,23 @@ pub(super) fn discard(folder: &Path) -> io::Result<()> {
     match fs::remove_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
         removed => removed,
+    }
+}
+
+/// Whether a folder's own file names the bundle that the folder is named after. One without that file is ours only if it
+/// is empty, or holds nothing but what a change that was cut off leaves.
+fn is_ours(folder: &Path) -> io::Result<bool> {
+    match bundle_text(folder) {
+        Ok(text) => {
+            let digest = toml::from_str::<KeptWith>(&text).ok().and_then(|kept| from_hexadecimal(&kept.digest));
+            Ok(digest.is_some_and(|digest| folder.file_name().is_some_and(|name| name == name_of(&digest).as_str())))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let names = folder_at(folder).list()?;
+            Ok(names.iter().all(|name| is_unfinished(name) || exemplar_of(name).is_some()))
+        }
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

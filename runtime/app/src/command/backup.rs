@@ -33,6 +33,10 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     options.check_destination(&arguments.file)?;
     let (bundle, store, settings) = device::parts(options, 1)?;
     let key = arguments.sign.as_deref().map(SecretKey::read).transpose()?;
+    {
+        let _locked = store.lock(settings.wait)?;
+        device::remember_release(&bundle, &store, &settings)?;
+    }
     let (file, force) = (&arguments.file, arguments.force);
     let shown = file.display();
     let cannot = || format!("cannot write {shown}");

@@ -94,7 +94,8 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     if !arguments.presets {
         say!(output, "orco answers {}", output::rule(&config))?;
     }
-    let open = |path: &Path| options.check_destination(path).and_then(|()| ReportFile::open(path));
+    let open =
+        |path: &Path| options.check_destination(path).and_then(|()| ReportFile::open(path, orco_lab::csv::HEADING));
     let csv = arguments.csv.as_deref().map(open).transpose()?;
     let measure = |system: System, config: &Config, name: &str| {
         let (base_model, seed) = (&bundle.base_model, arguments.seed);

@@ -151,8 +151,10 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let keeping = Keeping { thumbnails: !arguments.no_thumbnails, frames: arguments.inbox, memory };
     // Whoever starts it reads this; whoever teaches it first may be far away.
     match store.lock(Duration::ZERO) {
-        Ok(_) | Err(StoreError::Busy { .. }) => {}
-        Err(error) => output.warn(format_args!("nothing can be learned: {error}")),
+        // From now on this release is used.
+        Ok(_locked) => device::remember_release(&bundle, &store, &settings)?,
+        Err(StoreError::Busy { .. }) => {}
+        Err(error) => output.warn(format_args!("nothing can be learned: {:#}", anyhow::Error::from(error))),
     }
     let service = Service::open_keeping(bundle, store, settings, keeping)?;
     if let Some(source) = arguments.camera.clone() {

@@ -144,13 +144,14 @@ pub async fn infer(
     }
 }
 
-/// What pictures show, looked at one after the other.
+/// What pictures show, looked at one after the other. Each is admitted by itself, so that pictures of others come between
+/// them.
 async fn pictures_judged(service: &Arc<Service>, files: Vec<Bytes>) -> Result<Vec<Judged>, Refusal> {
-    let permit = picture::admit(service, files.clone()).await?;
     let input = service.manifest.preprocessing;
     let mut judged = Vec::with_capacity(files.len());
     for file in files {
-        let fitted = picture::decode(file, permit.clone(), move |_, picture| input.fit(&picture)).await?;
+        let permit = picture::admit(service, file.clone()).await?;
+        let fitted = picture::decode(file, permit, move |_, picture| input.fit(&picture)).await?;
         let looked = service.answers.look(fitted, 0).await?;
         let known = service.answers.knowledge();
         let places: HashMap<&str, usize> =

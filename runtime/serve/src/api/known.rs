@@ -107,7 +107,7 @@ pub async fn classify(
     if top == 0 {
         return Err(Refusal::bad("the query: \"top\" must be at least 1"));
     }
-    let permit = picture::admit(&service, vec![body.clone()]).await?;
+    let permit = picture::admit(&service, body.clone()).await?;
     let input = service.manifest.preprocessing;
     let fit = move |file: &[u8], picture: RgbImage| {
         // A large picture is reduced while it is decoded.

@@ -9,15 +9,15 @@ use crate::admission::{Admitted, Permit, picture_bytes};
 use crate::error::Refusal;
 use crate::service::Service;
 
-/// Waits until these pictures may be decoded, one after the other.
+/// Waits until a picture may be decoded.
 ///
 /// # Errors
-/// [`Refusal`] if one of them is no picture that is taken, or too many are looked at.
-pub(super) async fn admit(service: &Service, files: Vec<Bytes>) -> Result<Permit, Refusal> {
+/// [`Refusal`] if it is no picture that is taken, or too many are looked at.
+pub(super) async fn admit(service: &Service, file: Bytes) -> Result<Permit, Refusal> {
     let input = service.manifest.preprocessing;
-    let most = move || files.iter().try_fold(0, |most, file| Ok(picture_bytes(&image::needs(file)?, &input).max(most)));
-    let most = task::spawn_blocking(most).await.map_err(|_| undecodable())?;
-    service.admission.work(most.map_err(refused)?).await
+    let bytes = move || Ok(picture_bytes(&image::needs(&file)?, &input));
+    let bytes = task::spawn_blocking(bytes).await.map_err(|_| undecodable())?;
+    service.admission.work(bytes.map_err(refused)?).await
 }
 
 /// Decodes a picture that was admitted, and does something with it and its file.
@@ -39,7 +39,7 @@ pub(super) async fn decode<T: Send + 'static>(
 /// # Errors
 /// As for [`admit`] and [`decode`].
 pub(super) async fn whole(service: &Service, file: Bytes) -> Result<Admitted<RgbImage>, Refusal> {
-    let permit = admit(service, vec![file.clone()]).await?;
+    let permit = admit(service, file.clone()).await?;
     decode(file, permit, |_, picture| picture).await
 }
 
