@@ -3,6 +3,8 @@
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+#[path = "support/calls.rs"]
+mod calls;
 #[path = "support/fault.rs"]
 mod fault;
 mod support;

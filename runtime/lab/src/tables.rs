@@ -104,16 +104,15 @@ impl Tables {
         text += "| bundle | backbone | parameters | multiply-adds per image | aHM | aACC | area |\n|---|---|---|---|---|---|---|\n";
         for Measured { manifest, report } in &self.bundles {
             let Some(ours) = find(report, "orco") else { continue };
-            let backbone = &manifest.backbone;
+            let (backbone, Figures { ahm, aacc, area, .. }) = (&manifest.backbone, Figures::of(ours));
             let _ = writeln!(
                 text,
-                "| [{name}]({name}.md) | {} at {}x{} | {:.2} M | {} | {} |",
+                "| [{name}]({name}.md) | {} at {}x{} | {:.2} M | {} | {ahm} | {aacc} | {area} |",
                 backbone.architecture,
                 manifest.preprocessing.width,
                 manifest.preprocessing.height,
                 backbone.parameters as f64 / 1e6,
                 millions(backbone.multiply_adds),
-                cells(ours),
                 name = manifest.name,
             );
         }
@@ -183,21 +182,13 @@ impl Measured {
         );
         text += "| system | aHM | last HM | aACC | area | base decay | performance decay |\n|---|---|---|---|---|---|---|\n";
         for summary in &report.systems {
-            let last = summary.last_hm.zip(summary.last_hm_deviation);
-            let area = summary.area.zip(summary.area_deviation);
-            let both = |value: Option<(f64, f64)>| {
-                value.map_or_else(|| "-".to_owned(), |(mean, deviation)| summary.both(mean, deviation))
-            };
+            let Figures { ahm, last, aacc, area } = Figures::of(summary);
+            let base_decay = summary.both(summary.base_decay, summary.base_decay_deviation);
+            let performance_decay = summary.both(summary.performance_decay, summary.performance_decay_deviation);
             let _ = writeln!(
                 text,
-                "| {} | {} | {} | {} | {} | {} | {} |",
-                summary.system,
-                summary.both(summary.ahm, summary.ahm_deviation),
-                both(last),
-                summary.both(summary.aacc, summary.aacc_deviation),
-                both(area),
-                summary.both(summary.base_decay, summary.base_decay_deviation),
-                summary.both(summary.performance_decay, summary.performance_decay_deviation),
+                "| {} | {ahm} | {last} | {aacc} | {area} | {base_decay} | {performance_decay} |",
+                summary.system
             );
         }
         if let Some(ours) = find(report, "orco") {
@@ -240,27 +231,37 @@ fn find<'a>(report: &'a Report, system: &str) -> Option<&'a Summary> {
     report.systems.iter().find(|summary| summary.system == system)
 }
 
+/// A system's figures over all sessions, as cells show them.
+struct Figures {
+    ahm: String,
+    last: String,
+    aacc: String,
+    area: String,
+}
+
+impl Figures {
+    fn of(summary: &Summary) -> Self {
+        let maybe = |mean: Option<f64>, deviation: Option<f64>| {
+            let both = mean.zip(deviation);
+            both.map_or_else(|| "-".to_owned(), |(mean, deviation)| summary.both(mean, deviation))
+        };
+        Self {
+            ahm: summary.both(summary.ahm, summary.ahm_deviation),
+            last: maybe(summary.last_hm, summary.last_hm_deviation),
+            aacc: summary.both(summary.aacc, summary.aacc_deviation),
+            area: maybe(summary.area, summary.area_deviation),
+        }
+    }
+}
+
 fn pair(summary: &Summary) -> String {
-    let ahm = summary.both(summary.ahm, summary.ahm_deviation);
-    let aacc = summary.both(summary.aacc, summary.aacc_deviation);
+    let Figures { ahm, aacc, .. } = Figures::of(summary);
     format!("{ahm} / {aacc}")
 }
 
 fn triple(summary: &Summary) -> String {
-    let last = summary.last_hm.zip(summary.last_hm_deviation);
-    let last = last.map_or_else(|| "-".to_owned(), |(mean, deviation)| summary.both(mean, deviation));
-    let ahm = summary.both(summary.ahm, summary.ahm_deviation);
-    let aacc = summary.both(summary.aacc, summary.aacc_deviation);
+    let Figures { ahm, last, aacc, .. } = Figures::of(summary);
     format!("{ahm} / {last} / {aacc}")
-}
-
-/// aHM, aACC and area as three cells.
-fn cells(summary: &Summary) -> String {
-    let area = summary.area.zip(summary.area_deviation);
-    let area = area.map_or_else(|| "-".to_owned(), |(mean, deviation)| summary.both(mean, deviation));
-    let ahm = summary.both(summary.ahm, summary.ahm_deviation);
-    let aacc = summary.both(summary.aacc, summary.aacc_deviation);
-    format!("{ahm} | {aacc} | {area}")
 }
 
 fn millions(count: u64) -> String {

@@ -65,8 +65,19 @@ fn make(service: &Service, events: &mut Events, (method, path, body): &Request) 
             assert_eq!(status, 200, "{}", support::text(&answer));
         }
     }
-    let ended = events.wait_for(&service.json(method, path, body));
+    let path = match path.split_once("FIRST") {
+        Some((before, after)) => format!("{before}{}{after}", first_shot(service, "beaker")),
+        None => (*path).to_owned(),
+    };
+    let ended = events.wait_for(&service.json(method, &path, body));
     assert_eq!(ended["state"], "done", "{ended}");
+}
+
+/// The id of a class's first stored shot.
+fn first_shot(service: &Service, label: &str) -> String {
+    let classes = service.json("GET", "/api/v1/classes", &Value::Null);
+    let class = classes["classes"].as_array().unwrap().iter().find(|class| class["label"] == label).unwrap();
+    class["stored"][0]["id"].as_str().unwrap().to_owned()
 }
 
 /// A service that was taught under watch.
@@ -159,7 +170,7 @@ fn changes() -> Vec<Request> {
         ("PATCH", "/api/v1/classes/mug", class("beaker")),
         ("POST", "/api/v1/learn", class("cactus")),
         ("POST", "/api/v1/balance", json!({ "balance": "favour-new" })),
-        ("PATCH", "/api/v1/classes/beaker/shots/1.jpg", class("cactus")),
+        ("PATCH", "/api/v1/classes/beaker/shots/FIRST", class("cactus")),
         ("POST", "/api/v1/undo", json!({})),
         ("DELETE", "/api/v1/classes/beaker", Value::Null),
         ("POST", "/api/v1/undo", json!({})),

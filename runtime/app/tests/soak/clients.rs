@@ -135,8 +135,9 @@ pub fn browse(service: &Service, stop: &Stop) -> usize {
     stop.repeat(Duration::from_millis(100), |number| {
         let classes = service.json("GET", "/api/v1/classes", &Value::Null);
         for class in classes["classes"].as_array().unwrap().iter().filter(|class| class["learned"] == true) {
-            for shot in class["thumbnails"].as_array().unwrap() {
-                let place = format!("/api/v1/classes/{}/shots/{shot}.jpg", class["label"].as_str().unwrap());
+            for shot in class["stored"].as_array().unwrap().iter().filter(|shot| shot["thumbnail"] == true) {
+                let [label, shot] = [&class["label"], &shot["id"]].map(|text| text.as_str().unwrap());
+                let place = format!("/api/v1/classes/{label}/shots/{shot}.jpg");
                 let (status, _) = service.ask("GET", &place, "", b"");
                 // Renamed or forgotten meanwhile.
                 assert!(status == 200 || status == 404, "{place}: {status}");

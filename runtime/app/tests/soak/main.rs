@@ -58,7 +58,7 @@ impl Teacher<'_> {
     /// Asks for a change, waits until it is acknowledged, and looks whether it is there.
     fn make(&mut self, method: &str, path: &str, body: &Value) {
         let job = self.service.json(method, path, body);
-        let place = format!("/api/v1/jobs/{}", job["id"]);
+        let place = format!("/api/v1/jobs/{}", job["id"].as_str().unwrap());
         until("a change has ended", || {
             let job = self.service.json("GET", &place, &Value::Null);
             assert_ne!(job["state"], "failed", "{job}");
