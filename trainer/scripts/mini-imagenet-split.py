@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Lay out mini-ImageNet for `kind = "mini-imagenet"` from a folder of its 100 x 600 pictures.
 
-    trainer/recipes/mini-imagenet-split.py PICTURES LISTS OUTPUT
+    trainer/scripts/mini-imagenet-split.py PICTURES LISTS OUTPUT
 
 PICTURES holds CLASS/FILE.jpg at any depth. LISTS holds the field's session_1.txt to session_9.txt. OUTPUT gets
 `images/` (links to the pictures) and `split/train.csv`, `split/test.csv`.
