@@ -40,8 +40,8 @@ pub use ndarray;
 // What users of this crate need of the two below it.
 pub use orco_core::{align, border, config};
 pub use orco_state::{
-    bank, classify, codec, enough, grouping, head, history, label, likeness, nearest, pack, session, state, statistics,
-    unknown,
+    bank, classify, codec, enough, grouping, head, history, label, likeness, listing, nearest, pack, session, state,
+    statistics, unknown,
 };
 
 pub mod augment;

@@ -3,7 +3,7 @@
 use orco_core::align::{Alignment, Batch, Extent, TargetRows};
 use orco_core::config::Config;
 use orco_core::linalg::{padded, transpose};
-use orco_core::loss::contrast::Form;
+use orco_core::loss::contrast::{ContrastSettings, Form};
 use orco_core::loss::{Pairs, Rows, contrast, cross_entropy, orthogonality};
 use orco_core::math::normalise;
 use orco_core::projection::{self, Shape};
@@ -49,8 +49,9 @@ fn inside_contrast(z: &Array<f32>, labels: &[u32], temperature: f32) -> (f32, Ve
     let mut norms: Vec<f32> = unit.chunks_exact_mut(width).map(normalise).collect();
     let mut gradient = vec![0.0; unit.len()];
     let rows = Rows { values: &unit, width };
-    let form = (temperature, Form::Inside);
-    let loss = contrast::loss(rows, labels, form, 1.0, &mut gradient, &mut pairs(rows.count(), width).lend(), &Serial);
+    let settings = ContrastSettings { temperature, form: Form::Inside };
+    let loss =
+        contrast::loss(rows, labels, settings, 1.0, &mut gradient, &mut pairs(rows.count(), width).lend(), &Serial);
     let pass = projection::Batch { features: &[], hidden: &mut [], z: &mut unit, norms: &mut norms };
     Shape { inputs: 0, hidden: 0, outputs: dimension }.unnormalise(&pass, &mut gradient);
     (loss, narrowed(&gradient, dimension))
@@ -167,8 +168,8 @@ fn golden_first_step_gradients_of_terms() {
     let labels = [classes, classes, perturbed_labels, perturbed_labels].concat();
     let mut gradient = vec![0.0; samples];
     let mut memory = pairs(rows.count(), width);
-    let form = (TEMPERATURE, Form::Outside);
-    let loss = contrast::loss(rows, &labels, form, 1.0, &mut gradient, &mut memory.lend(), &Serial);
+    let settings = ContrastSettings { temperature: TEMPERATURE, form: Form::Outside };
+    let loss = contrast::loss(rows, &labels, settings, 1.0, &mut gradient, &mut memory.lend(), &Serial);
     check("pscl", loss, phase.losses(0).contrast, gradient);
 
     let both = [classes, classes].concat();

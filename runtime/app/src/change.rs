@@ -9,6 +9,7 @@ use indicatif::ProgressBar;
 use orco_runtime::align::Losses;
 use orco_runtime::label::{self, Shown};
 use orco_runtime::learner::{Learner, Made, Observer, ShotChecks, Shots, Step, losses};
+use orco_runtime::listing::join_first;
 use orco_runtime::session::{Report, Since};
 use serde_json::json;
 
@@ -89,13 +90,8 @@ pub fn parse(argument: &str) -> Result<(String, PathBuf), String> {
 /// "LABEL (N shots)" for the first few of the classes.
 pub fn describe(classes: &[(&str, Shots<'_>)]) -> String {
     const SHOWN: usize = 10;
-    let shown = classes.iter().take(SHOWN);
-    let mut labels: Vec<String> =
-        shown.map(|(label, shots)| format!("{label} ({})", output::counted(shots.count(), "shot"))).collect();
-    if classes.len() > SHOWN {
-        labels.push(format!("and {} more", classes.len() - SHOWN));
-    }
-    labels.join(", ")
+    let entries = classes.iter().map(|(label, shots)| format!("{label} ({})", output::counted(shots.count(), "shot")));
+    join_first(entries, SHOWN, ", ")
 }
 
 /// Shows a change's progress: a bar for kept pictures that are looked at, one for the shots, then one for the epochs.

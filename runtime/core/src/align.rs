@@ -51,11 +51,13 @@
 //! # Ok::<(), align::AlignError>(())
 //! ```
 
+mod data;
 mod memory;
 mod sampler;
 mod sampling;
 mod step;
 
+pub use data::AlignmentData;
 pub use memory::{Needs, Workspace};
 pub use sampler::Sampler;
 pub use sampling::{Perturbation, Perturbed, Sampling};
@@ -65,28 +67,9 @@ use core::ops::ControlFlow;
 
 use crate::assignment;
 use crate::config::Config;
-use crate::exemplar::Exemplars;
 use crate::math::{add_scaled, dot, normalise};
 use crate::projection::{self, Parameters, Shape};
-use memory::{carve, sum};
-use sampler::views_used;
-
-/// Everything that a session learns from. Classes are numbered base classes first.
-#[derive(Clone, Copy, Debug)]
-pub struct AlignmentData<'a> {
-    /// Shape of the head.
-    pub shape: Shape,
-    /// The head after phase 2.
-    pub head: Parameters<&'a [f32]>,
-    /// Pseudo-targets, unit rows `[targets, outputs]`.
-    pub targets: &'a [f32],
-    /// Number of base classes.
-    pub base_classes: usize,
-    /// Exemplars of the base classes, which the bundle brings.
-    pub base: Exemplars<'a>,
-    /// Exemplars collected on the device, of any class.
-    pub learned: Exemplars<'a>,
-}
+use memory::{buffers, sum};
 
 /// How far a session has come.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -128,60 +111,7 @@ pub enum AlignError {
     Settings,
 }
 
-impl<'a> AlignmentData<'a> {
-    /// Numbers of the exemplars trained on: at most as many of each base class as the configuration says, and all that
-    /// the device collected.
-    pub fn exemplars(&self, config: &Config) -> impl Iterator<Item = u32> + use<'a> {
-        let (classes, limit) = (self.base.classes, config.base_exemplars);
-        let earlier = move |exemplar: usize| classes[..exemplar].iter().filter(|of| **of == classes[exemplar]).count();
-        let base = (0..classes.len()).filter(move |&exemplar| earlier(exemplar) < limit);
-        base.chain(classes.len()..classes.len() + self.learned.len()).map(|exemplar| exemplar as u32)
-    }
-
-    /// The bank that holds an exemplar of that number, and its number there.
-    pub fn find(&self, exemplar: u32) -> (&Exemplars<'a>, usize) {
-        let (exemplar, base) = (exemplar as usize, self.base.len());
-        if exemplar < base { (&self.base, exemplar) } else { (&self.learned, exemplar - base) }
-    }
-
-    /// Class of an exemplar of that number.
-    fn class_of(&self, exemplar: u32) -> u32 {
-        let (bank, exemplar) = self.find(exemplar);
-        bank.classes[exemplar]
-    }
-
-    /// Most views that an exemplar has.
-    fn views(&self) -> usize {
-        self.base.views.max(self.learned.views)
-    }
-
-    /// Number of pseudo-targets.
-    fn target_count(&self) -> usize {
-        self.targets.len() / self.shape.outputs
-    }
-
-    fn extent(&self, classes: usize, config: &Config) -> Extent {
-        extent(self.shape, self.target_count(), classes, self.base.len() + self.learned.len(), config)
-    }
-
-    /// Floating-point operations of the matrix products of [`align`] over so many known classes: those of the head and
-    /// of the losses.
-    pub fn operations(&self, classes: usize, config: &Config) -> u64 {
-        let samples = self.exemplars(config).count();
-        let (views, outputs, targets) = (views_used(config), self.shape.outputs, self.target_count());
-        let step = |samples: usize| -> u64 {
-            let (rows, means) = (views * samples, samples.min(classes));
-            let pairs = |rows: usize, wanted: usize| (rows * rows + wanted * rows) * outputs;
-            let entropies = 1 + usize::from(config.base_cross_entropy != 0.0);
-            let losses =
-                pairs(rows + 2 * samples, rows) + entropies * 2 * rows * classes * outputs + pairs(targets, means);
-            2 * (rows as u64 * (self.shape.forward_cost() + self.shape.backward_cost()) + losses as u64)
-        };
-        let batch = config.batch.max(1);
-        let last = samples % batch;
-        config.epochs as u64 * ((samples / batch) as u64 * step(batch) + if last > 0 { step(last) } else { 0 })
-    }
-
+impl AlignmentData<'_> {
     /// Working memory that [`assign`] and [`align`] need for so many known classes, and so many more exemplars than the
     /// lesson holds.
     pub fn needs(&self, classes: usize, more: usize, config: &Config) -> Needs {
@@ -193,30 +123,44 @@ impl<'a> AlignmentData<'a> {
 /// Working memory that [`assign`] and [`align`] need for a head of that shape and so many pseudo-targets, known classes
 /// and exemplars at most: known when a program is compiled. Without epochs nothing is trained, and that takes none.
 pub const fn needs(shape: Shape, targets: usize, classes: usize, exemplars: usize, config: &Config) -> Needs {
-    let (numbers, indices) = to_assign(shape, classes, targets);
-    let assigning = Needs { numbers: sum(&numbers), indices: sum(&indices) };
+    let assigning = Needs {
+        numbers: AssignmentNumbers::size(shape, classes, targets),
+        indices: sum(&assignment_indices(classes, targets)),
+    };
     if config.epochs == 0 {
         return assigning;
     }
-    let extent = extent(shape, targets, classes, exemplars, config);
+    let extent = Extent::new(shape, targets, classes, exemplars, config);
     let target_rows = Needs { numbers: targets * shape.outputs, indices: 0 };
     let sampler = Sampler::needs(shape, extent.samples, exemplars, targets, config);
     target_rows.plus(sampler).plus(extent.needs()).max(assigning)
 }
 
-const fn extent(shape: Shape, targets: usize, classes: usize, exemplars: usize, config: &Config) -> Extent {
-    let samples = if config.batch < exemplars { config.batch } else { exemplars };
-    let samples = if samples == 0 { 1 } else { samples };
-    Extent { shape, samples, views: views_used(config), classes, targets }
+buffers! {
+    /// The numbers that [`assign`] works with, for so many new classes and free targets.
+    struct AssignmentNumbers of f32, sized by (shape: Shape, classes: usize, free: usize) {
+        /// The head at work ([`Shape::load`]).
+        parameters: shape.parameters(),
+        /// An exemplar's features, `[inputs]`.
+        features: shape.inputs,
+        /// Its hidden units ([`Shape::activations`]).
+        hidden: shape.activations(1),
+        /// Its projection, `[width]`.
+        z: shape.width(),
+        /// The projection's length before it was normalised, `[1]`.
+        norms: 1,
+        /// Mean directions of the classes, `[classes, outputs]`.
+        means: classes * shape.outputs,
+        /// Cosines of the means with the free targets, `[classes, free]`.
+        cosines: classes * free,
+        /// What [`assignment::assign`] works with.
+        scratch: assignment::memory(classes, free).0,
+    }
 }
 
-/// Numbers and indices that [`assign`] needs.
-const fn to_assign(shape: Shape, classes: usize, free: usize) -> ([usize; 8], [usize; 2]) {
-    let (numbers, indices) = assignment::memory(classes, free);
-    let (parameters, hidden) = (shape.parameters(), shape.activations(1));
-    let pairs = classes * free;
-    let lengths = [parameters, shape.inputs, hidden, shape.width(), 1, classes * shape.outputs, pairs, numbers];
-    (lengths, [free, indices])
+/// Indices that [`assign`] needs: the free targets, and what [`assignment::assign`] works with.
+const fn assignment_indices(classes: usize, free: usize) -> [usize; 2] {
+    [free, assignment::memory(classes, free).1]
 }
 
 /// Gives classes `first..` their pseudo-targets: together they match the free ones best.
@@ -238,8 +182,7 @@ pub fn assign(
     check(data, assigned.len(), config, workspace)?;
     let (shape, targets) = (data.shape, data.target_count());
     let (kept, new) = assigned.split_at_mut(first);
-    let (_, [free, _]) = to_assign(shape, new.len(), targets);
-    let (free_targets, indices) = workspace.indices.split_at_mut(free);
+    let (free_targets, indices) = workspace.indices.split_at_mut(targets);
     let mut count = 0;
     for target in (0..targets as u32).filter(|target| !kept.contains(target)) {
         free_targets[count] = target;
@@ -247,8 +190,8 @@ pub fn assign(
     }
     let free = &mut free_targets[..count];
     assert!(new.len() <= free.len(), "{} classes do not fit onto {} targets", new.len(), free.len());
-    let (numbers, _) = to_assign(shape, new.len(), free.len());
-    let [parameters, features, hidden, z, norms, means, cosines, scratch] = carve(workspace.numbers, numbers);
+    let AssignmentNumbers { parameters, features, hidden, z, norms, means, cosines, scratch } =
+        AssignmentNumbers::carve(workspace.numbers, shape, new.len(), free.len());
     shape.load(data.head, parameters);
     means.fill(0.0);
     // Mean directions of the clean views under the head of phase 2.

@@ -17,6 +17,16 @@ pub enum Sample {
     One,
 }
 
+impl Sample {
+    /// How many views of a sample a step sees.
+    pub const fn views(self) -> usize {
+        match self {
+            Self::Pair => 2,
+            Self::One => 1,
+        }
+    }
+}
+
 /// The weights with which scores are combined where the bundle carries statistics of its base classes
 /// (`orco_state::answer`), each score brought to unit deviation over samples of base classes first.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -22,7 +22,6 @@ extern crate std;
 pub mod align;
 pub mod assignment;
 pub mod border;
-pub mod bounded;
 pub mod config;
 pub mod discriminant;
 pub mod exemplar;

@@ -1,10 +1,12 @@
 //! Why a learner cannot be opened, and why a change is refused.
 
+use std::fmt::Display;
 use std::io;
 use std::path::PathBuf;
 
 use orco_core::align::AlignError;
 use orco_state::history::PurgeError;
+use orco_state::listing::join_first;
 use orco_state::pack::PackError;
 use orco_state::session::{Excess, LearnError};
 
@@ -70,14 +72,8 @@ pub struct BrokenPicture {
     pub reason: ImageError,
 }
 
-/// The first few, and how many more there are.
-fn listed(pictures: &[impl ToString]) -> String {
-    const SHOWN: usize = 10;
-    let mut listed: Vec<String> = pictures.iter().take(SHOWN).map(ToString::to_string).collect();
-    if pictures.len() > SHOWN {
-        listed.push(format!("and {} more", pictures.len() - SHOWN));
-    }
-    listed.join("; ")
+fn listed(pictures: &[impl Display]) -> String {
+    join_first(pictures.iter(), 10, "; ")
 }
 
 /// Why a change is refused. Nothing was changed.

@@ -1,6 +1,7 @@
 //! What a change cost old classes, in words.
 
 use orco_state::label::Shown;
+use orco_state::listing::join_first;
 use orco_state::session::{ClassAccuracy, Excess, GroupLoss};
 
 /// "LABEL (80 to 20 %)" for the first few of the classes: what the session cost them.
@@ -42,9 +43,5 @@ fn listed(forgotten: &[&ClassAccuracy], shares: impl Fn(&ClassAccuracy) -> (f32,
         let (before, after) = shares(class);
         format!("{} ({:.0} to {:.0} %)", Shown(&class.label), 100.0 * before, 100.0 * after)
     };
-    let mut listed: Vec<String> = forgotten.iter().take(SHOWN).map(one).collect();
-    if forgotten.len() > SHOWN {
-        listed.push(format!("and {} more", forgotten.len() - SHOWN));
-    }
-    listed.join(", ")
+    join_first(forgotten.iter().map(one), SHOWN, ", ")
 }

@@ -28,6 +28,7 @@ pub mod head;
 pub mod history;
 pub mod label;
 pub mod likeness;
+pub mod listing;
 pub mod nearest;
 pub mod pack;
 pub mod session;

@@ -8,8 +8,8 @@ use core::ops::ControlFlow;
 use core::panic::PanicInfo;
 use core::ptr::addr_of_mut;
 
+use orco_bare::tables::{ClassTable, ExemplarTable};
 use orco_core::align::{self, AlignmentData, Needs, Sampling, Workspace};
-use orco_core::bounded::{ClassTable, ExemplarTable};
 use orco_core::config::Config;
 use orco_core::exemplar::{Exemplars, Precision, quantise};
 use orco_core::math::dot;

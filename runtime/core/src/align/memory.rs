@@ -68,6 +68,39 @@ pub(super) fn carve<T, const N: usize>(buffer: &mut [T], lengths: [usize; N]) ->
     })
 }
 
+/// Declares buffers that are cut off one piece of working memory, with their names, contents and lengths in one place:
+/// a struct of them, `size(..)` for all together, and `carve(..)`. They lie in the order in which they are declared.
+macro_rules! buffers {
+    (
+        $(#[$about:meta])*
+        $visible:vis struct $name:ident of $number:ty, sized by ($($argument:ident: $type:ty),* $(,)?) {
+            $($(#[$content:meta])* $buffer:ident: $length:expr,)*
+        }
+    ) => {
+        $(#[$about])*
+        $visible struct $name<'a> {
+            $($(#[$content])* $visible $buffer: &'a mut [$number],)*
+        }
+
+        impl<'a> $name<'a> {
+            /// Length of the memory that they are carved from, wherever it begins.
+            $visible const fn size($($argument: $type),*) -> usize {
+                $crate::align::memory::sum(&[$($length),*])
+            }
+
+            /// Cuts them off the front of some memory.
+            ///
+            /// # Panics
+            /// If it is shorter than [`Self::size`] says.
+            $visible fn carve(memory: &'a mut [$number], $($argument: $type),*) -> Self {
+                let [$($buffer),*] = $crate::align::memory::carve(memory, [$($length),*]);
+                Self { $($buffer),* }
+            }
+        }
+    };
+}
+pub(super) use buffers;
+
 #[cfg(test)]
 mod tests {
     use super::*;

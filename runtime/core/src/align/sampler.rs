@@ -1,13 +1,40 @@
 //! The batches of phase 3: shuffled exemplars with their views, and perturbed targets.
 
-use super::AlignmentData;
-use super::memory::{Needs, carve, sum};
+use super::data::AlignmentData;
+use super::memory::{Needs, buffers};
 use super::sampling::{Perturbation, Sampling};
 use super::step::{Batch, TargetRows};
 use crate::config::{Config, Sample};
 use crate::math::normalise;
 use crate::projection::Shape;
 use crate::random::Random;
+
+buffers! {
+    /// The numbers of a batch.
+    struct SamplerNumbers of f32, sized by (shape: Shape, samples: usize, config: &Config) {
+        /// Features of the first views, then of the second ones, `[views, samples, inputs]`.
+        features: config.sample.views() * samples * shape.inputs,
+        /// Perturbed targets, two for each sample, `[2, samples, outputs]`.
+        perturbed: 2 * samples * shape.outputs,
+    }
+}
+
+buffers! {
+    /// What batches are drawn from, and the labels of a batch.
+    struct SamplerIndices of u32, sized by (samples: usize, exemplars: usize, targets: usize) {
+        /// The exemplars, class after class.
+        members: exemplars,
+        /// Samples in the order of the epoch, of which the first come into it: `exemplar * views + view`.
+        order: 2 * exemplars,
+        /// Perturbable targets in the order of the step, by label: a class's index, then numbers past the classes for
+        /// the free ones.
+        targets: targets,
+        /// Class of every sample.
+        classes: samples,
+        /// Labels of the perturbed targets.
+        perturbed_labels: samples,
+    }
+}
 
 /// Draws batches.
 pub struct Sampler<'a> {
@@ -16,27 +43,10 @@ pub struct Sampler<'a> {
     target_rows: TargetRows<'a>,
     perturbation: Perturbation,
     random: Random,
-    /// The exemplars, class after class.
-    members: &'a mut [u32],
     /// Exemplars that a class has on average, rounded down; classes without any do not count.
     average: usize,
-    /// Samples in the order of the epoch, of which the first come into it: `exemplar * views + view`.
-    order: &'a mut [u32],
-    /// Perturbable targets in the order of the step, by label: a class's index, then numbers past the classes for the
-    /// free ones.
-    targets: &'a mut [u32],
-    features: &'a mut [f32],
-    classes: &'a mut [u32],
-    perturbed: &'a mut [f32],
-    perturbed_labels: &'a mut [u32],
-}
-
-/// Views of a sample that a step uses.
-pub(super) const fn views_used(config: &Config) -> usize {
-    match config.sample {
-        Sample::Pair => 2,
-        Sample::One => 1,
-    }
+    numbers: SamplerNumbers<'a>,
+    indices: SamplerIndices<'a>,
 }
 
 impl<'a> Sampler<'a> {
@@ -48,16 +58,10 @@ impl<'a> Sampler<'a> {
         targets: usize,
         config: &Config,
     ) -> Needs {
-        let numbers = sum(&Self::numbers(shape, samples, config));
-        Needs { numbers, indices: sum(&Self::indices(samples, exemplars, targets)) }
-    }
-
-    const fn numbers(shape: Shape, samples: usize, config: &Config) -> [usize; 2] {
-        [views_used(config) * samples * shape.inputs, 2 * samples * shape.outputs]
-    }
-
-    const fn indices(samples: usize, exemplars: usize, targets: usize) -> [usize; 5] {
-        [exemplars, 2 * exemplars, targets, samples, samples]
+        Needs {
+            numbers: SamplerNumbers::size(shape, samples, config),
+            indices: SamplerIndices::size(samples, exemplars, targets),
+        }
     }
 
     /// A sampler before its first epoch, on working memory as [`AlignmentData::needs`] counts it.
@@ -71,21 +75,21 @@ impl<'a> Sampler<'a> {
     ) -> Self {
         let outputs = data.shape.outputs;
         let (assigned, free) = (target_rows.assigned.len() / outputs, target_rows.free.len() / outputs);
-        let wanted = |label: usize| match label {
+        let is_perturbable = |label: usize| match label {
             label if label < target_rows.base_classes => sampling.perturbed.base,
             label if label < assigned => sampling.perturbed.incremental,
             _ => sampling.perturbed.free,
         };
-        let perturbable = || (0..assigned + free).filter(|&label| wanted(label)).map(|label| label as u32);
+        let perturbable = || (0..assigned + free).filter(|&label| is_perturbable(label)).map(|label| label as u32);
         let exemplars = || data.exemplars(config);
         let samples = data.extent(assigned, config).samples;
-        let [features, perturbed] = carve(numbers, Self::numbers(data.shape, samples, config));
-        let lengths = Self::indices(samples, exemplars().count(), perturbable().count());
-        let [members, order, targets, classes, perturbed_labels] = carve(indices, lengths);
+        let numbers = SamplerNumbers::carve(numbers, data.shape, samples, config);
+        let mut indices = SamplerIndices::carve(indices, samples, exemplars().count(), perturbable().count());
+        let SamplerIndices { members, order, targets, .. } = &mut indices;
         members.iter_mut().zip(exemplars()).for_each(|(slot, exemplar)| *slot = exemplar);
         targets.iter_mut().zip(perturbable()).for_each(|(slot, label)| *slot = label);
         let views = data.views() as u32;
-        order.iter_mut().zip(&*members).for_each(|(slot, exemplar)| *slot = exemplar * views);
+        order.iter_mut().zip(members.iter()).for_each(|(slot, exemplar)| *slot = exemplar * views);
         members.sort_unstable_by_key(|&exemplar| (data.class_of(exemplar), exemplar));
         let present = members.chunk_by(|a, b| data.class_of(*a) == data.class_of(*b)).count();
         let average = members.len() / present.max(1);
@@ -95,22 +99,17 @@ impl<'a> Sampler<'a> {
             target_rows,
             perturbation: sampling.perturbation,
             random: Random::new(sampling.seed, "alignment"),
-            members,
             average,
-            order,
-            targets,
-            features,
-            classes,
-            perturbed,
-            perturbed_labels,
+            numbers,
+            indices,
         }
     }
 
     /// Shuffles the samples of the next epoch; returns how many there are.
     pub fn start_epoch(&mut self) -> usize {
-        let count = self.members.len();
+        let count = self.indices.members.len();
         let drawn = if self.config.balanced { self.balance() } else { count };
-        self.random.shuffle(&mut self.order[..drawn]);
+        self.random.shuffle(&mut self.indices.order[..drawn]);
         count
     }
 
@@ -119,10 +118,10 @@ impl<'a> Sampler<'a> {
     fn balance(&mut self) -> usize {
         let (data, views) = (self.data, self.data.views());
         let mut drawn = 0;
-        for own in self.members.chunk_by(|a, b| data.class_of(*a) == data.class_of(*b)) {
+        for own in self.indices.members.chunk_by(|a, b| data.class_of(*a) == data.class_of(*b)) {
             for sample in 0..own.len().max(self.average) {
                 let view = sample / own.len() % views;
-                self.order[drawn] = (own[sample % own.len()] as usize * views + view) as u32;
+                self.indices.order[drawn] = (own[sample % own.len()] as usize * views + view) as u32;
                 drawn += 1;
             }
         }
@@ -134,9 +133,9 @@ impl<'a> Sampler<'a> {
         let first = step * self.config.batch;
         let last = (first + self.config.batch).min(count);
         let (size, row, views) = (last - first, self.data.shape.inputs, self.data.views());
-        let (first_views, second_views) = self.features.split_at_mut(size * row);
+        let (first_views, second_views) = self.numbers.features.split_at_mut(size * row);
         let mut second_views = second_views.chunks_exact_mut(row);
-        for (index, &sample) in self.order[first..last].iter().enumerate() {
+        for (index, &sample) in self.indices.order[first..last].iter().enumerate() {
             let (bank, exemplar) = self.data.find((sample as usize / views) as u32);
             let stored = bank.views.min(self.config.views);
             let into = &mut first_views[index * row..][..row];
@@ -154,29 +153,30 @@ impl<'a> Sampler<'a> {
                     bank.read(exemplar, view % stored, into);
                 }
             }
-            self.classes[index] = bank.classes[exemplar];
+            self.indices.classes[index] = bank.classes[exemplar];
         }
-        let perturbed = if self.targets.is_empty() { 0 } else { size };
+        let perturbed = if self.indices.targets.is_empty() { 0 } else { size };
         self.perturb(perturbed);
         Batch {
-            features: &self.features[..views_used(self.config) * size * row],
-            classes: &self.classes[..size],
-            perturbed: &self.perturbed[..2 * perturbed * self.data.shape.outputs],
-            perturbed_labels: &self.perturbed_labels[..perturbed],
+            features: &self.numbers.features[..self.config.sample.views() * size * row],
+            classes: &self.indices.classes[..size],
+            perturbed: &self.numbers.perturbed[..2 * perturbed * self.data.shape.outputs],
+            perturbed_labels: &self.indices.perturbed_labels[..perturbed],
         }
     }
 
     /// As many perturbed targets as the batch has samples: a random permutation, repeated or cut to that count; each
     /// target comes twice, with independent noise.
     fn perturb(&mut self, size: usize) {
-        let Self { config, target_rows, perturbation, random, targets, perturbed, perturbed_labels, .. } = self;
+        let Self { config, target_rows, perturbation, random, .. } = self;
+        let SamplerIndices { targets, perturbed_labels, .. } = &mut self.indices;
         let outputs = self.data.shape.outputs;
         random.shuffle(targets);
         let chosen = targets.iter().cycle().take(size);
         perturbed_labels.iter_mut().zip(chosen).for_each(|(to, label)| *to = *label);
         let (assigned, width) = (target_rows.assigned.len() / outputs, config.perturbation_width);
         let labels = perturbed_labels[..size].iter().cycle();
-        for (row, &label) in perturbed.chunks_exact_mut(outputs).take(2 * size).zip(labels) {
+        for (row, &label) in self.numbers.perturbed.chunks_exact_mut(outputs).take(2 * size).zip(labels) {
             let label = label as usize;
             let of = if label < assigned {
                 &target_rows.assigned[label * outputs..]

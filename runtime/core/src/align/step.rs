@@ -1,8 +1,9 @@
 //! One training step of phase 3: losses, gradient, update.
 
-use super::memory::{Needs, carve, sum};
+use super::memory::{Needs, buffers};
 use crate::config::Config;
 use crate::linalg::{pack_transposed, padded};
+use crate::loss::contrast::ContrastSettings;
 use crate::loss::cross_entropy::{self, Classes};
 use crate::loss::orthogonality::{self, Scratch};
 use crate::loss::{Pairs, Rows, contrast};
@@ -73,45 +74,84 @@ pub struct Extent {
 }
 
 impl Extent {
+    /// The largest steps of a training on so many exemplars.
+    pub(super) const fn new(shape: Shape, targets: usize, classes: usize, exemplars: usize, config: &Config) -> Self {
+        let samples = if config.batch < exemplars { config.batch } else { exemplars };
+        let samples = if samples == 0 { 1 } else { samples };
+        Self { shape, samples, views: config.sample.views(), classes, targets }
+    }
+
     /// Working memory of an [`Alignment`].
     pub const fn needs(&self) -> Needs {
-        Needs { numbers: sum(&self.numbers()), indices: sum(&self.indices()) }
+        Needs { numbers: StepNumbers::size(self), indices: StepIndices::size(self) }
     }
 
-    /// Rows of the sphere in a step: all views of the samples, and two perturbed targets for each.
+    /// Rows that are projected in a step: all views of the samples.
+    const fn projections(&self) -> usize {
+        self.views * self.samples
+    }
+
+    /// Rows of the sphere in a step: the projections, and two perturbed targets for each sample.
     const fn rows(&self) -> usize {
-        (self.views + 2) * self.samples
+        self.projections() + 2 * self.samples
     }
 
+    /// Class means in a step.
     const fn means(&self) -> usize {
         if self.samples < self.classes { self.samples } else { self.classes }
     }
 
-    const fn numbers(&self) -> [usize; 14] {
-        let Self { shape, samples, views, classes, targets } = *self;
-        let width = shape.width();
-        let pairs = Pairs::length(self.rows(), views * samples, width);
-        let spread = Pairs::length(targets, self.means(), width);
-        [
-            shape.parameters(),
-            shape.parameters(),
-            shape.scratch(views * samples),
-            shape.activations(views * samples),
-            views * samples,
-            self.rows() * width,
-            views * samples * width,
-            targets * width,
-            padded(classes) * width,
-            if pairs > spread { pairs } else { spread },
-            cross_entropy::memory(views * samples, classes),
-            targets * width,
-            self.means() * width,
-            self.means(),
-        ]
+    /// Numbers for the pairs of PSCL, or for those of ORTH.
+    const fn pairs(&self) -> usize {
+        let contrast = Pairs::length(self.rows(), self.projections(), self.shape.width());
+        let orthogonality = Pairs::length(self.targets, self.means(), self.shape.width());
+        if contrast > orthogonality { contrast } else { orthogonality }
     }
+}
 
-    const fn indices(&self) -> [usize; 3] {
-        [self.rows(), self.classes, self.means()]
+buffers! {
+    /// The numbers of a training; `width` is [`Shape::width`].
+    struct StepNumbers of f32, sized by (extent: &Extent) {
+        /// The head at work ([`Shape::load`]).
+        parameters: extent.shape.parameters(),
+        /// Its momenta.
+        momenta: extent.shape.parameters(),
+        /// What its backward pass works with ([`Shape::scratch`]).
+        backward: extent.shape.scratch(extent.projections()),
+        /// Hidden units of the batch ([`Shape::activations`]).
+        hidden: extent.shape.activations(extent.projections()),
+        /// Lengths of the projections before they were normalised, `[projections]`.
+        norms: extent.projections(),
+        /// Unit rows: projections, then perturbed targets, `[rows, width]`.
+        rows: extent.rows() * extent.shape.width(),
+        /// The losses' gradient with respect to the projections, `[projections, width]`.
+        gradient: extent.projections() * extent.shape.width(),
+        /// All targets, those of the classes first, `[targets, width]`.
+        targets: extent.targets * extent.shape.width(),
+        /// The classes' targets transposed ([`pack_transposed`]).
+        transposed: padded(extent.classes) * extent.shape.width(),
+        /// What the losses over pairs of rows work with ([`Pairs`]).
+        pairs: extent.pairs(),
+        /// What cross entropy works with ([`cross_entropy::memory`]).
+        logits: cross_entropy::memory(extent.projections(), extent.classes),
+        /// What ORTH spreads: class means, then the other targets, `[targets, width]`.
+        means: extent.targets * extent.shape.width(),
+        /// ORTH's gradient with respect to the class means, `[means, width]`.
+        mean_gradient: extent.means() * extent.shape.width(),
+        /// Lengths of the class means before they were normalised, `[means]`.
+        mean_norms: extent.means(),
+    }
+}
+
+buffers! {
+    /// The indices of a training.
+    struct StepIndices of u32, sized by (extent: &Extent) {
+        /// Labels of the rows.
+        labels: extent.rows(),
+        /// Number of each class's mean, or [`ABSENT`].
+        mean_of_class: extent.classes,
+        /// Samples of each mean.
+        mean_counts: extent.means(),
     }
 }
 
@@ -122,23 +162,8 @@ pub struct Alignment<'a> {
     base_classes: usize,
     classes: usize,
     started: bool,
-    parameters: &'a mut [f32],
-    momenta: &'a mut [f32],
-    backward: &'a mut [f32],
-    hidden: &'a mut [f32],
-    norms: &'a mut [f32],
-    rows: &'a mut [f32],
-    gradient: &'a mut [f32],
-    targets: &'a mut [f32],
-    transposed: &'a mut [f32],
-    pairs: &'a mut [f32],
-    logits: &'a mut [f32],
-    means: &'a mut [f32],
-    mean_gradient: &'a mut [f32],
-    mean_norms: &'a mut [f32],
-    labels: &'a mut [u32],
-    mean_of_class: &'a mut [u32],
-    mean_counts: &'a mut [u32],
+    numbers: StepNumbers<'a>,
+    indices: StepIndices<'a>,
 }
 
 /// Marks a class that is not in the batch.
@@ -158,63 +183,27 @@ impl<'a> Alignment<'a> {
         workers: &'a dyn Workers,
     ) -> Self {
         let Extent { shape, classes, .. } = *extent;
-        let [
-            parameters,
-            momenta,
-            backward,
-            hidden,
-            norms,
-            rows,
-            gradient,
-            targets,
-            transposed,
-            pairs,
-            logits,
-            means,
-            mean_gradient,
-            mean_norms,
-        ] = carve(numbers, extent.numbers());
-        let [labels, mean_of_class, mean_counts] = carve(indices, extent.indices());
-        shape.load(head, parameters);
-        momenta.fill(0.0);
-        let both = target_rows.assigned.chunks_exact(shape.outputs).chain(target_rows.free.chunks_exact(shape.outputs));
-        targets.chunks_exact_mut(shape.width()).zip(both).for_each(|(to, from)| fill_up(to, from));
-        pack_transposed(classes, shape.width(), &targets[..classes * shape.width()], transposed);
+        let numbers = StepNumbers::carve(numbers, extent);
+        let indices = StepIndices::carve(indices, extent);
+        shape.load(head, numbers.parameters);
+        numbers.momenta.fill(0.0);
+        let targets = [target_rows.assigned, target_rows.free];
+        let targets = targets.iter().flat_map(|rows| rows.chunks_exact(shape.outputs));
+        let width = shape.width();
+        numbers.targets.chunks_exact_mut(width).zip(targets).for_each(|(to, from)| fill_up(to, from));
+        pack_transposed(classes, width, &numbers.targets[..classes * width], numbers.transposed);
         let base_classes = target_rows.base_classes;
-        Self {
-            shape,
-            workers,
-            base_classes,
-            classes,
-            started: false,
-            parameters,
-            momenta,
-            backward,
-            hidden,
-            norms,
-            rows,
-            gradient,
-            targets,
-            transposed,
-            pairs,
-            logits,
-            means,
-            mean_gradient,
-            mean_norms,
-            labels,
-            mean_of_class,
-            mean_counts,
-        }
+        Self { shape, workers, base_classes, classes, started: false, numbers, indices }
     }
 
     /// Writes out the head as trained so far.
     pub fn store(&self, head: Parameters<&mut [f32]>) {
-        self.shape.store(self.parameters, head);
+        self.shape.store(self.numbers.parameters, head);
     }
 
     /// Whether all parameters are finite.
     pub fn is_finite(&self) -> bool {
-        self.parameters.iter().all(|value| value.is_finite())
+        self.numbers.parameters.iter().all(|value| value.is_finite())
     }
 
     /// One step of SGD with momentum, dampening and weight decay, in PyTorch's definition (the first direction is the
@@ -235,86 +224,140 @@ impl<'a> Alignment<'a> {
     pub fn gradient(&mut self, batch: &Batch<'_>, config: &Config, gradient: Parameters<&mut [f32]>) -> Losses {
         let losses = self.follow(batch, config, Update::GRADIENT);
         self.started = false;
-        self.shape.store(self.momenta, gradient);
+        self.shape.store(self.numbers.momenta, gradient);
         losses
     }
 
     /// Forward, losses, backward with the update.
     fn follow(&mut self, batch: &Batch<'_>, config: &Config, update: Update) -> Losses {
-        let Self { shape, workers, .. } = *self;
-        let width = shape.width();
-        let samples = batch.classes.len();
-        let projected = batch.features.len() / shape.inputs;
-        let perturbed = batch.perturbed.len() / shape.outputs;
-        let mut pass = projection::Batch {
-            features: batch.features,
-            hidden: &mut self.hidden[..shape.activations(projected)],
-            z: &mut self.rows[..projected * width],
-            norms: &mut self.norms[..projected],
+        self.forward(batch);
+        let length = self.projections(batch) * self.shape.width();
+        self.numbers.gradient[..length].fill(0.0);
+        let losses = Losses {
+            contrast: self.contrast(batch, config),
+            cross_entropy: self.cross_entropy(batch, config),
+            orthogonality: self.orthogonality(batch, config),
         };
-        shape.forward(self.parameters, &mut pass, workers);
-        let rest = self.rows[projected * width..].chunks_exact_mut(width);
-        rest.zip(batch.perturbed.chunks_exact(shape.outputs)).for_each(|(to, from)| fill_up(to, from));
-        let classes = batch.classes.iter().cycle().take(projected);
-        let labels = classes.chain(batch.perturbed_labels.iter().cycle().take(perturbed));
-        self.labels.iter_mut().zip(labels).for_each(|(to, from)| *to = *from);
-
-        let rows = Rows { values: &self.rows[..(projected + perturbed) * width], width };
-        let gradient = &mut self.gradient[..projected * width];
-        gradient.fill(0.0);
-        let mut losses = Losses::default();
-        if config.contrast != 0.0 {
-            let (form, weight) = ((config.temperature, config.contrast_form), config.contrast);
-            let (labels, mut pairs) = (&self.labels[..rows.count()], Pairs { memory: self.pairs });
-            losses.contrast = weight * contrast::loss(rows, labels, form, weight, gradient, &mut pairs, workers);
-        }
-        let z = Rows { values: &self.rows[..projected * width], width };
-        let base = self.base_classes;
-        let counted: [(f32, &(dyn Fn(usize) -> bool + Sync)); 2] =
-            [(config.cross_entropy, &|class| class >= base), (config.base_cross_entropy, &|class| class < base)];
-        for (weight, counts) in counted.into_iter().filter(|(weight, _)| *weight != 0.0) {
-            let targets = Rows { values: &self.targets[..self.classes * width], width };
-            let classes = Classes { targets, transposed: self.transposed };
-            let label = |row: usize| Some(batch.classes[row % samples] as usize).filter(|class| counts(*class));
-            let loss = cross_entropy::loss(z, classes, label, weight, gradient, self.logits, workers);
-            losses.cross_entropy += weight * loss;
-        }
-        if config.orthogonality != 0.0 {
-            let first = Rows { values: &self.rows[..samples * width], width };
-            let into = &mut gradient[..samples * width];
-            let weight = config.orthogonality;
-            let means = count_means(batch.classes, self.base_classes, self.mean_of_class);
-            // The targets of absent classes and the free ones stand after the means.
-            let apart = self
-                .targets
-                .chunks_exact(width)
-                .enumerate()
-                .filter(|(target, _)| self.mean_of_class.get(*target).is_none_or(|mean| *mean == ABSENT));
-            let rest = self.means[means * width..].chunks_exact_mut(width);
-            rest.zip(apart).for_each(|(to, (_, from))| to.copy_from_slice(from));
-            let scratch = Scratch {
-                rows: self.means,
-                gradient: &mut self.mean_gradient[..means * width],
-                norms: &mut self.mean_norms[..means],
-                counts: &mut self.mean_counts[..means],
-                pairs: Pairs { memory: self.pairs },
-            };
-            let mean_of = |row: usize| {
-                let mean = self.mean_of_class[batch.classes[row] as usize];
-                (mean != ABSENT).then_some(mean as usize)
-            };
-            losses.orthogonality = weight * orthogonality::with_means(first, mean_of, weight, into, scratch, workers);
-        }
-        let mut pass = projection::Batch {
-            features: batch.features,
-            hidden: &mut self.hidden[..shape.activations(projected)],
-            z: &mut self.rows[..projected * width],
-            norms: &mut self.norms[..projected],
-        };
-        shape.unnormalise(&pass, gradient);
-        let mut head = Trained { parameters: self.parameters, momenta: self.momenta, scratch: self.backward };
-        shape.backward(&mut head, &mut pass, gradient, update, workers);
+        self.backward(batch, update);
         losses
+    }
+
+    /// Rows that are projected for a batch.
+    fn projections(&self, batch: &Batch<'_>) -> usize {
+        batch.features.len() / self.shape.inputs
+    }
+
+    /// Projects the batch, and puts the perturbed targets and all labels beside the projections.
+    fn forward(&mut self, batch: &Batch<'_>) {
+        let Self { shape, workers, .. } = *self;
+        let (width, projections) = (shape.width(), self.projections(batch));
+        let StepNumbers { parameters, hidden, rows, norms, .. } = &mut self.numbers;
+        shape.forward(parameters, &mut pass(shape, batch, hidden, rows, norms), workers);
+        let perturbed = batch.perturbed.chunks_exact(shape.outputs);
+        let labels = batch.perturbed_labels.iter().cycle().take(perturbed.len());
+        let labels = batch.classes.iter().cycle().take(projections).chain(labels);
+        let rest = rows[projections * width..].chunks_exact_mut(width);
+        rest.zip(perturbed).for_each(|(to, from)| fill_up(to, from));
+        self.indices.labels.iter_mut().zip(labels).for_each(|(to, from)| *to = *from);
+    }
+
+    /// Adds the gradient of PSCL over the projections and the perturbed targets; returns the weighted loss.
+    fn contrast(&mut self, batch: &Batch<'_>, config: &Config) -> f32 {
+        let weight = config.contrast;
+        if weight == 0.0 {
+            return 0.0;
+        }
+        let (width, projections) = (self.shape.width(), self.projections(batch));
+        let count = projections + batch.perturbed.len() / self.shape.outputs;
+        let StepNumbers { rows, gradient, pairs, .. } = &mut self.numbers;
+        let rows = Rows { values: &rows[..count * width], width };
+        let labels = &self.indices.labels[..count];
+        let settings = ContrastSettings { temperature: config.temperature, form: config.contrast_form };
+        let (gradient, mut pairs) = (&mut gradient[..projections * width], Pairs { memory: pairs });
+        weight * contrast::loss(rows, labels, settings, weight, gradient, &mut pairs, self.workers)
+    }
+
+    /// Adds the gradients of cross entropy over samples of incremental classes, then of base classes; returns the
+    /// weighted losses.
+    fn cross_entropy(&mut self, batch: &Batch<'_>, config: &Config) -> f32 {
+        let (width, projections) = (self.shape.width(), self.projections(batch));
+        let (samples, base) = (batch.classes.len(), self.base_classes);
+        let StepNumbers { rows, gradient, targets, transposed, logits, .. } = &mut self.numbers;
+        let rows = Rows { values: &rows[..projections * width], width };
+        let gradient = &mut gradient[..projections * width];
+        let targets = Rows { values: &targets[..self.classes * width], width };
+        let classes = Classes { targets, transposed };
+        let mut sum = 0.0;
+        for (weight, of_base) in [(config.cross_entropy, false), (config.base_cross_entropy, true)] {
+            if weight != 0.0 {
+                let label = |row: usize| {
+                    let class = batch.classes[row % samples] as usize;
+                    ((class < base) == of_base).then_some(class)
+                };
+                sum += weight * cross_entropy::loss(rows, classes, label, weight, gradient, logits, self.workers);
+            }
+        }
+        sum
+    }
+
+    /// Adds the gradient of ORTH over the means of the first views and the other targets; returns the weighted loss.
+    fn orthogonality(&mut self, batch: &Batch<'_>, config: &Config) -> f32 {
+        let weight = config.orthogonality;
+        if weight == 0.0 {
+            return 0.0;
+        }
+        let (width, samples) = (self.shape.width(), batch.classes.len());
+        let StepIndices { mean_of_class, mean_counts, .. } = &mut self.indices;
+        let StepNumbers { rows, gradient, targets, means, mean_gradient, mean_norms, pairs, .. } = &mut self.numbers;
+        let count = count_means(batch.classes, self.base_classes, mean_of_class);
+        // The targets of absent classes and the free ones stand after the means.
+        let has_mean = |target: usize| mean_of_class.get(target).is_some_and(|mean| *mean != ABSENT);
+        let others = targets.chunks_exact(width).enumerate().filter(|(target, _)| !has_mean(*target));
+        let rest = means[count * width..].chunks_exact_mut(width);
+        rest.zip(others).for_each(|(to, (_, from))| to.copy_from_slice(from));
+        let scratch = Scratch {
+            rows: means,
+            gradient: &mut mean_gradient[..count * width],
+            norms: &mut mean_norms[..count],
+            counts: &mut mean_counts[..count],
+            pairs: Pairs { memory: pairs },
+        };
+        let mean_of = |row: usize| {
+            let mean = mean_of_class[batch.classes[row] as usize];
+            (mean != ABSENT).then_some(mean as usize)
+        };
+        let first_views = Rows { values: &rows[..samples * width], width };
+        let gradient = &mut gradient[..samples * width];
+        weight * orthogonality::with_means(first_views, mean_of, weight, gradient, scratch, self.workers)
+    }
+
+    /// Takes the gradient back through the head, with the update.
+    fn backward(&mut self, batch: &Batch<'_>, update: Update) {
+        let Self { shape, workers, .. } = *self;
+        let gradient_length = self.projections(batch) * shape.width();
+        let StepNumbers { parameters, momenta, backward, hidden, norms, rows, gradient, .. } = &mut self.numbers;
+        let gradient = &mut gradient[..gradient_length];
+        let mut pass = pass(shape, batch, hidden, rows, norms);
+        shape.unnormalise(&pass, gradient);
+        let mut head = Trained { parameters, momenta, scratch: backward };
+        shape.backward(&mut head, &mut pass, gradient, update, workers);
+    }
+}
+
+/// A batch on its way through the head, in the buffers of a step.
+fn pass<'a>(
+    shape: Shape,
+    batch: &Batch<'a>,
+    hidden: &'a mut [f32],
+    rows: &'a mut [f32],
+    norms: &'a mut [f32],
+) -> projection::Batch<'a> {
+    let projections = batch.features.len() / shape.inputs;
+    projection::Batch {
+        features: batch.features,
+        hidden: &mut hidden[..shape.activations(projections)],
+        z: &mut rows[..projections * shape.width()],
+        norms: &mut norms[..projections],
     }
 }
 

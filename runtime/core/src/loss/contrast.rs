@@ -20,10 +20,19 @@ pub enum Form {
     Negatives,
 }
 
+/// What PSCL depends on besides its rows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ContrastSettings {
+    /// What inner products are divided by.
+    pub temperature: f32,
+    /// Where the sum over the positives stands.
+    pub form: Form,
+}
+
 /// Contrastive loss: the mean over all anchors that have a positive (a row of equal label other than itself) and, for
 /// [`Form::Negatives`], a negative.
 ///
-/// With s_ik = z_i . z_k / t and p_i the softmax of s_i over the rows in the denominator, the gradient with respect to
+/// With s_ik = z_i . z_k / t, t the temperature, and p_i the softmax of s_i over the rows in the denominator, the gradient with respect to
 /// s_ik is p_ik - q_ik, where q_i is uniform over the positives ([`Form::Outside`], [`Form::Negatives`]) or
 /// proportional to e^{s_ik} over them ([`Form::Inside`]).
 ///
@@ -33,12 +42,13 @@ pub enum Form {
 pub fn loss(
     rows: Rows<'_>,
     labels: &[u32],
-    (temperature, form): (f32, Form),
+    settings: ContrastSettings,
     weight: f32,
     gradient: &mut [f32],
     pairs: &mut Pairs<'_>,
     workers: &dyn Workers,
 ) -> f32 {
+    let ContrastSettings { temperature, form } = settings;
     let n = labels.len();
     let positives_of = |i: usize| {
         let positives = count(labels, labels[i]) - 1;

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use orco_core::align::AlignError;
+use orco_state::listing::join_first;
 use orco_state::session::LearnError;
 
 use super::super::ShotsError;
@@ -105,25 +106,18 @@ impl From<LearnError> for UpgradeError {
     }
 }
 
-/// The first few, and how many more there are.
-fn first_few(texts: impl ExactSizeIterator<Item = String>) -> String {
-    const SHOWN: usize = 10;
-    let more = texts.len().saturating_sub(SHOWN);
-    let mut listed: Vec<String> = texts.take(SHOWN).collect();
-    if more > 0 {
-        listed.push(format!("and {more} more"));
-    }
-    listed.join(", ")
-}
+/// Most entries of a list in a sentence.
+const LISTED: usize = 10;
 
 fn quoted(labels: &[String]) -> String {
-    first_few(labels.iter().map(|label| format!("\"{label}\"")))
+    join_first(labels.iter().map(|label| format!("\"{label}\"")), LISTED, ", ")
 }
 
 fn listed(classes: &[Compared]) -> String {
-    first_few(classes.iter().map(|class| {
+    let entries = classes.iter().map(|class| {
         let name = if class.label.is_empty() { "all classes together".into() } else { format!("\"{}\"", class.label) };
         let (before, after) = (class.before.unwrap_or_default(), class.after.unwrap_or_default());
         format!("{name} {:.0} % of {} shots, not {:.0} %", 100.0 * after, class.pictures, 100.0 * before)
-    }))
+    });
+    join_first(entries, LISTED, ", ")
 }

@@ -1,11 +1,11 @@
-//! What a device without an allocator keeps: its classes and its exemplars, with capacities that are part of their
-//! types.
+//! What a device without an allocator keeps: its classes and its exemplars, in tables whose capacities are part of
+//! their types.
 //!
-//! A device with an allocator keeps the same in `orco-state`, which grows as needed.
+//! A device with an allocator takes `orco-state`, whose tables grow.
 
 use heapless::{String, Vec};
 
-use crate::exemplar::{Exemplars, Precision, quantise};
+use orco_core::exemplar::{Exemplars, Precision, quantise};
 
 /// There is no room for more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -59,7 +59,7 @@ impl<const CLASSES: usize, const LABEL: usize> ClassTable<CLASSES, LABEL> {
         self.classes.iter().position(|class| class.label == label)
     }
 
-    /// Writes the row of every class's target into `assigned`, as [`crate::align::align`] takes them.
+    /// Writes the row of every class's target into `assigned`, as [`orco_core::align::align`] takes them.
     ///
     /// # Panics
     /// If `assigned` has not an entry for each class.
@@ -68,7 +68,7 @@ impl<const CLASSES: usize, const LABEL: usize> ClassTable<CLASSES, LABEL> {
         assigned.iter_mut().zip(&self.classes).for_each(|(target, class)| *target = class.target);
     }
 
-    /// Takes over the targets that [`crate::align::assign`] found.
+    /// Takes over the targets that [`orco_core::align::assign`] found.
     ///
     /// # Panics
     /// If there is not one for each class.
@@ -90,7 +90,7 @@ impl<const CLASSES: usize, const LABEL: usize> ClassTable<CLASSES, LABEL> {
 ///
 /// # Example
 /// ```
-/// use orco_core::bounded::{ExemplarTable, Full};
+/// use orco_bare::tables::{ExemplarTable, Full};
 /// use orco_core::exemplar::Precision;
 ///
 /// // Two exemplars of two views, three features each.

@@ -1,0 +1,79 @@
+//! What an alignment learns from.
+
+use super::step::Extent;
+use crate::config::Config;
+use crate::exemplar::Exemplars;
+use crate::projection::{Parameters, Shape};
+
+/// Everything that a session learns from. Classes are numbered base classes first.
+#[derive(Clone, Copy, Debug)]
+pub struct AlignmentData<'a> {
+    /// Shape of the head.
+    pub shape: Shape,
+    /// The head after phase 2.
+    pub head: Parameters<&'a [f32]>,
+    /// Pseudo-targets, unit rows `[targets, outputs]`.
+    pub targets: &'a [f32],
+    /// Number of base classes.
+    pub base_classes: usize,
+    /// Exemplars of the base classes, which the bundle brings.
+    pub base: Exemplars<'a>,
+    /// Exemplars collected on the device, of any class.
+    pub learned: Exemplars<'a>,
+}
+
+impl<'a> AlignmentData<'a> {
+    /// Numbers of the exemplars trained on: at most as many of each base class as the configuration says, and all that
+    /// the device collected.
+    pub fn exemplars(&self, config: &Config) -> impl Iterator<Item = u32> + use<'a> {
+        let (classes, limit) = (self.base.classes, config.base_exemplars);
+        let earlier = move |exemplar: usize| classes[..exemplar].iter().filter(|of| **of == classes[exemplar]).count();
+        let base = (0..classes.len()).filter(move |&exemplar| earlier(exemplar) < limit);
+        base.chain(classes.len()..classes.len() + self.learned.len()).map(|exemplar| exemplar as u32)
+    }
+
+    /// The bank that holds an exemplar of that number, and its number there.
+    pub fn find(&self, exemplar: u32) -> (&Exemplars<'a>, usize) {
+        let (exemplar, base) = (exemplar as usize, self.base.len());
+        if exemplar < base { (&self.base, exemplar) } else { (&self.learned, exemplar - base) }
+    }
+
+    /// Class of an exemplar of that number.
+    pub(super) fn class_of(&self, exemplar: u32) -> u32 {
+        let (bank, exemplar) = self.find(exemplar);
+        bank.classes[exemplar]
+    }
+
+    /// Most views that an exemplar has.
+    pub(super) fn views(&self) -> usize {
+        self.base.views.max(self.learned.views)
+    }
+
+    /// Number of pseudo-targets.
+    pub(super) fn target_count(&self) -> usize {
+        self.targets.len() / self.shape.outputs
+    }
+
+    /// How large the steps of an alignment of so many known classes are at most.
+    pub(super) fn extent(&self, classes: usize, config: &Config) -> Extent {
+        Extent::new(self.shape, self.target_count(), classes, self.base.len() + self.learned.len(), config)
+    }
+
+    /// Floating-point operations of the matrix products of [`super::align`] over so many known classes: those of the head and
+    /// of the losses.
+    pub fn operations(&self, classes: usize, config: &Config) -> u64 {
+        let samples = self.exemplars(config).count();
+        let (views, outputs, targets) = (config.sample.views(), self.shape.outputs, self.target_count());
+        let step = |samples: usize| -> u64 {
+            let (rows, means) = (views * samples, samples.min(classes));
+            let pairs = |rows: usize, wanted: usize| (rows * rows + wanted * rows) * outputs;
+            let entropies = 1 + usize::from(config.base_cross_entropy != 0.0);
+            let losses =
+                pairs(rows + 2 * samples, rows) + entropies * 2 * rows * classes * outputs + pairs(targets, means);
+            2 * (rows as u64 * (self.shape.forward_cost() + self.shape.backward_cost()) + losses as u64)
+        };
+        let batch = config.batch.max(1);
+        let last = samples % batch;
+        config.epochs as u64 * ((samples / batch) as u64 * step(batch) + if last > 0 { step(last) } else { 0 })
+    }
+}
