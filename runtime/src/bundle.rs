@@ -30,7 +30,6 @@ use crate::signature::{self, PublicKey, SignatureError};
 use orco_state::codec::{self, DecodeError, Kind};
 use orco_state::label::{self, Shown};
 use orco_state::state::{BaseModel, State};
-use orco_state::statistics::Statistics;
 
 /// Largest file of a bundle that is read, in bytes.
 const MAX_FILE: u64 = 1 << 30;
@@ -181,7 +180,7 @@ impl Bundle {
             let bytes = read_checked(folder, &manifest, STATISTICS)?;
             let path = folder.join(STATISTICS);
             let decode = |source| OpenError::Decode { path, source };
-            base_model.statistics = Some(Statistics::decode(&bytes, &base_model).map_err(decode)?);
+            base_model.statistics = Some(base_model.decode_statistics(&bytes).map_err(decode)?);
         } else if manifest.learn.answer.is_some() {
             let reason = format!("its [learn.answer] needs {STATISTICS}, which it does not list");
             return unfit(MANIFEST, reason);

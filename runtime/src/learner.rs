@@ -27,7 +27,7 @@ use orco_state::label;
 use orco_state::nearest::{self, Neighbour};
 use orco_state::pack::{Pack, PackOrigin};
 use orco_state::session::budget::{Budget, Extent};
-use orco_state::session::{self, LearnError, Memory, NewClass};
+use orco_state::session::{self, LearnError, Memory};
 use orco_state::state::{BaseModel, Class, State};
 use orco_state::unknown::KnownScores;
 
@@ -215,10 +215,9 @@ impl Learner {
             return Err(LearnError::LabelExists { label: label.into() });
         }
         assert_eq!(shots.dim().2, base_model.head.inputs, "shots have other features than the bundle");
-        let shots = shots.outer_iter().map(|shot| shot.iter().copied().collect()).collect();
-        let class = NewClass { label: label::normal(label), shots };
-        self.ready().0.imprint(&class);
-        self.provisional.push(class.label);
+        let shots: Vec<Vec<f32>> = shots.outer_iter().map(|shot| shot.iter().copied().collect()).collect();
+        self.ready().0.imprint(&shots);
+        self.provisional.push(label::normal(label));
         Ok(())
     }
 

@@ -20,7 +20,6 @@ use orco_state::codec::{self, Kind};
 use orco_state::head::Head;
 use orco_state::pack::{self, Sealed};
 use orco_state::state::{BaseModel, Class, State};
-use orco_state::statistics::Statistics;
 use orco_state::store::{self, Frame, Medium, Slot, VERSION};
 
 /// A public key, for signatures that no input will bear.
@@ -126,7 +125,7 @@ fn read(kind: Kind, bytes: &[u8]) -> bool {
             sound.inspect(|base_model| classify(base_model, &State::fresh(base_model, [0; 32]))).is_some()
         }
         Kind::Statistics => {
-            let Ok(statistics) = Statistics::decode(bytes, &base_model) else { return false };
+            let Ok(statistics) = base_model.decode_statistics(bytes) else { return false };
             let config = Config { views: 2, ..Config::discriminant() };
             let base_model = BaseModel { statistics: Some(statistics), config, ..base_model };
             classify(&base_model, &State::fresh(&base_model, [0; 32]));

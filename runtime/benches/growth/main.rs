@@ -98,7 +98,7 @@ fn imprinting(learner: &Learner, shots: ArrayView3<'_, f32>) -> f64 {
     let shots = shots.outer_iter().map(|shot| shot.iter().copied().collect()).collect();
     let class = NewClass { label: "one more".into(), shots };
     let started = Instant::now();
-    classifier.imprint(&class);
+    classifier.imprint(&class.shots);
     started.elapsed().as_secs_f64()
 }
 

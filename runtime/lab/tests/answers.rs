@@ -219,7 +219,7 @@ fn a_class_is_known_provisionally_before_it_is_learned() {
     let base_model = base_model();
     let (state, _) = learn(&base_model, &State::fresh(&base_model, [0; 32]), BASE..BASE + 3);
     let mut provisional = Classifier::new(&base_model, &state);
-    provisional.imprint(&new_class(BASE + 3, 5));
+    provisional.imprint(&new_class(BASE + 3, 5).shots);
     let (learned, _) = learn(&base_model, &state, BASE + 3..BASE + 4);
     let (values, _) = features(BASE + 3..BASE + 4, 30, "measured");
     let right =
@@ -265,15 +265,15 @@ fn statistics_are_read_as_they_were_written_and_refused_where_they_do_not_fit() 
     let base_model = base_model();
     let statistics = base_model.statistics.clone().unwrap();
     let bytes = statistics.encode();
-    assert_eq!(Statistics::decode(&bytes, &base_model).as_ref(), Ok(&statistics));
+    assert_eq!(base_model.decode_statistics(&bytes).as_ref(), Ok(&statistics));
     let fewer = BaseModel { classes: base_model.classes[1..].to_vec(), ..base_model.clone() };
-    assert!(Statistics::decode(&bytes, &fewer).is_err());
+    assert!(fewer.decode_statistics(&bytes).is_err());
     for spoilt in [
         Statistics { factor: 0.0, ..statistics.clone() },
         Statistics { start: f32::NAN, ..statistics.clone() },
         Statistics { centre: vec![0.0; INPUTS - 1], ..statistics.clone() },
         Statistics { damping: vec![2.0; statistics.damping.len()], ..statistics.clone() },
     ] {
-        assert!(Statistics::decode(&spoilt.encode(), &base_model).is_err());
+        assert!(base_model.decode_statistics(&spoilt.encode()).is_err());
     }
 }

@@ -78,7 +78,7 @@ fn errors_fall_with_shots_and_a_stranger_among_shots_is_found() {
     assert_eq!((alone.taken_for.len(), alone.expected.map(|now| now[0])), (0, Some(1.0 - curve.error(1))));
     let one_shot: NewClass = NewClass { label: "one".into(), shots: new[0].shots[..1].to_vec() };
     let mut imprinted = classifier.clone();
-    imprinted.imprint(&one_shot);
+    imprinted.imprint(&one_shot.shots);
     let clean = &new[0].shots[1][..base_model.head.inputs];
     let scores = imprinted.scores(clean);
     let apart = scores.last().unwrap() - classifier.scores_of_some(&one_shot.shots, &[vec![0]], clean)[0][0];

@@ -22,8 +22,7 @@ mod score;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use orco_core::config::Answer;
-use orco_core::math::{add_scaled, dot, highest};
+use orco_core::math::{add_scaled, highest};
 
 pub use self::calibrate::Fitting;
 use self::calibrate::{shift, softmax};
@@ -31,9 +30,8 @@ use self::embed::Embedder;
 pub(crate) use self::embed::TOGETHER;
 pub(crate) use self::judged::{Judged, Judgement};
 pub(crate) use self::known::Known;
-use self::score::{Rows, Scorer};
-use crate::state::{BaseModel, Calibration, State};
-use crate::statistics::Statistics;
+use self::score::{ClassRow, Rows, Scorer};
+use crate::state::{BaseModel, Calibration, Scoring, State};
 
 /// Most samples that are looked at before the first answer, which waits for it: for what a picture scores that shows
 /// something known, and for the temperature where no change has chosen one yet.
@@ -42,6 +40,15 @@ pub(crate) const MOST: usize = 1000;
 /// How much a picture is like anything known, by its scores, the border among them: the largest.
 pub(crate) fn familiarity(scores: &[f32]) -> f32 {
     highest(scores)
+}
+
+/// What a sample of a known class scores.
+#[derive(Clone, Debug)]
+pub(crate) struct ScoredSample {
+    /// Its class.
+    pub(crate) class: u32,
+    /// Scores of every known class.
+    pub(crate) scores: Vec<f32>,
 }
 
 /// A state made ready for answering with all that is known.
@@ -55,30 +62,30 @@ pub(crate) struct Answerer {
 }
 
 impl Answerer {
-    pub(crate) fn new(base_model: &BaseModel, state: &State, with: (Answer, &Statistics)) -> Self {
+    pub(crate) fn new(base_model: &BaseModel, state: &State, scoring: Scoring<'_>) -> Self {
         match state.calibration {
-            Some(calibration) => Self::of(Known::new(base_model, state, with), calibration),
-            None => Self::with_samples(base_model, state, with).0,
+            Some(calibration) => Self::of(Known::new(base_model, state, scoring), calibration),
+            None => Self::with_samples(base_model, state, scoring).0,
         }
     }
 
-    /// The same, and what samples whose class is known score, the border among it, with their classes.
+    /// The same, and what samples whose class is known score, the border among it.
     pub(crate) fn with_samples(
         base_model: &BaseModel,
         state: &State,
-        with: (Answer, &Statistics),
-    ) -> (Self, Vec<(u32, Vec<f32>)>) {
-        let known = Known::new(base_model, state, with);
-        let judged = Judged::of(base_model, state, with);
+        scoring: Scoring<'_>,
+    ) -> (Self, Vec<ScoredSample>) {
+        let known = Known::new(base_model, state, scoring);
+        let judged = Judged::of(base_model, state, scoring);
         let mut rows = judged.rows(&known, MOST);
         let base = known.base();
         let calibration = state.calibration.unwrap_or_else(|| {
-            let classes: Vec<u32> = rows.iter().map(|(class, _)| *class).collect();
+            let classes: Vec<u32> = rows.iter().map(|row| row.class).collect();
             let mut fitting = Fitting::new(&classes, base, known.len());
-            rows.iter().for_each(|(_, row)| fitting.add(row, false));
-            fitting.choose(state.balance, judged.simplest(), with.1.start)
+            rows.iter().for_each(|row| fitting.add(&row.scores, false));
+            fitting.choose(state.balance, judged.simplest(), scoring.statistics.start)
         });
-        rows.iter_mut().for_each(|(_, row)| shift(row, base, calibration.border.shift));
+        rows.iter_mut().for_each(|row| shift(&mut row.scores, base, calibration.border.shift));
         (Self::of(known, calibration), rows)
     }
 
@@ -105,11 +112,10 @@ impl Answerer {
         softmax(scores, self.calibration.temperature);
     }
 
-    /// Knows one more class from its shots' features.
+    /// Adds a class, known from its shots' features.
     pub(crate) fn imprint<'a>(&mut self, shots: impl Iterator<Item = &'a [f32]>) {
         let contributions: Vec<Vec<f32>> = shots.map(|shot| self.contribution(shot)).collect();
-        let (row, offset) = self.row_of(contributions.iter().map(Vec::as_slice));
-        self.rows.push(&row, offset);
+        self.rows.push(&self.row_of(contributions.iter().map(Vec::as_slice)));
     }
 
     /// Scores `[subsets, n]` of one more class, known by some of these shots alone, for features `[n, inputs]`, the
@@ -118,9 +124,9 @@ impl Answerer {
         let contributions: Vec<Vec<f32>> = shots.iter().map(|shot| self.contribution(shot)).collect();
         let embedded = self.embedder.embed(features);
         let scores = |subset: &Vec<usize>| {
-            let (row, offset) = self.row_of(subset.iter().map(|shot| contributions[*shot].as_slice()));
-            let offset = offset + self.calibration.border.shift;
-            embedded.chunks_exact(row.len()).map(|embedded| dot(&row, embedded) + offset).collect()
+            let mut class = self.row_of(subset.iter().map(|shot| contributions[*shot].as_slice()));
+            class.offset += self.calibration.border.shift;
+            embedded.chunks_exact(class.row.len()).map(|embedded| class.score(embedded)).collect()
         };
         subsets.iter().map(scores).collect()
     }
@@ -130,8 +136,8 @@ impl Answerer {
         self.embedder.contributions(shot, shot.len() / self.embedder.inputs)
     }
 
-    /// The row and the offset of a class, from what its shots add.
-    fn row_of<'a>(&self, contributions: impl Iterator<Item = &'a [f32]>) -> (Vec<f32>, f32) {
+    /// The row of a class, from what its shots add.
+    fn row_of<'a>(&self, contributions: impl Iterator<Item = &'a [f32]>) -> ClassRow {
         let mut sum = vec![0.0; self.embedder.length()];
         let mut count = 0.0;
         for contribution in contributions {
@@ -140,6 +146,6 @@ impl Answerer {
         }
         self.scorer.whiten(&mut sum);
         let offsets = self.scorer.rows(&mut sum, &[f32::max(count, 1.0)]);
-        (sum, offsets[0])
+        ClassRow { row: sum, offset: offsets[0] }
     }
 }

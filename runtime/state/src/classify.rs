@@ -32,13 +32,11 @@
 //! ```
 
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::answer::{Answerer, familiarity};
 use crate::head::Projector;
-use crate::session::NewClass;
 use crate::state::{BaseModel, State};
 use crate::target::{argmax, cosines};
 use crate::unknown::KnownScores;
@@ -93,8 +91,8 @@ impl Classifier {
     /// The same with other settings, of which [`Config::answer`], [`Config::class_means`] and
     /// [`Config::base_exemplars`] matter.
     pub fn with_config(base_model: &BaseModel, state: &State, config: &Config) -> Self {
-        Self(match base_model.answers(config) {
-            Some(with) => Rule::Answerer(Box::new(Answerer::new(base_model, state, with))),
+        Self(match base_model.scoring(config) {
+            Some(scoring) => Rule::Answerer(Box::new(Answerer::new(base_model, state, scoring))),
             None => Rule::Nearest(Nearest::new(base_model, state, config)),
         })
     }
@@ -102,24 +100,26 @@ impl Classifier {
     /// The same, and what known pictures score, by which unknown ones are told: `None` where answers do not use the
     /// bundle's statistics.
     pub fn with_known_scores(base_model: &BaseModel, state: &State, config: &Config) -> (Self, Option<KnownScores>) {
-        let Some(with) = base_model.answers(config) else {
+        let Some(scoring) = base_model.scoring(config) else {
             return (Self::with_config(base_model, state, config), None);
         };
-        let (answerer, rows) = Answerer::with_samples(base_model, state, with);
+        let (answerer, rows) = Answerer::with_samples(base_model, state, scoring);
         let scores = KnownScores::of(&rows, answerer.classes());
         (Self(Rule::Answerer(Box::new(answerer))), scores)
     }
 
-    /// Knows one more class at once, without training: by the mean direction of its shots' clean views under the head
+    /// Adds a class at once, without training: by the mean direction of its shots' clean views under the head
     /// in use, in place of a target (imprinting, Qi et al. 2018), and by their mean features where means count.
     /// Provisional, for as long as [`crate::session::Session::learn`] takes.
     ///
+    /// # Shapes
+    /// For each shot the features of its views, `[1.., inputs]`, the clean view first.
     /// # Panics
     /// If a shot has no whole feature vector.
-    pub fn imprint(&mut self, class: &NewClass) {
+    pub fn imprint(&mut self, shots: &[Vec<f32>]) {
         match &mut self.0 {
-            Rule::Nearest(nearest) => nearest.imprint(class),
-            Rule::Answerer(answerer) => answerer.imprint(class.shots.iter().map(Vec::as_slice)),
+            Rule::Nearest(nearest) => nearest.imprint(shots.iter().map(Vec::as_slice)),
+            Rule::Answerer(answerer) => answerer.imprint(shots.iter().map(Vec::as_slice)),
         }
     }
 
@@ -164,9 +164,10 @@ impl Classifier {
     pub fn scores_of_some(&self, shots: &[Vec<f32>], subsets: &[Vec<usize>], features: &[f32]) -> Vec<Vec<f32>> {
         match &self.0 {
             Rule::Nearest(nearest) => {
-                let chosen = |subset: &Vec<usize>| subset.iter().map(|shot| shots[*shot].clone()).collect();
-                let class = |subset| NewClass { label: String::new(), shots: chosen(subset) };
-                subsets.iter().map(|subset| nearest.scores_of(&class(subset), features)).collect()
+                let scores = |subset: &Vec<usize>| {
+                    nearest.scores_of(subset.iter().map(|shot| shots[*shot].as_slice()), features)
+                };
+                subsets.iter().map(scores).collect()
             }
             Rule::Answerer(answerer) => answerer.scores_of_some(shots, subsets, features),
         }
@@ -195,19 +196,20 @@ impl Nearest {
         Self { head: Projector::new(state.head(base_model)), targets, dimension: base_model.dimension, means, weight }
     }
 
-    fn imprint(&mut self, class: &NewClass) {
+    fn imprint<'a>(&mut self, shots: impl Iterator<Item = &'a [f32]>) {
         let inputs = self.head.inputs();
-        let clean: Vec<f32> = class.shots.iter().flat_map(|shot| &shot[..inputs]).copied().collect();
+        let clean: Vec<f32> = shots.flat_map(|shot| &shot[..inputs]).copied().collect();
         self.targets.extend(mean_direction(&self.head.project(&clean), self.dimension));
         if let Some(means) = &mut self.means {
             means.extend(mean_direction(&clean, inputs));
         }
     }
 
-    fn scores_of(&self, class: &NewClass, features: &[f32]) -> Vec<f32> {
+    /// Scores of a class with these shots alone.
+    fn scores_of<'a>(&self, shots: impl Iterator<Item = &'a [f32]>, features: &[f32]) -> Vec<f32> {
         let none = Vec::new();
         let mut alone = Self { targets: none.clone(), means: self.means.as_ref().map(|_| none), ..self.clone() };
-        alone.imprint(class);
+        alone.imprint(shots);
         alone.scores(features)
     }
 

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::bank::Bank;
+use crate::codec::{self, DecodeError, Kind};
 use crate::head::Head;
 use crate::statistics::Statistics;
 use orco_core::border::Border;
@@ -50,6 +51,15 @@ pub struct BaseModel {
     /// Statistics of the base classes, where the bundle brings them.
     #[serde(skip)]
     pub statistics: Option<Statistics>,
+}
+
+/// What the default answers are made with ([`crate::answer`]).
+#[derive(Clone, Copy, Debug)]
+pub struct Scoring<'a> {
+    /// Weights of the scores by targets, by means and by discriminant.
+    pub weights: Answer,
+    /// Statistics of the base classes.
+    pub statistics: &'a Statistics,
 }
 
 /// How much what was known counts against what is new, where the border between them is chosen: weight of the base
@@ -156,10 +166,20 @@ impl Origin {
 }
 
 impl BaseModel {
-    /// The weights and statistics that answers are made with; `None` where they follow the paper, or the bundle has no
-    /// statistics.
-    pub fn answers<'a>(&'a self, config: &Config) -> Option<(Answer, &'a Statistics)> {
-        config.answer.zip(self.statistics.as_ref())
+    /// What answers are made with; `None` where they follow the paper, or the bundle has no statistics.
+    pub fn scoring<'a>(&'a self, config: &Config) -> Option<Scoring<'a>> {
+        let (weights, statistics) = config.answer.zip(self.statistics.as_ref())?;
+        Some(Scoring { weights, statistics })
+    }
+
+    /// Decodes the file in which a bundle brings the statistics of its base classes ([`Statistics::encode`]).
+    ///
+    /// # Errors
+    /// [`DecodeError`] if it is none, or does not fit this base model.
+    pub fn decode_statistics(&self, bytes: &[u8]) -> Result<Statistics, DecodeError> {
+        let statistics: Statistics = codec::decode(Kind::Statistics, bytes)?;
+        let fits = statistics.is_sound(self.head.inputs, self.classes.len());
+        if fits { Ok(statistics) } else { Err(DecodeError::Body) }
     }
 
     /// Gives memory back that decoding took in advance: long vectors grow while they are read.

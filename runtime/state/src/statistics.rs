@@ -6,8 +6,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::bank::Bank;
-use crate::codec::{self, DecodeError, Kind};
-use crate::state::BaseModel;
+use crate::codec::{self, Kind};
 
 /// Statistics of the base classes, in a file of their own: a bundle is made without them, too, and what was learned on
 /// a bundle does not depend on them.
@@ -21,7 +20,7 @@ pub struct Statistics {
     pub axes: Bank,
     /// What whitening takes away along each axis, 0..1.
     pub damping: Vec<f32>,
-    /// By what it multiplies the rest.
+    /// Factor applied to the rest.
     pub factor: f32,
     /// Mean of each base class's directions from the centre, one view each.
     pub directions: Bank,
@@ -36,23 +35,13 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Decodes a bundle's file.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if it is none, or does not fit the bundle.
-    pub fn decode(bytes: &[u8], base_model: &BaseModel) -> Result<Self, DecodeError> {
-        let statistics: Self = codec::decode(Kind::Statistics, bytes)?;
-        if statistics.is_sound(base_model) { Ok(statistics) } else { Err(DecodeError::Body) }
-    }
-
-    /// Encodes them as a bundle's file.
+    /// Encodes them as a bundle's file, which [`crate::state::BaseModel::decode_statistics`] reads.
     pub fn encode(&self) -> Vec<u8> {
         codec::encode(Kind::Statistics, self)
     }
 
-    /// Whether all parts fit together and onto the base model.
-    pub fn is_sound(&self, base_model: &BaseModel) -> bool {
-        let (inputs, base) = (base_model.head.inputs, base_model.classes.len());
+    /// Whether all parts fit together, and onto features of length `inputs` and `base` base classes.
+    pub fn is_sound(&self, inputs: usize, base: usize) -> bool {
         let finite = |values: &[f32]| values.iter().all(|value| value.is_finite());
         let one_of_each = |bank: &Bank, count: usize| {
             bank.is_sound()

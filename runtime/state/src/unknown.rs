@@ -9,7 +9,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::answer::familiarity;
+use crate::answer::{ScoredSample, familiarity};
 
 /// Share of known pictures that may be taken for unknown ones unless a setting says otherwise.
 pub const FALSE_ALARMS: f32 = 0.05;
@@ -17,19 +17,28 @@ pub const FALSE_ALARMS: f32 = 0.05;
 /// What known pictures score.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnownScores {
-    /// Scores, rising, with the share of each among all, classes counting alike.
-    scores: Vec<(f32, f32)>,
+    /// In the order of their scores, the lowest first.
+    scores: Vec<KnownScore>,
+}
+
+/// What a known picture scores.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct KnownScore {
+    score: f32,
+    /// Its share among all, classes counting alike.
+    share: f32,
 }
 
 impl KnownScores {
-    /// Collects them from rows of scores, the border among them, of samples whose class is known, one of `classes`.
-    pub(crate) fn of(rows: &[(u32, Vec<f32>)], classes: usize) -> Option<Self> {
+    /// Collects them from samples whose class is known, one of `classes`; their scores have the border among them.
+    pub(crate) fn of(samples: &[ScoredSample], classes: usize) -> Option<Self> {
         let mut counts = vec![0.0f32; classes];
-        rows.iter().for_each(|(class, _)| counts[*class as usize] += 1.0);
+        samples.iter().for_each(|sample| counts[sample.class as usize] += 1.0);
         let classes = counts.iter().filter(|count| **count > 0.0).count() as f32;
-        let one = |(class, row): &(u32, Vec<f32>)| (familiarity(row), 1.0 / (counts[*class as usize] * classes));
-        let mut scores: Vec<(f32, f32)> = rows.iter().map(one).collect();
-        scores.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let share = |sample: &ScoredSample| 1.0 / (counts[sample.class as usize] * classes);
+        let scored = |sample: &ScoredSample| KnownScore { score: familiarity(&sample.scores), share: share(sample) };
+        let mut scores: Vec<KnownScore> = samples.iter().map(scored).collect();
+        scores.sort_by(|a, b| a.score.total_cmp(&b.score));
         (!scores.is_empty()).then_some(Self { scores })
     }
 
@@ -37,7 +46,7 @@ impl KnownScores {
     /// lower one is unknown.
     pub fn threshold(&self, false_alarms: f32) -> f32 {
         let mut below = 0.0;
-        for &(score, share) in &self.scores {
+        for &KnownScore { score, share } in &self.scores {
             below += share;
             if below > false_alarms {
                 return score;
@@ -53,10 +62,11 @@ mod tests {
 
     #[test]
     fn the_threshold_lets_the_chosen_share_fall_below() {
-        let known = KnownScores { scores: (0..20).map(|index| (index as f32, 0.05)).collect() };
-        assert_eq!(known.threshold(0.0), 0.0);
-        assert_eq!(known.threshold(0.12), 2.0);
-        let uneven = KnownScores { scores: vec![(1.0, 0.5), (2.0, 0.25), (3.0, 0.25)] };
+        let known = |score, share| KnownScore { score, share };
+        let even = KnownScores { scores: (0..20).map(|index| known(index as f32, 0.05)).collect() };
+        assert_eq!(even.threshold(0.0), 0.0);
+        assert_eq!(even.threshold(0.12), 2.0);
+        let uneven = KnownScores { scores: vec![known(1.0, 0.5), known(2.0, 0.25), known(3.0, 0.25)] };
         assert_eq!((uneven.threshold(0.4), uneven.threshold(0.6)), (1.0, 2.0));
     }
 }

@@ -123,7 +123,7 @@ fn pictures(options: &Options, output: &Output, arguments: &Arguments) -> Result
     let what = format!("learned {}", change::describe(&new));
     change::print(output, &report, &what, started.elapsed().as_secs_f64())?;
     let mut learner = device::open(options, output)?;
-    let probable = learner.base_model().answers(&learner.base_model().config).is_some();
+    let probable = learner.base_model().scoring(&learner.base_model().config).is_some();
     say!(output, "\nthe saved state, opened again, on other pictures among {} classes:\n", learner.classes().count())?;
     say!(output, "{:<16} {:>10} {:>8}  not sure", "class", "recognised", "sure")?;
     let mut all = Pictures::default();

@@ -21,7 +21,7 @@ impl Imprinted {
 
 impl Learner for Imprinted {
     fn learn(&mut self, new: &[NewClass], _: OnProgress<'_>) -> Result<f64, LearnError> {
-        new.iter().for_each(|class| self.0.imprint(class));
+        new.iter().for_each(|class| self.0.imprint(&class.shots));
         Ok(0.0)
     }
 

@@ -12,30 +12,48 @@ use crate::target::argmax;
 /// Most samples by which a temperature is chosen; more cost time and change nothing that matters.
 const MOST: usize = 1000;
 
-/// The best base class and the best learned one for a sample, with their scores, no border among them.
+/// A class with its score for a sample, before the border is added.
+#[derive(Clone, Copy, Debug)]
+struct BestClass {
+    class: usize,
+    score: f32,
+}
+
+impl BestClass {
+    /// The best of some classes, of which the first has this index.
+    fn of(scores: &[f32], first: usize) -> Self {
+        let best = argmax(scores);
+        Self { class: first + best, score: scores[best] }
+    }
+}
+
+/// The best base class and the best learned one for a sample.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leaders {
-    known: (usize, f32),
-    learned: Option<(usize, f32)>,
+    base: BestClass,
+    learned: Option<BestClass>,
 }
 
 impl Leaders {
     pub(super) fn of(row: &[f32], base: usize) -> Self {
-        let (old, new) = row.split_at(base);
-        let best = |side: &[f32], first: usize| {
-            let index = argmax(side);
-            (first + index, side[index])
-        };
-        Self { known: best(old, 0), learned: (!new.is_empty()).then(|| best(new, base)) }
+        let (known, new) = row.split_at(base);
+        Self { base: BestClass::of(known, 0), learned: (!new.is_empty()).then(|| BestClass::of(new, base)) }
     }
 
     /// The class that a border makes the answer, the base class of equal ones.
     pub(super) fn answer(&self, border: f32) -> usize {
         match self.learned {
-            Some((class, score)) if score + border > self.known.1 => class,
-            _ => self.known.0,
+            Some(learned) if learned.score + border > self.base.score => learned.class,
+            _ => self.base.class,
         }
     }
+}
+
+/// Scores of one of the samples by which the temperature is chosen.
+struct TemperatureSample {
+    /// Its number.
+    sample: usize,
+    scores: Vec<f32>,
 }
 
 /// Collects what samples say about the border and the temperature, by which both are chosen in every change.
@@ -47,26 +65,26 @@ pub struct Fitting<'a> {
     count: usize,
     /// Of the samples so far.
     pub(super) leaders: Vec<Leaders>,
-    /// Those that say nothing.
-    mute: Vec<bool>,
-    /// Whole rows of scores of evenly spread samples, with their numbers.
-    rows: Vec<(usize, Vec<f32>)>,
+    /// Whether a sample is excluded, and counts for nothing.
+    excluded: Vec<bool>,
+    /// Evenly spread samples.
+    rows: Vec<TemperatureSample>,
 }
 
 impl<'a> Fitting<'a> {
     /// Nothing collected yet. Samples are of these classes, of `count` known ones, the first `base` of them base
     /// classes.
     pub fn new(classes: &'a [u32], base: usize, count: usize) -> Self {
-        Self { classes, base, count, leaders: Vec::new(), mute: Vec::new(), rows: Vec::new() }
+        Self { classes, base, count, leaders: Vec::new(), excluded: Vec::new(), rows: Vec::new() }
     }
 
-    /// Takes the next sample's scores, `[count]`, without a border; a mute one counts for nothing.
-    pub fn add(&mut self, row: &[f32], mute: bool) {
+    /// Takes the next sample's scores, `[count]`, without a border; an excluded one counts for nothing.
+    pub fn add(&mut self, row: &[f32], excluded: bool) {
         let sample = self.leaders.len();
         self.leaders.push(Leaders::of(row, self.base));
-        self.mute.push(mute);
-        if !mute && sample.is_multiple_of(self.classes.len().div_ceil(MOST)) {
-            self.rows.push((sample, row.to_vec()));
+        self.excluded.push(excluded);
+        if !excluded && sample.is_multiple_of(self.classes.len().div_ceil(MOST)) {
+            self.rows.push(TemperatureSample { sample, scores: row.to_vec() });
         }
     }
 
@@ -82,7 +100,7 @@ impl<'a> Fitting<'a> {
             border::choose(&known, &new, &Aim { weights: balance.weights(), share: self.share(), least: simplest })
         };
         let base = self.base;
-        self.rows.iter_mut().for_each(|(_, row)| shift(row, base, border.shift));
+        self.rows.iter_mut().for_each(|row| shift(&mut row.scores, base, border.shift));
         Calibration { border, temperature: self.temperature(&shares) }
     }
 
@@ -97,31 +115,31 @@ impl<'a> Fitting<'a> {
         self.base as f32 / self.count.max(1) as f32
     }
 
-    /// Share of every speaking sample in the accuracy of its side, classes counting alike.
+    /// Share of every sample in the accuracy of its side, classes counting alike; 0 for excluded ones.
     fn shares(&self) -> Vec<f32> {
         let mut samples = vec![0.0f32; self.count];
-        let speaking = self.classes.iter().zip(&self.mute).filter(|(_, mute)| !**mute);
-        speaking.for_each(|(class, _)| samples[*class as usize] += 1.0);
+        let included = self.classes.iter().zip(&self.excluded).filter(|(_, excluded)| !**excluded);
+        included.for_each(|(class, _)| samples[*class as usize] += 1.0);
         let seen = |classes: &[f32]| classes.iter().filter(|count| **count > 0.0).count() as f32;
         let (base, learned) = samples.split_at(self.base);
         let sides = [seen(base), seen(learned)];
-        let share = |(&class, &mute): (&u32, &bool)| {
+        let share = |(&class, &excluded): (&u32, &bool)| {
             let side = sides[usize::from(class as usize >= self.base)];
-            if mute { 0.0 } else { 1.0 / (samples[class as usize] * side) }
+            if excluded { 0.0 } else { 1.0 / (samples[class as usize] * side) }
         };
-        self.classes.iter().zip(&self.mute).map(share).collect()
+        self.classes.iter().zip(&self.excluded).map(share).collect()
     }
 
-    /// Speaking samples of base classes and of learned ones.
+    /// Samples of base classes and of learned ones, without excluded ones.
     fn sides(&self, shares: &[f32]) -> [Vec<Sample>; 2] {
         let mut sides = [Vec::new(), Vec::new()];
-        for (sample, leaders) in self.leaders.iter().enumerate().filter(|(sample, _)| !self.mute[*sample]) {
-            let Some((learned, score)) = leaders.learned else { continue };
+        for (sample, leaders) in self.leaders.iter().enumerate().filter(|(sample, _)| !self.excluded[*sample]) {
+            let Some(learned) = leaders.learned else { continue };
             let class = self.classes[sample] as usize;
             let is_new = class >= self.base;
-            let own = if is_new { learned } else { leaders.known.0 };
-            let lead = score - leaders.known.1;
-            sides[usize::from(is_new)].push(Sample { lead, right: own == class, share: shares[sample] });
+            let own = if is_new { learned } else { leaders.base };
+            let (lead, right) = (learned.score - leaders.base.score, own.class == class);
+            sides[usize::from(is_new)].push(Sample { lead, right, share: shares[sample] });
         }
         sides
     }
@@ -130,15 +148,6 @@ impl<'a> Fitting<'a> {
     /// 2.2 in steps of 12 percent.
     fn temperature(&self, shares: &[f32]) -> f32 {
         const STEPS: i32 = 48;
-        let loss = |temperature: f32| -> f32 {
-            let each = self.rows.iter().map(|(sample, row)| {
-                let highest = highest(row);
-                let sum: f32 = row.iter().map(|score| exp((score - highest) / temperature)).sum();
-                let own = row[self.classes[*sample] as usize];
-                shares[*sample] * (ln(sum) - (own - highest) / temperature)
-            });
-            each.sum()
-        };
         if self.rows.is_empty() || self.count < 2 {
             return Calibration::TEMPERATURE;
         }
@@ -147,9 +156,24 @@ impl<'a> Fitting<'a> {
         let (mut low, mut high) = (0, STEPS - 1);
         while low < high {
             let middle = (low + high) / 2;
-            if loss(at(middle)) <= loss(at(middle + 1)) { high = middle } else { low = middle + 1 }
+            if self.loss(at(middle), shares) <= self.loss(at(middle + 1), shares) {
+                high = middle
+            } else {
+                low = middle + 1
+            }
         }
         at(low)
+    }
+
+    /// Cross entropy of the softmax at a temperature.
+    fn loss(&self, temperature: f32, shares: &[f32]) -> f32 {
+        let each = self.rows.iter().map(|TemperatureSample { sample, scores }| {
+            let highest = highest(scores);
+            let sum: f32 = scores.iter().map(|score| exp((score - highest) / temperature)).sum();
+            let own = scores[self.classes[*sample] as usize];
+            shares[*sample] * (ln(sum) - (own - highest) / temperature)
+        });
+        each.sum()
     }
 }
 
@@ -205,13 +229,13 @@ mod tests {
     }
 
     #[test]
-    fn mute_samples_take_no_share() {
+    fn excluded_samples_take_no_share() {
         let classes = [0, 0, 1, 2, 3];
         let mut fitting = Fitting::new(&classes, 2, 4);
-        for (class, mute) in classes.into_iter().zip([false, false, true, false, true]) {
+        for (class, excluded) in classes.into_iter().zip([false, false, true, false, true]) {
             let mut row = vec![0.0; 4];
             row[class as usize] = 1.0;
-            fitting.add(&row, mute);
+            fitting.add(&row, excluded);
         }
         assert_eq!(fitting.shares(), [0.5, 0.5, 0.0, 1.0, 0.0]);
         assert_eq!(fitting.accuracy(), 1.0);

@@ -3,14 +3,12 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use orco_core::config::Answer;
 use orco_core::discriminant::{direction, root};
 use orco_core::math::add_scaled;
 
 use crate::bank::Bank;
 use crate::head::Projector;
-use crate::state::{BaseModel, State};
-use crate::statistics::Statistics;
+use crate::state::{BaseModel, Scoring, State};
 
 /// Exemplars that are embedded at a time.
 pub(crate) const TOGETHER: usize = if cfg!(target_os = "none") { 8 } else { 64 };
@@ -29,13 +27,14 @@ pub(super) struct Embedder {
 }
 
 impl Embedder {
-    pub(super) fn new(base_model: &BaseModel, state: &State, (answer, statistics): (Answer, &Statistics)) -> Self {
-        let head = (answer.targets > 0.0).then(|| Projector::new(state.head(base_model)));
+    pub(super) fn new(base_model: &BaseModel, state: &State, scoring: Scoring<'_>) -> Self {
+        let Scoring { weights, statistics } = scoring;
+        let head = (weights.targets > 0.0).then(|| Projector::new(state.head(base_model)));
         Self {
             outputs: if head.is_some() { base_model.dimension } else { 0 },
             head,
             inputs: base_model.head.inputs,
-            roots: if answer.discriminant > 0.0 { base_model.head.inputs } else { 0 },
+            roots: if weights.discriminant > 0.0 { base_model.head.inputs } else { 0 },
             centre: statistics.centre.clone(),
             root_centre: statistics.root_centre.clone(),
         }
@@ -47,7 +46,7 @@ impl Embedder {
 
     /// Embeddings `[n, length]` of features `[n, inputs]`.
     pub(super) fn embed(&self, features: &[f32]) -> Vec<f32> {
-        let mut embedded = self.seen(features);
+        let mut embedded = self.embed_features(features);
         let projected = self.project(features);
         self.set_projections(&mut embedded, projected.chunks_exact(self.outputs.max(1)));
         embedded
@@ -58,7 +57,7 @@ impl Embedder {
     }
 
     /// Embeddings `[n, length]` of features `[n, inputs]` without their projections.
-    fn seen(&self, features: &[f32]) -> Vec<f32> {
+    fn embed_features(&self, features: &[f32]) -> Vec<f32> {
         let length = self.length();
         let mut embedded = vec![0.0; features.len() / self.inputs * length];
         for (to, from) in embedded.chunks_exact_mut(length).zip(features.chunks_exact(self.inputs)) {
@@ -113,15 +112,15 @@ impl Embedder {
         for (&exemplar, row) in exemplars.iter().zip(features.chunks_exact_mut(self.inputs)) {
             bank.view().read(exemplar, 0, row);
         }
-        let mut embedded = self.seen(&features);
+        let mut embedded = self.embed_features(&features);
         self.set_projections(&mut embedded, projections.clean(exemplars, self.outputs));
         embedded
     }
 
     /// What each of these exemplars of a bank, whose projections are known, adds to its class, `[exemplars, length]`.
     pub(super) fn contributions_of(&self, bank: &Bank, exemplars: &[usize], projections: &Projections) -> Vec<f32> {
-        let seen = self.seen(&views_of(bank, exemplars));
-        let mut contributions = means_of_views(seen, bank.views(), self.length());
+        let embedded = self.embed_features(&views_of(bank, exemplars));
+        let mut contributions = means_of_views(embedded, bank.views(), self.length());
         self.set_projections(&mut contributions, projections.means(exemplars, self.outputs));
         contributions
     }

@@ -7,24 +7,23 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use orco_core::config::Answer;
-use orco_core::math::dot;
 
-use super::Known;
+use super::ScoredSample;
 use super::calibrate::{Fitting, Leaders};
 use super::embed::{Projections, TOGETHER};
-use crate::state::{BaseModel, Calibration, State};
-use crate::statistics::Statistics;
+use super::known::{Known, LeftOutShot};
+use crate::state::{BaseModel, Calibration, Scoring, State};
 
 /// The samples that judge a state and others.
 pub(crate) struct Judged<'a> {
     base_model: &'a BaseModel,
-    with: (Answer, &'a Statistics),
+    scoring: Scoring<'a>,
     /// Whose exemplars are samples.
     state: &'a State,
     /// SHA-256 of each exemplar.
     digests: Vec<[u8; 32]>,
     /// For every exemplar, whether another class has the same one, or its own class has it before.
-    twice: Vec<bool>,
+    duplicate: Vec<bool>,
 }
 
 /// What judging a state gave.
@@ -34,25 +33,38 @@ pub(crate) struct Judgement {
     pub(crate) answers: Vec<usize>,
     /// The answers of an earlier state.
     pub(crate) earlier: Vec<usize>,
-    /// Whether a sample says nothing: it is all that its class has, or stands in two classes, one of which it cannot
-    /// be, or its class has the same one before.
-    pub(crate) mute: Vec<bool>,
+    /// Whether a sample is excluded: it is all that its class has, or stands in two classes, one of which it cannot be,
+    /// or its class has the same one before.
+    pub(crate) excluded: Vec<bool>,
+}
+
+/// What a sample scores in a state, without the border.
+struct SampleScores<'a> {
+    /// The sample's number.
+    number: usize,
+    /// Scores of every class that the state knows.
+    scores: &'a [f32],
+    /// Whether it says nothing: it has a duplicate, or without it nothing is left of its class.
+    is_excluded: bool,
 }
 
 impl<'a> Judged<'a> {
     /// The samples set aside, and the exemplars of a state.
-    pub(crate) fn of(base_model: &'a BaseModel, state: &'a State, with: (Answer, &'a Statistics)) -> Self {
+    pub(crate) fn of(base_model: &'a BaseModel, state: &'a State, scoring: Scoring<'a>) -> Self {
         let digests = (0..state.exemplars.len()).map(|exemplar| state.exemplars.digest_of(exemplar)).collect();
-        let mut judged = Self { base_model, with, state, digests, twice: Vec::new() };
-        let twice = judged.in_two_classes();
-        judged.twice =
-            judged.again().zip(&judged.digests).map(|(again, one)| again || twice.contains_key(one)).collect();
+        let mut judged = Self { base_model, scoring, state, digests, duplicate: Vec::new() };
+        let shared = judged.in_two_classes();
+        judged.duplicate = judged
+            .repeats()
+            .zip(&judged.digests)
+            .map(|(repeat, digest)| repeat || shared.contains_key(digest))
+            .collect();
         judged
     }
 
     /// How many the bundle set aside; these come first.
     pub(crate) fn set_aside(&self) -> usize {
-        self.with.1.set_aside.len()
+        self.scoring.statistics.set_aside.len()
     }
 
     fn len(&self) -> usize {
@@ -61,41 +73,41 @@ impl<'a> Judged<'a> {
 
     /// Class of each sample in the state whose exemplars they are.
     pub(crate) fn classes(&self) -> Vec<u32> {
-        self.with.1.set_aside.classes().iter().chain(self.state.exemplars.classes()).copied().collect()
+        self.scoring.statistics.set_aside.classes().iter().chain(self.state.exemplars.classes()).copied().collect()
     }
 
-    /// Chooses the border and the temperature of that state, by the samples that say something, and tells what an
-    /// earlier state answers, in which its classes were `indices`.
+    /// Chooses the border and the temperature of that state, by the samples that are not excluded, and answers for an
+    /// earlier state, in which its classes were `indices`.
     pub(crate) fn judge(&self, earlier: &State, indices: &[Option<usize>]) -> Judgement {
         let classes = self.classes();
         let own = |sample: usize| Some(classes[sample] as usize);
         let simplest = self.simplest();
-        let known = Known::new(self.base_model, self.state, self.with);
+        let known = Known::new(self.base_model, self.state, self.scoring);
         let base = known.base();
         let mut fitting = Fitting::new(&classes, base, self.state.known(self.base_model).count());
-        let mut mute = Vec::with_capacity(self.len());
+        let mut excluded = Vec::with_capacity(self.len());
         let columns = self.unchanged(earlier, indices);
         let border = self.border_of(earlier);
         let mut answers_before = Vec::new();
         let mut gathered = Vec::new();
         let every: Vec<usize> = (0..self.len()).collect();
-        self.scores((&known, &known.projections), &own, &every, &mut |sample, row, alone| {
-            mute.push(alone || self.is_twice(sample));
-            fitting.add(row, mute[sample]);
+        self.scores(&known, &known.projections, &own, &every, &mut |sample| {
+            excluded.push(sample.is_excluded);
+            fitting.add(sample.scores, sample.is_excluded);
             if let Some(columns) = &columns {
                 gathered.clear();
-                gathered.extend(columns.iter().map(|&class| row[class]));
+                gathered.extend(columns.iter().map(|&class| sample.scores[class]));
                 answers_before.push(Leaders::of(&gathered, base).answer(border));
             }
         });
-        let calibration = fitting.choose(self.state.balance, simplest, self.with.1.start);
+        let calibration = fitting.choose(self.state.balance, simplest, self.scoring.statistics.start);
         let answers = fitting.leaders.iter().map(|leaders| leaders.answer(calibration.border.shift)).collect();
         let earlier = if columns.is_some() {
             answers_before
         } else {
             self.answers(earlier, &|sample| indices[classes[sample] as usize], 0..self.len())
         };
-        Judgement { calibration, answers, earlier, mute }
+        Judgement { calibration, answers, earlier, excluded }
     }
 
     /// Accuracy over all classes, by the same samples, of the nearest class mean without a border, which answers should
@@ -104,14 +116,14 @@ impl<'a> Judged<'a> {
         if self.state.classes.is_empty() || self.state.balance.weights().len() < 2 {
             return 0.0;
         }
-        let with = (Answer::NEAREST_MEAN, self.with.1);
-        let known = Known::new(self.base_model, self.state, with);
+        let scoring = Scoring { weights: Answer::NEAREST_MEAN, ..self.scoring };
+        let known = Known::new(self.base_model, self.state, scoring);
         let classes = self.classes();
         let own = |sample: usize| Some(classes[sample] as usize);
         let mut fitting = Fitting::new(&classes, known.base(), known.len());
         let every: Vec<usize> = (0..self.len()).collect();
-        self.scores((&known, &known.projections), &own, &every, &mut |sample, row, alone| {
-            fitting.add(row, alone || self.is_twice(sample));
+        self.scores(&known, &known.projections, &own, &every, &mut |sample| {
+            fitting.add(sample.scores, sample.is_excluded);
         });
         fitting.accuracy()
     }
@@ -140,28 +152,28 @@ impl<'a> Judged<'a> {
         (self.state.head == earlier.head && columns.iter().enumerate().all(same)).then_some(columns)
     }
 
-    /// Scores of speaking samples in the state whose exemplars they are, without the border, with the sample's class:
-    /// of at most `most` samples, evenly chosen.
-    pub(crate) fn rows(&self, known: &Known<'_>, most: usize) -> Vec<(u32, Vec<f32>)> {
+    /// Scores of samples in the state whose exemplars they are, without the border: of at most `most` samples, evenly
+    /// chosen, excluded ones left out.
+    pub(crate) fn rows(&self, known: &Known<'_>, most: usize) -> Vec<ScoredSample> {
         let classes = self.classes();
         let own = |sample: usize| Some(classes[sample] as usize);
         let some: Vec<usize> = (0..self.len()).step_by(self.len().div_ceil(most).max(1)).collect();
         let mut rows = Vec::with_capacity(some.len());
-        self.scores((known, &known.projections), &own, &some, &mut |sample, row, alone| {
-            if !alone && !self.is_twice(sample) {
-                rows.push((classes[sample], row.to_vec()));
+        self.scores(known, &known.projections, &own, &some, &mut |sample| {
+            if !sample.is_excluded {
+                rows.push(ScoredSample { class: classes[sample.number], scores: sample.scores.to_vec() });
             }
         });
         rows
     }
 
     fn border_of(&self, state: &State) -> f32 {
-        state.calibration.map_or(self.with.1.start, |calibration| calibration.border.shift)
+        state.calibration.map_or(self.scoring.statistics.start, |calibration| calibration.border.shift)
     }
 
     /// Whether a sample is an exemplar that another class has, too, or its own class before.
-    fn is_twice(&self, sample: usize) -> bool {
-        sample.checked_sub(self.set_aside()).is_some_and(|exemplar| self.twice[exemplar])
+    fn is_duplicate(&self, sample: usize) -> bool {
+        sample.checked_sub(self.set_aside()).is_some_and(|exemplar| self.duplicate[exemplar])
     }
 
     /// Pairs of classes that have an exemplar in common, that which had it first in front.
@@ -172,14 +184,14 @@ impl<'a> Judged<'a> {
     /// How many exemplars of a class are the same as others before them, for each class that has such.
     pub(crate) fn repeated(&self) -> BTreeMap<u32, usize> {
         let mut repeated = BTreeMap::new();
-        for (_, &class) in self.again().zip(self.state.exemplars.classes()).filter(|(again, _)| *again) {
+        for (_, &class) in self.repeats().zip(self.state.exemplars.classes()).filter(|(repeat, _)| *repeat) {
             *repeated.entry(class).or_default() += 1;
         }
         repeated
     }
 
     /// For every exemplar, whether its class has the same one before.
-    fn again(&self) -> impl Iterator<Item = bool> {
+    fn repeats(&self) -> impl Iterator<Item = bool> {
         let mut seen = BTreeSet::new();
         self.digests.iter().zip(self.state.exemplars.classes()).map(move |sample| !seen.insert(sample))
     }
@@ -187,14 +199,14 @@ impl<'a> Judged<'a> {
     /// Exemplars that stand in more classes than one, with the pairs of these.
     fn in_two_classes(&self) -> BTreeMap<[u8; 32], BTreeSet<[u32; 2]>> {
         let mut first = BTreeMap::new();
-        let mut twice = BTreeMap::<_, BTreeSet<_>>::new();
+        let mut shared = BTreeMap::<_, BTreeSet<_>>::new();
         for (&digest, &class) in self.digests.iter().zip(self.state.exemplars.classes()) {
             let earlier = *first.entry(digest).or_insert(class);
             if earlier != class {
-                twice.entry(digest).or_default().insert([earlier, class]);
+                shared.entry(digest).or_default().insert([earlier, class]);
             }
         }
-        twice
+        shared
     }
 
     /// Answers of a state for some of the samples, by the border that it has. `own` is each sample's class in that
@@ -205,27 +217,28 @@ impl<'a> Judged<'a> {
         own: &dyn Fn(usize) -> Option<usize>,
         samples: Range<usize>,
     ) -> Vec<usize> {
-        let known = Known::new(self.base_model, state, self.with);
+        let known = Known::new(self.base_model, state, self.scoring);
         let (border, base) = (self.border_of(state), known.base());
         let exemplars = samples.end > self.set_aside();
         let projections =
             if exemplars { known.embedder.projections(&self.state.exemplars) } else { Projections::default() };
         let samples: Vec<usize> = samples.collect();
         let mut answers = Vec::with_capacity(samples.len());
-        let mut note = |_, row: &[f32], _| answers.push(Leaders::of(row, base).answer(border));
-        self.scores((&known, &projections), own, &samples, &mut note);
+        self.scores(&known, &projections, own, &samples, &mut |sample| {
+            answers.push(Leaders::of(sample.scores, base).answer(border));
+        });
         answers
     }
 
-    /// Hands out each sample's scores in a state without the border, and whether nothing was left of its class without
-    /// it and all that are the same, some samples at a time. The projections are those of the exemplars that are
-    /// samples under that state's head.
+    /// Hands out each sample's scores in a state without the border, some samples at a time. The projections are those
+    /// of the exemplars that are samples under that state's head.
     fn scores(
         &self,
-        (known, projections): (&Known<'_>, &Projections),
+        known: &Known<'_>,
+        projections: &Projections,
         own: &dyn Fn(usize) -> Option<usize>,
         samples: &[usize],
-        note: &mut dyn FnMut(usize, &[f32], bool),
+        note: &mut dyn FnMut(SampleScores<'_>),
     ) {
         let (length, count) = (known.embedder.length(), known.len());
         let bank = &known.state.exemplars;
@@ -239,7 +252,8 @@ impl<'a> Judged<'a> {
         let left_out = |sample: usize| {
             let exemplar = sample.checked_sub(aside)?;
             let class = own(sample)?;
-            stored.get(&(class as u32, self.digests[exemplar])).map(|&copies| (exemplar, (class, copies)))
+            let copies = *stored.get(&(class as u32, self.digests[exemplar]))?;
+            Some(LeftOutShot { exemplar, class, copies })
         };
         for some in samples.chunks(TOGETHER) {
             // Samples set aside come before exemplars.
@@ -248,19 +262,20 @@ impl<'a> Judged<'a> {
             let mut embedded = known.embedder.embed(&self.features_set_aside(first));
             embedded.extend(known.embedder.embed_stored(&self.state.exemplars, &last, projections));
             let mut scores = known.rows.scores(&embedded);
-            let left_out: Vec<Option<(usize, (usize, u32))>> = some.iter().map(|&sample| left_out(sample)).collect();
-            let (exemplars, classes): (Vec<usize>, Vec<(usize, u32)>) = left_out.iter().flatten().copied().unzip();
+            let left_out: Vec<Option<LeftOutShot>> = some.iter().map(|&sample| left_out(sample)).collect();
+            let shots: Vec<LeftOutShot> = left_out.iter().flatten().copied().collect();
+            let exemplars: Vec<usize> = shots.iter().map(|shot| shot.exemplar).collect();
             let contributions = known.embedder.contributions_of(&self.state.exemplars, &exemplars, projections);
-            let mut without = known.without(&classes, contributions).into_iter();
+            let mut without = known.without(&shots, contributions).into_iter();
             let each = scores.chunks_exact_mut(count.max(1)).zip(embedded.chunks_exact(length));
-            for ((&sample, left_out), (row, embedded)) in some.iter().zip(left_out).zip(each) {
-                let mut alone = false;
-                if let Some((_, (class, _))) = left_out {
+            for ((&number, left_out), (scores, embedded)) in some.iter().zip(left_out).zip(each) {
+                let mut is_excluded = self.is_duplicate(number);
+                if let Some(shot) = left_out {
                     let without = without.next().expect("one for each that is left out");
-                    alone = without.is_none();
-                    row[class] = without.map_or(f32::MIN, |(without, offset)| dot(&without, embedded) + offset);
+                    is_excluded |= without.is_none();
+                    scores[shot.class] = without.map_or(f32::MIN, |class| class.score(embedded));
                 }
-                note(sample, row, alone);
+                note(SampleScores { number, scores, is_excluded });
             }
         }
     }
@@ -270,7 +285,7 @@ impl<'a> Judged<'a> {
         let inputs = self.base_model.head.inputs;
         let mut features = vec![0.0; samples.len() * inputs];
         for (&sample, row) in samples.iter().zip(features.chunks_exact_mut(inputs)) {
-            self.with.1.set_aside.view().read(sample, 0, row);
+            self.scoring.statistics.set_aside.view().read(sample, 0, row);
         }
         features
     }

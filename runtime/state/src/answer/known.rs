@@ -3,17 +3,26 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use orco_core::config::Answer;
 use orco_core::math::add_scaled;
 
 use super::embed::{Embedder, Projections, TOGETHER};
-use super::score::{Rows, Scorer};
-use crate::state::{BaseModel, State};
-use crate::statistics::Statistics;
+use super::score::{ClassRow, Rows, Scorer};
+use crate::state::{BaseModel, Scoring, State};
 
 /// As many shots the mean of a base class counts where the device collects further ones: the place of use differs
 /// from that of the training images, so few shots must be able to move it.
 const BASE_COUNTS: f32 = 10.0;
+
+/// A shot that is left out of its class.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LeftOutShot {
+    /// Its number among the exemplars that are samples.
+    pub(super) exemplar: usize,
+    /// The class that it is left out of.
+    pub(super) class: usize,
+    /// How often the class has it.
+    pub(super) copies: u32,
+}
 
 /// A state with everything that scores its classes.
 pub(crate) struct Known<'a> {
@@ -31,11 +40,11 @@ pub(crate) struct Known<'a> {
 }
 
 impl<'a> Known<'a> {
-    pub(crate) fn new(base_model: &'a BaseModel, state: &'a State, with: (Answer, &Statistics)) -> Self {
-        let embedder = Embedder::new(base_model, state, with);
-        let scorer = Scorer::new(&embedder, with);
+    pub(crate) fn new(base_model: &'a BaseModel, state: &'a State, scoring: Scoring<'_>) -> Self {
+        let embedder = Embedder::new(base_model, state, scoring);
+        let scorer = Scorer::new(&embedder, scoring);
         let projections = embedder.projections(&state.exemplars);
-        let (length, inputs, statistics) = (embedder.length(), embedder.inputs, with.1);
+        let (length, inputs, statistics) = (embedder.length(), embedder.inputs, scoring.statistics);
         let base = base_model.classes.len();
         let count = base + state.classes.len();
         let (directions, whitened) = (statistics.directions.clean(), statistics.whitened.clean());
@@ -128,17 +137,13 @@ impl<'a> Known<'a> {
         Rows::new(&rows, offsets, length)
     }
 
-    /// For each of these classes the row `[length]` and offset that it would have without one of its shots, as often as
-    /// it has it; the shots' contributions are given, `[shots, length]`. None where nothing would be left.
-    pub(super) fn without(
-        &self,
-        classes: &[(usize, u32)],
-        mut contributions: Vec<f32>,
-    ) -> Vec<Option<(Vec<f32>, f32)>> {
+    /// For each shot that is left out, the row that its class would have without it and its copies; the shots'
+    /// contributions are given, `[shots, length]`. None where nothing would be left.
+    pub(super) fn without(&self, left_out: &[LeftOutShot], mut contributions: Vec<f32>) -> Vec<Option<ClassRow>> {
         let length = self.embedder.length();
         self.scorer.whiten(&mut contributions);
-        let mut counts = Vec::with_capacity(classes.len());
-        for (&(class, copies), row) in classes.iter().zip(contributions.chunks_exact_mut(length)) {
+        let mut counts = Vec::with_capacity(left_out.len());
+        for (&LeftOutShot { class, copies, .. }, row) in left_out.iter().zip(contributions.chunks_exact_mut(length)) {
             let copies = copies as f32;
             let from = self.added_from(class);
             let sum = &self.sums[class * length..][..length];
@@ -149,6 +154,6 @@ impl<'a> Known<'a> {
         let offsets =
             self.scorer.rows(&mut contributions, &counts.iter().map(|left| left.max(1.0)).collect::<Vec<_>>());
         let rows = contributions.chunks_exact(length).zip(offsets).zip(counts);
-        rows.map(|((row, offset), left)| (left > 0.5).then(|| (row.to_vec(), offset))).collect()
+        rows.map(|((row, offset), left)| (left > 0.5).then(|| ClassRow { row: row.to_vec(), offset })).collect()
     }
 }

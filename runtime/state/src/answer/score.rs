@@ -3,11 +3,11 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use orco_core::config::Answer;
 use orco_core::linalg::{LANES, Left, Right, pack, pack_transposed, padded, product};
 use orco_core::math::{dot, normalise, normalise_rows};
 
 use super::embed::Embedder;
+use crate::state::Scoring;
 use crate::statistics::Statistics;
 
 /// [`orco_core::discriminant::Whitening`] for many vectors at a time.
@@ -74,8 +74,9 @@ pub(super) struct Scorer {
 }
 
 impl Scorer {
-    pub(super) fn new(embedder: &Embedder, (answer, statistics): (Answer, &Statistics)) -> Self {
-        let weights = [answer.targets, answer.means, answer.discriminant];
+    pub(super) fn new(embedder: &Embedder, scoring: Scoring<'_>) -> Self {
+        let Scoring { weights, statistics } = scoring;
+        let weights = [weights.targets, weights.means, weights.discriminant];
         let all: f32 = weights.iter().sum();
         let weight = |part: usize| weights[part] / all / statistics.deviations[part];
         Self {
@@ -135,6 +136,19 @@ impl Scorer {
     }
 }
 
+/// What gives a class's score for an embedding: the inner product with its row, and the offset.
+#[derive(Clone, Debug)]
+pub(super) struct ClassRow {
+    pub(super) row: Vec<f32>,
+    pub(super) offset: f32,
+}
+
+impl ClassRow {
+    pub(super) fn score(&self, embedded: &[f32]) -> f32 {
+        dot(&self.row, embedded) + self.offset
+    }
+}
+
 /// What gives every class's score.
 #[derive(Clone, Debug)]
 pub(super) struct Rows {
@@ -156,14 +170,14 @@ impl Rows {
         self.offsets.len()
     }
 
-    pub(super) fn push(&mut self, row: &[f32], offset: f32) {
+    pub(super) fn push(&mut self, class: &ClassRow) {
         let count = self.len();
         if count.is_multiple_of(LANES) {
             self.columns.resize(self.columns.len() + self.length * LANES, 0.0);
         }
         let group = &mut self.columns[count / LANES * self.length * LANES..];
-        group.chunks_exact_mut(LANES).zip(row).for_each(|(lanes, value)| lanes[count % LANES] = *value);
-        self.offsets.push(offset);
+        group.chunks_exact_mut(LANES).zip(&class.row).for_each(|(lanes, value)| lanes[count % LANES] = *value);
+        self.offsets.push(class.offset);
     }
 
     /// Scores `[n, classes]` of embeddings `[n, length]`.

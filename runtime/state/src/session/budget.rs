@@ -51,7 +51,7 @@ impl Budget {
     /// they train a head, or answers do not use the bundle's statistics: not so in any bundle that is shipped.
     pub fn of(base_model: &BaseModel, extent: Extent) -> Option<Self> {
         let config = &base_model.config;
-        let (_, statistics) = base_model.answers(config).filter(|_| config.epochs == 0)?;
+        let statistics = base_model.scoring(config).filter(|_| config.epochs == 0)?.statistics;
         let shape = base_model.head.shape();
         let Extent { learned, stored, classes, shots } = extent;
         let (learned_then, stored_then) = (learned + classes, stored + shots);

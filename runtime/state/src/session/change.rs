@@ -50,7 +50,7 @@ impl Session<'_> {
     /// # Errors
     /// [`LearnError::NoBorder`] if answers have none, which the bundle's settings say.
     pub fn balance(&mut self, state: &State, balance: Balance) -> Result<(State, Report), LearnError> {
-        if self.base_model.answers(self.config).is_none() {
+        if self.base_model.scoring(self.config).is_none() {
             return Err(LearnError::NoBorder);
         }
         Ok(self.settle(state, State { balance, ..state.clone() }, Vec::new()))

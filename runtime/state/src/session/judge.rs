@@ -9,13 +9,13 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use orco_core::align::Losses;
-use orco_core::config::{Answer, Config};
+use orco_core::config::Config;
 
+use super::report::AnsweredState;
 use super::{Report, Since, data};
 use crate::answer::{Judged, Judgement};
 use crate::classify::Classifier;
-use crate::state::{BaseModel, Class, Origin, State};
-use crate::statistics::Statistics;
+use crate::state::{BaseModel, Class, Origin, Scoring, State};
 
 /// Samples with the answers of several states.
 struct Answers {
@@ -44,8 +44,8 @@ pub(super) fn report(
     config: &Config,
     losses: Vec<Losses>,
 ) -> Report {
-    let answers = match base_model.answers(config) {
-        Some(with) => by_all(base_model, before, after, with),
+    let answers = match base_model.scoring(config) {
+        Some(scoring) => by_all(base_model, before, after, scoring),
         None => by_targets(base_model, before, after, config),
     };
     let Answers { classes, base, first, earlier, later, pairs, repeated } = &answers;
@@ -83,7 +83,14 @@ pub(super) fn report(
     let labels: Vec<_> = after.known(base_model).map(|class| &class.label).collect();
     let in_two_classes = pairs.iter().map(|pair| pair.map(|class| labels[class as usize].clone())).collect();
     let repeated = repeated.iter().map(|&(class, shots)| (labels[class as usize].clone(), shots)).collect();
-    let report = Report::new(base_model, (before, earlier), (after, later), classes, &since, losses);
+    let report = Report::new(
+        base_model,
+        AnsweredState { state: before, answers: earlier },
+        AnsweredState { state: after, answers: later },
+        classes,
+        &since,
+        losses,
+    );
     Report { in_two_classes, repeated, ..report }
 }
 
@@ -121,20 +128,30 @@ fn by_targets(base_model: &BaseModel, before: &State, after: &State, config: &Co
 }
 
 /// On samples set aside and shots left out in turn, by all that is known; chooses the border first.
-fn by_all(base_model: &BaseModel, before: &State, after: &mut State, with: (Answer, &Statistics)) -> Answers {
-    let judged = Judged::of(base_model, after, with);
+fn by_all(base_model: &BaseModel, before: &State, after: &mut State, scoring: Scoring<'_>) -> Answers {
+    let judged = Judged::of(base_model, after, scoring);
     let indices: Vec<Option<usize>> =
         after.known(base_model).map(|class| index_of(class, base_model, before)).collect();
-    let Judgement { calibration, answers: later, earlier, mute } = judged.judge(before, &indices);
+    let Judgement { calibration, answers: later, earlier, excluded } = judged.judge(before, &indices);
     let (classes, base) = (judged.classes(), judged.set_aside());
     let bundle = State::fresh(base_model, after.base_model);
     let first = judged.answers(&bundle, &|_| None, 0..base);
     let pairs = judged.pairs().into_iter().collect();
     let repeated = judged.repeated().into_iter().collect();
     after.calibration = (!after.classes.is_empty()).then_some(calibration);
-    // None of the samples set aside is mute, so the first ones stay what they are.
-    let speaking =
-        |all: Vec<usize>| all.into_iter().zip(&mute).filter(|(_, mute)| !**mute).map(|(one, _)| one).collect();
-    let classes = classes.into_iter().zip(&mute).filter(|(_, mute)| !**mute).map(|(class, _)| class).collect();
-    Answers { base, classes, first, earlier: speaking(earlier), later: speaking(later), pairs, repeated }
+    // None of the samples set aside is excluded, so the first ones stay what they are.
+    Answers {
+        base,
+        classes: included(classes, &excluded),
+        first,
+        earlier: included(earlier, &excluded),
+        later: included(later, &excluded),
+        pairs,
+        repeated,
+    }
+}
+
+/// What belongs to the samples that are not excluded.
+fn included<T>(of_samples: Vec<T>, excluded: &[bool]) -> Vec<T> {
+    of_samples.into_iter().zip(excluded).filter(|(_, excluded)| !**excluded).map(|(one, _)| one).collect()
 }

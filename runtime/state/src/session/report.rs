@@ -79,17 +79,27 @@ pub struct Report {
     pub repeated: Vec<(String, usize)>,
 }
 
+/// A state with its answers for every sample.
+#[derive(Clone, Copy)]
+pub(super) struct AnsweredState<'a> {
+    pub(super) state: &'a State,
+    /// The class that it takes each sample for.
+    pub(super) answers: &'a [usize],
+}
+
 impl Report {
     /// From the answers for every exemplar under the old state and under the new one; `since` says for every class what
     /// all sessions have cost it.
     pub(super) fn new(
         base_model: &BaseModel,
-        (old, before): (&State, &[usize]),
-        (new, after): (&State, &[usize]),
+        before: AnsweredState<'_>,
+        after: AnsweredState<'_>,
         classes_of_exemplars: &[u32],
         since: &[Option<Since>],
         losses: Vec<Losses>,
     ) -> Self {
+        let AnsweredState { state: old, answers: before } = before;
+        let AnsweredState { state: new, answers: after } = after;
         let labels: Vec<&str> = new.known(base_model).map(|class| class.label.as_str()).collect();
         let count = labels.len();
         // The same class under its index in the old state.

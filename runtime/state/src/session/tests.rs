@@ -468,7 +468,7 @@ fn a_new_class_is_known_provisionally_at_once() {
     let base_model = base_model(4);
     let state = State::fresh(&base_model, [0; 32]);
     let mut classifier = Classifier::new(&base_model, &state);
-    classifier.imprint(&new_class(4, 5));
+    classifier.imprint(&new_class(4, 5).shots);
     let mut random = Random::new(9, "fresh samples");
     let right = |class: usize, random: &mut Random| {
         (0..10).filter(|_| classifier.nearest(&feature(class, random))[0] == class).count()
@@ -503,13 +503,13 @@ fn class_means_have_their_weight_in_a_score() {
     assert_eq!(scores(&state, 0.5, 5), targets);
     let fresh = State::fresh(&base_model, [0; 32]);
     let mut classifier = Classifier::with_config(&base_model, &fresh, &settings(0.5, 5));
-    classifier.imprint(&new_class(3, 5));
+    classifier.imprint(&new_class(3, 5).shots);
     let shots: Vec<f32> = new_class(3, 5).shots.concat();
     let mut mean = vec![0.0; INPUTS];
     shots.chunks_exact(INPUTS).for_each(|shot| add_scaled(&mut mean, 1.0, shot));
     normalise(&mut mean);
     let mut by_targets = Classifier::with_config(&base_model, &fresh, &settings(0.0, 5));
-    by_targets.imprint(&new_class(3, 5));
+    by_targets.imprint(&new_class(3, 5).shots);
     let expected = (by_targets.scores(&picture)[3] + 0.5 * dot(&direction, &mean)) / 1.5;
     // Of two pictures the second: rows must not shift.
     let second = classifier.scores(&[feature(0, &mut Random::new(8, "fresh samples")), picture].concat())[7];

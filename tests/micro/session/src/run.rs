@@ -14,7 +14,6 @@ use orco_state::codec::{self, Kind};
 use orco_state::history::{Change, Limits, Saved, Verb};
 use orco_state::session::{Memory, NewClass, Session};
 use orco_state::state::BaseModel;
-use orco_state::statistics::Statistics;
 use orco_state::store::{self, flash::Flash};
 
 use crate::board::Board;
@@ -92,7 +91,7 @@ fn open(files: Files<'_>) -> Result<(BaseModel, [u8; 32]), String> {
     if !base_model.is_sound() {
         return Err("the bundle makes no sense".into());
     }
-    let statistics = Statistics::decode(files.statistics, &base_model).map_err(|error| error.to_string())?;
+    let statistics = base_model.decode_statistics(files.statistics).map_err(|error| error.to_string())?;
     base_model.statistics = Some(statistics);
     Ok((base_model, codec::digest(files.learner)))
 }

@@ -40,7 +40,7 @@ fn earlier_answers_are_the_same_whether_computed_or_read_off() {
     for epochs in [0, 4] {
         let mut base_model = with_statistics();
         (base_model.config.epochs, base_model.config.warmup_epochs) = (epochs, epochs.min(2));
-        let with = base_model.answers(&base_model.config).unwrap();
+        let scoring = base_model.scoring(&base_model.config).unwrap();
         let fresh = State::fresh(&base_model, [0; 32]);
         let learn = |state: &State, new: &[NewClass]| learn_on(&base_model, state, new, 1, &mut proceed).unwrap().0;
         let two = learn(&fresh, &[new_class(3, 5), new_class(4, 1)]);
@@ -56,7 +56,7 @@ fn earlier_answers_are_the_same_whether_computed_or_read_off() {
             let earlier = known(before);
             let indices: Vec<Option<usize>> =
                 known(after).iter().map(|label| earlier.iter().position(|known| known == label)).collect();
-            let judged = Judged::of(&base_model, after, with);
+            let judged = Judged::of(&base_model, after, scoring);
             assert_eq!(judged.unchanged(before, &indices).is_some(), unchanged);
             let classes = judged.classes();
             let own = |sample: usize| indices[classes[sample] as usize];
@@ -69,14 +69,14 @@ fn earlier_answers_are_the_same_whether_computed_or_read_off() {
 #[test]
 fn probabilities_fit_before_anything_is_learned() {
     let base_model = with_statistics();
-    let with = base_model.answers(&base_model.config).unwrap();
-    let (answerer, rows) = Answerer::with_samples(&base_model, &State::fresh(&base_model, [0; 32]), with);
+    let scoring = base_model.scoring(&base_model.config).unwrap();
+    let (answerer, rows) = Answerer::with_samples(&base_model, &State::fresh(&base_model, [0; 32]), scoring);
     assert_eq!(rows.len(), 12);
     let likelihood = |probabilities: &dyn Fn(&mut [f32])| -> f32 {
-        let each = rows.iter().map(|(class, row)| {
-            let mut row = row.clone();
+        let each = rows.iter().map(|sample| {
+            let mut row = sample.scores.clone();
             probabilities(&mut row);
-            row[*class as usize].max(1e-6).ln()
+            row[sample.class as usize].max(1e-6).ln()
         });
         each.sum()
     };
