@@ -97,10 +97,15 @@ const OUTSIDE: f32 = 0.2;
 /// Shares add up with rounding errors.
 const TIE: f32 = 1e-5;
 
-/// A shift, with the accuracies on base classes and on new ones that the samples' kernels give.
-type Step = (f32, [f32; 2]);
+/// A shift, with the accuracies that the samples' kernels give.
+#[derive(Clone, Copy, Debug)]
+struct CurvePoint {
+    shift: f32,
+    base: f32,
+    new: f32,
+}
 
-fn curve(base: &[Sample], new: &[Sample]) -> [Step; STEPS + 1] {
+fn curve(base: &[Sample], new: &[Sample]) -> [CurvePoint; STEPS + 1] {
     let widths = [width(base), width(new)];
     let outermost = |samples: &[Sample], [low, high]: [f32; 2], width: f32| {
         let leads = samples.iter().map(|sample| -sample.lead);
@@ -117,7 +122,7 @@ fn curve(base: &[Sample], new: &[Sample]) -> [Step; STEPS + 1] {
             samples.iter().filter(|sample| sample.right).map(|sample| over(sample, width)).sum()
         };
         let all: f32 = base.iter().filter(|sample| sample.right).map(|sample| sample.share).sum();
-        (shift, [all - right(base, widths[0]), right(new, widths[1])])
+        CurvePoint { shift, base: all - right(base, widths[0]), new: right(new, widths[1]) }
     })
 }
 
@@ -141,11 +146,11 @@ fn ramp(x: f32) -> f32 {
 }
 
 /// The middle of the shifts with the highest harmonic mean.
-fn highest(curve: &[Step], weight: f32) -> f32 {
-    let value = |&(_, [base, new]): &Step| harmonic(base, new, weight);
+fn highest(curve: &[CurvePoint], weight: f32) -> f32 {
+    let value = |point: &CurvePoint| harmonic(point.base, point.new, weight);
     let most = curve.iter().map(value).fold(0.0, f32::max);
-    let as_good = |step: &&Step| value(step) >= most * (1.0 - TIE);
-    let mut best = curve.iter().skip_while(|step| !as_good(step)).take_while(as_good).map(|(shift, _)| *shift);
+    let as_good = |point: &&CurvePoint| value(point) >= most * (1.0 - TIE);
+    let mut best = curve.iter().skip_while(|point| !as_good(point)).take_while(as_good).map(|point| point.shift);
     let first = best.next().unwrap_or(0.0);
     (first + best.last().unwrap_or(first)) / 2.0
 }
@@ -247,11 +252,12 @@ mod tests {
             let (base, new) = (samples(&leads(&base)), samples(&leads(&new)));
             let border = choose(&base, &new, &aim(&[weight]));
             let curve = curve(&base, &new);
-            let value = |&(_, [base, new]): &Step| harmonic(base, new, weight);
-            let nearest = |a: &&Step, b: &&Step| (a.0 - border.shift).abs().total_cmp(&(b.0 - border.shift).abs());
+            let value = |point: &CurvePoint| harmonic(point.base, point.new, weight);
+            let distance = |point: &CurvePoint| (point.shift - border.shift).abs();
+            let nearest = |a: &&CurvePoint, b: &&CurvePoint| distance(a).total_cmp(&distance(b));
             let chosen = value(curve.iter().min_by(nearest).unwrap());
-            for step in &curve {
-                prop_assert!(value(step) <= chosen + 1e-4, "{step:?} beats {border:?}");
+            for point in &curve {
+                prop_assert!(value(point) <= chosen + 1e-4, "{point:?} beats {border:?}");
             }
         }
 
@@ -263,9 +269,9 @@ mod tests {
             let all = samples(&leads);
             let right = at(&all, &all, f32::MIN).base;
             let curve = curve(&all, &all);
-            let [first, last] = [curve[0].1, curve[STEPS].1];
-            prop_assert!((first[0] - right).abs() < 1e-4 && first[1].abs() < 1e-4, "{first:?}");
-            prop_assert!(last[0].abs() < 1e-4 && (last[1] - right).abs() < 1e-4, "{last:?}");
+            let [first, last] = [&curve[0], &curve[STEPS]];
+            prop_assert!((first.base - right).abs() < 1e-4 && first.new.abs() < 1e-4, "{first:?}");
+            prop_assert!(last.base.abs() < 1e-4 && (last.new - right).abs() < 1e-4, "{last:?}");
         }
     }
 }

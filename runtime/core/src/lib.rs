@@ -1,17 +1,35 @@
-//! The OrCo method on borrowed numbers: few-shot class-incremental learning by orthogonal pseudo-targets and contrast
-//! (CVPR 2024).
+//! The arithmetic of OrCo, few-shot class-incremental learning by orthogonal pseudo-targets and contrast (CVPR 2024), on
+//! slices that its caller lends.
 //!
-//! Every function works on slices and working memory that its caller lends: the crate needs neither an operating system
-//! nor an allocator, and starts no threads. Modules stand along the flow of data, each importing only from those above:
+//! The crate needs neither an operating system nor an allocator, and starts no threads. What a device knows and keeps
+//! is `orco-state`'s; a program that has pictures takes `orco-runtime`.
 //!
-//! - arithmetic: [`math`], [`random`], [`linalg`] (matrix products), [`workers`] (how work is shared), [`schedule`]
-//!   (learning rates);
-//! - the method: [`exemplar`] (stored features as they are read), [`projection`] (the head g, section 3.2), [`loss`]
-//!   (PSCL, cross entropy, orthogonality; sections 3.1 and 3.3), [`assignment`] (classes to pseudo-targets, section
-//!   3.4), [`config`] (its settings and presets);
-//! - phase 3 as a whole: [`align`];
-//! - beyond the paper: [`discriminant`] (second-order statistics of features), [`border`] (between known and new);
-//! - what a device without an allocator keeps: [`bounded`].
+//! By default a device trains nothing. It answers in closed form, by the means of stored features, by the
+//! [`discriminant`] and by the [`projection`] under the head that a bundle brings, with a [`border`] between base and
+//! learned classes. The paper's phase 3, which trains the head again on the device, is an option ([`align`]).
+//!
+//! Modules stand in layers; each imports from those above it:
+//!
+//! - arithmetic: [`math`], [`random`], [`workers`] (how work is shared among threads), [`linalg`] (matrix products),
+//!   [`schedule`] (learning rates);
+//! - answers: [`exemplar`] (features as they are stored and read), [`projection`] (the head g, section 3.2),
+//!   [`assignment`] (classes to pseudo-targets, section 3.4), and beyond the paper [`discriminant`] (second-order
+//!   statistics of features) and [`border`];
+//! - training: [`loss`] (PSCL, cross entropy, orthogonality; sections 3.1 and 3.3), [`config`] (settings and presets),
+//!   [`align`] (phase 3 as a whole).
+//!
+//! Two new classes and three free pseudo-targets: together they match best if the first class leaves the target that
+//! both are nearest to.
+//! ```
+//! use orco_core::assignment::{assign, memory};
+//!
+//! const MEMORY: (usize, usize) = memory(2, 3);
+//! let cosines = [[0.9, 0.8, 0.1], [0.9, 0.2, 0.0]];
+//! let (mut numbers, mut indices) = ([0.0; MEMORY.0], [0; MEMORY.1]);
+//! let mut targets = [0; 2];
+//! assign(&mut targets, 3, |class, target| cosines[class][target], &mut numbers, &mut indices);
+//! assert_eq!(targets, [1, 0]);
+//! ```
 #![no_std]
 
 #[cfg(test)]

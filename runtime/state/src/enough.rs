@@ -45,6 +45,13 @@ impl Enough {
     }
 }
 
+/// The mean error over classes that are known by some number of shots.
+#[derive(Default)]
+struct MeanError {
+    sum: f32,
+    classes: f32,
+}
+
 /// How the error of a class falls with its shots, by the base classes of a bundle.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
@@ -59,8 +66,7 @@ impl Curve {
         let (count, inputs) = (classifier.classes(), base_model.head.inputs);
         let clean = aside.clean();
         let scores = classifier.scores(&clean);
-        // Sums of errors, and over how many classes, by shots.
-        let mut sums: Vec<(f32, f32)> = Vec::new();
+        let mut means: Vec<MeanError> = Vec::new();
         for class in 0..base_model.classes.len() {
             let of_class = |sample: &usize| aside.classes()[*sample] as usize == class;
             let own: Vec<usize> = (0..aside.len()).filter(of_class).collect();
@@ -77,14 +83,14 @@ impl Curve {
                     // The class as it is known is no rival of itself.
                     row.iter().enumerate().any(|(other, rival)| other != class && rival >= *score)
                 });
-                if sums.len() == index {
-                    sums.push((0.0, 0.0));
+                if means.len() == index {
+                    means.push(MeanError::default());
                 }
-                sums[index].0 += wrong.count() as f32 / own.len() as f32;
-                sums[index].1 += 1.0;
+                means[index].sum += wrong.count() as f32 / own.len() as f32;
+                means[index].classes += 1.0;
             }
         }
-        let errors: Vec<f32> = sums.iter().map(|(errors, classes)| errors / classes).collect();
+        let errors: Vec<f32> = means.iter().map(|mean| mean.sum / mean.classes).collect();
         (!errors.is_empty()).then_some(Self { errors })
     }
 

@@ -64,11 +64,11 @@ impl Grouping {
     /// `directions` `[n, dimension]`.
     pub fn groups(&self, directions: &[f32], dimension: usize) -> Vec<Vec<usize>> {
         let mut linkage = Linkage::new(&from_their_mean(directions, dimension), dimension);
-        while let Some((one, other, cosine)) = linkage.closest() {
-            if cosine < self.least {
+        while let Some(closest) = linkage.closest() {
+            if closest.cosine < self.least {
                 break;
             }
-            linkage.merge(one, other);
+            linkage.merge(closest.later, closest.earlier);
         }
         linkage.members.iter_mut().for_each(|group| group.sort_unstable());
         linkage.members
@@ -106,11 +106,13 @@ impl Grouping {
             let closest = linkage.closest();
             let effort = effort(&linkage.members, &classes);
             // Cosines only fall from merger to merger.
-            while let Some((_, sum)) = left.next_if(|(least, _)| closest.is_none_or(|(.., cosine)| cosine < **least)) {
+            while let Some((_, sum)) =
+                left.next_if(|(least, _)| closest.as_ref().is_none_or(|pair| pair.cosine < **least))
+            {
                 *sum += effort;
             }
-            let Some((one, other, _)) = closest.filter(|_| left.peek().is_some()) else { break };
-            linkage.merge(one, other);
+            let Some(closest) = closest.filter(|_| left.peek().is_some()) else { break };
+            linkage.merge(closest.later, closest.earlier);
         }
     }
 }
@@ -152,6 +154,13 @@ fn from_their_mean(directions: &[f32], dimension: usize) -> Vec<f32> {
     rows
 }
 
+/// Two groups with the mean cosine between their rows.
+struct LinkedPair {
+    later: usize,
+    earlier: usize,
+    cosine: f32,
+}
+
 /// Groups that grow together.
 struct Linkage {
     members: Vec<Vec<usize>>,
@@ -171,12 +180,13 @@ impl Linkage {
         Self { members, sums, likeness }
     }
 
-    /// The two groups that are most alike, the later one first, and their mean cosine.
-    fn closest(&self) -> Option<(usize, usize, f32)> {
+    /// The two groups that are most alike.
+    fn closest(&self) -> Option<LinkedPair> {
         let rows = self.likeness.iter().enumerate();
-        let pairs =
-            rows.flat_map(|(one, row)| row.iter().enumerate().map(move |(other, cosine)| (one, other, *cosine)));
-        pairs.max_by(|a, b| a.2.total_cmp(&b.2))
+        let pairs = rows.flat_map(|(later, row)| {
+            row.iter().enumerate().map(move |(earlier, cosine)| LinkedPair { later, earlier, cosine: *cosine })
+        });
+        pairs.max_by(|a, b| a.cosine.total_cmp(&b.cosine))
     }
 
     /// Adds group `one` to `other`, the earlier one, which keeps its place.

@@ -56,7 +56,7 @@ use serde::{Deserialize, Serialize};
 use crate::bank::Bank;
 use crate::codec;
 use crate::head::Head;
-use crate::state::{BaseModel, State, are_few};
+use crate::state::{BaseModel, State, within_shot_limit};
 
 /// A state with its history: what a device keeps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -192,12 +192,12 @@ impl Saved {
         last.checked_sub(steps).map(|index| self.history.entries[index].number)
     }
 
-    /// Whether all parts fit together and onto the base_model; to be asked after decoding.
+    /// Whether all parts fit together and onto the base model; to be asked after decoding.
     pub fn is_sound(&self, base_model: &BaseModel) -> bool {
         self.state.is_sound(base_model) && self.history.is_sound(base_model, &self.state)
     }
 
-    /// Whether the parts fit together as far as can be told without the base_model.
+    /// Whether the parts fit together as far as can be told without the base model.
     pub fn is_whole(&self) -> bool {
         let (present, attic) = (&self.state.exemplars, &self.history.attic);
         let pool = present.len() + attic.len();
@@ -208,7 +208,7 @@ impl Saved {
         present.is_sound()
             && attic.is_sound()
             && attic.is_like(present)
-            && are_few(present.classes())
+            && within_shot_limit(present.classes())
             && self.history.entries.iter().all(entry)
             && self.history.describes(&self.state)
     }

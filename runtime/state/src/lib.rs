@@ -1,17 +1,21 @@
 //! What an OrCo learner knows and keeps. Needs an allocator, but no operating system.
 //!
-//! The heart is pure: [`session`] turns (base_model, state, shots, settings) into (new state, report), with the same
-//! bytes for the same input on every machine; keeping the result is one act at the end, by [`store`]. Modules stand
-//! along the flow of data, each importing only from those above:
+//! The heart is pure: [`session`] turns (base model, state, shots, settings) into (new state, report), with the same
+//! bytes for the same input on every machine. By default that trains nothing: answers follow from stored exemplars in
+//! closed form ([`answer`]), and a session chooses the border between base and learned classes. Keeping the result is
+//! one act at the end, by [`store`].
 //!
-//! - what is known: [`codec`] (bytes of files), [`label`], [`bank`] (exemplars), [`head`], [`target`] (pseudo-targets),
-//!   [`statistics`] (of base features), [`state`] (base_model and state);
-//! - answering and learning: [`answer`] (with all that is known, and the border), [`classify`], [`session`];
-//! - looking back and ahead: [`likeness`] (of pictures to each other), [`grouping`] (of pictures without labels),
-//!   [`nearest`] (why an answer was given), [`enough`] (whether shots are enough), [`unknown`] (whether a picture shows
-//!   anything known);
-//! - keeping: [`history`] (what was done, and undoing it), [`store`] (slots that survive a power cut), [`pack`] (a
-//!   class for another device).
+//! Modules stand in layers; each imports from those above it:
+//!
+//! - texts and bytes: [`codec`] (the envelope of files), [`listing`] (long lists in sentences);
+//! - what is known: [`bank`] (exemplars), [`head`], [`target`] (pseudo-targets), [`statistics`] (of base features),
+//!   [`state`] (base model and state), [`label`];
+//! - answering: [`answer`] (class means, discriminant and head together, with the border), [`unknown`] (whether a
+//!   picture shows anything known), [`classify`];
+//! - looking closer: [`likeness`] (of pictures to each other), [`grouping`] (of pictures without labels), [`nearest`]
+//!   (why an answer was given), [`enough`] (whether shots are enough);
+//! - keeping and changing: [`history`] (what was done, and undoing it), [`store`] (slots that survive a power cut),
+//!   [`session`], [`pack`] (a class for another device).
 #![no_std]
 
 extern crate alloc;

@@ -42,7 +42,7 @@ pub struct Pack {
     /// Its exemplars as the state stored them, all of class 0.
     pub exemplars: Bank,
     /// Small JPEG pictures of its shots, where the owner allows.
-    #[serde(deserialize_with = "few")]
+    #[serde(deserialize_with = "bounded_thumbnails")]
     pub thumbnails: Vec<Thumbnail>,
     /// Where it comes from.
     pub provenance: PackOrigin,
@@ -243,9 +243,9 @@ impl<'a> Sealed<'a> {
 
 /// Decodes at most as many thumbnails as a pack may have: an empty one takes a byte in the file, but far more in
 /// memory.
-fn few<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Thumbnail>, D::Error> {
-    struct Few;
-    impl<'de> Visitor<'de> for Few {
+fn bounded_thumbnails<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Thumbnail>, D::Error> {
+    struct BoundedThumbnails;
+    impl<'de> Visitor<'de> for BoundedThumbnails {
         type Value = Vec<Thumbnail>;
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             write!(f, "at most {MAX_THUMBNAILS} thumbnails")
@@ -261,5 +261,5 @@ fn few<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Thumbnail>, D::
             Ok(thumbnails)
         }
     }
-    deserializer.deserialize_seq(Few)
+    deserializer.deserialize_seq(BoundedThumbnails)
 }

@@ -1,15 +1,71 @@
-//! Sessions: pure steps (base_model, state, shots) -> (new state, report) around [`orco_core::align`].
+//! Sessions: pure steps (base model, state, shots) -> (new state, report).
 //!
-//! 1. The head is reset to that of phase 2.
-//! 2. The new classes' means are assigned to free pseudo-targets; earlier assignments stay.
-//! 3. The head is trained on the exemplars of all base classes and all shots of all learned classes, unless the
-//!    settings leave it as it is.
-//! 4. Where answers use the bundle's statistics, the border between base classes and learned ones is chosen anew.
+//! A session of the default settings ([`Config::discriminant`](orco_core::config::Config::discriminant)) trains nothing:
+//!
+//! 1. The new classes' means are assigned to free pseudo-targets; earlier assignments stay (OrCo, section 3.4).
+//! 2. The shots are kept as exemplars. Answers follow from them in closed form: by class means, by the linear
+//!    discriminant, and by the projection under the head of phase 2 ([`crate::answer`]).
+//! 3. The border between base classes and learned ones is chosen anew, and the temperature of probabilities.
+//!
+//! Settings with epochs add the paper's phase 3 after the second step: the head is reset to that of phase 2 and trained
+//! on the exemplars of all base classes and all shots of all learned ones ([`orco_core::align`], section 3.4). Where
+//! the bundle has no statistics, or the settings name no weights, answers follow the paper instead, and there is no
+//! border ([`crate::classify`]).
 //!
 //! Committing the new state is the caller's business, so any failure leaves the old one.
+//!
+//! A mug beside two base classes, by the default settings:
+//! ```
+//! # use core::ops::ControlFlow;
+//! # use orco_core::{config::Config, exemplar::Precision, projection::Shape, workers::Serial};
+//! # use orco_state::{bank::Bank, head::Head, session::Memory, state::{BaseModel, Class, State}, statistics::Statistics};
+//! use orco_state::classify::Classifier;
+//! use orco_state::session::{NewClass, Session};
+//! # let bank = |views, rows: &[[f32; 2]]| {
+//! #     let mut bank = Bank::new(2, views, Precision::F16);
+//! #     rows.iter().enumerate().for_each(|(class, row)| bank.push(class as u32, row));
+//! #     bank
+//! # };
+//! # let (axes, across) = ([[1.0, 0.0], [0.0, 1.0]], [[0.7, -0.7], [-0.7, 0.7]]);
+//! # let identity = vec![1.0, 0.0, 0.0, 1.0];
+//! # let head = Head { w1: identity.clone(), w2: identity, ..Head::zeros(Shape { inputs: 2, hidden: 2, outputs: 2 }) };
+//! # let class = |label: &str, target| Class { label: label.into(), target, session: 0 };
+//! # let base_model = BaseModel {
+//! #     dimension: 2,
+//! #     targets: vec![1.0, 0.0, 0.0, 1.0, -1.0, 0.0],
+//! #     head,
+//! #     classes: vec![class("cat", 0), class("dog", 1)],
+//! #     exemplars: bank(1, &axes),
+//! #     config: Config { views: 1, precision: Precision::F16, ..Config::discriminant() },
+//! #     statistics: Some(Statistics {
+//! #         centre: vec![0.5; 2],
+//! #         root_centre: vec![0.5; 2],
+//! #         axes: bank(1, &[]),
+//! #         damping: vec![],
+//! #         factor: 1.0,
+//! #         directions: bank(1, &across),
+//! #         whitened: bank(1, &across),
+//! #         deviations: [1.0; 3],
+//! #         start: 0.0,
+//! #         set_aside: bank(1, &axes),
+//! #     }),
+//! # };
+//! # let (mut memory, mut proceed) = (Memory::default(), |_| ControlFlow::Continue(()));
+//! # let (config, on_progress) = (&base_model.config, &mut proceed);
+//!
+//! let mut session =
+//!     Session { base_model: &base_model, config, seed: 1, memory: &mut memory, workers: &Serial, on_progress };
+//! let mug = NewClass { label: "mug".into(), shots: vec![vec![0.7, 0.7], vec![0.6, 0.8]] };
+//! let (state, report) = session.learn(&State::fresh(&base_model, [0; 32]), &[mug])?;
+//! assert!(state.head.is_none() && report.border.is_some());
+//! let best = Classifier::new(&base_model, &state).matches(&[0.7, 0.75], 1)[0];
+//! assert_eq!(state.class(&base_model, best.class).unwrap().label, "mug");
+//! # Ok::<(), orco_state::session::LearnError>(())
+//! ```
 
 pub mod budget;
 mod change;
+mod check;
 mod error;
 mod forgetting;
 mod judge;
@@ -20,7 +76,8 @@ mod stored;
 #[cfg(test)]
 mod tests;
 
-pub use change::{check_known, rename};
+pub use change::rename;
+pub use check::{check_count, check_known, check_labels};
 pub use error::LearnError;
 pub use forgetting::{Excess, Group, GroupLoss};
 pub use report::{ClassAccuracy, Confusion, Report, Since};
@@ -31,9 +88,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
+use self::check::check_classes;
 use crate::head::Head;
 use crate::label;
-use crate::state::{BaseModel, Class, MAX_SHOTS, Origin, State};
+use crate::state::{BaseModel, Class, Origin, State};
 use orco_core::align::{self, AlignmentData, Losses, Needs, Progress, Sampling, Workspace};
 use orco_core::config::Config;
 use orco_core::workers::Workers;
@@ -88,11 +146,11 @@ pub fn operations(base_model: &BaseModel, state: &State, config: &Config) -> u64
 
 /// All that a step from one state to the next works with, but for the state itself.
 ///
-/// Every step is a pure function: the same base_model, state, input, settings and seed give the same bytes of state,
+/// Every step is a pure function: the same base model, state, input, settings and seed give the same bytes of state,
 /// whatever the workers and the memory. The state that it starts from is left as it is, and holds if the step fails.
 ///
 /// # Example
-/// Two base classes on the axes of the plane, and a third one from two shots:
+/// With phase 3 of the paper: two base classes on the axes of the plane, and a third one from two shots.
 /// ```
 /// use core::ops::ControlFlow;
 ///
@@ -142,7 +200,7 @@ pub struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Learns new classes in one session (protocol, phase 3). Until it is done, a classifier may know them
+    /// Learns new classes in one session. Until it is done, a classifier may know them
     /// provisionally ([`crate::classify::Classifier::imprint`]).
     ///
     /// # Errors
@@ -158,7 +216,7 @@ impl Session<'_> {
     /// # Errors
     /// [`LearnError`] if the input makes no sense, or the new classes do not fit.
     pub fn admit(&mut self, state: &State, new: &[NewClass]) -> Result<State, LearnError> {
-        check(self.base_model, state, new)?;
+        check_classes(self.base_model, state, new)?;
         let quantised = |class: &NewClass| {
             let mut exemplars = state.exemplars.emptied();
             in_fixed_order(class).shots.iter().for_each(|shot| exemplars.push(0, shot));
@@ -168,7 +226,7 @@ impl Session<'_> {
         self.admit_checked(state, &new)
     }
 
-    /// Takes in classes that [`check`] has passed.
+    /// Takes in classes that [`check_classes`] has passed.
     fn admit_checked(&mut self, state: &State, new: &[StoredClass]) -> Result<State, LearnError> {
         let base = self.base_model.classes.len();
         let mut next = state.clone();
@@ -273,75 +331,4 @@ fn in_fixed_order(class: &NewClass) -> NewClass {
     let mut shots = class.shots.clone();
     shots.sort_by(|a, b| a.iter().map(|x| x.to_bits()).cmp(b.iter().map(|x| x.to_bits())));
     NewClass { label: class.label.clone(), shots }
-}
-
-/// Asks whether classes of these labels could be learned: the checks that need no features.
-///
-/// # Errors
-/// [`LearnError`] if there are none, a label is unusable or taken, or there are too few free targets. Labels are
-/// compared in their [normal form](label::normal).
-pub fn check_labels(base_model: &BaseModel, state: &State, labels: &[&str]) -> Result<(), LearnError> {
-    if labels.is_empty() {
-        return Err(LearnError::NoClasses);
-    }
-    for (position, &label) in labels.iter().enumerate() {
-        check_free_label(base_model, state, label)?;
-        if labels[..position].iter().any(|other| label::same(other, label)) {
-            return Err(LearnError::LabelTwice { label: label.into() });
-        }
-    }
-    let free = state.free_targets(base_model).len();
-    if labels.len() > free {
-        return Err(LearnError::NoFreeTargets { wanted: labels.len(), free });
-    }
-    Ok(())
-}
-
-/// Whether a label is usable, in its normal form, and no class has it.
-fn check_free_label(base_model: &BaseModel, state: &State, label: &str) -> Result<(), LearnError> {
-    let trimmed = label.trim() == label;
-    if !trimmed || !label::is_usable(&label::normal(label)) {
-        return Err(LearnError::BadLabel { label: label.into() });
-    }
-    if state.known(base_model).any(|known| label::same(&known.label, label)) {
-        return Err(LearnError::LabelExists { label: label.into() });
-    }
-    Ok(())
-}
-
-fn check(base_model: &BaseModel, state: &State, new: &[NewClass]) -> Result<(), LearnError> {
-    let labels: Vec<&str> = new.iter().map(|class| class.label.as_str()).collect();
-    check_labels(base_model, state, &labels)?;
-    new.iter().try_for_each(|class| check_shots(base_model, state, class))
-}
-
-/// Features of any backbone are far smaller; from here on squares leave the range of numbers.
-const LARGEST: f32 = 1e15;
-
-/// Asks whether a class may get so many shots, beside those that it has: the check that needs no features.
-///
-/// # Errors
-/// [`LearnError`] if there are none, or the class would have more than [`MAX_SHOTS`].
-pub fn check_count(base_model: &BaseModel, state: &State, label: &str, shots: usize) -> Result<(), LearnError> {
-    if shots == 0 {
-        return Err(LearnError::NoShots { label: label.into() });
-    }
-    let class = state.known(base_model).position(|known| label::same(&known.label, label));
-    let has = |class: usize| state.exemplars.classes().iter().filter(|of| **of as usize == class).count();
-    let shots = shots + class.map_or(0, has);
-    if shots > MAX_SHOTS { Err(LearnError::TooManyShots { label: label.into(), shots }) } else { Ok(()) }
-}
-
-/// Whether a class has shots, not too many, all of usable features.
-fn check_shots(base_model: &BaseModel, state: &State, class: &NewClass) -> Result<(), LearnError> {
-    check_count(base_model, state, &class.label, class.shots.len())?;
-    let usable = |shot: &Vec<f32>| {
-        !shot.is_empty()
-            && shot.len().is_multiple_of(base_model.head.inputs)
-            && shot.iter().all(|value| value.abs() <= LARGEST)
-    };
-    match class.shots.iter().position(|shot| !usable(shot)) {
-        Some(shot) => Err(LearnError::BadFeatures { label: class.label.clone(), shot }),
-        None => Ok(()),
-    }
 }

@@ -1,4 +1,4 @@
-//! What a device knows: the unchanging base_model from the bundle, and the state learned on top of it.
+//! What a device knows: the unchanging base model from the bundle, and the state learned on top of it.
 
 use alloc::string::String;
 use alloc::vec;
@@ -131,7 +131,7 @@ pub struct State {
     pub classes: Vec<Class>,
     /// Their shots, and later ones of base classes; the index of a class counts on from the base classes.
     pub exemplars: Bank,
-    /// The projection head as re-aligned; `None` before the first session, when the base_model's holds.
+    /// The projection head as re-aligned; `None` before the first session, when the base model's holds.
     pub head: Option<Head>,
     /// Number of sessions learned.
     pub sessions: u32,
@@ -266,7 +266,7 @@ impl State {
         (0..base_model.target_count() as u32).filter(|&target| !taken[target as usize]).collect()
     }
 
-    /// Whether all parts fit together and onto the base_model; to be asked after decoding.
+    /// Whether all parts fit together and onto the base model; to be asked after decoding.
     pub fn is_sound(&self, base_model: &BaseModel) -> bool {
         let base = base_model.classes.len();
         let head = self.head.as_ref().is_none_or(|head| {
@@ -280,7 +280,7 @@ impl State {
             && self.calibration.is_none_or(|calibration| calibration.is_sound())
             && sessions
             && origins
-            && are_few(self.exemplars.classes())
+            && within_shot_limit(self.exemplars.classes())
             && self.exemplars.is_sound()
             && self.exemplars.views() == base_model.config.views
             && self.exemplars.view().precision == base_model.config.precision
@@ -290,7 +290,7 @@ impl State {
 }
 
 /// Whether no class has more than [`MAX_SHOTS`] of the exemplars, whose classes these are.
-pub(crate) fn are_few(classes: &[u32]) -> bool {
+pub(crate) fn within_shot_limit(classes: &[u32]) -> bool {
     if classes.len() <= MAX_SHOTS {
         return true;
     }

@@ -18,7 +18,7 @@ pub use slots::{Fault, Holds, LoadError, SaveError};
 
 use alloc::vec::Vec;
 
-use slots::SlotRules;
+use slots::{Found, SlotRules};
 
 use crate::codec::{Kind, from_postcard, to_postcard};
 use crate::history::Saved;
@@ -50,9 +50,7 @@ pub fn load<M: Medium>(
     base_model: &BaseModel,
     digest: [u8; 32],
 ) -> Result<Loaded<M::Error>, LoadError<M::Error>> {
-    let found = with_rules(base_model, digest, |rules| rules.load(medium))?;
-    let saved = found.body.and_then(|(version, body)| decode(version, &body));
-    Ok(Loaded { saved, generation: found.generation, slot: found.slot, faults: found.faults })
+    with_rules(base_model, digest, |rules| rules.load(medium)).map(loaded)
 }
 
 /// Reads as [`load`] does, for a change: that must not be made from an older state because the newest cannot be read.
@@ -64,12 +62,7 @@ pub fn load_to_change<M: Medium>(
     base_model: &BaseModel,
     digest: [u8; 32],
 ) -> Result<Loaded<M::Error>, LoadError<M::Error>> {
-    let mut loaded = load(medium, base_model, digest)?;
-    let unreadable = loaded.faults.iter().position(|(_, fault)| matches!(fault, Fault::Unreadable(_)));
-    match unreadable.map(|index| loaded.faults.swap_remove(index)) {
-        Some((slot, Fault::Unreadable(source))) => Err(LoadError::Unreadable { slot, source }),
-        _ => Ok(loaded),
-    }
+    with_rules(base_model, digest, |rules| rules.load(medium))?.refuse_unreadable().map(loaded)
 }
 
 /// Saves a state with its history, made from the state of generation `from`. When this returns, it survives a power
@@ -112,9 +105,7 @@ pub fn owner<M: Medium>(medium: &mut M) -> Option<[u8; 32]> {
 /// # Errors
 /// As for [`load_to_change`].
 pub fn load_any<M: Medium>(medium: &mut M) -> Result<Loaded<M::Error>, LoadError<M::Error>> {
-    let found = with_whole(owner(medium).unwrap_or_default(), |rules| rules.load(medium))?.refuse_unreadable()?;
-    let saved = found.body.and_then(|(version, body)| decode(version, &body));
-    Ok(Loaded { saved, generation: found.generation, slot: found.slot, faults: found.faults })
+    with_whole(owner(medium).unwrap_or_default(), |rules| rules.load(medium))?.refuse_unreadable().map(loaded)
 }
 
 /// Saves a state into every slot in the place of the one of generation `from`, which belongs to the bundle `owner` and
@@ -137,6 +128,12 @@ pub fn switch<M: Medium>(
 pub fn read(slot: &[u8]) -> Option<Saved> {
     let Frame { version, base_model, body, .. } = Frame::decode(slot).ok()?;
     decode(version, body).filter(|saved| saved.is_whole() && saved.state.base_model == base_model)
+}
+
+/// What was found, its body decoded.
+fn loaded<E>(found: Found<E>) -> Loaded<E> {
+    let saved = found.body.and_then(|(version, body)| decode(version, &body));
+    Loaded { saved, generation: found.generation, slot: found.slot, faults: found.faults }
 }
 
 /// Does something by the rules for states of a bundle that is not at hand.

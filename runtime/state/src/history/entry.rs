@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::codec;
 use crate::head::Head;
 use crate::label;
-use crate::state::{Balance, BaseModel, Class, Origin, are_distinct, are_few};
+use crate::state::{Balance, BaseModel, Class, Origin, are_distinct, within_shot_limit};
 
 /// What kind of change it was. New kinds go to the end: their numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -229,7 +229,7 @@ impl Entry {
             && self.classes.iter().all(|known| known.id < next_class)
             && self.origins.len() <= self.classes.len()
             && self.origins.iter().all(Origin::is_sound)
-            && are_few(&self.exemplar_classes)
+            && within_shot_limit(&self.exemplar_classes)
             && learned.clone().all(|class| (1..=self.sessions).contains(&class.session))
             && are_distinct(base_model.classes.iter().chain(learned), base_model.target_count())
     }

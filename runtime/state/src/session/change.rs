@@ -2,19 +2,11 @@
 
 use alloc::vec::Vec;
 
-use super::{LearnError, NewClass, Report, Session, check_free_label, check_shots, in_fixed_order};
+use super::check::{check_free_label, check_known, check_shots};
+use super::{LearnError, NewClass, Report, Session, in_fixed_order};
 use crate::history::Earlier;
 use crate::label;
 use crate::state::{Balance, BaseModel, State};
-
-/// Asks whether there is a class of this label, base or learned; returns its index.
-///
-/// # Errors
-/// [`LearnError::UnknownLabel`] if there is none.
-pub fn check_known(base_model: &BaseModel, state: &State, label: &str) -> Result<usize, LearnError> {
-    let index = state.known(base_model).position(|known| label::same(&known.label, label));
-    index.ok_or_else(|| LearnError::UnknownLabel { label: label.into() })
-}
 
 impl Session<'_> {
     /// Gives a known class, base or learned, more shots and aligns the head anew; its target stays.

@@ -2,7 +2,8 @@
 
 use alloc::vec::Vec;
 
-use super::{LearnError, Report, Session, check_count, check_known};
+use super::check::{check_count, check_known};
+use super::{LearnError, Report, Session};
 use crate::state::{Origin, State};
 
 impl Session<'_> {

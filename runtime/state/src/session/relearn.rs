@@ -2,7 +2,8 @@
 
 use alloc::vec::Vec;
 
-use super::{LearnError, NewClass, Report, Session, check, check_known, check_shots, in_fixed_order};
+use super::check::{check_classes, check_known, check_shots};
+use super::{LearnError, NewClass, Report, Session, in_fixed_order};
 use crate::state::State;
 
 impl Session<'_> {
@@ -20,7 +21,7 @@ impl Session<'_> {
     ) -> Result<(State, Report), LearnError> {
         let all: Vec<NewClass> = sessions.iter().flatten().cloned().collect();
         if !all.is_empty() {
-            check(self.base_model, state, &all)?;
+            check_classes(self.base_model, state, &all)?;
         }
         let mut next = state.clone();
         for session in sessions.iter().filter(|session| !session.is_empty()) {

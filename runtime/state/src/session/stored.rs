@@ -4,7 +4,8 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{LARGEST, LearnError, Report, Session, check_count, check_labels};
+use super::check::{LARGEST, check_count, check_labels};
+use super::{LearnError, Report, Session};
 use crate::bank::Bank;
 use crate::state::{BaseModel, State};
 
@@ -18,7 +19,7 @@ pub struct StoredClass {
 }
 
 impl Session<'_> {
-    /// Learns classes from stored exemplars in one session. Exemplars that another state on the same base_model stored
+    /// Learns classes from stored exemplars in one session. Exemplars that another state on the same base model stored
     /// for some shots give the very bytes of state that [`Session::learn`] gives for these shots.
     ///
     /// # Errors

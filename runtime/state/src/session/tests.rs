@@ -9,6 +9,7 @@ use core::ops::ControlFlow;
 use super::*;
 use crate::bank::Bank;
 use crate::classify::Classifier;
+use crate::state::MAX_SHOTS;
 use crate::target::{Method, generate};
 use orco_core::align::AlignError;
 use orco_core::config::Sample;
@@ -27,7 +28,7 @@ fn feature(class: usize, random: &mut Random) -> Vec<f32> {
     (0..INPUTS).map(|_| direction.normal().max(0.0) * 2.0 + 0.2 * random.normal()).collect()
 }
 
-/// A base_model whose head was aligned to the base classes by phase 3 itself, from a random head.
+/// A base model whose head was aligned to the base classes by phase 3 itself, from a random head.
 fn base_model(base: usize) -> BaseModel {
     let mut random = Random::new(1, "base_model");
     let mut head = Head::zeros(Shape { inputs: INPUTS, hidden: 64, outputs: DIMENSION });
@@ -129,7 +130,7 @@ fn the_same_input_gives_the_same_state_and_shots_may_come_in_any_order() {
     assert_ne!(one.head, learn_with(&base_model, &[reversed], 2).unwrap().0.head);
 }
 
-/// Exemplars travel: a device with the same base_model learns the classes of others.
+/// Exemplars travel: a device with the same base model learns the classes of others.
 fn travelled(state: &State, base: usize, index: usize) -> StoredClass {
     let exemplars = state.exemplars.of_class((base + index) as u32);
     StoredClass { label: state.classes[index].label.clone(), exemplars }

@@ -1,0 +1,88 @@
+//! What a change asks before it begins: labels, targets, numbers of shots, features.
+
+use alloc::vec::Vec;
+
+use super::{LearnError, NewClass};
+use crate::label;
+use crate::state::{BaseModel, MAX_SHOTS, State};
+
+/// Asks whether there is a class of this label, base or learned; returns its index.
+///
+/// # Errors
+/// [`LearnError::UnknownLabel`] if there is none.
+pub fn check_known(base_model: &BaseModel, state: &State, label: &str) -> Result<usize, LearnError> {
+    let index = state.known(base_model).position(|known| label::same(&known.label, label));
+    index.ok_or_else(|| LearnError::UnknownLabel { label: label.into() })
+}
+
+/// Asks whether classes of these labels could be learned: the checks that need no features.
+///
+/// # Errors
+/// [`LearnError`] if there are none, a label is unusable or taken, or there are too few free targets. Labels are
+/// compared in their [normal form](label::normal).
+pub fn check_labels(base_model: &BaseModel, state: &State, labels: &[&str]) -> Result<(), LearnError> {
+    if labels.is_empty() {
+        return Err(LearnError::NoClasses);
+    }
+    for (position, &label) in labels.iter().enumerate() {
+        check_free_label(base_model, state, label)?;
+        if labels[..position].iter().any(|other| label::same(other, label)) {
+            return Err(LearnError::LabelTwice { label: label.into() });
+        }
+    }
+    let free = state.free_targets(base_model).len();
+    if labels.len() > free {
+        return Err(LearnError::NoFreeTargets { wanted: labels.len(), free });
+    }
+    Ok(())
+}
+
+/// Whether a label is usable, in its normal form, and no class has it.
+pub(super) fn check_free_label(base_model: &BaseModel, state: &State, label: &str) -> Result<(), LearnError> {
+    let trimmed = label.trim() == label;
+    if !trimmed || !label::is_usable(&label::normal(label)) {
+        return Err(LearnError::BadLabel { label: label.into() });
+    }
+    if state.known(base_model).any(|known| label::same(&known.label, label)) {
+        return Err(LearnError::LabelExists { label: label.into() });
+    }
+    Ok(())
+}
+
+/// Whether new classes can be learned.
+pub(super) fn check_classes(base_model: &BaseModel, state: &State, new: &[NewClass]) -> Result<(), LearnError> {
+    let labels: Vec<&str> = new.iter().map(|class| class.label.as_str()).collect();
+    check_labels(base_model, state, &labels)?;
+    new.iter().try_for_each(|class| check_shots(base_model, state, class))
+}
+
+/// Features of any backbone are far smaller; from here on squares leave the range of numbers.
+pub(super) const LARGEST: f32 = 1e15;
+
+/// Asks whether a class may get so many shots, beside those that it has: the check that needs no features.
+///
+/// # Errors
+/// [`LearnError`] if there are none, or the class would have more than [`MAX_SHOTS`].
+pub fn check_count(base_model: &BaseModel, state: &State, label: &str, shots: usize) -> Result<(), LearnError> {
+    if shots == 0 {
+        return Err(LearnError::NoShots { label: label.into() });
+    }
+    let class = state.known(base_model).position(|known| label::same(&known.label, label));
+    let has = |class: usize| state.exemplars.classes().iter().filter(|of| **of as usize == class).count();
+    let shots = shots + class.map_or(0, has);
+    if shots > MAX_SHOTS { Err(LearnError::TooManyShots { label: label.into(), shots }) } else { Ok(()) }
+}
+
+/// Whether a class has shots, not too many, all of usable features.
+pub(super) fn check_shots(base_model: &BaseModel, state: &State, class: &NewClass) -> Result<(), LearnError> {
+    check_count(base_model, state, &class.label, class.shots.len())?;
+    let usable = |shot: &Vec<f32>| {
+        !shot.is_empty()
+            && shot.len().is_multiple_of(base_model.head.inputs)
+            && shot.iter().all(|value| value.abs() <= LARGEST)
+    };
+    match class.shots.iter().position(|shot| !usable(shot)) {
+        Some(shot) => Err(LearnError::BadFeatures { label: class.label.clone(), shot }),
+        None => Ok(()),
+    }
+}
