@@ -107,12 +107,13 @@ struct CurvePoint {
 
 fn curve(base: &[Sample], new: &[Sample]) -> [CurvePoint; STEPS + 1] {
     let widths = [width(base), width(new)];
-    let outermost = |samples: &[Sample], [low, high]: [f32; 2], width: f32| {
-        let leads = samples.iter().map(|sample| -sample.lead);
-        leads.fold([low, high], |[low, high], lead| [low.min(lead - width), high.max(lead + width)])
-    };
-    let ends = outermost(base, [f32::MAX, f32::MIN], widths[0]);
-    let [low, high] = outermost(new, ends, widths[1]);
+    let (mut low, mut high) = (f32::MAX, f32::MIN);
+    for (samples, width) in [base, new].into_iter().zip(widths) {
+        for sample in samples {
+            low = low.min(-sample.lead - width);
+            high = high.max(-sample.lead + width);
+        }
+    }
     let (low, length) = (low - OUTSIDE, high - low + 2.0 * OUTSIDE);
     from_fn(|step| {
         let shift = low + length * step as f32 / STEPS as f32;

@@ -94,7 +94,7 @@ fn a_moved_shot_belongs_to_the_other_class_and_to_no_other() {
     let [from, to] = [0, 1].map(|class: usize| state.classes[class].label.clone());
     let base = base_model.classes.len() as u32;
     let digest = state.exemplars.digest_of(2);
-    let (next, _) = with(base_model, |session| session.move_shot(&state, (&from, 3), &to)).unwrap();
+    let (next, _) = with(base_model, |session| session.move_shot(&state, &from, 3, &to)).unwrap();
     assert!(next.is_sound(base_model));
     let count = |state: &State, class| state.exemplars.classes().iter().filter(|of| **of == base + class).count();
     assert_eq!((count(&next, 0), count(&next, 1)), (4, 6));
@@ -108,7 +108,7 @@ fn a_moved_shot_belongs_to_the_other_class_and_to_no_other() {
     assert!(best.similarity > 0.999);
 
     let refused = |shot, label: &str| {
-        with(base_model, |session| session.move_shot(&state, (&from, shot), label)).map(|_| ()).unwrap_err()
+        with(base_model, |session| session.move_shot(&state, &from, shot, label)).map(|_| ()).unwrap_err()
     };
     assert_eq!(refused(6, &to), LearnError::NoShot { label: from.clone(), number: 6, shots: 5 });
     assert_eq!(refused(0, &to), LearnError::NoShot { label: from.clone(), number: 0, shots: 5 });
@@ -116,7 +116,7 @@ fn a_moved_shot_belongs_to_the_other_class_and_to_no_other() {
     assert_eq!(refused(1, "nobody"), LearnError::UnknownLabel { label: "nobody".into() });
     let single = NewClass { label: "single".into(), shots: new[2].shots[..1].to_vec() };
     let (state, _) = with(base_model, |session| session.learn(&state, &[single])).unwrap();
-    let last = with(base_model, |session| session.move_shot(&state, ("single", 1), &to)).map(|_| ()).unwrap_err();
+    let last = with(base_model, |session| session.move_shot(&state, "single", 1, &to)).map(|_| ()).unwrap_err();
     assert_eq!(last, LearnError::LastShot { label: "single".into() });
 }
 

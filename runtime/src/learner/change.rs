@@ -210,7 +210,7 @@ impl Learner {
         observer: &mut dyn Observer,
     ) -> Result<Made<Report>, ChangeError> {
         let [from, to] = [from, to].map(label::normal);
-        let (next, report) = self.within(observer, |session, state| session.move_shot(state, (&from, number), &to))?;
+        let (next, report) = self.within(observer, |session, state| session.move_shot(state, &from, number, &to))?;
         self.commit(locked, next, Change::new(Verb::Move, self.settings.seed).labels([from, to]), report)
     }
 

@@ -15,9 +15,9 @@
 
 mod calibrate;
 mod embed;
-mod judged;
-mod known;
+mod model;
 mod score;
+mod validation;
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -28,9 +28,9 @@ pub use self::calibrate::Fitting;
 use self::calibrate::{shift, softmax};
 use self::embed::Embedder;
 pub(crate) use self::embed::TOGETHER;
-pub(crate) use self::judged::{Judged, Judgement};
-pub(crate) use self::known::Known;
+pub(crate) use self::model::Known;
 use self::score::{ClassRow, Rows, Scorer};
+pub(crate) use self::validation::{Judged, Judgement};
 use crate::state::{BaseModel, Calibration, Scoring, State};
 
 /// Most samples that are looked at before the first answer, which waits for it: for what a picture scores that shows
@@ -76,14 +76,14 @@ impl Answerer {
         scoring: Scoring<'_>,
     ) -> (Self, Vec<ScoredSample>) {
         let known = Known::new(base_model, state, scoring);
-        let judged = Judged::of(base_model, state, scoring);
-        let mut rows = judged.rows(&known, MOST);
+        let validation = Judged::of(base_model, state, scoring);
+        let mut rows = validation.rows(&known, MOST);
         let base = known.base();
         let calibration = state.calibration.unwrap_or_else(|| {
             let classes: Vec<u32> = rows.iter().map(|row| row.class).collect();
             let mut fitting = Fitting::new(&classes, base, known.len());
             rows.iter().for_each(|row| fitting.add(&row.scores, false));
-            fitting.choose(state.balance, judged.simplest(), scoring.statistics.start)
+            fitting.choose(state.balance, validation.nearest_mean_accuracy(), scoring.statistics.start)
         });
         rows.iter_mut().for_each(|row| shift(&mut row.scores, base, calibration.border.shift));
         (Self::of(known, calibration), rows)

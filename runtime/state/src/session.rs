@@ -67,9 +67,9 @@ pub mod budget;
 mod change;
 mod check;
 mod error;
+mod evaluation;
 mod forgetting;
-mod judge;
-mod moved;
+mod move_shot;
 mod relearn;
 mod report;
 mod stored;
@@ -309,7 +309,7 @@ impl Session<'_> {
 
     /// Chooses the border of `next` where answers have one, and reports what changed since `state`.
     fn settle(&self, state: &State, mut next: State, losses: Vec<Losses>) -> (State, Report) {
-        let report = judge::report(self.base_model, state, &mut next, self.config, losses);
+        let report = evaluation::report(self.base_model, state, &mut next, self.config, losses);
         (next, report)
     }
 }

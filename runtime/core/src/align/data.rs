@@ -63,17 +63,22 @@ impl<'a> AlignmentData<'a> {
     /// of the losses.
     pub fn operations(&self, classes: usize, config: &Config) -> u64 {
         let samples = self.exemplars(config).count();
-        let (views, outputs, targets) = (config.sample.views(), self.shape.outputs, self.target_count());
-        let step = |samples: usize| -> u64 {
-            let (rows, means) = (views * samples, samples.min(classes));
-            let pairs = |rows: usize, wanted: usize| (rows * rows + wanted * rows) * outputs;
-            let entropies = 1 + usize::from(config.base_cross_entropy != 0.0);
-            let losses =
-                pairs(rows + 2 * samples, rows) + entropies * 2 * rows * classes * outputs + pairs(targets, means);
-            2 * (rows as u64 * (self.shape.forward_cost() + self.shape.backward_cost()) + losses as u64)
-        };
         let batch = config.batch.max(1);
-        let last = samples % batch;
-        config.epochs as u64 * ((samples / batch) as u64 * step(batch) + if last > 0 { step(last) } else { 0 })
+        let steps = (samples / batch) as u64 * self.operations_of_step(batch, classes, config);
+        let last = match samples % batch {
+            0 => 0,
+            rest => self.operations_of_step(rest, classes, config),
+        };
+        config.epochs as u64 * (steps + last)
+    }
+
+    /// Floating-point operations of a step with so many samples.
+    fn operations_of_step(&self, samples: usize, classes: usize, config: &Config) -> u64 {
+        let (views, outputs, targets) = (config.sample.views(), self.shape.outputs, self.target_count());
+        let (rows, means) = (views * samples, samples.min(classes));
+        let pairs = |rows: usize, wanted: usize| (rows * rows + wanted * rows) * outputs;
+        let entropies = 1 + usize::from(config.base_cross_entropy != 0.0);
+        let losses = pairs(rows + 2 * samples, rows) + entropies * 2 * rows * classes * outputs + pairs(targets, means);
+        2 * (rows as u64 * (self.shape.forward_cost() + self.shape.backward_cost()) + losses as u64)
     }
 }

@@ -64,17 +64,17 @@ impl Budget {
         let assigning = align::needs(shape, base_model.target_count(), known, exemplars, config).bytes();
         let features = size_of::<f32>() * shots * config.views * shape.inputs;
         let meanwhile = features + assigning + state(learned_then, stored_then);
-        let judging = Judging::new(base_model, statistics, extent);
+        let evaluation = Evaluation::new(base_model, statistics, extent);
         let free = base_model.target_count() - base_model.classes.len() - learned;
         let to_assign = shots as u64 * shape.forward_cost() + (classes * free * shape.outputs) as u64;
         Some(Self {
             bundle: bundle(base_model, statistics),
             state: state(learned, stored),
-            learning: meanwhile + judging.memory(),
+            learning: meanwhile + evaluation.memory(),
             // What will be written, both slots as they are, and one of them decoded.
             saving: meanwhile + 4 * written,
             written,
-            multiply_adds: judging.multiply_adds() + to_assign,
+            multiply_adds: evaluation.multiply_adds() + to_assign,
         })
     }
 
@@ -95,8 +95,8 @@ fn bundle(base_model: &BaseModel, statistics: &Statistics) -> usize {
     size_of::<f32>() * numbers + banks.map(Bank::bytes).iter().sum::<usize>() + classes
 }
 
-/// What judging the state after a session depends on.
-struct Judging {
+/// What evaluation the state after a session depends on.
+struct Evaluation {
     shape: Shape,
     views: usize,
     axes: usize,
@@ -110,7 +110,7 @@ struct Judging {
     stored: usize,
 }
 
-impl Judging {
+impl Evaluation {
     fn new(base_model: &BaseModel, statistics: &Statistics, extent: Extent) -> Self {
         let (shape, base) = (base_model.head.shape(), base_model.classes.len());
         Self {

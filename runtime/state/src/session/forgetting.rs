@@ -55,22 +55,24 @@ impl Excess {
 impl Report {
     /// What all sessions since the bundle have cost what came with it, and what was learned, as far as samples say.
     pub fn group_losses(&self) -> Vec<GroupLoss> {
-        let of = |group: Group| {
-            let base = self.base_classes.min(self.classes.len());
-            let classes = match group {
-                Group::Base => &self.classes[..base],
-                Group::Learned => &self.classes[base..],
-            };
-            let (mut first, mut now, mut samples) = (0.0, 0.0, 0);
-            for since in classes.iter().filter_map(|class| class.since) {
-                first += f64::from(since.first) * f64::from(since.samples);
-                now += f64::from(since.now) * f64::from(since.samples);
-                samples += since.samples;
-            }
-            let share = |sum: f64| (sum / f64::from(samples)) as f32;
-            (samples > 0).then(|| GroupLoss { group, since: Since { first: share(first), now: share(now), samples } })
+        [Group::Base, Group::Learned].into_iter().filter_map(|group| self.group_loss(group)).collect()
+    }
+
+    /// The loss of one group; `None` if no sample says.
+    fn group_loss(&self, group: Group) -> Option<GroupLoss> {
+        let base = self.base_classes.min(self.classes.len());
+        let classes = match group {
+            Group::Base => &self.classes[..base],
+            Group::Learned => &self.classes[base..],
         };
-        [Group::Base, Group::Learned].into_iter().filter_map(of).collect()
+        let (mut first, mut now, mut samples) = (0.0, 0.0, 0);
+        for since in classes.iter().filter_map(|class| class.since) {
+            first += f64::from(since.first) * f64::from(since.samples);
+            now += f64::from(since.now) * f64::from(since.samples);
+            samples += since.samples;
+        }
+        let share = |sum: f64| (sum / f64::from(samples)) as f32;
+        (samples > 0).then(|| GroupLoss { group, since: Since { first: share(first), now: share(now), samples } })
     }
 
     /// What all sessions since the bundle, this one among them, have cost beyond a budget, a share of 0..1, as far as

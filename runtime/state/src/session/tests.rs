@@ -1,6 +1,6 @@
 //! Sessions on made-up features: clusters around one direction per class.
 
-mod judged;
+mod validation;
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -311,7 +311,7 @@ fn losses_are_counted_from_the_bundle_on() {
 }
 
 fn report_of(base_model: &BaseModel, before: &State, after: &mut State, config: &Config) -> Report {
-    super::judge::report(base_model, before, after, config, Vec::new())
+    super::evaluation::report(base_model, before, after, config, Vec::new())
 }
 
 #[test]

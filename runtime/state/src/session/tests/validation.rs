@@ -56,12 +56,12 @@ fn earlier_answers_are_the_same_whether_computed_or_read_off() {
             let earlier = known(before);
             let indices: Vec<Option<usize>> =
                 known(after).iter().map(|label| earlier.iter().position(|known| known == label)).collect();
-            let judged = Judged::of(&base_model, after, scoring);
-            assert_eq!(judged.unchanged(before, &indices).is_some(), unchanged);
-            let classes = judged.classes();
+            let samples = Judged::of(&base_model, after, scoring);
+            assert_eq!(samples.unchanged(before, &indices).is_some(), unchanged);
+            let classes = samples.classes();
             let own = |sample: usize| indices[classes[sample] as usize];
-            let computed = judged.answers(before, &own, 0..classes.len());
-            assert_eq!(judged.judge(before, &indices).earlier, computed);
+            let computed = samples.answers(before, &own, 0..classes.len());
+            assert_eq!(samples.evaluate(before, &indices).earlier, computed);
         }
     }
 }

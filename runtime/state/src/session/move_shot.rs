@@ -7,7 +7,7 @@ use super::{LearnError, Report, Session};
 use crate::state::{Origin, State};
 
 impl Session<'_> {
-    /// Takes a stored shot from one class to another and aligns the head anew; both classes' targets stay. `number`
+    /// Moves a stored shot from the class `from` to the class `to` and aligns the head anew; both classes' targets stay. `number`
     /// counts the shots of the class that the device stores, from 1.
     ///
     /// # Errors
@@ -16,7 +16,8 @@ impl Session<'_> {
     pub fn move_shot(
         &mut self,
         state: &State,
-        (from, number): (&str, usize),
+        from: &str,
+        number: usize,
         to: &str,
     ) -> Result<(State, Report), LearnError> {
         let [source, target] = [from, to].map(|label| check_known(self.base_model, state, label));

@@ -1,4 +1,4 @@
-//! Samples by which states are judged: those that the bundle set aside, then the device's exemplars, each left out of
+//! Samples by which states are validated: those that the bundle set aside, then the device's exemplars, each left out of
 //! its own class.
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -11,10 +11,10 @@ use orco_core::config::Answer;
 use super::ScoredSample;
 use super::calibrate::{Fitting, Leaders};
 use super::embed::{Projections, TOGETHER};
-use super::known::{Known, LeftOutShot};
+use super::model::{Known, LeftOutShot};
 use crate::state::{BaseModel, Calibration, Scoring, State};
 
-/// The samples that judge a state and others.
+/// The samples by which a state and others are validated.
 pub(crate) struct Judged<'a> {
     base_model: &'a BaseModel,
     scoring: Scoring<'a>,
@@ -26,7 +26,7 @@ pub(crate) struct Judged<'a> {
     duplicate: Vec<bool>,
 }
 
-/// What judging a state gave.
+/// What the validation of a state gave.
 pub(crate) struct Judgement {
     pub(crate) calibration: Calibration,
     /// The state's answer for every sample.
@@ -52,14 +52,14 @@ impl<'a> Judged<'a> {
     /// The samples set aside, and the exemplars of a state.
     pub(crate) fn of(base_model: &'a BaseModel, state: &'a State, scoring: Scoring<'a>) -> Self {
         let digests = (0..state.exemplars.len()).map(|exemplar| state.exemplars.digest_of(exemplar)).collect();
-        let mut judged = Self { base_model, scoring, state, digests, duplicate: Vec::new() };
-        let shared = judged.in_two_classes();
-        judged.duplicate = judged
+        let mut validation = Self { base_model, scoring, state, digests, duplicate: Vec::new() };
+        let shared = validation.in_two_classes();
+        validation.duplicate = validation
             .repeats()
-            .zip(&judged.digests)
+            .zip(&validation.digests)
             .map(|(repeat, digest)| repeat || shared.contains_key(digest))
             .collect();
-        judged
+        validation
     }
 
     /// How many the bundle set aside; these come first.
@@ -78,10 +78,10 @@ impl<'a> Judged<'a> {
 
     /// Chooses the border and the temperature of that state, by the samples that are not excluded, and answers for an
     /// earlier state, in which its classes were `indices`.
-    pub(crate) fn judge(&self, earlier: &State, indices: &[Option<usize>]) -> Judgement {
+    pub(crate) fn evaluate(&self, earlier: &State, indices: &[Option<usize>]) -> Judgement {
         let classes = self.classes();
         let own = |sample: usize| Some(classes[sample] as usize);
-        let simplest = self.simplest();
+        let least = self.nearest_mean_accuracy();
         let known = Known::new(self.base_model, self.state, self.scoring);
         let base = known.base();
         let mut fitting = Fitting::new(&classes, base, self.state.known(self.base_model).count());
@@ -100,7 +100,7 @@ impl<'a> Judged<'a> {
                 answers_before.push(Leaders::of(&gathered, base).answer(border));
             }
         });
-        let calibration = fitting.choose(self.state.balance, simplest, self.scoring.statistics.start);
+        let calibration = fitting.choose(self.state.balance, least, self.scoring.statistics.start);
         let answers = fitting.leaders.iter().map(|leaders| leaders.answer(calibration.border.shift)).collect();
         let earlier = if columns.is_some() {
             answers_before
@@ -112,7 +112,7 @@ impl<'a> Judged<'a> {
 
     /// Accuracy over all classes, by the same samples, of the nearest class mean without a border, which answers should
     /// not fall below; 0 where the balance leaves nothing to be chosen by it.
-    pub(crate) fn simplest(&self) -> f32 {
+    pub(crate) fn nearest_mean_accuracy(&self) -> f32 {
         if self.state.classes.is_empty() || self.state.balance.weights().len() < 2 {
             return 0.0;
         }

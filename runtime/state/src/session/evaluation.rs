@@ -1,8 +1,8 @@
 //! How a state answers for what is stored, before a change and after it.
 //!
-//! No sample speaks for itself. Answers that follow the paper are judged by targets alone, on the exemplars that were
+//! No sample speaks for itself. Answers that follow the paper are evaluated by targets alone, on the exemplars that were
 //! trained on: an exemplar is part of its class's mean, which would speak for it whatever became of the head. Answers
-//! that use the bundle's statistics are judged on samples that the bundle set aside, and on shots left out of their
+//! that use the bundle's statistics are evaluated on samples that the bundle set aside, and on shots left out of their
 //! class's mean in turn; the border is chosen by the same samples.
 
 use alloc::vec::Vec;
@@ -48,50 +48,62 @@ pub(super) fn report(
         Some(scoring) => by_all(base_model, before, after, scoring),
         None => by_targets(base_model, before, after, config),
     };
-    let Answers { classes, base, first, earlier, later, pairs, repeated } = &answers;
-    // Classes whose first shots nobody counted: new ones are counted now, those of older releases as they were before
-    // this.
+    note_origins(base_model, before, after, &answers);
+    let count = base_model.classes.len() + after.classes.len();
+    let since: Vec<Option<Since>> = (0..count).map(|class| answers.since(base_model, after, class)).collect();
+    let Answers { classes, earlier, later, pairs, repeated, .. } = &answers;
+    let labels: Vec<_> = after.known(base_model).map(|class| &class.label).collect();
+    let in_two_classes = pairs.iter().map(|pair| pair.map(|class| labels[class as usize].clone())).collect();
+    let repeated = repeated.iter().map(|&(class, shots)| (labels[class as usize].clone(), shots)).collect();
+    let before = AnsweredState { state: before, answers: earlier };
+    let after = AnsweredState { state: after, answers: later };
+    let report = Report::new(base_model, before, after, classes, &since, losses);
+    Report { in_two_classes, repeated, ..report }
+}
+
+/// Counts how classes are recognised at first whose shots nobody has counted yet: new ones now, those of older releases
+/// as they were before the change.
+fn note_origins(base_model: &BaseModel, before: &State, after: &mut State, answers: &Answers) {
     let indices: Vec<Option<usize>> = after.classes.iter().map(|class| index_of(class, base_model, before)).collect();
     after.origins.resize(after.classes.len(), Origin::UNKNOWN);
     for (index, origin) in after.origins.iter_mut().enumerate().filter(|(_, origin)| origin.shots == 0) {
         let class = base_model.classes.len() + index;
-        for sample in (*base..classes.len()).filter(|&sample| classes[sample] as usize == class) {
-            let right = indices[index].map_or(later[sample] == class, |was| earlier.get(sample) == Some(&was));
+        for sample in answers.of_class(class, answers.base..answers.classes.len()) {
+            let right = match indices[index] {
+                Some(was) => answers.earlier.get(sample) == Some(&was),
+                None => answers.later[sample] == class,
+            };
             origin.shots += 1;
             origin.recognised += u32::from(right);
         }
     }
-    let since = |class: usize| {
-        let origin = class.checked_sub(base_model.classes.len()).map(|index| after.origins[index]);
-        let own = |range: Range<usize>| range.filter(|&sample| classes[sample] as usize == class);
+}
+
+impl Answers {
+    /// The samples of a class in a range.
+    fn of_class(&self, class: usize, samples: Range<usize>) -> impl Iterator<Item = usize> {
+        samples.filter(move |&sample| self.classes[sample] as usize == class)
+    }
+
+    /// What all sessions have cost a class; `None` where no sample says.
+    fn since(&self, base_model: &BaseModel, after: &State, class: usize) -> Option<Since> {
         let share = |right: usize, of: usize| right as f32 / of.max(1) as f32;
-        let (first, samples): (f32, Vec<usize>) = match origin {
+        let (first, samples): (f32, Vec<usize>) = match class.checked_sub(base_model.classes.len()) {
             None => {
-                let samples: Vec<usize> = own(0..*base).collect();
-                let right = samples.iter().filter(|&&sample| first[sample] == class).count();
+                let samples: Vec<usize> = self.of_class(class, 0..self.base).collect();
+                let right = samples.iter().filter(|&&sample| self.first[sample] == class).count();
                 (share(right, samples.len()), samples)
             }
-            Some(Origin { shots, recognised }) => {
-                let samples = own(*base..classes.len()).take(shots as usize).collect();
+            Some(learned) => {
+                let Origin { shots, recognised } = after.origins[learned];
+                let samples = self.of_class(class, self.base..self.classes.len()).take(shots as usize).collect();
                 (share(recognised as usize, shots as usize), samples)
             }
         };
-        let right = samples.iter().filter(|&&sample| later[sample] == class).count();
-        (!samples.is_empty()).then(|| Since { first, now: share(right, samples.len()), samples: samples.len() as u32 })
-    };
-    let since: Vec<Option<Since>> = (0..base_model.classes.len() + after.classes.len()).map(since).collect();
-    let labels: Vec<_> = after.known(base_model).map(|class| &class.label).collect();
-    let in_two_classes = pairs.iter().map(|pair| pair.map(|class| labels[class as usize].clone())).collect();
-    let repeated = repeated.iter().map(|&(class, shots)| (labels[class as usize].clone(), shots)).collect();
-    let report = Report::new(
-        base_model,
-        AnsweredState { state: before, answers: earlier },
-        AnsweredState { state: after, answers: later },
-        classes,
-        &since,
-        losses,
-    );
-    Report { in_two_classes, repeated, ..report }
+        let right = samples.iter().filter(|&&sample| self.later[sample] == class).count();
+        let count = samples.len();
+        (count > 0).then(|| Since { first, now: share(right, count), samples: count as u32 })
+    }
 }
 
 /// Index of the same class in another state, base classes first.
@@ -129,15 +141,15 @@ fn by_targets(base_model: &BaseModel, before: &State, after: &State, config: &Co
 
 /// On samples set aside and shots left out in turn, by all that is known; chooses the border first.
 fn by_all(base_model: &BaseModel, before: &State, after: &mut State, scoring: Scoring<'_>) -> Answers {
-    let judged = Judged::of(base_model, after, scoring);
+    let samples = Judged::of(base_model, after, scoring);
     let indices: Vec<Option<usize>> =
         after.known(base_model).map(|class| index_of(class, base_model, before)).collect();
-    let Judgement { calibration, answers: later, earlier, excluded } = judged.judge(before, &indices);
-    let (classes, base) = (judged.classes(), judged.set_aside());
+    let Judgement { calibration, answers: later, earlier, excluded } = samples.evaluate(before, &indices);
+    let (classes, base) = (samples.classes(), samples.set_aside());
     let bundle = State::fresh(base_model, after.base_model);
-    let first = judged.answers(&bundle, &|_| None, 0..base);
-    let pairs = judged.pairs().into_iter().collect();
-    let repeated = judged.repeated().into_iter().collect();
+    let first = samples.answers(&bundle, &|_| None, 0..base);
+    let pairs = samples.pairs().into_iter().collect();
+    let repeated = samples.repeated().into_iter().collect();
     after.calibration = (!after.classes.is_empty()).then_some(calibration);
     // None of the samples set aside is excluded, so the first ones stay what they are.
     Answers {
