@@ -9,16 +9,16 @@
 //! ```
 //! use core::ops::ControlFlow;
 //!
-//! use orco_core::align::{self, AlignmentData, Needs, Sampling, Workspace};
+//! use orco_core::align::{self, AlignmentData, WorkspaceSize, Sampling, Workspace};
 //! use orco_core::config::Config;
 //! use orco_core::exemplar::{Exemplars, Precision};
-//! use orco_core::projection::{Parameters, Shape};
+//! use orco_core::projection::{Parameters, HeadShape};
 //! use orco_core::workers::Serial;
 //!
-//! const SHAPE: Shape = Shape { inputs: 2, hidden: 2, outputs: 2 };
+//! const SHAPE: HeadShape = HeadShape { inputs: 2, hidden: 2, outputs: 2 };
 //! const CONFIG: Config = Config { views: 1, ..Config::edge() };
 //! // Three targets, two classes, two exemplars.
-//! const NEEDS: Needs = align::needs(SHAPE, 3, 2, 2, &CONFIG);
+//! const NEEDS: WorkspaceSize = align::needs(SHAPE, 3, 2, 2, &CONFIG);
 //!
 //! const SCALES: &[f32] = &[1.0 / 127.0];
 //! let exemplar = |classes, values| {
@@ -58,28 +58,28 @@ mod sampling;
 mod step;
 
 pub use data::AlignmentData;
-pub use memory::{Needs, Workspace};
+pub use memory::{Workspace, WorkspaceSize};
 pub use sampler::Sampler;
-pub use sampling::{Perturbation, Perturbed, Sampling};
-pub use step::{Alignment, Batch, Extent, Losses, TargetRows};
+pub use sampling::{Perturbation, PerturbedTargets, Sampling};
+pub use step::{Alignment, LossTerms, StepBatch, StepExtent, TargetRows};
 
 use core::ops::ControlFlow;
 
 use crate::assignment;
 use crate::config::Config;
 use crate::math::{add_scaled, dot, normalise};
-use crate::projection::{self, Parameters, Shape};
+use crate::projection::{self, HeadParameters, HeadShape};
 use memory::{buffers, sum};
 
 /// How far a session has come.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Progress {
+pub struct AlignProgress {
     /// Epochs done.
     pub epoch: usize,
     /// Epochs in all.
     pub epochs: usize,
     /// Mean losses of the last epoch.
-    pub losses: Losses,
+    pub losses: LossTerms,
 }
 
 /// Why an alignment ended without a head.
@@ -102,9 +102,9 @@ pub enum AlignError {
     )]
     Workspace {
         /// What is needed.
-        needed: Needs,
+        needed: WorkspaceSize,
         /// What was given.
-        given: Needs,
+        given: WorkspaceSize,
     },
     /// The configuration holds a value out of range ([`Config::is_sound`]).
     #[error("the settings of phase 3 hold a value out of range")]
@@ -114,7 +114,7 @@ pub enum AlignError {
 impl AlignmentData<'_> {
     /// Working memory that [`assign`] and [`align`] need for so many known classes, and so many more exemplars than the
     /// lesson holds.
-    pub fn needs(&self, classes: usize, more: usize, config: &Config) -> Needs {
+    pub fn needs(&self, classes: usize, more: usize, config: &Config) -> WorkspaceSize {
         let exemplars = self.base.len() + self.learned.len() + more;
         needs(self.shape, self.target_count(), classes, exemplars, config)
     }
@@ -122,28 +122,34 @@ impl AlignmentData<'_> {
 
 /// Working memory that [`assign`] and [`align`] need for a head of that shape and so many pseudo-targets, known classes
 /// and exemplars at most: known when a program is compiled. Without epochs nothing is trained, and that takes none.
-pub const fn needs(shape: Shape, targets: usize, classes: usize, exemplars: usize, config: &Config) -> Needs {
-    let assigning = Needs {
+pub const fn needs(
+    shape: HeadShape,
+    targets: usize,
+    classes: usize,
+    exemplars: usize,
+    config: &Config,
+) -> WorkspaceSize {
+    let assigning = WorkspaceSize {
         numbers: AssignmentNumbers::size(shape, classes, targets),
         indices: sum(&assignment_indices(classes, targets)),
     };
     if config.epochs == 0 {
         return assigning;
     }
-    let extent = Extent::new(shape, targets, classes, exemplars, config);
-    let target_rows = Needs { numbers: targets * shape.outputs, indices: 0 };
+    let extent = StepExtent::new(shape, targets, classes, exemplars, config);
+    let target_rows = WorkspaceSize { numbers: targets * shape.outputs, indices: 0 };
     let sampler = Sampler::needs(shape, extent.samples, exemplars, targets, config);
     target_rows.plus(sampler).plus(extent.needs()).max(assigning)
 }
 
 buffers! {
     /// The numbers that [`assign`] works with, for so many new classes and free targets.
-    struct AssignmentNumbers of f32, sized by (shape: Shape, classes: usize, free: usize) {
-        /// The head at work ([`Shape::load`]).
+    struct AssignmentNumbers of f32, sized by (shape: HeadShape, classes: usize, free: usize) {
+        /// The head at work ([`HeadShape::load`]).
         parameters: shape.parameters(),
         /// An exemplar's features, `[inputs]`.
         features: shape.inputs,
-        /// Its hidden units ([`Shape::activations`]).
+        /// Its hidden units ([`HeadShape::activations`]).
         hidden: shape.activations(1),
         /// Its projection, `[width]`.
         z: shape.width(),
@@ -197,7 +203,8 @@ pub fn assign(
     // Mean directions of the clean views under the head of phase 2.
     for (exemplar, &class) in data.learned.classes.iter().enumerate().filter(|(_, of)| **of as usize >= first) {
         data.learned.read(exemplar, 0, features);
-        let mut pass = projection::Batch { features: &*features, hidden: &mut *hidden, z: &mut *z, norms: &mut *norms };
+        let mut pass =
+            projection::HeadBatch { features: &*features, hidden: &mut *hidden, z: &mut *z, norms: &mut *norms };
         shape.forward(parameters, &mut pass, workspace.workers);
         add_scaled(&mut means[(class as usize - first) * shape.outputs..][..shape.outputs], 1.0, &z[..shape.outputs]);
     }
@@ -226,12 +233,12 @@ pub fn align(
     config: &Config,
     sampling: Sampling,
     workspace: &mut Workspace<'_>,
-    head: Parameters<&mut [f32]>,
-    on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
+    head: HeadParameters<&mut [f32]>,
+    on_progress: &mut (dyn FnMut(AlignProgress) -> ControlFlow<()> + Send),
 ) -> Result<(), AlignError> {
     check(data, assigned.len(), config, workspace)?;
     if config.epochs == 0 {
-        let Parameters { w1, b1, w2, b2 } = data.head;
+        let HeadParameters { w1, b1, w2, b2 } = data.head;
         let pairs = [(head.w1, w1), (head.b1, b1), (head.w2, w2), (head.b2, b2)];
         pairs.into_iter().for_each(|(to, from)| to.copy_from_slice(from));
         return Ok(());
@@ -255,8 +262,8 @@ fn train(
     config: &Config,
     sampling: Sampling,
     workspace: &mut Workspace<'_>,
-    head: Parameters<&mut [f32]>,
-    on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
+    head: HeadParameters<&mut [f32]>,
+    on_progress: &mut (dyn FnMut(AlignProgress) -> ControlFlow<()> + Send),
 ) -> Result<(), AlignError> {
     let outputs = data.shape.outputs;
     let (targets, numbers) = workspace.numbers.split_at_mut(data.targets.len());
@@ -276,7 +283,7 @@ fn train(
     let schedule = config.schedule();
     for epoch in 0..config.epochs {
         let rate = schedule.rate(epoch) as f32;
-        let mut mean = Losses::default();
+        let mut mean = LossTerms::default();
         let samples = sampler.start_epoch();
         let steps = samples.div_ceil(config.batch);
         for step in 0..steps {
@@ -286,7 +293,7 @@ fn train(
         if !mean.total().is_finite() {
             return Err(AlignError::Diverged { epochs: epoch + 1 });
         }
-        let progress = Progress { epoch: epoch + 1, epochs: config.epochs, losses: mean };
+        let progress = AlignProgress { epoch: epoch + 1, epochs: config.epochs, losses: mean };
         if on_progress(progress).is_break() {
             return Err(AlignError::Cancelled);
         }
@@ -308,7 +315,7 @@ fn check(
         return Err(AlignError::Settings);
     }
     let needed = data.needs(classes, 0, config);
-    let given = Needs { numbers: workspace.numbers.len(), indices: workspace.indices.len() };
+    let given = WorkspaceSize { numbers: workspace.numbers.len(), indices: workspace.indices.len() };
     if needed.numbers <= given.numbers && needed.indices <= given.indices {
         Ok(())
     } else {

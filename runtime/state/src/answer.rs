@@ -24,13 +24,13 @@ use alloc::vec::Vec;
 
 use orco_core::math::{add_scaled, highest};
 
-pub use self::calibrate::Fitting;
+pub use self::calibrate::Calibrator;
 use self::calibrate::{shift, softmax};
 use self::embed::Embedder;
 pub(crate) use self::embed::TOGETHER;
-pub(crate) use self::model::Known;
-use self::score::{ClassRow, Rows, Scorer};
-pub(crate) use self::validation::{Judged, Judgement};
+pub(crate) use self::model::ScoringModel;
+use self::score::{ClassRow, ScoreRows, Scorer};
+pub(crate) use self::validation::{Validation, ValidationSamples};
 use crate::state::{BaseModel, Calibration, Scoring, State};
 
 /// Most samples that are looked at before the first answer, which waits for it: for what a picture scores that shows
@@ -53,18 +53,18 @@ pub(crate) struct ScoredSample {
 
 /// A state made ready for answering with all that is known.
 #[derive(Clone, Debug)]
-pub(crate) struct Answerer {
+pub(crate) struct Predictor {
     embedder: Embedder,
     scorer: Scorer,
-    rows: Rows,
+    rows: ScoreRows,
     base: usize,
     calibration: Calibration,
 }
 
-impl Answerer {
+impl Predictor {
     pub(crate) fn new(base_model: &BaseModel, state: &State, scoring: Scoring<'_>) -> Self {
         match state.calibration {
-            Some(calibration) => Self::of(Known::new(base_model, state, scoring), calibration),
+            Some(calibration) => Self::of(ScoringModel::new(base_model, state, scoring), calibration),
             None => Self::with_samples(base_model, state, scoring).0,
         }
     }
@@ -75,13 +75,13 @@ impl Answerer {
         state: &State,
         scoring: Scoring<'_>,
     ) -> (Self, Vec<ScoredSample>) {
-        let known = Known::new(base_model, state, scoring);
-        let validation = Judged::of(base_model, state, scoring);
+        let known = ScoringModel::new(base_model, state, scoring);
+        let validation = ValidationSamples::of(base_model, state, scoring);
         let mut rows = validation.rows(&known, MOST);
         let base = known.base();
         let calibration = state.calibration.unwrap_or_else(|| {
             let classes: Vec<u32> = rows.iter().map(|row| row.class).collect();
-            let mut fitting = Fitting::new(&classes, base, known.len());
+            let mut fitting = Calibrator::new(&classes, base, known.len());
             rows.iter().for_each(|row| fitting.add(&row.scores, false));
             fitting.choose(state.balance, validation.nearest_mean_accuracy(), scoring.statistics.start)
         });
@@ -89,7 +89,7 @@ impl Answerer {
         (Self::of(known, calibration), rows)
     }
 
-    fn of(known: Known<'_>, calibration: Calibration) -> Self {
+    fn of(known: ScoringModel<'_>, calibration: Calibration) -> Self {
         let base = known.base();
         Self { embedder: known.embedder, scorer: known.scorer, rows: known.rows, base, calibration }
     }

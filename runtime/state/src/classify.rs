@@ -35,7 +35,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::answer::{Answerer, familiarity};
+use crate::answer::{Predictor, familiarity};
 use crate::head::Projector;
 use crate::state::{BaseModel, State};
 use crate::target::{argmax, cosines};
@@ -68,7 +68,7 @@ pub struct Classifier(Rule);
 #[derive(Clone, Debug)]
 enum Rule {
     Nearest(Nearest),
-    Answerer(Box<Answerer>),
+    Predictor(Box<Predictor>),
 }
 
 /// By targets, and class means.
@@ -92,7 +92,7 @@ impl Classifier {
     /// [`Config::base_exemplars`] matter.
     pub fn with_config(base_model: &BaseModel, state: &State, config: &Config) -> Self {
         Self(match base_model.scoring(config) {
-            Some(scoring) => Rule::Answerer(Box::new(Answerer::new(base_model, state, scoring))),
+            Some(scoring) => Rule::Predictor(Box::new(Predictor::new(base_model, state, scoring))),
             None => Rule::Nearest(Nearest::new(base_model, state, config)),
         })
     }
@@ -103,9 +103,9 @@ impl Classifier {
         let Some(scoring) = base_model.scoring(config) else {
             return (Self::with_config(base_model, state, config), None);
         };
-        let (answerer, rows) = Answerer::with_samples(base_model, state, scoring);
+        let (answerer, rows) = Predictor::with_samples(base_model, state, scoring);
         let scores = KnownScores::of(&rows, answerer.classes());
-        (Self(Rule::Answerer(Box::new(answerer))), scores)
+        (Self(Rule::Predictor(Box::new(answerer))), scores)
     }
 
     /// Adds a class at once, without training: by the mean direction of its shots' clean views under the head
@@ -119,7 +119,7 @@ impl Classifier {
     pub fn imprint(&mut self, shots: &[Vec<f32>]) {
         match &mut self.0 {
             Rule::Nearest(nearest) => nearest.imprint(shots.iter().map(Vec::as_slice)),
-            Rule::Answerer(answerer) => answerer.imprint(shots.iter().map(Vec::as_slice)),
+            Rule::Predictor(answerer) => answerer.imprint(shots.iter().map(Vec::as_slice)),
         }
     }
 
@@ -140,7 +140,7 @@ impl Classifier {
 
     /// All classes by one picture's [scores](Self::scores), which become probabilities where they can, highest first.
     pub fn ranked(&self, scores: &mut [f32]) -> Vec<Match> {
-        if let Rule::Answerer(answerer) = &self.0 {
+        if let Rule::Predictor(answerer) = &self.0 {
             answerer.probabilities(scores);
         }
         let mut matches: Vec<Match> = scores.iter().enumerate().map(|(class, &score)| Match { class, score }).collect();
@@ -152,7 +152,7 @@ impl Classifier {
     pub fn scores(&self, features: &[f32]) -> Vec<f32> {
         match &self.0 {
             Rule::Nearest(nearest) => nearest.scores(features),
-            Rule::Answerer(answerer) => answerer.scores(features),
+            Rule::Predictor(answerer) => answerer.scores(features),
         }
     }
 
@@ -169,21 +169,21 @@ impl Classifier {
                 };
                 subsets.iter().map(scores).collect()
             }
-            Rule::Answerer(answerer) => answerer.scores_of_some(shots, subsets, features),
+            Rule::Predictor(answerer) => answerer.scores_of_some(shots, subsets, features),
         }
     }
 
     /// How much a picture is like anything known, from its scores, to be compared with
     /// [`crate::unknown::KnownScores::threshold`]; `None` where answers do not use the bundle's statistics.
     pub fn familiarity(&self, scores: &[f32]) -> Option<f32> {
-        matches!(self.0, Rule::Answerer(_)).then(|| familiarity(scores))
+        matches!(self.0, Rule::Predictor(_)).then(|| familiarity(scores))
     }
 
     /// Number of known classes, imprinted ones among them.
     pub fn classes(&self) -> usize {
         match &self.0 {
             Rule::Nearest(nearest) => nearest.targets.len() / nearest.dimension,
-            Rule::Answerer(answerer) => answerer.classes(),
+            Rule::Predictor(answerer) => answerer.classes(),
         }
     }
 }

@@ -17,18 +17,18 @@
 //! A mug beside two base classes, by the default settings:
 //! ```
 //! # use core::ops::ControlFlow;
-//! # use orco_core::{config::Config, exemplar::Precision, projection::Shape, workers::Serial};
-//! # use orco_state::{bank::Bank, head::Head, session::Memory, state::{BaseModel, Class, State}, statistics::Statistics};
+//! # use orco_core::{config::Config, exemplar::ExemplarPrecision, projection::HeadShape, workers::Serial};
+//! # use orco_state::{bank::Bank, head::Head, session::SessionMemory, state::{BaseModel, Class, State}, statistics::Statistics};
 //! use orco_state::classify::Classifier;
 //! use orco_state::session::{NewClass, Session};
 //! # let bank = |views, rows: &[[f32; 2]]| {
-//! #     let mut bank = Bank::new(2, views, Precision::F16);
+//! #     let mut bank = Bank::new(2, views, ExemplarPrecision::F16);
 //! #     rows.iter().enumerate().for_each(|(class, row)| bank.push(class as u32, row));
 //! #     bank
 //! # };
 //! # let (axes, across) = ([[1.0, 0.0], [0.0, 1.0]], [[0.7, -0.7], [-0.7, 0.7]]);
 //! # let identity = vec![1.0, 0.0, 0.0, 1.0];
-//! # let head = Head { w1: identity.clone(), w2: identity, ..Head::zeros(Shape { inputs: 2, hidden: 2, outputs: 2 }) };
+//! # let head = Head { w1: identity.clone(), w2: identity, ..Head::zeros(HeadShape { inputs: 2, hidden: 2, outputs: 2 }) };
 //! # let class = |label: &str, target| Class { label: label.into(), target, session: 0 };
 //! # let base_model = BaseModel {
 //! #     dimension: 2,
@@ -36,7 +36,7 @@
 //! #     head,
 //! #     classes: vec![class("cat", 0), class("dog", 1)],
 //! #     exemplars: bank(1, &axes),
-//! #     config: Config { views: 1, precision: Precision::F16, ..Config::discriminant() },
+//! #     config: Config { views: 1, precision: ExemplarPrecision::F16, ..Config::discriminant() },
 //! #     statistics: Some(Statistics {
 //! #         centre: vec![0.5; 2],
 //! #         root_centre: vec![0.5; 2],
@@ -50,7 +50,7 @@
 //! #         set_aside: bank(1, &axes),
 //! #     }),
 //! # };
-//! # let (mut memory, mut proceed) = (Memory::default(), |_| ControlFlow::Continue(()));
+//! # let (mut memory, mut proceed) = (SessionMemory::default(), |_| ControlFlow::Continue(()));
 //! # let (config, on_progress) = (&base_model.config, &mut proceed);
 //!
 //! let mut session =
@@ -79,8 +79,8 @@ mod tests;
 pub use change::rename;
 pub use check::{check_count, check_known, check_labels};
 pub use error::LearnError;
-pub use forgetting::{Excess, Group, GroupLoss};
-pub use report::{ClassAccuracy, Confusion, Report, Since};
+pub use forgetting::{ForgettingExcess, ForgettingGroup, GroupLoss};
+pub use report::{ClassAccuracy, ConfusedPair, CumulativeLoss, SessionReport};
 pub use stored::StoredClass;
 
 use alloc::string::String;
@@ -92,7 +92,7 @@ use self::check::check_classes;
 use crate::head::Head;
 use crate::label;
 use crate::state::{BaseModel, Class, Origin, State};
-use orco_core::align::{self, AlignmentData, Losses, Needs, Progress, Sampling, Workspace};
+use orco_core::align::{self, AlignProgress, AlignmentData, LossTerms, Sampling, Workspace, WorkspaceSize};
 use orco_core::config::Config;
 use orco_core::workers::Workers;
 
@@ -107,19 +107,19 @@ pub struct NewClass {
 
 /// Working memory of sessions; grows to what the largest one needed.
 #[derive(Clone, Debug, Default)]
-pub struct Memory {
+pub struct SessionMemory {
     numbers: Vec<f32>,
     indices: Vec<u32>,
 }
 
-impl Memory {
+impl SessionMemory {
     /// As much as is needed.
-    pub fn new(needs: Needs) -> Self {
+    pub fn new(needs: WorkspaceSize) -> Self {
         Self { numbers: vec![0.0; needs.numbers], indices: vec![0; needs.indices] }
     }
 
     /// Grows to as much as is needed, if it is smaller.
-    pub fn grow(&mut self, needs: Needs) {
+    pub fn grow(&mut self, needs: WorkspaceSize) {
         self.numbers.resize(self.numbers.len().max(needs.numbers), 0.0);
         self.indices.resize(self.indices.len().max(needs.indices), 0);
     }
@@ -131,10 +131,10 @@ impl Memory {
 }
 
 /// Hears of every epoch of an alignment, and may stop it.
-pub type OnProgress<'a> = &'a mut (dyn FnMut(Progress) -> ControlFlow<()> + Send);
+pub type OnProgress<'a> = &'a mut (dyn FnMut(AlignProgress) -> ControlFlow<()> + Send);
 
 /// Working memory that a session needs after which there are so many more classes and shots.
-pub fn needs(base_model: &BaseModel, state: &State, classes: usize, shots: usize, config: &Config) -> Needs {
+pub fn needs(base_model: &BaseModel, state: &State, classes: usize, shots: usize, config: &Config) -> WorkspaceSize {
     let classes = base_model.classes.len() + state.classes.len() + classes;
     data(base_model, state).needs(classes, shots, config)
 }
@@ -154,17 +154,17 @@ pub fn operations(base_model: &BaseModel, state: &State, config: &Config) -> u64
 /// ```
 /// use core::ops::ControlFlow;
 ///
-/// use orco_core::{config::Config, exemplar::Precision, projection::Shape, workers::Serial};
+/// use orco_core::{config::Config, exemplar::ExemplarPrecision, projection::HeadShape, workers::Serial};
 /// use orco_state::bank::Bank;
 /// use orco_state::head::Head;
-/// use orco_state::session::{Memory, NewClass, Session};
+/// use orco_state::session::{SessionMemory, NewClass, Session};
 /// use orco_state::state::{Class, BaseModel, State};
 ///
-/// let mut exemplars = Bank::new(2, 1, Precision::F16);
+/// let mut exemplars = Bank::new(2, 1, ExemplarPrecision::F16);
 /// exemplars.push(0, &[1.0, 0.0]);
 /// exemplars.push(1, &[0.0, 1.0]);
 /// let identity = vec![1.0, 0.0, 0.0, 1.0];
-/// let shape = Shape { inputs: 2, hidden: 2, outputs: 2 };
+/// let shape = HeadShape { inputs: 2, hidden: 2, outputs: 2 };
 /// let head = Head { w1: identity.clone(), w2: identity, ..Head::zeros(shape) };
 /// let class = |label: &str, target| Class { label: label.into(), target, session: 0 };
 /// let base_model = BaseModel {
@@ -173,11 +173,11 @@ pub fn operations(base_model: &BaseModel, state: &State, config: &Config) -> u64
 ///     head,
 ///     classes: vec![class("cat", 0), class("dog", 1)],
 ///     exemplars,
-///     config: Config { epochs: 5, views: 1, precision: Precision::F16, ..Config::edge() },
+///     config: Config { epochs: 5, views: 1, precision: ExemplarPrecision::F16, ..Config::edge() },
 ///     statistics: None,
 /// };
 /// let mug = NewClass { label: "mug".into(), shots: vec![vec![0.7, 0.7], vec![0.6, 0.8]] };
-/// let (memory, on_progress) = (&mut Memory::default(), &mut |_| ControlFlow::Continue(()));
+/// let (memory, on_progress) = (&mut SessionMemory::default(), &mut |_| ControlFlow::Continue(()));
 /// let (base_model, config) = (&base_model, &base_model.config);
 /// let mut session = Session { base_model, config, seed: 1, memory, workers: &Serial, on_progress };
 /// let (state, report) = session.learn(&State::fresh(base_model, [0; 32]), &[mug])?;
@@ -192,7 +192,7 @@ pub struct Session<'a> {
     /// Seed of shuffling and perturbation.
     pub seed: u64,
     /// Working memory.
-    pub memory: &'a mut Memory,
+    pub memory: &'a mut SessionMemory,
     /// The threads that work.
     pub workers: &'a dyn Workers,
     /// Called after every epoch; may stop the session.
@@ -205,7 +205,7 @@ impl Session<'_> {
     ///
     /// # Errors
     /// [`LearnError`] if the input makes no sense, the new classes do not fit, or the callback stopped it.
-    pub fn learn(&mut self, state: &State, new: &[NewClass]) -> Result<(State, Report), LearnError> {
+    pub fn learn(&mut self, state: &State, new: &[NewClass]) -> Result<(State, SessionReport), LearnError> {
         let next = self.admit(state, new)?;
         self.learn_admitted(state, next)
     }
@@ -258,7 +258,7 @@ impl Session<'_> {
     }
 
     /// The rest of learning: drops exemplars that are too many, and aligns the head.
-    fn learn_admitted(&mut self, state: &State, mut next: State) -> Result<(State, Report), LearnError> {
+    fn learn_admitted(&mut self, state: &State, mut next: State) -> Result<(State, SessionReport), LearnError> {
         self.keep_within_budget(&mut next);
         self.realign(state, next)
     }
@@ -277,7 +277,7 @@ impl Session<'_> {
     }
 
     /// Aligns the head of phase 2 anew to what `next` knows, and [settles](Self::settle) it.
-    fn realign(&mut self, state: &State, next: State) -> Result<(State, Report), LearnError> {
+    fn realign(&mut self, state: &State, next: State) -> Result<(State, SessionReport), LearnError> {
         self.align(state, next, Sampling::seeded(self.seed))
     }
 
@@ -286,7 +286,12 @@ impl Session<'_> {
     ///
     /// # Errors
     /// [`LearnError`] if training diverged, or the callback stopped it.
-    pub fn align(&mut self, state: &State, mut next: State, sampling: Sampling) -> Result<(State, Report), LearnError> {
+    pub fn align(
+        &mut self,
+        state: &State,
+        mut next: State,
+        sampling: Sampling,
+    ) -> Result<(State, SessionReport), LearnError> {
         let (base_model, config) = (self.base_model, self.config);
         let mut history = Vec::with_capacity(config.epochs);
         if config.epochs == 0 || (next.classes.is_empty() && next.exemplars.is_empty()) {
@@ -296,7 +301,7 @@ impl Session<'_> {
             let assigned: Vec<u32> = next.known(base_model).map(|class| class.target).collect();
             let data = data(base_model, &next);
             self.memory.grow(needs(base_model, &next, 0, 0, config));
-            let mut note = |progress: Progress| {
+            let mut note = |progress: AlignProgress| {
                 history.push(progress.losses);
                 (self.on_progress)(progress)
             };
@@ -308,7 +313,7 @@ impl Session<'_> {
     }
 
     /// Chooses the border of `next` where answers have one, and reports what changed since `state`.
-    fn settle(&self, state: &State, mut next: State, losses: Vec<Losses>) -> (State, Report) {
+    fn settle(&self, state: &State, mut next: State, losses: Vec<LossTerms>) -> (State, SessionReport) {
         let report = evaluation::report(self.base_model, state, &mut next, self.config, losses);
         (next, report)
     }

@@ -7,11 +7,11 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::bank::Bank;
-use crate::codec::{self, DecodeError, Kind};
+use crate::codec::{self, DecodeError, FileKind};
 use crate::head::Head;
 use crate::statistics::Statistics;
 use orco_core::border::Border;
-use orco_core::config::{Answer, Config};
+use orco_core::config::{AnswerWeights, Config};
 use orco_core::math;
 
 /// Longest label, and any other text that people give, in bytes.
@@ -57,7 +57,7 @@ pub struct BaseModel {
 #[derive(Clone, Copy, Debug)]
 pub struct Scoring<'a> {
     /// Weights of the scores by targets, by means and by discriminant.
-    pub weights: Answer,
+    pub weights: AnswerWeights,
     /// Statistics of the base classes.
     pub statistics: &'a Statistics,
 }
@@ -126,7 +126,7 @@ impl Calibration {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State {
     /// SHA-256 of the bundle's learner file that this state belongs to.
-    pub base_model: [u8; 32],
+    pub bundle_digest: [u8; 32],
     /// Learned classes, in the order of learning.
     pub classes: Vec<Class>,
     /// Their shots, and later ones of base classes; the index of a class counts on from the base classes.
@@ -177,7 +177,7 @@ impl BaseModel {
     /// # Errors
     /// [`DecodeError`] if it is none, or does not fit this base model.
     pub fn decode_statistics(&self, bytes: &[u8]) -> Result<Statistics, DecodeError> {
-        let statistics: Statistics = codec::decode(Kind::Statistics, bytes)?;
+        let statistics: Statistics = codec::decode(FileKind::Statistics, bytes)?;
         let fits = statistics.is_sound(self.head.inputs, self.classes.len());
         if fits { Ok(statistics) } else { Err(DecodeError::Body) }
     }
@@ -227,7 +227,7 @@ impl State {
         let Config { views, precision, .. } = base_model.config;
         let exemplars = Bank::new(base_model.head.inputs, views, precision);
         Self {
-            base_model: foundation_digest,
+            bundle_digest: foundation_digest,
             classes: Vec::new(),
             exemplars,
             head: None,

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::bank::Bank;
-use crate::codec::{self, Kind};
+use crate::codec::{self, FileKind};
 
 /// Statistics of the base classes, in a file of their own: a bundle is made without them, too, and what was learned on
 /// a bundle does not depend on them.
@@ -37,7 +37,7 @@ pub struct Statistics {
 impl Statistics {
     /// Encodes them as a bundle's file, which [`crate::state::BaseModel::decode_statistics`] reads.
     pub fn encode(&self) -> Vec<u8> {
-        codec::encode(Kind::Statistics, self)
+        codec::encode(FileKind::Statistics, self)
     }
 
     /// Whether all parts fit together, and onto features of length `inputs` and `base` base classes.

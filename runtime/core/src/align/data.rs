@@ -1,17 +1,17 @@
 //! What an alignment learns from.
 
-use super::step::Extent;
+use super::step::StepExtent;
 use crate::config::Config;
 use crate::exemplar::Exemplars;
-use crate::projection::{Parameters, Shape};
+use crate::projection::{HeadParameters, HeadShape};
 
 /// Everything that a session learns from. Classes are numbered base classes first.
 #[derive(Clone, Copy, Debug)]
 pub struct AlignmentData<'a> {
-    /// Shape of the head.
-    pub shape: Shape,
+    /// HeadShape of the head.
+    pub shape: HeadShape,
     /// The head after phase 2.
-    pub head: Parameters<&'a [f32]>,
+    pub head: HeadParameters<&'a [f32]>,
     /// Pseudo-targets, unit rows `[targets, outputs]`.
     pub targets: &'a [f32],
     /// Number of base classes.
@@ -55,8 +55,8 @@ impl<'a> AlignmentData<'a> {
     }
 
     /// How large the steps of an alignment of so many known classes are at most.
-    pub(super) fn extent(&self, classes: usize, config: &Config) -> Extent {
-        Extent::new(self.shape, self.target_count(), classes, self.base.len() + self.learned.len(), config)
+    pub(super) fn extent(&self, classes: usize, config: &Config) -> StepExtent {
+        StepExtent::new(self.shape, self.target_count(), classes, self.base.len() + self.learned.len(), config)
     }
 
     /// Floating-point operations of the matrix products of [`super::align`] over so many known classes: those of the head and

@@ -1,17 +1,17 @@
 //! The batches of phase 3: shuffled exemplars with their views, and perturbed targets.
 
 use super::data::AlignmentData;
-use super::memory::{Needs, buffers};
+use super::memory::{WorkspaceSize, buffers};
 use super::sampling::{Perturbation, Sampling};
-use super::step::{Batch, TargetRows};
-use crate::config::{Config, Sample};
+use super::step::{StepBatch, TargetRows};
+use crate::config::{Config, SampleViews};
 use crate::math::normalise;
-use crate::projection::Shape;
+use crate::projection::HeadShape;
 use crate::random::Random;
 
 buffers! {
     /// The numbers of a batch.
-    struct SamplerNumbers of f32, sized by (shape: Shape, samples: usize, config: &Config) {
+    struct SamplerNumbers of f32, sized by (shape: HeadShape, samples: usize, config: &Config) {
         /// Features of the first views, then of the second ones, `[views, samples, inputs]`.
         features: config.sample.views() * samples * shape.inputs,
         /// Perturbed targets, two for each sample, `[2, samples, outputs]`.
@@ -52,13 +52,13 @@ pub struct Sampler<'a> {
 impl<'a> Sampler<'a> {
     /// Working memory for so many samples in a step and exemplars in an epoch.
     pub(super) const fn needs(
-        shape: Shape,
+        shape: HeadShape,
         samples: usize,
         exemplars: usize,
         targets: usize,
         config: &Config,
-    ) -> Needs {
-        Needs {
+    ) -> WorkspaceSize {
+        WorkspaceSize {
             numbers: SamplerNumbers::size(shape, samples, config),
             indices: SamplerIndices::size(samples, exemplars, targets),
         }
@@ -129,7 +129,7 @@ impl<'a> Sampler<'a> {
     }
 
     /// Batch number `step` of the epoch, which has `count` samples.
-    pub fn batch(&mut self, step: usize, count: usize) -> Batch<'_> {
+    pub fn batch(&mut self, step: usize, count: usize) -> StepBatch<'_> {
         let first = step * self.config.batch;
         let last = (first + self.config.batch).min(count);
         let (size, row, views) = (last - first, self.data.shape.inputs, self.data.views());
@@ -140,14 +140,14 @@ impl<'a> Sampler<'a> {
             let stored = bank.views.min(self.config.views);
             let into = &mut first_views[index * row..][..row];
             match self.config.sample {
-                Sample::Pair => {
+                SampleViews::Pair => {
                     let (view, other) = two_of(stored, &mut self.random);
                     bank.read(exemplar, view, into);
                     if let Some(into) = second_views.next() {
                         bank.read(exemplar, other, into);
                     }
                 }
-                Sample::One => {
+                SampleViews::One => {
                     let augmented = stored > 1 && self.random.unit() < self.config.augmented;
                     let view = if augmented { 1 + self.random.below(stored - 1) } else { sample as usize % views };
                     bank.read(exemplar, view % stored, into);
@@ -157,7 +157,7 @@ impl<'a> Sampler<'a> {
         }
         let perturbed = if self.indices.targets.is_empty() { 0 } else { size };
         self.perturb(perturbed);
-        Batch {
+        StepBatch {
             features: &self.numbers.features[..self.config.sample.views() * size * row],
             classes: &self.indices.classes[..size],
             perturbed: &self.numbers.perturbed[..2 * perturbed * self.data.shape.outputs],

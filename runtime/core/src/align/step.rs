@@ -1,13 +1,13 @@
 //! One training step of phase 3: losses, gradient, update.
 
-use super::memory::{Needs, buffers};
+use super::memory::{WorkspaceSize, buffers};
 use crate::config::Config;
 use crate::linalg::{pack_transposed, padded};
 use crate::loss::contrast::ContrastSettings;
-use crate::loss::cross_entropy::{self, Classes};
-use crate::loss::orthogonality::{self, Scratch};
-use crate::loss::{Pairs, Rows, contrast};
-use crate::projection::{self, Parameters, Shape, Trained, Update};
+use crate::loss::cross_entropy::{self, ClassRows};
+use crate::loss::orthogonality::{self, OrthogonalityScratch};
+use crate::loss::{ContrastPairs, UnitRows, contrast};
+use crate::projection::{self, HeadParameters, HeadShape, SgdUpdate, TrainedHead};
 use crate::workers::Workers;
 
 /// What the head is aligned to; unchanged during a session.
@@ -23,7 +23,7 @@ pub struct TargetRows<'a> {
 
 /// The samples of one step.
 #[derive(Clone, Copy, Debug)]
-pub struct Batch<'a> {
+pub struct StepBatch<'a> {
     /// Features of the first view of every sample, then those of the second view, if there is one: `[views b, inputs]`.
     pub features: &'a [f32],
     /// Class of every sample, `[b]`.
@@ -36,7 +36,7 @@ pub struct Batch<'a> {
 
 /// The three terms of the loss; cross entropy and orthogonality with their weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Losses {
+pub struct LossTerms {
     /// PSCL.
     pub contrast: f32,
     /// CE.
@@ -45,13 +45,13 @@ pub struct Losses {
     pub orthogonality: f32,
 }
 
-impl Losses {
+impl LossTerms {
     /// The sum of the terms.
     pub fn total(&self) -> f32 {
         self.contrast + self.cross_entropy + self.orthogonality
     }
 
-    pub(super) fn add(&mut self, other: &Losses, weight: f32) {
+    pub(super) fn add(&mut self, other: &LossTerms, weight: f32) {
         self.contrast += weight * other.contrast;
         self.cross_entropy += weight * other.cross_entropy;
         self.orthogonality += weight * other.orthogonality;
@@ -60,9 +60,9 @@ impl Losses {
 
 /// How large the steps of a training are at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
-    /// Shape of the head.
-    pub shape: Shape,
+pub struct StepExtent {
+    /// HeadShape of the head.
+    pub shape: HeadShape,
     /// Samples.
     pub samples: usize,
     /// Views of a sample, 1 or 2.
@@ -73,25 +73,31 @@ pub struct Extent {
     pub targets: usize,
 }
 
-impl Extent {
+impl StepExtent {
     /// The largest steps of a training on so many exemplars.
-    pub(super) const fn new(shape: Shape, targets: usize, classes: usize, exemplars: usize, config: &Config) -> Self {
+    pub(super) const fn new(
+        shape: HeadShape,
+        targets: usize,
+        classes: usize,
+        exemplars: usize,
+        config: &Config,
+    ) -> Self {
         let samples = if config.batch < exemplars { config.batch } else { exemplars };
         let samples = if samples == 0 { 1 } else { samples };
         Self { shape, samples, views: config.sample.views(), classes, targets }
     }
 
     /// Working memory of an [`Alignment`].
-    pub const fn needs(&self) -> Needs {
-        Needs { numbers: StepNumbers::size(self), indices: StepIndices::size(self) }
+    pub const fn needs(&self) -> WorkspaceSize {
+        WorkspaceSize { numbers: StepNumbers::size(self), indices: StepIndices::size(self) }
     }
 
-    /// Rows that are projected in a step: all views of the samples.
+    /// UnitRows that are projected in a step: all views of the samples.
     const fn projections(&self) -> usize {
         self.views * self.samples
     }
 
-    /// Rows of the sphere in a step: the projections, and two perturbed targets for each sample.
+    /// UnitRows of the sphere in a step: the projections, and two perturbed targets for each sample.
     const fn rows(&self) -> usize {
         self.projections() + 2 * self.samples
     }
@@ -103,22 +109,22 @@ impl Extent {
 
     /// Numbers for the pairs of PSCL, or for those of ORTH.
     const fn pairs(&self) -> usize {
-        let contrast = Pairs::length(self.rows(), self.projections(), self.shape.width());
-        let orthogonality = Pairs::length(self.targets, self.means(), self.shape.width());
+        let contrast = ContrastPairs::length(self.rows(), self.projections(), self.shape.width());
+        let orthogonality = ContrastPairs::length(self.targets, self.means(), self.shape.width());
         if contrast > orthogonality { contrast } else { orthogonality }
     }
 }
 
 buffers! {
-    /// The numbers of a training; `width` is [`Shape::width`].
-    struct StepNumbers of f32, sized by (extent: &Extent) {
-        /// The head at work ([`Shape::load`]).
+    /// The numbers of a training; `width` is [`HeadShape::width`].
+    struct StepNumbers of f32, sized by (extent: &StepExtent) {
+        /// The head at work ([`HeadShape::load`]).
         parameters: extent.shape.parameters(),
         /// Its momenta.
         momenta: extent.shape.parameters(),
-        /// What its backward pass works with ([`Shape::scratch`]).
+        /// What its backward pass works with ([`HeadShape::scratch`]).
         backward: extent.shape.scratch(extent.projections()),
-        /// Hidden units of the batch ([`Shape::activations`]).
+        /// Hidden units of the batch ([`HeadShape::activations`]).
         hidden: extent.shape.activations(extent.projections()),
         /// Lengths of the projections before they were normalised, `[projections]`.
         norms: extent.projections(),
@@ -130,7 +136,7 @@ buffers! {
         targets: extent.targets * extent.shape.width(),
         /// The classes' targets transposed ([`pack_transposed`]).
         transposed: padded(extent.classes) * extent.shape.width(),
-        /// What the losses over pairs of rows work with ([`Pairs`]).
+        /// What the losses over pairs of rows work with ([`ContrastPairs`]).
         pairs: extent.pairs(),
         /// What cross entropy works with ([`cross_entropy::memory`]).
         logits: cross_entropy::memory(extent.projections(), extent.classes),
@@ -145,7 +151,7 @@ buffers! {
 
 buffers! {
     /// The indices of a training.
-    struct StepIndices of u32, sized by (extent: &Extent) {
+    struct StepIndices of u32, sized by (extent: &StepExtent) {
         /// Labels of the rows.
         labels: extent.rows(),
         /// Number of each class's mean, or [`ABSENT`].
@@ -157,7 +163,7 @@ buffers! {
 
 /// A head in training, with its momentum and all working memory.
 pub struct Alignment<'a> {
-    shape: Shape,
+    shape: HeadShape,
     workers: &'a dyn Workers,
     base_classes: usize,
     classes: usize,
@@ -170,19 +176,19 @@ pub struct Alignment<'a> {
 const ABSENT: u32 = u32::MAX;
 
 impl<'a> Alignment<'a> {
-    /// Training that starts from `head`, in memory of at least [`Extent::needs`].
+    /// Training that starts from `head`, in memory of at least [`StepExtent::needs`].
     ///
     /// # Panics
     /// If the memory or a slice is too short.
     pub fn new(
-        extent: &Extent,
-        head: Parameters<&[f32]>,
+        extent: &StepExtent,
+        head: HeadParameters<&[f32]>,
         target_rows: &TargetRows<'_>,
         numbers: &'a mut [f32],
         indices: &'a mut [u32],
         workers: &'a dyn Workers,
     ) -> Self {
-        let Extent { shape, classes, .. } = *extent;
+        let StepExtent { shape, classes, .. } = *extent;
         let numbers = StepNumbers::carve(numbers, extent);
         let indices = StepIndices::carve(indices, extent);
         shape.load(head, numbers.parameters);
@@ -197,7 +203,7 @@ impl<'a> Alignment<'a> {
     }
 
     /// Writes out the head as trained so far.
-    pub fn store(&self, head: Parameters<&mut [f32]>) {
+    pub fn store(&self, head: HeadParameters<&mut [f32]>) {
         self.shape.store(self.numbers.parameters, head);
     }
 
@@ -211,29 +217,34 @@ impl<'a> Alignment<'a> {
     ///
     /// # Panics
     /// If the batch is empty, or larger than the extent.
-    pub fn step(&mut self, batch: &Batch<'_>, config: &Config, rate: f32) -> Losses {
+    pub fn step(&mut self, batch: &StepBatch<'_>, config: &Config, rate: f32) -> LossTerms {
         let (keep, take) = if self.started { (config.momentum, 1.0 - config.dampening) } else { (0.0, 1.0) };
         self.started = true;
         let [first, last] = config.layer_rates;
         let decay = config.weight_decay;
-        self.follow(batch, config, Update { rate: rate * first, last_rate: rate * last, keep, take, decay })
+        self.follow(batch, config, SgdUpdate { rate: rate * first, last_rate: rate * last, keep, take, decay })
     }
 
     /// Writes out the gradient of a batch's loss with respect to the head, and returns the losses; the next step starts
     /// without momentum.
-    pub fn gradient(&mut self, batch: &Batch<'_>, config: &Config, gradient: Parameters<&mut [f32]>) -> Losses {
-        let losses = self.follow(batch, config, Update::GRADIENT);
+    pub fn gradient(
+        &mut self,
+        batch: &StepBatch<'_>,
+        config: &Config,
+        gradient: HeadParameters<&mut [f32]>,
+    ) -> LossTerms {
+        let losses = self.follow(batch, config, SgdUpdate::GRADIENT);
         self.started = false;
         self.shape.store(self.numbers.momenta, gradient);
         losses
     }
 
     /// Forward, losses, backward with the update.
-    fn follow(&mut self, batch: &Batch<'_>, config: &Config, update: Update) -> Losses {
+    fn follow(&mut self, batch: &StepBatch<'_>, config: &Config, update: SgdUpdate) -> LossTerms {
         self.forward(batch);
         let length = self.projections(batch) * self.shape.width();
         self.numbers.gradient[..length].fill(0.0);
-        let losses = Losses {
+        let losses = LossTerms {
             contrast: self.contrast(batch, config),
             cross_entropy: self.cross_entropy(batch, config),
             orthogonality: self.orthogonality(batch, config),
@@ -242,13 +253,13 @@ impl<'a> Alignment<'a> {
         losses
     }
 
-    /// Rows that are projected for a batch.
-    fn projections(&self, batch: &Batch<'_>) -> usize {
+    /// UnitRows that are projected for a batch.
+    fn projections(&self, batch: &StepBatch<'_>) -> usize {
         batch.features.len() / self.shape.inputs
     }
 
     /// Projects the batch, and puts the perturbed targets and all labels beside the projections.
-    fn forward(&mut self, batch: &Batch<'_>) {
+    fn forward(&mut self, batch: &StepBatch<'_>) {
         let Self { shape, workers, .. } = *self;
         let (width, projections) = (shape.width(), self.projections(batch));
         let StepNumbers { parameters, hidden, rows, norms, .. } = &mut self.numbers;
@@ -262,7 +273,7 @@ impl<'a> Alignment<'a> {
     }
 
     /// Adds the gradient of PSCL over the projections and the perturbed targets; returns the weighted loss.
-    fn contrast(&mut self, batch: &Batch<'_>, config: &Config) -> f32 {
+    fn contrast(&mut self, batch: &StepBatch<'_>, config: &Config) -> f32 {
         let weight = config.contrast;
         if weight == 0.0 {
             return 0.0;
@@ -270,23 +281,23 @@ impl<'a> Alignment<'a> {
         let (width, projections) = (self.shape.width(), self.projections(batch));
         let count = projections + batch.perturbed.len() / self.shape.outputs;
         let StepNumbers { rows, gradient, pairs, .. } = &mut self.numbers;
-        let rows = Rows { values: &rows[..count * width], width };
+        let rows = UnitRows { values: &rows[..count * width], width };
         let labels = &self.indices.labels[..count];
         let settings = ContrastSettings { temperature: config.temperature, form: config.contrast_form };
-        let (gradient, mut pairs) = (&mut gradient[..projections * width], Pairs { memory: pairs });
+        let (gradient, mut pairs) = (&mut gradient[..projections * width], ContrastPairs { memory: pairs });
         weight * contrast::loss(rows, labels, settings, weight, gradient, &mut pairs, self.workers)
     }
 
     /// Adds the gradients of cross entropy over samples of incremental classes, then of base classes; returns the
     /// weighted losses.
-    fn cross_entropy(&mut self, batch: &Batch<'_>, config: &Config) -> f32 {
+    fn cross_entropy(&mut self, batch: &StepBatch<'_>, config: &Config) -> f32 {
         let (width, projections) = (self.shape.width(), self.projections(batch));
         let (samples, base) = (batch.classes.len(), self.base_classes);
         let StepNumbers { rows, gradient, targets, transposed, logits, .. } = &mut self.numbers;
-        let rows = Rows { values: &rows[..projections * width], width };
+        let rows = UnitRows { values: &rows[..projections * width], width };
         let gradient = &mut gradient[..projections * width];
-        let targets = Rows { values: &targets[..self.classes * width], width };
-        let classes = Classes { targets, transposed };
+        let targets = UnitRows { values: &targets[..self.classes * width], width };
+        let classes = ClassRows { targets, transposed };
         let mut sum = 0.0;
         for (weight, of_base) in [(config.cross_entropy, false), (config.base_cross_entropy, true)] {
             if weight != 0.0 {
@@ -301,7 +312,7 @@ impl<'a> Alignment<'a> {
     }
 
     /// Adds the gradient of ORTH over the means of the first views and the other targets; returns the weighted loss.
-    fn orthogonality(&mut self, batch: &Batch<'_>, config: &Config) -> f32 {
+    fn orthogonality(&mut self, batch: &StepBatch<'_>, config: &Config) -> f32 {
         let weight = config.orthogonality;
         if weight == 0.0 {
             return 0.0;
@@ -315,45 +326,45 @@ impl<'a> Alignment<'a> {
         let others = targets.chunks_exact(width).enumerate().filter(|(target, _)| !has_mean(*target));
         let rest = means[count * width..].chunks_exact_mut(width);
         rest.zip(others).for_each(|(to, (_, from))| to.copy_from_slice(from));
-        let scratch = Scratch {
+        let scratch = OrthogonalityScratch {
             rows: means,
             gradient: &mut mean_gradient[..count * width],
             norms: &mut mean_norms[..count],
             counts: &mut mean_counts[..count],
-            pairs: Pairs { memory: pairs },
+            pairs: ContrastPairs { memory: pairs },
         };
         let mean_of = |row: usize| {
             let mean = mean_of_class[batch.classes[row] as usize];
             (mean != ABSENT).then_some(mean as usize)
         };
-        let first_views = Rows { values: &rows[..samples * width], width };
+        let first_views = UnitRows { values: &rows[..samples * width], width };
         let gradient = &mut gradient[..samples * width];
         weight * orthogonality::with_means(first_views, mean_of, weight, gradient, scratch, self.workers)
     }
 
     /// Takes the gradient back through the head, with the update.
-    fn backward(&mut self, batch: &Batch<'_>, update: Update) {
+    fn backward(&mut self, batch: &StepBatch<'_>, update: SgdUpdate) {
         let Self { shape, workers, .. } = *self;
         let gradient_length = self.projections(batch) * shape.width();
         let StepNumbers { parameters, momenta, backward, hidden, norms, rows, gradient, .. } = &mut self.numbers;
         let gradient = &mut gradient[..gradient_length];
         let mut pass = pass(shape, batch, hidden, rows, norms);
         shape.unnormalise(&pass, gradient);
-        let mut head = Trained { parameters, momenta, scratch: backward };
+        let mut head = TrainedHead { parameters, momenta, scratch: backward };
         shape.backward(&mut head, &mut pass, gradient, update, workers);
     }
 }
 
 /// A batch on its way through the head, in the buffers of a step.
 fn pass<'a>(
-    shape: Shape,
-    batch: &Batch<'a>,
+    shape: HeadShape,
+    batch: &StepBatch<'a>,
     hidden: &'a mut [f32],
     rows: &'a mut [f32],
     norms: &'a mut [f32],
-) -> projection::Batch<'a> {
+) -> projection::HeadBatch<'a> {
     let projections = batch.features.len() / shape.inputs;
-    projection::Batch {
+    projection::HeadBatch {
         features: batch.features,
         hidden: &mut hidden[..shape.activations(projections)],
         z: &mut rows[..projections * shape.width()],

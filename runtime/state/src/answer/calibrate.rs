@@ -3,7 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use orco_core::border::{self, Aim, Sample};
+use orco_core::border::{self, BorderObjective, BorderSample};
 use orco_core::math::{exp, highest, ln};
 
 use crate::state::{Balance, Calibration};
@@ -29,12 +29,12 @@ impl BestClass {
 
 /// The best base class and the best learned one for a sample.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Leaders {
+pub(super) struct BestScores {
     base: BestClass,
     learned: Option<BestClass>,
 }
 
-impl Leaders {
+impl BestScores {
     pub(super) fn of(row: &[f32], base: usize) -> Self {
         let (known, new) = row.split_at(base);
         Self { base: BestClass::of(known, 0), learned: (!new.is_empty()).then(|| BestClass::of(new, base)) }
@@ -57,21 +57,21 @@ struct TemperatureSample {
 }
 
 /// Collects what samples say about the border and the temperature, by which both are chosen in every change.
-pub struct Fitting<'a> {
+pub struct Calibrator<'a> {
     /// Class of every sample.
     classes: &'a [u32],
     base: usize,
     /// Number of classes.
     count: usize,
     /// Of the samples so far.
-    pub(super) leaders: Vec<Leaders>,
+    pub(super) leaders: Vec<BestScores>,
     /// Whether a sample is excluded, and counts for nothing.
     excluded: Vec<bool>,
     /// Evenly spread samples.
     rows: Vec<TemperatureSample>,
 }
 
-impl<'a> Fitting<'a> {
+impl<'a> Calibrator<'a> {
     /// Nothing collected yet. Samples are of these classes, of `count` known ones, the first `base` of them base
     /// classes.
     pub fn new(classes: &'a [u32], base: usize, count: usize) -> Self {
@@ -81,7 +81,7 @@ impl<'a> Fitting<'a> {
     /// Takes the next sample's scores, `[count]`, without a border; an excluded one counts for nothing.
     pub fn add(&mut self, row: &[f32], excluded: bool) {
         let sample = self.leaders.len();
-        self.leaders.push(Leaders::of(row, self.base));
+        self.leaders.push(BestScores::of(row, self.base));
         self.excluded.push(excluded);
         if !excluded && sample.is_multiple_of(self.classes.len().div_ceil(MOST)) {
             self.rows.push(TemperatureSample { sample, scores: row.to_vec() });
@@ -97,7 +97,11 @@ impl<'a> Fitting<'a> {
         let border = if known.is_empty() || new.is_empty() {
             border::at(&known, &new, start)
         } else {
-            border::choose(&known, &new, &Aim { weights: balance.weights(), share: self.share(), least: simplest })
+            border::choose(
+                &known,
+                &new,
+                &BorderObjective { weights: balance.weights(), share: self.share(), least: simplest },
+            )
         };
         let base = self.base;
         self.rows.iter_mut().for_each(|row| shift(&mut row.scores, base, border.shift));
@@ -131,7 +135,7 @@ impl<'a> Fitting<'a> {
     }
 
     /// Samples of base classes and of learned ones, without excluded ones.
-    fn sides(&self, shares: &[f32]) -> [Vec<Sample>; 2] {
+    fn sides(&self, shares: &[f32]) -> [Vec<BorderSample>; 2] {
         let mut sides = [Vec::new(), Vec::new()];
         for (sample, leaders) in self.leaders.iter().enumerate().filter(|(sample, _)| !self.excluded[*sample]) {
             let Some(learned) = leaders.learned else { continue };
@@ -139,7 +143,7 @@ impl<'a> Fitting<'a> {
             let is_new = class >= self.base;
             let own = if is_new { learned } else { leaders.base };
             let (lead, right) = (learned.score - leaders.base.score, own.class == class);
-            sides[usize::from(is_new)].push(Sample { lead, right, share: shares[sample] });
+            sides[usize::from(is_new)].push(BorderSample { lead, right, share: shares[sample] });
         }
         sides
     }
@@ -198,8 +202,8 @@ mod tests {
     /// without losing eight of the base classes.
     const BASE: usize = 20;
 
-    fn fitting(classes: &[u32]) -> Fitting<'_> {
-        let mut fitting = Fitting::new(classes, BASE, BASE + 1);
+    fn fitting(classes: &[u32]) -> Calibrator<'_> {
+        let mut fitting = Calibrator::new(classes, BASE, BASE + 1);
         for (sample, &class) in classes.iter().enumerate() {
             let mut row = vec![0.0; BASE + 1];
             let lead = match sample {
@@ -231,7 +235,7 @@ mod tests {
     #[test]
     fn excluded_samples_take_no_share() {
         let classes = [0, 0, 1, 2, 3];
-        let mut fitting = Fitting::new(&classes, 2, 4);
+        let mut fitting = Calibrator::new(&classes, 2, 4);
         for (class, excluded) in classes.into_iter().zip([false, false, true, false, true]) {
             let mut row = vec![0.0; 4];
             row[class as usize] = 1.0;

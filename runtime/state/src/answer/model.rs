@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use orco_core::math::add_scaled;
 
 use super::embed::{Embedder, Projections, TOGETHER};
-use super::score::{ClassRow, Rows, Scorer};
+use super::score::{ClassRow, ScoreRows, Scorer};
 use crate::state::{BaseModel, Scoring, State};
 
 /// As many shots the mean of a base class counts where the device collects further ones: the place of use differs
@@ -25,7 +25,7 @@ pub(super) struct LeftOutShot {
 }
 
 /// A state with everything that scores its classes.
-pub(crate) struct Known<'a> {
+pub(crate) struct ScoringModel<'a> {
     pub(super) state: &'a State,
     base_model: &'a BaseModel,
     pub(super) embedder: Embedder,
@@ -36,10 +36,10 @@ pub(crate) struct Known<'a> {
     sums: Vec<f32>,
     counts: Vec<f32>,
     /// What gives the classes' scores.
-    pub(super) rows: Rows,
+    pub(super) rows: ScoreRows,
 }
 
-impl<'a> Known<'a> {
+impl<'a> ScoringModel<'a> {
     pub(crate) fn new(base_model: &'a BaseModel, state: &'a State, scoring: Scoring<'_>) -> Self {
         let embedder = Embedder::new(base_model, state, scoring);
         let scorer = Scorer::new(&embedder, scoring);
@@ -62,7 +62,7 @@ impl<'a> Known<'a> {
         sums.resize(count * length, 0.0);
         let mut counts = vec![BASE_COUNTS; base];
         counts.resize(count, 0.0);
-        let rows = Rows::new(&[], Vec::new(), length);
+        let rows = ScoreRows::new(&[], Vec::new(), length);
         let mut known = Self { state, base_model, embedder, scorer, projections, sums, counts, rows };
         known.add_shots();
         // Learned classes that the head was aligned to have their targets, the others what their shots add up to.
@@ -126,7 +126,7 @@ impl<'a> Known<'a> {
         self.base_model.classes.len()
     }
 
-    fn rows_of_sums(&self) -> Rows {
+    fn rows_of_sums(&self) -> ScoreRows {
         let length = self.embedder.length();
         let mut rows = self.sums.clone();
         let mut offsets = Vec::with_capacity(self.counts.len());
@@ -134,7 +134,7 @@ impl<'a> Known<'a> {
             let counts: Vec<f32> = counts.iter().map(|count| count.max(1.0)).collect();
             offsets.extend(self.scorer.rows(rows, &counts));
         }
-        Rows::new(&rows, offsets, length)
+        ScoreRows::new(&rows, offsets, length)
     }
 
     /// For each shot that is left out, the row that its class would have without it and its copies; the shots'

@@ -6,16 +6,16 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use orco_core::config::Answer;
+use orco_core::config::AnswerWeights;
 
 use super::ScoredSample;
-use super::calibrate::{Fitting, Leaders};
+use super::calibrate::{BestScores, Calibrator};
 use super::embed::{Projections, TOGETHER};
-use super::model::{Known, LeftOutShot};
+use super::model::{LeftOutShot, ScoringModel};
 use crate::state::{BaseModel, Calibration, Scoring, State};
 
 /// The samples by which a state and others are validated.
-pub(crate) struct Judged<'a> {
+pub(crate) struct ValidationSamples<'a> {
     base_model: &'a BaseModel,
     scoring: Scoring<'a>,
     /// Whose exemplars are samples.
@@ -27,7 +27,7 @@ pub(crate) struct Judged<'a> {
 }
 
 /// What the validation of a state gave.
-pub(crate) struct Judgement {
+pub(crate) struct Validation {
     pub(crate) calibration: Calibration,
     /// The state's answer for every sample.
     pub(crate) answers: Vec<usize>,
@@ -48,7 +48,7 @@ struct SampleScores<'a> {
     is_excluded: bool,
 }
 
-impl<'a> Judged<'a> {
+impl<'a> ValidationSamples<'a> {
     /// The samples set aside, and the exemplars of a state.
     pub(crate) fn of(base_model: &'a BaseModel, state: &'a State, scoring: Scoring<'a>) -> Self {
         let digests = (0..state.exemplars.len()).map(|exemplar| state.exemplars.digest_of(exemplar)).collect();
@@ -78,13 +78,13 @@ impl<'a> Judged<'a> {
 
     /// Chooses the border and the temperature of that state, by the samples that are not excluded, and answers for an
     /// earlier state, in which its classes were `indices`.
-    pub(crate) fn evaluate(&self, earlier: &State, indices: &[Option<usize>]) -> Judgement {
+    pub(crate) fn evaluate(&self, earlier: &State, indices: &[Option<usize>]) -> Validation {
         let classes = self.classes();
         let own = |sample: usize| Some(classes[sample] as usize);
         let least = self.nearest_mean_accuracy();
-        let known = Known::new(self.base_model, self.state, self.scoring);
+        let known = ScoringModel::new(self.base_model, self.state, self.scoring);
         let base = known.base();
-        let mut fitting = Fitting::new(&classes, base, self.state.known(self.base_model).count());
+        let mut fitting = Calibrator::new(&classes, base, self.state.known(self.base_model).count());
         let mut excluded = Vec::with_capacity(self.len());
         let columns = self.unchanged(earlier, indices);
         let border = self.border_of(earlier);
@@ -97,7 +97,7 @@ impl<'a> Judged<'a> {
             if let Some(columns) = &columns {
                 gathered.clear();
                 gathered.extend(columns.iter().map(|&class| sample.scores[class]));
-                answers_before.push(Leaders::of(&gathered, base).answer(border));
+                answers_before.push(BestScores::of(&gathered, base).answer(border));
             }
         });
         let calibration = fitting.choose(self.state.balance, least, self.scoring.statistics.start);
@@ -107,7 +107,7 @@ impl<'a> Judged<'a> {
         } else {
             self.answers(earlier, &|sample| indices[classes[sample] as usize], 0..self.len())
         };
-        Judgement { calibration, answers, earlier, excluded }
+        Validation { calibration, answers, earlier, excluded }
     }
 
     /// Accuracy over all classes, by the same samples, of the nearest class mean without a border, which answers should
@@ -116,11 +116,11 @@ impl<'a> Judged<'a> {
         if self.state.classes.is_empty() || self.state.balance.weights().len() < 2 {
             return 0.0;
         }
-        let scoring = Scoring { weights: Answer::NEAREST_MEAN, ..self.scoring };
-        let known = Known::new(self.base_model, self.state, scoring);
+        let scoring = Scoring { weights: AnswerWeights::NEAREST_MEAN, ..self.scoring };
+        let known = ScoringModel::new(self.base_model, self.state, scoring);
         let classes = self.classes();
         let own = |sample: usize| Some(classes[sample] as usize);
-        let mut fitting = Fitting::new(&classes, known.base(), known.len());
+        let mut fitting = Calibrator::new(&classes, known.base(), known.len());
         let every: Vec<usize> = (0..self.len()).collect();
         self.scores(&known, &known.projections, &own, &every, &mut |sample| {
             fitting.add(sample.scores, sample.is_excluded);
@@ -154,7 +154,7 @@ impl<'a> Judged<'a> {
 
     /// Scores of samples in the state whose exemplars they are, without the border: of at most `most` samples, evenly
     /// chosen, excluded ones left out.
-    pub(crate) fn rows(&self, known: &Known<'_>, most: usize) -> Vec<ScoredSample> {
+    pub(crate) fn rows(&self, known: &ScoringModel<'_>, most: usize) -> Vec<ScoredSample> {
         let classes = self.classes();
         let own = |sample: usize| Some(classes[sample] as usize);
         let some: Vec<usize> = (0..self.len()).step_by(self.len().div_ceil(most).max(1)).collect();
@@ -217,7 +217,7 @@ impl<'a> Judged<'a> {
         own: &dyn Fn(usize) -> Option<usize>,
         samples: Range<usize>,
     ) -> Vec<usize> {
-        let known = Known::new(self.base_model, state, self.scoring);
+        let known = ScoringModel::new(self.base_model, state, self.scoring);
         let (border, base) = (self.border_of(state), known.base());
         let exemplars = samples.end > self.set_aside();
         let projections =
@@ -225,7 +225,7 @@ impl<'a> Judged<'a> {
         let samples: Vec<usize> = samples.collect();
         let mut answers = Vec::with_capacity(samples.len());
         self.scores(&known, &projections, own, &samples, &mut |sample| {
-            answers.push(Leaders::of(sample.scores, base).answer(border));
+            answers.push(BestScores::of(sample.scores, base).answer(border));
         });
         answers
     }
@@ -234,7 +234,7 @@ impl<'a> Judged<'a> {
     /// of the exemplars that are samples under that state's head.
     fn scores(
         &self,
-        known: &Known<'_>,
+        known: &ScoringModel<'_>,
         projections: &Projections,
         own: &dyn Fn(usize) -> Option<usize>,
         samples: &[usize],

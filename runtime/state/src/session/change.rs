@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use super::check::{check_free_label, check_known, check_shots};
-use super::{LearnError, NewClass, Report, Session, in_fixed_order};
-use crate::history::Earlier;
+use super::{LearnError, NewClass, Session, SessionReport, in_fixed_order};
+use crate::history::EarlierState;
 use crate::label;
 use crate::state::{Balance, BaseModel, State};
 
@@ -13,7 +13,7 @@ impl Session<'_> {
     ///
     /// # Errors
     /// [`LearnError`] if the class is unknown, the shots are unusable, or the callback stopped it.
-    pub fn add_shots(&mut self, state: &State, class: &NewClass) -> Result<(State, Report), LearnError> {
+    pub fn add_shots(&mut self, state: &State, class: &NewClass) -> Result<(State, SessionReport), LearnError> {
         let index = check_known(self.base_model, state, &class.label)?;
         check_shots(self.base_model, state, class)?;
         let mut next = state.clone();
@@ -26,7 +26,7 @@ impl Session<'_> {
     ///
     /// # Errors
     /// [`LearnError`] if the class is unknown or a base class, or the callback stopped it.
-    pub fn forget(&mut self, state: &State, label: &str) -> Result<(State, Report), LearnError> {
+    pub fn forget(&mut self, state: &State, label: &str) -> Result<(State, SessionReport), LearnError> {
         let index = learned(self.base_model, state, label)?;
         let mut next = state.clone();
         next.classes.remove(index);
@@ -41,7 +41,7 @@ impl Session<'_> {
     ///
     /// # Errors
     /// [`LearnError::NoBorder`] if answers have none, which the bundle's settings say.
-    pub fn balance(&mut self, state: &State, balance: Balance) -> Result<(State, Report), LearnError> {
+    pub fn balance(&mut self, state: &State, balance: Balance) -> Result<(State, SessionReport), LearnError> {
         if self.base_model.scoring(self.config).is_none() {
             return Err(LearnError::NoBorder);
         }
@@ -53,7 +53,7 @@ impl Session<'_> {
     ///
     /// # Errors
     /// [`LearnError`] if the callback stopped it.
-    pub fn restore(&mut self, state: &State, earlier: &Earlier) -> Result<(State, Report), LearnError> {
+    pub fn restore(&mut self, state: &State, earlier: &EarlierState) -> Result<(State, SessionReport), LearnError> {
         let next = earlier.state.clone();
         if next.head.is_some() {
             return Ok(self.settle(state, next, Vec::new()));

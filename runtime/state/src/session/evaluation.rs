@@ -8,12 +8,12 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use orco_core::align::Losses;
+use orco_core::align::LossTerms;
 use orco_core::config::Config;
 
 use super::report::AnsweredState;
-use super::{Report, Since, data};
-use crate::answer::{Judged, Judgement};
+use super::{CumulativeLoss, SessionReport, data};
+use crate::answer::{Validation, ValidationSamples};
 use crate::classify::Classifier;
 use crate::state::{BaseModel, Class, Origin, Scoring, State};
 
@@ -42,23 +42,23 @@ pub(super) fn report(
     before: &State,
     after: &mut State,
     config: &Config,
-    losses: Vec<Losses>,
-) -> Report {
+    losses: Vec<LossTerms>,
+) -> SessionReport {
     let answers = match base_model.scoring(config) {
         Some(scoring) => by_all(base_model, before, after, scoring),
         None => by_targets(base_model, before, after, config),
     };
     note_origins(base_model, before, after, &answers);
     let count = base_model.classes.len() + after.classes.len();
-    let since: Vec<Option<Since>> = (0..count).map(|class| answers.since(base_model, after, class)).collect();
+    let since: Vec<Option<CumulativeLoss>> = (0..count).map(|class| answers.since(base_model, after, class)).collect();
     let Answers { classes, earlier, later, pairs, repeated, .. } = &answers;
     let labels: Vec<_> = after.known(base_model).map(|class| &class.label).collect();
     let in_two_classes = pairs.iter().map(|pair| pair.map(|class| labels[class as usize].clone())).collect();
     let repeated = repeated.iter().map(|&(class, shots)| (labels[class as usize].clone(), shots)).collect();
     let before = AnsweredState { state: before, answers: earlier };
     let after = AnsweredState { state: after, answers: later };
-    let report = Report::new(base_model, before, after, classes, &since, losses);
-    Report { in_two_classes, repeated, ..report }
+    let report = SessionReport::new(base_model, before, after, classes, &since, losses);
+    SessionReport { in_two_classes, repeated, ..report }
 }
 
 /// Counts how classes are recognised at first whose shots nobody has counted yet: new ones now, those of older releases
@@ -86,7 +86,7 @@ impl Answers {
     }
 
     /// What all sessions have cost a class; `None` where no sample says.
-    fn since(&self, base_model: &BaseModel, after: &State, class: usize) -> Option<Since> {
+    fn since(&self, base_model: &BaseModel, after: &State, class: usize) -> Option<CumulativeLoss> {
         let share = |right: usize, of: usize| right as f32 / of.max(1) as f32;
         let (first, samples): (f32, Vec<usize>) = match class.checked_sub(base_model.classes.len()) {
             None => {
@@ -102,7 +102,7 @@ impl Answers {
         };
         let right = samples.iter().filter(|&&sample| self.later[sample] == class).count();
         let count = samples.len();
-        (count > 0).then(|| Since { first, now: share(right, count), samples: count as u32 })
+        (count > 0).then(|| CumulativeLoss { first, now: share(right, count), samples: count as u32 })
     }
 }
 
@@ -127,7 +127,7 @@ fn by_targets(base_model: &BaseModel, before: &State, after: &State, config: &Co
     let by_targets = config.by_targets_alone();
     let answers =
         |state: &State, features: &[f32]| Classifier::with_config(base_model, state, &by_targets).nearest(features);
-    let bundle = State::fresh(base_model, after.base_model);
+    let bundle = State::fresh(base_model, after.bundle_digest);
     Answers {
         first: answers(&bundle, &features[..base * base_model.head.inputs]),
         earlier: answers(before, &features),
@@ -141,10 +141,10 @@ fn by_targets(base_model: &BaseModel, before: &State, after: &State, config: &Co
 
 /// On samples set aside and shots left out in turn, by all that is known; chooses the border first.
 fn by_all(base_model: &BaseModel, before: &State, after: &mut State, scoring: Scoring<'_>) -> Answers {
-    let samples = Judged::of(base_model, after, scoring);
+    let samples = ValidationSamples::of(base_model, after, scoring);
     let indices: Vec<Option<usize>> =
         after.known(base_model).map(|class| index_of(class, base_model, before)).collect();
-    let Judgement { calibration, answers: later, earlier, excluded } = samples.evaluate(before, &indices);
+    let Validation { calibration, answers: later, earlier, excluded } = samples.evaluate(before, &indices);
     let (classes, base) = (samples.classes(), samples.set_aside());
     let bundle = State::fresh(base_model, after.base_model);
     let first = samples.answers(&bundle, &|_| None, 0..base);

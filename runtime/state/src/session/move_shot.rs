@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::check::{check_count, check_known};
-use super::{LearnError, Report, Session};
+use super::{LearnError, Session, SessionReport};
 use crate::state::{Origin, State};
 
 impl Session<'_> {
@@ -19,7 +19,7 @@ impl Session<'_> {
         from: &str,
         number: usize,
         to: &str,
-    ) -> Result<(State, Report), LearnError> {
+    ) -> Result<(State, SessionReport), LearnError> {
         let [source, target] = [from, to].map(|label| check_known(self.base_model, state, label));
         let (source, target) = (source?, target?);
         let bank = &state.exemplars;
