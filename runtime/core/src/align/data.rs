@@ -8,7 +8,7 @@ use crate::projection::{HeadParameters, HeadShape};
 /// Everything that a session learns from. Classes are numbered base classes first.
 #[derive(Clone, Copy, Debug)]
 pub struct AlignmentData<'a> {
-    /// HeadShape of the head.
+    /// Shape of the head.
     pub shape: HeadShape,
     /// The head after phase 2.
     pub head: HeadParameters<&'a [f32]>,

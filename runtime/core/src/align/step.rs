@@ -61,7 +61,7 @@ impl LossTerms {
 /// How large the steps of a training are at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepExtent {
-    /// HeadShape of the head.
+    /// Shape of the head.
     pub shape: HeadShape,
     /// Samples.
     pub samples: usize,
@@ -92,12 +92,12 @@ impl StepExtent {
         WorkspaceSize { numbers: StepNumbers::size(self), indices: StepIndices::size(self) }
     }
 
-    /// UnitRows that are projected in a step: all views of the samples.
+    /// Rows that are projected in a step: all views of the samples.
     const fn projections(&self) -> usize {
         self.views * self.samples
     }
 
-    /// UnitRows of the sphere in a step: the projections, and two perturbed targets for each sample.
+    /// Rows of the sphere in a step: the projections, and two perturbed targets for each sample.
     const fn rows(&self) -> usize {
         self.projections() + 2 * self.samples
     }
@@ -253,7 +253,7 @@ impl<'a> Alignment<'a> {
         losses
     }
 
-    /// UnitRows that are projected for a batch.
+    /// Rows that are projected for a batch.
     fn projections(&self, batch: &StepBatch<'_>) -> usize {
         batch.features.len() / self.shape.inputs
     }
