@@ -8,16 +8,17 @@
 //!   issues again;
 //! - [`health`]: whether the service can do all that it is for; `telemetry`: health, events and metrics together;
 //!   `worker`: threads that go on after a panic;
-//! - [`prediction`]: what is answered about a picture; [`knowledge`]: what is known at a moment;
+//! - [`prediction`]: what is answered about a picture; [`knowledge`]: what is known at a moment; [`report`]: what a
+//!   change did;
 //! - [`pending_shots`]: shots that are not learned yet; [`inbox`]: frames that were not recognised. Both are in memory
 //!   only;
 //! - two threads that own a learner each: [`answers`] reads, and takes up what other programs did to the state;
-//!   [`changes`] makes one change at a time, as [`report`] says. A class that is being learned answers at once, by its
-//!   imprinted shots, until it is trained;
+//!   [`changes`] makes one change at a time. A class that is being learned answers at once, by its imprinted shots, until
+//!   it is trained;
 //! - [`agreement`] over several frames; [`live`]: the service's own camera;
-//! - [`service`]: these together, without HTTP;
+//! - [`service`]: these together, without HTTP; [`token`]: what callers from other machines must give;
 //! - `mqtt`, a feature: tells an MQTT broker what the service sees and learns;
-//! - [`token`], [`route`] (what a route takes), the [`page`], and [`guard`]: who may ask for what;
+//! - [`route`]: what a route takes; [`page`]: its files; [`guard`]: who may ask for what;
 //! - [`api`]: the handlers; [`router`]: all routes;
 //! - `supervisor`: what systemd is told; `limits` of the process; `connections`: how many one caller may have;
 //! - [`server`]: sockets, TLS, time limits.

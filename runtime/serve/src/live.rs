@@ -133,6 +133,7 @@ impl Live {
             answers,
             telemetry,
             last: 0,
+            has_panicked: false,
             reported: Reported::default(),
             counted: CameraStatus::default(),
         };
@@ -281,6 +282,7 @@ struct LiveWorker {
     telemetry: Telemetry,
     /// Number of the last frame that was taken. It outlives a panic, so that a frame that causes one is not taken again.
     last: u64,
+    has_panicked: bool,
     reported: Reported,
     counted: CameraStatus,
 }
@@ -289,6 +291,11 @@ impl Worker for LiveWorker {
     const NAME: &'static str = "live";
 
     fn run(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
+        // After a panic it works again once a step was made without one.
+        if self.has_panicked {
+            self.step();
+            self.has_panicked = false;
+        }
         up();
         while !self.is_stopping() {
             let started = Instant::now();
@@ -300,6 +307,7 @@ impl Worker for LiveWorker {
     }
 
     fn on_panic(&mut self) {
+        self.has_panicked = true;
         self.clear();
         self.report();
     }
