@@ -8,12 +8,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use orco_runtime::encoder::EncodeError;
-use orco_runtime::encoder::choice::Work;
-use orco_runtime::enough::{Curve, Enough};
+use orco_runtime::encoder::choice::Workload;
+use orco_runtime::enough::{LearningCurve, ShotSufficiency};
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::learner::{Answer, Learner};
 use orco_runtime::ndarray::{Array2, Array3};
-use orco_runtime::nearest::{Neighbour, Place};
+use orco_runtime::nearest::{ExemplarId, Neighbour};
 use orco_runtime::store::{Revision, Store};
 use tokio::sync::oneshot;
 
@@ -34,7 +34,7 @@ const WAITING: usize = 64;
 #[derive(Debug)]
 pub struct SufficiencyAnswer {
     /// Whether they are enough.
-    pub enough: Enough,
+    pub enough: ShotSufficiency,
     /// Labels.
     pub labels: Vec<String>,
 }
@@ -46,7 +46,7 @@ enum Request {
     Classify { picture: Admitted<RgbImage>, reply: Reply<Prediction> },
     ClassifyFeatures { rows: Array2<f32>, reply: Reply<Vec<Prediction>> },
     ShotFeatures { picture: Admitted<RgbImage>, reply: Reply<ShotFeatures> },
-    Sufficiency { label: String, shots: Array3<f32>, curve: Option<Curve>, reply: Reply<SufficiencyAnswer> },
+    Sufficiency { label: String, shots: Array3<f32>, curve: Option<LearningCurve>, reply: Reply<SufficiencyAnswer> },
     Imprint { label: String, shots: Array3<f32> },
     Refresh { done: oneshot::Sender<()> },
     Alive { reply: Reply<()> },
@@ -166,7 +166,7 @@ impl Answers {
         &self,
         label: &str,
         shots: Array3<f32>,
-        curve: Option<Curve>,
+        curve: Option<LearningCurve>,
     ) -> Result<SufficiencyAnswer, Refusal> {
         self.ask(|reply| Request::Sufficiency { label: label.to_owned(), shots, curve, reply }).await
     }
@@ -246,8 +246,8 @@ impl Worker for AnswerWorker {
         // Before the state is read: a change in between is found again, one after a later look would be missed.
         let revision = self.store.revision();
         let mut learner = (self.open)()?;
-        learner.engine(Work::Shots)?;
-        learner.engine(Work::Pictures(usize::MAX))?;
+        learner.engine(Workload::Shots)?;
+        learner.engine(Workload::Pictures(usize::MAX))?;
         learner.warnings().iter().for_each(|warning| log::warn!("{warning}"));
         let context = self.context.clone();
         // The number goes on rising after a panic.
@@ -369,10 +369,10 @@ impl AnswerThread {
             label: self.learner.label(neighbour.class).to_owned(),
             similarity: neighbour.similarity,
             shot: match neighbour.place {
-                Place::Device(exemplar) => {
+                ExemplarId::Device(exemplar) => {
                     Some(StoredShot { digest: bank.digest_of(exemplar), number: neighbour.number })
                 }
-                Place::Bundle(_) => None,
+                ExemplarId::Bundle(_) => None,
             },
         }
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use orco_runtime::history::EntryId;
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::label;
-use orco_runtime::learner::{ChangeError, Learner, Made, Shots, Step};
+use orco_runtime::learner::{ChangeError, ChangeOutcome, ChangeStep, Learner, Shots};
 use orco_runtime::ndarray::Array3;
 use orco_runtime::state::Balance;
 use orco_runtime::thumbnails::Thumbnails;
@@ -332,9 +332,9 @@ impl ChangeWorker {
     fn make(&mut self, learner: &mut Learner, id: Id, change: ChangeRequest) -> Result<ReportedChange, ChangeError> {
         let shared = self.shared.clone();
         let mut last_share = 0.0;
-        let mut observer = move |step: Step| {
+        let mut observer = move |step: ChangeStep| {
             let share = match step {
-                Step::Epoch(progress) => progress.epoch as f32 / progress.epochs.max(1) as f32,
+                ChangeStep::Epoch(progress) => progress.epoch as f32 / progress.epochs.max(1) as f32,
                 _ => 0.0,
             };
             // A few reports are enough for a bar that moves.
@@ -426,7 +426,7 @@ struct ReportedChange {
     warning: Option<String>,
 }
 
-fn reported<T>(made: Made<T>, report: impl FnOnce(T) -> Value) -> ReportedChange {
+fn reported<T>(made: ChangeOutcome<T>, report: impl FnOnce(T) -> Value) -> ReportedChange {
     ReportedChange { report: report(made.report), warning: made.uncertain.map(|error| sentence(&error)) }
 }
 

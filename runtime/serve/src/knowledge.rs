@@ -1,6 +1,6 @@
 //! What is known at a moment: classes, stored shots, history.
 
-use orco_runtime::history::Entry;
+use orco_runtime::history::HistoryEntry;
 use orco_runtime::label;
 use orco_runtime::learner::Learner;
 use orco_runtime::state::{Balance, Class};
@@ -33,7 +33,7 @@ pub struct Knowledge {
     /// Sessions since the bundle.
     pub sessions: u32,
     /// The changes that are remembered, oldest first.
-    pub history: Vec<Entry>,
+    pub history: Vec<HistoryEntry>,
 }
 
 impl Knowledge {

@@ -2,7 +2,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use orco_runtime::bundle::Bundle;
-use orco_runtime::learner::Settings;
+use orco_runtime::learner::LearnerSettings;
 use orco_runtime::state::Balance;
 
 use super::*;
@@ -20,7 +20,7 @@ fn a_change_while_the_thread_opens_its_learner_is_taken_up() {
     let inbox = Inbox::new(&bundle.base_model, 9, Events::default());
     let theirs = store.clone();
     let open = move || {
-        let learner = || Learner::new(bundle.clone(), theirs.clone(), Settings::default()).unwrap();
+        let learner = || Learner::new(bundle.clone(), theirs.clone(), LearnerSettings::default()).unwrap();
         let opened = learner();
         // Another program, after the state was read.
         learner().balance(Balance::KeepKnown, &mut ()).unwrap();

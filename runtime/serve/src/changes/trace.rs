@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use orco_camera::error::panic_message;
-use orco_runtime::history::{Entry, Verb};
+use orco_runtime::history::{ChangeKind, HistoryEntry};
 use orco_runtime::label;
 use orco_runtime::learner::Learner;
 use orco_runtime::state::Balance;
@@ -21,7 +21,7 @@ pub(super) struct Trace {
     id: Id,
     verb: &'static str,
     /// What its entry would say.
-    verbs: &'static [Verb],
+    verbs: &'static [ChangeKind],
     labels: Vec<String>,
     to: Option<u32>,
     balance: Option<Balance>,
@@ -39,7 +39,7 @@ impl Trace {
             ChangeRequest::Purge { label } => purge::labels(learner, label),
             _ => BTreeSet::new(),
         };
-        let last = |entries: &[Entry]| entries.last().map(|entry| entry.number);
+        let last = |entries: &[HistoryEntry]| entries.last().map(|entry| entry.number);
         let before = last(learner.history().entries()).max(last(&answers.knowledge().history));
         let trace = Self {
             id,
@@ -53,28 +53,36 @@ impl Trace {
             purged,
         };
         match change {
-            ChangeRequest::Learn { label, ids, .. } => {
-                Self { verbs: &[Verb::Learn, Verb::Add], labels: vec![label.clone()], shots: ids.clone(), ..trace }
-            }
+            ChangeRequest::Learn { label, ids, .. } => Self {
+                verbs: &[ChangeKind::Learn, ChangeKind::Add],
+                labels: vec![label.clone()],
+                shots: ids.clone(),
+                ..trace
+            },
             ChangeRequest::Move { from, to, .. } => {
-                Self { verbs: &[Verb::Move], labels: vec![from.clone(), to.clone()], ..trace }
+                Self { verbs: &[ChangeKind::Move], labels: vec![from.clone(), to.clone()], ..trace }
             }
             ChangeRequest::Rename { from, to } => {
-                Self { verbs: &[Verb::Rename], labels: vec![from.clone(), to.clone()], ..trace }
+                Self { verbs: &[ChangeKind::Rename], labels: vec![from.clone(), to.clone()], ..trace }
             }
-            ChangeRequest::Forget { label } => Self { verbs: &[Verb::Forget], labels: vec![label.clone()], ..trace },
+            ChangeRequest::Forget { label } => {
+                Self { verbs: &[ChangeKind::Forget], labels: vec![label.clone()], ..trace }
+            }
             // Its entry has no label.
-            ChangeRequest::Purge { .. } => Self { verbs: &[Verb::Purge], ..trace },
-            ChangeRequest::Undo { .. } => Self { verbs: &[Verb::Undo], ..trace },
-            ChangeRequest::UndoTo { entry } => Self { verbs: &[Verb::Undo], to: Some(entry.number), ..trace },
-            ChangeRequest::Balance { balance } => Self { verbs: &[Verb::Balance], balance: Some(*balance), ..trace },
+            ChangeRequest::Purge { .. } => Self { verbs: &[ChangeKind::Purge], ..trace },
+            ChangeRequest::Undo { .. } => Self { verbs: &[ChangeKind::Undo], ..trace },
+            ChangeRequest::UndoTo { entry } => Self { verbs: &[ChangeKind::Undo], to: Some(entry.number), ..trace },
+            ChangeRequest::Balance { balance } => {
+                Self { verbs: &[ChangeKind::Balance], balance: Some(*balance), ..trace }
+            }
         }
     }
 
     /// Number of the entry that the change has left.
-    fn left(&self, entries: &[Entry]) -> Option<u32> {
-        let names = |entry: &Entry, label: &String| entry.names.iter().any(|name| label::same(&name.label, label));
-        let is_it = |entry: &&Entry| {
+    fn left(&self, entries: &[HistoryEntry]) -> Option<u32> {
+        let names =
+            |entry: &HistoryEntry, label: &String| entry.names.iter().any(|name| label::same(&name.label, label));
+        let is_it = |entry: &&HistoryEntry| {
             Some(entry.number) > self.before
                 && self.verbs.contains(&entry.verb)
                 && (self.to.is_none() || entry.to == self.to)
