@@ -179,8 +179,11 @@ struct Response<'a> {
     model_version: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
-    outputs: (Output<Vec<&'a str>>, Output<Vec<f32>>, Output<Flattened<'a>>, Output<Vec<bool>>),
+    outputs: Outputs<'a>,
 }
+
+/// Label, probability, probabilities, and whether it is like anything known.
+type Outputs<'a> = (Output<Vec<&'a str>>, Output<Vec<f32>>, Output<Flattened<'a>>, Output<Vec<bool>>);
 
 #[derive(Serialize)]
 struct Output<T> {
