@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use orco_serve::mqtt::{Device, Settings};
+use orco_serve::mqtt::{MqttDevice, MqttSettings};
 
 /// See the fields.
 #[derive(Args, Clone, Debug)]
@@ -42,14 +42,14 @@ impl MqttOptions {
     ///
     /// # Errors
     /// If anything about it cannot be used; the broker is not asked.
-    pub fn device(&self) -> Result<Option<Device>> {
+    pub fn device(&self) -> Result<Option<MqttDevice>> {
         let Some(broker) = self.mqtt_broker.clone() else {
             if self.mqtt_user.is_some() || self.mqtt_password_file.is_some() || self.mqtt_ca_file.is_some() {
                 bail!("there are settings for an MQTT broker, but none is named: do that with --mqtt-broker URL");
             }
             return Ok(None);
         };
-        let settings = Settings {
+        let settings = MqttSettings {
             broker,
             user: self.mqtt_user.clone(),
             password_file: self.mqtt_password_file.clone(),

@@ -1,5 +1,6 @@
 //! Why a camera gives no pictures.
 
+use std::any::Any;
 use std::io;
 
 /// Why a source cannot be understood.
@@ -13,7 +14,7 @@ pub struct SourceError(pub String);
 /// Why a stream of pictures is broken.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Broken {
+pub enum StreamError {
     /// It ended, in a picture or between two.
     #[error("the stream ended")]
     Ended,
@@ -23,8 +24,8 @@ pub enum Broken {
     /// No boundary between pictures was found in it.
     #[error("what it sends is no stream of pictures")]
     NoBoundary,
-    /// A picture has more than [`MAX_PICTURE`](crate::MAX_PICTURE) bytes.
-    #[error("it sends a picture of more than {} MiB", crate::MAX_PICTURE >> 20)]
+    /// A picture has more than [`MAX_PICTURE`](crate::frame::MAX_PICTURE) bytes.
+    #[error("it sends a picture of more than {} MiB", crate::frame::MAX_PICTURE >> 20)]
     TooLarge,
 }
 
@@ -41,6 +42,9 @@ pub enum CameraError {
     /// The address leads on to another host, or away from TLS.
     #[error("it sends on to {0}, which is not followed; if its pictures are there, name that address as the camera")]
     Redirect(String),
+    /// The address leads on, and names no other address.
+    #[error("it sends on without a usable address")]
+    NoAddress,
     /// The address leads on too often.
     #[error("it sends on to another of its addresses more than {0} times in a row")]
     Redirects(u32),
@@ -49,7 +53,7 @@ pub enum CameraError {
     Content(String),
     /// The stream is broken.
     #[error(transparent)]
-    Broken(#[from] Broken),
+    Stream(#[from] StreamError),
     /// GStreamer is not installed.
     #[error(
         "gst-launch-1.0 is not there; install it (Debian: apt install gstreamer1.0-tools gstreamer1.0-plugins-base \
@@ -79,6 +83,12 @@ pub enum CameraError {
         /// What was wrong with the last.
         reason: String,
     },
+}
+
+/// The message of a panic, as [`std::panic::catch_unwind`] returns it.
+pub fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("it did not say why").to_owned()
 }
 
 impl From<ureq::Error> for CameraError {

@@ -9,10 +9,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use orco_runtime::files;
 
-use crate::camera::Pictures;
 use crate::error::CameraError;
-use crate::frame::Picture;
-use crate::multipart::MAX_PICTURE;
+use crate::frame::{CameraPicture, MAX_PICTURE};
+use crate::source::OpenSource;
 use crate::stop::Stop;
 
 /// How often it is looked into, at most.
@@ -22,7 +21,7 @@ const MAX_FILES: usize = 50_000;
 
 /// How a file was found.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Found {
+struct FileState {
     length: u64,
     changed: SystemTime,
     /// Whether it was given, or stood there from the start.
@@ -31,16 +30,16 @@ struct Found {
 
 /// New pictures are given, oldest first, once they were found twice with the same length and time of change, so that
 /// one that is still being written is not. One that is written again is new again.
-pub(crate) struct Folder {
+pub(crate) struct FolderSource {
     path: PathBuf,
-    files: HashMap<OsString, Found>,
+    files: HashMap<OsString, FileState>,
     /// Complete ones that were not given yet; the oldest last.
     waiting: Vec<OsString>,
     stop: Stop,
     every: Duration,
 }
 
-impl Folder {
+impl FolderSource {
     pub fn open(path: &Path, stop: &Stop) -> Result<Self, CameraError> {
         let (files, waiting) = (HashMap::new(), Vec::new());
         let mut folder = Self { path: path.into(), files, waiting, stop: stop.clone(), every: LOOK_EVERY };
@@ -64,14 +63,14 @@ impl Folder {
             if !data.is_file() {
                 continue;
             }
-            let now = Found { length: data.len(), changed: changed(&data)?, is_known: false };
+            let now = FileState { length: data.len(), changed: changed(&data)?, is_known: false };
             let before = self.files.get(&name);
             let is_same = before.is_some_and(|before| (before.length, before.changed) == (now.length, now.changed));
             let was_known = before.is_some_and(|before| is_same && before.is_known);
             if is_same && !was_known && now.length > 0 {
                 complete.push((now.changed, name.clone()));
             }
-            files.insert(name, Found { is_known: is_same && now.length > 0 || was_known, ..now });
+            files.insert(name, FileState { is_known: is_same && now.length > 0 || was_known, ..now });
             if files.len() > MAX_FILES {
                 return Err(CameraError::Crowded(MAX_FILES));
             }
@@ -103,14 +102,14 @@ fn changed(data: &Metadata) -> io::Result<SystemTime> {
     data.modified()
 }
 
-impl Pictures for Folder {
-    fn next(&mut self) -> Result<Option<Picture>, CameraError> {
+impl OpenSource for FolderSource {
+    fn next_picture(&mut self) -> Result<Option<CameraPicture>, CameraError> {
         if self.waiting.is_empty() && !self.stop.wait(self.every) {
             self.look()?;
         }
         let Some(name) = self.waiting.pop() else { return Ok(None) };
         match files::read(&self.path.join(&name), MAX_PICTURE as u64) {
-            Ok(bytes) => Ok(Some(Picture::File(bytes))),
+            Ok(bytes) => Ok(Some(CameraPicture::File(bytes))),
             Err(error) => {
                 log::warn!("camera: {} cannot be read: {error}", self.path.join(&name).display());
                 Ok(None)
@@ -127,9 +126,9 @@ impl Pictures for Folder {
 mod tests {
     use super::*;
 
-    fn next(folder: &mut Folder) -> Option<Vec<u8>> {
-        match folder.next().unwrap()? {
-            Picture::File(bytes) => Some(bytes),
+    fn next(folder: &mut FolderSource) -> Option<Vec<u8>> {
+        match folder.next_picture().unwrap()? {
+            CameraPicture::File(bytes) => Some(bytes),
             other => panic!("{other:?}"),
         }
     }
@@ -139,7 +138,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let write = |name: &str, bytes: &[u8]| fs::write(place.path().join(name), bytes).unwrap();
         write("old.jpg", b"old");
-        let mut folder = Folder::open(place.path(), &Stop::default()).unwrap();
+        let mut folder = FolderSource::open(place.path(), &Stop::default()).unwrap();
         assert_eq!(next(&mut folder), None);
         write("new.JPG", b"ne");
         write(".hidden.jpg", b"hidden");
@@ -164,6 +163,6 @@ mod tests {
         assert_eq!(three, [b"b.png".to_vec(), b"a.png".to_vec(), b"c.png".to_vec()]);
         assert_eq!(next(&mut folder), None);
         fs::remove_dir_all(place.path()).unwrap();
-        assert!(matches!(folder.next(), Err(CameraError::Io(_))));
+        assert!(matches!(folder.next_picture(), Err(CameraError::Io(_))));
     }
 }

@@ -7,10 +7,13 @@ use orco_runtime::image_rs::RgbImage;
 
 use crate::yuyv::Yuyv;
 
+/// Most bytes of a picture, and most that a stream may send before one begins.
+pub const MAX_PICTURE: usize = 32 << 20;
+
 /// What a camera gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Picture {
+pub enum CameraPicture {
     /// The bytes of a JPEG or PNG file, or of whatever else it sent.
     File(Vec<u8>),
     /// Raw pixels.
@@ -19,35 +22,35 @@ pub enum Picture {
 
 /// A picture, with its number and when it was there.
 #[derive(Clone, Debug)]
-pub struct Frame {
+pub struct CameraFrame {
     /// Greater than those of all frames before it.
     pub number: u64,
     /// When it was complete.
     pub taken: Instant,
     /// The picture.
-    pub picture: Picture,
+    pub picture: CameraPicture,
 }
 
-impl Frame {
+impl CameraFrame {
     /// The picture at its full size, as far as that can be decoded within [`image::MAX_MEMORY`].
     ///
     /// # Errors
     /// [`ImageError`] if it is none, is damaged or too large.
     pub fn decode(&self) -> Result<RgbImage, ImageError> {
         match &self.picture {
-            Picture::File(bytes) => image::decode(bytes),
-            Picture::Yuyv(raw) => Ok(raw.to_rgb()),
+            CameraPicture::File(bytes) => image::decode(bytes),
+            CameraPicture::Yuyv(raw) => Ok(raw.to_rgb()),
         }
     }
 
     /// The same, a JPEG picture reduced as far as at least `side` pixels are left in width and height.
     ///
     /// # Errors
-    /// As for [`Frame::decode`].
+    /// As for [`CameraFrame::decode`].
     pub fn decode_reduced(&self, side: u32) -> Result<RgbImage, ImageError> {
         match &self.picture {
-            Picture::File(bytes) => image::decode_reduced(bytes, side),
-            Picture::Yuyv(raw) => Ok(raw.to_rgb()),
+            CameraPicture::File(bytes) => image::decode_reduced(bytes, side),
+            CameraPicture::Yuyv(raw) => Ok(raw.to_rgb()),
         }
     }
 
@@ -57,9 +60,9 @@ impl Frame {
     /// [`ImageError`] if it is none, or too large.
     pub fn needs(&self, side: Option<u32>) -> Result<DecodingMemory, ImageError> {
         match (&self.picture, side) {
-            (Picture::File(bytes), None) => image::needs(bytes),
-            (Picture::File(bytes), Some(side)) => image::needs_reduced(bytes, side),
-            (Picture::Yuyv(raw), _) => {
+            (CameraPicture::File(bytes), None) => image::needs(bytes),
+            (CameraPicture::File(bytes), Some(side)) => image::needs_reduced(bytes, side),
+            (CameraPicture::Yuyv(raw), _) => {
                 let (width, height) = raw.size();
                 Ok(DecodingMemory::of_pixels(width, height))
             }

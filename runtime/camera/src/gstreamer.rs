@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use crate::camera::Pictures;
-use crate::error::{Broken, CameraError};
-use crate::frame::Picture;
+use crate::error::{CameraError, StreamError};
+use crate::frame::CameraPicture;
 use crate::http::{PICTURE_TIME, Timed};
 use crate::motion_jpeg::with_tables;
 use crate::multipart::Multipart;
+use crate::source::OpenSource;
 use crate::stop::Stop;
 
 const PROGRAM: &str = "gst-launch-1.0";
@@ -21,7 +21,7 @@ const START_TIME: Duration = Duration::from_secs(20);
 /// Most of what GStreamer says that is held, in bytes.
 const MAX_SAID: u64 = 512;
 
-pub(crate) struct Gstreamer {
+pub(crate) struct GstreamerSource {
     pictures: Multipart<Timed<Pipe>>,
     child: Arc<Mutex<Child>>,
     said: Arc<Mutex<String>>,
@@ -49,7 +49,7 @@ fn whole(mut words: Vec<String>) -> Vec<String> {
     words
 }
 
-impl Gstreamer {
+impl GstreamerSource {
     pub fn open(words: Vec<String>, stop: &Stop) -> Result<Self, CameraError> {
         let mut command = Command::new(PROGRAM);
         command.arg("-q").args(whole(words));
@@ -88,7 +88,7 @@ fn kill(child: &Mutex<Child>) {
     let _ = child.wait();
 }
 
-impl Drop for Gstreamer {
+impl Drop for GstreamerSource {
     fn drop(&mut self) {
         kill(&self.child);
     }
@@ -109,15 +109,15 @@ fn listen(errors: impl Read, said: &Mutex<String>) {
     }
 }
 
-impl Pictures for Gstreamer {
-    fn next(&mut self) -> Result<Option<Picture>, CameraError> {
+impl OpenSource for GstreamerSource {
+    fn next_picture(&mut self) -> Result<Option<CameraPicture>, CameraError> {
         self.pictures.stream_mut().restart(self.time);
         match self.pictures.next() {
             Ok(picture) => {
                 self.time = PICTURE_TIME;
-                Ok(Some(Picture::File(with_tables(&picture).into_owned())))
+                Ok(Some(CameraPicture::File(with_tables(&picture).into_owned())))
             }
-            Err(Broken::Ended) => Err(self.reason()),
+            Err(StreamError::Ended) => Err(self.reason()),
             Err(broken) => Err(broken.into()),
         }
     }

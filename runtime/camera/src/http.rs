@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use ureq::http::Response;
 use ureq::{Agent, Body, BodyReader};
 
-use crate::camera::Pictures;
-use crate::error::{Broken, CameraError};
-use crate::frame::Picture;
+use crate::error::{CameraError, StreamError};
+use crate::frame::{CameraPicture, MAX_PICTURE};
 use crate::motion_jpeg::with_tables;
-use crate::multipart::{MAX_PICTURE, Multipart};
+use crate::multipart::Multipart;
 use crate::redirect;
+use crate::source::OpenSource;
 use crate::stop::Stop;
 
 /// How long a camera may take to be reached, and may be silent.
@@ -51,20 +51,20 @@ impl<R: Read> Read for Timed<R> {
     }
 }
 
-pub(crate) struct Http {
+pub(crate) struct HttpSource {
     agent: Agent,
     url: String,
     stop: Stop,
-    answer: Answer,
+    answer: HttpBody,
 }
 
-enum Answer {
+enum HttpBody {
     Stream(Multipart<Timed<BodyReader<'static>>>),
     /// The last picture that was fetched.
     Single(Option<Vec<u8>>),
 }
 
-impl Http {
+impl HttpSource {
     pub fn open(url: &str, stop: &Stop) -> Result<Self, CameraError> {
         let config = Agent::config_builder()
             .timeout_resolve(Some(SILENCE))
@@ -86,7 +86,7 @@ impl Http {
 }
 
 /// Asks an address, and wherever the camera moved its pictures.
-fn ask(agent: &Agent, url: &str) -> Result<Answer, CameraError> {
+fn ask(agent: &Agent, url: &str) -> Result<HttpBody, CameraError> {
     let mut url = url.to_owned();
     for _ in 0..=MAX_REDIRECTS {
         let response = agent.get(&url).call()?;
@@ -94,12 +94,12 @@ fn ask(agent: &Agent, url: &str) -> Result<Answer, CameraError> {
             return answer(response);
         }
         let location = response.headers().get("location").and_then(|location| location.to_str().ok());
-        url = redirect::target(&url, location.unwrap_or_default())?;
+        url = redirect::target(&url, location.ok_or(CameraError::NoAddress)?)?;
     }
     Err(CameraError::Redirects(MAX_REDIRECTS))
 }
 
-fn answer(response: Response<Body>) -> Result<Answer, CameraError> {
+fn answer(response: Response<Body>) -> Result<HttpBody, CameraError> {
     let given = response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let given = given.to_owned();
     let essence = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -109,28 +109,28 @@ fn answer(response: Response<Body>) -> Result<Answer, CameraError> {
         kind if kind.starts_with("multipart/") => {
             let parameters = given.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
             let boundary = parameters.into_iter().find(|(name, _)| name.trim().eq_ignore_ascii_case("boundary"));
-            let boundary = boundary.ok_or(Broken::NoBoundary)?.1;
-            Ok(Answer::Stream(Multipart::new(body, boundary)))
+            let boundary = boundary.ok_or(StreamError::NoBoundary)?.1;
+            Ok(HttpBody::Stream(Multipart::new(body, boundary)))
         }
         "image/jpeg" | "image/jpg" | "image/png" => {
             let mut picture = Vec::new();
-            body.by_ref().take(MAX_PICTURE as u64 + 1).read_to_end(&mut picture).map_err(Broken::Read)?;
+            body.by_ref().take(MAX_PICTURE as u64 + 1).read_to_end(&mut picture).map_err(StreamError::Read)?;
             let fits = picture.len() <= MAX_PICTURE;
-            if fits { Ok(Answer::Single(Some(picture))) } else { Err(Broken::TooLarge.into()) }
+            if fits { Ok(HttpBody::Single(Some(picture))) } else { Err(StreamError::TooLarge.into()) }
         }
         "" => Err(CameraError::Content("nothing that it names".into())),
         other => Err(CameraError::Content(other.into())),
     }
 }
 
-impl Pictures for Http {
-    fn next(&mut self) -> Result<Option<Picture>, CameraError> {
+impl OpenSource for HttpSource {
+    fn next_picture(&mut self) -> Result<Option<CameraPicture>, CameraError> {
         let picture = match &mut self.answer {
-            Answer::Stream(parts) => {
+            HttpBody::Stream(parts) => {
                 parts.stream_mut().restart(PICTURE_TIME);
                 parts.next()?
             }
-            Answer::Single(picture) => match picture.take() {
+            HttpBody::Single(picture) => match picture.take() {
                 Some(picture) => picture,
                 None => {
                     if !self.stop.wait(FETCH_EVERY) {
@@ -140,6 +140,6 @@ impl Pictures for Http {
                 }
             },
         };
-        Ok(Some(Picture::File(with_tables(&picture).into_owned())))
+        Ok(Some(CameraPicture::File(with_tables(&picture).into_owned())))
     }
 }

@@ -3,12 +3,13 @@
 //!
 //! Modules stand along the way of a picture, each importing only from those above:
 //!
-//! - [`source`]: where pictures come from, as people write it; [`error`]: why there are none;
-//! - [`frame`]: one of them, as it came, decoded by [`orco_runtime::image`]; [`yuyv`] (raw pixels), [`motion_jpeg`]
-//!   (JPEG without its tables), [`multipart`] (pictures in a stream);
-//! - `redirect`: where a camera on the network may send on to;
+//! - [`yuyv`]: raw pixels; [`frame`]: a picture as it came, decoded by [`orco_runtime::image`];
+//! - [`error`]: why there are no pictures; [`source`]: where they come from, as people write it;
+//! - [`motion_jpeg`]: JPEG without its tables; [`multipart`]: pictures in a stream;
+//! - `stop` and `wait`: how a thread that waits for pictures is stopped, and gives up waiting;
+//! - `redirect`: which redirects of a camera are followed;
 //! - `http`, `gstreamer`, `folder`, `v4l2`: one file for each kind of source;
-//! - [`camera`]: the thread that reads one, with its [`status`].
+//! - [`status`]: whether a camera is there; [`camera`]: the thread that reads one.
 //!
 //! ```
 //! use std::time::Duration;
@@ -48,7 +49,15 @@ mod wait;
 pub mod yuyv;
 
 pub use camera::Camera;
-pub use frame::{Frame, Picture};
-pub use multipart::{MAX_PICTURE, Multipart};
-pub use source::Source;
-pub use status::{Phase, Status};
+pub use frame::{CameraFrame, CameraPicture, MAX_PICTURE};
+pub use multipart::Multipart;
+pub use source::CameraSource;
+pub use status::{CameraPhase, CameraStatus};
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn modules_import_only_from_those_above() {
+        orco_trials::layers::check(env!("CARGO_MANIFEST_DIR").as_ref());
+    }
+}

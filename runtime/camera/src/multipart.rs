@@ -5,10 +5,9 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use memchr::memmem;
 
-use crate::error::Broken;
+use crate::error::StreamError;
+use crate::frame::MAX_PICTURE;
 
-/// Most bytes of a picture, and most that are passed over until one begins.
-pub const MAX_PICTURE: usize = 32 << 20;
 /// Most bytes of a line of a part's head.
 const MAX_LINE: usize = 8 << 10;
 /// Most lines of a part's head.
@@ -40,26 +39,26 @@ impl<R: Read> Multipart<R> {
     /// its boundary is passed over.
     ///
     /// # Errors
-    /// [`Broken`] if the stream ends, cannot be read, has no boundary within [`MAX_PICTURE`] bytes or a part beyond
+    /// [`StreamError`] if the stream ends, cannot be read, has no boundary within [`MAX_PICTURE`] bytes or a part beyond
     /// that.
     // An iterator would go on after an error.
     #[allow(clippy::should_implement_trait)]
-    pub fn next(&mut self) -> Result<Vec<u8>, Broken> {
+    pub fn next(&mut self) -> Result<Vec<u8>, StreamError> {
         if !std::mem::take(&mut self.at_head) {
             self.skip_to_boundary()?;
         }
         match self.length()? {
-            Some(length) if length > MAX_PICTURE => Err(Broken::TooLarge),
+            Some(length) if length > MAX_PICTURE => Err(StreamError::TooLarge),
             Some(length) => {
                 let mut part = Vec::new();
                 let read = self.stream.by_ref().take(length as u64).read_to_end(&mut part)?;
-                if read == length { Ok(part) } else { Err(Broken::Ended) }
+                if read == length { Ok(part) } else { Err(StreamError::Ended) }
             }
             None => self.up_to_boundary(),
         }
     }
 
-    fn skip_to_boundary(&mut self) -> Result<(), Broken> {
+    fn skip_to_boundary(&mut self) -> Result<(), StreamError> {
         let mut passed = 0;
         let mut line = Vec::new();
         // Whether the line before was longer than is held, so that this is no line of its own.
@@ -72,14 +71,14 @@ impl<R: Read> Multipart<R> {
                 return Ok(());
             }
             if whole && line.trim_ascii_end().strip_prefix(&self.boundary[..]) == Some(b"--") {
-                return Err(Broken::Ended);
+                return Err(StreamError::Ended);
             }
         }
-        Err(Broken::NoBoundary)
+        Err(StreamError::NoBoundary)
     }
 
     /// The head of a part: the length of its content, where it says one.
-    fn length(&mut self) -> Result<Option<usize>, Broken> {
+    fn length(&mut self) -> Result<Option<usize>, StreamError> {
         let (mut length, mut line) = (None, Vec::new());
         for _ in 0..MAX_LINES {
             self.line(&mut line)?;
@@ -93,19 +92,19 @@ impl<R: Read> Multipart<R> {
                 length = value.trim().parse().ok();
             }
         }
-        Err(Broken::NoBoundary)
+        Err(StreamError::NoBoundary)
     }
 
     /// The next line, or as much of it as is held.
-    fn line(&mut self, line: &mut Vec<u8>) -> Result<usize, Broken> {
+    fn line(&mut self, line: &mut Vec<u8>) -> Result<usize, StreamError> {
         line.clear();
         match self.stream.by_ref().take(MAX_LINE as u64).read_until(b'\n', line)? {
-            0 => Err(Broken::Ended),
+            0 => Err(StreamError::Ended),
             read => Ok(read),
         }
     }
 
-    fn up_to_boundary(&mut self) -> Result<Vec<u8>, Broken> {
+    fn up_to_boundary(&mut self) -> Result<Vec<u8>, StreamError> {
         let end = [b"\n", &self.boundary[..]].concat();
         let finder = memmem::Finder::new(&end);
         let mut part: Vec<u8> = Vec::new();
@@ -115,7 +114,7 @@ impl<R: Read> Multipart<R> {
                 more => more?,
             };
             if more.is_empty() {
-                return Err(Broken::Ended);
+                return Err(StreamError::Ended);
             }
             let (before, read) = (part.len(), more.len());
             part.extend_from_slice(more);
@@ -124,7 +123,7 @@ impl<R: Read> Multipart<R> {
             let Some(at) = finder.find(&part[from..]).map(|at| from + at) else {
                 self.stream.consume(read);
                 if part.len() > MAX_PICTURE {
-                    return Err(Broken::TooLarge);
+                    return Err(StreamError::TooLarge);
                 }
                 continue;
             };
@@ -169,7 +168,7 @@ mod tests {
                     let first = parts.next().unwrap();
                     assert_eq!(String::from_utf8_lossy(&first).trim_end(), "one\r\n--", "{drip} {boundary}");
                     assert_eq!(parts.next().unwrap(), b"two", "{drip} {boundary}");
-                    assert!(matches!(parts.next(), Err(Broken::Ended)));
+                    assert!(matches!(parts.next(), Err(StreamError::Ended)));
                 }
             }
         }
@@ -179,14 +178,14 @@ mod tests {
     fn what_never_ends_is_given_up() {
         let endless = |bytes: &'static [u8]| bytes.chain(io::repeat(b'x'));
         let mut parts = Multipart::new(endless(b""), "b");
-        assert!(matches!(parts.next(), Err(Broken::NoBoundary)));
+        assert!(matches!(parts.next(), Err(StreamError::NoBoundary)));
         let mut parts = Multipart::new(endless(b"--b\r\n\r\n"), "b");
-        assert!(matches!(parts.next(), Err(Broken::TooLarge)));
+        assert!(matches!(parts.next(), Err(StreamError::TooLarge)));
         let mut parts = Multipart::new(endless(b"--b\r\nContent-Length: 99999999999\r\n\r\n"), "b");
-        assert!(matches!(parts.next(), Err(Broken::TooLarge)));
+        assert!(matches!(parts.next(), Err(StreamError::TooLarge)));
         let lines = "--b\r\n".to_owned() + &"a: b\r\n".repeat(1000);
-        assert!(matches!(Multipart::new(lines.as_bytes(), "b").next(), Err(Broken::NoBoundary)));
+        assert!(matches!(Multipart::new(lines.as_bytes(), "b").next(), Err(StreamError::NoBoundary)));
         let short = b"--b\r\nContent-Length: 10\r\n\r\nshort";
-        assert!(matches!(Multipart::new(&short[..], "b").next(), Err(Broken::Ended)));
+        assert!(matches!(Multipart::new(&short[..], "b").next(), Err(StreamError::Ended)));
     }
 }

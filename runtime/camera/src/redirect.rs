@@ -10,15 +10,14 @@ use crate::error::CameraError;
 /// The address that `location`, as an answer of `from` names it, stands for. It keeps the name and password of `from`.
 ///
 /// # Errors
-/// [`CameraError`] if it makes no sense, or leads to another host or port, or from https to http. From http on its usual
-/// port to https on its usual port may be gone: that is how cameras insist on TLS.
+/// [`CameraError::NoAddress`] if it is no address; [`CameraError::Redirect`] if it leads to another host or port, or from
+/// https to http. From http on its usual port to https on its usual port may be gone: that is how cameras insist on TLS.
 pub(crate) fn target(from: &str, location: &str) -> Result<String, CameraError> {
-    let senseless = || CameraError::Redirect("no address".into());
-    let from = Url::parse(from).map_err(|_| senseless())?;
+    let from = Url::parse(from).map_err(|_| CameraError::NoAddress)?;
     if location.is_empty() {
-        return Err(senseless());
+        return Err(CameraError::NoAddress);
     }
-    let mut to = from.join(location).map_err(|_| senseless())?;
+    let mut to = from.join(location).map_err(|_| CameraError::NoAddress)?;
     // What a camera says here may hold a password of its own choice: neither is it used, nor told.
     let _ = to.set_username(from.username()).and_then(|()| to.set_password(from.password()));
     let is_same = from.origin() == to.origin();
@@ -59,11 +58,12 @@ mod tests {
             ("https://door3/stream", "http://door3/stream", "http://door3"),
             ("http://door3:8000/stream", "https://door3/stream", "https://door3"),
             (from, "file:///etc/passwd", "file://"),
-            (from, "", "no address"),
-            (from, "http://", "no address"),
         ] {
             let error = target(from, location).unwrap_err().to_string();
             assert!(error.contains(&format!("on to {told},")) && !error.contains("secret"), "{location}: {error}");
+        }
+        for location in ["", "http://"] {
+            assert!(matches!(target(from, location), Err(CameraError::NoAddress)), "{location}");
         }
     }
 }

@@ -1,15 +1,16 @@
-//! Where pictures come from, as people write it.
+//! Where pictures come from: as people write it, and opened.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::error::SourceError;
+use crate::error::{CameraError, SourceError};
+use crate::frame::CameraPicture;
 
 /// A camera's address.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Source {
+pub enum CameraSource {
     /// A V4L2 device, `/dev/video0` or `v4l2:/dev/video0`; Linux only.
     V4l2(PathBuf),
     /// Motion JPEG over HTTP, or a picture that is fetched again and again; a name and a password may stand in it.
@@ -22,7 +23,7 @@ pub enum Source {
     Folder(PathBuf),
 }
 
-impl FromStr for Source {
+impl FromStr for CameraSource {
     type Err = SourceError;
 
     fn from_str(text: &str) -> Result<Self, SourceError> {
@@ -42,6 +43,17 @@ impl FromStr for Source {
             "v4l2" => Ok(Self::V4l2(rest.into())),
             _ => Err(SourceError(without_password(text))),
         }
+    }
+}
+
+/// A source that is open.
+pub(crate) trait OpenSource {
+    /// The next picture; `None` if there was none for a while, so that a thread can check whether it is to stop.
+    fn next_picture(&mut self) -> Result<Option<CameraPicture>, CameraError>;
+
+    /// Whether it may help to open it again when its pictures cannot be read.
+    fn is_broken_by_garbage(&self) -> bool {
+        true
     }
 }
 
@@ -65,7 +77,7 @@ pub(crate) fn without_passwords(text: &str) -> String {
 }
 
 /// As it was written, passwords in addresses replaced by stars.
-impl fmt::Display for Source {
+impl fmt::Display for CameraSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::V4l2(path) => write!(f, "{}", path.display()),
@@ -76,9 +88,9 @@ impl fmt::Display for Source {
     }
 }
 
-impl fmt::Debug for Source {
+impl fmt::Debug for CameraSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Source({self})")
+        write!(f, "CameraSource({self})")
     }
 }
 
@@ -88,14 +100,14 @@ mod tests {
 
     #[test]
     fn sources_are_read_as_they_are_written() {
-        let source = |text: &str| text.parse::<Source>();
-        assert_eq!(source("/dev/video0"), Ok(Source::V4l2("/dev/video0".into())));
-        assert_eq!(source("/dev/v4l/by-path/a:b"), Ok(Source::V4l2("/dev/v4l/by-path/a:b".into())));
-        assert_eq!(source("v4l2:/dev/v4l/by-id/a:b"), Ok(Source::V4l2("/dev/v4l/by-id/a:b".into())));
-        assert_eq!(source("HTTP://door/stream"), Ok(Source::Http("HTTP://door/stream".into())));
-        assert_eq!(source("rtsp://door:554/1"), Ok(Source::Rtsp("rtsp://door:554/1".into())));
-        assert_eq!(source("gst:videotestsrc ! x"), Ok(Source::Gstreamer("videotestsrc ! x".into())));
-        assert_eq!(source(" folder:new pictures "), Ok(Source::Folder("new pictures".into())));
+        let source = |text: &str| text.parse::<CameraSource>();
+        assert_eq!(source("/dev/video0"), Ok(CameraSource::V4l2("/dev/video0".into())));
+        assert_eq!(source("/dev/v4l/by-path/a:b"), Ok(CameraSource::V4l2("/dev/v4l/by-path/a:b".into())));
+        assert_eq!(source("v4l2:/dev/v4l/by-id/a:b"), Ok(CameraSource::V4l2("/dev/v4l/by-id/a:b".into())));
+        assert_eq!(source("HTTP://door/stream"), Ok(CameraSource::Http("HTTP://door/stream".into())));
+        assert_eq!(source("rtsp://door:554/1"), Ok(CameraSource::Rtsp("rtsp://door:554/1".into())));
+        assert_eq!(source("gst:videotestsrc ! x"), Ok(CameraSource::Gstreamer("videotestsrc ! x".into())));
+        assert_eq!(source(" folder:new pictures "), Ok(CameraSource::Folder("new pictures".into())));
         for wrong in ["", "camera", "http:", "http://", "http:door", "folder:", "gst: ", "ftp://door", "gst:a\nb"] {
             assert!(source(wrong).is_err(), "{wrong}");
         }
@@ -110,7 +122,7 @@ mod tests {
             ("gst:rtspsrc location=rtsp://me:secret@door/1 ! x", "gst:rtspsrc location=rtsp://me:***@door/1 ! x"),
             ("/dev/video0", "/dev/video0"),
         ] {
-            let source: Source = written.parse().unwrap();
+            let source: CameraSource = written.parse().unwrap();
             assert_eq!(source.to_string(), shown);
             assert!(!format!("{source:?}").contains("cret"));
         }

@@ -11,7 +11,7 @@ const MOST: usize = 512;
 /// Whether a camera is there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Phase {
+pub enum CameraPhase {
     /// It is being opened, or is open and gave no picture yet.
     #[default]
     Opening,
@@ -26,7 +26,7 @@ pub enum Phase {
     },
 }
 
-impl Phase {
+impl CameraPhase {
     /// Its name for programs.
     pub fn name(&self) -> &'static str {
         match self {
@@ -39,9 +39,9 @@ impl Phase {
 
 /// What is known of a camera.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Status {
+pub struct CameraStatus {
     /// Whether it is there.
-    pub phase: Phase,
+    pub phase: CameraPhase,
     /// Frames that came since it was first opened.
     pub frames: u64,
     /// Frames a second, over the last three seconds.
@@ -56,9 +56,9 @@ pub struct Status {
 
 /// Counts frames.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rate(VecDeque<Instant>);
+pub(crate) struct FrameRate(VecDeque<Instant>);
 
-impl Rate {
+impl FrameRate {
     pub fn count(&mut self, now: Instant) {
         while self.0.len() >= MOST || self.0.front().is_some_and(|first| now.duration_since(*first) > WINDOW) {
             self.0.pop_front();
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn frames_are_counted_over_the_last_seconds() {
-        let (mut rate, start) = (Rate::default(), Instant::now());
+        let (mut rate, start) = (FrameRate::default(), Instant::now());
         assert_eq!(rate.per_second(start), 0.0);
         let at = |milliseconds| start + Duration::from_millis(milliseconds);
         (0..100).for_each(|frame| rate.count(at(100 * frame)));

@@ -8,10 +8,10 @@ use linuxvideo::format::{PixFormat, PixelFormat};
 use linuxvideo::stream::ReadStream;
 use linuxvideo::{BufType, Device};
 
-use crate::camera::Pictures;
 use crate::error::CameraError;
-use crate::frame::Picture;
+use crate::frame::CameraPicture;
 use crate::motion_jpeg::with_tables;
+use crate::source::OpenSource;
 use crate::stop::Stop;
 use crate::wait;
 use crate::yuyv::Yuyv;
@@ -21,7 +21,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// Formats that are read, the best first: compressed ones come at the full size of the sensor.
 const FORMATS: [PixelFormat; 3] = [PixelFormat::MJPG, PixelFormat::JPEG, PixelFormat::YUYV];
 
-pub(crate) struct V4l2 {
+pub(crate) struct V4l2Source {
     stream: ReadStream,
     format: PixelFormat,
     /// Width and height in pixels.
@@ -31,7 +31,7 @@ pub(crate) struct V4l2 {
     stop: Stop,
 }
 
-impl V4l2 {
+impl V4l2Source {
     /// Opens a device at the largest size that it gives.
     pub fn open(path: &Path, stop: &Stop) -> Result<Self, CameraError> {
         let device = Device::open(path)?;
@@ -56,8 +56,8 @@ impl V4l2 {
     }
 }
 
-impl Pictures for V4l2 {
-    fn next(&mut self) -> Result<Option<Picture>, CameraError> {
+impl OpenSource for V4l2Source {
+    fn next_picture(&mut self) -> Result<Option<CameraPicture>, CameraError> {
         wait::for_input(&self.stream, SILENCE)?;
         if self.stop.is_set() {
             return Ok(None);
@@ -67,8 +67,8 @@ impl Pictures for V4l2 {
             Ok(match format {
                 // The next one is not far.
                 PixelFormat::YUYV if buffer.is_error() => None,
-                PixelFormat::YUYV => Yuyv::new(width, height, stride, &buffer).map(Picture::Yuyv),
-                _ => Some(Picture::File(with_tables(&buffer).into_owned())),
+                PixelFormat::YUYV => Yuyv::new(width, height, stride, &buffer).map(CameraPicture::Yuyv),
+                _ => Some(CameraPicture::File(with_tables(&buffer).into_owned())),
             })
         })?;
         Ok(picture)

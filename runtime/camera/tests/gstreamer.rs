@@ -5,7 +5,7 @@ mod support;
 use std::process::Command;
 use std::time::Duration;
 
-use orco_camera::{Camera, Phase};
+use orco_camera::{Camera, CameraPhase};
 use support::until;
 
 fn open(pipeline: &str) -> Camera {
@@ -30,7 +30,8 @@ fn pictures_of_a_pipeline_arrive_and_what_is_wrong_with_one_is_told() {
     }
     if version.is_err() {
         let camera = open("videotestsrc");
-        let told = || matches!(camera.status().phase, Phase::Away { reason, .. } if reason.contains("apt install"));
+        let told =
+            || matches!(camera.status().phase, CameraPhase::Away { reason, .. } if reason.contains("apt install"));
         until("it is told what to install", told);
         eprintln!("left out: gst-launch-1.0 is not there (apt install gstreamer1.0-tools gstreamer1.0-plugins-good)");
         return;
@@ -50,9 +51,10 @@ fn pictures_of_a_pipeline_arrive_and_what_is_wrong_with_one_is_told() {
         until("the pipeline has ended", || running(&name) == 0);
     }
     let camera = open("no-such-element");
-    let told = || matches!(camera.status().phase, Phase::Away { reason, .. } if reason.contains("no-such-element"));
+    let told =
+        || matches!(camera.status().phase, CameraPhase::Away { reason, .. } if reason.contains("no-such-element"));
     until("the element is named", told);
     let camera = open("videotestsrc num-buffers=3 ! jpegenc");
-    let ended = || matches!(camera.status().phase, Phase::Away { .. }) && camera.status().frames >= 3;
+    let ended = || matches!(camera.status().phase, CameraPhase::Away { .. }) && camera.status().frames >= 3;
     until("a pipeline that ends is begun anew", || ended() && camera.status().opened >= 1);
 }

@@ -5,7 +5,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use orco_camera::camera::FIRST_PAUSE;
-use orco_camera::{Camera, Phase};
+use orco_camera::{Camera, CameraPhase};
 use orco_runtime::image;
 use support::{FakeCamera, Mode, photograph, until};
 
@@ -24,7 +24,7 @@ fn open(url: &str) -> Camera {
 fn reason(camera: &Camera) -> String {
     let mut why = String::new();
     until("it is away", || match camera.status().phase {
-        Phase::Away { reason, .. } => {
+        CameraPhase::Away { reason, .. } => {
             why = reason;
             true
         }
@@ -49,7 +49,7 @@ fn photographs_arrive_as_they_were_sent_with_lengths_and_without() {
             assert!(camera.decode(&frame, Some(32)).unwrap().width() <= picture.width());
         }
         let status = camera.status();
-        assert_eq!((status.phase, status.unreadable), (Phase::Running, 0), "{mode:?}");
+        assert_eq!((status.phase, status.unreadable), (CameraPhase::Running, 0), "{mode:?}");
         assert!(status.frames >= last && status.frames_per_second > 0.0);
     }
 }
@@ -64,7 +64,7 @@ fn a_camera_that_breaks_off_in_a_picture_comes_back() {
     assert!(!why.is_empty());
     assert!(camera.newest().is_none(), "an old picture is not shown as if it were there");
     let (asked, start) = (fake.asked(), Instant::now());
-    let tries = |at_least: u32| matches!(camera.status().phase, Phase::Away { tries, .. } if tries >= at_least);
+    let tries = |at_least: u32| matches!(camera.status().phase, CameraPhase::Away { tries, .. } if tries >= at_least);
     until("it is tried again", || tries(3));
     // Every try waits half a second at least, so there cannot be more.
     let most = 2.0 + start.elapsed().as_secs_f32() / FIRST_PAUSE.as_secs_f32();
@@ -86,7 +86,7 @@ fn garbage_is_told_and_the_camera_opened_anew() {
             last = frame.number;
             assert!(camera.decode(&frame, None).is_err());
         }
-        camera.status().opened >= 2 || matches!(camera.status().phase, Phase::Away { .. })
+        camera.status().opened >= 2 || matches!(camera.status().phase, CameraPhase::Away { .. })
     });
     assert!(camera.status().unreadable >= 20);
     assert!(camera.status().unreadable_reason.unwrap().contains("neither a JPEG nor a PNG"));

@@ -22,17 +22,17 @@ use crate::error::Refusal;
 use crate::memory;
 
 /// Bytes of a body, or an answer, that are not counted: as many are there as there are connections.
-pub const FREE: usize = 64 << 10;
+pub const UNCOUNTED: usize = 64 << 10;
 /// Least memory for pictures that takes every picture that can be decoded, in bytes.
-pub const LEAST: u64 = 192 << 20;
+pub const MIN_MEMORY: u64 = 192 << 20;
 /// Most memory for pictures unless a setting says otherwise, in bytes: more does not make two cores faster.
-pub const MOST: u64 = 512 << 20;
+pub const MAX_DEFAULT_MEMORY: u64 = 512 << 20;
 /// Requests that may wait for a lane, or for the thread that answers, in each of the lanes.
 const SMALL_SEATS: usize = 32;
 const LARGE_SEATS: usize = 16;
 /// Longest side of a picture that is kept as it is, in pixels.
 const LONG: u32 = 640;
-/// Most bytes that making a longer one small takes ([`crate::shooting`]).
+/// Most bytes that making a longer one small takes ([`crate::pending_shots`]).
 const MADE_SMALL: u64 = 20 << 20;
 /// How long a request waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -40,9 +40,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const UNIT: u64 = 1 << 10;
 
 /// Memory for pictures unless a setting says otherwise, in bytes: an eighth of what this program may have, within
-/// [`LEAST`] and [`MOST`].
+/// [`MIN_MEMORY`] and [`MAX_DEFAULT_MEMORY`].
 pub fn default_memory() -> u64 {
-    memory::available().map_or(MOST, |bytes| (bytes / 8).clamp(LEAST, MOST))
+    memory::available().map_or(MAX_DEFAULT_MEMORY, |bytes| (bytes / 8).clamp(MIN_MEMORY, MAX_DEFAULT_MEMORY))
 }
 
 /// Most bytes from the first of decoding a picture to the last of what is done with it: it is scaled to the backbone's
@@ -126,8 +126,8 @@ impl Admission {
     }
 
     /// Room for a body or an answer, that grows with it.
-    pub fn file(&self) -> FileRoom {
-        FileRoom { held: None, admission: self.clone() }
+    pub fn file(&self) -> BodyPermit {
+        BodyPermit { held: None, admission: self.clone() }
     }
 
     /// Waits until a picture may be decoded that takes so many bytes.
@@ -136,25 +136,28 @@ impl Admission {
     /// [`Refusal`] if too many wait, it waited too long, or so much is never given.
     pub async fn work(&self, bytes: u64) -> Result<Permit, Refusal> {
         let lane = self.lane(bytes)?;
-        let busy = |_| Refusal::busy("too many pictures are looked at; try again");
+        let busy = |_| Refusal::busy("too many pictures are being processed; try again");
         let seat = Arc::clone(&lane.seats).try_acquire_owned().map_err(busy)?;
         let room = Arc::clone(&lane.room).acquire_many_owned(units(bytes));
         let room = tokio::time::timeout(PATIENCE, room).await;
-        let room = room.map_err(|_| Refusal::busy("too many pictures are looked at; try again"))?;
+        let room = room.map_err(|_| Refusal::busy("too many pictures are being processed; try again"))?;
         let room = room.map_err(|_| Refusal::stopping())?;
         Ok(Permit::new(room, Some(seat), self))
     }
 
-    /// The same for a thread, which does not wait.
-    pub fn try_work(&self, bytes: u64) -> Option<Permit> {
-        let room = Arc::clone(&self.lane(bytes).ok()?.room).try_acquire_many_owned(units(bytes)).ok()?;
-        Some(Permit::new(room, None, self))
+    /// The same for a thread, which does not wait; `None` if there is no room now.
+    ///
+    /// # Errors
+    /// [`Refusal`] if so much is never given.
+    pub fn try_work(&self, bytes: u64) -> Result<Option<Permit>, Refusal> {
+        let room = Arc::clone(&self.lane(bytes)?.room).try_acquire_many_owned(units(bytes)).ok();
+        Ok(room.map(|room| Permit::new(room, None, self)))
     }
 
-    /// Gives the machine what the allocator kept, once nothing large is held.
-    fn give_back_if_idle(&self) {
+    /// Has the heap trimmed once nothing large is held.
+    fn trim_if_idle(&self) {
         if self.0.is_idle() {
-            memory::give_back();
+            memory::want_trim();
         }
     }
 
@@ -181,18 +184,18 @@ impl Admission {
 }
 
 /// Room among the files.
-pub struct FileRoom {
+pub struct BodyPermit {
     held: Option<OwnedSemaphorePermit>,
     admission: Admission,
 }
 
-impl FileRoom {
-    /// Makes room for so many bytes in all. The first [`FREE`] are not counted.
+impl BodyPermit {
+    /// Makes room for so many bytes in all. The first [`UNCOUNTED`] are not counted.
     ///
     /// # Errors
     /// [`Refusal`] if there is none.
     pub fn grow_to(&mut self, bytes: usize) -> Result<(), Refusal> {
-        let wanted = units(bytes.saturating_sub(FREE) as u64) as usize;
+        let wanted = units(bytes.saturating_sub(UNCOUNTED) as u64) as usize;
         let held = self.held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let Some(more @ 1..) = wanted.checked_sub(held) else { return Ok(()) };
         let more = Arc::clone(&self.admission.0.files).try_acquire_many_owned(more as u32);
@@ -209,13 +212,13 @@ impl FileRoom {
     /// # Errors
     /// [`Refusal`] if not.
     pub fn check(&self, bytes: usize) -> Result<(), Refusal> {
-        let wanted = units(bytes.saturating_sub(FREE) as u64) as usize;
+        let wanted = units(bytes.saturating_sub(UNCOUNTED) as u64) as usize;
         if wanted <= self.admission.0.files.available_permits() { Ok(()) } else { Err(too_many()) }
     }
 
     /// Bytes that hold their room until the last of their slices is gone.
     pub fn holding(self, bytes: Vec<u8>) -> Bytes {
-        struct Held(Vec<u8>, #[expect(dead_code, reason = "dropped with the bytes, after them")] FileRoom);
+        struct Held(Vec<u8>, #[expect(dead_code, reason = "dropped with the bytes, after them")] BodyPermit);
         impl AsRef<[u8]> for Held {
             fn as_ref(&self) -> &[u8] {
                 &self.0
@@ -225,10 +228,10 @@ impl FileRoom {
     }
 }
 
-impl Drop for FileRoom {
+impl Drop for BodyPermit {
     fn drop(&mut self) {
         if self.held.take().is_some() {
-            self.admission.give_back_if_idle();
+            self.admission.trim_if_idle();
         }
     }
 }
@@ -243,35 +246,36 @@ fn too_many() -> Refusal {
 pub struct Permit(Arc<Rights>);
 
 struct Rights {
-    room: Mutex<Option<OwnedSemaphorePermit>>,
+    room: Mutex<OwnedSemaphorePermit>,
     admission: Admission,
     _seat: Option<OwnedSemaphorePermit>,
 }
 
 impl Permit {
     fn new(room: OwnedSemaphorePermit, seat: Option<OwnedSemaphorePermit>, admission: &Admission) -> Self {
-        Self(Arc::new(Rights { room: Mutex::new(Some(room)), admission: admission.clone(), _seat: seat }))
+        Self(Arc::new(Rights { room: Mutex::new(room), admission: admission.clone(), _seat: seat }))
     }
 
-    /// Gives the memory back, and keeps the place: the picture has become small.
-    pub fn give_back_memory(&self) {
-        self.0.give_back_memory();
+    /// Gives back all memory but so many bytes, and keeps the place: the picture has become small.
+    pub fn shrink_to(&self, bytes: u64) {
+        self.0.shrink_to(bytes);
     }
 }
 
 impl Rights {
-    fn give_back_memory(&self) {
-        let room = self.room.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if room.is_some() {
-            drop(room);
-            self.admission.give_back_if_idle();
+    fn shrink_to(&self, bytes: u64) {
+        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        let excess = room.num_permits().saturating_sub(units(bytes) as usize);
+        if excess > 0 {
+            drop(room.split(excess));
+            self.admission.trim_if_idle();
         }
     }
 }
 
 impl Drop for Rights {
     fn drop(&mut self) {
-        self.give_back_memory();
+        self.shrink_to(0);
     }
 }
 
@@ -312,11 +316,11 @@ mod tests {
 
     #[test]
     fn the_shares_are_the_memory_and_the_least_takes_every_picture() {
-        for memory in [LEAST, MOST, LEAST + 12_345] {
+        for memory in [MIN_MEMORY, MAX_DEFAULT_MEMORY, MIN_MEMORY + 12_345] {
             let shares = Shares::of(memory);
             assert_eq!(shares.files + shares.small + shares.large, memory);
         }
-        let shares = Shares::of(LEAST);
+        let shares = Shares::of(MIN_MEMORY);
         assert!(shares.files >= orco_runtime::image::MAX_FILE);
         // A picture of 64 MiB, and what scaling it takes.
         assert!(shares.large >= orco_runtime::image::MAX_MEMORY + 30 * MIB);
@@ -330,11 +334,15 @@ mod tests {
         let (mut second, mut third) = (large(), large());
         assert!((&mut second).now_or_never().is_none() && (&mut third).now_or_never().is_none());
         let small = admission.work(3 * MIB).now_or_never().unwrap().unwrap();
-        assert!(admission.try_work(20 * MIB).is_none() && admission.try_work(3 * MIB).is_some());
+        assert!(admission.try_work(20 * MIB).unwrap().is_none() && admission.try_work(3 * MIB).unwrap().is_some());
+        assert_eq!(admission.try_work(32 * MIB).err().unwrap().status.as_u16(), 413, "there will never be room");
         drop(first);
         assert!((&mut third).now_or_never().is_none(), "in the order of arrival");
         let held = second.now_or_never().unwrap().unwrap();
-        held.give_back_memory();
+        held.shrink_to(18 * MIB);
+        assert!((&mut third).now_or_never().is_none(), "some of it is still held");
+        held.shrink_to(4 * MIB);
+        held.shrink_to(20 * MIB);
         assert!(third.now_or_never().is_some());
         drop((small, held));
         assert!(admission.0.is_idle() && admission.0.large.seats.available_permits() == LARGE_SEATS);
@@ -379,7 +387,7 @@ mod tests {
         }
         let mut second = admission.file();
         assert_eq!(second.grow_to(3 << 20).unwrap_err().status.as_u16(), 429);
-        second.grow_to(FREE).unwrap();
+        second.grow_to(UNCOUNTED).unwrap();
         let bytes = first.holding(vec![1; 3]);
         let part = bytes.slice(1..2);
         drop(bytes);

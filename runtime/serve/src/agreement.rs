@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::answers::Named;
+use crate::prediction::ClassProbability;
 
 /// How long a frame counts.
 pub const MEMORY: Duration = Duration::from_secs(3);
@@ -16,9 +16,9 @@ pub const MARGIN: f32 = 0.1;
 
 /// The answer to a frame.
 #[derive(Clone, Debug)]
-struct Answered {
+struct FrameAnswer {
     when: Instant,
-    named: Vec<Named>,
+    classes: Vec<ClassProbability>,
     known: bool,
 }
 
@@ -26,7 +26,7 @@ struct Answered {
 #[derive(Clone, Debug)]
 pub struct Agreement {
     most: usize,
-    frames: VecDeque<Answered>,
+    frames: VecDeque<FrameAnswer>,
     shown: Option<String>,
 }
 
@@ -52,9 +52,9 @@ impl Agreement {
         2 * self.frames.iter().filter(|frame| frame.known).count() >= self.frames.len()
     }
 
-    /// Adds the answer to a frame, and whether that is like anything known. Returns all classes with their means: first the one that is shown, then the others,
-    /// most probable first.
-    pub fn add(&mut self, now: Instant, answer: Vec<Named>, known: bool) -> Vec<Named> {
+    /// Adds the answer to a frame, and whether the frame is like anything known. Returns all classes with their means:
+    /// first the one that is shown, then the others, most probable first.
+    pub fn add(&mut self, now: Instant, answer: Vec<ClassProbability>, known: bool) -> Vec<ClassProbability> {
         self.frames.retain(|frame| now.saturating_duration_since(frame.when) <= MEMORY);
         while self.frames.len() >= self.most {
             self.frames.pop_front();
@@ -62,11 +62,12 @@ impl Agreement {
         if self.frames.is_empty() {
             self.shown = None;
         }
-        self.frames.push_back(Answered { when: now, named: answer, known });
+        self.frames.push_back(FrameAnswer { when: now, classes: answer, known });
         let mut means = self.means();
         means.sort_by(|one, other| other.probability.total_cmp(&one.probability));
         let best = means.first().map_or(0.0, |best| best.probability);
-        let stays = |named: &Named| self.shown.as_ref() == Some(&named.label) && best - named.probability <= MARGIN;
+        let stays =
+            |named: &ClassProbability| self.shown.as_ref() == Some(&named.label) && best - named.probability <= MARGIN;
         if let Some(shown) = means.iter().position(stays) {
             means[..=shown].rotate_right(1);
         }
@@ -75,10 +76,10 @@ impl Agreement {
     }
 
     /// The classes of the newest answer; one that an earlier answer did not name had no probability there.
-    fn means(&self) -> Vec<Named> {
+    fn means(&self) -> Vec<ClassProbability> {
         let Some(newest) = self.frames.back() else { return Vec::new() };
-        let mut means = newest.named.clone();
-        for Answered { named: earlier, .. } in self.frames.iter().rev().skip(1) {
+        let mut means = newest.classes.clone();
+        for FrameAnswer { classes: earlier, .. } in self.frames.iter().rev().skip(1) {
             for (place, mean) in means.iter_mut().enumerate() {
                 // Answers name the same classes, sorted differently.
                 let same = earlier.get(place).filter(|named| named.label == mean.label);
@@ -95,13 +96,13 @@ impl Agreement {
 mod tests {
     use super::*;
 
-    fn answer(probabilities: &[(&str, f32)]) -> Vec<Named> {
-        let named = |(label, probability): &(&str, f32)| Named {
+    fn answer(probabilities: &[(&str, f32)]) -> Vec<ClassProbability> {
+        let named = |(label, probability): &(&str, f32)| ClassProbability {
             label: (*label).into(),
             probability: *probability,
             provisional: false,
         };
-        let mut answer: Vec<Named> = probabilities.iter().map(named).collect();
+        let mut answer: Vec<ClassProbability> = probabilities.iter().map(named).collect();
         answer.sort_by(|one, other| other.probability.total_cmp(&one.probability));
         answer
     }

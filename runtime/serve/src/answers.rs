@@ -1,4 +1,4 @@
-//! The thread that answers: a learner that reads, and never changes anything.
+//! The thread that answers: its learner only reads.
 
 mod watch;
 
@@ -10,252 +10,123 @@ use std::time::{Duration, Instant};
 use orco_runtime::encoder::EncodeError;
 use orco_runtime::encoder::choice::Workload;
 use orco_runtime::enough::{LearningCurve, ShotSufficiency};
-use orco_runtime::history::HistoryEntry;
 use orco_runtime::image_rs::RgbImage;
-use orco_runtime::label;
 use orco_runtime::learner::{Answer, Learner};
 use orco_runtime::ndarray::{Array2, Array3};
-use orco_runtime::nearest::ExemplarId;
-use orco_runtime::state::{Balance, Class};
-use orco_runtime::store::Revision;
+use orco_runtime::nearest::{ExemplarId, Neighbour};
+use orco_runtime::store::{Revision, Store};
 use tokio::sync::oneshot;
 
 use crate::admission::Admitted;
 use crate::error::{Refusal, ServeError, sentence};
-use crate::event::Events;
-use crate::health::Health;
 use crate::inbox::Inbox;
-use crate::metric::Metrics;
+use crate::knowledge::Knowledge;
+use crate::prediction::{
+    ClassProbability, PictureAnswer, Prediction, Recognition, ShotFeatures, SimilarExemplar, StoredShot,
+};
+use crate::telemetry::Telemetry;
 use crate::worker::{self, Worker};
 
-/// Requests that may wait for an answer: more than those whom [`crate::admission`] lets decode a picture.
+/// Requests that may wait for an answer: more than [`crate::admission`] lets decode a picture.
 const WAITING: usize = 64;
 
-/// A class with how probable it is that a picture shows it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Named {
-    /// Label.
-    pub label: String,
-    /// 0..1 where answers are probabilities, else -1..1.
-    pub probability: f32,
-    /// Whether the class answers by its imprinted shots while it is being learned.
-    pub provisional: bool,
-}
-
-/// What a picture shows, and what it is like.
-#[derive(Clone, Debug)]
-pub struct Looked {
-    /// The classes, most probable first.
-    pub named: Vec<Named>,
-    /// Whether it is like anything known at all.
-    pub known: bool,
-    /// Its features.
-    pub features: Vec<f32>,
-    /// What was known then, by its number ([`Knowledge::number`]).
-    pub by: u64,
-    /// The stored exemplars that it is most like, as many as were asked for.
-    pub like: Vec<Like>,
-}
-
-/// A stored exemplar that a picture is like.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Like {
-    /// Label of its class.
-    pub label: String,
-    /// Cosine of the features, -1..1.
-    pub similarity: f32,
-    /// The stored shot; `None` for an exemplar of the bundle's.
-    pub shot: Option<Stored>,
-}
-
-/// A stored shot of a class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stored {
-    /// SHA-256 of its exemplar, which identifies it.
-    pub digest: [u8; 32],
-    /// Its place among the stored shots of the class, from 1; another one may have that after the next change.
-    pub number: usize,
-}
-
-/// What is known at a moment, as answers are given by it.
-#[derive(Clone, Debug, Default)]
-pub struct Knowledge {
-    /// Rises each time that the state is read.
-    pub number: u64,
-    /// How often the state was saved; 0 if nothing was saved yet.
-    pub generation: u64,
-    /// Why the state cannot be used any more, in a sentence: answers go on from what was known before.
-    pub problem: Option<String>,
-    /// Base classes come first; so many are base classes.
-    pub base: usize,
-    /// All classes.
-    pub classes: Vec<Class>,
-    /// Stored shots of every class, those of the bundle left out.
-    pub shots: Vec<usize>,
-    /// SHA-256 of each of them, by which thumbnails are found.
-    pub digests: Vec<Vec<[u8; 32]>>,
-    /// Pseudo-targets that no class has.
-    pub free_targets: usize,
-    /// What counts how much.
-    pub balance: Balance,
-    /// Accuracies to be expected on base classes and learned ones, where answers have a border.
-    pub expected: Option<(f32, f32)>,
-    /// Sessions since the bundle.
-    pub sessions: u32,
-    /// The changes that are remembered, oldest first.
-    pub history: Vec<HistoryEntry>,
-}
-
-impl Knowledge {
-    /// Index of the class of that label, base classes first.
-    ///
-    /// # Errors
-    /// [`Refusal`] if no class has it.
-    pub fn class(&self, label: &str) -> Result<usize, Refusal> {
-        let index = self.classes.iter().position(|class| label::same(&class.label, label));
-        index.ok_or_else(|| Refusal::missing(format!("no class has the label \"{label}\"")))
-    }
-
-    fn of(learner: &Learner, number: u64, problem: Option<String>) -> Self {
-        let (base_model, state) = (learner.base_model(), learner.state());
-        let classes: Vec<Class> = learner.classes().cloned().collect();
-        let mut digests = vec![Vec::new(); classes.len()];
-        for (exemplar, class) in state.exemplars.classes().iter().enumerate() {
-            digests[*class as usize].push(state.exemplars.digest_of(exemplar));
-        }
-        let shots = digests.iter().map(Vec::len).collect();
-        Self {
-            number,
-            generation: learner.generation(),
-            problem,
-            base: base_model.classes.len(),
-            classes,
-            shots,
-            digests,
-            free_targets: state.free_targets(base_model).len(),
-            balance: state.balance,
-            expected: state.calibration.map(|calibration| (calibration.border.base, calibration.border.new)),
-            sessions: state.sessions,
-            history: learner.history().entries().to_vec(),
-        }
-    }
-}
-
-/// A shot: its features, and the classes that it looks like.
-pub type Taken = (Array2<f32>, Vec<Named>);
-
-/// What a feature vector is like, by every class.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Judged {
-    /// The label of the most probable class.
-    pub label: String,
-    /// Of every class in their order, one that is being learned last; not finite where the features were too great.
-    pub probabilities: Vec<f32>,
-    /// Whether it is like anything known at all.
-    pub known: bool,
+/// Whether shots are enough, and the labels of the classes that this names, by class index.
+#[derive(Debug)]
+pub struct SufficiencyAnswer {
+    /// Whether they are enough.
+    pub enough: ShotSufficiency,
+    /// Labels.
+    pub labels: Vec<String>,
 }
 
 type Reply<T> = oneshot::Sender<Result<T, EncodeError>>;
 
 enum Request {
-    Look {
-        picture: Admitted<RgbImage>,
-        like: usize,
-        reply: Reply<Looked>,
-    },
-    Enough {
-        label: String,
-        shots: Array3<f32>,
-        curve: Option<LearningCurve>,
-        reply: Reply<(ShotSufficiency, Vec<String>)>,
-    },
-    Rows {
-        rows: Array2<f32>,
-        reply: Reply<Vec<Judged>>,
-    },
-    Shot {
-        picture: Admitted<RgbImage>,
-        reply: Reply<Taken>,
-    },
-    Imprint {
-        label: String,
-        shots: Array3<f32>,
-    },
-    Refresh {
-        done: oneshot::Sender<()>,
-    },
-    Alive {
-        reply: Reply<()>,
-    },
+    Answer { picture: Admitted<RgbImage>, similar: usize, reply: Reply<PictureAnswer> },
+    Classify { picture: Admitted<RgbImage>, reply: Reply<Prediction> },
+    ClassifyFeatures { rows: Array2<f32>, reply: Reply<Vec<Prediction>> },
+    ShotFeatures { picture: Admitted<RgbImage>, reply: Reply<ShotFeatures> },
+    Sufficiency { label: String, shots: Array3<f32>, curve: Option<LearningCurve>, reply: Reply<SufficiencyAnswer> },
+    Imprint { label: String, shots: Array3<f32> },
+    Refresh { done: oneshot::Sender<()> },
+    Alive { reply: Reply<()> },
+}
+
+impl Request {
+    /// Whether nobody waits for the answer any more.
+    fn is_abandoned(&self) -> bool {
+        match self {
+            Self::Answer { reply, .. } => reply.is_closed(),
+            Self::Classify { reply, .. } => reply.is_closed(),
+            Self::ClassifyFeatures { reply, .. } => reply.is_closed(),
+            Self::ShotFeatures { reply, .. } => reply.is_closed(),
+            Self::Sufficiency { reply, .. } => reply.is_closed(),
+            Self::Imprint { .. } | Self::Refresh { .. } | Self::Alive { .. } => false,
+        }
+    }
 }
 
 /// Asks the thread that answers.
 #[derive(Clone)]
 pub struct Answers {
     requests: SyncSender<Request>,
-    knowledge: Arc<RwLock<Arc<Knowledge>>>,
+    knowledge: SharedKnowledge,
     handled: Arc<AtomicU64>,
+}
+
+/// The newest knowledge, which the thread replaces as a whole.
+#[derive(Clone, Default)]
+struct SharedKnowledge(Arc<RwLock<Arc<Knowledge>>>);
+
+impl SharedKnowledge {
+    fn get(&self) -> Arc<Knowledge> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn set(&self, knowledge: Knowledge) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(knowledge);
+    }
 }
 
 impl Answers {
     /// Starts the thread. `open` makes its learner there, since engines stay on the thread that started them; the
-    /// engine is started before this returns. Where the thread breaks off, it is opened anew.
+    /// engine is started before this returns. A thread that panicked opens its learner again, from the same `store`.
     ///
     /// # Errors
     /// [`ServeError`] if the learner cannot be opened or its backbone not started.
     pub(crate) fn start(
         open: impl FnMut() -> Result<Learner, ServeError> + Send + 'static,
+        store: Store,
         inbox: Inbox,
-        (health, events, metrics): (Health, Events, Metrics),
+        telemetry: Telemetry,
     ) -> Result<Self, ServeError> {
         let (requests, receiver) = mpsc::sync_channel(WAITING);
-        let (knowledge, handled): (Arc<RwLock<Arc<Knowledge>>>, Arc<AtomicU64>) = Default::default();
-        let answers = Self { requests, knowledge: Arc::clone(&knowledge), handled: Arc::clone(&handled) };
-        let worker = Answering {
-            open: Box::new(open),
-            requests: receiver,
-            inbox,
-            knowledge,
-            handled,
-            health: health.clone(),
-            events,
-            metrics,
-        };
+        let (knowledge, handled) = (SharedKnowledge::default(), Arc::<AtomicU64>::default());
+        let answers = Self { requests, knowledge: knowledge.clone(), handled: Arc::clone(&handled) };
+        let health = telemetry.health.clone();
+        let context = Context { inbox, knowledge, handled, telemetry };
+        let worker = AnswerWorker { open: Box::new(open), store, requests: receiver, context };
         worker::start(worker, &health)?;
         Ok(answers)
     }
 
     /// What is known now.
     pub fn knowledge(&self) -> Arc<Knowledge> {
-        Arc::clone(&self.knowledge.read().unwrap_or_else(PoisonError::into_inner))
+        self.knowledge.get()
     }
 
-    /// What a picture shows, whether it is like anything known, and the `like` stored exemplars that it is most like.
+    /// What a picture shows, whether it is like anything known, and the `similar` most similar stored exemplars.
     ///
     /// # Errors
     /// [`Refusal`] if too many wait, or the backbone fails.
-    pub async fn look(&self, picture: Admitted<RgbImage>, like: usize) -> Result<Looked, Refusal> {
-        self.ask(|reply| Request::Look { picture, like, reply }).await
+    pub async fn answer(&self, picture: Admitted<RgbImage>, similar: usize) -> Result<PictureAnswer, Refusal> {
+        self.ask(|reply| Request::Answer { picture, similar, reply }).await
     }
 
-    /// Whether shots are enough for a class, `[shots, views, features]`, and the labels of the classes that the answer
-    /// names, by their indices.
-    ///
-    /// # Errors
-    /// As for [`Answers::look`].
-    pub async fn enough(
-        &self,
-        label: &str,
-        shots: Array3<f32>,
-        curve: Option<LearningCurve>,
-    ) -> Result<(ShotSufficiency, Vec<String>), Refusal> {
-        self.ask(|reply| Request::Enough { label: label.to_owned(), shots, curve, reply }).await
-    }
-
-    /// What a picture shows, for a thread, which waits; `None` if too many wait already.
-    pub(crate) fn look_between(&self, picture: Admitted<RgbImage>) -> Option<Result<Looked, Refusal>> {
+    /// The same for a thread, which waits; `None` if too many wait already.
+    pub(crate) fn try_answer(&self, picture: Admitted<RgbImage>) -> Option<Result<PictureAnswer, Refusal>> {
         let (reply, answer) = oneshot::channel();
-        match self.requests.try_send(Request::Look { picture, like: 0, reply }) {
+        match self.requests.try_send(Request::Answer { picture, similar: 0, reply }) {
             Err(TrySendError::Full(_)) => return None,
             Err(TrySendError::Disconnected(_)) => return Some(Err(Refusal::stopping())),
             Ok(()) => {}
@@ -263,23 +134,44 @@ impl Answers {
         Some(answer.blocking_recv().map_err(|_| Refusal::lost()).and_then(|answer| answer.map_err(failed)))
     }
 
-    /// What pictures show whose features are known, `[pictures, features]`.
+    /// Probabilities of all classes for a picture, by class index.
     ///
     /// # Errors
-    /// As for [`Answers::look`].
-    pub async fn classify_features(&self, rows: Array2<f32>) -> Result<Vec<Judged>, Refusal> {
-        self.ask(|reply| Request::Rows { rows, reply }).await
+    /// As for [`Answers::answer`].
+    pub async fn classify(&self, picture: Admitted<RgbImage>) -> Result<Prediction, Refusal> {
+        self.ask(|reply| Request::Classify { picture, reply }).await
     }
 
-    /// Features of a shot, `[views, features]`, and what it looks like: nothing, where it is like nothing known.
+    /// The same for feature vectors, `[pictures, features]`.
     ///
     /// # Errors
-    /// As for [`Answers::look`].
-    pub async fn shot(&self, picture: Admitted<RgbImage>) -> Result<Taken, Refusal> {
-        self.ask(|reply| Request::Shot { picture, reply }).await
+    /// As for [`Answers::answer`].
+    pub async fn classify_features(&self, rows: Array2<f32>) -> Result<Vec<Prediction>, Refusal> {
+        self.ask(|reply| Request::ClassifyFeatures { rows, reply }).await
     }
 
-    /// Returns once the thread has come to this request: it lives, and hangs in none.
+    /// Features of a shot, and the classes that it looks like.
+    ///
+    /// # Errors
+    /// As for [`Answers::answer`].
+    pub async fn shot_features(&self, picture: Admitted<RgbImage>) -> Result<ShotFeatures, Refusal> {
+        self.ask(|reply| Request::ShotFeatures { picture, reply }).await
+    }
+
+    /// Whether shots are enough for a class, `[shots, views, features]`.
+    ///
+    /// # Errors
+    /// As for [`Answers::answer`].
+    pub async fn sufficiency(
+        &self,
+        label: &str,
+        shots: Array3<f32>,
+        curve: Option<LearningCurve>,
+    ) -> Result<SufficiencyAnswer, Refusal> {
+        self.ask(|reply| Request::Sufficiency { label: label.to_owned(), shots, curve, reply }).await
+    }
+
+    /// Returns once the thread has come to this request: it runs, and does not hang.
     ///
     /// # Errors
     /// [`Refusal`] if too many wait, or the thread has ended.
@@ -287,7 +179,7 @@ impl Answers {
         self.ask(|reply| Request::Alive { reply }).await
     }
 
-    /// Requests that the thread has come to since it was started.
+    /// Requests that the thread has come to since the service was started.
     pub fn handled(&self) -> u64 {
         self.handled.load(Ordering::Relaxed)
     }
@@ -307,7 +199,7 @@ impl Answers {
         let _ = self.requests.send(Request::Imprint { label: label.to_owned(), shots });
     }
 
-    /// Reads the state anew and waits until answers follow it; for threads.
+    /// Reads the state again and waits until answers follow it; for threads.
     pub(crate) fn refresh(&self) {
         let (done, wait) = oneshot::channel();
         if self.requests.send(Request::Refresh { done }).is_ok() {
@@ -317,7 +209,7 @@ impl Answers {
 }
 
 fn failed(error: EncodeError) -> Refusal {
-    Refusal::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, sentence(&error))
+    Refusal::internal(sentence(&error))
 }
 
 #[cfg(test)]
@@ -325,130 +217,118 @@ impl Answers {
     /// One whose thread comes to no request while the receiver is held.
     pub(crate) fn stuck() -> (Self, impl Sized) {
         let (requests, receiver) = mpsc::sync_channel(1);
-        (Self { requests, knowledge: Arc::default(), handled: Arc::default() }, receiver)
+        (Self { requests, knowledge: SharedKnowledge::default(), handled: Arc::default() }, receiver)
     }
 }
 
-fn judged(answer: Answer) -> Judged {
-    let mut probabilities = vec![0.0; answer.matches.len()];
-    answer.matches.iter().for_each(|found| probabilities[found.class] = found.score);
-    Judged { label: answer.label, probabilities, known: answer.known }
-}
-
-/// What the thread keeps between two lives.
-struct Answering {
-    open: Box<dyn FnMut() -> Result<Learner, ServeError> + Send>,
-    requests: Receiver<Request>,
+/// What the thread shares with the rest of the service.
+#[derive(Clone)]
+struct Context {
     inbox: Inbox,
-    knowledge: Arc<RwLock<Arc<Knowledge>>>,
+    knowledge: SharedKnowledge,
     handled: Arc<AtomicU64>,
-    health: Health,
-    events: Events,
-    metrics: Metrics,
+    telemetry: Telemetry,
 }
 
-impl Worker for Answering {
+/// Runs [`AnswerThread`], again after a panic.
+struct AnswerWorker {
+    open: Box<dyn FnMut() -> Result<Learner, ServeError> + Send>,
+    store: Store,
+    requests: Receiver<Request>,
+    context: Context,
+}
+
+impl Worker for AnswerWorker {
     const NAME: &'static str = "answers";
 
-    fn live(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
-        self.health.pass("answers: opening");
+    fn run(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
+        self.context.telemetry.health.fault_point("answers: opening");
+        // Before the state is read: a change in between is found again, one after a later look would be missed.
+        let revision = self.store.revision();
         let mut learner = (self.open)()?;
         learner.engine(Workload::Shots)?;
         learner.engine(Workload::Pictures(usize::MAX))?;
         learner.warnings().iter().for_each(|warning| log::warn!("{warning}"));
-        let mut thread = Thread {
-            revision: learner.store().revision(),
-            learner,
-            inbox: self.inbox.clone(),
-            watched: Instant::now(),
-            // It goes on rising.
-            reads: self.knowledge.read().unwrap_or_else(PoisonError::into_inner).number,
-            knowledge: Arc::clone(&self.knowledge),
-            handled: Arc::clone(&self.handled),
-            health: self.health.clone(),
-            events: self.events.clone(),
-            metrics: self.metrics.clone(),
-        };
+        let context = self.context.clone();
+        // The number goes on rising after a panic.
+        let reads = context.knowledge.get().number;
+        let mut thread = AnswerThread { learner, revision, checked: Instant::now(), reads, context };
         thread.publish(None);
+        // The state may have changed while the thread was down.
+        thread.judge_inbox();
         up();
-        thread.run(&self.requests);
+        thread.serve(&self.requests);
         Ok(())
     }
 
-    /// Whoever asks is told that there is no answer, rather than waiting for one.
-    fn rest(&mut self, pause: Duration) -> bool {
-        let end = Instant::now() + pause;
-        loop {
-            match self.requests.recv_timeout(end.saturating_duration_since(Instant::now())) {
-                Ok(_) => {}
-                Err(RecvTimeoutError::Timeout) => return false,
-                Err(RecvTimeoutError::Disconnected) => return true,
-            }
-        }
+    /// Drops requests, so that whoever asks is told at once that there is no answer.
+    fn back_off(&mut self, pause: Duration) -> bool {
+        worker::drain(&self.requests, pause, drop)
     }
 }
 
-struct Thread {
+struct AnswerThread {
     learner: Learner,
-    inbox: Inbox,
-    /// The files that the state was read from.
+    /// Revision of the files that the state was read from.
     revision: Revision,
-    /// When they were looked at last.
-    watched: Instant,
+    /// When the files were checked last.
+    checked: Instant,
     /// How often the state was read.
     reads: u64,
-    knowledge: Arc<RwLock<Arc<Knowledge>>>,
-    handled: Arc<AtomicU64>,
-    health: Health,
-    events: Events,
-    metrics: Metrics,
+    context: Context,
 }
 
-impl Thread {
-    fn run(&mut self, requests: &Receiver<Request>) {
+impl AnswerThread {
+    fn serve(&mut self, requests: &Receiver<Request>) {
         loop {
-            let left = watch::EVERY.saturating_sub(self.watched.elapsed());
+            let left = watch::INTERVAL.saturating_sub(self.checked.elapsed());
             if left.is_zero() {
                 self.watch();
-                self.watched = Instant::now();
+                crate::memory::trim_heap_if_wanted();
+                self.checked = Instant::now();
                 continue;
             }
-            let request = match requests.recv_timeout(left) {
-                Ok(request) => request,
-                Err(RecvTimeoutError::Timeout) => continue,
+            match requests.recv_timeout(left) {
+                Ok(request) => self.handle(request),
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
-            };
-            self.handled.fetch_add(1, Ordering::Relaxed);
-            self.health.pass("answers: asked");
-            match request {
-                // Who asked is gone.
-                Request::Look { reply, .. } if reply.is_closed() => {}
-                Request::Shot { reply, .. } if reply.is_closed() => {}
-                Request::Rows { reply, .. } if reply.is_closed() => {}
-                Request::Look { picture, like, reply } => drop(reply.send(self.look(&picture, like))),
-                Request::Enough { label, shots, curve, reply } => {
-                    let enough = self.learner.enough(&label, shots.view(), curve.as_ref());
-                    let known = enough.taken_for.iter().flatten().max().map_or(0, |most| most + 1);
-                    let labels = (0..known).map(|class| self.learner.label(class).to_owned()).collect();
-                    drop(reply.send(Ok((enough, labels))));
+            }
+        }
+    }
+
+    fn handle(&mut self, request: Request) {
+        self.context.handled.fetch_add(1, Ordering::Relaxed);
+        self.context.telemetry.health.fault_point("answers: asked");
+        if request.is_abandoned() {
+            return;
+        }
+        match request {
+            Request::Answer { picture, similar, reply } => drop(reply.send(self.answer(&picture, similar))),
+            Request::Classify { picture, reply } => {
+                drop(reply.send(self.classify(&picture).map(|(_, answer)| prediction(answer))));
+            }
+            Request::ClassifyFeatures { rows, reply } => {
+                let answers = self.learner.classify_features(rows.view());
+                drop(reply.send(Ok(answers.into_iter().map(prediction).collect())));
+            }
+            Request::ShotFeatures { picture, reply } => drop(reply.send(self.shot_features(&picture))),
+            Request::Sufficiency { label, shots, curve, reply } => {
+                let enough = self.learner.enough(&label, shots.view(), curve.as_ref());
+                let known = enough.taken_for.iter().flatten().max().map_or(0, |last| last + 1);
+                let labels = (0..known).map(|class| self.learner.label(class).to_owned()).collect();
+                drop(reply.send(Ok(SufficiencyAnswer { enough, labels })));
+            }
+            Request::Alive { reply } => drop(reply.send(Ok(()))),
+            Request::Imprint { label, shots } => {
+                if let Err(error) = self.learner.imprint(&label, shots.view()) {
+                    log::warn!("{label} does not answer before it is learned: {error}");
                 }
-                Request::Rows { rows, reply } => {
-                    let answers = self.learner.classify_features(rows.view());
-                    drop(reply.send(Ok(answers.into_iter().map(judged).collect())));
+            }
+            Request::Refresh { done } => {
+                if self.read() {
+                    self.tell_changed();
                 }
-                Request::Shot { picture, reply } => drop(reply.send(self.shot(&picture))),
-                Request::Alive { reply } => drop(reply.send(Ok(()))),
-                Request::Imprint { label, shots } => {
-                    if let Err(error) = self.learner.imprint(&label, shots.view()) {
-                        log::warn!("{label} does not answer before it is learned: {error}");
-                    }
-                }
-                Request::Refresh { done } => {
-                    if self.read() {
-                        self.tell();
-                    }
-                    let _ = done.send(());
-                }
+                let _ = done.send(());
             }
         }
     }
@@ -456,48 +336,76 @@ impl Thread {
     fn publish(&mut self, problem: Option<String>) {
         self.reads += 1;
         let knowledge = Knowledge::of(&self.learner, self.reads, problem);
-        self.metrics.classes.set(knowledge.classes.len() as i64);
-        self.metrics.free_targets.set(knowledge.free_targets as i64);
-        *self.knowledge.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(knowledge);
+        let metrics = &self.context.telemetry.metrics;
+        metrics.classes.set(knowledge.classes.len() as i64);
+        metrics.free_targets.set(knowledge.free_targets as i64);
+        self.context.knowledge.set(knowledge);
     }
 
-    fn look(&mut self, picture: &RgbImage, like: usize) -> Result<Looked, EncodeError> {
+    /// Features of a picture, `[1, features]`, and the answer to it.
+    fn classify(&mut self, picture: &RgbImage) -> Result<(Array2<f32>, Answer), EncodeError> {
         let started = Instant::now();
         let features = self.learner.features(picture, 1)?;
         let answer = self.learner.classify_features(features.view()).swap_remove(0);
-        self.metrics.classify_seconds.observe(started.elapsed().as_secs_f64());
-        let neighbours = if like > 0 { self.learner.nearest(features.row(0), like) } else { Vec::new() };
+        self.context.telemetry.metrics.classify_seconds.observe(started.elapsed().as_secs_f64());
+        Ok((features, answer))
+    }
+
+    fn answer(&mut self, picture: &RgbImage, similar: usize) -> Result<PictureAnswer, EncodeError> {
+        let (features, answer) = self.classify(picture)?;
+        let neighbours = if similar > 0 { self.learner.nearest(features.row(0), similar) } else { Vec::new() };
+        Ok(PictureAnswer {
+            classes: self.classes(&answer),
+            known: answer.known,
+            features: features.row(0).to_vec(),
+            knowledge: self.reads,
+            similar: neighbours.iter().map(|neighbour| self.similar(neighbour)).collect(),
+        })
+    }
+
+    fn similar(&self, neighbour: &Neighbour) -> SimilarExemplar {
         let bank = &self.learner.state().exemplars;
-        let like = neighbours.iter().map(|neighbour| Like {
+        SimilarExemplar {
             label: self.learner.label(neighbour.class).to_owned(),
             similarity: neighbour.similarity,
             shot: match neighbour.place {
                 ExemplarId::Device(exemplar) => {
-                    Some(Stored { digest: bank.digest_of(exemplar), number: neighbour.number })
+                    Some(StoredShot { digest: bank.digest_of(exemplar), number: neighbour.number })
                 }
                 ExemplarId::Bundle(_) => None,
             },
-        });
-        let like = like.collect();
-        let (named, features) = (self.named(&answer), features.row(0).to_vec());
-        Ok(Looked { named, known: answer.known, features, by: self.reads, like })
+        }
     }
 
-    fn shot(&mut self, picture: &RgbImage) -> Result<Taken, EncodeError> {
+    fn shot_features(&mut self, picture: &RgbImage) -> Result<ShotFeatures, EncodeError> {
         let features = self.learner.shot_features(picture)?;
         let clean = features.slice(orco_runtime::ndarray::s![..1, ..]);
         let answer = self.learner.classify_features(clean).swap_remove(0);
-        let named = if answer.known { self.named(&answer) } else { Vec::new() };
-        Ok((features, named))
+        let classes = if answer.known { self.classes(&answer) } else { Vec::new() };
+        Ok(ShotFeatures { features, classes })
     }
 
-    fn named(&self, answer: &Answer) -> Vec<Named> {
+    /// All classes, most probable first.
+    fn classes(&self, answer: &Answer) -> Vec<ClassProbability> {
         let known = self.learner.classes().count();
-        let named = answer.matches.iter().map(|found| Named {
+        let classes = answer.matches.iter().map(|found| ClassProbability {
             label: self.learner.label(found.class).to_owned(),
             probability: found.score,
             provisional: found.class >= known,
         });
-        named.collect()
+        classes.collect()
+    }
+
+    fn recognition(&self, answer: &Answer) -> Recognition {
+        Recognition { best: self.classes(answer).into_iter().next(), known: answer.known }
     }
 }
+
+fn prediction(answer: Answer) -> Prediction {
+    let mut probabilities = vec![0.0; answer.matches.len()];
+    answer.matches.iter().for_each(|found| probabilities[found.class] = found.score);
+    Prediction { label: answer.label, probabilities, known: answer.known }
+}
+
+#[cfg(test)]
+mod tests;

@@ -6,10 +6,10 @@ mod trace;
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use orco_runtime::history::EntryId;
 use orco_runtime::image_rs::RgbImage;
@@ -21,24 +21,24 @@ use orco_runtime::thumbnails::Thumbnails;
 use serde_json::{Value, json};
 
 use self::job::Jobs;
-pub use self::job::{Job, Progress, REMEMBERED};
+pub use self::job::{Job, JobProgress, REMEMBERED};
 use self::trace::Trace;
 use crate::answers::Answers;
 use crate::error::{Refusal, ServeError, sentence};
-use crate::event::Events;
-use crate::health::{self, Health};
+use crate::health;
 use crate::id::Id;
-use crate::metric::{Ended, Metrics};
+use crate::metric::ChangeMetric;
+use crate::pending_shots::PendingShots;
 use crate::report;
-use crate::shooting::Shooting;
+use crate::telemetry::Telemetry;
 use crate::worker::{self, Worker};
 
 /// Changes that may wait.
 const WAITING: usize = 8;
 
-/// A change that is asked for.
+/// A change that is requested.
 #[derive(Clone, Debug)]
-pub enum Change {
+pub enum ChangeRequest {
     /// Learns a class, or gives a known one further shots.
     Learn {
         /// Its label.
@@ -47,7 +47,7 @@ pub enum Change {
         shots: Array3<f32>,
         /// Their pictures, where they are kept.
         pictures: Option<Vec<RgbImage>>,
-        /// The shots' numbers; they are let go once they are learned.
+        /// Identifiers of the shots; they are removed from the pending ones once they are learned.
         ids: Vec<Id>,
     },
     /// Moves a stored shot to another class.
@@ -93,7 +93,7 @@ pub enum Change {
     },
 }
 
-impl Change {
+impl ChangeRequest {
     /// Its verb.
     pub fn verb(&self) -> &'static str {
         match self {
@@ -123,7 +123,7 @@ impl Change {
 /// Asks the thread that changes.
 #[derive(Clone)]
 pub struct Changes {
-    queue: SyncSender<(Id, Change)>,
+    queue: SyncSender<(Id, ChangeRequest)>,
     shared: Shared,
 }
 
@@ -131,9 +131,7 @@ pub struct Changes {
 #[derive(Clone)]
 struct Shared {
     jobs: Arc<Mutex<Jobs>>,
-    health: Health,
-    events: Events,
-    metrics: Metrics,
+    telemetry: Telemetry,
     stopping: Arc<AtomicBool>,
 }
 
@@ -146,46 +144,49 @@ impl Changes {
     pub(crate) fn start(
         open: impl FnMut() -> Result<Learner, ServeError> + Send + 'static,
         answers: Answers,
-        shooting: Shooting,
+        pending_shots: PendingShots,
         thumbnails: Option<Thumbnails>,
-        (health, events, metrics): (Health, Events, Metrics),
+        telemetry: Telemetry,
     ) -> Result<(Self, JoinHandle<()>), ServeError> {
         let (queue, receiver) = mpsc::sync_channel(WAITING);
-        let shared = Shared { jobs: Arc::default(), health, events, metrics, stopping: Arc::default() };
-        let worker = Changing {
+        let shared = Shared { jobs: Arc::default(), telemetry, stopping: Arc::default() };
+        let worker = ChangeWorker {
             open: Box::new(open),
             queue: receiver,
             answers,
-            shooting,
+            pending_shots,
             thumbnails,
             shared: shared.clone(),
             running: None,
             cannot_begin: false,
         };
-        let thread = worker::start(worker, &shared.health)?;
+        let thread = worker::start(worker, &shared.telemetry.health)?;
         Ok((Self { queue, shared }, thread))
     }
 
     /// Queues a change.
     ///
     /// # Errors
-    /// [`Refusal`] if too many wait, or the class is about to be changed already.
-    pub fn ask(&self, change: Change) -> Result<Job, Refusal> {
+    /// [`Refusal`] if too many wait, the class is about to be changed already, or the thread has ended.
+    pub fn ask(&self, change: ChangeRequest) -> Result<Job, Refusal> {
         let mut jobs = self.shared.jobs();
+        if jobs.are_closed {
+            return Err(Refusal::stopping());
+        }
         let same = |job: &&Job| change.label().is_some() && job.label.as_deref() == change.label();
         if let Some(job) = jobs.unfinished().find(same) {
             let label = change.label().unwrap_or_default();
             return Err(Refusal::conflict(format!("\"{label}\" is being changed already, by job {}", job.id)));
         }
         let label = change.label().map(str::to_owned);
-        let job = Job { id: jobs.ids.give(), verb: change.verb(), label, progress: Progress::Queued };
+        let job = Job { id: jobs.ids.next_id(), verb: change.verb(), label, progress: JobProgress::Queued };
         self.queue.try_send((job.id, change)).map_err(|error| match error {
             TrySendError::Full(_) => Refusal::busy(format!("{WAITING} changes wait already; try again later")),
             TrySendError::Disconnected(_) => Refusal::stopping(),
         })?;
         jobs.list(job.clone());
-        self.shared.metrics.queued.inc();
-        self.shared.events.tell("job", &job.json());
+        self.shared.telemetry.metrics.queued.inc();
+        self.shared.telemetry.events.tell("job", &job.json());
         Ok(job)
     }
 
@@ -196,12 +197,12 @@ impl Changes {
     pub fn job(&self, id: Id) -> Result<Job, Refusal> {
         let jobs = self.shared.jobs();
         jobs.find(id).cloned().ok_or_else(|| {
-            let why = if jobs.ids.gave(id) {
+            let why = if jobs.ids.issued(id) {
                 format!("it ended, and the last {REMEMBERED} that ended are remembered")
             } else {
-                "the service was started anew since, or never gave this id".into()
+                "the service has restarted since, or never issued this id".into()
             };
-            Refusal::missing(format!("no job {id} is remembered: {why}"))
+            Refusal::missing(format!("no job {id}: {why}"))
         })
     }
 
@@ -221,21 +222,33 @@ impl Shared {
         health::lock(&self.jobs)
     }
 
-    fn set(&self, id: Id, progress: Progress) {
+    fn set(&self, id: Id, progress: JobProgress) {
         if let Some(job) = self.jobs().set(id, progress) {
-            self.events.tell("job", &job.json());
+            self.telemetry.events.tell("job", &job.json());
         }
     }
 
     /// Says how a change ended.
-    fn end(&self, id: Id, verb: &'static str, progress: Progress) {
-        let is_done = matches!(progress, Progress::Done(..));
+    fn end(&self, id: Id, verb: &'static str, progress: JobProgress) {
+        let is_done = matches!(progress, JobProgress::Done(..));
         let outcome = if is_done { "done" } else { "failed" };
-        self.metrics.changes.get_or_create(&Ended { verb, outcome }).inc();
-        self.metrics.queued.dec();
+        self.telemetry.metrics.changes.get_or_create(&ChangeMetric { verb, outcome }).inc();
+        self.telemetry.metrics.queued.dec();
         self.set(id, progress);
         if is_done {
-            self.events.tell("changed", &json!({ "job": id }));
+            self.telemetry.events.tell("changed", &json!({ "job": id }));
+        }
+    }
+
+    /// Ends what still waits, and refuses what is asked from now on.
+    fn close(&self) {
+        let mut jobs = self.jobs();
+        jobs.are_closed = true;
+        let waiting: Vec<Job> = jobs.unfinished().cloned().collect();
+        drop(jobs);
+        for job in waiting {
+            let why = "the service ended before it came to this change; nothing was changed";
+            self.end(job.id, job.verb, JobProgress::Failed(why.into()));
         }
     }
 
@@ -244,12 +257,12 @@ impl Shared {
     }
 }
 
-/// What the thread keeps between two lives.
-struct Changing {
+/// Makes the changes of the queue, one after the other.
+struct ChangeWorker {
     open: Box<dyn FnMut() -> Result<Learner, ServeError> + Send>,
-    queue: Receiver<(Id, Change)>,
+    queue: Receiver<(Id, ChangeRequest)>,
     answers: Answers,
-    shooting: Shooting,
+    pending_shots: PendingShots,
     thumbnails: Option<Thumbnails>,
     shared: Shared,
     /// The change that is being made.
@@ -258,11 +271,11 @@ struct Changing {
     cannot_begin: bool,
 }
 
-impl Worker for Changing {
+impl Worker for ChangeWorker {
     const NAME: &'static str = "changes";
 
-    fn live(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
-        self.shared.health.pass("changes: opening");
+    fn run(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
+        self.shared.telemetry.health.fault_point("changes: opening");
         self.cannot_begin = true;
         let mut learner = (self.open)()?;
         self.cannot_begin = false;
@@ -273,87 +286,73 @@ impl Worker for Changing {
         Ok(())
     }
 
-    fn broke_off(&mut self) {
+    fn on_panic(&mut self) {
         if let Some(trace) = self.running.take() {
             self.settle(trace);
         }
     }
 
-    fn rest(&mut self, pause: Duration) -> bool {
+    fn back_off(&mut self, pause: Duration) -> bool {
         if !self.cannot_begin {
             return worker::sleep(pause, || self.shared.is_stopping());
         }
-        let end = Instant::now() + pause;
-        loop {
-            match self.queue.recv_timeout(end.saturating_duration_since(Instant::now())) {
-                Ok((id, change)) => {
-                    let why = self.shared.health.problems().into_iter().next().unwrap_or_default();
-                    self.shared.end(id, change.verb(), Progress::Failed(format!("{why}; nothing was changed")));
-                }
-                Err(RecvTimeoutError::Timeout) => return false,
-                Err(RecvTimeoutError::Disconnected) => return true,
-            }
-        }
+        worker::drain(&self.queue, pause, |(id, change)| {
+            let why = self.shared.telemetry.health.why(Self::NAME).unwrap_or_default();
+            self.shared.end(id, change.verb(), JobProgress::Failed(format!("{why}; nothing was changed")));
+        })
     }
 }
 
-impl Drop for Changing {
-    /// Nobody makes what still waits.
+impl Drop for ChangeWorker {
     fn drop(&mut self) {
-        let waiting: Vec<Job> = self.shared.jobs().unfinished().cloned().collect();
-        for job in waiting {
-            let why = "the service ended before it came to this change; nothing was changed";
-            self.shared.end(job.id, job.verb, Progress::Failed(why.into()));
-        }
+        self.shared.close();
     }
 }
 
-impl Changing {
-    fn change(&mut self, learner: &mut Learner, id: Id, change: Change) {
+impl ChangeWorker {
+    fn change(&mut self, learner: &mut Learner, id: Id, change: ChangeRequest) {
         let verb = change.verb();
         self.running = Some(Trace::new(id, &change, learner, &self.answers));
-        self.shared.set(id, Progress::Running(0.0));
+        self.shared.set(id, JobProgress::Running(0.0));
         let made = self.make(learner, id, change);
-        self.shared.health.pass("changes: made");
-        if let (Ok(_), Some(thumbnails)) = (&made, &self.thumbnails)
-            && let Err(error) = thumbnails.prune(learner.saved())
-        {
-            log::warn!("thumbnails that nobody needs are left: {}", sentence(&error));
+        self.shared.telemetry.health.fault_point("changes: made");
+        if made.is_ok() {
+            self.prune_thumbnails(learner);
         }
         // Before anybody is told that it is done.
         self.answers.refresh();
         let progress = match made {
-            Ok((report, warning)) => Progress::Done(report, warning),
-            Err(error) => Progress::Failed(sentence(&error)),
+            Ok(ReportedChange { report, warning }) => JobProgress::Done(report, warning),
+            Err(error) => JobProgress::Failed(sentence(&error)),
         };
         self.running = None;
         self.shared.end(id, verb, progress);
     }
 
-    fn make(&mut self, learner: &mut Learner, id: Id, change: Change) -> Result<(Value, Option<String>), ChangeError> {
+    fn make(&mut self, learner: &mut Learner, id: Id, change: ChangeRequest) -> Result<ReportedChange, ChangeError> {
         let shared = self.shared.clone();
-        let mut told = 0.0;
+        let mut last_share = 0.0;
         let mut observer = move |step: ChangeStep| {
             let share = match step {
                 ChangeStep::Epoch(progress) => progress.epoch as f32 / progress.epochs.max(1) as f32,
                 _ => 0.0,
             };
-            // Not every epoch is news.
-            if share >= told + 0.02 {
-                told = share;
-                shared.set(id, Progress::Running(share));
+            // A few reports are enough for a bar that moves.
+            if share >= last_share + 0.02 {
+                last_share = share;
+                shared.set(id, JobProgress::Running(share));
             }
             if shared.is_stopping() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         if self.shared.is_stopping() {
             return Err(ChangeError::Cancelled);
         }
-        self.shared.health.pass("changes: making");
+        self.shared.telemetry.health.fault_point("changes: making");
         if self.answers.knowledge().generation > 0 {
             learner.expect_state();
         }
         match change {
-            Change::Learn { label, shots, pictures, ids } => {
+            ChangeRequest::Learn { label, shots, pictures, ids } => {
                 let view = match &pictures {
                     Some(pictures) => Shots::Taken(shots.view(), pictures),
                     None => Shots::Features(shots.view()),
@@ -365,44 +364,53 @@ impl Changing {
                     learner.learn(&[(&label, view)], &mut observer)?
                 };
                 self.keep_thumbnails(learner, &label, &ids);
-                self.shooting.remove(&label, |id| ids.contains(&id));
-                Ok(told_of(made, |report| report::of(&report)))
+                self.pending_shots.remove(&label, |id| ids.contains(&id));
+                Ok(reported(made, |report| report::of(&report)))
             }
-            Change::Move { from, exemplar, to } => {
+            ChangeRequest::Move { from, exemplar, to } => {
                 let made = learner.move_exemplar(&from, &exemplar, &to, &mut observer)?;
-                Ok(told_of(made, |report| report::of(&report)))
+                Ok(reported(made, |report| report::of(&report)))
             }
-            Change::Rename { from, to } => Ok(told_of(learner.rename(&from, &to)?, |()| Value::Null)),
-            Change::Forget { label } => {
-                Ok(told_of(learner.forget(&label, &mut observer)?, |report| report::of(&report)))
+            ChangeRequest::Rename { from, to } => Ok(reported(learner.rename(&from, &to)?, |()| Value::Null)),
+            ChangeRequest::Forget { label } => {
+                Ok(reported(learner.forget(&label, &mut observer)?, |report| report::of(&report)))
             }
-            Change::Purge { label } => {
-                // Before the class's other labels are gone.
-                let labels = purge::labels(learner, &label);
+            ChangeRequest::Purge { label } => {
+                // Found before the change: the class's other labels are gone after it.
+                let labels = self.running.as_ref().map(|trace| trace.purged.clone()).unwrap_or_default();
                 let made = learner.purge(&label, &mut observer)?;
                 self.purge(learner, labels);
-                Ok(told_of(made, |report| report.map_or(Value::Null, |report| report::of(&report))))
+                Ok(reported(made, |report| report.map_or(Value::Null, |report| report::of(&report))))
             }
-            Change::Undo { last } => {
+            ChangeRequest::Undo { last } => {
                 let undone = match last {
                     Some(entry) => learner.undo_last(entry, &mut observer)?,
                     None => learner.undo(1, &mut observer)?,
                 };
-                Ok(told_of(undone, |undone| report::of(&undone.report)))
+                Ok(reported(undone, |undone| report::of(&undone.report)))
             }
-            Change::UndoTo { entry } => {
-                Ok(told_of(learner.undo_to_entry(entry, &mut observer)?, |undone| report::of(&undone.report)))
+            ChangeRequest::UndoTo { entry } => {
+                Ok(reported(learner.undo_to_entry(entry, &mut observer)?, |undone| report::of(&undone.report)))
             }
-            Change::Balance { balance } => {
-                Ok(told_of(learner.balance(balance, &mut observer)?, |report| report::of(&report)))
+            ChangeRequest::Balance { balance } => {
+                Ok(reported(learner.balance(balance, &mut observer)?, |report| report::of(&report)))
             }
+        }
+    }
+
+    /// Removes the thumbnails of shots that are in no saved state any more.
+    fn prune_thumbnails(&self, learner: &Learner) {
+        if let Some(thumbnails) = &self.thumbnails
+            && let Err(error) = thumbnails.prune(learner.saved())
+        {
+            log::warn!("thumbnails that nobody needs are left: {}", sentence(&error));
         }
     }
 
     /// Keeps the thumbnails of shots that were just learned. The class is as good without.
     fn keep_thumbnails(&self, learner: &Learner, label: &str, ids: &[Id]) {
         let Some(thumbnails) = &self.thumbnails else { return };
-        for shot in self.shooting.of(label).iter().filter(|shot| ids.contains(&shot.id)) {
+        for shot in self.pending_shots.of(label).iter().filter(|shot| ids.contains(&shot.id)) {
             let bank = &learner.state().exemplars;
             if let Err(error) = thumbnails.keep(bank, shot.features.view(), &shot.thumbnail) {
                 log::warn!("a thumbnail of {label} is not kept: {error}");
@@ -411,6 +419,35 @@ impl Changing {
     }
 }
 
-fn told_of<T>(made: ChangeOutcome<T>, report: impl FnOnce(T) -> Value) -> (Value, Option<String>) {
-    (report(made.report), made.uncertain.map(|error| sentence(&error)))
+/// What a change did, as its job says it.
+struct ReportedChange {
+    report: Value,
+    /// Why the change may not survive a power cut.
+    warning: Option<String>,
+}
+
+fn reported<T>(made: ChangeOutcome<T>, report: impl FnOnce(T) -> Value) -> ReportedChange {
+    ReportedChange { report: report(made.report), warning: made.uncertain.map(|error| sentence(&error)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Events;
+    use crate::health::Health;
+    use crate::metric::Metrics;
+
+    #[test]
+    fn what_is_asked_after_the_end_is_refused_though_the_queue_is_still_there() {
+        let health = Health::new(".".as_ref(), Events::default());
+        let telemetry = Telemetry { health, events: Events::default(), metrics: Metrics::default() };
+        let shared = Shared { jobs: Arc::default(), telemetry, stopping: Arc::default() };
+        let (queue, _receiver) = mpsc::sync_channel(WAITING);
+        let changes = Changes { queue, shared };
+        let forget = |label: &str| changes.ask(ChangeRequest::Forget { label: label.into() });
+        let waiting = forget("duck").unwrap().id;
+        changes.shared.close();
+        assert!(changes.job(waiting).unwrap().has_ended());
+        assert_eq!(forget("goose").unwrap_err().status, 503);
+    }
 }

@@ -154,6 +154,11 @@ impl Refusal {
         Self::new(StatusCode::TOO_MANY_REQUESTS, sentence)
     }
 
+    /// The service failed at it.
+    pub fn internal(sentence: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, sentence)
+    }
+
     /// The service ends.
     pub fn stopping() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "the service is stopping")

@@ -1,4 +1,4 @@
-//! What page and programs are told as it happens.
+//! Events, which the page and programs receive as they happen.
 
 use serde::Serialize;
 use tokio::sync::broadcast;
@@ -6,7 +6,7 @@ use tokio::sync::broadcast;
 /// Events that a slow listener may fall behind before it misses some.
 const KEPT: usize = 256;
 
-/// Something that happened: its kind, and what to know of it as JSON.
+/// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// `job` (one was queued, goes on or ended), `changed` (what is known, or how the service is), `shots` (what was
@@ -17,7 +17,7 @@ pub struct Event {
     pub data: String,
 }
 
-/// Where events are told.
+/// Sends events.
 #[derive(Clone, Debug)]
 pub struct Events(broadcast::Sender<Event>);
 
@@ -28,13 +28,13 @@ impl Default for Events {
 }
 
 impl Events {
-    /// Tells everybody who listens.
+    /// Sends an event to everybody who listens.
     ///
     /// # Panics
     /// If the value has no form in JSON.
     pub fn tell(&self, kind: &'static str, value: &impl Serialize) {
         let data = serde_json::to_string(value).expect("events have a form in JSON");
-        // Nobody listens: nobody is told.
+        // It fails where nobody listens.
         let _ = self.0.send(Event { kind, data });
     }
 

@@ -16,11 +16,11 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 
-use crate::admission::FileRoom;
+use crate::admission::BodyPermit;
 use crate::error::Refusal;
-use crate::metric::Answered;
+use crate::metric::RequestMetric;
 use crate::page::PAGE;
-use crate::route::{Body, ROUTES, Route};
+use crate::route::{Body, Route};
 use crate::service::Service;
 use crate::token::Token;
 
@@ -34,24 +34,26 @@ struct Rules {
     loopback: bool,
     names: Vec<String>,
     body_time: Duration,
+    routes: &'static [Route],
 }
 
 impl Guard {
     /// Guards a service. Where it listens on `loopback` alone, only that is a host, else any address; `names` are hosts
-    /// in both cases. A body must be there within `body_time`.
+    /// in both cases. A body must be there within `body_time`. `routes` say who may ask for what.
     pub fn new(
         service: Arc<Service>,
         token: Option<Token>,
         loopback: bool,
         names: Vec<String>,
         body_time: Duration,
+        routes: &'static [Route],
     ) -> Self {
-        Self(Arc::new(Rules { service, token, loopback, names, body_time }))
+        Self(Arc::new(Rules { service, token, loopback, names, body_time, routes }))
     }
 
     /// The service.
-    pub fn service(&self) -> Arc<Service> {
-        Arc::clone(&self.0.service)
+    pub fn service(&self) -> &Arc<Service> {
+        &self.0.service
     }
 }
 
@@ -63,7 +65,7 @@ pub async fn check(State(guard): State<Guard>, request: Request, next: Next) -> 
         Ok(request) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
     };
-    let answered = Answered { route: path.unwrap_or_else(|| "none".into()), status: response.status().as_u16() };
+    let answered = RequestMetric { route: path.unwrap_or_else(|| "none".into()), status: response.status().as_u16() };
     rules.service.metrics.requests.get_or_create(&answered).inc();
     response
 }
@@ -76,7 +78,7 @@ impl Rules {
         check_site(headers, path == Some(PAGE) && request.method() == Method::GET)?;
         // What may be got may be asked for its head alone.
         let method = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
-        let route = ROUTES.iter().find(|route| Some(route.path) == path && route.method == *method);
+        let route = self.routes.iter().find(|route| Some(route.path) == path && route.method == *method);
         let Some(route) = route else {
             // A path that is served, by another method.
             return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this path does not know this method"));
@@ -172,7 +174,7 @@ fn check_content_type(body: Body, headers: &HeaderMap) -> Result<&str, Refusal> 
 
 /// A body of at most so many bytes. It takes room as it comes, so that who announces much and sends little keeps nobody
 /// out.
-async fn read(body: Stream, most: usize, mut room: FileRoom) -> Result<Bytes, Refusal> {
+async fn read(body: Stream, most: usize, mut room: BodyPermit) -> Result<Bytes, Refusal> {
     let mut stream = body.into_data_stream();
     let mut bytes = Vec::new();
     while let Some(chunk) = stream.next().await {

@@ -12,8 +12,8 @@ use tokio::sync::watch;
 use crate::error::Refusal;
 use crate::event::Events;
 
-/// How long a look at the state's folder holds. Looking writes nothing.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// How long a check of the state's folder holds. It writes nothing.
+const CHECK_EVERY: Duration = Duration::from_secs(2);
 /// A disk that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -35,15 +35,15 @@ struct Inner {
     faults: Mutex<BTreeMap<&'static str, usize>>,
 }
 
-/// What was seen of the disk of the state.
+/// What the checks of the state's disk found.
 #[derive(Default)]
 struct Disk {
-    /// When somebody looked last.
-    looked: Option<Instant>,
-    /// Since when somebody looks.
-    looking: Option<Instant>,
+    /// When the last check ended.
+    checked: Option<Instant>,
+    /// When the check that is under way began.
+    checking: Option<Instant>,
     /// Why nothing could be written then.
-    seen: Option<String>,
+    problem: Option<String>,
 }
 
 /// A lock that stays usable after a thread broke off while it held it.
@@ -97,30 +97,35 @@ impl Health {
         why.ok().flatten().unwrap_or_default()
     }
 
+    /// Why a thread is down, if it is.
+    pub(crate) fn why(&self, thread: &str) -> Option<String> {
+        lock(&self.0.down).get(thread).cloned()
+    }
+
     /// What is wrong, in sentences. Asks the system, which may take a while on a disk that hangs.
     pub fn problems(&self) -> Vec<String> {
         let mut problems: Vec<String> = lock(&self.0.down).values().cloned().collect();
-        problems.extend(self.look());
+        problems.extend(self.disk_problem());
         problems
     }
 
-    /// Why nothing can be written, by a look at the disk that is not old. Only one looks at a time: where the disk hangs,
-    /// not everybody does.
-    fn look(&self) -> Option<String> {
+    /// Why nothing can be written, by a check of the disk that is not old. Only one caller checks at a time: where the
+    /// disk hangs, the others do not.
+    fn disk_problem(&self) -> Option<String> {
         let mut disk = lock(&self.0.disk);
-        if disk.looked.is_some_and(|at| at.elapsed() < LOOK_EVERY) {
-            return disk.seen.clone();
+        if disk.checked.is_some_and(|at| at.elapsed() < CHECK_EVERY) {
+            return disk.problem.clone();
         }
-        if let Some(begun) = disk.looking {
+        if let Some(begun) = disk.checking {
             let hangs = begun.elapsed() >= PATIENCE;
             let folder = self.0.folder.display();
-            return if hangs { Some(format!("the disk of {folder} does not answer")) } else { disk.seen.clone() };
+            return if hangs { Some(format!("the disk of {folder} does not answer")) } else { disk.problem.clone() };
         }
-        disk.looking = Some(Instant::now());
+        disk.checking = Some(Instant::now());
         drop(disk);
-        let seen = unwritable(&self.0.folder);
-        *lock(&self.0.disk) = Disk { looked: Some(Instant::now()), looking: None, seen: seen.clone() };
-        seen
+        let problem = unwritable(&self.0.folder);
+        *lock(&self.0.disk) = Disk { checked: Some(Instant::now()), checking: None, problem: problem.clone() };
+        problem
     }
 
     /// Refuses while something is wrong; the status says what, to those who may know.
@@ -134,14 +139,14 @@ impl Health {
             Ok(problems) if problems.is_empty() => Ok(()),
             _ => Err(Refusal::new(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "the service cannot do all that it is for: GET /api/v1/status says why",
+                "the service is degraded: GET /api/v1/status says why",
             )),
         }
     }
 
-    /// Where a test may have a thread break off.
+    /// A place where a test can make a thread panic.
     #[cfg_attr(not(test), allow(clippy::unused_self, reason = "there are no faults but in tests"))]
-    pub(crate) fn pass(&self, place: &'static str) {
+    pub(crate) fn fault_point(&self, place: &'static str) {
         #[cfg(test)]
         {
             let mut faults = lock(&self.0.faults);
@@ -154,7 +159,13 @@ impl Health {
         let _ = place;
     }
 
-    /// Has threads break off at a place so many times.
+    /// How often threads are still to panic at a place.
+    #[cfg(test)]
+    pub(crate) fn faults_left(&self, place: &'static str) -> usize {
+        lock(&self.0.faults).get(place).copied().unwrap_or_default()
+    }
+
+    /// Has threads panic at a place so many times.
     #[cfg(test)]
     pub(crate) fn break_at(&self, place: &'static str, times: usize) {
         lock(&self.0.faults).insert(place, times);

@@ -1,8 +1,7 @@
-//! Identifiers that no restart gives again.
+//! Identifiers that no restart issues again.
 //!
-//! Whoever asks for job 3 of a service that was started anew meanwhile must not read of another job 3: an identifier is
-//! a random number of this run and a count. It is told as a text, `5f0c2a91d3b84e67-3`, since the numbers of JavaScript
-//! end at 2^53.
+//! Whoever asks for job 3 after a restart must not read about another job 3: an identifier is a random number of this
+//! run and a count. It is written as a string, `5f0c2a91d3b84e67-3`, since the integers of JavaScript end at 2^53.
 
 use std::fmt;
 use std::str::FromStr;
@@ -29,22 +28,22 @@ impl fmt::Display for Id {
     }
 }
 
-/// A text is no identifier.
+/// A string is no identifier.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is no id: expected {EXPECTED}")]
-pub struct NoId(String);
+pub struct ParseIdError(String);
 
 impl FromStr for Id {
-    type Err = NoId;
+    type Err = ParseIdError;
 
     /// # Errors
-    /// [`NoId`] if no identifier is written like this.
-    fn from_str(text: &str) -> Result<Self, NoId> {
+    /// [`ParseIdError`] if no identifier is written like this.
+    fn from_str(text: &str) -> Result<Self, ParseIdError> {
         let id = text.split_once('-').and_then(|(run, count)| {
             Some(Self { run: u64::from_str_radix(run, 16).ok()?, count: count.parse().ok()? })
         });
         // Every identifier is written in one way.
-        id.filter(|id| id.to_string() == text).ok_or_else(|| NoId(text.chars().take(40).collect()))
+        id.filter(|id| id.to_string() == text).ok_or_else(|| ParseIdError(text.chars().take(40).collect()))
     }
 }
 
@@ -72,15 +71,15 @@ impl<'de> Deserialize<'de> for Id {
     }
 }
 
-/// Gives identifiers out, in their order.
+/// Issues identifiers, in ascending order.
 #[derive(Debug)]
-pub struct Ids {
+pub struct IdSource {
     run: u64,
     count: u64,
 }
 
-impl Default for Ids {
-    /// Those of a run of their own.
+impl Default for IdSource {
+    /// Identifiers of a run of their own.
     fn default() -> Self {
         let mut bytes = [0; 8];
         let run = match getrandom::fill(&mut bytes) {
@@ -92,15 +91,15 @@ impl Default for Ids {
     }
 }
 
-impl Ids {
+impl IdSource {
     /// The next one.
-    pub fn give(&mut self) -> Id {
+    pub fn next_id(&mut self) -> Id {
         self.count += 1;
         Id { run: self.run, count: self.count }
     }
 
-    /// Whether it was given out by this run.
-    pub fn gave(&self, id: Id) -> bool {
+    /// Whether this run has issued an identifier.
+    pub fn issued(&self, id: Id) -> bool {
         id.run == self.run && (1..=self.count).contains(&id.count)
     }
 }
@@ -113,10 +112,10 @@ mod tests {
 
     #[test]
     fn an_id_is_a_text_that_no_other_run_gives() {
-        let (mut ids, mut others) = (Ids::default(), Ids::default());
-        let (first, second) = (ids.give(), ids.give());
-        assert!(first < second && ids.gave(second) && !others.gave(first));
-        assert_ne!(others.give(), first);
+        let (mut ids, mut others) = (IdSource::default(), IdSource::default());
+        let (first, second) = (ids.next_id(), ids.next_id());
+        assert!(first < second && ids.issued(second) && !others.issued(first));
+        assert_ne!(others.next_id(), first);
         assert_eq!(serde_json::from_value::<Id>(json!(first)).unwrap(), first);
         assert_eq!(json!(first).as_str().unwrap(), first.to_string());
     }

@@ -2,30 +2,33 @@
 //!
 //! Modules stand in layers, each importing only from those above:
 //!
-//! - [`memory`]: what this process may have; [`admission`]: how much of it pictures take, whoever sends how many;
-//! - what is asked and told: [`error`], [`event`] (what page and programs are told as it happens), [`metric`], [`id`]
-//!   (what no restart gives again);
-//! - [`health`]: whether it can do all that it is for; `worker`: every thread is started there, and again where it broke
-//!   off;
-//! - the two threads that own a learner each: [`answers`] reads, also what other programs did to the state, and goes on
-//!   answering while [`changes`] learns, one change at a time. A class that is being learned answers at once, by its
-//!   imprinted shots, until it is trained;
-//! - [`shooting`]: shots that were taken and not learned yet, in memory; [`inbox`]: frames that were not recognised, in
-//!   memory too;
-//! - [`live`]: the service's own camera, looked at all the time, with [`agreement`] over several frames;
-//! - [`service`]: these together, without HTTP;
-//! - `mqtt`, a feature: what the service sees and learns, told to an MQTT broker;
-//! - who may ask: [`token`], [`route`] (every route, what body it takes, whether it needs the token), [`guard`];
-//! - [`api`]: the handlers, and the [`page`]; `supervisor`: what systemd is told;
-//! - [`server`]: sockets, TLS, time limits, and `places`, which nobody can take up alone; `limits` of the
-//!   process.
+//! - [`memory`]: what this process may have; [`error`]: why it does not start, and why it refuses a request;
+//! - [`admission`]: how much memory pictures take together, however many requests there are;
+//! - [`event`]: what page and programs are told as it happens; [`metric`]: figures; [`id`]: identifiers that no restart
+//!   issues again;
+//! - [`health`]: whether the service can do all that it is for; `telemetry`: health, events and metrics together;
+//!   `worker`: threads that go on after a panic;
+//! - [`prediction`]: what is answered about a picture; [`knowledge`]: what is known at a moment; [`report`]: what a
+//!   change did;
+//! - [`pending_shots`]: shots that are not learned yet; [`inbox`]: frames that were not recognised. Both are in memory
+//!   only;
+//! - two threads that own a learner each: [`answers`] reads, and takes up what other programs did to the state;
+//!   [`changes`] makes one change at a time. A class that is being learned answers at once, by its imprinted shots, until
+//!   it is trained;
+//! - [`agreement`] over several frames; [`live`]: the service's own camera;
+//! - [`service`]: these together, without HTTP; [`token`]: what callers from other machines must give;
+//! - `mqtt`, a feature: tells an MQTT broker what the service sees and learns;
+//! - [`route`]: what a route takes; [`page`]: its files; [`guard`]: who may ask for what;
+//! - [`api`]: the handlers; [`router`]: all routes;
+//! - `supervisor`: what systemd is told; `limits` of the process; `connections`: how many one caller may have;
+//! - [`server`]: sockets, TLS, time limits.
 //!
 //! ```no_run
-//! use orco_runtime::{bundle::Bundle, learner::Settings, store::Store};
+//! use orco_runtime::{bundle::Bundle, learner::LearnerSettings, store::Store};
 //! use orco_serve::{Address, Server, Service};
 //!
 //! let bundle = Bundle::open("models/everyday".as_ref())?;
-//! let service = Service::open(bundle, Store::new("state".as_ref()), Settings::default())?;
+//! let service = Service::open(bundle, Store::new("state".as_ref()), LearnerSettings::default())?;
 //! Server::bind(service, Address::default())?.run()?; // http://127.0.0.1:8080, until Ctrl-C
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -39,12 +42,14 @@ pub mod agreement;
 pub mod answers;
 pub mod api;
 pub mod changes;
+mod connections;
 pub mod error;
 pub mod event;
 pub mod guard;
 pub mod health;
 pub mod id;
 pub mod inbox;
+pub mod knowledge;
 mod limits;
 pub mod live;
 pub mod memory;
@@ -52,17 +57,27 @@ pub mod metric;
 #[cfg(feature = "mqtt")]
 pub mod mqtt;
 pub mod page;
-mod places;
+pub mod pending_shots;
+pub mod prediction;
 pub mod report;
 pub mod route;
+pub mod router;
 pub mod server;
 pub mod service;
-pub mod shooting;
 mod supervisor;
+mod telemetry;
 pub mod token;
 mod worker;
 
 pub use error::ServeError;
-pub use orco_camera::Source;
+pub use orco_camera::CameraSource;
 pub use server::{Address, Server, Tls};
-pub use service::{Keeping, Service};
+pub use service::{RetentionOptions, Service};
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn modules_import_only_from_those_above() {
+        orco_trials::layers::check(env!("CARGO_MANIFEST_DIR").as_ref());
+    }
+}

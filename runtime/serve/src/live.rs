@@ -1,16 +1,15 @@
-//! What the service's own camera shows: looked at all the time, one frame after another.
+//! What the service's own camera shows.
 //!
 //! One thread takes the newest frame, decodes it no larger than the backbone needs, and asks [`Answers`] what it shows.
 //! It asks again only when it has the answer, so a request waits for one frame at most; where many requests wait, it
-//! leaves frames out.
+//! skips frames.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
-use orco_camera::{Camera, Frame, Phase, Status};
+use orco_camera::{Camera, CameraFrame, CameraPhase, CameraStatus};
 use orco_runtime::image::{DecodingMemory, ImageError, Preprocessing};
 use orco_runtime::image_rs::RgbImage;
 use serde_json::{Value, json};
@@ -18,13 +17,14 @@ use tokio::sync::watch;
 
 use crate::admission::{Admission, Admitted, picture_bytes};
 use crate::agreement::Agreement;
-use crate::answers::{Answers, Knowledge, Named};
+use crate::answers::Answers;
 use crate::error::{Refusal, ServeError};
-use crate::event::Events;
-use crate::health::{self, Health};
+use crate::health;
 use crate::inbox::Inbox;
-use crate::metric::Metrics;
-use crate::shooting::{small, small_jpeg};
+use crate::knowledge::Knowledge;
+use crate::pending_shots::{small, small_jpeg};
+use crate::prediction::ClassProbability;
+use crate::telemetry::Telemetry;
 use crate::worker::{self, Worker};
 
 /// Width and height of the live picture at most, in pixels.
@@ -33,34 +33,34 @@ pub const VIEW: u32 = 640;
 const HELD: usize = 4 << 20;
 /// How long the thread waits for a frame before it looks after other things.
 const TICK: Duration = Duration::from_millis(250);
-/// How often the same label is told again, with its new probability, at most.
-const TELL_EVERY: Duration = Duration::from_millis(500);
+/// How often the same label is reported again, with its new probability, at most.
+const REPORT_EVERY: Duration = Duration::from_millis(500);
 
-/// How the camera is looked at.
+/// How often the camera's frames are processed, and over how many a label is agreed upon.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Settings {
+pub struct LiveSettings {
     /// Over how many frames a label is agreed upon ([`crate::agreement`]).
     pub frames: usize,
-    /// Frames that are looked at in a second, at most.
+    /// Frames that are processed in a second, at most.
     pub per_second: f32,
 }
 
-impl Default for Settings {
+impl Default for LiveSettings {
     /// Five frames, ten a second.
     fn default() -> Self {
         Self { frames: 5, per_second: 10.0 }
     }
 }
 
-/// A frame that was looked at.
-pub struct Seen {
+/// A frame that was processed.
+pub struct ObservedFrame {
     /// As it came.
-    pub frame: Arc<Frame>,
+    pub frame: Arc<CameraFrame>,
     picture: RgbImage,
     view: OnceLock<Bytes>,
 }
 
-impl Seen {
+impl ObservedFrame {
     /// A JPEG of it, at most [`VIEW`] pixels wide and high; made once.
     ///
     /// # Panics
@@ -70,23 +70,26 @@ impl Seen {
     }
 }
 
+/// What is shown now.
 #[derive(Default)]
 struct Now {
-    seen: Option<Arc<Seen>>,
+    seen: Option<Arc<ObservedFrame>>,
     /// The classes as several frames agree, the one that is shown first.
-    matches: Vec<Named>,
+    matches: Vec<ClassProbability>,
     /// How many frames do.
     agreed: usize,
     /// Whether most of these are like anything known.
     known: bool,
+    /// Why frames cannot be processed, whatever else is going on.
+    problem: Option<String>,
     /// The frame of the last shot that was not taken.
-    refused: Option<Arc<Frame>>,
+    refused: Option<Arc<CameraFrame>>,
 }
 
 struct Inner {
     camera: Camera,
     now: Mutex<Now>,
-    /// Number of the newest frame that was looked at; 0 while there is none.
+    /// Number of the newest frame that was processed; 0 while there is none.
     newest: watch::Sender<u64>,
     stop: AtomicBool,
 }
@@ -101,42 +104,40 @@ impl Drop for Live {
 }
 
 impl Live {
-    /// Starts the thread that looks, at pictures of at least the size of the backbone's input, as far as there is
-    /// memory for them.
+    /// Starts the thread, which decodes pictures to at least the size of the backbone's input, as far as `admission`
+    /// lets it.
     ///
     /// # Errors
     /// [`ServeError`] if the thread cannot be started.
     pub(crate) fn start(
         camera: Camera,
-        settings: Settings,
-        (input, admission): (Preprocessing, Admission),
+        settings: LiveSettings,
+        input: Preprocessing,
+        admission: Admission,
         inbox: Inbox,
-        (health, answers, events, metrics): (Health, Answers, Events, Metrics),
+        answers: Answers,
+        telemetry: Telemetry,
     ) -> Result<Self, ServeError> {
         let inner =
             Inner { camera, now: Mutex::default(), newest: watch::Sender::new(0), stop: AtomicBool::new(false) };
         let inner = Arc::new(inner);
-        let agreement = Agreement::of(settings.frames);
-        let pause = Duration::from_secs_f32(1.0 / settings.per_second.clamp(0.01, 1000.0));
-        let known = answers.knowledge();
-        let (told, counted) = (Told::default(), Status::default());
-        let (theirs, reported) = (Arc::clone(&inner), health.clone());
-        let thread = Thread {
-            inner: theirs,
-            agreement,
+        let health = telemetry.health.clone();
+        let worker = LiveWorker {
+            inner: Arc::clone(&inner),
+            agreement: Agreement::of(settings.frames),
             input,
             admission,
-            pause,
-            known,
+            pause: Duration::from_secs_f32(1.0 / settings.per_second.clamp(0.01, 1000.0)),
+            known: answers.knowledge(),
             inbox,
             answers,
-            health,
-            events,
-            metrics,
-            told,
-            counted,
+            telemetry,
+            last: 0,
+            has_panicked: false,
+            reported: Reported::default(),
+            counted: CameraStatus::default(),
         };
-        worker::start(thread, &reported)?;
+        worker::start(worker, &health)?;
         Ok(Self(inner))
     }
 
@@ -152,25 +153,26 @@ impl Live {
         move || inner.json()
     }
 
-    /// The newest frame that was looked at.
+    /// The newest frame that was processed.
     ///
     /// # Errors
     /// [`Refusal`] if the camera is not there, or gave none yet.
-    pub fn seen(&self) -> Result<Arc<Seen>, Refusal> {
-        self.0.now().seen.clone().ok_or_else(|| self.nothing())
+    pub fn seen(&self) -> Result<Arc<ObservedFrame>, Refusal> {
+        let seen = self.0.now().seen.clone();
+        seen.ok_or_else(|| self.nothing())
     }
 
     /// The same once there is one after number `after`, or after `most`.
     ///
     /// # Errors
     /// As for [`Live::seen`].
-    pub async fn seen_after(&self, after: u64, most: Duration) -> Result<Arc<Seen>, Refusal> {
+    pub async fn seen_after(&self, after: u64, most: Duration) -> Result<Arc<ObservedFrame>, Refusal> {
         let mut newest = self.watch();
         let _ = tokio::time::timeout(most, newest.wait_for(|newest| *newest > after)).await;
         self.seen()
     }
 
-    /// Numbers of frames that were looked at, from now on.
+    /// Numbers of frames that are processed, from now on.
     pub fn watch(&self) -> watch::Receiver<u64> {
         self.0.newest.subscribe()
     }
@@ -179,7 +181,7 @@ impl Live {
     ///
     /// # Errors
     /// [`Refusal`] if the camera is not there, or the frame is gone.
-    pub fn frame(&self, number: Option<u64>) -> Result<Arc<Frame>, Refusal> {
+    pub fn frame(&self, number: Option<u64>) -> Result<Arc<CameraFrame>, Refusal> {
         let newest = self.0.camera.newest();
         let Some(number) = number else { return newest.ok_or_else(|| self.nothing()) };
         let refused = self.0.now().refused.clone();
@@ -191,7 +193,7 @@ impl Live {
     ///
     /// # Errors
     /// [`Refusal`] if it is no picture.
-    pub fn needs(&self, frame: &Frame) -> Result<DecodingMemory, Refusal> {
+    pub fn needs(&self, frame: &CameraFrame) -> Result<DecodingMemory, Refusal> {
         frame.needs(None).map_err(unreadable)
     }
 
@@ -199,18 +201,21 @@ impl Live {
     ///
     /// # Errors
     /// [`Refusal`] if it cannot be decoded.
-    pub fn decode(&self, frame: &Frame) -> Result<RgbImage, Refusal> {
+    pub fn decode(&self, frame: &CameraFrame) -> Result<RgbImage, Refusal> {
         self.0.camera.decode(frame, None).map_err(unreadable)
     }
 
     /// Holds a frame whose shot was not taken, in case it is wanted anyway.
-    pub fn hold(&self, frame: Option<Arc<Frame>>) {
+    pub fn hold(&self, frame: Option<Arc<CameraFrame>>) {
         self.0.now().refused = frame;
     }
 
     fn nothing(&self) -> Refusal {
+        if let Some(problem) = self.0.now().problem.clone() {
+            return Refusal::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, problem);
+        }
         let sentence = match self.0.camera.status().phase {
-            Phase::Away { reason, .. } => format!("the camera is not there, trying again: {reason}"),
+            CameraPhase::Away { reason, .. } => format!("the camera is not there, trying again: {reason}"),
             _ => "the camera gave no picture yet; try again".into(),
         };
         Refusal::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, sentence)
@@ -230,15 +235,15 @@ impl Inner {
         let status = self.camera.status();
         let now = self.now();
         let reason = match &status.phase {
-            Phase::Away { reason, .. } => Some(reason.as_str()),
+            CameraPhase::Away { reason, .. } => Some(reason.as_str()),
             _ => None,
         };
         let (shown, seen) = (now.matches.first(), now.seen.as_ref());
         json!({
-            "source": self.camera.source().to_string(), "state": status.phase.name(), "reason": reason,
+            "source": self.camera.source().to_string(), "state": status.phase.name(), "reason": reason, "problem": now.problem,
             "label": shown.map(|shown| &shown.label), "probability": shown.map(|shown| shown.probability),
             "provisional": shown.is_some_and(|shown| shown.provisional),
-            "matches": crate::api::matches(&now.matches, 3), "known": now.known, "agreed": now.agreed,
+            "matches": ClassProbability::list_json(&now.matches, 3), "known": now.known, "agreed": now.agreed,
             "frame": seen.map(|seen| seen.frame.number),
             "age_seconds": seen.map(|seen| seen.frame.taken.elapsed().as_secs_f32()),
             "frames_per_second": status.frames_per_second, "frames": status.frames, "opened": status.opened,
@@ -247,18 +252,25 @@ impl Inner {
     }
 }
 
-/// What was told last.
+/// What the last event said.
 #[derive(Default)]
-struct Told {
+struct Reported {
     at: Option<Instant>,
-    label: Option<String>,
-    known: bool,
-    state: Option<&'static str>,
+    shown: Shown,
     frame: u64,
     unreadable: u64,
 }
 
-struct Thread {
+/// What listeners are told of at once when it changes.
+#[derive(Default, PartialEq)]
+struct Shown {
+    label: Option<String>,
+    known: bool,
+    state: Option<&'static str>,
+    problem: Option<String>,
+}
+
+struct LiveWorker {
     inner: Arc<Inner>,
     agreement: Agreement,
     input: Preprocessing,
@@ -267,135 +279,163 @@ struct Thread {
     known: Arc<Knowledge>,
     inbox: Inbox,
     answers: Answers,
-    health: Health,
-    events: Events,
-    metrics: Metrics,
-    told: Told,
-    counted: Status,
+    telemetry: Telemetry,
+    /// Number of the last frame that was taken. It outlives a panic, so that a frame that causes one is not taken again.
+    last: u64,
+    has_panicked: bool,
+    reported: Reported,
+    counted: CameraStatus,
 }
 
-impl Worker for Thread {
+impl Worker for LiveWorker {
     const NAME: &'static str = "live";
 
-    fn live(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
+    fn run(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
+        // After a panic it works again once a step was made without one.
+        if self.has_panicked {
+            self.step();
+            self.has_panicked = false;
+        }
         up();
-        self.run();
+        while !self.is_stopping() {
+            let started = Instant::now();
+            self.step();
+            // In small pieces, so that a slow rate does not hold up the end.
+            worker::sleep(self.pause.saturating_sub(started.elapsed()), || self.is_stopping());
+        }
         Ok(())
     }
 
-    fn broke_off(&mut self) {
+    fn on_panic(&mut self) {
+        self.has_panicked = true;
         self.clear();
-        self.tell();
+        self.report();
     }
 
-    fn rest(&mut self, pause: Duration) -> bool {
-        worker::sleep(pause, || self.inner.stop.load(Ordering::Relaxed))
+    fn back_off(&mut self, pause: Duration) -> bool {
+        worker::sleep(pause, || self.is_stopping())
     }
 }
 
-impl Thread {
-    fn run(&mut self) {
-        let mut last = 0;
-        while !self.inner.stop.load(Ordering::Relaxed) {
-            let started = Instant::now();
-            self.health.pass("live: looking");
-            let frame = self.inner.camera.wait(last, TICK);
-            self.follow();
-            match frame {
-                Some(frame) => {
-                    last = frame.number;
-                    self.look(frame);
-                }
-                None if self.inner.camera.newest().is_none() => self.clear(),
-                None => {}
-            }
-            self.count();
-            self.tell();
-            // At most ten ticks at once, so that a slow rate does not hold up the end.
-            let rest = self.pause.saturating_sub(started.elapsed());
-            let end = Instant::now() + rest;
-            while Instant::now() < end && !self.inner.stop.load(Ordering::Relaxed) {
-                thread::sleep(TICK.min(end.saturating_duration_since(Instant::now())));
-            }
-        }
+impl LiveWorker {
+    fn is_stopping(&self) -> bool {
+        self.inner.stop.load(Ordering::Relaxed)
     }
 
-    /// Lets the frames that were seen by what is no longer known go. A class that is not known any more is shown no
-    /// more, though no frame may come.
+    fn step(&mut self) {
+        self.telemetry.health.fault_point("live: looking");
+        let frame = self.inner.camera.wait(self.last, TICK);
+        self.follow();
+        match frame {
+            Some(frame) => {
+                self.last = frame.number;
+                self.telemetry.health.fault_point("live: frame");
+                self.process(frame);
+            }
+            None if self.inner.camera.newest().is_none() => self.clear(),
+            None => {}
+        }
+        self.count();
+        self.report();
+    }
+
+    /// Takes up what is known now. Frames that were answered by older knowledge count no more, and a class that is gone
+    /// is not shown any more, though no frame may come.
     fn follow(&mut self) {
         let known = self.answers.knowledge();
         if !Arc::ptr_eq(&known, &self.known) {
             self.known = known;
             self.agreement.clear();
             let mut now = self.inner.now();
-            let is_gone = |named: &Named| !named.provisional && self.known.class(&named.label).is_err();
+            let is_gone = |class: &ClassProbability| !class.provisional && self.known.class(&class.label).is_err();
             if now.matches.iter().any(is_gone) {
                 (now.matches, now.agreed, now.known) = (Vec::new(), 0, false);
             }
         }
     }
 
-    fn look(&mut self, frame: Arc<Frame>) {
+    fn process(&mut self, frame: Arc<CameraFrame>) {
         let side = self.input.width.max(self.input.height);
         let needs = frame.needs(Some(side)).map(|needs| picture_bytes(&needs, &self.input));
-        // What is no picture is decoded to be told so. Others are served first; the next frame is not far.
-        let Some(permit) = self.admission.try_work(needs.unwrap_or(0)) else { return };
+        // What is no picture is decoded, which says so.
+        let permit = match self.admission.try_work(needs.unwrap_or(0)) {
+            Ok(Some(permit)) => permit,
+            // Requests go first; the next frame comes soon.
+            Ok(None) => return,
+            Err(refusal) => return self.refuse(refusal),
+        };
         let Ok(picture) = self.inner.camera.decode(&frame, Some(side)) else { return };
-        let answer = self.answers.look_between(Admitted::new(self.input.fit(&picture), permit.clone()));
+        let answer = self.answers.try_answer(Admitted::new(self.input.fit(&picture), permit.clone()));
         let (number, taken) = (frame.number, frame.taken);
-        if let Some(Ok(looked)) = &answer {
-            self.inbox.offer(&picture, looked);
+        if let Some(Ok(answer)) = &answer {
+            self.inbox.offer(&picture, answer);
         }
         // What is held until the next frame is no larger than what is shown, or a few MiB.
         let picture = if picture.as_raw().len() > HELD { small(&picture, VIEW).into_owned() } else { picture };
         drop(permit);
         let mut now = self.inner.now();
-        now.seen = Some(Arc::new(Seen { frame, picture, view: OnceLock::new() }));
+        now.problem = None;
+        now.seen = Some(Arc::new(ObservedFrame { frame, picture, view: OnceLock::new() }));
         match answer {
-            Some(Ok(looked)) => {
-                now.matches = self.agreement.add(taken, looked.named, looked.known);
+            Some(Ok(answer)) => {
+                now.matches = self.agreement.add(taken, answer.classes, answer.known);
                 (now.agreed, now.known) = (self.agreement.frames(), self.agreement.is_known());
             }
             Some(Err(refusal)) => log::warn!("camera: {}", refusal.sentence),
-            // Others are served first; the next frame is not far.
+            // Requests go first; the next frame comes soon.
             None => {}
         }
         drop(now);
         self.inner.newest.send_replace(number);
     }
 
+    /// Says why a frame can never be processed.
+    fn refuse(&mut self, refusal: Refusal) {
+        self.clear();
+        let mut now = self.inner.now();
+        let problem = Some(refusal.sentence);
+        if self.reported.shown.problem != problem {
+            log::warn!("camera: {}", problem.as_deref().unwrap_or_default());
+        }
+        now.problem = problem;
+    }
+
     /// Shows nothing any more: an old label would be taken for a new one.
     fn clear(&mut self) {
         self.agreement.clear();
         let mut now = self.inner.now();
-        (now.seen, now.matches, now.agreed, now.known) = (None, Vec::new(), 0, false);
+        (now.seen, now.matches, now.agreed, now.known, now.problem) = (None, Vec::new(), 0, false, None);
     }
 
     fn count(&mut self) {
         let status = self.inner.camera.status();
-        let metrics = &self.metrics.camera;
-        metrics.running.set(i64::from(status.phase == Phase::Running));
+        let metrics = &self.telemetry.metrics.camera;
+        metrics.running.set(i64::from(status.phase == CameraPhase::Running));
         metrics.frames.inc_by(status.frames - self.counted.frames);
         metrics.unreadable.inc_by(status.unreadable - self.counted.unreadable);
         metrics.opened.inc_by(status.opened - self.counted.opened);
         self.counted = status;
     }
 
-    /// Tells of another label or state at once, of another probability now and then.
-    fn tell(&mut self) {
+    /// Reports another label or state at once, another probability now and then.
+    fn report(&mut self) {
         let status = &self.counted;
-        let (label, known, frame) = {
+        let (shown, frame) = {
             let now = self.inner.now();
-            let label = now.matches.first().map(|shown| shown.label.clone());
-            (label, now.known, now.seen.as_ref().map_or(0, |seen| seen.frame.number))
+            let shown = Shown {
+                label: now.matches.first().map(|shown| shown.label.clone()),
+                known: now.known,
+                state: Some(status.phase.name()),
+                problem: now.problem.clone(),
+            };
+            (shown, now.seen.as_ref().map_or(0, |seen| seen.frame.number))
         };
-        let told = (&self.told.label, self.told.known, self.told.state);
-        let is_other = told != (&label, known, Some(status.phase.name()));
-        let has_moved = (self.told.frame, self.told.unreadable) != (frame, status.unreadable);
-        if is_other || has_moved && self.told.at.is_none_or(|at| at.elapsed() >= TELL_EVERY) {
-            self.events.tell("live", &self.inner.json());
-            let (at, state) = (Some(Instant::now()), Some(status.phase.name()));
-            self.told = Told { at, label, known, state, frame, unreadable: status.unreadable };
+        let has_moved = (self.reported.frame, self.reported.unreadable) != (frame, status.unreadable);
+        let is_due = self.reported.at.is_none_or(|at| at.elapsed() >= REPORT_EVERY);
+        if self.reported.shown != shown || has_moved && is_due {
+            self.telemetry.events.tell("live", &self.inner.json());
+            let (at, unreadable) = (Some(Instant::now()), status.unreadable);
+            self.reported = Reported { at, shown, frame, unreadable };
         }
     }
 }

@@ -1,4 +1,6 @@
-//! The memory of this process: how much it may have, and giving back what it no longer needs.
+//! The memory of this process: how much it may have, and what of it goes back to the machine.
+
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes that this program may have: the machine's memory, or less where a control group has a limit. `None` where that
 /// is not known.
@@ -39,8 +41,23 @@ pub fn keep_large_buffers_apart() {
     }
 }
 
+/// Whether the heap may hold much that is free.
+static TRIM_IS_WANTED: AtomicBool = AtomicBool::new(false);
+
+/// Has the heap trimmed soon. Trimming walks through all arenas: too much for every request.
+pub(crate) fn want_trim() {
+    TRIM_IS_WANTED.store(true, Ordering::Relaxed);
+}
+
+/// Trims the heap where that is [wanted](want_trim). To be called now and then.
+pub(crate) fn trim_heap_if_wanted() {
+    if TRIM_IS_WANTED.swap(false, Ordering::Relaxed) {
+        trim_heap();
+    }
+}
+
 /// Gives the machine what lies free in the allocator's arenas.
-pub(crate) fn give_back() {
+fn trim_heap() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: only memory that nobody holds goes back.
     unsafe {

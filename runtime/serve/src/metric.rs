@@ -12,7 +12,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 /// A request that was answered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct Answered {
+pub struct RequestMetric {
     /// The route, as it was registered.
     pub route: String,
     /// The status.
@@ -21,7 +21,7 @@ pub struct Answered {
 
 /// A change that ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct Ended {
+pub struct ChangeMetric {
     /// What it was to do.
     pub verb: &'static str,
     /// `done` or `failed`.
@@ -59,11 +59,11 @@ pub struct MqttMetrics {
 pub struct Metrics {
     registry: Arc<Registry>,
     /// Requests that were answered.
-    pub requests: Family<Answered, Counter>,
+    pub requests: Family<RequestMetric, Counter>,
     /// Time to classify a picture, decoding and waiting apart.
     pub classify_seconds: Histogram,
     /// Changes that ended.
-    pub changes: Family<Ended, Counter>,
+    pub changes: Family<ChangeMetric, Counter>,
     /// Changes that wait or are being made.
     pub queued: Gauge,
     /// Known classes.

@@ -1,12 +1,12 @@
-//! Tells an MQTT broker what the service sees and learns, so that Home Assistant and others follow it. Nothing is taken
-//! from the broker: who may write there need not be one who may teach.
+//! Tells an MQTT broker what the service sees and learns, so that Home Assistant and others follow it. Nothing is read
+//! from the broker: who may write there need not be allowed to teach.
 //!
-//! A thread of its own gathers the service's events (`news`) and, while the broker is there, publishes the newest
-//! state and the results of changes; when the broker goes away it is asked again after one second, then after twice as
-//! long each time, up to a minute. Whoever answers, looks or learns never waits for it: what is told is a state of which
-//! the newest counts, and a bounded queue.
+//! One thread gathers the service's events (`updates`) and, while the broker is there, publishes the newest state and
+//! the results of changes. When the broker goes away, the thread connects again after one second, then after twice as
+//! long each time, up to a minute. No other thread waits for it: only the newest state counts, and the queue of results
+//! is bounded.
 //!
-//! | topic | what is told | retained |
+//! | topic | message | retained |
 //! |---|---|---|
 //! | `orco/ID/availability` | `online`; `offline` when the service ends, by the broker itself when it is killed | yes |
 //! | `orco/ID/state` | label, probability, whether it is known or provisional, how the camera is | yes |
@@ -16,8 +16,8 @@
 
 mod connection;
 pub mod discovery;
-mod news;
 mod settings;
+mod updates;
 
 use std::cell::Cell;
 use std::thread::JoinHandle;
@@ -29,8 +29,8 @@ use tokio::sync::{Notify, broadcast, watch};
 
 use self::connection::delivered;
 use self::discovery::{About, OFFLINE, ONLINE, Topics};
-use self::news::{News, Shown, classes};
-pub use self::settings::{Broker, Device, MqttError, Settings};
+pub use self::settings::{BrokerAddress, MqttDevice, MqttError, MqttSettings};
+use self::updates::{LiveState, MqttUpdates, classes};
 use crate::answers::Answers;
 use crate::error::ServeError;
 use crate::event::{self, Events};
@@ -62,14 +62,14 @@ impl Mqtt {
     ///
     /// # Errors
     /// [`ServeError`] if the thread cannot be started.
-    pub fn start(service: &Service, device: Device) -> Result<Self, ServeError> {
+    pub fn start(service: &Service, device: MqttDevice) -> Result<Self, ServeError> {
         if device.is_overheard() {
             log::warn!("MQTT: the password goes to {} unencrypted; mqtts:// encrypts it", device.broker);
         }
         let (stop, stopped) = watch::channel(false);
         let live = service.live();
         let about = About { bundle: service.manifest.name.clone(), camera: live.is_some() };
-        let worker = Reporting {
+        let worker = MqttWorker {
             device,
             about,
             live: live.map(|live| Box::new(live.reader()) as Box<dyn Fn() -> Value + Send>),
@@ -95,9 +95,9 @@ impl Drop for Mqtt {
     }
 }
 
-/// What the thread keeps between two lives.
-struct Reporting {
-    device: Device,
+/// Runs a [`Reporter`], again after a panic.
+struct MqttWorker {
+    device: MqttDevice,
     about: About,
     live: Option<Box<dyn Fn() -> Value + Send>>,
     answers: Answers,
@@ -107,30 +107,31 @@ struct Reporting {
     stopped: watch::Receiver<bool>,
 }
 
-impl Worker for Reporting {
+impl Worker for MqttWorker {
     const NAME: &'static str = "mqtt";
 
-    fn live(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
+    fn run(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(ServeError::Threads)?;
-        // Events first: what comes between the two is told twice rather than never.
+        // Events first: what happens between the two is reported twice rather than never.
         let events = self.events.listen();
-        let news = News::new(self.live.as_ref().map(|live| live()));
+        let updates = MqttUpdates::new(self.live.as_ref().map(|live| live()));
         let (device, about) = (self.device.clone(), self.about.clone());
-        let reporter = Reporter { device, about, answers: self.answers.clone(), news, metrics: self.metrics.clone() };
+        let reporter =
+            Reporter { device, about, answers: self.answers.clone(), updates, metrics: self.metrics.clone() };
         up();
-        self.health.pass("mqtt: reporting");
+        self.health.fault_point("mqtt: reporting");
         runtime.block_on(reporter.run(events, self.stopped.clone()));
         // A name that is being looked up is not waited for.
         runtime.shutdown_background();
         Ok(())
     }
 
-    fn broke_off(&mut self) {
+    fn on_panic(&mut self) {
         self.metrics.connected.set(0);
     }
 
-    fn rest(&mut self, pause: Duration) -> bool {
+    fn back_off(&mut self, pause: Duration) -> bool {
         worker::sleep(pause, || *self.stopped.borrow())
     }
 }
@@ -142,18 +143,24 @@ struct Connection {
     made: Notify,
 }
 
+/// The state that was published last, and when.
+struct PublishedState {
+    state: LiveState,
+    at: Instant,
+}
+
 struct Reporter {
-    device: Device,
+    device: MqttDevice,
     about: About,
     answers: Answers,
-    news: News,
+    updates: MqttUpdates,
     metrics: MqttMetrics,
 }
 
 impl Reporter {
     async fn run(self, events: broadcast::Receiver<event::Event>, stop: watch::Receiver<bool>) {
         tokio::select! {
-            () = self.news.gather(events, &self.metrics) => {}
+            () = self.updates.gather(events, &self.metrics) => {}
             () = self.stay_connected(stop) => {}
         }
         self.metrics.connected.set(0);
@@ -234,29 +241,28 @@ impl Reporter {
             self.deliver(client, &topic, &config, true).await;
         }
         if !self.about.camera {
-            // A state that was told when there was one.
+            // Clears the state of a time when there was a camera.
             self.deliver(client, &topics.state, "", true).await;
         }
         self.deliver(client, &topics.availability, ONLINE, true).await;
-        let (mut told, mut counted): (Option<(Shown, Instant)>, String) = (None, String::new());
+        let (mut published, mut counted): (Option<PublishedState>, String) = (None, String::new());
         loop {
             let now = classes(&self.answers.knowledge());
             if now != counted {
                 self.deliver(client, &topics.classes, &now, true).await;
                 counted = now;
             }
-            while let Some(ended) = self.news.first() {
+            while let Some(ended) = self.updates.first() {
                 self.deliver(client, &topics.change, &ended.message, false).await;
-                self.news.let_go(&ended.job);
+                self.updates.remove(&ended.job);
             }
             let mut due = None;
-            if let Some(shown) = self.news.shown() {
-                let next = told.as_ref().map(|(_, at)| *at + EVERY);
-                let is_due = match &told {
+            if let Some(shown) = self.updates.shown() {
+                let is_due = match &published {
                     None => true,
-                    Some((before, _)) if shown.is_other(before) => true,
-                    Some((before, _)) if shown.has_moved(before) => {
-                        due = next.filter(|next| *next > Instant::now());
+                    Some(before) if shown.is_other(&before.state) => true,
+                    Some(before) if shown.has_moved(&before.state) => {
+                        due = Some(before.at + EVERY).filter(|due| *due > Instant::now());
                         due.is_none()
                     }
                     Some(_) => false,
@@ -264,7 +270,7 @@ impl Reporter {
                 if is_due {
                     let message = serde_json::to_string(&shown).unwrap_or_default();
                     self.deliver(client, &topics.state, &message, true).await;
-                    told = Some((shown, Instant::now()));
+                    published = Some(PublishedState { state: shown, at: Instant::now() });
                 }
             }
             let until_due = async {
@@ -274,7 +280,7 @@ impl Reporter {
                 }
             };
             tokio::select! {
-                () = self.news.fresh.notified() => {}
+                () = self.updates.fresh.notified() => {}
                 () = until_due => {}
             }
         }

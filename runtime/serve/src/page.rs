@@ -25,7 +25,7 @@ const fn script(path: &'static str, text: &'static str) -> File {
 }
 
 /// All of them.
-pub static FILES: [File; 15] = [
+pub static FILES: &[File] = &[
     File { path: PAGE, content_type: "text/html; charset=utf-8", text: include_str!("../page/index.html") },
     File { path: "/style.css", content_type: "text/css; charset=utf-8", text: include_str!("../page/style.css") },
     File { path: "/icon.svg", content_type: "image/svg+xml", text: include_str!("../page/icon.svg") },

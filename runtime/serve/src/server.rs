@@ -29,13 +29,13 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 
 use crate::answers::Answers;
+use crate::connections::{Busy, ConnectionTable};
 use crate::error::ServeError;
 use crate::guard::Guard;
 use crate::health::Health;
-use crate::places::{Busy, Places};
 use crate::service::Service;
 use crate::token::{Token, is_exposed};
-use crate::{limits, route, supervisor};
+use crate::{limits, router, supervisor};
 
 /// Connections at a time, if the system allows so many.
 const CONNECTIONS: usize = 512;
@@ -136,7 +136,7 @@ impl Server {
         limits::check_threads(WORKERS + DECODERS)?;
         let connections = limits::connections(CONNECTIONS)?;
         let (answers, health) = (service.answers.clone(), service.health.clone());
-        let guard = Guard::new(service, token, loopback, names, body_time);
+        let guard = Guard::new(service, token, loopback, names, body_time, &router::ROUTES);
         let router = [
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
             (header::REFERRER_POLICY, "no-referrer"),
@@ -153,7 +153,7 @@ impl Server {
             ),
         ]
         .into_iter()
-        .fold(route::router(guard), |router, (name, value): (HeaderName, _)| {
+        .fold(router::router(guard), |router, (name, value): (HeaderName, _)| {
             router.layer(SetResponseHeaderLayer::if_not_present(name, HeaderValue::from_static(value)))
         })
         .layer(CatchPanicLayer::new());
@@ -205,7 +205,7 @@ impl Server {
         let listener = listener.map_err(|source| ServeError::Listen { address, source })?;
         let watchdog = supervisor::ready(answers, health.clone());
         let (stopping, stopped) = watch::channel(false);
-        let mut places = Places::new(most);
+        let mut places = ConnectionTable::new(most);
         let mut connections = JoinSet::new();
         let mut stop = std::pin::pin!(stop);
         let mut broken = std::pin::pin!(health.broken());

@@ -1,9 +1,9 @@
-//! The service without HTTP: what is known, who answers, who changes, what was shot.
+//! The service without HTTP: its learners, pending shots, inbox and camera.
 
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::thread::JoinHandle;
 
-use orco_camera::{Camera, Source};
+use orco_camera::{Camera, CameraSource};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::enough::LearningCurve;
 use orco_runtime::learner::{Learner, LearnerSettings};
@@ -13,18 +13,19 @@ use orco_runtime::thumbnails::Thumbnails;
 
 use crate::admission::{self, Admission};
 use crate::answers::Answers;
-use crate::changes::{Change, Changes, Job};
+use crate::changes::{ChangeRequest, Changes, Job};
 use crate::error::{Refusal, ServeError};
 use crate::event::Events;
 use crate::health::Health;
 use crate::inbox::{self, Inbox};
 use crate::live::{self, Live};
 use crate::metric::Metrics;
-use crate::shooting::{self, Shooting};
+use crate::pending_shots::{self, PendingShots};
+use crate::telemetry::Telemetry;
 
 /// What pictures are kept, and what memory they may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keeping {
+pub struct RetentionOptions {
     /// Whether small pictures of learned shots are kept beside the state.
     pub thumbnails: bool,
     /// Most frames that were not recognised and are kept in memory.
@@ -33,7 +34,7 @@ pub struct Keeping {
     pub memory: u64,
 }
 
-impl Default for Keeping {
+impl Default for RetentionOptions {
     /// Thumbnails, as many frames as [`inbox::FRAMES`] says, as much memory as [`admission::default_memory`] does.
     fn default() -> Self {
         Self { thumbnails: true, frames: inbox::FRAMES, memory: admission::default_memory() }
@@ -50,10 +51,10 @@ pub struct Service {
     pub features: usize,
     /// Whether the pictures of shots are kept.
     pub keeps_shots: bool,
-    /// Who answers.
+    /// The thread that answers.
     pub answers: Answers,
     /// Shots that were not learned yet.
-    pub shooting: Shooting,
+    pub pending_shots: PendingShots,
     /// Frames that were not recognised.
     pub inbox: Inbox,
     /// Small pictures of learned shots.
@@ -62,7 +63,7 @@ pub struct Service {
     pub admission: Admission,
     /// What is wrong, if anything is.
     pub health: Health,
-    /// What is told as it happens.
+    /// Events.
     pub events: Events,
     /// Figures.
     pub metrics: Metrics,
@@ -78,23 +79,23 @@ impl Service {
     /// # Errors
     /// [`ServeError`] if the state cannot be used, or the backbone or a thread not started.
     pub fn open(bundle: Bundle, store: Store, settings: LearnerSettings) -> Result<Arc<Self>, ServeError> {
-        Self::open_keeping(bundle, store, settings, Keeping::default())
+        Self::open_with(bundle, store, settings, RetentionOptions::default())
     }
 
-    /// The same, and says what pictures are kept.
+    /// The same with other options than the default ones.
     ///
     /// # Errors
     /// As for [`Service::open`].
-    pub fn open_keeping(
+    pub fn open_with(
         bundle: Bundle,
         store: Store,
         settings: LearnerSettings,
-        keeping: Keeping,
+        retention: RetentionOptions,
     ) -> Result<Arc<Self>, ServeError> {
         let (metrics, events) = (Metrics::default(), Events::default());
         let health = Health::new(store.folder(), events.clone());
-        let shooting = Shooting::new(metrics.clone());
-        let inbox = Inbox::new(&bundle.base_model, keeping.frames, events.clone());
+        let pending_shots = PendingShots::new(metrics.clone());
+        let inbox = Inbox::new(&bundle.base_model, retention.frames, events.clone());
         let thumbnails = Thumbnails::of(&store);
         let measured = bundle.clone();
         let curve: Box<dyn FnOnce() -> Option<LearningCurve> + Send> =
@@ -109,20 +110,20 @@ impl Service {
                 Ok(Learner::new(bundle.clone(), store.clone(), settings)?)
             }
         };
-        let told = (health.clone(), events.clone(), metrics.clone());
-        let answers = Answers::start(opener(usize::MAX), inbox.clone(), told.clone())?;
-        let kept = keeping.thumbnails.then(|| thumbnails.clone());
-        let (changes, thread) = Changes::start(opener(1), answers.clone(), shooting.clone(), kept, told)?;
+        let telemetry = Telemetry { health: health.clone(), events: events.clone(), metrics: metrics.clone() };
+        let answers = Answers::start(opener(usize::MAX), store.clone(), inbox.clone(), telemetry.clone())?;
+        let kept = retention.thumbnails.then(|| thumbnails.clone());
+        let (changes, thread) = Changes::start(opener(1), answers.clone(), pending_shots.clone(), kept, telemetry)?;
         let (changes, thread) = (Some(changes), Some(thread));
         Ok(Arc::new(Self {
             manifest,
             features,
             keeps_shots,
             answers,
-            shooting,
+            pending_shots,
             inbox,
             thumbnails,
-            admission: Admission::new(keeping.memory),
+            admission: Admission::new(retention.memory),
             health,
             events,
             metrics,
@@ -143,8 +144,8 @@ impl Service {
     ///
     /// # Errors
     /// [`ServeError`] if a thread cannot be started, or the source is a folder and something else lies there.
-    pub fn look_at(&self, source: Source, settings: live::Settings) -> Result<(), ServeError> {
-        if let Source::Folder(path) = &source
+    pub fn look_at(&self, source: CameraSource, settings: live::LiveSettings) -> Result<(), ServeError> {
+        if let CameraSource::Folder(path) = &source
             && path.exists()
             && !path.is_dir()
         {
@@ -152,10 +153,12 @@ impl Service {
                 "the camera {source} is no folder: name the folder into which pictures are put"
             )));
         }
-        let pictures = (self.manifest.preprocessing, self.admission.clone());
         let camera = Camera::open(source).map_err(ServeError::Threads)?;
-        let told = (self.health.clone(), self.answers.clone(), self.events.clone(), self.metrics.clone());
-        let _ = self.live.set(Live::start(camera, settings, pictures, self.inbox.clone(), told)?);
+        let (input, admission) = (self.manifest.preprocessing, self.admission.clone());
+        let (inbox, answers) = (self.inbox.clone(), self.answers.clone());
+        let telemetry =
+            Telemetry { health: self.health.clone(), events: self.events.clone(), metrics: self.metrics.clone() };
+        let _ = self.live.set(Live::start(camera, settings, input, admission, inbox, answers, telemetry)?);
         Ok(())
     }
 
@@ -164,7 +167,7 @@ impl Service {
         self.live.get()
     }
 
-    /// Who changes.
+    /// The thread that changes.
     ///
     /// # Panics
     /// Never: it is there until the service is let go.
@@ -177,8 +180,8 @@ impl Service {
     /// # Errors
     /// [`Refusal`] if there are none, no target is free, or the change cannot be queued.
     pub fn learn(&self, label: &str) -> Result<Job, Refusal> {
-        let shots = self.shooting.of(label);
-        let Some(features) = shooting::features(&shots).filter(|_| !shots.is_empty()) else {
+        let shots = self.pending_shots.of(label);
+        let Some(features) = pending_shots::features(&shots).filter(|_| !shots.is_empty()) else {
             return Err(Refusal::conflict(format!("there are no shots of \"{label}\": take some first")));
         };
         let knowledge = self.answers.knowledge();
@@ -186,8 +189,8 @@ impl Service {
             return Err(Refusal::conflict("no free target is left: forget a class first"));
         }
         let ids = shots.iter().map(|shot| shot.id).collect();
-        let pictures = shooting::pictures(&shots);
-        self.changes().ask(Change::Learn { label: label.to_owned(), shots: features, pictures, ids })
+        let pictures = pending_shots::pictures(&shots);
+        self.changes().ask(ChangeRequest::Learn { label: label.to_owned(), shots: features, pictures, ids })
     }
 }
 

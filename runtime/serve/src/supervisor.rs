@@ -1,9 +1,12 @@
-//! What systemd is told of the service (sd_notify(3)): that it listens, that it is alive, that it stops. Where nobody
-//! asks, as on a terminal, nothing is said.
+//! Tells systemd that the service listens, is alive, and stops (sd_notify(3)). Started otherwise, as on a terminal, it
+//! says nothing.
 
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use tokio::task::{JoinHandle, JoinSet};
+use futures_util::FutureExt;
+use orco_camera::error::panic_message;
+use tokio::task::JoinHandle;
 use tokio::time;
 
 use crate::answers::Answers;
@@ -21,24 +24,16 @@ pub fn ready(answers: Answers, health: Health) -> Option<JoinHandle<()>> {
     Some(tokio::spawn(keep_feeding(answers, health, patience, say)))
 }
 
-/// Feeds the watchdog; where that breaks off, begins again.
-async fn keep_feeding(
-    answers: Answers,
-    health: Health,
-    patience: Duration,
-    say: impl Fn(&str) + Copy + Send + 'static,
-) {
+/// Feeds the watchdog, again after a panic.
+async fn keep_feeding(answers: Answers, health: Health, patience: Duration, say: impl Fn(&str) + Copy) {
     loop {
-        // Ends with this one.
-        let mut task = JoinSet::new();
-        let (answers, checked) = (answers.clone(), health.clone());
-        task.spawn(async move {
-            checked.pass("supervisor: feeding");
-            checked.up(NAME);
-            feed(answers, patience, say).await;
-        });
-        let Some(Err(error)) = task.join_next().await else { return };
-        health.down(NAME, format!("it broke off: {error}"));
+        let feeding = async {
+            health.fault_point("supervisor: feeding");
+            health.up(NAME);
+            feed(&answers, patience, say).await;
+        };
+        let Err(panic) = AssertUnwindSafe(feeding).catch_unwind().await else { return };
+        health.down(NAME, format!("it broke off: {}", panic_message(panic.as_ref())));
         time::sleep(patience / 6).await;
     }
 }
@@ -51,7 +46,7 @@ pub fn stopping(watchdog: Option<JoinHandle<()>>) {
 
 /// Feeds the watchdog as long as the thread that answers comes to what it is asked; where that hangs or has ended,
 /// systemd starts the service anew once its patience ends.
-async fn feed(answers: Answers, patience: Duration, say: impl Fn(&str)) {
+async fn feed(answers: &Answers, patience: Duration, say: impl Fn(&str)) {
     // Twice within its patience at least, as sd_watchdog_enabled(3) advises.
     let mut turns = time::interval(patience / 3);
     turns.set_missed_tick_behavior(time::MissedTickBehavior::Delay);
@@ -104,11 +99,11 @@ mod tests {
             meals.fetch_add(1, Ordering::Relaxed);
         };
         let patience = Duration::from_millis(3);
-        let feeding = feed(answers.clone(), patience, count);
+        let feeding = feed(&answers, patience, count);
         assert!(time::timeout(10 * patience, feeding).await.is_err(), "it ends with the service alone");
         assert_eq!(meals.load(Ordering::Relaxed), 0, "the thread hangs");
         drop(hanging);
-        assert!(time::timeout(10 * patience, feed(answers, patience, count)).await.is_err());
+        assert!(time::timeout(10 * patience, feed(&answers, patience, count)).await.is_err());
         assert_eq!(meals.load(Ordering::Relaxed), 0, "the thread has ended");
     }
 

@@ -1,26 +1,27 @@
-//! Threads that are started again when they break off.
+//! Threads that go on after a panic.
 //!
-//! Every thread of the service is started here. One that panics is told of in [`Health`], and lives on with what it
-//! keeps between two lives; what it was at is settled by [`Worker::broke_off`]. One that breaks off again and again is
-//! given up, and the service ends with an error, so that whoever watches it (systemd, say) starts a new process.
+//! Every thread of the service is started here. After a panic, [`Health`] says so, [`Worker::on_panic`] settles what the
+//! thread was doing, and the worker runs again. One that panics again and again is given up, and the service ends with
+//! an error, so that whoever supervises it (systemd, for example) starts a new process.
 
-use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+use orco_camera::error::panic_message;
 
 use crate::error::{ServeError, sentence};
 use crate::health::Health;
 
-/// A life that lasted so long was a good one: what went before counts no more.
-const GOOD: Duration = Duration::from_secs(60);
-/// Lives in a row that were not good, after which a thread is given up.
-const LIVES: u32 = 6;
-/// Pause before the second life; twice as long before every further one.
+/// After a run that lasted so long, earlier panics count no more.
+const STABLE: Duration = Duration::from_secs(60);
+/// Short runs in a row after which a thread is given up.
+const MAX_RUNS: u32 = 6;
+/// Pause before the second run; twice as long before every further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// Pause before it is tried again to begin a life, where what it needs cannot be had.
+/// Pause before the next run where the thread could not begin.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// What a thread does.
@@ -28,33 +29,33 @@ pub(crate) trait Worker: Send + 'static {
     /// The thread's name.
     const NAME: &'static str;
 
-    /// One life: calls `up` once it works, and returns when it is told to stop.
+    /// Calls `up` once it works, and returns when it is told to stop.
     ///
     /// # Errors
-    /// [`ServeError`] if what it needs cannot be had, before it called `up`.
-    fn live(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError>;
+    /// [`ServeError`] if it cannot begin; it has not called `up` then.
+    fn run(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError>;
 
-    /// The last life ended by a panic: whoever waits for what it was at is told.
-    fn broke_off(&mut self) {}
+    /// The last run ended by a panic: settles what it was doing.
+    fn on_panic(&mut self) {}
 
-    /// Waits before the next life, and refuses what is asked meanwhile. Returns whether it is told to stop.
-    fn rest(&mut self, pause: Duration) -> bool;
+    /// Waits before the next run, and refuses what is asked meanwhile. Returns whether it is told to stop.
+    fn back_off(&mut self, pause: Duration) -> bool;
 }
 
 /// Starts a thread, and returns once it works.
 ///
 /// # Errors
-/// [`ServeError`] if the thread cannot be started, or its first life not begun.
+/// [`ServeError`] if the thread cannot be started, or its first run cannot begin.
 pub(crate) fn start<W: Worker>(worker: W, health: &Health) -> Result<JoinHandle<()>, ServeError> {
     let (started, start) = mpsc::channel();
     let health = health.clone();
     let thread = thread::Builder::new().name(W::NAME.into());
-    let thread = thread.spawn(move || keep_up(worker, &health, &started)).map_err(ServeError::Threads)?;
+    let thread = thread.spawn(move || supervise(worker, &health, &started)).map_err(ServeError::Threads)?;
     start.recv().unwrap_or_else(|error| Err(ServeError::Threads(io::Error::other(error))))?;
     Ok(thread)
 }
 
-fn keep_up<W: Worker>(mut worker: W, health: &Health, started: &mpsc::Sender<Result<(), ServeError>>) {
+fn supervise<W: Worker>(mut worker: W, health: &Health, started: &mpsc::Sender<Result<(), ServeError>>) {
     let (mut was_up, mut short) = (false, 0);
     loop {
         let begun = Instant::now();
@@ -64,8 +65,8 @@ fn keep_up<W: Worker>(mut worker: W, health: &Health, started: &mpsc::Sender<Res
             // Only the first one is waited for.
             let _ = started.send(Ok(()));
         };
-        let lived = catch_unwind(AssertUnwindSafe(|| worker.live(&mut up)));
-        let pause = match lived {
+        let outcome = catch_unwind(AssertUnwindSafe(|| worker.run(&mut up)));
+        let pause = match outcome {
             Ok(Ok(())) => return,
             Ok(Err(error)) if !was_up => return drop(started.send(Err(error))),
             Ok(Err(error)) => {
@@ -73,32 +74,38 @@ fn keep_up<W: Worker>(mut worker: W, health: &Health, started: &mpsc::Sender<Res
                 RETRY
             }
             Err(panic) => {
-                let why = message(panic.as_ref());
+                let why = panic_message(panic.as_ref());
                 if !was_up {
                     return drop(started.send(Err(ServeError::BrokeOff { thread: W::NAME, why })));
                 }
-                short = if begun.elapsed() >= GOOD { 1 } else { short + 1 };
+                short = if begun.elapsed() >= STABLE { 1 } else { short + 1 };
                 health.down(W::NAME, format!("it broke off: {why}"));
-                let settled = catch_unwind(AssertUnwindSafe(|| worker.broke_off()));
+                let settled = catch_unwind(AssertUnwindSafe(|| worker.on_panic()));
                 if let Err(panic) = settled {
-                    return health.give_up(W::NAME, message(panic.as_ref()));
+                    return health.give_up(W::NAME, panic_message(panic.as_ref()));
                 }
-                if short >= LIVES {
+                if short >= MAX_RUNS {
                     return health.give_up(W::NAME, format!("it broke off {short} times in a row: {why}"));
                 }
                 FIRST_PAUSE * 2_u32.pow(short - 1)
             }
         };
-        if worker.rest(pause) {
+        if worker.back_off(pause) {
             return;
         }
     }
 }
 
-/// What a panic said.
-pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("it did not say why").to_owned()
+/// Takes everything out of a queue for `pause`. Returns whether the queue has ended, which tells the thread to stop.
+pub(crate) fn drain<T>(queue: &Receiver<T>, pause: Duration, mut each: impl FnMut(T)) -> bool {
+    let end = Instant::now() + pause;
+    loop {
+        match queue.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            Ok(item) => each(item),
+            Err(RecvTimeoutError::Timeout) => return false,
+            Err(RecvTimeoutError::Disconnected) => return true,
+        }
+    }
 }
 
 /// Waits until `stop` says so, or for `pause`. Returns whether it is told to stop.

@@ -13,7 +13,7 @@ use orco_runtime::unknown::FALSE_ALARMS;
 use orco_serve::inbox::FRAMES;
 #[cfg(feature = "mqtt")]
 use orco_serve::mqtt::Mqtt;
-use orco_serve::{Address, Keeping, Server, Service, Source, Tls, admission, live, memory};
+use orco_serve::{Address, CameraSource, RetentionOptions, Server, Service, Tls, admission, live, memory};
 use serde_json::{Value, json};
 
 use crate::change::KeepOptions;
@@ -51,7 +51,7 @@ pub struct Arguments {
     /// A camera to look at all the time: a device (/dev/video0), an address (http://..., rtsp://...), gst:PIPELINE or
     /// folder:PATH.
     #[arg(long, value_name = "SOURCE", env = "ORCO_CAMERA")]
-    pub camera: Option<Source>,
+    pub camera: Option<CameraSource>,
     /// Over how many of the camera's frames a label is agreed upon, so that it does not flicker.
     #[arg(long, value_name = "N", env = "ORCO_CAMERA_FRAMES", default_value_t = 5, value_parser = to(100))]
     pub camera_frames: u16,
@@ -148,7 +148,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let settings = LearnerSettings { wait, keep_shots, false_alarms: arguments.false_alarms, ..settings };
     let memory = arguments.picture_memory.map_or_else(admission::default_memory, |mib| u64::from(mib) << 20);
     memory::keep_large_buffers_apart();
-    let keeping = Keeping { thumbnails: !arguments.no_thumbnails, frames: arguments.inbox, memory };
+    let keeping = RetentionOptions { thumbnails: !arguments.no_thumbnails, frames: arguments.inbox, memory };
     // Whoever starts it reads this; whoever teaches it first may be far away.
     match store.lock(Duration::ZERO) {
         // From now on this release is used.
@@ -156,10 +156,10 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         Err(StoreError::Busy { .. }) => {}
         Err(error) => output.warn(format_args!("nothing can be learned: {:#}", anyhow::Error::from(error))),
     }
-    let service = Service::open_keeping(bundle, store, settings, keeping)?;
+    let service = Service::open_with(bundle, store, settings, keeping)?;
     if let Some(source) = arguments.camera.clone() {
         let (frames, per_second) = (usize::from(arguments.camera_frames), f32::from(arguments.camera_rate));
-        service.look_at(source, live::Settings { frames, per_second })?;
+        service.look_at(source, live::LiveSettings { frames, per_second })?;
     }
     let address = Address {
         listen: arguments.listen,

@@ -140,7 +140,7 @@ fn answer(mut stream: TcpStream, inner: &Inner) -> std::io::Result<()> {
     let mode = || *inner.mode.lock().unwrap();
     if mode() == Mode::Moved && !head.starts_with(b"GET /moved") {
         let location = inner.location.lock().unwrap();
-        return write!(stream, "HTTP/1.1 302 Found\r\nConnection: close\r\nLocation: {location}\r\n\r\n");
+        return write!(stream, "HTTP/1.1 302 FileState\r\nConnection: close\r\nLocation: {location}\r\n\r\n");
     }
     let kind = match mode() {
         Mode::Away => return Ok(()),

@@ -1,35 +1,34 @@
-//! Following the state: what another program did to it is taken up, what cannot be used is said.
+//! Follows the state: takes up what another program did to it, and says what cannot be used.
 
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use orco_runtime::learner::OpenLearnerError;
 use orco_runtime::store::StoreError;
 use serde_json::json;
 
-use super::Thread;
+use super::AnswerThread;
 use crate::error::sentence;
 
-/// How often the thread looks whether another program has changed the state.
-pub(super) const EVERY: Duration = Duration::from_secs(1);
+/// How often the thread checks whether another program has changed the state.
+pub(super) const INTERVAL: Duration = Duration::from_secs(1);
 
-impl Thread {
-    /// Looks whether another program has changed the state, and goes on from that.
+impl AnswerThread {
+    /// Checks whether another program has changed the state, and goes on from that.
     pub(super) fn watch(&mut self) {
-        let (there, has_problem) = (self.learner.store().revision(), self.problem().is_some());
-        let is_other = there != self.revision;
-        // What could not be read may be readable by now, though no file is another one.
-        if is_other || has_problem {
-            let told = self.read();
-            if told || is_other && self.problem().is_none() {
-                self.tell();
+        let (revision, had_problem) = (self.learner.store().revision(), self.problem().is_some());
+        let has_changed = revision != self.revision;
+        // What could not be read may be readable by now, though its files are the same.
+        if has_changed || had_problem {
+            let is_news = self.read();
+            if is_news || has_changed && self.problem().is_none() {
+                self.tell_changed();
             }
-        } else if self.inbox.is_stale() {
+        } else if self.context.inbox.is_stale() {
             self.judge_inbox();
         }
     }
 
-    /// Reads the state anew. Returns whether there is another problem with it than before, or none any more.
+    /// Reads the state again. Returns whether its problem is another one than before, or gone.
     pub(super) fn read(&mut self) -> bool {
         self.revision = self.learner.store().revision();
         let before = self.problem();
@@ -47,20 +46,20 @@ impl Thread {
     }
 
     fn problem(&self) -> Option<String> {
-        self.knowledge.read().unwrap_or_else(PoisonError::into_inner).problem.clone()
+        self.context.knowledge.get().problem.clone()
     }
 
-    pub(super) fn tell(&self) {
-        self.events.tell("changed", &json!({ "job": null }));
+    pub(super) fn tell_changed(&self) {
+        self.context.telemetry.events.tell("changed", &json!({ "job": null }));
     }
 
-    /// Judges the frames that were not recognised by what is known now.
-    fn judge_inbox(&mut self) {
-        let (ids, rows) = self.inbox.rows(self.learner.base_model().head.inputs);
-        // What is made from the state for the first answer takes its time.
+    /// Judges the frames of the inbox by what is known now.
+    pub(super) fn judge_inbox(&mut self) {
+        let (ids, rows) = self.context.inbox.rows(self.learner.base_model().head.inputs);
+        // The first answer after a change takes long: nobody needs it for an empty inbox.
         let answers = if ids.is_empty() { Vec::new() } else { self.learner.classify_features(rows.view()) };
-        let judged = answers.iter().map(|answer| (self.named(answer).into_iter().next(), answer.known));
-        self.inbox.judge(self.reads, ids.into_iter().zip(judged).collect());
+        let recognitions = answers.iter().map(|answer| self.recognition(answer));
+        self.context.inbox.judge(self.reads, ids.into_iter().zip(recognitions).collect());
     }
 }
 

@@ -11,12 +11,11 @@ use axum::response::IntoResponse;
 use futures_util::stream;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::task;
 
-use super::{Json, Query, shots, usable};
+use super::{Json, Query, blocking, shots, usable};
 use crate::admission::{Admitted, picture_bytes};
 use crate::error::Refusal;
-use crate::live::{Live, Seen};
+use crate::live::{Live, ObservedFrame};
 use crate::service::Service;
 
 /// How long a newer frame is waited for.
@@ -29,10 +28,9 @@ fn live(service: &Service) -> Result<&Live, Refusal> {
     service.live().ok_or_else(none)
 }
 
-/// Makes the picture to be shown, away from the threads that serve.
-async fn view(seen: Arc<Seen>) -> Result<Bytes, Refusal> {
-    let view = task::spawn_blocking(move || seen.view()).await;
-    view.map_err(|_| Refusal::bad("the picture cannot be shown"))
+/// Makes the picture to be shown.
+async fn view(seen: Arc<ObservedFrame>) -> Result<Bytes, Refusal> {
+    blocking(move || seen.view()).await
 }
 
 /// `GET /api/v1/live`
@@ -46,7 +44,7 @@ pub async fn now(State(service): State<Arc<Service>>) -> Result<axum::Json<Value
 /// Which frame was seen last.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct After {
+pub struct FrameQuery {
     #[serde(default)]
     after: u64,
 }
@@ -57,7 +55,7 @@ pub struct After {
 /// [`Refusal`] if the service has no camera, or that is not there.
 pub async fn newest(
     State(service): State<Arc<Service>>,
-    Query(After { after }): Query<After>,
+    Query(FrameQuery { after }): Query<FrameQuery>,
 ) -> Result<impl IntoResponse, Refusal> {
     let seen = live(&service)?.seen_after(after, PATIENCE).await?;
     let number = seen.frame.number.to_string();
@@ -92,7 +90,7 @@ pub async fn stream(State(service): State<Arc<Service>>) -> Result<impl IntoResp
 /// What a frame is a shot of.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Shot {
+pub struct CameraShotRequest {
     label: String,
     #[serde(default)]
     anyway: bool,
@@ -106,19 +104,17 @@ pub struct Shot {
 /// [`Refusal`] if the service has no camera, that is not there, or for what a picture that is sent is refused for.
 pub async fn shoot(
     State(service): State<Arc<Service>>,
-    Json(Shot { label, anyway, frame }): Json<Shot>,
+    Json(CameraShotRequest { label, anyway, frame }): Json<CameraShotRequest>,
 ) -> Result<axum::Json<Value>, Refusal> {
     let label = usable(&label)?;
     let frame = live(&service)?.frame(frame)?;
     let number = frame.number;
     let (asked, theirs) = (Arc::clone(&service), Arc::clone(&frame));
-    let needs = task::spawn_blocking(move || live(&asked)?.needs(&theirs)).await;
-    let needs = needs.map_err(|_| Refusal::bad("the picture cannot be decoded"))??;
+    let needs = blocking(move || live(&asked)?.needs(&theirs)).await??;
     let permit = service.admission.work(picture_bytes(&needs, &service.manifest.preprocessing)).await?;
     let (asked, theirs) = (Arc::clone(&service), Arc::clone(&frame));
     let decode = move || live(&asked)?.decode(&theirs).map(|picture| Admitted::new(picture, permit));
-    let picture = task::spawn_blocking(decode).await;
-    let picture = picture.map_err(|_| Refusal::bad("the picture cannot be decoded"))??;
+    let picture = blocking(decode).await??;
     let mut taken = shots::take_picture(&service, &label, picture, anyway).await?;
     live(&service)?.hold((taken["accepted"] == false).then_some(frame));
     taken["frame"] = json!(number);

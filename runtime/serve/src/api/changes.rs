@@ -9,10 +9,11 @@ use orco_runtime::history::EntryId;
 use orco_runtime::label;
 use orco_runtime::state::Balance;
 use serde::Deserialize;
+use serde::de::{Deserializer, Error};
 use serde_json::{Value, json};
 
-use super::{Json, Path, Query, usable};
-use crate::changes::{Change, Job};
+use super::{Json, NewLabel, Path, Query, usable};
+use crate::changes::{ChangeRequest, Job};
 use crate::error::Refusal;
 use crate::id::Id;
 use crate::service::Service;
@@ -23,29 +24,15 @@ pub(crate) fn queued(job: &Job) -> Response {
     (StatusCode::ACCEPTED, [(header::LOCATION, place)], axum::Json(job.json())).into_response()
 }
 
-/// Which class is learned.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Learn {
-    label: String,
-}
-
 /// `POST /api/v1/learn`
 ///
 /// # Errors
 /// [`Refusal`] if there are no shots, no free targets, or too many changes wait.
 pub async fn learn(
     State(service): State<Arc<Service>>,
-    Json(Learn { label }): Json<Learn>,
+    Json(NewLabel { label }): Json<NewLabel>,
 ) -> Result<Response, Refusal> {
     Ok(queued(&service.learn(&usable(&label)?)?))
-}
-
-/// A class's new label.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Rename {
-    label: String,
 }
 
 /// `PATCH /api/v1/classes/{label}`
@@ -55,20 +42,20 @@ pub struct Rename {
 pub async fn rename(
     State(service): State<Arc<Service>>,
     Path(from): Path<String>,
-    Json(Rename { label }): Json<Rename>,
+    Json(NewLabel { label }): Json<NewLabel>,
 ) -> Result<Response, Refusal> {
     let from = learned(&service, &from)?;
     let to = usable(&label)?;
     if service.answers.knowledge().class(&to).is_ok() {
         return Err(Refusal::conflict(format!("\"{to}\" is known already; choose another label")));
     }
-    Ok(queued(&service.changes().ask(Change::Rename { from, to })?))
+    Ok(queued(&service.changes().ask(ChangeRequest::Rename { from, to })?))
 }
 
 /// Whether a class is forgotten together with its past.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Forget {
+pub struct ForgetQuery {
     #[serde(default)]
     purge: bool,
 }
@@ -82,13 +69,15 @@ pub struct Forget {
 pub async fn forget(
     State(service): State<Arc<Service>>,
     Path(label): Path<String>,
-    Query(Forget { purge }): Query<Forget>,
+    Query(ForgetQuery { purge }): Query<ForgetQuery>,
 ) -> Result<Response, Refusal> {
     let known = service.answers.knowledge();
     let change = match (purge, learned(&service, &label)) {
-        (false, label) => Change::Forget { label: label? },
-        (true, Ok(label)) => Change::Purge { label },
-        (true, Err(_)) if known.class(&label::normal(&label)).is_err() => Change::Purge { label: usable(&label)? },
+        (false, label) => ChangeRequest::Forget { label: label? },
+        (true, Ok(label)) => ChangeRequest::Purge { label },
+        (true, Err(_)) if known.class(&label::normal(&label)).is_err() => {
+            ChangeRequest::Purge { label: usable(&label)? }
+        }
         (true, Err(refusal)) => return Err(refusal),
     };
     Ok(queued(&service.changes().ask(change)?))
@@ -110,11 +99,11 @@ fn learned(service: &Service, label: &str) -> Result<String, Refusal> {
 /// named by their ids.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Undo {
-    #[serde(default)]
-    entry: Option<Value>,
-    #[serde(default)]
-    last: Option<Value>,
+pub struct UndoRequest {
+    #[serde(default, deserialize_with = "entry_id")]
+    entry: Option<EntryId>,
+    #[serde(default, deserialize_with = "entry_id")]
+    last: Option<EntryId>,
 }
 
 /// `POST /api/v1/undo`
@@ -123,15 +112,14 @@ pub struct Undo {
 /// [`Refusal`] if nothing is remembered, both are named, or too many changes wait.
 pub async fn undo(
     State(service): State<Arc<Service>>,
-    Json(Undo { entry, last }): Json<Undo>,
+    Json(UndoRequest { entry, last }): Json<UndoRequest>,
 ) -> Result<Response, Refusal> {
     let known = service.answers.knowledge();
-    let (entry, last) = (entry.as_ref().map(entry_id).transpose()?, last.as_ref().map(entry_id).transpose()?);
     let change = match (entry, last) {
         (Some(_), Some(_)) => return Err(Refusal::bad("\"entry\" is where to go back to, \"last\" what to take back")),
         (None, _) if known.history.len() < 2 => return Err(Refusal::conflict("there is nothing to take back")),
-        (None, last) => Change::Undo { last },
-        (Some(entry), None) if known.history.iter().any(|known| known.id() == entry) => Change::UndoTo { entry },
+        (None, last) => ChangeRequest::Undo { last },
+        (Some(entry), None) if known.history.iter().any(|known| known.id() == entry) => ChangeRequest::UndoTo { entry },
         (Some(entry), None) => {
             return Err(Refusal::missing(format!("there is no entry {entry} in the history, or not any more")));
         }
@@ -139,21 +127,22 @@ pub async fn undo(
     Ok(queued(&service.changes().ask(change)?))
 }
 
-/// The entry that is meant.
-fn entry_id(value: &Value) -> Result<EntryId, Refusal> {
+/// The id of an entry, if there is one.
+fn entry_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<EntryId>, D::Error> {
+    let Some(value) = Option::<Value>::deserialize(deserializer)? else { return Ok(None) };
     let id = value.as_str().and_then(|text| text.parse().ok());
-    id.ok_or_else(|| {
-        Refusal::bad(format!(
+    id.map(Some).ok_or_else(|| {
+        D::Error::custom(format!(
             "{value} is no id of an entry: send the \"id\" that GET /api/v1/history gives, a string such as \
              \"3-5f0c2a91d3b84e67\"; numbers are not taken, since in a state that was restored other entries have them"
         ))
     })
 }
 
-/// Where the dial is set.
+/// The balance to be set.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Dial {
+pub struct BalanceRequest {
     balance: String,
 }
 
@@ -163,13 +152,13 @@ pub struct Dial {
 /// [`Refusal`] if there is no such setting, or too many changes wait.
 pub async fn balance(
     State(service): State<Arc<Service>>,
-    Json(Dial { balance }): Json<Dial>,
+    Json(BalanceRequest { balance }): Json<BalanceRequest>,
 ) -> Result<Response, Refusal> {
     let Some(balance) = Balance::ALL.into_iter().find(|known| known.name() == balance) else {
         let names: Vec<&str> = Balance::ALL.iter().map(|known| known.name()).collect();
         return Err(Refusal::bad(format!("the balance must be one of {}", names.join(", "))));
     };
-    Ok(queued(&service.changes().ask(Change::Balance { balance })?))
+    Ok(queued(&service.changes().ask(ChangeRequest::Balance { balance })?))
 }
 
 /// `GET /api/v1/jobs`: those that wait or are being made.

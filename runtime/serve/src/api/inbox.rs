@@ -8,24 +8,22 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::task;
 
 use super::shots::take_picture;
-use super::{Json, Path, picture, usable};
+use super::{Json, Path, blocking, picture, usable};
 use crate::error::Refusal;
 use crate::id::Id;
-use crate::inbox::Frame;
+use crate::inbox::InboxFrame;
 use crate::service::Service;
 
 /// `GET /api/v1/inbox`: all frames, those together that are alike.
 ///
 /// # Errors
-/// [`Refusal`] if they cannot be grouped.
+/// [`Refusal`] if grouping them fails.
 pub async fn all(State(service): State<Arc<Service>>) -> Result<axum::Json<Value>, Refusal> {
     let inbox = service.inbox.clone();
-    let groups = task::spawn_blocking(move || inbox.groups()).await;
-    let groups = groups.map_err(|_| Refusal::bad("the frames cannot be grouped"))?;
-    let group = |frames: &Vec<Frame>| json!({ "frames": frames.iter().map(Frame::json).collect::<Vec<_>>() });
+    let groups = blocking(move || inbox.groups()).await?;
+    let group = |frames: &Vec<InboxFrame>| json!({ "frames": frames.iter().map(InboxFrame::json).collect::<Vec<_>>() });
     let groups: Vec<Value> = groups.iter().map(group).collect();
     Ok(axum::Json(json!({ "groups": groups, "most": service.inbox.most() })))
 }
@@ -42,7 +40,7 @@ pub async fn frame(State(service): State<Arc<Service>>, Path(id): Path<Id>) -> R
 /// Which frames show what.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Labelled {
+pub struct LabelFrames {
     ids: Vec<Id>,
     label: String,
 }
@@ -54,7 +52,7 @@ pub struct Labelled {
 /// that one are shots then.
 pub async fn label(
     State(service): State<Arc<Service>>,
-    Json(Labelled { ids, label }): Json<Labelled>,
+    Json(LabelFrames { ids, label }): Json<LabelFrames>,
 ) -> Result<axum::Json<Value>, Refusal> {
     let label = usable(&label)?;
     if ids.len() > service.inbox.most() {
@@ -64,37 +62,35 @@ pub async fn label(
         return Err(none(*id));
     }
     let mut taken = 0;
-    let outcome = async {
-        for id in ids {
-            // Somebody else may have been faster.
-            let Some(frame) = service.inbox.take(id) else { continue };
-            let shown = picture::whole(&service, Bytes::copy_from_slice(frame.jpeg())).await?;
-            take_picture(&service, &label, shown, true).await?;
-            frame.used();
-            taken += 1;
-        }
-        Ok(())
-    };
-    let outcome: Result<(), Refusal> = outcome.await;
-    outcome?;
-    let held = service.shooting.of(&label).len();
+    for id in ids {
+        // Somebody else may have been faster.
+        let Some(frame) = service.inbox.take(id) else { continue };
+        let picture = picture::whole(&service, Bytes::copy_from_slice(frame.jpeg())).await?;
+        take_picture(&service, &label, picture, true).await?;
+        frame.used();
+        taken += 1;
+    }
+    let held = service.pending_shots.of(&label).len();
     Ok(axum::Json(json!({ "label": label, "taken": taken, "shots": held })))
 }
 
 /// Which frames go.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Dismissed {
+pub struct DismissFrames {
     ids: Vec<Id>,
 }
 
-/// `POST /api/v1/inbox/dismiss`: lets frames go.
-pub async fn dismiss(State(service): State<Arc<Service>>, Json(Dismissed { ids }): Json<Dismissed>) -> StatusCode {
+/// `POST /api/v1/inbox/dismiss`: removes frames.
+pub async fn dismiss(
+    State(service): State<Arc<Service>>,
+    Json(DismissFrames { ids }): Json<DismissFrames>,
+) -> StatusCode {
     service.inbox.remove(|id| ids.contains(&id));
     StatusCode::NO_CONTENT
 }
 
-/// `DELETE /api/v1/inbox`: lets all frames go.
+/// `DELETE /api/v1/inbox`: removes all frames.
 pub async fn clear(State(service): State<Arc<Service>>) -> StatusCode {
     service.inbox.remove(|_| true);
     StatusCode::NO_CONTENT

@@ -4,7 +4,6 @@
 //! FP32 `[n, features]`; it returns `label` BYTES `[n]`, `probability` FP32 `[n]`, `probabilities` FP32 `[n,
 //! classes]` in the order of `GET /api/v1/classes`, and `known` BOOL `[n]`: whether a picture is like anything known.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Json;
@@ -13,25 +12,24 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::IntoResponse;
 use orco_runtime::ndarray::{Array2, Axis};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
-use tokio::task;
 
 use super::tensor::{self, ROWS, Tensor};
-use super::{Path, picture};
-use crate::admission::{FREE, FileRoom};
-use crate::answers::{Judged, Named};
+use super::{Path, blocking, picture};
+use crate::admission::{Admitted, BodyPermit, UNCOUNTED};
 use crate::error::Refusal;
+use crate::prediction::Prediction;
 use crate::route::{self, Body};
 use crate::service::Service;
 
 /// Where the JSON of a request with binary tensors ends.
 const JSON_LENGTH: &str = "inference-header-content-length";
-/// Bytes of a request that are read at once; more are read away from the threads that serve.
-const FEW: usize = 4 << 10;
-/// Feature vectors that are looked at together.
+/// Bytes of JSON that are read or written at once; more of them away from the threads that serve.
+const SHORT: usize = 4 << 10;
+/// Feature vectors that are classified together.
 const TOGETHER: usize = 64;
-/// Bytes that a class takes of each vector that is looked at: its score, and its place among all.
+/// Bytes that a class takes for each vector that is classified: its score, and its place among all.
 const MATCH: usize = 32;
 /// Most characters of a probability in an answer.
 const PROBABILITY: usize = 16;
@@ -127,59 +125,49 @@ pub async fn infer(
     }
     // A number takes two characters at least, and becomes four bytes; binary ones are copied.
     let mut room = service.admission.file();
-    if body.len() > FREE {
+    if body.len() > UNCOUNTED {
         room.grow_to(2 * length + binary.min(ROWS * service.features * size_of::<f32>()))?;
     }
     let features = service.features;
-    let is_short = body.len() <= FEW;
+    let is_short = body.len() <= SHORT;
     let read = move || (tensor::read(&body, length, features), room);
-    let read = if is_short { Ok(read()) } else { task::spawn_blocking(read).await };
-    let (tensor, _room) = read.map_err(|_| Refusal::bad("the request cannot be read"))?;
+    let (tensor, _room) = if is_short { read() } else { blocking(read).await? };
     match tensor? {
-        (id, Tensor::Rows(rows)) => rows_judged(&service, id, rows).await,
+        (id, Tensor::Rows(rows)) => classify_rows(&service, id, rows).await,
         (id, Tensor::Pictures(files)) => {
-            let judged = pictures_judged(&service, files).await?;
-            answer(&service, id, &judged, service.admission.file())
+            let predictions = classify_pictures(&service, files).await?;
+            answer(&service, id, predictions, service.admission.file()).await
         }
     }
 }
 
-/// What pictures show, looked at one after the other. Each is admitted by itself, so that pictures of others come between
-/// them.
-async fn pictures_judged(service: &Arc<Service>, files: Vec<Bytes>) -> Result<Vec<Judged>, Refusal> {
+/// Classifies pictures one after the other. Each is admitted by itself, so that pictures of others come in between.
+async fn classify_pictures(service: &Arc<Service>, files: Vec<Bytes>) -> Result<Vec<Prediction>, Refusal> {
     let input = service.manifest.preprocessing;
-    let mut judged = Vec::with_capacity(files.len());
+    let mut predictions = Vec::with_capacity(files.len());
     for file in files {
         let permit = picture::admit(service, file.clone()).await?;
         let fitted = picture::decode(file, permit, move |_, picture| input.fit(&picture)).await?;
-        let looked = service.answers.look(fitted, 0).await?;
-        let known = service.answers.knowledge();
-        let places: HashMap<&str, usize> =
-            known.classes.iter().enumerate().map(|(place, class)| (class.label.as_str(), place)).collect();
-        // A class that is being learned comes last.
-        let place = |named: &Named| places.get(named.label.as_str()).copied().unwrap_or(usize::MAX);
-        let label = looked.named.first().map_or_else(String::new, |named| named.label.clone());
-        let mut named = looked.named;
-        named.sort_by_key(place);
-        let probabilities = named.iter().map(|named| named.probability).collect();
-        judged.push(Judged { label, probabilities, known: looked.known });
+        let (fitted, permit) = fitted.into_parts();
+        permit.shrink_to(fitted.as_raw().len() as u64);
+        predictions.push(service.answers.classify(Admitted::new(fitted, permit)).await?);
     }
-    Ok(judged)
+    Ok(predictions)
 }
 
-/// What feature vectors are like, a few at a time, so that others come between them.
-async fn rows_judged(service: &Arc<Service>, id: Option<String>, rows: Array2<f32>) -> Result<Answer, Refusal> {
+/// Classifies feature vectors a few at a time, so that requests of others come in between.
+async fn classify_rows(service: &Arc<Service>, id: Option<String>, rows: Array2<f32>) -> Result<Answer, Refusal> {
     // One more may be being learned.
     let classes = service.answers.knowledge().classes.len() + 1;
     let mut room = service.admission.file();
     room.grow_to(rows.nrows() * (classes * (size_of::<f32>() + PROBABILITY) + ROW))?;
     let permit = service.admission.work((TOGETHER * classes * MATCH) as u64).await?;
-    let mut judged = Vec::with_capacity(rows.nrows());
+    let mut predictions = Vec::with_capacity(rows.nrows());
     for some in rows.axis_chunks_iter(Axis(0), TOGETHER) {
-        judged.extend(service.answers.classify_features(some.to_owned()).await?);
+        predictions.extend(service.answers.classify_features(some.to_owned()).await?);
     }
     drop((permit, rows));
-    answer(service, id, &judged, room)
+    answer(service, id, predictions, room).await
 }
 
 /// JSON, with the room that it takes.
@@ -191,10 +179,11 @@ struct Response<'a> {
     model_version: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
-    outputs: (Output<Vec<&'a str>>, Numbers, Numbers, Output<Vec<bool>>),
+    outputs: Outputs<'a>,
 }
 
-type Numbers = Output<Vec<f32>>;
+/// Label, probability, probabilities, and whether it is like anything known.
+type Outputs<'a> = (Output<Vec<&'a str>>, Output<Vec<f32>>, Output<Flattened<'a>>, Output<Vec<bool>>);
 
 #[derive(Serialize)]
 struct Output<T> {
@@ -204,18 +193,51 @@ struct Output<T> {
     data: T,
 }
 
-fn answer(service: &Service, id: Option<String>, judged: &[Judged], mut room: FileRoom) -> Result<Answer, Refusal> {
-    let (count, classes) = (judged.len(), judged.first().map_or(0, |first| first.probabilities.len()));
-    if judged.iter().any(|other| other.probabilities.len() != classes) {
+/// The probabilities of all predictions as one flat list.
+struct Flattened<'a>(&'a [Prediction]);
+
+impl Flattened<'_> {
+    fn numbers(&self) -> impl Iterator<Item = &f32> {
+        self.0.iter().flat_map(|prediction| &prediction.probabilities)
+    }
+}
+
+impl Serialize for Flattened<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.numbers())
+    }
+}
+
+/// Writes the answer; a large one away from the threads that serve.
+async fn answer(
+    service: &Arc<Service>,
+    id: Option<String>,
+    predictions: Vec<Prediction>,
+    room: BodyPermit,
+) -> Result<Answer, Refusal> {
+    let numbers: usize = predictions.iter().map(|prediction| prediction.probabilities.len()).sum();
+    let theirs = Arc::clone(service);
+    let write = move || write_answer(&theirs, id, &predictions, room);
+    if numbers * PROBABILITY <= SHORT { write() } else { blocking(write).await? }
+}
+
+fn write_answer(
+    service: &Service,
+    id: Option<String>,
+    predictions: &[Prediction],
+    mut room: BodyPermit,
+) -> Result<Answer, Refusal> {
+    let (count, classes) = (predictions.len(), predictions.first().map_or(0, |first| first.probabilities.len()));
+    if predictions.iter().any(|other| other.probabilities.len() != classes) {
         return Err(Refusal::busy("a class was learned or forgotten meanwhile; ask again"));
     }
-    let all: Vec<f32> = judged.iter().flat_map(|one| &one.probabilities).copied().collect();
-    if !all.iter().all(|probability| probability.is_finite()) {
+    let probabilities = Flattened(predictions);
+    if !probabilities.numbers().all(|probability| probability.is_finite()) {
         return Err(Refusal::bad(
             "the features are too great for an answer: features are of the size that the backbone gives",
         ));
     }
-    let best = |one: &Judged| one.probabilities.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let best = |one: &Prediction| one.probabilities.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let response = Response {
         model_name: &service.manifest.name,
         model_version: service.manifest.release.to_string(),
@@ -225,24 +247,24 @@ fn answer(service: &Service, id: Option<String>, judged: &[Judged], mut room: Fi
                 name: "label",
                 datatype: "BYTES",
                 shape: vec![count],
-                data: judged.iter().map(|one| &*one.label).collect(),
+                data: predictions.iter().map(|one| &*one.label).collect(),
             },
             Output {
                 name: "probability",
                 datatype: "FP32",
                 shape: vec![count],
-                data: judged.iter().map(best).collect(),
+                data: predictions.iter().map(best).collect(),
             },
-            Output { name: "probabilities", datatype: "FP32", shape: vec![count, classes], data: all },
+            Output { name: "probabilities", datatype: "FP32", shape: vec![count, classes], data: probabilities },
             Output {
                 name: "known",
                 datatype: "BOOL",
                 shape: vec![count],
-                data: judged.iter().map(|one| one.known).collect(),
+                data: predictions.iter().map(|one| one.known).collect(),
             },
         ),
     };
-    let text = serde_json::to_vec(&response).map_err(|error| Refusal::bad(error.to_string()))?;
+    let text = serde_json::to_vec(&response).map_err(|error| Refusal::internal(error.to_string()))?;
     // The answer waits for whoever asked to read it.
     room.grow_to(text.len())?;
     Ok(([(header::CONTENT_TYPE, "application/json")], room.holding(text)))

@@ -11,36 +11,37 @@ use orco_runtime::manifest::hexadecimal;
 use orco_runtime::state::Balance;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::task;
 
-use super::{Query, matches, picture, thumbnails};
+use super::{Query, blocking, picture, thumbnails};
 use crate::admission::Admitted;
-use crate::answers::Like;
 use crate::changes::Job;
 use crate::error::Refusal;
 use crate::inbox;
 use crate::live::Live;
+use crate::prediction::{ClassProbability, SimilarExemplar};
 use crate::report;
 use crate::service::Service;
 
 /// `GET /api/v1/status`
-pub async fn status(State(service): State<Arc<Service>>) -> Json<Value> {
+///
+/// # Errors
+/// [`Refusal`] if checking the service's health fails.
+pub async fn status(State(service): State<Arc<Service>>) -> Result<Json<Value>, Refusal> {
     let health = service.health.clone();
-    let problems = task::spawn_blocking(move || health.problems()).await;
-    let problems = problems.unwrap_or_else(|error| vec![error.to_string()]);
+    let problems = blocking(move || health.problems()).await?;
     let known = service.answers.knowledge();
     let manifest = &service.manifest;
     let expected = known.expected.map(|(base, learned)| json!({ "known": base, "new": learned }));
     let dial: Vec<&str> = Balance::ALL.iter().map(|balance| balance.name()).collect();
     let jobs: Vec<Value> = service.changes().unfinished().iter().map(Job::json).collect();
-    Json(json!({
+    Ok(Json(json!({
         "problem": known.problem, "problems": problems,
         "bundle": manifest.name, "release": manifest.release, "version": env!("CARGO_PKG_VERSION"),
         "classes": known.classes.len(), "base_classes": known.base, "free_targets": known.free_targets,
         "sessions": known.sessions, "balance": known.expected.map(|_| known.balance.name()), "balances": dial,
         "expected": expected, "inbox": service.inbox.len(), "inbox_most": service.inbox.most(),
         "changes": known.history.len().saturating_sub(1), "jobs": jobs, "camera": service.live().map(Live::json),
-    }))
+    })))
 }
 
 /// `GET /api/v1/classes`
@@ -50,8 +51,7 @@ pub async fn status(State(service): State<Arc<Service>>) -> Json<Value> {
 pub async fn classes(State(service): State<Arc<Service>>) -> Result<Json<Value>, Refusal> {
     let known = service.answers.knowledge();
     let theirs = service.thumbnails.clone();
-    let there = task::spawn_blocking(move || theirs.all()).await;
-    let there = there.map_err(|_| Refusal::bad("the classes cannot be listed"))?;
+    let there = blocking(move || theirs.all()).await?;
     let stored = |index: usize| -> Vec<Value> {
         let digests = (1..).zip(&known.digests[index]);
         let shot = |(number, digest): (usize, &[u8; 32])| json!({ "id": hexadecimal(digest), "number": number, "thumbnail": there.contains(digest) });
@@ -73,10 +73,10 @@ pub async fn history(State(service): State<Arc<Service>>) -> Json<Value> {
     Json(json!({ "entries": known.history.iter().map(report::entry).collect::<Vec<_>>() }))
 }
 
-/// What is told of a picture.
+/// What is answered about a picture.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Look {
+pub struct ClassifyQuery {
     /// How many classes are named.
     #[serde(default = "three")]
     top: usize,
@@ -93,7 +93,7 @@ fn three() -> usize {
 }
 
 /// Stored exemplars that an answer names.
-const LIKE: usize = 6;
+const SIMILAR: usize = 6;
 
 /// `POST /api/v1/classify`
 ///
@@ -101,7 +101,7 @@ const LIKE: usize = 6;
 /// [`Refusal`] if the query is not understood, the body is no picture, or too many wait.
 pub async fn classify(
     State(service): State<Arc<Service>>,
-    Query(Look { top, why, inbox }): Query<Look>,
+    Query(ClassifyQuery { top, why, inbox }): Query<ClassifyQuery>,
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
     if top == 0 {
@@ -116,30 +116,30 @@ pub async fn classify(
         (size, kept, input.fit(&picture))
     };
     let ((size, kept, fitted), permit) = picture::decode(body, permit, fit).await?.into_parts();
-    if kept.is_none() {
-        permit.give_back_memory();
-    }
+    // Only small pictures are left; the JPEG of the kept one is no larger than its pixels.
+    let kept_bytes = kept.as_ref().map_or(0, |kept| 2 * kept.as_raw().len());
+    permit.shrink_to((fitted.as_raw().len() + kept_bytes) as u64);
     let fitted = Admitted::new(fitted, permit.clone());
-    let ((width, height), looked) = (size, service.answers.look(fitted, if why { LIKE } else { 0 }).await?);
-    let mut answer =
-        json!({ "matches": matches(&looked.named, top), "known": looked.known, "width": width, "height": height });
+    let answer = service.answers.answer(fitted, if why { SIMILAR } else { 0 }).await?;
+    let matches = ClassProbability::list_json(&answer.classes, top);
+    let (width, height) = size;
+    let mut json = json!({ "matches": matches, "known": answer.known, "width": width, "height": height });
     if why {
-        let (theirs, like) = (Arc::clone(&service), looked.like.clone());
-        let why = task::spawn_blocking(move || like.iter().map(|like| alike(&theirs, like)).collect()).await;
-        answer["why"] = why.map_err(|_| Refusal::bad("the stored shots cannot be looked at"))?;
+        let (theirs, exemplars) = (Arc::clone(&service), answer.similar.clone());
+        let why = blocking(move || exemplars.iter().map(|exemplar| similar_json(&theirs, exemplar)).collect()).await;
+        json["why"] = why?;
     }
     if let Some(picture) = kept {
         let picture = Admitted::new(picture, permit);
-        let offered = task::spawn_blocking(move || service.inbox.offer(&picture, &looked)).await;
-        answer["inbox"] = json!(offered.map_err(|_| Refusal::bad("the picture cannot be kept"))?);
+        json["inbox"] = json!(blocking(move || service.inbox.offer(&picture, &answer)).await?);
     }
-    Ok(Json(answer))
+    Ok(Json(json))
 }
 
-/// A stored exemplar that a picture is like, with the place of its thumbnail if it has one.
-fn alike(service: &Service, like: &Like) -> Value {
-    let thumbnail = like.shot.filter(|shot| service.thumbnails.has(&shot.digest));
-    let place = thumbnail.map(|shot| thumbnails::place(&like.label, &shot.digest));
-    let (id, number) = (like.shot.map(|shot| hexadecimal(&shot.digest)), like.shot.map(|shot| shot.number));
-    json!({ "label": like.label, "similarity": like.similarity, "shot": id, "number": number, "thumbnail": place })
+/// A stored exemplar that is similar to a picture, with the place of its thumbnail if it has one.
+fn similar_json(service: &Service, exemplar: &SimilarExemplar) -> Value {
+    let thumbnail = exemplar.shot.filter(|shot| service.thumbnails.has(&shot.digest));
+    let place = thumbnail.map(|shot| thumbnails::place(&exemplar.label, &shot.digest));
+    let (id, number) = (exemplar.shot.map(|shot| hexadecimal(&shot.digest)), exemplar.shot.map(|shot| shot.number));
+    json!({ "label": exemplar.label, "similarity": exemplar.similarity, "shot": id, "number": number, "thumbnail": place })
 }

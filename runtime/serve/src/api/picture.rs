@@ -3,8 +3,8 @@
 use axum::body::Bytes;
 use orco_runtime::image::{self, ImageError};
 use orco_runtime::image_rs::RgbImage;
-use tokio::task;
 
+use super::blocking;
 use crate::admission::{Admitted, Permit, picture_bytes};
 use crate::error::Refusal;
 use crate::service::Service;
@@ -12,11 +12,11 @@ use crate::service::Service;
 /// Waits until a picture may be decoded.
 ///
 /// # Errors
-/// [`Refusal`] if it is no picture that is taken, or too many are looked at.
+/// [`Refusal`] if it is no picture that is taken, or too many are being processed.
 pub(super) async fn admit(service: &Service, file: Bytes) -> Result<Permit, Refusal> {
     let input = service.manifest.preprocessing;
     let bytes = move || Ok(picture_bytes(&image::needs(&file)?, &input));
-    let bytes = task::spawn_blocking(bytes).await.map_err(|_| undecodable())?;
+    let bytes = blocking(bytes).await?;
     service.admission.work(bytes.map_err(refused)?).await
 }
 
@@ -29,9 +29,9 @@ pub(super) async fn decode<T: Send + 'static>(
     permit: Permit,
     then: impl FnOnce(&[u8], RgbImage) -> T + Send + 'static,
 ) -> Result<Admitted<T>, Refusal> {
-    // With its permit: who waits for it may go, the memory is taken nevertheless.
+    // The permit goes along: whoever waits for the picture may leave, but its memory is still taken.
     let decoding = move || image::decode(&file).map(|picture| Admitted::new(then(&file, picture), permit));
-    task::spawn_blocking(decoding).await.map_err(|_| undecodable())?.map_err(refused)
+    blocking(decoding).await?.map_err(refused)
 }
 
 /// The same of a picture alone.
@@ -45,8 +45,4 @@ pub(super) async fn whole(service: &Service, file: Bytes) -> Result<Admitted<Rgb
 
 fn refused(error: ImageError) -> Refusal {
     Refusal::bad(format!("the picture {error}"))
-}
-
-fn undecodable() -> Refusal {
-    Refusal::bad("the picture cannot be decoded")
 }

@@ -10,19 +10,20 @@ use axum::response::IntoResponse;
 use orco_runtime::image_rs::RgbImage;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::task;
 
-use super::{Path, Query, matches, picture, usable};
+use super::{Path, Query, blocking, picture, usable};
 use crate::admission::Admitted;
+use crate::answers::SufficiencyAnswer;
 use crate::error::Refusal;
 use crate::id::Id;
+use crate::pending_shots::{self, Candidate};
+use crate::prediction::ClassProbability;
 use crate::service::Service;
-use crate::shooting::{self, Candidate};
 
 /// `GET /api/v1/shots`
 pub async fn all(State(service): State<Arc<Service>>) -> Json<Value> {
     let label = |(label, shots): &(String, usize)| json!({ "label": label, "shots": shots });
-    Json(json!({ "labels": service.shooting.labels().iter().map(label).collect::<Vec<_>>() }))
+    Json(json!({ "labels": service.pending_shots.labels().iter().map(label).collect::<Vec<_>>() }))
 }
 
 /// `GET /api/v1/shots/{label}`
@@ -31,7 +32,7 @@ pub async fn all(State(service): State<Arc<Service>>) -> Json<Value> {
 /// [`Refusal`] if no class may have the label.
 pub async fn list(State(service): State<Arc<Service>>, Path(label): Path<String>) -> Result<Json<Value>, Refusal> {
     let label = usable(&label)?;
-    let ids: Vec<Value> = service.shooting.of(&label).iter().map(|shot| json!({ "id": shot.id })).collect();
+    let ids: Vec<Value> = service.pending_shots.of(&label).iter().map(|shot| json!({ "id": shot.id })).collect();
     Ok(Json(json!({ "label": label, "shots": ids })))
 }
 
@@ -42,15 +43,14 @@ pub async fn list(State(service): State<Arc<Service>>, Path(label): Path<String>
 pub async fn enough(State(service): State<Arc<Service>>, Path(label): Path<String>) -> Result<Json<Value>, Refusal> {
     let label = usable(&label)?;
     // The shots, all of them together, and what each is compared by.
-    let _permit = service.admission.work(3 * service.shooting.bytes_of(&label)).await?;
-    let shots = service.shooting.of(&label);
-    let Some(features) = shooting::features(&shots).filter(|_| !shots.is_empty()) else {
+    let _permit = service.admission.work(3 * service.pending_shots.bytes_of(&label)).await?;
+    let shots = service.pending_shots.of(&label);
+    let Some(features) = pending_shots::features(&shots).filter(|_| !shots.is_empty()) else {
         return Err(Refusal::missing(format!("there are no shots of \"{label}\"")));
     };
     let bundle = Arc::clone(&service);
-    let curve = task::spawn_blocking(move || bundle.curve().cloned()).await;
-    let curve = curve.map_err(|_| Refusal::bad("the bundle's samples cannot be measured"))?;
-    let (enough, labels) = service.answers.enough(&label, features, curve).await?;
+    let curve = blocking(move || bundle.curve().cloned()).await?;
+    let SufficiencyAnswer { enough, labels } = service.answers.sufficiency(&label, features, curve).await?;
     let left_out = shots.iter().zip(&enough.taken_for);
     let left_out: Vec<Value> = left_out
         .map(|(shot, other)| json!({ "id": shot.id, "taken_for": other.map(|other| &labels[other]) }))
@@ -65,7 +65,7 @@ pub async fn enough(State(service): State<Arc<Service>>, Path(label): Path<Strin
 /// Whether a shot is taken whatever speaks against it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Anyway {
+pub struct ShotQuery {
     #[serde(default)]
     anyway: bool,
 }
@@ -77,7 +77,7 @@ pub struct Anyway {
 pub async fn take(
     State(service): State<Arc<Service>>,
     Path(label): Path<String>,
-    Query(Anyway { anyway }): Query<Anyway>,
+    Query(ShotQuery { anyway }): Query<ShotQuery>,
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
     let label = usable(&label)?;
@@ -92,17 +92,17 @@ pub(super) async fn take_picture(
     anyway: bool,
 ) -> Result<Value, Refusal> {
     let keep = service.keeps_shots.then_some(service.manifest.preprocessing);
-    let measured = task::spawn_blocking(move || (Candidate::of(&picture, keep.as_ref()), picture)).await;
-    let (candidate, picture) = measured.map_err(|_| Refusal::bad("the picture cannot be measured"))?;
-    let (features, named) = service.answers.shot(picture).await?;
-    let (id, warnings) = service.shooting.take(label, candidate, (features, &named), anyway)?;
-    let held = service.shooting.of(label).len();
+    let (candidate, picture) = blocking(move || (Candidate::of(&picture, keep.as_ref()), picture)).await?;
+    let features = service.answers.shot_features(picture).await?;
+    let matches = ClassProbability::list_json(&features.classes, 3);
+    let (id, warnings) = service.pending_shots.take(label, candidate, features, anyway)?;
+    let held = service.pending_shots.of(label).len();
     if id.is_some() {
         service.events.tell("shots", &json!({ "label": label, "shots": held }));
     }
     Ok(json!({
-        "accepted": id.is_some(), "id": id, "shots": held, "matches": matches(&named, 3),
-        "warnings": warnings.iter().map(shooting::warning_json).collect::<Vec<_>>(),
+        "accepted": id.is_some(), "id": id, "shots": held, "matches": matches,
+        "warnings": warnings.iter().map(pending_shots::warning_json).collect::<Vec<_>>(),
     }))
 }
 
@@ -114,7 +114,7 @@ pub async fn thumbnail(
     State(service): State<Arc<Service>>,
     Path((label, id)): Path<(String, Id)>,
 ) -> Result<impl IntoResponse, Refusal> {
-    let shots = service.shooting.of(&usable(&label)?);
+    let shots = service.pending_shots.of(&usable(&label)?);
     let shot = shots.iter().find(|shot| shot.id == id).ok_or_else(|| none(&label, id))?;
     Ok(([(header::CONTENT_TYPE, "image/jpeg")], shot.thumbnail.to_vec()))
 }
@@ -128,10 +128,10 @@ pub async fn remove(
     Path((label, id)): Path<(String, Id)>,
 ) -> Result<StatusCode, Refusal> {
     let label = usable(&label)?;
-    if service.shooting.remove(&label, |shot| shot == id) == 0 {
+    if service.pending_shots.remove(&label, |shot| shot == id) == 0 {
         return Err(none(&label, id));
     }
-    told_of(&service, &label)
+    tell_and_end(&service, &label)
 }
 
 /// `DELETE /api/v1/shots/{label}`
@@ -140,17 +140,17 @@ pub async fn remove(
 /// [`Refusal`] if there are none.
 pub async fn clear(State(service): State<Arc<Service>>, Path(label): Path<String>) -> Result<StatusCode, Refusal> {
     let label = usable(&label)?;
-    if service.shooting.remove(&label, |_| true) == 0 {
+    if service.pending_shots.remove(&label, |_| true) == 0 {
         return Err(Refusal::missing(format!("there are no shots of \"{label}\"")));
     }
-    told_of(&service, &label)
+    tell_and_end(&service, &label)
 }
 
 fn none(label: &str, id: Id) -> Refusal {
     Refusal::missing(format!("\"{label}\" has no shot {id}"))
 }
 
-fn told_of(service: &Service, label: &str) -> Result<StatusCode, Refusal> {
-    service.events.tell("shots", &json!({ "label": label, "shots": service.shooting.of(label).len() }));
+fn tell_and_end(service: &Service, label: &str) -> Result<StatusCode, Refusal> {
+    service.events.tell("shots", &json!({ "label": label, "shots": service.pending_shots.of(label).len() }));
     Ok(StatusCode::NO_CONTENT)
 }

@@ -23,7 +23,7 @@ const ID: usize = 256;
 /// Characters of a number, at most, with what stands around it.
 const NUMBER: usize = 64;
 
-/// What is to be looked at.
+/// What is to be classified.
 #[derive(Debug)]
 pub(super) enum Tensor {
     /// Files of pictures.
@@ -106,8 +106,8 @@ fn files(input: &Input<'_>, binary: Option<Bytes>) -> Result<Vec<Bytes>, Refusal
                 files.push(Bytes::from(STANDARD.decode(text).map_err(|_| "no Base64")?));
                 Ok(())
             };
-            let read = List { most: count, depth: 1, each: &mut Each::Text(&mut each) };
-            let read = read.deserialize(&mut serde_json::Deserializer::from_str(data));
+            let mut each = Each::Text(&mut each);
+            let read = Elements::list(count, 1, &mut each).deserialize(&mut serde_json::Deserializer::from_str(data));
             read.map_err(|error| {
                 Refusal::bad(format!("\"data\" of \"image\" must be a list of files in Base64: {error}"))
             })?;
@@ -145,8 +145,8 @@ fn rows(input: &Input<'_>, binary: Option<Bytes>, features: usize) -> Result<Arr
             let mut numbers = Vec::with_capacity(most.min(data.len() / 2 + 1));
             let mut each = |number: f64| numbers.push(number as f32);
             // Nested lists are allowed, too.
-            let read = List { most, depth: 2, each: &mut Each::Number(&mut each) };
-            let read = read.deserialize(&mut serde_json::Deserializer::from_str(data));
+            let mut each = Each::Number(&mut each);
+            let read = Elements::list(most, 2, &mut each).deserialize(&mut serde_json::Deserializer::from_str(data));
             read.map_err(|error| Refusal::bad(format!("\"data\" of \"features\" must be a list of numbers: {error}")))?;
             numbers
         }
@@ -218,50 +218,28 @@ enum Each<'a> {
     Text(&'a mut dyn FnMut(&str) -> Result<(), &'static str>),
 }
 
-/// Reads a list of at most so many elements, which lists within it may hold.
-struct List<'a, 'b> {
+/// Reads a list of at most so many elements, or one of its elements, which may be a list in turn. Returns how many
+/// elements there were.
+struct Elements<'a, 'b> {
     most: usize,
+    /// How deep lists may still lie within each other.
     depth: u32,
+    /// Whether this may be an element alone, and not only a list.
+    is_within: bool,
     each: &'a mut Each<'b>,
 }
 
-impl<'de> DeserializeSeed<'de> for List<'_, '_> {
-    /// How many elements there were.
-    type Value = usize;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<usize, D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for List<'_, '_> {
-    type Value = usize;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list")
+impl<'a, 'b> Elements<'a, 'b> {
+    /// Of a list.
+    fn list(most: usize, depth: u32, each: &'a mut Each<'b>) -> Self {
+        Self { most, depth, is_within: false, each }
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<usize, A::Error> {
-        let mut count = 0;
-        loop {
-            let element = Element(List { most: self.most - count, depth: self.depth - 1, each: &mut *self.each });
-            match list.next_element_seed(element)? {
-                None => return Ok(count),
-                Some(more) => count += more,
-            }
-        }
-    }
-}
-
-/// An element of a list: a number, a text, or a list of such.
-struct Element<'a, 'b>(List<'a, 'b>);
-
-impl Element<'_, '_> {
     fn take<E: de::Error>(self, take: impl FnOnce(&mut Each<'_>) -> Result<(), E>) -> Result<usize, E> {
-        if self.0.most == 0 {
+        if self.most == 0 {
             return Err(E::custom("it has more elements than its shape"));
         }
-        take(self.0.each).map(|()| 1)
+        take(self.each).map(|()| 1)
     }
 
     fn number<E: de::Error>(self, number: f64) -> Result<usize, E> {
@@ -275,19 +253,20 @@ impl Element<'_, '_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Element<'_, '_> {
+impl<'de> DeserializeSeed<'de> for Elements<'_, '_> {
     type Value = usize;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<usize, D::Error> {
-        deserializer.deserialize_any(self)
+        if self.is_within { deserializer.deserialize_any(self) } else { deserializer.deserialize_seq(self) }
     }
 }
 
-impl<'de> Visitor<'de> for Element<'_, '_> {
+impl<'de> Visitor<'de> for Elements<'_, '_> {
     type Value = usize;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0.each {
+        f.write_str(match self.each {
+            _ if !self.is_within => "a list",
             Each::Number(_) => "a number",
             Each::Text(_) => "a text",
         })
@@ -312,11 +291,16 @@ impl<'de> Visitor<'de> for Element<'_, '_> {
         })
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<usize, A::Error> {
-        if self.0.depth == 0 {
-            return Err(A::Error::custom("its lists lie too deep"));
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<usize, A::Error> {
+        let Some(depth) = self.depth.checked_sub(1) else { return Err(A::Error::custom("its lists lie too deep")) };
+        let mut count = 0;
+        loop {
+            let element = Elements { most: self.most - count, depth, is_within: true, each: &mut *self.each };
+            match list.next_element_seed(element)? {
+                None => return Ok(count),
+                Some(more) => count += more,
+            }
         }
-        self.0.visit_seq(list)
     }
 }
 

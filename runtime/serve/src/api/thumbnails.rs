@@ -6,14 +6,12 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use orco_runtime::manifest::{from_hexadecimal, hexadecimal};
-use serde::Deserialize;
-use tokio::task;
 
 use super::changes::queued;
-use super::{Json, Path, usable};
-use crate::answers::Knowledge;
-use crate::changes::Change;
+use super::{Json, NewLabel, Path, blocking, usable};
+use crate::changes::ChangeRequest;
 use crate::error::Refusal;
+use crate::knowledge::Knowledge;
 use crate::service::Service;
 
 /// Where a stored shot's thumbnail is served.
@@ -59,16 +57,8 @@ pub async fn thumbnail(
     let (label, shot) = (usable(&label)?, shot(&file)?);
     check_there(&service.answers.knowledge(), &label, &shot)?;
     let gone = || Refusal::missing(format!("no picture of the shot of \"{label}\" was kept"));
-    let read = task::spawn_blocking(move || service.thumbnails.read(&shot)).await;
-    let jpeg = read.map_err(|_| gone())?.ok_or_else(gone)?;
+    let jpeg = blocking(move || service.thumbnails.read(&shot)).await?.ok_or_else(gone)?;
     Ok(([(header::CONTENT_TYPE, "image/jpeg")], jpeg))
-}
-
-/// The class that a shot is moved to.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Move {
-    label: String,
 }
 
 /// `PATCH /api/v1/classes/{label}/shots/{file}`, the file being the shot's id.
@@ -78,7 +68,7 @@ pub struct Move {
 pub async fn move_shot(
     State(service): State<Arc<Service>>,
     Path((from, file)): Path<(String, String)>,
-    Json(Move { label: to }): Json<Move>,
+    Json(NewLabel { label: to }): Json<NewLabel>,
 ) -> Result<Response, Refusal> {
     let (from, to, exemplar) = (usable(&from)?, usable(&to)?, shot(&file)?);
     let known = service.answers.knowledge();
@@ -90,5 +80,5 @@ pub async fn move_shot(
     if source >= known.base && known.shots[source] == 1 {
         return Err(Refusal::conflict(format!("this is the last shot of \"{from}\"; forget the class instead")));
     }
-    Ok(queued(&service.changes().ask(Change::Move { from, exemplar, to })?))
+    Ok(queued(&service.changes().ask(ChangeRequest::Move { from, exemplar, to })?))
 }

@@ -14,7 +14,7 @@ use tokio_stream::wrappers::BroadcastStream;
 use crate::event::Event;
 use crate::service::Service;
 
-/// `GET /api/v1/events`: server-sent events. Who fell behind is told to read everything anew.
+/// `GET /api/v1/events`: server-sent events. A listener that fell behind is told to read everything again.
 pub async fn events(
     State(service): State<Arc<Service>>,
 ) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>> + Send> {

@@ -1,17 +1,17 @@
-//! Changes that were asked for, with how far they have come.
+//! Changes that were requested, with their progress.
 
 use std::collections::VecDeque;
 
 use serde_json::{Value, json};
 
-use crate::id::{Id, Ids};
+use crate::id::{Id, IdSource};
 
 /// Changes that are remembered after they ended.
 pub const REMEMBERED: usize = 64;
 
 /// How far a change has come.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Progress {
+pub enum JobProgress {
     /// It waits.
     Queued,
     /// It is being made: share done, 0..1.
@@ -34,30 +34,30 @@ pub struct Job {
     /// The class that it is about; none where that was purged.
     pub label: Option<String>,
     /// How far it has come.
-    pub progress: Progress,
+    pub progress: JobProgress,
 }
 
 impl Job {
     /// Whether it was made or refused.
     pub fn has_ended(&self) -> bool {
-        matches!(self.progress, Progress::Done(..) | Progress::Failed(_) | Progress::Lost(_))
+        matches!(self.progress, JobProgress::Done(..) | JobProgress::Failed(_) | JobProgress::Lost(_))
     }
 
     /// As JSON.
     pub fn json(&self) -> Value {
         let mut job = json!({ "id": self.id, "verb": self.verb, "label": self.label });
         match &self.progress {
-            Progress::Queued => job["state"] = "queued".into(),
-            Progress::Running(share) => (job["state"], job["progress"]) = ("running".into(), (*share).into()),
-            Progress::Done(report, warning) => {
+            JobProgress::Queued => job["state"] = "queued".into(),
+            JobProgress::Running(share) => (job["state"], job["progress"]) = ("running".into(), (*share).into()),
+            JobProgress::Done(report, warning) => {
                 job["state"] = "done".into();
                 (job["report"], job["warning"]) = (report.clone(), warning.clone().into());
             }
-            Progress::Failed(error) => {
+            JobProgress::Failed(error) => {
                 job["state"] = "failed".into();
                 (job["error"], job["changed"]) = (error.clone().into(), false.into());
             }
-            Progress::Lost(error) => {
+            JobProgress::Lost(error) => {
                 job["state"] = "failed".into();
                 (job["error"], job["changed"]) = (error.clone().into(), Value::Null);
             }
@@ -70,7 +70,9 @@ impl Job {
 #[derive(Default)]
 pub(super) struct Jobs {
     /// Where their identifiers come from.
-    pub ids: Ids,
+    pub ids: IdSource,
+    /// Whether no more are taken, since nobody makes them.
+    pub are_closed: bool,
     /// Oldest first.
     listed: VecDeque<Job>,
 }
@@ -93,7 +95,7 @@ impl Jobs {
     }
 
     /// Says how far a job has come. Of those that ended the oldest is let go where there are too many.
-    pub fn set(&mut self, id: Id, progress: Progress) -> Option<&Job> {
+    pub fn set(&mut self, id: Id, progress: JobProgress) -> Option<&Job> {
         self.listed.iter_mut().find(|job| job.id == id)?.progress = progress;
         let ended = self.listed.iter().filter(|job| job.has_ended()).count();
         if ended > REMEMBERED
@@ -113,17 +115,17 @@ mod tests {
     fn the_last_that_ended_are_remembered_and_none_that_waits_is_forgotten() {
         let mut jobs = Jobs::default();
         let list = |jobs: &mut Jobs| {
-            let job = Job { id: jobs.ids.give(), verb: "learn", label: None, progress: Progress::Queued };
+            let job = Job { id: jobs.ids.next_id(), verb: "learn", label: None, progress: JobProgress::Queued };
             jobs.list(job.clone());
             job.id
         };
         let waiting = list(&mut jobs);
         let ended: Vec<Id> = (0..3 * REMEMBERED).map(|_| list(&mut jobs)).collect();
         for id in &ended {
-            jobs.set(*id, Progress::Done(Value::Null, None));
+            jobs.set(*id, JobProgress::Done(Value::Null, None));
         }
         let (old, new) = ended.split_at(2 * REMEMBERED);
-        assert!(old.iter().all(|id| jobs.find(*id).is_none() && jobs.ids.gave(*id)));
+        assert!(old.iter().all(|id| jobs.find(*id).is_none() && jobs.ids.issued(*id)));
         assert!(new.iter().all(|id| jobs.find(*id).is_some()));
         assert!(jobs.unfinished().map(|job| job.id).eq([waiting]));
         assert_eq!(jobs.listed.len(), REMEMBERED + 1);

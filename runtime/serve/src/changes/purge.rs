@@ -1,4 +1,4 @@
-//! What the service holds in memory of a class that was purged goes with it.
+//! Removes what the service holds in memory of a class that was purged.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use orco_runtime::label;
 use orco_runtime::learner::Learner;
 use serde_json::{Value, json};
 
-use super::{Changing, Progress};
+use super::{ChangeWorker, JobProgress};
 use crate::id::Id;
 
 /// All labels that a class has or had, `label` among them.
@@ -25,8 +25,8 @@ pub(super) fn labels(learner: &mut Learner, label: &str) -> BTreeSet<String> {
     own.chain([label.to_owned()]).collect()
 }
 
-impl Changing {
-    /// Lets everything go that names one of these labels, but those that another class has or had.
+impl ChangeWorker {
+    /// Removes everything that names one of these labels, except for labels that another class has or had.
     pub(super) fn purge(&self, learner: &Learner, mut labels: BTreeSet<String>) {
         for class in learner.classes() {
             labels.remove(&class.label);
@@ -38,7 +38,7 @@ impl Changing {
             });
         }
         for label in &labels {
-            self.shooting.remove(label, |_| true);
+            self.pending_shots.remove(label, |_| true);
         }
         let mut touched: Vec<Id> = Vec::new();
         for job in self.shared.jobs().all() {
@@ -51,17 +51,17 @@ impl Changing {
             }
         }
         // Whoever keeps what was told of them lets it go.
-        self.shared.events.tell("purged", &json!({ "jobs": touched }));
+        self.shared.telemetry.events.tell("purged", &json!({ "jobs": touched }));
     }
 }
 
 /// Takes labels out of what is said of a job. Returns whether one was named.
-fn forget(progress: &mut Progress, labels: &BTreeSet<String>) -> bool {
+fn forget(progress: &mut JobProgress, labels: &BTreeSet<String>) -> bool {
     const GONE: &str = "this told of a class that was purged since";
     let mentions = |text: &str| labels.iter().any(|label| mentions(text, label));
     match progress {
-        Progress::Queued | Progress::Running(_) => false,
-        Progress::Done(report, warning) => {
+        JobProgress::Queued | JobProgress::Running(_) => false,
+        JobProgress::Done(report, warning) => {
             let mut is_named = false;
             for list in report.as_object_mut().into_iter().flat_map(|report| report.values_mut()) {
                 let Some(list) = list.as_array_mut() else { continue };
@@ -76,7 +76,7 @@ fn forget(progress: &mut Progress, labels: &BTreeSet<String>) -> bool {
             }
             is_named
         }
-        Progress::Failed(error) | Progress::Lost(error) => {
+        JobProgress::Failed(error) | JobProgress::Lost(error) => {
             let is_named = mentions(error);
             if is_named {
                 *error = GONE.into();
@@ -107,14 +107,14 @@ mod tests {
             "confusions": [{ "label": "cup", "taken_for": "mug", "share": 0.5 }],
             "free_targets": 3,
         });
-        let mut done = Progress::Done(report, Some("mug: it may be lost".into()));
+        let mut done = JobProgress::Done(report, Some("mug: it may be lost".into()));
         assert!(forget(&mut done, &labels));
-        let Progress::Done(report, warning) = &done else { unreachable!("it stays done") };
+        let JobProgress::Done(report, warning) = &done else { unreachable!("it stays done") };
         assert!(!report.to_string().contains("mug") && !warning.as_ref().unwrap().contains("mug"), "{done:?}");
         assert_eq!((&report["new"][0]["label"], &report["free_targets"]), (&json!("cup"), &json!(3)));
         assert!(!forget(&mut done, &labels), "nothing is left");
-        let mut failed = Progress::Failed("no class has the label \"mug\"".into());
+        let mut failed = JobProgress::Failed("no class has the label \"mug\"".into());
         assert!(forget(&mut failed, &labels) && !format!("{failed:?}").contains("mug"));
-        assert!(!forget(&mut Progress::Failed("no class has the label \"mugs\"".into()), &labels));
+        assert!(!forget(&mut JobProgress::Failed("no class has the label \"mugs\"".into()), &labels));
     }
 }

@@ -1,18 +1,19 @@
-//! What a change leaves in the history, by which it is found there after its thread broke off.
+//! What a change leaves in the history, by which it is found there after its thread panicked.
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use orco_camera::error::panic_message;
 use orco_runtime::history::{ChangeKind, HistoryEntry};
 use orco_runtime::label;
 use orco_runtime::learner::Learner;
 use orco_runtime::state::Balance;
 use serde_json::Value;
 
-use super::{Change, Changing, Progress};
+use super::{ChangeRequest, ChangeWorker, JobProgress, purge};
 use crate::answers::Answers;
 use crate::error::sentence;
 use crate::id::Id;
-use crate::worker;
 
 /// A change that is being made.
 #[derive(Clone, Debug)]
@@ -26,47 +27,55 @@ pub(super) struct Trace {
     balance: Option<Balance>,
     /// The last entry before it.
     before: Option<u32>,
-    /// Shots that are let go once they are learned.
+    /// Shots that are removed once they are learned.
     shots: Vec<Id>,
+    /// All labels that a class has or had that is purged.
+    pub purged: BTreeSet<String>,
 }
 
 impl Trace {
-    pub fn new(id: Id, change: &Change, learner: &Learner, answers: &Answers) -> Self {
+    pub fn new(id: Id, change: &ChangeRequest, learner: &mut Learner, answers: &Answers) -> Self {
+        let purged = match change {
+            ChangeRequest::Purge { label } => purge::labels(learner, label),
+            _ => BTreeSet::new(),
+        };
         let last = |entries: &[HistoryEntry]| entries.last().map(|entry| entry.number);
         let before = last(learner.history().entries()).max(last(&answers.knowledge().history));
-        let verbs: &[ChangeKind] = match change {
-            Change::Learn { .. } => &[ChangeKind::Learn, ChangeKind::Add],
-            Change::Move { .. } => &[ChangeKind::Move],
-            Change::Rename { .. } => &[ChangeKind::Rename],
-            Change::Forget { .. } => &[ChangeKind::Forget],
-            Change::Purge { .. } => &[ChangeKind::Purge],
-            Change::Undo { .. } | Change::UndoTo { .. } => &[ChangeKind::Undo],
-            Change::Balance { .. } => &[ChangeKind::Balance],
-        };
-        let mut trace = Self {
+        let trace = Self {
             id,
             verb: change.verb(),
-            verbs,
+            verbs: &[],
             labels: Vec::new(),
             to: None,
             balance: None,
             before,
             shots: Vec::new(),
+            purged,
         };
         match change {
-            Change::Learn { label, ids, .. } => {
-                (trace.labels, trace.shots) = (vec![label.clone()], ids.clone());
+            ChangeRequest::Learn { label, ids, .. } => Self {
+                verbs: &[ChangeKind::Learn, ChangeKind::Add],
+                labels: vec![label.clone()],
+                shots: ids.clone(),
+                ..trace
+            },
+            ChangeRequest::Move { from, to, .. } => {
+                Self { verbs: &[ChangeKind::Move], labels: vec![from.clone(), to.clone()], ..trace }
             }
-            Change::Forget { label } => trace.labels = vec![label.clone()],
-            Change::Move { from, to, .. } | Change::Rename { from, to } => {
-                trace.labels = vec![from.clone(), to.clone()]
+            ChangeRequest::Rename { from, to } => {
+                Self { verbs: &[ChangeKind::Rename], labels: vec![from.clone(), to.clone()], ..trace }
             }
-            Change::UndoTo { entry } => trace.to = Some(entry.number),
-            Change::Balance { balance } => trace.balance = Some(*balance),
-            // A purge leaves no label.
-            Change::Purge { .. } | Change::Undo { .. } => {}
+            ChangeRequest::Forget { label } => {
+                Self { verbs: &[ChangeKind::Forget], labels: vec![label.clone()], ..trace }
+            }
+            // Its entry has no label.
+            ChangeRequest::Purge { .. } => Self { verbs: &[ChangeKind::Purge], ..trace },
+            ChangeRequest::Undo { .. } => Self { verbs: &[ChangeKind::Undo], ..trace },
+            ChangeRequest::UndoTo { entry } => Self { verbs: &[ChangeKind::Undo], to: Some(entry.number), ..trace },
+            ChangeRequest::Balance { balance } => {
+                Self { verbs: &[ChangeKind::Balance], balance: Some(*balance), ..trace }
+            }
         }
-        trace
     }
 
     /// Number of the entry that the change has left.
@@ -84,32 +93,35 @@ impl Trace {
     }
 }
 
-impl Changing {
-    /// Says of a change whose thread broke off whether it was saved, by what is on the disk.
+impl ChangeWorker {
+    /// Ends the job of a change whose thread panicked, by what was saved.
     pub(super) fn settle(&mut self, trace: Trace) {
         const BROKE_OFF: &str = "the thread that makes changes broke off";
         let read = catch_unwind(AssertUnwindSafe(|| (self.open)()));
-        let progress = match read {
-            Ok(Ok(learner)) => match trace.left(learner.history().entries()) {
-                Some(entry) => {
-                    if let Some(label) = trace.labels.first() {
-                        self.shooting.remove(label, |shot| trace.shots.contains(&shot));
-                    }
-                    self.answers.refresh();
-                    let warning =
-                        format!("the change is saved, as entry {entry} of the history, but {BROKE_OFF} after that");
-                    Progress::Done(Value::Null, Some(warning))
-                }
-                None => Progress::Failed(format!("{BROKE_OFF} before the change was saved; ask for it again")),
-            },
-            unread => {
-                let why = unread.map_or_else(
-                    |panic| worker::message(panic.as_ref()),
-                    |error| error.err().map_or_else(String::new, |error| sentence(&error)),
-                );
-                Progress::Lost(format!("{BROKE_OFF}, and whether the change was saved cannot be told: {why}"))
-            }
+        let unread = match read {
+            Ok(Ok(learner)) => return self.settle_by(&learner, trace, BROKE_OFF),
+            Ok(Err(error)) => sentence(&error),
+            Err(panic) => panic_message(panic.as_ref()),
         };
-        self.shared.end(trace.id, trace.verb, progress);
+        let lost = format!("{BROKE_OFF}, and whether the change was saved cannot be told: {unread}");
+        self.shared.end(trace.id, trace.verb, JobProgress::Lost(lost));
+    }
+
+    /// The same, by the history of a learner that was opened since.
+    fn settle_by(&self, learner: &Learner, trace: Trace, broke_off: &str) {
+        let Some(entry) = trace.left(learner.history().entries()) else {
+            let why = format!("{broke_off} before the change was saved; ask for it again");
+            return self.shared.end(trace.id, trace.verb, JobProgress::Failed(why));
+        };
+        if let Some(label) = trace.labels.first() {
+            self.pending_shots.remove(label, |shot| trace.shots.contains(&shot));
+        }
+        if !trace.purged.is_empty() {
+            self.purge(learner, trace.purged);
+        }
+        self.prune_thumbnails(learner);
+        self.answers.refresh();
+        let warning = format!("the change is saved, as entry {entry} of the history, but {broke_off} after that");
+        self.shared.end(trace.id, trace.verb, JobProgress::Done(Value::Null, Some(warning)));
     }
 }

@@ -9,7 +9,7 @@ use rumqttc::{
 use tokio_rustls::TlsConnector;
 
 use super::discovery::{OFFLINE, Topics};
-use super::settings::{Device, Tls};
+use super::settings::{BrokerTls, MqttDevice};
 
 /// Seconds after which a broker that says nothing is asked whether it is there; it takes the device for gone after one
 /// and a half times as many.
@@ -27,7 +27,7 @@ pub fn delivered(retained: bool) -> PublishOptions {
 }
 
 /// A client that connects once its events are polled.
-pub fn open(device: &Device) -> (AsyncClient, EventLoop) {
+pub fn open(device: &MqttDevice) -> (AsyncClient, EventLoop) {
     let broker = Broker::tcp(device.broker.bracketed_host(), device.broker.port);
     let mut options = MqttOptions::new(format!("orco-{}", device.id), broker);
     options.set_keep_alive(KEEP_ALIVE).set_max_packet_size(LARGEST, LARGEST);
@@ -37,7 +37,7 @@ pub fn open(device: &Device) -> (AsyncClient, EventLoop) {
         (Some(user), None) => options.set_username(user.clone()),
         (None, _) => &mut options,
     };
-    if let Some(Tls { name, config }) = device.tls.clone() {
+    if let Some(BrokerTls { name, config }) = device.tls.clone() {
         options.set_socket_connector(move |host, network| {
             let (name, connector) = (name.clone(), TlsConnector::from(config.clone()));
             async move { connector.connect(name, rumqttc::default_socket_connect(host, network).await?).await }

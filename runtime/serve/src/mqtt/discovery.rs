@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use super::settings::Device;
+use super::settings::MqttDevice;
 
 /// What is said while the device is there, and what the broker says for it otherwise.
 pub const ONLINE: &str = "online";
@@ -26,7 +26,7 @@ pub struct Topics {
 
 impl Topics {
     /// Those of a device.
-    pub fn of(device: &Device) -> Self {
+    pub fn of(device: &MqttDevice) -> Self {
         let topic = |name: &str| format!("{}/{name}", device.topic);
         let (availability, state) = (topic("availability"), topic("state"));
         Self { availability, state, classes: topic("classes"), change: topic("change") }
@@ -44,7 +44,7 @@ pub struct About {
 
 /// Topic and message for every entity; an empty one, which takes the entity away, for those that there is no camera
 /// for.
-pub fn messages(device: &Device, about: &About) -> Vec<(String, String)> {
+pub fn messages(device: &MqttDevice, about: &About) -> Vec<(String, String)> {
     let node = format!("orco_{}", device.id);
     let topics = Topics::of(device);
     let shared = json!({
@@ -151,10 +151,10 @@ fn entities(topics: &Topics) -> [Entity; 6] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mqtt::Settings;
+    use crate::mqtt::MqttSettings;
 
-    fn device(id: &str) -> Device {
-        Settings { id: Some(id.into()), ..Settings::new("mqtt://localhost") }.check().unwrap()
+    fn device(id: &str) -> MqttDevice {
+        MqttSettings { id: Some(id.into()), ..MqttSettings::new("mqtt://localhost") }.check().unwrap()
     }
 
     #[test]

@@ -80,7 +80,7 @@ pub enum MqttError {
 
 /// A broker's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Broker {
+pub struct BrokerAddress {
     /// Name or address of its machine.
     pub host: String,
     /// Its port.
@@ -89,7 +89,7 @@ pub struct Broker {
     pub tls: bool,
 }
 
-impl FromStr for Broker {
+impl FromStr for BrokerAddress {
     type Err = MqttError;
 
     fn from_str(text: &str) -> Result<Self, MqttError> {
@@ -118,14 +118,14 @@ impl FromStr for Broker {
     }
 }
 
-impl Broker {
+impl BrokerAddress {
     /// The host as it stands before a port: an IPv6 address in brackets.
     pub(super) fn bracketed_host(&self) -> String {
         if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() }
     }
 }
 
-impl fmt::Display for Broker {
+impl fmt::Display for BrokerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.tls { "mqtts" } else { "mqtt" };
         write!(f, "{scheme}://{}:{}", self.bracketed_host(), self.port)
@@ -134,8 +134,8 @@ impl fmt::Display for Broker {
 
 /// Where and how the device reports, as somebody wrote it.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    /// The broker's address: see [`Broker`].
+pub struct MqttSettings {
+    /// The broker's address: see [`BrokerAddress`].
     pub broker: String,
     /// Who reports.
     pub user: Option<String>,
@@ -153,7 +153,7 @@ pub struct Settings {
     pub discovery: String,
 }
 
-impl Settings {
+impl MqttSettings {
     /// A broker's device with all else as by default: no user, topics `orco/...`, discovery under `homeassistant`.
     pub fn new(broker: impl Into<String>) -> Self {
         let (name, topic, discovery) = ("OrCo".into(), "orco".into(), "homeassistant".into());
@@ -165,14 +165,14 @@ impl Settings {
     ///
     /// # Errors
     /// [`MqttError`] says what cannot.
-    pub fn check(self) -> Result<Device, MqttError> {
-        let broker: Broker = self.broker.parse()?;
+    pub fn check(self) -> Result<MqttDevice, MqttError> {
+        let broker: BrokerAddress = self.broker.parse()?;
         if self.password_file.is_some() && self.user.is_none() {
             return Err(MqttError::NoUser);
         }
         let password = self.password_file.as_deref().map(Password::read).transpose()?;
         let tls = match (broker.tls, self.ca_file) {
-            (true, file) => Some(Tls::of(&broker.host, file.as_deref())?),
+            (true, file) => Some(BrokerTls::of(&broker.host, file.as_deref())?),
             (false, Some(_)) => return Err(MqttError::NoTls),
             (false, None) => None,
         };
@@ -192,18 +192,18 @@ impl Settings {
         }
         let (name, discovery) = (self.name.trim().to_owned(), self.discovery);
         let topic = format!("{}/{id}", self.topic);
-        Ok(Device { broker, user: self.user, password, tls, id, name, topic, discovery })
+        Ok(MqttDevice { broker, user: self.user, password, tls, id, name, topic, discovery })
     }
 }
 
-/// A device that can report: [`Settings`] that were checked.
+/// A device that can report: [`MqttSettings`] that were checked.
 #[derive(Clone, Debug)]
-pub struct Device {
+pub struct MqttDevice {
     /// To whom it reports.
-    pub broker: Broker,
+    pub broker: BrokerAddress,
     pub(super) user: Option<String>,
     pub(super) password: Option<Password>,
-    pub(super) tls: Option<Tls>,
+    pub(super) tls: Option<BrokerTls>,
     /// What tells it from others.
     pub id: String,
     /// What people call it.
@@ -214,7 +214,7 @@ pub struct Device {
     pub discovery: String,
 }
 
-impl Device {
+impl MqttDevice {
     /// Whether its password can be read on its way to another machine.
     pub fn is_overheard(&self) -> bool {
         let host = self.broker.host.as_str();
@@ -253,12 +253,12 @@ impl fmt::Debug for Password {
 
 /// How the broker is spoken to by TLS.
 #[derive(Clone, Debug)]
-pub(super) struct Tls {
+pub(super) struct BrokerTls {
     pub(super) name: ServerName<'static>,
     pub(super) config: Arc<ClientConfig>,
 }
 
-impl Tls {
+impl BrokerTls {
     fn of(host: &str, file: Option<&Path>) -> Result<Self, MqttError> {
         let name = ServerName::try_from(host.to_owned()).map_err(|_| MqttError::Broker("names no host"))?;
         let mut roots = RootCertStore::empty();

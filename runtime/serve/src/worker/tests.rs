@@ -164,12 +164,104 @@ fn the_thread_that_looks_comes_back_and_ready_tells() {
     let (state, camera) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let service = open(&state);
     let source = format!("folder:{}", camera.path().display()).parse().unwrap();
-    service.look_at(source, live::Settings { per_second: 100.0, ..live::Settings::default() }).unwrap();
+    service.look_at(source, live::LiveSettings { per_second: 100.0, ..live::LiveSettings::default() }).unwrap();
     let running = Running::serving(Arc::clone(&service), Address::default());
     service.health.break_at("live: looking", SOME);
     assert_is_down_and_comes_back(&running, "live");
     fs::write(camera.path().join("1.jpg"), sample("try", "mug", 1)).unwrap();
     until("it shows something", || running.get("/api/v1/live")["label"].is_string());
+}
+
+#[test]
+fn a_frame_that_breaks_the_thread_off_is_not_taken_again() {
+    let (state, camera) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let service = open(&state);
+    let source = format!("folder:{}", camera.path().display()).parse().unwrap();
+    service.look_at(source, live::LiveSettings { per_second: 100.0, ..live::LiveSettings::default() }).unwrap();
+    let running = Running::serving(Arc::clone(&service), Address::default());
+    const MANY: usize = 100;
+    service.health.break_at("live: frame", MANY);
+    fs::write(camera.path().join("1.jpg"), sample("try", "mug", 1)).unwrap();
+    until("it breaks off", || service.health.faults_left("live: frame") < MANY);
+    until("ready", || running.ask("GET", "/v2/health/ready", &[], b"").status == 200);
+    // The frame is still the newest one, and would be taken within these pauses.
+    thread::sleep(Duration::from_secs(1));
+    assert_eq!(service.health.faults_left("live: frame"), MANY - 1);
+    service.health.break_at("live: frame", 0);
+    fs::write(camera.path().join("2.jpg"), sample("try", "mug", 2)).unwrap();
+    until("it shows the next one", || running.get("/api/v1/live")["label"].is_string());
+}
+
+#[test]
+fn frames_that_need_too_much_memory_are_told_of() {
+    let (state, camera) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let bundle = Bundle::open(&workspace().join("models/cifar100-edge")).unwrap();
+    let retention = crate::RetentionOptions { memory: 32 << 20, ..crate::RetentionOptions::default() };
+    let service = Service::open_with(bundle, Store::new(state.path()), LearnerSettings::default(), retention).unwrap();
+    let source = format!("folder:{}", camera.path().display()).parse().unwrap();
+    service.look_at(source, live::LiveSettings::default()).unwrap();
+    let running = Running::serving(Arc::clone(&service), Address::default());
+    assert_eq!(running.get("/api/v1/live")["problem"], json!(null));
+    let large = orco_runtime::image_rs::RgbImage::new(4000, 3000);
+    large.save(camera.path().join("large.png")).unwrap();
+    let problem = || running.get("/api/v1/live")["problem"].clone();
+    until("it says why", || problem().as_str().is_some_and(|problem| problem.contains("the picture is too large")));
+    let status = running.get("/api/v1/status");
+    assert!(status["camera"]["problem"].as_str().unwrap().contains("--picture-memory"), "{status}");
+    let shown = running.ask("GET", "/api/v1/camera.jpg?after=0", &[], b"");
+    assert!(shown.status == 503 && shown.error().contains("too large"), "{}", shown.text());
+    fs::write(camera.path().join("small.jpg"), sample("try", "mug", 1)).unwrap();
+    until("it shows a smaller one", || running.get("/api/v1/live")["label"].is_string());
+    assert_eq!(problem(), json!(null));
+}
+
+#[test]
+fn frames_of_the_inbox_are_judged_by_what_is_found_after_a_restart() {
+    let (state, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let bundle = || Bundle::open(&workspace().join("models/cifar100-edge")).unwrap();
+    let mut other =
+        orco_runtime::learner::Learner::new(bundle(), Store::new(elsewhere.path()), LearnerSettings::default())
+            .unwrap();
+    let shots = workspace().join("examples/shots/learn/rubber-duck");
+    let shots = orco_runtime::learner::Shots::folder(shots).unwrap();
+    other.learn(&[("duck", shots)], &mut ()).unwrap();
+    let service = open(&state);
+    let running = Running::serving(Arc::clone(&service), Address::default());
+    for number in 1..=5 {
+        running.picture("/api/v1/classify?inbox=true", &sample("learn", "rubber-duck", number)).ok();
+    }
+    let before = service.inbox.len();
+    assert!(before > 0, "no base class is a duck");
+    service.health.break_at("answers: opening", SOME);
+    service.health.break_at("answers: asked", 1);
+    running.picture("/api/v1/classify", &sample("learn", "mug", 1));
+    until("it is down", || service.health.why("answers").is_some());
+    for slot in ["slot-a", "slot-b"] {
+        if let Ok(bytes) = fs::read(elsewhere.path().join(slot)) {
+            fs::create_dir_all(state.path()).unwrap();
+            fs::write(state.path().join("new"), bytes).unwrap();
+            fs::rename(state.path().join("new"), state.path().join(slot)).unwrap();
+        }
+    }
+    until("ducks are recognised", || service.inbox.len() < before);
+    assert_eq!(service.answers.knowledge().classes.len(), 61);
+}
+
+#[test]
+fn a_purge_that_breaks_off_after_it_was_saved_leaves_nothing_behind() {
+    let (_state, service, running) = serve();
+    shoot(&running, "duck", "rubber-duck");
+    let learned = learn(&running, "duck");
+    assert_eq!(learned["state"], "done");
+    // A shot that waits, and a job that names the class.
+    running.picture("/api/v1/shots/duck", &sample("try", "rubber-duck", 1)).ok();
+    service.health.break_at("changes: made", 1);
+    let job = running.finished(&running.ask("DELETE", "/api/v1/classes/duck?purge=true", &[], b""));
+    assert_eq!((&job["state"], &job["label"]), (&json!("done"), &json!(null)), "{job}");
+    assert!(job["warning"].as_str().unwrap().contains("is saved, as entry"), "{job}");
+    assert_eq!(running.get("/api/v1/shots/duck")["shots"], json!([]));
+    let job = running.get(&format!("/api/v1/jobs/{}", learned["id"].as_str().unwrap()));
+    assert!(!job.to_string().contains("duck"), "{job}");
 }
 
 #[cfg(feature = "mqtt")]
@@ -178,7 +270,8 @@ fn the_thread_that_reports_comes_back_and_ready_tells() {
     orco_trials::trial!(23, "broken threads").count(1);
     let (_state, service, running) = serve();
     service.health.break_at("mqtt: reporting", SOME);
-    let device = crate::mqtt::Settings { id: Some("door3".into()), ..crate::mqtt::Settings::new("mqtt://127.0.0.1:9") };
+    let device =
+        crate::mqtt::MqttSettings { id: Some("door3".into()), ..crate::mqtt::MqttSettings::new("mqtt://127.0.0.1:9") };
     let mqtt = crate::mqtt::Mqtt::start(&service, device.check().unwrap()).unwrap();
     assert_is_down_and_comes_back(&running, "mqtt");
     drop(mqtt);
@@ -195,7 +288,7 @@ fn a_thread_that_breaks_off_again_and_again_ends_the_service_with_an_error() {
         Server::bind(Arc::clone(&service), Address { listen: ([127, 0, 0, 1], 0).into(), ..Address::default() });
     let server = server.unwrap();
     let ended = thread::spawn(move || server.run_until(std::future::pending()));
-    let change = |label: &str| crate::changes::Change::Forget { label: label.into() };
+    let change = |label: &str| crate::changes::ChangeRequest::Forget { label: label.into() };
     let jobs = ["duck", "goose"].map(|label| service.changes().ask(change(label)).unwrap().id);
     let ended = ended.join().unwrap();
     let Err(ServeError::Broken(why)) = ended else { panic!("{ended:?}") };
@@ -213,10 +306,10 @@ fn a_thread_that_breaks_off_while_it_is_started_is_an_error() {
     struct Breaking;
     impl super::Worker for Breaking {
         const NAME: &'static str = "breaking";
-        fn live(&mut self, _: &mut dyn FnMut()) -> Result<(), ServeError> {
+        fn run(&mut self, _: &mut dyn FnMut()) -> Result<(), ServeError> {
             panic!("at once")
         }
-        fn rest(&mut self, _: Duration) -> bool {
+        fn back_off(&mut self, _: Duration) -> bool {
             unreachable!("it never lived")
         }
     }

@@ -11,7 +11,8 @@ use crate::support::{Answer, Running, sample, workspace};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::LearnerSettings;
 use orco_runtime::store::Store;
-use orco_serve::route::{Body, ROUTES, Route};
+use orco_serve::route::{Body, Route};
+use orco_serve::router::ROUTES;
 use orco_serve::{Address, ServeError, Server, Service, Tls};
 use serde_json::json;
 use tempfile::TempDir;
@@ -201,7 +202,7 @@ fn on_this_machine_alone_no_token_is_asked_but_hosts_and_origins_are() {
         ("GET", "/api/v1/inbox/1", 400, "plain numbers are not taken"),
         ("GET", "/api/v1/shots/mug/1", 400, "plain numbers are not taken"),
         ("GET", "/api/v1/classes/bear/shots/1.jpg", 400, "numbers are not taken"),
-        ("GET", "/api/v1/jobs/5f0c2a91d3b84e67-1", 404, "was started anew since"),
+        ("GET", "/api/v1/jobs/5f0c2a91d3b84e67-1", 404, "the service has restarted since, or never issued this id"),
         ("GET", "/api/v1/status?more=1", 400, "takes nothing after"),
         ("GET", "/api/v1/camera.jpg?after=x", 400, "the query: "),
         ("POST", "/api/v1/classify?tpo=3", 400, "unknown field `tpo`"),

@@ -175,6 +175,11 @@ fn the_open_inference_protocol_takes_base64_binary_and_features() {
     let by_base64 = service.json("POST", infer, &json!({ "id": "7", "inputs": [input] })).ok();
     assert_eq!((&by_base64["id"], &by_base64["outputs"][2]["shape"]), (&json!("7"), &json!([1, 60])));
     assert_eq!(by_base64["outputs"][0]["data"][0], service.label(&picture));
+    // The probabilities stand in the order of the classes.
+    let probabilities: Vec<f64> =
+        by_base64["outputs"][2]["data"].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect();
+    let best = (0..60).max_by(|a, b| probabilities[*a].total_cmp(&probabilities[*b])).unwrap();
+    assert_eq!(service.get("/api/v1/classes")["classes"][best]["label"], by_base64["outputs"][0]["data"][0]);
     let is_known = json!({ "name": "known", "datatype": "BOOL", "shape": [1], "data": [
         service.picture("/api/v1/classify", &picture).ok()["known"],
     ] });

@@ -11,9 +11,9 @@ fn brokers_are_named_by_their_address() {
         ("mqtts://[2001:db8::1]", "mqtts://[2001:db8::1]:8883"),
         ("mqtt://[::1]:1", "mqtt://[::1]:1"),
     ] {
-        let broker: Broker = text.parse().unwrap();
+        let broker: BrokerAddress = text.parse().unwrap();
         assert_eq!(broker.to_string(), shown);
-        assert_eq!(shown.parse::<Broker>().unwrap(), broker);
+        assert_eq!(shown.parse::<BrokerAddress>().unwrap(), broker);
     }
     for (text, why) in [
         ("", "not understood"),
@@ -27,35 +27,35 @@ fn brokers_are_named_by_their_address() {
         ("mqtt://door3?x=1", "names more"),
         ("mqtt://anna:secret@door3", "user or password"),
     ] {
-        let error = text.parse::<Broker>().unwrap_err().to_string();
+        let error = text.parse::<BrokerAddress>().unwrap_err().to_string();
         assert!(error.contains(why) && error.contains("expected mqtt://HOST") && !error.contains("secret"), "{error}");
     }
 }
 
 #[test]
 fn what_cannot_be_used_is_refused_before_anything_is_sent() {
-    let good = || Settings { id: Some("door3".into()), ..Settings::new("mqtt://localhost") };
+    let good = || MqttSettings { id: Some("door3".into()), ..MqttSettings::new("mqtt://localhost") };
     assert_eq!(good().check().unwrap().topic, "orco/door3");
-    let refused = |settings: Settings| settings.check().unwrap_err();
+    let refused = |settings: MqttSettings| settings.check().unwrap_err();
     for id in ["", "door 3", "door/3", "döör", &"x".repeat(129)] {
-        assert!(matches!(refused(Settings { id: Some(id.into()), ..good() }), MqttError::Id(_)), "{id}");
+        assert!(matches!(refused(MqttSettings { id: Some(id.into()), ..good() }), MqttError::Id(_)), "{id}");
     }
     for topic in ["", "/orco", "orco/", "orco/#", "+", "$SYS", &"x".repeat(129)] {
-        assert!(matches!(refused(Settings { topic: topic.into(), ..good() }), MqttError::Topic(_)), "{topic}");
-        assert!(matches!(refused(Settings { discovery: topic.into(), ..good() }), MqttError::Topic(_)), "{topic}");
+        assert!(matches!(refused(MqttSettings { topic: topic.into(), ..good() }), MqttError::Topic(_)), "{topic}");
+        assert!(matches!(refused(MqttSettings { discovery: topic.into(), ..good() }), MqttError::Topic(_)), "{topic}");
     }
-    assert!(matches!(refused(Settings { name: " ".into(), ..good() }), MqttError::Name));
-    assert!(matches!(refused(Settings { ca_file: Some("ca.pem".into()), ..good() }), MqttError::NoTls));
-    let secure = Settings { broker: "mqtts://localhost".into(), ..good() };
+    assert!(matches!(refused(MqttSettings { name: " ".into(), ..good() }), MqttError::Name));
+    assert!(matches!(refused(MqttSettings { ca_file: Some("ca.pem".into()), ..good() }), MqttError::NoTls));
+    let secure = MqttSettings { broker: "mqtts://localhost".into(), ..good() };
     assert!(secure.clone().check().is_ok());
-    let missing = refused(Settings { ca_file: Some("no/ca.pem".into()), ..secure.clone() });
+    let missing = refused(MqttSettings { ca_file: Some("no/ca.pem".into()), ..secure.clone() });
     assert!(matches!(missing, MqttError::Certificates { .. }));
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().join("ca.pem");
     fs::write(&empty, "nothing").unwrap();
-    assert!(matches!(refused(Settings { ca_file: Some(empty), ..secure }), MqttError::Certificates { .. }));
+    assert!(matches!(refused(MqttSettings { ca_file: Some(empty), ..secure }), MqttError::Certificates { .. }));
     // Without an identifier it is the machine's host name, which can always be used.
-    assert!(Settings::new("mqtt://localhost").check().is_ok());
+    assert!(MqttSettings::new("mqtt://localhost").check().is_ok());
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_password_is_its_owners_alone_and_never_shown() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("password");
     let settings = |broker: &str| {
-        let mut settings = Settings::new(broker);
+        let mut settings = MqttSettings::new(broker);
         (settings.user, settings.password_file) = (Some("anna".into()), Some(path.clone()));
         settings
     };
@@ -80,7 +80,7 @@ fn a_password_is_its_owners_alone_and_never_shown() {
     }
     assert!(!settings("mqtts://door3").check().unwrap().is_overheard());
     assert!(!settings("mqtt://127.0.0.1").check().unwrap().is_overheard());
-    let nobody = Settings { user: None, ..settings("mqtt://door3") };
+    let nobody = MqttSettings { user: None, ..settings("mqtt://door3") };
     assert!(matches!(nobody.check(), Err(MqttError::NoUser)));
     fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
     assert!(matches!(settings("mqtt://door3").check(), Err(MqttError::PasswordOpen { .. })));

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::task::{AbortHandle, Id};
 
 /// Who holds a connection, oldest first.
-pub(crate) struct Places {
+pub(crate) struct ConnectionTable {
     most: usize,
     held: Vec<Held>,
 }
@@ -42,7 +42,7 @@ fn caller(peer: IpAddr) -> Caller {
     caller
 }
 
-impl Places {
+impl ConnectionTable {
     pub(crate) fn new(most: usize) -> Self {
         Self { most, held: Vec::with_capacity(most) }
     }
@@ -83,8 +83,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_oldest_of_whoever_holds_most_gives_way() {
-        let (mut places, mut connections) = (Places::new(3), JoinSet::<()>::new());
-        let mut take = |places: &mut Places, peer: &str| {
+        let (mut places, mut connections) = (ConnectionTable::new(3), JoinSet::<()>::new());
+        let mut take = |places: &mut ConnectionTable, peer: &str| {
             let handle = connections.spawn(std::future::pending());
             places.take(peer.parse().unwrap(), handle.clone(), Busy::default());
             handle
@@ -105,8 +105,8 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_waits_for_an_answer_keeps_the_place_before_a_silent_one() {
-        let (mut places, mut connections) = (Places::new(2), JoinSet::<()>::new());
-        let mut take = |places: &mut Places, busy: bool| {
+        let (mut places, mut connections) = (ConnectionTable::new(2), JoinSet::<()>::new());
+        let mut take = |places: &mut ConnectionTable, busy: bool| {
             let (handle, of) = (connections.spawn(std::future::pending()), Busy::default());
             of.set(busy);
             places.take([10, 0, 0, 1].into(), handle.clone(), of);

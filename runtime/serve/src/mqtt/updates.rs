@@ -1,5 +1,5 @@
-//! What the broker has yet to be told: the newest state, and the results of changes, as many as may wait. Events are
-//! gathered whether the broker is there or not.
+//! What is not published yet: the newest state, and a bounded number of results of changes. Events are gathered whether
+//! the broker is there or not.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -10,18 +10,18 @@ use tokio::sync::Notify;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::answers::Knowledge;
 use crate::event::Event;
+use crate::knowledge::Knowledge;
 use crate::metric::MqttMetrics;
 
 /// Results of changes that may wait for the broker; the oldest go first.
 pub const WAITING: usize = 64;
-/// By how much a probability must move to be told anew.
+/// By how much a probability must move to be published again.
 const MOVED: f32 = 0.01;
 
 /// What the camera shows, as the event `live` says it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Shown {
+pub struct LiveState {
     /// The agreed label; none where there is nothing to name.
     pub label: Option<String>,
     /// How probable it is, 0..1.
@@ -41,7 +41,7 @@ fn rounded<S: Serializer>(probability: &Option<f32>, serializer: S) -> Result<S:
     probability.map(|probability| (f64::from(probability) * 1000.0).round() / 1000.0).serialize(serializer)
 }
 
-impl Shown {
+impl LiveState {
     /// Whether it says another thing than `told`, not only with another probability.
     pub fn is_other(&self, told: &Self) -> bool {
         let of = |shown: &Self| (shown.label.clone(), shown.known, shown.provisional, shown.camera.clone());
@@ -65,14 +65,14 @@ pub fn classes(knowledge: &Knowledge) -> String {
 
 /// The result of a change that ended, as an event of Home Assistant.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ended {
+pub struct ChangeResult {
     /// The job's identifier.
     pub job: String,
     /// The message.
     pub message: String,
 }
 
-impl Ended {
+impl ChangeResult {
     /// Of the event `job`, once it has ended.
     fn of(job: &Value) -> Option<Self> {
         let outcome = job["state"].as_str().filter(|state| matches!(*state, "done" | "failed"))?;
@@ -87,16 +87,16 @@ impl Ended {
     }
 }
 
-/// What there is to tell.
-pub struct News {
-    shown: RefCell<Option<Shown>>,
-    ended: RefCell<VecDeque<Ended>>,
+/// What is to be published.
+pub struct MqttUpdates {
+    shown: RefCell<Option<LiveState>>,
+    ended: RefCell<VecDeque<ChangeResult>>,
     dropped: Cell<u64>,
     /// That there is something new.
     pub fresh: Notify,
 }
 
-impl News {
+impl MqttUpdates {
     /// Beginning with what the camera shows already.
     pub fn new(live: Option<Value>) -> Self {
         let shown = live.and_then(|live| serde_json::from_value(live).ok());
@@ -104,17 +104,17 @@ impl News {
     }
 
     /// What the camera shows.
-    pub fn shown(&self) -> Option<Shown> {
+    pub fn shown(&self) -> Option<LiveState> {
         self.shown.borrow().clone()
     }
 
     /// The oldest result that waits.
-    pub fn first(&self) -> Option<Ended> {
+    pub fn first(&self) -> Option<ChangeResult> {
         self.ended.borrow().front().cloned()
     }
 
-    /// Lets a result go: the broker has it.
-    pub fn let_go(&self, job: &str) {
+    /// Removes a result: the broker has it, or nobody may have it.
+    pub fn remove(&self, job: &str) {
         self.ended.borrow_mut().retain(|ended| ended.job != job);
     }
 
@@ -139,7 +139,7 @@ impl News {
             },
             "job" => {
                 let job = serde_json::from_str(&event.data).unwrap_or_default();
-                let Some(ended) = Ended::of(&job) else { return };
+                let Some(ended) = ChangeResult::of(&job) else { return };
                 let mut waiting = self.ended.borrow_mut();
                 if waiting.len() >= WAITING {
                     waiting.pop_front();
@@ -147,7 +147,7 @@ impl News {
                 }
                 waiting.push_back(ended);
             }
-            // What names a class that was purged is told no more.
+            // What names a purged class is not published any more.
             "purged" => {
                 let purged: Value = serde_json::from_str(&event.data).unwrap_or_default();
                 purged["jobs"]
@@ -155,7 +155,7 @@ impl News {
                     .into_iter()
                     .flatten()
                     .filter_map(Value::as_str)
-                    .for_each(|job| self.let_go(job));
+                    .for_each(|job| self.remove(job));
             }
             // How many classes there are is looked up.
             "changed" => {}
@@ -182,47 +182,47 @@ mod tests {
 
     #[test]
     fn the_newest_state_counts_and_only_what_changed_is_news() {
-        let news = News::new(None);
-        assert_eq!(news.shown(), None);
-        news.take(&event("live", &live("mug", 0.9, true)));
-        news.take(&event("live", &live("mug", 0.912_34, true)));
-        let shown = news.shown().unwrap();
+        let updates = MqttUpdates::new(None);
+        assert_eq!(updates.shown(), None);
+        updates.take(&event("live", &live("mug", 0.9, true)));
+        updates.take(&event("live", &live("mug", 0.912_34, true)));
+        let shown = updates.shown().unwrap();
         let message = serde_json::to_value(&shown).unwrap();
         let expected = json!({
             "label": "mug", "probability": 0.912, "known": true, "provisional": false, "camera": "running",
         });
         assert_eq!(message, expected);
-        let near = Shown { probability: Some(0.915), ..shown.clone() };
+        let near = LiveState { probability: Some(0.915), ..shown.clone() };
         assert!(!near.is_other(&shown) && !near.has_moved(&shown));
-        let far = Shown { probability: Some(0.8), ..shown.clone() };
+        let far = LiveState { probability: Some(0.8), ..shown.clone() };
         assert!(!far.is_other(&shown) && far.has_moved(&shown));
-        assert!(Shown { known: false, ..shown.clone() }.is_other(&shown));
-        assert!(Shown { label: None, ..shown.clone() }.is_other(&shown));
-        assert!(Shown { provisional: true, ..shown.clone() }.is_other(&shown));
-        assert!(Shown { camera: "away".into(), ..shown.clone() }.is_other(&shown));
+        assert!(LiveState { known: false, ..shown.clone() }.is_other(&shown));
+        assert!(LiveState { label: None, ..shown.clone() }.is_other(&shown));
+        assert!(LiveState { provisional: true, ..shown.clone() }.is_other(&shown));
+        assert!(LiveState { camera: "away".into(), ..shown.clone() }.is_other(&shown));
     }
 
     #[test]
     fn results_wait_in_order_and_not_without_bound() {
-        let news = News::new(None);
-        news.take(&event("job", &json!({ "id": "a-1", "verb": "undo", "label": null, "state": "running" })));
-        assert_eq!(news.first(), None, "it has not ended");
+        let updates = MqttUpdates::new(None);
+        updates.take(&event("job", &json!({ "id": "a-1", "verb": "undo", "label": null, "state": "running" })));
+        assert_eq!(updates.first(), None, "it has not ended");
         for id in 1..=WAITING as u64 + 2 {
             let id = format!("a-{id}");
             let job = json!({ "id": id, "verb": "learn", "label": "mug", "state": "failed", "error": "no" });
-            news.take(&event("job", &job));
+            updates.take(&event("job", &job));
         }
-        assert_eq!(news.dropped.take(), 2);
-        let first = news.first().unwrap();
+        assert_eq!(updates.dropped.take(), 2);
+        let first = updates.first().unwrap();
         assert_eq!(first.job, "a-3");
         let message: Value = serde_json::from_str(&first.message).unwrap();
         let expected = json!({ "event_type": "failed", "job": "a-3", "verb": "learn", "label": "mug", "error": "no" });
         assert_eq!(message, expected);
-        news.let_go("a-3");
+        updates.remove("a-3");
         // That one gave way meanwhile.
-        news.let_go("a-3");
-        assert_eq!(news.first().unwrap().job, "a-4");
-        news.take(&event("purged", &json!({ "jobs": ["a-4", "a-5", "b-6"] })));
-        assert_eq!(news.first().unwrap().job, "a-6", "what names a purged class is not told");
+        updates.remove("a-3");
+        assert_eq!(updates.first().unwrap().job, "a-4");
+        updates.take(&event("purged", &json!({ "jobs": ["a-4", "a-5", "b-6"] })));
+        assert_eq!(updates.first().unwrap().job, "a-6", "what names a purged class is not told");
     }
 }

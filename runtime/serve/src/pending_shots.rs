@@ -1,4 +1,4 @@
-//! Shots that were taken and not learned yet: their features and a thumbnail, in memory alone.
+//! Shots that were taken and are not learned yet: their features and thumbnails, in memory only.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,20 +12,20 @@ use orco_runtime::ndarray::{Array2, Array3, Axis};
 use orco_runtime::quality::{self, Objection, Quality, Thresholds};
 use serde_json::{Value, json};
 
-use crate::answers::Named;
 use crate::error::Refusal;
 use crate::health;
-use crate::id::{Id, Ids};
+use crate::id::{Id, IdSource};
 use crate::metric::Metrics;
+use crate::prediction::ShotFeatures;
 
 /// Most shots that are held, of all labels together.
-const MOST: usize = 256;
+const MAX_SHOTS: usize = 256;
 /// Width and height of a thumbnail at most, in pixels.
 const THUMBNAIL: u32 = 160;
 
 /// A shot that is held.
 #[derive(Clone, Debug)]
-pub struct Shot {
+pub struct PendingShot {
     /// Identifies it.
     pub id: Id,
     /// What was measured on it.
@@ -53,7 +53,7 @@ pub fn warning_json(warning: &Warning) -> Value {
     }
 }
 
-/// A picture that is to be a shot, looked at.
+/// A picture that is to be a shot, with what was measured on it.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     quality: Quality,
@@ -106,26 +106,26 @@ fn scaled(length: u32, most: u32, longest: u32) -> u32 {
 }
 
 #[derive(Default)]
-struct Held {
-    ids: Ids,
-    labels: BTreeMap<String, Vec<Shot>>,
+struct HeldShots {
+    ids: IdSource,
+    labels: BTreeMap<String, Vec<PendingShot>>,
 }
 
 /// All shots that are held, by label.
 #[derive(Clone)]
-pub struct Shooting {
-    held: Arc<Mutex<Held>>,
+pub struct PendingShots {
+    held: Arc<Mutex<HeldShots>>,
     thresholds: Thresholds,
     metrics: Metrics,
 }
 
-impl Shooting {
+impl PendingShots {
     /// Holds none.
     pub fn new(metrics: Metrics) -> Self {
         Self { held: Arc::default(), thresholds: Thresholds::default(), metrics }
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, HeldShots> {
         health::lock(&self.held)
     }
 
@@ -138,29 +138,35 @@ impl Shooting {
         &self,
         label: &str,
         candidate: Candidate,
-        (features, matches): (Array2<f32>, &[Named]),
+        ShotFeatures { features, classes }: ShotFeatures,
         anyway: bool,
     ) -> Result<(Option<Id>, Vec<Warning>), Refusal> {
         let Candidate { quality, thumbnail, picture } = candidate;
         let mut held = self.held();
         let all = held.labels.iter().flat_map(|(label, shots)| shots.iter().map(move |shot| (label, shot)));
         let earlier = all.map(|(label, shot)| (shot.id, label.as_str(), &shot.quality));
-        let best = matches.first().map(|best| (best.label.as_str(), best.probability));
+        let best = classes.first().map(|best| (best.label.as_str(), best.probability));
         let warnings = self.thresholds.objections(quality::ShotCandidate { label, quality: &quality, best }, earlier);
         if !anyway && warnings.iter().any(Warning::refuses) {
             return Ok((None, warnings));
         }
-        if held.labels.values().map(Vec::len).sum::<usize>() >= MOST {
-            return Err(Refusal::conflict(format!("{MOST} shots are held already: learn or delete some first")));
+        if held.labels.values().map(Vec::len).sum::<usize>() >= MAX_SHOTS {
+            return Err(Refusal::conflict(format!("{MAX_SHOTS} shots are held already: learn or delete some first")));
         }
-        let id = held.ids.give();
-        held.labels.entry(label.to_owned()).or_default().push(Shot { id, quality, features, thumbnail, picture });
+        let id = held.ids.next_id();
+        held.labels.entry(label.to_owned()).or_default().push(PendingShot {
+            id,
+            quality,
+            features,
+            thumbnail,
+            picture,
+        });
         self.count(&held);
         Ok((Some(id), warnings))
     }
 
     /// The shots of a label, oldest first.
-    pub fn of(&self, label: &str) -> Vec<Shot> {
+    pub fn of(&self, label: &str) -> Vec<PendingShot> {
         self.held().labels.get(label).cloned().unwrap_or_default()
     }
 
@@ -176,7 +182,7 @@ impl Shooting {
         self.held().labels.iter().map(|(label, shots)| (label.clone(), shots.len())).collect()
     }
 
-    /// Lets shots of a label go; returns how many there were.
+    /// Removes shots of a label; returns how many there were.
     pub fn remove(&self, label: &str, ids: impl Fn(Id) -> bool) -> usize {
         let mut held = self.held();
         let Some(shots) = held.labels.get_mut(label) else { return 0 };
@@ -190,18 +196,18 @@ impl Shooting {
         removed
     }
 
-    fn count(&self, held: &Held) {
+    fn count(&self, held: &HeldShots) {
         self.metrics.shots.set(held.labels.values().map(Vec::len).sum::<usize>() as i64);
     }
 }
 
 /// Features of shots, `[shots, views, features]`; `None` if there are none.
-pub fn features(shots: &[Shot]) -> Option<Array3<f32>> {
+pub fn features(shots: &[PendingShot]) -> Option<Array3<f32>> {
     let views: Vec<_> = shots.iter().map(|shot| shot.features.view()).collect();
     orco_runtime::ndarray::stack(Axis(0), &views).ok()
 }
 
 /// The shots' pictures, where all of them are held.
-pub fn pictures(shots: &[Shot]) -> Option<Vec<RgbImage>> {
+pub fn pictures(shots: &[PendingShot]) -> Option<Vec<RgbImage>> {
     shots.iter().map(|shot| shot.picture.as_deref().cloned()).collect()
 }

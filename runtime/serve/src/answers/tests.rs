@@ -1,0 +1,36 @@
+use std::thread;
+use std::time::{Duration, Instant};
+
+use orco_runtime::bundle::Bundle;
+use orco_runtime::learner::LearnerSettings;
+use orco_runtime::state::Balance;
+
+use super::*;
+use crate::event::Events;
+use crate::health::Health;
+use crate::metric::Metrics;
+
+#[test]
+fn a_change_while_the_thread_opens_its_learner_is_taken_up() {
+    let bundle = Bundle::open("../../models/cifar100-edge".as_ref()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    let health = Health::new(folder.path(), Events::default());
+    let telemetry = Telemetry { health, events: Events::default(), metrics: Metrics::default() };
+    let inbox = Inbox::new(&bundle.base_model, 9, Events::default());
+    let theirs = store.clone();
+    let open = move || {
+        let learner = || Learner::new(bundle.clone(), theirs.clone(), LearnerSettings::default()).unwrap();
+        let opened = learner();
+        // Another program, after the state was read.
+        learner().balance(Balance::KeepKnown, &mut ()).unwrap();
+        Ok(opened)
+    };
+    let answers = Answers::start(open, store, inbox, telemetry).unwrap();
+    let end = Instant::now() + Duration::from_secs(120);
+    while answers.knowledge().generation == 0 {
+        assert!(Instant::now() < end, "the change is never seen");
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(answers.knowledge().balance, Balance::KeepKnown);
+}

@@ -1,0 +1,72 @@
+//! What is known at a moment: classes, stored shots, history.
+
+use orco_runtime::history::HistoryEntry;
+use orco_runtime::label;
+use orco_runtime::learner::Learner;
+use orco_runtime::state::{Balance, Class};
+
+use crate::error::Refusal;
+
+/// What is known at a moment. All answers of that moment follow from it.
+#[derive(Clone, Debug, Default)]
+pub struct Knowledge {
+    /// Rises each time that the state is read.
+    pub number: u64,
+    /// How often the state was saved; 0 if nothing was saved yet.
+    pub generation: u64,
+    /// Why the state can no longer be used, in a sentence: answers go on from what was known before.
+    pub problem: Option<String>,
+    /// Number of base classes, which come first.
+    pub base: usize,
+    /// All classes.
+    pub classes: Vec<Class>,
+    /// Number of stored shots of every class, without those of the bundle.
+    pub shots: Vec<usize>,
+    /// SHA-256 of each of them, by which thumbnails are found.
+    pub digests: Vec<Vec<[u8; 32]>>,
+    /// Pseudo-targets that no class has.
+    pub free_targets: usize,
+    /// How base classes and learned classes are weighed against each other.
+    pub balance: Balance,
+    /// Expected accuracies on base classes and learned ones, where answers have a border.
+    pub expected: Option<(f32, f32)>,
+    /// Sessions since the bundle.
+    pub sessions: u32,
+    /// The changes that are remembered, oldest first.
+    pub history: Vec<HistoryEntry>,
+}
+
+impl Knowledge {
+    /// Index of the class of that label, base classes first.
+    ///
+    /// # Errors
+    /// [`Refusal`] if no class has it.
+    pub fn class(&self, label: &str) -> Result<usize, Refusal> {
+        let index = self.classes.iter().position(|class| label::same(&class.label, label));
+        index.ok_or_else(|| Refusal::missing(format!("no class has the label \"{label}\"")))
+    }
+
+    pub(crate) fn of(learner: &Learner, number: u64, problem: Option<String>) -> Self {
+        let (base_model, state) = (learner.base_model(), learner.state());
+        let classes: Vec<Class> = learner.classes().cloned().collect();
+        let mut digests = vec![Vec::new(); classes.len()];
+        for (exemplar, class) in state.exemplars.classes().iter().enumerate() {
+            digests[*class as usize].push(state.exemplars.digest_of(exemplar));
+        }
+        let shots = digests.iter().map(Vec::len).collect();
+        Self {
+            number,
+            generation: learner.generation(),
+            problem,
+            base: base_model.classes.len(),
+            classes,
+            shots,
+            digests,
+            free_targets: state.free_targets(base_model).len(),
+            balance: state.balance,
+            expected: state.calibration.map(|calibration| (calibration.border.base, calibration.border.new)),
+            sessions: state.sessions,
+            history: learner.history().entries().to_vec(),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! All routes: each is one row, with its handler. What is not listed is not served; `openapi.json` describes the same.
+
+use std::sync::{Arc, LazyLock};
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware;
+
+use crate::api::{camera, changes, inbox, inference, known, shots, thumbnails, watch};
+use crate::error::Refusal;
+use crate::guard::{self, Guard};
+use crate::page;
+use crate::route::{Body, Route};
+
+/// All routes, those of the page first.
+pub static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
+    let page = page::FILES.iter().map(|file| Route::get(file.path, || async { file.answer() }).without_token());
+    page.chain([
+        Route::get("/v2/health/live", inference::live).without_token(),
+        Route::get("/v2/health/ready", inference::ready).without_token(),
+        Route::get("/v2", inference::server).without_token(),
+        Route::get("/v2/models/{name}", inference::model),
+        Route::get("/v2/models/{name}/ready", inference::model_ready),
+        Route::post("/v2/models/{name}/infer", Body::Tensors, inference::infer),
+        Route::get("/api/v1/openapi.json", page::openapi).without_token(),
+        Route::get("/api/v1/status", known::status),
+        Route::get("/api/v1/classes", known::classes),
+        Route::patch("/api/v1/classes/{label}", changes::rename),
+        Route::delete("/api/v1/classes/{label}", changes::forget).with_query(),
+        Route::get("/api/v1/classes/{label}/shots/{file}", thumbnails::thumbnail),
+        Route::patch("/api/v1/classes/{label}/shots/{file}", thumbnails::move_shot),
+        Route::post("/api/v1/classify", Body::Picture, known::classify).with_query(),
+        Route::get("/api/v1/shots", shots::all),
+        Route::get("/api/v1/shots/{label}", shots::list),
+        Route::post("/api/v1/shots/{label}", Body::Picture, shots::take).with_query(),
+        Route::delete("/api/v1/shots/{label}", shots::clear),
+        Route::get("/api/v1/shots/{label}/enough", shots::enough),
+        Route::get("/api/v1/shots/{label}/{id}", shots::thumbnail),
+        Route::delete("/api/v1/shots/{label}/{id}", shots::remove),
+        Route::get("/api/v1/inbox", inbox::all),
+        Route::delete("/api/v1/inbox", inbox::clear),
+        Route::get("/api/v1/inbox/{id}", inbox::frame),
+        Route::post("/api/v1/inbox/label", Body::Json, inbox::label),
+        Route::post("/api/v1/inbox/dismiss", Body::Json, inbox::dismiss),
+        Route::post("/api/v1/learn", Body::Json, changes::learn),
+        Route::get("/api/v1/jobs", changes::unfinished),
+        Route::get("/api/v1/jobs/{id}", changes::job),
+        Route::post("/api/v1/undo", Body::Json, changes::undo),
+        Route::get("/api/v1/history", known::history),
+        Route::post("/api/v1/balance", Body::Json, changes::balance),
+        Route::get("/api/v1/events", watch::events),
+        Route::get("/api/v1/live", camera::now),
+        Route::get("/api/v1/camera.jpg", camera::newest).with_query(),
+        Route::get("/api/v1/camera.mjpg", camera::stream),
+        Route::post("/api/v1/camera/shot", Body::Json, camera::shoot),
+        Route::get("/metrics", watch::metrics),
+    ])
+    .collect()
+});
+
+/// The router behind the guard.
+pub fn router(guard: Guard) -> Router {
+    let service = Arc::clone(guard.service());
+    let routes = ROUTES.iter();
+    routes
+        .fold(Router::new(), |router, route| router.route(route.path, route.handler.clone()))
+        .fallback(|| async { Refusal::missing("there is no such path: GET /api/v1/openapi.json lists all") })
+        .route_layer(middleware::from_fn_with_state(guard, guard::check))
+        // The guard has a limit for each route; axum's own would cut pictures off at 2 MB.
+        .layer(DefaultBodyLimit::disable())
+        .with_state(service)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use axum::http::Method;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn the_openapi_document_lists_every_route_and_no_other() {
+        let document: Value = serde_json::from_str(page::OPENAPI).unwrap();
+        let paths = document["paths"].as_object().unwrap();
+        let listed = paths.iter().flat_map(|(path, methods)| {
+            let methods = methods.as_object().unwrap().keys().filter(|key| *key != "parameters");
+            methods.map(move |method| (method.to_uppercase(), path.clone()))
+        });
+        // The page is for people.
+        let pages: Vec<&str> = page::FILES.iter().map(|file| file.path).collect();
+        let served = ROUTES.iter().filter(|route| !pages.contains(&route.path));
+        let served: BTreeSet<_> = served.map(|route| (route.method.to_string(), route.path.to_owned())).collect();
+        assert_eq!(listed.collect::<BTreeSet<_>>(), served);
+        for route in ROUTES.iter().filter(|route| route.body != Body::None) {
+            let method = route.method.as_str().to_lowercase();
+            let content = document["paths"][route.path][method]["requestBody"]["content"].as_object();
+            let types: BTreeSet<&str> = content.unwrap().keys().map(String::as_str).collect();
+            assert_eq!(types, route.body.content_types().iter().copied().collect(), "{route:?}");
+        }
+    }
+
+    #[test]
+    fn the_openapi_document_says_which_routes_need_no_token() {
+        let document: Value = serde_json::from_str(page::OPENAPI).unwrap();
+        let pages: Vec<&str> = page::FILES.iter().map(|file| file.path).collect();
+        for route in ROUTES.iter().filter(|route| !pages.contains(&route.path)) {
+            let security = &document["paths"][route.path][route.method.as_str().to_lowercase()]["security"];
+            assert_eq!(*security == json!([]), route.open, "{route:?}");
+        }
+    }
+
+    #[test]
+    fn the_openapi_document_says_which_routes_take_a_query() {
+        let document: Value = serde_json::from_str(page::OPENAPI).unwrap();
+        for route in ROUTES.iter().filter(|route| !route.open) {
+            let method = route.method.as_str().to_lowercase();
+            let parameters = document["paths"][route.path][method]["parameters"].as_array();
+            let asked = parameters.is_some_and(|all| all.iter().any(|parameter| parameter["in"] == "query"));
+            assert_eq!(asked, route.query, "{route:?}");
+        }
+    }
+
+    #[test]
+    fn what_changes_something_needs_the_token_and_a_type_for_its_body() {
+        for route in ROUTES.iter().filter(|route| route.mutates()) {
+            assert!(!route.open, "{route:?}");
+            assert!(route.method == Method::DELETE || !route.body.content_types().is_empty(), "{route:?}");
+        }
+    }
+}
