@@ -6,8 +6,8 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
+use orco_benchmark::Summary;
 use orco_core::config::Config;
-use orco_lab::Summary;
 use orco_lab::published::{self, Theirs};
 use orco_lab::shown;
 use orco_lab::trials;

@@ -25,7 +25,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use orco_lab::Summary;
+use orco_benchmark::Summary;
 use orco_lab::published::{ROWS, Table};
 use orco_lab::seeds::{self, OverSeeds};
 use orco_lab::shown;

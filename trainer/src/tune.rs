@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use orco_benchmark::benchmark::Benchmark;
 use orco_core::config::Config;
 use orco_lab::ablation::Ablation;
-use orco_lab::benchmark::Benchmark;
 use orco_lab::shown::print;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;

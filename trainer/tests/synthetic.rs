@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use orco_lab::benchmark::Benchmark;
+use orco_benchmark::benchmark::Benchmark;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::signature::PublicKey;

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::Context;
-use orco_lab::benchmark::Benchmark;
+use orco_benchmark::benchmark::Benchmark;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 

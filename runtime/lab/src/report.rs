@@ -28,9 +28,9 @@ pub use picture::DrawError;
 pub use scatter::{Plane, Point};
 pub use similarity::Similarities;
 
-use crate::csv::csv;
-use crate::metrics::Summary;
 use crate::published::Table;
+use orco_benchmark::Summary;
+use orco_benchmark::csv::csv;
 
 /// All that a report shows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -5,9 +5,9 @@ use std::fmt::{self, Write as _};
 use orco_runtime::bundle::Bundle;
 use serde::{Deserialize, Serialize};
 
-use crate::benchmark::Benchmark;
-use crate::csv::quoted;
-use crate::metrics::{Draw, Row, Summary, summarise};
+use orco_benchmark::benchmark::Benchmark;
+use orco_benchmark::csv::quoted;
+use orco_benchmark::{Draw, SessionAccuracy, Summary, summarise};
 
 /// A system, measured on what was trained with every seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -125,7 +125,7 @@ impl OverSeeds {
         };
         let maybe =
             |of: &dyn Fn(&Summary) -> Option<f64>| of(&each[0]).map(|_| all(&|summary| of(summary).unwrap_or(0.0)));
-        let row = |at: usize| Row {
+        let row = |at: usize| SessionAccuracy {
             session: over_seeds.sessions[at].session,
             base: all(&|summary| summary.deviations[at].base),
             inc: maybe(&|summary| summary.deviations[at].inc),
@@ -158,7 +158,8 @@ impl OverSeeds {
         let totals = totals.map(|((name, mean, draws), (_, _, seeds))| number(None, name, [mean, draws, seeds]));
         let rows = self.over_draws.deviations.iter().zip(&self.over_seeds.deviations).zip(&self.over_seeds.sessions);
         let of_rows = rows.flat_map(|((draws, seeds), means)| {
-            let numbers = Row::NAMES.into_iter().zip(means.numbers()).zip(draws.numbers()).zip(seeds.numbers());
+            let numbers =
+                SessionAccuracy::NAMES.into_iter().zip(means.numbers()).zip(draws.numbers()).zip(seeds.numbers());
             numbers.filter_map(move |(((name, mean), draws), seeds)| {
                 Some(number(Some(means.session), name, [mean?, draws?, seeds?]))
             })
@@ -183,10 +184,11 @@ impl OverSeeds {
 
     /// The numbers of every session, a line for each.
     pub fn table(&self) -> String {
-        let heading = Row::NAMES.iter().fold("session".to_owned(), |line, name| line + &format!("{name:>24}"));
+        let heading =
+            SessionAccuracy::NAMES.iter().fold("session".to_owned(), |line, name| line + &format!("{name:>24}"));
         let numbers = self.numbers();
         let lines = self.over_seeds.sessions.iter().map(|row| {
-            Row::NAMES.iter().fold(format!("\n{:>7}", row.session), |line, wanted| {
+            SessionAccuracy::NAMES.iter().fold(format!("\n{:>7}", row.session), |line, wanted| {
                 let own = numbers.iter().find(|number| number.session == Some(row.session) && number.name == *wanted);
                 line + &format!("{:>24}", own.map_or_else(|| "-".into(), Number::to_string))
             })
@@ -242,7 +244,7 @@ mod tests {
     use super::*;
 
     fn draw(base: f64, inc: f64, top1: f64) -> Draw {
-        let row = |session, inc: Option<f64>| Row { session, base, inc, hm: inc, top1, area: None };
+        let row = |session, inc: Option<f64>| SessionAccuracy { session, base, inc, hm: inc, top1, area: None };
         Draw { rows: vec![row(0, None), row(1, Some(inc))], operations: 0.0, seconds: 0.0 }
     }
 

@@ -5,23 +5,24 @@
 //! between. Methods that live in the training of the backbone are not among them; [`crate::published`] says which, and
 //! why.
 
+mod ablated;
 mod bounds;
 mod c_fscil;
-mod device;
 mod fecam;
 mod means;
 mod nc_fscil;
 mod pull;
 mod ridge;
 
+use orco_benchmark::benchmark::Benchmark;
+use orco_benchmark::{DeviceLearner, Learner};
 use orco_core::align::{AlignError, Progress};
 use orco_core::config::{Answer, Config};
 use orco_core::workers::Workers;
 use orco_state::session::{LearnError, NewClass, OnProgress};
-use orco_state::state::{BaseModel, State};
+use orco_state::state::BaseModel;
 
 use crate::ablation::Ablation;
-use crate::evaluate::Measurement;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,18 +159,15 @@ impl System {
     }
 
     /// The system before its first session.
-    pub(crate) fn start<'a>(
-        self,
-        of: &Measurement<'a>,
-        config: &'a Config,
-        workers: &'a dyn Workers,
-    ) -> Box<dyn Learner + 'a> {
-        let Measurement { base_model, benchmark, seed, .. } = *of;
+    pub(crate) fn start<'a>(self, start: &Start<'a>) -> Box<dyn Learner + 'a> {
+        let Start { base_model, benchmark, config, seed, workers } = *start;
         match self {
             Self::Orco | Self::NcmBorder | Self::LdaBorder | Self::Program | Self::Text | Self::Joint => {
-                Box::new(device::Device::new(base_model, config, seed, workers, None))
+                Box::new(DeviceLearner::new(base_model, config, seed, workers))
             }
-            Self::Ablated(ablation) => Box::new(device::Device::new(base_model, config, seed, workers, Some(ablation))),
+            Self::Ablated(ablation) => {
+                Box::new(ablated::AblatedLearner::new(DeviceLearner::new(base_model, config, seed, workers), ablation))
+            }
             Self::Imprint => Box::new(means::Imprinted::new(base_model)),
             Self::Ncm => Box::new(means::Means::new(base_model, benchmark, None)),
             Self::Teen => Box::new(means::Means::new(base_model, benchmark, Some(means::TEEN))),
@@ -182,23 +180,18 @@ impl System {
     }
 }
 
-/// A system on its way through the sessions of a draw.
-pub(crate) trait Learner {
-    /// Learns the classes of a session and returns the floating-point operations of its training, those of matrix
-    /// products, as far as they are counted.
-    fn learn(&mut self, new: &[NewClass], on_progress: OnProgress<'_>) -> Result<f64, LearnError>;
-
-    /// Scores of every class seen: `features` `[n, inputs]`, result `[n, classes]`.
-    fn scores(&self, features: &[f32]) -> Vec<f32>;
-
-    /// The state of a device, where it is one.
-    fn state(&self) -> Option<&State> {
-        None
-    }
+/// What a system starts from.
+pub(crate) struct Start<'a> {
+    pub base_model: &'a BaseModel,
+    pub benchmark: &'a Benchmark,
+    /// Settings of phase 3: the system's own, where it brings some.
+    pub config: &'a Config,
+    pub seed: u64,
+    pub workers: &'a dyn Workers,
 }
 
-/// Tells of an epoch that trained something else than phase 3, and asks whether to go on.
-pub(crate) fn told(epoch: usize, epochs: usize, on_progress: OnProgress<'_>) -> Result<(), LearnError> {
+/// Reports an epoch that trained something else than phase 3, and asks whether to go on.
+pub(crate) fn report_epoch(epoch: usize, epochs: usize, on_progress: OnProgress<'_>) -> Result<(), LearnError> {
     let progress = Progress { epoch: epoch + 1, epochs, losses: Default::default() };
     if on_progress(progress).is_break() { Err(AlignError::Cancelled.into()) } else { Ok(()) }
 }

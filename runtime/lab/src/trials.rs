@@ -18,11 +18,11 @@ use orco_state::codec;
 use orco_state::state::BaseModel;
 
 use crate::ablation::{Ablation, Assignment};
-use crate::benchmark::Benchmark;
-use crate::evaluate::{EvaluateError, Measurement};
-use crate::metrics::{Draw, Summary, summarise};
+use crate::evaluate::Measurement;
 use crate::published::{self, Theirs};
 use crate::system::System;
+use orco_benchmark::benchmark::Benchmark;
+use orco_benchmark::{Draw, EvaluateError, Summary, summarise};
 
 /// The program, in what is measured: goes into every key, so that what other code measured is measured anew. The last
 /// number is to be raised with every change of what is trained or measured, by the trainer too.
@@ -264,12 +264,12 @@ fn unsealed(text: &str) -> Option<Draw> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::Row;
     use crate::published::Table;
+    use orco_benchmark::SessionAccuracy;
 
     #[test]
     fn a_kept_draw_that_was_damaged_is_none() {
-        let row = Row { session: 0, base: 61.5, inc: None, hm: None, top1: 61.5, area: None };
+        let row = SessionAccuracy { session: 0, base: 61.5, inc: None, hm: None, top1: 61.5, area: None };
         let draw = Draw { rows: vec![row], operations: 1e9, seconds: 0.1 + 0.2 };
         let text = sealed(&draw);
         assert_eq!(unsealed(&text), Some(draw.clone()));

@@ -4,8 +4,8 @@
 use core::ops::ControlFlow;
 use std::path::Path;
 
+use orco_benchmark::benchmark::Benchmark;
 use orco_core::workers::Serial;
-use orco_lab::benchmark::Benchmark;
 use orco_lab::unknown::UnknownRow;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;

@@ -5,7 +5,7 @@ use core::ops::ControlFlow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use orco_lab::benchmark::Benchmark;
+use orco_benchmark::benchmark::Benchmark;
 use orco_lab::published::{ROWS, Table};
 use orco_lab::report::{Report, prepare};
 use orco_lab::tables::Tables;

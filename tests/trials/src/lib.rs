@@ -2,6 +2,8 @@
 
 pub mod memory;
 pub mod record;
+#[cfg(target_os = "linux")]
+pub mod threads;
 
 use std::io::Write;
 

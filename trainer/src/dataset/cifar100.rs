@@ -1,10 +1,10 @@
 //! CIFAR-100 (Krizhevsky 2009), its binary version, as tensors.
 //!
-//! The records are read by [`orco_lab::cifar100`], which the device program shares.
+//! The records are read by [`orco_benchmark::cifar100`], which the device program shares.
 
 use std::path::Path;
 
-use orco_lab::cifar100::{self, DatasetError, Part};
+use orco_benchmark::cifar100::{self, DatasetError, Part};
 use tch::Tensor;
 
 use super::{DataError, Images};

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use orco_lab::cifar100::DatasetError;
+use orco_benchmark::cifar100::DatasetError;
 
 use super::SplitError;
 use crate::distributed::RankError;

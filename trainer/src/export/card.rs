@@ -3,11 +3,12 @@
 use std::fmt::Write;
 
 use anyhow::Result;
+use orco_benchmark::benchmark::{Benchmark, SEED};
+use orco_benchmark::{Summary, percent_or_dash, summarise};
 use orco_core::config::{Answer, Config};
 use orco_core::loss::contrast::Form;
-use orco_lab::benchmark::{Benchmark, SEED};
 use orco_lab::shown::shell_word;
-use orco_lab::{Measurement, Summary, System, percent_or_dash, summarise};
+use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LEARNER, STATISTICS};
 use orco_state::target::Method;
@@ -175,7 +176,7 @@ pub(super) fn write(
     match recipe.split.measure_on {
         MeasureOn::Test => writeln!(
             text,
-            "    cargo run --release -p orco -- eval --bundle {} --draws {draws} --seed {SEED}\n",
+            "    cargo run --release -p orco-lab -- eval {} --draws {draws} --seed {SEED}\n",
             shell_word(&exported.folder.to_string_lossy())
         )?,
         MeasureOn::Holdout => {

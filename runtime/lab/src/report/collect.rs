@@ -9,9 +9,10 @@ use orco_state::target::{argmax, cosines};
 
 use super::similarity::{KINDS, Kind, Similarities};
 use super::{Confusion, Forgetting, Plane, Report, TradeOff, angles};
-use crate::benchmark::Benchmark;
-use crate::evaluate::{EvaluateError, Measurement, Scored};
-use crate::metrics::summarise;
+use orco_benchmark::benchmark::Benchmark;
+use orco_benchmark::{EvaluateError, SessionScores, summarise};
+
+use crate::evaluate::Measurement;
 use crate::published::Table;
 use crate::system::System;
 
@@ -71,7 +72,7 @@ pub fn collect(
         on_system(system);
         let measurement = Measurement { base_model, benchmark, system, config, seed };
         let seen = Mutex::new(Seen::default());
-        let look = |draw: usize, scored: &Scored<'_>| {
+        let look = |draw: usize, scored: &SessionScores<'_>| {
             // What a panic left half done is of no use, but the panic itself comes through.
             let Ok(mut seen) = seen.lock() else { return };
             seen.look(system, (draw, benchmark.ways.len()), scored);
@@ -99,16 +100,16 @@ pub fn collect(
 }
 
 impl Seen {
-    fn look(&mut self, system: System, (draw, last): (usize, usize), scored: &Scored<'_>) {
+    fn look(&mut self, system: System, (draw, last): (usize, usize), scored: &SessionScores<'_>) {
         let first_draw = draw == 0;
         if system == System::Orco {
-            self.accuracies.push((draw, scored.session, scored.measured().of_classes()));
+            self.accuracies.push((draw, scored.session, scored.counts().of_classes()));
             if first_draw {
                 self.confusion.push(confusion(scored));
             }
         }
         if first_draw && scored.session == last {
-            let measured = scored.measured();
+            let measured = scored.counts();
             let row = measured.row(last);
             let rounded = |(base, new): (f64, f64)| ((base * 1e3).round() / 1e3, (new * 1e3).round() / 1e3);
             let curve = measured.curve();
@@ -124,7 +125,7 @@ impl Seen {
     }
 }
 
-fn confusion(scored: &Scored<'_>) -> Confusion {
+fn confusion(scored: &SessionScores<'_>) -> Confusion {
     let mut counts = vec![vec![0; scored.classes]; scored.classes];
     scored.pictures().for_each(|(class, scores)| counts[class][argmax(scores)] += 1);
     Confusion { session: scored.session, counts }

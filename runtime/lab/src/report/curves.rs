@@ -4,9 +4,9 @@ use plotters::prelude::*;
 
 use super::picture::{Area, Axes, DrawError, Drawn, Entry, Mark, Picture, SERIES, failed, legend, legend_height, line};
 use super::{Report, TradeOff};
-use crate::metrics::Row;
 use crate::published::{self, Table};
 use crate::system::System;
+use orco_benchmark::SessionAccuracy;
 
 /// The systems whose curves are drawn, as far as they were measured: more than these cannot be told apart.
 const DRAWN: [System; 7] =
@@ -36,7 +36,9 @@ struct Sessions {
 }
 
 fn harmonic_means(report: &Report) -> Sessions {
-    let of = |rows: &[Row]| rows.iter().filter_map(|row| Some((row.session as f64, row.hm?))).collect::<Vec<_>>();
+    let of = |rows: &[SessionAccuracy]| {
+        rows.iter().filter_map(|row| Some((row.session as f64, row.hm?))).collect::<Vec<_>>()
+    };
     let measured = DRAWN.iter().zip(SERIES).filter_map(|(system, colour)| {
         let summary = report.summary(system.name())?;
         let deviations = summary.deviations.iter().filter_map(|row| row.hm).collect();
@@ -61,7 +63,7 @@ fn harmonic_means(report: &Report) -> Sessions {
 /// Base, new and pooled accuracy of `orco`.
 fn ours(report: &Report) -> Option<Sessions> {
     let summary = report.summary(System::Orco.name())?;
-    let line = |name: &str, colour: usize, of: &dyn Fn(&Row) -> Option<f64>| {
+    let line = |name: &str, colour: usize, of: &dyn Fn(&SessionAccuracy) -> Option<f64>| {
         let points = summary.sessions.iter().filter_map(|row| Some((row.session as f64, of(row)?))).collect();
         let deviations = summary.deviations.iter().filter_map(of).collect();
         (Entry { name: name.into(), colour: SERIES[colour], mark: Mark::Line }, points, deviations)

@@ -9,7 +9,7 @@ use orco_state::classify::Classifier;
 use orco_state::session::{self, LearnError, Memory, NewClass, OnProgress, Session};
 use orco_state::state::{BaseModel, State};
 
-use super::Learner;
+use orco_benchmark::Learner;
 
 /// Cross entropy over the new classes' samples, and no exemplar of any other class.
 pub(super) fn fine_tuning(program: Config) -> Config {

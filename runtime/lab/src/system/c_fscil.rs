@@ -18,9 +18,10 @@ use orco_state::session::{LearnError, NewClass, OnProgress};
 use orco_state::state::BaseModel;
 use orco_state::target::cosines;
 
+use super::clean;
 use super::pull::{Pull, Puller, Settings};
-use super::{Learner, clean};
-use crate::benchmark::Benchmark;
+use orco_benchmark::Learner;
+use orco_benchmark::benchmark::Benchmark;
 
 /// How sharply likeness is punished.
 const ALPHA: f32 = 4.0;

@@ -18,8 +18,9 @@ use orco_state::state::BaseModel;
 use orco_state::statistics::Statistics;
 use orco_state::target::cosines;
 
+use super::clean;
 use super::means::TEEN;
-use super::{Learner, clean};
+use orco_benchmark::Learner;
 
 /// How much of the mean variance, and of the mean covariance, is added to every one.
 const SHRINKAGE: f64 = 1.0;

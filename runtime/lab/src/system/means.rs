@@ -6,8 +6,9 @@ use orco_state::session::{LearnError, NewClass, OnProgress};
 use orco_state::state::{BaseModel, State};
 use orco_state::target::cosines;
 
-use super::{Learner, clean};
-use crate::benchmark::Benchmark;
+use super::clean;
+use orco_benchmark::Learner;
+use orco_benchmark::benchmark::Benchmark;
 
 /// Imprinting in the projected space.
 pub(super) struct Imprinted(Classifier);

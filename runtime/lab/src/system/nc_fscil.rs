@@ -17,9 +17,10 @@ use orco_state::session::{LearnError, NewClass, OnProgress};
 use orco_state::state::{BaseModel, State};
 use orco_state::target::cosines;
 
+use super::clean;
 use super::pull::{Pull, Puller, Settings};
-use super::{Learner, clean};
-use crate::benchmark::Benchmark;
+use orco_benchmark::Learner;
+use orco_benchmark::benchmark::Benchmark;
 
 const TRAINING: Settings = Settings { epochs: 100, batch: 64, rate: 0.25 };
 

@@ -9,7 +9,7 @@ use orco_core::workers::Workers;
 use orco_state::head::Head;
 use orco_state::session::{LearnError, OnProgress};
 
-use super::told;
+use super::report_epoch;
 
 /// What pulls a projection z to its goal g, both of unit length.
 #[derive(Clone, Copy, Debug)]
@@ -110,7 +110,7 @@ impl<'a> Puller<'a> {
                 let mut head = Trained { parameters, momenta, scratch: &mut scratch };
                 shape.backward(&mut head, &mut pass, gradient, update, workers);
             }
-            told(epoch, settings.epochs, on_progress)?;
+            report_epoch(epoch, settings.epochs, on_progress)?;
         }
         let cost = shape.forward_cost() + shape.backward_cost();
         Ok(2.0 * cost as f64 * (samples * settings.epochs) as f64)

@@ -18,7 +18,8 @@ use orco_state::state::{Balance, BaseModel};
 use orco_state::statistics::Statistics;
 use orco_state::target::cosines;
 
-use super::{Learner, clean};
+use super::clean;
+use orco_benchmark::Learner;
 
 /// Random features, each the positive part of an inner product with a random vector.
 const WIDTH: usize = 2000;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::cifar100::{self, DatasetError, Part, Records, SIDE};
 use crate::benchmark::Benchmark;
+use crate::cifar100::{self, DatasetError, Part, Records, SIDE};
 use orco_core::config::Config;
 use orco_core::random::Random;
 use orco_runtime::bundle::Bundle;
@@ -29,7 +29,7 @@ pub enum ImagesError {
     Encode(#[from] EncodeError),
     /// The bundle knows a class that the data set does not have.
     #[error("the bundle's class \"{label}\" is none of CIFAR-100's; measure with a bundle trained on it")]
-    Stranger {
+    UnknownClass {
         /// The class.
         label: String,
     },
@@ -115,8 +115,8 @@ impl Plan {
         test: &Records,
     ) -> Result<Self, ImagesError> {
         let base: Vec<String> = bundle.base_model.classes.iter().map(|class| class.label.clone()).collect();
-        if let Some(stranger) = base.iter().find(|label| !names.contains(label)) {
-            return Err(ImagesError::Stranger { label: stranger.clone() });
+        if let Some(unknown) = base.iter().find(|label| !names.contains(label)) {
+            return Err(ImagesError::UnknownClass { label: unknown.clone() });
         }
         let room = bundle.base_model.target_count() - base.len();
         let labels: Vec<String> = match template {
@@ -129,7 +129,7 @@ impl Plan {
             }
         };
         let order: Vec<&String> = base.iter().chain(&labels).collect();
-        // Classes that take no part are numbered past the others and never read.
+        // Excluded classes are numbered past the others and never read.
         let number = |name: &String| order.iter().position(|label| *label == name).unwrap_or(order.len()) as u32;
         let class_of: Vec<u32> = names.iter().map(number).collect();
         let members = |records: &Records, wanted: core::ops::Range<usize>| -> Vec<u32> {
