@@ -162,7 +162,7 @@ fn exported(model: &Model, targets: &Targets, source: &Source<'_>) -> Result<(Ba
 
 /// All answer as the paper does: where f is trained, means of stored features would be those of another f.
 fn by_device(base_model: &BaseModel, benchmark: &Benchmark, config: &Config, draws: usize) -> Result<Summary> {
-    let device = Measurement { base_model, benchmark, system: System::Orco, config, seed: SEED };
+    let device = Measurement { base_model, benchmark, system: System::ORCO, config, seed: SEED };
     let measured = device.over(draws, &interrupt::flow);
     interrupt::check()?;
     Ok(Summary { system: "g, as on the device".into(), ..measured? })

@@ -134,7 +134,14 @@ impl Measurement<'_> {
     ) -> Result<Draw, EvaluateError> {
         let Self { base_model, benchmark, system, config, seed } = *self;
         let own = system.settings(config, published::program(&benchmark.source));
-        let start = Start { base_model, benchmark, config: own.as_ref().unwrap_or(config), seed, workers };
+        let start = Start {
+            base_model,
+            benchmark,
+            config: own.as_ref().unwrap_or(config),
+            seed,
+            workers,
+            ablation: system.ablation(),
+        };
         let mut learner = system.start(&start);
         Walk { base_model, benchmark, draw, seed }.measure(learner.as_mut(), on_progress, on_session)
     }

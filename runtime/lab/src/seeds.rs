@@ -148,11 +148,11 @@ impl OverSeeds {
     }
 
     /// Every number of all sessions together, or of one.
-    pub fn numbers(&self) -> Vec<Number> {
+    pub fn numbers(&self) -> Vec<SeedStatistic> {
         // One draw deviates from nothing.
         let number = |session, name, [mean, draws, seeds]: [f64; 3]| {
             let draws = (self.draws > 1).then_some(draws);
-            Number { session, name, mean, draws, seeds }
+            SeedStatistic { session, name, mean, draws, seeds }
         };
         let totals = self.over_draws.totals().zip(self.over_seeds.totals());
         let totals = totals.map(|((name, mean, draws), (_, _, seeds))| number(None, name, [mean, draws, seeds]));
@@ -173,7 +173,7 @@ impl OverSeeds {
         let numbers = self.numbers();
         TOTALS.iter().fold(name, |line, wanted| {
             let total = numbers.iter().find(|number| number.session.is_none() && number.name == *wanted);
-            line + &format!("{:>24}", total.map_or_else(|| "-".into(), Number::to_string))
+            line + &format!("{:>24}", total.map_or_else(|| "-".into(), SeedStatistic::to_string))
         })
     }
 
@@ -190,7 +190,7 @@ impl OverSeeds {
         let lines = self.over_seeds.sessions.iter().map(|row| {
             SessionAccuracy::NAMES.iter().fold(format!("\n{:>7}", row.session), |line, wanted| {
                 let own = numbers.iter().find(|number| number.session == Some(row.session) && number.name == *wanted);
-                line + &format!("{:>24}", own.map_or_else(|| "-".into(), Number::to_string))
+                line + &format!("{:>24}", own.map_or_else(|| "-".into(), SeedStatistic::to_string))
             })
         });
         heading + &lines.collect::<String>()
@@ -202,7 +202,7 @@ const TOTALS: [&str; 4] = ["ahm", "last hm", "aacc", "area"];
 
 /// A number with what it deviates by.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Number {
+pub struct SeedStatistic {
     /// The session, of which it is; none if of all together.
     pub session: Option<usize>,
     /// What it is.
@@ -215,7 +215,7 @@ pub struct Number {
     pub seeds: f64,
 }
 
-impl fmt::Display for Number {
+impl fmt::Display for SeedStatistic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { mean, draws, seeds, .. } = self;
         match draws {
@@ -229,7 +229,7 @@ impl fmt::Display for Number {
 pub fn csv(all: &[OverSeeds]) -> String {
     let mut text = "system,session,metric,mean,deviation over draws,deviation over seeds\n".to_owned();
     for system in all {
-        for Number { session, name, mean, draws, seeds } in system.numbers() {
+        for SeedStatistic { session, name, mean, draws, seeds } in system.numbers() {
             let session = session.map_or_else(String::new, |session| session.to_string());
             let draws = draws.map_or_else(String::new, |draws| draws.to_string());
             // Writing to a string cannot fail.

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use orco_benchmark::{SessionAccuracy, Summary, percent_or_dash};
 use orco_runtime::manifest::{MANIFEST, Manifest, ManifestError};
 
-use crate::published::{ORCO_BASE, ORCO_INC, ROWS, Table};
-use crate::report::Report;
+use crate::published::{ORCO_BASE, ORCO_INC, PaperTable, ROWS};
+use crate::report::BundleReport;
 use crate::shown::counted;
 
 /// Says so at the top of every page.
@@ -54,7 +54,7 @@ pub enum TablesError {
 /// A bundle with its report.
 struct MeasuredBundle {
     manifest: Manifest,
-    report: Report,
+    report: BundleReport,
 }
 
 /// The reports of a folder of bundles, ordered by name.
@@ -139,7 +139,7 @@ impl Tables {
         let mut text = format!("{NOTE}# The paper's tables\n\n");
         text += "aHM / harmonic mean of the last session / aACC, in percent. *Published* is the OrCo paper's table, each system by its own \
                  recipe and backbone. Our columns are measured on the features of one bundle each.\n";
-        for table in [Table::Cifar100, Table::MiniImagenet, Table::Cub200] {
+        for table in [PaperTable::Cifar100, PaperTable::MiniImagenet, PaperTable::Cub200] {
             let measured: Vec<&MeasuredBundle> =
                 self.bundles.iter().filter(|bundle| bundle.report.paper == Some(table)).collect();
             let _ = write!(text, "\n## {}\n\n| system | published |", table.name());
@@ -197,9 +197,9 @@ impl MeasuredBundle {
 }
 
 /// Our sessions, beside the harmonic means of rivals and, on CIFAR-100, the paper's own sessions.
-fn sessions(report: &Report, ours: &Summary) -> String {
+fn sessions(report: &BundleReport, ours: &Summary) -> String {
     let rivals: Vec<&Summary> = RIVALS.iter().filter_map(|name| find(report, name)).collect();
-    let with_paper = report.paper == Some(Table::Cifar100);
+    let with_paper = report.paper == Some(PaperTable::Cifar100);
     let mut text = "\n| session | base | inc | HM | top-1 |".to_owned();
     rivals.iter().for_each(|rival| text += &format!(" HM of {} |", rival.system));
     if with_paper {
@@ -225,7 +225,7 @@ fn sessions(report: &Report, ours: &Summary) -> String {
     text
 }
 
-fn find<'a>(report: &'a Report, system: &str) -> Option<&'a Summary> {
+fn find<'a>(report: &'a BundleReport, system: &str) -> Option<&'a Summary> {
     report.systems.iter().find(|summary| summary.system == system)
 }
 

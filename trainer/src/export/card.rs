@@ -108,7 +108,7 @@ pub(super) fn write(
     if let Some(accuracy) = accuracy(run, split.base.len() / align.batch.max(1)) {
         writeln!(text, "- Accuracy on the base training images after phase 2: {accuracy:.1} %.")?;
     }
-    let by_targets = measured.iter().find(|summary| summary.system == System::Imprint.name());
+    let by_targets = measured.iter().find(|summary| summary.system == System::IMPRINT.name());
     if let (Some(phase_1), Some(by_targets)) = (exported.phase_1, by_targets) {
         // Imprinting answers by targets alone, and in session 0 nothing is imprinted yet.
         writeln!(

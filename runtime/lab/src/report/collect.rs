@@ -7,13 +7,13 @@ use orco_runtime::bundle::Bundle;
 use orco_state::state::{BaseModel, State};
 use orco_state::target::{argmax, cosines};
 
-use super::similarity::{KINDS, Kind, Similarities};
-use super::{Confusion, Forgetting, Plane, Report, TradeOff, angles};
+use super::similarity::{KINDS, Similarities, SimilarityKind};
+use super::{BundleReport, Confusion, Forgetting, Plane, TradeOff, angles};
 use orco_benchmark::benchmark::Benchmark;
 use orco_benchmark::{EvaluateError, SessionScores, summarise};
 
 use crate::evaluate::Measurement;
-use crate::published::Table;
+use crate::published::PaperTable;
 use crate::system::System;
 
 /// Classes whose pictures are shown in a plane, half of them base classes, and pictures of each.
@@ -24,7 +24,7 @@ const POINTS: usize = 160;
 
 /// What is seen of a system on its way through the draws.
 #[derive(Default)]
-struct Seen {
+struct Collector {
     trade_off: Option<TradeOff>,
     confusion: Vec<Confusion>,
     /// Of every draw and session the accuracies of the classes.
@@ -33,7 +33,7 @@ struct Seen {
     states: Vec<(usize, State)>,
 }
 
-/// Measures systems, [`System::Orco`] first, on a bundle's own benchmark over so many draws; `on_system` is told of each
+/// Measures systems, [`System::ORCO`] first, on a bundle's own benchmark over so many draws; `on_system` is told of each
 /// before it is measured, `on_epoch` of every epoch of training, from any thread, and may cancel there. A system that
 /// the bundle lacks something for is left out.
 ///
@@ -46,10 +46,10 @@ pub fn collect(
     command: &str,
     on_system: &mut dyn FnMut(System),
     on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync),
-) -> Result<Report, EvaluateError> {
+) -> Result<BundleReport, EvaluateError> {
     let base_model = &bundle.base_model;
     let config = &base_model.config;
-    let mut report = Report {
+    let mut report = BundleReport {
         bundle: bundle.manifest.name.clone(),
         source: benchmark.source.clone(),
         command: command.into(),
@@ -58,7 +58,7 @@ pub fn collect(
         base: base_model.classes.len(),
         ways: benchmark.ways.clone(),
         shots: benchmark.shots,
-        paper: Table::of(&benchmark.source, base_model.classes.len(), &benchmark.ways)
+        paper: PaperTable::of(&benchmark.source, base_model.classes.len(), &benchmark.ways)
             .filter(|_| benchmark.measured_on_test),
         systems: Vec::new(),
         trade_off: Vec::new(),
@@ -71,7 +71,7 @@ pub fn collect(
     for system in systems.iter().copied().filter(|system| system.fits(base_model)) {
         on_system(system);
         let measurement = Measurement { base_model, benchmark, system, config, seed };
-        let seen = Mutex::new(Seen::default());
+        let seen = Mutex::new(Collector::default());
         let look = |draw: usize, scored: &SessionScores<'_>| {
             // What a panic left half done is of no use, but the panic itself comes through.
             let Ok(mut seen) = seen.lock() else { return };
@@ -81,28 +81,24 @@ pub fn collect(
         report.systems.push(summarise(system.name(), &measured));
         let mut seen = seen.into_inner().unwrap_or_default();
         report.trade_off.extend(seen.trade_off.take());
-        match system {
-            System::Orco => {
-                report.forgetting = forgetting(&report, base_model, benchmark, &seen.accuracies);
-                report.confusion = seen.confusion;
+        if system == System::ORCO {
+            report.forgetting = forgetting(&report, base_model, benchmark, &seen.accuracies);
+            report.confusion = seen.confusion;
+        } else if system == System::PROGRAM {
+            if let Some((_, last)) = seen.states.last() {
+                report.planes = planes(&report, base_model, benchmark, last);
             }
-            System::Program => {
-                if let Some((_, last)) = seen.states.last() {
-                    report.planes = planes(&report, base_model, benchmark, last);
-                }
-                let similar = |(session, state): &_| similarities(base_model, benchmark, *session, state);
-                report.similarities = seen.states.iter().map(similar).collect();
-            }
-            _ => {}
+            let similar = |(session, state): &_| similarities(base_model, benchmark, *session, state);
+            report.similarities = seen.states.iter().map(similar).collect();
         }
     }
     Ok(report)
 }
 
-impl Seen {
+impl Collector {
     fn look(&mut self, system: System, (draw, last): (usize, usize), scored: &SessionScores<'_>) {
         let first_draw = draw == 0;
-        if system == System::Orco {
+        if system == System::ORCO {
             self.accuracies.push((draw, scored.session, scored.counts().of_classes()));
             if first_draw {
                 self.confusion.push(confusion(scored));
@@ -119,7 +115,7 @@ impl Seen {
             let own = (row.base, row.inc.unwrap_or(0.0));
             self.trade_off = Some(TradeOff { system: system.name().into(), points, own });
         }
-        if first_draw && system == System::Program && (scored.session == 0 || scored.session == last) {
+        if first_draw && system == System::PROGRAM && (scored.session == 0 || scored.session == last) {
             self.states.extend(scored.state.map(|state| (scored.session, state.clone())));
         }
     }
@@ -133,7 +129,7 @@ fn confusion(scored: &SessionScores<'_>) -> Confusion {
 
 /// Means over the draws, of every class of which there are measured pictures.
 fn forgetting(
-    report: &Report,
+    report: &BundleReport,
     base_model: &BaseModel,
     benchmark: &Benchmark,
     accuracies: &[(usize, usize, Vec<Option<f64>>)],
@@ -163,7 +159,7 @@ fn forgetting(
 }
 
 /// Pictures of some classes by their features, and by the head as the last session of the published program left it.
-fn planes(report: &Report, base_model: &BaseModel, benchmark: &Benchmark, state: &State) -> Option<[Plane; 2]> {
+fn planes(report: &BundleReport, base_model: &BaseModel, benchmark: &Benchmark, state: &State) -> Option<[Plane; 2]> {
     let (base, new) = (report.base, benchmark.labels.len());
     let spread =
         |first: usize, count: usize, of: usize| (0..of.min(count)).map(move |n| first + n * count / of.min(count));
@@ -204,6 +200,6 @@ fn similarities(base_model: &BaseModel, benchmark: &Benchmark, session: usize, s
         others.extend(row.iter().enumerate().filter(|(of, _)| *of != class).map(|(_, cosine)| *cosine));
     }
     let kinds = [own_base, own_new, others, cosines(&projected, &free, dimension)];
-    let kinds = KINDS.iter().zip(kinds).filter_map(|(name, cosines)| Kind::of(name, &cosines));
+    let kinds = KINDS.iter().zip(kinds).filter_map(|(name, cosines)| SimilarityKind::of(name, &cosines));
     Similarities { session, kinds: kinds.collect() }
 }

@@ -4,18 +4,28 @@ use orco_benchmark::{DeviceLearner, Learner};
 use orco_state::session::{LearnError, NewClass, OnProgress};
 use orco_state::state::State;
 
+use super::{Definition, Start, as_measured};
 use crate::ablation::Ablation;
 
-/// Learns as the [`Ablation`] says, and answers as a device does.
-pub(super) struct AblatedLearner<'a> {
-    device: DeviceLearner<'a>,
-    ablation: Ablation,
+pub(super) static ABLATED: Definition = Definition {
+    name: "orco, ablated",
+    about: "",
+    trains: false,
+    needs_statistics: false,
+    settings: as_measured,
+    start: start,
+};
+
+fn start<'a>(start: &Start<'a>) -> Box<dyn Learner + 'a> {
+    let Start { base_model, config, seed, workers, ablation, .. } = *start;
+    let device = DeviceLearner::new(base_model, config, seed, workers);
+    Box::new(AblatedLearner { device, ablation: ablation.unwrap_or_default() })
 }
 
-impl<'a> AblatedLearner<'a> {
-    pub(super) fn new(device: DeviceLearner<'a>, ablation: Ablation) -> Self {
-        Self { device, ablation }
-    }
+/// Learns as the [`Ablation`] says, and answers as a device does.
+struct AblatedLearner<'a> {
+    device: DeviceLearner<'a>,
+    ablation: Ablation,
 }
 
 impl Learner for AblatedLearner<'_> {

@@ -32,7 +32,7 @@ impl Pull {
 
 /// SGD with momentum 0.9, the rate falling to zero along a cosine.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Settings {
+pub(super) struct PullSettings {
     pub(super) epochs: usize,
     pub(super) batch: usize,
     pub(super) rate: f64,
@@ -68,7 +68,7 @@ impl<'a> Puller<'a> {
         &mut self,
         (features, goals): (&[f32], &[f32]),
         pull: Pull,
-        settings: Settings,
+        settings: PullSettings,
         random: &mut Random,
         on_progress: OnProgress<'_>,
     ) -> Result<f64, LearnError> {
@@ -151,7 +151,7 @@ mod tests {
         normalise_rows(&mut goals, 3);
         for pull in [Pull::DotRegression, Pull::Cosine] {
             let mut puller = Puller::new(&head, &Serial);
-            let settings = Settings { epochs: 1000, batch: 2, rate: 0.2 };
+            let settings = PullSettings { epochs: 1000, batch: 2, rate: 0.2 };
             let on_progress = &mut |_| ControlFlow::Continue(());
             puller.train((&features, &goals), pull, settings, &mut random, on_progress).unwrap();
             let projected = puller.head().project(&features);

@@ -101,7 +101,7 @@ pub fn run(arguments: &EvalArguments) -> Result<()> {
     let measurement = Measurement {
         base_model: &bundle.base_model,
         benchmark: &benchmark,
-        system: System::Orco,
+        system: System::ORCO,
         config: &config,
         seed,
     };
