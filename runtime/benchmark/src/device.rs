@@ -1,9 +1,9 @@
 //! The device's learner.
 
-use orco_core::config::{Answer, Config};
+use orco_core::config::{AnswerWeights, Config};
 use orco_core::workers::Workers;
 use orco_state::classify::Classifier;
-use orco_state::session::{self, LearnError, Memory, NewClass, OnProgress, Session};
+use orco_state::session::{self, LearnError, NewClass, OnProgress, Session, SessionMemory};
 use orco_state::state::{BaseModel, State};
 
 use crate::walk::Learner;
@@ -14,7 +14,7 @@ pub struct DeviceLearner<'a> {
     config: &'a Config,
     seed: u64,
     workers: &'a dyn Workers,
-    memory: Memory,
+    memory: SessionMemory,
     state: State,
 }
 
@@ -22,7 +22,7 @@ impl<'a> DeviceLearner<'a> {
     /// A device that has learned nothing yet.
     pub fn new(base_model: &'a BaseModel, config: &'a Config, seed: u64, workers: &'a dyn Workers) -> Self {
         let state = State::fresh(base_model, [0; 32]);
-        Self { base_model, config, seed, workers, memory: Memory::default(), state }
+        Self { base_model, config, seed, workers, memory: SessionMemory::default(), state }
     }
 
     /// Learns a session by `learn`, which is given the session and the state before it; returns the operations as
@@ -58,7 +58,7 @@ impl Learner for DeviceLearner<'_> {
 
 /// How a device with these settings finds an answer, in words.
 pub fn answer_rule(config: &Config) -> String {
-    if let Some(Answer { targets, means, discriminant }) = config.answer {
+    if let Some(AnswerWeights { targets, means, discriminant }) = config.answer {
         return format!("by discriminant, class means and targets, weighed {discriminant} to {means} to {targets}");
     }
     let class_means = config.class_means;

@@ -3,7 +3,7 @@
 use core::ops::ControlFlow;
 use std::time::Instant;
 
-use orco_core::align::Progress;
+use orco_core::align::AlignProgress;
 use orco_state::session::{LearnError, NewClass, OnProgress};
 use orco_state::state::{BaseModel, State};
 
@@ -74,7 +74,7 @@ impl Walk<'_> {
     pub fn run(
         &self,
         learner: &mut dyn Learner,
-        on_progress: &mut (dyn FnMut(usize, Progress) -> ControlFlow<()> + Send),
+        on_progress: &mut (dyn FnMut(usize, AlignProgress) -> ControlFlow<()> + Send),
         on_session: &mut dyn FnMut(&SessionScores<'_>),
     ) -> Result<LearningCost, EvaluateError> {
         let Self { base_model, benchmark, draw, seed } = *self;
@@ -106,7 +106,7 @@ impl Walk<'_> {
     pub fn measure(
         &self,
         learner: &mut dyn Learner,
-        on_progress: &mut (dyn FnMut(usize, Progress) -> ControlFlow<()> + Send),
+        on_progress: &mut (dyn FnMut(usize, AlignProgress) -> ControlFlow<()> + Send),
         on_session: &mut dyn FnMut(&SessionScores<'_>, &SessionAccuracy),
     ) -> Result<Draw, EvaluateError> {
         let mut rows = Vec::with_capacity(self.benchmark.ways.len() + 1);

@@ -5,7 +5,7 @@ use std::thread;
 
 use orco_benchmark::benchmark::Benchmark;
 use orco_benchmark::{Draw, EvaluateError, SessionAccuracy, SessionScores, Summary, Walk, summarise};
-use orco_core::align::Progress;
+use orco_core::align::AlignProgress;
 use orco_core::config::Config;
 use orco_core::workers::{Serial, Workers};
 use orco_runtime::threads::{Threads, cores};
@@ -114,7 +114,7 @@ impl Measurement<'_> {
         &self,
         draw: usize,
         workers: &dyn Workers,
-        on_progress: &mut (dyn FnMut(usize, Progress) -> ControlFlow<()> + Send),
+        on_progress: &mut (dyn FnMut(usize, AlignProgress) -> ControlFlow<()> + Send),
         on_row: &mut dyn FnMut(&SessionAccuracy),
     ) -> Result<Draw, EvaluateError> {
         self.walk(draw, workers, on_progress, &mut |_, row| on_row(row))
@@ -129,7 +129,7 @@ impl Measurement<'_> {
         &self,
         draw: usize,
         workers: &dyn Workers,
-        on_progress: &mut (dyn FnMut(usize, Progress) -> ControlFlow<()> + Send),
+        on_progress: &mut (dyn FnMut(usize, AlignProgress) -> ControlFlow<()> + Send),
         on_session: &mut dyn FnMut(&SessionScores<'_>, &SessionAccuracy),
     ) -> Result<Draw, EvaluateError> {
         let Self { base_model, benchmark, system, config, seed } = *self;

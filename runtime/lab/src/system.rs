@@ -19,7 +19,7 @@ use core::fmt;
 
 use orco_benchmark::Learner;
 use orco_benchmark::benchmark::Benchmark;
-use orco_core::align::{AlignError, Progress};
+use orco_core::align::{AlignError, AlignProgress};
 use orco_core::config::Config;
 use orco_core::workers::Workers;
 use orco_state::session::{LearnError, NewClass, OnProgress};
@@ -189,7 +189,7 @@ pub(crate) struct Start<'a> {
 
 /// Reports an epoch that trained something else than phase 3, and asks whether to go on.
 pub(crate) fn report_epoch(epoch: usize, epochs: usize, on_progress: OnProgress<'_>) -> Result<(), LearnError> {
-    let progress = Progress { epoch: epoch + 1, epochs, losses: Default::default() };
+    let progress = AlignProgress { epoch: epoch + 1, epochs, losses: Default::default() };
     if on_progress(progress).is_break() { Err(AlignError::Cancelled.into()) } else { Ok(()) }
 }
 

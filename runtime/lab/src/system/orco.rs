@@ -2,7 +2,7 @@
 //! its answers alone.
 
 use orco_benchmark::{DeviceLearner, Learner};
-use orco_core::config::{Answer, Config};
+use orco_core::config::{AnswerWeights, Config};
 
 use super::{Definition, Start, as_measured, stored_as};
 
@@ -38,7 +38,7 @@ pub(super) static NCM_BORDER: Definition = Definition {
     name: "ncm + border",
     about: "class means alone, our border",
     needs_statistics: true,
-    settings: |config, _| answering_by(config, Answer::NEAREST_MEAN),
+    settings: |config, _| answering_by(config, AnswerWeights::NEAREST_MEAN),
     ..ORCO_DEFINITION
 };
 
@@ -48,11 +48,11 @@ pub(super) static LDA_BORDER: Definition = Definition {
     name: "lda + border",
     about: "discriminant alone, our border",
     needs_statistics: true,
-    settings: |config, _| answering_by(config, Answer { targets: 0.0, means: 0.0, discriminant: 1.0 }),
+    settings: |config, _| answering_by(config, AnswerWeights { targets: 0.0, means: 0.0, discriminant: 1.0 }),
     ..ORCO_DEFINITION
 };
 
-fn answering_by(config: &Config, answer: Answer) -> Option<Config> {
+fn answering_by(config: &Config, answer: AnswerWeights) -> Option<Config> {
     Some(Config { epochs: 0, answer: Some(answer), ..config.clone() })
 }
 

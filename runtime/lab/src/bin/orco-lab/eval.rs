@@ -15,7 +15,7 @@ use orco_lab::unknown::{UnknownRow, mean_rows};
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::config::Config;
-use orco_runtime::encoder::choice::{Choice, Work};
+use orco_runtime::encoder::choice::{EngineChoice, Workload};
 use orco_runtime::manifest::STATISTICS;
 use orco_runtime::signature::PublicKey;
 use orco_runtime::unknown::FALSE_ALARMS;
@@ -219,23 +219,23 @@ fn preset_table(measured: &[(&str, Summary)]) -> String {
 }
 
 /// The engine of that name.
-fn engine(name: &str) -> Choice {
+fn engine(name: &str) -> EngineChoice {
     match name {
-        "onnxruntime" => Choice::OnnxRuntime,
-        "rten" => Choice::Rten,
-        _ => Choice::Auto,
+        "onnxruntime" => EngineChoice::OnnxRuntime,
+        "rten" => EngineChoice::Rten,
+        _ => EngineChoice::Auto,
     }
 }
 
 /// Computes the benchmark's features from the images themselves: the very images that the bundle's benchmark file
 /// names, where it has one.
-fn from_images(bundle: &Bundle, folder: &Path, engine: Choice) -> Result<Benchmark> {
+fn from_images(bundle: &Bundle, folder: &Path, engine: EngineChoice) -> Result<Benchmark> {
     let template = match Benchmark::of(bundle) {
         Ok(benchmark) => Some(benchmark),
         Err(BenchmarkError::Missing { .. }) => None,
         Err(error) => return Err(error.into()),
     };
-    let (mut encoder, _) = bundle.encoder(engine, Work::Stream)?;
+    let (mut encoder, _) = bundle.encoder(engine, Workload::Stream)?;
     let mut progress = None;
     let mut on_progress = |done: usize, total: usize| {
         progress.get_or_insert_with(|| bar(total, "features")).set_position(done as u64);
