@@ -99,7 +99,7 @@ impl core::error::Error for Cifar100Error {}
 
 /// All records of a part, in their original order.
 #[derive(Clone, Debug)]
-pub struct Records(Vec<u8>);
+pub struct Cifar100Records(Vec<u8>);
 
 /// One image with its label.
 #[derive(Clone, Copy, Debug)]
@@ -154,7 +154,7 @@ pub fn read(folder: &Path, part: Cifar100Part) -> Result<Cifar100Records, Cifar1
     if actual != count * RECORD {
         return Err(Cifar100Error::Size { path, expected: count * RECORD, actual });
     }
-    let records = Records(fs::read(&path).map_err(failed)?);
+    let records = Cifar100Records(fs::read(&path).map_err(failed)?);
     let wrong = records.labels().position(|label| usize::from(label) >= CLASSES);
     match wrong {
         Some(record) => Err(Cifar100Error::Label { path, record, label: records.get(record).label as u8 }),

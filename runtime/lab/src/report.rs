@@ -23,7 +23,7 @@ use orco_runtime::files::replace_shared;
 use serde::{Deserialize, Serialize};
 
 pub use angles::AngleStep;
-pub use collect::collect;
+pub use collect::{ReportPlan, collect};
 pub use picture::DrawError;
 pub use scatter::{Plane, Point};
 pub use similarity::Similarities;

@@ -22,31 +22,53 @@ const PICTURES: usize = 40;
 /// Points that are kept of a curve.
 const POINTS: usize = 160;
 
-/// What is seen of a system on its way through the draws.
+/// What a report keeps of a system's way through the draws.
 #[derive(Default)]
 struct Collector {
     trade_off: Option<TradeOff>,
     confusion: Vec<Confusion>,
-    /// Of every draw and session the accuracies of the classes.
-    accuracies: Vec<(usize, usize, Vec<Option<f64>>)>,
-    /// Before the first session and after the last one.
+    /// Of every draw and session.
+    accuracies: Vec<ClassAccuracies>,
+    /// Before the first session and after the last one, each with its session.
     states: Vec<(usize, State)>,
 }
 
-/// Measures systems, [`System::ORCO`] first, on a bundle's own benchmark over so many draws; `on_system` is told of each
+/// The accuracies of all classes after a session of a draw, in percent.
+struct ClassAccuracies {
+    draw: usize,
+    session: usize,
+    classes: Vec<Option<f64>>,
+}
+
+/// What a report measures.
+#[derive(Clone, Copy)]
+pub struct ReportPlan<'a> {
+    /// The bundle.
+    pub bundle: &'a Bundle,
+    /// Its own benchmark.
+    pub benchmark: &'a Benchmark,
+    /// The systems, [`System::ORCO`] first.
+    pub systems: &'a [System],
+    /// Draws of the shots.
+    pub draws: usize,
+    /// Seed of the draws, of shuffling and of perturbation.
+    pub seed: u64,
+    /// The command that makes the report.
+    pub command: &'a str,
+}
+
+/// Measures all systems of a plan; `on_system` is told of each
 /// before it is measured, `on_epoch` of every epoch of training, from any thread, and may cancel there. A system that
 /// the bundle lacks something for is left out.
 ///
 /// # Errors
 /// [`EvaluateError`] if a session cannot be learned.
 pub fn collect(
-    (bundle, benchmark): (&Bundle, &Benchmark),
-    systems: &[System],
-    (draws, seed): (usize, u64),
-    command: &str,
+    plan: &ReportPlan<'_>,
     on_system: &mut dyn FnMut(System),
     on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync),
 ) -> Result<BundleReport, EvaluateError> {
+    let ReportPlan { bundle, benchmark, systems, draws, seed, command } = *plan;
     let base_model = &bundle.base_model;
     let config = &base_model.config;
     let mut report = BundleReport {
@@ -71,25 +93,25 @@ pub fn collect(
     for system in systems.iter().copied().filter(|system| system.fits(base_model)) {
         on_system(system);
         let measurement = Measurement { base_model, benchmark, system, config, seed };
-        let seen = Mutex::new(Collector::default());
+        let collector = Mutex::new(Collector::default());
         let look = |draw: usize, scored: &SessionScores<'_>| {
             // What a panic left half done is of no use, but the panic itself comes through.
-            let Ok(mut seen) = seen.lock() else { return };
-            seen.look(system, (draw, benchmark.ways.len()), scored);
+            let Ok(mut collector) = collector.lock() else { return };
+            collector.look(system, (draw, benchmark.ways.len()), scored);
         };
         let measured = measurement.draws_seen(draws, on_epoch, &look)?;
         report.systems.push(summarise(system.name(), &measured));
-        let mut seen = seen.into_inner().unwrap_or_default();
-        report.trade_off.extend(seen.trade_off.take());
+        let mut collected = collector.into_inner().unwrap_or_default();
+        report.trade_off.extend(collected.trade_off.take());
         if system == System::ORCO {
-            report.forgetting = forgetting(&report, base_model, benchmark, &seen.accuracies);
-            report.confusion = seen.confusion;
+            report.forgetting = forgetting(&report, base_model, benchmark, &collected.accuracies);
+            report.confusion = collected.confusion;
         } else if system == System::PROGRAM {
-            if let Some((_, last)) = seen.states.last() {
+            if let Some((_, last)) = collected.states.last() {
                 report.planes = planes(&report, base_model, benchmark, last);
             }
             let similar = |(session, state): &_| similarities(base_model, benchmark, *session, state);
-            report.similarities = seen.states.iter().map(similar).collect();
+            report.similarities = collected.states.iter().map(similar).collect();
         }
     }
     Ok(report)
@@ -99,7 +121,8 @@ impl Collector {
     fn look(&mut self, system: System, (draw, last): (usize, usize), scored: &SessionScores<'_>) {
         let first_draw = draw == 0;
         if system == System::ORCO {
-            self.accuracies.push((draw, scored.session, scored.counts().of_classes()));
+            let (session, classes) = (scored.session, scored.counts().of_classes());
+            self.accuracies.push(ClassAccuracies { draw, session, classes });
             if first_draw {
                 self.confusion.push(confusion(scored));
             }
@@ -132,15 +155,15 @@ fn forgetting(
     report: &BundleReport,
     base_model: &BaseModel,
     benchmark: &Benchmark,
-    accuracies: &[(usize, usize, Vec<Option<f64>>)],
+    accuracies: &[ClassAccuracies],
 ) -> Vec<Forgetting> {
     let labels = base_model.classes.iter().map(|class| &class.label).chain(&benchmark.labels);
     let last = report.ways.len();
     let of_class = |(class, label): (usize, &String)| {
         let session = report.session_of(class);
         let at = |draw: usize, session: usize| {
-            let found = accuracies.iter().find(|(of, after, _)| (*of, *after) == (draw, session));
-            found.and_then(|(.., classes)| classes[class])
+            let found = accuracies.iter().find(|after| (after.draw, after.session) == (draw, session));
+            found.and_then(|after| after.classes[class])
         };
         let mean = |of: &dyn Fn(usize) -> Option<f64>| {
             let sum: Option<f64> = (0..report.draws).map(of).sum();

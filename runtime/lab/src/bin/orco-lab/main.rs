@@ -14,7 +14,7 @@ use orco_benchmark::Summary;
 use orco_benchmark::benchmark::{Benchmark, SEED};
 use orco_benchmark::csv::csv;
 use orco_lab::published;
-use orco_lab::report::{self, collect};
+use orco_lab::report::{self, ReportPlan, collect};
 use orco_lab::seeds::{self, OverSeeds};
 use orco_lab::shown::{heading, line, print, shell_word};
 use orco_lab::tables::Tables;
@@ -172,8 +172,15 @@ fn make_report(arguments: &ReportArguments) -> Result<()> {
         last = next.map(|name| (name, Instant::now()));
     };
     let on_system = &mut |system: System| done(Some(system.name()));
-    let of = (*draws as usize, *seed);
-    let report = collect((&bundle, &benchmark), &systems, of, &command, on_system, &|| ControlFlow::Continue(()))?;
+    let plan = ReportPlan {
+        bundle: &bundle,
+        benchmark: &benchmark,
+        systems: &systems,
+        draws: *draws as usize,
+        seed: *seed,
+        command: &command,
+    };
+    let report = collect(&plan, on_system, &|| ControlFlow::Continue(()))?;
     done(None);
     report.write(&written)?;
     for summary in &report.systems {
