@@ -9,7 +9,6 @@ use std::process::Command;
 use orco_runtime::bundle::Bundle;
 use orco_state::pack::UnverifiedPack;
 use orco_state::state::State;
-use orco_trials::{heavy, skipped};
 use serde_json::Value;
 use support::{Device, argument, assert_refused, shots, text, workspace};
 
