@@ -6,10 +6,10 @@
 
 use std::convert::Infallible;
 
+use orco_benchmark::benchmark::Benchmark;
 use orco_core::config::Config;
 use orco_core::exemplar::ExemplarPrecision;
 use orco_core::projection::HeadShape;
-use orco_lab::benchmark::Benchmark;
 use orco_runtime::encoder::audit::bounds::Bounds;
 use orco_runtime::image::{self, MAX_MEMORY, Preprocessing};
 use orco_runtime::manifest::Manifest;

@@ -92,9 +92,9 @@ fn a_small_backbone_goes_into_a_bundle_in_float_and_int8() {
     assert!(last_accuracy(&run) > 60.0, "{}", last_accuracy(&run));
     let by_classifier = card.split("base classes: ").nth(1).unwrap().split(' ').next().unwrap();
     assert!(by_classifier.parse::<f64>().unwrap() > 60.0, "{card}");
-    let command = format!("eval --bundle {} --draws 2", folder.path().join("bundle").display());
+    let command = format!("orco-lab -- eval {} --draws 2", folder.path().join("bundle").display());
     let measured = format!("on {} training images (largest feature: ", images().len().min(1000));
-    assert!(card.contains(&measured) && (card.contains(&command) || !card.contains("eval --bundle")), "{card}");
+    assert!(card.contains(&measured) && (card.contains(&command) || !card.contains("orco-lab -- eval")), "{card}");
     let front: Vec<&str> = card.lines().skip(1).take_while(|line| *line != "---").collect();
     assert!(
         front.contains(&"license: [\"mit\", \"apache-2.0\"]") && front.contains(&"- name: \"cifar100-edge\""),

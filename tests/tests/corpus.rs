@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use image::{DynamicImage, ImageFormat, Rgb, RgbImage};
 use ndarray::Array4;
+use orco_benchmark::benchmark::Benchmark;
 use orco_core::exemplar::ExemplarPrecision;
-use orco_lab::benchmark::Benchmark;
 use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::audit::bounds::Bounds;
 use orco_runtime::encoder::rten::Rten;

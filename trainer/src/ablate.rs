@@ -6,9 +6,9 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
+use orco_benchmark::Summary;
 use orco_core::config::Config;
-use orco_lab::Summary;
-use orco_lab::published::{self, Theirs};
+use orco_lab::published::{self, PublishedFigure};
 use orco_lab::shown;
 use orco_lab::trials;
 use orco_state::target::TargetMethod;
@@ -56,7 +56,7 @@ pub struct Trial {
     /// How both phases train.
     pub recipe: Recipe,
     /// What the paper reports for each system that is measured, on mini-ImageNet.
-    pub theirs: Vec<Option<Theirs>>,
+    pub theirs: Vec<Option<PublishedFigure>>,
 }
 
 impl Question {
@@ -114,7 +114,7 @@ impl Question {
         let trial = |name, change: &dyn Fn(&mut Recipe), ahm: Option<f64>| {
             let mut recipe = recipe.clone();
             change(&mut recipe);
-            Trial { name, recipe, theirs: vec![ahm.map(Theirs::ahm)] }
+            Trial { name, recipe, theirs: vec![ahm.map(PublishedFigure::ahm)] }
         };
         Ok(match self {
             Self::Losses => {
@@ -191,7 +191,7 @@ impl Question {
                 ]
             }
             Self::Frozen => {
-                let decay = |value| Some(Theirs { metric: "base decay", value });
+                let decay = |value| Some(PublishedFigure { metric: "base decay", value });
                 let theirs = vec![decay(17.83), decay(17.83), decay(20.52)];
                 vec![Trial { theirs, ..trial("recipe", &|_| (), None) }]
             }
@@ -256,9 +256,16 @@ impl Trial {
 ///
 /// # Errors
 /// If a file cannot be written.
-pub fn write(folder: &Path, question: Question, measured: &[(Summary, Option<Theirs>)], recipe: &Recipe) -> Result<()> {
-    let entry =
-        |(measured, theirs): &(Summary, Option<Theirs>)| Entry { measured: measured.clone(), published: *theirs };
+pub fn write(
+    folder: &Path,
+    question: Question,
+    measured: &[(Summary, Option<PublishedFigure>)],
+    recipe: &Recipe,
+) -> Result<()> {
+    let entry = |(measured, theirs): &(Summary, Option<PublishedFigure>)| Entry {
+        measured: measured.clone(),
+        published: *theirs,
+    };
     measured::write(folder, question.name(), recipe, &measured.iter().map(entry).collect::<Vec<_>>())
 }
 
@@ -266,8 +273,8 @@ pub fn write(folder: &Path, question: Question, measured: &[(Summary, Option<The
 const WIDTH: usize = 28;
 
 /// The line of a system beside the paper's figure.
-pub fn line(summary: &Summary, theirs: Option<&Theirs>) -> String {
-    shown::line(WIDTH, &summary.system, summary, &theirs.map_or_else(String::new, Theirs::to_string))
+pub fn line(summary: &Summary, theirs: Option<&PublishedFigure>) -> String {
+    shown::line(WIDTH, &summary.system, summary, &theirs.map_or_else(String::new, PublishedFigure::to_string))
 }
 
 /// What stands above such lines.

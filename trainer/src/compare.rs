@@ -11,10 +11,11 @@ use std::collections::HashMap;
 use std::fs;
 
 use anyhow::{Context, Result, bail};
+use orco_benchmark::benchmark::{Benchmark, SEED};
+use orco_benchmark::{AccuracyCounts, Draw, SessionAccuracy, Summary, summarise};
 use orco_core::config::Config;
-use orco_lab::benchmark::{Benchmark, SEED};
 use orco_lab::trials::{Question, Trials};
-use orco_lab::{Draw, Measured, Measurement, Row, Summary, System, summarise};
+use orco_lab::{Measurement, System};
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::threads::{Threads, cores};
 use orco_state::state::BaseModel;
@@ -161,7 +162,7 @@ fn exported(model: &Model, targets: &Targets, source: &Source<'_>) -> Result<(Ba
 
 /// All answer as the paper does: where f is trained, means of stored features would be those of another f.
 fn by_device(base_model: &BaseModel, benchmark: &Benchmark, config: &Config, draws: usize) -> Result<Summary> {
-    let device = Measurement { base_model, benchmark, system: System::Orco, config, seed: SEED };
+    let device = Measurement { base_model, benchmark, system: System::ORCO, config, seed: SEED };
     let measured = device.over(draws, &interrupt::flow);
     interrupt::check()?;
     Ok(Summary { system: "g, as on the device".into(), ..measured? })
@@ -287,7 +288,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Measures the classes seen so far.
-    fn row(&self, model: &Model, session: &ComparedSession<'_>, number: usize, trained: Trained) -> Row {
+    fn row(&self, model: &Model, session: &ComparedSession<'_>, number: usize, trained: Trained) -> SessionAccuracy {
         let (images, seen) = (self.source.measured, session.targets.rows.len());
         let measured = self.source.split.measured.iter().copied().enumerate();
         let known = measured.filter(|(_, index)| usize::from(images.labels[*index]) < seen);
@@ -301,7 +302,7 @@ impl<'a> Walk<'a> {
             cosines.argmax(1, false).to_device(Device::Cpu)
         });
         let answers = Vec::<i64>::try_from(answers).expect("a row of i64");
-        let mut counts = Measured::new(seen, self.source.split.base_classes);
+        let mut counts = AccuracyCounts::new(seen, self.source.split.base_classes);
         for (index, answer) in indices.into_iter().zip(answers) {
             counts.count(usize::from(images.labels[index]), answer as usize);
         }

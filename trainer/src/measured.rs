@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use orco_lab::Summary;
-use orco_lab::csv::csv;
+use orco_benchmark::Summary;
+use orco_benchmark::csv::csv;
 pub(crate) use orco_lab::trials::PROGRAM;
 use orco_runtime::manifest::hexadecimal;
 use orco_state::codec;

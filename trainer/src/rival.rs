@@ -25,8 +25,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use orco_lab::Summary;
-use orco_lab::published::{ROWS, Table};
+use orco_benchmark::Summary;
+use orco_lab::published::{PaperTable, ROWS};
 use orco_lab::seeds::{self, OverSeeds};
 use orco_lab::shown;
 use serde::{Deserialize, Serialize};
@@ -110,7 +110,7 @@ impl Rival {
     }
 
     /// What one of the OrCo paper's tables gives for it: aHM, harmonic mean of the last session, aACC.
-    pub fn published(self, table: Table) -> Option<[f64; 3]> {
+    pub fn published(self, table: PaperTable) -> Option<[f64; 3]> {
         let name = match self {
             // The paper has no row of SAVC.
             Self::Baseline | Self::Savc => return None,
@@ -125,9 +125,9 @@ impl Rival {
     }
 
     /// The same, of the table that is on the data and split of a recipe.
-    fn theirs(self, recipe: &Recipe) -> Option<Theirs> {
+    fn theirs(self, recipe: &Recipe) -> Option<PublishedTotals> {
         let table = table(recipe)?;
-        self.published(table).map(|[ahm, last_hm, aacc]| Theirs { table, ahm, last_hm, aacc })
+        self.published(table).map(|[ahm, last_hm, aacc]| PublishedTotals { table, ahm, last_hm, aacc })
     }
 
     /// Trains it as far as it is not trained yet, and measures it on `data`, whose digest [`of_sessions`] is given, over
@@ -240,9 +240,9 @@ pub fn check(recipe: &Recipe) -> Result<()> {
 const WIDTH: usize = 10;
 
 /// The table of the OrCo paper that is on a recipe's data and split.
-fn table(recipe: &Recipe) -> Option<Table> {
+fn table(recipe: &Recipe) -> Option<PaperTable> {
     let SplitConfig { base_classes, sessions, ways, measure_on, .. } = recipe.split;
-    let table = Table::of(recipe.data.kind.title(), base_classes, &vec![ways as u32; sessions]);
+    let table = PaperTable::of(recipe.data.kind.title(), base_classes, &vec![ways as u32; sessions]);
     table.filter(|_| measure_on == MeasureOn::Test)
 }
 
@@ -261,8 +261,8 @@ pub fn line(rival: Rival, recipe: &Recipe, summary: &Summary) -> String {
 
 /// What was published of a rival, as it stands in the file.
 #[derive(Serialize)]
-struct Theirs {
-    table: Table,
+struct PublishedTotals {
+    table: PaperTable,
     ahm: f64,
     last_hm: f64,
     aacc: f64,
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_rival_stands_beside_what_was_published_of_it() {
-        let [cifar100, mini_imagenet] = [Table::Cifar100, Table::MiniImagenet];
+        let [cifar100, mini_imagenet] = [PaperTable::Cifar100, PaperTable::MiniImagenet];
         assert_eq!(Rival::Fact.published(cifar100), Some([34.91, 33.61, 62.55]));
         assert_eq!([Rival::Lcwof.published(cifar100), Rival::Baseline.published(cifar100)], [None, None]);
         for rival in Rival::value_variants() {

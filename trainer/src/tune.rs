@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use orco_benchmark::benchmark::Benchmark;
 use orco_core::config::Config;
 use orco_lab::ablation::Ablation;
-use orco_lab::benchmark::Benchmark;
 use orco_lab::shown::print;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
@@ -43,10 +43,10 @@ pub fn tune(bundle: &Path, trials: &[String], draws: usize, seed: u64) -> Result
         Ok(print(format!("{harmonic:<14} {top1:<14} {name}"))?)
     };
     for (trial, (config, ablation)) in trials.iter().zip(&changes) {
-        show(trial, System::Ablated(*ablation), config)?;
+        show(trial, System::ablated(*ablation), config)?;
     }
-    show("imprint", System::Imprint, &base_model.config)?;
-    show("ncm", System::Ncm, &base_model.config)
+    show("imprint", System::IMPRINT, &base_model.config)?;
+    show("ncm", System::NCM, &base_model.config)
 }
 
 /// The settings with the trial's fields changed, and what it ablates.

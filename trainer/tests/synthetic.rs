@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use orco_lab::benchmark::Benchmark;
+use orco_benchmark::benchmark::Benchmark;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::signature::PublicKey;
@@ -67,7 +67,7 @@ fn from_nothing_to_an_evaluated_bundle() {
     let benchmark = Benchmark::of(&bundle).unwrap();
     assert_eq!(benchmark.source, "synthetic objects test images");
     let (base_model, config) = (&bundle.base_model, &bundle.base_model.config);
-    let measurement = Measurement { base_model, benchmark: &benchmark, system: System::Orco, config, seed: 1 };
+    let measurement = Measurement { base_model, benchmark: &benchmark, system: System::ORCO, config, seed: 1 };
     let summary = measurement.over(2, &|| ControlFlow::Continue(())).unwrap();
     // Past the harness's capture, so that it is seen.
     let _ = writeln!(

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::Context;
-use orco_lab::benchmark::Benchmark;
+use orco_benchmark::benchmark::Benchmark;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 
@@ -17,7 +17,7 @@ fn main() -> anyhow::Result<()> {
     let folder = env::args().nth(1).context("usage: measure BUNDLE")?;
     let bundle = Bundle::open(Path::new(&folder))?;
     let (base_model, benchmark) = (&bundle.base_model, Benchmark::of(&bundle)?);
-    for system in [System::Ncm, System::Orco] {
+    for system in [System::NCM, System::ORCO] {
         let config = &base_model.config;
         let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed: 1 };
         let summary = measurement.over(3, &|| ControlFlow::Continue(()))?;

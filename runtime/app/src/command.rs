@@ -8,7 +8,6 @@ pub mod classify;
 pub mod config;
 pub mod demo;
 pub mod doctor;
-pub mod eval;
 pub mod export;
 pub mod forget;
 pub mod history;

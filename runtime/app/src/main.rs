@@ -81,8 +81,6 @@ enum Verb {
     Doctor(command::doctor::Arguments),
     /// Measures bundles and engines on this machine: start, time of an answer, of learning, memory.
     Bench(command::bench::Arguments),
-    /// Measures few-shot class-incremental learning by the field's protocol, beside six rivals.
-    Eval(command::eval::Arguments),
     /// Shows everything: the sessions of the bundle's benchmark, then the classes of the sample pictures.
     Demo(command::demo::Arguments),
 }
@@ -141,7 +139,6 @@ fn main() -> ExitCode {
         Verb::Config(arguments) => command::config::run(&output, arguments, &plain, file.as_ref(), &matches),
         Verb::Doctor(arguments) => command::doctor::run(options, &output, arguments),
         Verb::Bench(arguments) => command::bench::run(options, &output, arguments),
-        Verb::Eval(arguments) => command::eval::run(options, &output, arguments),
         Verb::Demo(arguments) => {
             // Settings name the device's own state.
             let asked = matches.value_source("state") == Some(ValueSource::CommandLine);

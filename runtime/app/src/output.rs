@@ -10,8 +10,6 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
-use orco_lab::Summary;
-use orco_runtime::config::{AnswerWeights, Config};
 use orco_runtime::label;
 use serde_json::{Value, json};
 
@@ -257,52 +255,6 @@ pub fn minute(seconds: u64) -> String {
 /// A number of things: `1 draw`, `3 draws`.
 pub fn counted(count: usize, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
-}
-
-/// A system's result: one line for the means over all sessions and one per session.
-pub fn summary(summary: &Summary) -> String {
-    let name = |name: &str| match name {
-        "ahm" => "aHM".to_owned(),
-        "last hm" => "last HM".to_owned(),
-        "aacc" => "aACC".to_owned(),
-        other => other.to_owned(),
-    };
-    let totals =
-        summary.totals().map(|(of, mean, deviation)| format!("{} {}", name(of), summary.both(mean, deviation)));
-    let totals: Vec<String> = totals.collect();
-    format!("{}: {}\n{}", summary.system, totals.join(", "), summary.table())
-}
-
-/// Presets side by side; arithmetic and time are those of learning all sessions of a draw, also as shares of the first
-/// preset's.
-pub fn presets(measured: &[(&str, Summary)]) -> String {
-    let Some((_, first)) = measured.first() else { return String::new() };
-    let line = |(name, summary): &(&str, Summary)| {
-        format!(
-            "{name:<8} {:<14} {:<14} {:>8.1} {:>7.3} {:>8.2} {:>7.3}",
-            summary.both(summary.ahm, summary.ahm_deviation),
-            summary.both(summary.aacc, summary.aacc_deviation),
-            summary.operations / 1e9,
-            summary.operations / first.operations,
-            summary.seconds,
-            summary.seconds / first.seconds
-        )
-    };
-    let lines: Vec<String> = measured.iter().map(line).collect();
-    format!("preset   aHM            aACC              Gflop   share  seconds   share\n{}", lines.join("\n"))
-}
-
-/// How an answer is found.
-pub fn rule(config: &Config) -> String {
-    if let Some(AnswerWeights { targets, means, discriminant }) = config.answer {
-        return format!("by discriminant, class means and targets, weighed {discriminant} to {means} to {targets}");
-    }
-    let class_means = config.class_means;
-    if class_means > 0.0 {
-        format!("by targets and by class means, weighed 1 to {class_means}")
-    } else {
-        "by targets alone".to_owned()
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ use std::process::Command;
 use orco_runtime::bundle::Bundle;
 use orco_state::pack::UnverifiedPack;
 use orco_state::state::State;
-use orco_trials::{heavy, skipped};
 use serde_json::Value;
 use support::{Device, argument, assert_refused, shots, text, workspace};
 
@@ -290,7 +289,7 @@ fn bad_bundles_are_refused() {
         restore(flipped);
     }
     let cut = change("benchmark.postcard", &|bytes| bytes[..1000].to_vec());
-    device.refused(&["eval"], "benchmark.postcard is damaged");
+    device.refused(&["demo"], "benchmark.postcard is damaged");
     restore(cut);
     let no_toml = change("manifest.toml", &|_| b"format = = 1".to_vec());
     device.refused(&["info"], "is no valid manifest");
@@ -498,111 +497,6 @@ fn state_files_are_for_their_owner_alone() {
     assert_eq!(fs::metadata(device.state()).unwrap().permissions().mode() & 0o777, 0o700);
 }
 
-/// What the shipped bundle must reach: aHM at least 50, aACC at least 59 and at least that of the nearest class mean, no
-/// rival above its aHM by more than a deviation.
-#[test]
-fn the_bundle_reaches_what_it_must_on_the_benchmark_file() {
-    let device = Device::new();
-    let facts = device.json(&["info"]);
-    assert_eq!((facts["bundle"].as_str(), facts["base_classes"].as_u64()), (Some("cifar100-edge"), Some(60)));
-    let draws = if heavy() { "3" } else { "2" };
-    let csv = device.folder.path().join("numbers.csv");
-    let result = device.json(&["eval", "--draws", draws, "--csv", csv.to_str().unwrap()]);
-    assert_eq!(result["draws"].to_string(), draws);
-    let systems = result["systems"].as_array().unwrap();
-    let of = |name: &str| systems.iter().find(|system| system["system"] == name).unwrap();
-    let ahm = |name: &str| of(name)["ahm"].as_f64().unwrap();
-    let aacc = |name: &str| of(name)["aacc"].as_f64().unwrap();
-    assert!(ahm("orco") >= 50.0 && aacc("orco") >= 59.0, "aHM {}, aACC {}", ahm("orco"), aacc("orco"));
-    assert!(aacc("orco") >= aacc("ncm"), "aACC {} and {} of ncm", aacc("orco"), aacc("ncm"));
-    assert!(ahm("orco") >= ahm("ncm") + 10.0, "aHM {} and {} of ncm", ahm("orco"), ahm("ncm"));
-    for rival in ["imprint", "ncm", "teen", "ncm + border", "lda + border"] {
-        let spread = of(rival)["ahm_deviation"].as_f64().unwrap();
-        assert!(ahm("orco") >= ahm(rival) - spread, "aHM {} and {} of {rival}", ahm("orco"), ahm(rival));
-        assert!(of(rival)["area"].as_f64().unwrap() <= of("orco")["area"].as_f64().unwrap() + 0.5, "{rival}");
-    }
-    let sessions = of("orco")["sessions"].as_array().unwrap();
-    assert_eq!(sessions.len(), 9);
-    assert!(sessions[0]["inc"].is_null() && sessions[0]["hm"].is_null());
-    let mean: f64 = sessions[1..].iter().map(|row| row["hm"].as_f64().unwrap()).sum::<f64>() / 8.0;
-    assert!((mean - ahm("orco")).abs() < 1e-9, "aHM is not the mean of the sessions'");
-    // The test of machines without threads compares two more.
-    if heavy() {
-        assert_eq!(result, device.json(&["eval", "--draws", draws]), "measuring is not reproducible");
-    }
-    let csv = std::fs::read_to_string(csv).unwrap();
-    let orco = &result["systems"][0];
-    let line = format!("orco,{draws},,ahm,{},{}", orco["ahm"], orco["ahm_deviation"]);
-    assert!(csv.lines().any(|found| found == line), "no \"{line}\" in {csv}");
-    device.refused(&["eval", "--targets-alone"], "--targets-alone needs settings that align the head");
-    let draws = if heavy() { "3" } else { "1" };
-    let edge = device.json(&["eval", "--draws", draws, "--preset", "edge"]);
-    let paper = device.json(&["eval", "--draws", draws, "--preset", "edge", "--targets-alone"]);
-    assert_eq!((edge["class_means"].as_f64(), paper["class_means"].as_f64()), (Some(1.0), Some(0.0)));
-    let [edge, orco] = [&edge, &paper].map(|measured| &measured["systems"][0]);
-    let with_means = edge["ahm"].as_f64().unwrap();
-    assert!(with_means >= 47.0, "aHM {with_means}");
-    assert!((47.0..with_means).contains(&orco["ahm"].as_f64().unwrap()), "aHM {} by targets alone", orco["ahm"]);
-    // Imprinting answers by targets, too: before anything is learned both are the same.
-    let imprint = paper["systems"].as_array().unwrap().iter().find(|system| system["system"] == "imprint").unwrap();
-    assert_eq!(orco["sessions"][0], imprint["sessions"][0]);
-    let unknown = device.command(&["eval", "--preset", "fast"]).output().unwrap();
-    assert_refused(&unknown, "there is no preset \"fast\"");
-}
-
-/// Preset `edge`: at most a fifth of the arithmetic of `orco`, and an aHM at most 0.3 below.
-#[test]
-fn the_edge_preset_takes_a_fifth_of_the_arithmetic_and_loses_nothing() {
-    if !heavy() {
-        skipped("measuring the presets (heavy: `cargo xtask test full`)");
-        return;
-    }
-    let result = Device::new().json(&["eval", "--presets", "--draws", "2"]);
-    let figure = |name: &str, figure: &str| {
-        let presets = result["presets"].as_array().unwrap();
-        let preset = presets.iter().find(|preset| preset["preset"] == name).unwrap();
-        preset["measured"][figure].as_f64().unwrap()
-    };
-    let share = figure("edge", "operations") / figure("orco", "operations");
-    assert!(share <= 0.2001, "{share} of the arithmetic");
-    assert!(
-        figure("edge", "ahm") >= figure("orco", "ahm") - 0.3,
-        "{} and {}",
-        figure("edge", "ahm"),
-        figure("orco", "ahm")
-    );
-}
-
-#[test]
-fn images_give_what_the_benchmark_file_gives() {
-    let Some(data) = std::env::var_os("ORCO_CIFAR100") else {
-        skipped("measuring on images (ORCO_CIFAR100 does not name the folder with CIFAR-100's binary files)");
-        return;
-    };
-    let device = Device::new();
-    let from_images = device.json(&["eval", "--draws", "3", "--data", data.to_str().unwrap()]);
-    let from_file = device.json(&["eval", "--draws", "3"]);
-    let systems = |result: &Value| result["systems"].as_array().unwrap().clone();
-    assert_eq!(systems(&from_images).len(), 3);
-    for (images, file) in systems(&from_images).iter().zip(&systems(&from_file)) {
-        for figure in ["ahm", "aacc"] {
-            let (images, file) = (images[figure].as_f64().unwrap(), file[figure].as_f64().unwrap());
-            assert!((images - file).abs() < 0.5, "{figure}: {images} from images, {file} from the file");
-        }
-    }
-}
-
-#[test]
-fn wrong_data_is_refused() {
-    let device = Device::new();
-    let data = device.folder.path().join("data");
-    fs::create_dir(&data).unwrap();
-    let eval = ["eval", "--data", data.to_str().unwrap()];
-    device.refused(&eval, "train.bin");
-    fs::write(data.join("train.bin"), [0; 3074]).unwrap();
-    device.refused(&eval, "has 3074 bytes, but CIFAR-100's binary version has 153700000");
-}
-
 #[test]
 fn the_demonstration_learns_from_the_sample_pictures_and_says_what_it_is_sure_of() {
     let device = Device::on(workspace().join("models/everyday"));
@@ -659,7 +553,6 @@ fn the_int8_backbone_is_taken_where_the_bundle_has_one() {
     let info = device.json(&["info", "--backbone", "int8"]);
     assert_eq!((info["backbone_kind"].as_str(), info["weights"].as_str()), (Some("int8"), Some("f32")));
     assert_eq!(device.json(&classify)["images"], device.json(&classify[..2])["images"], "the same file twice");
-    device.refused(&["eval", "--backbone", "int8"], "measure int8 from images with --data");
     fs::write(device.bundle.join("backbone-int8.onnx"), b"damaged").unwrap();
     device.refused(&classify, "backbone-int8.onnx is damaged");
     device.json(&classify[..2]);

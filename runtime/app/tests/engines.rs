@@ -6,12 +6,12 @@ mod support;
 
 use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use orco_runtime::encoder::library;
 use orco_trials::skipped;
+use orco_trials::threads::without_threads;
 use serde_json::Value;
 use support::{Device, argument, assert_refused, shots, text};
 use tempfile::TempDir;
@@ -201,35 +201,6 @@ fn the_same_shots_give_the_same_bytes_with_and_without_onnx_runtime() {
     assert!(state(None) == state(Some("/nowhere")));
 }
 
-/// Has the program's requests for threads refused, as where the user may have no more (`ulimit -u`); root may always.
-fn without_threads(command: &mut Command) -> &mut Command {
-    let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
-    let equal = |call: i64, jt: u8, jf: u8| {
-        let code = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
-        libc::sock_filter { code, jt, jf, k: call as u32 }
-    };
-    let again = libc::SECCOMP_RET_ERRNO | libc::EAGAIN.cast_unsigned();
-    let filter = [
-        // The call's number, the first field of struct seccomp_data.
-        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
-        equal(libc::SYS_clone, 1, 0),
-        equal(libc::SYS_clone3, 0, 1),
-        statement(libc::BPF_RET | libc::BPF_K, again),
-        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
-    ];
-    let install = move || {
-        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
-        // SAFETY: both calls read their arguments alone, and the program lives longer than they take.
-        let refused = unsafe {
-            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
-                || libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) != 0
-        };
-        if refused { Err(std::io::Error::last_os_error()) } else { Ok(()) }
-    };
-    // SAFETY: between fork and exec it makes two system calls.
-    unsafe { command.pre_exec(install) }
-}
-
 #[test]
 fn without_threads_everything_works_on_one() {
     let mut trial = orco_trials::trial!(20, "engines");
@@ -257,7 +228,4 @@ fn without_threads_everything_works_on_one() {
     assert!(said.contains("working on one thread"), "{said}");
     run(&usual, &["learn", &duck], true);
     assert!(alone.saved().state == usual.saved().state, "the number of threads changes what is learned");
-    // Two draws, which would work side by side.
-    let eval = ["eval", "--draws", "2"];
-    assert_eq!(run(&alone, &eval, false).0, run(&usual, &eval, true).0);
 }

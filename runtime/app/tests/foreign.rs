@@ -316,7 +316,6 @@ fn no_result_is_written_among_the_state() {
             &["backup", "--force", place],
             &["list", "--json", place],
             &["learn", "--json", place, &argument("duck", &shots("learn", "rubber-duck"))],
-            &["eval", "--csv", place],
             &["import", pack, "--as", "other", "--thumbnails-to", place],
         ] {
             if arguments[0] == "import" && place.ends_with("second") {
@@ -351,10 +350,8 @@ fn a_result_replaces_results_alone() {
     let photograph = shared.path("photograph.jpg");
     fs::write(&photograph, b"\xff\xd8 a photograph").unwrap();
     let place = photograph.to_str().unwrap();
-    for arguments in [&["list", "--json", place][..], &["eval", "--draws", "1", "--csv", place]] {
-        assert_refused(&shared.run(&shared.bundle, arguments), "it holds something else than a result");
-        assert_eq!(fs::read(&photograph).unwrap(), b"\xff\xd8 a photograph");
-    }
+    assert_refused(&shared.run(&shared.bundle, &["list", "--json", place]), "it holds something else than a result");
+    assert_eq!(fs::read(&photograph).unwrap(), b"\xff\xd8 a photograph");
     let report = shared.path("report.json");
     fs::write(&report, b"").unwrap();
     for _ in 0..2 {

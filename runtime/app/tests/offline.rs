@@ -69,10 +69,9 @@ fn nothing_is_written_outside_the_state_and_no_socket_is_made() {
             continue;
         }
         let device = Device::new();
-        let commands: [&[&str]; 6] = [
+        let commands: [&[&str]; 5] = [
             &["learn", &duck],
             &["classify", picture.to_str().unwrap()],
-            &["eval"],
             &["info"],
             &["list"],
             &["forget", "duck", "--purge"],

@@ -1,33 +1,18 @@
-//! Walks through all sessions of a benchmark, by OrCo or by a baseline.
+//! Measures a system on a benchmark: over one draw of the shots, or over several side by side.
 
 use core::ops::ControlFlow;
 use std::thread;
-use std::time::Instant;
 
-use super::metrics::{Draw, Measured, Row, Summary, summarise};
-use crate::benchmark::Benchmark;
-use crate::published;
-use crate::system::System;
+use orco_benchmark::benchmark::Benchmark;
+use orco_benchmark::{Draw, EvaluateError, SessionAccuracy, SessionScores, Summary, Walk, summarise};
 use orco_core::align::AlignProgress;
 use orco_core::config::Config;
 use orco_core::workers::{Serial, Workers};
 use orco_runtime::threads::{Threads, cores};
-use orco_state::session::LearnError;
-use orco_state::state::{BaseModel, State};
+use orco_state::state::BaseModel;
 
-/// Why measuring stopped.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum EvaluateError {
-    /// A session could not be learned.
-    #[error("session {session} cannot be learned")]
-    Learn {
-        /// The session, from 1.
-        session: usize,
-        /// What the learner said.
-        source: LearnError,
-    },
-}
+use crate::published;
+use crate::system::{Start, System};
 
 /// What is measured, and how.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +69,7 @@ impl Measurement<'_> {
         &self,
         draws: usize,
         on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync),
-        on_session: &(dyn Fn(usize, &Scored<'_>) + Sync),
+        on_session: &(dyn Fn(usize, &SessionScores<'_>) + Sync),
     ) -> Result<Vec<Draw>, EvaluateError> {
         let cores = cores();
         let workers = cores.min(draws);
@@ -94,7 +79,7 @@ impl Measurement<'_> {
             let threads: &dyn Workers = threads.as_ref().map_or(&Serial, |threads| threads);
             let own = (worker..draws).step_by(workers);
             own.map(|draw| {
-                let rows = self.rows(draw, threads, &mut |_, _| on_epoch(), &mut |scored, _| on_session(draw, scored));
+                let rows = self.walk(draw, threads, &mut |_, _| on_epoch(), &mut |scores, _| on_session(draw, scores));
                 (draw, rows)
             })
             .collect()
@@ -130,29 +115,13 @@ impl Measurement<'_> {
         draw: usize,
         workers: &dyn Workers,
         on_progress: &mut (dyn FnMut(usize, AlignProgress) -> ControlFlow<()> + Send),
-        on_row: &mut dyn FnMut(&Row),
+        on_row: &mut dyn FnMut(&SessionAccuracy),
     ) -> Result<Draw, EvaluateError> {
-        self.rows(draw, workers, on_progress, &mut |_, row| on_row(row))
+        self.walk(draw, workers, on_progress, &mut |_, row| on_row(row))
     }
 
-    fn rows(
-        &self,
-        draw: usize,
-        workers: &dyn Workers,
-        on_progress: &mut (dyn FnMut(usize, AlignProgress) -> ControlFlow<()> + Send),
-        on_session: &mut dyn FnMut(&Scored<'_>, &Row),
-    ) -> Result<Draw, EvaluateError> {
-        let mut rows = Vec::with_capacity(self.benchmark.ways.len() + 1);
-        let (operations, seconds) = self.walk(draw, workers, on_progress, &mut |scored| {
-            let row = scored.measured().row(scored.session);
-            on_session(scored, &row);
-            rows.push(row);
-        })?;
-        Ok(Draw { rows, operations, seconds })
-    }
-
-    /// Walks through all sessions with one draw of the shots, `on_session` looking at every one after it is learned.
-    /// Returns the operations and the seconds of learning.
+    /// Leads the system through all sessions with one draw of the shots, `on_session` looking at every one after it is
+    /// learned.
     ///
     /// # Errors
     /// As for [`Measurement::draw`].
@@ -161,61 +130,19 @@ impl Measurement<'_> {
         draw: usize,
         workers: &dyn Workers,
         on_progress: &mut (dyn FnMut(usize, AlignProgress) -> ControlFlow<()> + Send),
-        on_session: &mut dyn FnMut(&Scored<'_>),
-    ) -> Result<(f64, f64), EvaluateError> {
+        on_session: &mut dyn FnMut(&SessionScores<'_>, &SessionAccuracy),
+    ) -> Result<Draw, EvaluateError> {
         let Self { base_model, benchmark, system, config, seed } = *self;
         let own = system.settings(config, published::program(&benchmark.source));
-        let base = base_model.classes.len();
-        // In the order in which their classes come, so that a session's pictures begin with those of the one before.
-        let (of, measured) = benchmark.measured_by_class();
-        let mut learner = system.start(self, own.as_ref().unwrap_or(config), workers);
-        let (mut operations, mut seconds) = (0.0, 0.0);
-        for session in 0..=benchmark.ways.len() {
-            if session > 0 {
-                let new = benchmark.session(base_model, session, draw, seed);
-                let started = Instant::now();
-                let learned = learner.learn(&new, &mut |progress| on_progress(session, progress));
-                operations += learned.map_err(|source| EvaluateError::Learn { session, source })?;
-                seconds += started.elapsed().as_secs_f64();
-            }
-            let classes = base + benchmark.ways[..session].iter().sum::<u32>() as usize;
-            let pictures = of.partition_point(|class| (*class as usize) < classes);
-            let scores = learner.scores(&measured[..pictures * base_model.head.inputs]);
-            let (of, state) = (&of[..pictures], learner.state());
-            on_session(&Scored { session, base, classes, of, scores: &scores, state });
-        }
-        Ok((operations, seconds))
-    }
-}
-
-/// What a system says of the measured pictures after a session.
-#[derive(Clone, Copy, Debug)]
-pub struct Scored<'a> {
-    /// The session, 0 before anything was learned.
-    pub session: usize,
-    /// Base classes.
-    pub base: usize,
-    /// Classes seen so far.
-    pub classes: usize,
-    /// The class of every measured picture of these.
-    of: &'a [u32],
-    /// `[pictures, classes]`.
-    scores: &'a [f32],
-    /// The device's state, where the system is one.
-    pub state: Option<&'a State>,
-}
-
-impl<'a> Scored<'a> {
-    /// The pictures of the classes seen so far, each with its class and the scores of all classes.
-    pub fn pictures(&self) -> impl Iterator<Item = (usize, &'a [f32])> + use<'a> {
-        let Self { classes, of, scores, .. } = *self;
-        of.iter().map(|class| *class as usize).zip(scores.chunks_exact(classes))
-    }
-
-    /// Right answers per class.
-    pub fn measured(&self) -> Measured {
-        let mut measured = Measured::new(self.classes, self.base);
-        self.pictures().for_each(|(class, scores)| measured.count_scores(class, scores));
-        measured
+        let start = Start {
+            base_model,
+            benchmark,
+            config: own.as_ref().unwrap_or(config),
+            seed,
+            workers,
+            ablation: system.ablation(),
+        };
+        let mut learner = system.start(&start);
+        Walk { base_model, benchmark, draw, seed }.measure(learner.as_mut(), on_progress, on_session)
     }
 }

@@ -10,14 +10,14 @@ use crate::system::System;
 
 /// The paper's figure for a trial of an ablation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Theirs {
+pub struct PublishedFigure {
     /// Which metric.
     pub metric: &'static str,
     /// In percent.
     pub value: f64,
 }
 
-impl Theirs {
+impl PublishedFigure {
     /// The mean harmonic mean over the sessions.
     pub const fn ahm(value: f64) -> Self {
         Self { metric: "aHM", value }
@@ -29,7 +29,7 @@ impl Theirs {
     }
 }
 
-impl fmt::Display for Theirs {
+impl fmt::Display for PublishedFigure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {:.2}", self.metric, self.value)
     }
@@ -37,7 +37,7 @@ impl fmt::Display for Theirs {
 
 /// A benchmark of the paper, which has a table for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Table {
+pub enum PaperTable {
     /// 60 base classes, eight sessions of five; ResNet-12.
     #[serde(rename = "CIFAR-100")]
     Cifar100,
@@ -49,7 +49,7 @@ pub enum Table {
     Cub200,
 }
 
-impl Table {
+impl PaperTable {
     const ALL: [Self; 3] = [Self::Cifar100, Self::MiniImagenet, Self::Cub200];
 
     /// The table that numbers may stand in which were measured on the test pictures of `source`, a data set's name in
@@ -95,8 +95,8 @@ impl Table {
 
 /// The benchmark whose settings the published program takes for the pictures of `source`, a data set's name in words,
 /// however its classes are split: CIFAR-100 where the paper has no table of it.
-pub fn settings_for(source: &str) -> Table {
-    Table::ALL.into_iter().find(|table| source.contains(table.name())).unwrap_or(Table::Cifar100)
+pub fn settings_for(source: &str) -> PaperTable {
+    PaperTable::ALL.into_iter().find(|table| source.contains(table.name())).unwrap_or(PaperTable::Cifar100)
 }
 
 /// The published program's settings of phase 3 for the pictures of `source`, as [`settings_for`] finds them.
@@ -124,11 +124,11 @@ pub struct Published {
 
 impl Published {
     /// What a table has in this row: aHM, harmonic mean of the last session, aACC.
-    pub fn theirs(&self, table: Table) -> Option<[f64; 3]> {
+    pub fn theirs(&self, table: PaperTable) -> Option<[f64; 3]> {
         match table {
-            Table::Cifar100 => self.cifar100,
-            Table::MiniImagenet => self.mini_imagenet,
-            Table::Cub200 => self.cub200,
+            PaperTable::Cifar100 => self.cifar100,
+            PaperTable::MiniImagenet => self.mini_imagenet,
+            PaperTable::Cub200 => self.cub200,
         }
     }
 }
@@ -140,7 +140,7 @@ pub const ROWS: [Published; 9] = [
         cifar100: Some([40.61, 38.22, 64.05]),
         mini_imagenet: Some([45.36, 45.65, 68.77]),
         cub200: Some([37.71, 38.21, 59.72]),
-        ours: &[System::Imprint],
+        ours: &[System::IMPRINT],
         remark: "in the projected space, on the head of phase 2",
     },
     Published {
@@ -164,7 +164,7 @@ pub const ROWS: [Published; 9] = [
         cifar100: Some([25.66, 23.49, 61.42]),
         mini_imagenet: Some([29.55, 37.92, 61.21]),
         cub200: None,
-        ours: &[System::CFscil],
+        ours: &[System::C_FSCIL],
         remark: "its head alone, mode 3; the backbone and the head's start are the bundle's, not meta-learned",
     },
     Published {
@@ -196,7 +196,7 @@ pub const ROWS: [Published; 9] = [
         cifar100: Some([47.90, 41.98, 67.50]),
         mini_imagenet: Some([52.62, 45.57, 67.82]),
         cub200: Some([57.15, 55.03, 67.29]),
-        ours: &[System::NcFscil],
+        ours: &[System::NC_FSCIL],
         remark: "its head alone, its start that of phase 2; the backbone is the bundle's",
     },
     Published {
@@ -204,7 +204,7 @@ pub const ROWS: [Published; 9] = [
         cifar100: Some([57.11, 49.56, 62.11]),
         mini_imagenet: Some([58.11, 53.16, 67.14]),
         cub200: Some([59.65, 56.63, 62.36]),
-        ours: &[System::Orco, System::Program, System::Text],
+        ours: &[System::ORCO, System::PROGRAM, System::TEXT],
         remark: "by our default answers, by its published program and by its text",
     },
 ];
@@ -223,20 +223,20 @@ mod tests {
     fn the_rows_of_sessions_give_the_row_of_the_table() {
         let harmonic = |base: f64, inc: f64| 2.0 * base * inc / (base + inc);
         let hm: Vec<f64> = ORCO_BASE[1..].iter().zip(ORCO_INC).map(|(base, inc)| harmonic(*base, inc)).collect();
-        let [ahm, last, _] = ROWS[8].theirs(Table::Cifar100).unwrap();
+        let [ahm, last, _] = ROWS[8].theirs(PaperTable::Cifar100).unwrap();
         assert!((hm.iter().sum::<f64>() / 8.0 - ahm).abs() < 0.01 && (hm[7] - last).abs() < 0.01, "{hm:?}");
     }
 
     #[test]
     fn a_table_is_that_of_data_and_split() {
-        assert_eq!(Table::of("mini-ImageNet test images", 60, &[5; 8]), Some(Table::MiniImagenet));
-        assert_eq!(Table::of("CUB200-2011 test images", 100, &[10; 10]), Some(Table::Cub200));
+        assert_eq!(PaperTable::of("mini-ImageNet test images", 60, &[5; 8]), Some(PaperTable::MiniImagenet));
+        assert_eq!(PaperTable::of("CUB200-2011 test images", 100, &[10; 10]), Some(PaperTable::Cub200));
         for (source, base, ways) in [("own images", 60, [5; 8]), ("CIFAR-100", 50, [5; 8]), ("CIFAR-100", 60, [2; 8])] {
-            assert_eq!(Table::of(source, base, &ways), None, "{source}, {base}, {ways:?}");
+            assert_eq!(PaperTable::of(source, base, &ways), None, "{source}, {base}, {ways:?}");
         }
         // The program's settings are those for the pictures, however they are split.
         let of = ["mini-ImageNet, 50 base classes", "own images"].map(settings_for);
-        assert_eq!(of, [Table::MiniImagenet, Table::Cifar100]);
+        assert_eq!(of, [PaperTable::MiniImagenet, PaperTable::Cifar100]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A report of a bundle: everything measured as one file of JSON, as CSV, as pictures, and as one page that opens
 //! offline.
 //!
-//! [`Report`] holds all that is shown; pictures and page are made of it alone, so that no number of theirs can be
+//! [`BundleReport`] holds all that is shown; pictures and page are made of it alone, so that no number of theirs can be
 //! another one.
 
 mod angles;
@@ -23,18 +23,18 @@ use orco_runtime::files::replace_shared;
 use serde::{Deserialize, Serialize};
 
 pub use angles::AngleStep;
-pub use collect::collect;
+pub use collect::{ReportPlan, collect};
 pub use picture::DrawError;
 pub use scatter::{Plane, Point};
 pub use similarity::Similarities;
 
-use crate::csv::csv;
-use crate::metrics::Summary;
-use crate::published::Table;
+use crate::published::PaperTable;
+use orco_benchmark::Summary;
+use orco_benchmark::csv::csv;
 
 /// All that a report shows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Report {
+pub struct BundleReport {
     /// Name of the bundle.
     pub bundle: String,
     /// What was measured on.
@@ -52,7 +52,7 @@ pub struct Report {
     /// Shots of a class.
     pub shots: u32,
     /// The paper's table that may stand beside.
-    pub paper: Option<Table>,
+    pub paper: Option<PaperTable>,
     /// Every system's numbers, over all draws.
     pub systems: Vec<Summary>,
     /// What the systems do in the last session of the first draw as a bias moves the border.
@@ -142,7 +142,7 @@ pub fn prepare(folder: &Path) -> Result<(), WriteError> {
     };
     let is_report = || {
         let there = fs::read(folder.join("report.json")).unwrap_or_default();
-        serde_json::from_slice::<Report>(&there).is_ok()
+        serde_json::from_slice::<BundleReport>(&there).is_ok()
     };
     if holds_something && !is_report() {
         return Err(WriteError::Taken { path: folder.into() });
@@ -199,7 +199,7 @@ fn is_of_a_report(path: &Path) -> bool {
     NAMES.contains(&name) && path.extension().is_some_and(|kind| kind == "svg" || kind == "png")
 }
 
-impl Report {
+impl BundleReport {
     /// Writes `report.json`, `numbers.csv`, `index.html` and `pictures/*.svg`, `*.png` into a folder, which is made. Each
     /// is written whole or not at all, `report.json` first: wherever it is stopped, it can be written again. Pictures that
     /// another report left there are removed.
@@ -251,7 +251,7 @@ impl Report {
     }
 
     /// All pictures, by name.
-    fn pictures(&self) -> Result<Vec<(String, picture::Drawn)>, DrawError> {
+    fn pictures(&self) -> Result<Vec<(String, picture::DrawnPicture)>, DrawError> {
         let mut all = curves::pictures(self)?;
         all.extend(confusion::pictures(self)?);
         all.extend(scatter::pictures(self)?);

@@ -5,9 +5,9 @@ use std::fmt::{self, Write as _};
 use orco_runtime::bundle::Bundle;
 use serde::{Deserialize, Serialize};
 
-use crate::benchmark::Benchmark;
-use crate::csv::quoted;
-use crate::metrics::{Draw, Row, Summary, summarise};
+use orco_benchmark::benchmark::Benchmark;
+use orco_benchmark::csv::quoted;
+use orco_benchmark::{Draw, SessionAccuracy, Summary, summarise};
 
 /// A system, measured on what was trained with every seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -125,7 +125,7 @@ impl OverSeeds {
         };
         let maybe =
             |of: &dyn Fn(&Summary) -> Option<f64>| of(&each[0]).map(|_| all(&|summary| of(summary).unwrap_or(0.0)));
-        let row = |at: usize| Row {
+        let row = |at: usize| SessionAccuracy {
             session: over_seeds.sessions[at].session,
             base: all(&|summary| summary.deviations[at].base),
             inc: maybe(&|summary| summary.deviations[at].inc),
@@ -148,17 +148,18 @@ impl OverSeeds {
     }
 
     /// Every number of all sessions together, or of one.
-    pub fn numbers(&self) -> Vec<Number> {
+    pub fn numbers(&self) -> Vec<SeedStatistic> {
         // One draw deviates from nothing.
         let number = |session, name, [mean, draws, seeds]: [f64; 3]| {
             let draws = (self.draws > 1).then_some(draws);
-            Number { session, name, mean, draws, seeds }
+            SeedStatistic { session, name, mean, draws, seeds }
         };
         let totals = self.over_draws.totals().zip(self.over_seeds.totals());
         let totals = totals.map(|((name, mean, draws), (_, _, seeds))| number(None, name, [mean, draws, seeds]));
         let rows = self.over_draws.deviations.iter().zip(&self.over_seeds.deviations).zip(&self.over_seeds.sessions);
         let of_rows = rows.flat_map(|((draws, seeds), means)| {
-            let numbers = Row::NAMES.into_iter().zip(means.numbers()).zip(draws.numbers()).zip(seeds.numbers());
+            let numbers =
+                SessionAccuracy::NAMES.into_iter().zip(means.numbers()).zip(draws.numbers()).zip(seeds.numbers());
             numbers.filter_map(move |(((name, mean), draws), seeds)| {
                 Some(number(Some(means.session), name, [mean?, draws?, seeds?]))
             })
@@ -172,7 +173,7 @@ impl OverSeeds {
         let numbers = self.numbers();
         TOTALS.iter().fold(name, |line, wanted| {
             let total = numbers.iter().find(|number| number.session.is_none() && number.name == *wanted);
-            line + &format!("{:>24}", total.map_or_else(|| "-".into(), Number::to_string))
+            line + &format!("{:>24}", total.map_or_else(|| "-".into(), SeedStatistic::to_string))
         })
     }
 
@@ -183,12 +184,13 @@ impl OverSeeds {
 
     /// The numbers of every session, a line for each.
     pub fn table(&self) -> String {
-        let heading = Row::NAMES.iter().fold("session".to_owned(), |line, name| line + &format!("{name:>24}"));
+        let heading =
+            SessionAccuracy::NAMES.iter().fold("session".to_owned(), |line, name| line + &format!("{name:>24}"));
         let numbers = self.numbers();
         let lines = self.over_seeds.sessions.iter().map(|row| {
-            Row::NAMES.iter().fold(format!("\n{:>7}", row.session), |line, wanted| {
+            SessionAccuracy::NAMES.iter().fold(format!("\n{:>7}", row.session), |line, wanted| {
                 let own = numbers.iter().find(|number| number.session == Some(row.session) && number.name == *wanted);
-                line + &format!("{:>24}", own.map_or_else(|| "-".into(), Number::to_string))
+                line + &format!("{:>24}", own.map_or_else(|| "-".into(), SeedStatistic::to_string))
             })
         });
         heading + &lines.collect::<String>()
@@ -200,7 +202,7 @@ const TOTALS: [&str; 4] = ["ahm", "last hm", "aacc", "area"];
 
 /// A number with what it deviates by.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Number {
+pub struct SeedStatistic {
     /// The session, of which it is; none if of all together.
     pub session: Option<usize>,
     /// What it is.
@@ -213,7 +215,7 @@ pub struct Number {
     pub seeds: f64,
 }
 
-impl fmt::Display for Number {
+impl fmt::Display for SeedStatistic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { mean, draws, seeds, .. } = self;
         match draws {
@@ -227,7 +229,7 @@ impl fmt::Display for Number {
 pub fn csv(all: &[OverSeeds]) -> String {
     let mut text = "system,session,metric,mean,deviation over draws,deviation over seeds\n".to_owned();
     for system in all {
-        for Number { session, name, mean, draws, seeds } in system.numbers() {
+        for SeedStatistic { session, name, mean, draws, seeds } in system.numbers() {
             let session = session.map_or_else(String::new, |session| session.to_string());
             let draws = draws.map_or_else(String::new, |draws| draws.to_string());
             // Writing to a string cannot fail.
@@ -242,7 +244,7 @@ mod tests {
     use super::*;
 
     fn draw(base: f64, inc: f64, top1: f64) -> Draw {
-        let row = |session, inc: Option<f64>| Row { session, base, inc, hm: inc, top1, area: None };
+        let row = |session, inc: Option<f64>| SessionAccuracy { session, base, inc, hm: inc, top1, area: None };
         Draw { rows: vec![row(0, None), row(1, Some(inc))], operations: 0.0, seconds: 0.0 }
     }
 

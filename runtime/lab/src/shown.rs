@@ -3,7 +3,7 @@
 use core::fmt::Display;
 use std::io::{self, Write as _};
 
-use crate::metrics::Summary;
+use orco_benchmark::Summary;
 
 /// Standard output took no more.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +36,25 @@ pub fn line(width: usize, name: &str, summary: &Summary, theirs: &str) -> String
     ];
     let numbers = numbers.map(|number| format!("{number:>14}")).join(" ");
     format!("{name:<width$} {numbers}  {theirs}").trim_end().to_owned()
+}
+
+/// A system's result: one line for the means over all sessions and one per session.
+pub fn session_table(summary: &Summary) -> String {
+    let name = |name: &str| match name {
+        "ahm" => "aHM".to_owned(),
+        "last hm" => "last HM".to_owned(),
+        "aacc" => "aACC".to_owned(),
+        other => other.to_owned(),
+    };
+    let totals =
+        summary.totals().map(|(of, mean, deviation)| format!("{} {}", name(of), summary.both(mean, deviation)));
+    let totals: Vec<String> = totals.collect();
+    format!("{}: {}\n{}", summary.system, totals.join(", "), summary.table())
+}
+
+/// A number of things: `1 draw`, `3 draws`.
+pub fn counted(count: usize, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
 /// A path as one word of a POSIX shell.

@@ -18,11 +18,11 @@ use orco_state::codec;
 use orco_state::state::BaseModel;
 
 use crate::ablation::{Ablation, Assignment};
-use crate::benchmark::Benchmark;
-use crate::evaluate::{EvaluateError, Measurement};
-use crate::metrics::{Draw, Summary, summarise};
-use crate::published::{self, Theirs};
+use crate::evaluate::Measurement;
+use crate::published::{self, PublishedFigure};
 use crate::system::System;
+use orco_benchmark::benchmark::Benchmark;
+use orco_benchmark::{Draw, EvaluateError, Summary, summarise};
 
 /// The program, in what is measured: goes into every key, so that what other code measured is measured anew. The last
 /// number is to be raised with every change of what is trained or measured, by the trainer too.
@@ -68,7 +68,7 @@ impl Question {
                 let losses = |name: &str, contrast, cross_entropy, orthogonality, theirs| {
                     let base_cross_entropy = if cross_entropy > 0.0 { program().base_cross_entropy } else { 0.0 };
                     let config = Config { contrast, cross_entropy, base_cross_entropy, orthogonality, ..program() };
-                    Trial { theirs: Some(Theirs::ahm(theirs)), ..trial(name, config) }
+                    Trial { theirs: Some(PublishedFigure::ahm(theirs)), ..trial(name, config) }
                 };
                 vec![
                     losses("CE", 0.0, 0.5, 0.0, 35.74),
@@ -82,7 +82,7 @@ impl Question {
             Self::Perturbation => {
                 let by = |name: &str, perturbation, theirs| {
                     let ablation = Ablation { perturbation, ..Ablation::default() };
-                    Trial { ablation, theirs: Some(Theirs::last_hm(theirs)), ..trial(name, program()) }
+                    Trial { ablation, theirs: Some(PublishedFigure::last_hm(theirs)), ..trial(name, program()) }
                 };
                 let of = |perturbed| Ablation { perturbed, ..Ablation::default() };
                 let base_too = of(PerturbedTargets { base: true, ..PerturbedTargets::SESSION });
@@ -94,20 +94,20 @@ impl Question {
                     by("none", Perturbation::None, 20.14),
                     by("Gaussian", Perturbation::Gaussian, 50.23),
                     by("uniform", Perturbation::Uniform, 53.12),
-                    uniform("uniform, base targets too", base_too, Some(Theirs::ahm(50.44))),
+                    uniform("uniform, base targets too", base_too, Some(PublishedFigure::ahm(50.44))),
                 ];
                 // On CUB200 the program takes it anyway.
                 if program().base_cross_entropy == 0.0 {
                     let on_base = Config { base_cross_entropy: program().cross_entropy, ..program() };
                     let trial = trial("uniform, CE on base too", on_base);
-                    trials.push(Trial { theirs: Some(Theirs::ahm(57.76)), ..trial });
+                    trials.push(Trial { theirs: Some(PublishedFigure::ahm(57.76)), ..trial });
                 }
                 trials
             }
             Self::Assignment => {
                 let by = |name: &str, assignment, theirs| {
                     let ablation = Ablation { assignment, ..Ablation::default() };
-                    Trial { ablation, theirs: Some(Theirs::ahm(theirs)), ..trial(name, program()) }
+                    Trial { ablation, theirs: Some(PublishedFigure::ahm(theirs)), ..trial(name, program()) }
                 };
                 vec![
                     by("greedy", Assignment::Greedy, 58.12),
@@ -118,7 +118,7 @@ impl Question {
             Self::Exemplars => {
                 let kept = |base_exemplars, theirs| {
                     let config = Config { base_exemplars, ..program() };
-                    Trial { theirs: Some(Theirs::ahm(theirs)), ..trial(&base_exemplars.to_string(), config) }
+                    Trial { theirs: Some(PublishedFigure::ahm(theirs)), ..trial(&base_exemplars.to_string(), config) }
                 };
                 vec![kept(0, 37.8), kept(1, 48.2), kept(5, 58.1)]
             }
@@ -140,7 +140,7 @@ pub struct Trial {
     /// What is done otherwise than on a device.
     pub ablation: Ablation,
     /// What the paper reports for it, on mini-ImageNet.
-    pub theirs: Option<Theirs>,
+    pub theirs: Option<PublishedFigure>,
 }
 
 /// Why a trial was not measured.
@@ -214,7 +214,7 @@ impl Trials<'_> {
         }
         let Self { base_model, benchmark, seed, .. } = *self;
         let measurement =
-            Measurement { base_model, benchmark, system: System::Ablated(trial.ablation), config: &config, seed };
+            Measurement { base_model, benchmark, system: System::ablated(trial.ablation), config: &config, seed };
         let drawn = measurement.draw(draw, workers, &mut |_, _| on_epoch(), &mut |_| {})?;
         let failed = |source| TrialError::Keep { path: path.clone(), source };
         // Whole or not at all, whoever else keeps the same: a file that is there under this name is complete.
@@ -264,12 +264,12 @@ fn unsealed(text: &str) -> Option<Draw> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::Row;
-    use crate::published::Table;
+    use crate::published::PaperTable;
+    use orco_benchmark::SessionAccuracy;
 
     #[test]
     fn a_kept_draw_that_was_damaged_is_none() {
-        let row = Row { session: 0, base: 61.5, inc: None, hm: None, top1: 61.5, area: None };
+        let row = SessionAccuracy { session: 0, base: 61.5, inc: None, hm: None, top1: 61.5, area: None };
         let draw = Draw { rows: vec![row], operations: 1e9, seconds: 0.1 + 0.2 };
         let text = sealed(&draw);
         assert_eq!(unsealed(&text), Some(draw.clone()));
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn every_trial_has_settings_that_make_sense_and_a_name_of_its_own() {
-        let programs = [Table::Cifar100, Table::MiniImagenet, Table::Cub200].map(Table::program);
+        let programs = [PaperTable::Cifar100, PaperTable::MiniImagenet, PaperTable::Cub200].map(PaperTable::program);
         for (question, program) in
             Question::ALL.iter().flat_map(|question| programs.iter().map(move |of| (question, of)))
         {

@@ -10,8 +10,8 @@ use orco_state::session::{Session, SessionMemory};
 use orco_state::state::State;
 use serde::{Deserialize, Serialize};
 
-use crate::evaluate::{EvaluateError, Measurement};
-use crate::metrics::percent_or_dash;
+use crate::evaluate::Measurement;
+use orco_benchmark::{EvaluateError, percent_or_dash};
 
 /// One session's figures, in percent. Known pictures are those measured of all classes seen so far, unknown ones those
 /// of the classes of later sessions.

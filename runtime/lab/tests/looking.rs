@@ -4,8 +4,8 @@
 use core::ops::ControlFlow;
 use std::path::Path;
 
+use orco_benchmark::benchmark::Benchmark;
 use orco_core::workers::Serial;
-use orco_lab::benchmark::Benchmark;
 use orco_lab::unknown::UnknownRow;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
@@ -36,7 +36,7 @@ fn classes_to_come_are_told_from_known_ones_better_than_by_chance() {
     benchmark.measured = benchmark.measured.only(&some);
     let base_model = &bundle.base_model;
     let config = &base_model.config;
-    let measurement = Measurement { base_model, benchmark: &benchmark, system: System::Orco, config, seed: 1 };
+    let measurement = Measurement { base_model, benchmark: &benchmark, system: System::ORCO, config, seed: 1 };
     let rows = measurement.unknown(0, 0.05).unwrap().unwrap();
     assert_eq!(rows.len(), 9);
     // Few pictures are unknown in the last sessions, so over all of them.

@@ -5,9 +5,9 @@ use core::ops::ControlFlow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use orco_lab::benchmark::Benchmark;
-use orco_lab::published::{ROWS, Table};
-use orco_lab::report::{Report, prepare};
+use orco_benchmark::benchmark::Benchmark;
+use orco_lab::published::{PaperTable, ROWS};
+use orco_lab::report::{BundleReport, prepare};
 use orco_lab::tables::Tables;
 use orco_lab::trials::{Question, Trials};
 use orco_lab::{Measurement, System};
@@ -75,7 +75,8 @@ fn cards_say_what_their_tables_and_reports_say() {
         let last_hm = last.trim_matches(['|', ' ']).split(" | ").nth(3).expect("the session's HM");
         let means = ["aHM", "aACC", "HM of the last session"].map(metric);
         assert_eq!(means, [mean(ours[0]), mean(ours[1]), last_hm], "{}", bundle.display());
-        let json: Report = serde_json::from_str(&fs::read_to_string(report.join("report.json")).unwrap()).unwrap();
+        let json: BundleReport =
+            serde_json::from_str(&fs::read_to_string(report.join("report.json")).unwrap()).unwrap();
         if card.contains(&format!("means of {} draws of the shots", json.draws)) {
             let measured = json.systems.iter().find(|summary| summary.system == "orco").expect("ours is measured");
             let measured = [measured.ahm, measured.aacc].map(|value| format!("{value:.2}"));
@@ -99,7 +100,7 @@ fn cards_say_what_the_fields_fixed_draw_gives() {
         let bundle = Bundle::open(folder).unwrap();
         let benchmark = Benchmark::of(&bundle).unwrap();
         let (base_model, config) = (&bundle.base_model, &bundle.base_model.config);
-        let measurement = Measurement { base_model, benchmark: &benchmark, system: System::Orco, config, seed: 1 };
+        let measurement = Measurement { base_model, benchmark: &benchmark, system: System::ORCO, config, seed: 1 };
         let measured = measurement.over(1, &|| ControlFlow::Continue(())).unwrap();
         // Another processor may choose a neighbouring border.
         let apart = [measured.ahm - said[0], measured.aacc - said[1]].map(f64::abs);
@@ -124,7 +125,8 @@ fn mean(cell: &str) -> &str {
 fn the_csv_holds_the_numbers_of_the_json() {
     for report in shipped() {
         let csv = fs::read_to_string(report.join("numbers.csv")).unwrap();
-        let json: Report = serde_json::from_str(&fs::read_to_string(report.join("report.json")).unwrap()).unwrap();
+        let json: BundleReport =
+            serde_json::from_str(&fs::read_to_string(report.join("report.json")).unwrap()).unwrap();
         for summary in &json.systems {
             for (name, mean, deviation) in summary.totals() {
                 let start = format!("{},{},,{name},", summary.system, summary.draws);
@@ -142,7 +144,7 @@ fn the_csv_holds_the_numbers_of_the_json() {
 fn a_benchmark_of_the_paper_stands_beside_its_table() {
     let mut tables = Vec::new();
     for report in shipped() {
-        let json: Report = serde_json::from_slice(&fs::read(report.join("report.json")).unwrap()).unwrap();
+        let json: BundleReport = serde_json::from_slice(&fs::read(report.join("report.json")).unwrap()).unwrap();
         let page = fs::read_to_string(report.join("index.html")).unwrap();
         let Some(table) = json.paper else {
             assert!(!page.contains("Beside the paper"), "{}", report.display());
@@ -155,7 +157,7 @@ fn a_benchmark_of_the_paper_stands_beside_its_table() {
         }
         tables.push(table);
     }
-    assert!(tables.contains(&Table::Cifar100) && tables.contains(&Table::MiniImagenet), "{tables:?}");
+    assert!(tables.contains(&PaperTable::Cifar100) && tables.contains(&PaperTable::MiniImagenet), "{tables:?}");
 }
 
 #[test]
@@ -226,7 +228,7 @@ fn pictures_of_an_earlier_report_go_and_others_stay() {
         fs::write(pictures.join(name), "").unwrap();
     }
     let json = fs::read(models().join("cifar100-micro/report/report.json")).unwrap();
-    serde_json::from_slice::<Report>(&json).unwrap().write(folder.path()).unwrap();
+    serde_json::from_slice::<BundleReport>(&json).unwrap().write(folder.path()).unwrap();
     let there = ["confusion-99.png", "similarities.svg", "my-notes.png", "features.txt"]
         .map(|name| pictures.join(name).exists());
     assert_eq!(there, [false, false, true, true]);
@@ -236,11 +238,12 @@ fn pictures_of_an_earlier_report_go_and_others_stay() {
 #[test]
 fn the_shipped_numbers_are_those_that_measuring_gives() {
     let folder = models().join("cifar100-edge");
-    let json: Report = serde_json::from_str(&fs::read_to_string(folder.join("report/report.json")).unwrap()).unwrap();
+    let json: BundleReport =
+        serde_json::from_str(&fs::read_to_string(folder.join("report/report.json")).unwrap()).unwrap();
     let bundle = Bundle::open(&folder).unwrap();
     let benchmark = Benchmark::of(&bundle).unwrap();
     let (base_model, config) = (&bundle.base_model, &bundle.base_model.config);
-    for system in [System::Ncm, System::Teen] {
+    for system in [System::NCM, System::TEEN] {
         let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed: json.seed };
         let measured = measurement.over(json.draws, &|| ControlFlow::Continue(())).unwrap();
         let shipped = json.systems.iter().find(|summary| summary.system == system.name()).unwrap();

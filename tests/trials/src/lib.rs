@@ -3,6 +3,8 @@
 pub mod layers;
 pub mod memory;
 pub mod record;
+#[cfg(target_os = "linux")]
+pub mod threads;
 
 use std::io::Write;
 

@@ -57,9 +57,9 @@ fn libraries(cross: &Cross, profile: &str) -> Result<(), Box<dyn Error>> {
 }
 
 fn program(cross: &Cross, profile: &str) -> Result<(), Box<dyn Error>> {
-    must(&mut cross.cargo("build", &["--package", "orco", "--profile", profile]))?;
+    must(&mut cross.cargo("build", &["--package", "orco", "--package", "orco-lab", "--profile", profile]))?;
     // Here any will do, which is built sooner.
-    must(cargo().args(["build", "--locked", "--package", "orco"]).current_dir(workspace()))?;
+    must(cargo().args(["build", "--locked", "--package", "orco", "--package", "orco-lab"]).current_dir(workspace()))?;
     let here = target_folder()?.join("debug/orco");
     let there = cross.target().join(TRIPLE).join(folder_of(profile)).join("orco");
     let folder = tempfile::tempdir()?;

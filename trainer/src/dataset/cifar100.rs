@@ -1,10 +1,10 @@
 //! CIFAR-100 (Krizhevsky 2009), its binary version, as tensors.
 //!
-//! The records are read by [`orco_lab::cifar100`], which the device program shares.
+//! The records are read by [`orco_benchmark::cifar100`], which the device program shares.
 
 use std::path::Path;
 
-use orco_lab::cifar100::{self, DatasetError, Part};
+use orco_benchmark::cifar100::{self, Cifar100Error, Cifar100Part};
 use tch::Tensor;
 
 use super::{DataError, Images};
@@ -13,8 +13,8 @@ use crate::distributed::{Common, Group};
 /// Names of the 100 classes, by label.
 ///
 /// # Errors
-/// [`DatasetError`] if `fine_label_names.txt` is missing or does not hold 100 names.
-pub fn class_names(folder: &Path) -> Result<Vec<String>, DatasetError> {
+/// [`Cifar100Error`] if `fine_label_names.txt` is missing or does not hold 100 names.
+pub fn class_names(folder: &Path) -> Result<Vec<String>, Cifar100Error> {
     cifar100::class_names(folder)
 }
 
@@ -22,7 +22,7 @@ pub fn class_names(folder: &Path) -> Result<Vec<String>, DatasetError> {
 ///
 /// # Errors
 /// [`DataError::Binary`] if the file is missing, has the wrong size, or holds a label out of range.
-pub fn read(folder: &Path, part: Part, group: &Group) -> Result<Images, DataError> {
+pub fn read(folder: &Path, part: Cifar100Part, group: &Group) -> Result<Images, DataError> {
     let records = cifar100::read(folder, part)?;
     let labels: Vec<u16> = records.labels().collect();
     let side = cifar100::SIDE as i64;
@@ -40,6 +40,6 @@ pub(super) fn open(folder: &Path, group: &Group) -> Result<(Images, Images, Vec<
     let unpacked = folder.join("cifar-100-binary");
     let inside = !folder.join("train.bin").is_file() && unpacked.join("train.bin").is_file();
     let folder = if inside { unpacked.as_path() } else { folder };
-    let train = read(folder, Part::Train, group)?;
-    Ok((train, read(folder, Part::Test, group)?, class_names(folder)?))
+    let train = read(folder, Cifar100Part::Train, group)?;
+    Ok((train, read(folder, Cifar100Part::Test, group)?, class_names(folder)?))
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use orco_lab::cifar100::DatasetError;
+use orco_benchmark::cifar100::Cifar100Error;
 
 use super::SplitError;
 use crate::distributed::RankError;
@@ -31,7 +31,7 @@ pub enum DataError {
     },
     /// CIFAR-100's binary version is not as published.
     #[error(transparent)]
-    Binary(#[from] DatasetError),
+    Binary(#[from] Cifar100Error),
     /// A line of a text file is not as its layout says.
     #[error("{}, line {line}: \"{text}\" is not {expected}", path.display())]
     Line {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
-use orco_lab::Measured;
-use orco_lab::benchmark::Benchmark;
+use orco_benchmark::AccuracyCounts;
+use orco_benchmark::benchmark::Benchmark;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::onnx::Onnx;
@@ -154,7 +154,7 @@ fn classifier_accuracy(model: &Model, recipe: &Recipe, benchmark: &Benchmark) ->
     let answers = features.linear(&cpu(&model.classifier), Some(&cpu(&model.classifier_bias))).argmax(1, false);
     let answers = Vec::<i64>::try_from(answers).expect("a row of i64");
     let base = recipe.split.base_classes;
-    let mut counts = Measured::new(base, base);
+    let mut counts = AccuracyCounts::new(base, base);
     let each = benchmark.measured.classes().iter().zip(answers).filter(|(class, _)| (**class as usize) < base);
     each.for_each(|(class, answer)| counts.count(*class as usize, answer as usize));
     Some(counts.row(0).base)

@@ -3,11 +3,12 @@
 use std::fmt::Write;
 
 use anyhow::Result;
+use orco_benchmark::benchmark::{Benchmark, SEED};
+use orco_benchmark::{Summary, percent_or_dash, summarise};
 use orco_core::config::{AnswerWeights, Config};
 use orco_core::loss::contrast::ContrastForm;
-use orco_lab::benchmark::{Benchmark, SEED};
 use orco_lab::shown::shell_word;
-use orco_lab::{Measurement, Summary, System, percent_or_dash, summarise};
+use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LEARNER, STATISTICS};
 use orco_state::target::TargetMethod;
@@ -107,7 +108,7 @@ pub(super) fn write(
     if let Some(accuracy) = accuracy(run, split.base.len() / align.batch.max(1)) {
         writeln!(text, "- Accuracy on the base training images after phase 2: {accuracy:.1} %.")?;
     }
-    let by_targets = measured.iter().find(|summary| summary.system == System::Imprint.name());
+    let by_targets = measured.iter().find(|summary| summary.system == System::IMPRINT.name());
     if let (Some(phase_1), Some(by_targets)) = (exported.phase_1, by_targets) {
         // Imprinting answers by targets alone, and in session 0 nothing is imprinted yet.
         writeln!(
@@ -175,7 +176,7 @@ pub(super) fn write(
     match recipe.split.measure_on {
         MeasureOn::Test => writeln!(
             text,
-            "    cargo run --release -p orco -- eval --bundle {} --draws {draws} --seed {SEED}\n",
+            "    cargo run --release -p orco-lab -- eval {} --draws {draws} --seed {SEED}\n",
             shell_word(&exported.folder.to_string_lossy())
         )?,
         MeasureOn::Holdout => {

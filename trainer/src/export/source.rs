@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
+use orco_benchmark::benchmark::Benchmark;
 use orco_core::random::Random;
-use orco_lab::benchmark::Benchmark;
 use orco_lab::statistics::{Features, class_means};
 use orco_runtime::augment::AugmentedViews;
 use orco_runtime::encoder::Encoder;

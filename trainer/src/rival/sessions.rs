@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use orco_lab::benchmark::{Draws, SEED};
-use orco_lab::{Draw, Measured, Row, Summary, summarise};
+use orco_benchmark::benchmark::{Draws, SEED};
+use orco_benchmark::{AccuracyCounts, Draw, SessionAccuracy, Summary, summarise};
 use tch::{Device, Kind, Tensor, no_grad};
 
 use super::embedding::{Embedding, class_means};
@@ -115,13 +115,13 @@ impl<'a> Protocol<'a> {
     }
 
     /// Measures the classes seen so far.
-    fn row(&self, learner: &dyn Learner, session: usize) -> Row {
+    fn row(&self, learner: &dyn Learner, session: usize) -> SessionAccuracy {
         let (split, images) = (&self.data.split, self.measured());
         let new: usize = split.sessions[..session].iter().map(|session| session.classes.len()).sum();
         let seen = split.base_classes + new;
         let label = |row: &i64| usize::from(images.labels[split.measured[*row as usize]]);
         let known: Vec<i64> = (0..split.measured.len() as i64).filter(|row| label(row) < seen).collect();
-        let mut counts = Measured::new(seen, split.base_classes);
+        let mut counts = AccuracyCounts::new(seen, split.base_classes);
         for rows in known.chunks(BATCH as usize) {
             let scores = no_grad(|| learner.scores(&Tensor::from_slice(rows)).to_kind(Kind::Float));
             let scores = Vec::<f32>::try_from(scores.to_device(Device::Cpu).contiguous().view(-1)).expect("scores");

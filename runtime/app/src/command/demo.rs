@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use orco_lab::benchmark::Benchmark;
-use orco_lab::{Measurement, Row, System};
+use orco_benchmark::benchmark::Benchmark;
+use orco_benchmark::{DeviceLearner, SessionAccuracy, Walk};
 use orco_runtime::align::AlignProgress;
 use orco_runtime::classify::Match;
 use orco_runtime::encoder::choice::Workload;
@@ -75,7 +75,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments, state: Opt
 }
 
 /// The benchmark's sessions, a row after each.
-fn sessions(learner: &Learner, output: &Output) -> Result<Vec<Row>> {
+fn sessions(learner: &Learner, output: &Output) -> Result<Vec<SessionAccuracy>> {
     let (bundle, base_model) = (learner.bundle(), learner.base_model());
     let benchmark = Benchmark::of(bundle)?;
     say!(
@@ -88,25 +88,25 @@ fn sessions(learner: &Learner, output: &Output) -> Result<Vec<Row>> {
         benchmark.measured.len(),
         benchmark.source
     )?;
-    say!(output, "{}", Row::HEADING)?;
+    say!(output, "{}", SessionAccuracy::HEADING)?;
     let bar = output::bar(benchmark.ways.len() * base_model.config.epochs, "learning");
     let mut on_progress = |session: usize, progress: AlignProgress| {
         bar.set_position(((session - 1) * base_model.config.epochs + progress.epoch) as u64);
         bar.set_message(format!("session {session}"));
         ControlFlow::Continue(())
     };
-    let mut said = Ok(());
-    let mut on_row = |row: &Row| {
-        if said.is_ok() {
-            said = bar.suspend(|| say!(output, "{row}"));
+    let mut printed = Ok(());
+    let mut on_session = |row: &SessionAccuracy| {
+        if printed.is_ok() {
+            printed = bar.suspend(|| say!(output, "{row}"));
         }
     };
-    let (system, config) = (System::Orco, &base_model.config);
-    let measurement = Measurement { base_model, benchmark: &benchmark, system, config, seed: SEED };
     let threads = Threads::of_machine();
-    let rows = measurement.draw(0, &threads, &mut on_progress, &mut on_row)?.rows;
+    let mut device = DeviceLearner::new(base_model, &base_model.config, SEED, &threads);
+    let walk = Walk { base_model, benchmark: &benchmark, draw: 0, seed: SEED };
+    let rows = walk.measure(&mut device, &mut on_progress, &mut |_, row| on_session(row))?.rows;
     bar.finish_and_clear();
-    said.map(|()| rows)
+    printed.map(|()| rows)
 }
 
 /// Learns the classes of the sample pictures, opens the saved state again, and classifies other pictures of them.

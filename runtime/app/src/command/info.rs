@@ -41,7 +41,7 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
     )?;
     engines.say(output)?;
     say!(output, "head        {}-{}-{}", base_model.head.inputs, base_model.head.hidden, base_model.head.outputs)?;
-    say!(output, "answers     {}", output::rule(&base_model.config))?;
+    say!(output, "answers     {}", orco_benchmark::answer_rule(&base_model.config))?;
     say!(output, "balance     {}", learner.state().balance.name())?;
     say!(output, "trained on  {} ({})", manifest.provenance.trained_on, manifest.provenance.program)?;
     say!(output, "benchmark   {}", if benchmark { "in the bundle" } else { "none in the bundle" })?;

@@ -5,8 +5,10 @@ use orco_state::target::{TargetGenerator, TargetMethod, cosines, generate};
 use plotters::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::Report;
-use super::picture::{Area, Axes, DrawError, Drawn, Entry, Mark, Picture, SERIES, legend, legend_height, line};
+use super::BundleReport;
+use super::picture::{
+    Area, Axes, DrawError, DrawnPicture, LegendEntry, Mark, Picture, SERIES, legend, legend_height, line,
+};
 
 /// Steps that recipes take.
 const STEPS: [usize; 3] = [500, 1000, 2000];
@@ -66,7 +68,7 @@ fn looked(targets: &[f32], dimension: usize, step: usize) -> AngleStep {
     AngleStep { step, smallest, mean: sum / number.max(1) as f64, largest }
 }
 
-pub(super) fn pictures(report: &Report) -> Result<Vec<(String, Drawn)>, DrawError> {
+pub(super) fn pictures(report: &BundleReport) -> Result<Vec<(String, DrawnPicture)>, DrawError> {
     let angles = report.angles.iter();
     angles.map(|angles| Ok(("angles".to_owned(), Angles(angles).drawn()?))).collect()
 }
@@ -101,7 +103,7 @@ impl Picture for Angles<'_> {
         let mut entries = Vec::new();
         for ((name, of), colour) in kinds.into_iter().zip([SERIES[1], SERIES[7], SERIES[0]]) {
             let points: Vec<(f64, f64)> = self.0.iter().map(|step| (x(step.step), of(step))).collect();
-            let entry = Entry { name: name.into(), colour, mark: Mark::Line };
+            let entry = LegendEntry { name: name.into(), colour, mark: Mark::Line };
             line(&mut chart, &points, &entry, true)?;
             entries.push(entry);
         }

@@ -7,12 +7,13 @@ use orco_runtime::bundle::Bundle;
 use orco_state::state::{BaseModel, State};
 use orco_state::target::{argmax, cosines};
 
-use super::similarity::{KINDS, Kind, Similarities};
-use super::{Confusion, Forgetting, Plane, Report, TradeOff, angles};
-use crate::benchmark::Benchmark;
-use crate::evaluate::{EvaluateError, Measurement, Scored};
-use crate::metrics::summarise;
-use crate::published::Table;
+use super::similarity::{KINDS, Similarities, SimilarityKind};
+use super::{BundleReport, Confusion, Forgetting, Plane, TradeOff, angles};
+use orco_benchmark::benchmark::Benchmark;
+use orco_benchmark::{EvaluateError, SessionScores, summarise};
+
+use crate::evaluate::Measurement;
+use crate::published::PaperTable;
 use crate::system::System;
 
 /// Classes whose pictures are shown in a plane, half of them base classes, and pictures of each.
@@ -21,34 +22,56 @@ const PICTURES: usize = 40;
 /// Points that are kept of a curve.
 const POINTS: usize = 160;
 
-/// What is seen of a system on its way through the draws.
+/// What a report keeps of a system's way through the draws.
 #[derive(Default)]
-struct Seen {
+struct Collector {
     trade_off: Option<TradeOff>,
     confusion: Vec<Confusion>,
-    /// Of every draw and session the accuracies of the classes.
-    accuracies: Vec<(usize, usize, Vec<Option<f64>>)>,
-    /// Before the first session and after the last one.
+    /// Of every draw and session.
+    accuracies: Vec<ClassAccuracies>,
+    /// Before the first session and after the last one, each with its session.
     states: Vec<(usize, State)>,
 }
 
-/// Measures systems, [`System::Orco`] first, on a bundle's own benchmark over so many draws; `on_system` is told of each
+/// The accuracies of all classes after a session of a draw, in percent.
+struct ClassAccuracies {
+    draw: usize,
+    session: usize,
+    classes: Vec<Option<f64>>,
+}
+
+/// What a report measures.
+#[derive(Clone, Copy)]
+pub struct ReportPlan<'a> {
+    /// The bundle.
+    pub bundle: &'a Bundle,
+    /// Its own benchmark.
+    pub benchmark: &'a Benchmark,
+    /// The systems, [`System::ORCO`] first.
+    pub systems: &'a [System],
+    /// Draws of the shots.
+    pub draws: usize,
+    /// Seed of the draws, of shuffling and of perturbation.
+    pub seed: u64,
+    /// The command that makes the report.
+    pub command: &'a str,
+}
+
+/// Measures all systems of a plan; `on_system` is told of each
 /// before it is measured, `on_epoch` of every epoch of training, from any thread, and may cancel there. A system that
 /// the bundle lacks something for is left out.
 ///
 /// # Errors
 /// [`EvaluateError`] if a session cannot be learned.
 pub fn collect(
-    (bundle, benchmark): (&Bundle, &Benchmark),
-    systems: &[System],
-    (draws, seed): (usize, u64),
-    command: &str,
+    plan: &ReportPlan<'_>,
     on_system: &mut dyn FnMut(System),
     on_epoch: &(dyn Fn() -> ControlFlow<()> + Sync),
-) -> Result<Report, EvaluateError> {
+) -> Result<BundleReport, EvaluateError> {
+    let ReportPlan { bundle, benchmark, systems, draws, seed, command } = *plan;
     let base_model = &bundle.base_model;
     let config = &base_model.config;
-    let mut report = Report {
+    let mut report = BundleReport {
         bundle: bundle.manifest.name.clone(),
         source: benchmark.source.clone(),
         command: command.into(),
@@ -57,7 +80,7 @@ pub fn collect(
         base: base_model.classes.len(),
         ways: benchmark.ways.clone(),
         shots: benchmark.shots,
-        paper: Table::of(&benchmark.source, base_model.classes.len(), &benchmark.ways)
+        paper: PaperTable::of(&benchmark.source, base_model.classes.len(), &benchmark.ways)
             .filter(|_| benchmark.measured_on_test),
         systems: Vec::new(),
         trade_off: Vec::new(),
@@ -70,45 +93,42 @@ pub fn collect(
     for system in systems.iter().copied().filter(|system| system.fits(base_model)) {
         on_system(system);
         let measurement = Measurement { base_model, benchmark, system, config, seed };
-        let seen = Mutex::new(Seen::default());
-        let look = |draw: usize, scored: &Scored<'_>| {
+        let collector = Mutex::new(Collector::default());
+        let look = |draw: usize, scored: &SessionScores<'_>| {
             // What a panic left half done is of no use, but the panic itself comes through.
-            let Ok(mut seen) = seen.lock() else { return };
-            seen.look(system, (draw, benchmark.ways.len()), scored);
+            let Ok(mut collector) = collector.lock() else { return };
+            collector.look(system, (draw, benchmark.ways.len()), scored);
         };
         let measured = measurement.draws_seen(draws, on_epoch, &look)?;
         report.systems.push(summarise(system.name(), &measured));
-        let mut seen = seen.into_inner().unwrap_or_default();
-        report.trade_off.extend(seen.trade_off.take());
-        match system {
-            System::Orco => {
-                report.forgetting = forgetting(&report, base_model, benchmark, &seen.accuracies);
-                report.confusion = seen.confusion;
+        let mut collected = collector.into_inner().unwrap_or_default();
+        report.trade_off.extend(collected.trade_off.take());
+        if system == System::ORCO {
+            report.forgetting = forgetting(&report, base_model, benchmark, &collected.accuracies);
+            report.confusion = collected.confusion;
+        } else if system == System::PROGRAM {
+            if let Some((_, last)) = collected.states.last() {
+                report.planes = planes(&report, base_model, benchmark, last);
             }
-            System::Program => {
-                if let Some((_, last)) = seen.states.last() {
-                    report.planes = planes(&report, base_model, benchmark, last);
-                }
-                let similar = |(session, state): &_| similarities(base_model, benchmark, *session, state);
-                report.similarities = seen.states.iter().map(similar).collect();
-            }
-            _ => {}
+            let similar = |(session, state): &_| similarities(base_model, benchmark, *session, state);
+            report.similarities = collected.states.iter().map(similar).collect();
         }
     }
     Ok(report)
 }
 
-impl Seen {
-    fn look(&mut self, system: System, (draw, last): (usize, usize), scored: &Scored<'_>) {
+impl Collector {
+    fn look(&mut self, system: System, (draw, last): (usize, usize), scored: &SessionScores<'_>) {
         let first_draw = draw == 0;
-        if system == System::Orco {
-            self.accuracies.push((draw, scored.session, scored.measured().of_classes()));
+        if system == System::ORCO {
+            let (session, classes) = (scored.session, scored.counts().of_classes());
+            self.accuracies.push(ClassAccuracies { draw, session, classes });
             if first_draw {
                 self.confusion.push(confusion(scored));
             }
         }
         if first_draw && scored.session == last {
-            let measured = scored.measured();
+            let measured = scored.counts();
             let row = measured.row(last);
             let rounded = |(base, new): (f64, f64)| ((base * 1e3).round() / 1e3, (new * 1e3).round() / 1e3);
             let curve = measured.curve();
@@ -118,13 +138,13 @@ impl Seen {
             let own = (row.base, row.inc.unwrap_or(0.0));
             self.trade_off = Some(TradeOff { system: system.name().into(), points, own });
         }
-        if first_draw && system == System::Program && (scored.session == 0 || scored.session == last) {
+        if first_draw && system == System::PROGRAM && (scored.session == 0 || scored.session == last) {
             self.states.extend(scored.state.map(|state| (scored.session, state.clone())));
         }
     }
 }
 
-fn confusion(scored: &Scored<'_>) -> Confusion {
+fn confusion(scored: &SessionScores<'_>) -> Confusion {
     let mut counts = vec![vec![0; scored.classes]; scored.classes];
     scored.pictures().for_each(|(class, scores)| counts[class][argmax(scores)] += 1);
     Confusion { session: scored.session, counts }
@@ -132,18 +152,18 @@ fn confusion(scored: &Scored<'_>) -> Confusion {
 
 /// Means over the draws, of every class of which there are measured pictures.
 fn forgetting(
-    report: &Report,
+    report: &BundleReport,
     base_model: &BaseModel,
     benchmark: &Benchmark,
-    accuracies: &[(usize, usize, Vec<Option<f64>>)],
+    accuracies: &[ClassAccuracies],
 ) -> Vec<Forgetting> {
     let labels = base_model.classes.iter().map(|class| &class.label).chain(&benchmark.labels);
     let last = report.ways.len();
     let of_class = |(class, label): (usize, &String)| {
         let session = report.session_of(class);
         let at = |draw: usize, session: usize| {
-            let found = accuracies.iter().find(|(of, after, _)| (*of, *after) == (draw, session));
-            found.and_then(|(.., classes)| classes[class])
+            let found = accuracies.iter().find(|after| (after.draw, after.session) == (draw, session));
+            found.and_then(|after| after.classes[class])
         };
         let mean = |of: &dyn Fn(usize) -> Option<f64>| {
             let sum: Option<f64> = (0..report.draws).map(of).sum();
@@ -162,7 +182,7 @@ fn forgetting(
 }
 
 /// Pictures of some classes by their features, and by the head as the last session of the published program left it.
-fn planes(report: &Report, base_model: &BaseModel, benchmark: &Benchmark, state: &State) -> Option<[Plane; 2]> {
+fn planes(report: &BundleReport, base_model: &BaseModel, benchmark: &Benchmark, state: &State) -> Option<[Plane; 2]> {
     let (base, new) = (report.base, benchmark.labels.len());
     let spread =
         |first: usize, count: usize, of: usize| (0..of.min(count)).map(move |n| first + n * count / of.min(count));
@@ -203,6 +223,6 @@ fn similarities(base_model: &BaseModel, benchmark: &Benchmark, session: usize, s
         others.extend(row.iter().enumerate().filter(|(of, _)| *of != class).map(|(_, cosine)| *cosine));
     }
     let kinds = [own_base, own_new, others, cosines(&projected, &free, dimension)];
-    let kinds = KINDS.iter().zip(kinds).filter_map(|(name, cosines)| Kind::of(name, &cosines));
+    let kinds = KINDS.iter().zip(kinds).filter_map(|(name, cosines)| SimilarityKind::of(name, &cosines));
     Similarities { session, kinds: kinds.collect() }
 }

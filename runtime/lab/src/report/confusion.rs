@@ -4,15 +4,15 @@ use ct_codecs::{Base64, Encoder};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
-use super::picture::{Area, DrawError, Drawn, INK, MUTED, Picture, SERIES, TEXT, failed, letters};
-use super::{Confusion, Report, png};
+use super::picture::{Area, DrawError, DrawnPicture, INK, MUTED, Picture, SERIES, TEXT, failed, letters};
+use super::{BundleReport, Confusion, png};
 
 /// Where the matrix stands in the picture.
 const LEFT: i32 = 54;
 const TOP: i32 = 30;
 const SIDE: i32 = 410;
 
-pub(super) fn pictures(report: &Report) -> Result<Vec<(String, Drawn)>, DrawError> {
+pub(super) fn pictures(report: &BundleReport) -> Result<Vec<(String, DrawnPicture)>, DrawError> {
     let ends = report.ends();
     let drawn = report.confusion.iter().map(|confusion| {
         let ends = &ends[..=confusion.session];

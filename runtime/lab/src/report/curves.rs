@@ -2,17 +2,26 @@
 
 use plotters::prelude::*;
 
-use super::picture::{Area, Axes, DrawError, Drawn, Entry, Mark, Picture, SERIES, failed, legend, legend_height, line};
-use super::{Report, TradeOff};
-use crate::metrics::Row;
-use crate::published::{self, Table};
+use super::picture::{
+    Area, Axes, DrawError, DrawnPicture, LegendEntry, Mark, Picture, SERIES, failed, legend, legend_height, line,
+};
+use super::{BundleReport, TradeOff};
+use crate::published::{self, PaperTable};
 use crate::system::System;
+use orco_benchmark::SessionAccuracy;
 
 /// The systems whose curves are drawn, as far as they were measured: more than these cannot be told apart.
-const DRAWN: [System; 7] =
-    [System::Orco, System::Program, System::NcFscil, System::Ridge, System::Teen, System::Imprint, System::FineTuning];
+const DRAWN: [System; 7] = [
+    System::ORCO,
+    System::PROGRAM,
+    System::NC_FSCIL,
+    System::RIDGE,
+    System::TEEN,
+    System::IMPRINT,
+    System::FINE_TUNING,
+];
 
-pub(super) fn pictures(report: &Report) -> Result<Vec<(String, Drawn)>, DrawError> {
+pub(super) fn pictures(report: &BundleReport) -> Result<Vec<(String, DrawnPicture)>, DrawError> {
     let mut all = Vec::new();
     if report.ways.len() > 1 {
         all.push(("harmonic-mean".to_owned(), harmonic_means(report).drawn()?));
@@ -25,7 +34,7 @@ pub(super) fn pictures(report: &Report) -> Result<Vec<(String, Drawn)>, DrawErro
 }
 
 /// What it is called, its points, and their deviations where a band is drawn.
-type Line = (Entry, Vec<(f64, f64)>, Vec<f64>);
+type Line = (LegendEntry, Vec<(f64, f64)>, Vec<f64>);
 
 /// Lines over the sessions, some with a band of a deviation to both sides.
 struct Sessions {
@@ -35,22 +44,24 @@ struct Sessions {
     lines: Vec<Line>,
 }
 
-fn harmonic_means(report: &Report) -> Sessions {
-    let of = |rows: &[Row]| rows.iter().filter_map(|row| Some((row.session as f64, row.hm?))).collect::<Vec<_>>();
+fn harmonic_means(report: &BundleReport) -> Sessions {
+    let of = |rows: &[SessionAccuracy]| {
+        rows.iter().filter_map(|row| Some((row.session as f64, row.hm?))).collect::<Vec<_>>()
+    };
     let measured = DRAWN.iter().zip(SERIES).filter_map(|(system, colour)| {
         let summary = report.summary(system.name())?;
         let deviations = summary.deviations.iter().filter_map(|row| row.hm).collect();
-        let entry = Entry { name: summary.system.clone(), colour, mark: Mark::Line };
-        let bands = if *system == System::Orco { deviations } else { Vec::new() };
+        let entry = LegendEntry { name: summary.system.clone(), colour, mark: Mark::Line };
+        let bands = if *system == System::ORCO { deviations } else { Vec::new() };
         Some((entry, of(&summary.sessions), bands))
     });
     let mut lines: Vec<_> = measured.collect();
-    if report.paper == Some(Table::Cifar100) {
+    if report.paper == Some(PaperTable::Cifar100) {
         let harmonic = |(base, inc): (&f64, f64)| 2.0 * base * inc / (base + inc);
         let hm = published::ORCO_BASE[1..].iter().zip(published::ORCO_INC).map(harmonic);
         let points = hm.enumerate().map(|(session, hm)| (session as f64 + 1.0, hm)).collect();
         lines.push((
-            Entry { name: "OrCo, as published".into(), colour: SERIES[7], mark: Mark::Dashes },
+            LegendEntry { name: "OrCo, as published".into(), colour: SERIES[7], mark: Mark::Dashes },
             points,
             Vec::new(),
         ));
@@ -59,22 +70,22 @@ fn harmonic_means(report: &Report) -> Sessions {
 }
 
 /// Base, new and pooled accuracy of `orco`.
-fn ours(report: &Report) -> Option<Sessions> {
-    let summary = report.summary(System::Orco.name())?;
-    let line = |name: &str, colour: usize, of: &dyn Fn(&Row) -> Option<f64>| {
+fn ours(report: &BundleReport) -> Option<Sessions> {
+    let summary = report.summary(System::ORCO.name())?;
+    let line = |name: &str, colour: usize, of: &dyn Fn(&SessionAccuracy) -> Option<f64>| {
         let points = summary.sessions.iter().filter_map(|row| Some((row.session as f64, of(row)?))).collect();
         let deviations = summary.deviations.iter().filter_map(of).collect();
-        (Entry { name: name.into(), colour: SERIES[colour], mark: Mark::Line }, points, deviations)
+        (LegendEntry { name: name.into(), colour: SERIES[colour], mark: Mark::Line }, points, deviations)
     };
     let mut lines = vec![
         line("base classes", 0, &|row| Some(row.base)),
         line("new classes", 1, &|row| row.inc),
         line("all pictures (top-1)", 2, &|row| Some(row.top1)),
     ];
-    if report.paper == Some(Table::Cifar100) {
+    if report.paper == Some(PaperTable::Cifar100) {
         let dashed = |name: &str, colour: usize, first: usize, values: &[f64]| {
             let points = values.iter().enumerate().map(|(session, value)| ((session + first) as f64, *value)).collect();
-            (Entry { name: name.into(), colour: SERIES[colour], mark: Mark::Dashes }, points, Vec::new())
+            (LegendEntry { name: name.into(), colour: SERIES[colour], mark: Mark::Dashes }, points, Vec::new())
         };
         lines.push(dashed("the paper's base", 0, 0, &published::ORCO_BASE));
         lines.push(dashed("the paper's new", 1, 1, &published::ORCO_INC));
@@ -111,12 +122,12 @@ impl Picture for Sessions {
         for (entry, points, _) in self.lines.iter().rev() {
             line(&mut chart, points, entry, entry.mark == Mark::Line)?;
         }
-        let entries: Vec<Entry> = self.lines.iter().map(|(entry, ..)| entry.copied()).collect();
+        let entries: Vec<LegendEntry> = self.lines.iter().map(|(entry, ..)| entry.copied()).collect();
         legend(area, &entries)
     }
 }
 
-impl Entry {
+impl LegendEntry {
     fn copied(&self) -> Self {
         Self { name: self.name.clone(), ..*self }
     }
@@ -125,10 +136,10 @@ impl Entry {
 struct TradeOffs<'a>(&'a [TradeOff]);
 
 impl TradeOffs<'_> {
-    fn entries(&self) -> Vec<(Entry, &TradeOff)> {
+    fn entries(&self) -> Vec<(LegendEntry, &TradeOff)> {
         let find = |system: &System| self.0.iter().find(|curve| curve.system == system.name());
         let drawn = DRAWN.iter().zip(SERIES).filter_map(|(system, colour)| Some((find(system)?, colour)));
-        drawn.map(|(of, colour)| (Entry { name: of.system.clone(), colour, mark: Mark::Line }, of)).collect()
+        drawn.map(|(of, colour)| (LegendEntry { name: of.system.clone(), colour, mark: Mark::Line }, of)).collect()
     }
 }
 

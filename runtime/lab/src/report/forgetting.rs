@@ -4,12 +4,12 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
 use super::picture::{
-    Area, Axes, DrawError, Drawn, Entry, INK, MUTED, Mark, Picture, SERIES, TEXT, failed, legend, legend_height,
-    letters,
+    Area, Axes, DrawError, DrawnPicture, INK, LegendEntry, MUTED, Mark, Picture, SERIES, TEXT, failed, legend,
+    legend_height, letters,
 };
-use super::{Forgetting, Report};
+use super::{BundleReport, Forgetting};
 
-pub(super) fn pictures(report: &Report) -> Result<Vec<(String, Drawn)>, DrawError> {
+pub(super) fn pictures(report: &BundleReport) -> Result<Vec<(String, DrawnPicture)>, DrawError> {
     Ok(vec![("forgetting".to_owned(), Bars { classes: &report.forgetting, sessions: report.ways.len() }.drawn()?)])
 }
 
@@ -21,8 +21,8 @@ struct Bars<'a> {
 
 impl Bars<'_> {
     /// What there is to be seen.
-    fn entries(&self) -> Vec<Entry> {
-        let entry = |name: &str, colour, mark| Entry { name: name.into(), colour, mark };
+    fn entries(&self) -> Vec<LegendEntry> {
+        let entry = |name: &str, colour, mark| LegendEntry { name: name.into(), colour, mark };
         let mut entries = vec![entry("at the end", INK, Mark::Dot)];
         if self.classes.iter().any(|class| class.last < class.first) {
             entries.push(entry("lost since learned", SERIES[1], Mark::Line));

@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use super::picture::{DrawError, GRID, INK, MUTED, PAPER, SERIES, decimal};
 use super::similarity::KINDS;
-use super::{Report, Similarities};
-use crate::published::{self, Published, ROWS, Table};
+use super::{BundleReport, Similarities};
+use crate::published::{self, PaperTable, Published, ROWS};
 use crate::system::System;
 
 const STYLE: &str = include_str!("page.css");
 
 /// Writes the page. Every number in it is looked up in the report's JSON, and says where.
-pub(super) fn page(report: &Report) -> Result<String, DrawError> {
+pub(super) fn page(report: &BundleReport) -> Result<String, DrawError> {
     let json = serde_json::to_value(report).expect("numbers and texts");
     let mut page = Page { json, body: String::new(), single_draw: report.draws < 2 };
     page.head(report);
@@ -119,8 +119,8 @@ impl Page {
         }
     }
 
-    fn head(&mut self, report: &Report) {
-        let Report { bundle, source, base, ways, shots, draws, command, .. } = report;
+    fn head(&mut self, report: &BundleReport) {
+        let BundleReport { bundle, source, base, ways, shots, draws, command, .. } = report;
         let new: u32 = ways.iter().sum();
         self.add(&format!("<h1>{}</h1>", escaped(bundle)));
         let sessions = if ways.len() == 1 { "one session".to_owned() } else { format!("{} sessions", ways.len()) };
@@ -151,7 +151,7 @@ impl Page {
         ));
     }
 
-    fn systems(&mut self, report: &Report) {
+    fn systems(&mut self, report: &BundleReport) {
         self.section(
             "All systems",
             "The same features, shots and metrics for all. aHM: mean over sessions of the harmonic mean of base and new \
@@ -170,11 +170,11 @@ impl Page {
                     format!("<td>{}</td>", self.both(&pointer, &format!("{pointer}_deviation")))
                 })
                 .collect();
-            let ours = if summary.system == System::Orco.name() { " class=\"ours\"" } else { "" };
+            let ours = if summary.system == System::ORCO.name() { " class=\"ours\"" } else { "" };
             let name = escaped(&summary.system);
             let _ = write!(rows, "<tr{ours}><th>{name}<br><small>{about}</small></th>{cells}</tr>");
         }
-        if report.summary(System::Program.name()).is_some() {
+        if report.summary(System::PROGRAM.name()).is_some() {
             let of = published::settings_for(&report.source).name();
             self.add(&format!("<p>The published program takes its settings for {of}.</p>"));
         }
@@ -196,7 +196,7 @@ impl Page {
         self.add(&format!("<div class=\"strip\" tabindex=\"0\" aria-label=\"confusion by session\">{all}</div>"));
     }
 
-    fn sessions(&mut self, report: &Report) {
+    fn sessions(&mut self, report: &BundleReport) {
         let mut rows = String::new();
         for session in 0..=report.ways.len() {
             let cells: String = ["base", "inc", "hm", "top1", "area"]
@@ -215,7 +215,7 @@ impl Page {
         ));
     }
 
-    fn forgetting(&mut self, report: &Report) {
+    fn forgetting(&mut self, report: &BundleReport) {
         let mut most: Vec<usize> = (0..report.forgetting.len()).collect();
         most.retain(|class| report.forgetting[*class].forgotten.is_some());
         let forgotten = |class: &usize| report.forgetting[*class].forgotten.unwrap_or(0.0);
@@ -254,7 +254,7 @@ impl Page {
         self.figures(&[(pictures[0].clone(), &captions[0]), (pictures[1].clone(), &captions[1])]);
     }
 
-    fn similarities(&mut self, report: &Report) {
+    fn similarities(&mut self, report: &BundleReport) {
         let all = || report.similarities.iter().flat_map(|after| &after.kinds);
         let names: Vec<&str> = KINDS.into_iter().filter(|name| all().any(|kind| kind.name == *name)).collect();
         if names.is_empty() {
@@ -278,7 +278,7 @@ impl Page {
     }
 
     /// The paper's table with ours beside it.
-    fn published(&mut self, report: &Report) {
+    fn published(&mut self, report: &BundleReport) {
         let Some(table) = report.paper else { return };
         self.section(
             "Beside the paper",
@@ -297,7 +297,7 @@ impl Page {
         ));
     }
 
-    fn published_row(&self, report: &Report, table: Table, published: &Published) -> String {
+    fn published_row(&self, report: &BundleReport, table: PaperTable, published: &Published) -> String {
         let theirs = published
             .theirs(table)
             .map_or_else(|| "–".to_owned(), |[ahm, last, aacc]| format!("{ahm:.2} / {last:.2} / {aacc:.2}"));

@@ -12,7 +12,7 @@ use super::png::{self, Bitmap};
 pub struct DrawError(pub(super) String);
 
 /// A picture in both forms.
-pub(super) struct Drawn {
+pub(super) struct DrawnPicture {
     pub(super) svg: String,
     pub(super) png: Vec<u8>,
 }
@@ -55,7 +55,7 @@ pub(super) trait Picture {
     }
 
     /// Draws it in both forms.
-    fn drawn(&self) -> Result<Drawn, DrawError> {
+    fn drawn(&self) -> Result<DrawnPicture, DrawError> {
         let size = (WIDTH, self.height());
         let mut svg = String::new();
         {
@@ -67,7 +67,7 @@ pub(super) trait Picture {
             let root = Bitmap::new(&mut pixels, size).into_drawing_area();
             self.paint(Area { root: &root, bitmap: true })?;
         }
-        Ok(Drawn { svg: self.finish(svg)?, png: png::encode(size, &pixels, ::png::ColorType::Rgb)? })
+        Ok(DrawnPicture { svg: self.finish(svg)?, png: png::encode(size, &pixels, ::png::ColorType::Rgb)? })
     }
 
     /// Draws it onto paper.
@@ -113,7 +113,7 @@ pub(super) enum Mark {
 }
 
 /// An entry of a legend.
-pub(super) struct Entry {
+pub(super) struct LegendEntry {
     pub(super) name: String,
     pub(super) colour: RGBColor,
     pub(super) mark: Mark,
@@ -125,7 +125,7 @@ pub(super) fn legend_height(entries: usize) -> u32 {
 }
 
 /// Draws a legend of two columns at the foot of an area.
-pub(super) fn legend<B: DrawingBackend>(area: &Area<'_, B>, entries: &[Entry]) -> Result<(), DrawError> {
+pub(super) fn legend<B: DrawingBackend>(area: &Area<'_, B>, entries: &[LegendEntry]) -> Result<(), DrawError> {
     let (width, height) = area.root.dim_in_pixel();
     let top = height as i32 - legend_height(entries.len()) as i32;
     for (number, entry) in entries.iter().enumerate() {
@@ -207,7 +207,7 @@ impl Axes {
 pub(super) fn line<B: DrawingBackend>(
     chart: &mut Chart<'_, B>,
     points: &[(f64, f64)],
-    entry: &Entry,
+    entry: &LegendEntry,
     dots: bool,
 ) -> Result<(), DrawError> {
     let style = entry.colour.stroke_width(2);

@@ -4,8 +4,10 @@ use nalgebra::{DMatrix, SymmetricEigen};
 use plotters::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::Report;
-use super::picture::{Area, Axes, DrawError, Drawn, Entry, Mark, Picture, SERIES, failed, legend, legend_height};
+use super::BundleReport;
+use super::picture::{
+    Area, Axes, DrawError, DrawnPicture, LegendEntry, Mark, Picture, SERIES, failed, legend, legend_height,
+};
 
 /// A plane with points in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -79,7 +81,7 @@ fn spread(samples: &DMatrix<f64>, of: &[usize], classes: usize) -> f64 {
     within / (between.iter().sum::<f64>() / between.len().max(1) as f64).max(f64::MIN_POSITIVE)
 }
 
-pub(super) fn pictures(report: &Report) -> Result<Vec<(String, Drawn)>, DrawError> {
+pub(super) fn pictures(report: &BundleReport) -> Result<Vec<(String, DrawnPicture)>, DrawError> {
     let Some([before, after]) = &report.planes else { return Ok(Vec::new()) };
     Ok(vec![("features".to_owned(), Scatter(before).drawn()?), ("projections".to_owned(), Scatter(after).drawn()?)])
 }
@@ -109,7 +111,7 @@ impl Picture for Scatter<'_> {
             let style = if classes[*class].1 { colour.mix(0.75).filled() } else { colour.stroke_width(1) };
             chart.draw_series([Circle::new((*x, *y), 3, style)]).map_err(failed)?;
         }
-        let entries = classes.iter().enumerate().map(|(index, (label, base))| Entry {
+        let entries = classes.iter().enumerate().map(|(index, (label, base))| LegendEntry {
             name: if *base { label.clone() } else { format!("{label} (new)") },
             colour: SERIES[index % SERIES.len()],
             mark: if *base { Mark::Dot } else { Mark::Ring },

@@ -3,8 +3,10 @@
 use plotters::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::Report;
-use super::picture::{Area, Axes, DrawError, Drawn, Entry, INK, Mark, Picture, SERIES, legend, legend_height, line};
+use super::BundleReport;
+use super::picture::{
+    Area, Axes, DrawError, DrawnPicture, INK, LegendEntry, Mark, Picture, SERIES, legend, legend_height, line,
+};
 
 /// Between what cosines are, each in a colour of its own.
 pub(super) const KINDS: [&str; 4] =
@@ -19,12 +21,12 @@ pub struct Similarities {
     /// The session, 0 before anything is learned.
     pub session: usize,
     /// The distributions.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<SimilarityKind>,
 }
 
 /// One of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Kind {
+pub struct SimilarityKind {
     /// Between what: one of four.
     pub name: String,
     /// Mean cosine.
@@ -33,7 +35,7 @@ pub struct Kind {
     pub shares: Vec<f64>,
 }
 
-impl Kind {
+impl SimilarityKind {
     /// Of cosines; none if there are none.
     pub(super) fn of(name: &str, cosines: &[f32]) -> Option<Self> {
         let mut counts = vec![0usize; BINS];
@@ -48,7 +50,7 @@ impl Kind {
     }
 }
 
-pub(super) fn pictures(report: &Report) -> Result<Vec<(String, Drawn)>, DrawError> {
+pub(super) fn pictures(report: &BundleReport) -> Result<Vec<(String, DrawnPicture)>, DrawError> {
     let similarities = report.similarities.iter();
     similarities.map(|after| Ok((format!("similarities-{}", after.session), after.drawn()?))).collect()
 }
@@ -76,7 +78,7 @@ impl Picture for Similarities {
             let middle = |bin: usize| (bin as f64 + 0.5) * 2.0 / BINS as f64 - 1.0;
             let points: Vec<(f64, f64)> =
                 kind.shares.iter().enumerate().map(|(bin, share)| (middle(bin), *share)).collect();
-            let entry = Entry { name: kind.name.clone(), colour, mark: Mark::Line };
+            let entry = LegendEntry { name: kind.name.clone(), colour, mark: Mark::Line };
             line(&mut chart, &points, &entry, false)?;
             entries.push(entry);
         }
@@ -90,9 +92,9 @@ mod tests {
 
     #[test]
     fn cosines_fall_into_their_bins() {
-        let kind = Kind::of("all", &[-1.0, 1.0, 0.0, 0.01]).unwrap();
+        let kind = SimilarityKind::of("all", &[-1.0, 1.0, 0.0, 0.01]).unwrap();
         assert_eq!((kind.shares[0], kind.shares[BINS - 1], kind.shares[BINS / 2]), (25.0, 25.0, 50.0));
         assert!((kind.mean - 0.0025).abs() < 1e-6);
-        assert!(Kind::of("none", &[]).is_none());
+        assert!(SimilarityKind::of("none", &[]).is_none());
     }
 }

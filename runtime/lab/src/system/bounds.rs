@@ -9,15 +9,38 @@ use orco_state::classify::Classifier;
 use orco_state::session::{self, LearnError, NewClass, OnProgress, Session, SessionMemory};
 use orco_state::state::{BaseModel, State};
 
-use super::Learner;
+use super::{Definition, Start, orco, stored_as};
+
+use orco_benchmark::Learner;
+
+pub(super) static FINE_TUNING: Definition = Definition {
+    name: "fine-tuning",
+    about: "the head on new shots alone",
+    trains: true,
+    needs_statistics: false,
+    settings: |config, program| stored_as(config, fine_tuning(program)),
+    start: |start| {
+        let Start { base_model, config, seed, workers, .. } = *start;
+        Box::new(FineTuned::new(base_model, config, seed, workers))
+    },
+};
+
+pub(super) static JOINT: Definition = Definition {
+    name: "joint training",
+    about: "the head on the few exemplars and shots kept: no upper bound",
+    trains: true,
+    needs_statistics: false,
+    settings: |config, program| stored_as(config, joint(program)),
+    start: orco::device,
+};
 
 /// Cross entropy over the new classes' samples, and no exemplar of any other class.
-pub(super) fn fine_tuning(program: Config) -> Config {
+fn fine_tuning(program: Config) -> Config {
     Config { base_cross_entropy: 0.0, base_exemplars: 0, ..by_cross_entropy(program) }
 }
 
 /// Cross entropy over all samples, those of base classes among them; every session starts from the head of phase 2.
-pub(super) fn joint(program: Config) -> Config {
+fn joint(program: Config) -> Config {
     Config { base_cross_entropy: 1.0, ..by_cross_entropy(program) }
 }
 
@@ -27,7 +50,7 @@ fn by_cross_entropy(program: Config) -> Config {
 }
 
 /// A head that every session trains on from where the last one left it, on the new shots alone.
-pub(super) struct FineTuned<'a> {
+struct FineTuned<'a> {
     /// The bundle's, with the head as trained so far.
     base_model: BaseModel,
     config: &'a Config,
@@ -38,7 +61,7 @@ pub(super) struct FineTuned<'a> {
 }
 
 impl<'a> FineTuned<'a> {
-    pub(super) fn new(base_model: &BaseModel, config: &'a Config, seed: u64, workers: &'a dyn Workers) -> Self {
+    fn new(base_model: &BaseModel, config: &'a Config, seed: u64, workers: &'a dyn Workers) -> Self {
         let state = State::fresh(base_model, [0; 32]);
         Self { base_model: base_model.clone(), config, seed, workers, memory: SessionMemory::default(), state }
     }

@@ -18,9 +18,22 @@ use orco_state::session::{LearnError, NewClass, OnProgress};
 use orco_state::state::BaseModel;
 use orco_state::target::cosines;
 
-use super::pull::{Pull, Puller, Settings};
-use super::{Learner, clean};
-use crate::benchmark::Benchmark;
+use super::pull::{Pull, PullSettings, Puller};
+use super::{Definition, Start, as_measured, clean};
+use orco_benchmark::Learner;
+use orco_benchmark::benchmark::Benchmark;
+
+pub(super) static C_FSCIL: Definition = Definition {
+    name: "c-fscil's head",
+    about: "mode 3, nudged prototypes; CVPR 2022",
+    trains: true,
+    needs_statistics: false,
+    settings: as_measured,
+    start: |start| {
+        let Start { base_model, benchmark, seed, workers, .. } = *start;
+        Box::new(CFscilHead::new(base_model, benchmark, seed, workers))
+    },
+};
 
 /// How sharply likeness is punished.
 const ALPHA: f32 = 4.0;
@@ -29,10 +42,10 @@ const NUDGES: usize = 100;
 const NUDGE: f32 = 0.1;
 const MOMENTUM: f32 = 0.9;
 /// All classes at once in a step.
-const TRAINING: Settings = Settings { epochs: 50, batch: usize::MAX, rate: 0.01 };
+const TRAINING: PullSettings = PullSettings { epochs: 50, batch: usize::MAX, rate: 0.01 };
 
 /// The head with what it remembers.
-pub(super) struct CFscil<'a> {
+struct CFscilHead<'a> {
     workers: &'a dyn Workers,
     /// A mean feature vector of every class seen, `[classes, inputs]`.
     means: Vec<f32>,
@@ -40,8 +53,8 @@ pub(super) struct CFscil<'a> {
     random: Random,
 }
 
-impl<'a> CFscil<'a> {
-    pub(super) fn new(base_model: &BaseModel, benchmark: &Benchmark, seed: u64, workers: &'a dyn Workers) -> Self {
+impl<'a> CFscilHead<'a> {
+    fn new(base_model: &BaseModel, benchmark: &Benchmark, seed: u64, workers: &'a dyn Workers) -> Self {
         let random = Random::new(seed, "c-fscil");
         let mut own = Self { workers, means: benchmark.base_means.clone(), head: base_model.head.clone(), random };
         own.train(&mut |_| core::ops::ControlFlow::Continue(())).expect("nothing cancels it");
@@ -93,7 +106,7 @@ fn nudged(prototypes: &[f32], outputs: usize, rate: f32) -> Vec<f32> {
     moved
 }
 
-impl Learner for CFscil<'_> {
+impl Learner for CFscilHead<'_> {
     fn learn(&mut self, new: &[NewClass], on_progress: OnProgress<'_>) -> Result<f64, LearnError> {
         let inputs = self.head.inputs;
         for class in new {

@@ -18,14 +18,24 @@ use orco_state::state::BaseModel;
 use orco_state::statistics::Statistics;
 use orco_state::target::cosines;
 
-use super::means::TEEN;
-use super::{Learner, clean};
+use super::means::TEEN_CALIBRATION;
+use super::{Definition, as_measured, clean};
+use orco_benchmark::Learner;
 
 /// How much of the mean variance, and of the mean covariance, is added to every one.
 const SHRINKAGE: f64 = 1.0;
 
+pub(super) static C_FECAM: Definition = Definition {
+    name: "c-fecam",
+    about: "common covariance, calibrated means; CVPRW 2024",
+    trains: false,
+    needs_statistics: true,
+    settings: as_measured,
+    start: |start| Box::new(CFecamHead::new(start.base_model)),
+};
+
 /// The distances with what they are measured from.
-pub(super) struct CFecam<'a> {
+struct CFecamHead<'a> {
     inputs: usize,
     centre: &'a [f32],
     /// Whitens: |W x|^2 is the squared length under the covariance; `[inputs, inputs]`.
@@ -36,10 +46,10 @@ pub(super) struct CFecam<'a> {
     means: Vec<f32>,
 }
 
-impl<'a> CFecam<'a> {
+impl<'a> CFecamHead<'a> {
     /// # Panics
     /// If the bundle has no statistics ([`crate::System::fits`]).
-    pub(super) fn new(base_model: &'a BaseModel) -> Self {
+    fn new(base_model: &'a BaseModel) -> Self {
         let statistics = base_model.statistics.as_ref().expect("asked before");
         let inputs = base_model.head.inputs;
         let centre = &statistics.root_centre[..];
@@ -120,14 +130,14 @@ fn whitening(covariance: DMatrix<f64>) -> Vec<f32> {
     inverse.unwrap_or(identity).transpose().iter().map(|value| *value as f32).collect()
 }
 
-impl Learner for CFecam<'_> {
+impl Learner for CFecamHead<'_> {
     fn learn(&mut self, new: &[NewClass], _: OnProgress<'_>) -> Result<f64, LearnError> {
         for class in new {
             let shots = mapped(&clean(class, self.inputs), self.centre);
             let mut mean = vec![0.0; self.inputs];
             let share = 1.0 / class.shots.len().max(1) as f32;
             shots.chunks_exact(self.inputs).for_each(|row| add_scaled(&mut mean, share, row));
-            let moved = TEEN.moved(&mean, &self.base);
+            let moved = TEEN_CALIBRATION.moved(&mean, &self.base);
             self.means.extend(cosines(&moved, &self.whitening, self.inputs));
         }
         Ok(0.0)

@@ -6,14 +6,48 @@ use orco_state::session::{LearnError, NewClass, OnProgress};
 use orco_state::state::{BaseModel, State};
 use orco_state::target::cosines;
 
-use super::{Learner, clean};
-use crate::benchmark::Benchmark;
+use super::{Definition, as_measured, clean};
+use orco_benchmark::Learner;
+use orco_benchmark::benchmark::Benchmark;
+
+/// Imprinting in the projected space, without training: a new class is the mean projection of its shots, a base class its
+/// pseudo-target; the head of phase 2 stays (Qi et al., CVPR 2018; IW in the paper's tables).
+pub(super) static IMPRINT: Definition = Definition {
+    name: "imprint",
+    about: "IW: mean projections on the head of phase 2",
+    trains: false,
+    needs_statistics: false,
+    settings: as_measured,
+    start: |start| Box::new(Imprinted::new(start.base_model)),
+};
+
+/// Nearest class mean on backbone features (cosine): base classes over all their training images, new classes over their
+/// shots.
+pub(super) static NCM: Definition = Definition {
+    name: "ncm",
+    about: "nearest class mean",
+    trains: false,
+    needs_statistics: false,
+    settings: as_measured,
+    start: |start| Box::new(ClassMeans::new(start.base_model, start.benchmark, None)),
+};
+
+/// The same with the means of new classes moved halfway to the base means that are like them (Wang et al., NeurIPS 2023:
+/// alpha 0.5, tau 16).
+pub(super) static TEEN: Definition = Definition {
+    name: "teen",
+    about: "new means moved to similar base means; NeurIPS 2023",
+    trains: false,
+    needs_statistics: false,
+    settings: as_measured,
+    start: |start| Box::new(ClassMeans::new(start.base_model, start.benchmark, Some(TEEN_CALIBRATION))),
+};
 
 /// Imprinting in the projected space.
-pub(super) struct Imprinted(Classifier);
+struct Imprinted(Classifier);
 
 impl Imprinted {
-    pub(super) fn new(base_model: &BaseModel) -> Self {
+    fn new(base_model: &BaseModel) -> Self {
         let by_targets = base_model.config.by_targets_alone();
         Self(Classifier::with_config(base_model, &State::fresh(base_model, [0; 32]), &by_targets))
     }
@@ -39,7 +73,7 @@ pub(super) struct Calibration {
 
 /// The defaults of its authors' program; its command for CIFAR-100 has an alpha of 0.1. The average of the base means
 /// is mixed in as the paper writes it; the program brings it to unit length first.
-pub(super) const TEEN: Calibration = Calibration { alpha: 0.5, tau: 16.0 };
+pub(super) const TEEN_CALIBRATION: Calibration = Calibration { alpha: 0.5, tau: 16.0 };
 
 impl Calibration {
     /// Moves a mean to the base means that are like it: (1 - alpha) mean + alpha x their average, weighed by the softmax
@@ -62,7 +96,7 @@ impl Calibration {
 }
 
 /// The nearest class mean by cosine.
-pub(super) struct Means {
+struct ClassMeans {
     inputs: usize,
     /// Unit rows, `[base, inputs]`.
     base: Vec<f32>,
@@ -71,8 +105,8 @@ pub(super) struct Means {
     calibration: Option<Calibration>,
 }
 
-impl Means {
-    pub(super) fn new(base_model: &BaseModel, benchmark: &Benchmark, calibration: Option<Calibration>) -> Self {
+impl ClassMeans {
+    fn new(base_model: &BaseModel, benchmark: &Benchmark, calibration: Option<Calibration>) -> Self {
         let inputs = base_model.head.inputs;
         let mut means = benchmark.base_means.clone();
         normalise_rows(&mut means, inputs);
@@ -80,7 +114,7 @@ impl Means {
     }
 }
 
-impl Learner for Means {
+impl Learner for ClassMeans {
     fn learn(&mut self, new: &[NewClass], _: OnProgress<'_>) -> Result<f64, LearnError> {
         for class in new {
             let mean = mean_direction(&clean(class, self.inputs), self.inputs);
@@ -105,10 +139,10 @@ mod tests {
     #[test]
     fn a_mean_moves_halfway_to_the_base_means_that_are_like_it() {
         // Cosines 1 and 0 with two base means: weights 1 and e^-16, that is one mean alone; the new mean is on its ray.
-        let moved = TEEN.moved(&[2.0, 0.0], &[4.0, 0.0, 0.0, 6.0]);
+        let moved = TEEN_CALIBRATION.moved(&[2.0, 0.0], &[4.0, 0.0, 0.0, 6.0]);
         assert!((moved[0] - 3.0).abs() < 1e-4 && moved[1].abs() < 1e-4, "{moved:?}");
         // Equally like both: half of the way to the mean of both.
-        let moved = TEEN.moved(&[1.0, 1.0], &[1.0, 0.0, 0.0, 1.0]);
+        let moved = TEEN_CALIBRATION.moved(&[1.0, 1.0], &[1.0, 0.0, 0.0, 1.0]);
         assert!((moved[0] - 0.75).abs() < 1e-6 && (moved[1] - 0.75).abs() < 1e-6, "{moved:?}");
     }
 }

@@ -17,14 +17,27 @@ use orco_state::session::{LearnError, NewClass, OnProgress};
 use orco_state::state::{BaseModel, State};
 use orco_state::target::cosines;
 
-use super::pull::{Pull, Puller, Settings};
-use super::{Learner, clean};
-use crate::benchmark::Benchmark;
+use super::pull::{Pull, PullSettings, Puller};
+use super::{Definition, Start, as_measured, clean};
+use orco_benchmark::Learner;
+use orco_benchmark::benchmark::Benchmark;
 
-const TRAINING: Settings = Settings { epochs: 100, batch: 64, rate: 0.25 };
+pub(super) static NC_FSCIL: Definition = Definition {
+    name: "nc-fscil's head",
+    about: "simplex, dot-regression; ICLR 2023",
+    trains: true,
+    needs_statistics: false,
+    settings: as_measured,
+    start: |start| {
+        let Start { base_model, benchmark, seed, workers, .. } = *start;
+        Box::new(NcFscilHead::new(base_model, benchmark, seed, workers))
+    },
+};
+
+const TRAINING: PullSettings = PullSettings { epochs: 100, batch: 64, rate: 0.25 };
 
 /// The head with what it remembers.
-pub(super) struct NcFscil<'a> {
+struct NcFscilHead<'a> {
     puller: Puller<'a>,
     inputs: usize,
     outputs: usize,
@@ -37,8 +50,8 @@ pub(super) struct NcFscil<'a> {
     before: f64,
 }
 
-impl<'a> NcFscil<'a> {
-    pub(super) fn new(base_model: &BaseModel, benchmark: &Benchmark, seed: u64, workers: &'a dyn Workers) -> Self {
+impl<'a> NcFscilHead<'a> {
+    fn new(base_model: &BaseModel, benchmark: &Benchmark, seed: u64, workers: &'a dyn Workers) -> Self {
         let (inputs, outputs) = (base_model.head.inputs, base_model.dimension);
         let free = State::fresh(base_model, [0; 32]).free_targets(base_model);
         let of_base = base_model.classes.iter().map(|class| class.target);
@@ -106,7 +119,7 @@ fn simplex(mut targets: Vec<f32>, outputs: usize) -> Vec<f32> {
     targets
 }
 
-impl Learner for NcFscil<'_> {
+impl Learner for NcFscilHead<'_> {
     fn learn(&mut self, new: &[NewClass], on_progress: OnProgress<'_>) -> Result<f64, LearnError> {
         let mut samples = self.remembered();
         let seen = self.means.len() / self.inputs;

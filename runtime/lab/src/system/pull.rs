@@ -9,7 +9,7 @@ use orco_core::workers::Workers;
 use orco_state::head::Head;
 use orco_state::session::{LearnError, OnProgress};
 
-use super::told;
+use super::report_epoch;
 
 /// What pulls a projection z to its goal g, both of unit length.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +32,7 @@ impl Pull {
 
 /// SGD with momentum 0.9, the rate falling to zero along a cosine.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Settings {
+pub(super) struct PullSettings {
     pub(super) epochs: usize,
     pub(super) batch: usize,
     pub(super) rate: f64,
@@ -68,7 +68,7 @@ impl<'a> Puller<'a> {
         &mut self,
         (features, goals): (&[f32], &[f32]),
         pull: Pull,
-        settings: Settings,
+        settings: PullSettings,
         random: &mut Random,
         on_progress: OnProgress<'_>,
     ) -> Result<f64, LearnError> {
@@ -110,7 +110,7 @@ impl<'a> Puller<'a> {
                 let mut head = TrainedHead { parameters, momenta, scratch: &mut scratch };
                 shape.backward(&mut head, &mut pass, gradient, update, workers);
             }
-            told(epoch, settings.epochs, on_progress)?;
+            report_epoch(epoch, settings.epochs, on_progress)?;
         }
         let cost = shape.forward_cost() + shape.backward_cost();
         Ok(2.0 * cost as f64 * (samples * settings.epochs) as f64)
@@ -151,7 +151,7 @@ mod tests {
         normalise_rows(&mut goals, 3);
         for pull in [Pull::DotRegression, Pull::Cosine] {
             let mut puller = Puller::new(&head, &Serial);
-            let settings = Settings { epochs: 1000, batch: 2, rate: 0.2 };
+            let settings = PullSettings { epochs: 1000, batch: 2, rate: 0.2 };
             let on_progress = &mut |_| ControlFlow::Continue(());
             puller.train((&features, &goals), pull, settings, &mut random, on_progress).unwrap();
             let projected = puller.head().project(&features);

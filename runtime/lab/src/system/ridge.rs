@@ -18,13 +18,23 @@ use orco_state::state::{Balance, BaseModel};
 use orco_state::statistics::Statistics;
 use orco_state::target::cosines;
 
-use super::{Learner, clean};
+use super::{Definition, as_measured, clean};
+use orco_benchmark::Learner;
 
 /// Random features, each the positive part of an inner product with a random vector.
 const WIDTH: usize = 2000;
 
+pub(super) static RIDGE: Definition = Definition {
+    name: "ridge + border",
+    about: "RanPAC on exemplars and shots, our border; NeurIPS 2023",
+    trains: false,
+    needs_statistics: true,
+    settings: as_measured,
+    start: |start| Box::new(Ridge::new(start.base_model, start.seed)),
+};
+
 /// The regression with what it is fitted to.
-pub(super) struct Ridge<'a> {
+struct Ridge<'a> {
     base_model: &'a BaseModel,
     /// `[WIDTH, inputs]`.
     projection: Vec<f32>,
@@ -47,7 +57,7 @@ pub(super) struct Ridge<'a> {
 impl<'a> Ridge<'a> {
     /// Fits the regression to the bundle's exemplars; its strength is that with the least error on exemplars left out
     /// in turn.
-    pub(super) fn new(base_model: &'a BaseModel, seed: u64) -> Self {
+    fn new(base_model: &'a BaseModel, seed: u64) -> Self {
         let mut random = Random::new(seed, "random features");
         let projection: Vec<f32> = (0..WIDTH * base_model.head.inputs).map(|_| random.normal()).collect();
         let aside = base_model.statistics.as_ref().map_or_else(Vec::new, |statistics| statistics.set_aside.clean());

@@ -58,15 +58,21 @@ impl<'a> Machine<'a> {
         let bundle = workspace().join("models").join(bundle);
         let options = ["--bundle", text(&bundle), "--state", text(state), "--json", "-"];
         let words = [words, &options].concat();
+        self.run("orco", &words)
+    }
+
+    /// What a program beside `orco` says, which is JSON.
+    fn run(&self, name: &str, words: &[&str]) -> Result<Value, Box<dyn Error>> {
         let mut command = match self {
             Self::Here { program, onnx_runtime } => {
-                let mut command = Command::new(program);
-                command.args(&words).env("ORT_DYLIB_PATH", onnx_runtime).env("ORT_DISABLE_TELEMETRY", "1");
+                let mut command = Command::new(program.with_file_name(name));
+                command.args(words).env("ORT_DYLIB_PATH", onnx_runtime).env("ORT_DISABLE_TELEMETRY", "1");
                 command.current_dir(workspace());
                 command
             }
             Self::There { cross, program, processor, folder } => {
-                let mut command = cross.command(&[folder], &[&[text(program)], &words[..]].concat());
+                let program = program.with_file_name(name);
+                let mut command = cross.command(&[folder], &[&[text(&program)], words].concat());
                 command.env("QEMU_CPU", processor);
                 command
             }
@@ -177,16 +183,16 @@ impl<'a> Trial<'a> {
 
     /// Measuring, which computes on the bundle's own features, comes to the same here and there.
     fn measured(&self, bundle: &str, words: &[&str]) -> Result<(), Box<dyn Error>> {
-        let words = [&["eval", "--draws", "1"], words].concat();
-        let state = self.folder.join("none");
+        let folder = workspace().join("models").join(bundle);
+        let words = [&["eval", text(&folder), "--draws", "1", "--json", "-"], words].concat();
         let measured = |machine: &Machine| {
-            let mut found = machine.orco(bundle, &state, &words)?;
+            let mut found = machine.run("orco-lab", &words)?;
             without_times(&mut found);
             Ok::<_, Box<dyn Error>>(found)
         };
         let other = self.others.last().expect("there is one");
         let [expected, found] = [measured(self.here)?, measured(other)?];
-        let what = format!("{bundle}, orco {}", words.join(" "));
+        let what = format!("orco-lab {}", words.join(" "));
         if expected != found {
             return Err(format!("{what}: here {expected}, on {} {found}", other.name()).into());
         }

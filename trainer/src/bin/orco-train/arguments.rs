@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use orco_lab::benchmark::SEED;
+use orco_benchmark::benchmark::SEED;
 use orco_trainer::ablate::Question;
 use orco_trainer::device::DeviceChoice;
 use orco_trainer::rival::Rival;

@@ -1,7 +1,7 @@
 //! A recipe with its data, model and run folder, and the phases over them.
 
 use anyhow::{Context, Result};
-use orco_lab::Summary;
+use orco_benchmark::Summary;
 use orco_trainer::ablate::of_sessions;
 use orco_trainer::align::{SharedFeatures, align_sharing};
 use orco_trainer::backbone::OnnxBackbone;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::metrics::{Row, Summary};
+use crate::metrics::{SessionAccuracy, Summary};
 
 /// The names of the columns. `session` is empty where a number is over all sessions, `deviation`, which is over the draws,
 /// where there is but one.
@@ -20,7 +20,7 @@ pub fn csv(summaries: &[Summary]) -> String {
         }
         for (means, deviations) in summary.sessions.iter().zip(&summary.deviations) {
             let numbers = means.numbers().into_iter().zip(deviations.numbers());
-            for (name, (mean, deviation)) in Row::NAMES.iter().zip(numbers) {
+            for (name, (mean, deviation)) in SessionAccuracy::NAMES.iter().zip(numbers) {
                 if let (Some(mean), Some(deviation)) = (mean, deviation) {
                     let _ = writeln!(text, "{system},{},{name},{mean},{}", means.session, shown(deviation));
                 }
@@ -31,7 +31,7 @@ pub fn csv(summaries: &[Summary]) -> String {
 }
 
 /// A field, in quotes where it needs them (RFC 4180).
-pub(crate) fn quoted(field: &str) -> String {
+pub fn quoted(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", field.replace('"', "\"\""))
     } else {
@@ -46,7 +46,8 @@ mod tests {
 
     #[test]
     fn every_number_has_a_line() {
-        let row = |session, inc: Option<f64>| Row { session, base: 75.5, inc, hm: inc, top1: 60.25, area: None };
+        let row =
+            |session, inc: Option<f64>| SessionAccuracy { session, base: 75.5, inc, hm: inc, top1: 60.25, area: None };
         let rows = vec![row(0, None), row(1, Some(50.0))];
         let summary = summarise("ours, \"all\"", &[Draw { rows, operations: 0.0, seconds: 0.0 }]);
         let text = csv(&[summary]);

@@ -154,7 +154,7 @@ impl Benchmark {
         Draws { seed, shots: self.shots as usize, fixed_draw: self.fixed_draw }.choose(members, class, draw)
     }
 
-    /// Whether all parts fit together and onto the base_model; to be asked after decoding.
+    /// Whether all parts fit together and onto the base model; to be asked after decoding.
     pub fn is_sound(&self, base_model: &BaseModel) -> bool {
         let base = base_model.classes.len();
         let features = base_model.head.inputs;

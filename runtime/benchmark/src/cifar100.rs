@@ -14,14 +14,14 @@ const RECORD: usize = 2 + PLANES;
 
 /// Training or test images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum Cifar100Part {
     /// `train.bin`, 50,000 records.
     Train,
     /// `test.bin`, 10,000 records.
     Test,
 }
 
-impl Part {
+impl Cifar100Part {
     /// Name of the file and number of records.
     fn file(self) -> (&'static str, usize) {
         match self {
@@ -34,7 +34,7 @@ impl Part {
 /// Why a part of the data set could not be read.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum DatasetError {
+pub enum Cifar100Error {
     /// The file could not be read.
     Read {
         /// The file.
@@ -69,7 +69,7 @@ pub enum DatasetError {
     },
 }
 
-impl core::fmt::Display for DatasetError {
+impl core::fmt::Display for Cifar100Error {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Read { path, source } => write!(
@@ -95,22 +95,22 @@ impl core::fmt::Display for DatasetError {
     }
 }
 
-impl core::error::Error for DatasetError {}
+impl core::error::Error for Cifar100Error {}
 
 /// All records of a part, in their original order.
 #[derive(Clone, Debug)]
-pub struct Records(Vec<u8>);
+pub struct Cifar100Records(Vec<u8>);
 
 /// One image with its label.
 #[derive(Clone, Copy, Debug)]
-pub struct Record<'a> {
+pub struct Cifar100Record<'a> {
     /// Fine label, below 100.
     pub label: u16,
     /// 32x32 red, then green, then blue values, row-major.
     pub planes: &'a [u8],
 }
 
-impl Records {
+impl Cifar100Records {
     /// Number of records.
     pub fn len(&self) -> usize {
         self.0.len() / RECORD
@@ -125,13 +125,13 @@ impl Records {
     ///
     /// # Panics
     /// If there is no such record.
-    pub fn get(&self, index: usize) -> Record<'_> {
+    pub fn get(&self, index: usize) -> Cifar100Record<'_> {
         let record = &self.0[index * RECORD..][..RECORD];
-        Record { label: u16::from(record[1]), planes: &record[2..] }
+        Cifar100Record { label: u16::from(record[1]), planes: &record[2..] }
     }
 
     /// All records in order.
-    pub fn iter(&self) -> impl Iterator<Item = Record<'_>> {
+    pub fn iter(&self) -> impl Iterator<Item = Cifar100Record<'_>> {
         (0..self.len()).map(|index| self.get(index))
     }
 
@@ -144,20 +144,20 @@ impl Records {
 /// Reads one part.
 ///
 /// # Errors
-/// [`DatasetError`] if the file is missing, has the wrong size, or holds a label out of range.
-pub fn read(folder: &Path, part: Part) -> Result<Records, DatasetError> {
+/// [`Cifar100Error`] if the file is missing, has the wrong size, or holds a label out of range.
+pub fn read(folder: &Path, part: Cifar100Part) -> Result<Cifar100Records, Cifar100Error> {
     let (name, count) = part.file();
     let path = folder.join(name);
     // The size is asked first, so that a wrong, huge file is not read into memory.
-    let failed = |source| DatasetError::Read { path: path.clone(), source };
+    let failed = |source| Cifar100Error::Read { path: path.clone(), source };
     let actual = fs::metadata(&path).map_err(failed)?.len() as usize;
     if actual != count * RECORD {
-        return Err(DatasetError::Size { path, expected: count * RECORD, actual });
+        return Err(Cifar100Error::Size { path, expected: count * RECORD, actual });
     }
-    let records = Records(fs::read(&path).map_err(failed)?);
+    let records = Cifar100Records(fs::read(&path).map_err(failed)?);
     let wrong = records.labels().position(|label| usize::from(label) >= CLASSES);
     match wrong {
-        Some(record) => Err(DatasetError::Label { path, record, label: records.get(record).label as u8 }),
+        Some(record) => Err(Cifar100Error::Label { path, record, label: records.get(record).label as u8 }),
         None => Ok(records),
     }
 }
@@ -165,12 +165,12 @@ pub fn read(folder: &Path, part: Part) -> Result<Records, DatasetError> {
 /// Names of the 100 classes, by label, from `fine_label_names.txt`.
 ///
 /// # Errors
-/// [`DatasetError`] if the list is missing or does not hold 100 names.
-pub fn class_names(folder: &Path) -> Result<Vec<String>, DatasetError> {
+/// [`Cifar100Error`] if the list is missing or does not hold 100 names.
+pub fn class_names(folder: &Path) -> Result<Vec<String>, Cifar100Error> {
     let path = folder.join("fine_label_names.txt");
-    let text = fs::read_to_string(&path).map_err(|source| DatasetError::Read { path: path.clone(), source })?;
+    let text = fs::read_to_string(&path).map_err(|source| Cifar100Error::Read { path: path.clone(), source })?;
     let names: Vec<String> = text.lines().map(str::trim).filter(|name| !name.is_empty()).map(String::from).collect();
-    if names.len() == CLASSES { Ok(names) } else { Err(DatasetError::Names { path, actual: names.len() }) }
+    if names.len() == CLASSES { Ok(names) } else { Err(Cifar100Error::Names { path, actual: names.len() }) }
 }
 
 #[cfg(test)]
@@ -181,20 +181,20 @@ mod tests {
     fn records_are_read_and_wrong_files_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("test.bin");
-        let missing = read(folder.path(), Part::Test).unwrap_err();
-        assert!(matches!(missing, DatasetError::Read { .. }), "{missing}");
+        let missing = read(folder.path(), Cifar100Part::Test).unwrap_err();
+        assert!(matches!(missing, Cifar100Error::Read { .. }), "{missing}");
         let mut bytes = std::vec![7u8; 10_000 * RECORD];
         bytes[3 * RECORD + 1] = 99;
         bytes[3 * RECORD + 2] = 200;
         fs::write(&path, &bytes).unwrap();
-        let records = read(folder.path(), Part::Test).unwrap();
+        let records = read(folder.path(), Cifar100Part::Test).unwrap();
         assert_eq!((records.len(), records.get(3).label, records.get(3).planes[0]), (10_000, 99, 200));
         bytes[5 * RECORD + 1] = 100;
         fs::write(&path, &bytes).unwrap();
-        let wrong = read(folder.path(), Part::Test).unwrap_err();
-        assert!(matches!(wrong, DatasetError::Label { record: 5, label: 100, .. }), "{wrong}");
+        let wrong = read(folder.path(), Cifar100Part::Test).unwrap_err();
+        assert!(matches!(wrong, Cifar100Error::Label { record: 5, label: 100, .. }), "{wrong}");
         fs::write(&path, &bytes[1..]).unwrap();
-        let short = read(folder.path(), Part::Test).unwrap_err();
-        assert!(matches!(short, DatasetError::Size { expected: 30_740_000, actual: 30_739_999, .. }), "{short}");
+        let short = read(folder.path(), Cifar100Part::Test).unwrap_err();
+        assert!(matches!(short, Cifar100Error::Size { expected: 30_740_000, actual: 30_739_999, .. }), "{short}");
     }
 }

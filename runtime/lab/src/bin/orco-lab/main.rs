@@ -1,5 +1,7 @@
 //! `orco-lab`: the laboratory on the command line.
 
+mod eval;
+
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,16 +10,18 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
-use orco_lab::benchmark::{Benchmark, SEED};
-use orco_lab::csv::csv;
+use orco_benchmark::Summary;
+use orco_benchmark::benchmark::{Benchmark, SEED};
+use orco_benchmark::csv::csv;
 use orco_lab::published;
-use orco_lab::report::{self, collect};
+use orco_lab::report::{self, ReportPlan, collect};
 use orco_lab::seeds::{self, OverSeeds};
 use orco_lab::shown::{heading, line, print, shell_word};
 use orco_lab::tables::Tables;
 use orco_lab::trials::{Question, Trials};
-use orco_lab::{Measurement, Summary, System};
+use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
+use orco_runtime::encoder::telemetry;
 use orco_runtime::files::replace_shared;
 use orco_runtime::threads::{Threads, cores};
 use serde_json::json;
@@ -31,6 +35,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// Measures the systems that train nothing on a bundle's benchmark file, or on images, and prints every session.
+    Eval(eval::EvalArguments),
     /// Measures all systems on a bundle's benchmark file and writes a report: report.json, numbers.csv, pictures as SVG
     /// and PNG, and index.html, which holds all of it and opens offline.
     Report(ReportArguments),
@@ -122,8 +128,11 @@ struct ReportArguments {
 fn main() -> ExitCode {
     // What it prints is read: nobody left to read it is no reason to panic.
     sigpipe::reset();
+    // Before any other thread. Where it fails, ONNX Runtime is not loaded, and that is said when it is wanted.
+    let _ = telemetry::off();
     env_logger::Builder::from_default_env().init();
     let done = match Cli::parse().verb {
+        Verb::Eval(arguments) => eval::run(&arguments),
         Verb::Report(arguments) => make_report(&arguments),
         Verb::Ablate(arguments) => ablate(&arguments),
         Verb::Seeds(arguments) => seeds(&arguments),
@@ -163,8 +172,15 @@ fn make_report(arguments: &ReportArguments) -> Result<()> {
         last = next.map(|name| (name, Instant::now()));
     };
     let on_system = &mut |system: System| done(Some(system.name()));
-    let of = (*draws as usize, *seed);
-    let report = collect((&bundle, &benchmark), &systems, of, &command, on_system, &|| ControlFlow::Continue(()))?;
+    let plan = ReportPlan {
+        bundle: &bundle,
+        benchmark: &benchmark,
+        systems: &systems,
+        draws: *draws as usize,
+        seed: *seed,
+        command: &command,
+    };
+    let report = collect(&plan, on_system, &|| ControlFlow::Continue(()))?;
     done(None);
     report.write(&written)?;
     for summary in &report.systems {

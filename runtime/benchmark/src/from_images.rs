@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::cifar100::{self, DatasetError, Part, Records, SIDE};
 use crate::benchmark::Benchmark;
+use crate::cifar100::{self, Cifar100Error, Cifar100Part, Cifar100Records, SIDE};
 use orco_core::config::Config;
 use orco_core::random::Random;
 use orco_runtime::bundle::Bundle;
@@ -23,13 +23,13 @@ const CANDIDATES: usize = 20;
 pub enum ImagesError {
     /// The images could not be read.
     #[error(transparent)]
-    Dataset(#[from] DatasetError),
+    Dataset(#[from] Cifar100Error),
     /// The backbone failed.
     #[error(transparent)]
     Encode(#[from] EncodeError),
     /// The bundle knows a class that the data set does not have.
     #[error("the bundle's class \"{label}\" is none of CIFAR-100's; measure with a bundle trained on it")]
-    Stranger {
+    UnknownClass {
         /// The class.
         label: String,
     },
@@ -53,14 +53,14 @@ pub fn from_cifar100(
     folder: &Path,
     on_progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Benchmark, ImagesError> {
-    let train = cifar100::read(folder, Part::Train)?;
-    let test = cifar100::read(folder, Part::Test)?;
+    let train = cifar100::read(folder, Cifar100Part::Train)?;
+    let test = cifar100::read(folder, Cifar100Part::Test)?;
     let names = cifar100::class_names(folder)?;
-    let plan = Plan::new(bundle, template, &names, &train, &test)?;
+    let plan = ImagePlan::new(bundle, template, &names, &train, &test)?;
     let Config { views, precision, .. } = bundle.base_model.config;
     let total = plan.measured.len() + plan.candidates.len() + plan.base.len();
     let mut done = 0;
-    let mut bank = |records: &Records, indices: &[u32], views: usize| -> Result<Bank, EncodeError> {
+    let mut bank = |records: &Cifar100Records, indices: &[u32], views: usize| -> Result<Bank, EncodeError> {
         let mut bank = Bank::new(bundle.base_model.head.inputs, views, precision);
         let records = indices.iter().map(|&index| records.get(index as usize));
         let mut classes = records.clone().map(|record| plan.class_of[usize::from(record.label)]);
@@ -95,7 +95,7 @@ pub fn from_cifar100(
 }
 
 /// Which images play which part.
-struct Plan {
+struct ImagePlan {
     /// The device's number of each of CIFAR-100's classes.
     class_of: Vec<u32>,
     labels: Vec<String>,
@@ -106,17 +106,17 @@ struct Plan {
     base: Vec<u32>,
 }
 
-impl Plan {
+impl ImagePlan {
     fn new(
         bundle: &Bundle,
         template: Option<&Benchmark>,
         names: &[String],
-        train: &Records,
-        test: &Records,
+        train: &Cifar100Records,
+        test: &Cifar100Records,
     ) -> Result<Self, ImagesError> {
         let base: Vec<String> = bundle.base_model.classes.iter().map(|class| class.label.clone()).collect();
-        if let Some(stranger) = base.iter().find(|label| !names.contains(label)) {
-            return Err(ImagesError::Stranger { label: stranger.clone() });
+        if let Some(unknown) = base.iter().find(|label| !names.contains(label)) {
+            return Err(ImagesError::UnknownClass { label: unknown.clone() });
         }
         let room = bundle.base_model.target_count() - base.len();
         let labels: Vec<String> = match template {
@@ -129,10 +129,10 @@ impl Plan {
             }
         };
         let order: Vec<&String> = base.iter().chain(&labels).collect();
-        // Classes that take no part are numbered past the others and never read.
+        // Excluded classes are numbered past the others and never read.
         let number = |name: &String| order.iter().position(|label| *label == name).unwrap_or(order.len()) as u32;
         let class_of: Vec<u32> = names.iter().map(number).collect();
-        let members = |records: &Records, wanted: core::ops::Range<usize>| -> Vec<u32> {
+        let members = |records: &Cifar100Records, wanted: core::ops::Range<usize>| -> Vec<u32> {
             let labels = records.labels().enumerate();
             let inside = labels.filter(|(_, label)| wanted.contains(&(class_of[usize::from(*label)] as usize)));
             inside.map(|(index, _)| index as u32).collect()
@@ -152,7 +152,8 @@ impl Plan {
                 (members(test, 0..order.len()), true, candidates)
             }
         };
-        let limit = |records: &Records, indices: &[u32]| indices.iter().all(|&index| (index as usize) < records.len());
+        let limit =
+            |records: &Cifar100Records, indices: &[u32]| indices.iter().all(|&index| (index as usize) < records.len());
         if !limit(if measured_on_test { test } else { train }, &measured) || !limit(train, &candidates) {
             return Err(ImagesError::Template);
         }

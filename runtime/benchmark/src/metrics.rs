@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// One session's accuracies, in percent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct SessionAccuracy {
     /// The session, 0 before anything was learned.
     pub session: usize,
     /// A_base: mean over the base classes of their accuracies.
@@ -23,11 +23,11 @@ pub struct Row {
     pub area: Option<f64>,
 }
 
-impl Row {
+impl SessionAccuracy {
     /// Names the columns of a row as it is printed.
     pub const HEADING: &'static str = "session    base     inc      hm   top-1    area";
 
-    /// Names of [`Row::numbers`].
+    /// Names of [`SessionAccuracy::numbers`].
     pub const NAMES: [&'static str; 5] = ["base", "inc", "hm", "top-1", "area"];
 
     /// All numbers of the row, in the order in which they are printed.
@@ -37,7 +37,7 @@ impl Row {
 }
 
 /// One line of a table, `-` for what the session does not have.
-impl fmt::Display for Row {
+impl fmt::Display for SessionAccuracy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [inc, hm, area] = [self.inc, self.hm, self.area].map(percent_or_dash);
         write!(f, "{:>7} {:>7.2} {inc:>7} {hm:>7} {:>7.2} {area:>7}", self.session, self.base, self.top1)
@@ -51,7 +51,7 @@ pub fn percent_or_dash(percent: Option<f64>) -> String {
 
 /// Right answers and images of every class.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Measured {
+pub struct AccuracyCounts {
     base: usize,
     right: Vec<u64>,
     total: Vec<u64>,
@@ -60,7 +60,7 @@ pub struct Measured {
     leads: Vec<(u32, f32, bool)>,
 }
 
-impl Measured {
+impl AccuracyCounts {
     /// Nothing measured yet, for `classes` classes, of which the first `base` are base classes.
     pub fn new(classes: usize, base: usize) -> Self {
         Self { base, right: std::vec![0; classes], total: std::vec![0; classes], leads: Vec::new() }
@@ -97,7 +97,7 @@ impl Measured {
     }
 
     /// The curve of new against base accuracy, both in percent, as a bias moves the border between them: from the border
-    /// that answers with no new class to that which answers with no base class. [`Row::area`] is the area below it.
+    /// that answers with no new class to that which answers with no base class. [`SessionAccuracy::area`] is the area below it.
     pub fn curve(&self) -> Vec<(f64, f64)> {
         let counted = |totals: &[u64]| totals.iter().filter(|total| **total > 0).count();
         let (base, new) = self.total.split_at(self.base);
@@ -128,7 +128,7 @@ impl Measured {
     }
 
     /// The row of a session. Classes without an image say nothing: means are over the others.
-    pub fn row(&self, session: usize) -> Row {
+    pub fn row(&self, session: usize) -> SessionAccuracy {
         let mean = |range: core::ops::Range<usize>| {
             let measured: Vec<usize> = range.filter(|class| self.total[*class] > 0).collect();
             let shares = measured.iter().map(|&class| self.right[class] as f64 / self.total[class] as f64);
@@ -138,7 +138,7 @@ impl Measured {
         let harmonic =
             |inc: f64| if base_accuracy + inc > 0.0 { 2.0 * base_accuracy * inc / (base_accuracy + inc) } else { 0.0 };
         let (right, total) = (self.right.iter().sum::<u64>(), self.total.iter().sum::<u64>());
-        Row {
+        SessionAccuracy {
             session,
             base: base_accuracy,
             inc,
@@ -154,7 +154,7 @@ impl Measured {
 pub struct Summary {
     /// Name of the system.
     pub system: String,
-    /// Draws that means and deviations are over. (Of [`OverSeeds`](crate::seeds::OverSeeds), seeds.)
+    /// Draws that means and deviations are over. (Of `orco-lab seeds`, seeds.)
     pub draws: usize,
     /// aHM: mean of the harmonic mean over sessions 1..M.
     pub ahm: f64,
@@ -181,9 +181,9 @@ pub struct Summary {
     /// Its deviation over the draws.
     pub performance_decay_deviation: f64,
     /// Means over the draws, session by session.
-    pub sessions: Vec<Row>,
+    pub sessions: Vec<SessionAccuracy>,
     /// Deviations over the draws, session by session.
-    pub deviations: Vec<Row>,
+    pub deviations: Vec<SessionAccuracy>,
     /// Floating-point operations of learning all sessions of a draw, those of matrix products.
     pub operations: f64,
     /// Seconds of learning all sessions of a draw. Not among what is stored: it differs from run to run.
@@ -215,10 +215,10 @@ impl Summary {
     pub fn table(&self) -> String {
         if self.draws < 2 {
             let rows: String = self.sessions.iter().map(|row| std::format!("\n{row}")).collect();
-            return std::format!("{}{rows}", Row::HEADING);
+            return std::format!("{}{rows}", SessionAccuracy::HEADING);
         }
         let mut table = "session".to_string();
-        Row::NAMES.iter().for_each(|name| table += &std::format!("{name:>15}"));
+        SessionAccuracy::NAMES.iter().for_each(|name| table += &std::format!("{name:>15}"));
         for (means, deviations) in self.sessions.iter().zip(&self.deviations) {
             table += &std::format!("\n{:>7}", means.session);
             for (mean, deviation) in means.numbers().into_iter().zip(deviations.numbers()) {
@@ -234,7 +234,7 @@ impl Summary {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Draw {
     /// A row for every session.
-    pub rows: Vec<Row>,
+    pub rows: Vec<SessionAccuracy>,
     /// Floating-point operations of learning all sessions, those of matrix products.
     pub operations: f64,
     /// Seconds of learning all sessions.
@@ -246,7 +246,7 @@ pub struct Draw {
 /// # Panics
 /// If there is no draw, or draws have different sessions.
 pub fn summarise(system: &str, all: &[Draw]) -> Summary {
-    let draws: Vec<&[Row]> = all.iter().map(|draw| draw.rows.as_slice()).collect();
+    let draws: Vec<&[SessionAccuracy]> = all.iter().map(|draw| draw.rows.as_slice()).collect();
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     // Sample deviation; of a single draw nothing can be said and it is 0.
     let deviation = |values: &[f64]| {
@@ -256,10 +256,12 @@ pub fn summarise(system: &str, all: &[Draw]) -> Summary {
     };
     let sessions = draws[0].len();
     let combine = |session: usize, by: &dyn Fn(&[f64]) -> f64| {
-        let each = |of: &dyn Fn(&Row) -> f64| by(&draws.iter().map(|rows| of(&rows[session])).collect::<Vec<_>>());
-        let maybe =
-            |of: &dyn Fn(&Row) -> Option<f64>| of(&draws[0][session]).map(|_| each(&|row| of(row).unwrap_or(0.0)));
-        Row {
+        let each =
+            |of: &dyn Fn(&SessionAccuracy) -> f64| by(&draws.iter().map(|rows| of(&rows[session])).collect::<Vec<_>>());
+        let maybe = |of: &dyn Fn(&SessionAccuracy) -> Option<f64>| {
+            of(&draws[0][session]).map(|_| each(&|row| of(row).unwrap_or(0.0)))
+        };
+        SessionAccuracy {
             session: draws[0][session].session,
             base: each(&|row| row.base),
             inc: maybe(&|row| row.inc),
@@ -268,15 +270,17 @@ pub fn summarise(system: &str, all: &[Draw]) -> Summary {
             area: maybe(&|row| row.area),
         }
     };
-    let every = |of: &dyn Fn(&[Row]) -> f64| draws.iter().map(|rows| of(rows)).collect::<Vec<f64>>();
-    let over = |rows: &[Row], of: &dyn Fn(&Row) -> Option<f64>| mean(&rows.iter().filter_map(of).collect::<Vec<_>>());
-    let decay = |of: fn(&Row) -> f64| every(&|rows| of(&rows[0]) - of(&rows[sessions - 1]));
+    let every = |of: &dyn Fn(&[SessionAccuracy]) -> f64| draws.iter().map(|rows| of(rows)).collect::<Vec<f64>>();
+    let over = |rows: &[SessionAccuracy], of: &dyn Fn(&SessionAccuracy) -> Option<f64>| {
+        mean(&rows.iter().filter_map(of).collect::<Vec<_>>())
+    };
+    let decay = |of: fn(&SessionAccuracy) -> f64| every(&|rows| of(&rows[0]) - of(&rows[sessions - 1]));
     let harmonic = every(&|rows| over(rows, &|row| row.hm));
     let top1 = every(&|rows| over(rows, &|row| Some(row.top1)));
     let areas = every(&|rows| over(rows, &|row| row.area));
     let (base_decay, performance_decay) = (decay(|row| row.base), decay(|row| row.top1));
-    let means: Vec<Row> = (0..sessions).map(|session| combine(session, &mean)).collect();
-    let deviations: Vec<Row> = (0..sessions).map(|session| combine(session, &deviation)).collect();
+    let means: Vec<SessionAccuracy> = (0..sessions).map(|session| combine(session, &mean)).collect();
+    let deviations: Vec<SessionAccuracy> = (0..sessions).map(|session| combine(session, &deviation)).collect();
     let has_area = means.iter().any(|row| row.area.is_some());
     Summary {
         system: system.into(),
@@ -311,7 +315,7 @@ mod tests {
         let inc = [77.60, 60.20, 51.67, 48.90, 45.80, 48.23, 44.94, 43.15];
         let row = |session: usize| {
             let (base, inc): (f64, f64) = (base[session], inc[session]);
-            Row {
+            SessionAccuracy {
                 session: session + 1,
                 base,
                 inc: Some(inc),
@@ -326,16 +330,18 @@ mod tests {
 
     #[test]
     fn rows_stand_below_their_headings() {
-        let first = Row { session: 0, base: 80.0, inc: None, hm: None, top1: 80.126, area: None };
-        let last = Row { session: 8, base: 60.5, inc: Some(50.0), hm: Some(54.75), top1: 100.0, area: Some(33.3) };
+        let first = SessionAccuracy { session: 0, base: 80.0, inc: None, hm: None, top1: 80.126, area: None };
+        let last =
+            SessionAccuracy { session: 8, base: 60.5, inc: Some(50.0), hm: Some(54.75), top1: 100.0, area: Some(33.3) };
         assert_eq!(first.to_string(), "      0   80.00       -       -   80.13       -");
         assert_eq!(last.to_string(), "      8   60.50   50.00   54.75  100.00   33.30");
-        assert_eq!(last.to_string().len(), Row::HEADING.len());
+        assert_eq!(last.to_string().len(), SessionAccuracy::HEADING.len());
     }
 
     #[test]
     fn deviations_over_draws_stand_beside_the_means() {
-        let row = |session, base, top1| Row { session, base, inc: Some(50.0), hm: Some(top1), top1, area: None };
+        let row =
+            |session, base, top1| SessionAccuracy { session, base, inc: Some(50.0), hm: Some(top1), top1, area: None };
         let draw =
             |last: f64| Draw { rows: vec![row(0, 80.0, 80.0), row(1, last, last)], operations: 0.0, seconds: 0.0 };
         let summary = summarise("two", &[draw(70.0), draw(66.0)]);
@@ -345,12 +351,12 @@ mod tests {
         assert_eq!((summary.last_hm, summary.area, summary.area_deviation), (Some(68.0), None, None));
         let table = summary.table();
         assert!(table.ends_with("68.00 ±  2.83              -"), "{table}");
-        assert!(summarise("one", &[draw(70.0)]).table().starts_with(Row::HEADING));
+        assert!(summarise("one", &[draw(70.0)]).table().starts_with(SessionAccuracy::HEADING));
     }
 
     #[test]
     fn accuracies_are_means_over_classes() {
-        let mut measured = Measured::new(3, 2);
+        let mut measured = AccuracyCounts::new(3, 2);
         for (class, answer) in [(0, 0), (0, 0), (0, 1), (0, 0), (1, 1), (2, 0), (2, 2)] {
             measured.count(class, answer);
         }
@@ -363,7 +369,7 @@ mod tests {
     #[test]
     fn classes_without_images_change_nothing() {
         // Classes 1 and 3 of two on each side have none.
-        let (mut sparse, mut dense) = (Measured::new(4, 2), Measured::new(2, 1));
+        let (mut sparse, mut dense) = (AccuracyCounts::new(4, 2), AccuracyCounts::new(2, 1));
         for lead in [-1.0, 1.0] {
             sparse.count_scores(0, &[0.0, -9.0, lead, -9.0]);
             sparse.count_scores(2, &[0.0, -9.0, lead, -9.0]);
@@ -372,7 +378,7 @@ mod tests {
         }
         assert_eq!(sparse.row(1), dense.row(1));
         assert_eq!(sparse.of_classes(), [Some(50.0), None, Some(50.0), None]);
-        let mut base_alone = Measured::new(2, 1);
+        let mut base_alone = AccuracyCounts::new(2, 1);
         base_alone.count(0, 0);
         assert_eq!((base_alone.row(1).inc, base_alone.row(1).hm), (None, None));
     }
@@ -381,7 +387,7 @@ mod tests {
     fn the_area_does_not_depend_on_the_border() {
         // One base class and one new one; leads of base images -3, -1, 1, of new ones -2, 0, 2.
         let area = |border: f32| {
-            let mut measured = Measured::new(2, 1);
+            let mut measured = AccuracyCounts::new(2, 1);
             for (class, leads) in [(0, [-3.0, -1.0, 1.0]), (1, [-2.0, 0.0, 2.0])] {
                 leads.iter().for_each(|lead| measured.count_scores(class, &[0.0, lead + border]));
             }
@@ -394,7 +400,7 @@ mod tests {
 
     #[test]
     fn the_curve_goes_from_base_classes_alone_to_new_ones_alone() {
-        let mut measured = Measured::new(2, 1);
+        let mut measured = AccuracyCounts::new(2, 1);
         for (class, leads) in [(0, [-1.0, 1.0]), (1, [-2.0, 0.0])] {
             leads.iter().for_each(|lead| measured.count_scores(class, &[0.0, *lead]));
         }

@@ -1,0 +1,21 @@
+//! Measures a bundle on its own benchmark by the field's protocol, without any rival: what `orco demo` runs on a device,
+//! and what the laboratory (`orco-lab`) and the trainer build on.
+//!
+//! - [`benchmark`]: features to measure on, as a bundle carries them, and the draws of the shots;
+//! - [`cifar100`], [`from_cifar100`]: CIFAR-100's images, and a benchmark computed anew from them;
+//! - [`Learner`], [`Walk`]: how a system goes through the sessions; [`DeviceLearner`] is the device's own;
+//! - [`SessionAccuracy`], [`Summary`]: accuracies of a session, and their means and deviations over draws; [`csv`] writes
+//!   them.
+
+pub mod benchmark;
+pub mod cifar100;
+pub mod csv;
+mod device;
+mod from_images;
+mod metrics;
+mod walk;
+
+pub use device::{DeviceLearner, answer_rule};
+pub use from_images::{ImagesError, from_cifar100};
+pub use metrics::{AccuracyCounts, Draw, SessionAccuracy, Summary, percent_or_dash, summarise};
+pub use walk::{EvaluateError, Learner, LearningCost, SessionScores, Walk};

@@ -1,0 +1,288 @@
+//! `orco-lab eval`: the systems on one bundle, session by session.
+
+use std::fs;
+use std::io::{self, IsTerminal, Read};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use orco_benchmark::benchmark::{Benchmark, BenchmarkError, SEED};
+use orco_benchmark::{Summary, answer_rule, csv, from_cifar100};
+use orco_lab::shown::{counted, print, session_table};
+use orco_lab::unknown::{UnknownRow, mean_rows};
+use orco_lab::{Measurement, System};
+use orco_runtime::bundle::Bundle;
+use orco_runtime::config::Config;
+use orco_runtime::encoder::choice::{EngineChoice, Workload};
+use orco_runtime::manifest::STATISTICS;
+use orco_runtime::signature::PublicKey;
+use orco_runtime::unknown::FALSE_ALARMS;
+use serde_json::{Value, json};
+
+/// Arguments of `orco-lab eval`.
+#[derive(Args)]
+pub struct EvalArguments {
+    /// The bundle's folder.
+    bundle: PathBuf,
+    /// Folder with CIFAR-100's binary layout; without it, the bundle's benchmark file is measured on.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Computes features of --data with the bundle's int8 backbone.
+    #[arg(long, requires = "data")]
+    int8: bool,
+    /// Which engine computes features of --data: `onnxruntime`, `rten`, or `auto`.
+    #[arg(long, value_name = "ENGINE", default_value = "auto", value_parser = ["auto", "onnxruntime", "rten"])]
+    engine: String,
+    /// Draws of the shots; the first is the field's fixed one where the bundle knows it.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    draws: u32,
+    /// Seed of the draws, of shuffling and of perturbation.
+    #[arg(long, default_value_t = SEED)]
+    seed: u64,
+    /// Settings of phase 3: `orco` (the published program's for CIFAR-100), `paper` (the text where it differs), `edge`
+    /// (ours with a short training), `discriminant` (ours without one, for bundles with statistics); by default the
+    /// bundle's.
+    #[arg(long, value_name = "NAME")]
+    preset: Option<String>,
+    /// Answers by pseudo-targets alone, the paper's rule, whatever weight the settings give to class means.
+    #[arg(long, conflicts_with = "presets")]
+    targets_alone: bool,
+    /// Measures instead, over all draws, whether probabilities come true (expected calibration error) and how well
+    /// pictures of classes that were not learned yet are told from known ones.
+    #[arg(long, conflicts_with = "presets")]
+    unknown: bool,
+    /// Share of known pictures that may be taken for unknown ones.
+    #[arg(long, value_name = "SHARE", default_value_t = FALSE_ALARMS, value_parser = share)]
+    false_alarms: f32,
+    /// Compares the presets instead of the systems: accuracy, arithmetic and time of each.
+    #[arg(long, conflicts_with = "preset")]
+    presets: bool,
+    /// Writes every number of the systems to this file as CSV: system, session, metric, mean, deviation.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["presets", "unknown"])]
+    csv: Option<PathBuf>,
+    /// Writes the result to this file as JSON; `-` is standard output, which then gets nothing else.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Public key of minisign; with it, only bundles that were signed with its secret key are measured.
+    #[arg(long, value_name = "FILE", env = "ORCO_PUBLIC_KEY")]
+    public_key: Option<PathBuf>,
+}
+
+/// Measures all systems and prints every session's row.
+pub fn run(arguments: &EvalArguments) -> Result<()> {
+    let EvalArguments { draws, seed, .. } = *arguments;
+    let json = arguments.json.as_deref().filter(|path| *path != Path::new("-"));
+    for (path, beginning) in json.map(|path| (path, "{")).into_iter().chain(csv_of(arguments)) {
+        claim(path, beginning, &arguments.bundle)?;
+    }
+    let say = |line: String| if arguments.json.is_some() && json.is_none() { Ok(()) } else { print(line) };
+    let key = arguments.public_key.as_deref().map(PublicKey::read).transpose()?;
+    let bundle = Bundle::open_trusted(&arguments.bundle, key.as_ref())?;
+    let bundle = if arguments.int8 { bundle.with_int8()? } else { bundle };
+    let config = settings(arguments, &bundle)?;
+    let benchmark = match &arguments.data {
+        None => Benchmark::of(&bundle)?,
+        Some(folder) => from_images(&bundle, folder, engine(&arguments.engine))?,
+    };
+    say(format!(
+        "{} on {}: {} base classes, {}, {} of {}",
+        bundle.manifest.name,
+        benchmark.source,
+        bundle.base_model.classes.len(),
+        counted(benchmark.ways.len(), "session"),
+        counted(draws as usize, "draw"),
+        counted(benchmark.shots as usize, "shot")
+    ))?;
+    if !arguments.presets {
+        say(format!("orco answers {}", answer_rule(&config)))?;
+    }
+    let measurement = Measurement {
+        base_model: &bundle.base_model,
+        benchmark: &benchmark,
+        system: System::ORCO,
+        config: &config,
+        seed,
+    };
+    let mut results = json!({
+        "draws": draws, "seed": seed, "bundle": bundle.manifest.name, "source": benchmark.source,
+        "backbone": if arguments.int8 { "int8" } else { "float" },
+    });
+    if arguments.unknown {
+        let rows = unknown(&measurement, draws, arguments.false_alarms)?;
+        let lines: String = rows.iter().map(|row| format!("\n{row}")).collect();
+        say(format!("\n{}{lines}", UnknownRow::HEADING))?;
+        results["unknown"] = json!({ "false_alarms": arguments.false_alarms, "sessions": rows });
+    } else if arguments.presets {
+        let measured = presets(&measurement, draws)?;
+        say(format!("\n{}", preset_table(&measured)))?;
+        let as_json = |(name, summary): &(&str, Summary)| -> Value {
+            json!({ "preset": name, "measured": summary, "seconds": summary.seconds })
+        };
+        results["presets"] = measured.iter().map(as_json).collect();
+    } else {
+        let mut summaries = Vec::new();
+        for system in System::on(&bundle.base_model) {
+            let summary = over(&Measurement { system, ..measurement }, draws, system.name())?;
+            say(format!("\n{}", session_table(&summary)))?;
+            summaries.push(summary);
+        }
+        if let Some(path) = &arguments.csv {
+            write(path, &csv::csv(&summaries))?;
+        }
+        results["class_means"] = json!(config.class_means);
+        results["systems"] = json!(summaries);
+    }
+    match &arguments.json {
+        None => Ok(()),
+        Some(_) if json.is_none() => Ok(print(format!("{results:#}"))?),
+        Some(path) => write(path, &format!("{results:#}\n")),
+    }
+}
+
+fn csv_of(arguments: &EvalArguments) -> Option<(&Path, &'static str)> {
+    arguments.csv.as_deref().map(|path| (path, csv::HEADING))
+}
+
+/// The settings of phase 3 that the command line asks for.
+fn settings(arguments: &EvalArguments, bundle: &Bundle) -> Result<Config> {
+    let mut config = match &arguments.preset {
+        None => bundle.base_model.config.clone(),
+        Some(name) => Config::preset(name)
+            .with_context(|| format!("there is no preset \"{name}\"; known are {}", Config::PRESETS.join(", ")))?,
+    };
+    if config.answer.is_some() && bundle.base_model.statistics.is_none() {
+        bail!("the bundle carries no {STATISTICS}, by which these settings answer; take another --preset");
+    }
+    if arguments.targets_alone {
+        config = config.by_targets_alone();
+        if let Some(problem) = config.problem() {
+            bail!("--targets-alone needs settings that align the head, such as --preset edge: {problem}");
+        }
+    }
+    Ok(config)
+}
+
+/// Measures a system over so many draws, with a bar of its epochs.
+fn over(measurement: &Measurement<'_>, draws: u32, name: &str) -> Result<Summary> {
+    let epochs = draws as usize * measurement.benchmark.ways.len() * measurement.config.epochs;
+    let bar = bar(epochs, &format!("{name}, epochs"));
+    let summary = measurement.over(draws as usize, &|| {
+        bar.inc(1);
+        ControlFlow::Continue(())
+    });
+    bar.finish_and_clear();
+    Ok(summary?)
+}
+
+/// How well our answers know what they do not know: means over the draws.
+fn unknown(measurement: &Measurement<'_>, draws: u32, false_alarms: f32) -> Result<Vec<UnknownRow>> {
+    let draw = |draw| Ok(measurement.unknown(draw, false_alarms)?);
+    let draws = (0..draws as usize).map(draw).collect::<Result<Option<Vec<_>>>>()?;
+    let draws = draws.context(
+        "these settings answer without the bundle's statistics, so nothing is unknown; take another --preset",
+    )?;
+    Ok(mean_rows(&draws))
+}
+
+/// Measures every preset that the bundle has what it takes for.
+fn presets(measurement: &Measurement<'_>, draws: u32) -> Result<Vec<(&'static str, Summary)>> {
+    let statistics = measurement.base_model.statistics.is_some();
+    let mut measured = Vec::new();
+    for name in Config::PRESETS {
+        let config = Config::preset(name).expect("it is listed");
+        if statistics || config.answer.is_none() {
+            measured.push((name, over(&Measurement { config: &config, ..*measurement }, draws, name)?));
+        }
+    }
+    Ok(measured)
+}
+
+/// Presets side by side; arithmetic and time are those of learning all sessions of a draw, also as shares of the first
+/// preset's.
+fn preset_table(measured: &[(&str, Summary)]) -> String {
+    let Some((_, first)) = measured.first() else { return String::new() };
+    let line = |(name, summary): &(&str, Summary)| {
+        format!(
+            "{name:<8} {:<14} {:<14} {:>8.1} {:>7.3} {:>8.2} {:>7.3}",
+            summary.both(summary.ahm, summary.ahm_deviation),
+            summary.both(summary.aacc, summary.aacc_deviation),
+            summary.operations / 1e9,
+            summary.operations / first.operations,
+            summary.seconds,
+            summary.seconds / first.seconds
+        )
+    };
+    let lines: Vec<String> = measured.iter().map(line).collect();
+    format!("preset   aHM            aACC              Gflop   share  seconds   share\n{}", lines.join("\n"))
+}
+
+/// The engine of that name.
+fn engine(name: &str) -> EngineChoice {
+    match name {
+        "onnxruntime" => EngineChoice::OnnxRuntime,
+        "rten" => EngineChoice::Rten,
+        _ => EngineChoice::Auto,
+    }
+}
+
+/// Computes the benchmark's features from the images themselves: the very images that the bundle's benchmark file
+/// names, where it has one.
+fn from_images(bundle: &Bundle, folder: &Path, engine: EngineChoice) -> Result<Benchmark> {
+    let template = match Benchmark::of(bundle) {
+        Ok(benchmark) => Some(benchmark),
+        Err(BenchmarkError::Missing { .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let (mut encoder, _) = bundle.encoder(engine, Workload::Stream)?;
+    let mut progress = None;
+    let mut on_progress = |done: usize, total: usize| {
+        progress.get_or_insert_with(|| bar(total, "features")).set_position(done as u64);
+    };
+    let benchmark = from_cifar100(bundle, template.as_ref(), encoder.as_mut(), folder, &mut on_progress);
+    if let Some(bar) = progress {
+        bar.finish_and_clear();
+    }
+    Ok(benchmark?)
+}
+
+/// Refuses a file inside the bundle, or one that holds something else than a result that begins so: a mistyped name must
+/// not cost a photograph.
+fn claim(path: &Path, beginning: &str, bundle: &Path) -> Result<()> {
+    let shown = path.display();
+    let mut start = Vec::new();
+    match fs::File::open(path) {
+        Ok(file) => drop(file.take(beginning.len() as u64).read_to_end(&mut start)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error).with_context(|| format!("cannot write {shown}")),
+    }
+    if !start.is_empty() && start != beginning.as_bytes() {
+        bail!("cannot write {shown}: it holds something else than a result; name another file");
+    }
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = fs::canonicalize(folder).with_context(|| format!("cannot write {shown}"))?;
+    if fs::canonicalize(bundle).is_ok_and(|bundle| folder.starts_with(bundle)) {
+        bail!("cannot write {shown}: it lies in the folder of the bundle; name another place");
+    }
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// A progress bar with rate and time left; hidden where nobody looks.
+fn bar(total: usize, what: &str) -> ProgressBar {
+    let bar = if io::stderr().is_terminal() { ProgressBar::new(total as u64) } else { ProgressBar::hidden() };
+    let style = ProgressStyle::with_template("{prefix} [{bar:30}] {pos}/{len}, {per_sec}, {eta} left {msg}");
+    bar.set_style(style.expect("template is valid").progress_chars("=> "));
+    bar.set_prefix(what.to_owned());
+    bar
+}
+
+/// Reads a share, 0 to 1.
+fn share(argument: &str) -> Result<f32, String> {
+    let share = argument.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "expected a share from 0 to 1, such as 0.05".into())
+}

@@ -1,0 +1,44 @@
+//! The device's learner with a choice made otherwise.
+
+use orco_benchmark::{DeviceLearner, Learner};
+use orco_state::session::{LearnError, NewClass, OnProgress};
+use orco_state::state::State;
+
+use super::{Definition, Start, as_measured};
+use crate::ablation::Ablation;
+
+pub(super) static ABLATED: Definition = Definition {
+    name: "orco, ablated",
+    about: "",
+    trains: false,
+    needs_statistics: false,
+    settings: as_measured,
+    start: start,
+};
+
+fn start<'a>(start: &Start<'a>) -> Box<dyn Learner + 'a> {
+    let Start { base_model, config, seed, workers, ablation, .. } = *start;
+    let device = DeviceLearner::new(base_model, config, seed, workers);
+    Box::new(AblatedLearner { device, ablation: ablation.unwrap_or_default() })
+}
+
+/// Learns as the [`Ablation`] says, and answers as a device does.
+struct AblatedLearner<'a> {
+    device: DeviceLearner<'a>,
+    ablation: Ablation,
+}
+
+impl Learner for AblatedLearner<'_> {
+    fn learn(&mut self, new: &[NewClass], on_progress: OnProgress<'_>) -> Result<f64, LearnError> {
+        let ablation = self.ablation;
+        self.device.learn_by(on_progress, |session, state| ablation.learn(session, state, new))
+    }
+
+    fn scores(&self, features: &[f32]) -> Vec<f32> {
+        self.device.scores(features)
+    }
+
+    fn state(&self) -> Option<&State> {
+        self.device.state()
+    }
+}

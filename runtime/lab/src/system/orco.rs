@@ -1,0 +1,63 @@
+//! The device's learner: with the settings it is measured with, with those of the published program, and with parts of
+//! its answers alone.
+
+use orco_benchmark::{DeviceLearner, Learner};
+use orco_core::config::{AnswerWeights, Config};
+
+use super::{Definition, Start, as_measured, stored_as};
+
+pub(super) static ORCO: Definition = ORCO_DEFINITION;
+
+const ORCO_DEFINITION: Definition = Definition {
+    name: "orco",
+    about: "what the device does by default",
+    trains: false,
+    needs_statistics: false,
+    settings: as_measured,
+    start: device,
+};
+
+pub(super) static PROGRAM: Definition = Definition {
+    name: "orco, published program",
+    about: "phase 3, answers by targets",
+    trains: true,
+    settings: |config, program| stored_as(config, program),
+    ..ORCO_DEFINITION
+};
+
+pub(super) static TEXT: Definition = Definition {
+    name: "orco, the paper's text",
+    about: "phase 3 where the text differs",
+    trains: true,
+    settings: |config, program| stored_as(config, program.by_the_text()),
+    ..ORCO_DEFINITION
+};
+
+/// Nearest class mean, from the mean of all base features, with a border chosen as ours is.
+pub(super) static NCM_BORDER: Definition = Definition {
+    name: "ncm + border",
+    about: "class means alone, our border",
+    needs_statistics: true,
+    settings: |config, _| answering_by(config, AnswerWeights::NEAREST_MEAN),
+    ..ORCO_DEFINITION
+};
+
+/// The linear discriminant with the covariance that base classes share, shrunk by half, on the roots of features, with a
+/// border chosen as ours is.
+pub(super) static LDA_BORDER: Definition = Definition {
+    name: "lda + border",
+    about: "discriminant alone, our border",
+    needs_statistics: true,
+    settings: |config, _| answering_by(config, AnswerWeights { targets: 0.0, means: 0.0, discriminant: 1.0 }),
+    ..ORCO_DEFINITION
+};
+
+fn answering_by(config: &Config, answer: AnswerWeights) -> Option<Config> {
+    Some(Config { epochs: 0, answer: Some(answer), ..config.clone() })
+}
+
+/// A device that has learned nothing yet, with the start's settings.
+pub(super) fn device<'a>(start: &Start<'a>) -> Box<dyn Learner + 'a> {
+    let Start { base_model, config, seed, workers, .. } = *start;
+    Box::new(DeviceLearner::new(base_model, config, seed, workers))
+}

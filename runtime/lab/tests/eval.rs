@@ -1,0 +1,223 @@
+//! `orco-lab eval`: what the shipped bundle reaches, and what is refused.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use orco_trials::{heavy, skipped};
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn models() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models")
+}
+
+/// The program on a bundle, with a folder for its results.
+struct Eval {
+    folder: TempDir,
+    bundle: PathBuf,
+}
+
+impl Eval {
+    fn new() -> Self {
+        Self::on(models().join("cifar100-edge"))
+    }
+
+    fn on(bundle: PathBuf) -> Self {
+        Self { folder: TempDir::new().unwrap(), bundle }
+    }
+
+    /// On a copy of the bundle, to be changed.
+    fn with_own_bundle() -> Self {
+        let mut own = Self::new();
+        let copy = own.folder.path().join("bundle");
+        fs::create_dir(&copy).unwrap();
+        for entry in fs::read_dir(&own.bundle).unwrap().flatten().filter(|entry| entry.path().is_file()) {
+            fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+        }
+        own.bundle = copy;
+        own
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_orco-lab"));
+        command.arg("eval").arg(&self.bundle).args(arguments).env_remove("RUST_LOG").env_remove("ORCO_PUBLIC_KEY");
+        command
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.command(&[arguments, &["--json", "-"]].concat()).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", said(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    fn refused(&self, arguments: &[&str], reason: &str) {
+        let output = self.command(arguments).output().unwrap();
+        assert!(output.status.code() == Some(1) && said(&output).contains(reason), "{arguments:?}: {}", said(&output));
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// What the shipped bundle must reach: aHM at least 50, aACC at least 59 and at least that of the nearest class mean, no
+/// rival above its aHM by more than a deviation.
+#[test]
+fn the_bundle_reaches_what_it_must_on_the_benchmark_file() {
+    let eval = Eval::new();
+    let draws = if heavy() { "3" } else { "2" };
+    let csv = eval.folder.path().join("numbers.csv");
+    let result = eval.json(&["--draws", draws, "--csv", csv.to_str().unwrap()]);
+    assert_eq!((result["draws"].to_string().as_str(), result["bundle"].as_str()), (draws, Some("cifar100-edge")));
+    let systems = result["systems"].as_array().unwrap();
+    let of = |name: &str| systems.iter().find(|system| system["system"] == name).unwrap();
+    let ahm = |name: &str| of(name)["ahm"].as_f64().unwrap();
+    let aacc = |name: &str| of(name)["aacc"].as_f64().unwrap();
+    assert!(ahm("orco") >= 50.0 && aacc("orco") >= 59.0, "aHM {}, aACC {}", ahm("orco"), aacc("orco"));
+    assert!(aacc("orco") >= aacc("ncm"), "aACC {} and {} of ncm", aacc("orco"), aacc("ncm"));
+    assert!(ahm("orco") >= ahm("ncm") + 10.0, "aHM {} and {} of ncm", ahm("orco"), ahm("ncm"));
+    for rival in ["imprint", "ncm", "teen", "ncm + border", "lda + border"] {
+        let spread = of(rival)["ahm_deviation"].as_f64().unwrap();
+        assert!(ahm("orco") >= ahm(rival) - spread, "aHM {} and {} of {rival}", ahm("orco"), ahm(rival));
+        assert!(of(rival)["area"].as_f64().unwrap() <= of("orco")["area"].as_f64().unwrap() + 0.5, "{rival}");
+    }
+    let sessions = of("orco")["sessions"].as_array().unwrap();
+    assert_eq!(sessions.len(), 9);
+    assert!(sessions[0]["inc"].is_null() && sessions[0]["hm"].is_null());
+    let mean: f64 = sessions[1..].iter().map(|row| row["hm"].as_f64().unwrap()).sum::<f64>() / 8.0;
+    assert!((mean - ahm("orco")).abs() < 1e-9, "aHM is not the mean of the sessions'");
+    // The test of machines without threads compares two more.
+    if heavy() {
+        assert_eq!(result, eval.json(&["--draws", draws]), "measuring is not reproducible");
+    }
+    let csv = std::fs::read_to_string(csv).unwrap();
+    let orco = &result["systems"][0];
+    let line = format!("orco,{draws},,ahm,{},{}", orco["ahm"], orco["ahm_deviation"]);
+    assert!(csv.lines().any(|found| found == line), "no \"{line}\" in {csv}");
+    eval.refused(&["--targets-alone"], "--targets-alone needs settings that align the head");
+    let draws = if heavy() { "3" } else { "1" };
+    let edge = eval.json(&["--draws", draws, "--preset", "edge"]);
+    let paper = eval.json(&["--draws", draws, "--preset", "edge", "--targets-alone"]);
+    assert_eq!((edge["class_means"].as_f64(), paper["class_means"].as_f64()), (Some(1.0), Some(0.0)));
+    let [edge, orco] = [&edge, &paper].map(|measured| &measured["systems"][0]);
+    let with_means = edge["ahm"].as_f64().unwrap();
+    assert!(with_means >= 47.0, "aHM {with_means}");
+    assert!((47.0..with_means).contains(&orco["ahm"].as_f64().unwrap()), "aHM {} by targets alone", orco["ahm"]);
+    // Imprinting answers by targets, too: before anything is learned both are the same.
+    let imprint = paper["systems"].as_array().unwrap().iter().find(|system| system["system"] == "imprint").unwrap();
+    assert_eq!(orco["sessions"][0], imprint["sessions"][0]);
+    eval.refused(&["--preset", "fast"], "there is no preset \"fast\"");
+}
+
+/// Preset `edge`: at most a fifth of the arithmetic of `orco`, and an aHM at most 0.3 below.
+#[test]
+fn the_edge_preset_takes_a_fifth_of_the_arithmetic_and_loses_nothing() {
+    if !heavy() {
+        skipped("measuring the presets (heavy: `cargo xtask test full`)");
+        return;
+    }
+    let result = Eval::new().json(&["--presets", "--draws", "2"]);
+    let figure = |name: &str, figure: &str| {
+        let presets = result["presets"].as_array().unwrap();
+        let preset = presets.iter().find(|preset| preset["preset"] == name).unwrap();
+        preset["measured"][figure].as_f64().unwrap()
+    };
+    let share = figure("edge", "operations") / figure("orco", "operations");
+    assert!(share <= 0.2001, "{share} of the arithmetic");
+    assert!(
+        figure("edge", "ahm") >= figure("orco", "ahm") - 0.3,
+        "{} and {}",
+        figure("edge", "ahm"),
+        figure("orco", "ahm")
+    );
+}
+
+#[test]
+fn images_give_what_the_benchmark_file_gives() {
+    let Some(data) = std::env::var_os("ORCO_CIFAR100") else {
+        skipped("measuring on images (ORCO_CIFAR100 does not name the folder with CIFAR-100's binary files)");
+        return;
+    };
+    let eval = Eval::new();
+    let from_images = eval.json(&["--draws", "3", "--data", data.to_str().unwrap()]);
+    let from_file = eval.json(&["--draws", "3"]);
+    let systems = |result: &Value| result["systems"].as_array().unwrap().clone();
+    assert_eq!(systems(&from_images).len(), 3);
+    for (images, file) in systems(&from_images).iter().zip(&systems(&from_file)) {
+        for figure in ["ahm", "aacc"] {
+            let (images, file) = (images[figure].as_f64().unwrap(), file[figure].as_f64().unwrap());
+            assert!((images - file).abs() < 0.5, "{figure}: {images} from images, {file} from the file");
+        }
+    }
+}
+
+#[test]
+fn wrong_data_is_refused() {
+    let eval = Eval::new();
+    let data = eval.folder.path().join("data");
+    fs::create_dir(&data).unwrap();
+    let on_images = ["--data", data.to_str().unwrap()];
+    eval.refused(&on_images, "train.bin");
+    fs::write(data.join("train.bin"), [0; 3074]).unwrap();
+    eval.refused(&on_images, "has 3074 bytes, but CIFAR-100's binary version has 153700000");
+}
+
+#[test]
+fn a_damaged_or_unsigned_bundle_is_refused() {
+    let eval = Eval::with_own_bundle();
+    let key = eval.folder.path().join("key.pub");
+    let ([_, public], ..) = orco_runtime::signature::SecretKey::generate().unwrap();
+    fs::write(&key, public).unwrap();
+    eval.refused(&["--public-key", key.to_str().unwrap()], "it is not signed, but a public key is configured");
+    let benchmark = eval.bundle.join("benchmark.postcard");
+    let bytes = fs::read(&benchmark).unwrap();
+    fs::write(&benchmark, &bytes[..1000]).unwrap();
+    eval.refused(&[], "benchmark.postcard is damaged");
+}
+
+#[test]
+fn a_result_replaces_results_alone() {
+    let eval = Eval::with_own_bundle();
+    let photograph = eval.folder.path().join("photograph.jpg");
+    fs::write(&photograph, b"\xff\xd8 a photograph").unwrap();
+    let manifest = eval.bundle.join("manifest.toml");
+    for option in ["--csv", "--json"] {
+        eval.refused(&[option, photograph.to_str().unwrap()], "it holds something else than a result");
+        eval.refused(&[option, eval.bundle.join("new").to_str().unwrap()], "it lies in the folder of the bundle");
+        eval.refused(&[option, manifest.to_str().unwrap()], "cannot write");
+    }
+    assert_eq!(fs::read(&photograph).unwrap(), b"\xff\xd8 a photograph");
+    let report = eval.folder.path().join("report.json");
+    fs::write(&report, b"{}").unwrap();
+    let output = eval.command(&["--json", report.to_str().unwrap()]).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(fs::read(&report).unwrap().starts_with(b"{") && fs::metadata(&report).unwrap().len() > 100);
+}
+
+/// Two draws, which would work side by side.
+#[test]
+#[cfg(target_os = "linux")]
+fn without_threads_the_same_is_measured() {
+    let eval = Eval::new();
+    let run = |command: &mut Command| {
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        output.stdout
+    };
+    let draws = ["--draws", "2"];
+    let alone = run(orco_trials::threads::without_threads(&mut eval.command(&draws)));
+    assert!(!alone.is_empty() && alone == run(&mut eval.command(&draws)));
+}
+
+/// A device's program carries no rival.
+#[test]
+fn the_device_program_does_not_link_the_laboratory() {
+    let mut tree = Command::new(env!("CARGO"));
+    tree.args(["tree", "--offline", "--locked", "--package", "orco", "--edges", "normal", "--prefix", "none"]);
+    let output = tree.current_dir(models().join("..")).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let tree = String::from_utf8(output.stdout).unwrap();
+    assert!(tree.lines().any(|line| line.starts_with("orco-benchmark ")), "{tree}");
+    assert!(!tree.lines().any(|line| line.starts_with("orco-lab ")), "{tree}");
+}
