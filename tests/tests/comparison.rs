@@ -2,13 +2,13 @@
 
 use orco_tests::tiny::{self, CLASSES, images};
 use orco_trainer::ablate::of_sessions;
-use orco_trainer::align::align;
 use orco_trainer::compare::{compare, table};
-use orco_trainer::dataset::Split;
-use orco_trainer::fit::Base;
+use orco_trainer::data::dataset::Split;
 use orco_trainer::model::{Model, Norms};
-use orco_trainer::pretrain::{CHECKPOINT, pretrain};
 use orco_trainer::run::Run;
+use orco_trainer::train::align::align;
+use orco_trainer::train::fit::Base;
+use orco_trainer::train::pretrain::{CHECKPOINT, pretrain};
 use tch::{Device, Tensor, no_grad};
 
 #[test]

@@ -44,15 +44,15 @@ use self::nc_fscil::NcFscil;
 use self::savc::{Savc, TURNS};
 use self::sessions::Protocol;
 use crate::config::{MeasureOn, Recipe, SplitConfig};
-use crate::dataset::DataSet;
-use crate::files::write_atomically;
-use crate::fit::Base;
+use crate::data::dataset::DataSet;
 use crate::measured::{self, Entry, digest, of_phase_1};
 pub use crate::measured::{claim, of_sessions};
 use crate::model::Model;
-use crate::optimiser::{Parameter, Sgd, SgdConfig};
-use crate::pretrain::{Criterion, train};
 use crate::run::Run;
+use crate::run::files::write_atomically;
+use crate::train::fit::Base;
+use crate::train::optimiser::{Parameter, Sgd, SgdConfig};
+use crate::train::pretrain::{Criterion, train};
 
 /// A way of training a backbone, and of answering with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -134,7 +134,7 @@ impl Rival {
     /// so many draws; or reads what was measured of the same before.
     ///
     /// # Errors
-    /// As for [`crate::pretrain::pretrain`], or if a file of the run cannot be written.
+    /// As for [`crate::train::pretrain::pretrain`], or if a file of the run cannot be written.
     pub fn measure(
         self,
         model: &mut Model,
@@ -306,8 +306,8 @@ mod tests {
     use tch::{Device, Tensor};
 
     use super::*;
-    use crate::alone::alone;
-    use crate::dataset::{self, Origin};
+    use crate::data::dataset::{self, Origin};
+    use crate::platform::alone::alone;
 
     /// Few synthetic objects and a very small network.
     pub(super) fn recipe() -> Recipe {

@@ -182,6 +182,8 @@ impl PretrainConfig {
         momentum("pretrain.momentum", self.momentum)?;
         probability("pretrain.weight_decay", self.weight_decay)?;
         demand("pretrain.trust", self.trust, self.trust > 0.0 && self.trust <= 100.0, "above 0 and at most 100")?;
+        let averaged = self.average_last <= self.epochs;
+        demand("pretrain.average_last", self.average_last, averaged, "at most pretrain.epochs")?;
         let short = self.warmup_epochs == 0 || self.epochs == 0 || self.warmup_epochs < self.epochs;
         demand("pretrain.warmup_epochs", self.warmup_epochs, short, "fewer than pretrain.epochs")?;
         demand(

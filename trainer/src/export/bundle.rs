@@ -23,11 +23,11 @@ use super::source::Source;
 use super::statistics::statistics;
 use super::{card, onnx};
 use crate::config::{Arithmetic, Recipe};
-use crate::dataset::DataSet;
-use crate::files::write_atomically;
+use crate::data::dataset::DataSet;
 use crate::model::Model;
-use crate::objective::Targets;
 use crate::run::Run;
+use crate::run::files::write_atomically;
+use crate::train::objective::Targets;
 
 /// Most images on which both are compared.
 const PARITY_IMAGES: usize = 1000;

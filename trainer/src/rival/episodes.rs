@@ -6,12 +6,12 @@ use tch::{Kind, Tensor};
 
 use super::attention::Attention;
 use super::sgd;
-use crate::fit::{Base, Fit, Made, Phase, Position, Report, seed_torch};
-use crate::interrupt::Work;
 use crate::model::store;
-use crate::optimiser::{Sgd, finite, gradients};
-use crate::pretrain::accuracy;
+use crate::platform::interrupt::Work;
 use crate::run::Run;
+use crate::train::fit::{Base, Fit, Made, Phase, Position, Report, seed_torch};
+use crate::train::optimiser::{Sgd, finite, gradients};
+use crate::train::pretrain::accuracy;
 
 /// A task: which prototypes there are, and whose images are to be told apart.
 pub(super) struct Episode {

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::files::{open_own, write_atomically};
+use crate::run::files::{open_own, write_atomically};
 
 /// What stands before a line's checksum.
 const CHECKSUM: &str = ",\"crc32c\":\"";
