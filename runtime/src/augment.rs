@@ -10,7 +10,7 @@ use orco_state::codec::digest;
 /// How the random views are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Views {
+pub struct AugmentedViews {
     /// Smallest share of the picture's area in a crop.
     pub crop_scale: f32,
     /// Probability of brightness, contrast and saturation jitter.
@@ -21,13 +21,13 @@ pub struct Views {
     pub grey_probability: f32,
 }
 
-impl Default for Views {
+impl Default for AugmentedViews {
     fn default() -> Self {
         Self { crop_scale: 0.35, jitter_probability: 0.5, jitter: 0.4, grey_probability: 0.1 }
     }
 }
 
-impl Views {
+impl AugmentedViews {
     /// Whether the values make sense; to be asked after decoding.
     pub fn is_sound(&self) -> bool {
         let shares = [self.jitter_probability, self.jitter, self.grey_probability];
@@ -100,7 +100,7 @@ mod tests {
     fn views_depend_on_content_and_seed_alone() {
         let input = Preprocessing { width: 16, height: 16, mean: [0.5; 3], deviation: [0.5; 3] };
         let picture = RgbImage::from_fn(40, 30, |x, y| ::image::Rgb([x as u8 * 5, y as u8 * 7, 90]));
-        let views = Views::default();
+        let views = AugmentedViews::default();
         let drawn = views.draw(&picture, &input, 4, 1);
         assert_eq!(drawn, views.draw(&picture.clone(), &input, 4, 1));
         assert_eq!(drawn[0], input.fit(&picture));

@@ -31,20 +31,20 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use orco_state::codec::DecodeError;
-use orco_state::history::Saved;
+use orco_state::history::SavedState;
 use orco_state::store as slots;
 use tar::{Archive, EntryType, Header};
 
-use self::floor::Floor;
+use self::floor::ReleaseFloor;
 use crate::bundle::Bundle;
 use crate::files;
-use crate::learner::Made;
+use crate::learner::ChangeOutcome;
 use crate::release::{self, RELEASES, ReleaseError, Releases};
 #[cfg(feature = "sign")]
 use crate::signature::SecretKey;
 use crate::signature::{PublicKey, SignatureError};
-use crate::store::kept::{self, KeptWith, MAX_BUNDLE_FILE, MAX_PICTURE};
-use crate::store::{Locked, Store, StoreError};
+use crate::store::kept::{self, KeptBundle, MAX_BUNDLE_FILE, MAX_PICTURE};
+use crate::store::{LockedStore, Store, StoreError};
 
 /// Largest state with its history that is restored, in bytes.
 pub const MAX_STATE: u64 = 256 << 20;
@@ -103,9 +103,9 @@ pub enum BackupError {
 
 /// What a backup holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Contents {
+pub struct BackupContents {
     /// The bundle that it was learned on.
-    pub bundle: KeptWith,
+    pub bundle: KeptBundle,
     /// Learned classes.
     pub classes: usize,
     /// Exemplars.
@@ -120,7 +120,7 @@ pub struct Contents {
 
 /// What may be overruled when a backup is restored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Overruled {
+pub struct RestoreOptions {
     /// That the device knows something already, which is then gone.
     pub occupied: bool,
     /// That the backup belongs to another bundle, for which [`crate::learner::upgrade`] is to be done next.
@@ -131,15 +131,15 @@ pub struct Overruled {
 ///
 /// # Errors
 /// [`BackupError`] if nothing was learned, the newest state cannot be read, or the file cannot be written.
-pub fn write(bundle: &Bundle, store: &Store, wait: Duration, file: &mut File) -> Result<Contents, BackupError> {
+pub fn write(bundle: &Bundle, store: &Store, wait: Duration, file: &mut File) -> Result<BackupContents, BackupError> {
     write_with(bundle, store, wait, file, &unsigned)
 }
 
 /// The text of the signature over all that can be read, for the bundle that the backup belongs to.
-type Sign<'a> = &'a dyn Fn(&mut dyn Read, &KeptWith) -> io::Result<String>;
+type Sign<'a> = &'a dyn Fn(&mut dyn Read, &KeptBundle) -> io::Result<String>;
 
 /// No signature.
-fn unsigned(_: &mut dyn Read, _: &KeptWith) -> io::Result<String> {
+fn unsigned(_: &mut dyn Read, _: &KeptBundle) -> io::Result<String> {
     Ok(String::new())
 }
 
@@ -149,12 +149,12 @@ fn write_with(
     wait: Duration,
     file: &mut File,
     sign: Sign<'_>,
-) -> Result<Contents, BackupError> {
+) -> Result<BackupContents, BackupError> {
     let locked = store.lock(wait)?;
     let saved = locked.load(bundle)?.saved;
     let nothing = || BackupError::Nothing { folder: store.folder().into() };
     let slot = locked.newest_slot()?.ok_or_else(nothing)?;
-    let with = KeptWith::of(bundle);
+    let with = KeptBundle::of(bundle);
     let mut tar = tar::Builder::new(envelope::begin(file)?);
     append(&mut tar, BUNDLE, with.text()?.as_bytes())?;
     append(&mut tar, RELEASES, Releases::read(store.folder())?.text()?.as_bytes())?;
@@ -180,7 +180,7 @@ fn write_with(
     tar.into_inner()?.into_inner().map_err(|error| error.into_error())?;
     let bytes = envelope::finish(file, |signed| sign(signed, &with))?;
     let (classes, exemplars) = (saved.state.classes.len(), saved.state.exemplars.len());
-    Ok(Contents { bundle: with, classes, exemplars, pictures, bytes, warnings })
+    Ok(BackupContents { bundle: with, classes, exemplars, pictures, bytes, warnings })
 }
 
 /// The same into a file of its own, which is there as a whole or not at all; a link is followed. One that is there already
@@ -195,7 +195,7 @@ pub fn write_to(
     wait: Duration,
     path: &Path,
     replace: bool,
-) -> Result<Contents, BackupError> {
+) -> Result<BackupContents, BackupError> {
     write_to_with(bundle, store, wait, path, replace, &unsigned)
 }
 
@@ -211,8 +211,8 @@ pub fn write_signed_to(
     path: &Path,
     replace: bool,
     key: &SecretKey,
-) -> Result<Contents, BackupError> {
-    let sign = |signed: &mut dyn Read, with: &KeptWith| {
+) -> Result<BackupContents, BackupError> {
+    let sign = |signed: &mut dyn Read, with: &KeptBundle| {
         let comment = format!("orco backup of bundle {} release {}", with.name, with.release);
         key.sign_read(signed, &comment).map_err(|error| io::Error::other(format!("it cannot be signed: {error}")))
     };
@@ -226,7 +226,7 @@ fn write_to_with(
     path: &Path,
     replace: bool,
     sign: Sign<'_>,
-) -> Result<Contents, BackupError> {
+) -> Result<BackupContents, BackupError> {
     let path = match fs::metadata(path) {
         Ok(facts) if !facts.is_file() => return Err(io::Error::other("what is there is no regular file").into()),
         Ok(_) if !replace => {
@@ -250,14 +250,14 @@ fn write_to_with(
 ///
 /// # Errors
 /// [`BackupError`] if the file is no sound backup, the device knows something already, or the backup belongs to another
-/// bundle, and that is not [overruled](Overruled).
+/// bundle, and that is not [overruled](RestoreOptions).
 pub fn restore(
     bundle: &Bundle,
     store: &Store,
     wait: Duration,
     file: &mut File,
-    overruled: Overruled,
-) -> Result<Made<Contents>, BackupError> {
+    overruled: RestoreOptions,
+) -> Result<ChangeOutcome<BackupContents>, BackupError> {
     restore_trusted(bundle, store, wait, file, overruled, None)
 }
 
@@ -272,9 +272,9 @@ pub fn restore_trusted(
     store: &Store,
     wait: Duration,
     file: &mut File,
-    overruled: Overruled,
+    overruled: RestoreOptions,
     key: Option<&PublicKey>,
-) -> Result<Made<Contents>, BackupError> {
+) -> Result<ChangeOutcome<BackupContents>, BackupError> {
     let checked = envelope::check(file, key)?;
     let (version, bytes) = (checked.version, checked.bytes);
     let locked = store.lock(wait)?;
@@ -285,7 +285,7 @@ pub fn restore_trusted(
             return Err(BackupError::Occupied { folder: store.folder().into(), classes, changes });
         }
     }
-    let mut archive = Archive::new(envelope::Archived::new(file, &checked)?);
+    let mut archive = Archive::new(envelope::ArchiveReader::new(file, &checked)?);
     let mut entries = archive.entries()?.raw(true);
     let mut next = || entries.next().transpose().map_err(BackupError::from);
     let missing = |name: &str| BackupError::Content(format!("it holds no {name}"));
@@ -298,22 +298,22 @@ pub fn restore_trusted(
     let slot = named(next()?, SLOT, MAX_STATE)?.ok_or_else(|| missing(SLOT))?;
     let nonsense = || BackupError::Content("its state makes no sense, or is a later release's".into());
     let saved = slots::read(&slot).ok_or_else(nonsense)?;
-    let digest = saved.state.base_model;
+    let digest = saved.state.bundle_digest;
     let text = std::str::from_utf8(&text).map_err(|error| error.to_string());
-    let with = text.and_then(|text| KeptWith::parse(text, &digest));
+    let with = text.and_then(|text| KeptBundle::parse(text, &digest));
     let with = with.map_err(|reason| BackupError::Content(format!("its {BUNDLE} cannot be used: {reason}")))?;
     if digest == bundle.digest {
         if !saved.is_sound(&bundle.base_model) {
             return Err(nonsense());
         }
-        if with.labels != KeptWith::of(bundle).labels {
+        if with.labels != KeptBundle::of(bundle).labels {
             let reason = format!("its {BUNDLE} names other base classes than the bundle has");
             return Err(BackupError::Content(reason));
         }
     } else if !overruled.other_bundle {
         return Err(BackupError::OtherBundle { name: with.name, release: with.release });
     }
-    let mut floor = Floor::of(store, &used)?;
+    let mut floor = ReleaseFloor::of(store, &used)?;
     if key.is_some() {
         floor.accept(&bundle.manifest.name, bundle.manifest.release)?;
     }
@@ -343,15 +343,15 @@ pub fn restore_trusted(
     floor.done();
     written.exemplars.clear();
     let uncertain = uncertain.or(locked.sweep(&saved).err());
-    let Saved { state, .. } = saved;
+    let SavedState { state, .. } = saved;
     let (classes, exemplars, pictures) = (state.classes.len(), state.exemplars.len(), seen.len());
-    let report = Contents { bundle: with, classes, exemplars, pictures, bytes, warnings: Vec::new() };
-    Ok(Made { report, uncertain })
+    let report = BackupContents { bundle: with, classes, exemplars, pictures, bytes, warnings: Vec::new() };
+    Ok(ChangeOutcome { report, uncertain })
 }
 
 /// Pictures that were written, and go again unless the state does come.
 struct Written<'a> {
-    locked: &'a Locked,
+    locked: &'a LockedStore,
     digest: [u8; 32],
     exemplars: Vec<[u8; 32]>,
 }
@@ -380,10 +380,10 @@ fn releases(text: &[u8]) -> Result<Releases, BackupError> {
     text.and_then(Releases::parse).map_err(unusable)
 }
 
-type Entry<'a, R> = tar::Entry<'a, R>;
+type BackupEntry<'a, R> = tar::Entry<'a, R>;
 
 /// The bytes of an entry, which must have that name and no more bytes; `None` if there is no entry.
-fn named<R: Read>(entry: Option<Entry<'_, R>>, name: &str, limit: u64) -> Result<Option<Vec<u8>>, BackupError> {
+fn named<R: Read>(entry: Option<BackupEntry<'_, R>>, name: &str, limit: u64) -> Result<Option<Vec<u8>>, BackupError> {
     let Some(entry) = entry else { return Ok(None) };
     if entry.path_bytes() != name.as_bytes() {
         return Err(BackupError::Content(format!("it holds something else where {name} should be")));
@@ -392,7 +392,7 @@ fn named<R: Read>(entry: Option<Entry<'_, R>>, name: &str, limit: u64) -> Result
 }
 
 /// A picture's exemplar, which must be one of these, and its bytes, which must be a picture.
-fn picture<R: Read>(entry: Entry<'_, R>, of: &BTreeSet<[u8; 32]>) -> Result<([u8; 32], Vec<u8>), BackupError> {
+fn picture<R: Read>(entry: BackupEntry<'_, R>, of: &BTreeSet<[u8; 32]>) -> Result<([u8; 32], Vec<u8>), BackupError> {
     let name = String::from_utf8(entry.path_bytes().into_owned()).ok();
     let exemplar = name.and_then(|name| kept::exemplar_of(name.strip_prefix(SHOTS)?));
     let exemplar = exemplar.filter(|exemplar| of.contains(exemplar));
@@ -402,7 +402,7 @@ fn picture<R: Read>(entry: Entry<'_, R>, of: &BTreeSet<[u8; 32]>) -> Result<([u8
     Ok((exemplar, bytes))
 }
 
-fn contents<R: Read>(entry: Entry<'_, R>, limit: u64) -> Result<Vec<u8>, BackupError> {
+fn contents<R: Read>(entry: BackupEntry<'_, R>, limit: u64) -> Result<Vec<u8>, BackupError> {
     if entry.header().entry_type() != EntryType::Regular {
         return Err(BackupError::Content("it holds something that is no plain file".into()));
     }

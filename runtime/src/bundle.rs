@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use ::image::RgbImage;
 use ndarray::Array2;
 
-use crate::encoder::choice::{self, Choice, Reason, Work};
+use crate::encoder::choice::{self, ChoiceReason, EngineChoice, Workload};
 use crate::encoder::{EncodeError, Encoder, encode_pictures};
 use crate::files;
 use crate::manifest::{
@@ -27,8 +27,8 @@ use crate::manifest::{
     hexadecimal,
 };
 use crate::signature::{self, PublicKey, SignatureError};
-use orco_state::codec::{self, DecodeError, Kind};
-use orco_state::label::{self, Shown};
+use orco_state::codec::{self, DecodeError, FileKind};
+use orco_state::label::{self, EscapedText};
 use orco_state::state::{BaseModel, State};
 use orco_state::statistics::Statistics;
 
@@ -166,7 +166,7 @@ impl Bundle {
         let learner = read_checked(folder, &manifest, LEARNER)?;
         let labels = read_checked(folder, &manifest, LABELS)?;
         let path = folder.join(LEARNER);
-        let mut base_model: BaseModel = codec::decode(Kind::Learner, &learner)
+        let mut base_model: BaseModel = codec::decode(FileKind::Learner, &learner)
             .map_err(|source| OpenError::Decode { path: path.clone(), source })?;
         let unfit = |name: &str, reason: String| Err(OpenError::Unfit { path: folder.join(name), reason });
         if let Some(problem) = manifest.learn.problem() {
@@ -205,7 +205,7 @@ impl Bundle {
         let base: Vec<&str> = base_model.classes.iter().map(|class| class.label.as_str()).collect();
         let twice = |index: usize| base[..index].iter().any(|label| label::same(label, base[index]));
         if let Some(index) = (0..base.len()).find(|&index| !label::is_plain(base[index]) || twice(index)) {
-            let shown = Shown(base[index]);
+            let shown = EscapedText(base[index]);
             return unfit(
                 LEARNER,
                 format!("its label {shown} holds characters that cannot be seen, or is there twice"),
@@ -235,7 +235,11 @@ impl Bundle {
     ///
     /// # Errors
     /// [`EncodeError`] if that engine cannot be started, or does not take it.
-    pub fn encoder(&self, choice: Choice, work: Work) -> Result<(Box<dyn Encoder>, Reason), EncodeError> {
+    pub fn encoder(
+        &self,
+        choice: EngineChoice,
+        work: Workload,
+    ) -> Result<(Box<dyn Encoder>, ChoiceReason), EncodeError> {
         choice::open(&self.backbone, &self.manifest.preprocessing, choice, work)
     }
 

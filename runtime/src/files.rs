@@ -17,7 +17,7 @@ use tempfile::{NamedTempFile, TempPath};
 /// If it cannot be opened, or is no regular file (a pipe could block, a device never end).
 pub fn open_regular(path: &Path) -> io::Result<File> {
     regular(&fs::metadata(path)?)?;
-    open(OpenOptions::new().read(true), path, Links::Follow)
+    open(OpenOptions::new().read(true), path, SymlinkPolicy::Follow)
 }
 
 /// Reads a regular file of at most `limit` bytes, or the one that a link leads to.
@@ -34,7 +34,7 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// As for [`read`], and if it is a link.
 pub fn read_own(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     regular(&fs::symlink_metadata(path)?)?;
-    read_opened(open(OpenOptions::new().read(true), path, Links::Refuse)?, limit)
+    read_opened(open(OpenOptions::new().read(true), path, SymlinkPolicy::Refuse)?, limit)
 }
 
 /// Replaces a regular file, or makes it, readable by its owner alone. When this returns, the bytes survive a power cut;
@@ -167,17 +167,17 @@ fn sync_folder_of(path: &Path) -> io::Result<()> {
 
 /// Whether links are followed in the last part of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Links {
+pub(crate) enum SymlinkPolicy {
     Follow,
     Refuse,
 }
 
 /// Opens a regular file, without waiting for whoever is at the other end of a pipe.
-fn open(options: &mut OpenOptions, path: &Path, links: Links) -> io::Result<File> {
+fn open(options: &mut OpenOptions, path: &Path, links: SymlinkPolicy) -> io::Result<File> {
     #[cfg(unix)]
     {
         use rustix::fs::OFlags;
-        let follow = if links == Links::Refuse { OFlags::NOFOLLOW } else { OFlags::empty() };
+        let follow = if links == SymlinkPolicy::Refuse { OFlags::NOFOLLOW } else { OFlags::empty() };
         let flags = (OFlags::NONBLOCK | OFlags::NOCTTY | follow).bits();
         std::os::unix::fs::OpenOptionsExt::custom_flags(options, flags.cast_signed());
     }

@@ -14,7 +14,7 @@ use ::image::{DynamicImage, RgbImage};
 use serde::{Deserialize, Serialize};
 
 use crate::files;
-pub use needs::Needs;
+pub use needs::DecodingMemory;
 
 /// Most pixels of a picture.
 pub const MAX_PIXELS: u64 = 100_000_000;
@@ -125,7 +125,7 @@ pub fn size(bytes: &[u8]) -> Result<(u32, u32), ImageError> {
 ///
 /// # Errors
 /// [`ImageError`] if the bytes are no such picture, their header makes no sense, or the picture is too large.
-pub fn needs(bytes: &[u8]) -> Result<Needs, ImageError> {
+pub fn needs(bytes: &[u8]) -> Result<DecodingMemory, ImageError> {
     if bytes.starts_with(&png::SIGNATURE) {
         png::needs(Cursor::new(bytes))
     } else if bytes.starts_with(&[0xff, 0xd8, 0xff]) {
@@ -148,7 +148,7 @@ pub fn decode_reduced(bytes: &[u8], side: u32) -> Result<RgbImage, ImageError> {
 ///
 /// # Errors
 /// As for [`needs`].
-pub fn needs_reduced(bytes: &[u8], side: u32) -> Result<Needs, ImageError> {
+pub fn needs_reduced(bytes: &[u8], side: u32) -> Result<DecodingMemory, ImageError> {
     if bytes.starts_with(&[0xff, 0xd8, 0xff]) { jpeg::needs_reduced(bytes, side) } else { needs(bytes) }
 }
 

@@ -21,29 +21,29 @@ use std::path::Path;
 use ::image::RgbImage;
 use ndarray::{Array2, ArrayView1, ArrayView2, ArrayView3};
 use orco_state::classify::{Classifier, Match};
-use orco_state::enough::{self, Curve, Enough};
-use orco_state::history::{History, Saved};
+use orco_state::enough::{self, LearningCurve, ShotSufficiency};
+use orco_state::history::{History, SavedState};
 use orco_state::label;
 use orco_state::nearest::{self, Neighbour};
 use orco_state::pack::{Pack, PackOrigin};
-use orco_state::session::budget::{Budget, Extent};
-use orco_state::session::{self, LearnError, Memory, NewClass};
+use orco_state::session::budget::{SessionBudget, SessionExtent};
+use orco_state::session::{self, LearnError, NewClass, SessionMemory};
 use orco_state::state::{BaseModel, Class, State};
 use orco_state::unknown::KnownScores;
 
 use crate::bundle::Bundle;
-use crate::encoder::choice::{Reason, Work};
+use crate::encoder::choice::{ChoiceReason, Workload};
 use crate::encoder::{EncodeError, Encoder};
 use crate::release;
-use crate::store::{Reading, Store, StoreError};
+use crate::store::{Store, StoreError, StoreSnapshot};
 use crate::threads::Threads;
 
-pub use change::{Imported, Made, Undone};
+pub use change::{ChangeOutcome, PackClass, UndoOutcome};
 pub use check::DoubtfulShot;
 pub use error::{BrokenPicture, ChangeError, ExportError, OpenLearnerError, ShotsError};
 pub use keeping::KeptShots;
-pub use observer::{Observer, Step};
-pub use settings::{Settings, ShotChecks};
+pub use observer::{ChangeStep, Observer};
+pub use settings::{LearnerSettings, ShotChecks};
 pub use shots::{Shots, pictures_in};
 
 /// A device that classifies pictures and learns new classes.
@@ -69,8 +69,8 @@ pub use shots::{Shots, pictures_in};
 pub struct Learner {
     bundle: Bundle,
     store: Store,
-    settings: Settings,
-    saved: Saved,
+    settings: LearnerSettings,
+    saved: SavedState,
     /// Counts saves of the state.
     generation: u64,
     warnings: Vec<String>,
@@ -83,7 +83,7 @@ pub struct Learner {
     provisional: Vec<String>,
     /// For pictures, and for shots.
     encoders: [Option<Box<dyn Encoder>>; 2],
-    memory: Memory,
+    memory: SessionMemory,
     threads: Option<Threads>,
 }
 
@@ -95,7 +95,7 @@ pub struct Answer {
     /// Its score: how probable it is, 0..1, where answers use the bundle's statistics, else how near, -1..1.
     pub score: f32,
     /// Whether the picture is like anything known: whether its scores reach the threshold that all but
-    /// [`Settings::false_alarms`] of known pictures pass ([`orco_state::unknown`]). Where answers do not use the
+    /// [`LearnerSettings::false_alarms`] of known pictures pass ([`orco_state::unknown`]). Where answers do not use the
     /// bundle's statistics, nothing is unknown.
     pub known: bool,
     /// All known classes with their scores, highest first; [`Learner::label`] names them.
@@ -109,19 +109,19 @@ impl Learner {
     /// # Errors
     /// [`OpenLearnerError`] if the bundle or the state cannot be used.
     pub fn open(bundle: impl AsRef<Path>, state: impl AsRef<Path>) -> Result<Self, OpenLearnerError> {
-        Self::new(Bundle::open(bundle.as_ref())?, Store::new(state.as_ref()), Settings::default())
+        Self::new(Bundle::open(bundle.as_ref())?, Store::new(state.as_ref()), LearnerSettings::default())
     }
 
     /// A learner on an opened bundle.
     ///
     /// # Errors
     /// [`OpenLearnerError`] if the state cannot be used, or the bundle is an older release than was used before.
-    pub fn new(bundle: Bundle, store: Store, settings: Settings) -> Result<Self, OpenLearnerError> {
+    pub fn new(bundle: Bundle, store: Store, settings: LearnerSettings) -> Result<Self, OpenLearnerError> {
         if settings.compare_releases {
             release::check(store.folder(), &bundle.manifest.name, bundle.manifest.release)?;
         }
-        let Reading { saved, warnings, generation, .. } = store.load(&bundle)?;
-        let (encoders, memory) = ([None, None], Memory::default());
+        let StoreSnapshot { saved, warnings, generation, .. } = store.load(&bundle)?;
+        let (encoders, memory) = ([None, None], SessionMemory::default());
         Ok(Self {
             bundle,
             store,
@@ -150,7 +150,7 @@ impl Learner {
     }
 
     /// What was learned since, with how it came to be.
-    pub fn saved(&self) -> &Saved {
+    pub fn saved(&self) -> &SavedState {
         &self.saved
     }
 
@@ -175,13 +175,13 @@ impl Learner {
     }
 
     /// Shots of the last change with shots that were taken although something speaks against them, where
-    /// [`Settings::shot_checks`] has them looked at.
+    /// [`LearnerSettings::shot_checks`] has them looked at.
     pub fn doubtful_shots(&self) -> &[DoubtfulShot] {
         &self.doubtful_shots
     }
 
     /// The settings, which may be changed between two calls.
-    pub fn settings_mut(&mut self) -> &mut Settings {
+    pub fn settings_mut(&mut self) -> &mut LearnerSettings {
         &mut self.settings
     }
 
@@ -248,7 +248,7 @@ impl Learner {
     }
 
     /// Goes on from what the store holds.
-    fn take(&mut self, reading: Reading) -> Result<(), StoreError> {
+    fn take(&mut self, reading: StoreSnapshot) -> Result<(), StoreError> {
         self.check_there(reading.generation)?;
         self.generation = reading.generation;
         self.warnings = reading.warnings;
@@ -321,13 +321,18 @@ impl Learner {
     }
 
     /// Whether the shots of a class, which need not be known, are enough: each is left out in turn, and what more
-    /// would bring is told from the bundle's curve ([`Curve::of`]), if it is given.
+    /// would bring is told from the bundle's curve ([`LearningCurve::of`]), if it is given.
     ///
     /// # Shapes
     /// `shots` `[shots, views, features]`, as [`Learner::shot_features`] gives them.
     /// # Panics
     /// If rows have another length than the bundle's features.
-    pub fn enough(&mut self, label: &str, shots: ArrayView3<'_, f32>, curve: Option<&Curve>) -> Enough {
+    pub fn enough(
+        &mut self,
+        label: &str,
+        shots: ArrayView3<'_, f32>,
+        curve: Option<&LearningCurve>,
+    ) -> ShotSufficiency {
         assert!(
             shots.is_empty() || shots.dim().2 == self.base_model().head.inputs,
             "shots have other features than the bundle"
@@ -347,7 +352,7 @@ impl Learner {
     /// # Errors
     /// [`EncodeError`] if the backbone cannot be started or fails.
     pub fn features(&mut self, picture: &RgbImage, views: usize) -> Result<Array2<f32>, EncodeError> {
-        let work = Work::Pictures(self.settings.pictures_ahead);
+        let work = Workload::Pictures(self.settings.pictures_ahead);
         self.encode(work, picture, views)
     }
 
@@ -356,22 +361,22 @@ impl Learner {
     /// # Errors
     /// [`EncodeError`] if the backbone cannot be started or fails.
     pub fn shot_features(&mut self, picture: &RgbImage) -> Result<Array2<f32>, EncodeError> {
-        self.encode(Work::Shots, picture, self.bundle.base_model.config.views)
+        self.encode(Workload::Shots, picture, self.bundle.base_model.config.views)
     }
 
     /// The engine that the backbone runs on for some work, and why; starts it.
     ///
     /// # Errors
     /// [`EncodeError`] if it cannot be started.
-    pub fn engine(&mut self, work: Work) -> Result<(String, Reason), EncodeError> {
+    pub fn engine(&mut self, work: Workload) -> Result<(String, ChoiceReason), EncodeError> {
         let (encoder, reason) = self.bundle.encoder(self.settings.engine, work)?;
         let name = encoder.engine();
-        self.encoders[usize::from(work == Work::Shots)] = Some(encoder);
+        self.encoders[usize::from(work == Workload::Shots)] = Some(encoder);
         Ok((name, reason))
     }
 
-    fn encode(&mut self, work: Work, picture: &RgbImage, views: usize) -> Result<Array2<f32>, EncodeError> {
-        let encoder = &mut self.encoders[usize::from(work == Work::Shots)];
+    fn encode(&mut self, work: Workload, picture: &RgbImage, views: usize) -> Result<Array2<f32>, EncodeError> {
+        let encoder = &mut self.encoders[usize::from(work == Workload::Shots)];
         let encoder = match encoder {
             Some(encoder) => encoder,
             None => encoder.insert(self.bundle.encoder(self.settings.engine, work)?.0),
@@ -394,8 +399,8 @@ impl Learner {
     /// backbone; where it trains a head, those of training alone.
     pub fn session_bytes(&self, classes: usize, shots: usize) -> usize {
         let (base_model, state) = (&self.bundle.base_model, &self.saved.state);
-        let extent = Extent { learned: state.classes.len(), stored: state.exemplars.len(), classes, shots };
-        match Budget::of(base_model, extent) {
+        let extent = SessionExtent { learned: state.classes.len(), stored: state.exemplars.len(), classes, shots };
+        match SessionBudget::of(base_model, extent) {
             Some(budget) => budget.learning.max(budget.saving),
             None => session::needs(base_model, state, classes, shots, &base_model.config).bytes(),
         }

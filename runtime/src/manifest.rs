@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use orco_core::config::Config;
 
-use crate::augment::Views;
+use crate::augment::AugmentedViews;
 use crate::image::Preprocessing;
 
 /// Version of the bundle layout that this release writes and reads.
@@ -41,7 +41,7 @@ pub struct Manifest {
     /// What the backbone expects of its input.
     pub preprocessing: Preprocessing,
     /// How views of a shot are drawn.
-    pub views: Views,
+    pub views: AugmentedViews,
     /// The backbone in numbers.
     pub backbone: BackboneFacts,
     /// Settings of phase 3.
@@ -64,8 +64,8 @@ pub struct BackboneFacts {
     /// Multiply-adds for one image; 0 where nobody counted them, as in a backbone that was brought as an ONNX file.
     pub multiply_adds: u64,
     /// How its file stores the weights.
-    #[serde(default, skip_serializing_if = "Weights::is_f32")]
-    pub weights: Weights,
+    #[serde(default, skip_serializing_if = "WeightFormat::is_f32")]
+    pub weights: WeightFormat,
 }
 
 impl BackboneFacts {
@@ -82,7 +82,7 @@ impl BackboneFacts {
 /// them in f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Weights {
+pub enum WeightFormat {
     /// As trained.
     #[default]
     F32,
@@ -92,7 +92,7 @@ pub enum Weights {
     Int8,
 }
 
-impl Weights {
+impl WeightFormat {
     /// Name in recipes, manifests and metadata.
     pub fn name(self) -> &'static str {
         match self {

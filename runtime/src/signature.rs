@@ -33,14 +33,14 @@ pub enum KeyError {
         /// What it should hold.
         expected: &'static str,
         /// What is wrong.
-        reason: Unusable,
+        reason: KeyFormatError,
     },
 }
 
 /// Why a text cannot be used as a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Unusable {
+pub enum KeyFormatError {
     /// There is nothing in it.
     #[error("it is empty; copy it again")]
     Empty,
@@ -67,7 +67,7 @@ pub enum Unusable {
     WrongPassword,
 }
 
-impl Unusable {
+impl KeyFormatError {
     /// What a text is in place of a key, by its comment.
     fn of(text: &str) -> Self {
         let comment = text.lines().next().unwrap_or_default();
@@ -121,9 +121,9 @@ impl PublicKey {
     ///
     /// # Errors
     /// [`Unusable`] says what is wrong with the text.
-    pub fn parse(text: &str) -> Result<Self, Unusable> {
-        let damaged = |_| match Unusable::of(text) {
-            Unusable::Public => Unusable::NoKey,
+    pub fn parse(text: &str) -> Result<Self, KeyFormatError> {
+        let damaged = |_| match KeyFormatError::of(text) {
+            KeyFormatError::Public => KeyFormatError::NoKey,
             reason => reason,
         };
         minisign_verify::PublicKey::decode(text).map(Self).map_err(damaged)
@@ -194,7 +194,7 @@ mod secret {
     use ct_codecs::{Base64, Decoder};
     use minisign::{ErrorKind, KeyPair, SecretKeyBox};
 
-    use super::{KeyError, PublicKey, Unusable, read_text};
+    use super::{KeyError, KeyFormatError, PublicKey, read_text};
 
     /// Variable of the environment with the password of the secret key.
     pub const PASSWORD: &str = "ORCO_KEY_PASSWORD";
@@ -245,7 +245,7 @@ mod secret {
 
         /// Takes a secret key from the text of minisign's file. The password is asked for where one is needed and none
         /// given.
-        pub(super) fn parse(text: &str, password: Option<String>) -> Result<Self, Unusable> {
+        pub(super) fn parse(text: &str, password: Option<String>) -> Result<Self, KeyFormatError> {
             let boxed = || SecretKeyBox::from_string(text);
             if let Ok(key) = boxed().and_then(SecretKeyBox::into_unencrypted_secret_key) {
                 return Ok(Self(key));
@@ -254,17 +254,17 @@ mod secret {
                 return Ok(Self(key));
             }
             if !is_protected(text) {
-                return Err(match Unusable::of(text) {
-                    Unusable::Secret => Unusable::NoKey,
+                return Err(match KeyFormatError::of(text) {
+                    KeyFormatError::Secret => KeyFormatError::NoKey,
                     reason => reason,
                 });
             }
             let given = password.is_some();
             boxed().and_then(|key| key.into_secret_key(password)).map(Self).map_err(|error| match error.kind() {
-                ErrorKind::Verify => Unusable::WrongPassword,
+                ErrorKind::Verify => KeyFormatError::WrongPassword,
                 // Nobody could be asked.
-                ErrorKind::Io if !given => Unusable::NoPassword,
-                _ => Unusable::NoKey,
+                ErrorKind::Io if !given => KeyFormatError::NoPassword,
+                _ => KeyFormatError::NoKey,
             })
         }
 
@@ -348,18 +348,18 @@ mod tests {
         // Another byte of the key, and it no longer belongs to its public key.
         std::fs::write(&path, SECRET.replace("ymHqBzxSvw5Av", "ymHqBzxSvw5Aw")).unwrap();
         let refused = SecretKey::read(&path).unwrap_err();
-        assert!(matches!(refused, KeyError::Unusable { reason: Unusable::NoKey, .. }), "{refused:?}");
+        assert!(matches!(refused, KeyError::Unusable { reason: KeyFormatError::NoKey, .. }), "{refused:?}");
     }
 
     #[test]
     fn what_is_no_public_key_is_told_apart() {
         let secret = "untrusted comment: minisign encrypted secret key\nRWRTY0Iy\n";
         for (text, expected) in [
-            ("", Unusable::Empty),
-            (secret, Unusable::Secret),
-            (SIGNATURE, Unusable::Signature),
-            ("untrusted comment: no key\nAAAA\n", Unusable::NoKey),
-            (&KEY[..KEY.len() - 9], Unusable::NoKey),
+            ("", KeyFormatError::Empty),
+            (secret, KeyFormatError::Secret),
+            (SIGNATURE, KeyFormatError::Signature),
+            ("untrusted comment: no key\nAAAA\n", KeyFormatError::NoKey),
+            (&KEY[..KEY.len() - 9], KeyFormatError::NoKey),
         ] {
             assert_eq!(PublicKey::parse(text), Err(expected), "{text}");
         }
@@ -370,15 +370,15 @@ mod tests {
     fn what_is_no_secret_key_is_told_apart() {
         use ct_codecs::{Base64, Encoder};
         let refused = |text: &str| SecretKey::parse(text, Some("guess".into())).unwrap_err();
-        assert_eq!(refused(""), Unusable::Empty);
-        assert_eq!(refused(KEY), Unusable::Public);
-        assert_eq!(refused(SIGNATURE), Unusable::Signature);
-        assert_eq!(refused("untrusted comment: minisign encrypted secret key\nRWRTY0Iy\n"), Unusable::NoKey);
+        assert_eq!(refused(""), KeyFormatError::Empty);
+        assert_eq!(refused(KEY), KeyFormatError::Public);
+        assert_eq!(refused(SIGNATURE), KeyFormatError::Signature);
+        assert_eq!(refused("untrusted comment: minisign encrypted secret key\nRWRTY0Iy\n"), KeyFormatError::NoKey);
         // Protected, with the smallest limits of scrypt; no password is right.
         let limits = [32_768u64.to_le_bytes(), (16u64 << 20).to_le_bytes()].concat();
         let bytes = [&b"EdScB2"[..], &[7; 32], &limits, &[7; 104]].concat();
         let protected = format!("untrusted comment: a secret key\n{}\n", Base64::encode_to_string(bytes).unwrap());
-        assert_eq!(refused(&protected), Unusable::WrongPassword);
+        assert_eq!(refused(&protected), KeyFormatError::WrongPassword);
     }
 
     #[cfg(feature = "sign")]

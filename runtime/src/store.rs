@@ -40,15 +40,15 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use self::files::Files;
+use self::files::SlotFiles;
 use crate::bundle::Bundle;
 use crate::files::lock::{Lock, LockError};
-use crate::files::{Links, create_folder, foreign_owner, random_name};
-use folder::{Disk, Folder};
+use crate::files::{SymlinkPolicy, create_folder, foreign_owner, random_name};
+use folder::{Disk, StateFolder};
 use orco_state::codec::DecodeError;
-use orco_state::history::Saved;
+use orco_state::history::SavedState;
 use orco_state::state::BaseModel;
-use orco_state::store::{self as slots, Fault, Holds, LoadError, Loaded, Medium, SaveError, Slot};
+use orco_state::store::{self as slots, LoadError, Loaded, Medium, MediumState, SaveError, Slot, SlotFault};
 
 /// A folder that holds a device's state.
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ pub struct Store {
 
 /// A store that no other process changes: only through this can anything be saved.
 #[derive(Debug)]
-pub struct Locked {
+pub struct LockedStore {
     store: Store,
     lock: Lock,
     /// Folders that were made for it, the store's first: they go again if nothing is saved.
@@ -69,9 +69,9 @@ pub struct Locked {
 
 /// What a look at a store found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reading {
+pub struct StoreSnapshot {
     /// The newest state that can be read, with its history; a fresh one if nothing was saved yet.
-    pub saved: Saved,
+    pub saved: SavedState,
     /// What is wrong with the store, in sentences, for somebody to be told.
     pub warnings: Vec<String>,
     /// Counts saves; 0 if nothing was saved yet.
@@ -81,7 +81,8 @@ pub struct Reading {
 }
 
 /// How the slots are read.
-type Load = fn(&mut Files<Folder>, &BaseModel, [u8; 32]) -> Result<Loaded<io::Error>, LoadError<io::Error>>;
+type LoadPolicy =
+    fn(&mut SlotFiles<StateFolder>, &BaseModel, [u8; 32]) -> Result<Loaded<io::Error>, LoadError<io::Error>>;
 
 /// Name of the file whose lock a process holds while it changes the state.
 const LOCK: &str = ".lock";
@@ -114,8 +115,8 @@ impl Store {
         self.files()
     }
 
-    fn files(&self) -> Files<Folder> {
-        Files::new(Folder { path: self.folder.clone(), links: Links::Follow }, random_name())
+    fn files(&self) -> SlotFiles<StateFolder> {
+        SlotFiles::new(StateFolder { path: self.folder.clone(), links: SymlinkPolicy::Follow }, random_name())
     }
 
     /// Keeps other processes from changing this folder until the returned value is dropped; waits so long for one that
@@ -125,7 +126,7 @@ impl Store {
     /// [`StoreError::Busy`] if another process is at it, [`StoreError::OtherOwner`] if the state belongs to another
     /// user, [`StoreError::Folder`], [`StoreError::Write`] or [`StoreError::Lock`] if the folder cannot be made,
     /// written or locked.
-    pub fn lock(&self, wait: Duration) -> Result<Locked, StoreError> {
+    pub fn lock(&self, wait: Duration) -> Result<LockedStore, StoreError> {
         let path = self.folder.join(LOCK);
         let failed = |source| StoreError::Write { path: path.clone(), source };
         let mut made = Vec::new();
@@ -153,7 +154,7 @@ impl Store {
             LockError::Open(source) if source.kind() != io::ErrorKind::InvalidInput => failed(source),
             source => StoreError::Lock { path: path.clone(), source },
         })?;
-        let locked = Locked { store: self.clone(), lock, made, newest: Cell::default() };
+        let locked = LockedStore { store: self.clone(), lock, made, newest: Cell::default() };
         match self.hold_folder(Duration::ZERO) {
             // The lock file was removed, and another process is saving just now: its new file is no leftover. Whoever
             // locks next removes what is one.
@@ -209,7 +210,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`] if there is a state, but none that can be read, or it belongs to another bundle.
-    pub fn load(&self, bundle: &Bundle) -> Result<Reading, StoreError> {
+    pub fn load(&self, bundle: &Bundle) -> Result<StoreSnapshot, StoreError> {
         self.load_on(&bundle.base_model, bundle.digest)
     }
 
@@ -217,7 +218,7 @@ impl Store {
     ///
     /// # Errors
     /// As for [`Store::load`].
-    pub fn load_on(&self, base_model: &BaseModel, digest: [u8; 32]) -> Result<Reading, StoreError> {
+    pub fn load_on(&self, base_model: &BaseModel, digest: [u8; 32]) -> Result<StoreSnapshot, StoreError> {
         self.read(slots::load, base_model, digest)
     }
 
@@ -225,17 +226,17 @@ impl Store {
     ///
     /// # Errors
     /// As for [`Store::load`], and [`StoreError::Unreadable`] if a slot cannot be read.
-    pub fn load_newest(&self, bundle: &Bundle) -> Result<Reading, StoreError> {
+    pub fn load_newest(&self, bundle: &Bundle) -> Result<StoreSnapshot, StoreError> {
         self.read(slots::load_to_change, &bundle.base_model, bundle.digest)
     }
 
-    fn read(&self, load: Load, base_model: &BaseModel, digest: [u8; 32]) -> Result<Reading, StoreError> {
+    fn read(&self, load: LoadPolicy, base_model: &BaseModel, digest: [u8; 32]) -> Result<StoreSnapshot, StoreError> {
         let loaded = load(&mut self.files(), base_model, digest).map_err(|error| self.not_loaded(error))?;
         if loaded.saved.is_none() && self.files().has_aside().map_err(|source| self.unreadable(source))? {
             // Not a first save that was cut off: there was a copy once.
-            let damaged = |(slot, fault): &(Slot, Fault<io::Error>)| match fault {
-                Fault::Damaged(error) => Some((self.path(*slot), *error)),
-                Fault::Unreadable(_) => None,
+            let damaged = |(slot, fault): &(Slot, SlotFault<io::Error>)| match fault {
+                SlotFault::Damaged(error) => Some((self.path(*slot), *error)),
+                SlotFault::Unreadable(_) => None,
             };
             let copies: Vec<_> = loaded.faults.iter().filter_map(damaged).collect();
             if !copies.is_empty() {
@@ -243,10 +244,10 @@ impl Store {
             }
             return Ok(Self::without_slots(base_model, digest, Vec::new()));
         }
-        let warning = |(slot, fault): &(Slot, Fault<io::Error>)| {
+        let warning = |(slot, fault): &(Slot, SlotFault<io::Error>)| {
             let path = self.path(*slot);
             let instead = match (loaded.saved.is_some(), fault) {
-                (_, Fault::Unreadable(_)) => {
+                (_, SlotFault::Unreadable(_)) => {
                     "the other copy is used, which may lack what was learned last, and nothing can be changed until \
                      this one can be read"
                 }
@@ -272,14 +273,14 @@ impl Store {
             ));
         }
         match loaded.saved {
-            Some(saved) => Ok(Reading { saved, warnings, generation: loaded.generation, slot: loaded.slot }),
+            Some(saved) => Ok(StoreSnapshot { saved, warnings, generation: loaded.generation, slot: loaded.slot }),
             None => Ok(Self::without_slots(base_model, digest, warnings)),
         }
     }
 
     /// What is known where no slot holds a state.
-    fn without_slots(base_model: &BaseModel, digest: [u8; 32], warnings: Vec<String>) -> Reading {
-        Reading { saved: Saved::fresh(base_model, digest), warnings, generation: 0, slot: None }
+    fn without_slots(base_model: &BaseModel, digest: [u8; 32], warnings: Vec<String>) -> StoreSnapshot {
+        StoreSnapshot { saved: SavedState::fresh(base_model, digest), warnings, generation: 0, slot: None }
     }
 
     /// Whether any of its files holds a label, though the state and its history need not: an older slot, one that was
@@ -333,7 +334,7 @@ impl Store {
     }
 }
 
-impl Locked {
+impl LockedStore {
     /// The store.
     pub fn store(&self) -> &Store {
         &self.store
@@ -348,15 +349,15 @@ impl Locked {
     ///
     /// # Errors
     /// As for [`Store::load`], and [`StoreError::Unreadable`] if a slot cannot be read: it may be the newest.
-    pub fn load(&self, bundle: &Bundle) -> Result<Reading, StoreError> {
+    pub fn load(&self, bundle: &Bundle) -> Result<StoreSnapshot, StoreError> {
         self.load_on(&bundle.base_model, bundle.digest)
     }
 
     /// The same for the parts of a bundle that states depend on: the base_model, and the SHA-256 of its file.
     ///
     /// # Errors
-    /// As for [`Locked::load`].
-    pub fn load_on(&self, base_model: &BaseModel, digest: [u8; 32]) -> Result<Reading, StoreError> {
+    /// As for [`LockedStore::load`].
+    pub fn load_on(&self, base_model: &BaseModel, digest: [u8; 32]) -> Result<StoreSnapshot, StoreError> {
         let reading = self.store.read(slots::load_to_change, base_model, digest)?;
         self.newest.set((reading.generation, reading.slot));
         Ok(reading)
@@ -367,15 +368,15 @@ impl Locked {
     ///
     /// # Errors
     /// [`StoreError`] if the system refuses, or another process has changed the state meanwhile.
-    pub fn save(&self, bundle: &Bundle, saved: &Saved) -> Result<(), StoreError> {
+    pub fn save(&self, bundle: &Bundle, saved: &SavedState) -> Result<(), StoreError> {
         self.save_on(&bundle.base_model, saved)
     }
 
     /// The same for the part of a bundle that states depend on.
     ///
     /// # Errors
-    /// As for [`Locked::save`].
-    pub fn save_on(&self, base_model: &BaseModel, saved: &Saved) -> Result<(), StoreError> {
+    /// As for [`LockedStore::save`].
+    pub fn save_on(&self, base_model: &BaseModel, saved: &SavedState) -> Result<(), StoreError> {
         let generation = self.write(|files, from| slots::save(files, base_model, saved, from))?;
         let (_, slot) = self.newest.get();
         self.newest.set((generation, Some(slot.map_or(Slot::B, Slot::other))));
@@ -386,8 +387,8 @@ impl Locked {
     /// there before is left in its files.
     ///
     /// # Errors
-    /// As for [`Locked::save`]; something of the old may be left where the system refused.
-    pub fn purge(&self, bundle: &Bundle, saved: &Saved) -> Result<(), StoreError> {
+    /// As for [`LockedStore::save`]; something of the old may be left where the system refused.
+    pub fn purge(&self, bundle: &Bundle, saved: &SavedState) -> Result<(), StoreError> {
         let generation = self.write(|files, from| slots::purge(files, &bundle.base_model, saved, from))?;
         let (_, slot) = self.newest.get();
         self.newest.set((generation, slot.or(Some(Slot::B))));
@@ -420,7 +421,7 @@ impl Locked {
 
     fn write(
         &self,
-        write: impl FnOnce(&mut Files<Folder>, u64) -> Result<u64, SaveError<io::Error>>,
+        write: impl FnOnce(&mut SlotFiles<StateFolder>, u64) -> Result<u64, SaveError<io::Error>>,
     ) -> Result<u64, StoreError> {
         self.store.check_owners()?;
         let (from, slot) = self.newest.get();
@@ -438,18 +439,18 @@ impl Locked {
         write(&mut self.store.files(), from).map_err(|error| match error {
             SaveError::Occupied(error) => self.store.not_loaded(error),
             SaveError::Overtaken { .. } => overtaken(),
-            SaveError::Medium { holds: Holds::Old, .. } if !self.lock.is_in_place() => overtaken(),
-            SaveError::Medium { slot, source, holds: Holds::Old } => {
+            SaveError::Medium { holds: MediumState::Old, .. } if !self.lock.is_in_place() => overtaken(),
+            SaveError::Medium { slot, source, holds: MediumState::Old } => {
                 StoreError::Write { path: self.store.path(slot), source }
             }
-            SaveError::Medium { slot, source, holds: Holds::New | Holds::Either } => {
+            SaveError::Medium { slot, source, holds: MediumState::New | MediumState::Either } => {
                 StoreError::Uncertain { path: self.store.path(slot), source }
             }
         })
     }
 }
 
-impl Drop for Locked {
+impl Drop for LockedStore {
     fn drop(&mut self) {
         if !self.made.is_empty() && self.store.revision().is_empty() && self.lock.is_in_place() {
             // What is left does no harm.

@@ -13,10 +13,10 @@ use std::path::PathBuf;
 
 use ndarray::ArrayView2;
 use orco_state::bank::Bank;
-use orco_state::history::Saved;
+use orco_state::history::SavedState;
 
-use crate::files::folder::{Entry, OpenFolder};
-use crate::files::{self, Links};
+use crate::files::folder::{FolderEntry, OpenFolder};
+use crate::files::{self, SymlinkPolicy};
 use crate::manifest::{from_hexadecimal, hexadecimal};
 use crate::store::{Store, StoreError};
 
@@ -70,7 +70,7 @@ impl Thumbnails {
     /// Whether an exemplar has one.
     pub fn has(&self, digest: &[u8; 32]) -> bool {
         let entry = self.open().ok().flatten().and_then(|folder| folder.entry(&name(digest)).ok()?);
-        matches!(entry, Some(Entry::File(_)))
+        matches!(entry, Some(FolderEntry::File(_)))
     }
 
     /// The exemplars that have one: one look into the folder, however many there are.
@@ -83,7 +83,7 @@ impl Thumbnails {
     ///
     /// # Errors
     /// [`StoreError::Uncertain`] if one cannot be removed, or a link lies in the place of the folder.
-    pub fn prune(&self, saved: &Saved) -> Result<(), StoreError> {
+    pub fn prune(&self, saved: &SavedState) -> Result<(), StoreError> {
         let failed = |source| StoreError::Uncertain { path: self.folder.clone(), source };
         let folder = match self.open() {
             // Something of somebody else's, in which nothing of ours can be.
@@ -106,7 +106,7 @@ impl Thumbnails {
     }
 
     fn open(&self) -> io::Result<Option<OpenFolder>> {
-        OpenFolder::open(&self.folder, Links::Refuse)
+        OpenFolder::open(&self.folder, SymlinkPolicy::Refuse)
     }
 
     fn path(&self, digest: &[u8; 32]) -> PathBuf {
@@ -135,9 +135,9 @@ mod tests {
     use super::*;
     use crate::bundle::Bundle;
 
-    fn nothing_known() -> Saved {
+    fn nothing_known() -> SavedState {
         let bundle = Bundle::open("../models/cifar100-edge".as_ref()).unwrap();
-        Saved::fresh(&bundle.base_model, bundle.digest)
+        SavedState::fresh(&bundle.base_model, bundle.digest)
     }
 
     /// Puts a thumbnail of no exemplar, a cut-off write, and things of others into a folder; returns the latter's paths.

@@ -7,7 +7,7 @@ use ndarray::Array3;
 use orco_core::random::Random;
 use orco_runtime::learner::{Learner, Shots};
 use orco_runtime::manifest::BACKBONE;
-use orco_state::session::budget::{Budget, Extent};
+use orco_state::session::budget::{SessionBudget, SessionExtent};
 use orco_state::state::BaseModel;
 use orco_state::store::Slot;
 use orco_trials::memory::{Counting, held, peak_of};
@@ -29,8 +29,8 @@ fn a_session_takes_what_it_is_told_to() {
         let mut learner = open();
         let backbone = fs::metadata(bundle.join(BACKBONE)).unwrap().len() as usize;
         let opened = held() - before - backbone;
-        let extent = Extent { learned: known, stored: SHOTS * known, classes: new, shots: SHOTS * new };
-        let told = Budget::of(learner.base_model(), extent).unwrap();
+        let extent = SessionExtent { learned: known, stored: SHOTS * known, classes: new, shots: SHOTS * new };
+        let told = SessionBudget::of(learner.base_model(), extent).unwrap();
         near(told.bundle + told.state, opened, 0.05, "opened");
 
         let labels: Vec<String> = (known..known + new).map(|class| format!("class {class}")).collect();

@@ -7,8 +7,8 @@
 use std::convert::Infallible;
 
 use orco_core::config::Config;
-use orco_core::exemplar::Precision;
-use orco_core::projection::Shape;
+use orco_core::exemplar::ExemplarPrecision;
+use orco_core::projection::HeadShape;
 use orco_lab::benchmark::Benchmark;
 use orco_runtime::encoder::audit::bounds::Bounds;
 use orco_runtime::image::{self, MAX_MEMORY, Preprocessing};
@@ -16,12 +16,12 @@ use orco_runtime::manifest::Manifest;
 use orco_runtime::signature::PublicKey;
 use orco_state::bank::Bank;
 use orco_state::classify::Classifier;
-use orco_state::codec::{self, Kind};
+use orco_state::codec::{self, FileKind};
 use orco_state::head::Head;
-use orco_state::pack::{self, Sealed};
+use orco_state::pack::{self, UnverifiedPack};
 use orco_state::state::{BaseModel, Class, State};
 use orco_state::statistics::Statistics;
-use orco_state::store::{self, Frame, Medium, Slot, VERSION};
+use orco_state::store::{self, Medium, Slot, SlotFrame, VERSION};
 
 /// A public key, for signatures that no input will bear.
 const KEY: &str = "untrusted comment: minisign public key 29772E5C7629F244\n\
@@ -45,10 +45,10 @@ const DIGEST: [u8; 32] = [7; 32];
 
 /// A base_model that takes no time: two base classes in three dimensions.
 pub fn base_model() -> BaseModel {
-    let mut exemplars = Bank::new(3, 2, Precision::Int8);
+    let mut exemplars = Bank::new(3, 2, ExemplarPrecision::Int8);
     exemplars.push(0, &[1.0, 0.0, 0.5]);
     exemplars.push(1, &[0.0, 1.0, 0.5]);
-    let mut head = Head::zeros(Shape { inputs: 3, hidden: 2, outputs: 2 });
+    let mut head = Head::zeros(HeadShape { inputs: 3, hidden: 2, outputs: 2 });
     for (index, values) in head.parameters_mut().into_iter().enumerate() {
         values.iter_mut().enumerate().for_each(|(i, value)| *value = 0.3 + (index + i) as f32 * 0.2);
     }
@@ -71,22 +71,23 @@ pub fn state() -> State {
 
 /// Files as they are: slots, learner and benchmark files.
 pub fn codec(bytes: &[u8]) -> bool {
-    let [slot, learner, benchmark] = [Kind::Slot, Kind::Learner, Kind::Benchmark].map(|kind| read(kind, bytes));
+    let [slot, learner, benchmark] =
+        [FileKind::Slot, FileKind::Learner, FileKind::Benchmark].map(|kind| read(kind, bytes));
     slot || learner || benchmark
 }
 
 /// Bodies of such files, their envelopes made right; the first byte says of which kind.
 pub fn repaired(bytes: &[u8]) -> bool {
     let Some((&kind, body)) = bytes.split_first() else { return false };
-    match [Kind::Slot, Kind::Learner, Kind::Benchmark][usize::from(kind) % 3] {
-        Kind::Slot => read(Kind::Slot, &slot(body)),
+    match [FileKind::Slot, FileKind::Learner, FileKind::Benchmark][usize::from(kind) % 3] {
+        FileKind::Slot => read(FileKind::Slot, &slot(body)),
         kind => read(kind, &codec::seal(kind, kind.version(), &[body])),
     }
 }
 
 /// A slot with such a body, whose envelope is right.
 pub fn slot(body: &[u8]) -> Vec<u8> {
-    Frame { version: VERSION, generation: 1, base_model: DIGEST, body }.encode()
+    SlotFrame { version: VERSION, generation: 1, base_model: DIGEST, body }.encode()
 }
 
 /// One slot in memory, the other one never written.
@@ -113,32 +114,32 @@ impl Medium for Shelf<'_> {
 }
 
 /// Decodes a file, asks whether it is sound, and uses it if so.
-fn read(kind: Kind, bytes: &[u8]) -> bool {
+fn read(kind: FileKind, bytes: &[u8]) -> bool {
     let base_model = base_model();
     match kind {
-        Kind::Slot => {
+        FileKind::Slot => {
             let loaded = store::load(&mut Shelf(bytes), &base_model, DIGEST);
             let saved = loaded.ok().and_then(|loaded| loaded.saved);
             saved.inspect(|saved| classify(&base_model, &saved.state)).is_some()
         }
-        Kind::Learner => {
+        FileKind::Learner => {
             let sound = codec::decode::<BaseModel>(kind, bytes).ok().filter(BaseModel::is_sound);
             sound.inspect(|base_model| classify(base_model, &State::fresh(base_model, [0; 32]))).is_some()
         }
-        Kind::Statistics => {
+        FileKind::Statistics => {
             let Ok(statistics) = Statistics::decode(bytes, &base_model) else { return false };
             let config = Config { views: 2, ..Config::discriminant() };
             let base_model = BaseModel { statistics: Some(statistics), config, ..base_model };
             classify(&base_model, &State::fresh(&base_model, [0; 32]));
             true
         }
-        Kind::Benchmark => {
+        FileKind::Benchmark => {
             let sound = codec::decode::<Benchmark>(kind, bytes).ok().filter(|read| read.is_sound(&base_model));
             sound.inspect(|benchmark| drop(benchmark.measured.clean())).is_some()
         }
-        Kind::Pack => pack(bytes),
+        FileKind::Pack => pack(bytes),
         // The archive in it is unpacked into a folder; `orco_runtime::backup` has tests of its own.
-        Kind::Backup => codec::open(kind, bytes).is_ok(),
+        FileKind::Backup => codec::open(kind, bytes).is_ok(),
     }
 }
 
@@ -171,17 +172,17 @@ pub fn manifest(bytes: &[u8]) -> bool {
 pub fn pack(bytes: &[u8]) -> bool {
     let key = PublicKey::parse(KEY).expect("it is a key");
     let accepts = |bytes: &[u8]| {
-        let Ok(sealed) = Sealed::read(bytes) else { return false };
+        let Ok(sealed) = UnverifiedPack::read(bytes) else { return false };
         if let Some(signature) = sealed.signature() {
             assert!(key.check(sealed.signed(), signature).is_err(), "nobody can sign with this key any more");
         }
         let Ok(pack) = sealed.content() else { return false };
-        assert_eq!(Sealed::read(&pack::seal(&pack.to_be_signed(), "")).unwrap().content().as_ref(), Ok(&pack));
+        assert_eq!(UnverifiedPack::read(&pack::seal(&pack.to_be_signed(), "")).unwrap().content().as_ref(), Ok(&pack));
         assert!(pack.to_class(&pack.base_model).is_ok());
         true
     };
     let _ = core::str::from_utf8(bytes).map(|text| key.check(b"", text));
-    let start = [&Kind::Pack.magic()[..], &Kind::Pack.version().to_le_bytes()].concat();
+    let start = [&FileKind::Pack.magic()[..], &FileKind::Pack.version().to_le_bytes()].concat();
     let repaired = pack::seal(&[&start, bytes].concat(), "");
     accepts(bytes) | accepts(&repaired)
 }

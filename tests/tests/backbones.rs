@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use orco_runtime::bundle::{Bundle, OpenError};
-use orco_runtime::encoder::choice::{Choice, Work};
-use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, Weights};
+use orco_runtime::encoder::choice::{EngineChoice, Workload};
+use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, WeightFormat};
 use orco_tests::tiny::{self, images};
 use orco_trainer::compare::on_device;
 use orco_trainer::config::{AlignRate, Architecture, Arithmetic, BackboneConfig, Recipe};
@@ -74,12 +74,12 @@ fn a_small_backbone_goes_into_a_bundle_in_float_and_int8() {
     recipe.backbone.architecture = Architecture::Resnet20;
     recipe.backbone.width = 8;
     recipe.export.int8 = true;
-    recipe.export.weights = Weights::Int8;
+    recipe.export.weights = WeightFormat::Int8;
     recipe.export.draws = 2;
     recipe.align.views_precision = Arithmetic::Bf16;
     let (run, bundle, card) = export(&mut Model::new(&recipe, INPUT, Device::Cpu), &recipe, &images(), folder.path());
     assert_eq!(bundle.manifest.backbone.architecture, "resnet20-w8");
-    assert_eq!(bundle.manifest.backbone.weights, Weights::Int8);
+    assert_eq!(bundle.manifest.backbone.weights, WeightFormat::Int8);
     assert!(bundle.manifest.files.contains_key(BACKBONE_INT8));
     let parameters = bundle.manifest.backbone.parameters as usize;
     assert!(bundle.backbone.len() < 2 * parameters, "{} bytes of {parameters} parameters", bundle.backbone.len());
@@ -106,7 +106,7 @@ fn a_small_backbone_goes_into_a_bundle_in_float_and_int8() {
         orco_runtime::image::from_planes(16, 16, &Vec::<u8>::try_from(images().pixels.get(0).view(-1)).unwrap());
     let features = |bundle: &Bundle| {
         bundle
-            .features(bundle.encoder(Choice::Auto, Work::Shots).unwrap().0.as_mut(), &picture, 1)
+            .features(bundle.encoder(EngineChoice::Auto, Workload::Shots).unwrap().0.as_mut(), &picture, 1)
             .unwrap()
             .into_raw_vec_and_offset()
             .0
@@ -180,7 +180,7 @@ fn a_model_of_the_wrong_shape_is_refused_with_a_reason() {
     let mut recipe = recipe();
     recipe.export.int8 = true;
     assert!(recipe.clone().with_backbone(&path).unwrap_err().to_string().contains("export.int8 is true"));
-    (recipe.export.int8, recipe.export.weights) = (false, Weights::F16);
+    (recipe.export.int8, recipe.export.weights) = (false, WeightFormat::F16);
     assert!(recipe.with_backbone(&path).unwrap_err().to_string().contains("export.weights is f16"));
 }
 
@@ -200,8 +200,8 @@ fn a_released_backbone_can_be_trained_on() {
         no_grad(|| model.backbone.forward(&seen, Arithmetic::F32, train))
     };
     let apart = |a: &Tensor, b: &Tensor| ((a - b).norm() / b.norm()).double_value(&[]);
-    for (weights, rounding) in [(Weights::F32, 1e-4), (Weights::F16, 1e-2), (Weights::Int8, 0.1)] {
-        (recipe.export.weights, recipe.export.int8) = (weights, weights == Weights::Int8);
+    for (weights, rounding) in [(WeightFormat::F32, 1e-4), (WeightFormat::F16, 1e-2), (WeightFormat::Int8, 0.1)] {
+        (recipe.export.weights, recipe.export.int8) = (weights, weights == WeightFormat::Int8);
         let folder = folder.path().join(format!("{weights:?}"));
         export(&mut trained, &recipe, &images, &folder);
         let mut model = Model::new(&Recipe { seed: recipe.seed + 1, ..recipe.clone() }, INPUT, Device::Cpu);

@@ -10,19 +10,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use orco_core::config::Config;
-use orco_core::exemplar::Precision;
-use orco_core::projection::Shape;
+use orco_core::exemplar::ExemplarPrecision;
+use orco_core::projection::HeadShape;
 use orco_core::random::Random;
 use orco_core::workers::Serial;
 use orco_runtime::store::Store;
 use orco_state::bank::Bank;
-use orco_state::codec::{self, Kind};
+use orco_state::codec::{self, FileKind};
 use orco_state::head::Head;
-use orco_state::history::{Change, HeadMark, Limits, Saved, Verb};
-use orco_state::session::{self, Memory, NewClass, Session};
+use orco_state::history::{ChangeKind, HeadMark, HistoryChange, HistoryLimits, SavedState};
+use orco_state::session::{self, NewClass, Session, SessionMemory};
 use orco_state::state::{BaseModel, Class, State};
-use orco_state::store::{Frame, Slot, VERSION};
-use orco_state::target::{Method, generate};
+use orco_state::store::{Slot, SlotFrame, VERSION};
+use orco_state::target::{TargetMethod, generate};
 use tempfile::TempDir;
 
 /// A learner file of version 1.
@@ -41,16 +41,16 @@ fn read(name: &str) -> Vec<u8> {
 /// The smallest device that has everything: a head, base classes, two learned ones.
 fn base_model() -> BaseModel {
     let mut random = Random::new(1, "golden base_model");
-    let mut head = Head::zeros(Shape { inputs: 8, hidden: 6, outputs: 8 });
+    let mut head = Head::zeros(HeadShape { inputs: 8, hidden: 6, outputs: 8 });
     for values in head.parameters_mut() {
         values.iter_mut().for_each(|value| *value = 0.3 * random.normal());
     }
-    let mut exemplars = Bank::new(8, 2, Precision::Int8);
+    let mut exemplars = Bank::new(8, 2, ExemplarPrecision::Int8);
     (0..2).for_each(|class| exemplars.push(class, &shot(class)));
     let classes = ["cat", "dog"].into_iter().enumerate();
     BaseModel {
         dimension: 8,
-        targets: generate(Method::Orthonormal, 8, 8, 0, 1),
+        targets: generate(TargetMethod::Orthonormal, 8, 8, 0, 1),
         head,
         classes: classes.map(|(at, label)| Class { label: label.into(), target: at as u32, session: 0 }).collect(),
         exemplars,
@@ -67,7 +67,7 @@ fn shot(number: u32) -> Vec<f32> {
 
 fn learn(base_model: &BaseModel, state: &State, label: &str, shots: &[u32]) -> State {
     let class = NewClass { label: label.into(), shots: shots.iter().map(|number| shot(*number)).collect() };
-    let (memory, on_progress) = (&mut Memory::default(), &mut |_| ControlFlow::Continue(()));
+    let (memory, on_progress) = (&mut SessionMemory::default(), &mut |_| ControlFlow::Continue(()));
     let config = &base_model.config;
     Session { base_model, config, seed: 1, memory, workers: &Serial, on_progress }.learn(state, &[class]).unwrap().0
 }
@@ -76,17 +76,17 @@ fn learn(base_model: &BaseModel, state: &State, label: &str, shots: &[u32]) -> S
 fn write() {
     fs::create_dir_all(golden("")).unwrap();
     let base_model = base_model();
-    let learner = codec::encode(Kind::Learner, &base_model);
+    let learner = codec::encode(FileKind::Learner, &base_model);
     fs::write(golden(LEARNER), &learner).unwrap();
-    let fresh = Saved::fresh(&base_model, codec::digest(&learner));
+    let fresh = SavedState::fresh(&base_model, codec::digest(&learner));
     let mug = learn(&base_model, &fresh.state, "mug", &[10, 11]);
     let cup = session::rename(&base_model, &mug, "mug", "cup").unwrap();
     let both = learn(&base_model, &cup, "duck", &[12]);
-    let limits = Limits::default();
+    let limits = HistoryLimits::default();
     let saved = fresh
-        .then(mug, &Change::new(Verb::Learn, 1).labels(["mug"]).at(Some(1_795_220_400)), limits)
-        .then(cup, &Change::new(Verb::Rename, 1).labels(["mug", "cup"]), limits)
-        .then(both, &Change::new(Verb::Learn, 1).labels(["duck"]), limits);
+        .then(mug, &HistoryChange::new(ChangeKind::Learn, 1).labels(["mug"]).at(Some(1_795_220_400)), limits)
+        .then(cup, &HistoryChange::new(ChangeKind::Rename, 1).labels(["mug", "cup"]), limits)
+        .then(both, &HistoryChange::new(ChangeKind::Learn, 1).labels(["duck"]), limits);
     let folder = TempDir::new().unwrap();
     let store = Store::new(folder.path());
     store.lock(Duration::ZERO).unwrap().save_on(&base_model, &saved).unwrap();
@@ -99,7 +99,7 @@ fn learner() -> (BaseModel, [u8; 32]) {
         WRITTEN.call_once(write);
     }
     let bytes = read(LEARNER);
-    let read: BaseModel = codec::decode(Kind::Learner, &bytes).unwrap();
+    let read: BaseModel = codec::decode(FileKind::Learner, &bytes).unwrap();
     // The settings lie in the manifest.
     (BaseModel { config: base_model().config, ..read }, codec::digest(&bytes))
 }
@@ -108,7 +108,7 @@ fn learner() -> (BaseModel, [u8; 32]) {
 fn a_learner_is_written_as_it_was() {
     let mut trial = orco_trials::trial!(6, "format versions");
     let (read_back, _) = learner();
-    assert!(codec::encode(Kind::Learner, &read_back) == read(LEARNER), "other bytes than were written then");
+    assert!(codec::encode(FileKind::Learner, &read_back) == read(LEARNER), "other bytes than were written then");
     assert_eq!(read_back, base_model());
     trial.count(1);
 }
@@ -119,7 +119,7 @@ fn a_slot_loads_and_is_written_as_it_was() {
     let (base_model, digest) = learner();
     for (version, file) in [(1, SLOT)] {
         let bytes = read(file);
-        assert_eq!(Frame::decode(&bytes).unwrap().version, version);
+        assert_eq!(SlotFrame::decode(&bytes).unwrap().version, version);
         let folder = TempDir::new().unwrap();
         let store = Store::new(folder.path());
         for slot in Slot::BOTH {
@@ -129,9 +129,13 @@ fn a_slot_loads_and_is_written_as_it_was() {
         let labels: Vec<&str> = saved.state.classes.iter().map(|class| class.label.as_str()).collect();
         assert_eq!(labels, ["cup", "duck"]);
         let entries = saved.history.entries();
-        let told: Vec<(Verb, Option<u64>)> = entries.iter().map(|entry| (entry.verb, entry.when)).collect();
-        let expected =
-            [(Verb::Start, None), (Verb::Learn, Some(1_795_220_400)), (Verb::Rename, None), (Verb::Learn, None)];
+        let told: Vec<(ChangeKind, Option<u64>)> = entries.iter().map(|entry| (entry.verb, entry.when)).collect();
+        let expected = [
+            (ChangeKind::Start, None),
+            (ChangeKind::Learn, Some(1_795_220_400)),
+            (ChangeKind::Rename, None),
+            (ChangeKind::Learn, None),
+        ];
         assert_eq!(told, expected);
         assert_eq!(entries[2].names.iter().map(|name| name.label.as_str()).collect::<Vec<_>>(), ["mug", "cup"]);
         let earlier = saved.earlier(1).unwrap();

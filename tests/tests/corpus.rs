@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 
 use image::{DynamicImage, ImageFormat, Rgb, RgbImage};
 use ndarray::Array4;
-use orco_core::exemplar::Precision;
+use orco_core::exemplar::ExemplarPrecision;
 use orco_lab::benchmark::Benchmark;
 use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::audit::bounds::Bounds;
 use orco_runtime::encoder::rten::Rten;
 use orco_runtime::image::MAX_MEMORY;
 use orco_state::bank::Bank;
-use orco_state::codec::{self, Kind};
-use orco_state::history::Saved;
+use orco_state::codec::{self, FileKind};
+use orco_state::history::SavedState;
 use orco_state::pack::{self, Pack, PackOrigin, Thumbnail};
 use orco_tests::fuzz::{PICTURES, TARGETS, Target, base_model, slot, state};
 use orco_trials::memory::{Counting, peak_of};
@@ -130,12 +130,12 @@ fn the_seeds_are_in_the_corpus() {
 fn seeds(target: &str) -> Vec<Vec<u8>> {
     match target {
         "codec" => vec![
-            slot(&postcard::to_allocvec(&Saved::without_history(state())).unwrap()),
-            codec::encode(Kind::Learner, &base_model()),
-            codec::encode(Kind::Benchmark, &benchmark()),
+            slot(&postcard::to_allocvec(&SavedState::without_history(state())).unwrap()),
+            codec::encode(FileKind::Learner, &base_model()),
+            codec::encode(FileKind::Benchmark, &benchmark()),
         ],
         "repaired" => {
-            vec![body(0, &Saved::without_history(state())), body(1, &base_model()), body(2, &benchmark())]
+            vec![body(0, &SavedState::without_history(state())), body(1, &base_model()), body(2, &benchmark())]
         }
         "manifest" => {
             let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/cifar100-edge/manifest.toml");
@@ -176,7 +176,7 @@ fn body<T: Serialize>(number: u8, value: &T) -> Vec<u8> {
 
 fn benchmark() -> Benchmark {
     let bank = |classes: &[u32], views: usize| {
-        let mut bank = Bank::new(3, views, Precision::Int8);
+        let mut bank = Bank::new(3, views, ExemplarPrecision::Int8);
         classes.iter().for_each(|&class| bank.push(class, &[0.5, class as f32, 1.0]));
         bank
     };

@@ -1,17 +1,17 @@
 //! The runtime against the reference vectors.
 
-use orco_core::align::{Alignment, Batch, Extent, TargetRows};
+use orco_core::align::{Alignment, StepBatch, StepExtent, TargetRows};
 use orco_core::config::Config;
 use orco_core::linalg::{padded, transpose};
-use orco_core::loss::contrast::Form;
-use orco_core::loss::{Pairs, Rows, contrast, cross_entropy, orthogonality};
+use orco_core::loss::contrast::ContrastForm;
+use orco_core::loss::{ContrastPairs, UnitRows, contrast, cross_entropy, orthogonality};
 use orco_core::math::normalise;
-use orco_core::projection::{self, Shape};
+use orco_core::projection::{self, HeadShape};
 use orco_core::schedule::Schedule;
 use orco_core::workers::Serial;
 use orco_state::head::Head;
-use orco_state::session::Memory;
-use orco_state::target::{Generator, assign};
+use orco_state::session::SessionMemory;
+use orco_state::target::{TargetGenerator, assign};
 use orco_tests::compare::{GRADIENT, LOSS, Mismatch, assert_close, compare};
 use orco_tests::golden::{Array, Golden};
 use orco_tests::phase3::{
@@ -48,11 +48,11 @@ fn inside_contrast(z: &Array<f32>, labels: &[u32], temperature: f32) -> (f32, Ve
     let mut unit = widened(&z.values, dimension);
     let mut norms: Vec<f32> = unit.chunks_exact_mut(width).map(normalise).collect();
     let mut gradient = vec![0.0; unit.len()];
-    let rows = Rows { values: &unit, width };
-    let form = (temperature, Form::Inside);
+    let rows = UnitRows { values: &unit, width };
+    let form = (temperature, ContrastForm::Inside);
     let loss = contrast::loss(rows, labels, form, 1.0, &mut gradient, &mut pairs(rows.count(), width).lend(), &Serial);
-    let pass = projection::Batch { features: &[], hidden: &mut [], z: &mut unit, norms: &mut norms };
-    Shape { inputs: 0, hidden: 0, outputs: dimension }.unnormalise(&pass, &mut gradient);
+    let pass = projection::HeadBatch { features: &[], hidden: &mut [], z: &mut unit, norms: &mut norms };
+    HeadShape { inputs: 0, hidden: 0, outputs: dimension }.unnormalise(&pass, &mut gradient);
     (loss, narrowed(&gradient, dimension))
 }
 
@@ -71,13 +71,13 @@ fn narrowed(rows: &[f32], dimension: usize) -> Vec<f32> {
 struct PairsMemory(Vec<f32>);
 
 impl PairsMemory {
-    fn lend(&mut self) -> Pairs<'_> {
-        Pairs { memory: &mut self.0 }
+    fn lend(&mut self) -> ContrastPairs<'_> {
+        ContrastPairs { memory: &mut self.0 }
     }
 }
 
 fn pairs(rows: usize, width: usize) -> PairsMemory {
-    PairsMemory(vec![0.0; Pairs::length(rows, rows, width)])
+    PairsMemory(vec![0.0; ContrastPairs::length(rows, rows, width)])
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn golden_target_generation() {
     let initial = golden.f32("targets.initial");
     let after = golden.numbers("targets.after", "");
     let with_loss = golden.numbers("targets.loss", "");
-    let mut generator = Generator::new(initial.length(0), initial.length(1));
+    let mut generator = TargetGenerator::new(initial.length(0), initial.length(1));
     let mut targets = initial.values;
     for step in 1..=after.iter().chain(&with_loss).copied().max().unwrap_or(0) {
         let loss = generator.step(&mut targets, 1.0);
@@ -146,7 +146,7 @@ fn golden_first_step_gradients_of_terms() {
     shape.load(head.view(), &mut parameters);
     let mut hidden = vec![0.0; shape.activations(count)];
     let (mut z, mut norms) = (vec![0.0; count * width], vec![0.0; count]);
-    let mut pass = projection::Batch { features: &features, hidden: &mut hidden, z: &mut z, norms: &mut norms };
+    let mut pass = projection::HeadBatch { features: &features, hidden: &mut hidden, z: &mut z, norms: &mut norms };
     shape.forward(&parameters, &mut pass, &Serial);
     let scaled = |(row, norm): (&[f32], &f32)| row[..dimension].iter().map(|value| value * norm).collect::<Vec<f32>>();
     let projection: Vec<f32> = pass.z.chunks_exact(width).zip(&*pass.norms).flat_map(scaled).collect();
@@ -163,11 +163,11 @@ fn golden_first_step_gradients_of_terms() {
     };
 
     let rows = [unit.clone(), widened(&phase.perturbed(0), dimension)].concat();
-    let rows = Rows { values: &rows, width };
+    let rows = UnitRows { values: &rows, width };
     let labels = [classes, classes, perturbed_labels, perturbed_labels].concat();
     let mut gradient = vec![0.0; samples];
     let mut memory = pairs(rows.count(), width);
-    let form = (TEMPERATURE, Form::Outside);
+    let form = (TEMPERATURE, ContrastForm::Outside);
     let loss = contrast::loss(rows, &labels, form, 1.0, &mut gradient, &mut memory.lend(), &Serial);
     check("pscl", loss, phase.losses(0).contrast, gradient);
 
@@ -177,10 +177,10 @@ fn golden_first_step_gradients_of_terms() {
     let known = phase.assigned.length(0);
     let mut transposed = vec![0.0; width * padded(known)];
     transpose(known, width, &assigned, &mut transposed);
-    let targets = cross_entropy::Classes { targets: Rows { values: &assigned, width }, transposed: &transposed };
+    let targets = cross_entropy::ClassRows { targets: UnitRows { values: &assigned, width }, transposed: &transposed };
     let mut gradient = vec![0.0; samples];
     let mut scratch = vec![0.0; cross_entropy::memory(count, known)];
-    let rows = Rows { values: &unit, width };
+    let rows = UnitRows { values: &unit, width };
     let loss = cross_entropy::loss(rows, targets, label, CROSS_ENTROPY, &mut gradient, &mut scratch, &Serial);
     check("ce", CROSS_ENTROPY * loss, phase.losses(0).cross_entropy, gradient);
 
@@ -193,7 +193,7 @@ fn golden_first_step_gradients_of_terms() {
     let means = present.len();
     let mut rows = [vec![0.0; means * width], apart].concat();
     let mut memory = pairs(rows.len() / width, width);
-    let scratch = orthogonality::Scratch {
+    let scratch = orthogonality::OrthogonalityScratch {
         rows: &mut rows,
         gradient: &mut vec![0.0; means * width],
         norms: &mut vec![0.0; means],
@@ -201,7 +201,7 @@ fn golden_first_step_gradients_of_terms() {
         pairs: memory.lend(),
     };
     let mut gradient = vec![0.0; samples];
-    let first_view = Rows { values: &unit[..classes.len() * width], width };
+    let first_view = UnitRows { values: &unit[..classes.len() * width], width };
     let into = &mut gradient[..classes.len() * width];
     let mean_of = |row: usize| present.binary_search(&classes[row]).ok();
     let loss = orthogonality::with_means(first_view, mean_of, 1.0, into, scratch, &Serial);
@@ -243,7 +243,7 @@ fn golden_trajectory_of_other_settings_is_rejected() {
         ("dampening", Config { dampening: DAMPENING * 0.99, ..config() }),
         ("no weight decay", Config { weight_decay: 0.0, ..config() }),
         ("temperature", Config { temperature: TEMPERATURE * 1.001, ..config() }),
-        ("form of PSCL", Config { contrast_form: Form::Inside, ..config() }),
+        ("form of PSCL", Config { contrast_form: ContrastForm::Inside, ..config() }),
         ("weight of CE", Config { cross_entropy: CROSS_ENTROPY * 1.001, ..config() }),
         ("samples of CE", Config { base_cross_entropy: CROSS_ENTROPY, ..config() }),
         ("weight of ORTH", Config { orthogonality: 1.001, ..config() }),
@@ -299,7 +299,7 @@ fn config() -> Config {
         dampening: DAMPENING,
         weight_decay: WEIGHT_DECAY,
         contrast: 1.0,
-        contrast_form: Form::Outside,
+        contrast_form: ContrastForm::Outside,
         temperature: TEMPERATURE,
         cross_entropy: CROSS_ENTROPY,
         orthogonality: 1.0,
@@ -308,7 +308,7 @@ fn config() -> Config {
 }
 
 fn head(phase: &Phase3) -> Head {
-    let shape = Shape { inputs: phase.inputs, hidden: phase.hidden, outputs: phase.dimension };
+    let shape = HeadShape { inputs: phase.inputs, hidden: phase.hidden, outputs: phase.dimension };
     let mut head = Head::zeros(shape);
     for (parameter, values) in head.parameters_mut().into_iter().zip(&phase.head) {
         parameter.copy_from_slice(&values.values);
@@ -337,7 +337,7 @@ fn trajectory(phase: &Phase3, config: &Config, rate: f32, base_classes: u32) -> 
 fn with_alignment<T>(phase: &Phase3, base_classes: u32, work: impl FnOnce(&mut Alignment<'_>) -> T) -> T {
     let (head, assigned, free) = (head(phase), &phase.assigned.values, &phase.free.values);
     let classes = phase.assigned.length(0);
-    let extent = Extent {
+    let extent = StepExtent {
         shape: head.shape(),
         samples: phase.classes(0).len(),
         views: 2,
@@ -345,7 +345,7 @@ fn with_alignment<T>(phase: &Phase3, base_classes: u32, work: impl FnOnce(&mut A
         targets: (assigned.len() + free.len()) / phase.dimension,
     };
     let target_rows = TargetRows { base_classes: base_classes as usize, assigned, free };
-    let mut memory = Memory::new(extent.needs());
+    let mut memory = SessionMemory::new(extent.needs());
     let workspace = memory.workspace(&Serial);
     work(&mut Alignment::new(
         &extent,
@@ -368,8 +368,8 @@ fn batch(phase: &Phase3, step: usize) -> Recorded {
 }
 
 impl Recorded {
-    fn lend<'a>(&'a self, phase: &'a Phase3, step: usize) -> Batch<'a> {
-        Batch {
+    fn lend<'a>(&'a self, phase: &'a Phase3, step: usize) -> StepBatch<'a> {
+        StepBatch {
             features: &self.features,
             classes: phase.classes(step),
             perturbed: &self.perturbed,

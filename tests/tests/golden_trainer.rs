@@ -1,6 +1,6 @@
 //! The trainer's losses, head and optimiser, differentiated by libtorch, against the reference vectors.
 
-use orco_core::loss::contrast::Form;
+use orco_core::loss::contrast::ContrastForm;
 use orco_tests::compare::{GRADIENT, LOSS, Mismatch, assert_close};
 use orco_tests::golden::{Array, Golden};
 use orco_tests::phase3::{
@@ -30,7 +30,7 @@ fn phase1(name: &str, labels: &str) {
         let key = format!("phase1.{name}.t{temperature}");
         let temperature = temperature.parse().expect("a temperature stands in the key");
         let z = tensor(&z).set_requires_grad(true);
-        let loss = contrast(&z, &labels, temperature, Form::Inside);
+        let loss = contrast(&z, &labels, temperature, ContrastForm::Inside);
         loss.backward();
         golden.f32(&format!("{key}.loss")).assert_close(&[value(&loss)], LOSS);
         golden.f32(&format!("{key}.grad_z")).assert_close(&values(&z.grad()), GRADIENT);
@@ -165,7 +165,7 @@ fn terms(phase: &Phase3, step: usize, projection: &Tensor) -> [Tensor; 3] {
         &Tensor::cat(&[projection, &perturbed], 0),
         &Tensor::cat(&[&classes, &classes, &perturbed_labels, &perturbed_labels], 0),
         f64::from(TEMPERATURE),
-        Form::Outside,
+        ContrastForm::Outside,
     );
 
     let both = Tensor::cat(&[&classes, &classes], 0);

@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use orco_core::config::Config;
-use orco_core::exemplar::Precision;
-use orco_core::projection::Shape;
+use orco_core::exemplar::ExemplarPrecision;
+use orco_core::projection::HeadShape;
 use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::manifest::{LABELS, LEARNER, MANIFEST};
 use orco_runtime::store::{Store, StoreError};
 use orco_state::bank::Bank;
-use orco_state::codec::{self, DecodeError, Kind};
-use orco_state::history::{Change, Limits, Saved, Verb};
+use orco_state::codec::{self, DecodeError, FileKind};
+use orco_state::history::{ChangeKind, HistoryChange, HistoryLimits, SavedState};
 use orco_state::state::{BaseModel, Class, State};
-use orco_state::store::{Frame, Slot, VERSION};
+use orco_state::store::{Slot, SlotFrame, VERSION};
 use tempfile::TempDir;
 
 fn shipped() -> Bundle {
@@ -46,7 +46,7 @@ fn open_with(shipped: &Bundle, learner: &[u8]) -> Result<Bundle, OpenError> {
 #[test]
 fn a_learner_file_that_makes_no_sense_is_refused() {
     let shipped = shipped();
-    let encode = |base_model: &BaseModel| codec::encode(Kind::Learner, base_model);
+    let encode = |base_model: &BaseModel| codec::encode(FileKind::Learner, base_model);
     open_with(&shipped, &encode(&shipped.base_model)).unwrap();
     type Change = fn(&mut BaseModel);
     let changes: &[(&str, Change)] = &[
@@ -63,7 +63,7 @@ fn a_learner_file_that_makes_no_sense_is_refused() {
         ("two classes on one target", |f| f.classes[0].target = f.classes[1].target),
         ("two classes of one name", |f| f.classes[0].label = f.classes[1].label.clone()),
         ("exemplars of no class", |f| f.classes.truncate(2)),
-        ("empty bank of endless views", |f| f.exemplars = Bank::new(f.head.inputs, 1 << 32, Precision::Int8)),
+        ("empty bank of endless views", |f| f.exemplars = Bank::new(f.head.inputs, 1 << 32, ExemplarPrecision::Int8)),
     ];
     for (what, change) in changes {
         let mut base_model = shipped.base_model.clone();
@@ -76,8 +76,8 @@ fn a_learner_file_that_makes_no_sense_is_refused() {
     let refused = open_with(&shipped, &encode(&unlisted));
     assert!(matches!(&refused, Err(OpenError::Unfit { path, .. }) if path.ends_with(LABELS)), "{refused:?}");
     let file = encode(&shipped.base_model);
-    let (version, content) = codec::open(Kind::Learner, &file).unwrap();
-    let refused = open_with(&shipped, &codec::seal(Kind::Learner, version, &[content, &[0]]));
+    let (version, content) = codec::open(FileKind::Learner, &file).unwrap();
+    let refused = open_with(&shipped, &codec::seal(FileKind::Learner, version, &[content, &[0]]));
     assert!(matches!(refused, Err(OpenError::Decode { source: DecodeError::Body, .. })), "trailing byte");
 }
 
@@ -129,7 +129,7 @@ fn a_state_that_makes_no_sense_is_refused() {
     let mut good = shipped.fresh_state();
     (good.sessions, good.classes) = (1, vec![class("one", free[0])]);
     good.exemplars.push(shipped.base_model.classes.len() as u32, &vec![0.5; shipped.base_model.head.inputs]);
-    put(&store, &postcard::to_allocvec(&Saved::without_history(good.clone())).unwrap(), shipped.digest);
+    put(&store, &postcard::to_allocvec(&SavedState::without_history(good.clone())).unwrap(), shipped.digest);
     assert_eq!(store.load(&shipped).unwrap().saved.state, good);
     type Change = fn(&mut State, &Bundle);
     let changes: &[(&str, Change)] = &[
@@ -138,17 +138,17 @@ fn a_state_that_makes_no_sense_is_refused() {
         ("session that never was", |s, _| s.classes[0].session = 2),
         ("session 0", |s, _| s.classes[0].session = 0),
         ("exemplars of no class", |s, _| s.classes.clear()),
-        ("other views", |s, b| s.exemplars = Bank::new(b.base_model.head.inputs, 1 << 40, Precision::Int8)),
-        ("other precision", |s, b| s.exemplars = Bank::new(b.base_model.head.inputs, 4, Precision::F16)),
-        ("other features", |s, b| s.exemplars = Bank::new(b.base_model.head.inputs + 1, 4, Precision::Int8)),
+        ("other views", |s, b| s.exemplars = Bank::new(b.base_model.head.inputs, 1 << 40, ExemplarPrecision::Int8)),
+        ("other precision", |s, b| s.exemplars = Bank::new(b.base_model.head.inputs, 4, ExemplarPrecision::F16)),
+        ("other features", |s, b| s.exemplars = Bank::new(b.base_model.head.inputs + 1, 4, ExemplarPrecision::Int8)),
         ("head of another shape", |s, _| {
-            s.head = Some(orco_state::head::Head::zeros(Shape { inputs: 3, hidden: 4, outputs: 5 }))
+            s.head = Some(orco_state::head::Head::zeros(HeadShape { inputs: 3, hidden: 4, outputs: 5 }))
         }),
     ];
     for (what, change) in changes {
         let mut state = good.clone();
         change(&mut state, &shipped);
-        let saved = Saved::without_history(state);
+        let saved = SavedState::without_history(state);
         put(&store, &postcard::to_allocvec(&saved).unwrap(), shipped.digest);
         let refused = store.load(&shipped);
         assert!(matches!(&refused, Err(StoreError::Lost { copies }) if of_body(copies)), "{what}: {refused:?}");
@@ -165,7 +165,7 @@ fn of_body(copies: &[(PathBuf, DecodeError)]) -> bool {
 
 /// Writes a slot whose checksum is right.
 fn put(store: &Store, body: &[u8], base_model: [u8; 32]) {
-    let frame = Frame { version: VERSION, generation: 1, base_model, body };
+    let frame = SlotFrame { version: VERSION, generation: 1, base_model, body };
     fs::write(store.path(Slot::A), frame.encode()).unwrap();
 }
 
@@ -179,10 +179,10 @@ fn a_history_that_makes_no_sense_is_refused() {
     let class = |label: &str, index: usize| Class { label: label.into(), target: free[index], session: 1 };
     let mut first = State { sessions: 1, classes: vec![class("one", 0)], ..fresh.clone() };
     first.exemplars.push(shipped.base_model.classes.len() as u32, &vec![0.5; shipped.base_model.head.inputs]);
-    let learned = Change::new(Verb::Learn, 1).labels(["one"]);
-    let forgot = Change::new(Verb::Forget, 1).labels(["one"]);
-    let limits = Limits::default();
-    let saved = Saved::without_history(fresh.clone()).then(first, &learned, limits).then(fresh, &forgot, limits);
+    let learned = HistoryChange::new(ChangeKind::Learn, 1).labels(["one"]);
+    let forgot = HistoryChange::new(ChangeKind::Forget, 1).labels(["one"]);
+    let limits = HistoryLimits::default();
+    let saved = SavedState::without_history(fresh.clone()).then(first, &learned, limits).then(fresh, &forgot, limits);
     let good = postcard::to_allocvec(&saved).unwrap();
     put(&store, &good, shipped.digest);
     assert_eq!(store.load(&shipped).unwrap().saved, saved);

@@ -11,7 +11,7 @@ use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::rten::Rten;
 use orco_runtime::encoder::{EncodeError, Encoder};
 use orco_runtime::image::Preprocessing;
-use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, Weights};
+use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, WeightFormat};
 use orco_trainer::config::Arithmetic;
 use orco_trainer::export::{Ranges, encode_int8, onnx};
 use orco_trainer::model::backbone::{Description, Network};
@@ -88,13 +88,18 @@ fn check(description: Description, folder: &Path) -> PathBuf {
 }
 
 /// Stores the weights in fewer bits and compares both engines with tch on the exact ones.
-fn check_weights(description: Description, weights: Weights, (least, count): (f64, i64), folder: &Path) -> PathBuf {
+fn check_weights(
+    description: Description,
+    weights: WeightFormat,
+    (least, count): (f64, i64),
+    folder: &Path,
+) -> PathBuf {
     let name = format!("{}-weights-{}", description.name, weights.name());
     let (_store, network) = network(description);
     let bytes = onnx::encode_with(&network, weights, &[("orco.weights", weights.name().into())]);
     assert_eq!(bytes, onnx::encode_with(&network, weights, &[("orco.weights", weights.name().into())]), "{name}");
     let float = onnx::encode(&network, &[]).len();
-    let share = if weights == Weights::F16 { 0.6 } else { 0.4 };
+    let share = if weights == WeightFormat::F16 { 0.6 } else { 0.4 };
     assert!((bytes.len() as f64) < share * float as f64, "{name}: {} of {float} bytes", bytes.len());
     let images = Tensor::randn([count, 3, 32, 32], (Kind::Float, Device::Cpu));
     let expected = no_grad(|| network.forward(&images, Arithmetic::F32, false));
@@ -115,7 +120,7 @@ fn check_weights(description: Description, weights: Weights, (least, count): (f6
 fn weights_in_fewer_bits_change_features_little_and_are_valid() {
     let _turn = TURN.lock();
     let folder = tempfile::tempdir().unwrap();
-    let kinds = [(Weights::F16, [0.99999, 0.9999]), (Weights::Int8, [0.999, 0.9])];
+    let kinds = [(WeightFormat::F16, [0.99999, 0.9999]), (WeightFormat::Int8, [0.999, 0.9])];
     let files = kinds.map(|(weights, [least, of_random_depthwise])| {
         let check = |description, judged| check_weights(description, weights, judged, folder.path());
         [

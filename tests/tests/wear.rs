@@ -8,8 +8,8 @@ use orco_core::random::Random;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::store::Store;
 use orco_runtime::threads::Threads;
-use orco_state::history::{Change, Limits, Saved, Verb};
-use orco_state::session::{Memory, NewClass, Session};
+use orco_state::history::{ChangeKind, HistoryChange, HistoryLimits, SavedState};
+use orco_state::session::{NewClass, Session, SessionMemory};
 use orco_state::store::{self, Medium, Slot};
 use tempfile::TempDir;
 
@@ -50,16 +50,16 @@ fn an_added_class_costs_at_most_twice_the_state() {
     let mut medium = Counting { medium: slots, written: 0 };
     let threads = Threads::of_machine();
     let config = orco_core::config::Config { epochs: 2, ..base_model.config.clone() };
-    let mut saved = Saved::fresh(base_model, bundle.digest);
+    let mut saved = SavedState::fresh(base_model, bundle.digest);
     let mut random = Random::new(1, "made-up features");
     let mut figures = Vec::new();
     for class in ["first", "second", "third"] {
         let shot = |random: &mut Random| (0..base_model.head.inputs).map(|_| random.normal().max(0.0)).collect();
         let new = [NewClass { label: class.into(), shots: (0..5).map(|_| shot(&mut random)).collect() }];
-        let (memory, on_progress) = (&mut Memory::default(), &mut |_| ControlFlow::Continue(()));
+        let (memory, on_progress) = (&mut SessionMemory::default(), &mut |_| ControlFlow::Continue(()));
         let mut session = Session { base_model, config: &config, seed: 1, memory, workers: &threads, on_progress };
         let (next, _) = session.learn(&saved.state, &new).unwrap();
-        saved = saved.then(next, &Change::new(Verb::Learn, 1).labels([class]), Limits::default());
+        saved = saved.then(next, &HistoryChange::new(ChangeKind::Learn, 1).labels([class]), HistoryLimits::default());
         medium.written = 0;
         let from = store::load_to_change(&mut medium, base_model, bundle.digest).unwrap().generation;
         store::save(&mut medium, base_model, &saved, from).unwrap();

@@ -11,7 +11,7 @@ use orco_lab::Summary;
 use orco_lab::published::{self, Theirs};
 use orco_lab::shown;
 use orco_lab::trials;
-use orco_state::target::Method;
+use orco_state::target::TargetMethod;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -148,7 +148,7 @@ impl Question {
             Self::Targets => {
                 let made = |name, method, ahm| {
                     let change = |recipe: &mut Recipe| match method {
-                        Method::Optimised => recipe.targets.method = method,
+                        TargetMethod::Optimised => recipe.targets.method = method,
                         // What only a descent has.
                         _ => {
                             recipe.targets =
@@ -159,14 +159,14 @@ impl Question {
                 };
                 let (count, dimension) = (recipe.targets.count as i64, recipe.head.projection);
                 let mut trials = vec![
-                    made("optimised", Method::Optimised, Some(58.12)),
-                    made("random", Method::Random, Some(57.23)),
+                    made("optimised", TargetMethod::Optimised, Some(58.12)),
+                    made("random", TargetMethod::Random, Some(57.23)),
                 ];
                 if count <= dimension {
-                    trials.push(made("orthonormal", Method::Orthonormal, None));
+                    trials.push(made("orthonormal", TargetMethod::Orthonormal, None));
                 }
                 if count <= dimension + 1 {
-                    trials.push(made("simplex", Method::Simplex, None));
+                    trials.push(made("simplex", TargetMethod::Simplex, None));
                 }
                 trials
             }

@@ -18,8 +18,8 @@ pub use method::{OptimiserKind, Policy};
 use std::path::Path;
 
 use orco_core::config::Config as LearnConfig;
-use orco_core::loss::contrast::Form;
-use orco_state::target::Method;
+use orco_core::loss::contrast::ContrastForm;
+use orco_state::target::TargetMethod;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -185,7 +185,7 @@ pub struct PretrainConfig {
     pub temperature: f64,
     /// Form of both: `inside` (the published program), `outside`, or `negatives` (the paper's Eq. 2).
     #[serde(default = "defaults::inside", skip_serializing_if = "defaults::is_inside")]
-    pub contrast_form: Form,
+    pub contrast_form: ContrastForm,
     /// Arithmetic of the backbone.
     pub precision: Arithmetic,
     /// Whether batch norm takes its statistics from the images of all ranks where several train together, as a single
@@ -219,7 +219,7 @@ impl Default for PretrainConfig {
             supervised_contrast: 0.0,
             self_contrast: 0.0,
             temperature: 0.2,
-            contrast_form: Form::Inside,
+            contrast_form: ContrastForm::Inside,
             precision: Arithmetic::F32,
             sync_batch_norm: false,
             average_last: 0,
@@ -291,7 +291,7 @@ pub struct TargetConfig {
     pub count: usize,
     /// How they are made.
     #[serde(default)]
-    pub method: Method,
+    pub method: TargetMethod,
     /// Steps of the optimised method.
     #[serde(default = "defaults::target_steps")]
     pub steps: usize,
@@ -305,7 +305,7 @@ pub struct TargetConfig {
 
 impl Default for TargetConfig {
     fn default() -> Self {
-        let (method, steps) = (Method::Optimised, defaults::target_steps());
+        let (method, steps) = (TargetMethod::Optimised, defaults::target_steps());
         Self { count: 0, method, steps, learning_rate: 1.0, accumulate: true }
     }
 }

@@ -8,7 +8,7 @@ use orco_runtime::history::PurgeError;
 use orco_runtime::learner::upgrade::UpgradeError;
 use orco_runtime::learner::{ChangeError, ExportError, OpenLearnerError, ShotsError};
 use orco_runtime::manifest::MANIFEST;
-use orco_runtime::pack::ExportError as ClassError;
+use orco_runtime::pack::PackExportError as ClassError;
 use orco_runtime::session::LearnError;
 use orco_runtime::signature::SignatureError;
 use orco_runtime::store::StoreError;

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use indicatif::ProgressBar;
-use orco_runtime::align::Losses;
-use orco_runtime::label::{self, Shown};
-use orco_runtime::learner::{Learner, Made, Observer, ShotChecks, Shots, Step, losses};
-use orco_runtime::session::{Report, Since};
+use orco_runtime::align::LossTerms;
+use orco_runtime::label::{self, EscapedText};
+use orco_runtime::learner::{ChangeOutcome, ChangeStep, Learner, Observer, ShotChecks, Shots, losses};
+use orco_runtime::session::{CumulativeLoss, SessionReport};
 use serde_json::json;
 
 use crate::advice;
@@ -107,11 +107,11 @@ pub struct Bars {
 }
 
 impl Observer for Bars {
-    fn step(&mut self, step: Step) -> ControlFlow<()> {
+    fn step(&mut self, step: ChangeStep) -> ControlFlow<()> {
         match step {
-            Step::Pictures { done, total } => count(&mut self.pictures, "pictures", done, total),
-            Step::Shots { done, total } => count(&mut self.shots, "shots", done, total),
-            Step::Epoch(progress) => {
+            ChangeStep::Pictures { done, total } => count(&mut self.pictures, "pictures", done, total),
+            ChangeStep::Shots { done, total } => count(&mut self.shots, "shots", done, total),
+            ChangeStep::Epoch(progress) => {
                 let bar = self.epochs.get_or_insert_with(|| output::bar(progress.epochs, "learning"));
                 bar.set_position(progress.epoch as u64);
                 bar.set_message(format!("loss {:.3}", progress.losses.total()));
@@ -138,7 +138,7 @@ impl Drop for Bars {
 }
 
 /// Notes that a change is made, and what is doubtful about it; the verb goes on with what it did.
-pub fn made<T>(output: &Output, made: Made<T>) -> T {
+pub fn made<T>(output: &Output, made: ChangeOutcome<T>) -> T {
     output.changed();
     if let Some(uncertain) = made.uncertain {
         output.changed_but(advice::sentence(&uncertain.into()));
@@ -147,8 +147,8 @@ pub fn made<T>(output: &Output, made: Made<T>) -> T {
 }
 
 /// Says what a session did.
-pub fn print(output: &Output, report: &Report, what: &str, seconds: f64) -> Result<()> {
-    say!(output, "{} in {seconds:.1} s", Shown(what))?;
+pub fn print(output: &Output, report: &SessionReport, what: &str, seconds: f64) -> Result<()> {
+    say!(output, "{} in {seconds:.1} s", EscapedText(what))?;
     if let (Some(first), Some(last)) = (report.losses.first(), report.losses.last()) {
         let epochs = report.losses.len();
         say!(
@@ -198,11 +198,11 @@ pub fn print(output: &Output, report: &Report, what: &str, seconds: f64) -> Resu
         }
     }
     for [one, other] in report.in_two_classes.iter().take(5) {
-        let (one, other) = (Shown(one), Shown(other));
+        let (one, other) = (EscapedText(one), EscapedText(other));
         say!(output, "the same shot is stored as {one} and as {other}: such shots say nothing; forget the wrong one")?;
     }
     for (label, shots) in report.repeated.iter().take(5) {
-        let (label, shots) = (Shown(label), output::counted(*shots, "shot"));
+        let (label, shots) = (EscapedText(label), output::counted(*shots, "shot"));
         say!(
             output,
             "stored as {label} more than once: {shots}; the same picture again teaches nothing, take another"
@@ -212,8 +212,8 @@ pub fn print(output: &Output, report: &Report, what: &str, seconds: f64) -> Resu
         say!(
             output,
             "now confused: {} is taken for {} ({:.0} %)",
-            Shown(&confusion.label),
-            Shown(&confusion.taken_for),
+            EscapedText(&confusion.label),
+            EscapedText(&confusion.taken_for),
             percent(confusion.share)
         )?;
     }
@@ -221,7 +221,7 @@ pub fn print(output: &Output, report: &Report, what: &str, seconds: f64) -> Resu
 }
 
 /// The report as JSON.
-pub fn to_json(report: &Report, seconds: f64) -> serde_json::Value {
+pub fn to_json(report: &SessionReport, seconds: f64) -> serde_json::Value {
     let classes: Vec<_> = report
         .classes
         .iter()
@@ -238,7 +238,7 @@ pub fn to_json(report: &Report, seconds: f64) -> serde_json::Value {
         )
         .collect();
     let groups = report.group_losses().into_iter().map(|loss| {
-        let Since { first, now, samples } = loss.since;
+        let CumulativeLoss { first, now, samples } = loss.since;
         (loss.group.name().to_owned(), json!({ "first": first, "now": now, "samples": samples }))
     });
     let groups: serde_json::Map<String, serde_json::Value> = groups.collect();
@@ -249,7 +249,7 @@ pub fn to_json(report: &Report, seconds: f64) -> serde_json::Value {
         "new_accuracy": report.new_accuracy(),
         "expected_known": report.expected.and_then(|[known, _]| known),
         "expected_new": report.expected.and_then(|[_, new]| new),
-        "losses": report.losses.iter().map(Losses::total).collect::<Vec<_>>(),
+        "losses": report.losses.iter().map(LossTerms::total).collect::<Vec<_>>(),
         "classes": classes, "confusions": confusions, "in_two_classes": report.in_two_classes,
         "repeated": report.repeated.iter().map(|(label, shots)| json!({ "label": label, "shots": shots }))
             .collect::<Vec<_>>(),

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::learner::{Learner, Settings};
+use orco_runtime::learner::{Learner, LearnerSettings};
 use orco_runtime::release;
 use orco_runtime::store::Store;
 
@@ -19,7 +19,7 @@ pub fn open_for(options: &Options, output: &Output, pictures: usize) -> Result<L
 }
 
 /// The bundle, the state's folder and the settings that the options name, for so many pictures.
-pub fn parts(options: &Options, pictures: usize) -> Result<(Bundle, Store, Settings)> {
+pub fn parts(options: &Options, pictures: usize) -> Result<(Bundle, Store, LearnerSettings)> {
     let bundle = options.open_bundle()?;
     let store = store(options, &bundle)?;
     Ok((bundle, store, settings(options, pictures)))
@@ -39,15 +39,15 @@ pub fn store(options: &Options, bundle: &Bundle) -> Result<Store> {
 }
 
 /// The settings, for so many pictures.
-pub fn settings(options: &Options, pictures: usize) -> Settings {
-    Settings {
+pub fn settings(options: &Options, pictures: usize) -> LearnerSettings {
+    LearnerSettings {
         limits: options.limits(),
         wait: options.wait,
         engine: options.engine.choice(),
         pictures_ahead: pictures,
         // Releases are compared only where a signature vouches for them.
         compare_releases: options.public_key.is_some(),
-        ..Settings::default()
+        ..LearnerSettings::default()
     }
 }
 
@@ -60,7 +60,7 @@ pub fn open(options: &Options, output: &Output) -> Result<Learner> {
 ///
 /// # Errors
 /// If the device has used a higher one.
-pub fn remember_release(bundle: &Bundle, store: &Store, settings: &Settings) -> Result<()> {
+pub fn remember_release(bundle: &Bundle, store: &Store, settings: &LearnerSettings) -> Result<()> {
     if settings.compare_releases {
         release::accept(store.folder(), &bundle.manifest.name, bundle.manifest.release)?;
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::encoder::choice::Choice;
-use orco_runtime::history::Limits;
+use orco_runtime::encoder::choice::EngineChoice;
+use orco_runtime::history::HistoryLimits;
 use orco_runtime::signature::PublicKey;
 
 use crate::destination;
@@ -45,10 +45,10 @@ pub struct Options {
     #[arg(long, global = true, value_name = "SECONDS", env = "ORCO_WAIT", default_value = "0", value_parser = seconds)]
     pub wait: Duration,
     /// Most changes that `orco undo` can take back.
-    #[arg(long, global = true, value_name = "N", env = "ORCO_HISTORY", default_value_t = Limits::default().entries)]
+    #[arg(long, global = true, value_name = "N", env = "ORCO_HISTORY", default_value_t = HistoryLimits::default().entries)]
     pub history: usize,
     /// Most bytes of the state that remember earlier class sets; the oldest go first.
-    #[arg(long, global = true, value_name = "N", env = "ORCO_HISTORY_BYTES", default_value_t = Limits::default().bytes)]
+    #[arg(long, global = true, value_name = "N", env = "ORCO_HISTORY_BYTES", default_value_t = HistoryLimits::default().bytes)]
     pub history_bytes: usize,
 }
 
@@ -77,11 +77,11 @@ pub enum Engine {
 
 impl Engine {
     /// As the library takes it.
-    pub fn choice(self) -> Choice {
+    pub fn choice(self) -> EngineChoice {
         match self {
-            Self::Auto => Choice::Auto,
-            Self::OnnxRuntime => Choice::OnnxRuntime,
-            Self::Rten => Choice::Rten,
+            Self::Auto => EngineChoice::Auto,
+            Self::OnnxRuntime => EngineChoice::OnnxRuntime,
+            Self::Rten => EngineChoice::Rten,
         }
     }
 }
@@ -134,8 +134,8 @@ impl Options {
     }
 
     /// How much of the past is kept. The entry of the present state is none that could be taken back.
-    pub fn limits(&self) -> Limits {
-        Limits { entries: self.history.saturating_add(1), bytes: self.history_bytes }
+    pub fn limits(&self) -> HistoryLimits {
+        HistoryLimits { entries: self.history.saturating_add(1), bytes: self.history_bytes }
     }
 }
 

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use orco_lab::Summary;
-use orco_runtime::config::{Answer, Config};
+use orco_runtime::config::{AnswerWeights, Config};
 use orco_runtime::label;
 use serde_json::{Value, json};
 
@@ -294,7 +294,7 @@ pub fn presets(measured: &[(&str, Summary)]) -> String {
 
 /// How an answer is found.
 pub fn rule(config: &Config) -> String {
-    if let Some(Answer { targets, means, discriminant }) = config.answer {
+    if let Some(AnswerWeights { targets, means, discriminant }) = config.answer {
         return format!("by discriminant, class means and targets, weighed {discriminant} to {means} to {targets}");
     }
     let class_means = config.class_means;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use orco_runtime::bundle::Bundle;
-use orco_state::pack::Sealed;
+use orco_state::pack::UnverifiedPack;
 use orco_state::state::State;
 use orco_trials::{heavy, skipped};
 use serde_json::Value;
@@ -146,7 +146,7 @@ fn hidden_files_are_no_shots() {
     device.json(&["add", &argument("duck", &folder)]);
     assert_eq!(device.saved().state.exemplars.len(), 10);
     let pack = device.export("duck", &["--thumbnails", folder.to_str().unwrap()]);
-    assert_eq!(Sealed::read(&fs::read(pack).unwrap()).unwrap().content().unwrap().thumbnails.len(), 5);
+    assert_eq!(UnverifiedPack::read(&fs::read(pack).unwrap()).unwrap().content().unwrap().thumbnails.len(), 5);
     let only = device.folder.path().join("hidden");
     fs::create_dir(&only).unwrap();
     fs::write(only.join("._1.jpg"), b"no picture").unwrap();

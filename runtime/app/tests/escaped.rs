@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use orco_runtime::bundle::Bundle;
 use orco_runtime::store::Store;
-use orco_state::history::{Change, Limits, Verb};
+use orco_state::history::{ChangeKind, HistoryChange, HistoryLimits};
 use orco_state::state::Class;
 use support::{Device, shots, text};
 
@@ -27,7 +27,8 @@ fn device() -> Device {
     let saved = device.saved();
     let mut next = saved.state.clone();
     next.classes[0] = Class { label: EVIL.into(), ..next.classes[0].clone() };
-    let saved = saved.then(next, &Change::new(Verb::Rename, 1).labels(["mug", EVIL]), Limits::default());
+    let saved =
+        saved.then(next, &HistoryChange::new(ChangeKind::Rename, 1).labels(["mug", EVIL]), HistoryLimits::default());
     let store = Store::new(&device.state());
     let locked = store.lock(Duration::ZERO).unwrap();
     locked.load(&bundle).unwrap();

@@ -15,8 +15,8 @@ use std::thread;
 
 use orco_runtime::bundle::Bundle;
 use orco_runtime::store::Store;
-use orco_state::history::Saved;
-use orco_state::pack::Sealed;
+use orco_state::history::SavedState;
+use orco_state::pack::UnverifiedPack;
 use orco_trials::skipped;
 use serde_json::Value;
 use support::{Mounted, argument, changed_state, changes, copy_folder, fast_bundle, make_pipe, shots, text};
@@ -44,12 +44,12 @@ impl Bench {
         Self { folder, bundle, pristine, pack, state }
     }
 
-    fn reset(&self) -> Saved {
+    fn reset(&self) -> SavedState {
         copy_folder(&self.pristine, &self.state);
         self.saved()
     }
 
-    fn saved(&self) -> Saved {
+    fn saved(&self) -> SavedState {
         Store::new(&self.state).load(&self.bundle).unwrap().saved
     }
 
@@ -334,7 +334,7 @@ fn a_pack_goes_through_pipes_and_devices_and_replaces_only_files() {
         let arguments = ["export", "mug", "-o", to.to_str().unwrap()].map(str::to_owned);
         run(&mut bench.command(&arguments), standard, Stream::Kept)
     };
-    let is_whole = |bytes: &[u8]| Sealed::read(bytes).unwrap().content().unwrap().label == "mug";
+    let is_whole = |bytes: &[u8]| UnverifiedPack::read(bytes).unwrap().content().unwrap().label == "mug";
     // A pipe stays one, and who reads it gets the pack.
     let pipe = folder.join("pipe");
     make_pipe(&pipe);

@@ -17,7 +17,7 @@ use std::process::Command;
 use fault::Ending;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::store::Store;
-use orco_state::history::Saved;
+use orco_state::history::SavedState;
 use orco_trials::{heavy, skipped};
 use support::{argument, changed_state, changes, copy_all, fast_bundle, other_bundle, shots, text};
 use tempfile::TempDir;
@@ -57,7 +57,7 @@ impl Bench {
         Self { pristine, state, pack, bundle, folder }
     }
 
-    fn saved(&self, bundle: &Bundle) -> Option<Saved> {
+    fn saved(&self, bundle: &Bundle) -> Option<SavedState> {
         Store::new(&self.state).load(bundle).ok().map(|reading| reading.saved)
     }
 

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use orco_runtime::bundle::Bundle;
-use orco_runtime::history::Verb;
+use orco_runtime::history::ChangeKind;
 use orco_runtime::image_rs::{Rgb, RgbImage};
 use support::{Device, argument, assert_refused, copy_folder, shots, text, workspace};
 
@@ -137,7 +137,7 @@ fn a_new_bundle_learns_everything_again_and_the_old_state_comes_back() {
     assert_eq!(after.state.exemplars.len(), 20);
     assert_eq!(after.state.balance, before.state.balance);
     assert_eq!(after.history.entries().len(), 1);
-    assert_eq!(after.history.entries()[0].verb, Verb::Upgrade);
+    assert_eq!(after.history.entries()[0].verb, ChangeKind::Upgrade);
     assert_eq!(device.json(&["info"])["kept_shots"], 20);
     assert!(accuracy(&device, "duck", "rubber-duck") > 0);
     device.refused_keeping(&["undo"], "`orco upgrade --undo`");

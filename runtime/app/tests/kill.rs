@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use orco_core::random::Random;
 use orco_runtime::store::Store;
-use orco_state::history::Saved;
+use orco_state::history::SavedState;
 use orco_state::state::State;
 use orco_trials::heavy;
 use support::{argument, fast_bundle, shots};
@@ -71,7 +71,7 @@ fn a_killed_program_loses_nothing_that_it_acknowledged() {
         runs += 1;
         assert!(runs < 20 * kills, "the program is too fast to be killed");
         let next = (index + 1) % changes.len();
-        let number = |saved: &Saved| saved.history.entries().last().unwrap().number;
+        let number = |saved: &SavedState| saved.history.entries().last().unwrap().number;
         let before = number(&load());
         // Undoing goes to the oldest entry that knows no class.
         let oldest = load().history.entries().iter().find(|entry| entry.classes.is_empty()).unwrap().number.to_string();
@@ -99,10 +99,10 @@ fn a_killed_program_loses_nothing_that_it_acknowledged() {
 }
 
 /// The state that is kept, whatever bundle it belongs to, and whether all pictures of its shots are there.
-fn newest(state: &Path) -> (Saved, bool) {
+fn newest(state: &Path) -> (SavedState, bool) {
     let store = Store::new(state);
     let saved = store.lock(Duration::from_secs(60)).unwrap().load_any().unwrap().unwrap();
-    let pictures = store.pictures(&saved.state.base_model).exemplars().unwrap();
+    let pictures = store.pictures(&saved.state.bundle_digest).exemplars().unwrap();
     let whole = saved.exemplar_digests().is_subset(&pictures);
     (saved, whole)
 }
@@ -123,7 +123,7 @@ fn a_killed_upgrade_leaves_the_old_state_or_the_new_one_with_all_pictures() {
     let upgrade = run(&new.folder, &state, &["upgrade", "--force"], None);
     assert!(upgrade.acknowledged);
     let (second, whole) = newest(&state);
-    assert!(whole && second.state.base_model == new.digest);
+    assert!(whole && second.state.bundle_digest == new.digest);
     let back = run(&old.folder, &state, &["upgrade", "--undo"], None);
     assert!(back.acknowledged && newest(&state) == (first.clone(), true));
     let mut random = Random::new(std::process::id().into(), "upgrades");
@@ -131,7 +131,7 @@ fn a_killed_upgrade_leaves_the_old_state_or_the_new_one_with_all_pictures() {
     while killed < kills {
         runs += 1;
         assert!(runs < 20 * kills, "the program is too fast to be killed");
-        let goes_back = newest(&state).0.state.base_model == new.digest;
+        let goes_back = newest(&state).0.state.bundle_digest == new.digest;
         let (bundle, arguments, took) = if goes_back {
             (&old, &["upgrade", "--undo"][..], back.took)
         } else {
@@ -140,10 +140,10 @@ fn a_killed_upgrade_leaves_the_old_state_or_the_new_one_with_all_pictures() {
         let after = took.mul_f32(1.1 * random.unit());
         let run = run(&bundle.folder, &state, arguments, Some(after));
         let (saved, whole) = newest(&state);
-        let went_on = saved.state.base_model == bundle.digest;
+        let went_on = saved.state.bundle_digest == bundle.digest;
         assert!(whole, "after {after:?} of {arguments:?}: pictures are missing");
         assert!(went_on || !run.acknowledged, "after {after:?} of {arguments:?}: acknowledged and lost");
-        let expected = if saved.state.base_model == old.digest { &first } else { &second };
+        let expected = if saved.state.bundle_digest == old.digest { &first } else { &second };
         assert_eq!(saved.state, expected.state, "after {after:?} of {arguments:?}: neither old nor new");
         killed += usize::from(run.killed);
         trial.count(run.killed.into());

@@ -6,8 +6,8 @@ use std::fs;
 use std::path::Path;
 
 use orco_runtime::manifest::{LABELS, LEARNER, MANIFEST, hexadecimal};
-use orco_state::codec::{self, Kind};
-use orco_state::pack::{self, Sealed};
+use orco_state::codec::{self, FileKind};
+use orco_state::pack::{self, UnverifiedPack};
 use orco_state::state::BaseModel;
 use support::{Device, argument, copied_bundle, key, shots};
 use tempfile::TempDir;
@@ -134,10 +134,10 @@ fn what_cannot_be_imported_is_refused_and_changes_nothing() {
     pupil.refused(&["import", path(&file("empty", b""))], "cannot be imported: it is not a file of this kind");
     let picture = shots("learn", "mug").join("1.jpg");
     pupil.refused(&["import", path(&picture)], "cannot be imported: it is not a file of this kind");
-    let newer = codec::seal(Kind::Pack, 7, &[codec::open(Kind::Pack, &good).unwrap().1]);
+    let newer = codec::seal(FileKind::Pack, 7, &[codec::open(FileKind::Pack, &good).unwrap().1]);
     let sentence = "it has format version 7, but this program reads versions up to 1";
     pupil.refused(&["import", path(&file("newer", &newer))], sentence);
-    let mut liar = Sealed::read(&good).unwrap().content().unwrap();
+    let mut liar = UnverifiedPack::read(&good).unwrap().content().unwrap();
     liar.thumbnails.push(pack::Thumbnail(b"no picture".to_vec()));
     let liar = file("liar", &pack::seal(&liar.to_be_signed(), ""));
     pupil.refused(&["import", path(&liar)], "thumbnail 1 is no JPEG picture");
@@ -147,7 +147,7 @@ fn what_cannot_be_imported_is_refused_and_changes_nothing() {
     ] {
         let mut bytes = std::io::Cursor::new(Vec::new());
         image::RgbImage::new(side, 1).write_to(&mut bytes, format).unwrap();
-        let mut liar = Sealed::read(&good).unwrap().content().unwrap();
+        let mut liar = UnverifiedPack::read(&good).unwrap().content().unwrap();
         liar.thumbnails.push(pack::Thumbnail(bytes.into_inner()));
         let liar = file("liar", &pack::seal(&liar.to_be_signed(), ""));
         pupil.refused(&["import", path(&liar)], expected);
@@ -168,9 +168,9 @@ fn a_pack_of_another_bundle_is_refused() {
     let folder = TempDir::new().unwrap();
     let other = copied_bundle(folder.path());
     let learner = fs::read(other.join(LEARNER)).unwrap();
-    let mut base_model: BaseModel = codec::decode(Kind::Learner, &learner).unwrap();
+    let mut base_model: BaseModel = codec::decode(FileKind::Learner, &learner).unwrap();
     base_model.targets.truncate(base_model.targets.len() - base_model.dimension);
-    let changed = codec::encode(Kind::Learner, &base_model);
+    let changed = codec::encode(FileKind::Learner, &base_model);
     fs::write(other.join(LEARNER), &changed).unwrap();
     let manifest = fs::read_to_string(other.join(MANIFEST)).unwrap();
     let [old, new] = [&learner, &changed].map(|bytes| hexadecimal(&codec::digest(bytes)));
@@ -194,9 +194,9 @@ fn a_bundle_whose_labels_cannot_be_seen_as_they_are_is_refused() {
         let folder = TempDir::new().unwrap();
         let other = copied_bundle(folder.path());
         let [learner, labels] = [LEARNER, LABELS].map(|name| fs::read(other.join(name)).unwrap());
-        let mut base_model: BaseModel = codec::decode(Kind::Learner, &learner).unwrap();
+        let mut base_model: BaseModel = codec::decode(FileKind::Learner, &learner).unwrap();
         base_model.classes.iter_mut().zip(first).for_each(|(class, label)| class.label = label.into());
-        let changed = codec::encode(Kind::Learner, &base_model);
+        let changed = codec::encode(FileKind::Learner, &base_model);
         let listed = base_model.classes.iter().map(|class| class.label.clone() + "\n").collect::<String>().into_bytes();
         let mut manifest = fs::read_to_string(other.join(MANIFEST)).unwrap();
         for (name, old, new) in [(LEARNER, &learner, &changed), (LABELS, &labels, &listed)] {
@@ -214,7 +214,7 @@ fn a_pack_of_very_many_shots_is_refused_before_any_work() {
     let teacher = Device::new();
     teacher.learn(&[("duck", &shots("learn", "rubber-duck"))]);
     let pack = teacher.export("duck", &[]);
-    let mut content = Sealed::read(&fs::read(&pack).unwrap()).unwrap().content().unwrap();
+    let mut content = UnverifiedPack::read(&fs::read(&pack).unwrap()).unwrap().content().unwrap();
     while content.exemplars.len() <= 20_000 {
         let all = content.exemplars.clone();
         content.exemplars.append(0, &all);
@@ -256,7 +256,7 @@ fn with_a_public_key_only_packs_signed_with_its_secret_key_are_imported() {
         "it is signed with another key than the configured one",
     );
     // The signature of one content on another, the checksum made right.
-    let sealed = Sealed::read(&signed).unwrap();
+    let sealed = UnverifiedPack::read(&signed).unwrap();
     let mut altered = sealed.content().unwrap();
     altered.label = "swan".into();
     let altered = pack::seal(&altered.to_be_signed(), sealed.signature().unwrap());
@@ -280,7 +280,7 @@ fn thumbnails_travel_only_where_the_owner_says_so() {
     let pack = teacher.folder.path().join("mug.orcopack");
     let export = |more: &[&str]| {
         teacher.json(&[&["export", "../mug", "--force", "-o", path(&pack)], more].concat());
-        Sealed::read(&fs::read(&pack).unwrap()).unwrap().content().unwrap().thumbnails
+        UnverifiedPack::read(&fs::read(&pack).unwrap()).unwrap().content().unwrap().thumbnails
     };
     assert!(export(&[]).is_empty(), "no picture leaves the device unasked");
     let thumbnails = export(&["--thumbnails", path(&mugs)]);

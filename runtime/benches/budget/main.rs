@@ -24,7 +24,7 @@ use orco_core::random::Random;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::learner::{Learner, Shots};
 use orco_runtime::manifest::{BACKBONE, BENCHMARK};
-use orco_state::session::budget::{Budget, Extent};
+use orco_state::session::budget::{SessionBudget, SessionExtent};
 use orco_state::store::Slot;
 use orco_trials::memory::{Counting, held, peak_of};
 
@@ -47,7 +47,7 @@ fn main() {
     let sheets: Vec<Sheet> = bundles().iter().flat_map(|bundle| sheets(bundle)).collect();
     println!("\nMemory, MB\n");
     table(&["base model", "state", "learning", "saving", "at most", "measured", "whole process"], &sheets, |sheet| {
-        let Budget { bundle, state, learning, saving, .. } = sheet.told;
+        let SessionBudget { bundle, state, learning, saving, .. } = sheet.told;
         let parts = [bundle, state, learning, saving, sheet.told.memory(), sheet.measured, sheet.resident];
         parts.map(|bytes| format!("{:.1}", bytes as f64 / 1e6)).into()
     });
@@ -55,7 +55,7 @@ fn main() {
     let boards = BOARDS.map(|board| board.name);
     let figures = ["files", "both slots", "to write", "written", "session", "backbone"];
     table(&[&figures[..], &boards].concat(), &sheets, |sheet| {
-        let Budget { written, multiply_adds, .. } = sheet.told;
+        let SessionBudget { written, multiply_adds, .. } = sheet.told;
         let kilobytes = [sheet.files, sheet.slots, written as u64, sheet.written];
         let kilobytes = kilobytes.map(|bytes| bytes.div_ceil(1000).to_string());
         let millions = [multiply_adds, sheet.backbone].map(|count| format!("{:.0}", count as f64 / 1e6));
@@ -76,7 +76,7 @@ fn table(columns: &[&str], sheets: &[Sheet], line: impl Fn(&Sheet) -> Vec<String
 struct Sheet {
     bundle: String,
     known: usize,
-    told: Budget,
+    told: SessionBudget,
     /// Most bytes that the allocator had handed out: bundle and state, and what the session took beside them.
     measured: usize,
     /// Most resident bytes of a process that learns from pictures.
@@ -113,8 +113,8 @@ fn sheet(name: &str, bundle: &Path, known: usize, state: &Path) -> Sheet {
     let mut learner = open(bundle, state);
     // The file of the backbone, which a device may keep elsewhere, is not among what is told.
     let opened = held() - before - fs::metadata(bundle.join(BACKBONE)).unwrap().len() as usize;
-    let extent = Extent { learned: known, stored: SHOTS * known, classes: NEW.len(), shots: SHOTS * NEW.len() };
-    let told = Budget::of(learner.base_model(), extent).expect("shipped bundles train nothing");
+    let extent = SessionExtent { learned: known, stored: SHOTS * known, classes: NEW.len(), shots: SHOTS * NEW.len() };
+    let told = SessionBudget::of(learner.base_model(), extent).expect("shipped bundles train nothing");
     let session = Session::of(&NEW, &learner, &mut random);
     let began = written();
     let ((), more) = peak_of(|| session.learn(&mut learner));

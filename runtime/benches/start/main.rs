@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use ndarray::Array4;
-use orco_runtime::encoder::choice::{Choice, ONNX_RUNTIME_FROM, Work, open};
+use orco_runtime::encoder::choice::{EngineChoice, ONNX_RUNTIME_FROM, Workload, open};
 use orco_runtime::encoder::telemetry;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, MANIFEST, Manifest};
 
@@ -36,8 +36,8 @@ fn look(backbone: &str, engine: &str, pictures: usize) {
     let folder = Path::new(backbone).parent().unwrap();
     let manifest = Manifest::parse(&fs::read_to_string(folder.join(MANIFEST)).unwrap()).unwrap();
     let input = manifest.preprocessing;
-    let choice = if engine == "rten" { Choice::Rten } else { Choice::OnnxRuntime };
-    let (mut encoder, _) = open(&fs::read(backbone).unwrap(), &input, choice, Work::Shots).unwrap();
+    let choice = if engine == "rten" { EngineChoice::Rten } else { EngineChoice::OnnxRuntime };
+    let (mut encoder, _) = open(&fs::read(backbone).unwrap(), &input, choice, Workload::Shots).unwrap();
     let shape = (1, 3, input.height as usize, input.width as usize);
     let picture =
         Array4::from_shape_fn(shape, |(_, plane, y, x)| ((plane * 83 + y * 31 + x) % 251) as f32 / 251.0 - 0.5);

@@ -19,18 +19,18 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
-use orco_core::align::{Alignment, Batch, Extent, TargetRows};
+use orco_core::align::{Alignment, StepBatch, StepExtent, TargetRows};
 use orco_core::config::Config;
-use orco_core::linalg::{LANES, Left, Right, product, without_avx512};
-use orco_core::projection::Shape;
+use orco_core::linalg::{LANES, LeftFactor, RightFactor, product, without_avx512};
+use orco_core::projection::HeadShape;
 use orco_core::random::Random;
 use orco_core::workers::Workers;
 use orco_runtime::threads::Threads;
 use orco_state::head::Head;
-use orco_state::session::Memory;
-use orco_state::target::{Method, generate};
+use orco_state::session::SessionMemory;
+use orco_state::target::{TargetMethod, generate};
 
-const SHAPE: Shape = Shape { inputs: 640, hidden: 2048, outputs: 128 };
+const SHAPE: HeadShape = HeadShape { inputs: 640, hidden: 2048, outputs: 128 };
 const BATCH: usize = 64;
 const ROWS: usize = 2 * BATCH;
 const BASE: usize = 60;
@@ -72,17 +72,21 @@ fn with_our_step(threads: usize, turns: impl FnOnce(&mut dyn FnMut() -> f64)) {
     for values in head.parameters_mut() {
         values.iter_mut().for_each(|value| *value = 0.03 * random.normal());
     }
-    let targets = generate(Method::Random, CLASSES, SHAPE.outputs, 0, 1);
+    let targets = generate(TargetMethod::Random, CLASSES, SHAPE.outputs, 0, 1);
     let target_rows = TargetRows { base_classes: BASE, assigned: &targets, free: &[] };
     let features: Vec<f32> = (0..ROWS * SHAPE.inputs).map(|_| random.normal().max(0.0)).collect();
     let classes: Vec<u32> = (0..BATCH).map(|_| random.below(CLASSES) as u32).collect();
-    let perturbed = generate(Method::Random, ROWS, SHAPE.outputs, 0, 2);
+    let perturbed = generate(TargetMethod::Random, ROWS, SHAPE.outputs, 0, 2);
     let perturbed_labels: Vec<u32> = (0..BATCH).map(|index| (BASE + index % (CLASSES - BASE)) as u32).collect();
-    let batch =
-        Batch { features: &features, classes: &classes, perturbed: &perturbed, perturbed_labels: &perturbed_labels };
+    let batch = StepBatch {
+        features: &features,
+        classes: &classes,
+        perturbed: &perturbed,
+        perturbed_labels: &perturbed_labels,
+    };
     let config = Config::orco();
-    let extent = Extent { shape: SHAPE, samples: BATCH, views: 2, classes: CLASSES, targets: CLASSES };
-    let mut memory = Memory::new(extent.needs());
+    let extent = StepExtent { shape: SHAPE, samples: BATCH, views: 2, classes: CLASSES, targets: CLASSES };
+    let mut memory = SessionMemory::new(extent.needs());
     let threads = Threads::new(threads).expect("the system has threads");
     let workspace = memory.workspace(&threads);
     let mut alignment =
@@ -169,10 +173,10 @@ fn by_matrixmultiply(operands: &mut Operands) {
 /// panels.
 fn by_ours(operands: &mut Operands) {
     let (m, k, n, ..) = operands.shape;
-    let left = Left::rows(operands.a.values(), k);
+    let left = LeftFactor::rows(operands.a.values(), k);
     let panels = operands.b.values().chunks_exact(k * LANES).zip(operands.c.values_mut().chunks_exact_mut(m * LANES));
     for (panel, c) in panels.take(n / LANES) {
-        product(m, k, left, Right::rows(panel, LANES), |row, column, sums| {
+        product(m, k, left, RightFactor::rows(panel, LANES), |row, column, sums| {
             c[row * LANES + column..][..sums.len()].copy_from_slice(sums);
         });
     }

@@ -9,7 +9,7 @@ use orco_core::math::normalise;
 use orco_core::random::Random;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{LEARNER, MANIFEST, hexadecimal};
-use orco_state::codec::{self, Kind};
+use orco_state::codec::{self, FileKind};
 use orco_state::state::BaseModel;
 
 /// Shots of a class.
@@ -64,7 +64,7 @@ pub fn roomy(bundle: &Path, folder: &Path, classes: usize) -> PathBuf {
         normalise(&mut target);
         base_model.targets.extend(target);
     }
-    let learner = codec::encode(Kind::Learner, &base_model);
+    let learner = codec::encode(FileKind::Learner, &base_model);
     let mut manifest = opened.manifest.clone();
     manifest.files.insert(LEARNER.into(), hexadecimal(&codec::digest(&learner)));
     fs::write(folder.join(MANIFEST), toml::to_string(&manifest).unwrap()).unwrap();

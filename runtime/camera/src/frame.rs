@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use orco_runtime::image::{self, ImageError, Needs};
+use orco_runtime::image::{self, DecodingMemory, ImageError};
 use orco_runtime::image_rs::RgbImage;
 
 use crate::yuyv::Yuyv;
@@ -55,13 +55,13 @@ impl Frame {
     ///
     /// # Errors
     /// [`ImageError`] if it is none, or too large.
-    pub fn needs(&self, side: Option<u32>) -> Result<Needs, ImageError> {
+    pub fn needs(&self, side: Option<u32>) -> Result<DecodingMemory, ImageError> {
         match (&self.picture, side) {
             (Picture::File(bytes), None) => image::needs(bytes),
             (Picture::File(bytes), Some(side)) => image::needs_reduced(bytes, side),
             (Picture::Yuyv(raw), _) => {
                 let (width, height) = raw.size();
-                Ok(Needs::of_pixels(width, height))
+                Ok(DecodingMemory::of_pixels(width, height))
             }
         }
     }

@@ -56,10 +56,10 @@ mod sampler;
 mod sampling;
 mod step;
 
-pub use memory::{Needs, Workspace};
+pub use memory::{Workspace, WorkspaceSize};
 pub use sampler::Sampler;
-pub use sampling::{Perturbation, Perturbed, Sampling};
-pub use step::{Alignment, Batch, Extent, Losses, TargetRows};
+pub use sampling::{Perturbation, PerturbedTargets, Sampling};
+pub use step::{Alignment, LossTerms, StepBatch, StepExtent, TargetRows};
 
 use core::ops::ControlFlow;
 
@@ -67,7 +67,7 @@ use crate::assignment;
 use crate::config::Config;
 use crate::exemplar::Exemplars;
 use crate::math::{add_scaled, dot, normalise};
-use crate::projection::{self, Parameters, Shape};
+use crate::projection::{self, HeadParameters, HeadShape};
 use memory::{carve, sum};
 use sampler::views_used;
 
@@ -75,9 +75,9 @@ use sampler::views_used;
 #[derive(Clone, Copy, Debug)]
 pub struct AlignmentData<'a> {
     /// Shape of the head.
-    pub shape: Shape,
+    pub shape: HeadShape,
     /// The head after phase 2.
-    pub head: Parameters<&'a [f32]>,
+    pub head: HeadParameters<&'a [f32]>,
     /// Pseudo-targets, unit rows `[targets, outputs]`.
     pub targets: &'a [f32],
     /// Number of base classes.
@@ -90,13 +90,13 @@ pub struct AlignmentData<'a> {
 
 /// How far a session has come.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Progress {
+pub struct AlignProgress {
     /// Epochs done.
     pub epoch: usize,
     /// Epochs in all.
     pub epochs: usize,
     /// Mean losses of the last epoch.
-    pub losses: Losses,
+    pub losses: LossTerms,
 }
 
 /// Why an alignment ended without a head.
@@ -119,9 +119,9 @@ pub enum AlignError {
     )]
     Workspace {
         /// What is needed.
-        needed: Needs,
+        needed: WorkspaceSize,
         /// What was given.
-        given: Needs,
+        given: WorkspaceSize,
     },
     /// The configuration holds a value out of range ([`Config::is_sound`]).
     #[error("the settings of phase 3 hold a value out of range")]
@@ -160,7 +160,7 @@ impl<'a> AlignmentData<'a> {
         self.targets.len() / self.shape.outputs
     }
 
-    fn extent(&self, classes: usize, config: &Config) -> Extent {
+    fn extent(&self, classes: usize, config: &Config) -> StepExtent {
         extent(self.shape, self.target_count(), classes, self.base.len() + self.learned.len(), config)
     }
 
@@ -184,7 +184,7 @@ impl<'a> AlignmentData<'a> {
 
     /// Working memory that [`assign`] and [`align`] need for so many known classes, and so many more exemplars than the
     /// lesson holds.
-    pub fn needs(&self, classes: usize, more: usize, config: &Config) -> Needs {
+    pub fn needs(&self, classes: usize, more: usize, config: &Config) -> WorkspaceSize {
         let exemplars = self.base.len() + self.learned.len() + more;
         needs(self.shape, self.target_count(), classes, exemplars, config)
     }
@@ -192,26 +192,32 @@ impl<'a> AlignmentData<'a> {
 
 /// Working memory that [`assign`] and [`align`] need for a head of that shape and so many pseudo-targets, known classes
 /// and exemplars at most: known when a program is compiled. Without epochs nothing is trained, and that takes none.
-pub const fn needs(shape: Shape, targets: usize, classes: usize, exemplars: usize, config: &Config) -> Needs {
+pub const fn needs(
+    shape: HeadShape,
+    targets: usize,
+    classes: usize,
+    exemplars: usize,
+    config: &Config,
+) -> WorkspaceSize {
     let (numbers, indices) = to_assign(shape, classes, targets);
-    let assigning = Needs { numbers: sum(&numbers), indices: sum(&indices) };
+    let assigning = WorkspaceSize { numbers: sum(&numbers), indices: sum(&indices) };
     if config.epochs == 0 {
         return assigning;
     }
     let extent = extent(shape, targets, classes, exemplars, config);
-    let target_rows = Needs { numbers: targets * shape.outputs, indices: 0 };
+    let target_rows = WorkspaceSize { numbers: targets * shape.outputs, indices: 0 };
     let sampler = Sampler::needs(shape, extent.samples, exemplars, targets, config);
     target_rows.plus(sampler).plus(extent.needs()).max(assigning)
 }
 
-const fn extent(shape: Shape, targets: usize, classes: usize, exemplars: usize, config: &Config) -> Extent {
+const fn extent(shape: HeadShape, targets: usize, classes: usize, exemplars: usize, config: &Config) -> StepExtent {
     let samples = if config.batch < exemplars { config.batch } else { exemplars };
     let samples = if samples == 0 { 1 } else { samples };
-    Extent { shape, samples, views: views_used(config), classes, targets }
+    StepExtent { shape, samples, views: views_used(config), classes, targets }
 }
 
 /// Numbers and indices that [`assign`] needs.
-const fn to_assign(shape: Shape, classes: usize, free: usize) -> ([usize; 8], [usize; 2]) {
+const fn to_assign(shape: HeadShape, classes: usize, free: usize) -> ([usize; 8], [usize; 2]) {
     let (numbers, indices) = assignment::memory(classes, free);
     let (parameters, hidden) = (shape.parameters(), shape.activations(1));
     let pairs = classes * free;
@@ -254,7 +260,8 @@ pub fn assign(
     // Mean directions of the clean views under the head of phase 2.
     for (exemplar, &class) in data.learned.classes.iter().enumerate().filter(|(_, of)| **of as usize >= first) {
         data.learned.read(exemplar, 0, features);
-        let mut pass = projection::Batch { features: &*features, hidden: &mut *hidden, z: &mut *z, norms: &mut *norms };
+        let mut pass =
+            projection::HeadBatch { features: &*features, hidden: &mut *hidden, z: &mut *z, norms: &mut *norms };
         shape.forward(parameters, &mut pass, workspace.workers);
         add_scaled(&mut means[(class as usize - first) * shape.outputs..][..shape.outputs], 1.0, &z[..shape.outputs]);
     }
@@ -283,12 +290,12 @@ pub fn align(
     config: &Config,
     sampling: Sampling,
     workspace: &mut Workspace<'_>,
-    head: Parameters<&mut [f32]>,
-    on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
+    head: HeadParameters<&mut [f32]>,
+    on_progress: &mut (dyn FnMut(AlignProgress) -> ControlFlow<()> + Send),
 ) -> Result<(), AlignError> {
     check(data, assigned.len(), config, workspace)?;
     if config.epochs == 0 {
-        let Parameters { w1, b1, w2, b2 } = data.head;
+        let HeadParameters { w1, b1, w2, b2 } = data.head;
         let pairs = [(head.w1, w1), (head.b1, b1), (head.w2, w2), (head.b2, b2)];
         pairs.into_iter().for_each(|(to, from)| to.copy_from_slice(from));
         return Ok(());
@@ -312,8 +319,8 @@ fn train(
     config: &Config,
     sampling: Sampling,
     workspace: &mut Workspace<'_>,
-    head: Parameters<&mut [f32]>,
-    on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
+    head: HeadParameters<&mut [f32]>,
+    on_progress: &mut (dyn FnMut(AlignProgress) -> ControlFlow<()> + Send),
 ) -> Result<(), AlignError> {
     let outputs = data.shape.outputs;
     let (targets, numbers) = workspace.numbers.split_at_mut(data.targets.len());
@@ -333,7 +340,7 @@ fn train(
     let schedule = config.schedule();
     for epoch in 0..config.epochs {
         let rate = schedule.rate(epoch) as f32;
-        let mut mean = Losses::default();
+        let mut mean = LossTerms::default();
         let samples = sampler.start_epoch();
         let steps = samples.div_ceil(config.batch);
         for step in 0..steps {
@@ -343,7 +350,7 @@ fn train(
         if !mean.total().is_finite() {
             return Err(AlignError::Diverged { epochs: epoch + 1 });
         }
-        let progress = Progress { epoch: epoch + 1, epochs: config.epochs, losses: mean };
+        let progress = AlignProgress { epoch: epoch + 1, epochs: config.epochs, losses: mean };
         if on_progress(progress).is_break() {
             return Err(AlignError::Cancelled);
         }
@@ -365,7 +372,7 @@ fn check(
         return Err(AlignError::Settings);
     }
     let needed = data.needs(classes, 0, config);
-    let given = Needs { numbers: workspace.numbers.len(), indices: workspace.indices.len() };
+    let given = WorkspaceSize { numbers: workspace.numbers.len(), indices: workspace.indices.len() };
     if needed.numbers <= given.numbers && needed.indices <= given.indices {
         Ok(())
     } else {

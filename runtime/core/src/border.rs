@@ -28,7 +28,7 @@ use crate::math::{exp, ln, sqrt};
 
 /// What a sample of a known class says about the border.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sample {
+pub struct BorderSample {
     /// The highest score of a new class less the highest one of a base class.
     pub lead: f32,
     /// Whether the best class of the sample's own side is its class.
@@ -57,7 +57,7 @@ impl Border {
 
 /// What a border is chosen for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Aim<'a> {
+pub struct BorderObjective<'a> {
     /// Weights of the accuracy on base classes in the harmonic mean of both sides' accuracies, 0..1 and ascending; new
     /// classes have the rest. The first counts, and a heavier one only where it takes that to reach `least`.
     pub weights: &'a [f32],
@@ -72,7 +72,7 @@ pub struct Aim<'a> {
 /// does, for that by which they promise most.
 ///
 /// Without samples on one of the sides there is nothing to be chosen, and the border lies at 0.
-pub fn choose(base: &[Sample], new: &[Sample], aim: &Aim<'_>) -> Border {
+pub fn choose(base: &[BorderSample], new: &[BorderSample], aim: &BorderObjective<'_>) -> Border {
     if base.is_empty() || new.is_empty() {
         return at(base, new, 0.0);
     }
@@ -100,9 +100,9 @@ const TIE: f32 = 1e-5;
 /// A shift, with the accuracies on base classes and on new ones that the samples' kernels give.
 type Step = (f32, [f32; 2]);
 
-fn curve(base: &[Sample], new: &[Sample]) -> [Step; STEPS + 1] {
+fn curve(base: &[BorderSample], new: &[BorderSample]) -> [Step; STEPS + 1] {
     let widths = [width(base), width(new)];
-    let outermost = |samples: &[Sample], [low, high]: [f32; 2], width: f32| {
+    let outermost = |samples: &[BorderSample], [low, high]: [f32; 2], width: f32| {
         let leads = samples.iter().map(|sample| -sample.lead);
         leads.fold([low, high], |[low, high], lead| [low.min(lead - width), high.max(lead + width)])
     };
@@ -112,8 +112,8 @@ fn curve(base: &[Sample], new: &[Sample]) -> [Step; STEPS + 1] {
     from_fn(|step| {
         let shift = low + length * step as f32 / STEPS as f32;
         // How much of a sample lies beyond the border, and what is left of it before.
-        let over = |sample: &Sample, width: f32| sample.share * ramp((sample.lead + shift) / width);
-        let right = |samples: &[Sample], width| -> f32 {
+        let over = |sample: &BorderSample, width: f32| sample.share * ramp((sample.lead + shift) / width);
+        let right = |samples: &[BorderSample], width| -> f32 {
             samples.iter().filter(|sample| sample.right).map(|sample| over(sample, width)).sum()
         };
         let all: f32 = base.iter().filter(|sample| sample.right).map(|sample| sample.share).sum();
@@ -123,10 +123,10 @@ fn curve(base: &[Sample], new: &[Sample]) -> [Step; STEPS + 1] {
 
 /// Half the width of the kernel by which samples of a side count: by Silverman's rule for Epanechnikov's kernel, from
 /// the deviation of the leads of those that are right.
-fn width(samples: &[Sample]) -> f32 {
+fn width(samples: &[BorderSample]) -> f32 {
     const REFERENCE: f32 = 2.34;
     const NARROWEST: f32 = 1e-3;
-    let sum = |of: &dyn Fn(&Sample) -> f32| -> f32 { samples.iter().filter(|sample| sample.right).map(of).sum() };
+    let sum = |of: &dyn Fn(&BorderSample) -> f32| -> f32 { samples.iter().filter(|sample| sample.right).map(of).sum() };
     let shares = sum(&|sample| sample.share).max(f32::MIN_POSITIVE);
     let mean = sum(&|sample| sample.share * sample.lead) / shares;
     let variance = sum(&|sample| sample.share * (sample.lead - mean) * (sample.lead - mean)) / shares;
@@ -151,9 +151,9 @@ fn highest(curve: &[Step], weight: f32) -> f32 {
 }
 
 /// The accuracies that a shift gives.
-pub fn at(base: &[Sample], new: &[Sample], shift: f32) -> Border {
-    let accuracy = |samples: &[Sample], over: bool| -> f32 {
-        let own = |sample: &&Sample| sample.right && (sample.lead + shift > 0.0) == over;
+pub fn at(base: &[BorderSample], new: &[BorderSample], shift: f32) -> Border {
+    let accuracy = |samples: &[BorderSample], over: bool| -> f32 {
+        let own = |sample: &&BorderSample| sample.right && (sample.lead + shift > 0.0) == over;
         // From 0 on, since the sum of nothing is -0.
         let sum = samples.iter().filter(own).fold(0.0, |sum, sample| sum + sample.share);
         sum.min(1.0)
@@ -174,17 +174,17 @@ mod tests {
 
     use super::*;
 
-    fn samples(leads: &[(f32, bool)]) -> Vec<Sample> {
+    fn samples(leads: &[(f32, bool)]) -> Vec<BorderSample> {
         let share = 1.0 / leads.len() as f32;
-        leads.iter().map(|&(lead, right)| Sample { lead, right, share }).collect()
+        leads.iter().map(|&(lead, right)| BorderSample { lead, right, share }).collect()
     }
 
-    fn aim(weights: &[f32]) -> Aim<'_> {
-        Aim { weights, share: 0.5, least: 0.0 }
+    fn aim(weights: &[f32]) -> BorderObjective<'_> {
+        BorderObjective { weights, share: 0.5, least: 0.0 }
     }
 
     /// Ten samples of base classes and ten shots, whose leads overlap.
-    fn overlapping() -> [Vec<Sample>; 2] {
+    fn overlapping() -> [Vec<BorderSample>; 2] {
         let base: Vec<(f32, bool)> = (0..10).map(|i| (-0.05 - 0.1 * i as f32, true)).collect();
         let new: Vec<(f32, bool)> = (0..10).map(|i| (0.5 - 0.1 * i as f32, true)).collect();
         [samples(&base), samples(&new)]
@@ -205,7 +205,7 @@ mod tests {
         let share = 0.9;
         let overall = each.map(|border| border.overall(share));
         assert!(overall[0] < overall[1] && overall[1] < overall[2], "{overall:?}");
-        let border = |least| choose(&base, &new, &Aim { weights: &weights, share, least });
+        let border = |least| choose(&base, &new, &BorderObjective { weights: &weights, share, least });
         assert_eq!(border(0.0), each[0]);
         assert_eq!(border(overall[0]), each[0]);
         assert_eq!(border(overall[1]), each[1]);

@@ -5,7 +5,7 @@
 
 use heapless::{String, Vec};
 
-use crate::exemplar::{Exemplars, Precision, quantise};
+use crate::exemplar::{ExemplarPrecision, Exemplars, quantise};
 
 /// There is no room for more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -109,7 +109,7 @@ impl<const CLASSES: usize, const LABEL: usize> ClassTable<CLASSES, LABEL> {
 pub struct ExemplarTable<const EXEMPLARS: usize, const VECTORS: usize, const BYTES: usize> {
     dimension: usize,
     views: usize,
-    precision: Precision,
+    precision: ExemplarPrecision,
     classes: Vec<u32, EXEMPLARS>,
     scales: Vec<f32, VECTORS>,
     values: Vec<u8, BYTES>,
@@ -117,7 +117,7 @@ pub struct ExemplarTable<const EXEMPLARS: usize, const VECTORS: usize, const BYT
 
 impl<const EXEMPLARS: usize, const VECTORS: usize, const BYTES: usize> ExemplarTable<EXEMPLARS, VECTORS, BYTES> {
     /// A table without exemplars, for `views` views of `dimension` features each.
-    pub const fn new(dimension: usize, views: usize, precision: Precision) -> Self {
+    pub const fn new(dimension: usize, views: usize, precision: ExemplarPrecision) -> Self {
         Self { dimension, views, precision, classes: Vec::new(), scales: Vec::new(), values: Vec::new() }
     }
 
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn exemplars_of_other_classes_stay_as_they_were() {
-        for precision in [Precision::Int8, Precision::F16] {
+        for precision in [ExemplarPrecision::Int8, ExemplarPrecision::F16] {
             let mut table = ExemplarTable::<4, 8, 64>::new(3, 2, precision);
             for (class, sign) in [(0, 1.0), (1, -1.0), (2, 0.5), (1, 0.25)] {
                 table.push(class, &[sign, 0.5 * sign, 0.0]).unwrap();

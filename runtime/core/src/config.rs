@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::exemplar::{MAX_VIEWS, Precision};
-use crate::loss::contrast::Form;
+use crate::exemplar::{ExemplarPrecision, MAX_VIEWS};
+use crate::loss::contrast::ContrastForm;
 use crate::schedule::Schedule;
 
 /// What a step sees of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Sample {
+pub enum SampleViews {
     /// Two different ones of its stored views.
     #[default]
     Pair,
@@ -21,7 +21,7 @@ pub enum Sample {
 /// (`orco_state::answer`), each score brought to unit deviation over samples of base classes first.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Answer {
+pub struct AnswerWeights {
     /// Of the cosine to the class's pseudo-target under the head, or, where the head is not aligned to new classes, to
     /// the mean projection of their shots.
     pub targets: f32,
@@ -31,7 +31,7 @@ pub struct Answer {
     pub discriminant: f32,
 }
 
-impl Answer {
+impl AnswerWeights {
     /// The simplest one: the nearest class mean alone.
     pub const NEAREST_MEAN: Self = Self { targets: 0.0, means: 1.0, discriminant: 0.0 };
 }
@@ -62,7 +62,7 @@ pub struct Config {
     /// Weight of PSCL.
     pub contrast: f32,
     /// Form of PSCL.
-    pub contrast_form: Form,
+    pub contrast_form: ContrastForm,
     /// Temperature of PSCL.
     pub temperature: f32,
     /// Magnitude e of the perturbation of targets, U(-e/2, e/2) per coordinate.
@@ -76,7 +76,7 @@ pub struct Config {
     /// Views of an exemplar that are stored and used: the clean one first, then augmented ones.
     pub views: usize,
     /// What a step sees of a sample.
-    pub sample: Sample,
+    pub sample: SampleViews,
     /// Probability that the one view is an augmented one.
     pub augmented: f32,
     /// Whether classes that have fewer exemplars than the average come as often as the average, with further views; an
@@ -85,7 +85,7 @@ pub struct Config {
     /// Factors on the learning rate of the hidden layer and of the last one.
     pub layer_rates: [f32; 2],
     /// How features of exemplars are stored.
-    pub precision: Precision,
+    pub precision: ExemplarPrecision,
     /// Most bytes that the exemplars collected on the device take, though every class keeps one; 0 sets no limit. Where
     /// they would take more, the first ones of each class are kept, in an order that follows their content.
     pub exemplar_bytes: usize,
@@ -98,7 +98,7 @@ pub struct Config {
     /// How scores are combined, with a border between base and new classes that every session chooses anew; without it,
     /// answers follow the paper, and `class_means`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub answer: Option<Answer>,
+    pub answer: Option<AnswerWeights>,
 }
 
 impl Config {
@@ -115,18 +115,18 @@ impl Config {
             dampening: 0.9,
             weight_decay: 1e-4,
             contrast: 1.0,
-            contrast_form: Form::Outside,
+            contrast_form: ContrastForm::Outside,
             temperature: 0.07,
             perturbation_width: 9e-5,
             cross_entropy: 0.5,
             orthogonality: 1.0,
             base_exemplars: 5,
             views: 4,
-            sample: Sample::Pair,
+            sample: SampleViews::Pair,
             augmented: 0.0,
             balanced: false,
             layer_rates: [1.0, 1.0],
-            precision: Precision::Int8,
+            precision: ExemplarPrecision::Int8,
             exemplar_bytes: 0,
             class_means: 0.0,
             base_cross_entropy: 0.0,
@@ -158,7 +158,7 @@ impl Config {
     /// perturbation U(-e, e).
     #[must_use]
     pub const fn by_the_text(self) -> Self {
-        Self { contrast_form: Form::Negatives, perturbation_width: 2.0 * self.perturbation_width, ..self }
+        Self { contrast_form: ContrastForm::Negatives, perturbation_width: 2.0 * self.perturbation_width, ..self }
     }
 
     /// Ours for small devices: a fifth of the published program's arithmetic at most. One view of a sample instead of
@@ -171,7 +171,7 @@ impl Config {
             batch: 48,
             learning_rate: 0.12,
             warmup_epochs: 12,
-            sample: Sample::One,
+            sample: SampleViews::One,
             augmented: 0.25,
             balanced: true,
             layer_rates: [2.0, 0.5],
@@ -184,7 +184,7 @@ impl Config {
     /// of phase 2 answer together, and every session chooses the border between base classes and new ones. Weights were
     /// compared on several data sets (journal of the book, 2026-11-22); none is tuned to one.
     pub const fn discriminant() -> Self {
-        let answer = Answer { targets: 0.5, means: 1.0, discriminant: 2.0 };
+        let answer = AnswerWeights { targets: 0.5, means: 1.0, discriminant: 2.0 };
         Self { epochs: 0, answer: Some(answer), ..Self::edge() }
     }
 
@@ -245,7 +245,7 @@ impl Config {
             (self.layer_rates.iter().all(|factor| (0.0..=1e3).contains(factor)), "layer_rates must be from 0 to 1000"),
             ((0.0..=1e3).contains(&self.class_means), "class_means must be from 0 to 1000"),
             (
-                self.answer.is_none_or(|Answer { targets, means, discriminant }| {
+                self.answer.is_none_or(|AnswerWeights { targets, means, discriminant }| {
                     let weights = [targets, means, discriminant];
                     weights.iter().all(|weight| (0.0..=1e3).contains(weight)) && weights.iter().sum::<f32>() > 0.0
                 }),

@@ -9,7 +9,7 @@ pub const MAX_VIEWS: usize = 64;
 /// How features are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Precision {
+pub enum ExemplarPrecision {
     /// One byte per number and one scale per vector: `feature = scale * value`, scale = max|feature| / 127.
     #[default]
     Int8,
@@ -17,7 +17,7 @@ pub enum Precision {
     F16,
 }
 
-impl Precision {
+impl ExemplarPrecision {
     /// Bytes of a number.
     pub const fn bytes(self) -> usize {
         match self {
@@ -29,15 +29,15 @@ impl Precision {
 
 /// Stores a feature vector: hands its bytes on in their order, and returns the scale, which half precision has not.
 /// Numbers beyond the range of half precision become the largest ones.
-pub fn quantise(row: &[f32], precision: Precision, mut write: impl FnMut(u8)) -> Option<f32> {
+pub fn quantise(row: &[f32], precision: ExemplarPrecision, mut write: impl FnMut(u8)) -> Option<f32> {
     match precision {
-        Precision::Int8 => {
+        ExemplarPrecision::Int8 => {
             let scale = row.iter().fold(0.0f32, |highest, value| highest.max(value.abs())) / 127.0;
             let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
             row.iter().for_each(|value| write((libm::roundf(value * inverse) as i8).cast_unsigned()));
             Some(scale)
         }
-        Precision::F16 => {
+        ExemplarPrecision::F16 => {
             let limit = half::f16::MAX.to_f32();
             let halves = row.iter().map(|value| half::f16::from_f32(value.clamp(-limit, limit)));
             halves.flat_map(half::f16::to_le_bytes).for_each(write);
@@ -54,7 +54,7 @@ pub struct Exemplars<'a> {
     /// Views per exemplar.
     pub views: usize,
     /// How the numbers are stored.
-    pub precision: Precision,
+    pub precision: ExemplarPrecision,
     /// Class of each exemplar, `[len]`.
     pub classes: &'a [u32],
     /// Scale of each vector, `[len, views]`; unused in half precision.
@@ -83,11 +83,11 @@ impl Exemplars<'_> {
         let length = self.dimension * self.precision.bytes();
         let values = &self.values[row * length..][..length];
         match self.precision {
-            Precision::Int8 => {
+            ExemplarPrecision::Int8 => {
                 let scale = self.scales[row];
                 features.iter_mut().zip(values).for_each(|(to, byte)| *to = scale * f32::from(byte.cast_signed()));
             }
-            Precision::F16 => {
+            ExemplarPrecision::F16 => {
                 let halves = values.chunks_exact(2).map(|pair| half::f16::from_le_bytes([pair[0], pair[1]]));
                 features.iter_mut().zip(halves).for_each(|(to, half)| *to = half.to_f32());
             }

@@ -18,7 +18,7 @@ use core::sync::atomic::Ordering;
 pub const LANES: usize = 32;
 
 /// Numbers that are read before any is written, so that the compiler takes vectors for them: it cannot know that what a
-/// [`Finish`] reads and what it writes lie apart.
+/// [`Epilogue`] reads and what it writes lie apart.
 pub(crate) const GROUP: usize = 16;
 
 /// The groups of a slice of a multiple of [`GROUP`] numbers.
@@ -50,7 +50,7 @@ pub fn without_avx512(aside: bool) {
 
 /// The left factor of a product, in any layout: entry (row, depth) stands at `row * row_stride + depth * depth_stride`.
 #[derive(Clone, Copy, Debug)]
-pub struct Left<'a> {
+pub struct LeftFactor<'a> {
     /// The numbers.
     pub values: &'a [f32],
     /// Distance between rows.
@@ -59,7 +59,7 @@ pub struct Left<'a> {
     pub depth_stride: usize,
 }
 
-impl<'a> Left<'a> {
+impl<'a> LeftFactor<'a> {
     /// A matrix whose rows of `stride` numbers lie one after the other.
     pub fn rows(values: &'a [f32], stride: usize) -> Self {
         Self { values, row_stride: stride, depth_stride: 1 }
@@ -74,7 +74,7 @@ impl<'a> Left<'a> {
 /// The right factor of a product, in groups of [`LANES`] columns: entry (depth, column) stands at
 /// `column / LANES * group_stride + depth * stride + column % LANES`.
 #[derive(Clone, Copy, Debug)]
-pub struct Right<'a> {
+pub struct RightFactor<'a> {
     /// The numbers.
     pub values: &'a [f32],
     /// Distance between rows.
@@ -85,7 +85,7 @@ pub struct Right<'a> {
     pub columns: usize,
 }
 
-impl<'a> Right<'a> {
+impl<'a> RightFactor<'a> {
     /// A matrix whose rows of `columns` numbers lie one after the other.
     pub fn rows(values: &'a [f32], columns: usize) -> Self {
         Self { values, stride: columns, group_stride: LANES, columns }
@@ -98,17 +98,17 @@ impl<'a> Right<'a> {
     }
 }
 
-/// Most pieces of memory that [`Finish::ahead`] names.
+/// Most pieces of memory that [`Epilogue::ahead`] names.
 pub const AHEAD: usize = 2;
 
 /// Memory that will be needed soon: an address, to be asked for and never read.
 #[derive(Clone, Copy, Debug)]
-pub struct Piece {
+pub struct Prefetch {
     pub(crate) start: *const f32,
     pub(crate) length: usize,
 }
 
-impl Piece {
+impl Prefetch {
     /// None.
     pub const NONE: Self = Self { start: core::ptr::null(), length: 0 };
 
@@ -127,8 +127,8 @@ impl Piece {
 }
 
 /// What becomes of a product; see [`product_to`].
-pub trait Finish {
-    /// How many pieces of memory [`Finish::ahead`] names.
+pub trait Epilogue {
+    /// How many pieces of memory [`Epilogue::ahead`] names.
     const PIECES: usize = 0;
 
     /// Takes the entries of a row from `column` on.
@@ -141,18 +141,18 @@ pub trait Finish {
         None
     }
 
-    /// Memory to bring near while a tile of these rows and columns is computed: what [`Finish::finish`] will touch, or
+    /// Memory to bring near while a tile of these rows and columns is computed: what [`Epilogue::finish`] will touch, or
     /// what comes after the product. It changes no result.
     #[inline(always)]
-    fn ahead(&self, _rows: Range<usize>, _columns: Range<usize>) -> [Piece; AHEAD] {
-        [Piece::NONE; AHEAD]
+    fn ahead(&self, _rows: Range<usize>, _columns: Range<usize>) -> [Prefetch; AHEAD] {
+        [Prefetch::NONE; AHEAD]
     }
 }
 
 /// A function that takes the entries and names no memory.
 struct Each<F>(F);
 
-impl<F: FnMut(usize, usize, &[f32])> Finish for Each<F> {
+impl<F: FnMut(usize, usize, &[f32])> Epilogue for Each<F> {
     #[inline(always)]
     fn finish(&mut self, row: usize, column: usize, sums: &[f32]) {
         (self.0)(row, column, sums);
@@ -174,15 +174,21 @@ impl<F: FnMut(usize, usize, &[f32])> Finish for Each<F> {
 ///
 /// # Panics
 /// If a slice is shorter than its shape, or `right.columns` is no multiple of [`LANES`].
-pub fn product(rows: usize, length: usize, left: Left<'_>, right: Right<'_>, finish: impl FnMut(usize, usize, &[f32])) {
+pub fn product(
+    rows: usize,
+    length: usize,
+    left: LeftFactor<'_>,
+    right: RightFactor<'_>,
+    finish: impl FnMut(usize, usize, &[f32]),
+) {
     product_to(rows, length, left, right, Each(finish));
 }
 
-/// As [`product`], with a [`Finish`] that says what memory will be needed.
+/// As [`product`], with a [`Epilogue`] that says what memory will be needed.
 ///
 /// # Panics
 /// As for [`product`].
-pub fn product_to(rows: usize, length: usize, left: Left<'_>, right: Right<'_>, finish: impl Finish) {
+pub fn product_to(rows: usize, length: usize, left: LeftFactor<'_>, right: RightFactor<'_>, finish: impl Epilogue) {
     if rows == 0 || right.columns == 0 {
         return;
     }
@@ -214,8 +220,8 @@ mod tests {
     #[should_panic(expected = "left factor is shorter")]
     fn strides_that_wrap_around_are_refused() {
         let a = [0.0; 4];
-        let left = Left { values: &a[1..3], row_stride: usize::MAX, depth_stride: 1 };
-        product(2, 2, left, Right::rows(&[0.0; 2 * LANES], LANES), |_, _, _| {});
+        let left = LeftFactor { values: &a[1..3], row_stride: usize::MAX, depth_stride: 1 };
+        product(2, 2, left, RightFactor::rows(&[0.0; 2 * LANES], LANES), |_, _, _| {});
     }
 
     proptest! {
@@ -227,9 +233,9 @@ mod tests {
             let mut random = Random::new(rows as u64, "product");
             let a: Vec<f32> = (0..rows * length).map(|_| random.normal()).collect();
             let b: Vec<f32> = (0..length * columns).map(|_| random.normal()).collect();
-            let left = if flip { Left::transposed(&a, rows) } else { Left::rows(&a, length) };
+            let left = if flip { LeftFactor::transposed(&a, rows) } else { LeftFactor::rows(&a, length) };
             let mut result = vec![f32::NAN; rows * columns];
-            product(rows, length, left, Right::rows(&b, columns), |row, column, sums| {
+            product(rows, length, left, RightFactor::rows(&b, columns), |row, column, sums| {
                 result[row * columns + column..][..sums.len()].copy_from_slice(sums);
             });
             for (index, &value) in result.iter().enumerate() {

@@ -9,21 +9,21 @@ pub mod cross_entropy;
 pub mod orthogonality;
 mod pairs;
 
-pub use pairs::Pairs;
+pub use pairs::ContrastPairs;
 
 use crate::linalg::kernel::on_vector_units;
 use crate::math::{exp, highest, ln, sum};
 
 /// Unit rows of `width` numbers, a multiple of [`crate::linalg::LANES`].
 #[derive(Clone, Copy, Debug)]
-pub struct Rows<'a> {
+pub struct UnitRows<'a> {
     /// `[count, width]`.
     pub values: &'a [f32],
     /// Length of a row.
     pub width: usize,
 }
 
-impl Rows<'_> {
+impl UnitRows<'_> {
     /// Number of rows.
     pub fn count(&self) -> usize {
         self.values.len() / self.width

@@ -14,12 +14,13 @@
 
 mod finish;
 
-use finish::{Activation, Descent, Masked, Sum};
+use finish::{ColumnSum, Descent, HeadActivation, MaskedActivation};
 use serde::{Deserialize, Serialize};
 
 use crate::linalg::kernel::on_vector_units;
 use crate::linalg::{
-    LANES, Left, Piece, Right, groups, groups_mut, pack, padded, product_to, transpose, transpose_columns,
+    LANES, LeftFactor, Prefetch, RightFactor, groups, groups_mut, pack, padded, product_to, transpose,
+    transpose_columns,
 };
 use crate::math::{SHORTEST, dot, normalise};
 use crate::workers::{Workers, for_each_chunk};
@@ -32,7 +33,7 @@ const DEPTH: usize = 128;
 
 /// The shape of a projection head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shape {
+pub struct HeadShape {
     /// Length of a feature vector.
     pub inputs: usize,
     /// Width of the hidden layer.
@@ -43,7 +44,7 @@ pub struct Shape {
 
 /// The parameters of a head as they are stored, row-major.
 #[derive(Clone, Copy, Debug)]
-pub struct Parameters<T> {
+pub struct HeadParameters<T> {
     /// `[hidden, inputs]`.
     pub w1: T,
     /// `[hidden]`.
@@ -56,7 +57,7 @@ pub struct Parameters<T> {
 
 /// One step of SGD in PyTorch's definition: m = keep m + take (g + decay w), w = w - rate m.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Update {
+pub struct SgdUpdate {
     /// Learning rate of the hidden layer (w1, b1).
     pub rate: f32,
     /// Learning rate of the last layer (w2, b2).
@@ -69,7 +70,7 @@ pub struct Update {
     pub decay: f32,
 }
 
-impl Update {
+impl SgdUpdate {
     /// Changes no parameter and leaves the gradient itself in the momenta.
     pub const GRADIENT: Self = Self { rate: 0.0, last_rate: 0.0, keep: 0.0, take: 1.0, decay: 0.0 };
 
@@ -89,18 +90,18 @@ impl Update {
 
 /// A head in training.
 #[derive(Debug)]
-pub struct Trained<'a> {
-    /// [`Shape::parameters`] numbers, as [`Shape::load`] leaves them.
+pub struct TrainedHead<'a> {
+    /// [`HeadShape::parameters`] numbers, as [`HeadShape::load`] leaves them.
     pub parameters: &'a mut [f32],
     /// As many momenta.
     pub momenta: &'a mut [f32],
-    /// Working memory of the backward pass, [`Shape::scratch`] numbers.
+    /// Working memory of the backward pass, [`HeadShape::scratch`] numbers.
     pub scratch: &'a mut [f32],
 }
 
 /// A batch on its way through the head.
 #[derive(Debug)]
-pub struct Batch<'a> {
+pub struct HeadBatch<'a> {
     /// `[rows, inputs]`.
     pub features: &'a [f32],
     /// `[panels, rows, LANES]`: relu(W1 f + b1) after the forward pass, used up by the backward pass.
@@ -111,7 +112,7 @@ pub struct Batch<'a> {
     pub norms: &'a mut [f32],
 }
 
-impl Shape {
+impl HeadShape {
     /// The dimension of the sphere, filled up.
     pub const fn width(self) -> usize {
         padded(self.outputs)
@@ -143,7 +144,7 @@ impl Shape {
         self.panels() * self.width() * LANES + rows * self.width() + self.inputs * padded(rows)
     }
 
-    /// Multiply-adds of the forward pass of a row; the backward pass takes [`Shape::backward_cost`].
+    /// Multiply-adds of the forward pass of a row; the backward pass takes [`HeadShape::backward_cost`].
     pub const fn forward_cost(self) -> u64 {
         self.hidden as u64 * (self.inputs + self.outputs) as u64
     }
@@ -169,7 +170,7 @@ impl Shape {
     ///
     /// # Panics
     /// If a slice has not the length that the shape asks for.
-    pub fn load(self, stored: Parameters<&[f32]>, parameters: &mut [f32]) {
+    pub fn load(self, stored: HeadParameters<&[f32]>, parameters: &mut [f32]) {
         let Self { inputs, hidden, outputs } = self;
         parameters.fill(0.0);
         let (panels, b2) = parameters.split_at_mut(self.panels() * self.panel());
@@ -190,7 +191,7 @@ impl Shape {
     ///
     /// # Panics
     /// If a slice has not the length that the shape asks for.
-    pub fn store(self, parameters: &[f32], stored: Parameters<&mut [f32]>) {
+    pub fn store(self, parameters: &[f32], stored: HeadParameters<&mut [f32]>) {
         let Self { inputs, hidden, outputs } = self;
         let (panels, b2) = parameters.split_at(self.panels() * self.panel());
         stored.b2.copy_from_slice(&b2[..outputs]);
@@ -209,9 +210,9 @@ impl Shape {
     /// Projects features onto the unit sphere.
     ///
     /// # Shapes
-    /// `parameters` as [`Shape::load`] left them; fills `hidden`, `z` (|z| = 1 within 1e-6, unless the projection is
+    /// `parameters` as [`HeadShape::load`] left them; fills `hidden`, `z` (|z| = 1 within 1e-6, unless the projection is
     /// shorter than 1e-12) and `norms` of the batch.
-    pub fn forward(self, parameters: &[f32], batch: &mut Batch<'_>, workers: &dyn Workers) {
+    pub fn forward(self, parameters: &[f32], batch: &mut HeadBatch<'_>, workers: &dyn Workers) {
         let Self { inputs, .. } = self;
         let (width, rows) = (self.width(), batch.norms.len());
         if rows == 0 {
@@ -226,10 +227,10 @@ impl Shape {
                 let depth = DEPTH.min(inputs - first);
                 let last = first + depth == inputs;
                 let after = if last { self.panel() } else { (first + depth) * LANES };
-                let next = Piece::of(panel, after, depth * LANES);
-                let activation = Activation { hidden: &mut *hidden, biases, first: first == 0, last, next };
-                let left = Left::rows(&features[first..], inputs);
-                product_to(rows, depth, left, Right::rows(&w1[first * LANES..], LANES), activation);
+                let next = Prefetch::of(panel, after, depth * LANES);
+                let activation = HeadActivation { hidden: &mut *hidden, biases, first: first == 0, last, next };
+                let left = LeftFactor::rows(&features[first..], inputs);
+                product_to(rows, depth, left, RightFactor::rows(&w1[first * LANES..], LANES), activation);
             }
         });
         let hidden = &*batch.hidden;
@@ -239,9 +240,9 @@ impl Shape {
             for (panel, hidden) in panels.chunks_exact(self.panel()).zip(hidden.chunks_exact(rows * LANES)) {
                 let (_, _, w2) = self.split(panel);
                 let here = &hidden[number * ROWS * LANES..][..norms.len() * LANES];
-                let next = [Piece::of(w2, self.panel(), w2.len()), Piece::of(here, rows * LANES, here.len())];
-                let sum = Sum { sum: &mut *z, width, next };
-                product_to(norms.len(), LANES, Left::rows(here, LANES), Right::rows(w2, width), sum);
+                let next = [Prefetch::of(w2, self.panel(), w2.len()), Prefetch::of(here, rows * LANES, here.len())];
+                let sum = ColumnSum { sum: &mut *z, width, next };
+                product_to(norms.len(), LANES, LeftFactor::rows(here, LANES), RightFactor::rows(w2, width), sum);
             }
             z.chunks_exact_mut(width).zip(norms).for_each(|(row, norm)| *norm = normalise(row));
         });
@@ -249,7 +250,7 @@ impl Shape {
 
     /// Turns gradients with respect to z into those with respect to the projection before it was normalised, in place:
     /// (I - z z^T) dz / |g(f)|; zero where the projection was zero and has no direction.
-    pub fn unnormalise(self, batch: &Batch<'_>, gradient: &mut [f32]) {
+    pub fn unnormalise(self, batch: &HeadBatch<'_>, gradient: &mut [f32]) {
         let rows = gradient.chunks_exact_mut(self.width()).zip(batch.z.chunks_exact(self.width()));
         for ((row, z), norm) in rows.zip(&*batch.norms) {
             let inverse = if *norm > SHORTEST { 1.0 / norm } else { 0.0 };
@@ -260,13 +261,13 @@ impl Shape {
     /// The backward pass with the update of every parameter.
     ///
     /// # Shapes
-    /// `gradient` `[rows, width]` with respect to the projection before it was normalised (see [`Shape::unnormalise`]).
+    /// `gradient` `[rows, width]` with respect to the projection before it was normalised (see [`HeadShape::unnormalise`]).
     pub fn backward(
         self,
-        head: &mut Trained<'_>,
-        batch: &mut Batch<'_>,
+        head: &mut TrainedHead<'_>,
+        batch: &mut HeadBatch<'_>,
         gradient: &[f32],
-        update: Update,
+        update: SgdUpdate,
         workers: &dyn Workers,
     ) {
         let (inputs, width, rows) = (self.inputs, self.width(), batch.norms.len());
@@ -288,17 +289,29 @@ impl Shape {
             (before, width * LANES),
         ];
         for_each_chunk(workers, buffers, |_, [panel, momenta, hidden, before]| {
-            let next = [&*panel, &*momenta].map(|of| Piece::of(of, of.len() + (inputs + 1) * LANES, width * LANES));
+            let next = [&*panel, &*momenta].map(|of| Prefetch::of(of, of.len() + (inputs + 1) * LANES, width * LANES));
             let (w1, b1, w2) = self.split_mut(panel);
             let (w1_momenta, b1_momenta, w2_momenta) = self.split_mut(momenta);
             transpose(LANES, width, w2, before);
             let last = Descent { weights: w2, momenta: w2_momenta, width, update, rate: update.last_rate };
-            product_to(LANES, rows, Left::transposed(hidden, LANES), Right::packed(packed, rows, width), last);
-            let masked = Masked { hidden: &mut *hidden, next };
-            product_to(rows, width, Left::rows(gradient, width), Right::rows(before, LANES), masked);
+            product_to(
+                LANES,
+                rows,
+                LeftFactor::transposed(hidden, LANES),
+                RightFactor::packed(packed, rows, width),
+                last,
+            );
+            let masked = MaskedActivation { hidden: &mut *hidden, next };
+            product_to(rows, width, LeftFactor::rows(gradient, width), RightFactor::rows(before, LANES), masked);
             update.apply(update.rate, b1, b1_momenta, &column_sums(hidden, LANES, 0));
             let first = Descent { weights: w1, momenta: w1_momenta, width: LANES, update, rate: update.rate };
-            product_to(inputs, rows, Left::rows(transposed, padded(rows)), Right::rows(hidden, LANES), first);
+            product_to(
+                inputs,
+                rows,
+                LeftFactor::rows(transposed, padded(rows)),
+                RightFactor::rows(hidden, LANES),
+                first,
+            );
         });
         for block in 0..width / LANES {
             let sums = column_sums(gradient, width, block * LANES);

@@ -2,21 +2,23 @@
 
 use proptest::prelude::*;
 
-use orco_core::align::{Alignment, AlignmentData, Batch, Extent, Perturbed, Sampler, Sampling, TargetRows};
-use orco_core::config::{Config, Sample};
-use orco_core::loss::contrast::Form;
-use orco_core::projection::Shape;
+use orco_core::align::{
+    Alignment, AlignmentData, PerturbedTargets, Sampler, Sampling, StepBatch, StepExtent, TargetRows,
+};
+use orco_core::config::{Config, SampleViews};
+use orco_core::loss::contrast::ContrastForm;
+use orco_core::projection::HeadShape;
 use orco_core::random::Random;
 use orco_core::workers::Serial;
 use orco_state::head::Head;
-use orco_state::session::Memory;
-use orco_state::target::{Method, generate};
+use orco_state::session::SessionMemory;
+use orco_state::target::{TargetMethod, generate};
 
 /// The loss of a batch as a function of the head, in f64 and written down from the equations alone.
 struct Reference<'a> {
-    shape: Shape,
+    shape: HeadShape,
     target_rows: TargetRows<'a>,
-    batch: Batch<'a>,
+    batch: StepBatch<'a>,
     config: &'a Config,
 }
 
@@ -81,22 +83,22 @@ impl Reference<'_> {
     }
 }
 
-fn contrast(rows: &[Row], labels: &[u32], temperature: f64, form: Form) -> f64 {
+fn contrast(rows: &[Row], labels: &[u32], temperature: f64, form: ContrastForm) -> f64 {
     let mut losses = Vec::new();
     for anchor in 0..rows.len() {
         let others = || (0..rows.len()).filter(|&row| row != anchor);
         let s = |row: usize| dot(&rows[anchor], &rows[row]) / temperature;
         let positives: Row = others().filter(|&row| labels[row] == labels[anchor]).map(s).collect();
         let negatives: Row = others().filter(|&row| labels[row] != labels[anchor]).map(s).collect();
-        if positives.is_empty() || (form == Form::Negatives && negatives.is_empty()) {
+        if positives.is_empty() || (form == ContrastForm::Negatives && negatives.is_empty()) {
             continue;
         }
         let all = log_sum(&others().map(s).collect::<Row>());
         let mean = positives.iter().sum::<f64>() / positives.len() as f64;
         losses.push(match form {
-            Form::Outside => all - mean,
-            Form::Inside => all - log_sum(&positives),
-            Form::Negatives => log_sum(&negatives) - mean,
+            ContrastForm::Outside => all - mean,
+            ContrastForm::Inside => all - log_sum(&positives),
+            ContrastForm::Negatives => log_sum(&negatives) - mean,
         });
     }
     losses.iter().sum::<f64>() / losses.len().max(1) as f64
@@ -128,30 +130,30 @@ proptest! {
         weights in prop::array::uniform4(0.0f32..2.0)
     ) {
         let mut random = Random::new(seed, "gradient");
-        let shape = Shape { inputs: 5, hidden: 37, outputs: 4 };
+        let shape = HeadShape { inputs: 5, hidden: 37, outputs: 4 };
         let mut head = Head::zeros(shape);
         for values in head.parameters_mut() {
             values.iter_mut().for_each(|value| *value = random.normal());
         }
-        let targets = generate(Method::Random, 6, shape.outputs, 0, seed);
+        let targets = generate(TargetMethod::Random, 6, shape.outputs, 0, seed);
         let (assigned, free) = targets.split_at(4 * shape.outputs);
         let target_rows = TargetRows { base_classes: 2, assigned, free };
         let classes = [0, 2, 3, 2, 1];
         let features: Vec<f32> = (0..views * classes.len() * shape.inputs).map(|_| random.normal()).collect();
-        let perturbed = generate(Method::Random, 6, shape.outputs, 0, seed + 1);
+        let perturbed = generate(TargetMethod::Random, 6, shape.outputs, 0, seed + 1);
         let batch =
-            Batch { features: &features, classes: &classes, perturbed: &perturbed, perturbed_labels: &[2, 4, 5] };
+            StepBatch { features: &features, classes: &classes, perturbed: &perturbed, perturbed_labels: &[2, 4, 5] };
         let config = Config {
             temperature: if sharp { 0.02 } else { 0.5 },
-            contrast_form: [Form::Outside, Form::Inside, Form::Negatives][form],
+            contrast_form: [ContrastForm::Outside, ContrastForm::Inside, ContrastForm::Negatives][form],
             contrast: weights[0],
             cross_entropy: weights[1],
             orthogonality: weights[2],
             base_cross_entropy: weights[3],
             ..Config::default()
         };
-        let extent = Extent { shape, samples: classes.len(), views, classes: 4, targets: 6 };
-        let mut memory = Memory::new(extent.needs());
+        let extent = StepExtent { shape, samples: classes.len(), views, classes: 4, targets: 6 };
+        let mut memory = SessionMemory::new(extent.needs());
         let workspace = memory.workspace(&Serial);
         let mut alignment =
             Alignment::new(&extent, head.view(), &target_rows, workspace.numbers, workspace.indices, workspace.workers);
@@ -192,15 +194,15 @@ proptest! {
 
 /// A lesson of 3 base classes with 3, 1 and 7 exemplars and one learned class with 2, of 3 views each.
 fn with_lesson(work: impl FnOnce(&AlignmentData<'_>, &[u32])) {
-    use orco_core::exemplar::Precision;
+    use orco_core::exemplar::ExemplarPrecision;
     use orco_state::bank::Bank;
-    let shape = Shape { inputs: 4, hidden: 8, outputs: 8 };
-    let (mut base, mut learned) = (Bank::new(4, 3, Precision::Int8), Bank::new(4, 3, Precision::Int8));
+    let shape = HeadShape { inputs: 4, hidden: 8, outputs: 8 };
+    let (mut base, mut learned) = (Bank::new(4, 3, ExemplarPrecision::Int8), Bank::new(4, 3, ExemplarPrecision::Int8));
     for (class, count) in [(0, 3), (1, 1), (2, 7)] {
         (0..count).for_each(|_| base.push(class, &[1.0; 12]));
     }
     (0..2).for_each(|_| learned.push(3, &[1.0; 12]));
-    let (head, targets) = (Head::zeros(shape), generate(Method::Random, 8, 8, 0, 1));
+    let (head, targets) = (Head::zeros(shape), generate(TargetMethod::Random, 8, 8, 0, 1));
     let (base, learned) = (base.view(), learned.view());
     work(&AlignmentData { shape, head: head.view(), targets: &targets, base_classes: 3, base, learned }, &[0, 1, 2, 3]);
 }
@@ -210,9 +212,9 @@ fn draw(
     (data, assigned): (&AlignmentData<'_>, &[u32]),
     config: &Config,
     sampling: Sampling,
-    look: impl FnOnce(&Batch<'_>),
+    look: impl FnOnce(&StepBatch<'_>),
 ) {
-    let mut memory = Memory::new(data.needs(assigned.len(), 0, config));
+    let mut memory = SessionMemory::new(data.needs(assigned.len(), 0, config));
     let workspace = memory.workspace(&Serial);
     let (known, free) = data.targets.split_at(assigned.len() * data.shape.outputs);
     let target_rows = TargetRows { base_classes: data.base_classes, assigned: known, free };
@@ -226,7 +228,7 @@ fn perturbed_targets_are_those_of_the_setting() {
     for (base, incremental, free) in
         [(true, false, false), (false, true, false), (false, true, true), (true, true, true), (false, false, false)]
     {
-        let sampling = Sampling { perturbed: Perturbed { base, incremental, free }, ..Sampling::seeded(1) };
+        let sampling = Sampling { perturbed: PerturbedTargets { base, incremental, free }, ..Sampling::seeded(1) };
         with_lesson(|data, assigned| {
             draw((data, assigned), &Config::default(), sampling, |batch| {
                 let mut labels = batch.perturbed_labels.to_vec();
@@ -253,7 +255,7 @@ fn an_epoch_holds_every_exemplar_once_or_more_of_classes_with_few() {
             draw((data, assigned), config, Sampling::seeded(1), |batch| {
                 batch.classes.iter().for_each(|class| counts[*class as usize] += 1);
                 let views = batch.features.len() / data.shape.inputs / batch.classes.len();
-                assert_eq!(views, if config.sample == Sample::Pair { 2 } else { 1 });
+                assert_eq!(views, if config.sample == SampleViews::Pair { 2 } else { 1 });
             });
         });
         counts
@@ -261,7 +263,7 @@ fn an_epoch_holds_every_exemplar_once_or_more_of_classes_with_few() {
     let all = Config { base_exemplars: 9, ..Config::default() };
     assert_eq!(counts(&all), [3, 1, 7, 2]);
     assert_eq!(counts(&Config { base_exemplars: 2, ..all.clone() }), [2, 1, 2, 2]);
-    for sample in [Sample::Pair, Sample::One] {
+    for sample in [SampleViews::Pair, SampleViews::One] {
         let balanced = counts(&Config { balanced: true, sample, ..all.clone() });
         assert_eq!(balanced.iter().sum::<usize>(), 13, "as many as there are exemplars");
         // 13 of the 3 + 3 + 7 + 3 that are drawn.

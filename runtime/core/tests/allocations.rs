@@ -6,14 +6,14 @@ use std::ops::ControlFlow;
 
 use orco_core::align::{self, AlignmentData, Sampling};
 use orco_core::config::Config;
-use orco_core::exemplar::Precision;
-use orco_core::projection::Shape;
+use orco_core::exemplar::ExemplarPrecision;
+use orco_core::projection::HeadShape;
 use orco_core::random::Random;
 use orco_core::workers::Serial;
 use orco_state::bank::Bank;
 use orco_state::head::Head;
-use orco_state::session::Memory;
-use orco_state::target::{Method, generate};
+use orco_state::session::SessionMemory;
+use orco_state::target::{TargetMethod, generate};
 
 /// The system's allocator, counting.
 struct Counting;
@@ -45,14 +45,14 @@ fn a_session_allocates_nothing() {
     let before = ALLOCATIONS.get();
     drop(vec![1]);
     assert_eq!(ALLOCATIONS.get() - before, 1, "the allocator counts");
-    let shape = Shape { inputs: 50, hidden: 70, outputs: 20 };
+    let shape = HeadShape { inputs: 50, hidden: 70, outputs: 20 };
     let mut random = Random::new(1, "allocations");
     let mut head = Head::zeros(shape);
     for values in head.parameters_mut() {
         values.iter_mut().for_each(|value| *value = 0.1 * random.normal());
     }
-    let targets = generate(Method::Orthonormal, 20, 20, 0, 1);
-    for precision in [Precision::Int8, Precision::F16] {
+    let targets = generate(TargetMethod::Orthonormal, 20, 20, 0, 1);
+    for precision in [ExemplarPrecision::Int8, ExemplarPrecision::F16] {
         let (mut base, mut learned) = (Bank::new(50, 4, precision), Bank::new(50, 4, precision));
         for class in 0..12 {
             for _ in 0..5 {
@@ -70,7 +70,7 @@ fn a_session_allocates_nothing() {
                 base: base.view(),
                 learned: learned.view(),
             };
-            let mut memory = Memory::new(data.needs(12, 0, &config));
+            let mut memory = SessionMemory::new(data.needs(12, 0, &config));
             let mut workspace = memory.workspace(&Serial);
             let mut assigned: Vec<u32> = (0..12).collect();
             let mut after = Head::zeros(shape);

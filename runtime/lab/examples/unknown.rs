@@ -3,7 +3,7 @@
 //!
 //!     cargo run -p orco-lab --example unknown -- models/everyday
 
-use orco_core::config::{Answer, Config};
+use orco_core::config::{AnswerWeights, Config};
 use orco_core::math::{exp, highest, ln};
 use orco_lab::unknown::auroc;
 use orco_runtime::bundle::Bundle;
@@ -62,7 +62,7 @@ fn without(base_model: &BaseModel, is_out: &dyn Fn(usize) -> bool) -> BaseModel 
 fn candidates(base_model: &BaseModel, features: &[f32]) -> Vec<(String, Vec<f32>)> {
     let state = State::fresh(base_model, [0; 32]);
     let count = base_model.classes.len();
-    let rows = |answer: Option<Answer>| {
+    let rows = |answer: Option<AnswerWeights>| {
         let config = Config { answer: answer.or(base_model.config.answer), ..base_model.config.clone() };
         Classifier::with_config(base_model, &state, &config).scores(features)
     };
@@ -84,11 +84,11 @@ fn candidates(base_model: &BaseModel, features: &[f32]) -> Vec<(String, Vec<f32>
         top - row.iter().filter(|score| **score < top).copied().fold(f32::MIN, f32::max)
     };
     let over_mean = |row: &[f32]| highest(row) - row.iter().sum::<f32>() / row.len() as f32;
-    let none = Answer { targets: 0.0, means: 0.0, discriminant: 0.0 };
+    let none = AnswerWeights { targets: 0.0, means: 0.0, discriminant: 0.0 };
     let all = rows(None);
-    let targets = rows(Some(Answer { targets: 1.0, ..none }));
-    let means = rows(Some(Answer { means: 1.0, ..none }));
-    let discriminant = rows(Some(Answer { discriminant: 1.0, ..none }));
+    let targets = rows(Some(AnswerWeights { targets: 1.0, ..none }));
+    let means = rows(Some(AnswerWeights { means: 1.0, ..none }));
+    let discriminant = rows(Some(AnswerWeights { discriminant: 1.0, ..none }));
     let mut found = vec![
         ("all parts: largest score".to_owned(), each(&all, &highest)),
         ("all parts: lead over the second".to_owned(), each(&all, &lead)),

@@ -2,7 +2,7 @@
 //!
 //! [`Config::fixed`]: orco_core::config::Config::fixed
 
-use orco_core::align::{Perturbation, Perturbed, Sampling};
+use orco_core::align::{Perturbation, PerturbedTargets, Sampling};
 use orco_core::math::{add_scaled, normalise_rows};
 use orco_core::random::Random;
 use orco_state::bank::Bank;
@@ -44,7 +44,7 @@ pub struct Ablation {
     /// How new classes get their targets.
     pub assignment: Assignment,
     /// Which targets are perturbed.
-    pub perturbed: Perturbed,
+    pub perturbed: PerturbedTargets,
     /// How targets are perturbed.
     pub perturbation: Perturbation,
     /// Which exemplars are kept within the settings' `exemplar_bytes`.

@@ -8,7 +8,7 @@ use orco_core::random::Random;
 use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::manifest::BENCHMARK;
 use orco_state::bank::Bank;
-use orco_state::codec::{self, DecodeError, Kind};
+use orco_state::codec::{self, DecodeError, FileKind};
 use orco_state::session::NewClass;
 use orco_state::state::BaseModel;
 
@@ -100,7 +100,7 @@ impl Benchmark {
         }
         let bytes = bundle.read(BENCHMARK)?;
         let path = bundle.folder.join(BENCHMARK);
-        let benchmark: Self = codec::decode(Kind::Benchmark, &bytes)
+        let benchmark: Self = codec::decode(FileKind::Benchmark, &bytes)
             .map_err(|source| BenchmarkError::Decode { path: path.clone(), source })?;
         if benchmark.is_sound(&bundle.base_model) {
             Ok(benchmark)

@@ -8,7 +8,7 @@ use super::metrics::{Draw, Measured, Row, Summary, summarise};
 use crate::benchmark::Benchmark;
 use crate::published;
 use crate::system::System;
-use orco_core::align::Progress;
+use orco_core::align::AlignProgress;
 use orco_core::config::Config;
 use orco_core::workers::{Serial, Workers};
 use orco_runtime::threads::{Threads, cores};
@@ -129,7 +129,7 @@ impl Measurement<'_> {
         &self,
         draw: usize,
         workers: &dyn Workers,
-        on_progress: &mut (dyn FnMut(usize, Progress) -> ControlFlow<()> + Send),
+        on_progress: &mut (dyn FnMut(usize, AlignProgress) -> ControlFlow<()> + Send),
         on_row: &mut dyn FnMut(&Row),
     ) -> Result<Draw, EvaluateError> {
         self.rows(draw, workers, on_progress, &mut |_, row| on_row(row))
@@ -139,7 +139,7 @@ impl Measurement<'_> {
         &self,
         draw: usize,
         workers: &dyn Workers,
-        on_progress: &mut (dyn FnMut(usize, Progress) -> ControlFlow<()> + Send),
+        on_progress: &mut (dyn FnMut(usize, AlignProgress) -> ControlFlow<()> + Send),
         on_session: &mut dyn FnMut(&Scored<'_>, &Row),
     ) -> Result<Draw, EvaluateError> {
         let mut rows = Vec::with_capacity(self.benchmark.ways.len() + 1);
@@ -160,7 +160,7 @@ impl Measurement<'_> {
         &self,
         draw: usize,
         workers: &dyn Workers,
-        on_progress: &mut (dyn FnMut(usize, Progress) -> ControlFlow<()> + Send),
+        on_progress: &mut (dyn FnMut(usize, AlignProgress) -> ControlFlow<()> + Send),
         on_session: &mut dyn FnMut(&Scored<'_>),
     ) -> Result<(f64, f64), EvaluateError> {
         let Self { base_model, benchmark, system, config, seed } = *self;

@@ -1,15 +1,15 @@
 //! Statistics of the base classes, computed on the workstation from the features of all their images.
 
 use nalgebra::{DMatrix, DVector, SymmetricEigen};
-use orco_core::config::{Answer, Config};
+use orco_core::config::{AnswerWeights, Config};
 use orco_core::discriminant::{Whitening, direction, root};
-use orco_core::exemplar::{Exemplars, Precision};
+use orco_core::exemplar::{ExemplarPrecision, Exemplars};
 use orco_core::math::add_scaled;
 use orco_core::random::Random;
 use orco_core::workers::Serial;
 use orco_state::bank::Bank;
 use orco_state::classify::Classifier;
-use orco_state::session::{Memory, NewClass, Session};
+use orco_state::session::{NewClass, Session, SessionMemory};
 use orco_state::state::{BaseModel, Class, State};
 use orco_state::statistics::Statistics;
 
@@ -62,7 +62,7 @@ pub fn fit(base_model: &BaseModel, features: Features<'_>, set_aside: Bank, seed
     let mut whitened = root_means;
     let by = Whitening { axes: &axes, damping: &damping, factor };
     whitened.chunks_exact_mut(inputs).for_each(|row| by.apply(row));
-    let bank = |rows: &[f32], precision: Precision| {
+    let bank = |rows: &[f32], precision: ExemplarPrecision| {
         let mut bank = Bank::new(inputs, 1, precision);
         rows.chunks_exact(inputs).enumerate().for_each(|(index, row)| bank.push(index as u32, row));
         bank
@@ -70,11 +70,11 @@ pub fn fit(base_model: &BaseModel, features: Features<'_>, set_aside: Bank, seed
     let mut statistics = Statistics {
         centre,
         root_centre,
-        axes: bank(&axes, Precision::Int8),
+        axes: bank(&axes, ExemplarPrecision::Int8),
         damping,
         factor,
-        directions: bank(&means, Precision::F16),
-        whitened: bank(&whitened, Precision::F16),
+        directions: bank(&means, ExemplarPrecision::F16),
+        whitened: bank(&whitened, ExemplarPrecision::F16),
         deviations: [1.0; 3],
         start: 0.0,
         set_aside,
@@ -157,9 +157,12 @@ fn deviations(base_model: &BaseModel, statistics: &Statistics, features: Feature
     let every = features.classes.len().div_ceil(MEASURED).max(1);
     let sample: Vec<f32> =
         features.values.chunks_exact(inputs).step_by(every).flat_map(<[f32]>::iter).copied().collect();
-    let alone = Answer { targets: 0.0, means: 0.0, discriminant: 0.0 };
-    let parts =
-        [Answer { targets: 1.0, ..alone }, Answer { means: 1.0, ..alone }, Answer { discriminant: 1.0, ..alone }];
+    let alone = AnswerWeights { targets: 0.0, means: 0.0, discriminant: 0.0 };
+    let parts = [
+        AnswerWeights { targets: 1.0, ..alone },
+        AnswerWeights { means: 1.0, ..alone },
+        AnswerWeights { discriminant: 1.0, ..alone },
+    ];
     let base_model = BaseModel { statistics: Some(statistics.clone()), ..base_model.clone() };
     let fresh = State::fresh(&base_model, [0; 32]);
     parts.map(|answer| {
@@ -228,7 +231,7 @@ fn played(base_model: &BaseModel, statistics: &Statistics, features: Features<'_
             NewClass { label: label.clone(), shots: shots(class) }
         })
         .collect();
-    let (memory, on_progress) = (&mut Memory::default(), &mut |_| core::ops::ControlFlow::Continue(()));
+    let (memory, on_progress) = (&mut SessionMemory::default(), &mut |_| core::ops::ControlFlow::Continue(()));
     let mut session = Session { base_model: &reduced, config: &config, seed: 1, memory, workers: &Serial, on_progress };
     let (state, _) = session.learn(&State::fresh(&reduced, [0; 32]), &new).ok()?;
     state.calibration.filter(|calibration| calibration.border.new > 0.0).map(|calibration| calibration.border.shift)

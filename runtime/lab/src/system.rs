@@ -14,8 +14,8 @@ mod nc_fscil;
 mod pull;
 mod ridge;
 
-use orco_core::align::{AlignError, Progress};
-use orco_core::config::{Answer, Config};
+use orco_core::align::{AlignError, AlignProgress};
+use orco_core::config::{AnswerWeights, Config};
 use orco_core::workers::Workers;
 use orco_state::session::{LearnError, NewClass, OnProgress};
 use orco_state::state::{BaseModel, State};
@@ -93,15 +93,15 @@ impl System {
 
     /// The settings that a system brings instead of those it is measured with; `program` are the published program's.
     pub(crate) fn settings(self, config: &Config, program: Config) -> Option<Config> {
-        let none = Answer { targets: 0.0, means: 0.0, discriminant: 0.0 };
+        let none = AnswerWeights { targets: 0.0, means: 0.0, discriminant: 0.0 };
         let alone = |answer| Some(Config { epochs: 0, answer: Some(answer), ..config.clone() });
         // How exemplars are stored is the bundle's.
         let stored = |preset: Config| {
             Some(Config { views: config.views, precision: config.precision, ..preset.by_targets_alone() })
         };
         match self {
-            Self::NcmBorder => alone(Answer::NEAREST_MEAN),
-            Self::LdaBorder => alone(Answer { discriminant: 1.0, ..none }),
+            Self::NcmBorder => alone(AnswerWeights::NEAREST_MEAN),
+            Self::LdaBorder => alone(AnswerWeights { discriminant: 1.0, ..none }),
             Self::Program => stored(program),
             Self::Text => stored(program.by_the_text()),
             Self::FineTuning => stored(bounds::fine_tuning(program)),
@@ -199,7 +199,7 @@ pub(crate) trait Learner {
 
 /// Tells of an epoch that trained something else than phase 3, and asks whether to go on.
 pub(crate) fn told(epoch: usize, epochs: usize, on_progress: OnProgress<'_>) -> Result<(), LearnError> {
-    let progress = Progress { epoch: epoch + 1, epochs, losses: Default::default() };
+    let progress = AlignProgress { epoch: epoch + 1, epochs, losses: Default::default() };
     if on_progress(progress).is_break() { Err(AlignError::Cancelled.into()) } else { Ok(()) }
 }
 

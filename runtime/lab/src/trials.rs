@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use orco_core::align::{Perturbation, Perturbed};
+use orco_core::align::{Perturbation, PerturbedTargets};
 use orco_core::config::Config;
 use orco_core::workers::Workers;
 use orco_runtime::files::replace;
@@ -85,8 +85,8 @@ impl Question {
                     Trial { ablation, theirs: Some(Theirs::last_hm(theirs)), ..trial(name, program()) }
                 };
                 let of = |perturbed| Ablation { perturbed, ..Ablation::default() };
-                let base_too = of(Perturbed { base: true, ..Perturbed::SESSION });
-                let no_targets = of(Perturbed { base: false, incremental: false, free: false });
+                let base_too = of(PerturbedTargets { base: true, ..PerturbedTargets::SESSION });
+                let no_targets = of(PerturbedTargets { base: false, incremental: false, free: false });
                 let uniform = |name: &str, ablation, theirs| Trial { ablation, theirs, ..trial(name, program()) };
                 let mut trials = vec![
                     // The paper does not say which of these two its row without perturbation is.

@@ -6,7 +6,7 @@ use core::ops::ControlFlow;
 
 use orco_core::workers::Serial;
 use orco_state::classify::Classifier;
-use orco_state::session::{Memory, Session};
+use orco_state::session::{Session, SessionMemory};
 use orco_state::state::State;
 use serde::{Deserialize, Serialize};
 
@@ -53,7 +53,7 @@ impl Measurement<'_> {
         let measured = benchmark.measured.clean();
         let classes = benchmark.measured.classes();
         let mut state = State::fresh(base_model, [0; 32]);
-        let mut memory = Memory::default();
+        let mut memory = SessionMemory::default();
         let mut rows = Vec::with_capacity(benchmark.ways.len() + 1);
         for session in 0..=benchmark.ways.len() {
             if session > 0 {

@@ -3,20 +3,20 @@
 
 use core::ops::ControlFlow;
 
-use orco_core::config::{Answer, Config};
-use orco_core::exemplar::Precision;
-use orco_core::projection::Shape;
+use orco_core::config::{AnswerWeights, Config};
+use orco_core::exemplar::ExemplarPrecision;
+use orco_core::projection::HeadShape;
 use orco_core::random::Random;
 use orco_core::workers::Serial;
 use orco_lab::statistics::{Features, fit};
 use orco_state::bank::Bank;
 use orco_state::classify::Classifier;
 use orco_state::head::Head;
-use orco_state::history::{Change, Limits, Saved, Verb};
-use orco_state::session::{LearnError, Memory, NewClass, Report, Session};
+use orco_state::history::{ChangeKind, HistoryChange, HistoryLimits, SavedState};
+use orco_state::session::{LearnError, NewClass, Session, SessionMemory, SessionReport};
 use orco_state::state::{Balance, BaseModel, Class, State};
 use orco_state::statistics::Statistics;
-use orco_state::target::{Method, generate};
+use orco_state::target::{TargetMethod, generate};
 
 const INPUTS: usize = 32;
 const BASE: usize = 12;
@@ -54,17 +54,17 @@ fn label(class: usize) -> String {
 
 fn base_model() -> BaseModel {
     let mut random = Random::new(1, "head");
-    let mut head = Head::zeros(Shape { inputs: INPUTS, hidden: 16, outputs: TARGETS });
+    let mut head = Head::zeros(HeadShape { inputs: INPUTS, hidden: 16, outputs: TARGETS });
     for values in head.parameters_mut() {
         values.iter_mut().for_each(|value| *value = 0.3 * random.normal());
     }
-    let mut exemplars = Bank::new(INPUTS, 2, Precision::Int8);
+    let mut exemplars = Bank::new(INPUTS, 2, ExemplarPrecision::Int8);
     (0..BASE).for_each(|class| exemplars.push(class as u32, &feature(class, &mut random)));
     let classes = (0..BASE).map(|class| Class { label: label(class), target: class as u32, session: 0 });
     let config = Config { views: 2, ..Config::discriminant() };
     let base_model = BaseModel {
         dimension: TARGETS,
-        targets: generate(Method::Orthonormal, TARGETS, TARGETS, 0, 1),
+        targets: generate(TargetMethod::Orthonormal, TARGETS, TARGETS, 0, 1),
         head,
         classes: classes.collect(),
         exemplars,
@@ -73,7 +73,7 @@ fn base_model() -> BaseModel {
     };
     let (values, classes) = features(0..BASE, 40, "base");
     let (aside, of) = features(0..BASE, 5, "set aside");
-    let mut set_aside = Bank::new(INPUTS, 1, Precision::Int8);
+    let mut set_aside = Bank::new(INPUTS, 1, ExemplarPrecision::Int8);
     aside.chunks_exact(INPUTS).zip(of).for_each(|(row, class)| set_aside.push(class, row));
     let statistics = fit(&base_model, Features { values: &values, classes: &classes }, set_aside, 1);
     BaseModel { statistics: Some(statistics), ..base_model }
@@ -86,13 +86,13 @@ fn new_class(class: usize, shots: usize) -> NewClass {
 }
 
 fn with<T>(base_model: &BaseModel, step: impl FnOnce(&mut Session<'_>) -> Result<T, LearnError>) -> T {
-    let (memory, on_progress) = (&mut Memory::default(), &mut |_| ControlFlow::Continue(()));
+    let (memory, on_progress) = (&mut SessionMemory::default(), &mut |_| ControlFlow::Continue(()));
     let config = &base_model.config;
     let mut session = Session { base_model, config, seed: 1, memory, workers: &Serial, on_progress };
     step(&mut session).unwrap()
 }
 
-fn learn(base_model: &BaseModel, state: &State, classes: core::ops::Range<usize>) -> (State, Report) {
+fn learn(base_model: &BaseModel, state: &State, classes: core::ops::Range<usize>) -> (State, SessionReport) {
     let new: Vec<NewClass> = classes.map(|class| new_class(class, 5)).collect();
     with(base_model, |session| session.learn(state, &new))
 }
@@ -114,7 +114,7 @@ fn all_that_is_known_answers_better_than_means_alone() {
     let (state, report) = learn(&base_model, &State::fresh(&base_model, [0; 32]), BASE..BASE + 6);
     assert!(state.is_sound(&base_model) && state.head.is_none());
     let all = accuracy(&base_model, &state, &base_model.config);
-    let means = Some(Answer::NEAREST_MEAN);
+    let means = Some(AnswerWeights::NEAREST_MEAN);
     let alone = accuracy(&base_model, &state, &Config { answer: means, ..base_model.config.clone() });
     assert!(all[0] > 0.75 && all[1] > 0.75, "{all:?}");
     assert!(all[0] + all[1] > alone[0] + alone[1] + 0.1, "the shared scatter is known: {all:?} against {alone:?}");
@@ -143,7 +143,7 @@ fn a_shot_does_not_speak_for_itself() {
     let fresh = State::fresh(&base_model, [0; 32]);
     let (_, report) = with(&base_model, |session| session.learn(&fresh, &[odd]));
     let (_, real) = learn(&base_model, &fresh, BASE..BASE + 1);
-    let accuracy = |report: &Report| report.new_accuracy().unwrap();
+    let accuracy = |report: &SessionReport| report.new_accuracy().unwrap();
     assert!(accuracy(&real) > 0.75 && accuracy(&report) < accuracy(&real), "{} {}", accuracy(&real), accuracy(&report));
 }
 
@@ -196,19 +196,19 @@ fn the_balance_moves_the_border_and_is_undone() {
     let shift = |state: &State| state.calibration.unwrap().border.shift;
     let [keep, favour] = [Balance::KeepKnown, Balance::FavourNew].map(moved);
     assert!(shift(&keep) <= shift(&state) && shift(&state) <= shift(&favour));
-    let saved = Saved::fresh(&base_model, [0; 32]).then(
+    let saved = SavedState::fresh(&base_model, [0; 32]).then(
         state.clone(),
-        &Change::new(Verb::Learn, 1).labels((BASE..BASE + 6).map(label)),
-        Limits::default(),
+        &HistoryChange::new(ChangeKind::Learn, 1).labels((BASE..BASE + 6).map(label)),
+        HistoryLimits::default(),
     );
     let before = saved.back(0).unwrap();
-    let saved = saved.then(favour, &Change::new(Verb::Balance, 1), Limits::default());
+    let saved = saved.then(favour, &HistoryChange::new(ChangeKind::Balance, 1), HistoryLimits::default());
     assert!(saved.is_sound(&base_model));
     let earlier = saved.earlier(before).unwrap();
     let (restored, _) = with(&base_model, |session| session.restore(&saved.state, &earlier));
     assert_eq!(restored, state);
     let paper = BaseModel { statistics: None, ..base_model.clone() };
-    let (memory, on_progress) = (&mut Memory::default(), &mut |_| ControlFlow::Continue(()));
+    let (memory, on_progress) = (&mut SessionMemory::default(), &mut |_| ControlFlow::Continue(()));
     let mut session =
         Session { base_model: &paper, config: &paper.config, seed: 1, memory, workers: &Serial, on_progress };
     assert_eq!(session.balance(&state, Balance::FavourNew).unwrap_err(), LearnError::NoBorder);

@@ -10,10 +10,10 @@ use orco_lab::unknown::UnknownRow;
 use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 use orco_state::classify::Classifier;
-use orco_state::enough::{Curve, enough};
+use orco_state::enough::{LearningCurve, enough};
 use orco_state::grouping::Grouping;
-use orco_state::nearest::{Place, nearest};
-use orco_state::session::{LearnError, Memory, NewClass, Session};
+use orco_state::nearest::{ExemplarId, nearest};
+use orco_state::session::{LearnError, NewClass, Session, SessionMemory};
 use orco_state::state::{BaseModel, State};
 
 fn edge() -> (Bundle, Benchmark) {
@@ -23,7 +23,7 @@ fn edge() -> (Bundle, Benchmark) {
 }
 
 fn with<T>(base_model: &BaseModel, step: impl FnOnce(&mut Session<'_>) -> T) -> T {
-    let (memory, on_progress) = (&mut Memory::default(), &mut |_| ControlFlow::Continue(()));
+    let (memory, on_progress) = (&mut SessionMemory::default(), &mut |_| ControlFlow::Continue(()));
     let config = &base_model.config;
     step(&mut Session { base_model, config, seed: 1, memory, workers: &Serial, on_progress })
 }
@@ -56,7 +56,7 @@ fn classes_to_come_are_told_from_known_ones_better_than_by_chance() {
 fn errors_fall_with_shots_and_a_stranger_among_shots_is_found() {
     let (bundle, benchmark) = edge();
     let base_model = &bundle.base_model;
-    let curve = Curve::of(base_model).unwrap();
+    let curve = LearningCurve::of(base_model).unwrap();
     assert_eq!(curve.errors().len(), base_model.config.base_exemplars);
     assert!(curve.errors().windows(2).filter(|pair| pair[1] <= pair[0]).count() >= 3, "{curve:?}");
     let classifier = Classifier::new(base_model, &State::fresh(base_model, [0; 32]));
@@ -104,7 +104,7 @@ fn a_moved_shot_belongs_to_the_other_class_and_to_no_other() {
     let mut clean = vec![0.0; base_model.head.inputs];
     next.exemplars.view().read(last, 0, &mut clean);
     let best = nearest(base_model, &next, &clean, 1)[0];
-    assert_eq!((best.class, best.place, best.number), (base as usize + 1, Place::Device(last), 6));
+    assert_eq!((best.class, best.place, best.number), (base as usize + 1, ExemplarId::Device(last), 6));
     assert!(best.similarity > 0.999);
 
     let refused = |shot, label: &str| {

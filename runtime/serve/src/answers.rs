@@ -8,14 +8,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use orco_runtime::encoder::EncodeError;
-use orco_runtime::encoder::choice::Work;
-use orco_runtime::enough::{Curve, Enough};
-use orco_runtime::history::Entry;
+use orco_runtime::encoder::choice::Workload;
+use orco_runtime::enough::{LearningCurve, ShotSufficiency};
+use orco_runtime::history::HistoryEntry;
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::label;
 use orco_runtime::learner::{Answer, Learner};
 use orco_runtime::ndarray::{Array2, Array3};
-use orco_runtime::nearest::Place;
+use orco_runtime::nearest::ExemplarId;
 use orco_runtime::state::{Balance, Class};
 use orco_runtime::store::Revision;
 use tokio::sync::oneshot;
@@ -103,7 +103,7 @@ pub struct Knowledge {
     /// Sessions since the bundle.
     pub sessions: u32,
     /// The changes that are remembered, oldest first.
-    pub history: Vec<Entry>,
+    pub history: Vec<HistoryEntry>,
 }
 
 impl Knowledge {
@@ -158,13 +158,35 @@ pub struct Judged {
 type Reply<T> = oneshot::Sender<Result<T, EncodeError>>;
 
 enum Request {
-    Look { picture: Admitted<RgbImage>, like: usize, reply: Reply<Looked> },
-    Enough { label: String, shots: Array3<f32>, curve: Option<Curve>, reply: Reply<(Enough, Vec<String>)> },
-    Rows { rows: Array2<f32>, reply: Reply<Vec<Judged>> },
-    Shot { picture: Admitted<RgbImage>, reply: Reply<Taken> },
-    Imprint { label: String, shots: Array3<f32> },
-    Refresh { done: oneshot::Sender<()> },
-    Alive { reply: Reply<()> },
+    Look {
+        picture: Admitted<RgbImage>,
+        like: usize,
+        reply: Reply<Looked>,
+    },
+    Enough {
+        label: String,
+        shots: Array3<f32>,
+        curve: Option<LearningCurve>,
+        reply: Reply<(ShotSufficiency, Vec<String>)>,
+    },
+    Rows {
+        rows: Array2<f32>,
+        reply: Reply<Vec<Judged>>,
+    },
+    Shot {
+        picture: Admitted<RgbImage>,
+        reply: Reply<Taken>,
+    },
+    Imprint {
+        label: String,
+        shots: Array3<f32>,
+    },
+    Refresh {
+        done: oneshot::Sender<()>,
+    },
+    Alive {
+        reply: Reply<()>,
+    },
 }
 
 /// Asks the thread that answers.
@@ -225,8 +247,8 @@ impl Answers {
         &self,
         label: &str,
         shots: Array3<f32>,
-        curve: Option<Curve>,
-    ) -> Result<(Enough, Vec<String>), Refusal> {
+        curve: Option<LearningCurve>,
+    ) -> Result<(ShotSufficiency, Vec<String>), Refusal> {
         self.ask(|reply| Request::Enough { label: label.to_owned(), shots, curve, reply }).await
     }
 
@@ -331,8 +353,8 @@ impl Worker for Answering {
     fn live(&mut self, up: &mut dyn FnMut()) -> Result<(), ServeError> {
         self.health.pass("answers: opening");
         let mut learner = (self.open)()?;
-        learner.engine(Work::Shots)?;
-        learner.engine(Work::Pictures(usize::MAX))?;
+        learner.engine(Workload::Shots)?;
+        learner.engine(Workload::Pictures(usize::MAX))?;
         learner.warnings().iter().for_each(|warning| log::warn!("{warning}"));
         let mut thread = Thread {
             revision: learner.store().revision(),
@@ -450,8 +472,10 @@ impl Thread {
             label: self.learner.label(neighbour.class).to_owned(),
             similarity: neighbour.similarity,
             shot: match neighbour.place {
-                Place::Device(exemplar) => Some(Stored { digest: bank.digest_of(exemplar), number: neighbour.number }),
-                Place::Bundle(_) => None,
+                ExemplarId::Device(exemplar) => {
+                    Some(Stored { digest: bank.digest_of(exemplar), number: neighbour.number })
+                }
+                ExemplarId::Bundle(_) => None,
             },
         });
         let like = like.collect();

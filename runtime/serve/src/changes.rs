@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use orco_runtime::history::EntryId;
 use orco_runtime::image_rs::RgbImage;
 use orco_runtime::label;
-use orco_runtime::learner::{ChangeError, Learner, Made, Shots, Step};
+use orco_runtime::learner::{ChangeError, ChangeOutcome, ChangeStep, Learner, Shots};
 use orco_runtime::ndarray::Array3;
 use orco_runtime::state::Balance;
 use orco_runtime::thumbnails::Thumbnails;
@@ -333,9 +333,9 @@ impl Changing {
     fn make(&mut self, learner: &mut Learner, id: Id, change: Change) -> Result<(Value, Option<String>), ChangeError> {
         let shared = self.shared.clone();
         let mut told = 0.0;
-        let mut observer = move |step: Step| {
+        let mut observer = move |step: ChangeStep| {
             let share = match step {
-                Step::Epoch(progress) => progress.epoch as f32 / progress.epochs.max(1) as f32,
+                ChangeStep::Epoch(progress) => progress.epoch as f32 / progress.epochs.max(1) as f32,
                 _ => 0.0,
             };
             // Not every epoch is news.
@@ -411,6 +411,6 @@ impl Changing {
     }
 }
 
-fn told_of<T>(made: Made<T>, report: impl FnOnce(T) -> Value) -> (Value, Option<String>) {
+fn told_of<T>(made: ChangeOutcome<T>, report: impl FnOnce(T) -> Value) -> (Value, Option<String>) {
     (report(made.report), made.uncertain.map(|error| sentence(&error)))
 }

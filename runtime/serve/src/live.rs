@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use orco_camera::{Camera, Frame, Phase, Status};
-use orco_runtime::image::{ImageError, Needs, Preprocessing};
+use orco_runtime::image::{DecodingMemory, ImageError, Preprocessing};
 use orco_runtime::image_rs::RgbImage;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -191,7 +191,7 @@ impl Live {
     ///
     /// # Errors
     /// [`Refusal`] if it is no picture.
-    pub fn needs(&self, frame: &Frame) -> Result<Needs, Refusal> {
+    pub fn needs(&self, frame: &Frame) -> Result<DecodingMemory, Refusal> {
         frame.needs(None).map_err(unreadable)
     }
 

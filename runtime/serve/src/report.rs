@@ -1,19 +1,19 @@
 //! What a change did, as JSON.
 
-use orco_runtime::history::{Entry, Verb};
-use orco_runtime::session::{ClassAccuracy, Report};
+use orco_runtime::history::{ChangeKind, HistoryEntry};
+use orco_runtime::session::{ClassAccuracy, SessionReport};
 use serde_json::{Value, json};
 
 /// The classes that lost most, in a report.
 const LISTED: usize = 10;
 
 /// What a change did to what is known. Shares are of stored exemplars, 0..1.
-pub fn of(report: &Report) -> Value {
+pub fn of(report: &SessionReport) -> Value {
     let class = |class: &&ClassAccuracy| json!({ "label": class.label, "before": class.before, "after": class.after });
     let lost: Vec<Value> = report.forgotten(0.0).iter().take(LISTED).map(class).collect();
     let new = report.classes.iter().filter(|class| class.before.is_none());
     let new: Vec<Value> = new.map(|class| json!({ "label": class.label, "after": class.after })).collect();
-    let confusion = |confused: &orco_runtime::session::Confusion| json!({ "label": confused.label, "taken_for": confused.taken_for, "share": confused.share });
+    let confusion = |confused: &orco_runtime::session::ConfusedPair| json!({ "label": confused.label, "taken_for": confused.taken_for, "share": confused.share });
     json!({
         "known": report.old_accuracy().map(|(before, after)| json!({ "before": before, "after": after })),
         "new": new,
@@ -25,7 +25,7 @@ pub fn of(report: &Report) -> Value {
 }
 
 /// An entry of the history.
-pub fn entry(entry: &Entry) -> Value {
+pub fn entry(entry: &HistoryEntry) -> Value {
     let labels: Vec<&str> = entry.names.iter().map(|name| name.label.as_str()).collect();
     let known: Vec<&str> = entry.classes.iter().map(|known| known.class.label.as_str()).collect();
     json!({
@@ -35,18 +35,18 @@ pub fn entry(entry: &Entry) -> Value {
 }
 
 /// A kind of change, as programs call it.
-fn verb(verb: Verb) -> &'static str {
+fn verb(verb: ChangeKind) -> &'static str {
     match verb {
-        Verb::Start => "start",
-        Verb::Learn => "learn",
-        Verb::Add => "add",
-        Verb::Forget => "forget",
-        Verb::Rename => "rename",
-        Verb::Import => "import",
-        Verb::Undo => "undo",
-        Verb::Purge => "purge",
-        Verb::Balance => "balance",
-        Verb::Move => "move",
+        ChangeKind::Start => "start",
+        ChangeKind::Learn => "learn",
+        ChangeKind::Add => "add",
+        ChangeKind::Forget => "forget",
+        ChangeKind::Rename => "rename",
+        ChangeKind::Import => "import",
+        ChangeKind::Undo => "undo",
+        ChangeKind::Purge => "purge",
+        ChangeKind::Balance => "balance",
+        ChangeKind::Move => "move",
         _ => "other",
     }
 }

@@ -5,8 +5,8 @@ use std::thread::JoinHandle;
 
 use orco_camera::{Camera, Source};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::enough::Curve;
-use orco_runtime::learner::{Learner, Settings};
+use orco_runtime::enough::LearningCurve;
+use orco_runtime::learner::{Learner, LearnerSettings};
 use orco_runtime::manifest::Manifest;
 use orco_runtime::store::Store;
 use orco_runtime::thumbnails::Thumbnails;
@@ -66,7 +66,7 @@ pub struct Service {
     pub events: Events,
     /// Figures.
     pub metrics: Metrics,
-    curve: LazyLock<Option<Curve>, Box<dyn FnOnce() -> Option<Curve> + Send>>,
+    curve: LazyLock<Option<LearningCurve>, Box<dyn FnOnce() -> Option<LearningCurve> + Send>>,
     live: OnceLock<Live>,
     changes: Option<Changes>,
     thread: Option<JoinHandle<()>>,
@@ -77,7 +77,7 @@ impl Service {
     ///
     /// # Errors
     /// [`ServeError`] if the state cannot be used, or the backbone or a thread not started.
-    pub fn open(bundle: Bundle, store: Store, settings: Settings) -> Result<Arc<Self>, ServeError> {
+    pub fn open(bundle: Bundle, store: Store, settings: LearnerSettings) -> Result<Arc<Self>, ServeError> {
         Self::open_keeping(bundle, store, settings, Keeping::default())
     }
 
@@ -88,7 +88,7 @@ impl Service {
     pub fn open_keeping(
         bundle: Bundle,
         store: Store,
-        settings: Settings,
+        settings: LearnerSettings,
         keeping: Keeping,
     ) -> Result<Arc<Self>, ServeError> {
         let (metrics, events) = (Metrics::default(), Events::default());
@@ -97,14 +97,15 @@ impl Service {
         let inbox = Inbox::new(&bundle.base_model, keeping.frames, events.clone());
         let thumbnails = Thumbnails::of(&store);
         let measured = bundle.clone();
-        let curve: Box<dyn FnOnce() -> Option<Curve> + Send> = Box::new(move || Curve::of(&measured.base_model));
+        let curve: Box<dyn FnOnce() -> Option<LearningCurve> + Send> =
+            Box::new(move || LearningCurve::of(&measured.base_model));
         let curve = LazyLock::new(curve);
         let manifest = bundle.manifest.clone();
         let (features, keeps_shots) = (bundle.base_model.head.inputs, settings.keep_shots);
         let opener = |pictures_ahead| {
             let (bundle, store, settings) = (bundle.clone(), store.clone(), settings.clone());
             move || {
-                let settings = Settings { pictures_ahead, ..settings.clone() };
+                let settings = LearnerSettings { pictures_ahead, ..settings.clone() };
                 Ok(Learner::new(bundle.clone(), store.clone(), settings)?)
             }
         };
@@ -133,7 +134,7 @@ impl Service {
     }
 
     /// How the bundle's errors fall with shots; measured when it is first asked for.
-    pub fn curve(&self) -> Option<&Curve> {
+    pub fn curve(&self) -> Option<&LearningCurve> {
         self.curve.as_ref()
     }
 

@@ -146,7 +146,7 @@ impl Shooting {
         let all = held.labels.iter().flat_map(|(label, shots)| shots.iter().map(move |shot| (label, shot)));
         let earlier = all.map(|(label, shot)| (shot.id, label.as_str(), &shot.quality));
         let best = matches.first().map(|best| (best.label.as_str(), best.probability));
-        let warnings = self.thresholds.objections(quality::Candidate { label, quality: &quality, best }, earlier);
+        let warnings = self.thresholds.objections(quality::ShotCandidate { label, quality: &quality, best }, earlier);
         if !anyway && warnings.iter().any(Warning::refuses) {
             return Ok((None, warnings));
         }

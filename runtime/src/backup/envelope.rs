@@ -1,13 +1,13 @@
 //! The envelope of a backup: its checksum, and its signature where it has one.
 //!
 //! A backup may be larger than memory, so it is read twice: once to be checked, and once to be restored. The second
-//! time its bytes are hashed again ([`Archived`]), so that what is restored is what was checked, whoever writes into the
+//! time its bytes are hashed again ([`ArchiveReader`]), so that what is restored is what was checked, whoever writes into the
 //! file meanwhile.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 
-use orco_state::codec::{self, DecodeError, Kind};
+use orco_state::codec::{self, DecodeError, FileKind};
 use sha2::{Digest, Sha256};
 
 use super::BackupError;
@@ -26,7 +26,7 @@ const CHUNK: usize = 64 << 10;
 
 /// A backup whose length, checksum and, where a key was given, signature are right.
 #[derive(Debug)]
-pub(super) struct Checked {
+pub(super) struct SoundEnvelope {
     /// Version of its layout.
     pub version: u16,
     /// Bytes of the file.
@@ -47,8 +47,8 @@ pub(super) fn begin(file: &mut File) -> io::Result<BufWriter<&mut File>> {
 /// length.
 pub(super) fn finish(file: &mut File, sign: impl FnOnce(&mut dyn Read) -> io::Result<String>) -> io::Result<u64> {
     let archive = file.seek(SeekFrom::End(0))? - codec::HEADER as u64;
-    let version = Kind::Backup.version();
-    let signed_start = [&Kind::Backup.magic()[..], &version.to_le_bytes()].concat();
+    let version = FileKind::Backup.version();
+    let signed_start = [&FileKind::Backup.magic()[..], &version.to_le_bytes()].concat();
     file.seek(SeekFrom::Start(codec::HEADER as u64))?;
     let signature = sign(&mut signed_start.chain(BufReader::new(Read::take(&mut *file, archive))))?;
     file.seek(SeekFrom::End(0))?;
@@ -70,12 +70,12 @@ pub(super) fn finish(file: &mut File, sign: impl FnOnce(&mut dyn Read) -> io::Re
 /// # Errors
 /// [`BackupError::Decode`] if it is no sound backup of a version that can be read, [`BackupError::Signature`] if a key is
 /// given and it is not signed with it.
-pub(super) fn check(file: &mut File, key: Option<&PublicKey>) -> Result<Checked, BackupError> {
+pub(super) fn check(file: &mut File, key: Option<&PublicKey>) -> Result<SoundEnvelope, BackupError> {
     let bytes = file.seek(SeekFrom::End(0))?;
     file.rewind()?;
     let mut header = Vec::with_capacity(codec::HEADER);
     Read::take(&mut *file, codec::HEADER as u64).read_to_end(&mut header)?;
-    if !header.starts_with(Kind::Backup.magic()) {
+    if !header.starts_with(FileKind::Backup.magic()) {
         return Err(DecodeError::WrongKind.into());
     }
     let damaged = || BackupError::from(DecodeError::Checksum);
@@ -116,7 +116,7 @@ pub(super) fn check(file: &mut File, key: Option<&PublicKey>) -> Result<Checked,
     if sum != *expected {
         return Err(damaged());
     }
-    let highest = Kind::Backup.version();
+    let highest = FileKind::Backup.version();
     if !(WITHOUT_SIGNATURE..=highest).contains(&version) {
         return Err(DecodeError::Version { expected: highest, actual: version }.into());
     }
@@ -124,7 +124,7 @@ pub(super) fn check(file: &mut File, key: Option<&PublicKey>) -> Result<Checked,
         return Err(DecodeError::Body.into());
     }
     trusted?;
-    Ok(Checked { version, bytes, start: *start, sum, archive })
+    Ok(SoundEnvelope { version, bytes, start: *start, sum, archive })
 }
 
 /// The text of the signature at the end of a file; `None` if there is none that could be one.
@@ -163,14 +163,14 @@ fn chunks(file: &mut File, length: u64, each: &mut dyn FnMut(&[u8])) -> io::Resu
 }
 
 /// The archive of a backup that was checked, to be read once.
-pub(super) struct Archived<'a> {
+pub(super) struct ArchiveReader<'a> {
     archive: io::Take<BufReader<&'a mut File>>,
     sum: Sha256,
     expected: [u8; 32],
 }
 
-impl<'a> Archived<'a> {
-    pub(super) fn new(file: &'a mut File, checked: &Checked) -> io::Result<Self> {
+impl<'a> ArchiveReader<'a> {
+    pub(super) fn new(file: &'a mut File, checked: &SoundEnvelope) -> io::Result<Self> {
         file.seek(SeekFrom::Start(codec::HEADER as u64))?;
         let archive = BufReader::new(file).take(checked.archive);
         Ok(Self { archive, sum: Sha256::new_with_prefix(checked.start), expected: checked.sum })
@@ -187,7 +187,7 @@ impl<'a> Archived<'a> {
     }
 }
 
-impl Read for Archived<'_> {
+impl Read for ArchiveReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.archive.read(buffer)?;
         self.sum.update(&buffer[..count]);

@@ -7,14 +7,14 @@ use crate::release::{RELEASES, ReleaseError, Releases};
 use crate::store::{Store, StoreError};
 
 /// The releases that were used, here or where a backup was written; they are as they were unless the change is made.
-pub(super) struct Floor<'a> {
+pub(super) struct ReleaseFloor<'a> {
     folder: &'a Path,
     before: Releases,
     after: Releases,
     is_written: bool,
 }
 
-impl<'a> Floor<'a> {
+impl<'a> ReleaseFloor<'a> {
     pub(super) fn of(store: &'a Store, others: &Releases) -> Result<Self, ReleaseError> {
         let before = Releases::read(store.folder())?;
         let mut after = before.clone();
@@ -48,7 +48,7 @@ impl<'a> Floor<'a> {
     }
 }
 
-impl Drop for Floor<'_> {
+impl Drop for ReleaseFloor<'_> {
     fn drop(&mut self) {
         if self.is_written
             && let Err(error) = self.before.write(self.folder)

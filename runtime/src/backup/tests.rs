@@ -6,11 +6,11 @@ use std::path::Path;
 use ::image::{Rgb, RgbImage};
 use ndarray::Array3;
 use orco_core::random::Random;
-use orco_state::codec::{self, Kind};
+use orco_state::codec::{self, FileKind};
 use tempfile::{TempDir, tempdir, tempfile};
 
 use super::*;
-use crate::learner::{Learner, Settings, Shots};
+use crate::learner::{Learner, LearnerSettings, Shots};
 
 const EDGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/cifar100-edge");
 
@@ -18,7 +18,7 @@ const EDGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/cifar100-edge
 fn device() -> (TempDir, Learner) {
     let folder = tempdir().unwrap();
     let bundle = Bundle::open(EDGE.as_ref()).unwrap();
-    let settings = Settings { keep_shots: true, ..Settings::default() };
+    let settings = LearnerSettings { keep_shots: true, ..LearnerSettings::default() };
     let mut learner = Learner::new(bundle, Store::new(folder.path()), settings).unwrap();
     let (views, inputs) = (learner.base_model().config.views, learner.base_model().head.inputs);
     let mut random = Random::new(1, "shots");
@@ -30,7 +30,7 @@ fn device() -> (TempDir, Learner) {
     (folder, learner)
 }
 
-fn written(learner: &Learner) -> (Vec<u8>, Contents) {
+fn written(learner: &Learner) -> (Vec<u8>, BackupContents) {
     let mut file = tempfile().unwrap();
     let contents = write(learner.bundle(), learner.store(), Duration::ZERO, &mut file).unwrap();
     let mut bytes = Vec::new();
@@ -40,7 +40,12 @@ fn written(learner: &Learner) -> (Vec<u8>, Contents) {
     (bytes, contents)
 }
 
-fn restored(bytes: &[u8], learner: &Learner, folder: &Path, over: Overruled) -> Result<Made<Contents>, BackupError> {
+fn restored(
+    bytes: &[u8],
+    learner: &Learner,
+    folder: &Path,
+    over: RestoreOptions,
+) -> Result<ChangeOutcome<BackupContents>, BackupError> {
     let mut file = tempfile().unwrap();
     file.write_all(bytes).unwrap();
     restore(learner.bundle(), &Store::new(folder), Duration::ZERO, &mut file, over)
@@ -69,7 +74,7 @@ fn archive(entries: &[(Header, Vec<u8>)]) -> Vec<u8> {
 /// A backup of such entries whose checksum is right, with that text for a signature.
 fn sealed_with(entries: &[(Header, Vec<u8>)], signature: &str) -> Vec<u8> {
     let length = (signature.len() as u32).to_le_bytes();
-    codec::seal(Kind::Backup, 2, &[&archive(entries), signature.as_bytes(), &length])
+    codec::seal(FileKind::Backup, 2, &[&archive(entries), signature.as_bytes(), &length])
 }
 
 fn sealed(entries: &[(Header, Vec<u8>)]) -> Vec<u8> {
@@ -80,7 +85,7 @@ fn sealed(entries: &[(Header, Vec<u8>)]) -> Vec<u8> {
 fn sealed_as_version_1(entries: &[(Header, Vec<u8>)]) -> Vec<u8> {
     let kept: Vec<_> =
         entries.iter().filter(|(header, _)| &*header.path_bytes() != RELEASES.as_bytes()).cloned().collect();
-    codec::seal(Kind::Backup, 1, &[&archive(&kept)])
+    codec::seal(FileKind::Backup, 1, &[&archive(&kept)])
 }
 
 fn header(name: &str, size: u64, kind: EntryType) -> Header {
@@ -105,16 +110,16 @@ fn what_is_restored_is_what_was_backed_up() {
     let (bytes, contents) = written(&learner);
     assert_eq!((contents.classes, contents.exemplars, contents.pictures), (1, 3, 3));
     let other = tempdir().unwrap();
-    let made = restored(&bytes, &learner, other.path(), Overruled::default()).unwrap();
+    let made = restored(&bytes, &learner, other.path(), RestoreOptions::default()).unwrap();
     assert!(made.uncertain.is_none());
     assert_eq!(made.report, contents);
     let there = Learner::open(EDGE, other.path()).unwrap();
     assert_eq!((there.state(), there.history()), (learner.state(), learner.history()));
     assert_eq!(there.kept_shots(), learner.kept_shots());
     assert_eq!(written(&there), (bytes.clone(), contents), "a backup of it is another");
-    let again = restored(&bytes, &learner, other.path(), Overruled::default());
+    let again = restored(&bytes, &learner, other.path(), RestoreOptions::default());
     assert!(matches!(again, Err(BackupError::Occupied { classes: 1, changes: 1, .. })));
-    restored(&bytes, &learner, other.path(), Overruled { occupied: true, ..Overruled::default() }).unwrap();
+    restored(&bytes, &learner, other.path(), RestoreOptions { occupied: true, ..RestoreOptions::default() }).unwrap();
 }
 
 #[test]
@@ -126,7 +131,7 @@ fn a_picture_that_is_damaged_is_left_out_with_a_warning() {
     let (bytes, contents) = written(&learner);
     assert_eq!((contents.pictures, contents.warnings.len()), (2, 1));
     let other = tempdir().unwrap();
-    restored(&bytes, &learner, other.path(), Overruled::default()).unwrap();
+    restored(&bytes, &learner, other.path(), RestoreOptions::default()).unwrap();
 }
 
 #[test]
@@ -138,7 +143,7 @@ fn hostile_backups_are_refused_and_leave_nothing_behind() {
     let parent = tempdir().unwrap();
     let folder = parent.path().join("state");
     let refused = |what: &str, bytes: &[u8], expected: &str| {
-        let error = restored(bytes, &learner, &folder, Overruled::default());
+        let error = restored(bytes, &learner, &folder, RestoreOptions::default());
         let said = error.map(|_| ()).expect_err(what).to_string();
         assert!(said.contains(expected), "{what}: {said}");
         let there = Store::new(&folder).load(learner.bundle()).unwrap().saved;
@@ -196,13 +201,13 @@ fn hostile_backups_are_refused_and_leave_nothing_behind() {
     let mut labels = good.clone();
     labels[0].1 = String::from_utf8(labels[0].1.clone()).unwrap().replace("\"bear\"", "\"bare\"").into_bytes();
     refused("other labels", &sealed(&plain(labels)), "names other base classes");
-    let newer = codec::seal(Kind::Backup, 3, &[&archive(&plain(good.clone())), &[0; 4]]);
+    let newer = codec::seal(FileKind::Backup, 3, &[&archive(&plain(good.clone())), &[0; 4]]);
     refused("a later release's", &newer, "it is no backup that can be restored");
     for length in [1, u32::MAX] {
-        let cut = codec::seal(Kind::Backup, 2, &[&archive(&plain(good[..1].to_vec())), &length.to_le_bytes()]);
+        let cut = codec::seal(FileKind::Backup, 2, &[&archive(&plain(good[..1].to_vec())), &length.to_le_bytes()]);
         refused("a signature of another length", &cut, "it");
     }
-    restored(&sealed(&plain(good)), &learner, &folder, Overruled::default()).unwrap();
+    restored(&sealed(&plain(good)), &learner, &folder, RestoreOptions::default()).unwrap();
 }
 
 #[test]
@@ -211,11 +216,11 @@ fn a_backup_of_version_1_restores_where_no_key_is_configured() {
     let (bytes, contents) = written(&learner);
     let old = sealed_as_version_1(&plain(entries(&bytes)));
     let other = tempdir().unwrap();
-    let made = restored(&old, &learner, other.path(), Overruled::default()).unwrap().report;
-    assert_eq!(made, Contents { bytes: old.len() as u64, ..contents });
+    let made = restored(&old, &learner, other.path(), RestoreOptions::default()).unwrap().report;
+    assert_eq!(made, BackupContents { bytes: old.len() as u64, ..contents });
     assert_eq!(Learner::open(EDGE, other.path()).unwrap().saved(), learner.saved());
     let releases = sealed(&plain(entries(&old)));
-    let refused = restored(&releases, &learner, tempdir().unwrap().path(), Overruled::default()).unwrap_err();
+    let refused = restored(&releases, &learner, tempdir().unwrap().path(), RestoreOptions::default()).unwrap_err();
     assert!(refused.to_string().contains("something else where releases.toml should be"), "{refused}");
 }
 
@@ -229,7 +234,7 @@ fn what_changes_between_checking_and_restoring_is_noticed() {
         let checked = envelope::check(&mut file, None).unwrap();
         file.seek(SeekFrom::Start(at as u64)).unwrap();
         file.write_all(&[bytes[at] ^ 1]).unwrap();
-        let archived = envelope::Archived::new(&mut file, &checked).unwrap();
+        let archived = envelope::ArchiveReader::new(&mut file, &checked).unwrap();
         assert!(matches!(archived.finish(), Err(BackupError::Decode(DecodeError::Checksum))), "byte {at}");
     }
 }
@@ -252,15 +257,15 @@ fn releases_that_were_used_here_or_there_stay_used() {
     // A backup that is refused changes nothing.
     let mut hostile = entries(&bytes);
     hostile[5].1 = vec![7; 100];
-    restored(&sealed(&plain(hostile)), &learner, other.path(), Overruled::default()).unwrap_err();
+    restored(&sealed(&plain(hostile)), &learner, other.path(), RestoreOptions::default()).unwrap_err();
     assert_eq!(Releases::read(other.path()).unwrap(), before);
-    restored(&bytes, &learner, other.path(), Overruled::default()).unwrap();
+    restored(&bytes, &learner, other.path(), RestoreOptions::default()).unwrap();
     let expected = remember(tempdir().unwrap().path(), &[("cifar100-edge", 5), ("ours", 7), ("theirs", 2)]);
     assert_eq!(Releases::read(other.path()).unwrap(), expected);
     // And they travel on.
     let there = Learner::open(EDGE, other.path()).unwrap();
     let third = tempdir().unwrap();
-    restored(&written(&there).0, &there, third.path(), Overruled::default()).unwrap();
+    restored(&written(&there).0, &there, third.path(), RestoreOptions::default()).unwrap();
     assert_eq!(Releases::read(third.path()).unwrap(), expected);
 }
 
@@ -279,7 +284,7 @@ fn with_a_key_only_what_is_signed_with_it_is_restored() {
     let trusted = |bytes: &[u8], folder: &Path| {
         let mut file = tempfile().unwrap();
         file.write_all(bytes).unwrap();
-        let over = Overruled::default();
+        let over = RestoreOptions::default();
         restore_trusted(learner.bundle(), &Store::new(folder), Duration::ZERO, &mut file, over, Some(&public))
     };
     let refused = |what: &str, bytes: &[u8], expected: SignatureError| {
@@ -310,7 +315,7 @@ fn with_a_key_only_what_is_signed_with_it_is_restored() {
     trusted(&bytes, other.path()).unwrap();
     assert_eq!(Learner::open(EDGE, other.path()).unwrap().saved(), learner.saved());
     // Without a key a signature counts for nothing.
-    restored(&signed(&theirs), &learner, tempdir().unwrap().path(), Overruled::default()).unwrap();
+    restored(&signed(&theirs), &learner, tempdir().unwrap().path(), RestoreOptions::default()).unwrap();
     // A release that is older than one which was used where the backup comes from is refused.
     remember(folder.path(), &[("cifar100-edge", 2)]);
     let error = trusted(&signed(&ours), tempdir().unwrap().path()).unwrap_err();

@@ -20,7 +20,7 @@ mod tensor;
 mod tests;
 pub(crate) mod wire;
 
-use wire::{Damaged, Fields, Value, varint};
+use wire::{WireError, WireFields, WireValue, varint};
 
 /// Most nodes of a graph.
 pub const MAX_NODES: usize = 20_000;
@@ -144,7 +144,7 @@ pub enum AuditError {
 }
 
 /// What the walk and the inference return.
-type Audited<T = ()> = Result<T, AuditError>;
+type AuditResult<T = ()> = Result<T, AuditError>;
 
 /// Whether an operator of a domain may stand in a model.
 type Operators = fn(domain: &str, operator: &str) -> bool;
@@ -153,7 +153,7 @@ type Operators = fn(domain: &str, operator: &str) -> bool;
 ///
 /// # Errors
 /// [`AuditError`] names what is refused.
-pub fn audit(model: &[u8]) -> Audited {
+pub fn audit(model: &[u8]) -> AuditResult {
     walk(model, operators::is_allowed)
 }
 
@@ -163,11 +163,11 @@ pub fn audit(model: &[u8]) -> Audited {
 /// # Errors
 /// [`AuditError`] names what is refused.
 #[cfg(feature = "onnx")]
-pub(super) fn audit_unfolded(model: &[u8]) -> Audited {
+pub(super) fn audit_unfolded(model: &[u8]) -> AuditResult {
     walk(model, operators::is_foldable)
 }
 
-fn walk(model: &[u8], allowed: Operators) -> Audited {
+fn walk(model: &[u8], allowed: Operators) -> AuditResult {
     const PART: &str = "model";
     // Engines tell their own formats by these marks and would not read the file as ONNX; flatbuffers of ONNX Runtime
     // can be made to look like protocol buffers.
@@ -175,15 +175,15 @@ fn walk(model: &[u8], allowed: Operators) -> Audited {
         return Err(AuditError::Damaged { part: PART });
     }
     let mut graphs = 0;
-    for field in Fields::of(model) {
-        match field.map_err(|Damaged| AuditError::Damaged { part: PART })? {
-            (1 | 5, Value::Number(_)) | (2..=4 | 6, Value::Bytes(_)) => {}
-            (7, Value::Bytes(bytes)) => {
+    for field in WireFields::of(model) {
+        match field.map_err(|WireError| AuditError::Damaged { part: PART })? {
+            (1 | 5, WireValue::Number(_)) | (2..=4 | 6, WireValue::Bytes(_)) => {}
+            (7, WireValue::Bytes(bytes)) => {
                 graph(bytes, allowed)?;
                 graphs += 1;
             }
-            (8, Value::Bytes(set)) => flat(set, "operator set", &[2], &[1])?,
-            (14, Value::Bytes(entry)) => flat(entry, "metadata", &[], &[1, 2])?,
+            (8, WireValue::Bytes(set)) => flat(set, "operator set", &[2], &[1])?,
+            (14, WireValue::Bytes(entry)) => flat(entry, "metadata", &[], &[1, 2])?,
             (20 | 25, _) => return Err(AuditError::Program),
             (field, _) => return Err(AuditError::Field { part: PART, field }),
         }
@@ -193,35 +193,35 @@ fn walk(model: &[u8], allowed: Operators) -> Audited {
 }
 
 /// A message of numbers and texts alone.
-fn flat(message: &[u8], part: &'static str, numbers: &[u32], texts: &[u32]) -> Audited {
-    for field in Fields::of(message) {
-        match field.map_err(|Damaged| AuditError::Damaged { part })? {
-            (field, Value::Number(_)) if numbers.contains(&field) => {}
-            (field, Value::Bytes(_)) if texts.contains(&field) => {}
+fn flat(message: &[u8], part: &'static str, numbers: &[u32], texts: &[u32]) -> AuditResult {
+    for field in WireFields::of(message) {
+        match field.map_err(|WireError| AuditError::Damaged { part })? {
+            (field, WireValue::Number(_)) if numbers.contains(&field) => {}
+            (field, WireValue::Bytes(_)) if texts.contains(&field) => {}
             (field, _) => return Err(AuditError::Field { part, field }),
         }
     }
     Ok(())
 }
 
-fn graph(message: &[u8], allowed: Operators) -> Audited {
+fn graph(message: &[u8], allowed: Operators) -> AuditResult {
     const PART: &str = "graph";
     let (mut nodes, mut tensors) = (0, 0);
-    for field in Fields::of(message) {
-        match field.map_err(|Damaged| AuditError::Damaged { part: PART })? {
-            (1, Value::Bytes(bytes)) => {
+    for field in WireFields::of(message) {
+        match field.map_err(|WireError| AuditError::Damaged { part: PART })? {
+            (1, WireValue::Bytes(bytes)) => {
                 nodes += 1;
                 node(bytes, allowed)?;
             }
-            (2 | 10, Value::Bytes(_)) => {}
-            (5, Value::Bytes(bytes)) => {
+            (2 | 10, WireValue::Bytes(_)) => {}
+            (5, WireValue::Bytes(bytes)) => {
                 tensors += 1;
                 tensor(bytes)?;
             }
-            (11..=13, Value::Bytes(bytes)) => value(bytes)?,
-            (14, Value::Bytes(annotation)) => quantisation(annotation)?,
+            (11..=13, WireValue::Bytes(bytes)) => value(bytes)?,
+            (14, WireValue::Bytes(annotation)) => quantisation(annotation)?,
             (15, _) => return Err(AuditError::Sparse),
-            (16, Value::Bytes(entry)) => flat(entry, "metadata", &[], &[1, 2])?,
+            (16, WireValue::Bytes(entry)) => flat(entry, "metadata", &[], &[1, 2])?,
             (field, _) => return Err(AuditError::Field { part: PART, field }),
         }
         if nodes > MAX_NODES {
@@ -235,13 +235,13 @@ fn graph(message: &[u8], allowed: Operators) -> Audited {
 }
 
 /// An input, an output or a value between nodes, with its type.
-fn value(message: &[u8]) -> Audited {
+fn value(message: &[u8]) -> AuditResult {
     const PART: &str = "list of values";
-    for field in Fields::of(message) {
-        match field.map_err(|Damaged| AuditError::Damaged { part: PART })? {
-            (1 | 3, Value::Bytes(_)) => {}
-            (2, Value::Bytes(kind)) => type_of_value(kind, name(message, 1))?,
-            (4, Value::Bytes(entry)) => flat(entry, "metadata", &[], &[1, 2])?,
+    for field in WireFields::of(message) {
+        match field.map_err(|WireError| AuditError::Damaged { part: PART })? {
+            (1 | 3, WireValue::Bytes(_)) => {}
+            (2, WireValue::Bytes(kind)) => type_of_value(kind, name(message, 1))?,
+            (4, WireValue::Bytes(entry)) => flat(entry, "metadata", &[], &[1, 2])?,
             (field, _) => return Err(AuditError::Field { part: PART, field }),
         }
     }
@@ -249,21 +249,21 @@ fn value(message: &[u8]) -> Audited {
 }
 
 /// A type, which must be that of a tensor, with sides within bounds.
-fn type_of_value(message: &[u8], of: String) -> Audited {
+fn type_of_value(message: &[u8], of: String) -> AuditResult {
     const PART: &str = "types of values";
-    let damaged = |Damaged| AuditError::Damaged { part: PART };
-    for field in Fields::of(message) {
+    let damaged = |WireError| AuditError::Damaged { part: PART };
+    for field in WireFields::of(message) {
         match field.map_err(damaged)? {
-            (1, Value::Bytes(tensor)) => {
-                for field in Fields::of(tensor) {
+            (1, WireValue::Bytes(tensor)) => {
+                for field in WireFields::of(tensor) {
                     match field.map_err(damaged)? {
-                        (1, Value::Number(_)) => {}
-                        (2, Value::Bytes(shape)) => sides(shape, &of)?,
+                        (1, WireValue::Number(_)) => {}
+                        (2, WireValue::Bytes(shape)) => sides(shape, &of)?,
                         (field, _) => return Err(AuditError::Field { part: PART, field }),
                     }
                 }
             }
-            (6, Value::Bytes(_)) => {}
+            (6, WireValue::Bytes(_)) => {}
             (8, _) => return Err(AuditError::Sparse),
             (field, _) => return Err(AuditError::Field { part: PART, field }),
         }
@@ -272,22 +272,22 @@ fn type_of_value(message: &[u8], of: String) -> Audited {
 }
 
 /// The shape of a value.
-fn sides(message: &[u8], of: &str) -> Audited {
+fn sides(message: &[u8], of: &str) -> AuditResult {
     const PART: &str = "shapes of values";
-    let damaged = |Damaged| AuditError::Damaged { part: PART };
-    for (index, field) in Fields::of(message).enumerate() {
+    let damaged = |WireError| AuditError::Damaged { part: PART };
+    for (index, field) in WireFields::of(message).enumerate() {
         if index >= MAX_RANK {
             return Err(AuditError::Tensor { tensor: of.into(), reason: "has too many dimensions" });
         }
-        let (1, Value::Bytes(side)) = field.map_err(damaged)? else {
+        let (1, WireValue::Bytes(side)) = field.map_err(damaged)? else {
             return Err(AuditError::Damaged { part: PART });
         };
-        for field in Fields::of(side) {
+        for field in WireFields::of(side) {
             match field.map_err(damaged)? {
                 // A side of -1 is an unknown one.
-                (1, Value::Number(side)) if side <= MAX_ELEMENTS || side == u64::MAX => {}
+                (1, WireValue::Number(side)) if side <= MAX_ELEMENTS || side == u64::MAX => {}
                 (1, _) => return Err(AuditError::Tensor { tensor: of.into(), reason: "is unreasonably large" }),
-                (2 | 3, Value::Bytes(_)) => {}
+                (2 | 3, WireValue::Bytes(_)) => {}
                 (field, _) => return Err(AuditError::Field { part: PART, field }),
             }
         }
@@ -295,19 +295,19 @@ fn sides(message: &[u8], of: &str) -> Audited {
     Ok(())
 }
 
-fn quantisation(message: &[u8]) -> Audited {
+fn quantisation(message: &[u8]) -> AuditResult {
     const PART: &str = "quantisation notes";
-    for field in Fields::of(message) {
-        match field.map_err(|Damaged| AuditError::Damaged { part: PART })? {
-            (1, Value::Bytes(_)) => {}
-            (2, Value::Bytes(entry)) => flat(entry, PART, &[], &[1, 2])?,
+    for field in WireFields::of(message) {
+        match field.map_err(|WireError| AuditError::Damaged { part: PART })? {
+            (1, WireValue::Bytes(_)) => {}
+            (2, WireValue::Bytes(entry)) => flat(entry, PART, &[], &[1, 2])?,
             (field, _) => return Err(AuditError::Field { part: PART, field }),
         }
     }
     Ok(())
 }
 
-fn node(message: &[u8], allowed: Operators) -> Audited {
+fn node(message: &[u8], allowed: Operators) -> AuditResult {
     const PART: &str = "node";
     // A field that comes twice counts for the engine with its last value; here each of them must pass.
     let of = || match name(message, 3) {
@@ -315,18 +315,18 @@ fn node(message: &[u8], allowed: Operators) -> Audited {
         named => named,
     };
     let (mut operators, mut domain) = (0, "");
-    for field in Fields::of(message) {
-        match field.map_err(|Damaged| AuditError::Damaged { part: PART })? {
-            (1..=4 | 6 | 8, Value::Bytes(_)) => {}
-            (5, Value::Bytes(bytes)) => attribute(bytes, &of)?,
-            (7, Value::Bytes(bytes)) if bytes.is_empty() || bytes == b"ai.onnx" => {}
-            (7, Value::Bytes(bytes)) => domain = core::str::from_utf8(bytes).unwrap_or("?"),
-            (9, Value::Bytes(entry)) => flat(entry, "metadata", &[], &[1, 2])?,
+    for field in WireFields::of(message) {
+        match field.map_err(|WireError| AuditError::Damaged { part: PART })? {
+            (1..=4 | 6 | 8, WireValue::Bytes(_)) => {}
+            (5, WireValue::Bytes(bytes)) => attribute(bytes, &of)?,
+            (7, WireValue::Bytes(bytes)) if bytes.is_empty() || bytes == b"ai.onnx" => {}
+            (7, WireValue::Bytes(bytes)) => domain = core::str::from_utf8(bytes).unwrap_or("?"),
+            (9, WireValue::Bytes(entry)) => flat(entry, "metadata", &[], &[1, 2])?,
             (field, _) => return Err(AuditError::Field { part: PART, field }),
         }
     }
-    for field in Fields::of(message) {
-        let Ok((4, Value::Bytes(bytes))) = field else { continue };
+    for field in WireFields::of(message) {
+        let Ok((4, WireValue::Bytes(bytes))) = field else { continue };
         operators += 1;
         let operator = core::str::from_utf8(bytes).unwrap_or("?");
         if !allowed(domain, operator) {
@@ -338,18 +338,18 @@ fn node(message: &[u8], allowed: Operators) -> Audited {
 }
 
 /// A setting of a node.
-fn attribute(message: &[u8], node: &dyn Fn() -> String) -> Audited {
+fn attribute(message: &[u8], node: &dyn Fn() -> String) -> AuditResult {
     const PART: &str = "settings of a node";
     const STEPS: [&str; 5] = ["dilations", "kernel_shape", "output_padding", "pads", "strides"];
     let own = name(message, 1);
     let refused = || AuditError::Attribute { node: node(), attribute: own.clone() };
     let fits = |number: u64| !STEPS.contains(&own.as_str()) || number <= MAX_STEP;
-    for field in Fields::of(message) {
-        match field.map_err(|Damaged| AuditError::Damaged { part: PART })? {
-            (1 | 4 | 9 | 13, Value::Bytes(_)) | (2 | 7, Value::Four(_)) | (20, Value::Number(_)) => {}
-            (7, Value::Bytes(floats)) if floats.len().is_multiple_of(4) => {}
-            (3 | 8, Value::Number(number)) if fits(number) => {}
-            (8, Value::Bytes(mut packed)) => {
+    for field in WireFields::of(message) {
+        match field.map_err(|WireError| AuditError::Damaged { part: PART })? {
+            (1 | 4 | 9 | 13, WireValue::Bytes(_)) | (2 | 7, WireValue::Four(_)) | (20, WireValue::Number(_)) => {}
+            (7, WireValue::Bytes(floats)) if floats.len().is_multiple_of(4) => {}
+            (3 | 8, WireValue::Number(number)) if fits(number) => {}
+            (8, WireValue::Bytes(mut packed)) => {
                 while !packed.is_empty() {
                     let number = varint(&mut packed).ok_or(AuditError::Damaged { part: PART })?;
                     if !fits(number) {
@@ -357,7 +357,7 @@ fn attribute(message: &[u8], node: &dyn Fn() -> String) -> Audited {
                     }
                 }
             }
-            (5 | 10, Value::Bytes(bytes)) => tensor(bytes)?,
+            (5 | 10, WireValue::Bytes(bytes)) => tensor(bytes)?,
             (6 | 11, _) => return Err(AuditError::Subgraph { node: node() }),
             (22 | 23, _) => return Err(AuditError::Sparse),
             // Numbers out of range, types, and references to a function's settings.
@@ -369,7 +369,7 @@ fn attribute(message: &[u8], node: &dyn Fn() -> String) -> Audited {
 }
 
 /// A tensor with its data: as many numbers as its sides say, in the file itself.
-fn tensor(message: &[u8]) -> Audited {
+fn tensor(message: &[u8]) -> AuditResult {
     const PART: &str = "tensor";
     let refused = |reason| AuditError::Tensor { tensor: name(message, 8), reason };
     let damaged = || AuditError::Damaged { part: PART };
@@ -381,34 +381,34 @@ fn tensor(message: &[u8]) -> Audited {
         (rank <= MAX_RANK).then_some(())
     };
     const LARGE: &str = "is unreasonably large";
-    for field in Fields::of(message) {
-        match field.map_err(|Damaged| damaged())? {
-            (1, Value::Number(number)) => side(number).ok_or_else(|| refused(LARGE))?,
-            (1, Value::Bytes(mut packed)) => {
+    for field in WireFields::of(message) {
+        match field.map_err(|WireError| damaged())? {
+            (1, WireValue::Number(number)) => side(number).ok_or_else(|| refused(LARGE))?,
+            (1, WireValue::Bytes(mut packed)) => {
                 while !packed.is_empty() {
                     let number = varint(&mut packed).ok_or_else(damaged)?;
                     side(number).ok_or_else(|| refused(LARGE))?;
                 }
             }
-            (2, Value::Number(number)) => kind = number,
-            (4, Value::Four(_)) | (5 | 7 | 11, Value::Number(_)) | (10, Value::Eight(_)) => numbers += 1,
-            (4, Value::Bytes(packed)) if packed.len().is_multiple_of(4) => numbers += packed.len() as u64 / 4,
-            (10, Value::Bytes(packed)) if packed.len().is_multiple_of(8) => numbers += packed.len() as u64 / 8,
+            (2, WireValue::Number(number)) => kind = number,
+            (4, WireValue::Four(_)) | (5 | 7 | 11, WireValue::Number(_)) | (10, WireValue::Eight(_)) => numbers += 1,
+            (4, WireValue::Bytes(packed)) if packed.len().is_multiple_of(4) => numbers += packed.len() as u64 / 4,
+            (10, WireValue::Bytes(packed)) if packed.len().is_multiple_of(8) => numbers += packed.len() as u64 / 8,
             // A number ends with a byte below 128.
-            (5 | 7 | 11, Value::Bytes(packed)) if packed.last().is_none_or(|last| *last < 0x80) => {
+            (5 | 7 | 11, WireValue::Bytes(packed)) if packed.last().is_none_or(|last| *last < 0x80) => {
                 numbers += packed.iter().filter(|byte| **byte < 0x80).count() as u64;
             }
             (6, _) => return Err(refused("holds texts")),
-            (8 | 12, Value::Bytes(_)) => {}
-            (9, Value::Bytes(bytes)) if raw.is_none() => raw = Some(bytes.len() as u64),
+            (8 | 12, WireValue::Bytes(_)) => {}
+            (9, WireValue::Bytes(bytes)) if raw.is_none() => raw = Some(bytes.len() as u64),
             (13, _) => return Err(AuditError::ExternalData { tensor: name(message, 8) }),
-            (14, Value::Number(0)) => {}
+            (14, WireValue::Number(0)) => {}
             (14, _) => return Err(AuditError::ExternalData { tensor: name(message, 8) }),
-            (16, Value::Bytes(entry)) => flat(entry, "metadata", &[], &[1, 2])?,
+            (16, WireValue::Bytes(entry)) => flat(entry, "metadata", &[], &[1, 2])?,
             (field, _) => return Err(AuditError::Field { part: PART, field }),
         }
     }
-    let Some(bits) = tensor::Kind(kind).bits() else { return Err(refused("holds numbers of an unknown kind")) };
+    let Some(bits) = tensor::DataType(kind).bits() else { return Err(refused("holds numbers of an unknown kind")) };
     let complete = match raw {
         Some(bytes) => numbers == 0 && bytes.checked_mul(8) == elements.checked_mul(bits),
         None => numbers == elements,
@@ -418,8 +418,8 @@ fn tensor(message: &[u8]) -> Audited {
 
 /// The text in a field of a message, as a refusal shows it.
 fn name(message: &[u8], field: u32) -> String {
-    let found = Fields::of(message).find_map(|found| match found {
-        Ok((number, Value::Bytes(bytes))) if number == field => Some(bytes),
+    let found = WireFields::of(message).find_map(|found| match found {
+        Ok((number, WireValue::Bytes(bytes))) if number == field => Some(bytes),
         _ => None,
     });
     short(&String::from_utf8_lossy(found.unwrap_or_default().get(..256).unwrap_or(found.unwrap_or_default())))

@@ -22,7 +22,7 @@ pub const ONNX_RUNTIME_FROM: usize = 12;
 
 /// The engine that is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Choice {
+pub enum EngineChoice {
     /// The one that [`choose`] names; the other one where it cannot be used.
     #[default]
     Auto,
@@ -43,7 +43,7 @@ pub enum Engine {
 
 /// What a backbone is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
+pub enum Workload {
     /// Features of shots, which the device keeps.
     Shots,
     /// Features of so many pictures, which are looked at once, one after the other.
@@ -55,7 +55,7 @@ pub enum Work {
 /// Why a backbone runs on an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum ChoiceReason {
     /// It was asked for.
     Asked,
     /// What a device keeps comes from rten.
@@ -68,7 +68,7 @@ pub enum Reason {
     Instead(String),
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for ChoiceReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Asked => write!(f, "it was asked for"),
@@ -81,15 +81,15 @@ impl fmt::Display for Reason {
 }
 
 /// The engine for some work: rten for shots and for fewer than [`ONNX_RUNTIME_FROM`] pictures, else ONNX Runtime.
-pub fn choose(work: Work) -> (Engine, Reason) {
+pub fn choose(work: Workload) -> (Engine, ChoiceReason) {
     match work {
-        Work::Shots => (Engine::Rten, Reason::Kept),
-        Work::Pictures(count) if count < ONNX_RUNTIME_FROM => (Engine::Rten, Reason::Few),
-        Work::Pictures(_) | Work::Stream => (Engine::OnnxRuntime, Reason::Many),
+        Workload::Shots => (Engine::Rten, ChoiceReason::Kept),
+        Workload::Pictures(count) if count < ONNX_RUNTIME_FROM => (Engine::Rten, ChoiceReason::Few),
+        Workload::Pictures(_) | Workload::Stream => (Engine::OnnxRuntime, ChoiceReason::Many),
     }
 }
 
-/// Opens a backbone for some work with the engine that is asked for. [`Choice::Auto`] takes the other engine, with a
+/// Opens a backbone for some work with the engine that is asked for. [`EngineChoice::Auto`] takes the other engine, with a
 /// warning through `log`, where the chosen one cannot be started.
 ///
 /// # Errors
@@ -97,14 +97,14 @@ pub fn choose(work: Work) -> (Engine, Reason) {
 pub fn open(
     model: &[u8],
     input: &Preprocessing,
-    choice: Choice,
-    work: Work,
-) -> Result<(Box<dyn Encoder>, Reason), EncodeError> {
+    choice: EngineChoice,
+    work: Workload,
+) -> Result<(Box<dyn Encoder>, ChoiceReason), EncodeError> {
     let open = |engine| open_in(engine, model, input, work);
     let (engine, reason) = match choice {
-        Choice::OnnxRuntime => return Ok((open(Engine::OnnxRuntime)?, Reason::Asked)),
-        Choice::Rten => return Ok((open(Engine::Rten)?, Reason::Asked)),
-        Choice::Auto => choose(work),
+        EngineChoice::OnnxRuntime => return Ok((open(Engine::OnnxRuntime)?, ChoiceReason::Asked)),
+        EngineChoice::Rten => return Ok((open(Engine::Rten)?, ChoiceReason::Asked)),
+        EngineChoice::Auto => choose(work),
     };
     match (open(engine), engine) {
         (Ok(encoder), _) => Ok((encoder, reason)),
@@ -116,20 +116,25 @@ pub fn open(
                 Err(_) => return Err(failed),
             };
             log::warn!("{failed}; the built-in engine rten takes over");
-            Ok((encoder, Reason::Instead(failed.to_string())))
+            Ok((encoder, ChoiceReason::Instead(failed.to_string())))
         }
         // rten does not know every operator.
         (Err(failed @ (EncodeError::Start(_) | EncodeError::Model(_))), Engine::Rten) => {
             let Ok(encoder) = open(Engine::OnnxRuntime) else { return Err(failed) };
             log::warn!("{failed}; ONNX Runtime takes over");
-            Ok((encoder, Reason::Instead(failed.to_string())))
+            Ok((encoder, ChoiceReason::Instead(failed.to_string())))
         }
         (Err(error), _) => Err(error),
     }
 }
 
 /// Opens a backbone in one engine.
-fn open_in(engine: Engine, model: &[u8], input: &Preprocessing, work: Work) -> Result<Box<dyn Encoder>, EncodeError> {
+fn open_in(
+    engine: Engine,
+    model: &[u8],
+    input: &Preprocessing,
+    work: Workload,
+) -> Result<Box<dyn Encoder>, EncodeError> {
     #[cfg(not(all(feature = "onnx", feature = "rten")))]
     let missing = |name: &str| {
         let _ = (model, input, work);
@@ -137,7 +142,7 @@ fn open_in(engine: Engine, model: &[u8], input: &Preprocessing, work: Work) -> R
     };
     match engine {
         #[cfg(feature = "onnx")]
-        Engine::OnnxRuntime if work == Work::Stream => Ok(Box::new(super::onnx::Onnx::team(model, input)?)),
+        Engine::OnnxRuntime if work == Workload::Stream => Ok(Box::new(super::onnx::Onnx::team(model, input)?)),
         #[cfg(feature = "onnx")]
         Engine::OnnxRuntime => Ok(Box::new(super::onnx::Onnx::open(model, input)?)),
         #[cfg(not(feature = "onnx"))]
@@ -156,11 +161,11 @@ mod tests {
     #[test]
     fn rten_does_what_is_kept_and_few_pictures() {
         let engine = |work| choose(work).0;
-        assert_eq!(engine(Work::Shots), Engine::Rten);
-        assert_eq!(engine(Work::Pictures(0)), Engine::Rten);
-        assert_eq!(engine(Work::Pictures(ONNX_RUNTIME_FROM - 1)), Engine::Rten);
-        assert_eq!(engine(Work::Pictures(ONNX_RUNTIME_FROM)), Engine::OnnxRuntime);
-        assert_eq!(engine(Work::Pictures(usize::MAX)), Engine::OnnxRuntime);
-        assert_eq!(engine(Work::Stream), Engine::OnnxRuntime);
+        assert_eq!(engine(Workload::Shots), Engine::Rten);
+        assert_eq!(engine(Workload::Pictures(0)), Engine::Rten);
+        assert_eq!(engine(Workload::Pictures(ONNX_RUNTIME_FROM - 1)), Engine::Rten);
+        assert_eq!(engine(Workload::Pictures(ONNX_RUNTIME_FROM)), Engine::OnnxRuntime);
+        assert_eq!(engine(Workload::Pictures(usize::MAX)), Engine::OnnxRuntime);
+        assert_eq!(engine(Workload::Stream), Engine::OnnxRuntime);
     }
 }

@@ -185,7 +185,7 @@ fn check_elf(path: &Path, length: u64) -> Result<(), LibraryError> {
 
 /// What an ELF file's headers say.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-struct Facts {
+struct LibraryHeader {
     kind: elf::FileType,
     /// The processor, whether it has words of 64 bits, and whether their lowest byte comes first.
     machine: (elf::Machine, bool, bool),
@@ -196,7 +196,7 @@ struct Facts {
 
 /// Reads a file's headers; `None` if it is no ELF file.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn facts(path: &Path) -> io::Result<Option<Facts>> {
+fn facts(path: &Path) -> io::Result<Option<LibraryHeader>> {
     let cache = ReadCache::new(File::open(path)?);
     Ok(match FileKind::parse(&cache) {
         Ok(FileKind::Elf32) => facts_of::<elf::FileHeader32<Endianness>>(&cache),
@@ -206,7 +206,7 @@ fn facts(path: &Path) -> io::Result<Option<Facts>> {
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn facts_of<Header: FileHeader<Endian = Endianness>>(file: &ReadCache<File>) -> Option<Facts> {
+fn facts_of<Header: FileHeader<Endian = Endianness>>(file: &ReadCache<File>) -> Option<LibraryHeader> {
     let header = Header::parse(file).ok()?;
     let order = header.endian().ok()?;
     let table = |start: u64, size: u16, count: u16| start.saturating_add(u64::from(size) * u64::from(count));
@@ -226,5 +226,5 @@ fn facts_of<Header: FileHeader<Endian = Endianness>>(file: &ReadCache<File>) -> 
         Err(_) => return None,
     };
     let machine = (header.e_machine(order), header.is_class_64(), header.is_little_endian());
-    Some(Facts { kind: header.e_type(order), machine, end })
+    Some(LibraryHeader { kind: header.e_type(order), machine, end })
 }

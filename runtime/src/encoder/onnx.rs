@@ -13,7 +13,7 @@ use ort::value::TensorRef;
 
 use super::audit::bounds::{self, Bounds};
 use super::library::{self, LibraryError};
-use super::stream::Team;
+use super::stream::EncoderPool;
 use super::{EncodeError, Encoder, opening, rows, telemetry};
 use crate::image::Preprocessing;
 use crate::threads::{cores, limited_to};
@@ -41,13 +41,13 @@ impl Onnx {
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn team(model: &[u8], input: &Preprocessing) -> Result<Team, EncodeError> {
+    pub fn team(model: &[u8], input: &Preprocessing) -> Result<EncoderPool, EncodeError> {
         const MOST: usize = 8;
         let count = cores().min(MOST);
         let member = || -> Result<Box<dyn Encoder>, EncodeError> {
             Ok(Box::new(Self::on_threads(model, input, Some(cores() / count))?))
         };
-        Ok(Team::new(member()?, (1..count).map(|_| member()).collect::<Result<_, _>>()?))
+        Ok(EncoderPool::new(member()?, (1..count).map(|_| member()).collect::<Result<_, _>>()?))
     }
 
     fn on_threads(model: &[u8], input: &Preprocessing, threads: Option<usize>) -> Result<Self, EncodeError> {

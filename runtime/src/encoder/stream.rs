@@ -17,18 +17,18 @@ use crate::image::Preprocessing;
 /// Engines with the same backbone that compute side by side, each on its own share of the processor's cores.
 ///
 /// Small batches on one core each take less time together than one batch after the other on all of them.
-pub struct Team {
+pub struct EncoderPool {
     members: Vec<Box<dyn Encoder>>,
 }
 
-impl Team {
+impl EncoderPool {
     /// A team of at least one.
     pub fn new(first: Box<dyn Encoder>, others: Vec<Box<dyn Encoder>>) -> Self {
         Self { members: iter::once(first).chain(others).collect() }
     }
 }
 
-impl Encoder for Team {
+impl Encoder for EncoderPool {
     fn engine(&self) -> String {
         self.members[0].engine()
     }
@@ -196,8 +196,8 @@ mod tests {
         }
     }
 
-    fn team(count: usize) -> Team {
-        Team::new(Box::new(First), (1..count).map(|_| Box::new(First) as Box<dyn Encoder>).collect())
+    fn team(count: usize) -> EncoderPool {
+        EncoderPool::new(Box::new(First), (1..count).map(|_| Box::new(First) as Box<dyn Encoder>).collect())
     }
 
     fn pictures(count: usize) -> impl Iterator<Item = RgbImage> {

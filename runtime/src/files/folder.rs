@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-use super::{Links, regular};
+use super::{SymlinkPolicy, regular};
 
 /// An open folder.
 #[derive(Debug)]
@@ -20,9 +20,9 @@ pub(crate) struct OpenFolder {
     path: std::path::PathBuf,
 }
 
-/// What an entry of a folder is. A link is [`Entry::Other`], wherever it leads.
+/// What an entry of a folder is. A link is [`FolderEntry::Other`], wherever it leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Entry {
+pub(crate) enum FolderEntry {
     /// A regular file of so many bytes.
     File(u64),
     /// A folder.
@@ -37,8 +37,8 @@ impl OpenFolder {
     /// # Errors
     /// If it cannot be opened, is no folder ([`io::ErrorKind::NotADirectory`]), or is a link that is not to be followed
     /// ([`io::ErrorKind::InvalidInput`]).
-    pub fn open(path: &Path, links: Links) -> io::Result<Option<Self>> {
-        if links == Links::Refuse {
+    pub fn open(path: &Path, links: SymlinkPolicy) -> io::Result<Option<Self>> {
+        if links == SymlinkPolicy::Refuse {
             match std::fs::symlink_metadata(path) {
                 Ok(facts) if facts.file_type().is_symlink() => regular(&facts)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -52,15 +52,15 @@ impl OpenFolder {
     }
 
     #[cfg(unix)]
-    fn open_there(path: &Path, links: Links) -> io::Result<Self> {
+    fn open_there(path: &Path, links: SymlinkPolicy) -> io::Result<Self> {
         use rustix::fs::{CWD, Mode, OFlags, openat};
-        let follow = if links == Links::Refuse { OFlags::NOFOLLOW } else { OFlags::empty() };
+        let follow = if links == SymlinkPolicy::Refuse { OFlags::NOFOLLOW } else { OFlags::empty() };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK | follow;
         Ok(Self { handle: openat(CWD, path, flags, Mode::empty())? })
     }
 
     #[cfg(not(unix))]
-    fn open_there(path: &Path, _: Links) -> io::Result<Self> {
+    fn open_there(path: &Path, _: SymlinkPolicy) -> io::Result<Self> {
         if std::fs::metadata(path)?.is_dir() {
             Ok(Self { path: path.into() })
         } else {
@@ -103,7 +103,7 @@ impl OpenFolder {
     ///
     /// # Errors
     /// If the system does not tell.
-    pub fn entry(&self, name: &str) -> io::Result<Option<Entry>> {
+    pub fn entry(&self, name: &str) -> io::Result<Option<FolderEntry>> {
         match self.look(name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             found => found.map(Some),
@@ -111,23 +111,23 @@ impl OpenFolder {
     }
 
     #[cfg(unix)]
-    fn look(&self, name: &str) -> io::Result<Entry> {
+    fn look(&self, name: &str) -> io::Result<FolderEntry> {
         use rustix::fs::{AtFlags, FileType, statat};
         let facts = statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(match FileType::from_raw_mode(facts.st_mode) {
-            FileType::RegularFile => Entry::File(u64::try_from(facts.st_size).unwrap_or(u64::MAX)),
-            FileType::Directory => Entry::Folder,
-            _ => Entry::Other,
+            FileType::RegularFile => FolderEntry::File(u64::try_from(facts.st_size).unwrap_or(u64::MAX)),
+            FileType::Directory => FolderEntry::Folder,
+            _ => FolderEntry::Other,
         })
     }
 
     #[cfg(not(unix))]
-    fn look(&self, name: &str) -> io::Result<Entry> {
+    fn look(&self, name: &str) -> io::Result<FolderEntry> {
         let facts = std::fs::symlink_metadata(self.path.join(name))?;
         Ok(match facts.file_type() {
-            kind if kind.is_file() => Entry::File(facts.len()),
-            kind if kind.is_dir() => Entry::Folder,
-            _ => Entry::Other,
+            kind if kind.is_file() => FolderEntry::File(facts.len()),
+            kind if kind.is_dir() => FolderEntry::Folder,
+            _ => FolderEntry::Other,
         })
     }
 
@@ -135,8 +135,8 @@ impl OpenFolder {
     ///
     /// # Errors
     /// As for [`OpenFolder::open`] and [`OpenFolder::entry`].
-    pub fn entry_at(folder: &Path, name: &str) -> io::Result<Option<Entry>> {
-        Self::open(folder, Links::Refuse)?.map_or(Ok(None), |folder| folder.entry(name))
+    pub fn entry_at(folder: &Path, name: &str) -> io::Result<Option<FolderEntry>> {
+        Self::open(folder, SymlinkPolicy::Refuse)?.map_or(Ok(None), |folder| folder.entry(name))
     }
 
     /// Removes a regular file of at most `most` bytes. What else has that name is not ours, and stays.
@@ -145,7 +145,7 @@ impl OpenFolder {
     /// If it cannot be removed; with [`io::ErrorKind::NotFound`] if nothing has that name.
     pub fn remove(&self, name: &str, most: u64) -> io::Result<()> {
         match self.look(name)? {
-            Entry::File(bytes) if bytes <= most => self.unlink(name),
+            FolderEntry::File(bytes) if bytes <= most => self.unlink(name),
             _ => Ok(()),
         }
     }
@@ -177,12 +177,12 @@ mod tests {
         fs::write(folder.join("large"), b"many bytes").unwrap();
         fs::create_dir(folder.join("below")).unwrap();
         symlink(folder.join("large"), folder.join("link")).unwrap();
-        let opened = OpenFolder::open(&folder, Links::Refuse).unwrap().unwrap();
+        let opened = OpenFolder::open(&folder, SymlinkPolicy::Refuse).unwrap().unwrap();
         let mut names = opened.names().unwrap();
         names.sort();
         assert_eq!(names, ["below", "file", "large", "link"]);
-        assert_eq!(opened.entry("link").unwrap(), Some(Entry::Other));
-        assert_eq!(opened.entry("below").unwrap(), Some(Entry::Folder));
+        assert_eq!(opened.entry("link").unwrap(), Some(FolderEntry::Other));
+        assert_eq!(opened.entry("below").unwrap(), Some(FolderEntry::Folder));
         assert_eq!(opened.entry("none").unwrap(), None);
         names.iter().for_each(|name| opened.remove(name, 5).unwrap());
         assert_eq!(opened.remove("none", 5).unwrap_err().kind(), io::ErrorKind::NotFound);
@@ -193,11 +193,11 @@ mod tests {
         fs::rename(&folder, parent.path().join("moved")).unwrap();
         symlink(parent.path().join("moved"), &folder).unwrap();
         assert_eq!(opened.names().unwrap().len(), 3);
-        let refused = OpenFolder::open(&folder, Links::Refuse).unwrap_err();
+        let refused = OpenFolder::open(&folder, SymlinkPolicy::Refuse).unwrap_err();
         assert!(refused.to_string().contains("symbolic link"), "{refused}");
-        assert!(OpenFolder::open(&folder, Links::Follow).unwrap().is_some());
-        assert!(OpenFolder::open(&parent.path().join("none"), Links::Refuse).unwrap().is_none());
-        let refused = OpenFolder::open(&parent.path().join("moved/large"), Links::Refuse).unwrap_err();
+        assert!(OpenFolder::open(&folder, SymlinkPolicy::Follow).unwrap().is_some());
+        assert!(OpenFolder::open(&parent.path().join("none"), SymlinkPolicy::Refuse).unwrap().is_none());
+        let refused = OpenFolder::open(&parent.path().join("moved/large"), SymlinkPolicy::Refuse).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::NotADirectory);
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Links, foreign_owner, open, regular};
+use super::{SymlinkPolicy, foreign_owner, open, regular};
 
 /// Time between two attempts while another process holds the lock.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -56,7 +56,7 @@ impl Lock {
             options.read(true).write(true).create(true).truncate(false);
             #[cfg(unix)]
             std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-            open(&mut options, path, Links::Refuse)
+            open(&mut options, path, SymlinkPolicy::Refuse)
         })
         .inspect(Self::close_to_others)
     }
@@ -66,7 +66,7 @@ impl Lock {
     /// # Errors
     /// As for [`Lock::take`], and if there is no such file.
     pub fn take_existing(path: &Path, wait: Duration) -> Result<Self, LockError> {
-        Self::take_with(path, wait, || open(OpenOptions::new().read(true), path, Links::Refuse))
+        Self::take_with(path, wait, || open(OpenOptions::new().read(true), path, SymlinkPolicy::Refuse))
     }
 
     fn take_with(path: &Path, wait: Duration, open: impl Fn() -> io::Result<File>) -> Result<Self, LockError> {

@@ -36,7 +36,7 @@ const SAME_GAMMA: f32 = 0.05 * SRGB_GAMMA;
 
 /// What a profile must describe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ProfileKind {
     /// Pictures in grey.
     Grey,
     /// Pictures in red, green and blue.
@@ -53,7 +53,7 @@ pub(super) enum Conversion {
 
 impl Conversion {
     /// By an ICC profile; `None` where nothing is to be done, or the profile cannot be used.
-    pub(super) fn of_profile(icc: &[u8], kind: Kind) -> Option<Self> {
+    pub(super) fn of_profile(icc: &[u8], kind: ProfileKind) -> Option<Self> {
         if !is_bounded(icc) {
             return unusable("it is too large, or its table of contents makes no sense");
         }
@@ -67,8 +67,8 @@ impl Conversion {
             Err(error) => return unusable(error),
         };
         let described = match kind {
-            Kind::Grey => DataColorSpace::Gray,
-            Kind::Rgb => DataColorSpace::Rgb,
+            ProfileKind::Grey => DataColorSpace::Gray,
+            ProfileKind::Rgb => DataColorSpace::Rgb,
         };
         if profile.color_space != described {
             return unusable("it belongs to pictures of another kind");
@@ -89,7 +89,7 @@ impl Conversion {
         let transfer_characteristics = TransferCharacteristics::try_from(transfer).ok()?;
         let matrix_coefficients = MatrixCoefficients::Identity;
         let code = CicpProfile { color_primaries, transfer_characteristics, matrix_coefficients, full_range: full };
-        Self::of(&ColorProfile::new_from_cicp(code), Kind::Rgb)
+        Self::of(&ColorProfile::new_from_cicp(code), ProfileKind::Rgb)
     }
 
     /// By a PNG's chunk `gAMA` and, of pictures that are not grey, `cHRM`: white, red, green and blue, x and y of each.
@@ -115,11 +115,11 @@ impl Conversion {
             let [white, red, green, blue] = points.map(|[x, y]| Chromaticity::new(x, y));
             profile.update_rgb_colorimetry(white.to_xyyb(), ColorPrimaries { red, green, blue });
         }
-        Self::of(&profile, Kind::Rgb)
+        Self::of(&profile, ProfileKind::Rgb)
     }
 
-    fn of(profile: &ColorProfile, kind: Kind) -> Option<Self> {
-        let layout = if kind == Kind::Grey { Layout::Gray } else { Layout::Rgb };
+    fn of(profile: &ColorProfile, kind: ProfileKind) -> Option<Self> {
+        let layout = if kind == ProfileKind::Grey { Layout::Gray } else { Layout::Rgb };
         let srgb = ColorProfile::new_srgb();
         let transform = profile.create_transform_8bit(layout, &srgb, Layout::Rgb, TransformOptions::default());
         let transform = match transform {
@@ -128,14 +128,14 @@ impl Conversion {
         };
         let levels: Vec<u8> = (0..=255).collect();
         let colours = match kind {
-            Kind::Grey => levels.clone(),
-            Kind::Rgb => probes(),
+            ProfileKind::Grey => levels.clone(),
+            ProfileKind::Rgb => probes(),
         };
-        let mut converted = vec![0; if kind == Kind::Grey { 3 * 256 } else { colours.len() }];
+        let mut converted = vec![0; if kind == ProfileKind::Grey { 3 * 256 } else { colours.len() }];
         if let Err(error) = transform.transform(&colours, &mut converted) {
             return unusable(error);
         }
-        if kind == Kind::Grey {
+        if kind == ProfileKind::Grey {
             let table: [u8; 256] = core::array::from_fn(|level| converted[3 * level]);
             let is_same = table.iter().zip(levels).all(|(to, from)| to.abs_diff(from) <= SAME);
             return (!is_same).then(|| Self::Grey(Box::new(table)));

@@ -19,9 +19,9 @@ use ::image::codecs::jpeg::JpegDecoder;
 use ::image::metadata::Orientation;
 use ::image::{DynamicImage, RgbImage};
 
-use super::colours::{self, Conversion, Kind};
-use super::{ImageError, MAX_MEMORY, Needs, check_size, damaged, swaps_sides, turned};
-use frame::{Colours, Frame};
+use super::colours::{self, Conversion, ProfileKind};
+use super::{DecodingMemory, ImageError, MAX_MEMORY, check_size, damaged, swaps_sides, turned};
+use frame::{Colours, JpegFrame};
 use reduced::Reduced;
 
 /// Small change: tables, rows of blocks, what the decoder holds besides.
@@ -38,7 +38,7 @@ enum Plan {
 
 impl Plan {
     /// For a file of so many bytes, with the most bytes that decoding it takes, `besides` the picture's own among them.
-    fn of(frame: &Frame, file: usize, besides: usize) -> Result<(Self, usize), ImageError> {
+    fn of(frame: &JpegFrame, file: usize, besides: usize) -> Result<(Self, usize), ImageError> {
         check_size(frame.size[0] as u32, frame.size[1] as u32)?;
         let reduced = [2, 4, 8].into_iter().flat_map(|by| reduced::DETAIL.map(|detail| Self::Reduced { by, detail }));
         let plans = core::iter::once(Self::Whole).chain(reduced);
@@ -47,7 +47,7 @@ impl Plan {
     }
 
     /// The smallest scale that leaves so many pixels a side, if it is smaller than that of [`Plan::of`].
-    fn leaving(frame: &Frame, side: u32, besides: usize) -> Result<Option<(Self, usize)>, ImageError> {
+    fn leaving(frame: &JpegFrame, side: u32, besides: usize) -> Result<Option<(Self, usize)>, ImageError> {
         let [width, height] = frame.size;
         check_size(width as u32, height as u32)?;
         // Of a whole block one coefficient tells the mean, of its quarters four do nearly. To make less than that of a
@@ -58,11 +58,11 @@ impl Plan {
         Ok(plans.find(|(_, bytes)| *bytes <= MAX_MEMORY as usize))
     }
 
-    fn needs(self, frame: &Frame, bytes: usize) -> Needs {
-        Needs::new(frame.size.map(|side| side.div_ceil(self.scale())), frame.orientation, bytes)
+    fn needs(self, frame: &JpegFrame, bytes: usize) -> DecodingMemory {
+        DecodingMemory::new(frame.size.map(|side| side.div_ceil(self.scale())), frame.orientation, bytes)
     }
 
-    fn bytes(self, frame: &Frame, file: usize) -> usize {
+    fn bytes(self, frame: &JpegFrame, file: usize) -> usize {
         match self {
             Self::Whole => whole(frame, file),
             Self::Reduced { by, detail } => at_reduced_scale(frame, by, detail),
@@ -80,7 +80,7 @@ impl Plan {
 /// Decodes a JPEG file.
 pub(super) fn decode(jpeg: &[u8]) -> Result<RgbImage, ImageError> {
     let failed = |damage: bits::Damage| ImageError::Damaged(damage.into());
-    let frame = Frame::read(jpeg).map_err(failed)?;
+    let frame = JpegFrame::read(jpeg).map_err(failed)?;
     let conversion = conversion(jpeg, &frame);
     let (plan, _) = Plan::of(&frame, jpeg.len(), besides(conversion.as_ref()))?;
     let picture = match plan {
@@ -95,10 +95,10 @@ pub(super) fn decode(jpeg: &[u8]) -> Result<RgbImage, ImageError> {
 }
 
 /// What turns the picture's colours into sRGB's, where they are others. Mixtures of inks stay as they are.
-fn conversion(jpeg: &[u8], frame: &Frame) -> Option<Conversion> {
+fn conversion(jpeg: &[u8], frame: &JpegFrame) -> Option<Conversion> {
     let kind = match frame.colours {
-        Colours::Grey => Kind::Grey,
-        Colours::Rgb | Colours::YCbCr => Kind::Rgb,
+        Colours::Grey => ProfileKind::Grey,
+        Colours::Rgb | Colours::YCbCr => ProfileKind::Rgb,
         Colours::Cmyk | Colours::Ycck => return None,
     };
     profile::read(jpeg).and_then(|icc| Conversion::of_profile(&icc, kind))
@@ -118,15 +118,15 @@ fn converted(mut picture: RgbImage, conversion: Option<&Conversion>) -> RgbImage
 }
 
 /// What [`decode`] takes for the same file.
-pub(super) fn needs(jpeg: &[u8]) -> Result<Needs, ImageError> {
-    let frame = Frame::read(jpeg).map_err(|damage| ImageError::Damaged(damage.into()))?;
+pub(super) fn needs(jpeg: &[u8]) -> Result<DecodingMemory, ImageError> {
+    let frame = JpegFrame::read(jpeg).map_err(|damage| ImageError::Damaged(damage.into()))?;
     let (plan, bytes) = Plan::of(&frame, jpeg.len(), besides(conversion(jpeg, &frame).as_ref()))?;
     Ok(plan.needs(&frame, bytes))
 }
 
 /// Width and height as they are stored, and how the picture is to be turned.
 pub(super) fn size(jpeg: &[u8]) -> Result<((u32, u32), Orientation), ImageError> {
-    let frame = Frame::read(jpeg).map_err(|damage| ImageError::Damaged(damage.into()))?;
+    let frame = JpegFrame::read(jpeg).map_err(|damage| ImageError::Damaged(damage.into()))?;
     let [width, height] = frame.size.map(|side| side as u32);
     check_size(width, height)?;
     Ok(((width, height), frame.orientation))
@@ -135,7 +135,7 @@ pub(super) fn size(jpeg: &[u8]) -> Result<((u32, u32), Orientation), ImageError>
 /// Decodes a JPEG file at the smallest scale that leaves so many pixels a side.
 pub(super) fn decode_reduced(jpeg: &[u8], side: u32) -> Result<RgbImage, ImageError> {
     let failed = |damage: bits::Damage| ImageError::Damaged(damage.into());
-    let frame = Frame::read(jpeg).map_err(failed)?;
+    let frame = JpegFrame::read(jpeg).map_err(failed)?;
     let conversion = conversion(jpeg, &frame);
     match Plan::leaving(&frame, side, besides(conversion.as_ref()))?.map(|(plan, _)| plan) {
         Some(Plan::Reduced { by, detail }) => {
@@ -147,8 +147,8 @@ pub(super) fn decode_reduced(jpeg: &[u8], side: u32) -> Result<RgbImage, ImageEr
 }
 
 /// What [`decode_reduced`] takes for the same file.
-pub(super) fn needs_reduced(jpeg: &[u8], side: u32) -> Result<Needs, ImageError> {
-    let frame = Frame::read(jpeg).map_err(|damage| ImageError::Damaged(damage.into()))?;
+pub(super) fn needs_reduced(jpeg: &[u8], side: u32) -> Result<DecodingMemory, ImageError> {
+    let frame = JpegFrame::read(jpeg).map_err(|damage| ImageError::Damaged(damage.into()))?;
     let besides = besides(conversion(jpeg, &frame).as_ref());
     let leaving = Plan::leaving(&frame, side, besides)?;
     let (plan, bytes) = leaving.map_or_else(|| Plan::of(&frame, jpeg.len(), besides), Ok)?;
@@ -156,7 +156,7 @@ pub(super) fn needs_reduced(jpeg: &[u8], side: u32) -> Result<Needs, ImageError>
 }
 
 /// Decodes at a scale of 1 to `by`: 2, 4 or 8.
-fn reduce(jpeg: &[u8], frame: &Frame, by: usize, detail: usize) -> Result<RgbImage, bits::Damage> {
+fn reduce(jpeg: &[u8], frame: &JpegFrame, by: usize, detail: usize) -> Result<RgbImage, bits::Damage> {
     let mut planes = Reduced::new(frame, by, detail);
     scan::walk(jpeg, frame, Some(&mut planes))?;
     let (width, height, rgb) = planes.to_rgb(frame, by);
@@ -166,7 +166,7 @@ fn reduce(jpeg: &[u8], frame: &Frame, by: usize, detail: usize) -> Result<RgbIma
 }
 
 /// Most bytes that decoding the whole picture takes, its file apart.
-fn whole(frame: &Frame, file: usize) -> usize {
+fn whole(frame: &JpegFrame, file: usize) -> usize {
     let pixels = frame.size[0] * frame.size[1];
     let grey = frame.colours == Colours::Grey;
     let decoded = if grey { pixels } else { 3 * pixels };
@@ -179,7 +179,7 @@ fn whole(frame: &Frame, file: usize) -> usize {
 }
 
 /// Most bytes that decoding at reduced scale takes, the file apart.
-fn at_reduced_scale(frame: &Frame, by: usize, detail: usize) -> usize {
+fn at_reduced_scale(frame: &JpegFrame, by: usize, detail: usize) -> usize {
     let pixels = frame.size[0].div_ceil(by) * frame.size[1].div_ceil(by);
     let walked = if frame.progressive { size_of::<u64>() * frame.blocks() } else { 0 };
     let turned = if swaps_sides(frame.orientation) { 3 * pixels } else { 0 };

@@ -6,7 +6,7 @@ use super::{Preprocessing, swaps_sides};
 
 /// Memory that decoding a picture takes, and the size of the picture that comes of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Needs {
+pub struct DecodingMemory {
     /// Width of the decoded picture, in pixels.
     pub width: u32,
     /// Height of the decoded picture, in pixels.
@@ -15,7 +15,7 @@ pub struct Needs {
     pub decoding: u64,
 }
 
-impl Needs {
+impl DecodingMemory {
     /// Of a picture of that size before it is turned upright.
     pub(super) fn new(size: [usize; 2], orientation: Orientation, decoding: usize) -> Self {
         let [mut width, mut height] = size.map(|side| side as u32);
@@ -93,9 +93,9 @@ mod tests {
     #[test]
     fn scaling_takes_a_crop_and_not_the_whole_of_a_long_picture() {
         let input = Preprocessing { width: 224, height: 224, mean: [0.0; 3], deviation: [1.0; 3] };
-        let long = image::Needs::of_pixels(65_535, 300);
+        let long = image::DecodingMemory::of_pixels(65_535, 300);
         assert!(long.with_scaling(&input) < long.picture() + (20 << 20));
-        let (small, large) = (image::Needs::of_pixels(1, 1), image::Needs::of_pixels(4600, 4600));
+        let (small, large) = (image::DecodingMemory::of_pixels(1, 1), image::DecodingMemory::of_pixels(4600, 4600));
         assert!(small.with_scaling(&input) >= 3 * 224 * 224 && large.with_scaling(&input) < 96 << 20);
     }
 }

@@ -9,8 +9,8 @@ use ::png::{
     Transformations,
 };
 
-use super::colours::{self, Conversion, Kind};
-use super::{ImageError, MAX_MEMORY, Needs, check_size, swaps_sides, turned};
+use super::colours::{self, Conversion, ProfileKind};
+use super::{DecodingMemory, ImageError, MAX_MEMORY, check_size, swaps_sides, turned};
 
 /// The bytes that a PNG file begins with.
 pub(super) const SIGNATURE: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
@@ -89,7 +89,7 @@ fn conversion(info: &Info<'_>) -> Option<Conversion> {
         );
     }
     if let Some(icc) = &info.icc_profile {
-        return Conversion::of_profile(icc, if grey { Kind::Grey } else { Kind::Rgb });
+        return Conversion::of_profile(icc, if grey { ProfileKind::Grey } else { ProfileKind::Rgb });
     }
     if info.srgb.is_some() {
         return None;
@@ -101,12 +101,12 @@ fn conversion(info: &Info<'_>) -> Option<Conversion> {
 }
 
 /// What [`decode`] takes for the same file.
-pub(super) fn needs<R: BufRead + Seek>(file: R) -> Result<Needs, ImageError> {
+pub(super) fn needs<R: BufRead + Seek>(file: R) -> Result<DecodingMemory, ImageError> {
     let (reader, orientation, conversion) = open(file)?;
     let size = [reader.info().width, reader.info().height].map(|side| side as usize);
     let besides = besides(conversion.as_ref());
     let by = scale(size, orientation, besides)?;
-    Ok(Needs::new(size.map(|side| side.div_ceil(by)), orientation, besides + bytes(size, by, orientation)))
+    Ok(DecodingMemory::new(size.map(|side| side.div_ceil(by)), orientation, besides + bytes(size, by, orientation)))
 }
 
 /// Width and height as they are stored, and how the picture is to be turned.

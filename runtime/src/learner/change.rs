@@ -4,27 +4,27 @@ use std::ops::ControlFlow;
 use std::time::SystemTime;
 
 use ndarray::{ArrayView2, Axis};
-use orco_core::align::Progress;
-use orco_state::history::{Change, EntryId, PurgeError, Verb};
+use orco_core::align::AlignProgress;
+use orco_state::history::{ChangeKind, EntryId, HistoryChange, PurgeError};
 use orco_state::label;
 use orco_state::pack::Pack;
-use orco_state::session::{self, LearnError, NewClass, Report, Session, StoredClass};
+use orco_state::session::{self, LearnError, NewClass, Session, SessionReport, StoredClass};
 use orco_state::state::{Balance, State};
 
 use super::check::Check;
 use super::error::{ChangeError, ShotsError};
-use super::keeping::Keeping;
-use super::observer::{Observer, Step};
+use super::keeping::ShotKeeper;
+use super::observer::{ChangeStep, Observer};
 use super::shots::{self, Shots};
-use super::{Learner, Reading};
+use super::{Learner, StoreSnapshot};
 use crate::release;
-use crate::store::{Locked, StoreError};
+use crate::store::{LockedStore, StoreError};
 use crate::threads::Threads;
 use crate::thumbnails::Thumbnails;
 
 /// A change that was made, and is kept.
 #[derive(Debug)]
-pub struct Made<T = Report> {
+pub struct ChangeOutcome<T = SessionReport> {
     /// What it did.
     pub report: T,
     /// Why it may not be kept as safely as it should: a power cut could lose it, or something of the old is left.
@@ -33,9 +33,9 @@ pub struct Made<T = Report> {
 
 /// What going back did.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Undone {
+pub struct UndoOutcome {
     /// What changed.
-    pub report: Report,
+    pub report: SessionReport,
     /// The entry of the history that came back.
     pub entry: u32,
     /// Whether the state is that of then to the bit; `None` where that is not known, since something of it was purged.
@@ -44,7 +44,7 @@ pub struct Undone {
 
 /// A class out of a pack, to be learned.
 #[derive(Clone, Copy, Debug)]
-pub struct Imported<'a> {
+pub struct PackClass<'a> {
     /// The pack.
     pub pack: &'a Pack,
     /// Another label than the pack's.
@@ -61,14 +61,15 @@ impl Learner {
         &mut self,
         classes: &[(&str, Shots<'_>)],
         observer: &mut dyn Observer,
-    ) -> Result<Made<Report>, ChangeError> {
+    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
         let locked = self.lock()?;
         let labels: Vec<&str> = classes.iter().map(|(label, _)| *label).collect();
         session::check_labels(self.base_model(), self.state(), &labels)?;
         let mut keeping = self.keeping(&locked)?;
         let new = self.read(classes, keeping.as_mut(), observer)?;
         let (next, report) = self.within(observer, |session, state| session.learn(state, &new))?;
-        let change = Change::new(Verb::Learn, self.settings.seed).labels(labels.into_iter().map(label::normal));
+        let change =
+            HistoryChange::new(ChangeKind::Learn, self.settings.seed).labels(labels.into_iter().map(label::normal));
         self.commit_with_pictures(&locked, next, change, report, keeping)
     }
 
@@ -81,13 +82,13 @@ impl Learner {
         label: &str,
         shots: Shots<'_>,
         observer: &mut dyn Observer,
-    ) -> Result<Made<Report>, ChangeError> {
+    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
         let locked = self.lock()?;
         session::check_known(self.base_model(), self.state(), label)?;
         let mut keeping = self.keeping(&locked)?;
         let class = self.read(&[(label, shots)], keeping.as_mut(), observer)?;
         let (next, report) = self.within(observer, |session, state| session.add_shots(state, &class[0]))?;
-        let change = Change::new(Verb::Add, self.settings.seed).labels([label::normal(label)]);
+        let change = HistoryChange::new(ChangeKind::Add, self.settings.seed).labels([label::normal(label)]);
         self.commit_with_pictures(&locked, next, change, report, keeping)
     }
 
@@ -95,15 +96,20 @@ impl Learner {
     ///
     /// # Errors
     /// As for [`Learner::learn`], and if a pack was made with another bundle.
-    pub fn import(&mut self, packs: &[Imported<'_>], observer: &mut dyn Observer) -> Result<Made<Report>, ChangeError> {
+    pub fn import(
+        &mut self,
+        packs: &[PackClass<'_>],
+        observer: &mut dyn Observer,
+    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
         let locked = self.lock()?;
-        let class = |imported: &Imported<'_>| -> Result<StoredClass, ChangeError> {
+        let class = |imported: &PackClass<'_>| -> Result<StoredClass, ChangeError> {
             let class = imported.pack.to_class(&self.bundle.digest)?;
             Ok(StoredClass { label: label::normal(imported.label.unwrap_or(&class.label)), ..class })
         };
         let new = packs.iter().map(class).collect::<Result<Vec<_>, _>>()?;
         let (next, report) = self.within(observer, |session, state| session.learn_stored(state, &new))?;
-        let change = Change::new(Verb::Import, self.settings.seed).labels(new.into_iter().map(|class| class.label));
+        let change =
+            HistoryChange::new(ChangeKind::Import, self.settings.seed).labels(new.into_iter().map(|class| class.label));
         self.commit(&locked, next, change, report)
     }
 
@@ -112,10 +118,14 @@ impl Learner {
     /// # Errors
     /// [`ChangeError`] if there is no such class, it came with the bundle, the observer cancels, or the state cannot
     /// be saved. Nothing was changed then.
-    pub fn forget(&mut self, label: &str, observer: &mut dyn Observer) -> Result<Made<Report>, ChangeError> {
+    pub fn forget(
+        &mut self,
+        label: &str,
+        observer: &mut dyn Observer,
+    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
         let locked = self.lock()?;
         let (next, report) = self.within(observer, |session, state| session.forget(state, label))?;
-        let change = Change::new(Verb::Forget, self.settings.seed).labels([label::normal(label)]);
+        let change = HistoryChange::new(ChangeKind::Forget, self.settings.seed).labels([label::normal(label)]);
         self.keep(&locked, next, change, report)
     }
 
@@ -125,7 +135,11 @@ impl Learner {
     ///
     /// # Errors
     /// As for [`Learner::forget`], and if neither the state nor its history knows the label.
-    pub fn purge(&mut self, label: &str, observer: &mut dyn Observer) -> Result<Made<Option<Report>>, ChangeError> {
+    pub fn purge(
+        &mut self,
+        label: &str,
+        observer: &mut dyn Observer,
+    ) -> Result<ChangeOutcome<Option<SessionReport>>, ChangeError> {
         let locked = self.lock()?;
         let label = &label::normal(label);
         let known = self.classes().any(|class| label::same(&class.label, label));
@@ -135,7 +149,7 @@ impl Learner {
         } else {
             (self.saved.state.clone(), None)
         };
-        let change = Change::new(Verb::Purge, self.settings.seed).at(now());
+        let change = HistoryChange::new(ChangeKind::Purge, self.settings.seed).at(now());
         let saved = match self.saved.purge(self.base_model(), next, label, &change, self.settings.limits) {
             // Only an older copy has it still, after a purge that was cut off, say.
             Err(PurgeError::Unknown { .. }) if self.store.mentions(label)? => self.saved.clone(),
@@ -147,7 +161,7 @@ impl Learner {
         let swept = locked.sweep(&saved).and_then(|()| locked.discard_others(&self.bundle.digest));
         uncertain = uncertain.or(swept.err()).or(Thumbnails::of(&self.store).prune(&saved).err());
         self.replace(saved);
-        Ok(Made { report, uncertain })
+        Ok(ChangeOutcome { report, uncertain })
     }
 
     /// Gives a learned class another label; nothing is trained.
@@ -155,11 +169,11 @@ impl Learner {
     /// # Errors
     /// [`ChangeError`] if there is no such class, it came with the bundle, the new label cannot be used, or the state
     /// cannot be saved. Nothing was changed then.
-    pub fn rename(&mut self, from: &str, to: &str) -> Result<Made<()>, ChangeError> {
+    pub fn rename(&mut self, from: &str, to: &str) -> Result<ChangeOutcome<()>, ChangeError> {
         let locked = self.lock()?;
         let [from, to] = [from, to].map(label::normal);
         let next = session::rename(self.base_model(), self.state(), &from, &to)?;
-        self.keep(&locked, next, Change::new(Verb::Rename, 0).labels([from, to]), ())
+        self.keep(&locked, next, HistoryChange::new(ChangeKind::Rename, 0).labels([from, to]), ())
     }
 
     /// Moves a stored shot of a class, numbered from 1 as the class's are stored, to another known class.
@@ -174,7 +188,7 @@ impl Learner {
         number: usize,
         to: &str,
         observer: &mut dyn Observer,
-    ) -> Result<Made<Report>, ChangeError> {
+    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
         let locked = self.lock()?;
         self.move_locked(&locked, (from, number), to, observer)
     }
@@ -191,7 +205,7 @@ impl Learner {
         exemplar: &[u8; 32],
         to: &str,
         observer: &mut dyn Observer,
-    ) -> Result<Made<Report>, ChangeError> {
+    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
         let locked = self.lock()?;
         let label = label::normal(from);
         session::check_known(self.base_model(), self.state(), &label)?;
@@ -204,14 +218,14 @@ impl Learner {
 
     fn move_locked(
         &mut self,
-        locked: &Locked,
+        locked: &LockedStore,
         (from, number): (&str, usize),
         to: &str,
         observer: &mut dyn Observer,
-    ) -> Result<Made<Report>, ChangeError> {
+    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
         let [from, to] = [from, to].map(label::normal);
         let (next, report) = self.within(observer, |session, state| session.move_shot(state, (&from, number), &to))?;
-        self.commit(locked, next, Change::new(Verb::Move, self.settings.seed).labels([from, to]), report)
+        self.commit(locked, next, HistoryChange::new(ChangeKind::Move, self.settings.seed).labels([from, to]), report)
     }
 
     /// Lets what was known count otherwise against what is new: the border between base classes and learned ones is
@@ -219,10 +233,14 @@ impl Learner {
     ///
     /// # Errors
     /// [`ChangeError`] if the bundle's answers have no border, or the state cannot be saved. Nothing was changed then.
-    pub fn balance(&mut self, balance: Balance, observer: &mut dyn Observer) -> Result<Made<Report>, ChangeError> {
+    pub fn balance(
+        &mut self,
+        balance: Balance,
+        observer: &mut dyn Observer,
+    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
         let locked = self.lock()?;
         let (next, report) = self.within(observer, |session, state| session.balance(state, balance))?;
-        self.commit(&locked, next, Change::new(Verb::Balance, self.settings.seed), report)
+        self.commit(&locked, next, HistoryChange::new(ChangeKind::Balance, self.settings.seed), report)
     }
 
     /// Takes the last changes back. Undoing is a change, too, and can be taken back.
@@ -230,7 +248,11 @@ impl Learner {
     /// # Errors
     /// [`ChangeError`] if fewer are remembered, the observer cancels, or the state cannot be saved. Nothing was
     /// changed then.
-    pub fn undo(&mut self, changes: usize, observer: &mut dyn Observer) -> Result<Made<Undone>, ChangeError> {
+    pub fn undo(
+        &mut self,
+        changes: usize,
+        observer: &mut dyn Observer,
+    ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
         let locked = self.lock()?;
         self.undo_locked(&locked, changes, observer)
     }
@@ -240,7 +262,11 @@ impl Learner {
     /// # Errors
     /// As for [`Learner::undo`], [`ChangeError::NotLast`] if the last change is another one, and
     /// [`ChangeError::OtherEntry`] if it has the entry's number alone.
-    pub fn undo_last(&mut self, entry: EntryId, observer: &mut dyn Observer) -> Result<Made<Undone>, ChangeError> {
+    pub fn undo_last(
+        &mut self,
+        entry: EntryId,
+        observer: &mut dyn Observer,
+    ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
         let locked = self.lock()?;
         let number = entry.number;
         match self.history().entries().last() {
@@ -252,10 +278,10 @@ impl Learner {
 
     fn undo_locked(
         &mut self,
-        locked: &Locked,
+        locked: &LockedStore,
         changes: usize,
         observer: &mut dyn Observer,
-    ) -> Result<Made<Undone>, ChangeError> {
+    ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
         let remembered = self.history().entries().len() - 1;
         let number = self.saved.back(changes).ok_or(ChangeError::TooFarBack { asked: changes, remembered })?;
         self.go_back(locked, number, observer)
@@ -265,7 +291,11 @@ impl Learner {
     ///
     /// # Errors
     /// As for [`Learner::undo`], and if there is no such entry.
-    pub fn undo_to(&mut self, entry: u32, observer: &mut dyn Observer) -> Result<Made<Undone>, ChangeError> {
+    pub fn undo_to(
+        &mut self,
+        entry: u32,
+        observer: &mut dyn Observer,
+    ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
         let locked = self.lock()?;
         self.go_back(&locked, entry, observer)
     }
@@ -274,7 +304,11 @@ impl Learner {
     ///
     /// # Errors
     /// As for [`Learner::undo_to`], and [`ChangeError::OtherEntry`] if another entry has its number by now.
-    pub fn undo_to_entry(&mut self, entry: EntryId, observer: &mut dyn Observer) -> Result<Made<Undone>, ChangeError> {
+    pub fn undo_to_entry(
+        &mut self,
+        entry: EntryId,
+        observer: &mut dyn Observer,
+    ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
         let locked = self.lock()?;
         let number = entry.number;
         match self.history().entry(number) {
@@ -285,26 +319,26 @@ impl Learner {
 
     fn go_back(
         &mut self,
-        locked: &Locked,
+        locked: &LockedStore,
         number: u32,
         observer: &mut dyn Observer,
-    ) -> Result<Made<Undone>, ChangeError> {
+    ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
         if self.saved.back(0) == Some(number) {
             return Err(ChangeError::Present { number });
         }
         let earlier = self.saved.earlier(number).ok_or(ChangeError::NoEntry { number })?;
         let (next, report) = self.within(observer, |session, state| session.restore(state, &earlier))?;
         let exact = earlier.is_exact(next.head.as_ref());
-        let undone = Undone { report, entry: number, exact };
-        self.keep(locked, next, Change::new(Verb::Undo, earlier.seed).to(number), undone)
+        let undone = UndoOutcome { report, entry: number, exact };
+        self.keep(locked, next, HistoryChange::new(ChangeKind::Undo, earlier.seed).to(number), undone)
     }
 
     /// Locks the store and goes on from its newest state.
-    fn lock(&mut self) -> Result<Locked, ChangeError> {
+    fn lock(&mut self) -> Result<LockedStore, ChangeError> {
         // Locking would make the folder anew.
         self.check_there(u64::from(!self.store.revision().is_empty()))?;
         let locked = self.store.lock(self.settings.wait)?;
-        let reading: Reading = locked.load(&self.bundle)?;
+        let reading: StoreSnapshot = locked.load(&self.bundle)?;
         self.take(reading)?;
         if self.settings.compare_releases {
             release::accept(self.store.folder(), &self.bundle.manifest.name, self.bundle.manifest.release)?;
@@ -314,12 +348,12 @@ impl Learner {
     }
 
     /// Makes ready to keep pictures of shots, where that is wanted.
-    fn keeping<'a>(&self, locked: &'a Locked) -> Result<Option<Keeping<'a>>, StoreError> {
-        self.settings.keep_shots.then(|| Keeping::begin(locked, &self.bundle)).transpose()
+    fn keeping<'a>(&self, locked: &'a LockedStore) -> Result<Option<ShotKeeper<'a>>, StoreError> {
+        self.settings.keep_shots.then(|| ShotKeeper::begin(locked, &self.bundle)).transpose()
     }
 
     /// Removes kept pictures that belong to nothing any more.
-    fn sweep(&self, locked: &Locked) {
+    fn sweep(&self, locked: &LockedStore) {
         if let Err(error) = locked.sweep(&self.saved) {
             log::warn!("kept pictures that belong to nothing are left: {error}");
         }
@@ -330,7 +364,7 @@ impl Learner {
     fn read(
         &mut self,
         classes: &[(&str, Shots<'_>)],
-        mut keeping: Option<&mut Keeping<'_>>,
+        mut keeping: Option<&mut ShotKeeper<'_>>,
         observer: &mut dyn Observer,
     ) -> Result<Vec<NewClass>, ChangeError> {
         for (label, shots) in classes {
@@ -351,7 +385,7 @@ impl Learner {
                     read => features.push(read?),
                 }
                 done += 1;
-                if observer.step(Step::Shots { done, total }).is_break() {
+                if observer.step(ChangeStep::Shots { done, total }).is_break() {
                     return Err(ChangeError::Cancelled);
                 }
             }
@@ -376,7 +410,7 @@ impl Learner {
         (label, shots): (&str, &Shots<'_>),
         shot: usize,
         wanted: bool,
-        keeping: Option<&mut Keeping<'_>>,
+        keeping: Option<&mut ShotKeeper<'_>>,
         check: &mut Check,
     ) -> Result<Vec<f32>, ChangeError> {
         let opened;
@@ -418,11 +452,12 @@ impl Learner {
     fn within(
         &mut self,
         observer: &mut dyn Observer,
-        step: impl FnOnce(&mut Session<'_>, &State) -> Result<(State, Report), LearnError>,
-    ) -> Result<(State, Report), ChangeError> {
+        step: impl FnOnce(&mut Session<'_>, &State) -> Result<(State, SessionReport), LearnError>,
+    ) -> Result<(State, SessionReport), ChangeError> {
         let threads: &Threads = self.threads.get_or_insert_with(Threads::of_machine);
         let base_model = &self.bundle.base_model;
-        let mut on_progress = |progress: Progress| -> ControlFlow<()> { observer.step(Step::Epoch(progress)) };
+        let mut on_progress =
+            |progress: AlignProgress| -> ControlFlow<()> { observer.step(ChangeStep::Epoch(progress)) };
         let mut session = Session {
             base_model,
             config: &base_model.config,
@@ -434,14 +469,14 @@ impl Learner {
         Ok(step(&mut session, &self.saved.state)?)
     }
 
-    /// Keeps the next state, unless it costs old classes more than the forgetting budget ([`Report::excess`]).
+    /// Keeps the next state, unless it costs old classes more than the forgetting budget ([`SessionReport::excess`]).
     fn commit(
         &mut self,
-        locked: &Locked,
+        locked: &LockedStore,
         next: State,
-        change: Change,
-        report: Report,
-    ) -> Result<Made<Report>, ChangeError> {
+        change: HistoryChange,
+        report: SessionReport,
+    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
         if let Some(budget) = self.settings.forgetting_budget {
             let excess = report.excess(budget);
             if !excess.is_empty() {
@@ -454,29 +489,35 @@ impl Learner {
     /// The same for a change whose pictures may be kept, which must still be there.
     fn commit_with_pictures(
         &mut self,
-        locked: &Locked,
+        locked: &LockedStore,
         next: State,
-        change: Change,
-        report: Report,
-        keeping: Option<Keeping<'_>>,
-    ) -> Result<Made<Report>, ChangeError> {
-        keeping.as_ref().map_or(Ok(()), Keeping::check)?;
+        change: HistoryChange,
+        report: SessionReport,
+        keeping: Option<ShotKeeper<'_>>,
+    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
+        keeping.as_ref().map_or(Ok(()), ShotKeeper::check)?;
         let made = self.commit(locked, next, change, report)?;
-        keeping.into_iter().for_each(Keeping::done);
+        keeping.into_iter().for_each(ShotKeeper::done);
         Ok(made)
     }
 
     /// Keeps the next state, remembering what was done.
-    fn keep<T>(&mut self, locked: &Locked, next: State, change: Change, report: T) -> Result<Made<T>, ChangeError> {
+    fn keep<T>(
+        &mut self,
+        locked: &LockedStore,
+        next: State,
+        change: HistoryChange,
+        report: T,
+    ) -> Result<ChangeOutcome<T>, ChangeError> {
         let saved = self.saved.then(next, &change.at(now()), self.settings.limits);
         let uncertain = settled(locked.save(&self.bundle, &saved))?;
         self.generation = locked.generation();
         self.replace(saved);
         self.sweep(locked);
-        Ok(Made { report, uncertain })
+        Ok(ChangeOutcome { report, uncertain })
     }
 
-    fn replace(&mut self, saved: orco_state::history::Saved) {
+    fn replace(&mut self, saved: orco_state::history::SavedState) {
         self.saved = saved;
         self.start_anew();
     }

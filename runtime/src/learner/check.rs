@@ -5,7 +5,7 @@ use std::fmt;
 use ::image::RgbImage;
 
 use super::settings::ShotChecks;
-use crate::quality::{Candidate, Objection, Quality, Thresholds};
+use crate::quality::{Objection, Quality, ShotCandidate, Thresholds};
 
 /// A shot with what speaks against it.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,7 +49,7 @@ impl Check {
     pub(super) fn look(&mut self, shot: String, label: &str, picture: &RgbImage, best: Option<(&str, f32)>) {
         let quality = Quality::of(picture);
         let earlier = self.taken.iter().map(|(shot, label, quality)| (shot.clone(), label.as_str(), quality));
-        let objections = self.thresholds.objections(Candidate { label, quality: &quality, best }, earlier);
+        let objections = self.thresholds.objections(ShotCandidate { label, quality: &quality, best }, earlier);
         let refused = self.checks == ShotChecks::Refuse && objections.iter().any(Objection::refuses);
         if !objections.is_empty() {
             let list = if refused { &mut self.refused } else { &mut self.doubtful };

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use orco_core::align::AlignError;
 use orco_state::history::PurgeError;
 use orco_state::pack::PackError;
-use orco_state::session::{Excess, LearnError};
+use orco_state::session::{ForgettingExcess, LearnError};
 
 use super::check::DoubtfulShot;
 use super::losses::beyond;
@@ -116,7 +116,7 @@ pub enum ChangeError {
         /// The budget, 0..1.
         budget: f32,
         /// What is beyond it.
-        excess: Excess,
+        excess: ForgettingExcess,
     },
     /// Fewer changes are remembered than were to be taken back.
     #[error("fewer changes are remembered than were to be taken back: {remembered}, not {asked}")]
@@ -183,7 +183,7 @@ pub enum ExportError {
     Store(#[from] StoreError),
     /// The class is unknown, came with the bundle, or has no exemplars left.
     #[error(transparent)]
-    Class(#[from] orco_state::pack::ExportError),
+    Class(#[from] orco_state::pack::PackExportError),
 }
 
 /// A share in percentage points, without the digits that come of its being stored as a share.

@@ -5,21 +5,21 @@ use orco_state::bank::Bank;
 
 use super::Learner;
 use crate::bundle::Bundle;
-use crate::store::kept::{self, KeptWith};
-use crate::store::{Locked, StoreError};
+use crate::store::kept::{self, KeptBundle};
+use crate::store::{LockedStore, StoreError};
 
 /// Pictures that are written while their shots are read, so that one at a time is in memory. They are taken back unless
-/// the change is [done](Keeping::done).
-pub(super) struct Keeping<'a> {
-    locked: &'a Locked,
+/// the change is [done](ShotKeeper::done).
+pub(super) struct ShotKeeper<'a> {
+    locked: &'a LockedStore,
     digest: [u8; 32],
     before: usize,
     written: Vec<[u8; 32]>,
 }
 
-impl<'a> Keeping<'a> {
-    pub(super) fn begin(locked: &'a Locked, bundle: &Bundle) -> Result<Self, StoreError> {
-        let before = locked.begin_keeping(&bundle.digest, &KeptWith::of(bundle))?;
+impl<'a> ShotKeeper<'a> {
+    pub(super) fn begin(locked: &'a LockedStore, bundle: &Bundle) -> Result<Self, StoreError> {
+        let before = locked.begin_keeping(&bundle.digest, &KeptBundle::of(bundle))?;
         Ok(Self { locked, digest: bundle.digest, before, written: Vec::new() })
     }
 
@@ -57,7 +57,7 @@ impl<'a> Keeping<'a> {
     }
 }
 
-impl Drop for Keeping<'_> {
+impl Drop for ShotKeeper<'_> {
     fn drop(&mut self) {
         self.locked.take_back(&self.digest, &self.written);
     }
@@ -81,7 +81,7 @@ impl Learner {
     pub fn kept_shots(&self) -> KeptShots {
         let pictures = self.store.pictures(&self.bundle.digest);
         let there = pictures.exemplars().unwrap_or_default();
-        let kept::Usage { pictures, bytes } = pictures.usage(&self.saved.exemplar_digests()).unwrap_or_default();
+        let kept::KeptUsage { pictures, bytes } = pictures.usage(&self.saved.exemplar_digests()).unwrap_or_default();
         let exemplars = &self.saved.state.exemplars;
         let shots = (0..exemplars.len()).filter(|exemplar| there.contains(&exemplars.digest_of(*exemplar))).count();
         let input = &self.bundle.manifest.preprocessing;

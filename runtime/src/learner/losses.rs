@@ -1,7 +1,7 @@
 //! What a change cost old classes, in words.
 
-use orco_state::label::Shown;
-use orco_state::session::{ClassAccuracy, Excess, GroupLoss};
+use orco_state::label::EscapedText;
+use orco_state::session::{ClassAccuracy, ForgettingExcess, GroupLoss};
 
 /// "LABEL (80 to 20 %)" for the first few of the classes: what the session cost them.
 pub fn by_this(forgotten: &[&ClassAccuracy]) -> String {
@@ -20,7 +20,7 @@ pub fn of_group(loss: &GroupLoss) -> String {
 }
 
 /// What is beyond a budget: groups, then the first few of the classes, with the samples that each is judged by.
-pub fn beyond(excess: &Excess) -> String {
+pub fn beyond(excess: &ForgettingExcess) -> String {
     let mut all: Vec<String> = excess.groups.iter().map(of_group).collect();
     if !excess.classes.is_empty() {
         let mut samples: Vec<u32> = excess.classes.iter().filter_map(|class| Some(class.since?.samples)).collect();
@@ -40,7 +40,7 @@ fn listed(forgotten: &[&ClassAccuracy], shares: impl Fn(&ClassAccuracy) -> (f32,
     const SHOWN: usize = 5;
     let one = |class: &&ClassAccuracy| {
         let (before, after) = shares(class);
-        format!("{} ({:.0} to {:.0} %)", Shown(&class.label), 100.0 * before, 100.0 * after)
+        format!("{} ({:.0} to {:.0} %)", EscapedText(&class.label), 100.0 * before, 100.0 * after)
     };
     let mut listed: Vec<String> = forgotten.iter().take(SHOWN).map(one).collect();
     if forgotten.len() > SHOWN {

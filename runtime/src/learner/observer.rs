@@ -2,12 +2,12 @@
 
 use std::ops::ControlFlow;
 
-use orco_core::align::Progress;
+use orco_core::align::AlignProgress;
 
 /// How far a change has come.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Step {
+pub enum ChangeStep {
     /// So many kept pictures of all are looked at, before any is learned from.
     Pictures {
         /// Pictures done.
@@ -23,25 +23,25 @@ pub enum Step {
         total: usize,
     },
     /// The head has been trained for another epoch.
-    Epoch(Progress),
+    Epoch(AlignProgress),
 }
 
 /// Watches a change, and may cancel it.
 ///
-/// `()` watches nothing; a closure `FnMut(Step) -> ControlFlow<()>` is an observer, too.
+/// `()` watches nothing; a closure `FnMut(ChangeStep) -> ControlFlow<()>` is an observer, too.
 pub trait Observer: Send {
     /// Called after every step. [`ControlFlow::Break`] cancels the change: nothing is changed then.
-    fn step(&mut self, step: Step) -> ControlFlow<()>;
+    fn step(&mut self, step: ChangeStep) -> ControlFlow<()>;
 }
 
 impl Observer for () {
-    fn step(&mut self, _: Step) -> ControlFlow<()> {
+    fn step(&mut self, _: ChangeStep) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 }
 
-impl<F: FnMut(Step) -> ControlFlow<()> + Send> Observer for F {
-    fn step(&mut self, step: Step) -> ControlFlow<()> {
+impl<F: FnMut(ChangeStep) -> ControlFlow<()> + Send> Observer for F {
+    fn step(&mut self, step: ChangeStep) -> ControlFlow<()> {
         self(step)
     }
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use orco_state::history::Limits;
+use orco_state::history::HistoryLimits;
 use orco_state::unknown::FALSE_ALARMS;
 
-use crate::encoder::choice::Choice;
+use crate::encoder::choice::EngineChoice;
 
 /// What is done about pictures that are hardly fit to be shots ([`crate::quality`]): too dark or bright, blurred, noise,
 /// or the same as another shot of the change.
@@ -22,7 +22,7 @@ pub enum ShotChecks {
 
 /// How a learner works. Settings of phase 3 are not among them: those come with the bundle.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct LearnerSettings {
     /// Seed of shuffling and perturbation. The same bundle, shots and seed give the same state, byte for byte.
     pub seed: u64,
     /// Share of their samples, 0..1, that classes may lose over all sessions since the bundle: those that came with it
@@ -32,12 +32,12 @@ pub struct Settings {
     /// Share of known pictures, 0..1, that may be taken for unknown ones: how strict [`super::Answer::known`] is.
     pub false_alarms: f32,
     /// How much of the past is kept.
-    pub limits: Limits,
+    pub limits: HistoryLimits,
     /// How long a change waits, at most, for another process that is changing the same state.
     pub wait: Duration,
     /// The engine that the backbone runs on.
-    pub engine: Choice,
-    /// Pictures that are likely to be classified, by which [`Choice::Auto`] chooses the engine.
+    pub engine: EngineChoice,
+    /// Pictures that are likely to be classified, by which [`EngineChoice::Auto`] chooses the engine.
     pub pictures_ahead: usize,
     /// Whether a bundle of an older release than was used before is refused. For bundles whose signature was checked.
     pub compare_releases: bool,
@@ -49,16 +49,16 @@ pub struct Settings {
     pub shot_checks: ShotChecks,
 }
 
-impl Default for Settings {
+impl Default for LearnerSettings {
     /// Seed 1, no budget, 5 % false alarms, no waiting, any engine for one picture, shots are not looked at.
     fn default() -> Self {
         Self {
             seed: 1,
             forgetting_budget: None,
             false_alarms: FALSE_ALARMS,
-            limits: Limits::default(),
+            limits: HistoryLimits::default(),
             wait: Duration::ZERO,
-            engine: Choice::Auto,
+            engine: EngineChoice::Auto,
             pictures_ahead: 1,
             compare_releases: false,
             keep_shots: false,

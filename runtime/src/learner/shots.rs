@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use ::image::RgbImage;
 use ndarray::ArrayView3;
-use orco_state::label::Shown;
+use orco_state::label::EscapedText;
 
 use super::error::{BrokenPicture, ShotsError};
-use crate::files::Links;
+use crate::files::SymlinkPolicy;
 use crate::files::folder::OpenFolder;
 use crate::image;
 
@@ -51,7 +51,7 @@ impl Shots<'_> {
     pub(super) fn name(&self, shot: usize, label: &str) -> String {
         match self {
             Self::Files(paths) => paths[shot].display().to_string(),
-            _ => format!("picture {} of {}", shot + 1, Shown(label)),
+            _ => format!("picture {} of {}", shot + 1, EscapedText(label)),
         }
     }
 }
@@ -64,7 +64,7 @@ impl Shots<'_> {
 /// [`ShotsError`] if the folder cannot be read or holds none.
 pub fn pictures_in(folder: &Path) -> Result<Vec<PathBuf>, ShotsError> {
     let unreadable = |source| ShotsError::Folder { path: folder.into(), source };
-    let opened = OpenFolder::open(folder, Links::Follow).map_err(unreadable)?;
+    let opened = OpenFolder::open(folder, SymlinkPolicy::Follow).map_err(unreadable)?;
     let missing = || fs::metadata(folder).err().unwrap_or_else(|| io::ErrorKind::NotFound.into());
     let opened = opened.ok_or_else(|| unreadable(missing()))?;
     let names = opened.all_names().map_err(unreadable)?;

@@ -9,7 +9,7 @@ use orco_state::history::EntryId;
 use orco_state::session::LearnError;
 
 use super::*;
-use crate::learner::{ChangeError, Shots, Step};
+use crate::learner::{ChangeError, ChangeStep, Shots};
 use crate::thumbnails::Thumbnails;
 
 const EDGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/cifar100-edge");
@@ -28,7 +28,7 @@ fn features(learner: &Learner, class: u64, shots: usize) -> Array3<f32> {
     Array3::from_shape_fn((shots, views, inputs), |(_, _, feature)| (center[feature] + 0.3 * random.normal()).max(0.0))
 }
 
-fn learn(learner: &mut Learner, label: &str, class: u64) -> Result<Made, ChangeError> {
+fn learn(learner: &mut Learner, label: &str, class: u64) -> Result<ChangeOutcome, ChangeError> {
     let shots = features(learner, class, 3);
     learner.learn(&[(label, Shots::Features(shots.view()))], &mut ())
 }
@@ -118,15 +118,15 @@ fn a_change_that_is_refused_or_cancelled_leaves_everything_as_it_was() {
     let before = learner.state().clone();
     let again = learn(&mut learner, "mug", 1).unwrap_err();
     assert!(matches!(again, ChangeError::Learn(LearnError::LabelExists { .. })), "{again:?}");
-    let second_shot = Step::Shots { done: 2, total: 3 };
+    let second_shot = ChangeStep::Shots { done: 2, total: 3 };
     let mut observer =
-        |step: Step| if step == second_shot { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        |step: ChangeStep| if step == second_shot { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
     let shots = features(&learner, 2, 3);
     let cancelled = learner.learn(&[("duck", Shots::Features(shots.view()))], &mut observer);
     assert!(matches!(cancelled, Err(ChangeError::Cancelled)));
     let mut epochs = 0;
-    let mut observer = |step: Step| match step {
-        Step::Epoch(progress) => {
+    let mut observer = |step: ChangeStep| match step {
+        ChangeStep::Epoch(progress) => {
             epochs = progress.epoch;
             ControlFlow::Break(())
         }
@@ -184,9 +184,9 @@ fn a_class_travels_in_a_pack() {
     let [mut one, mut other] = [0, 1].map(|device| learner(folders[device].path()));
     learn(&mut one, "mug", 1).unwrap();
     let pack = one.export("mug", PackOrigin::default()).unwrap();
-    other.import(&[Imported { pack: &pack, label: None }], &mut ()).unwrap();
+    other.import(&[PackClass { pack: &pack, label: None }], &mut ()).unwrap();
     assert_eq!(other.state(), one.state());
-    let again = other.import(&[Imported { pack: &pack, label: Some("teapot") }], &mut ()).unwrap();
+    let again = other.import(&[PackClass { pack: &pack, label: Some("teapot") }], &mut ()).unwrap();
     assert_eq!(again.report.free_targets, 38);
     assert!(matches!(one.export("teapot", PackOrigin::default()), Err(ExportError::Class(_))));
 }
@@ -219,13 +219,13 @@ fn going_over_tells_how_many_pictures_it_has_looked_at_and_can_be_cancelled() {
     learner.learn(&[("mug", Shots::Taken(shots.view(), &shades))], &mut ()).unwrap();
     let other = Bundle::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../models/everyday").as_ref()).unwrap();
     let mut told = Vec::new();
-    let mut observer = |step: Step| {
+    let mut observer = |step: ChangeStep| {
         told.push(step);
         if told.len() == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let cancelled = upgrade::upgrade(&other, learner.store(), &Settings::default(), false, &mut observer);
+    let cancelled = upgrade::upgrade(&other, learner.store(), &LearnerSettings::default(), false, &mut observer);
     assert!(matches!(cancelled, Err(upgrade::UpgradeError::Cancelled)));
-    assert_eq!(told, [1, 2].map(|done| Step::Pictures { done, total: 3 }));
+    assert_eq!(told, [1, 2].map(|done| ChangeStep::Pictures { done, total: 3 }));
     let kept = learner.store().load(learner.bundle()).unwrap().saved;
     assert_eq!(kept.state, *learner.state());
 }
@@ -240,8 +240,8 @@ fn a_change_whose_pictures_another_process_may_have_swept_away_is_refused() {
     let lock = folder.path().join(".lock");
     let unlocked = |learner: &mut Learner, keep_shots: bool| {
         learner.settings_mut().keep_shots = keep_shots;
-        let mut removes = |step: Step| {
-            if step == (Step::Shots { done: 3, total: 3 }) {
+        let mut removes = |step: ChangeStep| {
+            if step == (ChangeStep::Shots { done: 3, total: 3 }) {
                 std::fs::remove_file(&lock).unwrap();
             }
             ControlFlow::Continue(())
@@ -301,13 +301,16 @@ fn an_upgrade_whose_pictures_change_meanwhile_is_refused() {
     let other = crate::bundle::Bundle::open("../models/everyday".as_ref()).unwrap();
     let before = learner.saved().clone();
     let upgrade = |act: &(dyn Fn() + Sync)| {
-        let mut between = |step: Step| {
-            if step == (Step::Pictures { done: 3, total: 3 }) {
+        let mut between = |step: ChangeStep| {
+            if step == (ChangeStep::Pictures { done: 3, total: 3 }) {
                 act();
             }
             ControlFlow::Continue(())
         };
-        let settings = super::Settings { engine: crate::encoder::choice::Choice::Rten, ..super::Settings::default() };
+        let settings = super::LearnerSettings {
+            engine: crate::encoder::choice::EngineChoice::Rten,
+            ..super::LearnerSettings::default()
+        };
         upgrade::upgrade(&other, learner.store(), &settings, true, &mut between)
     };
     let remove = || std::fs::remove_file(&picture).unwrap();

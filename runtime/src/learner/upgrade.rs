@@ -7,34 +7,34 @@ mod check;
 mod error;
 mod plan;
 
-use orco_core::align::Progress;
-use orco_state::history::{Change, Saved, Verb};
-use orco_state::session::{Memory, NewClass, Report, Session};
+use orco_core::align::AlignProgress;
+use orco_state::history::{ChangeKind, HistoryChange, SavedState};
+use orco_state::session::{NewClass, Session, SessionMemory, SessionReport};
 use orco_state::state::State;
 use orco_state::store as slots;
 
-use super::change::{Made, now, settled};
-use super::keeping::Keeping;
-use super::{Observer, Settings, ShotsError, Step};
+use super::change::{ChangeOutcome, now, settled};
+use super::keeping::ShotKeeper;
+use super::{ChangeStep, LearnerSettings, Observer, ShotsError};
 use crate::bundle::Bundle;
-use crate::encoder::choice::Work;
+use crate::encoder::choice::Workload;
 use crate::release;
-use crate::store::kept::KeptWith;
-use crate::store::{Locked, Store};
+use crate::store::kept::KeptBundle;
+use crate::store::{LockedStore, Store};
 use crate::threads::Threads;
-pub use check::Compared;
+pub use check::ClassComparison;
 pub use error::UpgradeError;
-use plan::{Plan, Planned, Role};
+use plan::{ClassRole, PlannedClass, UpgradePlan};
 
 /// What going over to another bundle did.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Upgraded {
+pub struct UpgradeOutcome {
     /// How the new state answers.
-    pub report: Report,
+    pub report: SessionReport,
     /// The bundle that the old state belonged to.
-    pub from: KeptWith,
+    pub from: KeptBundle,
     /// The classes, in the order of learning.
-    pub classes: Vec<Compared>,
+    pub classes: Vec<ClassComparison>,
     /// Learned classes of which no picture is left, which were given up.
     pub dropped: Vec<String>,
     /// What was wrong with kept pictures, in sentences.
@@ -52,21 +52,21 @@ pub struct Upgraded {
 pub fn upgrade(
     bundle: &Bundle,
     store: &Store,
-    settings: &Settings,
+    settings: &LearnerSettings,
     force: bool,
     observer: &mut dyn Observer,
-) -> Result<Made<Upgraded>, UpgradeError> {
+) -> Result<ChangeOutcome<UpgradeOutcome>, UpgradeError> {
     let locked = lock(bundle, store, settings)?;
     let old = locked.load_any()?.ok_or_else(|| UpgradeError::Nothing { folder: store.folder().into() })?;
-    if old.state.base_model == bundle.digest {
+    if old.state.bundle_digest == bundle.digest {
         return Err(UpgradeError::Same { name: bundle.manifest.name.clone() });
     }
-    let plan = Plan::of(&old, &store.pictures(&old.state.base_model), bundle, observer)?;
+    let plan = UpgradePlan::of(&old, &store.pictures(&old.state.bundle_digest), bundle, observer)?;
     let dropped = plan.without_pictures();
     if !dropped.is_empty() && !force {
         return Err(UpgradeError::Missing { labels: dropped });
     }
-    let mut keeping = Keeping::begin(&locked, bundle)?;
+    let mut keeping = ShotKeeper::begin(&locked, bundle)?;
     keeping.check_room(plan.pictures())?;
     let fresh = State { balance: old.state.balance, ..bundle.fresh_state() };
     let (sessions, more) = read(bundle, settings, &plan, &fresh, &mut keeping, observer)?;
@@ -77,12 +77,12 @@ pub fn upgrade(
         return Err(UpgradeError::Worse { classes: worse });
     }
     let labels = classes.iter().map(|class| class.label.clone());
-    let change = Change::new(Verb::Upgrade, settings.seed).labels(labels).at(now());
+    let change = HistoryChange::new(ChangeKind::Upgrade, settings.seed).labels(labels).at(now());
     keeping.check()?;
-    let uncertain = go_over(&locked, &old, &Saved::begun(next, &change))?;
+    let uncertain = go_over(&locked, &old, &SavedState::begun(next, &change))?;
     keeping.done();
-    let Plan { from, warnings, .. } = plan;
-    Ok(Made { report: Upgraded { report, from, classes, dropped, warnings }, uncertain })
+    let UpgradePlan { from, warnings, .. } = plan;
+    Ok(ChangeOutcome { report: UpgradeOutcome { report, from, classes, dropped, warnings }, uncertain })
 }
 
 /// Brings back the state of `bundle` that was kept aside when another bundle took its place, to the bit. The present
@@ -90,14 +90,18 @@ pub fn upgrade(
 ///
 /// # Errors
 /// [`UpgradeError`] if there is none, or it cannot be used; the present state holds then.
-pub fn undo(bundle: &Bundle, store: &Store, settings: &Settings) -> Result<Made<Saved>, UpgradeError> {
+pub fn undo(
+    bundle: &Bundle,
+    store: &Store,
+    settings: &LearnerSettings,
+) -> Result<ChangeOutcome<SavedState>, UpgradeError> {
     let locked = lock(bundle, store, settings)?;
     let present = locked.load_any()?.ok_or_else(|| UpgradeError::Nothing { folder: store.folder().into() })?;
-    if present.state.base_model == bundle.digest {
+    if present.state.bundle_digest == bundle.digest {
         return Err(UpgradeError::Same { name: bundle.manifest.name.clone() });
     }
     let none = || {
-        let aside = store.kept_aside(&present.state.base_model);
+        let aside = store.kept_aside(&present.state.bundle_digest);
         UpgradeError::NoEarlier {
             name: bundle.manifest.name.clone(),
             aside: aside.map(|with| (with.name, with.release)),
@@ -111,22 +115,22 @@ pub fn undo(bundle: &Bundle, store: &Store, settings: &Settings) -> Result<Made<
         Ok(bytes) => bytes,
     };
     let earlier = slots::read(&bytes).filter(|saved| saved.is_sound(&bundle.base_model));
-    let earlier = earlier.filter(|saved| saved.state.base_model == bundle.digest).ok_or_else(none)?;
+    let earlier = earlier.filter(|saved| saved.state.bundle_digest == bundle.digest).ok_or_else(none)?;
     let uncertain = go_over(&locked, &present, &earlier)?;
-    Ok(Made { report: earlier, uncertain })
+    Ok(ChangeOutcome { report: earlier, uncertain })
 }
 
 /// Lets the state go that was kept aside, with its pictures: nothing brings it back. Says whether there was one.
 ///
 /// # Errors
 /// [`UpgradeError`] if the state cannot be read or locked, or something of it cannot be removed.
-pub fn discard(store: &Store, settings: &Settings) -> Result<bool, UpgradeError> {
+pub fn discard(store: &Store, settings: &LearnerSettings) -> Result<bool, UpgradeError> {
     let locked = store.lock(settings.wait)?;
     let present = locked.load_any()?.ok_or_else(|| UpgradeError::Nothing { folder: store.folder().into() })?;
-    Ok(locked.discard_others(&present.state.base_model)?)
+    Ok(locked.discard_others(&present.state.bundle_digest)?)
 }
 
-fn lock(bundle: &Bundle, store: &Store, settings: &Settings) -> Result<Locked, UpgradeError> {
+fn lock(bundle: &Bundle, store: &Store, settings: &LearnerSettings) -> Result<LockedStore, UpgradeError> {
     let locked = store.lock(settings.wait)?;
     if settings.compare_releases {
         release::accept(store.folder(), &bundle.manifest.name, bundle.manifest.release)?;
@@ -135,7 +139,11 @@ fn lock(bundle: &Bundle, store: &Store, settings: &Settings) -> Result<Locked, U
 }
 
 /// Puts one state into the place of the other, which is kept aside.
-fn go_over(locked: &Locked, old: &Saved, new: &Saved) -> Result<Option<crate::store::StoreError>, UpgradeError> {
+fn go_over(
+    locked: &LockedStore,
+    old: &SavedState,
+    new: &SavedState,
+) -> Result<Option<crate::store::StoreError>, UpgradeError> {
     let uncertain = settled(locked.switch(Some(old), new, true))?;
     if let Err(error) = locked.sweep(new) {
         log::warn!("kept pictures that belong to nothing are left: {error}");
@@ -147,18 +155,18 @@ fn go_over(locked: &Locked, old: &Saved, new: &Saved) -> Result<Option<crate::st
 /// are kept for the new state.
 fn read(
     bundle: &Bundle,
-    settings: &Settings,
-    plan: &Plan,
+    settings: &LearnerSettings,
+    plan: &UpgradePlan,
     fresh: &State,
-    keeping: &mut Keeping<'_>,
+    keeping: &mut ShotKeeper<'_>,
     observer: &mut dyn Observer,
 ) -> Result<(Vec<Vec<NewClass>>, Vec<NewClass>), UpgradeError> {
     let failed = |error| UpgradeError::Shots(ShotsError::Encode(error));
-    let (mut encoder, _) = bundle.encoder(settings.engine, Work::Shots).map_err(failed)?;
+    let (mut encoder, _) = bundle.encoder(settings.engine, Workload::Shots).map_err(failed)?;
     let views = bundle.base_model.config.views;
     let (mut done, total) = (0, plan.pictures());
     let (mut sessions, mut more): (Vec<(u32, Vec<NewClass>)>, Vec<NewClass>) = Default::default();
-    for Planned { label, role, files, .. } in plan.classes.iter().filter(|class| !class.files.is_empty()) {
+    for PlannedClass { label, role, files, .. } in plan.classes.iter().filter(|class| !class.files.is_empty()) {
         let mut shots = Vec::with_capacity(files.len());
         for file in files {
             let (bytes, picture) = plan.open(label, file)?;
@@ -167,14 +175,14 @@ fn read(
             keeping.keep_file(&fresh.exemplars, &features, &bytes)?;
             shots.push(features);
             done += 1;
-            if observer.step(Step::Shots { done, total }).is_break() {
+            if observer.step(ChangeStep::Shots { done, total }).is_break() {
                 return Err(UpgradeError::Cancelled);
             }
         }
         let class = NewClass { label: label.clone(), shots };
         match role {
-            Role::Base => more.push(class),
-            Role::Learned { session } => match sessions.last_mut() {
+            ClassRole::Base => more.push(class),
+            ClassRole::Learned { session } => match sessions.last_mut() {
                 Some((last, classes)) if last == session => classes.push(class),
                 _ => sessions.push((*session, vec![class])),
             },
@@ -185,20 +193,20 @@ fn read(
 
 fn relearn(
     bundle: &Bundle,
-    settings: &Settings,
+    settings: &LearnerSettings,
     fresh: &State,
     sessions: &[Vec<NewClass>],
     more: &[NewClass],
     observer: &mut dyn Observer,
-) -> Result<(State, Report), UpgradeError> {
+) -> Result<(State, SessionReport), UpgradeError> {
     let threads = Threads::of_machine();
-    let mut on_progress = |progress: Progress| observer.step(Step::Epoch(progress));
+    let mut on_progress = |progress: AlignProgress| observer.step(ChangeStep::Epoch(progress));
     let base_model = &bundle.base_model;
     let mut session = Session {
         base_model,
         config: &base_model.config,
         seed: settings.seed,
-        memory: &mut Memory::default(),
+        memory: &mut SessionMemory::default(),
         workers: &threads,
         on_progress: &mut on_progress,
     };

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use orco_state::label::{self, Shown};
+use orco_state::label::{self, EscapedText};
 
 use super::{Flaw, Quality, Thresholds};
 
@@ -45,7 +45,7 @@ impl<S: fmt::Display> fmt::Display for Objection<S> {
             Self::Flaw(flaw) => write!(f, "is {flaw}"),
             Self::Repeated { shot, .. } => write!(f, "is the same picture as {shot}"),
             Self::LooksLike { label, probability } => {
-                write!(f, "looks like {} ({:.0} %)", Shown(label), 100.0 * probability)
+                write!(f, "looks like {} ({:.0} %)", EscapedText(label), 100.0 * probability)
             }
         }
     }
@@ -53,7 +53,7 @@ impl<S: fmt::Display> fmt::Display for Objection<S> {
 
 /// A picture that is to be a shot.
 #[derive(Clone, Copy, Debug)]
-pub struct Candidate<'a> {
+pub struct ShotCandidate<'a> {
     /// The class that it is to be a shot of.
     pub label: &'a str,
     /// What was measured on it.
@@ -67,7 +67,7 @@ impl Thresholds {
     /// their labels.
     pub fn objections<'a, S>(
         &self,
-        candidate: Candidate<'_>,
+        candidate: ShotCandidate<'_>,
         earlier: impl IntoIterator<Item = (S, &'a str, &'a Quality)>,
     ) -> Vec<Objection<S>> {
         let mut objections: Vec<_> = self.flaws(candidate.quality).into_iter().map(Objection::Flaw).collect();

@@ -129,7 +129,7 @@ fn what_speaks_against_a_shot_is_told_in_one_list() {
     let (dark, fine) = (Quality::of(&RgbImage::new(64, 64)), Quality::of(&samples()[0]));
     let earlier = [(7, "mug", &fine), (8, "cup", &fine)];
     let of = |quality, best| {
-        let objections = thresholds.objections(Candidate { label: "cup", quality, best }, earlier);
+        let objections = thresholds.objections(ShotCandidate { label: "cup", quality, best }, earlier);
         (objections.iter().any(Objection::refuses), objections)
     };
     assert_eq!(of(&dark, Some(("cup", 0.9))), (true, vec![Objection::Flaw(Flaw::TooDark)]));
@@ -137,7 +137,8 @@ fn what_speaks_against_a_shot_is_told_in_one_list() {
     let looks = Objection::LooksLike { label: "mug".to_owned(), probability: 0.5 };
     assert_eq!(of(&fine, Some(("mug", 0.5))), (true, vec![repeated.clone(), looks.clone()]));
     assert_eq!(of(&fine, Some(("mug", 0.49))).1, vec![repeated.clone()]);
-    let alone = thresholds.objections::<u64>(Candidate { label: "cup", quality: &fine, best: Some(("mug", 0.8)) }, []);
+    let alone =
+        thresholds.objections::<u64>(ShotCandidate { label: "cup", quality: &fine, best: Some(("mug", 0.8)) }, []);
     assert!(alone.len() == 1 && !alone[0].refuses(), "what it looks like refuses nothing: {alone:?}");
     let said = [repeated.to_string(), alone[0].to_string()];
     assert_eq!(said, ["is the same picture as 7", "looks like mug (80 %)"]);

@@ -11,7 +11,7 @@ pub const KEPT_ASIDE: usize = 8;
 
 /// The slots of a folder.
 #[derive(Debug)]
-pub struct Files<D> {
+pub struct SlotFiles<D> {
     /// The folder.
     pub disk: D,
     /// Part of the names of files that are being written; no other process has the same.
@@ -105,7 +105,7 @@ pub(super) fn remove<D: Disk>(disk: &D, name: &str) -> io::Result<()> {
     }
 }
 
-impl<D: Disk> Files<D> {
+impl<D: Disk> SlotFiles<D> {
     /// The slots of a folder. No other process has the same name as a `writer`.
     pub fn new(disk: D, writer: String) -> Self {
         Self { disk, writer }
@@ -143,7 +143,7 @@ impl<D: Disk> Files<D> {
     }
 }
 
-impl<D: Disk> Medium for Files<D> {
+impl<D: Disk> Medium for SlotFiles<D> {
     type Error = io::Error;
 
     fn read(&mut self, slot: Slot) -> io::Result<Option<Vec<u8>>> {

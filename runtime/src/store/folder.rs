@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use crate::files::folder::OpenFolder;
-use crate::files::{self, Links};
+use crate::files::{self, SymlinkPolicy};
 
 /// Largest file that is read, in bytes.
 const MAX_FILE: u64 = 1 << 30;
@@ -45,21 +45,21 @@ pub trait Disk {
 
 /// A real folder.
 #[derive(Clone, Debug)]
-pub struct Folder {
+pub struct StateFolder {
     /// Where it is.
     pub path: PathBuf,
     /// Whether it may be reached by a link: the one that the user names may, those within it may not.
-    pub links: Links,
+    pub links: SymlinkPolicy,
 }
 
-impl Folder {
+impl StateFolder {
     /// The folder itself; `None` if it is not there.
     pub fn open(&self) -> io::Result<Option<OpenFolder>> {
         OpenFolder::open(&self.path, self.links)
     }
 }
 
-impl Disk for Folder {
+impl Disk for StateFolder {
     type File = File;
 
     fn list(&self) -> io::Result<Vec<String>> {

@@ -18,10 +18,10 @@ use ::image::RgbImage;
 use serde::{Deserialize, Serialize};
 
 use super::files::{remove, replace};
-use super::folder::{Disk, Folder};
+use super::folder::{Disk, StateFolder};
 use crate::bundle::Bundle;
-use crate::files::folder::{Entry, OpenFolder};
-use crate::files::{self, Links};
+use crate::files::folder::{FolderEntry, OpenFolder};
+use crate::files::{self, SymlinkPolicy};
 use crate::image::{self, ImageError};
 use crate::manifest::{from_hexadecimal, hexadecimal};
 
@@ -48,7 +48,7 @@ pub(crate) const MAX_BUNDLE_FILE: u64 = 8 << 20;
 
 /// The bundle that pictures were kept with, as far as it must be known when it is no longer at hand.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptWith {
+pub struct KeptBundle {
     /// Its name.
     pub name: String,
     /// Its release.
@@ -59,7 +59,7 @@ pub struct KeptWith {
     pub labels: Vec<String>,
 }
 
-impl KeptWith {
+impl KeptBundle {
     /// That of an opened bundle.
     pub fn of(bundle: &Bundle) -> Self {
         Self {
@@ -90,14 +90,14 @@ impl KeptWith {
 
 /// The pictures that are kept for one bundle.
 #[derive(Clone, Debug)]
-pub struct Pictures {
+pub struct KeptPictures {
     folder: PathBuf,
     digest: [u8; 32],
 }
 
 /// What pictures take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct KeptUsage {
     /// How many there are.
     pub pictures: usize,
     /// Bytes of their files.
@@ -135,7 +135,7 @@ pub fn decoded(bytes: &[u8]) -> Result<RgbImage, ImageError> {
     if picture.width().max(picture.height()) > MAX_SIDE { Err(ImageError::TooLarge) } else { Ok(picture) }
 }
 
-impl Pictures {
+impl KeptPictures {
     pub(super) fn new(store: &Path, digest: [u8; 32]) -> Self {
         Self { folder: store.join(name_of(&digest)), digest }
     }
@@ -154,9 +154,9 @@ impl Pictures {
     ///
     /// # Errors
     /// If that is not known, or its file cannot be read.
-    pub fn kept_with(&self) -> io::Result<KeptWith> {
+    pub fn kept_with(&self) -> io::Result<KeptBundle> {
         let invalid = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
-        KeptWith::parse(&bundle_text(&self.folder)?, &self.digest).map_err(invalid)
+        KeptBundle::parse(&bundle_text(&self.folder)?, &self.digest).map_err(invalid)
     }
 
     /// The exemplars whose pictures are there.
@@ -171,10 +171,10 @@ impl Pictures {
     ///
     /// # Errors
     /// If the folder cannot be read.
-    pub fn usage(&self, of: &BTreeSet<[u8; 32]>) -> io::Result<Usage> {
-        self.exemplars()?.intersection(of).try_fold(Usage::default(), |usage, exemplar| {
+    pub fn usage(&self, of: &BTreeSet<[u8; 32]>) -> io::Result<KeptUsage> {
+        self.exemplars()?.intersection(of).try_fold(KeptUsage::default(), |usage, exemplar| {
             let bytes = fs::symlink_metadata(self.path(exemplar))?.len();
-            Ok(Usage { pictures: usage.pictures + 1, bytes: usage.bytes + bytes })
+            Ok(KeptUsage { pictures: usage.pictures + 1, bytes: usage.bytes + bytes })
         })
     }
 
@@ -194,7 +194,7 @@ impl Pictures {
         files::read_own(&self.folder.join(ASIDE), super::MAX_SLOT)
     }
 
-    fn disk(&self) -> Folder {
+    fn disk(&self) -> StateFolder {
         folder_at(&self.folder)
     }
 
@@ -204,7 +204,7 @@ impl Pictures {
     }
 
     /// Makes the folder with what is to be known of the bundle, so that both survive a power cut.
-    pub(super) fn begin(&self, with: &KeptWith) -> io::Result<()> {
+    pub(super) fn begin(&self, with: &KeptBundle) -> io::Result<()> {
         self.create_folder()?;
         match self.kept_with() {
             Ok(there) if there == *with => Ok(()),
@@ -232,7 +232,7 @@ impl Pictures {
     pub(super) fn keep_aside(&self, slot: &[u8]) -> io::Result<()> {
         self.create_folder()?;
         match OpenFolder::entry_at(&self.folder, ASIDE)? {
-            None | Some(Entry::File(_)) => put(&self.disk(), ASIDE, slot),
+            None | Some(FolderEntry::File(_)) => put(&self.disk(), ASIDE, slot),
             Some(_) => {
                 Err(io::Error::new(io::ErrorKind::InvalidInput, "something else lies in the place of the state"))
             }
@@ -253,8 +253,8 @@ impl Pictures {
 }
 
 /// A folder of kept pictures as one to work on.
-fn folder_at(path: &Path) -> Folder {
-    Folder { path: path.to_owned(), links: Links::Refuse }
+fn folder_at(path: &Path) -> StateFolder {
+    StateFolder { path: path.to_owned(), links: SymlinkPolicy::Refuse }
 }
 
 /// Whether a name is that of a file which is being written, as [`put`] names them.
@@ -269,7 +269,7 @@ pub(super) fn put<D: Disk>(disk: &D, name: &str, bytes: &[u8]) -> io::Result<()>
     replace(disk, name, &format!("{UNFINISHED}{name}"), bytes, D::rename)
 }
 
-/// As [`Pictures::sweep`].
+/// As [`KeptPictures::sweep`].
 pub(super) fn sweep<D: Disk>(disk: &D, exemplars: &BTreeSet<[u8; 32]>) -> io::Result<()> {
     let mut swept = false;
     for name in disk.list()? {
@@ -284,11 +284,11 @@ pub(super) fn sweep<D: Disk>(disk: &D, exemplars: &BTreeSet<[u8; 32]>) -> io::Re
 
 /// All folders of kept pictures in a store's folder, but for that of one bundle.
 pub(super) fn others(store: &Path, digest: &[u8; 32]) -> io::Result<Vec<PathBuf>> {
-    let Some(folder) = OpenFolder::open(store, Links::Follow)? else { return Ok(Vec::new()) };
+    let Some(folder) = OpenFolder::open(store, SymlinkPolicy::Follow)? else { return Ok(Vec::new()) };
     let own = name_of(digest);
     let mut folders = Vec::new();
     for name in folder.names()? {
-        if is_folder(&name) && name != own && folder.entry(&name)? == Some(Entry::Folder) {
+        if is_folder(&name) && name != own && folder.entry(&name)? == Some(FolderEntry::Folder) {
             folders.push(store.join(name));
         }
     }
@@ -314,7 +314,7 @@ fn bundle_text(folder: &Path) -> io::Result<String> {
 }
 
 /// The bundle that a folder of kept pictures says it belongs to.
-pub(super) fn about(folder: &Path) -> Option<KeptWith> {
+pub(super) fn about(folder: &Path) -> Option<KeptBundle> {
     toml::from_str(&bundle_text(folder).ok()?).ok()
 }
 
@@ -345,7 +345,7 @@ pub(super) fn discard(folder: &Path) -> io::Result<()> {
 fn is_ours(folder: &Path) -> io::Result<bool> {
     match bundle_text(folder) {
         Ok(text) => {
-            let digest = toml::from_str::<KeptWith>(&text).ok().and_then(|kept| from_hexadecimal(&kept.digest));
+            let digest = toml::from_str::<KeptBundle>(&text).ok().and_then(|kept| from_hexadecimal(&kept.digest));
             Ok(digest.is_some_and(|digest| folder.file_name().is_some_and(|name| name == name_of(&digest).as_str())))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -6,20 +6,20 @@
 
 use std::io;
 
-use orco_state::history::Saved;
+use orco_state::history::SavedState;
 use orco_state::store::{self as slots, Medium, Slot};
 
-use super::kept::{self, KeptWith, MAX_PICTURES, Pictures};
-use super::{Locked, Store, StoreError};
+use super::kept::{self, KeptBundle, KeptPictures, MAX_PICTURES};
+use super::{LockedStore, Store, StoreError};
 
 impl Store {
     /// The pictures that are kept for the bundle whose learner file has that SHA-256.
-    pub fn pictures(&self, digest: &[u8; 32]) -> Pictures {
-        Pictures::new(&self.folder, *digest)
+    pub fn pictures(&self, digest: &[u8; 32]) -> KeptPictures {
+        KeptPictures::new(&self.folder, *digest)
     }
 
     /// The bundle whose state was kept aside when another one took its place, if there is one and it can be told.
-    pub fn kept_aside(&self, but: &[u8; 32]) -> Option<KeptWith> {
+    pub fn kept_aside(&self, but: &[u8; 32]) -> Option<KeptBundle> {
         let folders = kept::others(&self.folder, but).ok()?;
         let mut texts = folders
             .iter()
@@ -35,12 +35,12 @@ impl Store {
     }
 }
 
-impl Locked {
+impl LockedStore {
     /// Reads the newest state, whatever bundle it belongs to; `None` if nothing was saved yet. Writes nothing.
     ///
     /// # Errors
-    /// [`StoreError`] as for [`Locked::load`], but for that of another bundle.
-    pub fn load_any(&self) -> Result<Option<Saved>, StoreError> {
+    /// [`StoreError`] as for [`LockedStore::load`], but for that of another bundle.
+    pub fn load_any(&self) -> Result<Option<SavedState>, StoreError> {
         let loaded = slots::load_any(&mut self.store.files()).map_err(|error| self.store.not_loaded(error))?;
         self.newest.set((loaded.generation, loaded.slot));
         Ok(loaded.saved)
@@ -61,21 +61,21 @@ impl Locked {
     /// With `aside`, the old one is kept aside, and what was kept aside before is let go.
     ///
     /// # Errors
-    /// As for [`Locked::save`].
-    pub fn switch(&self, from: Option<&Saved>, to: &Saved, aside: bool) -> Result<(), StoreError> {
+    /// As for [`LockedStore::save`].
+    pub fn switch(&self, from: Option<&SavedState>, to: &SavedState, aside: bool) -> Result<(), StoreError> {
         let (_, slot) = self.newest.get();
         if let Some(from) = from.filter(|_| aside) {
             let bytes =
                 self.newest_slot()?.ok_or_else(|| StoreError::Overtaken { folder: self.store.folder.clone() })?;
-            let pictures = self.store.pictures(&from.state.base_model);
+            let pictures = self.store.pictures(&from.state.bundle_digest);
             pictures.keep_aside(&bytes).map_err(|source| failed(&pictures, source))?;
         }
-        let owner = from.map(|from| from.state.base_model).unwrap_or_default();
+        let owner = from.map(|from| from.state.bundle_digest).unwrap_or_default();
         let generation = self.write(|files, from| slots::switch(files, owner, to, from))?;
         self.newest.set((generation, slot.or(Some(Slot::B))));
-        let stays = if aside { owner } else { to.state.base_model };
+        let stays = if aside { owner } else { to.state.bundle_digest };
         // What is left is swept away after another change, at the latest by a purge.
-        let others = kept::others(&self.store.folder, &to.state.base_model).unwrap_or_else(|error| {
+        let others = kept::others(&self.store.folder, &to.state.bundle_digest).unwrap_or_else(|error| {
             log::warn!("cannot look for kept pictures in {}: {error}", self.store.folder.display());
             Vec::new()
         });
@@ -92,7 +92,7 @@ impl Locked {
     ///
     /// # Errors
     /// [`StoreError::Write`] if the folder cannot be made or written.
-    pub fn begin_keeping(&self, digest: &[u8; 32], with: &KeptWith) -> Result<usize, StoreError> {
+    pub fn begin_keeping(&self, digest: &[u8; 32], with: &KeptBundle) -> Result<usize, StoreError> {
         let pictures = self.store.pictures(digest);
         pictures.begin(with).map_err(|source| failed(&pictures, source))?;
         Ok(pictures.exemplars().map_err(|source| failed(&pictures, source))?.len())
@@ -127,13 +127,13 @@ impl Locked {
     ///
     /// # Errors
     /// [`StoreError::Uncertain`] if one cannot be removed.
-    pub fn sweep(&self, saved: &Saved) -> Result<(), StoreError> {
+    pub fn sweep(&self, saved: &SavedState) -> Result<(), StoreError> {
         let (generation, _) = self.newest.get();
         // Before anything was saved, nothing says what belongs to what.
         if generation == 0 {
             return Ok(());
         }
-        let digest = saved.state.base_model;
+        let digest = saved.state.bundle_digest;
         let pictures = self.store.pictures(&digest);
         let left = |source| StoreError::Uncertain { path: pictures.folder().to_owned(), source };
         pictures.sweep(&saved.exemplar_digests()).map_err(left)?;
@@ -157,6 +157,6 @@ impl Locked {
     }
 }
 
-fn failed(pictures: &Pictures, source: io::Error) -> StoreError {
+fn failed(pictures: &KeptPictures, source: io::Error) -> StoreError {
     StoreError::Write { path: pictures.folder().to_owned(), source }
 }

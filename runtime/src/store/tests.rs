@@ -12,13 +12,13 @@ mod wear;
 
 use std::io::Write as _;
 
-use crate::store::files::Files;
+use crate::store::files::SlotFiles;
 use orco_core::config::Config;
-use orco_core::exemplar::Precision;
-use orco_core::projection::Shape;
+use orco_core::exemplar::ExemplarPrecision;
+use orco_core::projection::HeadShape;
 use orco_state::bank::Bank;
 use orco_state::head::Head;
-use orco_state::history::{Change, Limits, Saved, Verb};
+use orco_state::history::{ChangeKind, HistoryChange, HistoryLimits, SavedState};
 use orco_state::state::{BaseModel, Class};
 use orco_state::store::{self, Medium, SaveError};
 use simulated::{Image, SimulatedDisk};
@@ -29,12 +29,12 @@ const DIGEST: [u8; 32] = [7; 32];
 /// One base class and 15 free targets in the plane.
 fn base_model() -> BaseModel {
     let directions = (0..16).map(|target| target as f32 * core::f32::consts::TAU / 16.0);
-    let mut exemplars = Bank::new(3, 1, Precision::Int8);
+    let mut exemplars = Bank::new(3, 1, ExemplarPrecision::Int8);
     exemplars.push(0, &[1.0, 0.0, 0.5]);
     BaseModel {
         dimension: 2,
         targets: directions.flat_map(|angle| [libm::cosf(angle), libm::sinf(angle)]).collect(),
-        head: Head::zeros(Shape { inputs: 3, hidden: 2, outputs: 2 }),
+        head: Head::zeros(HeadShape { inputs: 3, hidden: 2, outputs: 2 }),
         classes: vec![Class { label: "base".into(), target: 0, session: 0 }],
         exemplars,
         config: Config { views: 1, ..Config::orco() },
@@ -43,8 +43,8 @@ fn base_model() -> BaseModel {
 }
 
 /// The states that a device goes through: each has one class more, of so many exemplars.
-fn saves(base_model: &BaseModel, count: u32, exemplars: usize) -> Vec<Saved> {
-    let mut saved = Saved::fresh(base_model, DIGEST);
+fn saves(base_model: &BaseModel, count: u32, exemplars: usize) -> Vec<SavedState> {
+    let mut saved = SavedState::fresh(base_model, DIGEST);
     let mut saves = Vec::new();
     for number in 1..=count {
         let mut next = saved.state.clone();
@@ -53,7 +53,11 @@ fn saves(base_model: &BaseModel, count: u32, exemplars: usize) -> Vec<Saved> {
         for exemplar in 0..exemplars {
             next.exemplars.push(number, &[number as f32, 0.01 * exemplar as f32, 1.0]);
         }
-        saved = saved.then(next, &Change::new(Verb::Learn, 1).labels([label(number)]), Limits::default());
+        saved = saved.then(
+            next,
+            &HistoryChange::new(ChangeKind::Learn, 1).labels([label(number)]),
+            HistoryLimits::default(),
+        );
         saves.push(saved.clone());
     }
     saves
@@ -64,20 +68,20 @@ fn label(number: u32) -> String {
 }
 
 /// Loads for a change and saves.
-fn save<M: Medium>(medium: &mut M, base_model: &BaseModel, saved: &Saved) -> Result<u64, SaveError<M::Error>> {
+fn save<M: Medium>(medium: &mut M, base_model: &BaseModel, saved: &SavedState) -> Result<u64, SaveError<M::Error>> {
     let from = store::load_to_change(medium, base_model, DIGEST).map_err(SaveError::Occupied)?.generation;
     store::save(medium, base_model, saved, from)
 }
 
 /// Loads for a change and purges.
-fn purge<M: Medium>(medium: &mut M, base_model: &BaseModel, saved: &Saved) -> Result<u64, SaveError<M::Error>> {
+fn purge<M: Medium>(medium: &mut M, base_model: &BaseModel, saved: &SavedState) -> Result<u64, SaveError<M::Error>> {
     let from = store::load_to_change(medium, base_model, DIGEST).map_err(SaveError::Occupied)?.generation;
     store::purge(medium, base_model, saved, from)
 }
 
 /// A simulated disk as a medium.
-fn files_on(image: &Image, block: usize) -> Files<SimulatedDisk> {
-    Files::new(SimulatedDisk::new(image, block), "0".repeat(16))
+fn files_on(image: &Image, block: usize) -> SlotFiles<SimulatedDisk> {
+    SlotFiles::new(SimulatedDisk::new(image, block), "0".repeat(16))
 }
 
 /// Says past the test harness's capture what was tried.
@@ -86,6 +90,6 @@ fn say(line: &str) {
 }
 
 /// The generations that a store can be at.
-fn generation(saved: Option<&Saved>) -> u32 {
+fn generation(saved: Option<&SavedState>) -> u32 {
     saved.map_or(0, |saved| saved.state.sessions)
 }

@@ -22,16 +22,16 @@ mod score;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use orco_core::config::Answer;
+use orco_core::config::AnswerWeights;
 use orco_core::math::{add_scaled, dot, highest};
 
-pub use self::calibrate::Fitting;
+pub use self::calibrate::Calibrator;
 use self::calibrate::{shift, softmax};
 use self::embed::Embedder;
 pub(crate) use self::embed::TOGETHER;
-pub(crate) use self::judged::{Judged, Judgement};
-pub(crate) use self::known::Known;
-use self::score::{Rows, Scorer};
+pub(crate) use self::judged::{Validation, ValidationSamples};
+pub(crate) use self::known::ScoringModel;
+use self::score::{ScoreRows, Scorer};
 use crate::state::{BaseModel, Calibration, State};
 use crate::statistics::Statistics;
 
@@ -46,18 +46,18 @@ pub(crate) fn familiarity(scores: &[f32]) -> f32 {
 
 /// A state made ready for answering with all that is known.
 #[derive(Clone, Debug)]
-pub(crate) struct Answerer {
+pub(crate) struct Predictor {
     embedder: Embedder,
     scorer: Scorer,
-    rows: Rows,
+    rows: ScoreRows,
     base: usize,
     calibration: Calibration,
 }
 
-impl Answerer {
-    pub(crate) fn new(base_model: &BaseModel, state: &State, with: (Answer, &Statistics)) -> Self {
+impl Predictor {
+    pub(crate) fn new(base_model: &BaseModel, state: &State, with: (AnswerWeights, &Statistics)) -> Self {
         match state.calibration {
-            Some(calibration) => Self::of(Known::new(base_model, state, with), calibration),
+            Some(calibration) => Self::of(ScoringModel::new(base_model, state, with), calibration),
             None => Self::with_samples(base_model, state, with).0,
         }
     }
@@ -66,15 +66,15 @@ impl Answerer {
     pub(crate) fn with_samples(
         base_model: &BaseModel,
         state: &State,
-        with: (Answer, &Statistics),
+        with: (AnswerWeights, &Statistics),
     ) -> (Self, Vec<(u32, Vec<f32>)>) {
-        let known = Known::new(base_model, state, with);
-        let judged = Judged::of(base_model, state, with);
+        let known = ScoringModel::new(base_model, state, with);
+        let judged = ValidationSamples::of(base_model, state, with);
         let mut rows = judged.rows(&known, MOST);
         let base = known.base();
         let calibration = state.calibration.unwrap_or_else(|| {
             let classes: Vec<u32> = rows.iter().map(|(class, _)| *class).collect();
-            let mut fitting = Fitting::new(&classes, base, known.len());
+            let mut fitting = Calibrator::new(&classes, base, known.len());
             rows.iter().for_each(|(_, row)| fitting.add(row, false));
             fitting.choose(state.balance, judged.simplest(), with.1.start)
         });
@@ -82,7 +82,7 @@ impl Answerer {
         (Self::of(known, calibration), rows)
     }
 
-    fn of(known: Known<'_>, calibration: Calibration) -> Self {
+    fn of(known: ScoringModel<'_>, calibration: Calibration) -> Self {
         let base = known.base();
         Self { embedder: known.embedder, scorer: known.scorer, rows: known.rows, base, calibration }
     }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use orco_core::exemplar::{Exemplars, MAX_VIEWS, Precision, quantise};
+use orco_core::exemplar::{ExemplarPrecision, Exemplars, MAX_VIEWS, quantise};
 use orco_core::math::add_scaled;
 
 /// A bank of exemplars. Each has the same number of views; view 0 is the clean one.
@@ -14,7 +14,7 @@ use orco_core::math::add_scaled;
 pub struct Bank {
     dimension: usize,
     views: usize,
-    precision: Precision,
+    precision: ExemplarPrecision,
     classes: Vec<u32>,
     scales: Vec<f32>,
     #[serde(with = "crate::codec::bytes")]
@@ -26,7 +26,7 @@ impl Bank {
     ///
     /// # Panics
     /// If one of them is 0.
-    pub fn new(dimension: usize, views: usize, precision: Precision) -> Self {
+    pub fn new(dimension: usize, views: usize, precision: ExemplarPrecision) -> Self {
         assert!(dimension > 0 && views > 0, "a bank needs a dimension and at least one view");
         Self { dimension, views, precision, classes: Vec::new(), scales: Vec::new(), values: Vec::new() }
     }
@@ -74,8 +74,8 @@ impl Bank {
 
     fn bytes_of_view(&self) -> usize {
         match self.precision {
-            Precision::Int8 => self.dimension + size_of::<f32>(),
-            Precision::F16 => 2 * self.dimension,
+            ExemplarPrecision::Int8 => self.dimension + size_of::<f32>(),
+            ExemplarPrecision::F16 => 2 * self.dimension,
         }
     }
 
@@ -97,7 +97,7 @@ impl Bank {
     pub fn reserve(&mut self, exemplars: usize) {
         let views = exemplars * self.views;
         self.classes.reserve_exact(exemplars);
-        if self.precision == Precision::Int8 {
+        if self.precision == ExemplarPrecision::Int8 {
             self.scales.reserve_exact(views);
         }
         self.values.reserve_exact(views * self.dimension * self.precision.bytes());
@@ -194,7 +194,7 @@ impl Bank {
     /// Scales and numbers of an exemplar.
     fn stored(&self, exemplar: usize) -> (&[f32], &[u8]) {
         let length = self.views * self.dimension * self.precision.bytes();
-        let scales = if self.precision == Precision::Int8 { self.views } else { 0 };
+        let scales = if self.precision == ExemplarPrecision::Int8 { self.views } else { 0 };
         (&self.scales[exemplar * scales..][..scales], &self.values[exemplar * length..][..length])
     }
 
@@ -257,14 +257,14 @@ impl Bank {
     pub fn is_sound(&self) -> bool {
         let vectors = self.classes.len().checked_mul(self.views);
         let numbers = vectors.and_then(|vectors| vectors.checked_mul(self.dimension));
-        let scales = if self.precision == Precision::Int8 { vectors } else { Some(0) };
+        let scales = if self.precision == ExemplarPrecision::Int8 { vectors } else { Some(0) };
         let finite = |pair: &[u8]| half::f16::from_le_bytes([pair[0], pair[1]]).is_finite();
         self.dimension > 0
             && (1..=MAX_VIEWS).contains(&self.views)
             && scales == Some(self.scales.len())
             && numbers.and_then(|numbers| numbers.checked_mul(self.precision.bytes())) == Some(self.values.len())
             && self.scales.iter().all(|scale| (scale * 127.0).is_finite() && *scale >= 0.0)
-            && (self.precision == Precision::Int8 || self.values.chunks_exact(2).all(finite))
+            && (self.precision == ExemplarPrecision::Int8 || self.values.chunks_exact(2).all(finite))
     }
 }
 
@@ -277,7 +277,7 @@ mod tests {
     proptest! {
         #[test]
         fn quantisation_errs_by_at_most_half_a_step(values in prop::collection::vec(-9.0f32..9.0, 12), int8: bool) {
-            let precision = if int8 { Precision::Int8 } else { Precision::F16 };
+            let precision = if int8 { ExemplarPrecision::Int8 } else { ExemplarPrecision::F16 };
             let mut bank = Bank::new(6, 3, precision);
             bank.push(7, &values);
             let mut back = vec![0.0; 6];
@@ -294,7 +294,7 @@ mod tests {
         }
     }
 
-    fn filled(precision: Precision) -> Bank {
+    fn filled(precision: ExemplarPrecision) -> Bank {
         let mut bank = Bank::new(2, 1, precision);
         for (class, row) in [(0, [1.0, 0.0]), (1, [0.0, 1.0]), (0, [0.0, 1.0]), (0, [1.0, 1.0]), (1, [1.0, 3.0])] {
             bank.push(class, &row);
@@ -304,16 +304,16 @@ mod tests {
 
     #[test]
     fn a_budget_leaves_each_class_equally_many() {
-        let mut bank = filled(Precision::Int8);
+        let mut bank = filled(ExemplarPrecision::Int8);
         bank.shrink_to(2 * bank.bytes_of_one());
-        assert_eq!(bank, filled(Precision::Int8).only(&[0, 1]));
-        let mut bank = filled(Precision::Int8);
+        assert_eq!(bank, filled(ExemplarPrecision::Int8).only(&[0, 1]));
+        let mut bank = filled(ExemplarPrecision::Int8);
         bank.shrink_in_order(2 * bank.bytes_of_one(), |_, members| members.reverse());
-        assert_eq!(bank, filled(Precision::Int8).only(&[3, 4]));
-        let mut uneven = filled(Precision::Int8).only(&[0, 1, 2, 3]);
+        assert_eq!(bank, filled(ExemplarPrecision::Int8).only(&[3, 4]));
+        let mut uneven = filled(ExemplarPrecision::Int8).only(&[0, 1, 2, 3]);
         uneven.shrink_to(3 * uneven.bytes_of_one());
         assert_eq!(uneven.classes(), [0, 1, 0], "a class with few leaves its room to others");
-        let mut bank = filled(Precision::F16);
+        let mut bank = filled(ExemplarPrecision::F16);
         bank.shrink_to(bank.bytes() - 1);
         assert_eq!(bank.len(), 4);
         bank.shrink_to(0);
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_class_is_taken_out_and_put_in_byte_for_byte() {
-        for precision in [Precision::Int8, Precision::F16] {
+        for precision in [ExemplarPrecision::Int8, ExemplarPrecision::F16] {
             let bank = filled(precision);
             let mut back = bank.only(&[0, 2, 3]);
             back.append(1, &bank.of_class(1));
@@ -334,9 +334,9 @@ mod tests {
 
     #[test]
     fn removing_a_class_moves_the_later_ones_up() {
-        let mut bank = filled(Precision::Int8);
+        let mut bank = filled(ExemplarPrecision::Int8);
         bank.remove_class(0);
         assert_eq!(bank.classes(), [0, 0]);
-        assert_eq!(bank.clean(), filled(Precision::Int8).only(&[1, 4]).clean());
+        assert_eq!(bank.clean(), filled(ExemplarPrecision::Int8).only(&[1, 4]).clean());
     }
 }

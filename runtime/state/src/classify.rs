@@ -36,7 +36,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::answer::{Answerer, familiarity};
+use crate::answer::{Predictor, familiarity};
 use crate::head::Projector;
 use crate::session::NewClass;
 use crate::state::{BaseModel, State};
@@ -70,7 +70,7 @@ pub struct Classifier(Rule);
 #[derive(Clone, Debug)]
 enum Rule {
     Nearest(Nearest),
-    Answerer(Box<Answerer>),
+    Answerer(Box<Predictor>),
 }
 
 /// By targets, and class means.
@@ -94,7 +94,7 @@ impl Classifier {
     /// [`Config::base_exemplars`] matter.
     pub fn with_config(base_model: &BaseModel, state: &State, config: &Config) -> Self {
         Self(match base_model.answers(config) {
-            Some(with) => Rule::Answerer(Box::new(Answerer::new(base_model, state, with))),
+            Some(with) => Rule::Answerer(Box::new(Predictor::new(base_model, state, with))),
             None => Rule::Nearest(Nearest::new(base_model, state, config)),
         })
     }
@@ -105,7 +105,7 @@ impl Classifier {
         let Some(with) = base_model.answers(config) else {
             return (Self::with_config(base_model, state, config), None);
         };
-        let (answerer, rows) = Answerer::with_samples(base_model, state, with);
+        let (answerer, rows) = Predictor::with_samples(base_model, state, with);
         let scores = KnownScores::of(&rows, answerer.classes());
         (Self(Rule::Answerer(Box::new(answerer))), scores)
     }

@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 
 /// What an envelope holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileKind {
     /// What a bundle knows: [`crate::state::BaseModel`] as postcard.
     Learner,
     /// What is known of the base classes' features: [`crate::statistics::Statistics`] as postcard.
@@ -34,7 +34,7 @@ pub enum Kind {
     Backup,
 }
 
-impl Kind {
+impl FileKind {
     /// The bytes that an envelope of this kind starts with.
     pub const fn magic(self) -> &'static [u8; 8] {
         match self {
@@ -88,7 +88,7 @@ pub enum DecodeError {
 }
 
 /// Puts content, given in parts, into an envelope.
-pub fn seal(kind: Kind, version: u16, content: &[&[u8]]) -> Vec<u8> {
+pub fn seal(kind: FileKind, version: u16, content: &[&[u8]]) -> Vec<u8> {
     let length: usize = content.iter().map(|part| part.len()).sum();
     let mut bytes = Vec::with_capacity(HEADER + length);
     bytes.extend_from_slice(kind.magic());
@@ -105,7 +105,7 @@ pub fn seal(kind: Kind, version: u16, content: &[&[u8]]) -> Vec<u8> {
 /// # Errors
 /// [`DecodeError::WrongKind`] if the bytes are no envelope of this kind, [`DecodeError::Checksum`] if they are cut off,
 /// too long, or altered in any bit.
-pub fn open(kind: Kind, bytes: &[u8]) -> Result<(u16, &[u8]), DecodeError> {
+pub fn open(kind: FileKind, bytes: &[u8]) -> Result<(u16, &[u8]), DecodeError> {
     if !bytes.starts_with(kind.magic()) {
         return Err(DecodeError::WrongKind);
     }
@@ -119,7 +119,7 @@ pub fn open(kind: Kind, bytes: &[u8]) -> Result<(u16, &[u8]), DecodeError> {
 }
 
 /// Encodes a value as postcard in an envelope of the present version.
-pub fn encode<T: Serialize>(kind: Kind, value: &T) -> Vec<u8> {
+pub fn encode<T: Serialize>(kind: FileKind, value: &T) -> Vec<u8> {
     seal(kind, kind.version(), &[&to_postcard(value)])
 }
 
@@ -127,7 +127,7 @@ pub fn encode<T: Serialize>(kind: Kind, value: &T) -> Vec<u8> {
 ///
 /// # Errors
 /// [`DecodeError`] if the bytes are no such file, of another version, or damaged.
-pub fn decode<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T, DecodeError> {
+pub fn decode<T: DeserializeOwned>(kind: FileKind, bytes: &[u8]) -> Result<T, DecodeError> {
     let (actual, content) = open(kind, bytes)?;
     if actual != kind.version() {
         return Err(DecodeError::Version { expected: kind.version(), actual });
@@ -214,25 +214,25 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_and_every_truncation_is_noticed() {
-        let bytes = encode(Kind::Learner, &(7u32, [1.5f32; 4]));
-        assert_eq!(decode::<(u32, [f32; 4])>(Kind::Learner, &bytes), Ok((7, [1.5; 4])));
+        let bytes = encode(FileKind::Learner, &(7u32, [1.5f32; 4]));
+        assert_eq!(decode::<(u32, [f32; 4])>(FileKind::Learner, &bytes), Ok((7, [1.5; 4])));
         for bit in 0..bytes.len() * 8 {
             let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert!(decode::<(u32, [f32; 4])>(Kind::Learner, &damaged).is_err(), "bit {bit}");
+            assert!(decode::<(u32, [f32; 4])>(FileKind::Learner, &damaged).is_err(), "bit {bit}");
         }
         for length in 0..bytes.len() {
-            assert!(decode::<(u32, [f32; 4])>(Kind::Learner, &bytes[..length]).is_err(), "length {length}");
+            assert!(decode::<(u32, [f32; 4])>(FileKind::Learner, &bytes[..length]).is_err(), "length {length}");
         }
     }
 
     #[test]
     fn kinds_and_versions_are_told_apart() {
-        let bytes = encode(Kind::Learner, &7u32);
-        assert_eq!(decode::<u32>(Kind::Benchmark, &bytes), Err(DecodeError::WrongKind));
-        let later = seal(Kind::Learner, 2, &[&[7]]);
-        assert_eq!(decode::<u32>(Kind::Learner, &later), Err(DecodeError::Version { expected: 1, actual: 2 }));
-        let longer = seal(Kind::Learner, 1, &[&[7, 0]]);
-        assert_eq!(decode::<u32>(Kind::Learner, &longer), Err(DecodeError::Body));
+        let bytes = encode(FileKind::Learner, &7u32);
+        assert_eq!(decode::<u32>(FileKind::Benchmark, &bytes), Err(DecodeError::WrongKind));
+        let later = seal(FileKind::Learner, 2, &[&[7]]);
+        assert_eq!(decode::<u32>(FileKind::Learner, &later), Err(DecodeError::Version { expected: 1, actual: 2 }));
+        let longer = seal(FileKind::Learner, 1, &[&[7, 0]]);
+        assert_eq!(decode::<u32>(FileKind::Learner, &longer), Err(DecodeError::Body));
     }
 }

@@ -29,7 +29,7 @@ const CURVE_COUNTS: f32 = 2.0;
 
 /// What each shot of a class is taken for without the others' help, and what more shots would bring.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Enough {
+pub struct ShotSufficiency {
     /// For every shot that was left out in turn: the known class that it was taken for, or `None` where it was
     /// recognised. Empty where there is one shot alone.
     pub taken_for: Vec<Option<usize>>,
@@ -38,7 +38,7 @@ pub struct Enough {
     pub expected: Option<[f32; 3]>,
 }
 
-impl Enough {
+impl ShotSufficiency {
     /// How many shots were recognised when they were left out.
     pub fn recognised(&self) -> usize {
         self.taken_for.iter().filter(|other| other.is_none()).count()
@@ -47,11 +47,11 @@ impl Enough {
 
 /// How the error of a class falls with its shots, by the base classes of a bundle.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Curve {
+pub struct LearningCurve {
     errors: Vec<f32>,
 }
 
-impl Curve {
+impl LearningCurve {
     /// Measures it on a bundle before anything was learned; `None` if it has no exemplars or no samples set aside.
     pub fn of(base_model: &BaseModel) -> Option<Self> {
         let aside = &base_model.statistics.as_ref()?.set_aside;
@@ -131,10 +131,10 @@ impl Curve {
 pub fn enough(
     base_model: &BaseModel,
     classifier: &Classifier,
-    curve: Option<&Curve>,
+    curve: Option<&LearningCurve>,
     known: Option<usize>,
     shots: &[Vec<f32>],
-) -> Enough {
+) -> ShotSufficiency {
     let inputs = base_model.head.inputs;
     let mut taken_for = Vec::new();
     if shots.len() > 1 {
@@ -150,7 +150,7 @@ pub fn enough(
     let wrong = taken_for.iter().flatten().count();
     let of = shots.len();
     let expected = curve.filter(|_| of > 0).map(|curve| [0, 1, 2].map(|more| curve.expected(wrong, of, of + more)));
-    Enough { taken_for, expected }
+    ShotSufficiency { taken_for, expected }
 }
 
 /// All views of a class's exemplars.
@@ -172,17 +172,17 @@ mod tests {
 
     #[test]
     fn the_curve_goes_on_as_it_fell() {
-        let curve = Curve { errors: alloc::vec![0.4, 0.2, 0.15, 0.1] };
+        let curve = LearningCurve { errors: alloc::vec![0.4, 0.2, 0.15, 0.1] };
         assert_eq!(curve.error(3), 0.15);
         // From two shots to four the error was halved, so it is halved again at eight.
         assert!((curve.error(8) - 0.05).abs() < 1e-5, "{}", curve.error(8));
-        let flat = Curve { errors: alloc::vec![0.3, 0.1, 0.1, 0.2] };
+        let flat = LearningCurve { errors: alloc::vec![0.3, 0.1, 0.1, 0.2] };
         assert!((flat.error(9) - 0.2).abs() < 1e-5, "a curve that rises at its end is not believed to go on rising");
     }
 
     #[test]
     fn what_is_expected_follows_the_shots_and_the_curve() {
-        let curve = Curve { errors: alloc::vec![0.4, 0.3, 0.2, 0.2, 0.1] };
+        let curve = LearningCurve { errors: alloc::vec![0.4, 0.3, 0.2, 0.2, 0.1] };
         assert_eq!(curve.expected(0, 1, 3), 0.8);
         // Four of five wrong, each recognised by four others: (4 + 2 * 0.2) / 7, halved by a fifth shot.
         assert!((curve.expected(4, 5, 5) - (1.0 - 4.4 / 7.0 * 0.5)).abs() < 1e-6);

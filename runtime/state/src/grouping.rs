@@ -203,7 +203,7 @@ impl Linkage {
 
 #[cfg(test)]
 mod tests {
-    use orco_core::exemplar::Precision;
+    use orco_core::exemplar::ExemplarPrecision;
 
     use super::*;
 
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn what_is_alike_enough_is_read_off_base_samples() {
         let mut random = Random::new(2, "base samples");
-        let mut bank = Bank::new(32, 1, Precision::Int8);
+        let mut bank = Bank::new(32, 1, ExemplarPrecision::Int8);
         for (index, row) in pictures(20, 100, 0.0, &mut random).chunks_exact(32).enumerate() {
             bank.push(index as u32 % 20, row);
         }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use orco_core::projection::{Batch, Parameters, Shape};
+use orco_core::projection::{HeadBatch, HeadParameters, HeadShape};
 use orco_core::workers::Serial;
 
 /// The parameters of a projection head g (OrCo, section 3.2); see [`orco_core::projection`] for what is computed with
@@ -30,8 +30,8 @@ pub struct Head {
 
 impl Head {
     /// A head of the given shape, all zero.
-    pub fn zeros(shape: Shape) -> Self {
-        let Shape { inputs, hidden, outputs } = shape;
+    pub fn zeros(shape: HeadShape) -> Self {
+        let HeadShape { inputs, hidden, outputs } = shape;
         Self {
             inputs,
             hidden,
@@ -44,8 +44,8 @@ impl Head {
     }
 
     /// Its shape.
-    pub fn shape(&self) -> Shape {
-        Shape { inputs: self.inputs, hidden: self.hidden, outputs: self.outputs }
+    pub fn shape(&self) -> HeadShape {
+        HeadShape { inputs: self.inputs, hidden: self.hidden, outputs: self.outputs }
     }
 
     /// Whether the parameters have the lengths that the shape asks for and are all finite.
@@ -57,14 +57,14 @@ impl Head {
         lengths && self.parameters().iter().all(|values| values.iter().all(|value| value.is_finite()))
     }
 
-    /// The parameters, for [`Shape::load`].
-    pub fn view(&self) -> Parameters<&[f32]> {
-        Parameters { w1: &self.w1, b1: &self.b1, w2: &self.w2, b2: &self.b2 }
+    /// The parameters, for [`HeadShape::load`].
+    pub fn view(&self) -> HeadParameters<&[f32]> {
+        HeadParameters { w1: &self.w1, b1: &self.b1, w2: &self.w2, b2: &self.b2 }
     }
 
-    /// The parameters, for [`Shape::store`].
-    pub fn view_mut(&mut self) -> Parameters<&mut [f32]> {
-        Parameters { w1: &mut self.w1, b1: &mut self.b1, w2: &mut self.w2, b2: &mut self.b2 }
+    /// The parameters, for [`HeadShape::store`].
+    pub fn view_mut(&mut self) -> HeadParameters<&mut [f32]> {
+        HeadParameters { w1: &mut self.w1, b1: &mut self.b1, w2: &mut self.w2, b2: &mut self.b2 }
     }
 
     /// The parameters, in the order w1, b1, w2, b2.
@@ -89,7 +89,7 @@ impl Head {
 /// A head made ready for projecting.
 #[derive(Clone, Debug)]
 pub struct Projector {
-    shape: Shape,
+    shape: HeadShape,
     parameters: Vec<f32>,
 }
 
@@ -114,7 +114,7 @@ impl Projector {
     /// If `features.len()` is not a multiple of `inputs`.
     pub fn project(&self, features: &[f32]) -> Vec<f32> {
         const ROWS: usize = 256;
-        let Shape { inputs, outputs, .. } = self.shape;
+        let HeadShape { inputs, outputs, .. } = self.shape;
         assert_eq!(features.len() % inputs, 0, "features are not rows of {inputs}");
         let rows = ROWS.min(features.len() / inputs);
         let mut hidden = vec![0.0; self.shape.activations(rows)];
@@ -122,7 +122,7 @@ impl Projector {
         let mut projected = Vec::with_capacity(features.len() / inputs * outputs);
         for features in features.chunks(ROWS * inputs) {
             let rows = features.len() / inputs;
-            let mut batch = Batch {
+            let mut batch = HeadBatch {
                 features,
                 hidden: &mut hidden[..self.shape.activations(rows)],
                 z: &mut z[..rows * self.shape.width()],

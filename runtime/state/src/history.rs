@@ -45,7 +45,7 @@ mod purge;
 #[cfg(test)]
 mod tests;
 
-pub use entry::{Change, Entry, EntryId, HeadMark, Known, Name, Verb};
+pub use entry::{ChangeKind, EntryClass, EntryId, HeadMark, HistoryChange, HistoryEntry, NamedClass};
 pub use purge::PurgeError;
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -61,7 +61,7 @@ use crate::state::{BaseModel, State, are_few};
 /// A state with its history: what a device keeps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Stored")]
-pub struct Saved {
+pub struct SavedState {
     /// The present state.
     pub state: State,
     /// How it came to be.
@@ -75,7 +75,7 @@ struct Stored {
     history: History,
 }
 
-impl From<Stored> for Saved {
+impl From<Stored> for SavedState {
     fn from(Stored { mut state, history }: Stored) -> Self {
         if let Some(last) = history.entries.last() {
             state.origins.clone_from(&last.origins);
@@ -87,7 +87,7 @@ impl From<Stored> for Saved {
 /// The changes that are remembered, oldest first. The last one led to the present state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct History {
-    entries: Vec<Entry>,
+    entries: Vec<HistoryEntry>,
     /// Exemplars that earlier class sets had and the present one has not; their classes are in the entries.
     attic: Bank,
     /// Identity of the next class that is learned.
@@ -96,14 +96,14 @@ pub struct History {
 
 /// How much is remembered. Where there is more, the oldest entries go first; the present state's own stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct HistoryLimits {
     /// Most entries.
     pub entries: usize,
     /// Most bytes that the history takes on disk, the exemplars of earlier class sets included.
     pub bytes: usize,
 }
 
-impl Default for Limits {
+impl Default for HistoryLimits {
     /// 100 changes and 1 MiB.
     fn default() -> Self {
         Self { entries: 100, bytes: 1 << 20 }
@@ -112,7 +112,7 @@ impl Default for Limits {
 
 /// An earlier class set, ready to be aligned again.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Earlier {
+pub struct EarlierState {
     /// The state; its head is there only where it need not be computed.
     pub state: State,
     /// Seed of the alignment.
@@ -121,7 +121,7 @@ pub struct Earlier {
     pub head: HeadMark,
 }
 
-impl Saved {
+impl SavedState {
     /// What a device knows before its first change.
     pub fn fresh(base_model: &BaseModel, foundation_digest: [u8; 32]) -> Self {
         Self::without_history(State::fresh(base_model, foundation_digest))
@@ -131,11 +131,11 @@ impl Saved {
     pub fn without_history(state: State) -> Self {
         /// `orco` aligns with this seed unless told otherwise.
         const USUAL_SEED: u64 = 1;
-        Self::begun(state, &Change::new(Verb::Start, USUAL_SEED))
+        Self::begun(state, &HistoryChange::new(ChangeKind::Start, USUAL_SEED))
     }
 
     /// A state with which a history begins, by some change.
-    pub fn begun(state: State, change: &Change) -> Self {
+    pub fn begun(state: State, change: &HistoryChange) -> Self {
         let (views, precision) = (state.exemplars.views(), state.exemplars.view().precision);
         let attic = Bank::new(state.exemplars.dimension(), views, precision);
         let mut history = History { entries: Vec::new(), attic, next_class: 0 };
@@ -144,7 +144,7 @@ impl Saved {
     }
 
     /// Goes on to the next state and remembers how, within the limits.
-    pub fn then(&self, next: State, change: &Change, limits: Limits) -> Self {
+    pub fn then(&self, next: State, change: &HistoryChange, limits: HistoryLimits) -> Self {
         let mut history = self.history.clone();
         history.follow(&self.state.exemplars, &next.exemplars);
         history.append(&next, change);
@@ -153,9 +153,9 @@ impl Saved {
     }
 
     /// The class set that entry `number` led to; `None` if that is not remembered.
-    pub fn earlier(&self, number: u32) -> Option<Earlier> {
+    pub fn earlier(&self, number: u32) -> Option<EarlierState> {
         let entry = self.history.entry(number)?;
-        let State { base_model, exemplars: present, .. } = &self.state;
+        let State { bundle_digest: base_model, exemplars: present, .. } = &self.state;
         let mut exemplars = present.emptied();
         for (&exemplar, &class) in entry.exemplars.iter().zip(&entry.exemplar_classes) {
             let exemplar = exemplar as usize;
@@ -168,7 +168,7 @@ impl Saved {
         let same_head = entry.head != HeadMark::Unknown && entry.head == HeadMark::of(self.state.head.as_ref());
         let head = if same_head { self.state.head.clone() } else { None };
         let state = State {
-            base_model: *base_model,
+            bundle_digest: *base_model,
             classes,
             exemplars,
             head,
@@ -177,7 +177,7 @@ impl Saved {
             calibration: None,
             origins: entry.origins.clone(),
         };
-        Some(Earlier { state, seed: entry.seed, head: entry.head })
+        Some(EarlierState { state, seed: entry.seed, head: entry.head })
     }
 
     /// SHA-256 of every exemplar that the state or its history has ([`Bank::digest_of`]).
@@ -201,7 +201,7 @@ impl Saved {
     pub fn is_whole(&self) -> bool {
         let (present, attic) = (&self.state.exemplars, &self.history.attic);
         let pool = present.len() + attic.len();
-        let entry = |entry: &Entry| {
+        let entry = |entry: &HistoryEntry| {
             let exemplars = entry.exemplars.iter().all(|exemplar| (*exemplar as usize) < pool);
             exemplars && entry.exemplars.len() == entry.exemplar_classes.len()
         };
@@ -214,7 +214,7 @@ impl Saved {
     }
 }
 
-impl Earlier {
+impl EarlierState {
     /// Whether a head is the very one that this class set had; `None` where that is not known.
     pub fn is_exact(&self, head: Option<&Head>) -> Option<bool> {
         (self.head != HeadMark::Unknown).then(|| self.head == HeadMark::of(head))
@@ -223,12 +223,12 @@ impl Earlier {
 
 impl History {
     /// The entries, oldest first; there is at least one.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[HistoryEntry] {
         &self.entries
     }
 
     /// The entry of that number.
-    pub fn entry(&self, number: u32) -> Option<&Entry> {
+    pub fn entry(&self, number: u32) -> Option<&HistoryEntry> {
         self.entries.iter().find(|entry| entry.number == number)
     }
 
@@ -279,7 +279,7 @@ impl History {
     }
 
     /// Adds an entry for the present state.
-    fn append(&mut self, state: &State, change: &Change) {
+    fn append(&mut self, state: &State, change: &HistoryChange) {
         let before = self.entries.last();
         let head = HeadMark::of(state.head.as_ref());
         // Where the head stayed, so did the seed that gave it.
@@ -290,21 +290,22 @@ impl History {
         let mut known = Vec::with_capacity(state.classes.len());
         for class in &state.classes {
             let label = match (change.verb, &change.labels[..]) {
-                (Verb::Rename, [from, to]) if *to == class.label => from,
+                (ChangeKind::Rename, [from, to]) if *to == class.label => from,
                 _ => &class.label,
             };
             let id = restored.or(before).and_then(|entry| entry.id_of(label)).unwrap_or_else(|| {
                 next_class += 1;
                 next_class - 1
             });
-            known.push(Known { id, class: class.clone() });
+            known.push(EntryClass { id, class: class.clone() });
         }
         let id_of = |label: &str| {
             let after = known.iter().find(|known| known.class.label == label).map(|known| known.id);
-            after.or_else(|| before?.id_of(label)).unwrap_or(Name::BASE)
+            after.or_else(|| before?.id_of(label)).unwrap_or(NamedClass::BASE)
         };
-        let names = change.labels.iter().map(|label| Name { class: id_of(label), label: label.clone() }).collect();
-        let entry = Entry {
+        let names =
+            change.labels.iter().map(|label| NamedClass { class: id_of(label), label: label.clone() }).collect();
+        let entry = HistoryEntry {
             number,
             verb: change.verb,
             names,
@@ -324,7 +325,7 @@ impl History {
     }
 
     /// Forgets the oldest entries until the rest keeps the limits; `present` exemplars come before the attic's.
-    fn keep_within(&mut self, limits: Limits, present: usize) {
+    fn keep_within(&mut self, limits: HistoryLimits, present: usize) {
         let surplus = self.entries.len().saturating_sub(limits.entries.max(1));
         self.entries.drain(..surplus);
         self.sweep(present);

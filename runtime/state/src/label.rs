@@ -56,9 +56,9 @@ fn is_unseen(c: char) -> bool {
 /// assert_eq!(Shown("a mug\u{1b}[2J").to_string(), "a mug\\u{1b}[2J");
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Shown<'a>(pub &'a str);
+pub struct EscapedText<'a>(pub &'a str);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for EscapedText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0
             .chars()
@@ -66,12 +66,12 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// The lines of a text as they may reach a terminal, each as [`Shown`].
+/// The lines of a text as they may reach a terminal, each as [`EscapedText`].
 pub fn lines(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for (index, line) in text.split('\n').enumerate() {
         let end = if index == 0 { "" } else { "\n" };
-        write!(shown, "{end}{}", Shown(line)).expect("writing into memory cannot fail");
+        write!(shown, "{end}{}", EscapedText(line)).expect("writing into memory cannot fail");
     }
     shown
 }
@@ -98,7 +98,7 @@ mod tests {
         for c in UNSEEN.chars() {
             let label: String = ['m', 'u', c, 'g'].into_iter().collect();
             assert!(!is_usable(&label) && !is_plain(&label), "{c:?}");
-            assert_eq!(Shown(&label).to_string(), alloc::format!("mu{}g", c.escape_unicode()));
+            assert_eq!(EscapedText(&label).to_string(), alloc::format!("mu{}g", c.escape_unicode()));
         }
         for label in ["", ".", "..", " mug", "mug ", "a=b", "a\u{a0}b", "a\u{2003}b", &"x".repeat(MAX_TEXT + 1)] {
             assert!(!is_usable(label), "{label:?}");
@@ -106,7 +106,7 @@ mod tests {
         for label in ["mug", "...", ".5 l", "toy brick", "Größe 3", "カップ", "чашка", "杯子", "\u{1f986}", "a'b\"c\\d"]
         {
             assert!(is_usable(label) && is_plain(label), "{label}");
-            assert_eq!(Shown(label).to_string(), label);
+            assert_eq!(EscapedText(label).to_string(), label);
         }
         assert_eq!(lines("one\n\u{1b}[31mtwo\u{202e}\n"), "one\n\\u{1b}[31mtwo\\u{202e}\n");
     }

@@ -10,7 +10,7 @@ use crate::state::{BaseModel, State};
 
 /// Where an exemplar is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ExemplarId {
     /// In the bundle, with this index.
     Bundle(usize),
     /// In the device's state, with this index.
@@ -23,7 +23,7 @@ pub struct Neighbour {
     /// Index of its class among the known classes, base classes first.
     pub class: usize,
     /// Where it is stored.
-    pub place: Place,
+    pub place: ExemplarId,
     /// Its number among the exemplars of its class that are stored in the same place, from 1.
     pub number: usize,
     /// Cosine, -1..1, between the [directions](see) of both.
@@ -41,8 +41,10 @@ pub fn nearest(base_model: &BaseModel, state: &State, features: &[f32], count: u
     see(&mut picture);
     let mut neighbours = Vec::with_capacity(base_model.exemplars.len() + state.exemplars.len());
     let mut row = vec![0.0; features.len()];
-    type Held = fn(usize) -> Place;
-    for (bank, place) in [(&base_model.exemplars, Place::Bundle as Held), (&state.exemplars, Place::Device as Held)] {
+    type Held = fn(usize) -> ExemplarId;
+    for (bank, place) in
+        [(&base_model.exemplars, ExemplarId::Bundle as Held), (&state.exemplars, ExemplarId::Device as Held)]
+    {
         let mut numbers = vec![0; base_model.classes.len() + state.classes.len()];
         for (exemplar, &class) in bank.classes().iter().enumerate() {
             let class = class as usize;

@@ -1,7 +1,7 @@
 //! A pack: one learned class, to be learned by another device with the same bundle. `pack/PACK.md` lays its bytes out.
 //!
-//! Reading goes in two steps, so that nothing is believed before the signature is checked: [`Sealed::read`] finds the
-//! parts and compares the checksum, [`Sealed::content`] decodes what was signed.
+//! Reading goes in two steps, so that nothing is believed before the signature is checked: [`UnverifiedPack::read`] finds the
+//! parts and compares the checksum, [`UnverifiedPack::content`] decodes what was signed.
 
 #[cfg(test)]
 mod tests;
@@ -14,7 +14,7 @@ use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::bank::Bank;
-use crate::codec::{self, DecodeError, Kind, from_postcard, piece, to_postcard};
+use crate::codec::{self, DecodeError, FileKind, from_postcard, piece, to_postcard};
 use crate::label;
 use crate::session::StoredClass;
 use crate::state::{BaseModel, Class, MAX_SHOTS, MAX_TEXT, State};
@@ -70,7 +70,7 @@ pub struct PackOrigin {
 /// Why a class cannot be exported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ExportError {
+pub enum PackExportError {
     /// No class has this label.
     #[error("no class has the label \"{label}\"")]
     UnknownLabel {
@@ -125,25 +125,34 @@ impl Pack {
     /// Takes a learned class out of a state.
     ///
     /// # Errors
-    /// [`ExportError`] if there is no such class, it came with the bundle, or none of its exemplars is left.
-    pub fn of(base_model: &BaseModel, state: &State, label: &str, provenance: PackOrigin) -> Result<Self, ExportError> {
+    /// [`PackExportError`] if there is no such class, it came with the bundle, or none of its exemplars is left.
+    pub fn of(
+        base_model: &BaseModel,
+        state: &State,
+        label: &str,
+        provenance: PackOrigin,
+    ) -> Result<Self, PackExportError> {
         let label = String::from(label);
         let Some(index) = state.classes.iter().position(|class| label::same(&class.label, &label)) else {
             let base = base_model.classes.iter().any(|class| label::same(&class.label, &label));
-            return Err(if base { ExportError::BaseClass { label } } else { ExportError::UnknownLabel { label } });
+            return Err(if base {
+                PackExportError::BaseClass { label }
+            } else {
+                PackExportError::UnknownLabel { label }
+            });
         };
         let exemplars = state.exemplars.of_class((base_model.classes.len() + index) as u32);
         if exemplars.is_empty() {
-            return Err(ExportError::NoExemplars { label });
+            return Err(PackExportError::NoExemplars { label });
         }
         let Class { label, session, .. } = state.classes[index].clone();
         let provenance = PackOrigin { session, ..provenance };
-        Ok(Self { label, base_model: state.base_model, exemplars, thumbnails: Vec::new(), provenance })
+        Ok(Self { label, base_model: state.bundle_digest, exemplars, thumbnails: Vec::new(), provenance })
     }
 
     /// The bytes that a signature covers.
     pub fn to_be_signed(&self) -> Vec<u8> {
-        [&Kind::Pack.magic()[..], &Kind::Pack.version().to_le_bytes(), &to_postcard(self)].concat()
+        [&FileKind::Pack.magic()[..], &FileKind::Pack.version().to_le_bytes(), &to_postcard(self)].concat()
     }
 
     /// What trusted comments of packs' signatures say.
@@ -184,30 +193,30 @@ impl Pack {
 /// empty where there is no key.
 pub fn seal(signed: &[u8], signature: &str) -> Vec<u8> {
     let length = (signed.len() as u32).to_le_bytes();
-    codec::seal(Kind::Pack, Kind::Pack.version(), &[&length, signed, signature.as_bytes()])
+    codec::seal(FileKind::Pack, FileKind::Pack.version(), &[&length, signed, signature.as_bytes()])
 }
 
 /// A pack's parts, whole, but not believed yet.
 #[derive(Clone, Copy, Debug)]
-pub struct Sealed<'a> {
+pub struct UnverifiedPack<'a> {
     signed: &'a [u8],
     signature: &'a str,
 }
 
-impl<'a> Sealed<'a> {
+impl<'a> UnverifiedPack<'a> {
     /// Finds the parts of a pack and compares its checksum.
     ///
     /// # Errors
     /// [`PackError::Decode`] if the bytes are no pack, of another version, cut off or altered.
     pub fn read(bytes: &'a [u8]) -> Result<Self, PackError> {
-        let (actual, content) = codec::open(Kind::Pack, bytes)?;
-        if actual != Kind::Pack.version() {
-            return Err(DecodeError::Version { expected: Kind::Pack.version(), actual }.into());
+        let (actual, content) = codec::open(FileKind::Pack, bytes)?;
+        if actual != FileKind::Pack.version() {
+            return Err(DecodeError::Version { expected: FileKind::Pack.version(), actual }.into());
         }
         let (length, rest) = content.split_at_checked(LENGTH).ok_or(DecodeError::Body)?;
         let length = u32::from_le_bytes(piece(length, 0)) as usize;
         let (signed, signature) = rest.split_at_checked(length).ok_or(DecodeError::Body)?;
-        let start = [&Kind::Pack.magic()[..], &actual.to_le_bytes()].concat();
+        let start = [&FileKind::Pack.magic()[..], &actual.to_le_bytes()].concat();
         if !signed.starts_with(&start) {
             return Err(DecodeError::Body.into());
         }

@@ -22,8 +22,8 @@ mod tests;
 
 pub use change::{check_known, rename};
 pub use error::LearnError;
-pub use forgetting::{Excess, Group, GroupLoss};
-pub use report::{ClassAccuracy, Confusion, Report, Since};
+pub use forgetting::{ForgettingExcess, ForgettingGroup, GroupLoss};
+pub use report::{ClassAccuracy, ConfusedPair, CumulativeLoss, SessionReport};
 pub use stored::StoredClass;
 
 use alloc::string::String;
@@ -34,7 +34,7 @@ use core::ops::ControlFlow;
 use crate::head::Head;
 use crate::label;
 use crate::state::{BaseModel, Class, MAX_SHOTS, Origin, State};
-use orco_core::align::{self, AlignmentData, Losses, Needs, Progress, Sampling, Workspace};
+use orco_core::align::{self, AlignProgress, AlignmentData, LossTerms, Sampling, Workspace, WorkspaceSize};
 use orco_core::config::Config;
 use orco_core::workers::Workers;
 
@@ -49,19 +49,19 @@ pub struct NewClass {
 
 /// Working memory of sessions; grows to what the largest one needed.
 #[derive(Clone, Debug, Default)]
-pub struct Memory {
+pub struct SessionMemory {
     numbers: Vec<f32>,
     indices: Vec<u32>,
 }
 
-impl Memory {
+impl SessionMemory {
     /// As much as is needed.
-    pub fn new(needs: Needs) -> Self {
+    pub fn new(needs: WorkspaceSize) -> Self {
         Self { numbers: vec![0.0; needs.numbers], indices: vec![0; needs.indices] }
     }
 
     /// Grows to as much as is needed, if it is smaller.
-    pub fn grow(&mut self, needs: Needs) {
+    pub fn grow(&mut self, needs: WorkspaceSize) {
         self.numbers.resize(self.numbers.len().max(needs.numbers), 0.0);
         self.indices.resize(self.indices.len().max(needs.indices), 0);
     }
@@ -73,10 +73,10 @@ impl Memory {
 }
 
 /// Hears of every epoch of an alignment, and may stop it.
-pub type OnProgress<'a> = &'a mut (dyn FnMut(Progress) -> ControlFlow<()> + Send);
+pub type OnProgress<'a> = &'a mut (dyn FnMut(AlignProgress) -> ControlFlow<()> + Send);
 
 /// Working memory that a session needs after which there are so many more classes and shots.
-pub fn needs(base_model: &BaseModel, state: &State, classes: usize, shots: usize, config: &Config) -> Needs {
+pub fn needs(base_model: &BaseModel, state: &State, classes: usize, shots: usize, config: &Config) -> WorkspaceSize {
     let classes = base_model.classes.len() + state.classes.len() + classes;
     data(base_model, state).needs(classes, shots, config)
 }
@@ -134,7 +134,7 @@ pub struct Session<'a> {
     /// Seed of shuffling and perturbation.
     pub seed: u64,
     /// Working memory.
-    pub memory: &'a mut Memory,
+    pub memory: &'a mut SessionMemory,
     /// The threads that work.
     pub workers: &'a dyn Workers,
     /// Called after every epoch; may stop the session.
@@ -147,7 +147,7 @@ impl Session<'_> {
     ///
     /// # Errors
     /// [`LearnError`] if the input makes no sense, the new classes do not fit, or the callback stopped it.
-    pub fn learn(&mut self, state: &State, new: &[NewClass]) -> Result<(State, Report), LearnError> {
+    pub fn learn(&mut self, state: &State, new: &[NewClass]) -> Result<(State, SessionReport), LearnError> {
         let next = self.admit(state, new)?;
         self.learn_admitted(state, next)
     }
@@ -200,7 +200,7 @@ impl Session<'_> {
     }
 
     /// The rest of learning: drops exemplars that are too many, and aligns the head.
-    fn learn_admitted(&mut self, state: &State, mut next: State) -> Result<(State, Report), LearnError> {
+    fn learn_admitted(&mut self, state: &State, mut next: State) -> Result<(State, SessionReport), LearnError> {
         self.keep_within_budget(&mut next);
         self.realign(state, next)
     }
@@ -219,7 +219,7 @@ impl Session<'_> {
     }
 
     /// Aligns the head of phase 2 anew to what `next` knows, and [settles](Self::settle) it.
-    fn realign(&mut self, state: &State, next: State) -> Result<(State, Report), LearnError> {
+    fn realign(&mut self, state: &State, next: State) -> Result<(State, SessionReport), LearnError> {
         self.align(state, next, Sampling::seeded(self.seed))
     }
 
@@ -228,7 +228,12 @@ impl Session<'_> {
     ///
     /// # Errors
     /// [`LearnError`] if training diverged, or the callback stopped it.
-    pub fn align(&mut self, state: &State, mut next: State, sampling: Sampling) -> Result<(State, Report), LearnError> {
+    pub fn align(
+        &mut self,
+        state: &State,
+        mut next: State,
+        sampling: Sampling,
+    ) -> Result<(State, SessionReport), LearnError> {
         let (base_model, config) = (self.base_model, self.config);
         let mut history = Vec::with_capacity(config.epochs);
         if config.epochs == 0 || (next.classes.is_empty() && next.exemplars.is_empty()) {
@@ -238,7 +243,7 @@ impl Session<'_> {
             let assigned: Vec<u32> = next.known(base_model).map(|class| class.target).collect();
             let data = data(base_model, &next);
             self.memory.grow(needs(base_model, &next, 0, 0, config));
-            let mut note = |progress: Progress| {
+            let mut note = |progress: AlignProgress| {
                 history.push(progress.losses);
                 (self.on_progress)(progress)
             };
@@ -250,7 +255,7 @@ impl Session<'_> {
     }
 
     /// Chooses the border of `next` where answers have one, and reports what changed since `state`.
-    fn settle(&self, state: &State, mut next: State, losses: Vec<Losses>) -> (State, Report) {
+    fn settle(&self, state: &State, mut next: State, losses: Vec<LossTerms>) -> (State, SessionReport) {
         let report = judge::report(self.base_model, state, &mut next, self.config, losses);
         (next, report)
     }

@@ -10,7 +10,7 @@ use crate::bank::Bank;
 use crate::head::Head;
 use crate::statistics::Statistics;
 use orco_core::border::Border;
-use orco_core::config::{Answer, Config};
+use orco_core::config::{AnswerWeights, Config};
 use orco_core::math;
 
 /// Longest label, and any other text that people give, in bytes.
@@ -116,7 +116,7 @@ impl Calibration {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State {
     /// SHA-256 of the bundle's learner file that this state belongs to.
-    pub base_model: [u8; 32],
+    pub bundle_digest: [u8; 32],
     /// Learned classes, in the order of learning.
     pub classes: Vec<Class>,
     /// Their shots, and later ones of base classes; the index of a class counts on from the base classes.
@@ -158,7 +158,7 @@ impl Origin {
 impl BaseModel {
     /// The weights and statistics that answers are made with; `None` where they follow the paper, or the bundle has no
     /// statistics.
-    pub fn answers<'a>(&'a self, config: &Config) -> Option<(Answer, &'a Statistics)> {
+    pub fn answers<'a>(&'a self, config: &Config) -> Option<(AnswerWeights, &'a Statistics)> {
         config.answer.zip(self.statistics.as_ref())
     }
 
@@ -207,7 +207,7 @@ impl State {
         let Config { views, precision, .. } = base_model.config;
         let exemplars = Bank::new(base_model.head.inputs, views, precision);
         Self {
-            base_model: foundation_digest,
+            bundle_digest: foundation_digest,
             classes: Vec::new(),
             exemplars,
             head: None,

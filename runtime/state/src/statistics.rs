@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::bank::Bank;
-use crate::codec::{self, DecodeError, Kind};
+use crate::codec::{self, DecodeError, FileKind};
 use crate::state::BaseModel;
 
 /// Statistics of the base classes, in a file of their own: a bundle is made without them, too, and what was learned on
@@ -41,13 +41,13 @@ impl Statistics {
     /// # Errors
     /// [`DecodeError`] if it is none, or does not fit the bundle.
     pub fn decode(bytes: &[u8], base_model: &BaseModel) -> Result<Self, DecodeError> {
-        let statistics: Self = codec::decode(Kind::Statistics, bytes)?;
+        let statistics: Self = codec::decode(FileKind::Statistics, bytes)?;
         if statistics.is_sound(base_model) { Ok(statistics) } else { Err(DecodeError::Body) }
     }
 
     /// Encodes them as a bundle's file.
     pub fn encode(&self) -> Vec<u8> {
-        codec::encode(Kind::Statistics, self)
+        codec::encode(FileKind::Statistics, self)
     }
 
     /// Whether all parts fit together and onto the base model.

@@ -12,33 +12,33 @@ mod frame;
 mod medium;
 mod slots;
 
-pub use frame::{Frame, HEADER};
+pub use frame::{HEADER, SlotFrame};
 pub use medium::{Medium, Slot};
-pub use slots::{Fault, Holds, LoadError, SaveError};
+pub use slots::{LoadError, MediumState, SaveError, SlotFault};
 
 use alloc::vec::Vec;
 
 use slots::SlotRules;
 
-use crate::codec::{Kind, from_postcard, to_postcard};
-use crate::history::Saved;
+use crate::codec::{FileKind, from_postcard, to_postcard};
+use crate::history::SavedState;
 use crate::state::BaseModel;
 
 /// Version of the bodies that this release writes, the highest that it reads.
-pub const VERSION: u16 = Kind::Slot.version();
+pub const VERSION: u16 = FileKind::Slot.version();
 
 /// What was found in the slots.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loaded<E> {
     /// The newest sound state with its history; `None` if nothing was saved yet.
-    pub saved: Option<Saved>,
+    pub saved: Option<SavedState>,
     /// Counts saves; 0 if there was none yet. A save of what is made from this state names it.
     pub generation: u64,
     /// The slot that holds it; `None` if nothing was saved yet.
     pub slot: Option<Slot>,
     /// Slots that cannot be used, to be told to somebody. The next save sets damaged ones aside; while one cannot be
     /// read, the state may be an older one, and nothing can be saved.
-    pub faults: Vec<(Slot, Fault<E>)>,
+    pub faults: Vec<(Slot, SlotFault<E>)>,
 }
 
 /// Reads the newest sound state that was learned on `base_model`, whose file has the SHA-256 `digest`. Writes nothing.
@@ -65,9 +65,9 @@ pub fn load_to_change<M: Medium>(
     digest: [u8; 32],
 ) -> Result<Loaded<M::Error>, LoadError<M::Error>> {
     let mut loaded = load(medium, base_model, digest)?;
-    let unreadable = loaded.faults.iter().position(|(_, fault)| matches!(fault, Fault::Unreadable(_)));
+    let unreadable = loaded.faults.iter().position(|(_, fault)| matches!(fault, SlotFault::Unreadable(_)));
     match unreadable.map(|index| loaded.faults.swap_remove(index)) {
-        Some((slot, Fault::Unreadable(source))) => Err(LoadError::Unreadable { slot, source }),
+        Some((slot, SlotFault::Unreadable(source))) => Err(LoadError::Unreadable { slot, source }),
         _ => Ok(loaded),
     }
 }
@@ -81,10 +81,10 @@ pub fn load_to_change<M: Medium>(
 pub fn save<M: Medium>(
     medium: &mut M,
     base_model: &BaseModel,
-    saved: &Saved,
+    saved: &SavedState,
     from: u64,
 ) -> Result<u64, SaveError<M::Error>> {
-    with_rules(base_model, saved.state.base_model, |rules| rules.save(medium, from, &encode(saved)))
+    with_rules(base_model, saved.state.bundle_digest, |rules| rules.save(medium, from, &encode(saved)))
 }
 
 /// Saves as [`save`] does, but into every slot, and removes everything else that was kept, so that nothing of what was
@@ -95,10 +95,10 @@ pub fn save<M: Medium>(
 pub fn purge<M: Medium>(
     medium: &mut M,
     base_model: &BaseModel,
-    saved: &Saved,
+    saved: &SavedState,
     from: u64,
 ) -> Result<u64, SaveError<M::Error>> {
-    with_rules(base_model, saved.state.base_model, |rules| rules.replace_all(medium, from, &encode(saved)))
+    with_rules(base_model, saved.state.bundle_digest, |rules| rules.replace_all(medium, from, &encode(saved)))
 }
 
 /// SHA-256 of the learner file of the bundle that the newest slot belongs to; `None` if no slot says so.
@@ -107,7 +107,7 @@ pub fn owner<M: Medium>(medium: &mut M) -> Option<[u8; 32]> {
 }
 
 /// Reads the newest sound state, whatever bundle it belongs to, as [`load_to_change`] does. Without the bundle it can
-/// only be told whether its parts [fit together](Saved::is_whole).
+/// only be told whether its parts [fit together](SavedState::is_whole).
 ///
 /// # Errors
 /// As for [`load_to_change`].
@@ -126,23 +126,23 @@ pub fn load_any<M: Medium>(medium: &mut M) -> Result<Loaded<M::Error>, LoadError
 pub fn switch<M: Medium>(
     medium: &mut M,
     owner: [u8; 32],
-    saved: &Saved,
+    saved: &SavedState,
     from: u64,
 ) -> Result<u64, SaveError<M::Error>> {
-    with_whole(owner, |rules| rules.switch(medium, saved.state.base_model, from, &encode(saved)))
+    with_whole(owner, |rules| rules.switch(medium, saved.state.bundle_digest, from, &encode(saved)))
 }
 
 /// A state with its history out of the bytes of a slot; `None` if they are damaged, of a later release, or make no
 /// sense even without the bundle.
-pub fn read(slot: &[u8]) -> Option<Saved> {
-    let Frame { version, base_model, body, .. } = Frame::decode(slot).ok()?;
-    decode(version, body).filter(|saved| saved.is_whole() && saved.state.base_model == base_model)
+pub fn read(slot: &[u8]) -> Option<SavedState> {
+    let SlotFrame { version, base_model, body, .. } = SlotFrame::decode(slot).ok()?;
+    decode(version, body).filter(|saved| saved.is_whole() && saved.state.bundle_digest == base_model)
 }
 
 /// Does something by the rules for states of a bundle that is not at hand.
 fn with_whole<T>(owner: [u8; 32], act: impl FnOnce(SlotRules<'_>) -> T) -> T {
     let accept = |version, body: &[u8]| {
-        decode(version, body).is_some_and(|saved| saved.is_whole() && saved.state.base_model == owner)
+        decode(version, body).is_some_and(|saved| saved.is_whole() && saved.state.bundle_digest == owner)
     };
     act(SlotRules { base_model: owner, version: VERSION, accept: &accept })
 }
@@ -154,12 +154,12 @@ fn with_rules<T>(base_model: &BaseModel, digest: [u8; 32], act: impl FnOnce(Slot
 }
 
 /// Body of version [`VERSION`].
-fn encode(saved: &Saved) -> Vec<u8> {
+fn encode(saved: &SavedState) -> Vec<u8> {
     to_postcard(saved)
 }
 
 /// Reads a body of any version up to [`VERSION`].
-fn decode(version: u16, body: &[u8]) -> Option<Saved> {
+fn decode(version: u16, body: &[u8]) -> Option<SavedState> {
     match version {
         1 => from_postcard(body),
         _ => None,

@@ -7,8 +7,8 @@ use nalgebra::DMatrix;
 use serde::{Deserialize, Serialize};
 
 use orco_core::assignment;
-use orco_core::linalg::{Left, Right, padded, product, transpose};
-use orco_core::loss::{Pairs, Rows, orthogonality};
+use orco_core::linalg::{LeftFactor, RightFactor, padded, product, transpose};
+use orco_core::loss::{ContrastPairs, UnitRows, orthogonality};
 use orco_core::math::{add_scaled, dot, normalise, normalise_rows};
 use orco_core::random::Random;
 use orco_core::workers::Serial;
@@ -16,7 +16,7 @@ use orco_core::workers::Serial;
 /// How pseudo-targets are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Method {
+pub enum TargetMethod {
     /// Gradient descent on L_TG: learning rate 1, gradients accumulated from step to step (the published program).
     #[default]
     Optimised,
@@ -30,21 +30,21 @@ pub enum Method {
 }
 
 /// Makes `count` unit vectors of length `dimension`, row-major `[count, dimension]`; `steps` is for
-/// [`Method::Optimised`] alone.
+/// [`TargetMethod::Optimised`] alone.
 ///
 /// # Panics
-/// If [`Method::Orthonormal`] or [`Method::Simplex`] is asked for more targets than fit.
-pub fn generate(method: Method, count: usize, dimension: usize, steps: usize, seed: u64) -> Vec<f32> {
+/// If [`TargetMethod::Orthonormal`] or [`TargetMethod::Simplex`] is asked for more targets than fit.
+pub fn generate(method: TargetMethod, count: usize, dimension: usize, steps: usize, seed: u64) -> Vec<f32> {
     let mut random = Random::new(seed, "pseudo-targets");
     match method {
-        Method::Orthonormal => return orthonormal(count, dimension, &mut random),
-        Method::Simplex => return simplex(count, dimension, &mut random),
-        Method::Optimised | Method::Random => {}
+        TargetMethod::Orthonormal => return orthonormal(count, dimension, &mut random),
+        TargetMethod::Simplex => return simplex(count, dimension, &mut random),
+        TargetMethod::Optimised | TargetMethod::Random => {}
     }
     let mut targets: Vec<f32> = (0..count * dimension).map(|_| random.normal()).collect();
     normalise_rows(&mut targets, dimension);
-    if method == Method::Optimised {
-        let mut generator = Generator::new(count, dimension);
+    if method == TargetMethod::Optimised {
+        let mut generator = TargetGenerator::new(count, dimension);
         (0..steps).for_each(|_| {
             generator.step(&mut targets, 1.0);
         });
@@ -53,10 +53,10 @@ pub fn generate(method: Method, count: usize, dimension: usize, steps: usize, se
 }
 
 /// Gradient descent on L_TG(T) = 1/|T| sum_i log sum_j exp(t_i . t_j) (OrCo, section 3.1), gradients accumulated
-/// over the steps, rows renormalised after each step, as the published program does; [`Generator::forget`] before every
+/// over the steps, rows renormalised after each step, as the published program does; [`TargetGenerator::forget`] before every
 /// step gives the paper's plain descent.
 #[derive(Clone, Debug)]
-pub struct Generator {
+pub struct TargetGenerator {
     dimension: usize,
     accumulated: Vec<f32>,
     /// Rows filled up, their gradient, and the loss's working memory.
@@ -65,7 +65,7 @@ pub struct Generator {
     pairs: Vec<f32>,
 }
 
-impl Generator {
+impl TargetGenerator {
     /// A descent at its first step.
     pub fn new(count: usize, dimension: usize) -> Self {
         let width = padded(dimension);
@@ -74,7 +74,7 @@ impl Generator {
             accumulated: vec![0.0; count * dimension],
             unit: vec![0.0; count * width],
             gradient: vec![0.0; count * width],
-            pairs: vec![0.0; Pairs::length(count, count, width)],
+            pairs: vec![0.0; ContrastPairs::length(count, count, width)],
         }
     }
 
@@ -93,8 +93,8 @@ impl Generator {
         let rows = self.unit.chunks_exact_mut(width).zip(targets.chunks_exact(dimension));
         let norms: Vec<f32> = rows.map(normalised).collect();
         self.gradient.fill(0.0);
-        let rows = Rows { values: &self.unit, width };
-        let mut pairs = Pairs { memory: &mut self.pairs };
+        let rows = UnitRows { values: &self.unit, width };
+        let mut pairs = ContrastPairs { memory: &mut self.pairs };
         let loss = orthogonality::loss(rows, &mut self.gradient, &mut pairs, &Serial);
         let rows = self.accumulated.chunks_exact_mut(dimension).zip(self.gradient.chunks_exact(width));
         for (((sum, gradient), unit), norm) in rows.zip(self.unit.chunks_exact(width)).zip(norms) {
@@ -165,8 +165,8 @@ pub fn cosines(z: &[f32], targets: &[f32], dimension: usize) -> Vec<f32> {
     let mut transposed = vec![0.0; dimension * padded(columns)];
     transpose(columns, dimension, targets, &mut transposed);
     let mut result = vec![0.0; rows * columns];
-    let right = Right::rows(&transposed, padded(columns));
-    product(rows, dimension, Left::rows(z, dimension), right, |row, column, sums| {
+    let right = RightFactor::rows(&transposed, padded(columns));
+    product(rows, dimension, LeftFactor::rows(z, dimension), right, |row, column, sums| {
         let line = &mut result[row * columns..][..columns];
         line.iter_mut().skip(column).zip(sums).for_each(|(to, sum)| *to = *sum);
     });
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn optimised_targets_form_a_simplex() {
         let (count, dimension) = (20, 24);
-        let targets = generate(Method::Optimised, count, dimension, 1000, 3);
+        let targets = generate(TargetMethod::Optimised, count, dimension, 1000, 3);
         let gram = cosines(&targets, &targets, dimension);
         for (index, cosine) in gram.iter().enumerate() {
             let expected = if index % (count + 1) == 0 { 1.0 } else { -1.0 / (count as f32 - 1.0) };
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn simplex_targets_have_equal_cosines() {
         for (count, dimension) in [(1, 4), (2, 4), (5, 4), (20, 24)] {
-            let targets = generate(Method::Simplex, count, dimension, 0, 3);
+            let targets = generate(TargetMethod::Simplex, count, dimension, 0, 3);
             for (index, cosine) in cosines(&targets, &targets, dimension).iter().enumerate() {
                 let expected = if index % (count + 1) == 0 { 1.0 } else { -1.0 / (count as f32 - 1.0) };
                 assert!((cosine - expected).abs() < 1e-5, "{count} in {dimension}, {index}: {cosine}");
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn orthonormal_targets_are_orthonormal() {
-        let targets = generate(Method::Orthonormal, 16, 16, 0, 3);
+        let targets = generate(TargetMethod::Orthonormal, 16, 16, 0, 3);
         for (index, cosine) in cosines(&targets, &targets, 16).iter().enumerate() {
             let expected = if index % 17 == 0 { 1.0 } else { 0.0 };
             assert!((cosine - expected).abs() < 1e-5, "{index}: {cosine}");

@@ -8,23 +8,23 @@ use core::ops::ControlFlow;
 use core::panic::PanicInfo;
 use core::ptr::addr_of_mut;
 
-use orco_core::align::{self, AlignmentData, Needs, Sampling, Workspace};
+use orco_core::align::{self, AlignmentData, Sampling, Workspace, WorkspaceSize};
 use orco_core::bounded::{ClassTable, ExemplarTable};
 use orco_core::config::Config;
-use orco_core::exemplar::{Exemplars, Precision, quantise};
+use orco_core::exemplar::{ExemplarPrecision, Exemplars, quantise};
 use orco_core::math::dot;
-use orco_core::projection::{Batch, Parameters, Shape};
+use orco_core::projection::{HeadBatch, HeadParameters, HeadShape};
 use orco_core::random::Random;
 use orco_core::workers::Serial;
 
-const SHAPE: Shape = Shape { inputs: 16, hidden: 40, outputs: 8 };
+const SHAPE: HeadShape = HeadShape { inputs: 16, hidden: 40, outputs: 8 };
 const TARGETS: usize = 8;
 const BASE: usize = 3;
 const CLASSES: usize = 5;
 const SHOTS: usize = 4;
 const CONFIG: Config = Config { batch: 8, epochs: 200, warmup_epochs: 4, ..Config::edge() };
 /// Working memory, known when the program is compiled.
-const NEEDS: Needs = align::needs(SHAPE, TARGETS, CLASSES, CLASSES * SHOTS, &CONFIG);
+const NEEDS: WorkspaceSize = align::needs(SHAPE, TARGETS, CLASSES, CLASSES * SHOTS, &CONFIG);
 
 /// Labels of the classes, base classes first.
 const LABELS: [&str; CLASSES] = ["cat", "dog", "cow", "mug", "duck"];
@@ -71,7 +71,7 @@ static mut MEMORY: Memory = Memory {
     base_scales: [0.0; BASE * SHOTS],
     base_values: [0; BASE * SHOTS * SHAPE.inputs],
     classes: Classes::new(),
-    shots: Shots::new(SHAPE.inputs, 1, Precision::Int8),
+    shots: Shots::new(SHAPE.inputs, 1, ExemplarPrecision::Int8),
     learned: Learned {
         w1: [0.0; SHAPE.hidden * SHAPE.inputs],
         b1: [0.0; SHAPE.hidden],
@@ -121,14 +121,14 @@ extern "C" fn main() -> c_int {
     let base = Exemplars {
         dimension: SHAPE.inputs,
         views: 1,
-        precision: Precision::Int8,
+        precision: ExemplarPrecision::Int8,
         classes: base_classes,
         scales: base_scales,
         values: base_values,
     };
     let data = AlignmentData {
         shape: SHAPE,
-        head: Parameters { w1, b1, w2, b2 },
+        head: HeadParameters { w1, b1, w2, b2 },
         targets,
         base_classes: BASE,
         base,
@@ -143,13 +143,13 @@ extern "C" fn main() -> c_int {
     }
     classes.assign(&assigned);
     let Learned { w1, b1, w2, b2 } = learned;
-    let head = Parameters { w1: &mut w1[..], b1: &mut b1[..], w2: &mut w2[..], b2: &mut b2[..] };
+    let head = HeadParameters { w1: &mut w1[..], b1: &mut b1[..], w2: &mut w2[..], b2: &mut b2[..] };
     let mut proceed = |_| ControlFlow::Continue(());
     if align::align(&data, &assigned, &CONFIG, Sampling::seeded(1), &mut workspace, head, &mut proceed).is_err() {
         say("the session failed\n");
         return 1;
     }
-    let trained = Parameters { w1: &w1[..], b1: &b1[..], w2: &w2[..], b2: &b2[..] };
+    let trained = HeadParameters { w1: &w1[..], b1: &b1[..], w2: &w2[..], b2: &b2[..] };
     let right = recognised(&data, classes, trained, workspace.numbers);
     if right < (CLASSES - BASE) * SHOTS {
         say("the learned classes are not recognised\n");
@@ -160,7 +160,7 @@ extern "C" fn main() -> c_int {
 }
 
 /// How many shots of the learned classes come nearest to their own target.
-fn recognised(data: &AlignmentData<'_>, known: &Classes, head: Parameters<&[f32]>, numbers: &mut [f32]) -> usize {
+fn recognised(data: &AlignmentData<'_>, known: &Classes, head: HeadParameters<&[f32]>, numbers: &mut [f32]) -> usize {
     let (parameters, rest) = numbers.split_at_mut(SHAPE.parameters());
     let (hidden, rest) = rest.split_at_mut(SHAPE.activations(1));
     let (z, rest) = rest.split_at_mut(SHAPE.width());
@@ -170,7 +170,7 @@ fn recognised(data: &AlignmentData<'_>, known: &Classes, head: Parameters<&[f32]
     for (shot, &class) in data.learned.classes.iter().enumerate() {
         let features = &mut features[..SHAPE.inputs];
         data.learned.read(shot, 0, features);
-        let mut batch = Batch { features, hidden, z, norms };
+        let mut batch = HeadBatch { features, hidden, z, norms };
         SHAPE.forward(parameters, &mut batch, &Serial);
         let cosine = |class: usize| {
             dot(
@@ -197,7 +197,7 @@ fn fill(memory: &mut Memory) {
         for shot in class * SHOTS..(class + 1) * SHOTS {
             memory.base_classes[shot] = class as u32;
             let mut at = shot * SHAPE.inputs;
-            let scale = quantise(&features(class, &mut random), Precision::Int8, |byte| {
+            let scale = quantise(&features(class, &mut random), ExemplarPrecision::Int8, |byte| {
                 memory.base_values[at] = byte;
                 at += 1;
             });

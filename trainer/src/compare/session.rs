@@ -1,7 +1,7 @@
 //! One incremental session trained from images (protocol, phase 3).
 
 use anyhow::{Result, bail};
-use orco_core::config::{Config, Sample};
+use orco_core::config::{Config, SampleViews};
 use orco_core::random::Random;
 use orco_state::target;
 use tch::{Device, Tensor, no_grad};
@@ -128,8 +128,8 @@ impl ComparedSession<'_> {
         let indices: Vec<usize> = batch.iter().map(|shown| shown.0).collect();
         let images = self.train.batch(&indices, device);
         match self.config.sample {
-            Sample::Pair => Tensor::cat(&[view(&images, self.augment), view(&images, self.augment)], 0),
-            Sample::One => {
+            SampleViews::Pair => Tensor::cat(&[view(&images, self.augment), view(&images, self.augment)], 0),
+            SampleViews::One => {
                 let augmented: Vec<bool> = batch.iter().map(|shown| shown.2).collect();
                 let mask = Tensor::from_slice(&augmented).view([-1, 1, 1, 1]).to_device(device);
                 view(&images, self.augment).where_self(&mask, &images)

@@ -1,7 +1,7 @@
 //! Phase 2 of a recipe.
 
-use orco_core::align::{Perturbation, Perturbed};
-use orco_core::loss::contrast::Form;
+use orco_core::align::{Perturbation, PerturbedTargets};
+use orco_core::loss::contrast::ContrastForm;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -59,10 +59,10 @@ pub struct AlignConfig {
     pub contrast: f64,
     /// Form of PSCL: `outside` (the published program), `inside` or `negatives` (the paper's text).
     #[serde(default, skip_serializing_if = "is_default")]
-    pub contrast_form: Form,
+    pub contrast_form: ContrastForm,
     /// Which targets PSCL sees perturbed; there are no incremental classes yet.
     #[serde(default = "free", skip_serializing_if = "is_free")]
-    pub perturbed: Perturbed,
+    pub perturbed: PerturbedTargets,
     /// How they are perturbed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub perturbation: Perturbation,
@@ -82,13 +82,13 @@ pub struct AlignConfig {
 }
 
 /// The perturbed targets of the published program's phase 2: those that no base class has.
-const FREE: Perturbed = Perturbed { base: false, incremental: false, free: true };
+const FREE: PerturbedTargets = PerturbedTargets { base: false, incremental: false, free: true };
 
-fn free() -> Perturbed {
+fn free() -> PerturbedTargets {
     FREE
 }
 
-fn is_free(perturbed: &Perturbed) -> bool {
+fn is_free(perturbed: &PerturbedTargets) -> bool {
     *perturbed == FREE
 }
 
@@ -139,7 +139,7 @@ impl Default for AlignConfig {
             views_precision: Arithmetic::F32,
             mirrored: false,
             contrast: 1.0,
-            contrast_form: Form::default(),
+            contrast_form: ContrastForm::default(),
             perturbed: FREE,
             perturbation: Perturbation::default(),
             rate: AlignRate::Cosine,

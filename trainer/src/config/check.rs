@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use orco_state::target::Method;
+use orco_state::target::TargetMethod;
 
 use super::{
     Architecture, Arithmetic, AugmentConfig, MeasureOn, Policy, PretrainConfig, Recipe, SplitConfig, TargetConfig,
@@ -122,9 +122,9 @@ impl Recipe {
         let enough = targets >= self.classes() && targets <= MOST;
         demand("targets.count", targets, enough, "at least the number of classes of the split, at most 4096")?;
         let fits = match self.targets.method {
-            Method::Orthonormal => targets as i64 <= projection,
-            Method::Simplex => targets as i64 <= projection + 1,
-            Method::Optimised | Method::Random => true,
+            TargetMethod::Orthonormal => targets as i64 <= projection,
+            TargetMethod::Simplex => targets as i64 <= projection + 1,
+            TargetMethod::Optimised | TargetMethod::Random => true,
         };
         demand(
             "targets.count",
@@ -136,7 +136,7 @@ impl Recipe {
         let TargetConfig { method, learning_rate, accumulate, .. } = self.targets;
         let rate = (1e-6..=100.0).contains(&learning_rate);
         demand("targets.learning_rate", learning_rate, rate, "from 0.000001 to 100")?;
-        let descends = method == Method::Optimised;
+        let descends = method == TargetMethod::Optimised;
         let expected = "left out unless targets.method is \"optimised\"";
         demand("targets.learning_rate", learning_rate, descends || learning_rate == 1.0, expected)?;
         demand("targets.accumulate", accumulate, descends || accumulate, expected)?;

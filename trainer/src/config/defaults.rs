@@ -1,7 +1,7 @@
 //! Values of settings that a recipe leaves out, and whether a setting has such a value: then it is not written either,
 //! so that what was made before the setting existed is still recognised.
 
-use orco_core::loss::contrast::Form;
+use orco_core::loss::contrast::ContrastForm;
 
 /// Eta of the published program.
 pub(super) fn trust() -> f64 {
@@ -9,12 +9,12 @@ pub(super) fn trust() -> f64 {
 }
 
 /// The published program's form of contrast in phase 1.
-pub(super) fn inside() -> Form {
-    Form::Inside
+pub(super) fn inside() -> ContrastForm {
+    ContrastForm::Inside
 }
 
-pub(super) fn is_inside(form: &Form) -> bool {
-    *form == Form::Inside
+pub(super) fn is_inside(form: &ContrastForm) -> bool {
+    *form == ContrastForm::Inside
 }
 
 pub(super) fn target_steps() -> usize {

@@ -1,6 +1,6 @@
 //! What the bundle carries besides the models.
 
-use orco_runtime::manifest::Weights;
+use orco_runtime::manifest::WeightFormat;
 use serde::{Deserialize, Serialize};
 
 use super::SHOTS;
@@ -20,8 +20,8 @@ pub struct ExportConfig {
     #[serde(default = "draws", skip_serializing_if = "is_usual")]
     pub draws: usize,
     /// How the backbone's file stores the weights of convolutions; it is computed in f32 whatever is chosen.
-    #[serde(default, skip_serializing_if = "Weights::is_f32")]
-    pub weights: Weights,
+    #[serde(default, skip_serializing_if = "WeightFormat::is_f32")]
+    pub weights: WeightFormat,
     /// Whether the backbone is written with int8 arithmetic too, as a file of its own.
     #[serde(default)]
     pub int8: bool,
@@ -45,7 +45,7 @@ impl Default for ExportConfig {
             exemplars_per_class: exemplars(),
             candidates_per_class: candidates(),
             draws: draws(),
-            weights: Weights::F32,
+            weights: WeightFormat::F32,
             int8: false,
             calibration_images: calibration_images(),
             author: None,

@@ -26,7 +26,7 @@ use std::path::Path;
 pub use channels::Channels;
 pub use error::DataError;
 pub use lists::{ListError, ListNames};
-use orco_state::label::{self, Shown};
+use orco_state::label::{self, EscapedText};
 pub use split::{SessionSplit, Split, SplitError};
 use tch::{Device, Kind, Tensor};
 pub use write_lists::write_lists;
@@ -103,7 +103,7 @@ fn doubts(recipe: &Recipe, split: &Split, train: &Images, class_names: &[String]
     const NAMED: usize = 5;
     let listed = |classes: &[usize]| {
         let names: Vec<String> =
-            classes.iter().take(NAMED).map(|&class| Shown(&class_names[class]).to_string()).collect();
+            classes.iter().take(NAMED).map(|&class| EscapedText(&class_names[class]).to_string()).collect();
         let more = classes.len().saturating_sub(NAMED);
         names.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
     };

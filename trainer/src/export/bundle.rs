@@ -9,9 +9,9 @@ use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::manifest::{
-    BACKBONE, BACKBONE_INT8, BENCHMARK, LABELS, LEARNER, MANIFEST, STATISTICS, Weights, hexadecimal,
+    BACKBONE, BACKBONE_INT8, BENCHMARK, LABELS, LEARNER, MANIFEST, STATISTICS, WeightFormat, hexadecimal,
 };
-use orco_state::codec::{self, Kind as FileKind};
+use orco_state::codec::{self, FileKind};
 use tch::Tensor;
 
 use super::exported::{Exported, PARITY, Parity};
@@ -56,7 +56,7 @@ pub fn write_bundle(
         seed: recipe.seed,
         export: &recipe.export,
         precision: "float32",
-        weights: Weights::F32.name(),
+        weights: WeightFormat::F32.name(),
     };
     let float = Source::encode(model, &metadata(&facts));
     let open = |bytes: &[u8]| Onnx::team(bytes, &source.input).context("the export is checked with ONNX Runtime");

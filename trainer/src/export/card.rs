@@ -3,14 +3,14 @@
 use std::fmt::Write;
 
 use anyhow::Result;
-use orco_core::config::{Answer, Config};
-use orco_core::loss::contrast::Form;
+use orco_core::config::{AnswerWeights, Config};
+use orco_core::loss::contrast::ContrastForm;
 use orco_lab::benchmark::{Benchmark, SEED};
 use orco_lab::shown::shell_word;
 use orco_lab::{Measurement, Summary, System, percent_or_dash, summarise};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LEARNER, STATISTICS};
-use orco_state::target::Method;
+use orco_state::target::TargetMethod;
 
 use super::exported::Exported;
 use crate::config::{AugmentConfig, MeasureOn, OptimiserKind, Policy, Recipe, TargetConfig};
@@ -94,7 +94,7 @@ pub(super) fn write(
         if watched { format!("{} epochs at most", align.epochs) } else { format!("{} epochs", align.epochs) },
         align.batch,
         match recipe.align.contrast_form {
-            Form::Outside => String::new(),
+            ContrastForm::Outside => String::new(),
             form => format!(", PSCL {form:?}"),
         },
         if recipe.align.train_backbone { ", backbone trained too" } else { "" },
@@ -122,7 +122,7 @@ pub(super) fn write(
     } else {
         phase_3(&mut text, config)?;
     }
-    if let Some(Answer { targets, means, discriminant }) = config.answer {
+    if let Some(AnswerWeights { targets, means, discriminant }) = config.answer {
         writeln!(
             text,
             "- Answers: by discriminant, class means and targets, weighed {discriminant} to {means} to {targets}; the \
@@ -338,7 +338,7 @@ fn phase_1(text: &mut String, recipe: &Recipe) -> Result<()> {
         pretrain.supervised_contrast,
         pretrain.self_contrast,
         match pretrain.contrast_form {
-            Form::Inside => String::new(),
+            ContrastForm::Inside => String::new(),
             form => format!(" ({form:?})"),
         },
         match pretrain.optimiser {
@@ -369,10 +369,10 @@ fn phase_1(text: &mut String, recipe: &Recipe) -> Result<()> {
 fn made_by(targets: &TargetConfig) -> String {
     let TargetConfig { method, steps, learning_rate, accumulate, .. } = *targets;
     match method {
-        Method::Optimised if accumulate => {
+        TargetMethod::Optimised if accumulate => {
             format!("{method:?}, {steps} steps of rate {learning_rate}, gradients accumulated")
         }
-        Method::Optimised => format!("{method:?}, {steps} steps of rate {learning_rate}"),
+        TargetMethod::Optimised => format!("{method:?}, {steps} steps of rate {learning_rate}"),
         _ => format!("{method:?}"),
     }
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use orco_runtime::encoder::Encoder;
-use orco_runtime::manifest::Weights;
+use orco_runtime::manifest::WeightFormat;
 
 use super::source::Source;
 
@@ -76,11 +76,11 @@ impl Fidelity {
     ///
     /// # Errors
     /// If the mean cosine is below 0.9999 for f16 or 0.99 for int8.
-    pub(super) fn accept(&self, weights: Weights) -> Result<()> {
+    pub(super) fn accept(&self, weights: WeightFormat) -> Result<()> {
         let (least, instead) = match weights {
-            Weights::F32 => return Ok(()),
-            Weights::F16 => (0.9999, "f32"),
-            Weights::Int8 => (0.99, "f16"),
+            WeightFormat::F32 => return Ok(()),
+            WeightFormat::F16 => (0.9999, "f32"),
+            WeightFormat::Int8 => (0.99, "f16"),
         };
         if self.cosine >= least {
             return Ok(());
@@ -127,8 +127,8 @@ mod tests {
     fn what_lost_too_much_is_refused_with_the_next_choice() {
         let (bytes, float_bytes, images, lowest, float_accuracy, accuracy) = (1, 4, 9, 0.9, 0.7, 0.7);
         let measured = Fidelity { bytes, float_bytes, images, cosine: 0.9995, lowest, float_accuracy, accuracy };
-        assert!(measured.accept(Weights::F32).is_ok() && measured.accept(Weights::Int8).is_ok());
-        let said = measured.accept(Weights::F16).unwrap_err().to_string();
+        assert!(measured.accept(WeightFormat::F32).is_ok() && measured.accept(WeightFormat::Int8).is_ok());
+        let said = measured.accept(WeightFormat::F16).unwrap_err().to_string();
         assert!(said.contains("0.99950") && said.ends_with("set weights = \"f32\" under [export]"), "{said}");
     }
 }

@@ -1,18 +1,18 @@
 //! A backbone as an ONNX model in floating point, written from the description that built the network; batch norm is
 //! folded into the convolutions.
 
-use orco_runtime::manifest::Weights;
+use orco_runtime::manifest::WeightFormat;
 
 use super::graph::{Parts, folded, values};
 use crate::model::backbone::{Builder, ConvNorm, Network};
 
 /// Bytes of the ONNX file of a network in inference mode; the same network gives the same bytes.
 pub fn encode(network: &Network, metadata: &[(&str, String)]) -> Vec<u8> {
-    encode_with(network, Weights::F32, metadata)
+    encode_with(network, WeightFormat::F32, metadata)
 }
 
 /// The same with weights of convolutions stored as `weights` says.
-pub fn encode_with(network: &Network, weights: Weights, metadata: &[(&str, String)]) -> Vec<u8> {
+pub fn encode_with(network: &Network, weights: WeightFormat, metadata: &[(&str, String)]) -> Vec<u8> {
     let mut writer = Writer { network, weights, parts: Parts::default() };
     let x = writer.parts.start(&network.description);
     let x = network.description.build(x, &mut writer);
@@ -22,7 +22,7 @@ pub fn encode_with(network: &Network, weights: Weights, metadata: &[(&str, Strin
 /// Writes a network in floating point.
 struct Writer<'a> {
     network: &'a Network,
-    weights: Weights,
+    weights: WeightFormat,
     parts: Parts,
 }
 

@@ -6,7 +6,7 @@ use anyhow::Result;
 use orco_core::random::Random;
 use orco_lab::benchmark::Benchmark;
 use orco_lab::statistics::{Features, class_means};
-use orco_runtime::augment::Views;
+use orco_runtime::augment::AugmentedViews;
 use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::stream::encode_stream;
 use orco_runtime::image::Preprocessing;
@@ -32,7 +32,7 @@ pub(crate) struct Source<'a> {
     pub(crate) split: &'a Split,
     pub(crate) labels: &'a [String],
     pub(crate) input: Preprocessing,
-    views: Views,
+    views: AugmentedViews,
     /// Length of a feature vector.
     pub(crate) features: usize,
 }
@@ -53,7 +53,7 @@ impl<'a> Source<'a> {
             split: &data.split,
             labels: &data.class_names,
             input: model.onnx.as_ref().map_or(own, |onnx| onnx.input),
-            views: Views::default(),
+            views: AugmentedViews::default(),
             features: model.backbone.description.features() as usize,
         }
     }

@@ -4,25 +4,25 @@
 //! engine computes once when it loads the file. `DequantizeLinear` would say the same in one node, but ONNX Runtime
 //! keeps it for its integer kernels and computes it at every image, which took twice the time.
 
-use orco_runtime::manifest::Weights;
+use orco_runtime::manifest::WeightFormat;
 
 use super::graph::{Parts, int};
 use crate::model::onnx_proto::{FLOAT, FLOAT16, INT8};
 
 impl Parts {
     /// Adds the weight of a convolution, `dims` = `[outputs, ..]` row-major, and returns the name of its f32 value.
-    pub(super) fn weight(&mut self, name: &str, dims: &[i64], numbers: &[f32], stored: Weights) -> String {
+    pub(super) fn weight(&mut self, name: &str, dims: &[i64], numbers: &[f32], stored: WeightFormat) -> String {
         match stored {
-            Weights::F32 => {
+            WeightFormat::F32 => {
                 self.floats(name, dims, numbers);
                 name.to_owned()
             }
-            Weights::F16 => {
+            WeightFormat::F16 => {
                 let bytes = numbers.iter().flat_map(|&number| half::f16::from_f32(number).to_le_bytes());
                 let bytes = bytes.collect();
                 self.cast(name, FLOAT16, dims, bytes)
             }
-            Weights::Int8 => {
+            WeightFormat::Int8 => {
                 let rows = numbers.chunks_exact(numbers.len() / dims[0] as usize);
                 // A channel of zeros has any scale.
                 let scales: Vec<f32> = rows.map(|row| (largest(row) / 127.0).max(f32::MIN_POSITIVE)).collect();

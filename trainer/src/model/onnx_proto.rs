@@ -138,7 +138,7 @@ pub struct Type {
     pub tensor_type: Option<TensorType>,
 }
 
-/// `onnx.TypeProto.Tensor`.
+/// `onnx.TypeProto.TensorType`.
 #[derive(Clone, PartialEq, Message)]
 pub struct TensorType {
     #[prost(int32, tag = "1")]

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 
 use anyhow::Result;
 use orco_core::schedule::Schedule;
-use orco_state::target::{Method, generate};
+use orco_state::target::{TargetMethod, generate};
 use tch::nn::{self, LayerNorm, Linear, LinearConfig, Module, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
 
@@ -92,7 +92,7 @@ impl NcFscil {
     pub fn new(model: &Model, recipe: &Recipe) -> Self {
         let (features, classes) = (model.backbone.description.features(), recipe.classes());
         let outputs = OUTPUTS.max(classes);
-        let vertices = generate(Method::Simplex, classes, outputs, 0, recipe.seed);
+        let vertices = generate(TargetMethod::Simplex, classes, outputs, 0, recipe.seed);
         let vertices = Tensor::from_slice(&vertices).view([classes as i64, outputs as i64]).to_device(model.device());
         let store = VarStore::new(model.device());
         let (path, outputs) = (store.root() / "projection", outputs as i64);

@@ -6,9 +6,9 @@
 mod generation;
 mod loss;
 
-use orco_core::align::{Perturbation, Perturbed};
+use orco_core::align::{Perturbation, PerturbedTargets};
 use orco_core::config::Config;
-use orco_core::loss::contrast::Form;
+use orco_core::loss::contrast::ContrastForm;
 use tch::{Device, Kind, Tensor};
 
 pub use self::generation::pseudo_targets;
@@ -58,9 +58,9 @@ impl Targets {
 pub struct Weights {
     /// Weight of PSCL; 0 leaves it out, as for the others.
     contrast: f64,
-    contrast_form: Form,
+    contrast_form: ContrastForm,
     temperature: f64,
-    perturbed: Perturbed,
+    perturbed: PerturbedTargets,
     perturbation: Perturbation,
     /// Magnitude e of the perturbation.
     perturbation_width: f64,
@@ -94,7 +94,7 @@ impl From<&Config> for Weights {
             contrast: config.contrast.into(),
             contrast_form: config.contrast_form,
             temperature: config.temperature.into(),
-            perturbed: Perturbed::SESSION,
+            perturbed: PerturbedTargets::SESSION,
             perturbation: Perturbation::Uniform,
             perturbation_width: config.perturbation_width.into(),
             cross_entropy: config.cross_entropy.into(),
@@ -137,7 +137,7 @@ impl Objective {
         let (assigned, free) = (targets.assigned(), targets.free());
         let all = Tensor::cat(&[&assigned, &free], 0);
         let (known, count) = (assigned.size()[0], all.size()[0]);
-        let Perturbed { base: of_base, incremental, free: of_none } = weights.perturbed;
+        let PerturbedTargets { base: of_base, incremental, free: of_none } = weights.perturbed;
         let roles = [(0..base, of_base), (base..known, incremental), (known..count, of_none)];
         let perturbed: Vec<i64> = roles.into_iter().filter(|(_, wanted)| *wanted).flat_map(|(rows, _)| rows).collect();
         let perturbed = Tensor::from_slice(&perturbed).to_device(all.device());

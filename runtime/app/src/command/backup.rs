@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
 use clap::Args;
-use orco_runtime::backup::{self, BackupError, Contents};
+use orco_runtime::backup::{self, BackupContents, BackupError};
 use orco_runtime::files;
 use orco_runtime::signature::SecretKey;
 use serde_json::{Value, json};
@@ -65,8 +65,8 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
 }
 
 /// What a backup holds, in words.
-pub fn described(contents: &Contents) -> String {
-    let Contents { bundle, classes, exemplars, pictures, bytes, .. } = contents;
+pub fn described(contents: &BackupContents) -> String {
+    let BackupContents { bundle, classes, exemplars, pictures, bytes, .. } = contents;
     format!(
         "{classes} learned classes, {}, {}, {bytes} bytes, of bundle {}",
         output::counted(*exemplars, "exemplar"),
@@ -76,8 +76,8 @@ pub fn described(contents: &Contents) -> String {
 }
 
 /// The same as JSON.
-pub fn to_json(contents: &Contents) -> Value {
-    let Contents { bundle, classes, exemplars, pictures, bytes, .. } = contents;
+pub fn to_json(contents: &BackupContents) -> Value {
+    let BackupContents { bundle, classes, exemplars, pictures, bytes, .. } = contents;
     json!({
         "bundle": bundle.name, "release": bundle.release, "digest": bundle.digest, "learned_classes": classes,
         "exemplars": exemplars, "pictures": pictures, "bytes": bytes,

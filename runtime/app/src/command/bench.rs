@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
-use orco_runtime::encoder::choice::Work;
+use orco_runtime::encoder::choice::Workload;
 use orco_runtime::encoder::library;
 use orco_runtime::image_rs::{Rgb, RgbImage};
 use orco_runtime::learner::{Answer, Shots};
@@ -160,7 +160,7 @@ fn measure(options: &Options, output: &Output, frames: u32) -> Result<()> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder for the state")?;
     let options = Options { state: Some(folder.path().into()), ..options.clone() };
     let mut learner = device::open_for(&options, output, usize::MAX)?;
-    let (engine, _) = learner.engine(Work::Pictures(usize::MAX))?;
+    let (engine, _) = learner.engine(Workload::Pictures(usize::MAX))?;
     learner.classify(&frame(0))?;
     tell(STARTED)?;
     let pictures: Vec<RgbImage> = (0..frames.min(8)).map(frame).collect();

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use orco_runtime::encoder::choice::Work;
-use orco_runtime::label::Shown;
+use orco_runtime::encoder::choice::Workload;
+use orco_runtime::label::EscapedText;
 use orco_runtime::unknown::FALSE_ALARMS;
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let mut learner = device::open_for(options, output, arguments.images.len())?;
     learner.settings_mut().false_alarms = arguments.false_alarms;
     // A backbone that cannot be started is no fault of a picture.
-    learner.engine(Work::Pictures(arguments.images.len()))?;
+    learner.engine(Workload::Pictures(arguments.images.len()))?;
     let mut results = Vec::new();
     let mut failed = 0;
     for path in &arguments.images {
@@ -51,8 +51,10 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
             }
         };
         let matches = &answer.matches[..arguments.top.clamp(1, answer.matches.len().max(1)).min(answer.matches.len())];
-        let named: Vec<String> =
-            matches.iter().map(|found| format!("{} ({:.2})", Shown(learner.label(found.class)), found.score)).collect();
+        let named: Vec<String> = matches
+            .iter()
+            .map(|found| format!("{} ({:.2})", EscapedText(learner.label(found.class)), found.score))
+            .collect();
         let unknown = if answer.known { "" } else { "unknown; nearest: " };
         say!(output, "{image}: {unknown}{}", named.join(", "))?;
         let named: Vec<_> =

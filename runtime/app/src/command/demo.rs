@@ -8,10 +8,10 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use orco_lab::benchmark::Benchmark;
 use orco_lab::{Measurement, Row, System};
-use orco_runtime::align::Progress;
+use orco_runtime::align::AlignProgress;
 use orco_runtime::classify::Match;
-use orco_runtime::encoder::choice::Work;
-use orco_runtime::label::Shown;
+use orco_runtime::encoder::choice::Workload;
+use orco_runtime::label::EscapedText;
 use orco_runtime::learner::{Learner, Shots, pictures_in};
 use orco_runtime::threads::Threads;
 use serde_json::{Value, json};
@@ -90,7 +90,7 @@ fn sessions(learner: &Learner, output: &Output) -> Result<Vec<Row>> {
     )?;
     say!(output, "{}", Row::HEADING)?;
     let bar = output::bar(benchmark.ways.len() * base_model.config.epochs, "learning");
-    let mut on_progress = |session: usize, progress: Progress| {
+    let mut on_progress = |session: usize, progress: AlignProgress| {
         bar.set_position(((session - 1) * base_model.config.epochs + progress.epoch) as u64);
         bar.set_message(format!("session {session}"));
         ControlFlow::Continue(())
@@ -113,7 +113,7 @@ fn sessions(learner: &Learner, output: &Output) -> Result<Vec<Row>> {
 fn pictures(options: &Options, output: &Output, arguments: &Arguments) -> Result<Pictures> {
     let mut learner = device::open(options, output)?;
     learner.settings_mut().seed = SEED;
-    say!(output, "engine: {}", learner.engine(Work::Shots)?.0)?;
+    say!(output, "engine: {}", learner.engine(Workload::Shots)?.0)?;
     let started = Instant::now();
     let folder = arguments.shots.join("learn");
     let labels = classes_in(&folder)?;
@@ -145,7 +145,7 @@ fn pictures(options: &Options, output: &Output, arguments: &Arguments) -> Result
         say!(
             output,
             "{:<16} {:>10} {sure:>8}  {}",
-            Shown(label).to_string(),
+            EscapedText(label).to_string(),
             format!("{right} of {total}"),
             doubts.join("; ")
         )?;
@@ -178,7 +178,7 @@ fn classes_in(folder: &Path) -> Result<Vec<String>> {
 /// The first two classes that a picture may show.
 fn candidates(learner: &Learner, matches: &[Match], probable: bool) -> String {
     let name = |found: &Match| {
-        let label = Shown(learner.label(found.class));
+        let label = EscapedText(learner.label(found.class));
         if probable { format!("{label} {:.0} %", 100.0 * found.score) } else { format!("{label} {:.2}", found.score) }
     };
     matches.iter().take(2).map(name).collect::<Vec<_>>().join(" or ")

@@ -10,7 +10,7 @@ use orco_lab::unknown::{UnknownRow, mean_rows};
 use orco_lab::{Measurement, Summary, System, csv, from_cifar100};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::config::Config;
-use orco_runtime::encoder::choice::Work;
+use orco_runtime::encoder::choice::Workload;
 use orco_runtime::manifest::STATISTICS;
 use orco_runtime::unknown::FALSE_ALARMS;
 use serde_json::{Value, json};
@@ -159,7 +159,7 @@ fn from_images(options: &Options, bundle: &Bundle, folder: &Path) -> Result<Benc
         Err(BenchmarkError::Missing { .. }) => None,
         Err(error) => return Err(error.into()),
     };
-    let (mut encoder, _) = bundle.encoder(options.engine.choice(), Work::Stream)?;
+    let (mut encoder, _) = bundle.encoder(options.engine.choice(), Workload::Stream)?;
     let mut bar = None;
     let mut on_progress = |done: usize, total: usize| {
         bar.get_or_insert_with(|| output::bar(total, "features")).set_position(done as u64);

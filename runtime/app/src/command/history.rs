@@ -1,8 +1,8 @@
 //! `orco history`.
 
 use anyhow::Result;
-use orco_runtime::history::{Entry, Verb};
-use orco_runtime::label::Shown;
+use orco_runtime::history::{ChangeKind, HistoryEntry};
+use orco_runtime::label::EscapedText;
 use serde_json::{Value, json};
 
 use crate::device;
@@ -19,7 +19,7 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
         let when = entry.when.map_or_else(|| "-".to_owned(), output::minute);
         let what = describe(entry);
         let (classes, exemplars) = (entry.classes.len(), entry.exemplars());
-        say!(output, "{:>5}  {when:16}  {classes:>7}  {exemplars:>9}  {}", entry.number, Shown(&what))?;
+        say!(output, "{:>5}  {when:16}  {classes:>7}  {exemplars:>9}  {}", entry.number, EscapedText(&what))?;
         let classes: Vec<&str> = entry.classes.iter().map(|known| known.class.label.as_str()).collect();
         listed.push(json!({
             "entry": entry.number, "change": what, "seconds_since_1970": entry.when, "classes": classes,
@@ -36,15 +36,15 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
 }
 
 /// What was done, in words.
-pub fn describe(entry: &Entry) -> String {
+pub fn describe(entry: &HistoryEntry) -> String {
     let label = |label: &String| if label.is_empty() { "(purged)".to_owned() } else { label.clone() };
     let names: Vec<String> = entry.names.iter().map(|name| label(&name.label)).collect();
     let what = entry.verb.past();
     match (entry.verb, entry.to, &names[..]) {
-        (Verb::Undo, Some(number), _) => format!("{what} to entry {number}"),
-        (Verb::Rename | Verb::Move, _, [from, to]) => format!("{what} {from} to {to}"),
-        (Verb::Purge, ..) => format!("{what} a class"),
-        (Verb::Balance, ..) => format!("{what}: {}", entry.balance.name()),
+        (ChangeKind::Undo, Some(number), _) => format!("{what} to entry {number}"),
+        (ChangeKind::Rename | ChangeKind::Move, _, [from, to]) => format!("{what} {from} to {to}"),
+        (ChangeKind::Purge, ..) => format!("{what} a class"),
+        (ChangeKind::Balance, ..) => format!("{what}: {}", entry.balance.name()),
         (_, _, []) => what.to_owned(),
         _ => format!("{what} {}", names.join(", ")),
     }

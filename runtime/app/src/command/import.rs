@@ -7,8 +7,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use orco_runtime::files;
 use orco_runtime::label;
-use orco_runtime::learner::Imported;
-use orco_runtime::pack::{self, Pack, Sealed};
+use orco_runtime::learner::PackClass;
+use orco_runtime::pack::{self, Pack, UnverifiedPack};
 use orco_runtime::signature::{PublicKey, SignatureError};
 use serde_json::Value;
 
@@ -71,7 +71,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     if let Some(folder) = &arguments.thumbnails_to {
         packs.iter().try_for_each(|(_, label)| options.check_destination(&thumbnail::folder_of(label, folder)))?;
     }
-    let imported: Vec<_> = packs.iter().map(|(pack, label)| Imported { pack, label: Some(label) }).collect();
+    let imported: Vec<_> = packs.iter().map(|(pack, label)| PackClass { pack, label: Some(label) }).collect();
     let report = change::made(output, learner.import(&imported, &mut Bars::default())?);
     let seconds = started.elapsed().as_secs_f64();
     let named: Vec<String> = packs.iter().map(|(pack, label)| describe(label, pack)).collect();
@@ -89,7 +89,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
 /// Reads a pack; nothing in it is believed before its signature is checked, where a key is configured.
 fn open(path: &Path, key: Option<&PublicKey>) -> Result<Pack> {
     let bytes = files::read(path, pack::MAX_FILE).map_err(|error| anyhow!("it cannot be read: {error}"))?;
-    let sealed = Sealed::read(&bytes)?;
+    let sealed = UnverifiedPack::read(&bytes)?;
     if let Some(key) = key {
         key.check(sealed.signed(), sealed.signature().ok_or(SignatureError::Missing)?)?;
     }

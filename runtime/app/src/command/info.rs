@@ -1,7 +1,7 @@
 //! `orco info`.
 
 use anyhow::Result;
-use orco_runtime::encoder::choice::{ONNX_RUNTIME_FROM, Reason, Work};
+use orco_runtime::encoder::choice::{ChoiceReason, ONNX_RUNTIME_FROM, Workload};
 use orco_runtime::learner::Learner;
 use orco_runtime::manifest::BENCHMARK;
 use orco_runtime::store::kept::MAX_PICTURES;
@@ -99,7 +99,7 @@ struct Engines {
     /// The one for shots, and for few pictures.
     first: String,
     /// Why.
-    reason: Reason,
+    reason: ChoiceReason,
     /// The one for more pictures, where it is another one.
     more: Option<String>,
 }
@@ -107,8 +107,8 @@ struct Engines {
 impl Engines {
     /// Starts both, so that one that cannot be used is known now.
     fn of(learner: &mut Learner) -> Result<Self> {
-        let (first, reason) = learner.engine(Work::Shots)?;
-        let (more, reason_for_more) = learner.engine(Work::Pictures(usize::MAX))?;
+        let (first, reason) = learner.engine(Workload::Shots)?;
+        let (more, reason_for_more) = learner.engine(Workload::Pictures(usize::MAX))?;
         let more = Some(more).filter(|more| *more != first);
         let reason = if more.is_some() { reason } else { reason_for_more };
         Ok(Self { first, reason, more })

@@ -1,7 +1,7 @@
 //! `orco list`.
 
 use anyhow::Result;
-use orco_runtime::label::Shown;
+use orco_runtime::label::EscapedText;
 use serde_json::{Value, json};
 
 use crate::device;
@@ -19,7 +19,7 @@ pub fn run(options: &Options, output: &Output) -> Result<Value> {
     say!(output, "{:>5}  {:24} {:>9} {:>9}", "class", "label", "session", "exemplars")?;
     for (index, class) in learner.classes().enumerate() {
         let session = if class.session == 0 { "base".to_owned() } else { class.session.to_string() };
-        say!(output, "{index:>5}  {:24} {session:>9} {:>9}", Shown(&class.label).to_string(), stored(index))?;
+        say!(output, "{index:>5}  {:24} {session:>9} {:>9}", EscapedText(&class.label).to_string(), stored(index))?;
         listed.push(json!({
             "class": index, "label": class.label, "session": class.session, "exemplars": stored(index),
         }));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use orco_runtime::backup::{self, Overruled};
+use orco_runtime::backup::{self, RestoreOptions};
 use orco_runtime::files;
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     let shown = arguments.file.display();
     let cannot = || format!("{shown} cannot be restored");
     let mut file = files::open_regular(&arguments.file).with_context(|| format!("cannot read {shown}"))?;
-    let overruled = Overruled { occupied: arguments.force, other_bundle: arguments.other_bundle };
+    let overruled = RestoreOptions { occupied: arguments.force, other_bundle: arguments.other_bundle };
     let key = options.public_key()?;
     let made = backup::restore_trusted(&bundle, &store, settings.wait, &mut file, overruled, key.as_ref());
     let made = made.with_context(cannot)?;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
-use orco_runtime::learner::Undone;
+use orco_runtime::learner::UndoOutcome;
 use serde_json::Value;
 
 use super::history;
@@ -32,7 +32,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         Some(entry) => learner.undo_to(entry, &mut Bars::default())?,
         None => learner.undo(arguments.changes as usize, &mut Bars::default())?,
     };
-    let Undone { report, entry, exact } = change::made(output, undone);
+    let UndoOutcome { report, entry, exact } = change::made(output, undone);
     let seconds = started.elapsed().as_secs_f64();
     let what = learner.history().entry(entry).map(history::describe).unwrap_or_default();
     change::print(output, &report, &format!("went back to entry {entry} ({what})"), seconds)?;

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
-use orco_runtime::label::Shown;
-use orco_runtime::learner::upgrade::{self, Compared, Upgraded};
+use orco_runtime::label::EscapedText;
+use orco_runtime::learner::upgrade::{self, ClassComparison, UpgradeOutcome};
 use serde_json::{Value, json};
 
 use crate::change::{self, Bars};
@@ -56,7 +56,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         return Ok(json!({ "bundle": name, "learned_classes": classes, "exemplars": exemplars }));
     }
     let made = upgrade::upgrade(&bundle, &store, &settings, arguments.force, &mut Bars::default())?;
-    let Upgraded { report, from, classes, dropped, warnings } = change::made(output, made);
+    let UpgradeOutcome { report, from, classes, dropped, warnings } = change::made(output, made);
     let seconds = started.elapsed().as_secs_f64();
     warnings.iter().for_each(|warning| output.warn(warning));
     let count = if classes.len() == 1 { "1 class".to_owned() } else { format!("{} classes", classes.len()) };
@@ -65,7 +65,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
         say!(output, "{}", described(class))?;
     }
     if !dropped.is_empty() {
-        say!(output, "given up, since no picture of them was kept: {}", Shown(&dropped.join(", ")))?;
+        say!(output, "given up, since no picture of them was kept: {}", EscapedText(&dropped.join(", ")))?;
     }
     say!(output, "the old state is kept aside: `orco upgrade --undo` with the old bundle brings it back")?;
     let mut result = change::to_json(&report, seconds);
@@ -77,26 +77,26 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
 }
 
 fn shown(name: &str) -> String {
-    if name.is_empty() { "another bundle".into() } else { Shown(name).to_string() }
+    if name.is_empty() { "another bundle".into() } else { EscapedText(name).to_string() }
 }
 
-fn described(class: &Compared) -> String {
-    let Compared { label, shots, pictures, merged, before, after, .. } = class;
+fn described(class: &ClassComparison) -> String {
+    let ClassComparison { label, shots, pictures, merged, before, after, .. } = class;
     let percent = |share: &Option<f32>| share.map_or("unknown".to_owned(), |share| format!("{:.0} %", 100.0 * share));
     let kept = if pictures == shots {
         output::counted(*shots, "shot")
     } else {
         format!("{pictures} of {}", output::counted(*shots, "shot"))
     };
-    let label = Shown(label);
+    let label = EscapedText(label);
     if *merged {
         return format!("  {label}: the new bundle knows it; {kept} are further ones of it now");
     }
     format!("  {label}: {kept}, recognised: {} when learned, {} now", percent(before), percent(after))
 }
 
-fn to_json(class: &Compared) -> Value {
-    let Compared { label, shots, pictures, merged, before, after, .. } = class;
+fn to_json(class: &ClassComparison) -> Value {
+    let ClassComparison { label, shots, pictures, merged, before, after, .. } = class;
     json!({
         "label": label, "shots": shots, "pictures": pictures, "merged": merged, "before": before, "after": after,
     })

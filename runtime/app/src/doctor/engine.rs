@@ -1,7 +1,7 @@
 //! The engines that compute features.
 
 use orco_runtime::bundle::Bundle;
-use orco_runtime::encoder::choice::{Choice, Work};
+use orco_runtime::encoder::choice::{EngineChoice, Workload};
 use orco_runtime::encoder::{library, onnx};
 
 use super::Findings;
@@ -24,7 +24,7 @@ pub fn onnx_runtime(options: &Options, findings: &mut Findings) {
 /// Whether rten runs the bundle's backbone.
 pub fn rten(options: &Options, bundle: &Bundle, findings: &mut Findings) {
     const SUBJECT: &str = "rten";
-    match bundle.encoder(Choice::Rten, Work::Shots) {
+    match bundle.encoder(EngineChoice::Rten, Workload::Shots) {
         Ok(_) => findings.good(SUBJECT, "runs the backbone"),
         Err(error) if options.engine == Engine::Rten => findings.failed(SUBJECT, error),
         Err(error) => findings.note(SUBJECT, format!("{error}; ONNX Runtime has to do everything")),

@@ -33,7 +33,7 @@ use std::process::Command;
 use orco_core::random::Random;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::store::Store;
-use orco_state::history::Saved;
+use orco_state::history::SavedState;
 use orco_state::state::Balance;
 use orco_trials::heavy;
 use serde_json::{Value, json};
@@ -85,7 +85,7 @@ struct Recording {
     bundle: Bundle,
     journal: Journal,
     /// What was kept before the first change and after each.
-    states: Vec<Saved>,
+    states: Vec<SavedState>,
     /// When each change was acknowledged.
     acknowledged: Vec<u64>,
     _folder: TempDir,
@@ -139,7 +139,7 @@ impl Recording {
 struct Cut {
     folder: TempDir,
     state: PathBuf,
-    saved: Saved,
+    saved: SavedState,
     /// Whether the change that was under way is there.
     went_on: bool,
 }

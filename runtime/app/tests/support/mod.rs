@@ -12,9 +12,9 @@ use orco_runtime::manifest::{LEARNER, MANIFEST, hexadecimal};
 use orco_runtime::signature::SecretKey;
 use orco_runtime::store::Store;
 use orco_state::bank::Bank;
-use orco_state::codec::{self, Kind};
+use orco_state::codec::{self, FileKind};
 use orco_state::head::Head;
-use orco_state::history::Saved;
+use orco_state::history::SavedState;
 use orco_trials::skipped;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -69,7 +69,7 @@ fn fast_bundle_of(folder: &Path, chosen: impl Fn(&Bank, u32) -> usize) -> Bundle
     base_model.config.warmup_epochs = 0;
     let shape = base_model.head.shape();
     let old =
-        std::mem::replace(&mut base_model.head, Head::zeros(orco_core::projection::Shape { hidden: 64, ..shape }));
+        std::mem::replace(&mut base_model.head, Head::zeros(orco_core::projection::HeadShape { hidden: 64, ..shape }));
     let head = &mut base_model.head;
     head.w1.copy_from_slice(&old.w1[..64 * shape.inputs]);
     for (to, from) in head.w2.chunks_exact_mut(64).zip(old.w2.chunks_exact(shape.hidden)) {
@@ -82,7 +82,7 @@ fn fast_bundle_of(folder: &Path, chosen: impl Fn(&Bank, u32) -> usize) -> Bundle
         few.push_from(bank, chosen, class);
     }
     base_model.exemplars = few;
-    let learner = codec::encode(Kind::Learner, &base_model);
+    let learner = codec::encode(FileKind::Learner, &base_model);
     let mut manifest = shipped.manifest.clone();
     manifest.learn = base_model.config.clone();
     manifest.files.insert(LEARNER.into(), hexadecimal(&codec::digest(&learner)));
@@ -255,7 +255,7 @@ impl Device {
     }
 
     /// What is saved, read without the program.
-    pub fn saved(&self) -> Saved {
+    pub fn saved(&self) -> SavedState {
         Store::new(&self.state()).load(&Bundle::open(&self.bundle).unwrap()).unwrap().saved
     }
 

@@ -4,7 +4,7 @@ use std::ffi::c_char;
 use std::path::Path;
 use std::time::Duration;
 
-use orco_runtime::backup::{self, Contents, Overruled};
+use orco_runtime::backup::{self, BackupContents, RestoreOptions};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::files;
 use orco_runtime::store::Store;
@@ -28,9 +28,9 @@ pub struct OrcoBackup {
     pub bytes: u64,
 }
 
-impl From<&Contents> for OrcoBackup {
-    fn from(contents: &Contents) -> Self {
-        let Contents { classes, exemplars, pictures, bytes, .. } = *contents;
+impl From<&BackupContents> for OrcoBackup {
+    fn from(contents: &BackupContents) -> Self {
+        let BackupContents { classes, exemplars, pictures, bytes, .. } = *contents;
         Self { learned_classes: classes, exemplars, pictures, bytes }
     }
 }
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn orco_restore(
         let mut file = files::open_regular(Path::new(path))
             .map_err(|error| Failure::new(OrcoStatus::FileFailed, format!("{path} cannot be read: {error}")))?;
         let wait = Duration::from_millis(wait_milliseconds.into());
-        let overruled = Overruled { occupied: replace, other_bundle };
+        let overruled = RestoreOptions { occupied: replace, other_bundle };
         let made = backup::restore(&bundle, &state, wait, &mut file, overruled)?;
         if !backup.is_null() {
             backup.write((&made.report).into());

@@ -2,8 +2,8 @@
 
 use std::ffi::c_char;
 
-use orco_runtime::learner::{ChangeError, Learner, Made};
-use orco_runtime::session::Report;
+use orco_runtime::learner::{ChangeError, ChangeOutcome, Learner};
+use orco_runtime::session::SessionReport;
 
 use crate::learner::OrcoLearner;
 use crate::pointer::{borrowed, text};
@@ -24,8 +24,8 @@ pub struct OrcoReport {
     pub old_accuracy_after: f32,
 }
 
-impl From<&Report> for OrcoReport {
-    fn from(report: &Report) -> Self {
+impl From<&SessionReport> for OrcoReport {
+    fn from(report: &SessionReport) -> Self {
         let old = report.old_accuracy().unwrap_or((f32::NAN, f32::NAN));
         Self {
             free_targets: report.free_targets,
@@ -43,8 +43,8 @@ impl From<&Report> for OrcoReport {
 unsafe fn changed<T>(
     learner: *const OrcoLearner,
     report: *mut OrcoReport,
-    change: impl FnOnce(&mut Learner) -> Result<Made<T>, ChangeError>,
-    of: impl FnOnce(&T) -> &Report,
+    change: impl FnOnce(&mut Learner) -> Result<ChangeOutcome<T>, ChangeError>,
+    of: impl FnOnce(&T) -> &SessionReport,
 ) -> Result<(), Failure> {
     // SAFETY: the caller's promise.
     let made = change(&mut *unsafe { borrowed(learner, "learner") }?.lock()?)?;
@@ -56,7 +56,7 @@ unsafe fn changed<T>(
 }
 
 /// A change that is made, but perhaps not safely kept, is no failure, and yet the caller is told.
-pub(crate) fn doubtless<T>(made: Made<T>) -> Result<(), Failure> {
+pub(crate) fn doubtless<T>(made: ChangeOutcome<T>) -> Result<(), Failure> {
     made.uncertain.map_or(Ok(()), |doubt| Err(Failure::of(OrcoStatus::Uncertain, &doubt)))
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use orco_runtime::bundle::Bundle;
-use orco_runtime::learner::{Learner, Settings, ShotChecks};
+use orco_runtime::learner::{Learner, LearnerSettings, ShotChecks};
 use orco_runtime::signature::PublicKey;
 use orco_runtime::store::Store;
 
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn orco_open_signed(
             let key = key.map_err(|error| Failure::of(OrcoStatus::CannotOpen, &error))?;
             let bundle = Bundle::open_trusted(Path::new(bundle), Some(&key));
             let bundle = bundle.map_err(|error| Failure::of(OrcoStatus::CannotOpen, &error))?;
-            let settings = Settings { compare_releases: true, ..Settings::default() };
+            let settings = LearnerSettings { compare_releases: true, ..LearnerSettings::default() };
             Ok(OrcoLearner(Mutex::new(Learner::new(bundle, Store::new(Path::new(state)), settings)?)))
         })
     })

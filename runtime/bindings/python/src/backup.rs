@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use orco_runtime::backup::{self, Contents, Overruled};
+use orco_runtime::backup::{self, BackupContents, RestoreOptions};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::files;
-use orco_runtime::learner::{Settings, upgrade as to_bundle};
+use orco_runtime::learner::{LearnerSettings, upgrade as to_bundle};
 use orco_runtime::signature::PublicKey;
 use orco_runtime::store::Store;
 use pyo3::exceptions::PyValueError;
@@ -29,9 +29,9 @@ pub struct Backup {
     bytes: u64,
 }
 
-impl From<&Contents> for Backup {
-    fn from(contents: &Contents) -> Self {
-        let Contents { classes, exemplars, pictures, bytes, .. } = *contents;
+impl From<&BackupContents> for Backup {
+    fn from(contents: &BackupContents) -> Self {
+        let BackupContents { classes, exemplars, pictures, bytes, .. } = *contents;
         Self { learned_classes: classes, exemplars, pictures, bytes }
     }
 }
@@ -88,7 +88,7 @@ pub fn restore(
         let bundle = Bundle::open(&bundle)?;
         let unreadable = |error| Failure::Backup(format!("{} cannot be read: {error}", path.display()));
         let mut file = files::open_regular(&path).map_err(unreadable)?;
-        let overruled = Overruled { occupied: replace, other_bundle };
+        let overruled = RestoreOptions { occupied: replace, other_bundle };
         Ok(backup::restore(&bundle, &Store::new(&state), wait, &mut file, overruled)?)
     })?;
     let contents = doubted(py, made)?;
@@ -111,7 +111,7 @@ pub fn upgrade(
 ) -> PyResult<Upgrade> {
     let (wait, engine) = (seconds(wait)?, engine_of(engine)?);
     let compare_releases = public_key.is_some();
-    let settings = Settings { seed, wait, engine, compare_releases, ..Settings::default() };
+    let settings = LearnerSettings { seed, wait, engine, compare_releases, ..LearnerSettings::default() };
     let made = py.detach(|| -> Result<_, Failure> {
         let key = public_key.map(|path| PublicKey::read(&path)).transpose()?;
         let bundle = Bundle::open_trusted(&bundle, key.as_ref())?;

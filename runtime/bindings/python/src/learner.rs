@@ -9,8 +9,8 @@ use numpy::ndarray::{Array2, Array3, Ix2};
 use numpy::{IntoPyArray, PyArray2, PyArray3, PyReadonlyArray2};
 use orco_runtime::backup;
 use orco_runtime::bundle::Bundle;
-use orco_runtime::encoder::choice::Choice;
-use orco_runtime::learner::{self, Made, Observer, Settings, ShotChecks, Step};
+use orco_runtime::encoder::choice::EngineChoice;
+use orco_runtime::learner::{self, ChangeOutcome, ChangeStep, LearnerSettings, Observer, ShotChecks};
 use orco_runtime::signature::PublicKey;
 use orco_runtime::store::Store;
 use orco_runtime::unknown::FALSE_ALARMS;
@@ -36,7 +36,7 @@ pub struct Learner {
 pub struct Signals(pub Option<PyErr>);
 
 impl Observer for Signals {
-    fn step(&mut self, _: Step) -> ControlFlow<()> {
+    fn step(&mut self, _: ChangeStep) -> ControlFlow<()> {
         match Python::attach(|py| py.check_signals()) {
             Ok(()) => ControlFlow::Continue(()),
             Err(interrupt) => {
@@ -54,7 +54,7 @@ pub fn warn(py: Python<'_>, text: &str) -> PyResult<()> {
 }
 
 /// What was made; its doubt becomes a warning.
-pub fn doubted<T>(py: Python<'_>, made: Made<T>) -> PyResult<T> {
+pub fn doubted<T>(py: Python<'_>, made: ChangeOutcome<T>) -> PyResult<T> {
     if let Some(doubt) = made.uncertain {
         warn(py, &format!("the change is made, but: {}", sentence(&doubt)))?;
     }
@@ -62,11 +62,11 @@ pub fn doubted<T>(py: Python<'_>, made: Made<T>) -> PyResult<T> {
 }
 
 /// The engine of that name.
-pub fn engine_of(name: &str) -> PyResult<Choice> {
+pub fn engine_of(name: &str) -> PyResult<EngineChoice> {
     match name {
-        "auto" => Ok(Choice::Auto),
-        "onnxruntime" => Ok(Choice::OnnxRuntime),
-        "rten" => Ok(Choice::Rten),
+        "auto" => Ok(EngineChoice::Auto),
+        "onnxruntime" => Ok(EngineChoice::OnnxRuntime),
+        "rten" => Ok(EngineChoice::Rten),
         _ => Err(PyValueError::new_err("engine is \"auto\", \"onnxruntime\" or \"rten\"")),
     }
 }
@@ -85,7 +85,8 @@ impl Learner {
     fn change<T: Send>(
         &self,
         py: Python<'_>,
-        change: impl FnOnce(&mut learner::Learner, &mut dyn Observer) -> Result<Made<T>, learner::ChangeError> + Send,
+        change: impl FnOnce(&mut learner::Learner, &mut dyn Observer) -> Result<ChangeOutcome<T>, learner::ChangeError>
+        + Send,
     ) -> PyResult<T> {
         let made = self.with(py, |learner| {
             let mut signals = Signals::default();
@@ -140,7 +141,7 @@ impl Learner {
             return Err(PyValueError::new_err("false_alarms is a share from 0 to 1"));
         }
         let (wait, engine, compare_releases) = (seconds(wait)?, engine_of(engine)?, public_key.is_some());
-        let settings = Settings {
+        let settings = LearnerSettings {
             seed,
             forgetting_budget,
             false_alarms,
@@ -149,7 +150,7 @@ impl Learner {
             compare_releases,
             keep_shots,
             shot_checks: if check_shots { ShotChecks::Refuse } else { ShotChecks::Off },
-            ..Settings::default()
+            ..LearnerSettings::default()
         };
         let learner = py.detach(|| -> Result<_, Failure> {
             let key = public_key.map(|path| PublicKey::read(&path)).transpose()?;

@@ -91,8 +91,8 @@ pub struct Report {
     confusions: Vec<(String, String, f32)>,
 }
 
-impl From<&session::Report> for Report {
-    fn from(report: &session::Report) -> Self {
+impl From<&session::SessionReport> for Report {
+    fn from(report: &session::SessionReport) -> Self {
         let lost = report.forgotten(0.0).into_iter();
         let lost = lost.map(|class| (class.label.clone(), class.before.unwrap_or(0.0), class.after)).collect();
         let confusions = report.confusions.iter();

@@ -4,9 +4,9 @@ use crate::workers::Workers;
 
 /// Memory and threads that a session works with.
 pub struct Workspace<'a> {
-    /// At least as many as [`Needs::numbers`].
+    /// At least as many as [`WorkspaceSize::numbers`].
     pub numbers: &'a mut [f32],
-    /// At least as many as [`Needs::indices`].
+    /// At least as many as [`WorkspaceSize::indices`].
     pub indices: &'a mut [u32],
     /// Who does the work.
     pub workers: &'a dyn Workers,
@@ -14,14 +14,14 @@ pub struct Workspace<'a> {
 
 /// How much working memory a session needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Needs {
+pub struct WorkspaceSize {
     /// f32 numbers.
     pub numbers: usize,
     /// u32 indices.
     pub indices: usize,
 }
 
-impl Needs {
+impl WorkspaceSize {
     /// In bytes.
     pub const fn bytes(self) -> usize {
         4 * (self.numbers + self.indices)

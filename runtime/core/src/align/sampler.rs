@@ -1,12 +1,12 @@
 //! The batches of phase 3: shuffled exemplars with their views, and perturbed targets.
 
 use super::AlignmentData;
-use super::memory::{Needs, carve, sum};
+use super::memory::{WorkspaceSize, carve, sum};
 use super::sampling::{Perturbation, Sampling};
-use super::step::{Batch, TargetRows};
-use crate::config::{Config, Sample};
+use super::step::{StepBatch, TargetRows};
+use crate::config::{Config, SampleViews};
 use crate::math::normalise;
-use crate::projection::Shape;
+use crate::projection::HeadShape;
 use crate::random::Random;
 
 /// Draws batches.
@@ -34,25 +34,25 @@ pub struct Sampler<'a> {
 /// Views of a sample that a step uses.
 pub(super) const fn views_used(config: &Config) -> usize {
     match config.sample {
-        Sample::Pair => 2,
-        Sample::One => 1,
+        SampleViews::Pair => 2,
+        SampleViews::One => 1,
     }
 }
 
 impl<'a> Sampler<'a> {
     /// Working memory for so many samples in a step and exemplars in an epoch.
     pub(super) const fn needs(
-        shape: Shape,
+        shape: HeadShape,
         samples: usize,
         exemplars: usize,
         targets: usize,
         config: &Config,
-    ) -> Needs {
+    ) -> WorkspaceSize {
         let numbers = sum(&Self::numbers(shape, samples, config));
-        Needs { numbers, indices: sum(&Self::indices(samples, exemplars, targets)) }
+        WorkspaceSize { numbers, indices: sum(&Self::indices(samples, exemplars, targets)) }
     }
 
-    const fn numbers(shape: Shape, samples: usize, config: &Config) -> [usize; 2] {
+    const fn numbers(shape: HeadShape, samples: usize, config: &Config) -> [usize; 2] {
         [views_used(config) * samples * shape.inputs, 2 * samples * shape.outputs]
     }
 
@@ -130,7 +130,7 @@ impl<'a> Sampler<'a> {
     }
 
     /// Batch number `step` of the epoch, which has `count` samples.
-    pub fn batch(&mut self, step: usize, count: usize) -> Batch<'_> {
+    pub fn batch(&mut self, step: usize, count: usize) -> StepBatch<'_> {
         let first = step * self.config.batch;
         let last = (first + self.config.batch).min(count);
         let (size, row, views) = (last - first, self.data.shape.inputs, self.data.views());
@@ -141,14 +141,14 @@ impl<'a> Sampler<'a> {
             let stored = bank.views.min(self.config.views);
             let into = &mut first_views[index * row..][..row];
             match self.config.sample {
-                Sample::Pair => {
+                SampleViews::Pair => {
                     let (view, other) = two_of(stored, &mut self.random);
                     bank.read(exemplar, view, into);
                     if let Some(into) = second_views.next() {
                         bank.read(exemplar, other, into);
                     }
                 }
-                Sample::One => {
+                SampleViews::One => {
                     let augmented = stored > 1 && self.random.unit() < self.config.augmented;
                     let view = if augmented { 1 + self.random.below(stored - 1) } else { sample as usize % views };
                     bank.read(exemplar, view % stored, into);
@@ -158,7 +158,7 @@ impl<'a> Sampler<'a> {
         }
         let perturbed = if self.targets.is_empty() { 0 } else { size };
         self.perturb(perturbed);
-        Batch {
+        StepBatch {
             features: &self.features[..views_used(self.config) * size * row],
             classes: &self.classes[..size],
             perturbed: &self.perturbed[..2 * perturbed * self.data.shape.outputs],

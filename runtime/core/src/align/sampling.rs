@@ -19,7 +19,7 @@ pub enum Perturbation {
 /// Which pseudo-targets are perturbed in PSCL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Perturbed {
+pub struct PerturbedTargets {
     /// Those of base classes.
     pub base: bool,
     /// Those of incremental classes.
@@ -28,7 +28,7 @@ pub struct Perturbed {
     pub free: bool,
 }
 
-impl Perturbed {
+impl PerturbedTargets {
     /// Those of phase 3 in the published program: all but the targets of base classes.
     pub const SESSION: Self = Self { base: false, incremental: true, free: true };
 }
@@ -39,7 +39,7 @@ pub struct Sampling {
     /// Seed of shuffling and perturbation.
     pub seed: u64,
     /// Which targets are perturbed.
-    pub perturbed: Perturbed,
+    pub perturbed: PerturbedTargets,
     /// How they are; [`crate::config::Config::perturbation_width`] is the magnitude e.
     pub perturbation: Perturbation,
 }
@@ -47,6 +47,6 @@ pub struct Sampling {
 impl Sampling {
     /// The published program's, from a seed.
     pub const fn seeded(seed: u64) -> Self {
-        Self { seed, perturbed: Perturbed::SESSION, perturbation: Perturbation::Uniform }
+        Self { seed, perturbed: PerturbedTargets::SESSION, perturbation: Perturbation::Uniform }
     }
 }

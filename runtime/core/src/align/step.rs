@@ -1,12 +1,12 @@
 //! One training step of phase 3: losses, gradient, update.
 
-use super::memory::{Needs, carve, sum};
+use super::memory::{WorkspaceSize, carve, sum};
 use crate::config::Config;
 use crate::linalg::{pack_transposed, padded};
-use crate::loss::cross_entropy::{self, Classes};
-use crate::loss::orthogonality::{self, Scratch};
-use crate::loss::{Pairs, Rows, contrast};
-use crate::projection::{self, Parameters, Shape, Trained, Update};
+use crate::loss::cross_entropy::{self, ClassRows};
+use crate::loss::orthogonality::{self, OrthogonalityScratch};
+use crate::loss::{ContrastPairs, UnitRows, contrast};
+use crate::projection::{self, HeadParameters, HeadShape, SgdUpdate, TrainedHead};
 use crate::workers::Workers;
 
 /// What the head is aligned to; unchanged during a session.
@@ -22,7 +22,7 @@ pub struct TargetRows<'a> {
 
 /// The samples of one step.
 #[derive(Clone, Copy, Debug)]
-pub struct Batch<'a> {
+pub struct StepBatch<'a> {
     /// Features of the first view of every sample, then those of the second view, if there is one: `[views b, inputs]`.
     pub features: &'a [f32],
     /// Class of every sample, `[b]`.
@@ -35,7 +35,7 @@ pub struct Batch<'a> {
 
 /// The three terms of the loss; cross entropy and orthogonality with their weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Losses {
+pub struct LossTerms {
     /// PSCL.
     pub contrast: f32,
     /// CE.
@@ -44,13 +44,13 @@ pub struct Losses {
     pub orthogonality: f32,
 }
 
-impl Losses {
+impl LossTerms {
     /// The sum of the terms.
     pub fn total(&self) -> f32 {
         self.contrast + self.cross_entropy + self.orthogonality
     }
 
-    pub(super) fn add(&mut self, other: &Losses, weight: f32) {
+    pub(super) fn add(&mut self, other: &LossTerms, weight: f32) {
         self.contrast += weight * other.contrast;
         self.cross_entropy += weight * other.cross_entropy;
         self.orthogonality += weight * other.orthogonality;
@@ -59,9 +59,9 @@ impl Losses {
 
 /// How large the steps of a training are at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
+pub struct StepExtent {
     /// Shape of the head.
-    pub shape: Shape,
+    pub shape: HeadShape,
     /// Samples.
     pub samples: usize,
     /// Views of a sample, 1 or 2.
@@ -72,10 +72,10 @@ pub struct Extent {
     pub targets: usize,
 }
 
-impl Extent {
+impl StepExtent {
     /// Working memory of an [`Alignment`].
-    pub const fn needs(&self) -> Needs {
-        Needs { numbers: sum(&self.numbers()), indices: sum(&self.indices()) }
+    pub const fn needs(&self) -> WorkspaceSize {
+        WorkspaceSize { numbers: sum(&self.numbers()), indices: sum(&self.indices()) }
     }
 
     /// Rows of the sphere in a step: all views of the samples, and two perturbed targets for each.
@@ -90,8 +90,8 @@ impl Extent {
     const fn numbers(&self) -> [usize; 14] {
         let Self { shape, samples, views, classes, targets } = *self;
         let width = shape.width();
-        let pairs = Pairs::length(self.rows(), views * samples, width);
-        let spread = Pairs::length(targets, self.means(), width);
+        let pairs = ContrastPairs::length(self.rows(), views * samples, width);
+        let spread = ContrastPairs::length(targets, self.means(), width);
         [
             shape.parameters(),
             shape.parameters(),
@@ -117,7 +117,7 @@ impl Extent {
 
 /// A head in training, with its momentum and all working memory.
 pub struct Alignment<'a> {
-    shape: Shape,
+    shape: HeadShape,
     workers: &'a dyn Workers,
     base_classes: usize,
     classes: usize,
@@ -145,19 +145,19 @@ pub struct Alignment<'a> {
 const ABSENT: u32 = u32::MAX;
 
 impl<'a> Alignment<'a> {
-    /// Training that starts from `head`, in memory of at least [`Extent::needs`].
+    /// Training that starts from `head`, in memory of at least [`StepExtent::needs`].
     ///
     /// # Panics
     /// If the memory or a slice is too short.
     pub fn new(
-        extent: &Extent,
-        head: Parameters<&[f32]>,
+        extent: &StepExtent,
+        head: HeadParameters<&[f32]>,
         target_rows: &TargetRows<'_>,
         numbers: &'a mut [f32],
         indices: &'a mut [u32],
         workers: &'a dyn Workers,
     ) -> Self {
-        let Extent { shape, classes, .. } = *extent;
+        let StepExtent { shape, classes, .. } = *extent;
         let [
             parameters,
             momenta,
@@ -208,7 +208,7 @@ impl<'a> Alignment<'a> {
     }
 
     /// Writes out the head as trained so far.
-    pub fn store(&self, head: Parameters<&mut [f32]>) {
+    pub fn store(&self, head: HeadParameters<&mut [f32]>) {
         self.shape.store(self.parameters, head);
     }
 
@@ -222,31 +222,36 @@ impl<'a> Alignment<'a> {
     ///
     /// # Panics
     /// If the batch is empty, or larger than the extent.
-    pub fn step(&mut self, batch: &Batch<'_>, config: &Config, rate: f32) -> Losses {
+    pub fn step(&mut self, batch: &StepBatch<'_>, config: &Config, rate: f32) -> LossTerms {
         let (keep, take) = if self.started { (config.momentum, 1.0 - config.dampening) } else { (0.0, 1.0) };
         self.started = true;
         let [first, last] = config.layer_rates;
         let decay = config.weight_decay;
-        self.follow(batch, config, Update { rate: rate * first, last_rate: rate * last, keep, take, decay })
+        self.follow(batch, config, SgdUpdate { rate: rate * first, last_rate: rate * last, keep, take, decay })
     }
 
     /// Writes out the gradient of a batch's loss with respect to the head, and returns the losses; the next step starts
     /// without momentum.
-    pub fn gradient(&mut self, batch: &Batch<'_>, config: &Config, gradient: Parameters<&mut [f32]>) -> Losses {
-        let losses = self.follow(batch, config, Update::GRADIENT);
+    pub fn gradient(
+        &mut self,
+        batch: &StepBatch<'_>,
+        config: &Config,
+        gradient: HeadParameters<&mut [f32]>,
+    ) -> LossTerms {
+        let losses = self.follow(batch, config, SgdUpdate::GRADIENT);
         self.started = false;
         self.shape.store(self.momenta, gradient);
         losses
     }
 
     /// Forward, losses, backward with the update.
-    fn follow(&mut self, batch: &Batch<'_>, config: &Config, update: Update) -> Losses {
+    fn follow(&mut self, batch: &StepBatch<'_>, config: &Config, update: SgdUpdate) -> LossTerms {
         let Self { shape, workers, .. } = *self;
         let width = shape.width();
         let samples = batch.classes.len();
         let projected = batch.features.len() / shape.inputs;
         let perturbed = batch.perturbed.len() / shape.outputs;
-        let mut pass = projection::Batch {
+        let mut pass = projection::HeadBatch {
             features: batch.features,
             hidden: &mut self.hidden[..shape.activations(projected)],
             z: &mut self.rows[..projected * width],
@@ -259,28 +264,28 @@ impl<'a> Alignment<'a> {
         let labels = classes.chain(batch.perturbed_labels.iter().cycle().take(perturbed));
         self.labels.iter_mut().zip(labels).for_each(|(to, from)| *to = *from);
 
-        let rows = Rows { values: &self.rows[..(projected + perturbed) * width], width };
+        let rows = UnitRows { values: &self.rows[..(projected + perturbed) * width], width };
         let gradient = &mut self.gradient[..projected * width];
         gradient.fill(0.0);
-        let mut losses = Losses::default();
+        let mut losses = LossTerms::default();
         if config.contrast != 0.0 {
             let (form, weight) = ((config.temperature, config.contrast_form), config.contrast);
-            let (labels, mut pairs) = (&self.labels[..rows.count()], Pairs { memory: self.pairs });
+            let (labels, mut pairs) = (&self.labels[..rows.count()], ContrastPairs { memory: self.pairs });
             losses.contrast = weight * contrast::loss(rows, labels, form, weight, gradient, &mut pairs, workers);
         }
-        let z = Rows { values: &self.rows[..projected * width], width };
+        let z = UnitRows { values: &self.rows[..projected * width], width };
         let base = self.base_classes;
         let counted: [(f32, &(dyn Fn(usize) -> bool + Sync)); 2] =
             [(config.cross_entropy, &|class| class >= base), (config.base_cross_entropy, &|class| class < base)];
         for (weight, counts) in counted.into_iter().filter(|(weight, _)| *weight != 0.0) {
-            let targets = Rows { values: &self.targets[..self.classes * width], width };
-            let classes = Classes { targets, transposed: self.transposed };
+            let targets = UnitRows { values: &self.targets[..self.classes * width], width };
+            let classes = ClassRows { targets, transposed: self.transposed };
             let label = |row: usize| Some(batch.classes[row % samples] as usize).filter(|class| counts(*class));
             let loss = cross_entropy::loss(z, classes, label, weight, gradient, self.logits, workers);
             losses.cross_entropy += weight * loss;
         }
         if config.orthogonality != 0.0 {
-            let first = Rows { values: &self.rows[..samples * width], width };
+            let first = UnitRows { values: &self.rows[..samples * width], width };
             let into = &mut gradient[..samples * width];
             let weight = config.orthogonality;
             let means = count_means(batch.classes, self.base_classes, self.mean_of_class);
@@ -292,12 +297,12 @@ impl<'a> Alignment<'a> {
                 .filter(|(target, _)| self.mean_of_class.get(*target).is_none_or(|mean| *mean == ABSENT));
             let rest = self.means[means * width..].chunks_exact_mut(width);
             rest.zip(apart).for_each(|(to, (_, from))| to.copy_from_slice(from));
-            let scratch = Scratch {
+            let scratch = OrthogonalityScratch {
                 rows: self.means,
                 gradient: &mut self.mean_gradient[..means * width],
                 norms: &mut self.mean_norms[..means],
                 counts: &mut self.mean_counts[..means],
-                pairs: Pairs { memory: self.pairs },
+                pairs: ContrastPairs { memory: self.pairs },
             };
             let mean_of = |row: usize| {
                 let mean = self.mean_of_class[batch.classes[row] as usize];
@@ -305,14 +310,14 @@ impl<'a> Alignment<'a> {
             };
             losses.orthogonality = weight * orthogonality::with_means(first, mean_of, weight, into, scratch, workers);
         }
-        let mut pass = projection::Batch {
+        let mut pass = projection::HeadBatch {
             features: batch.features,
             hidden: &mut self.hidden[..shape.activations(projected)],
             z: &mut self.rows[..projected * width],
             norms: &mut self.norms[..projected],
         };
         shape.unnormalise(&pass, gradient);
-        let mut head = Trained { parameters: self.parameters, momenta: self.momenta, scratch: self.backward };
+        let mut head = TrainedHead { parameters: self.parameters, momenta: self.momenta, scratch: self.backward };
         shape.backward(&mut head, &mut pass, gradient, update, workers);
         losses
     }

@@ -8,7 +8,7 @@ mod x86;
 use core::hint;
 use core::sync::atomic::AtomicBool;
 
-use super::{AHEAD, Finish, LANES, Left, Piece, Right};
+use super::{AHEAD, Epilogue, LANES, LeftFactor, Prefetch, RightFactor};
 
 /// Set where AVX2 is measured or tested on a processor that has AVX-512, too.
 pub(super) static WITHOUT_AVX512: AtomicBool = AtomicBool::new(false);
@@ -16,7 +16,7 @@ pub(super) static WITHOUT_AVX512: AtomicBool = AtomicBool::new(false);
 /// Most entries in a tile.
 const TILE: usize = 8 * 32;
 
-/// A tile's entries on their way to [`Finish`], on whole cache lines.
+/// A tile's entries on their way to [`Epilogue`], on whole cache lines.
 #[repr(align(64))]
 struct Sums([f32; TILE]);
 
@@ -24,7 +24,13 @@ struct Sums([f32; TILE]);
 ///
 /// # Safety
 /// The slices must hold every entry that the shapes lead to; the columns must be a multiple of [`LANES`].
-pub(super) unsafe fn product(rows: usize, length: usize, left: Left<'_>, right: Right<'_>, finish: impl Finish) {
+pub(super) unsafe fn product(
+    rows: usize,
+    length: usize,
+    left: LeftFactor<'_>,
+    right: RightFactor<'_>,
+    finish: impl Epilogue,
+) {
     #[cfg(target_arch = "x86_64")]
     {
         if x86::avx512() {
@@ -147,11 +153,11 @@ const fn next_tile(left: usize, most: usize) -> usize {
 }
 
 #[inline(always)]
-unsafe fn tiles<V: Vector, F: Finish, const ROWS: usize, const VECTORS: usize>(
+unsafe fn tiles<V: Vector, F: Epilogue, const ROWS: usize, const VECTORS: usize>(
     rows: usize,
     length: usize,
-    left: Left<'_>,
-    right: Right<'_>,
+    left: LeftFactor<'_>,
+    right: RightFactor<'_>,
     mut finish: F,
 ) {
     let width = VECTORS * V::WIDTH;
@@ -194,13 +200,13 @@ unsafe fn tiles<V: Vector, F: Finish, const ROWS: usize, const VECTORS: usize>(
 }
 
 #[inline(always)]
-unsafe fn tile<V: Vector, F: Finish, const ROWS: usize, const VECTORS: usize>(
+unsafe fn tile<V: Vector, F: Epilogue, const ROWS: usize, const VECTORS: usize>(
     length: usize,
     a: *const f32,
     mut b: *const f32,
     [row_stride, depth_stride, right_stride]: [usize; 3],
     start: Option<(*const f32, usize)>,
-    ahead: [Piece; AHEAD],
+    ahead: [Prefetch; AHEAD],
     sums: &mut Sums,
 ) {
     // SAFETY: the caller promises ROWS rows of `length` entries, as many rows of VECTORS vectors and, where there is a

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Pairs, Rows, exponentiate};
+use super::{ContrastPairs, UnitRows, exponentiate};
 use crate::linalg::kernel::on_vector_units;
 use crate::math::{exp, ln, sum_of_label};
 use crate::workers::Workers;
@@ -10,7 +10,7 @@ use crate::workers::Workers;
 /// Where the sum over an anchor's positives stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Form {
+pub enum ContrastForm {
     /// Mean over the positives p of -log(e^{s_p} / sum_{k != anchor} e^{s_k}): PSCL in the published program.
     #[default]
     Outside,
@@ -21,28 +21,28 @@ pub enum Form {
 }
 
 /// Contrastive loss: the mean over all anchors that have a positive (a row of equal label other than itself) and, for
-/// [`Form::Negatives`], a negative.
+/// [`ContrastForm::Negatives`], a negative.
 ///
 /// With s_ik = z_i . z_k / t and p_i the softmax of s_i over the rows in the denominator, the gradient with respect to
-/// s_ik is p_ik - q_ik, where q_i is uniform over the positives ([`Form::Outside`], [`Form::Negatives`]) or
-/// proportional to e^{s_ik} over them ([`Form::Inside`]).
+/// s_ik is p_ik - q_ik, where q_i is uniform over the positives ([`ContrastForm::Outside`], [`ContrastForm::Negatives`]) or
+/// proportional to e^{s_ik} over them ([`ContrastForm::Inside`]).
 ///
 /// # Shapes
 /// `rows` `[n, width]`, `labels` `[n]`; adds `weight` times its gradient to `gradient` `[m, width]`, that of the first
 /// m rows; returns the unweighted loss, 0 if there is no such anchor.
 pub fn loss(
-    rows: Rows<'_>,
+    rows: UnitRows<'_>,
     labels: &[u32],
-    (temperature, form): (f32, Form),
+    (temperature, form): (f32, ContrastForm),
     weight: f32,
     gradient: &mut [f32],
-    pairs: &mut Pairs<'_>,
+    pairs: &mut ContrastPairs<'_>,
     workers: &dyn Workers,
 ) -> f32 {
     let n = labels.len();
     let positives_of = |i: usize| {
         let positives = count(labels, labels[i]) - 1;
-        let usable = positives > 0 && (form != Form::Negatives || positives + 1 < n);
+        let usable = positives > 0 && (form != ContrastForm::Negatives || positives + 1 < n);
         usable.then_some(positives)
     };
     let anchors = (0..n).filter(|&i| positives_of(i).is_some()).count();
@@ -55,11 +55,13 @@ pub fn loss(
             return 0.0;
         };
         match form {
-            Form::Inside => {
+            ContrastForm::Inside => {
                 row[i] = f32::NEG_INFINITY;
                 inside(row, i, labels)
             }
-            Form::Outside | Form::Negatives => outside(row, i, labels, 1.0 / positives as f32, form == Form::Negatives),
+            ContrastForm::Outside | ContrastForm::Negatives => {
+                outside(row, i, labels, 1.0 / positives as f32, form == ContrastForm::Negatives)
+            }
         }
     });
     (total / anchors as f64) as f32
@@ -73,7 +75,7 @@ on_vector_units! {
 }
 
 on_vector_units! {
-    /// [`Form::Outside`] for the row of anchor i, or [`Form::Negatives`]: without the positives below the fraction.
+    /// [`ContrastForm::Outside`] for the row of anchor i, or [`ContrastForm::Negatives`]: without the positives below the fraction.
     fn outside(row: &mut [f32], i: usize, labels: &[u32], share: f32, negatives: bool) -> f32 {
         let own = labels[i];
         let hits = sum_of_label(row, labels, own) - row[i];
@@ -91,7 +93,7 @@ on_vector_units! {
     }
 }
 
-/// [`Form::Inside`] for the row of anchor i, whose own entry is minus infinity: both softmaxes are taken from their
+/// [`ContrastForm::Inside`] for the row of anchor i, whose own entry is minus infinity: both softmaxes are taken from their
 /// logarithms, so that positives far away keep their gradient.
 fn inside(row: &mut [f32], i: usize, labels: &[u32]) -> f32 {
     let log_sum = |row: &[f32], chosen: &dyn Fn(u32) -> bool| {

@@ -1,7 +1,7 @@
 //! Cross entropy over cosine logits.
 
-use super::{Rows, exponentiate};
-use crate::linalg::{Left, Right, padded, product};
+use super::{UnitRows, exponentiate};
+use crate::linalg::{LeftFactor, RightFactor, padded, product};
 use crate::workers::{Workers, for_each_chunk};
 
 /// Rows that are handled together by one thread.
@@ -9,9 +9,9 @@ const ROWS: usize = 16;
 
 /// The targets that a softmax runs over.
 #[derive(Clone, Copy, Debug)]
-pub struct Classes<'a> {
+pub struct ClassRows<'a> {
     /// `[classes, width]` unit rows.
-    pub targets: Rows<'a>,
+    pub targets: UnitRows<'a>,
     /// Their transpose, as [`crate::linalg::pack_transposed`] leaves it.
     pub transposed: &'a [f32],
 }
@@ -30,8 +30,8 @@ pub const fn memory(rows: usize, classes: usize) -> usize {
 /// `rows` `[n, width]`; adds `weight` times its gradient to `gradient` `[n, width]`; returns the unweighted loss, 0 if
 /// no row counts. `scratch` holds [`memory`] numbers.
 pub fn loss(
-    rows: Rows<'_>,
-    classes: Classes<'_>,
+    rows: UnitRows<'_>,
+    classes: ClassRows<'_>,
     label: impl Fn(usize) -> Option<usize> + Sync,
     weight: f32,
     gradient: &mut [f32],
@@ -49,10 +49,16 @@ pub fn loss(
     let factor = weight / counted as f32;
     let buffers = [(logits, ROWS * stride), (&mut *losses, ROWS), (gradient, ROWS * width)];
     for_each_chunk(workers, buffers, |block, [logits, losses, gradient]| {
-        let left = Left::rows(&rows.values[block * ROWS * width..], width);
-        product(losses.len(), width, left, Right::packed(classes.transposed, width, stride), |row, column, sums| {
-            logits[row * stride + column..][..sums.len()].copy_from_slice(sums);
-        });
+        let left = LeftFactor::rows(&rows.values[block * ROWS * width..], width);
+        product(
+            losses.len(),
+            width,
+            left,
+            RightFactor::packed(classes.transposed, width, stride),
+            |row, column, sums| {
+                logits[row * stride + column..][..sums.len()].copy_from_slice(sums);
+            },
+        );
         for (row, (line, loss)) in logits.chunks_exact_mut(stride).zip(&mut *losses).enumerate() {
             let line = &mut line[..known];
             *loss = 0.0;
@@ -66,8 +72,8 @@ pub fn loss(
             line.iter_mut().for_each(|value| *value *= factor / sum);
             line[label] -= factor;
         }
-        let right = Right::rows(classes.targets.values, width);
-        product(losses.len(), known, Left::rows(logits, stride), right, |row, column, sums| {
+        let right = RightFactor::rows(classes.targets.values, width);
+        product(losses.len(), known, LeftFactor::rows(logits, stride), right, |row, column, sums| {
             let gradient = &mut gradient[row * width + column..][..sums.len()];
             gradient.iter_mut().zip(sums).for_each(|(value, sum)| *value += sum);
         });

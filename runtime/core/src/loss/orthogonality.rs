@@ -1,6 +1,6 @@
 //! L_TG over pseudo-targets, and ORTH over class means and pseudo-targets.
 
-use super::{Pairs, Rows, exponentiate};
+use super::{ContrastPairs, UnitRows, exponentiate};
 use crate::math::{add_scaled, dot, normalise};
 use crate::workers::Workers;
 
@@ -11,7 +11,7 @@ use crate::workers::Workers;
 /// # Shapes
 /// `rows` `[n, width]`; adds its gradient to `gradient` `[m, width]`, that of the first m rows; returns the loss, 0 if
 /// there is no row.
-pub fn loss(rows: Rows<'_>, gradient: &mut [f32], pairs: &mut Pairs<'_>, workers: &dyn Workers) -> f32 {
+pub fn loss(rows: UnitRows<'_>, gradient: &mut [f32], pairs: &mut ContrastPairs<'_>, workers: &dyn Workers) -> f32 {
     let n = rows.count();
     if n == 0 {
         return 0.0;
@@ -26,7 +26,7 @@ pub fn loss(rows: Rows<'_>, gradient: &mut [f32], pairs: &mut Pairs<'_>, workers
 
 /// Working memory of [`with_means`].
 #[derive(Debug)]
-pub struct Scratch<'a> {
+pub struct OrthogonalityScratch<'a> {
     /// `[means + targets, width]`: room for the means, then the targets, put there by the caller.
     pub rows: &'a mut [f32],
     /// `[means, width]`.
@@ -36,7 +36,7 @@ pub struct Scratch<'a> {
     /// `[means]`.
     pub counts: &'a mut [u32],
     /// For `means + targets` rows, `means` of them with gradients.
-    pub pairs: Pairs<'a>,
+    pub pairs: ContrastPairs<'a>,
 }
 
 /// ORTH: L_TG over the normalised means of the batch's classes and the given targets (OrCo, section 3.3), which are
@@ -46,14 +46,14 @@ pub struct Scratch<'a> {
 /// `rows` `[n, width]`; `mean_of(row)` says which of the means a row belongs to, if any, and each has a member; adds
 /// `weight` times its gradient to `gradient` `[n, width]`; returns the unweighted loss.
 pub fn with_means(
-    rows: Rows<'_>,
+    rows: UnitRows<'_>,
     mean_of: impl Fn(usize) -> Option<usize>,
     weight: f32,
     gradient: &mut [f32],
-    scratch: Scratch<'_>,
+    scratch: OrthogonalityScratch<'_>,
     workers: &dyn Workers,
 ) -> f32 {
-    let Scratch { rows: all, gradient: mean_gradient, norms, counts, mut pairs } = scratch;
+    let OrthogonalityScratch { rows: all, gradient: mean_gradient, norms, counts, mut pairs } = scratch;
     let width = rows.width;
     let means = mean_gradient.len() / width;
     all[..means * width].fill(0.0);
@@ -68,7 +68,7 @@ pub fn with_means(
         *norm = normalise(mean);
     }
     mean_gradient.fill(0.0);
-    let loss = loss(Rows { values: all, width }, mean_gradient, &mut pairs, workers);
+    let loss = loss(UnitRows { values: all, width }, mean_gradient, &mut pairs, workers);
     for (row, mean) in members() {
         let unit = &all[mean * width..][..width];
         let upstream = &mean_gradient[mean * width..][..width];

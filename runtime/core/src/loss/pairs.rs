@@ -1,8 +1,8 @@
 //! What the losses over all pairs of rows have in common.
 
-use super::Rows;
+use super::UnitRows;
 use crate::linalg::kernel::on_vector_units;
-use crate::linalg::{Left, Right, pack_transposed, padded, product};
+use crate::linalg::{LeftFactor, RightFactor, pack_transposed, padded, product};
 use crate::workers::{Workers, for_each_chunk};
 
 /// Rows that are handled together by one thread.
@@ -10,12 +10,12 @@ const ROWS: usize = 16;
 
 /// Working memory of a loss over all pairs of rows.
 #[derive(Debug)]
-pub struct Pairs<'a> {
-    /// [`Pairs::length`] numbers.
+pub struct ContrastPairs<'a> {
+    /// [`ContrastPairs::length`] numbers.
     pub memory: &'a mut [f32],
 }
 
-impl Pairs<'_> {
+impl ContrastPairs<'_> {
     /// Numbers needed for a loss over `rows` rows of `width` numbers, with gradients for `wanted` of them.
     pub const fn length(rows: usize, wanted: usize, width: usize) -> usize {
         width * padded(rows) + (rows + wanted) * padded(rows) + rows
@@ -28,7 +28,7 @@ impl Pairs<'_> {
     /// rows as that has.
     pub(super) fn loss(
         &mut self,
-        rows: Rows<'_>,
+        rows: UnitRows<'_>,
         scale: f32,
         weight: f32,
         gradient: &mut [f32],
@@ -42,9 +42,9 @@ impl Pairs<'_> {
         let (coefficient, rest) = rest.split_at_mut(wanted * stride);
         let losses = &mut rest[..count];
         pack_transposed(count, width, rows.values, transposed);
-        let right = Right::packed(transposed, width, stride);
+        let right = RightFactor::packed(transposed, width, stride);
         for_each_chunk(workers, [(&mut *similarity, ROWS * stride), (&mut *losses, ROWS)], |block, [lines, losses]| {
-            let left = Left::rows(&rows.values[block * ROWS * width..], width);
+            let left = LeftFactor::rows(&rows.values[block * ROWS * width..], width);
             product(losses.len(), width, left, right, |row, column, sums| {
                 let line = &mut lines[row * stride + column..][..sums.len()];
                 line.iter_mut().zip(sums).for_each(|(value, sum)| *value = scale * sum);
@@ -59,8 +59,8 @@ impl Pairs<'_> {
             let first = block * ROWS;
             lines.copy_from_slice(&similarity[first * stride..][..lines.len()]);
             add_transposed(lines, &similarity[first..], stride);
-            let right = Right::rows(rows.values, width);
-            product(lines.len() / stride, count, Left::rows(lines, stride), right, |row, column, sums| {
+            let right = RightFactor::rows(rows.values, width);
+            product(lines.len() / stride, count, LeftFactor::rows(lines, stride), right, |row, column, sums| {
                 let gradient = &mut gradient[row * width + column..][..sums.len()];
                 gradient.iter_mut().zip(sums).for_each(|(value, sum)| *value += factor * sum);
             });

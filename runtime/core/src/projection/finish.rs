@@ -2,11 +2,11 @@
 
 use core::ops::Range;
 
-use super::Update;
-use crate::linalg::{AHEAD, Finish, LANES, Piece, groups, groups_mut};
+use super::SgdUpdate;
+use crate::linalg::{AHEAD, Epilogue, LANES, Prefetch, groups, groups_mut};
 
 /// The hidden units of a panel.
-pub(super) struct Activation<'a> {
+pub(super) struct HeadActivation<'a> {
     /// `[rows, LANES]`.
     pub(super) hidden: &'a mut [f32],
     /// `[LANES]`.
@@ -15,10 +15,10 @@ pub(super) struct Activation<'a> {
     pub(super) first: bool,
     pub(super) last: bool,
     /// The weights that come next.
-    pub(super) next: Piece,
+    pub(super) next: Prefetch,
 }
 
-impl Finish for Activation<'_> {
+impl Epilogue for HeadActivation<'_> {
     const PIECES: usize = 1;
 
     #[inline(always)]
@@ -43,21 +43,21 @@ impl Finish for Activation<'_> {
     }
 
     #[inline(always)]
-    fn ahead(&self, rows: Range<usize>, columns: Range<usize>) -> [Piece; AHEAD] {
-        [self.next.part(rows, self.hidden.len() / LANES).part(columns, LANES), Piece::NONE]
+    fn ahead(&self, rows: Range<usize>, columns: Range<usize>) -> [Prefetch; AHEAD] {
+        [self.next.part(rows, self.hidden.len() / LANES).part(columns, LANES), Prefetch::NONE]
     }
 }
 
 /// A sum of products.
-pub(super) struct Sum<'a> {
+pub(super) struct ColumnSum<'a> {
     /// `[rows, width]`.
     pub(super) sum: &'a mut [f32],
     pub(super) width: usize,
     /// The factors of the next product.
-    pub(super) next: [Piece; 2],
+    pub(super) next: [Prefetch; 2],
 }
 
-impl Finish for Sum<'_> {
+impl Epilogue for ColumnSum<'_> {
     const PIECES: usize = 2;
 
     #[inline(always)]
@@ -71,7 +71,7 @@ impl Finish for Sum<'_> {
     }
 
     #[inline(always)]
-    fn ahead(&self, rows: Range<usize>, columns: Range<usize>) -> [Piece; AHEAD] {
+    fn ahead(&self, rows: Range<usize>, columns: Range<usize>) -> [Prefetch; AHEAD] {
         let count = self.sum.len() / self.width;
         let [right, left] = self.next;
         [
@@ -82,14 +82,14 @@ impl Finish for Sum<'_> {
 }
 
 /// The gradient of a panel's hidden units, in their place.
-pub(super) struct Masked<'a> {
+pub(super) struct MaskedActivation<'a> {
     /// `[rows, LANES]`: the units; nothing flows back through those that are zero.
     pub(super) hidden: &'a mut [f32],
     /// What the next panel begins with.
-    pub(super) next: [Piece; 2],
+    pub(super) next: [Prefetch; 2],
 }
 
-impl Finish for Masked<'_> {
+impl Epilogue for MaskedActivation<'_> {
     const PIECES: usize = 2;
 
     #[inline(always)]
@@ -107,7 +107,7 @@ impl Finish for Masked<'_> {
     }
 
     #[inline(always)]
-    fn ahead(&self, rows: Range<usize>, columns: Range<usize>) -> [Piece; AHEAD] {
+    fn ahead(&self, rows: Range<usize>, columns: Range<usize>) -> [Prefetch; AHEAD] {
         let count = self.hidden.len() / LANES;
         self.next.map(|next| next.part(rows.clone(), count).part(columns.clone(), LANES))
     }
@@ -119,11 +119,11 @@ pub(super) struct Descent<'a> {
     pub(super) weights: &'a mut [f32],
     pub(super) momenta: &'a mut [f32],
     pub(super) width: usize,
-    pub(super) update: Update,
+    pub(super) update: SgdUpdate,
     pub(super) rate: f32,
 }
 
-impl Finish for Descent<'_> {
+impl Epilogue for Descent<'_> {
     const PIECES: usize = 2;
 
     #[inline(always)]
@@ -133,9 +133,9 @@ impl Finish for Descent<'_> {
     }
 
     #[inline(always)]
-    fn ahead(&self, rows: Range<usize>, _: Range<usize>) -> [Piece; AHEAD] {
+    fn ahead(&self, rows: Range<usize>, _: Range<usize>) -> [Prefetch; AHEAD] {
         // Those of the next tile, which follow where the columns are those of a panel.
-        let ahead = |of: &[f32]| Piece::of(of, rows.end * self.width, rows.len() * self.width);
-        if self.width == LANES { [ahead(self.weights), ahead(self.momenta)] } else { [Piece::NONE; AHEAD] }
+        let ahead = |of: &[f32]| Prefetch::of(of, rows.end * self.width, rows.len() * self.width);
+        if self.width == LANES { [ahead(self.weights), ahead(self.momenta)] } else { [Prefetch::NONE; AHEAD] }
     }
 }

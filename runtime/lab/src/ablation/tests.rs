@@ -1,13 +1,13 @@
 use core::ops::ControlFlow;
 
 use orco_core::config::Config;
-use orco_core::exemplar::Precision;
-use orco_core::projection::Shape;
+use orco_core::exemplar::ExemplarPrecision;
+use orco_core::projection::HeadShape;
 use orco_core::workers::Serial;
 use orco_state::head::Head;
-use orco_state::session::Memory;
+use orco_state::session::SessionMemory;
 use orco_state::state::Class;
-use orco_state::target::{Method, generate};
+use orco_state::target::{TargetMethod, generate};
 
 use super::*;
 
@@ -21,15 +21,15 @@ fn label(class: usize) -> String {
 /// Three base classes with two exemplars each, of random features, and a random head.
 fn base_model(config: Config) -> BaseModel {
     let mut random = Random::new(1, "base model");
-    let mut head = Head::zeros(Shape { inputs: INPUTS, hidden: 8, outputs: TARGETS });
+    let mut head = Head::zeros(HeadShape { inputs: INPUTS, hidden: 8, outputs: TARGETS });
     for values in head.parameters_mut() {
         values.iter_mut().for_each(|value| *value = random.normal());
     }
-    let mut exemplars = Bank::new(INPUTS, 1, Precision::Int8);
+    let mut exemplars = Bank::new(INPUTS, 1, ExemplarPrecision::Int8);
     (0..6).for_each(|exemplar| exemplars.push(exemplar / 2, &shot(&mut random)));
     BaseModel {
         dimension: TARGETS,
-        targets: generate(Method::Orthonormal, TARGETS, TARGETS, 0, 1),
+        targets: generate(TargetMethod::Orthonormal, TARGETS, TARGETS, 0, 1),
         head,
         classes: (0..3).map(|class| Class { label: label(class), target: class as u32, session: 0 }).collect(),
         exemplars,
@@ -49,7 +49,7 @@ fn new_class(class: usize) -> NewClass {
 
 /// Two sessions of two classes each.
 fn states(base_model: &BaseModel, learn: impl Fn(&mut Session<'_>, &State, &[NewClass]) -> State) -> [State; 2] {
-    let (memory, on_progress) = (&mut Memory::default(), &mut |_| ControlFlow::Continue(()));
+    let (memory, on_progress) = (&mut SessionMemory::default(), &mut |_| ControlFlow::Continue(()));
     let config = &base_model.config;
     let mut session = Session { base_model, config, seed: 7, memory, workers: &Serial, on_progress };
     let first = learn(&mut session, &State::fresh(base_model, [0; 32]), &[new_class(3), new_class(4)]);
@@ -90,7 +90,7 @@ fn every_assignment_gives_each_class_a_target_of_its_own() {
 fn perturbation_changes_the_head() {
     let base_model = base_model(Config { perturbation_width: 0.1, ..Config::orco() });
     let head = |ablation| ablated(&base_model, ablation)[0].head.clone().unwrap();
-    let none = Perturbed { base: false, incremental: false, free: false };
+    let none = PerturbedTargets { base: false, incremental: false, free: false };
     let heads = [
         head(Ablation::default()),
         head(Ablation { perturbation: Perturbation::Gaussian, ..Ablation::default() }),
@@ -104,7 +104,7 @@ fn perturbation_changes_the_head() {
 
 #[test]
 fn exemplars_stay_within_their_bytes() {
-    let one = Bank::new(INPUTS, 1, Precision::Int8).bytes_of_one();
+    let one = Bank::new(INPUTS, 1, ExemplarPrecision::Int8).bytes_of_one();
     let base_model = base_model(Config { exemplar_bytes: 4 * one, ..Config::orco() });
     let mut found = Vec::new();
     for keep in [Keep::First, Keep::Random, Keep::Herding] {
@@ -118,7 +118,7 @@ fn exemplars_stay_within_their_bytes() {
 
 #[test]
 fn herding_keeps_what_is_nearest_to_the_mean() {
-    let mut bank = Bank::new(2, 1, Precision::Int8);
+    let mut bank = Bank::new(2, 1, ExemplarPrecision::Int8);
     for (class, row) in [(0, [1.0, 0.0]), (1, [0.0, 1.0]), (0, [0.0, 1.0]), (0, [1.0, 1.0]), (1, [1.0, 3.0])] {
         bank.push(class, &row);
     }

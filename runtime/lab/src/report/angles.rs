@@ -1,7 +1,7 @@
 //! Angles between pseudo-targets while they are generated.
 
 use orco_state::state::BaseModel;
-use orco_state::target::{Generator, Method, cosines, generate};
+use orco_state::target::{TargetGenerator, TargetMethod, cosines, generate};
 use plotters::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -27,8 +27,8 @@ pub struct AngleStep {
 /// Generates a bundle's targets again from its seed and looks at them on the way; none if that leads elsewhere.
 pub(super) fn again(base_model: &BaseModel, seed: u64) -> Option<Vec<AngleStep>> {
     let (count, dimension) = (base_model.target_count(), base_model.dimension);
-    let mut targets = generate(Method::Optimised, count, dimension, 0, seed);
-    let mut generator = Generator::new(count, dimension);
+    let mut targets = generate(TargetMethod::Optimised, count, dimension, 0, seed);
+    let mut generator = TargetGenerator::new(count, dimension);
     let mut angles = vec![looked(&targets, dimension, 0)];
     for step in 1..=STEPS[STEPS.len() - 1] {
         generator.step(&mut targets, 1.0);

@@ -6,7 +6,7 @@ use orco_core::align::Sampling;
 use orco_core::config::Config;
 use orco_core::workers::Workers;
 use orco_state::classify::Classifier;
-use orco_state::session::{self, LearnError, Memory, NewClass, OnProgress, Session};
+use orco_state::session::{self, LearnError, NewClass, OnProgress, Session, SessionMemory};
 use orco_state::state::{BaseModel, State};
 
 use super::Learner;
@@ -33,14 +33,14 @@ pub(super) struct FineTuned<'a> {
     config: &'a Config,
     seed: u64,
     workers: &'a dyn Workers,
-    memory: Memory,
+    memory: SessionMemory,
     state: State,
 }
 
 impl<'a> FineTuned<'a> {
     pub(super) fn new(base_model: &BaseModel, config: &'a Config, seed: u64, workers: &'a dyn Workers) -> Self {
         let state = State::fresh(base_model, [0; 32]);
-        Self { base_model: base_model.clone(), config, seed, workers, memory: Memory::default(), state }
+        Self { base_model: base_model.clone(), config, seed, workers, memory: SessionMemory::default(), state }
     }
 }
 

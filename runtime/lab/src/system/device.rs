@@ -3,7 +3,7 @@
 use orco_core::config::Config;
 use orco_core::workers::Workers;
 use orco_state::classify::Classifier;
-use orco_state::session::{self, LearnError, Memory, NewClass, OnProgress, Session};
+use orco_state::session::{self, LearnError, NewClass, OnProgress, Session, SessionMemory};
 use orco_state::state::{BaseModel, State};
 
 use super::Learner;
@@ -16,7 +16,7 @@ pub(super) struct Device<'a> {
     seed: u64,
     workers: &'a dyn Workers,
     ablation: Option<Ablation>,
-    memory: Memory,
+    memory: SessionMemory,
     state: State,
 }
 
@@ -29,7 +29,7 @@ impl<'a> Device<'a> {
         ablation: Option<Ablation>,
     ) -> Self {
         let state = State::fresh(base_model, [0; 32]);
-        Self { base_model, config, seed, workers, ablation, memory: Memory::default(), state }
+        Self { base_model, config, seed, workers, ablation, memory: SessionMemory::default(), state }
     }
 }
 

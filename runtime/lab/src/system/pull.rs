@@ -2,7 +2,7 @@
 
 use orco_core::config::Config;
 use orco_core::math::dot;
-use orco_core::projection::{Batch, Shape, Trained, Update};
+use orco_core::projection::{HeadBatch, HeadShape, SgdUpdate, TrainedHead};
 use orco_core::random::Random;
 use orco_core::schedule::Schedule;
 use orco_core::workers::Workers;
@@ -40,7 +40,7 @@ pub(super) struct Settings {
 
 /// A head in training.
 pub(super) struct Puller<'a> {
-    shape: Shape,
+    shape: HeadShape,
     parameters: Vec<f32>,
     workers: &'a dyn Workers,
 }
@@ -90,7 +90,7 @@ impl<'a> Puller<'a> {
                 let count = rows.len();
                 let own = |row: &usize| &features[row * shape.inputs..][..shape.inputs];
                 let batch: Vec<f32> = rows.iter().flat_map(own).copied().collect();
-                let mut pass = Batch {
+                let mut pass = HeadBatch {
                     features: &batch,
                     hidden: &mut hidden[..shape.activations(count)],
                     z: &mut z[..count * width],
@@ -105,9 +105,9 @@ impl<'a> Puller<'a> {
                     to.iter_mut().zip(goal).for_each(|(to, goal)| *to = slope * goal);
                 }
                 shape.unnormalise(&pass, gradient);
-                let update = Update { rate, last_rate: rate, keep: 0.9, take: 1.0, decay };
+                let update = SgdUpdate { rate, last_rate: rate, keep: 0.9, take: 1.0, decay };
                 let (parameters, momenta) = (&mut self.parameters, &mut momenta);
-                let mut head = Trained { parameters, momenta, scratch: &mut scratch };
+                let mut head = TrainedHead { parameters, momenta, scratch: &mut scratch };
                 shape.backward(&mut head, &mut pass, gradient, update, workers);
             }
             told(epoch, settings.epochs, on_progress)?;
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn projections_come_to_their_goals() {
-        let shape = Shape { inputs: 4, hidden: 16, outputs: 3 };
+        let shape = HeadShape { inputs: 4, hidden: 16, outputs: 3 };
         let mut random = Random::new(1, "head");
         let mut head = Head::zeros(shape);
         for values in head.parameters_mut() {

@@ -12,7 +12,7 @@ use nalgebra::{Cholesky, DMatrix, Dyn};
 use orco_core::discriminant::direction;
 use orco_core::math::{add_scaled, dot, normalise, normalise_rows};
 use orco_core::random::Random;
-use orco_state::answer::Fitting;
+use orco_state::answer::Calibrator;
 use orco_state::session::{LearnError, NewClass, OnProgress};
 use orco_state::state::{Balance, BaseModel};
 use orco_state::statistics::Statistics;
@@ -147,7 +147,7 @@ impl<'a> Ridge<'a> {
         let shots: Vec<usize> = (0..self.classes.len()).filter(|sample| self.classes[*sample] >= base).collect();
         let of_shots = shots.iter().map(|shot| self.classes[*shot] as u32);
         let classes: Vec<u32> = aside.iter().copied().chain(of_shots).collect();
-        let mut fitting = Fitting::new(&classes, base, self.count);
+        let mut fitting = Calibrator::new(&classes, base, self.count);
         let rows = cosines(&self.aside, &self.weights, WIDTH);
         rows.chunks_exact(self.count).for_each(|row| fitting.add(row, false));
         for shot in shots {
@@ -175,7 +175,7 @@ impl<'a> Ridge<'a> {
         }
         let mut means = sums.clone();
         normalise_rows(&mut means, inputs);
-        let mut fitting = Fitting::new(classes, base, self.count);
+        let mut fitting = Calibrator::new(classes, base, self.count);
         let rows = cosines(&aside, &means, inputs);
         rows.chunks_exact(self.count).for_each(|row| fitting.add(row, false));
         for (shot, &class) in shots.chunks_exact(inputs).zip(of_shots) {
@@ -217,8 +217,8 @@ impl Learner for Ridge<'_> {
 mod tests {
     use super::*;
     use orco_core::config::Config;
-    use orco_core::exemplar::Precision;
-    use orco_core::projection::Shape;
+    use orco_core::exemplar::ExemplarPrecision;
+    use orco_core::projection::HeadShape;
     use orco_state::bank::Bank;
     use orco_state::head::Head;
     use orco_state::state::Class;
@@ -226,13 +226,13 @@ mod tests {
     #[test]
     fn leaving_a_sample_out_gives_what_fitting_without_it_gives() {
         let mut random = Random::new(1, "samples");
-        let mut exemplars = Bank::new(4, 1, Precision::F16);
+        let mut exemplars = Bank::new(4, 1, ExemplarPrecision::F16);
         (0..9).for_each(|sample| exemplars.push(sample % 3, &std::array::from_fn::<f32, 4, _>(|_| random.normal())));
         let class = |target: u32| Class { label: std::format!("class {target}"), target, session: 0 };
         let base_model = BaseModel {
             dimension: 3,
             targets: vec![1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0],
-            head: Head::zeros(Shape { inputs: 4, hidden: 2, outputs: 3 }),
+            head: Head::zeros(HeadShape { inputs: 4, hidden: 2, outputs: 3 }),
             classes: (0..3).map(class).collect(),
             exemplars,
             config: Config::discriminant(),

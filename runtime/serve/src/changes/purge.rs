@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use orco_runtime::history::Entry;
+use orco_runtime::history::HistoryEntry;
 use orco_runtime::label;
 use orco_runtime::learner::Learner;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ pub(super) fn labels(learner: &mut Learner, label: &str) -> BTreeSet<String> {
     // Another program may have renamed it. Where the state cannot be read, nothing is purged either.
     let _ = learner.refresh();
     let entries = learner.history().entries();
-    let named = |entry: &Entry| -> Vec<(u32, String)> {
+    let named = |entry: &HistoryEntry| -> Vec<(u32, String)> {
         let known = entry.classes.iter().map(|known| (known.id, known.class.label.clone()));
         known.chain(entry.names.iter().map(|name| (name.class, name.label.clone()))).collect()
     };

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use orco_runtime::history::{Entry, Verb};
+use orco_runtime::history::{ChangeKind, HistoryEntry};
 use orco_runtime::label;
 use orco_runtime::learner::Learner;
 use orco_runtime::state::Balance;
@@ -20,7 +20,7 @@ pub(super) struct Trace {
     id: Id,
     verb: &'static str,
     /// What its entry would say.
-    verbs: &'static [Verb],
+    verbs: &'static [ChangeKind],
     labels: Vec<String>,
     to: Option<u32>,
     balance: Option<Balance>,
@@ -32,16 +32,16 @@ pub(super) struct Trace {
 
 impl Trace {
     pub fn new(id: Id, change: &Change, learner: &Learner, answers: &Answers) -> Self {
-        let last = |entries: &[Entry]| entries.last().map(|entry| entry.number);
+        let last = |entries: &[HistoryEntry]| entries.last().map(|entry| entry.number);
         let before = last(learner.history().entries()).max(last(&answers.knowledge().history));
-        let verbs: &[Verb] = match change {
-            Change::Learn { .. } => &[Verb::Learn, Verb::Add],
-            Change::Move { .. } => &[Verb::Move],
-            Change::Rename { .. } => &[Verb::Rename],
-            Change::Forget { .. } => &[Verb::Forget],
-            Change::Purge { .. } => &[Verb::Purge],
-            Change::Undo { .. } | Change::UndoTo { .. } => &[Verb::Undo],
-            Change::Balance { .. } => &[Verb::Balance],
+        let verbs: &[ChangeKind] = match change {
+            Change::Learn { .. } => &[ChangeKind::Learn, ChangeKind::Add],
+            Change::Move { .. } => &[ChangeKind::Move],
+            Change::Rename { .. } => &[ChangeKind::Rename],
+            Change::Forget { .. } => &[ChangeKind::Forget],
+            Change::Purge { .. } => &[ChangeKind::Purge],
+            Change::Undo { .. } | Change::UndoTo { .. } => &[ChangeKind::Undo],
+            Change::Balance { .. } => &[ChangeKind::Balance],
         };
         let mut trace = Self {
             id,
@@ -70,9 +70,10 @@ impl Trace {
     }
 
     /// Number of the entry that the change has left.
-    fn left(&self, entries: &[Entry]) -> Option<u32> {
-        let names = |entry: &Entry, label: &String| entry.names.iter().any(|name| label::same(&name.label, label));
-        let is_it = |entry: &&Entry| {
+    fn left(&self, entries: &[HistoryEntry]) -> Option<u32> {
+        let names =
+            |entry: &HistoryEntry, label: &String| entry.names.iter().any(|name| label::same(&name.label, label));
+        let is_it = |entry: &&HistoryEntry| {
             Some(entry.number) > self.before
                 && self.verbs.contains(&entry.verb)
                 && (self.to.is_none() || entry.to == self.to)

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use orco_runtime::bundle::Bundle;
-use orco_runtime::learner::Settings;
+use orco_runtime::learner::LearnerSettings;
 use orco_runtime::store::Store;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -24,7 +24,7 @@ const SOME: usize = 4;
 
 fn open(state: &TempDir) -> Arc<Service> {
     let bundle = Bundle::open(&workspace().join("models/cifar100-edge")).unwrap();
-    Service::open(bundle, Store::new(state.path()), Settings::default()).unwrap()
+    Service::open(bundle, Store::new(state.path()), LearnerSettings::default()).unwrap()
 }
 
 /// A service, seen from within and over HTTP.
@@ -105,7 +105,7 @@ fn a_change_of_which_nothing_can_be_told_says_so() {
     let elsewhere = TempDir::new().unwrap();
     let other = Bundle::open(&workspace().join("models/everyday")).unwrap();
     let mut other =
-        orco_runtime::learner::Learner::new(other, Store::new(elsewhere.path()), Settings::default()).unwrap();
+        orco_runtime::learner::Learner::new(other, Store::new(elsewhere.path()), LearnerSettings::default()).unwrap();
     other.balance(orco_runtime::state::Balance::KeepKnown, &mut ()).unwrap();
     let slots = ["slot-a", "slot-b"];
     let put = |slot: &str, bytes: &[u8]| {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::support::{Running, sample, workspace};
 use fake::{FakeCamera, Mode, until};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::learner::Settings;
+use orco_runtime::learner::LearnerSettings;
 use orco_runtime::store::Store;
 use orco_runtime::{image, image_rs};
 use orco_serve::{Address, Service, live};
@@ -22,7 +22,7 @@ const EVERY: Duration = Duration::from_millis(20);
 /// A service that looks at a camera.
 fn looking_at(state: &TempDir, source: &str, address: Address) -> Running {
     let bundle = Bundle::open(&workspace().join("models/cifar100-edge")).unwrap();
-    let service = Service::open(bundle, Store::new(state.path()), Settings::default()).unwrap();
+    let service = Service::open(bundle, Store::new(state.path()), LearnerSettings::default()).unwrap();
     let settings = live::Settings { per_second: 1000.0, ..live::Settings::default() };
     service.look_at(source.parse().unwrap(), settings).unwrap();
     Running::serving(service, address)

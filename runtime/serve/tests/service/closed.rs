@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::support::{Answer, Running, sample, workspace};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::learner::Settings;
+use orco_runtime::learner::LearnerSettings;
 use orco_runtime::store::Store;
 use orco_serve::route::{Body, ROUTES, Route};
 use orco_serve::{Address, ServeError, Server, Service, Tls};
@@ -300,7 +300,7 @@ fn no_more_changes_wait_than_the_queue_takes() {
 
 fn service(state: &Path) -> Arc<Service> {
     let bundle = Bundle::open(&workspace().join("models/cifar100-edge")).unwrap();
-    Service::open(bundle, Store::new(state), Settings::default()).unwrap()
+    Service::open(bundle, Store::new(state), LearnerSettings::default()).unwrap()
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use orco_runtime::bundle::Bundle;
-use orco_runtime::learner::Settings;
+use orco_runtime::learner::LearnerSettings;
 use orco_runtime::store::Store;
 use orco_serve::{Address, Server, Service};
 use serde_json::Value;
@@ -45,7 +45,7 @@ impl Running {
 
     pub fn with(state: &Path, address: Address) -> Self {
         let bundle = Bundle::open(&workspace().join("models/cifar100-edge")).unwrap();
-        Self::serving(Service::open(bundle, Store::new(state), Settings::default()).unwrap(), address)
+        Self::serving(Service::open(bundle, Store::new(state), LearnerSettings::default()).unwrap(), address)
     }
 
     /// A service that was opened.

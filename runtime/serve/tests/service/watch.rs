@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Running, sample, workspace};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::learner::{Learner, Settings, Shots};
+use orco_runtime::learner::{Learner, LearnerSettings, Shots};
 use orco_runtime::state::Balance;
 use orco_runtime::store::Store;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 /// Another program on the same state.
 fn other(bundle: &str, state: &Path) -> Learner {
     let bundle = Bundle::open(&workspace().join("models").join(bundle)).unwrap();
-    Learner::new(bundle, Store::new(state), Settings::default()).unwrap()
+    Learner::new(bundle, Store::new(state), LearnerSettings::default()).unwrap()
 }
 
 /// The status, once it is so.

@@ -1,24 +1,24 @@
 //! A node with what is known of its inputs, as the rule of its operator is asked about it, and the rule's answer.
 
 use super::graph::{Attribute, Node};
-use super::tensor::{Kind, SHORT, Tensor, product};
+use super::tensor::{DataType, SHORT, TensorType, product};
 
 /// Why the shape of a node's output cannot be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault(pub &'static str);
+pub struct RuleError(pub &'static str);
 
 /// What a rule returns.
-pub type Ruled<T = Effect> = Result<T, Fault>;
+pub type RuleResult<T = NodeOutput> = Result<T, RuleError>;
 
 /// Tells the outputs and the cost of a node from its inputs.
-pub type Rule = fn(&Call<'_>) -> Ruled;
+pub type ShapeRule = fn(&NodeCall<'_>) -> RuleResult;
 
-const MISSING: Fault = Fault("an input is missing");
-const SETTING: Fault = Fault("a setting is missing, or makes no sense");
+const MISSING: RuleError = RuleError("an input is missing");
+const SETTING: RuleError = RuleError("a setting is missing, or makes no sense");
 /// Sides that cannot be used together.
-pub const MISMATCH: Fault = Fault("the sides of its inputs do not fit");
+pub const MISMATCH: RuleError = RuleError("the sides of its inputs do not fit");
 /// A shape that comes from numbers which are only known once the model runs.
-pub const UNKNOWN: Fault = Fault("it depends on numbers that are not known beforehand");
+pub const UNKNOWN: RuleError = RuleError("it depends on numbers that are not known beforehand");
 
 /// Cost of one number in multiply-adds: reading, changing and writing it.
 pub const TOUCH: u64 = 4;
@@ -28,23 +28,23 @@ pub const FUNCTION: u64 = 32;
 pub const WINDOW: u64 = 8;
 
 /// A node and its inputs.
-pub struct Call<'a> {
+pub struct NodeCall<'a> {
     pub node: &'a Node,
-    pub inputs: &'a [Option<&'a Tensor>],
+    pub inputs: &'a [Option<&'a TensorType>],
 }
 
 /// What a node makes, and what it takes to make it.
-pub struct Effect {
-    pub outputs: Vec<Tensor>,
+pub struct NodeOutput {
+    pub outputs: Vec<TensorType>,
     /// In multiply-adds of a matrix product.
     pub work: u64,
     /// Memory beside inputs and outputs while it runs, in bytes.
     pub scratch: u64,
 }
 
-impl Effect {
+impl NodeOutput {
     /// One output, each of whose numbers costs so much.
-    pub fn of(output: Tensor, cost: u64) -> Self {
+    pub fn of(output: TensorType, cost: u64) -> Self {
         let work = output.elements().saturating_mul(cost);
         Self { outputs: vec![output], work, scratch: 0 }
     }
@@ -55,24 +55,24 @@ impl Effect {
     }
 }
 
-impl<'a> Call<'a> {
+impl<'a> NodeCall<'a> {
     /// An input that may be left out.
-    pub fn optional(&self, index: usize) -> Option<&'a Tensor> {
+    pub fn optional(&self, index: usize) -> Option<&'a TensorType> {
         self.inputs.get(index).copied().flatten()
     }
 
-    pub fn input(&self, index: usize) -> Ruled<&'a Tensor> {
+    pub fn input(&self, index: usize) -> RuleResult<&'a TensorType> {
         self.optional(index).ok_or(MISSING)
     }
 
     /// All inputs, at least one, none of which may be left out.
-    pub fn all(&self) -> Ruled<Vec<&'a Tensor>> {
-        let all: Vec<&Tensor> = self.inputs.iter().copied().collect::<Option<_>>().ok_or(MISSING)?;
+    pub fn all(&self) -> RuleResult<Vec<&'a TensorType>> {
+        let all: Vec<&TensorType> = self.inputs.iter().copied().collect::<Option<_>>().ok_or(MISSING)?;
         if all.is_empty() { Err(MISSING) } else { Ok(all) }
     }
 
     /// The numbers of an input.
-    pub fn values(&self, index: usize) -> Ruled<&'a [i64]> {
+    pub fn values(&self, index: usize) -> RuleResult<&'a [i64]> {
         self.input(index)?.values.as_deref().ok_or(UNKNOWN)
     }
 
@@ -89,7 +89,7 @@ impl<'a> Call<'a> {
         self.attribute(name).is_some()
     }
 
-    pub fn int(&self, name: &str) -> Ruled<Option<i64>> {
+    pub fn int(&self, name: &str) -> RuleResult<Option<i64>> {
         match self.attribute(name) {
             None => Ok(None),
             Some(Attribute::Int(value)) => Ok(Some(*value)),
@@ -97,15 +97,15 @@ impl<'a> Call<'a> {
         }
     }
 
-    pub fn int_or(&self, name: &str, default: i64) -> Ruled<i64> {
+    pub fn int_or(&self, name: &str, default: i64) -> RuleResult<i64> {
         Ok(self.int(name)?.unwrap_or(default))
     }
 
-    pub fn flag(&self, name: &str, default: bool) -> Ruled<bool> {
+    pub fn flag(&self, name: &str, default: bool) -> RuleResult<bool> {
         Ok(self.int_or(name, default.into())? != 0)
     }
 
-    pub fn ints(&self, name: &str) -> Ruled<Option<&'a [i64]>> {
+    pub fn ints(&self, name: &str) -> RuleResult<Option<&'a [i64]>> {
         match self.attribute(name) {
             None => Ok(None),
             Some(Attribute::Ints(values)) => Ok(Some(values)),
@@ -114,14 +114,14 @@ impl<'a> Call<'a> {
     }
 
     /// How many numbers a setting of fractions has.
-    pub fn floats(&self, name: &str) -> Ruled<u64> {
+    pub fn floats(&self, name: &str) -> RuleResult<u64> {
         match self.attribute(name) {
             Some(Attribute::Floats(count)) => Ok(*count),
             _ => Err(SETTING),
         }
     }
 
-    pub fn text(&self, name: &str) -> Ruled<Option<&'a str>> {
+    pub fn text(&self, name: &str) -> RuleResult<Option<&'a str>> {
         match self.attribute(name) {
             None => Ok(None),
             Some(Attribute::Text(text)) => Ok(Some(text)),
@@ -129,7 +129,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    pub fn tensor(&self, name: &str) -> Ruled<Option<&'a Tensor>> {
+    pub fn tensor(&self, name: &str) -> RuleResult<Option<&'a TensorType>> {
         match self.attribute(name) {
             None => Ok(None),
             Some(Attribute::Tensor(tensor)) => Ok(Some(tensor)),
@@ -138,7 +138,7 @@ impl<'a> Call<'a> {
     }
 
     /// So many positive numbers of a setting, by default `default` each.
-    pub fn lengths(&self, name: &str, count: usize, default: u64) -> Ruled<Vec<u64>> {
+    pub fn lengths(&self, name: &str, count: usize, default: u64) -> RuleResult<Vec<u64>> {
         let Some(values) = self.ints(name)? else { return Ok(vec![default; count]) };
         if values.len() != count {
             return Err(SETTING);
@@ -148,7 +148,7 @@ impl<'a> Call<'a> {
     }
 
     /// A list of numbers that old models give as a setting and newer ones as an input; not as both.
-    pub fn setting_or_input(&self, name: &str, index: usize) -> Ruled<Option<&'a [i64]>> {
+    pub fn setting_or_input(&self, name: &str, index: usize) -> RuleResult<Option<&'a [i64]>> {
         match (self.ints(name)?, self.optional(index)) {
             (Some(_), Some(_)) => Err(SETTING),
             (Some(values), None) => Ok(Some(values)),
@@ -163,7 +163,7 @@ impl<'a> Call<'a> {
     }
 
     /// Axes as flags for so many sides; each is named at most once.
-    pub fn axes(&self, axes: &[i64], rank: usize) -> Ruled<Vec<bool>> {
+    pub fn axes(&self, axes: &[i64], rank: usize) -> RuleResult<Vec<bool>> {
         let mut flags = vec![false; rank];
         for &axis in axes {
             let axis = super::tensor::axis_of(axis, rank).ok_or(SETTING)?;
@@ -175,23 +175,23 @@ impl<'a> Call<'a> {
     }
 
     /// The axis in a setting, within the sides of a tensor.
-    pub fn axis(&self, name: &str, default: i64, of: &Tensor) -> Ruled<usize> {
+    pub fn axis(&self, name: &str, default: i64, of: &TensorType) -> RuleResult<usize> {
         of.axis(self.int_or(name, default)?).ok_or(SETTING)
     }
 
     /// The kind of numbers of an input.
-    pub fn kind_of(&self, index: usize, default: Kind) -> Kind {
+    pub fn kind_of(&self, index: usize, default: DataType) -> DataType {
         self.optional(index).map_or(default, |tensor| tensor.kind)
     }
 }
 
 /// Sides that come from numbers: none may be negative.
-pub fn to_sides(values: &[i64]) -> Ruled<Vec<u64>> {
-    values.iter().map(|&value| u64::try_from(value).ok()).collect::<Option<_>>().ok_or(Fault("a side is negative"))
+pub fn to_sides(values: &[i64]) -> RuleResult<Vec<u64>> {
+    values.iter().map(|&value| u64::try_from(value).ok()).collect::<Option<_>>().ok_or(RuleError("a side is negative"))
 }
 
 /// The sides of two tensors that are stretched to each other's, as NumPy does it.
-pub fn broadcast(a: &[u64], b: &[u64]) -> Ruled<Vec<u64>> {
+pub fn broadcast(a: &[u64], b: &[u64]) -> RuleResult<Vec<u64>> {
     let rank = a.len().max(b.len());
     let side = |sides: &[u64], at: usize| (at + sides.len()).checked_sub(rank).map_or(1, |at| sides[at]);
     let both = |at| match (side(a, at), side(b, at)) {
@@ -221,7 +221,7 @@ pub fn places(sides: &[u64], stretched: &[u64]) -> impl Iterator<Item = usize> {
 }
 
 /// The numbers of a tensor of these sides, each of which stands in an input at the place that `place` names.
-pub fn picked(input: &Tensor, sides: &[u64], place: impl Fn(&[u64]) -> Option<Vec<u64>>) -> Option<Vec<i64>> {
+pub fn picked(input: &TensorType, sides: &[u64], place: impl Fn(&[u64]) -> Option<Vec<u64>>) -> Option<Vec<i64>> {
     let values = input.values.as_ref()?;
     let count = product(sides);
     let pick = |mut index: u64| {

@@ -5,10 +5,10 @@
 
 use std::collections::HashMap;
 
-use super::call::Rule;
-use super::tensor::{Kind, SHORT, Tensor};
-use super::wire::{Damaged, Fields, Value, varint};
-use super::{AuditError, Audited, name, operators, short};
+use super::call::ShapeRule;
+use super::tensor::{DataType, SHORT, TensorType};
+use super::wire::{WireError, WireFields, WireValue, varint};
+use super::{AuditError, AuditResult, name, operators, short};
 
 /// Most values of a graph: inputs, constants and what nodes make.
 pub const MAX_VALUES: usize = 65_536;
@@ -23,7 +23,7 @@ pub enum Attribute {
     Int(i64),
     Ints(Vec<i64>),
     Text(String),
-    Tensor(Tensor),
+    Tensor(TensorType),
     /// Numbers that no shape depends on, by count.
     Floats(u64),
 }
@@ -32,7 +32,7 @@ pub enum Attribute {
 pub struct Node {
     pub name: String,
     pub operator: String,
-    pub rule: Rule,
+    pub rule: ShapeRule,
     pub inputs: Vec<Option<u32>>,
     pub outputs: Vec<Option<u32>>,
     pub attributes: Vec<(String, Attribute)>,
@@ -43,7 +43,7 @@ pub struct Graph {
     pub nodes: Vec<Node>,
     /// How many values there are.
     pub values: usize,
-    pub constants: Vec<(u32, Tensor)>,
+    pub constants: Vec<(u32, TensorType)>,
     pub input: u32,
     /// Sides that the model declares for its input, where it declares them.
     pub declared: Option<Vec<Option<u64>>>,
@@ -55,7 +55,7 @@ pub struct Graph {
 struct Names<'a>(HashMap<&'a [u8], u32>);
 
 impl<'a> Names<'a> {
-    fn define(&mut self, name: &'a [u8]) -> Audited<u32> {
+    fn define(&mut self, name: &'a [u8]) -> AuditResult<u32> {
         if self.0.len() >= MAX_VALUES {
             return Err(AuditError::TooMany { what: "values", limit: MAX_VALUES });
         }
@@ -66,7 +66,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    fn find(&self, name: &[u8]) -> Audited<u32> {
+    fn find(&self, name: &[u8]) -> AuditResult<u32> {
         let missing = || AuditError::Value { value: shown(name), reason: "is used before something makes it" };
         self.0.get(name).copied().ok_or_else(missing)
     }
@@ -77,7 +77,7 @@ impl Graph {
     ///
     /// # Errors
     /// [`AuditError`] names what engines might read in different ways.
-    pub fn read(model: &[u8]) -> Audited<Self> {
+    pub fn read(model: &[u8]) -> AuditResult<Self> {
         let message = bytes(model, 7, "graph")?.unwrap_or_default();
         let mut names = Names::default();
         let mut constants = Vec::new();
@@ -117,7 +117,7 @@ impl Graph {
     }
 }
 
-fn node<'a>(message: &'a [u8], names: &mut Names<'a>) -> Audited<Node> {
+fn node<'a>(message: &'a [u8], names: &mut Names<'a>) -> AuditResult<Node> {
     const PART: &str = "node";
     let ends = |field| {
         let ends: Vec<&[u8]> = all(message, field).take(MAX_ENDS + 1).collect();
@@ -132,9 +132,9 @@ fn node<'a>(message: &'a [u8], names: &mut Names<'a>) -> Audited<Node> {
     let rule = operators::rule(operator).ok_or_else(refused)?;
     let given = |name: &&'a [u8]| (!name.is_empty()).then_some(*name);
     let inputs = read.iter().map(|name| given(name).map(|name| names.find(name)).transpose());
-    let inputs = inputs.collect::<Audited<_>>()?;
+    let inputs = inputs.collect::<AuditResult<_>>()?;
     let outputs = made.iter().map(|name| given(name).map(|name| names.define(name)).transpose());
-    let outputs = outputs.collect::<Audited<_>>()?;
+    let outputs = outputs.collect::<AuditResult<_>>()?;
     bytes(message, 7, PART)?;
     let mut attributes: Vec<(String, Attribute)> = Vec::new();
     for message in ends(5)? {
@@ -150,11 +150,11 @@ fn node<'a>(message: &'a [u8], names: &mut Names<'a>) -> Audited<Node> {
 }
 
 /// A setting; `None` if it says two things, or another than its type names.
-fn attribute(message: &[u8]) -> Audited<Option<Attribute>> {
+fn attribute(message: &[u8]) -> AuditResult<Option<Attribute>> {
     const PART: &str = "settings of a node";
-    let present = |field| Fields::of(message).any(|entry| entry.is_ok_and(|(number, _)| number == field));
+    let present = |field| WireFields::of(message).any(|entry| entry.is_ok_and(|(number, _)| number == field));
     let kind = match one(message, 20, PART)? {
-        Some(Value::Number(kind)) => Some(kind),
+        Some(WireValue::Number(kind)) => Some(kind),
         _ => None,
     };
     // Fields of values with the types that stand for them.
@@ -170,7 +170,7 @@ fn attribute(message: &[u8]) -> Audited<Option<Attribute>> {
     Ok(match form {
         1 => one(message, 2, PART)?.map_or(Some(Attribute::Floats(1)), |_| Some(Attribute::Floats(1))),
         2 => match one(message, 3, PART)? {
-            Some(Value::Number(value)) => Some(Attribute::Int(value.cast_signed())),
+            Some(WireValue::Number(value)) => Some(Attribute::Int(value.cast_signed())),
             _ => Some(Attribute::Int(0)),
         },
         3 => {
@@ -189,34 +189,40 @@ fn attribute(message: &[u8]) -> Audited<Option<Attribute>> {
 
 fn count_floats(message: &[u8]) -> u64 {
     let count = |entry| match entry {
-        Ok((7, Value::Four(_))) => 1,
-        Ok((7, Value::Bytes(packed))) => packed.len() as u64 / 4,
+        Ok((7, WireValue::Four(_))) => 1,
+        Ok((7, WireValue::Bytes(packed))) => packed.len() as u64 / 4,
         _ => 0,
     };
-    Fields::of(message).map(count).sum()
+    WireFields::of(message).map(count).sum()
 }
 
 /// A constant; the walk has found as many numbers as its sides say.
-fn tensor(message: &[u8]) -> Audited<Tensor> {
+fn tensor(message: &[u8]) -> AuditResult<TensorType> {
     const PART: &str = "tensor";
     let kind = match one(message, 2, PART)? {
-        Some(Value::Number(kind)) => Kind(kind),
+        Some(WireValue::Number(kind)) => DataType(kind),
         _ => return Err(AuditError::Damaged { part: PART }),
     };
     bytes(message, 8, PART)?;
     let sides: Vec<u64> = numbers(message, 1).into_iter().map(i64::cast_unsigned).collect();
-    let constant = Tensor { constant: true, ..Tensor::of(sides, kind) };
+    let constant = TensorType { constant: true, ..TensorType::of(sides, kind) };
     if constant.elements() > SHORT {
         return Ok(constant);
     }
     let values = match (bytes(message, 9, PART)?, kind) {
-        (Some(raw), Kind::INT64) => raw.as_chunks().0.iter().map(|&bytes| i64::from_le_bytes(bytes)).collect(),
-        (Some(raw), Kind::INT32) => raw.as_chunks().0.iter().map(|&bytes| i32::from_le_bytes(bytes).into()).collect(),
-        (Some(raw), Kind::INT16) => raw.as_chunks().0.iter().map(|&bytes| i16::from_le_bytes(bytes).into()).collect(),
-        (Some(raw), Kind::UINT16) => raw.as_chunks().0.iter().map(|&bytes| u16::from_le_bytes(bytes).into()).collect(),
-        (Some(raw), Kind::INT8) => raw.iter().map(|&byte| byte.cast_signed().into()).collect(),
-        (Some(raw), Kind::UINT8 | Kind::BOOL) => raw.iter().map(|&byte| byte.into()).collect(),
-        (None, Kind::INT64) => numbers(message, 7),
+        (Some(raw), DataType::INT64) => raw.as_chunks().0.iter().map(|&bytes| i64::from_le_bytes(bytes)).collect(),
+        (Some(raw), DataType::INT32) => {
+            raw.as_chunks().0.iter().map(|&bytes| i32::from_le_bytes(bytes).into()).collect()
+        }
+        (Some(raw), DataType::INT16) => {
+            raw.as_chunks().0.iter().map(|&bytes| i16::from_le_bytes(bytes).into()).collect()
+        }
+        (Some(raw), DataType::UINT16) => {
+            raw.as_chunks().0.iter().map(|&bytes| u16::from_le_bytes(bytes).into()).collect()
+        }
+        (Some(raw), DataType::INT8) => raw.iter().map(|&byte| byte.cast_signed().into()).collect(),
+        (Some(raw), DataType::UINT8 | DataType::BOOL) => raw.iter().map(|&byte| byte.into()).collect(),
+        (None, DataType::INT64) => numbers(message, 7),
         (None, _) => numbers(message, 5),
         _ => return Ok(constant),
     };
@@ -224,7 +230,7 @@ fn tensor(message: &[u8]) -> Audited<Tensor> {
 }
 
 /// The sides that a value declares; `None` if it declares none.
-fn declared(value: &[u8]) -> Audited<Option<Vec<Option<u64>>>> {
+fn declared(value: &[u8]) -> AuditResult<Option<Vec<Option<u64>>>> {
     const PART: &str = "types of values";
     let kind = bytes(value, 2, PART)?.unwrap_or_default();
     let tensor = bytes(kind, 1, PART)?.unwrap_or_default();
@@ -232,7 +238,7 @@ fn declared(value: &[u8]) -> Audited<Option<Vec<Option<u64>>>> {
     let mut sides = Vec::new();
     for side in all(shape, 1) {
         sides.push(match one(side, 1, PART)? {
-            Some(Value::Number(length)) if length != u64::MAX => Some(length),
+            Some(WireValue::Number(length)) if length != u64::MAX => Some(length),
             _ => None,
         });
     }
@@ -240,10 +246,10 @@ fn declared(value: &[u8]) -> Audited<Option<Vec<Option<u64>>>> {
 }
 
 /// A field that may come once.
-fn one<'a>(message: &'a [u8], field: u32, part: &'static str) -> Audited<Option<Value<'a>>> {
+fn one<'a>(message: &'a [u8], field: u32, part: &'static str) -> AuditResult<Option<WireValue<'a>>> {
     let mut found = None;
-    for entry in Fields::of(message) {
-        let (number, value) = entry.map_err(|Damaged| AuditError::Damaged { part })?;
+    for entry in WireFields::of(message) {
+        let (number, value) = entry.map_err(|WireError| AuditError::Damaged { part })?;
         if number == field && found.replace(value).is_some() {
             return Err(AuditError::Twice { part, field });
         }
@@ -251,18 +257,18 @@ fn one<'a>(message: &'a [u8], field: u32, part: &'static str) -> Audited<Option<
     Ok(found)
 }
 
-fn bytes<'a>(message: &'a [u8], field: u32, part: &'static str) -> Audited<Option<&'a [u8]>> {
+fn bytes<'a>(message: &'a [u8], field: u32, part: &'static str) -> AuditResult<Option<&'a [u8]>> {
     match one(message, field, part)? {
         None => Ok(None),
-        Some(Value::Bytes(bytes)) => Ok(Some(bytes)),
+        Some(WireValue::Bytes(bytes)) => Ok(Some(bytes)),
         Some(_) => Err(AuditError::Field { part, field }),
     }
 }
 
 /// Every message or text of a field.
 fn all(message: &[u8], field: u32) -> impl Iterator<Item = &[u8]> {
-    Fields::of(message).filter_map(move |entry| match entry {
-        Ok((number, Value::Bytes(bytes))) if number == field => Some(bytes),
+    WireFields::of(message).filter_map(move |entry| match entry {
+        Ok((number, WireValue::Bytes(bytes))) if number == field => Some(bytes),
         _ => None,
     })
 }
@@ -270,10 +276,10 @@ fn all(message: &[u8], field: u32) -> impl Iterator<Item = &[u8]> {
 /// The whole numbers of a field, packed or not.
 fn numbers(message: &[u8], field: u32) -> Vec<i64> {
     let mut numbers = Vec::new();
-    for entry in Fields::of(message) {
+    for entry in WireFields::of(message) {
         match entry {
-            Ok((number, Value::Number(value))) if number == field => numbers.push(value.cast_signed()),
-            Ok((number, Value::Bytes(mut packed))) if number == field => {
+            Ok((number, WireValue::Number(value))) if number == field => numbers.push(value.cast_signed()),
+            Ok((number, WireValue::Bytes(mut packed))) if number == field => {
                 while let Some(value) = varint(&mut packed) {
                     numbers.push(value.cast_signed());
                 }

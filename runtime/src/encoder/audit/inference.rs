@@ -1,12 +1,12 @@
 //! Infers the shape of every tensor of a graph for an input of given sides, and sums up what the graph costs; refuses
 //! what goes beyond [`super::limits`]. Nothing is computed but short lists of whole numbers, which become shapes.
 
-use super::call::{Call, Fault};
+use super::call::{NodeCall, RuleError};
 use super::graph::{Graph, Node};
 use super::limits::{MAX_DEPTH, MAX_FOLDING, MAX_LIVE, MAX_TOTAL, MAX_WORK, MAX_WORK_OF_CALL};
-use super::memory::Memory;
-use super::tensor::{Kind, Tensor};
-use super::{AuditError, Audited, MAX_ELEMENTS, MAX_RANK};
+use super::memory::LiveMemory;
+use super::tensor::{DataType, TensorType};
+use super::{AuditError, AuditResult, MAX_ELEMENTS, MAX_RANK};
 
 /// What a graph makes of an input, and what it costs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct Inference {
 ///
 /// # Errors
 /// [`AuditError`] names the node at which a shape cannot be told, or at which a limit is passed.
-pub fn infer(graph: &Graph, input: &[u64]) -> Audited<Inference> {
+pub fn infer(graph: &Graph, input: &[u64]) -> AuditResult<Inference> {
     let mut walk = Walk::new(graph, input)?;
     for (index, node) in graph.nodes.iter().enumerate() {
         walk.visit(index, node)?;
@@ -38,21 +38,21 @@ pub fn infer(graph: &Graph, input: &[u64]) -> Audited<Inference> {
 
 struct Walk<'a> {
     graph: &'a Graph,
-    tensors: Vec<Option<Tensor>>,
+    tensors: Vec<Option<TensorType>>,
     /// Nodes on the longest way from an input or a constant to every value.
     depths: Vec<u32>,
     /// Work of every node.
     work: Vec<u64>,
     folding: u64,
-    memory: Memory<'a>,
+    memory: LiveMemory<'a>,
 }
 
 impl<'a> Walk<'a> {
-    fn new(graph: &'a Graph, input: &[u64]) -> Audited<Self> {
+    fn new(graph: &'a Graph, input: &[u64]) -> AuditResult<Self> {
         let mut tensors = vec![None; graph.values];
         let mut memory =
-            Memory { graph, values: vec![0; graph.values], kept: vec![false; graph.values], scratch: Vec::new() };
-        let input = Tensor::of(input.to_vec(), Kind::FLOAT);
+            LiveMemory { graph, values: vec![0; graph.values], kept: vec![false; graph.values], scratch: Vec::new() };
+        let input = TensorType::of(input.to_vec(), DataType::FLOAT);
         for (value, tensor) in
             graph.constants.iter().map(|(value, tensor)| (*value, tensor)).chain([(graph.input, &input)])
         {
@@ -64,16 +64,16 @@ impl<'a> Walk<'a> {
         Ok(Self { graph, tensors, depths: vec![0; graph.values], work: Vec::new(), folding: 0, memory })
     }
 
-    fn visit(&mut self, index: usize, node: &Node) -> Audited {
+    fn visit(&mut self, index: usize, node: &Node) -> AuditResult {
         let shapeless =
-            |Fault(reason)| AuditError::Shape { node: node.name.clone(), operator: node.operator.clone(), reason };
+            |RuleError(reason)| AuditError::Shape { node: node.name.clone(), operator: node.operator.clone(), reason };
         let refused = |what, actual, limit| refused(node, what, actual, limit);
         let known = |value: &Option<u32>| value.and_then(|value| self.tensors[value as usize].as_ref());
-        let inputs: Vec<Option<&Tensor>> = node.inputs.iter().map(known).collect();
+        let inputs: Vec<Option<&TensorType>> = node.inputs.iter().map(known).collect();
         let constant = inputs.iter().flatten().all(|input| input.constant);
-        let effect = (node.rule)(&Call { node, inputs: &inputs }).map_err(shapeless)?;
+        let effect = (node.rule)(&NodeCall { node, inputs: &inputs }).map_err(shapeless)?;
         if effect.outputs.len() < node.outputs.len() {
-            return Err(shapeless(Fault("it names more outputs than it has")));
+            return Err(shapeless(RuleError("it names more outputs than it has")));
         }
         let depths = node.inputs.iter().flatten().map(|value| self.depths[*value as usize]);
         let depth = depths.max().unwrap_or(0) + 1;
@@ -95,13 +95,13 @@ impl<'a> Walk<'a> {
             }
             // An empty list stands for one that is not given; an engine may divide by what else is empty.
             if size > 0 && tensor.elements() == 0 && tensor.rank() != 1 {
-                return Err(shapeless(Fault("it makes an empty tensor")));
+                return Err(shapeless(RuleError("it makes an empty tensor")));
             }
             let Some(value) = value.map(|value| value as usize) else { continue };
             self.memory.values[value] = tensor.bytes();
             self.memory.kept[value] |= constant;
             self.depths[value] = depth;
-            self.tensors[value] = Some(Tensor { constant, ..tensor });
+            self.tensors[value] = Some(TensorType { constant, ..tensor });
         }
         if constant {
             self.folding = self.folding.saturating_add(effect.work);
@@ -115,7 +115,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn finish(self, limit: u64) -> Audited<Inference> {
+    fn finish(self, limit: u64) -> AuditResult<Inference> {
         let Self { graph, tensors, work: each, folding, memory, .. } = self;
         let mut work = 0u64;
         for (node, each) in graph.nodes.iter().zip(each) {

@@ -8,7 +8,7 @@
 use super::graph::{Graph, Node};
 
 /// Bytes of a graph's values and nodes.
-pub struct Memory<'a> {
+pub struct LiveMemory<'a> {
     pub graph: &'a Graph,
     /// Bytes of every value.
     pub values: Vec<u64>,
@@ -18,7 +18,7 @@ pub struct Memory<'a> {
     pub scratch: Vec<u64>,
 }
 
-impl Memory<'_> {
+impl LiveMemory<'_> {
     /// Most bytes at a time, and the node at which it is so.
     pub fn peak(&self) -> (u64, usize) {
         let all = self.graph.nodes.len();

@@ -3,11 +3,11 @@
 //! of a few numbers (`ConstantOfShape`, `Expand`, `Range`, `Resize`, `Tile`). Another operator is one more entry here, of
 //! an existing rule or of one more function in [`super::rules`].
 
-use super::call::Rule;
+use super::call::ShapeRule;
 use super::rules::{elementwise, fill, index, layout, matrix, reduce, window};
 
 /// The allowed operators of ONNX's own domain with the rules by which their shapes are inferred, sorted by name.
-const ALLOWED: [(&str, Rule); 76] = [
+const ALLOWED: [(&str, ShapeRule); 76] = [
     ("Abs", elementwise::absolute),
     ("Add", elementwise::add),
     ("AveragePool", window::pool),
@@ -87,7 +87,7 @@ const ALLOWED: [(&str, Rule); 76] = [
 ];
 
 /// Further operators by which exporters compute constants, such as paddings and tables of positions, sorted.
-const FOLDABLE: [(&str, Rule); 23] = [
+const FOLDABLE: [(&str, ShapeRule); 23] = [
     ("And", elementwise::and),
     ("ArgMax", reduce::argument),
     ("ConstantOfShape", fill::constant_of_shape),
@@ -125,11 +125,11 @@ pub fn is_allowed(domain: &str, operator: &str) -> bool {
 }
 
 /// By which rule the shapes of an operator of ONNX's own domain are inferred.
-pub fn rule(operator: &str) -> Option<Rule> {
+pub fn rule(operator: &str) -> Option<ShapeRule> {
     find(&ALLOWED, operator).or_else(|| find(&FOLDABLE, operator))
 }
 
-fn find(operators: &[(&str, Rule)], operator: &str) -> Option<Rule> {
+fn find(operators: &[(&str, ShapeRule)], operator: &str) -> Option<ShapeRule> {
     operators.binary_search_by_key(&operator, |(name, _)| name).ok().map(|at| operators[at].1)
 }
 

@@ -6,9 +6,9 @@ pub const SHORT: u64 = 64;
 
 /// The kind of a tensor's numbers, as onnx.proto counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind(pub u64);
+pub struct DataType(pub u64);
 
-impl Kind {
+impl DataType {
     pub const FLOAT: Self = Self(1);
     pub const UINT8: Self = Self(2);
     pub const INT8: Self = Self(3);
@@ -55,18 +55,18 @@ impl Kind {
 
 /// What is known of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tensor {
+pub struct TensorType {
     pub sides: Vec<u64>,
-    pub kind: Kind,
+    pub kind: DataType,
     /// Its numbers, if they are whole, at most [`SHORT`], and known.
     pub values: Option<Vec<i64>>,
     /// Whether it is the same for every picture, so that an engine may compute it when it opens the model.
     pub constant: bool,
 }
 
-impl Tensor {
+impl TensorType {
     /// A tensor of unknown numbers.
-    pub fn of(sides: Vec<u64>, kind: Kind) -> Self {
+    pub fn of(sides: Vec<u64>, kind: DataType) -> Self {
         Self { sides, kind, values: None, constant: false }
     }
 
@@ -83,7 +83,7 @@ impl Tensor {
 
     /// A list of whole numbers.
     pub fn list(values: Vec<i64>) -> Self {
-        Self::of(vec![values.len() as u64], Kind::INT64).with_values(Some(values))
+        Self::of(vec![values.len() as u64], DataType::INT64).with_values(Some(values))
     }
 
     pub fn rank(&self) -> usize {

@@ -33,11 +33,11 @@ fn integer(field: u32, value: u64) -> Vec<u8> {
 fn with_graph(change: impl FnOnce(&[u8]) -> Vec<u8>) -> Vec<u8> {
     let mut change = Some(change);
     let mut model = Vec::new();
-    for field in Fields::of(&shipped()) {
+    for field in WireFields::of(&shipped()) {
         model.extend(match field.unwrap() {
-            (7, Value::Bytes(graph)) => bytes(7, &(change.take().unwrap())(graph)),
-            (field, Value::Bytes(content)) => bytes(field, content),
-            (field, Value::Number(value)) => integer(field, value),
+            (7, WireValue::Bytes(graph)) => bytes(7, &(change.take().unwrap())(graph)),
+            (field, WireValue::Bytes(content)) => bytes(field, content),
+            (field, WireValue::Number(value)) => integer(field, value),
             other => panic!("{other:?}"),
         });
     }
@@ -170,7 +170,7 @@ fn truncations_and_flipped_bits_neither_panic_nor_pass_as_something_else() {
 #[cfg(feature = "rten")]
 #[test]
 fn the_engines_refuse_before_they_look() {
-    use crate::encoder::choice::{self, Choice, Work};
+    use crate::encoder::choice::{self, EngineChoice, Workload};
     use crate::encoder::{self, EncodeError};
     use crate::image::Preprocessing;
 
@@ -181,8 +181,8 @@ fn the_engines_refuse_before_they_look() {
         let said = error.to_string();
         assert!(said.starts_with("the data of the tensor \"weight\""), "{said}");
     };
-    refused(choice::open(&model, &input, Choice::Auto, Work::Shots).err());
-    refused(choice::open(&model, &input, Choice::Auto, Work::Pictures(usize::MAX)).err());
+    refused(choice::open(&model, &input, EngineChoice::Auto, Workload::Shots).err());
+    refused(choice::open(&model, &input, EngineChoice::Auto, Workload::Pictures(usize::MAX)).err());
     refused(encoder::rten::Rten::open(&model, &input).err());
     #[cfg(feature = "onnx")]
     refused(encoder::onnx::Onnx::open(&model, &input).err());

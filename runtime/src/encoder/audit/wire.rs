@@ -3,11 +3,11 @@
 
 /// The bytes are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Damaged;
+pub struct WireError;
 
 /// A field's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value<'a> {
+pub enum WireValue<'a> {
     /// A number of variable length.
     Number(u64),
     /// Four bytes.
@@ -20,11 +20,11 @@ pub enum Value<'a> {
 
 /// Iterates over the numbers and values of a message's fields; ends after the first error.
 #[derive(Clone, Debug)]
-pub struct Fields<'a> {
+pub struct WireFields<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Fields<'a> {
+impl<'a> WireFields<'a> {
     /// The fields of a message.
     pub fn of(message: &'a [u8]) -> Self {
         Self { rest: message }
@@ -36,17 +36,17 @@ impl<'a> Fields<'a> {
         Some(taken)
     }
 
-    fn field(&mut self) -> Option<(u32, Value<'a>)> {
+    fn field(&mut self) -> Option<(u32, WireValue<'a>)> {
         // Engines read a key of at most 32 bits; a longer one would be another key for them.
         let key = u32::try_from(varint(&mut self.rest)?).ok()?;
         let value = match key & 7 {
-            0 => Value::Number(varint(&mut self.rest)?),
-            1 => Value::Eight(self.take(8)?.try_into().ok()?),
+            0 => WireValue::Number(varint(&mut self.rest)?),
+            1 => WireValue::Eight(self.take(8)?.try_into().ok()?),
             2 => {
                 let length = usize::try_from(varint(&mut self.rest)?).ok()?;
-                Value::Bytes(self.take(length)?)
+                WireValue::Bytes(self.take(length)?)
             }
-            5 => Value::Four(self.take(4)?.try_into().ok()?),
+            5 => WireValue::Four(self.take(4)?.try_into().ok()?),
             // Groups, which ONNX does not have.
             _ => return None,
         };
@@ -54,14 +54,14 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl<'a> Iterator for Fields<'a> {
-    type Item = Result<(u32, Value<'a>), Damaged>;
+impl<'a> Iterator for WireFields<'a> {
+    type Item = Result<(u32, WireValue<'a>), WireError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
             return None;
         }
-        let field = self.field().ok_or(Damaged);
+        let field = self.field().ok_or(WireError);
         if field.is_err() {
             self.rest = &[];
         }
@@ -94,12 +94,12 @@ mod tests {
     #[test]
     fn fields_come_in_their_order_and_damage_ends_them() {
         let message = [0x08, 0x96, 0x01, 0x12, 2, b'h', b'i', 0x1d, 1, 2, 3, 4, 0x21, 1, 2, 3, 4, 5, 6, 7, 8];
-        let fields: Vec<_> = Fields::of(&message).collect();
+        let fields: Vec<_> = WireFields::of(&message).collect();
         let expected = [
-            (1, Value::Number(150)),
-            (2, Value::Bytes(b"hi")),
-            (3, Value::Four([1, 2, 3, 4])),
-            (4, Value::Eight([1, 2, 3, 4, 5, 6, 7, 8])),
+            (1, WireValue::Number(150)),
+            (2, WireValue::Bytes(b"hi")),
+            (3, WireValue::Four([1, 2, 3, 4])),
+            (4, WireValue::Eight([1, 2, 3, 4, 5, 6, 7, 8])),
         ];
         assert_eq!(fields, expected.map(Ok));
         for damaged in [
@@ -111,7 +111,7 @@ mod tests {
             &[0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2],
             &[0x88, 0x80, 0x80, 0x80, 0x10, 1],
         ] {
-            assert_eq!(Fields::of(damaged).collect::<Vec<_>>(), [Err(Damaged)], "{damaged:x?}");
+            assert_eq!(WireFields::of(damaged).collect::<Vec<_>>(), [Err(WireError)], "{damaged:x?}");
         }
     }
 }

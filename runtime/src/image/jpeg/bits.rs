@@ -12,7 +12,7 @@ pub(super) const NO_CODE: Damage = "its picture data make no sense";
 const SHORT: u32 = 9;
 
 /// A Huffman table, ready for decoding.
-pub(super) struct Table {
+pub(super) struct HuffmanTable {
     /// For each beginning of [`SHORT`] bits: length of the code, 0 for longer ones, and its value.
     short: Vec<(u8, u8)>,
     /// For each length the first code that is longer, left-aligned in 16 bits, and what leads from code to value.
@@ -20,7 +20,7 @@ pub(super) struct Table {
     values: Vec<u8>,
 }
 
-impl Table {
+impl HuffmanTable {
     /// From the number of codes of each length and the values in the order of their codes.
     pub(super) fn new(counts: &[u8; 16], values: &[u8]) -> Result<Self, Damage> {
         const WRONG: Damage = "a Huffman table of it makes no sense";
@@ -112,7 +112,7 @@ impl<'a> Bits<'a> {
     }
 
     /// The value of the next code.
-    pub(super) fn code(&mut self, table: &Table) -> Result<u8, Damage> {
+    pub(super) fn code(&mut self, table: &HuffmanTable) -> Result<u8, Damage> {
         if self.count < 16 {
             self.fill();
         }
@@ -154,14 +154,17 @@ mod tests {
     #[test]
     fn codes_of_all_lengths_are_found_and_no_others() {
         // One code of each length: 0, 10, 110, ...; sixteen ones are none.
-        let table = Table::new(&[1; 16], &(1..=16).collect::<Vec<u8>>()).unwrap();
+        let table = HuffmanTable::new(&[1; 16], &(1..=16).collect::<Vec<u8>>()).unwrap();
         for length in 1..=16u32 {
             let code = (0xffff << (17 - length)) & 0xffff;
             assert_eq!(table.find(code), Some((length, length as u8)));
         }
         assert_eq!(table.find(0xffff), None);
-        assert!(Table::new(&[3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[1, 2, 3]).is_err(), "too many codes");
-        assert!(Table::new(&[1; 16], &[1, 2, 3]).is_err(), "too few values");
+        assert!(
+            HuffmanTable::new(&[3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[1, 2, 3]).is_err(),
+            "too many codes"
+        );
+        assert!(HuffmanTable::new(&[1; 16], &[1, 2, 3]).is_err(), "too few values");
     }
 
     #[test]

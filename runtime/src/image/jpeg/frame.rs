@@ -46,7 +46,7 @@ pub(super) enum Colours {
 
 /// What stands before the first scan.
 #[derive(Clone, Debug)]
-pub(super) struct Frame {
+pub(super) struct JpegFrame {
     pub(super) size: [usize; 2],
     pub(super) progressive: bool,
     pub(super) components: Vec<Component>,
@@ -103,7 +103,7 @@ impl<'a> Segments<'a> {
     }
 }
 
-impl Frame {
+impl JpegFrame {
     /// Reads the header of a JPEG file.
     pub(super) fn read(jpeg: &[u8]) -> Result<Self, Damage> {
         let mut segments = Segments::new(jpeg);

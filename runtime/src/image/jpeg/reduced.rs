@@ -7,7 +7,7 @@
 //! Of a progressive picture the coefficients must be kept until the last scan; where there is no room for all, the
 //! highest frequencies are left out.
 
-use super::frame::{Colours, Component, Frame};
+use super::frame::{Colours, Component, JpegFrame};
 use super::scan::ZIGZAG;
 
 /// The planes of a picture as they are made.
@@ -34,7 +34,7 @@ struct Plane {
 }
 
 /// How many samples a block of each component gives where the picture is reduced by `by` = 2, 4 or 8.
-fn sides(frame: &Frame, by: usize) -> impl Iterator<Item = [usize; 2]> {
+fn sides(frame: &JpegFrame, by: usize) -> impl Iterator<Item = [usize; 2]> {
     frame.components.iter().map(move |own| {
         [0, 1].map(|axis| {
             let wanted = 8 / by * frame.sampling[axis] / own.sampling[axis];
@@ -52,7 +52,7 @@ fn used(side: [usize; 2], detail: usize) -> [usize; 2] {
 }
 
 /// Bytes that the planes take while the scans are read.
-pub(super) fn bytes(frame: &Frame, by: usize, detail: usize) -> usize {
+pub(super) fn bytes(frame: &JpegFrame, by: usize, detail: usize) -> usize {
     let each = |side: [usize; 2]| {
         let kept: usize = if frame.progressive { used(side, detail).iter().product() } else { 0 };
         side[0] * side[1] + kept * size_of::<i16>()
@@ -106,7 +106,7 @@ impl Plane {
 
 impl Reduced {
     /// Planes for a picture reduced by 2, 4 or 8, from one of [`DETAIL`]'s numbers of coefficients.
-    pub(super) fn new(frame: &Frame, by: usize, detail: usize) -> Self {
+    pub(super) fn new(frame: &JpegFrame, by: usize, detail: usize) -> Self {
         let plane = |(own, side): (&Component, [usize; 2])| {
             let (blocks, used) = (own.blocks[0] * own.blocks[1], used(side, detail));
             let slot = |natural: u8| {
@@ -178,7 +178,7 @@ impl Reduced {
     }
 
     /// The picture in red, green and blue, `[height, width, 3]`.
-    pub(super) fn to_rgb(&self, frame: &Frame, by: usize) -> (u32, u32, Vec<u8>) {
+    pub(super) fn to_rgb(&self, frame: &JpegFrame, by: usize) -> (u32, u32, Vec<u8>) {
         let [width, height] = frame.size.map(|side| side.div_ceil(by));
         // Where a pixel's sample stands in a plane: at the same position, but for components that cannot give as many.
         let position = |axis: usize, pixel: usize, (plane, own): (&Plane, &Component)| {

@@ -5,8 +5,8 @@
 //! restarts come in their order, and at the end nothing may be left over. Of a progressive picture one bit for each
 //! coefficient is kept, as much as its later scans are read with.
 
-use super::bits::{Bits, Damage, NO_CODE, Table};
-use super::frame::{CUT_OFF, DHT, DQT, DRI, EOI, Frame, SOS, Segments};
+use super::bits::{Bits, Damage, HuffmanTable, NO_CODE};
+use super::frame::{CUT_OFF, DHT, DQT, DRI, EOI, JpegFrame, SOS, Segments};
 use super::reduced::Reduced;
 
 /// Most scans of a picture; encoders write about ten.
@@ -22,7 +22,7 @@ pub(super) const ZIGZAG: [u8; 64] = [
 ];
 
 /// Goes through all scans; with `reduced`, its planes get the picture.
-pub(super) fn walk(jpeg: &[u8], frame: &Frame, reduced: Option<&mut Reduced>) -> Result<(), Damage> {
+pub(super) fn walk(jpeg: &[u8], frame: &JpegFrame, reduced: Option<&mut Reduced>) -> Result<(), Damage> {
     let components = frame.components.len();
     let seen = if frame.progressive {
         frame.components.iter().map(|own| std::vec![0; own.blocks[0] * own.blocks[1]]).collect()
@@ -71,7 +71,7 @@ pub(super) fn walk(jpeg: &[u8], frame: &Frame, reduced: Option<&mut Reduced>) ->
 }
 
 struct Walk<'a, 'b> {
-    frame: &'a Frame,
+    frame: &'a JpegFrame,
     reduced: Option<&'b mut Reduced>,
     /// For each block of a progressive picture the coefficients that are not zero so far.
     seen: Vec<Vec<u64>>,
@@ -81,7 +81,7 @@ struct Walk<'a, 'b> {
     /// For each component its quantisation table, as it was when its first scan began.
     latched: Vec<Option<[u16; 64]>>,
     /// Four of DC, four of AC.
-    tables: [Option<Table>; 8],
+    tables: [Option<HuffmanTable>; 8],
     /// Units between restarts; 0 for no restarts.
     interval: usize,
 }
@@ -131,7 +131,7 @@ impl Walk<'_, '_> {
             if class > 1 || slot > 3 || rest.len() < total {
                 return Err(WRONG);
             }
-            self.tables[4 * class + slot] = Some(Table::new(counts, &rest[..total])?);
+            self.tables[4 * class + slot] = Some(HuffmanTable::new(counts, &rest[..total])?);
             content = &rest[total..];
         }
         Ok(())

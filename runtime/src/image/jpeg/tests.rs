@@ -68,7 +68,7 @@ fn reduced_pictures_are_whole_ones_made_smaller() {
     for (name, file) in all() {
         let whole = super::decode(&file).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(whole, ::image::load_from_memory(&file).unwrap().into_rgb8(), "small pictures stay as they are");
-        let frame = Frame::read(&file).unwrap();
+        let frame = JpegFrame::read(&file).unwrap();
         for by in [2, 4, 8] {
             let expected = means(&whole, by);
             let mut differences = Vec::new();
@@ -113,7 +113,7 @@ fn colours_of_few_samples_are_put_in_their_place() {
     use SamplingFactor::*;
     let picture = super::decode(SAMPLES[1].1).unwrap();
     for (name, file) in written(&[R_4_1_0, F_1_4, F_2_4]) {
-        let frame = Frame::read(&file).unwrap();
+        let frame = JpegFrame::read(&file).unwrap();
         let held =
             with_few_colours(&picture, [0, 1].map(|axis| frame.sampling[axis] / frame.components[1].sampling[axis]));
         for by in [2, 4, 8] {
@@ -137,7 +137,7 @@ fn reduced_pictures_are_turned_as_whole_ones_are() {
         let exif = [b"II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0", &[orientation, 0, 0, 0, 0, 0, 0, 0][..]].concat();
         encoder.add_exif_metadata(&exif).unwrap();
         encoder.encode(picture.as_raw(), picture.width() as u16, picture.height() as u16, ColorType::Rgb).unwrap();
-        let mut frame = Frame::read(&file).unwrap();
+        let mut frame = JpegFrame::read(&file).unwrap();
         assert_eq!(Some(frame.orientation), Orientation::from_exif(orientation));
         let reduced = reduce(&file, &frame, 2, 8).unwrap();
         let whole = super::decode(&file).unwrap();

@@ -1,14 +1,14 @@
 //! Is the new state as good as the old one was?
 
 use orco_state::label;
-use orco_state::session::Report;
+use orco_state::session::SessionReport;
 use orco_state::state::{Origin, State};
 
-use super::plan::{Plan, Planned, Role};
+use super::plan::{ClassRole, PlannedClass, UpgradePlan};
 
 /// How a class was recognised and is now.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Compared {
+pub struct ClassComparison {
     /// Its label.
     pub label: String,
     /// Shots that the old state had of it.
@@ -59,20 +59,20 @@ fn tail(successes: u32, trials: u32, rate: f64) -> f64 {
 }
 
 /// Compares what is known of the old state with what the report says of the new one.
-pub fn compare(plan: &Plan, old: &State, report: &Report) -> Vec<Compared> {
-    let compared = |planned: &Planned| {
-        let Planned { label, learned, role, shots, files } = planned;
+pub fn compare(plan: &UpgradePlan, old: &State, report: &SessionReport) -> Vec<ClassComparison> {
+    let compared = |planned: &PlannedClass| {
+        let PlannedClass { label, learned, role, shots, files } = planned;
         let Origin { shots: first, recognised } =
             learned.and_then(|index| old.origins.get(index)).copied().unwrap_or(Origin::UNKNOWN);
         let after = report.classes.iter().find(|class| label::same(&class.label, label));
         let samples = after.map_or(0, |after| after.samples);
         let share = after.filter(|after| after.samples > 0).map(|after| after.after);
         let right = share.map_or(0, |share| (share * samples as f32).round() as u32);
-        Compared {
+        ClassComparison {
             label: label.clone(),
             shots: *shots,
             pictures: files.len(),
-            merged: *role == Role::Base,
+            merged: *role == ClassRole::Base,
             before: (first > 0).then(|| recognised as f32 / first as f32),
             after: share,
             counts: Counts { before: [recognised, first], after: [right, samples] },
@@ -83,15 +83,15 @@ pub fn compare(plan: &Plan, old: &State, report: &Report) -> Vec<Compared> {
 
 /// Classes that are recognised clearly worse than before, and, with an empty label, all together if they are. Classes
 /// of the bundle are judged by other samples than before, and are left out.
-pub fn clearly_worse(classes: &[Compared]) -> Vec<Compared> {
-    let comparable = |class: &&Compared| !class.merged && class.before.is_some() && class.after.is_some();
-    let compared: Vec<&Compared> = classes.iter().filter(comparable).collect();
+pub fn clearly_worse(classes: &[ClassComparison]) -> Vec<ClassComparison> {
+    let comparable = |class: &&ClassComparison| !class.merged && class.before.is_some() && class.after.is_some();
+    let compared: Vec<&ClassComparison> = classes.iter().filter(comparable).collect();
     let sum = |of: fn(&Counts) -> [u32; 2]| {
         compared.iter().map(|class| of(&class.counts)).fold([0; 2], |sum, next| [sum[0] + next[0], sum[1] + next[1]])
     };
     let counts = Counts { before: sum(|counts| counts.before), after: sum(|counts| counts.after) };
     let share = |[right, samples]: [u32; 2]| (samples > 0).then(|| right as f32 / samples as f32);
-    let all = Compared {
+    let all = ClassComparison {
         label: String::new(),
         shots: compared.iter().map(|class| class.shots).sum(),
         pictures: compared.iter().map(|class| class.pictures).sum(),
@@ -108,11 +108,19 @@ pub fn clearly_worse(classes: &[Compared]) -> Vec<Compared> {
 mod tests {
     use super::*;
 
-    fn class(before: [u32; 2], after: [u32; 2]) -> Compared {
+    fn class(before: [u32; 2], after: [u32; 2]) -> ClassComparison {
         let share = |[right, samples]: [u32; 2]| (samples > 0).then(|| right as f32 / samples as f32);
         let (label, shots) = ("mug".to_string(), after[1] as usize);
         let counts = Counts { before, after };
-        Compared { label, shots, pictures: shots, merged: false, before: share(before), after: share(after), counts }
+        ClassComparison {
+            label,
+            shots,
+            pictures: shots,
+            merged: false,
+            before: share(before),
+            after: share(after),
+            counts,
+        }
     }
 
     #[test]
@@ -128,7 +136,7 @@ mod tests {
         assert!(clearly_worse(&[class([5, 5], [4, 5]), class([5, 5], [3, 5])]).is_empty());
         let lost = clearly_worse(&[class([5, 5], [5, 5]), class([5, 5], [0, 5])]);
         assert_eq!(lost[0].label, "mug");
-        let all: Vec<Compared> = (0..12).map(|_| class([5, 5], [4, 5])).collect();
+        let all: Vec<ClassComparison> = (0..12).map(|_| class([5, 5], [4, 5])).collect();
         let worse = clearly_worse(&all);
         assert_eq!(worse.iter().map(|class| class.label.as_str()).collect::<Vec<_>>(), [""]);
         assert!(clearly_worse(&[class([0, 0], [0, 5]), class([5, 5], [0, 0])]).is_empty(), "nothing says so");

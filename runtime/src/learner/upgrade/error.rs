@@ -7,7 +7,7 @@ use orco_core::align::AlignError;
 use orco_state::session::LearnError;
 
 use super::super::ShotsError;
-use super::check::Compared;
+use super::check::ClassComparison;
 use crate::release::ReleaseError;
 use crate::store::StoreError;
 
@@ -73,7 +73,7 @@ pub enum UpgradeError {
     #[error("the new bundle would recognise clearly worse: {}", listed(classes))]
     Worse {
         /// The classes; one without a label stands for all of them together.
-        classes: Vec<Compared>,
+        classes: Vec<ClassComparison>,
     },
     /// No state of the bundle was kept aside.
     #[error(
@@ -120,7 +120,7 @@ fn quoted(labels: &[String]) -> String {
     first_few(labels.iter().map(|label| format!("\"{label}\"")))
 }
 
-fn listed(classes: &[Compared]) -> String {
+fn listed(classes: &[ClassComparison]) -> String {
     first_few(classes.iter().map(|class| {
         let name = if class.label.is_empty() { "all classes together".into() } else { format!("\"{}\"", class.label) };
         let (before, after) = (class.before.unwrap_or_default(), class.after.unwrap_or_default());

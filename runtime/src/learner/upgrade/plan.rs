@@ -5,43 +5,43 @@ use std::ops::ControlFlow;
 
 use ::image::RgbImage;
 use orco_state::codec;
-use orco_state::history::Saved;
+use orco_state::history::SavedState;
 use orco_state::label;
 
 use super::UpgradeError;
 use crate::bundle::Bundle;
-use crate::learner::{Observer, Step};
-use crate::store::kept::{self, KeptWith, Pictures};
+use crate::learner::{ChangeStep, Observer};
+use crate::store::kept::{self, KeptBundle, KeptPictures};
 
 /// What is to be learned again.
-pub struct Plan {
+pub struct UpgradePlan {
     /// The bundle of the old state.
-    pub from: KeptWith,
+    pub from: KeptBundle,
     /// Learned classes in the order of learning, then base classes that were given further shots.
-    pub classes: Vec<Planned>,
+    pub classes: Vec<PlannedClass>,
     /// What is wrong with pictures, in sentences.
     pub warnings: Vec<String>,
-    pictures: Pictures,
+    pictures: KeptPictures,
 }
 
 /// A class that is to be learned again.
-pub struct Planned {
+pub struct PlannedClass {
     /// Its label.
     pub label: String,
     /// Its place among the learned classes of the old state.
     pub learned: Option<usize>,
     /// What becomes of it.
-    pub role: Role,
+    pub role: ClassRole,
     /// Shots that the old state has of it.
     pub shots: usize,
     /// The pictures that are there and can be used.
-    pub files: Vec<Usable>,
+    pub files: Vec<KeptPicture>,
 }
 
 /// A picture that was looked at and can be used. There may be far more of them than memory has room for, so it is read
 /// once more to be learned from; by its digest it is the same then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Usable {
+pub struct KeptPicture {
     /// The exemplar that came of it.
     exemplar: [u8; 32],
     /// SHA-256 of its file.
@@ -50,7 +50,7 @@ pub struct Usable {
 
 /// What becomes of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum ClassRole {
     /// The new bundle brings it; its shots are further ones.
     Base,
     /// It is learned.
@@ -60,11 +60,11 @@ pub enum Role {
     },
 }
 
-impl Plan {
+impl UpgradePlan {
     /// Looks what is kept of the shots of a state: decodes every picture.
     pub fn of(
-        old: &Saved,
-        pictures: &Pictures,
+        old: &SavedState,
+        pictures: &KeptPictures,
         bundle: &Bundle,
         observer: &mut dyn Observer,
     ) -> Result<Self, UpgradeError> {
@@ -73,7 +73,7 @@ impl Plan {
         let from = match pictures.kept_with() {
             Ok(from) => from,
             Err(_) if knows_nothing => {
-                KeptWith { name: String::new(), release: 0, digest: String::new(), labels: Vec::new() }
+                KeptBundle { name: String::new(), release: 0, digest: String::new(), labels: Vec::new() }
             }
             Err(source) => return Err(UpgradeError::NotKept { folder: pictures.folder().into(), source }),
         };
@@ -84,7 +84,7 @@ impl Plan {
         let (mut done, total) = (0, state.exemplars.len());
         let mut one_more = || {
             done += 1;
-            observer.step(Step::Pictures { done, total })
+            observer.step(ChangeStep::Pictures { done, total })
         };
         let given = labels.iter().enumerate().map(|(index, label)| (index, label, None));
         for (index, label, learned) in learned.chain(given) {
@@ -95,9 +95,9 @@ impl Plan {
             }
             let is_base = bundle.base_model.classes.iter().any(|class| label::same(&class.label, label));
             let session = learned.map_or(u32::MAX, |index| state.classes[index].session);
-            let role = if is_base { Role::Base } else { Role::Learned { session } };
+            let role = if is_base { ClassRole::Base } else { ClassRole::Learned { session } };
             let files = plan.usable(label, &own, &mut one_more)?;
-            plan.classes.push(Planned { label: label.clone(), learned, role, shots: own.len(), files });
+            plan.classes.push(PlannedClass { label: label.clone(), learned, role, shots: own.len(), files });
         }
         Ok(plan)
     }
@@ -111,14 +111,14 @@ impl Plan {
         label: &str,
         exemplars: &[[u8; 32]],
         one_more: &mut dyn FnMut() -> ControlFlow<()>,
-    ) -> Result<Vec<Usable>, UpgradeError> {
+    ) -> Result<Vec<KeptPicture>, UpgradeError> {
         let mut usable = Vec::with_capacity(exemplars.len());
         let mut missing = 0;
         for exemplar in exemplars {
             let path = self.pictures.path(exemplar);
             match self.pictures.read(exemplar) {
                 Ok(bytes) => match kept::decoded(&bytes) {
-                    Ok(_) => usable.push(Usable { exemplar: *exemplar, digest: codec::digest(&bytes) }),
+                    Ok(_) => usable.push(KeptPicture { exemplar: *exemplar, digest: codec::digest(&bytes) }),
                     Err(error) => self.warnings.push(format!("{}, a shot of \"{label}\", {error}", path.display())),
                 },
                 Err(error) if error.kind() == io::ErrorKind::NotFound => missing += 1,
@@ -139,7 +139,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`UpgradeError::Picture`] if it cannot be read any more, or is another one by now.
-    pub fn open(&self, label: &str, usable: &Usable) -> Result<(Vec<u8>, RgbImage), UpgradeError> {
+    pub fn open(&self, label: &str, usable: &KeptPicture) -> Result<(Vec<u8>, RgbImage), UpgradeError> {
         let bytes = self.pictures.read(&usable.exemplar).and_then(|bytes| {
             let changed = || io::Error::other("it changed while it was in use");
             if codec::digest(&bytes) == usable.digest { Ok(bytes) } else { Err(changed()) }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::simulated::{Image, SimulatedDisk, every_fate};
 use super::{DIGEST, base_model, files_on, generation, saves, say};
-use crate::store::files::Files;
-use orco_state::history::Saved;
+use crate::store::files::SlotFiles;
+use orco_state::history::SavedState;
 use orco_state::state::BaseModel;
 use orco_state::store::{self, Slot};
 use orco_trials::heavy;
@@ -36,7 +36,7 @@ struct Scenario<'a> {
     after: u32,
     /// Most operations without a sync; the disk's blocks are as small as that allows.
     depth: usize,
-    change: &'a dyn Fn(&mut Files<SimulatedDisk>) -> bool,
+    change: &'a dyn Fn(&mut SlotFiles<SimulatedDisk>) -> bool,
 }
 
 /// Which save a device finds that starts on this image; panics if it finds none although there was one.
@@ -85,7 +85,7 @@ fn cut_everywhere(
     left
 }
 
-fn save(base_model: &BaseModel, saved: &Saved, files: &mut Files<SimulatedDisk>) -> bool {
+fn save(base_model: &BaseModel, saved: &SavedState, files: &mut SlotFiles<SimulatedDisk>) -> bool {
     files.remove_unfinished().is_ok() && super::save(files, base_model, saved).is_ok()
 }
 
@@ -106,9 +106,9 @@ fn a_power_cut_leaves_the_old_state_or_the_new_one() {
     };
     let to = |number: usize| {
         let (base_model, saves) = (&base_model, &saves);
-        move |files: &mut Files<SimulatedDisk>| save(base_model, &saves[number - 1], files)
+        move |files: &mut SlotFiles<SimulatedDisk>| save(base_model, &saves[number - 1], files)
     };
-    let purge = |files: &mut Files<SimulatedDisk>| {
+    let purge = |files: &mut SlotFiles<SimulatedDisk>| {
         files.remove_unfinished().is_ok() && super::purge(files, &base_model, &saves[3]).is_ok()
     };
     // Save 1 lies in both slots, so save 2 goes to A and save 3 to B.
@@ -147,7 +147,7 @@ fn a_power_cut_leaves_the_old_state_or_the_new_one() {
         let left = cut_everywhere(&base_model, scenario, block_of(scenario), &mut first);
         // Whatever is left, the next save on it may be cut, too.
         for (start, before) in left {
-            let change = |files: &mut Files<SimulatedDisk>| save(&base_model, &saves[4], files);
+            let change = |files: &mut SlotFiles<SimulatedDisk>| save(&base_model, &saves[4], files);
             let name = format!("recovery after {}", scenario.name);
             let recovery = Scenario { name: &name, start, before, after: 5, depth: DEEP, change: &change };
             cut_everywhere(&base_model, &recovery, usize::MAX, &mut again);

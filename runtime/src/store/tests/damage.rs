@@ -4,7 +4,7 @@ use std::thread;
 
 use super::rules::Shelf;
 use super::{DIGEST, base_model, generation, saves, say};
-use orco_state::store::{self, Frame, Medium, Slot};
+use orco_state::store::{self, Medium, Slot, SlotFrame};
 use orco_trials::heavy;
 
 /// Bytes of the state, at least.
@@ -23,7 +23,7 @@ fn every_flipped_bit_and_every_truncation_is_noticed() {
     }
     // Save 1 in both, 2 in A, 3 in B, 4 in A, 5 in B.
     let good = shelf.read(Slot::B).unwrap().unwrap();
-    assert!(good.len() >= SIZE && Frame::decode(&good).is_ok());
+    assert!(good.len() >= SIZE && SlotFrame::decode(&good).is_ok());
     let loads = |damaged: &[u8]| {
         let mut shelf = shelf.clone();
         shelf.put(Slot::B, damaged);
@@ -41,7 +41,7 @@ fn every_flipped_bit_and_every_truncation_is_noticed() {
         let mut bytes = good.clone();
         for bit in (thread..bits).step_by(threads).filter(|bit| tried(*bit, store::HEADER * 8)) {
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert!(Frame::decode(&bytes).is_err(), "bit {bit} was not noticed");
+            assert!(SlotFrame::decode(&bytes).is_err(), "bit {bit} was not noticed");
             // The header's bits, and some of the body's: the other slot must be what is loaded.
             if bit < store::HEADER * 8 || bit % STEP == 0 {
                 assert_eq!(loads(&bytes), 4, "bit {bit}");
@@ -51,13 +51,13 @@ fn every_flipped_bit_and_every_truncation_is_noticed() {
     };
     thread::scope(|scope| (0..threads).for_each(|thread| drop(scope.spawn(move || flips(thread)))));
     for length in (0..good.len()).filter(|length| tried(*length, store::HEADER)) {
-        assert!(Frame::decode(&good[..length]).is_err(), "length {length} was not noticed");
+        assert!(SlotFrame::decode(&good[..length]).is_err(), "length {length} was not noticed");
         if length < store::HEADER || length % STEP == 0 {
             assert_eq!(loads(&good[..length]), 4, "length {length}");
         }
     }
     let longer = [&good[..], &[0]].concat();
-    assert!(Frame::decode(&longer).is_err());
+    assert!(SlotFrame::decode(&longer).is_err());
     let count = |places, header| (0..places).filter(|index| tried(*index, header)).count();
     let (flipped, cut) = (count(bits, store::HEADER * 8), count(good.len(), store::HEADER));
     trial.count(flipped + cut);

@@ -2,15 +2,15 @@
 
 use super::simulated::{FATES, Failure, Fate, Image, SimulatedDisk};
 use super::{DIGEST, base_model, files_on, generation, saves, say};
-use crate::store::files::Files;
-use orco_state::store::{self, Holds, SaveError};
+use crate::store::files::SlotFiles;
+use orco_state::store::{self, MediumState, SaveError};
 
 #[test]
 fn disk_errors_are_reported_and_nothing_is_lost() {
     let mut trial = orco_trials::trial!(5, "disk errors");
     let base_model = base_model();
     let saves = saves(&base_model, 4, 3);
-    let found = |files: &mut Files<SimulatedDisk>| {
+    let found = |files: &mut SlotFiles<SimulatedDisk>| {
         let loaded = store::load(files, &base_model, DIGEST).unwrap_or_else(|error| panic!("{error:?}"));
         generation(loaded.saved.as_ref())
     };
@@ -43,8 +43,10 @@ fn disk_errors_are_reported_and_nothing_is_lost() {
                     let here = found(&mut files) as usize;
                     match &saved {
                         Ok(_) => assert_eq!(here, before + 1, "{what}"),
-                        Err(SaveError::Medium { holds: Holds::Old, .. }) => assert_eq!(here, before, "{what}"),
-                        Err(SaveError::Medium { holds: Holds::New, .. }) => assert_eq!(here, before + 1, "{what}"),
+                        Err(SaveError::Medium { holds: MediumState::Old, .. }) => assert_eq!(here, before, "{what}"),
+                        Err(SaveError::Medium { holds: MediumState::New, .. }) => {
+                            assert_eq!(here, before + 1, "{what}")
+                        }
                         Err(error) => panic!("{what}: {error:?}"),
                     }
                     reported += usize::from(saved.is_err());

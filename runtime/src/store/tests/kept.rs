@@ -6,12 +6,12 @@ use std::io;
 
 use super::simulated::{Image, SimulatedDisk, every_fate};
 use super::{DIGEST, base_model, files_on, label, save, saves, say};
-use crate::store::files::Files;
+use crate::store::files::SlotFiles;
 use crate::store::folder::Disk;
 use crate::store::kept::{exemplar_of, file_of, put, sweep};
-use orco_state::history::{Change, Limits, Saved, Verb};
+use orco_state::history::{ChangeKind, HistoryChange, HistoryLimits, SavedState};
 use orco_state::state::State;
-use orco_state::store::{self, Frame};
+use orco_state::store::{self, SlotFrame};
 
 /// SHA-256 of the bundle that is gone over to.
 const OTHER: [u8; 32] = [8; 32];
@@ -78,16 +78,16 @@ fn folder_of(digest: &[u8; 32]) -> &'static str {
     if *digest == OTHER { "kept-other" } else { "kept-this" }
 }
 
-fn keep_all(disk: &SimulatedDisk, saved: &Saved) -> io::Result<()> {
-    let within = Within { disk, folder: folder_of(&saved.state.base_model) };
+fn keep_all(disk: &SimulatedDisk, saved: &SavedState) -> io::Result<()> {
+    let within = Within { disk, folder: folder_of(&saved.state.bundle_digest) };
     // What is there already is not written again.
     let is_new = |exemplar: &&[u8; 32]| within.read(&file_of(exemplar)).ok().flatten() != Some(picture(exemplar));
     let exemplars = saved.exemplar_digests();
     exemplars.iter().filter(is_new).try_for_each(|exemplar| put(&within, &file_of(exemplar), &picture(exemplar)))
 }
 
-fn sweep_all(disk: &SimulatedDisk, saved: &Saved) -> io::Result<()> {
-    sweep(&Within { disk, folder: folder_of(&saved.state.base_model) }, &saved.exemplar_digests())
+fn sweep_all(disk: &SimulatedDisk, saved: &SavedState) -> io::Result<()> {
+    sweep(&Within { disk, folder: folder_of(&saved.state.bundle_digest) }, &saved.exemplar_digests())
 }
 
 /// Exemplars of the pictures in a folder.
@@ -100,8 +100,8 @@ fn there(image: &Image, folder: &str) -> BTreeSet<[u8; 32]> {
 /// change said that it was done.
 fn cut_everywhere(
     start: &Image,
-    change: &dyn Fn(&mut Files<SimulatedDisk>) -> bool,
-    check: &dyn Fn(&Image, &Saved, bool),
+    change: &dyn Fn(&mut SlotFiles<SimulatedDisk>) -> bool,
+    check: &dyn Fn(&Image, &SavedState, bool),
 ) -> usize {
     let mut outcomes = 0;
     for operation in 0.. {
@@ -113,7 +113,7 @@ fn cut_everywhere(
             outcomes += 1;
             let image = files.disk.after_crash(fates);
             let found = store::load_any(&mut files_on(&image, 64)).unwrap().saved.unwrap();
-            let folder = folder_of(&found.state.base_model);
+            let folder = folder_of(&found.state.bundle_digest);
             for exemplar in found.exemplar_digests() {
                 let path = format!("{folder}/{}", file_of(&exemplar));
                 assert_eq!(image.get(&path), Some(&picture(&exemplar)), "operation {operation}, {fates:?}: {path}");
@@ -128,7 +128,7 @@ fn cut_everywhere(
 }
 
 /// A disk that holds a state with all of its pictures.
-fn disk_with(base_model: &orco_state::state::BaseModel, saves: &[Saved]) -> Image {
+fn disk_with(base_model: &orco_state::state::BaseModel, saves: &[SavedState]) -> Image {
     let mut files = files_on(&Image::new(), usize::MAX);
     for saved in saves {
         keep_all(&files.disk, saved).unwrap();
@@ -143,7 +143,7 @@ fn whichever_state_is_found_has_its_pictures() {
     let base_model = base_model();
     let saves = saves(&base_model, 3, 2);
     let start = disk_with(&base_model, &saves[..2]);
-    let learn = |files: &mut Files<SimulatedDisk>| {
+    let learn = |files: &mut SlotFiles<SimulatedDisk>| {
         keep_all(&files.disk, &saves[2]).is_ok()
             && save(files, &base_model, &saves[2]).is_ok()
             && sweep_all(&files.disk, &saves[2]).is_ok()
@@ -155,9 +155,9 @@ fn whichever_state_is_found_has_its_pictures() {
     let mut next = saves[1].state.clone();
     next.classes.remove(1);
     next.exemplars.remove_class(2);
-    let only = Limits { entries: 1, ..Limits::default() };
-    let forgotten = saves[1].then(next, &Change::new(Verb::Forget, 1).labels([label(2)]), only);
-    let forget = |files: &mut Files<SimulatedDisk>| {
+    let only = HistoryLimits { entries: 1, ..HistoryLimits::default() };
+    let forgotten = saves[1].then(next, &HistoryChange::new(ChangeKind::Forget, 1).labels([label(2)]), only);
+    let forget = |files: &mut SlotFiles<SimulatedDisk>| {
         save(files, &base_model, &forgotten).is_ok() && sweep_all(&files.disk, &forgotten).is_ok()
     };
     let swept = cut_everywhere(&start, &forget, &|image, found, done| {
@@ -181,10 +181,10 @@ fn going_over_to_another_bundle_leaves_the_old_state_or_the_new_one() {
     for (index, class) in old.state.exemplars.classes().iter().enumerate() {
         exemplars.push(*class, &[0.5, index as f32, 2.0]);
     }
-    let state = State { base_model: OTHER, exemplars, ..old.state.clone() };
-    let new = Saved::begun(state, &Change::new(Verb::Upgrade, 1));
+    let state = State { bundle_digest: OTHER, exemplars, ..old.state.clone() };
+    let new = SavedState::begun(state, &HistoryChange::new(ChangeKind::Upgrade, 1));
     assert!(new.exemplar_digests().is_disjoint(&old.exemplar_digests()));
-    let go_over = |files: &mut Files<SimulatedDisk>| -> bool {
+    let go_over = |files: &mut SlotFiles<SimulatedDisk>| -> bool {
         let Ok(found) = store::load_any(files) else { return false };
         let from = found.generation;
         let slot = files.disk.read(found.slot.unwrap().name()).ok().flatten();
@@ -198,7 +198,7 @@ fn going_over_to_another_bundle_leaves_the_old_state_or_the_new_one() {
         assert!(*found == new || !done, "acknowledged and lost");
         if *found == new {
             let aside = &image["kept-this/state"];
-            assert_eq!(Frame::decode(aside).unwrap().base_model, DIGEST);
+            assert_eq!(SlotFrame::decode(aside).unwrap().base_model, DIGEST);
             assert_eq!(store::read(aside).as_ref(), Some(old));
             assert!(there(image, "kept-this").is_superset(&old.exemplar_digests()));
         }

@@ -6,18 +6,18 @@ use std::thread;
 use std::time::Duration;
 
 use super::{DIGEST, base_model, say};
-use crate::store::{Locked, Store, StoreError};
-use orco_state::history::{Change, Limits, Saved, Verb};
+use crate::store::{LockedStore, Store, StoreError};
+use orco_state::history::{ChangeKind, HistoryChange, HistoryLimits, SavedState};
 use orco_state::state::{BaseModel, Class};
 
 /// The state with one class more, in the first free target.
-fn with_class(base_model: &BaseModel, saved: &Saved, label: &str) -> Saved {
+fn with_class(base_model: &BaseModel, saved: &SavedState, label: &str) -> SavedState {
     let mut next = saved.state.clone();
     next.sessions += 1;
     let target = saved.state.free_targets(base_model)[0];
     next.classes.push(Class { label: label.into(), target, session: next.sessions });
     next.exemplars.push((base_model.classes.len() + saved.state.classes.len()) as u32, &[1.0, 0.5, 0.25]);
-    saved.then(next, &Change::new(Verb::Learn, 1).labels([label]), Limits::default())
+    saved.then(next, &HistoryChange::new(ChangeKind::Learn, 1).labels([label]), HistoryLimits::default())
 }
 
 fn labels(store: &Store, base_model: &BaseModel) -> Vec<String> {
@@ -25,7 +25,7 @@ fn labels(store: &Store, base_model: &BaseModel) -> Vec<String> {
     saved.state.classes.into_iter().map(|class| class.label).collect()
 }
 
-fn change(locked: &Locked, base_model: &BaseModel, label: &str) -> Result<(), StoreError> {
+fn change(locked: &LockedStore, base_model: &BaseModel, label: &str) -> Result<(), StoreError> {
     let saved = locked.load_on(base_model, DIGEST)?.saved;
     locked.save_on(base_model, &with_class(base_model, &saved, label))
 }

@@ -2,8 +2,8 @@
 
 use super::{DIGEST, base_model, generation, saves};
 use orco_state::codec::DecodeError;
-use orco_state::history::Saved;
-use orco_state::store::{self, Fault, Frame, LoadError, Medium, SaveError, Slot, VERSION};
+use orco_state::history::SavedState;
+use orco_state::store::{self, LoadError, Medium, SaveError, Slot, SlotFault, SlotFrame, VERSION};
 
 /// Two slots in memory.
 #[derive(Clone, Debug, Default)]
@@ -57,7 +57,7 @@ fn found(shelf: &mut Shelf) -> Result<u32, LoadError<String>> {
     store::load(shelf, &base_model(), DIGEST).map(|loaded| generation(loaded.saved.as_ref()))
 }
 
-fn save(shelf: &mut Shelf, saved: &Saved) -> u64 {
+fn save(shelf: &mut Shelf, saved: &SavedState) -> u64 {
     super::save(shelf, &base_model(), saved).unwrap()
 }
 
@@ -89,14 +89,14 @@ fn a_damaged_slot_is_set_aside_by_the_next_save() {
     let damaged = shelf.slots[1].clone();
     let loaded = store::load(&mut shelf, &base_model(), DIGEST).unwrap();
     assert_eq!(generation(loaded.saved.as_ref()), 2, "the other slot has the state before");
-    assert_eq!(loaded.faults, [(Slot::B, Fault::Damaged(DecodeError::Checksum))]);
+    assert_eq!(loaded.faults, [(Slot::B, SlotFault::Damaged(DecodeError::Checksum))]);
     assert!(shelf.aside.is_empty(), "loading changes nothing");
     save(&mut shelf, &saves[3]);
     assert_eq!(shelf.aside, [(Slot::B, damaged)]);
     assert_eq!(found(&mut shelf), Ok(4));
     super::purge(&mut shelf, &base_model(), &saves[3]).unwrap();
     assert!(shelf.aside.is_empty());
-    let bodies = shelf.slots.clone().map(|bytes| Frame::decode(&bytes.unwrap()).unwrap().body.to_vec());
+    let bodies = shelf.slots.clone().map(|bytes| SlotFrame::decode(&bytes.unwrap()).unwrap().body.to_vec());
     assert_eq!(bodies[0], bodies[1], "a purge leaves nothing older");
 }
 
@@ -114,7 +114,7 @@ fn an_unreadable_slot_is_not_a_damaged_one() {
         let before = shelf.clone();
         let loaded = store::load(&mut shelf, &base_model(), DIGEST).unwrap();
         assert_eq!(generation(loaded.saved.as_ref()), left, "looking goes on with the other one");
-        assert_eq!(loaded.faults, [(slot, Fault::Unreadable("bad sector".into()))]);
+        assert_eq!(loaded.faults, [(slot, SlotFault::Unreadable("bad sector".into()))]);
         let refused = LoadError::Unreadable { slot, source: "bad sector".into() };
         assert_eq!(store::load_to_change(&mut shelf, &base_model(), DIGEST), Err(refused.clone()));
         // Also a change that could read it when it loaded.
@@ -135,7 +135,7 @@ fn an_unreadable_slot_is_not_a_damaged_one() {
 fn a_change_of_an_older_state_is_refused() {
     let saves = saves(&base_model(), 4, 1);
     let mut shelf = Shelf::default();
-    let change = |shelf: &mut Shelf, saved: &Saved, from: u64| store::save(shelf, &base_model(), saved, from);
+    let change = |shelf: &mut Shelf, saved: &SavedState, from: u64| store::save(shelf, &base_model(), saved, from);
     assert_eq!(change(&mut shelf, &saves[0], 0), Ok(2));
     let first_again = Err(SaveError::Overtaken { expected: 0, actual: 2 });
     assert_eq!(change(&mut shelf, &saves[0], 0), first_again, "two first changes");
@@ -167,7 +167,7 @@ fn what_was_saved_is_never_taken_for_nothing() {
     shelf.unreadable[0] = true;
     assert_eq!(found(&mut shelf), Err(LoadError::Unreadable { slot: Slot::A, source: "bad sector".into() }));
     // A checksum that is right over a body that makes no sense: not cut off.
-    let nonsense = Frame { version: VERSION, generation: 9, base_model: DIGEST, body: b"nonsense" }.encode();
+    let nonsense = SlotFrame { version: VERSION, generation: 9, base_model: DIGEST, body: b"nonsense" }.encode();
     shelf = Shelf { slots: [Some(nonsense.clone()), None], ..Shelf::default() };
     assert_eq!(found(&mut shelf), lost(&[(Slot::A, DecodeError::Body)]));
     shelf = good;
@@ -183,7 +183,8 @@ fn what_is_not_ours_is_left_alone() {
     let mut shelf = Shelf::default();
     save(&mut shelf, &saves[0]);
     let good = shelf.clone();
-    let frame = |version, base_model, generation| Frame { version, generation, base_model, body: b"theirs" }.encode();
+    let frame =
+        |version, base_model, generation| SlotFrame { version, generation, base_model, body: b"theirs" }.encode();
     shelf.put(Slot::B, &frame(VERSION + 1, DIGEST, 9));
     let newer = LoadError::Version { slot: Slot::B, expected: VERSION, actual: VERSION + 1 };
     assert_eq!(found(&mut shelf), Err(newer.clone()));
@@ -202,7 +203,7 @@ fn what_is_not_ours_and_older_is_set_aside_by_the_next_save() {
     for (version, digest) in [(VERSION, [9; 32]), (VERSION + 1, DIGEST)] {
         let mut shelf = Shelf::default();
         save(&mut shelf, &saves[0]);
-        let theirs = Frame { version, generation: 1, base_model: digest, body: b"theirs" }.encode();
+        let theirs = SlotFrame { version, generation: 1, base_model: digest, body: b"theirs" }.encode();
         shelf.put(Slot::A, &theirs);
         assert_eq!(found(&mut shelf), Ok(1));
         assert!(shelf.aside.is_empty(), "loading changes nothing");

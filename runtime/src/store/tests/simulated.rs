@@ -42,7 +42,7 @@ enum Pending {
 pub type Image = BTreeMap<String, Vec<u8>>;
 
 #[derive(Clone, Debug, Default)]
-struct Contents {
+struct SimulatedContents {
     names: BTreeMap<String, usize>,
     inodes: Vec<Vec<u8>>,
 }
@@ -51,9 +51,9 @@ struct Contents {
 #[derive(Debug, Default)]
 pub struct SimulatedDisk {
     /// What programs see.
-    seen: RefCell<Contents>,
+    seen: RefCell<SimulatedContents>,
     /// What is on the disk for sure.
-    durable: RefCell<Contents>,
+    durable: RefCell<SimulatedContents>,
     pending: RefCell<Vec<Pending>>,
     /// Files whose sync has failed, which nobody may rely on.
     poisoned: RefCell<Vec<usize>>,
@@ -185,7 +185,7 @@ pub mod codes {
     pub const EROFS: i32 = 30;
 }
 
-impl Contents {
+impl SimulatedContents {
     fn image(&self) -> Image {
         self.names.iter().map(|(name, inode)| (name.clone(), self.inodes[*inode].clone())).collect()
     }

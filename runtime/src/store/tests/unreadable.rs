@@ -2,23 +2,23 @@
 
 use super::simulated::{Image, SimulatedDisk, codes};
 use super::{DIGEST, base_model, files_on, generation, purge, save, saves, say};
-use crate::store::files::Files;
-use orco_state::history::Saved;
+use crate::store::files::SlotFiles;
+use orco_state::history::SavedState;
 use orco_state::state::BaseModel;
-use orco_state::store::{self, Holds, SaveError, Slot};
+use orco_state::store::{self, MediumState, SaveError, Slot};
 
 /// A change, from taking the lock to having saved, with what the store does in between.
-type Change = fn(&mut Files<SimulatedDisk>, &BaseModel, &Saved) -> Result<u64, SaveError<std::io::Error>>;
+type Change = fn(&mut SlotFiles<SimulatedDisk>, &BaseModel, &SavedState) -> Result<u64, SaveError<std::io::Error>>;
 
 fn change(
-    files: &mut Files<SimulatedDisk>,
+    files: &mut SlotFiles<SimulatedDisk>,
     base_model: &BaseModel,
-    saved: &Saved,
+    saved: &SavedState,
     write: Change,
 ) -> Result<u64, String> {
     files.remove_unfinished().map_err(|error| format!("{error}"))?;
     match write(files, base_model, saved) {
-        Err(SaveError::Medium { holds: Holds::New, .. }) => Ok(0),
+        Err(SaveError::Medium { holds: MediumState::New, .. }) => Ok(0),
         saved => saved.map_err(|error| format!("{error:?}")),
     }
 }

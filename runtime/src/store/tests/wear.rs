@@ -5,7 +5,7 @@ use embedded_storage::nor_flash::{ErrorType, NorFlash, NorFlashError, NorFlashEr
 use super::{DIGEST, base_model, generation, saves, say};
 use orco_core::random::Random;
 use orco_state::store::flash::{Flash, FlashError};
-use orco_state::store::{self, Holds, LoadError, Medium, SaveError, Slot};
+use orco_state::store::{self, LoadError, Medium, MediumState, SaveError, Slot};
 
 /// What a power cut does to the word or page that was being changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,7 +228,7 @@ fn what_does_not_fit_is_refused_and_damage_is_noticed() {
     let saves = saves(&base_model, 4, 200);
     let mut flash = Flash::new(Chip::<4, 256>::new(16), 0..16 * 256).unwrap();
     let refused = super::save(&mut flash, &base_model, &saves[3]);
-    let full = SaveError::Medium { slot: Slot::A, source: FlashError::Full, holds: Holds::Old };
+    let full = SaveError::Medium { slot: Slot::A, source: FlashError::Full, holds: MediumState::Old };
     assert_eq!(refused, Err(full));
     assert_eq!(store::load(&mut flash, &base_model, DIGEST).unwrap().saved, None);
     for range in [0..256, 0..3 * 256, 10..522, 0..64 * 256] {

@@ -3,7 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use orco_core::border::{self, Aim, Sample};
+use orco_core::border::{self, BorderObjective, BorderSample};
 use orco_core::math::{exp, highest, ln};
 
 use crate::state::{Balance, Calibration};
@@ -14,12 +14,12 @@ const MOST: usize = 1000;
 
 /// The best base class and the best learned one for a sample, with their scores, no border among them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Leaders {
+pub(super) struct BestScores {
     known: (usize, f32),
     learned: Option<(usize, f32)>,
 }
 
-impl Leaders {
+impl BestScores {
     pub(super) fn of(row: &[f32], base: usize) -> Self {
         let (old, new) = row.split_at(base);
         let best = |side: &[f32], first: usize| {
@@ -39,21 +39,21 @@ impl Leaders {
 }
 
 /// Collects what samples say about the border and the temperature, by which both are chosen in every change.
-pub struct Fitting<'a> {
+pub struct Calibrator<'a> {
     /// Class of every sample.
     classes: &'a [u32],
     base: usize,
     /// Number of classes.
     count: usize,
     /// Of the samples so far.
-    pub(super) leaders: Vec<Leaders>,
+    pub(super) leaders: Vec<BestScores>,
     /// Those that say nothing.
     mute: Vec<bool>,
     /// Whole rows of scores of evenly spread samples, with their numbers.
     rows: Vec<(usize, Vec<f32>)>,
 }
 
-impl<'a> Fitting<'a> {
+impl<'a> Calibrator<'a> {
     /// Nothing collected yet. Samples are of these classes, of `count` known ones, the first `base` of them base
     /// classes.
     pub fn new(classes: &'a [u32], base: usize, count: usize) -> Self {
@@ -63,7 +63,7 @@ impl<'a> Fitting<'a> {
     /// Takes the next sample's scores, `[count]`, without a border; a mute one counts for nothing.
     pub fn add(&mut self, row: &[f32], mute: bool) {
         let sample = self.leaders.len();
-        self.leaders.push(Leaders::of(row, self.base));
+        self.leaders.push(BestScores::of(row, self.base));
         self.mute.push(mute);
         if !mute && sample.is_multiple_of(self.classes.len().div_ceil(MOST)) {
             self.rows.push((sample, row.to_vec()));
@@ -79,7 +79,11 @@ impl<'a> Fitting<'a> {
         let border = if known.is_empty() || new.is_empty() {
             border::at(&known, &new, start)
         } else {
-            border::choose(&known, &new, &Aim { weights: balance.weights(), share: self.share(), least: simplest })
+            border::choose(
+                &known,
+                &new,
+                &BorderObjective { weights: balance.weights(), share: self.share(), least: simplest },
+            )
         };
         let base = self.base;
         self.rows.iter_mut().for_each(|(_, row)| shift(row, base, border.shift));
@@ -113,7 +117,7 @@ impl<'a> Fitting<'a> {
     }
 
     /// Speaking samples of base classes and of learned ones.
-    fn sides(&self, shares: &[f32]) -> [Vec<Sample>; 2] {
+    fn sides(&self, shares: &[f32]) -> [Vec<BorderSample>; 2] {
         let mut sides = [Vec::new(), Vec::new()];
         for (sample, leaders) in self.leaders.iter().enumerate().filter(|(sample, _)| !self.mute[*sample]) {
             let Some((learned, score)) = leaders.learned else { continue };
@@ -121,7 +125,7 @@ impl<'a> Fitting<'a> {
             let is_new = class >= self.base;
             let own = if is_new { learned } else { leaders.known.0 };
             let lead = score - leaders.known.1;
-            sides[usize::from(is_new)].push(Sample { lead, right: own == class, share: shares[sample] });
+            sides[usize::from(is_new)].push(BorderSample { lead, right: own == class, share: shares[sample] });
         }
         sides
     }
@@ -174,8 +178,8 @@ mod tests {
     /// without losing eight of the base classes.
     const BASE: usize = 20;
 
-    fn fitting(classes: &[u32]) -> Fitting<'_> {
-        let mut fitting = Fitting::new(classes, BASE, BASE + 1);
+    fn fitting(classes: &[u32]) -> Calibrator<'_> {
+        let mut fitting = Calibrator::new(classes, BASE, BASE + 1);
         for (sample, &class) in classes.iter().enumerate() {
             let mut row = vec![0.0; BASE + 1];
             let lead = match sample {
@@ -207,7 +211,7 @@ mod tests {
     #[test]
     fn mute_samples_take_no_share() {
         let classes = [0, 0, 1, 2, 3];
-        let mut fitting = Fitting::new(&classes, 2, 4);
+        let mut fitting = Calibrator::new(&classes, 2, 4);
         for (class, mute) in classes.into_iter().zip([false, false, true, false, true]) {
             let mut row = vec![0.0; 4];
             row[class as usize] = 1.0;

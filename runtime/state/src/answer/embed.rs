@@ -3,7 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use orco_core::config::Answer;
+use orco_core::config::AnswerWeights;
 use orco_core::discriminant::{direction, root};
 use orco_core::math::add_scaled;
 
@@ -29,7 +29,11 @@ pub(super) struct Embedder {
 }
 
 impl Embedder {
-    pub(super) fn new(base_model: &BaseModel, state: &State, (answer, statistics): (Answer, &Statistics)) -> Self {
+    pub(super) fn new(
+        base_model: &BaseModel,
+        state: &State,
+        (answer, statistics): (AnswerWeights, &Statistics),
+    ) -> Self {
         let head = (answer.targets > 0.0).then(|| Projector::new(state.head(base_model)));
         Self {
             outputs: if head.is_some() { base_model.dimension } else { 0 },

@@ -6,19 +6,19 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use orco_core::config::Answer;
+use orco_core::config::AnswerWeights;
 use orco_core::math::dot;
 
-use super::Known;
-use super::calibrate::{Fitting, Leaders};
+use super::ScoringModel;
+use super::calibrate::{BestScores, Calibrator};
 use super::embed::{Projections, TOGETHER};
 use crate::state::{BaseModel, Calibration, State};
 use crate::statistics::Statistics;
 
 /// The samples that judge a state and others.
-pub(crate) struct Judged<'a> {
+pub(crate) struct ValidationSamples<'a> {
     base_model: &'a BaseModel,
-    with: (Answer, &'a Statistics),
+    with: (AnswerWeights, &'a Statistics),
     /// Whose exemplars are samples.
     state: &'a State,
     /// SHA-256 of each exemplar.
@@ -28,7 +28,7 @@ pub(crate) struct Judged<'a> {
 }
 
 /// What judging a state gave.
-pub(crate) struct Judgement {
+pub(crate) struct Validation {
     pub(crate) calibration: Calibration,
     /// The state's answer for every sample.
     pub(crate) answers: Vec<usize>,
@@ -39,9 +39,9 @@ pub(crate) struct Judgement {
     pub(crate) mute: Vec<bool>,
 }
 
-impl<'a> Judged<'a> {
+impl<'a> ValidationSamples<'a> {
     /// The samples set aside, and the exemplars of a state.
-    pub(crate) fn of(base_model: &'a BaseModel, state: &'a State, with: (Answer, &'a Statistics)) -> Self {
+    pub(crate) fn of(base_model: &'a BaseModel, state: &'a State, with: (AnswerWeights, &'a Statistics)) -> Self {
         let digests = (0..state.exemplars.len()).map(|exemplar| state.exemplars.digest_of(exemplar)).collect();
         let mut judged = Self { base_model, with, state, digests, twice: Vec::new() };
         let twice = judged.in_two_classes();
@@ -66,13 +66,13 @@ impl<'a> Judged<'a> {
 
     /// Chooses the border and the temperature of that state, by the samples that say something, and tells what an
     /// earlier state answers, in which its classes were `indices`.
-    pub(crate) fn judge(&self, earlier: &State, indices: &[Option<usize>]) -> Judgement {
+    pub(crate) fn judge(&self, earlier: &State, indices: &[Option<usize>]) -> Validation {
         let classes = self.classes();
         let own = |sample: usize| Some(classes[sample] as usize);
         let simplest = self.simplest();
-        let known = Known::new(self.base_model, self.state, self.with);
+        let known = ScoringModel::new(self.base_model, self.state, self.with);
         let base = known.base();
-        let mut fitting = Fitting::new(&classes, base, self.state.known(self.base_model).count());
+        let mut fitting = Calibrator::new(&classes, base, self.state.known(self.base_model).count());
         let mut mute = Vec::with_capacity(self.len());
         let columns = self.unchanged(earlier, indices);
         let border = self.border_of(earlier);
@@ -85,7 +85,7 @@ impl<'a> Judged<'a> {
             if let Some(columns) = &columns {
                 gathered.clear();
                 gathered.extend(columns.iter().map(|&class| row[class]));
-                answers_before.push(Leaders::of(&gathered, base).answer(border));
+                answers_before.push(BestScores::of(&gathered, base).answer(border));
             }
         });
         let calibration = fitting.choose(self.state.balance, simplest, self.with.1.start);
@@ -95,7 +95,7 @@ impl<'a> Judged<'a> {
         } else {
             self.answers(earlier, &|sample| indices[classes[sample] as usize], 0..self.len())
         };
-        Judgement { calibration, answers, earlier, mute }
+        Validation { calibration, answers, earlier, mute }
     }
 
     /// Accuracy over all classes, by the same samples, of the nearest class mean without a border, which answers should
@@ -104,11 +104,11 @@ impl<'a> Judged<'a> {
         if self.state.classes.is_empty() || self.state.balance.weights().len() < 2 {
             return 0.0;
         }
-        let with = (Answer::NEAREST_MEAN, self.with.1);
-        let known = Known::new(self.base_model, self.state, with);
+        let with = (AnswerWeights::NEAREST_MEAN, self.with.1);
+        let known = ScoringModel::new(self.base_model, self.state, with);
         let classes = self.classes();
         let own = |sample: usize| Some(classes[sample] as usize);
-        let mut fitting = Fitting::new(&classes, known.base(), known.len());
+        let mut fitting = Calibrator::new(&classes, known.base(), known.len());
         let every: Vec<usize> = (0..self.len()).collect();
         self.scores((&known, &known.projections), &own, &every, &mut |sample, row, alone| {
             fitting.add(row, alone || self.is_twice(sample));
@@ -142,7 +142,7 @@ impl<'a> Judged<'a> {
 
     /// Scores of speaking samples in the state whose exemplars they are, without the border, with the sample's class:
     /// of at most `most` samples, evenly chosen.
-    pub(crate) fn rows(&self, known: &Known<'_>, most: usize) -> Vec<(u32, Vec<f32>)> {
+    pub(crate) fn rows(&self, known: &ScoringModel<'_>, most: usize) -> Vec<(u32, Vec<f32>)> {
         let classes = self.classes();
         let own = |sample: usize| Some(classes[sample] as usize);
         let some: Vec<usize> = (0..self.len()).step_by(self.len().div_ceil(most).max(1)).collect();
@@ -205,14 +205,14 @@ impl<'a> Judged<'a> {
         own: &dyn Fn(usize) -> Option<usize>,
         samples: Range<usize>,
     ) -> Vec<usize> {
-        let known = Known::new(self.base_model, state, self.with);
+        let known = ScoringModel::new(self.base_model, state, self.with);
         let (border, base) = (self.border_of(state), known.base());
         let exemplars = samples.end > self.set_aside();
         let projections =
             if exemplars { known.embedder.projections(&self.state.exemplars) } else { Projections::default() };
         let samples: Vec<usize> = samples.collect();
         let mut answers = Vec::with_capacity(samples.len());
-        let mut note = |_, row: &[f32], _| answers.push(Leaders::of(row, base).answer(border));
+        let mut note = |_, row: &[f32], _| answers.push(BestScores::of(row, base).answer(border));
         self.scores((&known, &projections), own, &samples, &mut note);
         answers
     }
@@ -222,7 +222,7 @@ impl<'a> Judged<'a> {
     /// samples under that state's head.
     fn scores(
         &self,
-        (known, projections): (&Known<'_>, &Projections),
+        (known, projections): (&ScoringModel<'_>, &Projections),
         own: &dyn Fn(usize) -> Option<usize>,
         samples: &[usize],
         note: &mut dyn FnMut(usize, &[f32], bool),

@@ -3,11 +3,11 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use orco_core::config::Answer;
+use orco_core::config::AnswerWeights;
 use orco_core::math::add_scaled;
 
 use super::embed::{Embedder, Projections, TOGETHER};
-use super::score::{Rows, Scorer};
+use super::score::{ScoreRows, Scorer};
 use crate::state::{BaseModel, State};
 use crate::statistics::Statistics;
 
@@ -16,7 +16,7 @@ use crate::statistics::Statistics;
 const BASE_COUNTS: f32 = 10.0;
 
 /// A state with everything that scores its classes.
-pub(crate) struct Known<'a> {
+pub(crate) struct ScoringModel<'a> {
     pub(super) state: &'a State,
     base_model: &'a BaseModel,
     pub(super) embedder: Embedder,
@@ -27,11 +27,11 @@ pub(crate) struct Known<'a> {
     sums: Vec<f32>,
     counts: Vec<f32>,
     /// What gives the classes' scores.
-    pub(super) rows: Rows,
+    pub(super) rows: ScoreRows,
 }
 
-impl<'a> Known<'a> {
-    pub(crate) fn new(base_model: &'a BaseModel, state: &'a State, with: (Answer, &Statistics)) -> Self {
+impl<'a> ScoringModel<'a> {
+    pub(crate) fn new(base_model: &'a BaseModel, state: &'a State, with: (AnswerWeights, &Statistics)) -> Self {
         let embedder = Embedder::new(base_model, state, with);
         let scorer = Scorer::new(&embedder, with);
         let projections = embedder.projections(&state.exemplars);
@@ -53,7 +53,7 @@ impl<'a> Known<'a> {
         sums.resize(count * length, 0.0);
         let mut counts = vec![BASE_COUNTS; base];
         counts.resize(count, 0.0);
-        let rows = Rows::new(&[], Vec::new(), length);
+        let rows = ScoreRows::new(&[], Vec::new(), length);
         let mut known = Self { state, base_model, embedder, scorer, projections, sums, counts, rows };
         known.add_shots();
         // Learned classes that the head was aligned to have their targets, the others what their shots add up to.
@@ -117,7 +117,7 @@ impl<'a> Known<'a> {
         self.base_model.classes.len()
     }
 
-    fn rows_of_sums(&self) -> Rows {
+    fn rows_of_sums(&self) -> ScoreRows {
         let length = self.embedder.length();
         let mut rows = self.sums.clone();
         let mut offsets = Vec::with_capacity(self.counts.len());
@@ -125,7 +125,7 @@ impl<'a> Known<'a> {
             let counts: Vec<f32> = counts.iter().map(|count| count.max(1.0)).collect();
             offsets.extend(self.scorer.rows(rows, &counts));
         }
-        Rows::new(&rows, offsets, length)
+        ScoreRows::new(&rows, offsets, length)
     }
 
     /// For each of these classes the row `[length]` and offset that it would have without one of its shots, as often as

@@ -3,8 +3,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use orco_core::config::Answer;
-use orco_core::linalg::{LANES, Left, Right, pack, pack_transposed, padded, product};
+use orco_core::config::AnswerWeights;
+use orco_core::linalg::{LANES, LeftFactor, RightFactor, pack, pack_transposed, padded, product};
 use orco_core::math::{dot, normalise, normalise_rows};
 
 use super::embed::Embedder;
@@ -48,14 +48,14 @@ impl Whitener {
         let (rows, count) = (vectors.len() / self.inputs, self.damping.len());
         let width = padded(count);
         let mut along = vec![0.0; rows * width];
-        let axes = Right::packed(&self.transposed, self.inputs, width);
-        product(rows, self.inputs, Left::rows(vectors, self.inputs), axes, |row, column, sums| {
+        let axes = RightFactor::packed(&self.transposed, self.inputs, width);
+        product(rows, self.inputs, LeftFactor::rows(vectors, self.inputs), axes, |row, column, sums| {
             let line = along[row * width + column..].iter_mut();
             let damping = self.damping.iter().skip(column);
             line.zip(sums).zip(damping).for_each(|((to, sum), damping)| *to = damping * sum);
         });
-        let back = Right::packed(&self.axes, count, padded(self.inputs));
-        product(rows, count, Left::rows(&along, width), back, |row, column, sums| {
+        let back = RightFactor::packed(&self.axes, count, padded(self.inputs));
+        product(rows, count, LeftFactor::rows(&along, width), back, |row, column, sums| {
             let line = vectors[row * self.inputs..][..self.inputs].iter_mut().skip(column);
             line.zip(sums).for_each(|(value, sum)| *value = self.factor * (*value - sum));
         });
@@ -74,7 +74,7 @@ pub(super) struct Scorer {
 }
 
 impl Scorer {
-    pub(super) fn new(embedder: &Embedder, (answer, statistics): (Answer, &Statistics)) -> Self {
+    pub(super) fn new(embedder: &Embedder, (answer, statistics): (AnswerWeights, &Statistics)) -> Self {
         let weights = [answer.targets, answer.means, answer.discriminant];
         let all: f32 = weights.iter().sum();
         let weight = |part: usize| weights[part] / all / statistics.deviations[part];
@@ -137,14 +137,14 @@ impl Scorer {
 
 /// What gives every class's score.
 #[derive(Clone, Debug)]
-pub(super) struct Rows {
+pub(super) struct ScoreRows {
     /// `[length, padded(classes)]`, packed: a class is a column.
     columns: Vec<f32>,
     offsets: Vec<f32>,
     length: usize,
 }
 
-impl Rows {
+impl ScoreRows {
     /// Of rows `[classes, length]`.
     pub(super) fn new(rows: &[f32], offsets: Vec<f32>, length: usize) -> Self {
         let mut columns = vec![0.0; length * padded(offsets.len())];
@@ -170,8 +170,8 @@ impl Rows {
     pub(super) fn scores(&self, embedded: &[f32]) -> Vec<f32> {
         let (count, rows) = (self.len(), embedded.len() / self.length);
         let mut scores = vec![0.0; rows * count];
-        let right = Right::packed(&self.columns, self.length, padded(count));
-        product(rows, self.length, Left::rows(embedded, self.length), right, |row, column, sums| {
+        let right = RightFactor::packed(&self.columns, self.length, padded(count));
+        product(rows, self.length, LeftFactor::rows(embedded, self.length), right, |row, column, sums| {
             let line = scores[row * count..][..count].iter_mut().zip(&self.offsets).skip(column);
             line.zip(sums).for_each(|((to, offset), sum)| *to = sum + offset);
         });

@@ -16,7 +16,7 @@ use crate::state::{Balance, BaseModel, Class, Origin, are_distinct, are_few};
 /// What kind of change it was. New kinds go to the end: their numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub enum Verb {
+pub enum ChangeKind {
     /// The device started to remember.
     Start,
     /// Classes were learned.
@@ -41,7 +41,7 @@ pub enum Verb {
     Move,
 }
 
-impl Verb {
+impl ChangeKind {
     /// The verb in the past tense.
     pub fn past(self) -> &'static str {
         match self {
@@ -62,26 +62,26 @@ impl Verb {
 
 /// A change to be remembered, described by whoever makes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    pub(super) verb: Verb,
+pub struct HistoryChange {
+    pub(super) verb: ChangeKind,
     pub(super) labels: Vec<String>,
     pub(super) to: Option<u32>,
     pub(super) seed: u64,
     pub(super) when: Option<u64>,
 }
 
-impl Change {
+impl HistoryChange {
     /// A change whose alignment, if there was one, used that seed.
-    pub fn new(verb: Verb, seed: u64) -> Self {
+    pub fn new(verb: ChangeKind, seed: u64) -> Self {
         Self { verb, labels: Vec::new(), to: None, seed, when: None }
     }
 
-    /// The classes that it was about; of [`Verb::Rename`] the old label and the new one.
+    /// The classes that it was about; of [`ChangeKind::Rename`] the old label and the new one.
     pub fn labels<L: Into<String>>(self, labels: impl IntoIterator<Item = L>) -> Self {
         Self { labels: labels.into_iter().map(Into::into).collect(), ..self }
     }
 
-    /// Of [`Verb::Undo`]: number of the entry whose class set came back.
+    /// Of [`ChangeKind::Undo`]: number of the entry whose class set came back.
     pub fn to(self, number: u32) -> Self {
         Self { to: Some(number), ..self }
     }
@@ -94,7 +94,7 @@ impl Change {
 
 /// A class in an entry. The identity stays when the label changes, and no two classes ever share it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Known {
+pub struct EntryClass {
     /// Its identity.
     pub id: u32,
     /// The class as it was.
@@ -103,14 +103,14 @@ pub struct Known {
 
 /// A label that a change was about, with the identity of its class.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Name {
-    /// The class, or [`Name::BASE`].
+pub struct NamedClass {
+    /// The class, or [`NamedClass::BASE`].
     pub class: u32,
     /// Its label then; empty where the class was purged.
     pub label: String,
 }
 
-impl Name {
+impl NamedClass {
     /// Stands for all classes of the bundle.
     pub const BASE: u32 = u32::MAX;
 }
@@ -141,14 +141,14 @@ impl HeadMark {
 
 /// A change that is remembered, and the class set after it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct HistoryEntry {
     /// Number, which an entry keeps; 0 for the first.
     pub number: u32,
     /// What was done.
-    pub verb: Verb,
+    pub verb: ChangeKind,
     /// To which classes.
-    pub names: Vec<Name>,
-    /// Of [`Verb::Undo`]: the entry that came back.
+    pub names: Vec<NamedClass>,
+    /// Of [`ChangeKind::Undo`]: the entry that came back.
     pub to: Option<u32>,
     /// When, in seconds since 1970, if that was known.
     pub when: Option<u64>,
@@ -159,7 +159,7 @@ pub struct Entry {
     /// How much what was known counted against what was new.
     pub balance: Balance,
     /// The learned classes, in their order.
-    pub classes: Vec<Known>,
+    pub classes: Vec<EntryClass>,
     /// Their exemplars, in their order: numbers below that of the present state's exemplars mean those, the others the
     /// attic's.
     pub(super) exemplars: Vec<u32>,
@@ -177,7 +177,7 @@ pub struct Entry {
 /// As a text it is the number, a hyphen, and the mark in hexadecimal: `3-5f0c2a91d3b84e67`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryId {
-    /// [`Entry::number`].
+    /// [`HistoryEntry::number`].
     pub number: u32,
     /// The first 8 bytes of SHA-256 over what the entry says.
     pub mark: u64,
@@ -200,7 +200,7 @@ impl FromStr for EntryId {
     }
 }
 
-impl Entry {
+impl HistoryEntry {
     /// Tells the entry from any other.
     pub fn id(&self) -> EntryId {
         let Self { number, verb, names, to, when, seed, sessions, balance, classes, .. } = self;

@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{Change, Entry, HeadMark, Limits, Saved, Verb};
+use super::{ChangeKind, HeadMark, HistoryChange, HistoryEntry, HistoryLimits, SavedState};
 use crate::state::{BaseModel, State};
 
 /// Why a class cannot be purged.
@@ -32,7 +32,7 @@ pub enum PurgeError {
     },
 }
 
-impl Saved {
+impl SavedState {
     /// Goes on to `next`, which no longer has the class `label`, and removes that class from all that is remembered:
     /// its exemplars, every label it ever had, and every class of that label before it. Exemplars that another class
     /// has, too, stay with that one. Entries that say nothing any more are dropped, and those in which a class that is
@@ -45,13 +45,14 @@ impl Saved {
         base_model: &BaseModel,
         next: State,
         label: &str,
-        change: &Change,
-        limits: Limits,
+        change: &HistoryChange,
+        limits: HistoryLimits,
     ) -> Result<Self, PurgeError> {
         if next.classes.iter().any(|class| class.label == label) {
             return Err(PurgeError::StillKnown { label: label.into() });
         }
-        let mut purged = self.then(next, &Change { verb: Verb::Purge, labels: Vec::new(), ..change.clone() }, limits);
+        let mut purged =
+            self.then(next, &HistoryChange { verb: ChangeKind::Purge, labels: Vec::new(), ..change.clone() }, limits);
         let history = &mut purged.history;
         // Taken from before the limits dropped anything, and from after: identities are the same.
         let bearers = self.history.entries.iter().filter_map(|entry| entry.id_of(label));
@@ -63,7 +64,7 @@ impl Saved {
         let living = |id: &u32| last.iter().find(|known| known.id == *id);
         let renamed = ids.iter().find_map(living).map(|known| known.class.label.clone());
         let living: Vec<u32> = ids.iter().copied().filter(|id| living(id).is_some()).collect();
-        ids.retain(|id| !living.contains(id) && *id != super::Name::BASE);
+        ids.retain(|id| !living.contains(id) && *id != super::NamedClass::BASE);
         if ids.is_empty() {
             let label = label.into();
             return Err(match renamed {
@@ -73,7 +74,7 @@ impl Saved {
         }
         let newest = history.entries.last().map(|last| last.number);
         let base = base_model.classes.len() as u32;
-        let mut kept: Vec<Entry> = Vec::with_capacity(history.entries.len());
+        let mut kept: Vec<HistoryEntry> = Vec::with_capacity(history.entries.len());
         for mut entry in core::mem::take(&mut history.entries) {
             let last = Some(entry.number) == newest;
             let bears = entry.id_of(label).is_some_and(|id| living.contains(&id));
@@ -92,7 +93,7 @@ impl Saved {
     }
 }
 
-impl Entry {
+impl HistoryEntry {
     /// Removes classes from the class set; says whether there were any.
     fn remove(&mut self, ids: &[u32], base: u32) -> bool {
         let mut changed = false;

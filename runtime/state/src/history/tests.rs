@@ -7,12 +7,12 @@ use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
 use super::*;
-use crate::session::{self, Memory, NewClass, Session};
+use crate::session::{self, NewClass, Session, SessionMemory};
 use crate::state::Class;
-use crate::target::{Method, generate};
+use crate::target::{TargetMethod, generate};
 use orco_core::config::Config;
-use orco_core::exemplar::Precision;
-use orco_core::projection::Shape;
+use orco_core::exemplar::ExemplarPrecision;
+use orco_core::projection::HeadShape;
 use orco_core::random::Random;
 use orco_core::workers::Serial;
 
@@ -22,16 +22,16 @@ const BASE: usize = 2;
 
 fn base_model(exemplar_bytes: usize) -> BaseModel {
     let mut random = Random::new(1, "base_model");
-    let mut head = Head::zeros(Shape { inputs: INPUTS, hidden: 6, outputs: TARGETS });
+    let mut head = Head::zeros(HeadShape { inputs: INPUTS, hidden: 6, outputs: TARGETS });
     for values in head.parameters_mut() {
         values.iter_mut().for_each(|value| *value = 0.3 * random.normal());
     }
-    let mut exemplars = Bank::new(INPUTS, 1, Precision::Int8);
+    let mut exemplars = Bank::new(INPUTS, 1, ExemplarPrecision::Int8);
     (0..BASE as u32).for_each(|class| exemplars.push(class, &features(&mut random)));
     let classes = (0..BASE).map(|class| Class { label: format!("base {class}"), target: class as u32, session: 0 });
     BaseModel {
         dimension: TARGETS,
-        targets: generate(Method::Orthonormal, TARGETS, TARGETS, 0, 1),
+        targets: generate(TargetMethod::Orthonormal, TARGETS, TARGETS, 0, 1),
         head,
         classes: classes.collect(),
         exemplars,
@@ -47,8 +47,8 @@ fn features(random: &mut Random) -> Vec<f32> {
 /// A device whose every step is remembered twice: by its history, and by whole states.
 struct Walk {
     base_model: BaseModel,
-    saved: Saved,
-    limits: Limits,
+    saved: SavedState,
+    limits: HistoryLimits,
     /// Every state there was, by the number of its entry.
     past: BTreeMap<u32, State>,
     random: Random,
@@ -56,9 +56,9 @@ struct Walk {
 }
 
 impl Walk {
-    fn new(exemplar_bytes: usize, limits: Limits, seed: u64) -> Self {
+    fn new(exemplar_bytes: usize, limits: HistoryLimits, seed: u64) -> Self {
         let base_model = base_model(exemplar_bytes);
-        let saved = Saved::fresh(&base_model, [0; 32]);
+        let saved = SavedState::fresh(&base_model, [0; 32]);
         let past = BTreeMap::from([(0, saved.state.clone())]);
         Self { base_model, saved, limits, past, random: Random::new(seed, "walk"), labels: 0 }
     }
@@ -82,15 +82,15 @@ impl Walk {
     fn session(
         &self,
         seed: u64,
-        work: impl FnOnce(&mut Session<'_>) -> Result<(State, session::Report), session::LearnError>,
+        work: impl FnOnce(&mut Session<'_>) -> Result<(State, session::SessionReport), session::LearnError>,
     ) -> State {
-        let (base_model, memory) = (&self.base_model, &mut Memory::default());
+        let (base_model, memory) = (&self.base_model, &mut SessionMemory::default());
         let on_progress = &mut |_| ControlFlow::Continue(());
         let config = &base_model.config;
         work(&mut Session { base_model, config, seed, memory, workers: &Serial, on_progress }).unwrap().0
     }
 
-    fn then(&mut self, next: State, change: &Change) {
+    fn then(&mut self, next: State, change: &HistoryChange) {
         self.saved = self.saved.then(next, change, self.limits);
         self.note();
     }
@@ -100,7 +100,7 @@ impl Walk {
         self.past.insert(last, self.saved.state.clone());
         assert!(self.saved.is_sound(&self.base_model));
         let bytes = postcard::to_allocvec(&self.saved).unwrap();
-        assert_eq!(postcard::from_bytes::<Saved>(&bytes).unwrap(), self.saved);
+        assert_eq!(postcard::from_bytes::<SavedState>(&bytes).unwrap(), self.saved);
     }
 
     fn learn(&mut self) {
@@ -111,7 +111,7 @@ impl Walk {
         }
         let seed = self.random.bits();
         let next = self.session(seed, |session| session.learn(&self.saved.state, core::slice::from_ref(&class)));
-        self.then(next, &Change::new(Verb::Learn, seed).labels([class.label]));
+        self.then(next, &HistoryChange::new(ChangeKind::Learn, seed).labels([class.label]));
     }
 
     fn add(&mut self) {
@@ -119,7 +119,7 @@ impl Walk {
         let class = self.class(label);
         let seed = self.random.bits();
         let next = self.session(seed, |session| session.add_shots(&self.saved.state, &class));
-        self.then(next, &Change::new(Verb::Add, seed).labels([class.label]));
+        self.then(next, &HistoryChange::new(ChangeKind::Add, seed).labels([class.label]));
     }
 
     fn forgotten(&self, label: &str, seed: u64) -> State {
@@ -130,14 +130,14 @@ impl Walk {
         let Some(label) = self.any_learned() else { return };
         let seed = self.random.bits();
         let next = self.forgotten(&label, seed);
-        self.then(next, &Change::new(Verb::Forget, seed).labels([label]));
+        self.then(next, &HistoryChange::new(ChangeKind::Forget, seed).labels([label]));
     }
 
     fn rename(&mut self) {
         let Some(from) = self.any_learned() else { return };
         let to = self.label();
         let next = session::rename(&self.base_model, &self.saved.state, &from, &to).unwrap();
-        self.then(next, &Change::new(Verb::Rename, 0).labels([from, to]));
+        self.then(next, &HistoryChange::new(ChangeKind::Rename, 0).labels([from, to]));
     }
 
     fn undo(&mut self) {
@@ -149,10 +149,10 @@ impl Walk {
         if let Some(was) = self.past.get(&number) {
             assert_eq!(next, *was, "entry {number} did not come back exactly");
         }
-        self.then(next, &Change::new(Verb::Undo, earlier.seed).to(number));
+        self.then(next, &HistoryChange::new(ChangeKind::Undo, earlier.seed).to(number));
     }
 
-    fn restored(&self, earlier: &Earlier) -> State {
+    fn restored(&self, earlier: &EarlierState) -> State {
         // Whatever the seed of the step, that of the entry counts.
         self.session(99, |session| session.restore(&self.saved.state, earlier))
     }
@@ -166,7 +166,7 @@ impl Walk {
         let living = self.saved.state.classes.iter().any(|class| class.label == label);
         let seed = self.random.bits();
         let next = if living { self.forgotten(&label, seed) } else { self.saved.state.clone() };
-        let change = Change::new(Verb::Purge, seed);
+        let change = HistoryChange::new(ChangeKind::Purge, seed);
         let purged = match self.saved.purge(&self.base_model, next, &label, &change, self.limits) {
             Ok(purged) => purged,
             Err(PurgeError::Renamed { .. }) => {
@@ -218,9 +218,9 @@ impl Walk {
 
 #[test]
 fn every_remembered_class_set_comes_back_exactly() {
-    let generous = Limits { entries: 40, bytes: 1 << 20 };
+    let generous = HistoryLimits { entries: 40, bytes: 1 << 20 };
     for (seed, exemplar_bytes, limits) in
-        [(1, 0, generous), (2, 300, generous), (3, 0, Limits { entries: 6, bytes: 1500 }), (4, 200, generous)]
+        [(1, 0, generous), (2, 300, generous), (3, 0, HistoryLimits { entries: 6, bytes: 1500 }), (4, 200, generous)]
     {
         let mut walk = Walk::new(exemplar_bytes, limits, seed);
         for _ in 0..120 {
@@ -243,14 +243,14 @@ fn every_remembered_class_set_comes_back_exactly() {
 
 #[test]
 fn undoing_can_be_undone() {
-    let mut walk = Walk::new(0, Limits::default(), 1);
+    let mut walk = Walk::new(0, HistoryLimits::default(), 1);
     walk.learn();
     walk.learn();
     let two = walk.saved.state.clone();
     let one = walk.saved.back(1).unwrap();
     let earlier = walk.saved.earlier(one).unwrap();
     let next = walk.restored(&earlier);
-    walk.then(next, &Change::new(Verb::Undo, earlier.seed).to(one));
+    walk.then(next, &HistoryChange::new(ChangeKind::Undo, earlier.seed).to(one));
     assert_eq!(walk.saved.state.classes.len(), 1);
     let again = walk.saved.earlier(walk.saved.back(1).unwrap()).unwrap();
     assert_eq!(walk.restored(&again), two);
@@ -261,7 +261,7 @@ fn undoing_can_be_undone() {
 
 #[test]
 fn a_rename_is_undone_without_training() {
-    let mut walk = Walk::new(0, Limits::default(), 1);
+    let mut walk = Walk::new(0, HistoryLimits::default(), 1);
     walk.learn();
     let before = walk.saved.state.clone();
     walk.rename();
@@ -271,21 +271,21 @@ fn a_rename_is_undone_without_training() {
 
 #[test]
 fn pictures_under_two_labels_are_purged_from_one() {
-    let mut walk = Walk::new(0, Limits::default(), 1);
+    let mut walk = Walk::new(0, HistoryLimits::default(), 1);
     let learn = |walk: &mut Walk, label: &str, shots: &[Vec<f32>]| {
         let class = NewClass { label: label.into(), shots: shots.to_vec() };
         let next = walk.session(1, |session| session.learn(&walk.saved.state, core::slice::from_ref(&class)));
-        walk.then(next, &Change::new(Verb::Learn, 1).labels([label]));
+        walk.then(next, &HistoryChange::new(ChangeKind::Learn, 1).labels([label]));
     };
     let shots: Vec<Vec<f32>> = (0..3).map(|_| features(&mut walk.random)).collect();
     learn(&mut walk, "wrong", &shots);
     walk.forget();
     learn(&mut walk, "right", &shots);
     let state = walk.saved.state.clone();
-    let change = Change::new(Verb::Purge, 1);
+    let change = HistoryChange::new(ChangeKind::Purge, 1);
     let purged = walk.saved.purge(&walk.base_model, state.clone(), "wrong", &change, walk.limits).unwrap();
     assert_eq!(purged.state, state, "the other class keeps the pictures");
-    let labels = |saved: &Saved| postcard::to_allocvec(saved).unwrap().windows(5).any(|window| window == b"wrong");
+    let labels = |saved: &SavedState| postcard::to_allocvec(saved).unwrap().windows(5).any(|window| window == b"wrong");
     assert!(labels(&walk.saved) && !labels(&purged) && purged.is_sound(&walk.base_model));
     let still = walk.saved.purge(&walk.base_model, state.clone(), "right", &change, walk.limits).unwrap_err();
     assert_eq!(still, PurgeError::StillKnown { label: "right".into() });

@@ -3,10 +3,10 @@
 use alloc::vec;
 
 use super::*;
-use orco_core::exemplar::Precision;
+use orco_core::exemplar::ExemplarPrecision;
 
 fn pack() -> Pack {
-    let mut exemplars = Bank::new(3, 2, Precision::Int8);
+    let mut exemplars = Bank::new(3, 2, ExemplarPrecision::Int8);
     exemplars.push(0, &[1.0, 2.0, -3.0]);
     exemplars.push(0, &[0.5, 0.0, 9.0, 1.0, 1.0, 1.0]);
     let provenance =
@@ -15,26 +15,26 @@ fn pack() -> Pack {
 }
 
 fn read(bytes: &[u8]) -> Result<Pack, PackError> {
-    Sealed::read(bytes)?.content()
+    UnverifiedPack::read(bytes)?.content()
 }
 
 #[test]
 fn a_pack_comes_back_and_every_change_is_noticed() {
     for signature in ["", "a signature\nin lines\n"] {
         let bytes = seal(&pack().to_be_signed(), signature);
-        let sealed = Sealed::read(&bytes).unwrap();
+        let sealed = UnverifiedPack::read(&bytes).unwrap();
         assert_eq!(sealed.signature().unwrap_or(""), signature);
         assert_eq!(sealed.signed(), pack().to_be_signed());
         assert_eq!(read(&bytes), Ok(pack()));
         for bit in 0..bytes.len() * 8 {
             let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert!(Sealed::read(&damaged).is_err(), "bit {bit}");
+            assert!(UnverifiedPack::read(&damaged).is_err(), "bit {bit}");
         }
         for length in 0..bytes.len() {
-            assert!(Sealed::read(&bytes[..length]).is_err(), "length {length}");
+            assert!(UnverifiedPack::read(&bytes[..length]).is_err(), "length {length}");
         }
-        assert!(Sealed::read(&[&bytes[..], &[0]].concat()).is_err());
+        assert!(UnverifiedPack::read(&[&bytes[..], &[0]].concat()).is_err());
     }
 }
 
@@ -44,7 +44,7 @@ fn a_pack_whose_content_makes_no_sense_is_refused_though_its_checksum_is_right()
     let changes: &[(&str, Change)] = &[
         ("no exemplars", |p| p.exemplars = p.exemplars.emptied()),
         ("exemplars of a second class", |p| p.exemplars.push(1, &[1.0; 3])),
-        ("endless views", |p| p.exemplars = Bank::new(3, 1 << 32, Precision::Int8)),
+        ("endless views", |p| p.exemplars = Bank::new(3, 1 << 32, ExemplarPrecision::Int8)),
         ("numbers that are not finite", |p| p.exemplars.push(0, &[f32::INFINITY; 3])),
         ("many thumbnails", |p| p.thumbnails = vec![Thumbnail(vec![]); MAX_THUMBNAILS + 1]),
         ("large thumbnail", |p| p.thumbnails = vec![Thumbnail(vec![0; MAX_THUMBNAIL + 1])]),
@@ -76,7 +76,7 @@ fn a_pack_whose_content_makes_no_sense_is_refused_though_its_checksum_is_right()
     let mut longer = pack().to_be_signed();
     longer.push(0);
     assert_eq!(read(&seal(&longer, "")), Err(DecodeError::Body.into()), "trailing byte");
-    let sealed = |version, content: &[&[u8]]| codec::seal(Kind::Pack, version, content);
+    let sealed = |version, content: &[&[u8]]| codec::seal(FileKind::Pack, version, content);
     let signed = pack().to_be_signed();
     let beyond = sealed(1, &[&u32::MAX.to_le_bytes(), &signed]);
     assert_eq!(read(&beyond), Err(DecodeError::Body.into()), "length beyond the end");

@@ -5,7 +5,7 @@
 
 use orco_core::align;
 use orco_core::linalg::padded;
-use orco_core::projection::Shape;
+use orco_core::projection::HeadShape;
 
 use crate::answer::{MOST, TOGETHER};
 use crate::bank::Bank;
@@ -15,7 +15,7 @@ use crate::store::HEADER;
 
 /// How much is known when a session begins, and how much it learns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
+pub struct SessionExtent {
     /// Learned classes.
     pub learned: usize,
     /// Their shots.
@@ -28,7 +28,7 @@ pub struct Extent {
 
 /// What a session takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
+pub struct SessionBudget {
     /// Bytes of memory that the bundle's base model takes, with its statistics, as long as the bundle is open.
     pub bundle: usize,
     /// Bytes of memory that the state before the session takes.
@@ -46,14 +46,14 @@ pub struct Budget {
 /// Bytes of a label, by and large.
 const LABEL: usize = 10;
 
-impl Budget {
+impl SessionBudget {
     /// What a session takes with the bundle's settings, where the history holds the last two changes. `None` where
     /// they train a head, or answers do not use the bundle's statistics: not so in any bundle that is shipped.
-    pub fn of(base_model: &BaseModel, extent: Extent) -> Option<Self> {
+    pub fn of(base_model: &BaseModel, extent: SessionExtent) -> Option<Self> {
         let config = &base_model.config;
         let (_, statistics) = base_model.answers(config).filter(|_| config.epochs == 0)?;
         let shape = base_model.head.shape();
-        let Extent { learned, stored, classes, shots } = extent;
+        let SessionExtent { learned, stored, classes, shots } = extent;
         let (learned_then, stored_then) = (learned + classes, stored + shots);
         let one = Bank::new(shape.inputs, config.views, config.precision).bytes_of_one();
         // The history repeats labels and numbers of shots, not the shots.
@@ -86,7 +86,7 @@ impl Budget {
 
 /// Bytes of memory that a base model and its statistics take.
 fn bundle(base_model: &BaseModel, statistics: &Statistics) -> usize {
-    let Shape { inputs, hidden, outputs } = base_model.head.shape();
+    let HeadShape { inputs, hidden, outputs } = base_model.head.shape();
     let head = hidden * (inputs + 1) + outputs * (hidden + 1);
     let numbers = head + base_model.targets.len() + 2 * inputs + statistics.damping.len();
     let Statistics { axes, directions, whitened, set_aside, .. } = statistics;
@@ -97,7 +97,7 @@ fn bundle(base_model: &BaseModel, statistics: &Statistics) -> usize {
 
 /// What judging the state after a session depends on.
 struct Judging {
-    shape: Shape,
+    shape: HeadShape,
     views: usize,
     axes: usize,
     /// Length of an embedding.
@@ -111,7 +111,7 @@ struct Judging {
 }
 
 impl Judging {
-    fn new(base_model: &BaseModel, statistics: &Statistics, extent: Extent) -> Self {
+    fn new(base_model: &BaseModel, statistics: &Statistics, extent: SessionExtent) -> Self {
         let (shape, base) = (base_model.head.shape(), base_model.classes.len());
         Self {
             shape,

@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use super::{LearnError, NewClass, Report, Session, check_free_label, check_shots, in_fixed_order};
-use crate::history::Earlier;
+use super::{LearnError, NewClass, Session, SessionReport, check_free_label, check_shots, in_fixed_order};
+use crate::history::EarlierState;
 use crate::label;
 use crate::state::{Balance, BaseModel, State};
 
@@ -21,7 +21,7 @@ impl Session<'_> {
     ///
     /// # Errors
     /// [`LearnError`] if the class is unknown, the shots are unusable, or the callback stopped it.
-    pub fn add_shots(&mut self, state: &State, class: &NewClass) -> Result<(State, Report), LearnError> {
+    pub fn add_shots(&mut self, state: &State, class: &NewClass) -> Result<(State, SessionReport), LearnError> {
         let index = check_known(self.base_model, state, &class.label)?;
         check_shots(self.base_model, state, class)?;
         let mut next = state.clone();
@@ -34,7 +34,7 @@ impl Session<'_> {
     ///
     /// # Errors
     /// [`LearnError`] if the class is unknown or a base class, or the callback stopped it.
-    pub fn forget(&mut self, state: &State, label: &str) -> Result<(State, Report), LearnError> {
+    pub fn forget(&mut self, state: &State, label: &str) -> Result<(State, SessionReport), LearnError> {
         let index = learned(self.base_model, state, label)?;
         let mut next = state.clone();
         next.classes.remove(index);
@@ -49,7 +49,7 @@ impl Session<'_> {
     ///
     /// # Errors
     /// [`LearnError::NoBorder`] if answers have none, which the bundle's settings say.
-    pub fn balance(&mut self, state: &State, balance: Balance) -> Result<(State, Report), LearnError> {
+    pub fn balance(&mut self, state: &State, balance: Balance) -> Result<(State, SessionReport), LearnError> {
         if self.base_model.answers(self.config).is_none() {
             return Err(LearnError::NoBorder);
         }
@@ -61,7 +61,7 @@ impl Session<'_> {
     ///
     /// # Errors
     /// [`LearnError`] if the callback stopped it.
-    pub fn restore(&mut self, state: &State, earlier: &Earlier) -> Result<(State, Report), LearnError> {
+    pub fn restore(&mut self, state: &State, earlier: &EarlierState) -> Result<(State, SessionReport), LearnError> {
         let next = earlier.state.clone();
         if next.head.is_some() {
             return Ok(self.settle(state, next, Vec::new()));

@@ -9,7 +9,7 @@
 
 use alloc::vec::Vec;
 
-use super::{ClassAccuracy, Report, Since};
+use super::{ClassAccuracy, CumulativeLoss, SessionReport};
 
 /// Probability of calling a loss certain that is within the budget, over all classes.
 const LEVEL: f64 = 0.05;
@@ -20,7 +20,7 @@ const ROUNDING: f64 = 1e-5;
 
 /// Classes that are judged together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
+pub enum ForgettingGroup {
     /// Those that came with the bundle.
     Base,
     /// Those that were learned.
@@ -31,35 +31,35 @@ pub enum Group {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GroupLoss {
     /// The group.
-    pub group: Group,
+    pub group: ForgettingGroup,
     /// Share of its samples recognised at first and now, and how many there are.
-    pub since: Since,
+    pub since: CumulativeLoss,
 }
 
 /// What sessions have cost beyond a budget.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Excess {
+pub struct ForgettingExcess {
     /// Groups.
     pub groups: Vec<GroupLoss>,
     /// Classes, worst first.
     pub classes: Vec<ClassAccuracy>,
 }
 
-impl Excess {
+impl ForgettingExcess {
     /// Whether the budget holds.
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty() && self.classes.is_empty()
     }
 }
 
-impl Report {
+impl SessionReport {
     /// What all sessions since the bundle have cost what came with it, and what was learned, as far as samples say.
     pub fn group_losses(&self) -> Vec<GroupLoss> {
-        let of = |group: Group| {
+        let of = |group: ForgettingGroup| {
             let base = self.base_classes.min(self.classes.len());
             let classes = match group {
-                Group::Base => &self.classes[..base],
-                Group::Learned => &self.classes[base..],
+                ForgettingGroup::Base => &self.classes[..base],
+                ForgettingGroup::Learned => &self.classes[base..],
             };
             let (mut first, mut now, mut samples) = (0.0, 0.0, 0);
             for since in classes.iter().filter_map(|class| class.since) {
@@ -68,18 +68,19 @@ impl Report {
                 samples += since.samples;
             }
             let share = |sum: f64| (sum / f64::from(samples)) as f32;
-            (samples > 0).then(|| GroupLoss { group, since: Since { first: share(first), now: share(now), samples } })
+            (samples > 0)
+                .then(|| GroupLoss { group, since: CumulativeLoss { first: share(first), now: share(now), samples } })
         };
-        [Group::Base, Group::Learned].into_iter().filter_map(of).collect()
+        [ForgettingGroup::Base, ForgettingGroup::Learned].into_iter().filter_map(of).collect()
     }
 
     /// What all sessions since the bundle, this one among them, have cost beyond a budget, a share of 0..1, as far as
     /// there are samples enough to say so. So a budget holds however many sessions share it.
-    pub fn excess(&self, budget: f32) -> Excess {
+    pub fn excess(&self, budget: f32) -> ForgettingExcess {
         let judged = self.classes.iter().filter(|class| class.since.is_some()).count();
         let level = LEVEL / judged.max(1) as f64;
-        let certain = |since: &Since, level| is_certain(since, budget, level);
-        let measured = |since: &Since| {
+        let certain = |since: &CumulativeLoss, level| is_certain(since, budget, level);
+        let measured = |since: &CumulativeLoss| {
             let worth = f64::from(budget) * f64::from(since.samples);
             worth >= WORTH - ROUNDING && since.lost() > worth * (1.0 + ROUNDING)
         };
@@ -87,11 +88,11 @@ impl Report {
         let groups = groups.filter(|loss| measured(&loss.since) || certain(&loss.since, LEVEL)).collect();
         let classes = self.forgotten_since(budget).into_iter();
         let certainly = |class: &&ClassAccuracy| class.since.as_ref().is_some_and(|since| certain(since, level));
-        Excess { groups, classes: classes.filter(certainly).cloned().collect() }
+        ForgettingExcess { groups, classes: classes.filter(certainly).cloned().collect() }
     }
 }
 
-impl Since {
+impl CumulativeLoss {
     /// Samples that are recognised no more, less those that are recognised only now.
     fn lost(&self) -> f64 {
         (f64::from(self.first) - f64::from(self.now)) * f64::from(self.samples)
@@ -99,7 +100,7 @@ impl Since {
 }
 
 /// Whether a loss is certainly beyond a budget.
-fn is_certain(since: &Since, budget: f32, level: f64) -> bool {
+fn is_certain(since: &CumulativeLoss, budget: f32, level: f64) -> bool {
     // Half a sample lost is none: a class's first shots may be fewer now.
     let lost = (since.lost() + ROUNDING * f64::from(since.samples)) as u32;
     lost > 0 && at_least(lost, since.samples, f64::from(budget)) < level
@@ -136,7 +137,7 @@ fn at_least(count: u32, samples: u32, share: f64) -> f64 {
     tail / all
 }
 
-impl core::fmt::Display for Group {
+impl core::fmt::Display for ForgettingGroup {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::Base => "classes of the bundle",
@@ -145,7 +146,7 @@ impl core::fmt::Display for Group {
     }
 }
 
-impl Group {
+impl ForgettingGroup {
     /// Its name for programs.
     pub fn name(self) -> &'static str {
         match self {
@@ -163,10 +164,10 @@ mod tests {
     use super::*;
 
     /// Classes with samples of which so many were recognised at first, and are now.
-    fn report(base: &[(u32, u32, u32)], learned: &[(u32, u32, u32)]) -> Report {
+    fn report(base: &[(u32, u32, u32)], learned: &[(u32, u32, u32)]) -> SessionReport {
         let class = |(index, &(samples, first, now)): (usize, &(u32, u32, u32))| {
             let share = |right: u32| right as f32 / samples as f32;
-            let since = Since { first: share(first), now: share(now), samples };
+            let since = CumulativeLoss { first: share(first), now: share(now), samples };
             ClassAccuracy {
                 label: format!("{index}"),
                 before: Some(share(first)),
@@ -176,11 +177,11 @@ mod tests {
             }
         };
         let classes = base.iter().chain(learned).enumerate().map(class).collect();
-        Report { base_classes: base.len(), classes, ..Report::empty() }
+        SessionReport { base_classes: base.len(), classes, ..SessionReport::empty() }
     }
 
-    fn named(report: &Report, budget: f32) -> (Vec<Group>, Vec<String>) {
-        let Excess { groups, classes } = report.excess(budget);
+    fn named(report: &SessionReport, budget: f32) -> (Vec<ForgettingGroup>, Vec<String>) {
+        let ForgettingExcess { groups, classes } = report.excess(budget);
         (groups.iter().map(|loss| loss.group).collect(), classes.into_iter().map(|class| class.label).collect())
     }
 
@@ -212,7 +213,11 @@ mod tests {
         assert_eq!(with(3), (Vec::new(), Vec::new()));
         assert_eq!(with(1), (Vec::new(), Vec::from(["7".into()])));
         let nothing = named(&report(&[(5, 5, 4)], &[]), 0.0);
-        assert_eq!(nothing, (Vec::from([Group::Base]), Vec::from(["0".into()])), "a budget of nothing allows nothing");
+        assert_eq!(
+            nothing,
+            (Vec::from([ForgettingGroup::Base]), Vec::from(["0".into()])),
+            "a budget of nothing allows nothing"
+        );
     }
 
     #[test]
@@ -223,7 +228,7 @@ mod tests {
             named(&report(&base, &[]), 0.02)
         };
         assert_eq!(lost(6), (Vec::new(), Vec::new()));
-        assert_eq!(lost(7), (Vec::from([Group::Base]), Vec::new()));
+        assert_eq!(lost(7), (Vec::from([ForgettingGroup::Base]), Vec::new()));
     }
 
     #[test]
@@ -231,10 +236,10 @@ mod tests {
         let base = [(5, 5, 5); 60];
         // Few samples: one of ten says nothing of a budget of 5 points, five do.
         assert_eq!(named(&report(&base, &[(5, 5, 4), (5, 5, 5)]), 0.05).0, []);
-        assert_eq!(named(&report(&base, &[(5, 5, 3), (5, 5, 2)]), 0.05).0, [Group::Learned]);
+        assert_eq!(named(&report(&base, &[(5, 5, 3), (5, 5, 2)]), 0.05).0, [ForgettingGroup::Learned]);
         let losses = report(&base, &[(5, 5, 3), (5, 5, 2)]).group_losses();
-        assert_eq!(losses[1].since, Since { first: 1.0, now: 0.5, samples: 10 });
-        assert_eq!((losses[0].since.samples, losses[0].group), (300, Group::Base));
+        assert_eq!(losses[1].since, CumulativeLoss { first: 1.0, now: 0.5, samples: 10 });
+        assert_eq!((losses[0].since.samples, losses[0].group), (300, ForgettingGroup::Base));
         // What others gained makes up for it.
         assert_eq!(named(&report(&base, &[(5, 5, 3), (5, 1, 3)]), 0.0).0, []);
     }

@@ -8,11 +8,11 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use orco_core::align::Losses;
-use orco_core::config::{Answer, Config};
+use orco_core::align::LossTerms;
+use orco_core::config::{AnswerWeights, Config};
 
-use super::{Report, Since, data};
-use crate::answer::{Judged, Judgement};
+use super::{CumulativeLoss, SessionReport, data};
+use crate::answer::{Validation, ValidationSamples};
 use crate::classify::Classifier;
 use crate::state::{BaseModel, Class, Origin, State};
 use crate::statistics::Statistics;
@@ -42,8 +42,8 @@ pub(super) fn report(
     before: &State,
     after: &mut State,
     config: &Config,
-    losses: Vec<Losses>,
-) -> Report {
+    losses: Vec<LossTerms>,
+) -> SessionReport {
     let answers = match base_model.answers(config) {
         Some(with) => by_all(base_model, before, after, with),
         None => by_targets(base_model, before, after, config),
@@ -77,14 +77,18 @@ pub(super) fn report(
             }
         };
         let right = samples.iter().filter(|&&sample| later[sample] == class).count();
-        (!samples.is_empty()).then(|| Since { first, now: share(right, samples.len()), samples: samples.len() as u32 })
+        (!samples.is_empty()).then(|| CumulativeLoss {
+            first,
+            now: share(right, samples.len()),
+            samples: samples.len() as u32,
+        })
     };
-    let since: Vec<Option<Since>> = (0..base_model.classes.len() + after.classes.len()).map(since).collect();
+    let since: Vec<Option<CumulativeLoss>> = (0..base_model.classes.len() + after.classes.len()).map(since).collect();
     let labels: Vec<_> = after.known(base_model).map(|class| &class.label).collect();
     let in_two_classes = pairs.iter().map(|pair| pair.map(|class| labels[class as usize].clone())).collect();
     let repeated = repeated.iter().map(|&(class, shots)| (labels[class as usize].clone(), shots)).collect();
-    let report = Report::new(base_model, (before, earlier), (after, later), classes, &since, losses);
-    Report { in_two_classes, repeated, ..report }
+    let report = SessionReport::new(base_model, (before, earlier), (after, later), classes, &since, losses);
+    SessionReport { in_two_classes, repeated, ..report }
 }
 
 /// Index of the same class in another state, base classes first.
@@ -108,7 +112,7 @@ fn by_targets(base_model: &BaseModel, before: &State, after: &State, config: &Co
     let by_targets = config.by_targets_alone();
     let answers =
         |state: &State, features: &[f32]| Classifier::with_config(base_model, state, &by_targets).nearest(features);
-    let bundle = State::fresh(base_model, after.base_model);
+    let bundle = State::fresh(base_model, after.bundle_digest);
     Answers {
         first: answers(&bundle, &features[..base * base_model.head.inputs]),
         earlier: answers(before, &features),
@@ -121,13 +125,13 @@ fn by_targets(base_model: &BaseModel, before: &State, after: &State, config: &Co
 }
 
 /// On samples set aside and shots left out in turn, by all that is known; chooses the border first.
-fn by_all(base_model: &BaseModel, before: &State, after: &mut State, with: (Answer, &Statistics)) -> Answers {
-    let judged = Judged::of(base_model, after, with);
+fn by_all(base_model: &BaseModel, before: &State, after: &mut State, with: (AnswerWeights, &Statistics)) -> Answers {
+    let judged = ValidationSamples::of(base_model, after, with);
     let indices: Vec<Option<usize>> =
         after.known(base_model).map(|class| index_of(class, base_model, before)).collect();
-    let Judgement { calibration, answers: later, earlier, mute } = judged.judge(before, &indices);
+    let Validation { calibration, answers: later, earlier, mute } = judged.judge(before, &indices);
     let (classes, base) = (judged.classes(), judged.set_aside());
-    let bundle = State::fresh(base_model, after.base_model);
+    let bundle = State::fresh(base_model, after.bundle_digest);
     let first = judged.answers(&bundle, &|_| None, 0..base);
     let pairs = judged.pairs().into_iter().collect();
     let repeated = judged.repeated().into_iter().collect();

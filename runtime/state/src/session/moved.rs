@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{LearnError, Report, Session, check_count, check_known};
+use super::{LearnError, Session, SessionReport, check_count, check_known};
 use crate::state::{Origin, State};
 
 impl Session<'_> {
@@ -17,7 +17,7 @@ impl Session<'_> {
         state: &State,
         (from, number): (&str, usize),
         to: &str,
-    ) -> Result<(State, Report), LearnError> {
+    ) -> Result<(State, SessionReport), LearnError> {
         let [source, target] = [from, to].map(|label| check_known(self.base_model, state, label));
         let (source, target) = (source?, target?);
         let bank = &state.exemplars;

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{LearnError, NewClass, Report, Session, check, check_known, check_shots, in_fixed_order};
+use super::{LearnError, NewClass, Session, SessionReport, check, check_known, check_shots, in_fixed_order};
 use crate::state::State;
 
 impl Session<'_> {
@@ -17,7 +17,7 @@ impl Session<'_> {
         state: &State,
         sessions: &[Vec<NewClass>],
         more: &[NewClass],
-    ) -> Result<(State, Report), LearnError> {
+    ) -> Result<(State, SessionReport), LearnError> {
         let all: Vec<NewClass> = sessions.iter().flatten().cloned().collect();
         if !all.is_empty() {
             check(self.base_model, state, &all)?;

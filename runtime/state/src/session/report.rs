@@ -5,7 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::state::{BaseModel, State};
-use orco_core::align::Losses;
+use orco_core::align::LossTerms;
 use orco_core::border::Border;
 
 /// Shares are ratios of small numbers; their difference errs in the last bit.
@@ -21,7 +21,7 @@ pub struct ClassAccuracy {
     /// Share recognised after it, 0..1.
     pub after: f32,
     /// What all sessions since the class was new have cost it; `None` for a class that is new.
-    pub since: Option<Since>,
+    pub since: Option<CumulativeLoss>,
     /// Samples that say so. With 0 nothing is known of the class, such as of one with a single shot, of which nothing
     /// is left to recognise it by.
     pub samples: u32,
@@ -30,7 +30,7 @@ pub struct ClassAccuracy {
 /// What all sessions since a class was new have cost it, judged by the exemplars that it had then: those that the
 /// bundle brought, or the shots of the session that learned it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Since {
+pub struct CumulativeLoss {
     /// Share of them recognised at first, 0..1: by the bundle's own head, or right after the session that learned the
     /// class.
     pub first: f32,
@@ -42,7 +42,7 @@ pub struct Since {
 
 /// Exemplars of one class that are now taken for another.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Confusion {
+pub struct ConfusedPair {
     /// Their class.
     pub label: String,
     /// What they are taken for.
@@ -53,9 +53,9 @@ pub struct Confusion {
 
 /// What a session did.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Report {
+pub struct SessionReport {
     /// Mean losses of every epoch.
-    pub losses: Vec<Losses>,
+    pub losses: Vec<LossTerms>,
     /// Exemplars trained on.
     pub exemplars: usize,
     /// How many of the classes came with the bundle.
@@ -64,7 +64,7 @@ pub struct Report {
     pub classes: Vec<ClassAccuracy>,
     /// Pairs of which a tenth or more of the exemplars are confused, and at least one involves a new class; worst
     /// first.
-    pub confusions: Vec<Confusion>,
+    pub confusions: Vec<ConfusedPair>,
     /// Free pseudo-targets that are left.
     pub free_targets: usize,
     /// The border between base classes and learned ones that was chosen, where answers have one.
@@ -79,7 +79,7 @@ pub struct Report {
     pub repeated: Vec<(String, usize)>,
 }
 
-impl Report {
+impl SessionReport {
     /// From the answers for every exemplar under the old state and under the new one; `since` says for every class what
     /// all sessions have cost it.
     pub(super) fn new(
@@ -87,8 +87,8 @@ impl Report {
         (old, before): (&State, &[usize]),
         (new, after): (&State, &[usize]),
         classes_of_exemplars: &[u32],
-        since: &[Option<Since>],
-        losses: Vec<Losses>,
+        since: &[Option<CumulativeLoss>],
+        losses: Vec<LossTerms>,
     ) -> Self {
         let labels: Vec<&str> = new.known(base_model).map(|class| class.label.as_str()).collect();
         let count = labels.len();
@@ -124,11 +124,11 @@ impl Report {
         // New classes have the highest indices.
         let is_new = |class: usize| index_before[class].is_none();
         mistaken.sort_unstable();
-        let mut confusions: Vec<Confusion> = mistaken
+        let mut confusions: Vec<ConfusedPair> = mistaken
             .chunk_by(|a, b| a == b)
             .map(|same| (same[0], share(same.len() as u32, same[0].0)))
             .filter(|&((class, other), share)| is_new(class.max(other)) && share >= 0.1)
-            .map(|((class, other), share)| Confusion {
+            .map(|((class, other), share)| ConfusedPair {
                 label: labels[class].into(),
                 taken_for: labels[other].into(),
                 share,
@@ -185,7 +185,7 @@ impl Report {
     }
 
     /// Old classes of which all sessions since the bundle, this one among them, cost more than `budget` of the samples
-    /// that were recognised at first, worst first, whether chance could explain it or not: [`Report::excess`] tells.
+    /// that were recognised at first, worst first, whether chance could explain it or not: [`SessionReport::excess`] tells.
     pub fn forgotten_since(&self, budget: f32) -> Vec<&ClassAccuracy> {
         let loss = |class: &ClassAccuracy| class.since.map_or(0.0, |since| since.first - since.now);
         let mut forgotten: Vec<_> = self.classes.iter().filter(|class| loss(class) > budget + ROUNDING).collect();
@@ -225,7 +225,7 @@ mod tests {
             class("gained", Some(0.2), 0.6),
             class("new", None, 0.0),
         ];
-        let report = Report { classes, ..Report::empty() };
+        let report = SessionReport { classes, ..SessionReport::empty() };
         let labels = |budget| report.forgotten(budget).iter().map(|class| &class.label[..]).collect::<Vec<_>>();
         assert_eq!(labels(0.0), ["three of five lost", "one of five lost"]);
         assert_eq!(labels(0.2), ["three of five lost"], "a loss equal to the budget is within it");

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{LARGEST, LearnError, Report, Session, check_count, check_labels};
+use super::{LARGEST, LearnError, Session, SessionReport, check_count, check_labels};
 use crate::bank::Bank;
 use crate::state::{BaseModel, State};
 
@@ -23,7 +23,7 @@ impl Session<'_> {
     ///
     /// # Errors
     /// [`LearnError`] as for [`Session::learn`], and if exemplars are stored in another layout than the state's.
-    pub fn learn_stored(&mut self, state: &State, new: &[StoredClass]) -> Result<(State, Report), LearnError> {
+    pub fn learn_stored(&mut self, state: &State, new: &[StoredClass]) -> Result<(State, SessionReport), LearnError> {
         let labels: Vec<&str> = new.iter().map(|class| class.label.as_str()).collect();
         check_labels(self.base_model, state, &labels)?;
         new.iter().try_for_each(|class| check_exemplars(self.base_model, state, class))?;

@@ -9,12 +9,12 @@ use core::ops::ControlFlow;
 use super::*;
 use crate::bank::Bank;
 use crate::classify::Classifier;
-use crate::target::{Method, generate};
+use crate::target::{TargetMethod, generate};
 use orco_core::align::AlignError;
-use orco_core::config::Sample;
-use orco_core::exemplar::Precision;
+use orco_core::config::SampleViews;
+use orco_core::exemplar::ExemplarPrecision;
 use orco_core::math::{add_scaled, dot, normalise};
-use orco_core::projection::Shape;
+use orco_core::projection::HeadShape;
 use orco_core::random::Random;
 use orco_core::workers::{Serial, Workers};
 
@@ -30,11 +30,11 @@ fn feature(class: usize, random: &mut Random) -> Vec<f32> {
 /// A base_model whose head was aligned to the base classes by phase 3 itself, from a random head.
 fn base_model(base: usize) -> BaseModel {
     let mut random = Random::new(1, "base_model");
-    let mut head = Head::zeros(Shape { inputs: INPUTS, hidden: 64, outputs: DIMENSION });
+    let mut head = Head::zeros(HeadShape { inputs: INPUTS, hidden: 64, outputs: DIMENSION });
     for values in head.parameters_mut() {
         values.iter_mut().for_each(|value| *value = 0.3 * random.normal());
     }
-    let mut exemplars = Bank::new(INPUTS, 2, Precision::Int8);
+    let mut exemplars = Bank::new(INPUTS, 2, ExemplarPrecision::Int8);
     for class in 0..base {
         for _ in 0..5 {
             let views = [feature(class, &mut random), feature(class, &mut random)].concat();
@@ -42,14 +42,14 @@ fn base_model(base: usize) -> BaseModel {
         }
     }
     let classes = (0..base).map(|class| Class { label: label(class), target: class as u32, session: 0 }).collect();
-    let targets = generate(Method::Optimised, DIMENSION, DIMENSION, 200, 1);
+    let targets = generate(TargetMethod::Optimised, DIMENSION, DIMENSION, 200, 1);
     let config = Config { epochs: 40, warmup_epochs: 4, batch: 16, views: 2, ..Config::default() };
     let base_model = BaseModel { dimension: DIMENSION, targets, head, classes, exemplars, config, statistics: None };
     let all = Config { epochs: 200, base_cross_entropy: 1.0, ..base_model.config.clone() };
     let state = State::fresh(&base_model, [0; 32]);
     let assigned: Vec<u32> = (0..base as u32).collect();
     let data = data(&base_model, &state);
-    let mut memory = Memory::new(data.needs(base, 0, &all));
+    let mut memory = SessionMemory::new(data.needs(base, 0, &all));
     let mut head = Head::zeros(base_model.head.shape());
     let workspace = &mut memory.workspace(&Serial);
     align::align(&data, &assigned, &all, Sampling::seeded(1), workspace, head.view_mut(), &mut proceed).unwrap();
@@ -62,15 +62,15 @@ fn learn_on(
     state: &State,
     new: &[NewClass],
     seed: u64,
-    on_progress: &mut (dyn FnMut(Progress) -> ControlFlow<()> + Send),
-) -> Result<(State, Report), LearnError> {
-    let memory = &mut Memory::default();
+    on_progress: &mut (dyn FnMut(AlignProgress) -> ControlFlow<()> + Send),
+) -> Result<(State, SessionReport), LearnError> {
+    let memory = &mut SessionMemory::default();
     Session { base_model, config: &base_model.config, seed, memory, workers: &Serial, on_progress }.learn(state, new)
 }
 
 /// Takes a step with the bundle's settings, on one thread.
 fn within<T>(base_model: &BaseModel, seed: u64, work: impl FnOnce(&mut Session<'_>) -> T) -> T {
-    let (memory, on_progress) = (&mut Memory::default(), &mut proceed);
+    let (memory, on_progress) = (&mut SessionMemory::default(), &mut proceed);
     work(&mut Session { base_model, config: &base_model.config, seed, memory, workers: &Serial, on_progress })
 }
 
@@ -83,11 +83,11 @@ fn new_class(class: usize, shots: usize) -> NewClass {
     NewClass { label: label(class), shots: (0..shots).map(|_| feature(class, &mut random)).collect() }
 }
 
-fn proceed(_: Progress) -> ControlFlow<()> {
+fn proceed(_: AlignProgress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-fn learn_with(base_model: &BaseModel, new: &[NewClass], seed: u64) -> Result<(State, Report), LearnError> {
+fn learn_with(base_model: &BaseModel, new: &[NewClass], seed: u64) -> Result<(State, SessionReport), LearnError> {
     learn_on(base_model, &State::fresh(base_model, [0; 32]), new, seed, &mut proceed)
 }
 
@@ -137,7 +137,7 @@ fn travelled(state: &State, base: usize, index: usize) -> StoredClass {
 
 #[test]
 fn classes_that_travelled_give_the_state_of_learning_them_in_one_session() {
-    for precision in [Precision::Int8, Precision::F16] {
+    for precision in [ExemplarPrecision::Int8, ExemplarPrecision::F16] {
         let mut base_model = base_model(2);
         base_model.config.precision = precision;
         let fresh = State::fresh(&base_model, [0; 32]);
@@ -174,9 +174,11 @@ fn exemplars_that_cannot_be_learned_are_refused() {
         bank.push(0, &[1.0].repeat(dimension));
         bank
     };
-    for bank in
-        [other(INPUTS + 1, 2, Precision::Int8), other(INPUTS, 3, Precision::Int8), other(INPUTS, 2, Precision::F16)]
-    {
+    for bank in [
+        other(INPUTS + 1, 2, ExemplarPrecision::Int8),
+        other(INPUTS, 3, ExemplarPrecision::Int8),
+        other(INPUTS, 2, ExemplarPrecision::F16),
+    ] {
         assert_eq!(refused(bank), LearnError::OtherLayout { label: label(5) });
     }
     let mut huge = fresh.exemplars.emptied();
@@ -309,7 +311,7 @@ fn losses_are_counted_from_the_bundle_on() {
     assert!(named(reports[2].forgotten_since(budget)), "together they are");
 }
 
-fn report_of(base_model: &BaseModel, before: &State, after: &mut State, config: &Config) -> Report {
+fn report_of(base_model: &BaseModel, before: &State, after: &mut State, config: &Config) -> SessionReport {
     super::judge::report(base_model, before, after, config, Vec::new())
 }
 
@@ -330,7 +332,7 @@ fn first_recognition_goes_with_its_class() {
     let (next, report) = learn_on(&base_model, &old, &[new_class(6, 2)], 1, &mut proceed).unwrap();
     assert_eq!(shots(&next), [3, 2, 5, 2]);
     let class = &report.classes[3];
-    assert_eq!(class.since, Some(Since { first: class.before.unwrap(), now: class.after, samples: 3 }));
+    assert_eq!(class.since, Some(CumulativeLoss { first: class.before.unwrap(), now: class.after, samples: 3 }));
 }
 
 #[test]
@@ -394,7 +396,7 @@ fn renaming_changes_the_label_alone() {
 fn cancelling_leaves_no_state() {
     let base_model = base_model(3);
     let mut epochs = 0;
-    let mut stop = |progress: Progress| {
+    let mut stop = |progress: AlignProgress| {
         epochs = progress.epoch;
         if progress.epoch == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
@@ -441,7 +443,7 @@ fn the_number_of_threads_changes_no_bit() {
     let (state, new) = (State::fresh(&base_model, [0; 32]), [new_class(4, 5), new_class(5, 5)]);
     let with = |threads: usize| {
         let threads = Threads(threads);
-        let (memory, on_progress) = (&mut Memory::default(), &mut proceed);
+        let (memory, on_progress) = (&mut SessionMemory::default(), &mut proceed);
         let (base_model, config) = (&base_model, &base_model.config);
         Session { base_model, config, seed: 1, memory, workers: &threads, on_progress }.learn(&state, &new).unwrap().0
     };
@@ -454,7 +456,8 @@ fn the_number_of_threads_changes_no_bit() {
 #[test]
 fn a_bundle_without_base_classes_learns_too() {
     let base_model = base_model(3);
-    let empty = BaseModel { classes: Vec::new(), exemplars: Bank::new(INPUTS, 2, Precision::Int8), ..base_model };
+    let empty =
+        BaseModel { classes: Vec::new(), exemplars: Bank::new(INPUTS, 2, ExemplarPrecision::Int8), ..base_model };
     assert!(empty.is_sound());
     let (one, report) = learn_with(&empty, &[new_class(0, 1)], 1).unwrap();
     assert_eq!((report.old_accuracy(), report.new_accuracy()), (None, Some(1.0)));
@@ -519,9 +522,9 @@ fn class_means_have_their_weight_in_a_score() {
 #[test]
 fn exemplars_stay_within_their_bytes() {
     let base = base_model(3);
-    let one = Bank::new(INPUTS, 2, Precision::F16);
+    let one = Bank::new(INPUTS, 2, ExemplarPrecision::F16);
     let exemplar_bytes = 4 * one.bytes_of_one();
-    let config = Config { exemplar_bytes, precision: Precision::F16, ..base.config.clone() };
+    let config = Config { exemplar_bytes, precision: ExemplarPrecision::F16, ..base.config.clone() };
     let base_model = BaseModel { config, ..base };
     let (state, _) = learn_with(&base_model, &[new_class(3, 5), new_class(4, 5)], 1).unwrap();
     assert_eq!(state.exemplars.classes(), [3, 3, 4, 4]);
@@ -532,7 +535,7 @@ fn exemplars_stay_within_their_bytes() {
 fn every_number_of_exemplars_and_every_sample_learns() {
     let base = base_model(4);
     for base_exemplars in [0, 1, 5, 9] {
-        for sample in [Sample::Pair, Sample::One] {
+        for sample in [SampleViews::Pair, SampleViews::One] {
             let config = Config { base_exemplars, sample, ..base.config.clone() };
             let base_model = BaseModel { config, ..base.clone() };
             let (state, report) = learn_with(&base_model, &[new_class(4, 3)], 1).unwrap();

@@ -10,7 +10,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::codec::{self, DecodeError, Kind, piece};
+use crate::codec::{self, DecodeError, FileKind, piece};
 
 const START: usize = 8 + 32;
 /// Bytes before the body, those of the envelope among them.
@@ -18,7 +18,7 @@ pub const HEADER: usize = codec::HEADER + START;
 
 /// What a slot holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame<'a> {
+pub struct SlotFrame<'a> {
     /// Format version of the body.
     pub version: u16,
     /// Counts saves; the slot with the higher one is newer.
@@ -29,10 +29,10 @@ pub struct Frame<'a> {
     pub body: &'a [u8],
 }
 
-impl<'a> Frame<'a> {
+impl<'a> SlotFrame<'a> {
     /// The bytes of a slot.
     pub fn encode(&self) -> Vec<u8> {
-        codec::seal(Kind::Slot, self.version, &[&self.generation.to_le_bytes(), &self.base_model, self.body])
+        codec::seal(FileKind::Slot, self.version, &[&self.generation.to_le_bytes(), &self.base_model, self.body])
     }
 
     /// Reads the bytes of a slot, whatever the version of the body.
@@ -40,13 +40,13 @@ impl<'a> Frame<'a> {
     /// # Errors
     /// [`DecodeError`] if they are no slot, cut off, too long, or altered in any bit.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
-        let (version, content) = codec::open(Kind::Slot, bytes)?;
+        let (version, content) = codec::open(FileKind::Slot, bytes)?;
         let (start, body) = content.split_at_checked(START).ok_or(DecodeError::Body)?;
         Ok(Self { version, generation: u64::from_le_bytes(piece(start, 0)), base_model: piece(start, 8), body })
     }
 }
 
-impl fmt::Display for Frame<'_> {
+impl fmt::Display for SlotFrame<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "generation {}, {} bytes", self.generation, self.body.len())
     }

@@ -9,7 +9,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::frame::Frame;
+use super::frame::SlotFrame;
 use super::medium::{Medium, Slot};
 use crate::codec::DecodeError;
 
@@ -18,14 +18,14 @@ const LAST_GENERATION: u64 = u64::MAX / 2;
 
 /// What is wrong with a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault<E> {
+pub enum SlotFault<E> {
     /// Its bytes cannot be read now; they may be the newest state.
     Unreadable(E),
     /// Its bytes are not those that were written.
     Damaged(DecodeError),
 }
 
-impl<E: fmt::Display> fmt::Display for Fault<E> {
+impl<E: fmt::Display> fmt::Display for SlotFault<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreadable(error) => write!(f, "it cannot be read: {error}"),
@@ -81,13 +81,13 @@ pub enum SaveError<E> {
         /// Why.
         source: E,
         /// Which state is there now.
-        holds: Holds,
+        holds: MediumState,
     },
 }
 
 /// Which state a medium holds after it refused to save another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holds {
+pub enum MediumState {
     /// The one before.
     Old,
     /// The new one, which will be loaded if it survives.
@@ -100,7 +100,7 @@ pub enum Holds {
 enum Content<E> {
     Empty,
     Sound { generation: u64, body: Vec<u8>, version: u16, owner: Owner },
-    Faulty(Fault<E>),
+    Faulty(SlotFault<E>),
 }
 
 /// Whose a sound slot is.
@@ -113,7 +113,7 @@ enum Owner {
 }
 
 /// What a load found.
-pub struct Found<E> {
+pub struct LoadOutcome<E> {
     /// The newest sound slot; `None` if nothing was saved yet.
     pub slot: Option<Slot>,
     /// Its body, with the version.
@@ -121,27 +121,27 @@ pub struct Found<E> {
     /// Its generation; 0 if nothing was saved yet.
     pub generation: u64,
     /// Slots that could not be used.
-    pub faults: Vec<(Slot, Fault<E>)>,
+    pub faults: Vec<(Slot, SlotFault<E>)>,
     /// A sound slot, not newer than ours, of another bundle or a later release.
     foreign: Option<Slot>,
 }
 
-impl<E> Found<E> {
+impl<E> LoadOutcome<E> {
     /// Refuses to go on without a slot that cannot be read.
     ///
     /// # Errors
     /// [`LoadError::Unreadable`] if there is one.
     pub fn refuse_unreadable(mut self) -> Result<Self, LoadError<E>> {
-        let unreadable = |(_, fault): &(Slot, Fault<E>)| matches!(fault, Fault::Unreadable(_));
+        let unreadable = |(_, fault): &(Slot, SlotFault<E>)| matches!(fault, SlotFault::Unreadable(_));
         match self.faults.iter().position(unreadable).map(|index| self.faults.swap_remove(index)) {
-            Some((slot, Fault::Unreadable(source))) => Err(LoadError::Unreadable { slot, source }),
+            Some((slot, SlotFault::Unreadable(source))) => Err(LoadError::Unreadable { slot, source }),
             _ => Ok(self),
         }
     }
 }
 
 /// How a slot is written.
-type How<M> = fn(&mut M, Slot, &[u8]) -> Result<(), <M as Medium>::Error>;
+type LoadMode<M> = fn(&mut M, Slot, &[u8]) -> Result<(), <M as Medium>::Error>;
 
 /// What slots must hold to be used.
 pub struct SlotRules<'a> {
@@ -158,11 +158,11 @@ impl SlotRules<'_> {
         let bytes = match medium.read(slot) {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return Content::Empty,
-            Err(error) => return Content::Faulty(Fault::Unreadable(error)),
+            Err(error) => return Content::Faulty(SlotFault::Unreadable(error)),
         };
-        match Frame::decode(&bytes) {
-            Err(error) => Content::Faulty(Fault::Damaged(error)),
-            Ok(Frame { version, generation, base_model, body }) => {
+        match SlotFrame::decode(&bytes) {
+            Err(error) => Content::Faulty(SlotFault::Damaged(error)),
+            Ok(SlotFrame { version, generation, base_model, body }) => {
                 let owner = if base_model != self.base_model {
                     Owner::OtherBundle
                 } else if version > self.version {
@@ -174,7 +174,7 @@ impl SlotRules<'_> {
                 if generation <= LAST_GENERATION && (owner != Owner::Ours || (self.accept)(version, body)) {
                     Content::Sound { generation, body: body.to_vec(), version, owner }
                 } else {
-                    Content::Faulty(Fault::Damaged(DecodeError::Body))
+                    Content::Faulty(SlotFault::Damaged(DecodeError::Body))
                 }
             }
         }
@@ -184,8 +184,8 @@ impl SlotRules<'_> {
     ///
     /// # Errors
     /// [`LoadError`] if it is not ours, or there is none although something was saved.
-    pub fn load<M: Medium>(&self, medium: &mut M) -> Result<Found<M::Error>, LoadError<M::Error>> {
-        let mut found = Found { slot: None, body: None, generation: 0, faults: Vec::new(), foreign: None };
+    pub fn load<M: Medium>(&self, medium: &mut M) -> Result<LoadOutcome<M::Error>, LoadError<M::Error>> {
+        let mut found = LoadOutcome { slot: None, body: None, generation: 0, faults: Vec::new(), foreign: None };
         let mut newest = None;
         let mut empty = 0;
         for slot in Slot::BOTH {
@@ -209,7 +209,7 @@ impl SlotRules<'_> {
             // would have written both. A slot whose checksum is right was not cut off.
             let whole = |error: &DecodeError| !matches!(error, DecodeError::WrongKind | DecodeError::Checksum);
             let lost = found.faults.iter().filter_map(|(slot, fault)| match fault {
-                Fault::Damaged(error) if empty == 0 || whole(error) => Some((*slot, *error)),
+                SlotFault::Damaged(error) if empty == 0 || whole(error) => Some((*slot, *error)),
                 _ => None,
             });
             let lost: Vec<_> = lost.collect();
@@ -223,8 +223,12 @@ impl SlotRules<'_> {
     }
 
     /// The newest sound slot, for a change that started from the state of generation `from`.
-    fn load_to_change<M: Medium>(&self, medium: &mut M, from: u64) -> Result<Found<M::Error>, SaveError<M::Error>> {
-        let found = self.load(medium).and_then(Found::refuse_unreadable).map_err(SaveError::Occupied)?;
+    fn load_to_change<M: Medium>(
+        &self,
+        medium: &mut M,
+        from: u64,
+    ) -> Result<LoadOutcome<M::Error>, SaveError<M::Error>> {
+        let found = self.load(medium).and_then(LoadOutcome::refuse_unreadable).map_err(SaveError::Occupied)?;
         if found.generation != from {
             return Err(SaveError::Overtaken { expected: from, actual: found.generation });
         }
@@ -254,7 +258,7 @@ impl SlotRules<'_> {
         let found = self.load_to_change(medium, from)?;
         let first = found.slot.map_or(Slot::A, Slot::other);
         let generation = self.write_both(medium, first, from, body, M::write)?;
-        medium.clear().map_err(|source| SaveError::Medium { slot: first, source, holds: Holds::New })?;
+        medium.clear().map_err(|source| SaveError::Medium { slot: first, source, holds: MediumState::New })?;
         Ok(generation)
     }
 
@@ -272,7 +276,7 @@ impl SlotRules<'_> {
     ) -> Result<u64, SaveError<M::Error>> {
         let found = self.load_to_change(medium, from)?;
         set_aside(medium, &found)?;
-        let (first, how): (_, How<M>) = match found.slot {
+        let (first, how): (_, LoadMode<M>) = match found.slot {
             Some(slot) => (slot.other(), M::write),
             None => (Slot::A, M::write_first),
         };
@@ -285,11 +289,11 @@ impl SlotRules<'_> {
         first: Slot,
         from: u64,
         body: &[u8],
-        how: How<M>,
+        how: LoadMode<M>,
     ) -> Result<u64, SaveError<M::Error>> {
         self.write(medium, first, from + 1, body, how)?;
         self.write(medium, first.other(), from + 2, body, how).map_err(|error| match error {
-            SaveError::Medium { slot, source, .. } => SaveError::Medium { slot, source, holds: Holds::New },
+            SaveError::Medium { slot, source, .. } => SaveError::Medium { slot, source, holds: MediumState::New },
             other => other,
         })
     }
@@ -300,17 +304,17 @@ impl SlotRules<'_> {
         slot: Slot,
         generation: u64,
         body: &[u8],
-        how: How<M>,
+        how: LoadMode<M>,
     ) -> Result<u64, SaveError<M::Error>> {
-        let frame = Frame { version: self.version, generation, base_model: self.base_model, body };
+        let frame = SlotFrame { version: self.version, generation, base_model: self.base_model, body };
         let bytes = frame.encode();
         match how(medium, slot, &bytes) {
             Ok(()) => Ok(generation),
             Err(source) => {
                 let holds = match medium.read(slot) {
-                    Ok(Some(there)) if there == bytes => Holds::New,
-                    Ok(_) => Holds::Old,
-                    Err(_) => Holds::Either,
+                    Ok(Some(there)) if there == bytes => MediumState::New,
+                    Ok(_) => MediumState::Old,
+                    Err(_) => MediumState::Either,
                 };
                 Err(SaveError::Medium { slot, source, holds })
             }
@@ -319,10 +323,10 @@ impl SlotRules<'_> {
 }
 
 /// Sets aside what is damaged or not ours, and would be written over.
-fn set_aside<M: Medium>(medium: &mut M, found: &Found<M::Error>) -> Result<(), SaveError<M::Error>> {
+fn set_aside<M: Medium>(medium: &mut M, found: &LoadOutcome<M::Error>) -> Result<(), SaveError<M::Error>> {
     let faulty = found.faults.iter().map(|(slot, _)| *slot);
     faulty.chain(found.foreign).try_for_each(|slot| {
-        medium.set_aside(slot).map_err(|source| SaveError::Medium { slot, source, holds: Holds::Old })
+        medium.set_aside(slot).map_err(|source| SaveError::Medium { slot, source, holds: MediumState::Old })
     })
 }
 
@@ -331,7 +335,7 @@ fn set_aside<M: Medium>(medium: &mut M, found: &Found<M::Error>) -> Result<(), S
 pub fn owner<M: Medium>(medium: &mut M) -> Option<[u8; 32]> {
     let frame = |slot| {
         let bytes = medium.read(slot).ok()??;
-        let frame = Frame::decode(&bytes).ok()?;
+        let frame = SlotFrame::decode(&bytes).ok()?;
         (frame.generation <= LAST_GENERATION).then_some((frame.generation, frame.base_model))
     };
     Slot::BOTH.into_iter().filter_map(frame).max_by_key(|(generation, _)| *generation).map(|(_, owner)| owner)

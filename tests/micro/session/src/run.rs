@@ -10,9 +10,9 @@ use orco_core::align::Sampling;
 use orco_core::config::Config;
 use orco_core::workers::Serial;
 use orco_state::classify::Classifier;
-use orco_state::codec::{self, Kind};
-use orco_state::history::{Change, Limits, Saved, Verb};
-use orco_state::session::{Memory, NewClass, Session};
+use orco_state::codec::{self, FileKind};
+use orco_state::history::{ChangeKind, HistoryChange, HistoryLimits, SavedState};
+use orco_state::session::{NewClass, Session, SessionMemory};
 use orco_state::state::BaseModel;
 use orco_state::statistics::Statistics;
 use orco_state::store::{self, flash::Flash};
@@ -62,7 +62,7 @@ pub fn run(files: Files<'_>, order: &Order, chip: &mut [u8], board: &dyn Board) 
     let loaded = meter.measure("open the state", || store::load_to_change(&mut flash, &base_model, digest));
     let loaded = loaded.map_err(failed("the state"))?;
     let mut generation = loaded.generation;
-    let mut saved = loaded.saved.unwrap_or_else(|| Saved::fresh(&base_model, digest));
+    let mut saved = loaded.saved.unwrap_or_else(|| SavedState::fresh(&base_model, digest));
     match &order.task {
         Task::Answer => {}
         Task::Learn(classes) => {
@@ -87,7 +87,8 @@ fn failed<E: Debug>(what: &str) -> impl FnOnce(E) -> String {
 
 /// Opens the bundle's files, with preset `discriminant`.
 fn open(files: Files<'_>) -> Result<(BaseModel, [u8; 32]), String> {
-    let mut base_model: BaseModel = codec::decode(Kind::Learner, files.learner).map_err(|error| error.to_string())?;
+    let mut base_model: BaseModel =
+        codec::decode(FileKind::Learner, files.learner).map_err(|error| error.to_string())?;
     base_model.config = Config::discriminant();
     if !base_model.is_sound() {
         return Err("the bundle makes no sense".into());
@@ -97,19 +98,19 @@ fn open(files: Files<'_>) -> Result<(BaseModel, [u8; 32]), String> {
     Ok((base_model, codec::digest(files.learner)))
 }
 
-fn learn(base_model: &BaseModel, saved: &Saved, classes: &[Taught]) -> Result<Saved, String> {
+fn learn(base_model: &BaseModel, saved: &SavedState, classes: &[Taught]) -> Result<SavedState, String> {
     let new = |Taught { label, shots }: &Taught| NewClass { label: label.clone(), shots: shots.clone() };
     let new: Vec<NewClass> = classes.iter().map(new).collect();
     let (config, on_progress) = (&base_model.config, &mut |_| ControlFlow::Continue(()));
     // In two parts, so that the memory of the first is free in the second.
-    let memory = &mut Memory::default();
+    let memory = &mut SessionMemory::default();
     let mut session = Session { base_model, config, seed: SEED, memory, workers: &Serial, on_progress };
     let admitted = session.admit(&saved.state, &new).map_err(|error| error.to_string())?;
     drop(new);
-    *memory = Memory::default();
+    *memory = SessionMemory::default();
     let mut session = Session { base_model, config, seed: SEED, memory, workers: &Serial, on_progress };
     let (state, _) =
         session.align(&saved.state, admitted, Sampling::seeded(SEED)).map_err(|error| error.to_string())?;
     let labels = classes.iter().map(|class| class.label.clone());
-    Ok(saved.then(state, &Change::new(Verb::Learn, SEED).labels(labels), Limits::default()))
+    Ok(saved.then(state, &HistoryChange::new(ChangeKind::Learn, SEED).labels(labels), HistoryLimits::default()))
 }

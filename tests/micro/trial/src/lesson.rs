@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use orco_micro::exchange::{Outcome, Taught};
 use orco_runtime::bundle::Bundle;
-use orco_runtime::encoder::choice::{Choice, Work};
+use orco_runtime::encoder::choice::{EngineChoice, Workload};
 use orco_runtime::image;
 
 /// Classes that are learned.
@@ -29,7 +29,7 @@ pub struct Lesson {
 impl Lesson {
     /// Takes the first classes of a folder, and the pictures of the same classes in another one.
     pub fn of(bundle: &Bundle, learn: &Path, ask: &Path) -> Result<Self> {
-        let (mut encoder, _) = bundle.encoder(Choice::Rten, Work::Shots)?;
+        let (mut encoder, _) = bundle.encoder(EngineChoice::Rten, Workload::Shots)?;
         let mut features = |picture: &Path, views| -> Result<Vec<f32>> {
             let picture = image::open(picture)?;
             Ok(bundle.features(&mut *encoder, &picture, views)?.into_iter().collect())

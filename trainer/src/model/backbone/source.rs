@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use ndarray::Array4;
 use orco_runtime::encoder::onnx::Onnx;
-use orco_runtime::encoder::stream::{Team, in_order};
+use orco_runtime::encoder::stream::{EncoderPool, in_order};
 use orco_runtime::encoder::{EncodeError, Encoder, batch, encode_planes};
 use orco_runtime::image::Preprocessing;
 use orco_state::codec;
@@ -141,7 +141,7 @@ impl OnnxBackbone {
 
 /// A model of the user's in ONNX Runtime.
 pub struct Started<'a> {
-    team: Team,
+    team: EncoderPool,
     onnx: &'a OnnxBackbone,
 }
 

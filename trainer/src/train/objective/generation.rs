@@ -1,7 +1,7 @@
 //! The pseudo-targets of a recipe, made so that one sees how far it is and can stop.
 
 use anyhow::Result;
-use orco_state::target::{Generator, Method, generate};
+use orco_state::target::{TargetGenerator, TargetMethod, generate};
 
 use crate::config::TargetConfig;
 use crate::platform::interrupt;
@@ -14,12 +14,12 @@ use crate::run::progress::Progress;
 pub fn pseudo_targets(config: &TargetConfig, dimension: usize, seed: u64) -> Result<Vec<f32>> {
     let TargetConfig { count, method, steps, learning_rate, accumulate } = *config;
     interrupt::check()?;
-    if method != Method::Optimised {
+    if method != TargetMethod::Optimised {
         return Ok(generate(method, count, dimension, steps, seed));
     }
     // The descent begins at random directions.
-    let mut targets = generate(Method::Random, count, dimension, 0, seed);
-    let mut generator = Generator::new(count, dimension);
+    let mut targets = generate(TargetMethod::Random, count, dimension, 0, seed);
+    let mut generator = TargetGenerator::new(count, dimension);
     let mut progress = Progress::new("targets", steps as u64, 0);
     for _ in 0..steps {
         interrupt::check()?;
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn the_targets_are_those_of_the_runtime() {
-        for method in [Method::Optimised, Method::Simplex, Method::Random] {
+        for method in [TargetMethod::Optimised, TargetMethod::Simplex, TargetMethod::Random] {
             let config = TargetConfig { count: 20, method, steps: 30, learning_rate: 1.0, accumulate: true };
             assert_eq!(pseudo_targets(&config, 24, 7).unwrap(), generate(method, 20, 24, 30, 7), "{method:?}");
         }
@@ -49,12 +49,13 @@ mod tests {
     #[test]
     fn a_descent_that_does_not_accumulate_goes_where_the_gradient_points() {
         let made = |steps, accumulate| {
-            let config = TargetConfig { count: 20, method: Method::Optimised, steps, learning_rate: 0.5, accumulate };
+            let config =
+                TargetConfig { count: 20, method: TargetMethod::Optimised, steps, learning_rate: 0.5, accumulate };
             pseudo_targets(&config, 24, 7).unwrap()
         };
         let mut expected = made(0, false);
         for _ in 0..3 {
-            Generator::new(20, 24).step(&mut expected, 0.5);
+            TargetGenerator::new(20, 24).step(&mut expected, 0.5);
         }
         assert_eq!(made(3, false), expected);
         assert_eq!(made(1, true), made(1, false));

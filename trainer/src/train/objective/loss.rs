@@ -4,29 +4,29 @@
 
 use std::ops::Range;
 
-use orco_core::loss::contrast::Form;
+use orco_core::loss::contrast::ContrastForm;
 use tch::{Kind, Tensor};
 
 use crate::model::backbone::unit;
 
 /// Contrastive loss over rows with labels, as [`orco_core::loss::contrast::loss`] computes it on the device: the mean
-/// over all anchors that have a positive (a row of equal label) and, for [`Form::Negatives`], a negative. With class
+/// over all anchors that have a positive (a row of equal label) and, for [`ContrastForm::Negatives`], a negative. With class
 /// labels it is SCL (OrCo, Eq. 2), with image identities SSCL; over views of a batch and perturbed targets it is PSCL
 /// (Eq. 6).
 ///
 /// # Shapes
 /// `z` f32 or f64 `[n, d]`, `labels` i64 `[n]`; returns a scalar of the same kind, 0 if there is no such anchor.
-pub fn contrast(z: &Tensor, labels: &Tensor, temperature: f64, form: Form) -> Tensor {
+pub fn contrast(z: &Tensor, labels: &Tensor, temperature: f64, form: ContrastForm) -> Tensor {
     let kind = z.kind();
     let (similarity, itself, same) = pairs(z, labels, temperature);
     let positive = same.logical_and(&itself.logical_not());
-    let struck = if form == Form::Negatives { &same } else { &itself };
+    let struck = if form == ContrastForm::Negatives { &same } else { &itself };
     let all = similarity.masked_fill(struck, NEVER).logsumexp([1].as_slice(), true);
     let mut anchors = positive.any_dim(1, false);
-    if form == Form::Negatives {
+    if form == ContrastForm::Negatives {
         anchors = anchors.logical_and(&same.all_dim(1, false).logical_not());
     }
-    let losses = if form == Form::Inside {
+    let losses = if form == ContrastForm::Inside {
         all.squeeze_dim(1) - similarity.masked_fill(&positive.logical_not(), NEVER).logsumexp([1].as_slice(), false)
     } else {
         let positive = positive.to_kind(kind);
@@ -95,13 +95,13 @@ mod tests {
         let e = f64::exp;
         // Anchors 0 and 1 have one positive each (cosine 0.6) and row 2 as their negative; row 2 has no positive.
         let shared = ((e(0.6) + e(0.0)).ln() + (e(0.6) + e(0.8)).ln()) / 2.0 - 0.6;
-        near(value([4, 4, 7], Form::Inside), shared);
-        near(value([4, 4, 7], Form::Outside), shared);
-        near(value([4, 4, 7], Form::Negatives), (0.0 + 0.8) / 2.0 - 0.6);
-        for form in [Form::Inside, Form::Outside, Form::Negatives] {
+        near(value([4, 4, 7], ContrastForm::Inside), shared);
+        near(value([4, 4, 7], ContrastForm::Outside), shared);
+        near(value([4, 4, 7], ContrastForm::Negatives), (0.0 + 0.8) / 2.0 - 0.6);
+        for form in [ContrastForm::Inside, ContrastForm::Outside, ContrastForm::Negatives] {
             near(value([1, 2, 3], form), 0.0);
         }
-        near(value([1, 1, 1], Form::Inside), 0.0);
-        near(value([1, 1, 1], Form::Negatives), 0.0);
+        near(value([1, 1, 1], ContrastForm::Inside), 0.0);
+        near(value([1, 1, 1], ContrastForm::Negatives), 0.0);
     }
 }

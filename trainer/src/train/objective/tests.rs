@@ -1,5 +1,5 @@
-use orco_core::align::{Alignment, Batch, Extent, TargetRows as Fixed};
-use orco_core::projection::Shape;
+use orco_core::align::{Alignment, StepBatch, StepExtent, TargetRows as Fixed};
+use orco_core::projection::HeadShape;
 use orco_core::workers::Serial;
 use orco_state::head::Head;
 
@@ -11,7 +11,7 @@ fn the_settings_say_which_targets_are_perturbed_and_how_much() {
     let recipe: Recipe = toml::from_str(include_str!("../../../recipes/cifar100-edge.toml")).unwrap();
     let targets = Targets { vectors: Tensor::eye(5, (Kind::Float, Device::Cpu)), rows: vec![4, 1] };
     let drawn = |[base, free]: [bool; 2], perturbation, perturbation_width| {
-        let perturbed = Perturbed { base, incremental: false, free };
+        let perturbed = PerturbedTargets { base, incremental: false, free };
         let config = AlignConfig { perturbed, perturbation, perturbation_width, ..recipe.align.clone() };
         let objective = Objective::of_base(&targets, Weights::from(&config));
         let (rows, labels) = objective.with_perturbed(&objective.assigned, &Tensor::from_slice(&[0i64, 1]), 60);
@@ -65,17 +65,17 @@ fn the_phases_differ_in_who_counts() {
 
 #[test]
 fn the_loss_is_the_runtimes() {
-    for contrast_form in [Form::Outside, Form::Inside, Form::Negatives] {
+    for contrast_form in [ContrastForm::Outside, ContrastForm::Inside, ContrastForm::Negatives] {
         the_loss_with(contrast_form);
     }
 }
 
 /// No target is perturbed.
-const NONE: Perturbed = Perturbed { base: false, incremental: false, free: false };
+const NONE: PerturbedTargets = PerturbedTargets { base: false, incremental: false, free: false };
 
 /// The runtime's loss of the same batch, without perturbed targets: number and gradients must be the same. The batch
 /// lacks two classes.
-fn the_loss_with(contrast_form: Form) {
+fn the_loss_with(contrast_form: ContrastForm) {
     tch::manual_seed(7);
     let random = |shape: &[i64]| Tensor::randn(shape, (Kind::Float, Device::Cpu));
     let flat = |tensor: &Tensor| Vec::<f32>::try_from(tensor.contiguous().view(-1)).unwrap();
@@ -93,15 +93,15 @@ fn the_loss_with(contrast_form: Form) {
     let gradients = Tensor::run_backward(&[&loss], &[&w1, &b1, &w2, &b2], false, false);
     let ours = loss.double_value(&[]);
 
-    let shape = Shape { inputs: 4, hidden: 5, outputs: 6 };
+    let shape = HeadShape { inputs: 4, hidden: 5, outputs: 6 };
     let [w1, b1, w2, b2] = weights.map(|tensor| flat(&tensor.detach()));
     let head = Head { inputs: 4, hidden: 5, outputs: 6, w1, b1, w2, b2 };
-    let extent = Extent { shape, samples: 7, views: 2, classes: 7, targets: 9 };
+    let extent = StepExtent { shape, samples: 7, views: 2, classes: 7, targets: 9 };
     let (mut numbers, mut indices) = (vec![0.0; extent.needs().numbers], vec![0; extent.needs().indices]);
     let fixed = Fixed { base_classes: 4, assigned: &assigned, free: &free };
     let mut alignment = Alignment::new(&extent, head.view(), &fixed, &mut numbers, &mut indices, &Serial);
     let classes = classes.map(|class| class as u32);
-    let batch = Batch { features: &flat(&features), classes: &classes, perturbed: &[], perturbed_labels: &[] };
+    let batch = StepBatch { features: &flat(&features), classes: &classes, perturbed: &[], perturbed_labels: &[] };
     let mut gradient = head.clone();
     let theirs = f64::from(alignment.gradient(&batch, &config, gradient.view_mut()).total());
     assert!((ours - theirs).abs() < 1e-4 * theirs.abs(), "{ours}, the runtime's {theirs}");

@@ -15,12 +15,12 @@ fn by(
     length: usize,
     a: &[f32],
     b: &[f32],
-    kernel: impl FnOnce(Left<'_>, Right<'_>, Each<&mut dyn FnMut(usize, usize, &[f32])>),
+    kernel: impl FnOnce(LeftFactor<'_>, RightFactor<'_>, Each<&mut dyn FnMut(usize, usize, &[f32])>),
 ) -> Vec<f32> {
     let mut result = vec![f32::NAN; rows * 2 * LANES];
     kernel(
-        Left::rows(a, length),
-        Right::rows(b, 2 * LANES),
+        LeftFactor::rows(a, length),
+        RightFactor::rows(b, 2 * LANES),
         Each(&mut |row: usize, column: usize, sums: &[f32]| {
             result[row * 2 * LANES + column..][..sums.len()].copy_from_slice(sums);
         }),
@@ -76,7 +76,7 @@ struct Continued<'a> {
     width: usize,
 }
 
-impl Finish for Continued<'_> {
+impl Epilogue for Continued<'_> {
     const PIECES: usize = 1;
 
     fn finish(&mut self, row: usize, column: usize, sums: &[f32]) {
@@ -87,9 +87,9 @@ impl Finish for Continued<'_> {
         Some((&self.sums[rows.start * self.width + columns.start..], self.width))
     }
 
-    fn ahead(&self, rows: Range<usize>, _: Range<usize>) -> [Piece; AHEAD] {
+    fn ahead(&self, rows: Range<usize>, _: Range<usize>) -> [Prefetch; AHEAD] {
         // Past the end for the last tiles: asked for and never read.
-        [Piece::of(self.sums, rows.end * self.width, rows.len() * self.width), Piece::NONE]
+        [Prefetch::of(self.sums, rows.end * self.width, rows.len() * self.width), Prefetch::NONE]
     }
 }
 
@@ -103,15 +103,15 @@ proptest! {
         let mut packed = vec![f32::NAN; b.len()];
         pack(length, width, &b, &mut packed);
         let mut whole = vec![f32::NAN; rows * width];
-        product(rows, length, Left::rows(&a, length), Right::packed(&packed, length, width), |row, column, sums| {
+        product(rows, length, LeftFactor::rows(&a, length), RightFactor::packed(&packed, length, width), |row, column, sums| {
             whole[row * width + column..][..sums.len()].copy_from_slice(sums);
         });
         for aside in [false, true] {
             without_avx512(aside);
             let mut sums = vec![0.0; rows * width];
             for depths in [0..cut, cut..length] {
-                let left = Left { values: &a[depths.start..], row_stride: length, depth_stride: 1 };
-                let right = Right::rows(&b[depths.start * width..], width);
+                let left = LeftFactor { values: &a[depths.start..], row_stride: length, depth_stride: 1 };
+                let right = RightFactor::rows(&b[depths.start * width..], width);
                 product_to(rows, depths.len(), left, right, Continued { sums: &mut sums, width });
             }
             without_avx512(false);

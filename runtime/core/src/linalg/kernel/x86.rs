@@ -9,7 +9,7 @@ use core::arch::x86_64::{
 use core::array;
 use core::sync::atomic::Ordering;
 
-use super::{Finish, Left, Right, Vector, tiles};
+use super::{Epilogue, LeftFactor, RightFactor, Vector, tiles};
 
 cpufeatures::new!(has_avx512, "avx512f");
 cpufeatures::new!(has_avx2, "avx2", "fma");
@@ -25,13 +25,25 @@ pub(crate) fn avx2() -> bool {
 }
 
 #[target_feature(enable = "avx512f")]
-pub(super) unsafe fn product_avx512(rows: usize, length: usize, left: Left<'_>, right: Right<'_>, finish: impl Finish) {
+pub(super) unsafe fn product_avx512(
+    rows: usize,
+    length: usize,
+    left: LeftFactor<'_>,
+    right: RightFactor<'_>,
+    finish: impl Epilogue,
+) {
     // SAFETY: the caller's promise.
     unsafe { tiles::<__m512, _, 8, 2>(rows, length, left, right, finish) }
 }
 
 #[target_feature(enable = "avx2,fma")]
-pub(super) unsafe fn product_avx2(rows: usize, length: usize, left: Left<'_>, right: Right<'_>, finish: impl Finish) {
+pub(super) unsafe fn product_avx2(
+    rows: usize,
+    length: usize,
+    left: LeftFactor<'_>,
+    right: RightFactor<'_>,
+    finish: impl Epilogue,
+) {
     // SAFETY: the caller's promise.
     unsafe { tiles::<__m256, _, 6, 2>(rows, length, left, right, finish) }
 }

@@ -1,99 +1,102 @@
 //! Operators that compute each number from the numbers in the same place.
 
-use crate::encoder::audit::call::{Call, Effect, FUNCTION, Fault, MISMATCH, Ruled, TOUCH, broadcast, places};
-use crate::encoder::audit::tensor::{Kind, Tensor};
+use crate::encoder::audit::call::{
+    FUNCTION, MISMATCH, NodeCall, NodeOutput, RuleError, RuleResult, TOUCH, broadcast, places,
+};
+use crate::encoder::audit::tensor::{DataType, TensorType};
 
-const WHOLE_DIVISION: Fault = Fault("it divides whole numbers by what may be zero");
+const WHOLE_DIVISION: RuleError = RuleError("it divides whole numbers by what may be zero");
 
 /// As many numbers as the first input has.
-fn like(call: &Call<'_>, cost: u64) -> Ruled {
+fn like(call: &NodeCall<'_>, cost: u64) -> RuleResult {
     let input = call.input(0)?;
-    Ok(Effect::of(Tensor::of(input.sides.clone(), input.kind), cost))
+    Ok(NodeOutput::of(TensorType::of(input.sides.clone(), input.kind), cost))
 }
 
 /// A cheap function of each number.
-pub fn cheap(call: &Call<'_>) -> Ruled {
+pub fn cheap(call: &NodeCall<'_>) -> RuleResult {
     like(call, TOUCH)
 }
 
 /// An exponential or the like of each number.
-pub fn function(call: &Call<'_>) -> Ruled {
+pub fn function(call: &NodeCall<'_>) -> RuleResult {
     like(call, FUNCTION)
 }
 
 /// The input as it is.
-pub fn identity(call: &Call<'_>) -> Ruled {
-    Ok(Effect::of(call.input(0)?.clone(), TOUCH))
+pub fn identity(call: &NodeCall<'_>) -> RuleResult {
+    Ok(NodeOutput::of(call.input(0)?.clone(), TOUCH))
 }
 
 /// The input, and which of its numbers were kept.
-pub fn dropout(call: &Call<'_>) -> Ruled {
+pub fn dropout(call: &NodeCall<'_>) -> RuleResult {
     let mut effect = like(call, TOUCH)?;
-    effect.outputs.push(Tensor::of(effect.outputs[0].sides.clone(), Kind::BOOL));
+    effect.outputs.push(TensorType::of(effect.outputs[0].sides.clone(), DataType::BOOL));
     Ok(effect)
 }
 
-fn mapped(call: &Call<'_>, map: fn(i64) -> Option<i64>) -> Ruled {
+fn mapped(call: &NodeCall<'_>, map: fn(i64) -> Option<i64>) -> RuleResult {
     let mut effect = cheap(call)?;
     let values = call.input(0)?.values.as_ref().and_then(|values| values.iter().map(|&value| map(value)).collect());
     effect.outputs[0] = effect.outputs[0].clone().with_values(values);
     Ok(effect)
 }
 
-pub fn negative(call: &Call<'_>) -> Ruled {
+pub fn negative(call: &NodeCall<'_>) -> RuleResult {
     mapped(call, i64::checked_neg)
 }
 
-pub fn absolute(call: &Call<'_>) -> Ruled {
+pub fn absolute(call: &NodeCall<'_>) -> RuleResult {
     mapped(call, i64::checked_abs)
 }
 
-pub fn not(call: &Call<'_>) -> Ruled {
+pub fn not(call: &NodeCall<'_>) -> RuleResult {
     mapped(call, |value| Some(i64::from(value == 0)))
 }
 
 /// Numbers of another kind.
-pub fn cast(call: &Call<'_>) -> Ruled {
+pub fn cast(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
-    let kind = u64::try_from(call.int("to")?.unwrap_or(0)).map(Kind).map_err(|_| KIND)?;
+    let kind = u64::try_from(call.int("to")?.unwrap_or(0)).map(DataType).map_err(|_| KIND)?;
     kind.bits().ok_or(KIND)?;
     let truth = |values: &Vec<i64>| values.iter().map(|&value| i64::from(value != 0)).collect();
-    let values = input.values.as_ref().map(|values| if kind == Kind::BOOL { truth(values) } else { values.clone() });
-    Ok(Effect::of(Tensor::of(input.sides.clone(), kind).with_values(values), TOUCH))
+    let values =
+        input.values.as_ref().map(|values| if kind == DataType::BOOL { truth(values) } else { values.clone() });
+    Ok(NodeOutput::of(TensorType::of(input.sides.clone(), kind).with_values(values), TOUCH))
 }
 
-const KIND: Fault = Fault("it makes numbers of an unknown kind");
+const KIND: RuleError = RuleError("it makes numbers of an unknown kind");
 
 /// Bytes of numbers.
-pub fn quantise(call: &Call<'_>) -> Ruled {
+pub fn quantise(call: &NodeCall<'_>) -> RuleResult {
     let kind = match call.int("output_dtype")? {
-        Some(kind) if kind != 0 => u64::try_from(kind).map(Kind).map_err(|_| KIND)?,
-        _ => call.kind_of(2, Kind::UINT8),
+        Some(kind) if kind != 0 => u64::try_from(kind).map(DataType).map_err(|_| KIND)?,
+        _ => call.kind_of(2, DataType::UINT8),
     };
     kind.bits().ok_or(KIND)?;
-    Ok(Effect::of(Tensor::of(call.input(0)?.sides.clone(), kind), 2 * TOUCH))
+    Ok(NodeOutput::of(TensorType::of(call.input(0)?.sides.clone(), kind), 2 * TOUCH))
 }
 
 /// Numbers of bytes.
-pub fn dequantise(call: &Call<'_>) -> Ruled {
-    Ok(Effect::of(Tensor::of(call.input(0)?.sides.clone(), call.input(1)?.kind), TOUCH))
+pub fn dequantise(call: &NodeCall<'_>) -> RuleResult {
+    Ok(NodeOutput::of(TensorType::of(call.input(0)?.sides.clone(), call.input(1)?.kind), TOUCH))
 }
 
 /// Bytes of numbers, with the scale and the zero that fit them.
-pub fn quantise_dynamically(call: &Call<'_>) -> Ruled {
-    let mut effect = Effect::of(Tensor::of(call.input(0)?.sides.clone(), Kind::UINT8), 4 * TOUCH);
-    effect.outputs.extend([Tensor::of(vec![], Kind::FLOAT), Tensor::of(vec![], Kind::UINT8)]);
+pub fn quantise_dynamically(call: &NodeCall<'_>) -> RuleResult {
+    let mut effect = NodeOutput::of(TensorType::of(call.input(0)?.sides.clone(), DataType::UINT8), 4 * TOUCH);
+    effect.outputs.extend([TensorType::of(vec![], DataType::FLOAT), TensorType::of(vec![], DataType::UINT8)]);
     Ok(effect)
 }
 
 /// One kind of function of numbers in the same place of tensors that are stretched to each other's sides.
-fn joined(call: &Call<'_>, kind: Kind, cost: u64, value: fn(&[i64]) -> Option<i64>) -> Ruled {
+fn joined(call: &NodeCall<'_>, kind: DataType, cost: u64, value: fn(&[i64]) -> Option<i64>) -> RuleResult {
     let inputs = call.all()?;
     let mut sides = inputs[0].sides.clone();
     for input in &inputs[1..] {
         sides = broadcast(&sides, &input.sides)?;
     }
-    let output = Tensor::of(sides, kind);
+    let output = TensorType::of(sides, kind);
     let known = || {
         let values: Vec<&Vec<i64>> = inputs.iter().map(|input| input.values.as_ref()).collect::<Option<_>>()?;
         if output.elements() > super::super::tensor::SHORT {
@@ -107,10 +110,10 @@ fn joined(call: &Call<'_>, kind: Kind, cost: u64, value: fn(&[i64]) -> Option<i6
         (0..output.elements()).map(|_| each()).collect()
     };
     let values = known();
-    Ok(Effect::of(output.with_values(values), cost.saturating_mul(inputs.len() as u64)))
+    Ok(NodeOutput::of(output.with_values(values), cost.saturating_mul(inputs.len() as u64)))
 }
 
-fn arithmetic(call: &Call<'_>, value: fn(&[i64]) -> Option<i64>) -> Ruled {
+fn arithmetic(call: &NodeCall<'_>, value: fn(&[i64]) -> Option<i64>) -> RuleResult {
     joined(call, call.input(0)?.kind, TOUCH, value)
 }
 
@@ -118,27 +121,27 @@ fn two(values: &[i64], value: fn(i64, i64) -> Option<i64>) -> Option<i64> {
     if let &[a, b] = values { value(a, b) } else { None }
 }
 
-fn exactly_two(call: &Call<'_>) -> Ruled<()> {
+fn exactly_two(call: &NodeCall<'_>) -> RuleResult<()> {
     if call.inputs.len() == 2 { Ok(()) } else { Err(MISMATCH) }
 }
 
-pub fn add(call: &Call<'_>) -> Ruled {
+pub fn add(call: &NodeCall<'_>) -> RuleResult {
     exactly_two(call)?;
     arithmetic(call, |values| two(values, i64::checked_add))
 }
 
-pub fn subtract(call: &Call<'_>) -> Ruled {
+pub fn subtract(call: &NodeCall<'_>) -> RuleResult {
     exactly_two(call)?;
     arithmetic(call, |values| two(values, i64::checked_sub))
 }
 
-pub fn multiply(call: &Call<'_>) -> Ruled {
+pub fn multiply(call: &NodeCall<'_>) -> RuleResult {
     exactly_two(call)?;
     arithmetic(call, |values| two(values, i64::checked_mul))
 }
 
 /// Whole numbers that are divided by zero end the process, as does the smallest of them that is divided by -1.
-fn check_divisor(call: &Call<'_>) -> Ruled<()> {
+fn check_divisor(call: &NodeCall<'_>) -> RuleResult<()> {
     exactly_two(call)?;
     let divisor = call.input(1)?;
     let is_safe = |values: &Vec<i64>| values.iter().all(|value| !matches!(value, 0 | -1));
@@ -146,12 +149,12 @@ fn check_divisor(call: &Call<'_>) -> Ruled<()> {
     if whole && !divisor.values.as_ref().is_some_and(is_safe) { Err(WHOLE_DIVISION) } else { Ok(()) }
 }
 
-pub fn divide(call: &Call<'_>) -> Ruled {
+pub fn divide(call: &NodeCall<'_>) -> RuleResult {
     check_divisor(call)?;
     arithmetic(call, |values| two(values, i64::checked_div))
 }
 
-pub fn modulo(call: &Call<'_>) -> Ruled {
+pub fn modulo(call: &NodeCall<'_>) -> RuleResult {
     check_divisor(call)?;
     // With `fmod` the sign is the dividend's, else the divisor's.
     if call.flag("fmod", false)? {
@@ -166,65 +169,65 @@ pub fn modulo(call: &Call<'_>) -> Ruled {
     }
 }
 
-pub fn power(call: &Call<'_>) -> Ruled {
+pub fn power(call: &NodeCall<'_>) -> RuleResult {
     exactly_two(call)?;
     joined(call, call.input(0)?.kind, FUNCTION, |_| None)
 }
 
 /// A slope for each number, stretched to the first input alone.
-pub fn slopes(call: &Call<'_>) -> Ruled {
+pub fn slopes(call: &NodeCall<'_>) -> RuleResult {
     exactly_two(call)?;
     let effect = arithmetic(call, |_| None)?;
     if effect.outputs[0].sides == call.input(0)?.sides { Ok(effect) } else { Err(MISMATCH) }
 }
 
-pub fn largest(call: &Call<'_>) -> Ruled {
+pub fn largest(call: &NodeCall<'_>) -> RuleResult {
     arithmetic(call, |values| values.iter().copied().max())
 }
 
-pub fn smallest(call: &Call<'_>) -> Ruled {
+pub fn smallest(call: &NodeCall<'_>) -> RuleResult {
     arithmetic(call, |values| values.iter().copied().min())
 }
 
-pub fn sum(call: &Call<'_>) -> Ruled {
+pub fn sum(call: &NodeCall<'_>) -> RuleResult {
     arithmetic(call, |values| values.iter().try_fold(0, |sum: i64, &value| sum.checked_add(value)))
 }
 
-fn truth(call: &Call<'_>, value: fn(&[i64]) -> Option<i64>) -> Ruled {
+fn truth(call: &NodeCall<'_>, value: fn(&[i64]) -> Option<i64>) -> RuleResult {
     exactly_two(call)?;
-    joined(call, Kind::BOOL, TOUCH, value)
+    joined(call, DataType::BOOL, TOUCH, value)
 }
 
-pub fn equal(call: &Call<'_>) -> Ruled {
+pub fn equal(call: &NodeCall<'_>) -> RuleResult {
     truth(call, |values| two(values, |a, b| Some((a == b).into())))
 }
 
-pub fn greater(call: &Call<'_>) -> Ruled {
+pub fn greater(call: &NodeCall<'_>) -> RuleResult {
     truth(call, |values| two(values, |a, b| Some((a > b).into())))
 }
 
-pub fn at_least(call: &Call<'_>) -> Ruled {
+pub fn at_least(call: &NodeCall<'_>) -> RuleResult {
     truth(call, |values| two(values, |a, b| Some((a >= b).into())))
 }
 
-pub fn less(call: &Call<'_>) -> Ruled {
+pub fn less(call: &NodeCall<'_>) -> RuleResult {
     truth(call, |values| two(values, |a, b| Some((a < b).into())))
 }
 
-pub fn at_most(call: &Call<'_>) -> Ruled {
+pub fn at_most(call: &NodeCall<'_>) -> RuleResult {
     truth(call, |values| two(values, |a, b| Some((a <= b).into())))
 }
 
-pub fn and(call: &Call<'_>) -> Ruled {
+pub fn and(call: &NodeCall<'_>) -> RuleResult {
     truth(call, |values| two(values, |a, b| Some((a != 0 && b != 0).into())))
 }
 
-pub fn or(call: &Call<'_>) -> Ruled {
+pub fn or(call: &NodeCall<'_>) -> RuleResult {
     truth(call, |values| two(values, |a, b| Some((a != 0 || b != 0).into())))
 }
 
 /// Of two tensors, the one that a truth value names, number for number.
-pub fn choose(call: &Call<'_>) -> Ruled {
+pub fn choose(call: &NodeCall<'_>) -> RuleResult {
     if call.inputs.len() != 3 {
         return Err(MISMATCH);
     }
@@ -236,31 +239,31 @@ pub fn choose(call: &Call<'_>) -> Ruled {
 }
 
 /// A norm over parts of its input, with up to two statistics beside it, which are no larger.
-pub fn norm(call: &Call<'_>) -> Ruled {
+pub fn norm(call: &NodeCall<'_>) -> RuleResult {
     like(call, 4 * TOUCH)
 }
 
 /// The norm of a batch, with the statistics of each channel beside it when it trains.
-pub fn batch_norm(call: &Call<'_>) -> Ruled {
+pub fn batch_norm(call: &NodeCall<'_>) -> RuleResult {
     let mut effect = norm(call)?;
     let (channels, kind) = (call.input(3)?.sides.clone(), effect.outputs[0].kind);
-    effect.outputs.extend((0..4).map(|_| Tensor::of(channels.clone(), kind)));
+    effect.outputs.extend((0..4).map(|_| TensorType::of(channels.clone(), kind)));
     Ok(effect)
 }
 
 /// The norm of the last axes, with the mean and the deviation of each part beside it.
-pub fn layer_norm(call: &Call<'_>) -> Ruled {
+pub fn layer_norm(call: &NodeCall<'_>) -> RuleResult {
     let mut effect = norm(call)?;
     let input = call.input(0)?;
     let axis = call.axis("axis", -1, input)?;
     let mut sides = input.sides.clone();
     sides[axis..].fill(1);
-    effect.outputs.extend((0..2).map(|_| Tensor::of(sides.clone(), Kind::FLOAT)));
+    effect.outputs.extend((0..2).map(|_| TensorType::of(sides.clone(), DataType::FLOAT)));
     Ok(effect)
 }
 
 /// The norm of each number by those of the neighbouring channels.
-pub fn local_norm(call: &Call<'_>) -> Ruled {
+pub fn local_norm(call: &NodeCall<'_>) -> RuleResult {
     let size = u64::try_from(call.int("size")?.unwrap_or(0)).map_err(|_| MISMATCH)?;
     let channels = call.input(0)?.sides.get(1).copied().ok_or(MISMATCH)?;
     like(call, FUNCTION.saturating_add(size.min(channels).saturating_mul(TOUCH)))

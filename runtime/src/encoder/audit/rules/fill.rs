@@ -1,59 +1,61 @@
 //! Operators that make large tensors out of a few numbers.
 
-use crate::encoder::audit::call::{Call, Effect, Fault, MISMATCH, Ruled, TOUCH, UNKNOWN, broadcast, places, to_sides};
-use crate::encoder::audit::tensor::{Kind, SHORT, Tensor, product};
+use crate::encoder::audit::call::{
+    MISMATCH, NodeCall, NodeOutput, RuleError, RuleResult, TOUCH, UNKNOWN, broadcast, places, to_sides,
+};
+use crate::encoder::audit::tensor::{DataType, SHORT, TensorType, product};
 
-const COUNT: Fault = Fault("it counts without an end");
+const COUNT: RuleError = RuleError("it counts without an end");
 
 /// A constant.
-pub fn constant(call: &Call<'_>) -> Ruled {
+pub fn constant(call: &NodeCall<'_>) -> RuleResult {
     let constant = if let Some(tensor) = call.tensor("value")? {
         tensor.clone()
     } else if let Some(value) = call.int("value_int")? {
-        Tensor::of(vec![], Kind::INT64).with_values(Some(vec![value]))
+        TensorType::of(vec![], DataType::INT64).with_values(Some(vec![value]))
     } else if let Some(values) = call.ints("value_ints")? {
-        Tensor::list(values.to_vec())
+        TensorType::list(values.to_vec())
     } else if call.has("value_float") {
-        Tensor::of(vec![], Kind::FLOAT)
+        TensorType::of(vec![], DataType::FLOAT)
     } else {
-        Tensor::of(vec![call.floats("value_floats")?], Kind::FLOAT)
+        TensorType::of(vec![call.floats("value_floats")?], DataType::FLOAT)
     };
-    Ok(Effect::of(constant, TOUCH))
+    Ok(NodeOutput::of(constant, TOUCH))
 }
 
 /// One number again and again.
-pub fn constant_of_shape(call: &Call<'_>) -> Ruled {
+pub fn constant_of_shape(call: &NodeCall<'_>) -> RuleResult {
     let sides = to_sides(call.values(0)?)?;
     let value = call.tensor("value")?;
-    let kind = value.map_or(Kind::FLOAT, |value| value.kind);
+    let kind = value.map_or(DataType::FLOAT, |value| value.kind);
     let number = value.and_then(|value| value.values.as_ref()?.first().copied());
     let count = product(&sides);
     let values = number.filter(|_| count <= SHORT).map(|number| vec![number; count as usize]);
-    Ok(Effect::of(Tensor::of(sides, kind).with_values(values), TOUCH))
+    Ok(NodeOutput::of(TensorType::of(sides, kind).with_values(values), TOUCH))
 }
 
 /// A tensor that is stretched to sides.
-pub fn expand(call: &Call<'_>) -> Ruled {
+pub fn expand(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
-    let output = Tensor::of(broadcast(&input.sides, &to_sides(call.values(1)?)?)?, input.kind);
+    let output = TensorType::of(broadcast(&input.sides, &to_sides(call.values(1)?)?)?, input.kind);
     let values = input.values.as_ref().filter(|_| output.elements() <= SHORT);
     let values = values.map(|values| places(&output.sides, &input.sides).map(|at| values[at]).collect());
-    Ok(Effect::of(output.with_values(values), TOUCH))
+    Ok(NodeOutput::of(output.with_values(values), TOUCH))
 }
 
 /// A tensor again and again along each axis.
-pub fn tile(call: &Call<'_>) -> Ruled {
+pub fn tile(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     let repeats = to_sides(call.values(1)?)?;
     if repeats.len() != input.rank() {
         return Err(MISMATCH);
     }
     let sides = input.sides.iter().zip(repeats).map(|(side, count)| side.saturating_mul(count)).collect();
-    Ok(Effect::of(Tensor::of(sides, input.kind), TOUCH))
+    Ok(NodeOutput::of(TensorType::of(sides, input.kind), TOUCH))
 }
 
 /// Whole numbers from a first one, before a last one, in steps.
-pub fn range(call: &Call<'_>) -> Ruled {
+pub fn range(call: &NodeCall<'_>) -> RuleResult {
     let number = |index| match call.values(index)? {
         [number] => Ok(i128::from(*number)),
         _ => Err(MISMATCH),
@@ -67,18 +69,19 @@ pub fn range(call: &Call<'_>) -> Ruled {
     let count = u64::try_from(count).map_err(|_| COUNT)?;
     let each = |index| i64::try_from(start + i128::from(index) * step).ok();
     let values = (count <= SHORT).then(|| (0..count).map(each).collect()).flatten();
-    Ok(Effect::of(Tensor::of(vec![count], call.input(0)?.kind).with_values(values), TOUCH))
+    Ok(NodeOutput::of(TensorType::of(vec![count], call.input(0)?.kind).with_values(values), TOUCH))
 }
 
 /// Ones on a diagonal, zeros elsewhere.
-pub fn eye(call: &Call<'_>) -> Ruled {
+pub fn eye(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
-    let kind = call.int("dtype")?.map_or(Ok(input.kind), |kind| u64::try_from(kind).map(Kind).map_err(|_| MISMATCH))?;
-    Ok(Effect::of(Tensor::of(input.sides.clone(), kind), TOUCH))
+    let kind =
+        call.int("dtype")?.map_or(Ok(input.kind), |kind| u64::try_from(kind).map(DataType).map_err(|_| MISMATCH))?;
+    Ok(NodeOutput::of(TensorType::of(input.sides.clone(), kind), TOUCH))
 }
 
 /// For each number a row that has a mark in the number's place.
-pub fn one_hot(call: &Call<'_>) -> Ruled {
+pub fn one_hot(call: &NodeCall<'_>) -> RuleResult {
     let (input, kind) = (call.input(0)?, call.input(2)?.kind);
     let [depth] = *call.values(1)? else { return Err(MISMATCH) };
     let depth = u64::try_from(depth).map_err(|_| MISMATCH)?;
@@ -86,13 +89,13 @@ pub fn one_hot(call: &Call<'_>) -> Ruled {
     let axis = super::super::tensor::axis_of(call.int_or("axis", -1)?, rank).ok_or(MISMATCH)?;
     let mut sides = input.sides.clone();
     sides.insert(axis, depth);
-    Ok(Effect::of(Tensor::of(sides, kind), TOUCH))
+    Ok(NodeOutput::of(TensorType::of(sides, kind), TOUCH))
 }
 
 /// The places of the numbers that are not zero.
-pub fn nonzero(call: &Call<'_>) -> Ruled {
+pub fn nonzero(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     let values = input.values.as_ref().ok_or(UNKNOWN)?;
     let count = values.iter().filter(|value| **value != 0).count() as u64;
-    Ok(Effect::of(Tensor::of(vec![input.rank() as u64, count], Kind::INT64), TOUCH))
+    Ok(NodeOutput::of(TensorType::of(vec![input.rank() as u64, count], DataType::INT64), TOUCH))
 }

@@ -1,13 +1,13 @@
 //! Operators that take numbers by their places, or put them there.
 
-use crate::encoder::audit::call::{Call, Effect, Fault, MISMATCH, Ruled, TOUCH, picked};
+use crate::encoder::audit::call::{MISMATCH, NodeCall, NodeOutput, RuleError, RuleResult, TOUCH, picked};
 use crate::encoder::audit::rules::elementwise;
-use crate::encoder::audit::tensor::{Tensor, axis_of};
+use crate::encoder::audit::tensor::{TensorType, axis_of};
 
-const PADDING: Fault = Fault("its padding does not fit its input");
+const PADDING: RuleError = RuleError("its padding does not fit its input");
 
 /// Parts along an axis, by their numbers.
-pub fn gather(call: &Call<'_>) -> Ruled {
+pub fn gather(call: &NodeCall<'_>) -> RuleResult {
     let (input, indices) = (call.input(0)?, call.input(1)?);
     let axis = call.axis("axis", 0, input)?;
     let sides = [&input.sides[..axis], &indices.sides, &input.sides[axis + 1..]].concat();
@@ -16,20 +16,20 @@ pub fn gather(call: &Call<'_>) -> Ruled {
         indices.values.as_ref()?.iter().map(take).collect()
     };
     let values = input.values.as_ref().filter(|_| input.rank() == 1).and_then(taken);
-    Ok(Effect::of(Tensor::of(sides, input.kind).with_values(values), TOUCH))
+    Ok(NodeOutput::of(TensorType::of(sides, input.kind).with_values(values), TOUCH))
 }
 
 /// As many numbers as there are indices.
-pub fn gather_elements(call: &Call<'_>) -> Ruled {
+pub fn gather_elements(call: &NodeCall<'_>) -> RuleResult {
     let (input, indices) = (call.input(0)?, call.input(1)?);
     if input.rank() != indices.rank() {
         return Err(MISMATCH);
     }
-    Ok(Effect::of(Tensor::of(indices.sides.clone(), input.kind), 2 * TOUCH))
+    Ok(NodeOutput::of(TensorType::of(indices.sides.clone(), input.kind), 2 * TOUCH))
 }
 
 /// Parts by rows of indices.
-pub fn gather_rows(call: &Call<'_>) -> Ruled {
+pub fn gather_rows(call: &NodeCall<'_>) -> RuleResult {
     let (input, indices) = (call.input(0)?, call.input(1)?);
     let batch = usize::try_from(call.int_or("batch_dims", 0)?).map_err(|_| MISMATCH)?;
     let (row, places) = indices.sides.split_last().ok_or(MISMATCH)?;
@@ -38,11 +38,11 @@ pub fn gather_rows(call: &Call<'_>) -> Ruled {
         return Err(MISMATCH);
     }
     let sides = [places, input.sides.get(behind..).ok_or(MISMATCH)?].concat();
-    Ok(Effect::of(Tensor::of(sides, input.kind), 2 * TOUCH))
+    Ok(NodeOutput::of(TensorType::of(sides, input.kind), 2 * TOUCH))
 }
 
 /// A tensor with some of its parts replaced.
-pub fn scatter(call: &Call<'_>) -> Ruled {
+pub fn scatter(call: &NodeCall<'_>) -> RuleResult {
     let updates = call.input(2)?.elements().saturating_mul(2 * TOUCH);
     let effect = elementwise::cheap(call)?;
     let work = effect.work.saturating_add(updates);
@@ -50,7 +50,7 @@ pub fn scatter(call: &Call<'_>) -> Ruled {
 }
 
 /// From a first place to before a last one, in steps, along some axes.
-pub fn slice(call: &Call<'_>) -> Ruled {
+pub fn slice(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     let starts = call.setting_or_input("starts", 1)?.ok_or(MISMATCH)?;
     let ends = call.setting_or_input("ends", 2)?.ok_or(MISMATCH)?;
@@ -91,11 +91,11 @@ pub fn slice(call: &Call<'_>) -> Ruled {
         };
         own.iter().zip(&ways).map(at).collect()
     });
-    Ok(Effect::of(Tensor::of(sides, input.kind).with_values(values), TOUCH))
+    Ok(NodeOutput::of(TensorType::of(sides, input.kind).with_values(values), TOUCH))
 }
 
 /// With more numbers around, or fewer.
-pub fn pad(call: &Call<'_>) -> Ruled {
+pub fn pad(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     let pads = call.setting_or_input("pads", 1)?.ok_or(PADDING)?;
     let all: Vec<i64> = (0..input.rank() as i64).collect();
@@ -129,5 +129,5 @@ pub fn pad(call: &Call<'_>) -> Ruled {
         let padded = side.checked_add(before).and_then(|side| side.checked_add(after));
         sides[axis] = padded.and_then(|side| u64::try_from(side).ok()).ok_or(PADDING)?;
     }
-    Ok(Effect::of(Tensor::of(sides, input.kind), TOUCH))
+    Ok(NodeOutput::of(TensorType::of(sides, input.kind), TOUCH))
 }

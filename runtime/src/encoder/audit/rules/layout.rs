@@ -1,19 +1,19 @@
 //! Operators that give the same numbers other sides, or part and join them.
 
-use crate::encoder::audit::call::{Call, Effect, Fault, MISMATCH, Ruled, TOUCH, picked, to_sides};
-use crate::encoder::audit::tensor::{Kind, Tensor, axis_of, product};
+use crate::encoder::audit::call::{MISMATCH, NodeCall, NodeOutput, RuleError, RuleResult, TOUCH, picked, to_sides};
+use crate::encoder::audit::tensor::{DataType, TensorType, axis_of, product};
 
-const OPEN: Fault = Fault("its new shape cannot be told");
+const OPEN: RuleError = RuleError("its new shape cannot be told");
 
 /// The same numbers with other sides.
-fn reshaped(input: &Tensor, sides: Vec<u64>) -> Ruled {
+fn reshaped(input: &TensorType, sides: Vec<u64>) -> RuleResult {
     if product(&sides) != input.elements() {
         return Err(MISMATCH);
     }
-    Ok(Effect::of(Tensor::of(sides, input.kind).with_values(input.values.clone()), TOUCH))
+    Ok(NodeOutput::of(TensorType::of(sides, input.kind).with_values(input.values.clone()), TOUCH))
 }
 
-pub fn reshape(call: &Call<'_>) -> Ruled {
+pub fn reshape(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     let wanted = call.setting_or_input("shape", 1)?.ok_or(OPEN)?;
     let keep_zeros = call.flag("allowzero", false)?;
@@ -35,7 +35,7 @@ pub fn reshape(call: &Call<'_>) -> Ruled {
 }
 
 /// A matrix: the first axes are its rows, the others its columns.
-pub fn flatten(call: &Call<'_>) -> Ruled {
+pub fn flatten(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     let axis = call.int_or("axis", 1)?;
     let axis = if axis == input.rank() as i64 { input.rank() } else { input.axis(axis).ok_or(MISMATCH)? };
@@ -44,7 +44,7 @@ pub fn flatten(call: &Call<'_>) -> Ruled {
 }
 
 /// Without axes of one number.
-pub fn squeeze(call: &Call<'_>) -> Ruled {
+pub fn squeeze(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     let gone = match call.setting_or_input("axes", 1)? {
         Some(axes) => call.axes(axes, input.rank())?,
@@ -55,7 +55,7 @@ pub fn squeeze(call: &Call<'_>) -> Ruled {
 }
 
 /// With further axes of one number.
-pub fn unsqueeze(call: &Call<'_>) -> Ruled {
+pub fn unsqueeze(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     let axes = call.setting_or_input("axes", 1)?.ok_or(OPEN)?;
     let new = call.axes(axes, input.rank() + axes.len())?;
@@ -64,25 +64,26 @@ pub fn unsqueeze(call: &Call<'_>) -> Ruled {
 }
 
 /// Axes in another order, by default from the last to the first.
-pub fn transpose(call: &Call<'_>) -> Ruled {
+pub fn transpose(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     let turned: Vec<i64> = (0..input.rank() as i64).rev().collect();
     let order = call.ints("perm")?.unwrap_or(&turned);
     if order.len() != input.rank() || !call.axes(order, input.rank())?.into_iter().all(|named| named) {
         return Err(MISMATCH);
     }
-    let axes = order.iter().map(|&axis| axis_of(axis, input.rank()).ok_or(MISMATCH)).collect::<Ruled<Vec<usize>>>()?;
+    let axes =
+        order.iter().map(|&axis| axis_of(axis, input.rank()).ok_or(MISMATCH)).collect::<RuleResult<Vec<usize>>>()?;
     let sides: Vec<u64> = axes.iter().map(|&axis| input.sides[axis]).collect();
     let values = picked(input, &sides, |own| {
         let mut place = vec![0; own.len()];
         axes.iter().zip(own).for_each(|(&axis, own)| place[axis] = *own);
         Some(place)
     });
-    Ok(Effect::of(Tensor::of(sides, input.kind).with_values(values), TOUCH))
+    Ok(NodeOutput::of(TensorType::of(sides, input.kind).with_values(values), TOUCH))
 }
 
 /// Tensors side by side along an axis.
-pub fn concat(call: &Call<'_>) -> Ruled {
+pub fn concat(call: &NodeCall<'_>) -> RuleResult {
     let inputs = call.all()?;
     let axis = call.int("axis")?.and_then(|axis| inputs[0].axis(axis)).ok_or(MISMATCH)?;
     let mut sides = inputs[0].sides.clone();
@@ -102,11 +103,11 @@ pub fn concat(call: &Call<'_>) -> Ruled {
         1 => inputs.iter().map(|input| input.values.clone()).collect::<Option<Vec<_>>>().map(|parts| parts.concat()),
         _ => None,
     };
-    Ok(Effect::of(Tensor::of(sides, inputs[0].kind).with_values(values), TOUCH))
+    Ok(NodeOutput::of(TensorType::of(sides, inputs[0].kind).with_values(values), TOUCH))
 }
 
 /// Parts of a tensor along an axis.
-pub fn split(call: &Call<'_>) -> Ruled {
+pub fn split(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     let axis = call.axis("axis", 0, input)?;
     let (length, count) = (input.sides[axis], call.outputs() as u64);
@@ -132,25 +133,25 @@ pub fn split(call: &Call<'_>) -> Ruled {
         sides[axis] = part;
         let values = input.values.as_ref().filter(|_| input.rank() == 1);
         let values = values.map(|values| values[start as usize..(start + part) as usize].to_vec());
-        outputs.push(Tensor::of(sides, input.kind).with_values(values));
+        outputs.push(TensorType::of(sides, input.kind).with_values(values));
         start += part;
     }
-    Ok(Effect { outputs, work: input.elements().saturating_mul(TOUCH), scratch: 0 })
+    Ok(NodeOutput { outputs, work: input.elements().saturating_mul(TOUCH), scratch: 0 })
 }
 
 /// A tensor's own sides.
-pub fn shape(call: &Call<'_>) -> Ruled {
+pub fn shape(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     let rank = input.rank() as i64;
     let bound = |at: i64| (if at < 0 { at.saturating_add(rank) } else { at }).clamp(0, rank) as usize;
     let (start, end) = (bound(call.int_or("start", 0)?), bound(call.int_or("end", rank)?));
     let sides = input.sides.get(start..end).unwrap_or_default();
-    let sides = sides.iter().map(|&side| i64::try_from(side).map_err(|_| OPEN)).collect::<Ruled<_>>()?;
-    Ok(Effect::of(Tensor::list(sides), TOUCH))
+    let sides = sides.iter().map(|&side| i64::try_from(side).map_err(|_| OPEN)).collect::<RuleResult<_>>()?;
+    Ok(NodeOutput::of(TensorType::list(sides), TOUCH))
 }
 
 /// How many numbers a tensor has.
-pub fn size(call: &Call<'_>) -> Ruled {
+pub fn size(call: &NodeCall<'_>) -> RuleResult {
     let count = i64::try_from(call.input(0)?.elements()).map_err(|_| OPEN)?;
-    Ok(Effect::of(Tensor::of(vec![], Kind::INT64).with_values(Some(vec![count])), TOUCH))
+    Ok(NodeOutput::of(TensorType::of(vec![], DataType::INT64).with_values(Some(vec![count])), TOUCH))
 }

@@ -1,10 +1,10 @@
 //! Products of matrices.
 
-use crate::encoder::audit::call::{Call, Effect, MISMATCH, Ruled, broadcast};
-use crate::encoder::audit::tensor::{Kind, Tensor, product};
+use crate::encoder::audit::call::{MISMATCH, NodeCall, NodeOutput, RuleResult, broadcast};
+use crate::encoder::audit::tensor::{DataType, TensorType, product};
 
 /// The product of stacks of matrices, stretched to each other as NumPy does it.
-fn stacks(a: &Tensor, b: &Tensor, kind: Kind) -> Ruled {
+fn stacks(a: &TensorType, b: &TensorType, kind: DataType) -> RuleResult {
     if a.rank() == 0 || b.rank() == 0 {
         return Err(MISMATCH);
     }
@@ -22,34 +22,34 @@ fn stacks(a: &Tensor, b: &Tensor, kind: Kind) -> Ruled {
     sides.extend((a.rank() > 1).then_some(left[0]));
     sides.extend((b.rank() > 1).then_some(right[1]));
     let scratch = packed(a).saturating_add(packed(b));
-    Ok(Effect { outputs: vec![Tensor::of(sides, kind)], work, scratch })
+    Ok(NodeOutput { outputs: vec![TensorType::of(sides, kind)], work, scratch })
 }
 
 /// Engines copy what they multiply into an order that suits the processor, bytes perhaps as wider numbers.
-fn packed(tensor: &Tensor) -> u64 {
+fn packed(tensor: &TensorType) -> u64 {
     tensor.elements().saturating_mul(4)
 }
 
-pub fn multiply(call: &Call<'_>) -> Ruled {
+pub fn multiply(call: &NodeCall<'_>) -> RuleResult {
     let a = call.input(0)?;
     stacks(a, call.input(1)?, a.kind)
 }
 
-pub fn multiply_bytes(call: &Call<'_>) -> Ruled {
-    stacks(call.input(0)?, call.input(1)?, Kind::INT32)
+pub fn multiply_bytes(call: &NodeCall<'_>) -> RuleResult {
+    stacks(call.input(0)?, call.input(1)?, DataType::INT32)
 }
 
 /// The product of bytes, as bytes: a, scale, zero, b, scale, zero, scale, zero.
-pub fn multiply_quantised(call: &Call<'_>) -> Ruled {
+pub fn multiply_quantised(call: &NodeCall<'_>) -> RuleResult {
     stacks(call.input(0)?, call.input(3)?, call.input(7)?.kind)
 }
 
 /// A product of two matrices plus a third, which is stretched to it.
-pub fn product_and_sum(call: &Call<'_>) -> Ruled {
-    let turned = |name: &str, tensor: &Tensor| -> Ruled<Tensor> {
+pub fn product_and_sum(call: &NodeCall<'_>) -> RuleResult {
+    let turned = |name: &str, tensor: &TensorType| -> RuleResult<TensorType> {
         let &[rows, columns] = &tensor.sides[..] else { return Err(MISMATCH) };
         let sides = if call.flag(name, false)? { vec![columns, rows] } else { vec![rows, columns] };
-        Ok(Tensor::of(sides, tensor.kind))
+        Ok(TensorType::of(sides, tensor.kind))
     };
     let (a, b) = (turned("transA", call.input(0)?)?, turned("transB", call.input(1)?)?);
     let effect = stacks(&a, &b, a.kind)?;

@@ -1,18 +1,18 @@
 //! Operators that make one number out of those along some axes.
 
-use crate::encoder::audit::call::{Call, Effect, Fault, Ruled, TOUCH};
-use crate::encoder::audit::tensor::{Kind, Tensor};
+use crate::encoder::audit::call::{NodeCall, NodeOutput, RuleError, RuleResult, TOUCH};
+use crate::encoder::audit::tensor::{DataType, TensorType};
 
-const EMPTY: Fault = Fault("it reduces an empty tensor");
+const EMPTY: RuleError = RuleError("it reduces an empty tensor");
 
 /// The input's sides with those along some axes gone, or 1.
-fn without(input: &Tensor, axes: &[bool], keep: bool) -> Vec<u64> {
+fn without(input: &TensorType, axes: &[bool], keep: bool) -> Vec<u64> {
     let sides = input.sides.iter().zip(axes);
     sides.filter(|(_, reduced)| keep || !**reduced).map(|(side, reduced)| if *reduced { 1 } else { *side }).collect()
 }
 
 /// A sum, a mean, a norm or the like.
-pub fn reduce(call: &Call<'_>) -> Ruled {
+pub fn reduce(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     // The mean of no whole numbers would be divided by zero.
     if input.elements() == 0 {
@@ -24,11 +24,11 @@ pub fn reduce(call: &Call<'_>) -> Ruled {
         reduced.fill(true);
     }
     let sides = without(input, &reduced, call.flag("keepdims", true)?);
-    Ok(Effect::of(Tensor::of(sides, input.kind), 0).with_work(input.elements().saturating_mul(2 * TOUCH)))
+    Ok(NodeOutput::of(TensorType::of(sides, input.kind), 0).with_work(input.elements().saturating_mul(2 * TOUCH)))
 }
 
 /// Where the largest number along an axis stands.
-pub fn argument(call: &Call<'_>) -> Ruled {
+pub fn argument(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     if input.elements() == 0 {
         return Err(EMPTY);
@@ -36,5 +36,5 @@ pub fn argument(call: &Call<'_>) -> Ruled {
     let mut reduced = vec![false; input.rank()];
     reduced[call.axis("axis", 0, input)?] = true;
     let sides = without(input, &reduced, call.flag("keepdims", true)?);
-    Ok(Effect::of(Tensor::of(sides, Kind::INT64), 0).with_work(input.elements().saturating_mul(TOUCH)))
+    Ok(NodeOutput::of(TensorType::of(sides, DataType::INT64), 0).with_work(input.elements().saturating_mul(TOUCH)))
 }

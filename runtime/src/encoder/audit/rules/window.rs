@@ -1,13 +1,13 @@
 //! Windows that slide over images: convolutions and pooling.
 
-use crate::encoder::audit::call::{Call, Effect, Fault, MISMATCH, Ruled, TOUCH, WINDOW};
-use crate::encoder::audit::tensor::{Kind, Tensor, product};
+use crate::encoder::audit::call::{MISMATCH, NodeCall, NodeOutput, RuleError, RuleResult, TOUCH, WINDOW};
+use crate::encoder::audit::tensor::{DataType, TensorType, product};
 
-const PADDING: Fault = Fault("its kind of padding is unknown");
-const WINDOWS: Fault = Fault("its window does not fit into the image");
+const PADDING: RuleError = RuleError("its kind of padding is unknown");
+const WINDOWS: RuleError = RuleError("its window does not fit into the image");
 
 /// How many places a window of `kernel` sides has along each side of an image.
-fn places(call: &Call<'_>, image: &[u64], kernel: &[u64], ceil: bool) -> Ruled<Vec<u64>> {
+fn places(call: &NodeCall<'_>, image: &[u64], kernel: &[u64], ceil: bool) -> RuleResult<Vec<u64>> {
     let count = image.len();
     let (strides, dilations) = (call.lengths("strides", count, 1)?, call.lengths("dilations", count, 1)?);
     let pads = call.lengths("pads", 2 * count, 0)?;
@@ -39,7 +39,7 @@ fn places(call: &Call<'_>, image: &[u64], kernel: &[u64], ceil: bool) -> Ruled<V
 }
 
 /// A convolution of images `[images, channels, ...]` by weights `[outputs, channels / groups, ...]`.
-fn convolve(call: &Call<'_>, image: &Tensor, weight: &Tensor, kind: Kind) -> Ruled {
+fn convolve(call: &NodeCall<'_>, image: &TensorType, weight: &TensorType, kind: DataType) -> RuleResult {
     let ([images, channels, sides @ ..], [outputs, inner, kernel @ ..]) = (&image.sides[..], &weight.sides[..]) else {
         return Err(MISMATCH);
     };
@@ -52,32 +52,32 @@ fn convolve(call: &Call<'_>, image: &Tensor, weight: &Tensor, kind: Kind) -> Rul
         return Err(MISMATCH);
     }
     let places = places(call, sides, kernel, false)?;
-    let output = Tensor::of([&[*images, *outputs], &places[..]].concat(), kind);
+    let output = TensorType::of([&[*images, *outputs], &places[..]].concat(), kind);
     let window = product(kernel).saturating_mul(*inner);
     // A window over few channels is no matrix product for an engine, and slower.
     let cost = if *inner < 4 { window.saturating_mul(WINDOW) } else { window };
     // Engines may write out the windows of an image, as numbers of four bytes, and weights in another order.
     let written = product(&places).saturating_mul(product(kernel)).saturating_mul(*channels);
     let scratch = written.saturating_add(weight.elements()).saturating_mul(4);
-    Ok(Effect { scratch, ..Effect::of(output, cost) })
+    Ok(NodeOutput { scratch, ..NodeOutput::of(output, cost) })
 }
 
-pub fn convolution(call: &Call<'_>) -> Ruled {
+pub fn convolution(call: &NodeCall<'_>) -> RuleResult {
     let image = call.input(0)?;
     convolve(call, image, call.input(1)?, image.kind)
 }
 
-pub fn convolution_of_bytes(call: &Call<'_>) -> Ruled {
-    convolve(call, call.input(0)?, call.input(1)?, Kind::INT32)
+pub fn convolution_of_bytes(call: &NodeCall<'_>) -> RuleResult {
+    convolve(call, call.input(0)?, call.input(1)?, DataType::INT32)
 }
 
 /// The convolution of bytes, as bytes: image, scale, zero, weight, scale, zero, scale, zero.
-pub fn quantised_convolution(call: &Call<'_>) -> Ruled {
+pub fn quantised_convolution(call: &NodeCall<'_>) -> RuleResult {
     convolve(call, call.input(0)?, call.input(3)?, call.input(7)?.kind)
 }
 
 /// The mean or the largest number of each window, and perhaps where it was.
-pub fn pool(call: &Call<'_>) -> Ruled {
+pub fn pool(call: &NodeCall<'_>) -> RuleResult {
     let image = call.input(0)?;
     let [images, channels, sides @ ..] = &image.sides[..] else { return Err(MISMATCH) };
     if sides.is_empty() || !call.has("kernel_shape") {
@@ -90,17 +90,17 @@ pub fn pool(call: &Call<'_>) -> Ruled {
         return Err(WINDOWS);
     }
     let places = places(call, sides, &kernel, call.flag("ceil_mode", false)?)?;
-    let output = Tensor::of([&[*images, *channels], &places[..]].concat(), image.kind);
-    let indices = Tensor::of(output.sides.clone(), Kind::INT64);
-    let mut effect = Effect::of(output, product(&kernel).saturating_mul(WINDOW));
+    let output = TensorType::of([&[*images, *channels], &places[..]].concat(), image.kind);
+    let indices = TensorType::of(output.sides.clone(), DataType::INT64);
+    let mut effect = NodeOutput::of(output, product(&kernel).saturating_mul(WINDOW));
     effect.outputs.push(indices);
     Ok(effect)
 }
 
 /// One number for each channel of an image.
-pub fn global_pool(call: &Call<'_>) -> Ruled {
+pub fn global_pool(call: &NodeCall<'_>) -> RuleResult {
     let image = call.input(0)?;
     let [images, channels, sides @ ..] = &image.sides[..] else { return Err(MISMATCH) };
     let output = [&[*images, *channels], &vec![1; sides.len()][..]].concat();
-    Ok(Effect::of(Tensor::of(output, image.kind), 0).with_work(image.elements().saturating_mul(TOUCH)))
+    Ok(NodeOutput::of(TensorType::of(output, image.kind), 0).with_work(image.elements().saturating_mul(TOUCH)))
 }

@@ -1,7 +1,7 @@
 //! What samples of known classes say of states: their answers, and how probable these are.
 
 use super::*;
-use crate::answer::{Answerer, Judged};
+use crate::answer::{Predictor, ValidationSamples};
 use crate::state::Calibration;
 use crate::statistics::Statistics;
 
@@ -10,14 +10,14 @@ fn with_statistics() -> BaseModel {
     let mut base_model = base_model(3);
     let mut random = Random::new(5, "statistics");
     let one_view = |rows: &[Vec<f32>]| {
-        let mut bank = Bank::new(INPUTS, 1, Precision::F16);
+        let mut bank = Bank::new(INPUTS, 1, ExemplarPrecision::F16);
         rows.iter().enumerate().for_each(|(class, row)| bank.push(class as u32, row));
         bank
     };
     let means: Vec<Vec<f32>> = (0..3).map(|class| feature(class, &mut random)).collect();
     let mut axis: Vec<f32> = (0..INPUTS).map(|_| random.normal()).collect();
     normalise(&mut axis);
-    let mut set_aside = Bank::new(INPUTS, 1, Precision::Int8);
+    let mut set_aside = Bank::new(INPUTS, 1, ExemplarPrecision::Int8);
     (0..12).for_each(|sample| set_aside.push(sample % 3, &feature(sample as usize % 3, &mut random)));
     base_model.statistics = Some(Statistics {
         centre: means[0].clone(),
@@ -56,7 +56,7 @@ fn earlier_answers_are_the_same_whether_computed_or_read_off() {
             let earlier = known(before);
             let indices: Vec<Option<usize>> =
                 known(after).iter().map(|label| earlier.iter().position(|known| known == label)).collect();
-            let judged = Judged::of(&base_model, after, with);
+            let judged = ValidationSamples::of(&base_model, after, with);
             assert_eq!(judged.unchanged(before, &indices).is_some(), unchanged);
             let classes = judged.classes();
             let own = |sample: usize| indices[classes[sample] as usize];
@@ -70,7 +70,7 @@ fn earlier_answers_are_the_same_whether_computed_or_read_off() {
 fn probabilities_fit_before_anything_is_learned() {
     let base_model = with_statistics();
     let with = base_model.answers(&base_model.config).unwrap();
-    let (answerer, rows) = Answerer::with_samples(&base_model, &State::fresh(&base_model, [0; 32]), with);
+    let (answerer, rows) = Predictor::with_samples(&base_model, &State::fresh(&base_model, [0; 32]), with);
     assert_eq!(rows.len(), 12);
     let likelihood = |probabilities: &dyn Fn(&mut [f32])| -> f32 {
         let each = rows.iter().map(|(class, row)| {
