@@ -11,7 +11,7 @@ use orco_trainer::data::dataset::Split;
 use orco_trainer::model::Model;
 use orco_trainer::run::Run;
 use orco_trainer::train::align::align;
-use orco_trainer::train::fit::Base;
+use orco_trainer::train::fit::BaseSession;
 use orco_trainer::train::pretrain::{CHECKPOINT, pretrain};
 use tch::{Device, Tensor};
 
@@ -35,7 +35,7 @@ fn train(recipe: &Recipe, folder: &std::path::Path, stops: &[usize]) -> Vec<(Str
     let images = images();
     let split = Split::new(&recipe.split, 5, &images, &images, None, recipe.seed).unwrap();
     let run = Run::open(folder, recipe).unwrap();
-    let base = Base { images: &images, split: &split, seed: recipe.seed, run: &run };
+    let base = BaseSession { images: &images, split: &split, seed: recipe.seed, run: &run };
     for &stop in stops {
         let mut model = Model::new(recipe, [3, 16, 16], Device::Cpu);
         pretrain(&mut model, &recipe.pretrain, &base, Some(stop)).unwrap();
@@ -119,7 +119,7 @@ fn f16_trains_or_is_refused() {
     let (images, folder) = (images(), tempfile::tempdir().unwrap());
     let split = Split::new(&recipe.split, 5, &images, &images, None, recipe.seed).unwrap();
     let run = Run::open(folder.path(), &recipe).unwrap();
-    let base = Base { images: &images, split: &split, seed: recipe.seed, run: &run };
+    let base = BaseSession { images: &images, split: &split, seed: recipe.seed, run: &run };
     let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
     match pretrain(&mut model, &recipe.pretrain, &base, None) {
         Ok(()) => {
@@ -166,7 +166,7 @@ fn a_loss_that_is_no_number_keeps_the_last_good_checkpoint() {
     let (recipe, images, folder) = (recipe(3), images(), tempfile::tempdir().unwrap());
     let split = Split::new(&recipe.split, 5, &images, &images, None, recipe.seed).unwrap();
     let run = Run::open(folder.path(), &recipe).unwrap();
-    let base = Base { images: &images, split: &split, seed: recipe.seed, run: &run };
+    let base = BaseSession { images: &images, split: &split, seed: recipe.seed, run: &run };
     let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
     pretrain(&mut model, &recipe.pretrain, &base, Some(1)).unwrap();
     // A momentum that sends the classifier out of range with the next step.
@@ -233,7 +233,7 @@ fn alignment_brings_base_classes_to_their_targets() {
     let images = images();
     let split = Split::new(&recipe.split, 5, &images, &images, None, recipe.seed).unwrap();
     let run = Run::open(folder.path(), &recipe).unwrap();
-    let base = Base { images: &images, split: &split, seed: recipe.seed, run: &run };
+    let base = BaseSession { images: &images, split: &split, seed: recipe.seed, run: &run };
     let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
     pretrain(&mut model, &recipe.pretrain, &base, None).unwrap();
     let targets = align(&mut model, (&recipe).into(), &base).unwrap();

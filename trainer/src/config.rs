@@ -11,7 +11,7 @@ mod method;
 pub use align::{AlignConfig, AlignRate};
 pub use backbone::{Architecture, BackboneConfig, Stem};
 pub use check::ConfigError;
-pub use data::{DataConfig, DataKind, Fit};
+pub use data::{DataConfig, DataKind, SquareFit};
 pub use export::ExportConfig;
 pub use method::{OptimiserKind, Policy};
 

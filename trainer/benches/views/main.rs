@@ -35,7 +35,7 @@ use orco_trainer::model::backbone::Description;
 use orco_trainer::platform::device::DeviceChoice;
 use orco_trainer::platform::distributed::Group;
 use orco_trainer::run::{Run, TrainedOn};
-use orco_trainer::train::fit::Base;
+use orco_trainer::train::fit::BaseSession;
 use orco_trainer::train::pretrain::pretrain;
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
@@ -91,7 +91,7 @@ fn turn(case: &Case, folder: &Path, group: &Group) -> Option<f64> {
     };
     let run = run.expect("a run folder");
     let mut model = Model::new(&recipe, INPUT, Device::Cpu);
-    let base = Base { images: &images, split: &split, seed: recipe.seed, run: &run };
+    let base = BaseSession { images: &images, split: &split, seed: recipe.seed, run: &run };
     pretrain(&mut model, &recipe.pretrain, &base, None).expect("training");
     if !group.is_first() {
         return None;

@@ -12,7 +12,7 @@ use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LEARNER, STATISTICS};
 use orco_state::target::TargetMethod;
 
-use super::exported::Exported;
+use super::exported::ExportReport;
 use crate::config::{AugmentConfig, MeasureOn, OptimiserKind, Policy, Recipe, TargetConfig};
 use crate::data::dataset::Split;
 use crate::platform::interrupt;
@@ -24,7 +24,7 @@ use crate::run::Run;
 pub(super) fn write(
     bundle: &Bundle,
     recipe: &Recipe,
-    exported: &Exported,
+    exported: &ExportReport,
     run: &Run,
     (split, skipped): (&Split, usize),
 ) -> Result<String> {

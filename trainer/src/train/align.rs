@@ -22,7 +22,7 @@ use crate::model::Model;
 use crate::model::backbone::unit;
 use crate::platform::interrupt::{self, Work};
 use crate::run::Run;
-use crate::train::fit::{Base, Fit, Made, Phase, Position, Report, seed_torch};
+use crate::train::fit::{BaseSession, EpochResult, Fit, Phase, Position, Report, seed_torch};
 use crate::train::objective::{Objective, Targets, Weights, class_means, pseudo_targets};
 
 /// Name of the checkpoint of a finished phase in the run's folder.
@@ -54,7 +54,7 @@ impl<'a> From<&'a Recipe> for Tables<'a> {
 ///
 /// # Errors
 /// If the loss stops being finite, a checkpoint cannot be read or written, or a stop was asked for.
-pub fn align(model: &mut Model, tables: Tables<'_>, base: &Base<'_>) -> Result<Targets> {
+pub fn align(model: &mut Model, tables: Tables<'_>, base: &BaseSession<'_>) -> Result<Targets> {
     align_sharing(model, tables, base, &mut SharedFeatures::default())
 }
 
@@ -65,7 +65,7 @@ pub fn align(model: &mut Model, tables: Tables<'_>, base: &Base<'_>) -> Result<T
 pub fn align_sharing(
     model: &mut Model,
     tables: Tables<'_>,
-    base: &Base<'_>,
+    base: &BaseSession<'_>,
     features: &mut SharedFeatures,
 ) -> Result<Targets> {
     let settings = settings(model, tables)?;
@@ -139,7 +139,7 @@ fn assigned(model: &Model, cache: &FeatureCache, targets: &[f32], classes: usize
 struct Alignment<'a> {
     model: &'a Model,
     tables: Tables<'a>,
-    base: &'a Base<'a>,
+    base: &'a BaseSession<'a>,
     cache: &'a FeatureCache,
     targets: &'a Targets,
     objective: Objective,
@@ -158,7 +158,7 @@ impl<'a> Alignment<'a> {
     fn new(
         model: &'a Model,
         tables: Tables<'a>,
-        base: &'a Base<'a>,
+        base: &'a BaseSession<'a>,
         cache: &'a FeatureCache,
         targets: &'a Targets,
         settings: &'a Tensor,
@@ -280,7 +280,7 @@ impl Phase for Alignment<'_> {
         self.state.loss(at)
     }
 
-    fn end(&mut self, at: Position, _: Made) -> Result<Report> {
+    fn end(&mut self, at: Position, _: EpochResult) -> Result<Report> {
         let (loss, percent) = (self.state.loss(at)?, 100.0 * self.accuracy()?);
         self.state.begin_epoch();
         let mut metrics = Map::from_iter([("accuracy".to_owned(), json!(percent))]);
@@ -297,11 +297,11 @@ impl Phase for Alignment<'_> {
     }
 
     fn save(&mut self, at: Position, run: &Run) -> Result<()> {
-        let reached = (at, at.steps(self.steps()));
+        let steps = at.steps(self.steps());
         if at.epoch < self.tables.align.epochs && !self.is_over(at.epoch) {
-            return self.state.save(reached, self.targets, self.settings, run);
+            return self.state.save(at, steps, self.targets, self.settings, run);
         }
-        self.state.save_finished(reached, self.model, self.targets, self.settings, run)
+        self.state.save_finished(at, steps, self.model, self.targets, self.settings, run)
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn seed_torch(seed: u64, number: i64) {
 
 /// The base session: what phases 1 and 2 train on, and the folder that keeps what they reach.
 #[derive(Clone, Copy, Debug)]
-pub struct Base<'a> {
+pub struct BaseSession<'a> {
     /// All training images.
     pub images: &'a Images,
     /// Which of them are the base session's.
@@ -59,7 +59,7 @@ impl Position {
 
 /// What this process made of an epoch.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Made {
+pub(crate) struct EpochResult {
     /// Steps; fewer than the epoch has where a run was continued within it.
     pub steps: usize,
     /// What they took.
@@ -92,7 +92,7 @@ pub(crate) trait Phase {
     fn loss(&self, at: Position) -> Result<f64>;
 
     /// Ends the epoch whose last step `at` stands behind.
-    fn end(&mut self, at: Position, made: Made) -> Result<Report>;
+    fn end(&mut self, at: Position, made: EpochResult) -> Result<Report>;
 
     /// Whether nothing more is to be gained after so many epochs.
     fn is_over(&self, _epochs: usize) -> bool {
@@ -151,7 +151,7 @@ impl Fit<'_> {
                 let save = stop.is_err() || saved.elapsed() > SAVE_AFTER;
                 if look || save {
                     let loss = phase.loss(at)?;
-                    let made = Made { steps: at.step - first, time: started.elapsed() };
+                    let made = EpochResult { steps: at.step - first, time: started.elapsed() };
                     progress.at(of_steps(at), || {
                         format!("epoch {}/{epochs} loss {loss:.3}{}", at.epoch + 1, self.rate(made))
                     });
@@ -164,7 +164,7 @@ impl Fit<'_> {
                     stop?;
                 }
             }
-            let made = Made { steps: steps - first, time: started.elapsed() };
+            let made = EpochResult { steps: steps - first, time: started.elapsed() };
             let Report { loss, metrics, words } = phase.end(at, made)?;
             at = Position { epoch: at.epoch + 1, step: 0 };
             let mut line = metrics;
@@ -212,12 +212,12 @@ impl Fit<'_> {
         Ok(Ok(()))
     }
 
-    fn views_per_second(&self, made: Made) -> Option<f64> {
+    fn views_per_second(&self, made: EpochResult) -> Option<f64> {
         self.views.map(|views| (made.steps * views) as f64 / made.time.as_secs_f64())
     }
 
     /// Views per second in words, after a comma.
-    fn rate(&self, made: Made) -> String {
+    fn rate(&self, made: EpochResult) -> String {
         self.views_per_second(made).map_or_else(String::new, |rate| format!(", {rate:.0} views/s"))
     }
 }
@@ -246,7 +246,7 @@ mod tests {
             Ok(at.step as f64)
         }
 
-        fn end(&mut self, at: Position, made: Made) -> Result<Report> {
+        fn end(&mut self, at: Position, made: EpochResult) -> Result<Report> {
             self.0.push(format!("end {}.{} after {}", at.epoch, at.step, made.steps));
             Ok(Report { loss: self.loss(at)?, metrics: Map::new(), words: "fine".into() })
         }

@@ -22,7 +22,7 @@ use crate::model::Model;
 use crate::platform::interrupt::Work;
 use crate::platform::speed::Speed;
 use crate::run::Run;
-use crate::train::fit::{Base, Fit, Made, Phase, Position, Report, seed_torch};
+use crate::train::fit::{BaseSession, EpochResult, Fit, Phase, Position, Report, seed_torch};
 use crate::train::optimiser::{gradients, unscale};
 
 /// Name of the checkpoint in the run's folder.
@@ -37,7 +37,12 @@ pub const CHECKPOINT: &str = "pretrain.safetensors";
 ///
 /// # Errors
 /// If the loss stops being finite, a checkpoint cannot be read or written, or a stop was asked for.
-pub fn pretrain(model: &mut Model, config: &PretrainConfig, base: &Base<'_>, until: Option<usize>) -> Result<()> {
+pub fn pretrain(
+    model: &mut Model,
+    config: &PretrainConfig,
+    base: &BaseSession<'_>,
+    until: Option<usize>,
+) -> Result<()> {
     let speed = train(model, config, base, until, &mut Recipes)?;
     let description = &model.backbone.description;
     // Phase 1 mirrors at random, and every view goes through the network once.
@@ -55,7 +60,7 @@ pub fn pretrain(model: &mut Model, config: &PretrainConfig, base: &Base<'_>, unt
 pub(crate) fn train<C: Criterion>(
     model: &mut Model,
     config: &PretrainConfig,
-    base: &Base<'_>,
+    base: &BaseSession<'_>,
     until: Option<usize>,
     criterion: &mut C,
 ) -> Result<Speed> {
@@ -116,7 +121,7 @@ struct Pretraining<'a, C> {
     model: &'a Model,
     criterion: &'a mut C,
     config: &'a PretrainConfig,
-    base: &'a Base<'a>,
+    base: &'a BaseSession<'a>,
     schedule: Schedule,
     /// Steps of an epoch.
     steps: usize,
@@ -211,7 +216,7 @@ impl<C: Criterion> Phase for Pretraining<'_, C> {
         Ok(self.state.means(at, self.config)?.total)
     }
 
-    fn end(&mut self, at: Position, made: Made) -> Result<Report> {
+    fn end(&mut self, at: Position, made: EpochResult) -> Result<Report> {
         self.speed.add(made.steps * self.config.batch * self.criterion.views(self.config), made.time);
         let Means { total, cross_entropy, other, accuracy } = self.state.means(at, self.config)?;
         self.state.begin_epoch(self.model.device());
@@ -233,7 +238,7 @@ impl<C: Criterion> Phase for Pretraining<'_, C> {
     }
 
     fn save(&mut self, at: Position, run: &Run) -> Result<()> {
-        self.state.save((at, at.steps(self.steps)), self.model, self.criterion, run)
+        self.state.save(at, at.steps(self.steps), self.model, self.criterion, run)
     }
 }
 

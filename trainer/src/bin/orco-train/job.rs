@@ -14,7 +14,7 @@ use orco_trainer::platform::interrupt::{self, Work};
 use orco_trainer::platform::{device, waiting};
 use orco_trainer::run::{Record, Run, TrainedOn};
 use orco_trainer::train::align::{SharedFeatures, align_sharing};
-use orco_trainer::train::fit::Base;
+use orco_trainer::train::fit::BaseSession;
 use orco_trainer::train::objective::Targets;
 use orco_trainer::train::pretrain::pretrain;
 
@@ -136,7 +136,7 @@ impl Job {
         interrupt::enter(Work::Run);
         data.train.settle(model.device());
         let what = "pretrain.batch or pretrain.views";
-        let base = Base { images: &data.train, split: &data.split, seed: recipe.seed, run };
+        let base = BaseSession { images: &data.train, split: &data.split, seed: recipe.seed, run };
         guarded(what, || pretrain(model, &recipe.pretrain, &base, until)).context("phase 1")
     }
 
@@ -159,7 +159,7 @@ impl Job {
             data.train.settle(model.device());
         }
         let what = "align.batch or align.cached_views";
-        let base = Base { images: &data.train, split: &data.split, seed: recipe.seed, run };
+        let base = BaseSession { images: &data.train, split: &data.split, seed: recipe.seed, run };
         guarded(what, || align_sharing(model, (&*recipe).into(), &base, features)).context("phase 2")
     }
 

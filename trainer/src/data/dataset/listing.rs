@@ -10,7 +10,7 @@ use orco_runtime::threads::cores;
 use tch::Tensor;
 
 use super::{DataError, Images};
-use crate::config::{DataConfig, Fit};
+use crate::config::{DataConfig, SquareFit};
 use crate::platform::distributed::{Common, Group};
 use crate::platform::interrupt;
 use crate::run::progress::Progress;
@@ -147,10 +147,10 @@ fn decode_one(entry: &Entry, data: &DataConfig, planes: &mut [u8]) -> Result<(),
 }
 
 /// Left edge, upper edge, width and height of what is kept of a picture.
-fn part(width: u32, height: u32, fit: Fit, crop: f64) -> [u32; 4] {
+fn part(width: u32, height: u32, fit: SquareFit, crop: f64) -> [u32; 4] {
     let (full_width, full_height) = match fit {
-        Fit::Square => (width.min(height), width.min(height)),
-        Fit::Stretch => (width, height),
+        SquareFit::Square => (width.min(height), width.min(height)),
+        SquareFit::Stretch => (width, height),
     };
     let kept = |side: u32| ((f64::from(side) * crop).round() as u32).max(1);
     let (kept_width, kept_height) = (kept(full_width), kept(full_height));
@@ -194,11 +194,11 @@ mod tests {
 
     #[test]
     fn the_recipe_says_which_part_of_a_picture_is_kept() {
-        assert_eq!(part(500, 375, Fit::Square, 1.0), [62, 0, 375, 375]);
+        assert_eq!(part(500, 375, SquareFit::Square, 1.0), [62, 0, 375, 375]);
         // The field: shorter side to 256, then the middle 224 x 224, which is 375 * 224 / 256 = 328 of the picture.
-        assert_eq!(part(500, 375, Fit::Square, 0.875), [86, 23, 328, 328]);
+        assert_eq!(part(500, 375, SquareFit::Square, 0.875), [86, 23, 328, 328]);
         // 92 x 92, then the middle 84 x 84.
-        assert_eq!(part(500, 375, Fit::Stretch, 84.0 / 92.0), [21, 16, 457, 342]);
-        assert_eq!(part(1, 3, Fit::Square, 0.2), [0, 1, 1, 1]);
+        assert_eq!(part(500, 375, SquareFit::Stretch, 84.0 / 92.0), [21, 16, 457, 342]);
+        assert_eq!(part(1, 3, SquareFit::Square, 0.2), [0, 1, 1, 1]);
     }
 }

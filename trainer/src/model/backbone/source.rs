@@ -134,18 +134,18 @@ impl OnnxBackbone {
     ///
     /// # Errors
     /// [`EncodeError`] if ONNX Runtime is missing.
-    pub fn start(&self) -> Result<Started<'_>, EncodeError> {
-        Ok(Started { team: Onnx::team(&self.bytes, &self.input)?, onnx: self })
+    pub fn start(&self) -> Result<GivenBackbone<'_>, EncodeError> {
+        Ok(GivenBackbone { team: Onnx::team(&self.bytes, &self.input)?, onnx: self })
     }
 }
 
 /// A model of the user's in ONNX Runtime.
-pub struct Started<'a> {
+pub struct GivenBackbone<'a> {
     team: EncoderPool,
     onnx: &'a OnnxBackbone,
 }
 
-impl Started<'_> {
+impl GivenBackbone<'_> {
     /// Computes features of batches of images, f32 `[k, 3, h, w]` in 0..1, while the caller's thread makes the next
     /// ones; `each` is told of the features, f32 `[k, features]` on the processor, some images after the other.
     ///
@@ -178,7 +178,7 @@ impl Started<'_> {
     }
 }
 
-impl FeatureSource for Started<'_> {
+impl FeatureSource for GivenBackbone<'_> {
     fn features(&mut self, images: &Tensor) -> Result<Tensor, EncodeError> {
         let mut all = Vec::new();
         self.stream(std::iter::once(images.shallow_clone()), |rows| {

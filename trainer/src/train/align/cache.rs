@@ -17,7 +17,7 @@ use crate::platform::device::send;
 use crate::platform::interrupt;
 use crate::run::checkpoint;
 use crate::run::progress::Progress;
-use crate::train::fit::Base;
+use crate::train::fit::BaseSession;
 
 /// Most images at a time.
 const BATCH: usize = 500;
@@ -44,7 +44,7 @@ impl SharedFeatures {
         model: &Model,
         augment: &AugmentConfig,
         config: &AlignConfig,
-        base: &Base<'_>,
+        base: &BaseSession<'_>,
     ) -> Result<Rc<FeatureCache>> {
         let key = key(model, augment, config, base)?;
         if let Some((_, cache)) = self.0.as_ref().filter(|(there, _)| *there == key) {
@@ -61,7 +61,7 @@ impl SharedFeatures {
 }
 
 /// A digest of all that features depend on.
-fn key(model: &Model, augment: &AugmentConfig, config: &AlignConfig, base: &Base<'_>) -> Result<String> {
+fn key(model: &Model, augment: &AugmentConfig, config: &AlignConfig, base: &BaseSession<'_>) -> Result<String> {
     let views = json!([augment, config.cached_views, config.views_precision, config.train_backbone, config.mirrored]);
     let images = json!([base.seed, base.split.base, base.images.labels]);
     let channels = json!([model.channels.mean, model.channels.deviation]);
@@ -79,7 +79,12 @@ impl FeatureCache {
     ///
     /// # Errors
     /// If an engine outside this program fails, or a stop was asked for.
-    pub(super) fn new(model: &Model, augment: &AugmentConfig, config: &AlignConfig, base: &Base<'_>) -> Result<Self> {
+    pub(super) fn new(
+        model: &Model,
+        augment: &AugmentConfig,
+        config: &AlignConfig,
+        base: &BaseSession<'_>,
+    ) -> Result<Self> {
         let (train, split, group) = (base.images, base.split, base.run.group());
         let views = if config.train_backbone { 0 } else { config.cached_views };
         let mut progress = Progress::new("features", ((views + 1) * split.base.len().div_ceil(group.size())) as u64, 0);
@@ -97,7 +102,7 @@ impl FeatureCache {
     }
 
     /// Draws the numbers that [`FeatureCache::new`] drew.
-    fn draw_again(&self, augment: &AugmentConfig, base: &Base<'_>) {
+    fn draw_again(&self, augment: &AugmentConfig, base: &BaseSession<'_>) {
         let (train, group) = (base.images, base.run.group());
         let own = group.own_part(&base.split.base).len();
         group.apart(|| ());
@@ -169,7 +174,7 @@ fn examine(clean: &Tensor, train: &Images, split: &Split) -> Result<()> {
 pub(super) fn features(
     model: &Model,
     augment: Option<(&AugmentConfig, Arithmetic)>,
-    base: &Base<'_>,
+    base: &BaseSession<'_>,
     indices: &[usize],
     done: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Tensor> {

@@ -11,7 +11,7 @@ use crate::config::AlignConfig;
 use crate::model::Model;
 use crate::platform::distributed::Group;
 use crate::run::Run;
-use crate::train::fit::{Base, Position};
+use crate::train::fit::{BaseSession, Position};
 use crate::train::objective::Targets;
 use crate::train::optimiser::{Parameter, Sgd, SgdConfig, finite, gradients};
 
@@ -120,7 +120,7 @@ impl AlignState {
     ///
     /// # Errors
     /// If a weight is no number, or the file cannot be written; the checkpoint before is then still there.
-    pub fn save(&self, (at, steps): (Position, u64), targets: &Targets, settings: &Tensor, run: &Run) -> Result<()> {
+    pub fn save(&self, at: Position, steps: u64, targets: &Targets, settings: &Tensor, run: &Run) -> Result<()> {
         let trained = self.parameters().map(|parameter| (parameter.name.clone(), parameter.tensor.shallow_clone()));
         let mut tensors: Vec<(String, Tensor)> = trained.collect();
         tensors.extend(self.head.state());
@@ -138,7 +138,7 @@ impl AlignState {
     ///
     /// # Errors
     /// If an engine outside this program fails.
-    pub fn look(&mut self, model: &Model, base: &Base<'_>, epoch: usize) -> Result<Option<f64>> {
+    pub fn look(&mut self, model: &Model, base: &BaseSession<'_>, epoch: usize) -> Result<Option<f64>> {
         let Some(mut stopping) = self.stopping.take() else { return Ok(None) };
         let loss = stopping.look(model, base, epoch, self.parameters());
         self.stopping = Some(stopping);
@@ -160,7 +160,8 @@ impl AlignState {
     /// As for [`AlignState::save`].
     pub fn save_finished(
         &self,
-        (at, steps): (Position, u64),
+        at: Position,
+        steps: u64,
         model: &Model,
         targets: &Targets,
         settings: &Tensor,

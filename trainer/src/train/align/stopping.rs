@@ -9,7 +9,7 @@ use super::cache;
 use crate::config::AlignConfig;
 use crate::model::Model;
 use crate::platform::device::send;
-use crate::train::fit::Base;
+use crate::train::fit::BaseSession;
 use crate::train::objective::Targets;
 use crate::train::optimiser::Parameter;
 
@@ -46,7 +46,7 @@ impl Stopping {
     ///
     /// # Errors
     /// If an engine outside this program fails, or a stop was asked for.
-    pub fn new(model: &Model, config: &AlignConfig, base: &Base<'_>, targets: &Targets) -> Result<Option<Self>> {
+    pub fn new(model: &Model, config: &AlignConfig, base: &BaseSession<'_>, targets: &Targets) -> Result<Option<Self>> {
         let unseen = base.split.unseen();
         if config.steps.is_none() || unseen.is_empty() {
             return Ok(None);
@@ -67,7 +67,7 @@ impl Stopping {
     pub fn look<'a>(
         &mut self,
         model: &Model,
-        base: &Base<'_>,
+        base: &BaseSession<'_>,
         epoch: usize,
         trained: impl Iterator<Item = &'a Parameter>,
     ) -> Result<f64> {

@@ -69,7 +69,8 @@ impl PretrainState {
     /// If a weight is no number, or the file cannot be written; the checkpoint before is then still there.
     pub fn save(
         &mut self,
-        (at, steps): (Position, u64),
+        at: Position,
+        steps: u64,
         model: &Model,
         criterion: &impl Criterion,
         run: &Run,
@@ -146,7 +147,7 @@ mod tests {
             let mut tensors = model.tensors();
             let (_, tensor) = tensors.iter_mut().find(|(own, _)| own == name).unwrap();
             no_grad(|| tensor.copy_(&tensor.full_like(f64::NAN)));
-            let said = state.save((Position { epoch: 1, step: 0 }, 5), &model, &Recipes, &run).unwrap_err().to_string();
+            let said = state.save(Position { epoch: 1, step: 0 }, 5, &model, &Recipes, &run).unwrap_err().to_string();
             assert_eq!(
                 said,
                 "a weight became infinite in epoch 1; there is no checkpoint yet; start again with another --run \
@@ -162,7 +163,7 @@ mod tests {
         let said = state.means(at, &recipe.pretrain).err().unwrap().to_string();
         assert!(said.starts_with("the loss became inf in epoch 1; there is no checkpoint yet"), "{said}");
         state.sums = Sums::new(Device::Cpu);
-        state.save((at, 3), &model, &Recipes, &run).unwrap();
+        state.save(at, 3, &model, &Recipes, &run).unwrap();
         assert!(run.path(CHECKPOINT).exists());
     }
 }

@@ -12,7 +12,7 @@ use crate::data::dataset::Images;
 use crate::model::Model;
 use crate::platform::device::send;
 use crate::platform::distributed::{Group, RankError};
-use crate::train::fit::Base;
+use crate::train::fit::BaseSession;
 use crate::train::optimiser::Parameter;
 
 /// What every step works on.
@@ -27,7 +27,7 @@ pub(crate) struct Scene<'a> {
 
 impl<'a> Scene<'a> {
     /// Of a phase over the base classes.
-    pub fn of(model: &'a Model, config: &'a PretrainConfig, base: &Base<'a>) -> Self {
+    pub fn of(model: &'a Model, config: &'a PretrainConfig, base: &BaseSession<'a>) -> Self {
         Self { model, config, images: base.images, group: base.run.group() }
     }
 
