@@ -1,7 +1,7 @@
 //! A training that takes seconds: small made-up images and a recipe for them.
 
 use orco_trainer::config::{AlignRate, Arithmetic, Recipe};
-use orco_trainer::dataset::{Channels, DataSet, Images, ListNames, Split};
+use orco_trainer::data::dataset::{Channels, DataSet, Images, ListNames, Split};
 use tch::{Kind, Tensor};
 
 /// Classes of [`images`]: four base classes and one session of two, by [`recipe`].

@@ -8,16 +8,16 @@ use orco_runtime::bundle::{Bundle, OpenError};
 use orco_runtime::encoder::choice::{EngineChoice, Workload};
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, WeightFormat};
 use orco_tests::tiny::{self, images};
-use orco_trainer::align::align;
-use orco_trainer::backbone::{Description, Network, OnnxBackbone};
 use orco_trainer::compare::on_device;
 use orco_trainer::config::{AlignRate, Architecture, Arithmetic, BackboneConfig, Recipe};
-use orco_trainer::dataset::{Channels, DataSet, Images, Split};
+use orco_trainer::data::dataset::{Channels, DataSet, Images, Split};
 use orco_trainer::export::{Output, onnx, write_bundle};
-use orco_trainer::fit::Base;
+use orco_trainer::model::backbone::{Description, Network, OnnxBackbone};
 use orco_trainer::model::{Model, Norms};
-use orco_trainer::pretrain::pretrain;
 use orco_trainer::run::Run;
+use orco_trainer::train::align::align;
+use orco_trainer::train::fit::BaseSession;
+use orco_trainer::train::pretrain::pretrain;
 use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor, no_grad};
 
@@ -51,7 +51,7 @@ fn last_accuracy(run: &Run) -> f64 {
 fn export(model: &mut Model, recipe: &Recipe, images: &Images, folder: &Path) -> (Run, Bundle, String) {
     let run = Run::open(&folder.join("run"), recipe).unwrap();
     let split = split(recipe, images);
-    let base = Base { images, split: &split, seed: recipe.seed, run: &run };
+    let base = BaseSession { images, split: &split, seed: recipe.seed, run: &run };
     if model.onnx.is_none() {
         pretrain(model, &recipe.pretrain, &base, None).unwrap();
     }
@@ -157,7 +157,7 @@ fn a_model_that_the_user_brings_becomes_the_backbone() {
     assert!(!card.contains("classifier of phase 1"), "{card}");
     // An ablation measures it without a bundle.
     let data = tiny::data(&images, split(&recipe, &images));
-    let base = Base { images: &images, split: &data.split, seed: recipe.seed, run: &run };
+    let base = BaseSession { images: &images, split: &data.split, seed: recipe.seed, run: &run };
     let targets = align(&mut model, (&recipe).into(), &base).unwrap();
     let measured = on_device(&model, &targets, &recipe, &data, 1).unwrap();
     assert!(measured.sessions.len() == 2 && measured.sessions[0].top1 > 50.0, "{measured:?}");
@@ -244,7 +244,7 @@ fn phase_2_trains_the_backbone_from_given_weights() {
     let mut trained = Model::new(&recipe, INPUT, Device::Cpu);
     let run = Run::open(&folder.path().join("first"), &recipe).unwrap();
     let split = split(&recipe, &images);
-    let base = Base { images: &images, split: &split, seed: recipe.seed, run: &run };
+    let base = BaseSession { images: &images, split: &split, seed: recipe.seed, run: &run };
     pretrain(&mut trained, &recipe.pretrain, &base, None).unwrap();
     write(&trained.tensors(), &weights);
 
@@ -262,7 +262,7 @@ fn phase_2_trains_the_backbone_from_given_weights() {
     let before = named(&model);
     assert!(before.iter().zip(named(&trained)).all(|(own, given)| own.1.equal(&given.1)));
     let run = Run::open(&folder.path().join("second"), &recipe).unwrap();
-    let base = Base { images: &images, split: &split, seed: recipe.seed, run: &run };
+    let base = BaseSession { images: &images, split: &split, seed: recipe.seed, run: &run };
     align(&mut model, (&recipe).into(), &base).unwrap();
     assert!(last_accuracy(&run) > 90.0, "{}", last_accuracy(&run));
     let losses: Vec<f64> = run.metrics("align").iter().map(|line| line["loss"].as_f64().unwrap()).collect();

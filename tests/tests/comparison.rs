@@ -2,13 +2,13 @@
 
 use orco_tests::tiny::{self, CLASSES, images};
 use orco_trainer::ablate::of_sessions;
-use orco_trainer::align::align;
 use orco_trainer::compare::{compare, table};
-use orco_trainer::dataset::Split;
-use orco_trainer::fit::Base;
+use orco_trainer::data::dataset::Split;
 use orco_trainer::model::{Model, Norms};
-use orco_trainer::pretrain::{CHECKPOINT, pretrain};
 use orco_trainer::run::Run;
+use orco_trainer::train::align::align;
+use orco_trainer::train::fit::BaseSession;
+use orco_trainer::train::pretrain::{CHECKPOINT, pretrain};
 use tch::{Device, Tensor, no_grad};
 
 #[test]
@@ -31,12 +31,13 @@ fn g_alone_stands_beside_f_and_g() {
     let split = Split::new(&all.split, 8, &images, &images, None, all.seed).unwrap();
     let mut model = Model::new(&all, [3, 16, 16], Device::Cpu);
     let run = &Run::open(&known, &all).unwrap();
-    pretrain(&mut model, &all.pretrain, &Base { images: &images, split: &split, seed: all.seed, run }, None).unwrap();
+    pretrain(&mut model, &all.pretrain, &BaseSession { images: &images, split: &split, seed: all.seed, run }, None)
+        .unwrap();
     let split = Split::new(&recipe.split, 8, &images, &images, None, recipe.seed).unwrap();
     let run = Run::open(&folder.path().join("run"), &recipe).unwrap();
     let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
     assert_eq!(model.load_backbone(&known.join(CHECKPOINT)).unwrap(), Norms::Whole);
-    let base = Base { images: &images, split: &split, seed: recipe.seed, run: &run };
+    let base = BaseSession { images: &images, split: &split, seed: recipe.seed, run: &run };
     let targets = align(&mut model, (&recipe).into(), &base).unwrap();
     let data = tiny::data(&images, split);
     let before: Vec<Tensor> = model.tensors().iter().map(|(_, tensor)| no_grad(|| tensor.copy())).collect();

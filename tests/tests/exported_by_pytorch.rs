@@ -9,9 +9,9 @@ use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::audit::{AuditError, audit};
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::rten::Rten;
-use orco_trainer::backbone::OnnxBackbone;
 use orco_trainer::config::Recipe;
-use orco_trainer::dataset::Channels;
+use orco_trainer::data::dataset::Channels;
+use orco_trainer::model::backbone::OnnxBackbone;
 
 const EXPORTERS: [&str; 2] = ["legacy", "dynamo"];
 const IMAGES: usize = 5;

@@ -12,9 +12,9 @@ use orco_runtime::encoder::rten::Rten;
 use orco_runtime::encoder::{EncodeError, Encoder};
 use orco_runtime::image::Preprocessing;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, WeightFormat};
-use orco_trainer::backbone::{Description, Network};
 use orco_trainer::config::Arithmetic;
 use orco_trainer::export::{Ranges, encode_int8, onnx};
+use orco_trainer::model::backbone::{Description, Network};
 use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor, no_grad};
 

@@ -6,13 +6,13 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use orco_tests::tiny::{self, images};
-use orco_trainer::align::align;
 use orco_trainer::config::{Arithmetic, OptimiserKind, Policy, Recipe};
-use orco_trainer::dataset::Split;
-use orco_trainer::fit::Base;
+use orco_trainer::data::dataset::Split;
 use orco_trainer::model::Model;
-use orco_trainer::pretrain::{CHECKPOINT, pretrain};
 use orco_trainer::run::Run;
+use orco_trainer::train::align::align;
+use orco_trainer::train::fit::BaseSession;
+use orco_trainer::train::pretrain::{CHECKPOINT, pretrain};
 use tch::{Device, Tensor};
 
 /// torch has one random generator per process, so the tests take turns.
@@ -35,7 +35,7 @@ fn train(recipe: &Recipe, folder: &std::path::Path, stops: &[usize]) -> Vec<(Str
     let images = images();
     let split = Split::new(&recipe.split, 5, &images, &images, None, recipe.seed).unwrap();
     let run = Run::open(folder, recipe).unwrap();
-    let base = Base { images: &images, split: &split, seed: recipe.seed, run: &run };
+    let base = BaseSession { images: &images, split: &split, seed: recipe.seed, run: &run };
     for &stop in stops {
         let mut model = Model::new(recipe, [3, 16, 16], Device::Cpu);
         pretrain(&mut model, &recipe.pretrain, &base, Some(stop)).unwrap();
@@ -84,6 +84,32 @@ fn a_resumed_run_with_lars_and_policies_equals_one_that_never_stopped() {
     }
 }
 
+#[test]
+fn phase_1_ends_with_the_mean_of_the_last_epochs_weights() {
+    let _turn = TURN.lock();
+    let (plain_folder, averaged_folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut recipe = recipe(4);
+    recipe.pretrain.precision = Arithmetic::F32;
+    let after_4 = train(&recipe, plain_folder.path(), &[3]);
+    let run = Run::open(plain_folder.path(), &recipe).unwrap();
+    // The checkpoint before the last is that of epoch 3.
+    let after_3 = run.load("pretrain-previous.safetensors").unwrap().unwrap();
+    recipe.pretrain.average_last = 2;
+    let averaged = train(&recipe, averaged_folder.path(), &[]);
+    for ((name, last), (_, mean)) in after_4.iter().zip(&averaged) {
+        if last.requires_grad() {
+            let expected = (last + &after_3[name]) / 2.0;
+            assert!(mean.allclose(&expected, 1e-5, 1e-7, false), "{name} is not the mean");
+        } else if name.ends_with("norm_variance") {
+            assert!(!mean.equal(last), "{name} was not estimated anew");
+        }
+    }
+    resumes_exactly(&recipe);
+    recipe.pretrain.precision = Arithmetic::Bf16;
+    recipe.pretrain.average_last = 4;
+    resumes_exactly(&recipe);
+}
+
 /// Where libtorch has f16 convolutions, a run with a scaled loss resumes; elsewhere it is refused before it starts.
 #[test]
 fn f16_trains_or_is_refused() {
@@ -93,7 +119,7 @@ fn f16_trains_or_is_refused() {
     let (images, folder) = (images(), tempfile::tempdir().unwrap());
     let split = Split::new(&recipe.split, 5, &images, &images, None, recipe.seed).unwrap();
     let run = Run::open(folder.path(), &recipe).unwrap();
-    let base = Base { images: &images, split: &split, seed: recipe.seed, run: &run };
+    let base = BaseSession { images: &images, split: &split, seed: recipe.seed, run: &run };
     let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
     match pretrain(&mut model, &recipe.pretrain, &base, None) {
         Ok(()) => {
@@ -140,7 +166,7 @@ fn a_loss_that_is_no_number_keeps_the_last_good_checkpoint() {
     let (recipe, images, folder) = (recipe(3), images(), tempfile::tempdir().unwrap());
     let split = Split::new(&recipe.split, 5, &images, &images, None, recipe.seed).unwrap();
     let run = Run::open(folder.path(), &recipe).unwrap();
-    let base = Base { images: &images, split: &split, seed: recipe.seed, run: &run };
+    let base = BaseSession { images: &images, split: &split, seed: recipe.seed, run: &run };
     let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
     pretrain(&mut model, &recipe.pretrain, &base, Some(1)).unwrap();
     // A momentum that sends the classifier out of range with the next step.
@@ -207,7 +233,7 @@ fn alignment_brings_base_classes_to_their_targets() {
     let images = images();
     let split = Split::new(&recipe.split, 5, &images, &images, None, recipe.seed).unwrap();
     let run = Run::open(folder.path(), &recipe).unwrap();
-    let base = Base { images: &images, split: &split, seed: recipe.seed, run: &run };
+    let base = BaseSession { images: &images, split: &split, seed: recipe.seed, run: &run };
     let mut model = Model::new(&recipe, [3, 16, 16], Device::Cpu);
     pretrain(&mut model, &recipe.pretrain, &base, None).unwrap();
     let targets = align(&mut model, (&recipe).into(), &base).unwrap();

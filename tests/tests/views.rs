@@ -2,8 +2,8 @@
 
 use std::sync::Mutex;
 
-use orco_trainer::augment::view;
 use orco_trainer::config::{AugmentConfig, Policy};
+use orco_trainer::data::augment::view;
 use tch::{Device, Kind, Tensor};
 
 /// torch has one random generator per process, so the tests take turns.

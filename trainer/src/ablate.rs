@@ -17,12 +17,12 @@ use serde_json::json;
 
 use crate::compare::{check_trainable, compare, of_head, on_device};
 use crate::config::{Architecture, Recipe, TargetConfig};
-use crate::dataset::DataSet;
+use crate::data::dataset::DataSet;
 use crate::measured::{self, Entry, digest, of_phase_1};
 pub use crate::measured::{claim, of_sessions};
 use crate::model::Model;
-use crate::objective::Targets;
 use crate::run::Run;
+use crate::train::objective::Targets;
 
 /// What is varied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]

@@ -24,14 +24,14 @@ use tch::{Device, Tensor, no_grad};
 
 use self::session::ComparedSession;
 use crate::config::{Arithmetic, Recipe};
-use crate::dataset::{DataSet, Images};
+use crate::data::dataset::{DataSet, Images};
 use crate::export::Source;
-use crate::interrupt;
 use crate::measured::{self, digest};
 use crate::model::Model;
-use crate::objective::Targets;
-use crate::progress::Progress;
+use crate::platform::interrupt;
 use crate::run::Run;
+use crate::run::progress::Progress;
+use crate::train::objective::Targets;
 
 /// Images measured at a time.
 const BATCH: usize = 500;

@@ -11,7 +11,7 @@ mod method;
 pub use align::{AlignConfig, AlignRate};
 pub use backbone::{Architecture, BackboneConfig, Stem};
 pub use check::ConfigError;
-pub use data::{DataConfig, DataKind, Fit};
+pub use data::{DataConfig, DataKind, SquareFit};
 pub use export::ExportConfig;
 pub use method::{OptimiserKind, Policy};
 
@@ -192,6 +192,10 @@ pub struct PretrainConfig {
     /// process does, instead of from those of each rank. Costs two messages for each norm, forwards and backwards.
     #[serde(default, skip_serializing_if = "defaults::is_default")]
     pub sync_batch_norm: bool,
+    /// Phase 1 ends with the mean of the weights at the ends of this many last epochs, and batch-norm statistics estimated
+    /// anew for that mean from views of training images; 0 for the weights of the last step.
+    #[serde(default, skip_serializing_if = "defaults::is_default")]
+    pub average_last: usize,
     /// The views.
     pub augment: AugmentConfig,
 }
@@ -218,6 +222,7 @@ impl Default for PretrainConfig {
             contrast_form: ContrastForm::Inside,
             precision: Arithmetic::F32,
             sync_batch_norm: false,
+            average_last: 0,
             augment: AugmentConfig {
                 crop_scale: [0.35, 1.0],
                 policy: Policy::None,

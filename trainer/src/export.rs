@@ -16,7 +16,7 @@ mod statistics;
 mod weights;
 
 pub use bundle::write_bundle;
-pub use exported::{Exported, Parity};
+pub use exported::{ExportReport, Parity};
 pub use fidelity::Fidelity;
 pub use metadata::{Facts, metadata};
 pub use output::Output;

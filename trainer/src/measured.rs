@@ -13,10 +13,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::checksum::{self, Checksum};
 use crate::config::Recipe;
-use crate::dataset::DataSet;
-use crate::files::write_atomically;
+use crate::data::dataset::DataSet;
+use crate::run::checksum::{self, Checksum};
+use crate::run::files::write_atomically;
 use crate::run::trained_on;
 
 /// A digest of all that something depends on, in hexadecimal digits: the same whatever order objects keep their keys in,

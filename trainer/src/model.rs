@@ -1,5 +1,7 @@
 //! What training works on: backbone, head and the auxiliary classifier of phase 1, with their parameters.
 
+pub mod backbone;
+pub(crate) mod onnx_proto;
 pub(crate) mod store;
 
 use std::collections::HashMap;
@@ -12,14 +14,14 @@ use orco_runtime::encoder::EncodeError;
 use tch::nn::{Init, VarStore};
 use tch::{Device, Tensor, no_grad};
 
-use crate::augment::view;
-use crate::backbone::{Description, FeatureSource, Head, Network, OnnxBackbone, pth, published_names, unfold};
-use crate::checksum::Checksum;
 use crate::config::{Arithmetic, AugmentConfig, Recipe};
-use crate::dataset::{Channels, Images};
-use crate::kernels;
-use crate::optimiser::Parameter;
+use crate::data::augment::view;
+use crate::data::dataset::{Channels, Images};
+use crate::model::backbone::{Description, FeatureSource, Head, Network, OnnxBackbone, pth, published_names, unfold};
+use crate::platform::kernels;
 use crate::run::checkpoint;
+use crate::run::checksum::Checksum;
+use crate::train::optimiser::Parameter;
 
 /// Backbone f, head g, and a linear classifier on the features.
 #[derive(Debug)]
@@ -35,7 +37,7 @@ pub struct Model {
     pub classifier: Tensor,
     /// Its bias, `[classes]`.
     pub classifier_bias: Tensor,
-    /// Normalises the images; known from the recipe, or set from the data set (see [`crate::dataset::open`]).
+    /// Normalises the images; known from the recipe, or set from the data set (see [`crate::data::dataset::open`]).
     pub channels: Channels,
 }
 
@@ -123,7 +125,7 @@ impl Model {
     }
 
     /// Sets the backbone's tensors from a file: a checkpoint of another run, weights that go by
-    /// [published names](crate::backbone::published_names), or the `backbone.onnx` of a bundle, with the channels that
+    /// [published names](crate::model::backbone::published_names), or the `backbone.onnx` of a bundle, with the channels that
     /// it is fed with. Other tensors in it are passed over.
     ///
     /// # Errors

@@ -44,15 +44,15 @@ use self::nc_fscil::NcFscil;
 use self::savc::{Savc, TURNS};
 use self::sessions::Protocol;
 use crate::config::{MeasureOn, Recipe, SplitConfig};
-use crate::dataset::DataSet;
-use crate::files::write_atomically;
-use crate::fit::Base;
+use crate::data::dataset::DataSet;
 use crate::measured::{self, Entry, digest, of_phase_1};
 pub use crate::measured::{claim, of_sessions};
 use crate::model::Model;
-use crate::optimiser::{Parameter, Sgd, SgdConfig};
-use crate::pretrain::{Criterion, train};
 use crate::run::Run;
+use crate::run::files::write_atomically;
+use crate::train::fit::BaseSession;
+use crate::train::optimiser::{Parameter, Sgd, SgdConfig};
+use crate::train::pretrain::{Criterion, train};
 
 /// A way of training a backbone, and of answering with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -134,7 +134,7 @@ impl Rival {
     /// so many draws; or reads what was measured of the same before.
     ///
     /// # Errors
-    /// As for [`crate::pretrain::pretrain`], or if a file of the run cannot be written.
+    /// As for [`crate::train::pretrain::pretrain`], or if a file of the run cannot be written.
     pub fn measure(
         self,
         model: &mut Model,
@@ -146,7 +146,7 @@ impl Rival {
         if let Some(summary) = self.kept(recipe, sessions, run.folder()).filter(|kept| kept.draws == draws) {
             return Ok(summary);
         }
-        let base = Base { images: &data.train, split: &data.split, seed: recipe.seed, run };
+        let base = BaseSession { images: &data.train, split: &data.split, seed: recipe.seed, run };
         let key = self.key(recipe, sessions);
         let protocol = Protocol { recipe, data, draws, name: self.name(), run, key: &key };
         let summary = match self {
@@ -221,7 +221,7 @@ fn sgd(parameters: Vec<Parameter>) -> Sgd {
     Sgd::new(parameters.into_iter().map(|parameter| Parameter { decays: true, ..parameter }).collect(), settings)
 }
 
-fn trained(model: &mut Model, recipe: &Recipe, base: &Base<'_>, criterion: &mut impl Criterion) -> Result<()> {
+fn trained(model: &mut Model, recipe: &Recipe, base: &BaseSession<'_>, criterion: &mut impl Criterion) -> Result<()> {
     train(model, &recipe.pretrain, base, None, criterion).context("phase 1").map(drop)
 }
 
@@ -306,8 +306,8 @@ mod tests {
     use tch::{Device, Tensor};
 
     use super::*;
-    use crate::alone::alone;
-    use crate::dataset::{self, Origin};
+    use crate::data::dataset::{self, Origin};
+    use crate::platform::alone::alone;
 
     /// Few synthetic objects and a very small network.
     pub(super) fn recipe() -> Recipe {
@@ -334,7 +334,7 @@ mod tests {
             let mut tensors = Vec::new();
             for &until in stops {
                 let run = &Run::open(&folder.path().join(name), &recipe).unwrap();
-                let base = Base { images: &data.train, split: &data.split, seed: recipe.seed, run };
+                let base = BaseSession { images: &data.train, split: &data.split, seed: recipe.seed, run };
                 let mut model = Model::new(&recipe, [3, 24, 24], Device::Cpu);
                 let mut criterion = new(&model, &recipe);
                 train(&mut model, &recipe.pretrain, &base, until, &mut criterion).unwrap();

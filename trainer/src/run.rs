@@ -1,10 +1,13 @@
 //! A run's folder: the recipe it belongs to, its checkpoints, its metrics.
 
 pub(crate) mod checkpoint;
+pub(crate) mod checksum;
 mod events;
+pub(crate) mod files;
 mod folder;
 mod lock;
 mod metrics;
+pub(crate) mod progress;
 mod record;
 pub(crate) mod trained_on;
 
@@ -18,11 +21,11 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use anyhow::{Context, Result, bail};
 use orco_runtime::manifest::MANIFEST;
 
-use crate::checksum::{self, Checksum};
+use self::checksum::Checksum;
 use crate::config::Recipe;
-use crate::distributed::Group;
-use crate::files::write_atomically;
 use crate::measured::of_phase_1;
+use crate::platform::distributed::Group;
+use crate::run::files::write_atomically;
 use events::Events;
 use lock::Lock;
 

@@ -11,7 +11,7 @@ use orco_lab::{Measurement, System};
 use orco_runtime::bundle::Bundle;
 
 use crate::config::with_changes;
-use crate::interrupt;
+use crate::platform::interrupt;
 
 /// Measures trial settings on a bundle's benchmark file and prints a line for each; the baselines follow.
 ///

@@ -377,7 +377,7 @@ fn a_number_of_threads_out_of_range_is_refused() {
 
 #[test]
 fn a_device_that_is_not_there_is_one_sentence() {
-    if orco_trainer::device::cuda_devices().is_ok() {
+    if orco_trainer::platform::device::cuda_devices().is_ok() {
         orco_trials::skipped("this machine has a CUDA device");
         return;
     }

@@ -10,16 +10,16 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use orco_trainer::backbone::unit;
 use orco_trainer::config::{Arithmetic, PretrainConfig, Recipe};
-use orco_trainer::dataset::{self, DataSet, Origin};
-use orco_trainer::device::DeviceChoice;
-use orco_trainer::distributed::Group;
+use orco_trainer::data::dataset::{self, DataSet, Origin};
 use orco_trainer::model::Model;
-use orco_trainer::objective::contrast;
-use orco_trainer::optimiser::gradients;
-use orco_trainer::pretrain::BatchLosses;
+use orco_trainer::model::backbone::unit;
+use orco_trainer::platform::device::DeviceChoice;
+use orco_trainer::platform::distributed::Group;
 use orco_trainer::run::Record;
+use orco_trainer::train::objective::contrast;
+use orco_trainer::train::optimiser::gradients;
+use orco_trainer::train::pretrain::BatchLosses;
 use support::synthetic;
 use tch::{Device, Kind, Tensor, no_grad};
 

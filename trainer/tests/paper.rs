@@ -8,10 +8,10 @@ use std::process::Command;
 
 use orco_runtime::bundle::Bundle;
 use orco_trainer::config::{Arithmetic, Recipe};
-use orco_trainer::device::{DeviceChoice, cuda_devices, open};
 use orco_trainer::model::Model;
-use orco_trainer::objective::contrast;
+use orco_trainer::platform::device::{DeviceChoice, cuda_devices, open};
 use orco_trainer::run::Record;
+use orco_trainer::train::objective::contrast;
 use tch::{Device, Kind, Tensor, no_grad};
 
 /// A published recipe whose networks, data and epochs are small.

@@ -20,11 +20,11 @@ use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::stream::{encode_stream, in_order};
 use orco_runtime::encoder::{EncodeError, Encoder, batch, encode_planes};
 use orco_runtime::image::Preprocessing;
-use orco_trainer::augment::view;
-use orco_trainer::backbone::OnnxBackbone;
 use orco_trainer::config::Recipe;
-use orco_trainer::dataset::Channels;
-use orco_trainer::system;
+use orco_trainer::data::augment::view;
+use orco_trainer::data::dataset::Channels;
+use orco_trainer::model::backbone::OnnxBackbone;
+use orco_trainer::platform::system;
 use tch::{Kind, Tensor};
 
 const TURNS: usize = 7;

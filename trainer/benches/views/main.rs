@@ -28,15 +28,15 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use orco_trainer::backbone::Description;
 use orco_trainer::config::{Architecture, Arithmetic, Recipe};
-use orco_trainer::dataset::{Images, Split};
-use orco_trainer::device::DeviceChoice;
-use orco_trainer::distributed::Group;
-use orco_trainer::fit::Base;
+use orco_trainer::data::dataset::{Images, Split};
 use orco_trainer::model::Model;
-use orco_trainer::pretrain::pretrain;
+use orco_trainer::model::backbone::Description;
+use orco_trainer::platform::device::DeviceChoice;
+use orco_trainer::platform::distributed::Group;
 use orco_trainer::run::{Run, TrainedOn};
+use orco_trainer::train::fit::BaseSession;
+use orco_trainer::train::pretrain::pretrain;
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 
@@ -91,7 +91,7 @@ fn turn(case: &Case, folder: &Path, group: &Group) -> Option<f64> {
     };
     let run = run.expect("a run folder");
     let mut model = Model::new(&recipe, INPUT, Device::Cpu);
-    let base = Base { images: &images, split: &split, seed: recipe.seed, run: &run };
+    let base = BaseSession { images: &images, split: &split, seed: recipe.seed, run: &run };
     pretrain(&mut model, &recipe.pretrain, &base, None).expect("training");
     if !group.is_first() {
         return None;
@@ -310,8 +310,8 @@ fn compare_ranks(cases: &[&Case]) {
 }
 
 fn main() {
-    orco_trainer::system::keep_memory();
-    orco_trainer::waiting::watch();
+    orco_trainer::platform::system::keep_memory();
+    orco_trainer::platform::waiting::watch();
     let small = |name, precision| Case {
         name,
         architecture: Architecture::Resnet18,

@@ -7,14 +7,14 @@ use orco_state::target;
 use tch::{Device, Tensor, no_grad};
 
 use super::{Trained, features};
-use crate::augment::view;
-use crate::backbone::unit;
 use crate::config::{Arithmetic, AugmentConfig};
-use crate::dataset::Images;
-use crate::interrupt;
+use crate::data::augment::view;
+use crate::data::dataset::Images;
 use crate::model::Model;
-use crate::objective::{Objective, Targets, Weights, class_means};
-use crate::optimiser::{Parameter, Sgd, SgdConfig, gradients};
+use crate::model::backbone::unit;
+use crate::platform::interrupt;
+use crate::train::objective::{Objective, Targets, Weights, class_means};
+use crate::train::optimiser::{Parameter, Sgd, SgdConfig, gradients};
 
 /// What is known at the time of a session.
 pub(super) struct ComparedSession<'a> {

@@ -182,6 +182,8 @@ impl PretrainConfig {
         momentum("pretrain.momentum", self.momentum)?;
         probability("pretrain.weight_decay", self.weight_decay)?;
         demand("pretrain.trust", self.trust, self.trust > 0.0 && self.trust <= 100.0, "above 0 and at most 100")?;
+        let averaged = self.average_last <= self.epochs;
+        demand("pretrain.average_last", self.average_last, averaged, "at most pretrain.epochs")?;
         let short = self.warmup_epochs == 0 || self.epochs == 0 || self.warmup_epochs < self.epochs;
         demand("pretrain.warmup_epochs", self.warmup_epochs, short, "fewer than pretrain.epochs")?;
         demand(
@@ -287,6 +289,8 @@ mod tests {
         assert!(refused("crop_scale = [0.35, 1.0]", policy).contains("policy.magnitude is 31"));
         assert!(refused("jitter = 0.4", "jitter = 0.4\nhue = 0.6").contains("recipe: pretrain.augment.hue is 0.6"));
         assert!(refused("views = 1", "views = 1\ntrust = 0.0").contains("pretrain.trust is 0"));
+        let averaged = refused("views = 1", "views = 1\naverage_last = 1000");
+        assert!(averaged.contains("pretrain.average_last is 1000, but must be at most pretrain.epochs"), "{averaged}");
         for (from, to, said) in [
             ("views = 1", "views = 1000000", "views is 1000000, but must be from 1 to 64"),
             ("temperature = 0.2", "temperature = 1e-30", "pretrain.temperature is 0.0000000000000000000000000000"),

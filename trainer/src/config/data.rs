@@ -29,8 +29,8 @@ pub struct DataConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_size: Option<u32>,
     /// How a picture becomes a square.
-    #[serde(skip_serializing_if = "Fit::is_square")]
-    pub fit: Fit,
+    #[serde(skip_serializing_if = "SquareFit::is_square")]
+    pub fit: SquareFit,
     /// Share of each side of that square that is kept, from the middle (1). With `image_size` 224, 0.875 is what the
     /// field tests on: the shorter side scaled to 256, then the 224 in the middle. Views are drawn out of this part
     /// too.
@@ -59,7 +59,7 @@ pub struct DataConfig {
 /// How a picture of any shape becomes a square.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Fit {
+pub enum SquareFit {
     /// The largest centred square, as a device does too.
     #[default]
     Square,
@@ -67,7 +67,7 @@ pub enum Fit {
     Stretch,
 }
 
-impl Fit {
+impl SquareFit {
     fn is_square(&self) -> bool {
         *self == Self::Square
     }
@@ -158,7 +158,12 @@ impl DataConfig {
             demand("data.test_share", share, share > 0.0 && share < 1.0, "above 0 and below 1")?;
         }
         let decoded = !matches!(self.kind, DataKind::Cifar100 | DataKind::Synthetic);
-        demand("data.fit", "stretch", decoded || self.fit == Fit::Square, "left out where no picture is decoded")?;
+        demand(
+            "data.fit",
+            "stretch",
+            decoded || self.fit == SquareFit::Square,
+            "left out where no picture is decoded",
+        )?;
         if let Some(crop) = self.crop {
             demand("data.crop", crop, decoded, "left out where no picture is decoded")?;
             demand("data.crop", crop, crop > 0.1 && crop <= 1.0, "above 0.1 and up to 1")?;

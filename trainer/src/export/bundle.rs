@@ -14,7 +14,7 @@ use orco_runtime::manifest::{
 use orco_state::codec::{self, FileKind};
 use tch::Tensor;
 
-use super::exported::{Exported, PARITY, Parity};
+use super::exported::{ExportReport, PARITY, Parity};
 use super::fidelity::Fidelity;
 use super::int8::int8;
 use super::metadata::{Facts, metadata};
@@ -23,11 +23,11 @@ use super::source::Source;
 use super::statistics::statistics;
 use super::{card, onnx};
 use crate::config::{Arithmetic, Recipe};
-use crate::dataset::DataSet;
-use crate::files::write_atomically;
+use crate::data::dataset::DataSet;
 use crate::model::Model;
-use crate::objective::Targets;
 use crate::run::Run;
+use crate::run::files::write_atomically;
+use crate::train::objective::Targets;
 
 /// Most images on which both are compared.
 const PARITY_IMAGES: usize = 1000;
@@ -45,7 +45,7 @@ pub fn write_bundle(
     data: &DataSet,
     run: &Run,
     output: &Output,
-) -> Result<Exported> {
+) -> Result<ExportReport> {
     let (split, labels) = (&data.split, data.class_names.as_slice());
     let source = Source::new(model, recipe, data);
     let facts = Facts {
@@ -120,7 +120,7 @@ pub fn write_bundle(
     write_atomically(&output.staged().join(MANIFEST), toml::to_string(&manifest)?.as_bytes())?;
     let bundle = Bundle::open(output.staged()).context("the bundle just written does not open")?;
     let phase_1 = classifier_accuracy(model, recipe, &benchmark);
-    let exported = Exported { folder: output.folder().into(), parity, phase_1, stored, int8: int8_measured };
+    let exported = ExportReport { folder: output.folder().into(), parity, phase_1, stored, int8: int8_measured };
     let card = card::write(&bundle, recipe, &exported, run, (split, data.skipped.len()))?;
     write_atomically(&output.staged().join(CARD), card.as_bytes())?;
     Ok(exported)

@@ -13,10 +13,10 @@ use orco_runtime::bundle::Bundle;
 use orco_runtime::manifest::{BACKBONE, BACKBONE_INT8, BENCHMARK, LEARNER, STATISTICS};
 use orco_state::target::TargetMethod;
 
-use super::exported::Exported;
+use super::exported::ExportReport;
 use crate::config::{AugmentConfig, MeasureOn, OptimiserKind, Policy, Recipe, TargetConfig};
-use crate::dataset::Split;
-use crate::interrupt;
+use crate::data::dataset::Split;
+use crate::platform::interrupt;
 use crate::run::Run;
 
 /// Measures the bundle and writes its card, Markdown with Hugging Face front matter.
@@ -25,7 +25,7 @@ use crate::run::Run;
 pub(super) fn write(
     bundle: &Bundle,
     recipe: &Recipe,
-    exported: &Exported,
+    exported: &ExportReport,
     run: &Run,
     (split, skipped): (&Split, usize),
 ) -> Result<String> {
@@ -292,7 +292,7 @@ fn license(name: &str) -> String {
 fn accuracy(run: &Run, steps: usize) -> Option<f64> {
     let lines = run.metrics("align");
     // Checkpoints of older programs do not say how many there were.
-    let Some(taken) = run.steps(crate::align::CHECKPOINT) else { return lines.last()?["accuracy"].as_f64() };
+    let Some(taken) = run.steps(crate::train::align::CHECKPOINT) else { return lines.last()?["accuracy"].as_f64() };
     let last = taken / steps.max(1) as u64;
     let line = lines.iter().find(|line| line["epoch"].as_u64() == Some(last));
     if line.is_none() {

@@ -10,7 +10,7 @@ pub(super) const PARITY: f64 = 1e-4;
 
 /// What an export was found to be.
 #[derive(Debug)]
-pub struct Exported {
+pub struct ExportReport {
     /// The bundle's folder.
     pub folder: PathBuf,
     /// How far ONNX Runtime is from tch; none for a backbone that the user brought.

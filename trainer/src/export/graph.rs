@@ -3,8 +3,8 @@
 use prost::Message;
 use tch::{Device, Kind, Tensor};
 
-use crate::backbone::{Activation, ConvNorm, Description, Network};
-use crate::onnx_proto::{
+use crate::model::backbone::{Activation, ConvNorm, Description, Network};
+use crate::model::onnx_proto::{
     Attribute, Dimension, Entry, FLOAT, Graph, INT64, Model, Node, OperatorSet, Shape, TensorData, TensorType, Type,
     ValueInfo, attribute_type,
 };

@@ -4,7 +4,7 @@
 use orco_runtime::manifest::WeightFormat;
 
 use super::graph::{Parts, folded, values};
-use crate::backbone::{Builder, ConvNorm, Network};
+use crate::model::backbone::{Builder, ConvNorm, Network};
 
 /// Bytes of the ONNX file of a network in inference mode; the same network gives the same bytes.
 pub fn encode(network: &Network, metadata: &[(&str, String)]) -> Vec<u8> {

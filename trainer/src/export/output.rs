@@ -10,7 +10,7 @@ use orco_runtime::manifest::{
     BACKBONE, BACKBONE_INT8, BENCHMARK, LABELS, LEARNER, MANIFEST, Manifest, SIGNATURE, STATISTICS,
 };
 
-use crate::files::partial;
+use crate::run::files::partial;
 
 /// Name of a bundle's card.
 pub(super) const CARD: &str = "README.md";

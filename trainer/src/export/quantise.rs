@@ -11,8 +11,8 @@ use tch::Tensor;
 
 use super::graph::{INPUT, Parts, folded, int, values};
 use super::weights::{largest, to_int8};
-use crate::backbone::{Activation, Builder, ConvNorm, Network};
-use crate::onnx_proto::{INT8, INT32, UINT8};
+use crate::model::backbone::{Activation, Builder, ConvNorm, Network};
+use crate::model::onnx_proto::{INT8, INT32, UINT8};
 
 /// Share of a batch's values that may lie outside the range of an activation, on either side.
 const TAIL: f64 = 1e-4;

@@ -10,7 +10,7 @@ use orco_runtime::manifest::{MANIFEST, Manifest, SIGNATURE, hexadecimal};
 use orco_runtime::signature::SecretKey;
 use orco_state::codec;
 
-use crate::files::write_atomically;
+use crate::run::files::write_atomically;
 
 /// Makes a new key without a password and writes it into `path`, readable by its owner alone, and the public one into
 /// `path.pub`, whose path is returned.

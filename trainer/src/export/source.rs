@@ -17,11 +17,11 @@ use orco_state::state::{BaseModel, Class};
 use super::onnx;
 use super::statistics::{clean_features, picture};
 use crate::config::{MeasureOn, Recipe, SHOTS};
-use crate::dataset::{DataSet, Images, Split};
-use crate::interrupt;
+use crate::data::dataset::{DataSet, Images, Split};
 use crate::model::Model;
-use crate::objective::Targets;
-use crate::progress::Progress;
+use crate::platform::interrupt;
+use crate::run::progress::Progress;
+use crate::train::objective::Targets;
 
 /// Everything that a bundle is made from.
 pub(crate) struct Source<'a> {

@@ -17,10 +17,10 @@ use orco_state::state::BaseModel;
 use orco_state::statistics::Statistics;
 
 use crate::config::Recipe;
-use crate::dataset::{DataSet, Images, Split};
-use crate::files::write_atomically;
-use crate::interrupt;
-use crate::progress::Progress;
+use crate::data::dataset::{DataSet, Images, Split};
+use crate::platform::interrupt;
+use crate::run::files::write_atomically;
+use crate::run::progress::Progress;
 
 /// Features of clean views, f32 `[indices, features]`, with progress.
 pub(super) fn clean_features(

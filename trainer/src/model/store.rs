@@ -6,8 +6,8 @@ use anyhow::{Result, bail};
 use tch::nn::VarStore;
 use tch::{Tensor, no_grad};
 
-use crate::backbone::published_names;
-use crate::optimiser::Parameter;
+use crate::model::backbone::published_names;
+use crate::train::optimiser::Parameter;
 
 /// Every tensor by name, sorted.
 pub(crate) fn tensors(store: &VarStore) -> Vec<(String, Tensor)> {

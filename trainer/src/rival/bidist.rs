@@ -22,11 +22,11 @@ use super::cosine::logits;
 use super::embedding::class_means;
 use super::sessions::{Learner, Protocol, new_means};
 use super::sgd;
-use crate::backbone::{Head, Network, unit};
 use crate::config::{Arithmetic, HeadConfig};
-use crate::interrupt;
+use crate::model::backbone::{Head, Network, unit};
 use crate::model::{Model, store};
-use crate::optimiser::{Parameter, gradients};
+use crate::platform::interrupt;
+use crate::train::optimiser::{Parameter, gradients};
 
 /// Steps of a session, `--ft_iters`.
 const STEPS: usize = 100;

@@ -6,13 +6,13 @@ use tch::{Device, Kind, Tensor, no_grad};
 
 use super::embedding::turned;
 use super::sessions::Protocol;
-use crate::augment::view;
-use crate::backbone::Network;
 use crate::config::SHOTS;
-use crate::dataset::Images;
+use crate::data::augment::view;
+use crate::data::dataset::Images;
+use crate::model::backbone::Network;
 use crate::model::{Model, store};
-use crate::optimiser::Parameter;
-use crate::progress::Progress;
+use crate::run::progress::Progress;
+use crate::train::optimiser::Parameter;
 
 /// A model's backbone whose last stage sessions train.
 pub(super) struct Branch<'a> {

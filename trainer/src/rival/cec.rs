@@ -15,9 +15,9 @@ use tch::{Device, Kind, Tensor};
 use super::embedding::{rows_of_classes, turned};
 use super::episodes::{Episode, Tasks};
 use crate::config::PretrainConfig;
-use crate::dataset::DataSet;
+use crate::data::dataset::DataSet;
 use crate::model::Model;
-use crate::progress::Progress;
+use crate::run::progress::Progress;
 
 /// Classes of an episode, `-episode_way` and `-low_way`.
 const WAYS: i64 = 15;

@@ -4,10 +4,10 @@
 use tch::Tensor;
 
 use super::sessions::Rule;
-use crate::backbone::unit;
 use crate::config::PretrainConfig;
-use crate::distributed::RankError;
-use crate::pretrain::{BatchLosses, Criterion, Scene, accuracy};
+use crate::model::backbone::unit;
+use crate::platform::distributed::RankError;
+use crate::train::pretrain::{BatchLosses, Criterion, Scene, accuracy};
 
 /// What cosines are multiplied by to be logits; the programs of FACT, SAVC, CEC and LIMIT call it temperature.
 pub(super) const SCALE: f64 = 16.0;

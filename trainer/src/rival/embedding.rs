@@ -6,10 +6,10 @@ use anyhow::Result;
 use tch::{Kind, Tensor};
 
 use crate::config::{Arithmetic, AugmentConfig};
-use crate::dataset::{DataSet, Images};
-use crate::interrupt;
+use crate::data::dataset::{DataSet, Images};
 use crate::model::Model;
-use crate::progress::Progress;
+use crate::platform::interrupt;
+use crate::run::progress::Progress;
 
 /// Features of images, each under t transformations.
 pub(super) struct Embedding {

@@ -6,12 +6,12 @@ use tch::{Kind, Tensor};
 
 use super::attention::Attention;
 use super::sgd;
-use crate::fit::{Base, Fit, Made, Phase, Position, Report, seed_torch};
-use crate::interrupt::Work;
 use crate::model::store;
-use crate::optimiser::{Sgd, finite, gradients};
-use crate::pretrain::accuracy;
+use crate::platform::interrupt::Work;
 use crate::run::Run;
+use crate::train::fit::{BaseSession, EpochResult, Fit, Phase, Position, Report, seed_torch};
+use crate::train::optimiser::{Sgd, finite, gradients};
+use crate::train::pretrain::accuracy;
 
 /// A task: which prototypes there are, and whose images are to be told apart.
 pub(super) struct Episode {
@@ -39,7 +39,7 @@ pub(super) trait Tasks {
 ///
 /// # Errors
 /// If the loss stops being finite, a checkpoint cannot be read or written, or a stop was asked for.
-pub(super) fn train<T: Tasks>(attention: &Attention, tasks: &T, base: &Base<'_>) -> Result<()> {
+pub(super) fn train<T: Tasks>(attention: &Attention, tasks: &T, base: &BaseSession<'_>) -> Result<()> {
     let sgd = sgd(store::parameters(store::tensors(&attention.store)));
     let mut phase = Training { attention, tasks, base, sgd, sums: [0.0; 2] };
     let at = phase.load()?;
@@ -62,7 +62,7 @@ pub(super) fn train<T: Tasks>(attention: &Attention, tasks: &T, base: &Base<'_>)
 struct Training<'a, T> {
     attention: &'a Attention,
     tasks: &'a T,
-    base: &'a Base<'a>,
+    base: &'a BaseSession<'a>,
     sgd: Sgd,
     /// Of losses and accuracies over the steps of this epoch.
     sums: [f64; 2],
@@ -110,7 +110,7 @@ impl<T: Tasks> Phase for Training<'_, T> {
         Ok(loss)
     }
 
-    fn end(&mut self, at: Position, _: Made) -> Result<Report> {
+    fn end(&mut self, at: Position, _: EpochResult) -> Result<Report> {
         let (loss, percent) = (self.loss(at)?, 100.0 * self.sums[1] / at.step as f64);
         self.sums = [0.0; 2];
         let metrics = Map::from_iter([("accuracy".to_owned(), json!(percent))]);

@@ -21,13 +21,13 @@ use tch::{Kind, Tensor, no_grad};
 use super::branch::uniform;
 use super::cosine::logits;
 use super::sessions::Rule;
-use crate::backbone::{Description, unit};
 use crate::config::{PretrainConfig, Recipe};
-use crate::distributed::RankError;
+use crate::model::backbone::{Description, unit};
 use crate::model::{Model, store};
-use crate::objective::NEVER;
-use crate::optimiser::Parameter;
-use crate::pretrain::{BatchLosses, Criterion, Scene, accuracy};
+use crate::platform::distributed::RankError;
+use crate::train::objective::NEVER;
+use crate::train::optimiser::Parameter;
+use crate::train::pretrain::{BatchLosses, Criterion, Scene, accuracy};
 
 /// Weight of the losses that reserve space, `-balance`.
 const BALANCE: f64 = 0.001;

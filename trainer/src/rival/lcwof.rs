@@ -21,10 +21,10 @@ use super::cosine::logits;
 use super::embedding::rows_of_classes;
 use super::sessions::{Learner, Protocol};
 use crate::config::SHOTS;
-use crate::interrupt;
 use crate::model::Model;
-use crate::optimiser::{Parameter, Sgd, SgdConfig, gradients};
-use crate::progress::Progress;
+use crate::platform::interrupt;
+use crate::run::progress::Progress;
+use crate::train::optimiser::{Parameter, Sgd, SgdConfig, gradients};
 
 /// How a phase of a session trains.
 struct Phase {
@@ -189,8 +189,8 @@ mod tests {
     use tch::Device;
 
     use super::*;
-    use crate::alone::alone;
-    use crate::dataset::{self, Origin};
+    use crate::data::dataset::{self, Origin};
+    use crate::platform::alone::alone;
     use crate::rival::tests::{recipe, values};
     use crate::run::Run;
 

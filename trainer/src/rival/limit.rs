@@ -17,9 +17,9 @@ use tch::{Device, Kind, Tensor};
 use super::embedding::{rows_of_classes, turned};
 use super::episodes::{Episode, Tasks};
 use crate::config::PretrainConfig;
-use crate::dataset::DataSet;
+use crate::data::dataset::DataSet;
 use crate::model::Model;
-use crate::progress::Progress;
+use crate::run::progress::Progress;
 
 /// Classes of a task that are known by a shot, `-sample_class` with `-sample_shot 1`.
 const FAKE: i64 = 16;

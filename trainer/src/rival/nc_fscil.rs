@@ -22,14 +22,14 @@ use tch::{Device, Kind, Tensor, no_grad};
 use super::branch::{check_loss, labelled, permuted, uniform};
 use super::embedding::Embedding;
 use super::sessions::{Learner, Protocol, new_means};
-use crate::backbone::unit;
 use crate::config::{PretrainConfig, Recipe};
-use crate::distributed::RankError;
-use crate::interrupt;
+use crate::model::backbone::unit;
 use crate::model::{Model, store};
-use crate::optimiser::{Parameter, Sgd, SgdConfig, gradients};
-use crate::pretrain::{BatchLosses, Criterion, Scene, accuracy};
-use crate::progress::Progress;
+use crate::platform::distributed::RankError;
+use crate::platform::interrupt;
+use crate::run::progress::Progress;
+use crate::train::optimiser::{Parameter, Sgd, SgdConfig, gradients};
+use crate::train::pretrain::{BatchLosses, Criterion, Scene, accuracy};
 
 /// Length of a projection, `out_channels`; more where there are more classes.
 const OUTPUTS: usize = 512;
@@ -306,8 +306,8 @@ impl Learner for Sessions<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::alone::alone;
-    use crate::dataset::{self, Origin};
+    use crate::data::dataset::{self, Origin};
+    use crate::platform::alone::alone;
     use crate::rival::tests::{recipe, values};
     use crate::run::Run;
 

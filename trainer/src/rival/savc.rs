@@ -20,14 +20,14 @@ use tch::{Kind, Tensor, no_grad};
 
 use super::cosine::logits;
 use super::sessions::Rule;
-use crate::augment::view;
-use crate::backbone::{Network, unit};
 use crate::config::{AugmentConfig, PretrainConfig, Recipe};
-use crate::distributed::RankError;
+use crate::data::augment::view;
+use crate::model::backbone::{Network, unit};
 use crate::model::{Model, store};
-use crate::objective::NEVER;
-use crate::optimiser::Parameter;
-use crate::pretrain::{BatchLosses, Criterion, Scene, accuracy};
+use crate::platform::distributed::RankError;
+use crate::train::objective::NEVER;
+use crate::train::optimiser::Parameter;
+use crate::train::pretrain::{BatchLosses, Criterion, Scene, accuracy};
 
 /// Quarters that an image is turned by, one for each of the classes that a class becomes, `-fantasy rotation2`.
 pub(super) const TURNS: [i64; 2] = [0, 2];

@@ -9,11 +9,11 @@ use tch::{Device, Kind, Tensor, no_grad};
 
 use super::embedding::{Embedding, class_means};
 use crate::config::{MeasureOn, Recipe, SHOTS};
-use crate::dataset::{DataSet, Images};
-use crate::fit::seed_torch;
-use crate::interrupt;
+use crate::data::dataset::{DataSet, Images};
 use crate::measured;
+use crate::platform::interrupt;
 use crate::run::Run;
+use crate::train::fit::seed_torch;
 
 /// Images that are scored at a time.
 const BATCH: i64 = 1000;

@@ -14,8 +14,8 @@ use safetensors::{Dtype, serialize};
 use tch::{Kind, Tensor};
 
 use super::Run;
-use crate::checksum::{self, Checksum};
-use crate::files::{replace, write_atomically};
+use crate::run::checksum::{self, Checksum};
+use crate::run::files::{replace, write_atomically};
 
 /// Named tensors.
 type Tensors = HashMap<String, Tensor>;
@@ -214,7 +214,7 @@ fn keep(path: &Path, previous: &Path) -> std::io::Result<()> {
         Err(error) => return Err(error),
         Ok(_) => {}
     }
-    let linked = crate::files::partial(previous);
+    let linked = crate::run::files::partial(previous);
     match fs::remove_file(&linked) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use prost::{Message, Oneof};
 
-use crate::files::open_own;
+use crate::run::files::open_own;
 
 /// `tensorflow.Event`.
 #[derive(Clone, PartialEq, Message)]

@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 use super::{METRICS, RECIPE, RECORD, Record, TrainedOn, trained_on};
-use crate::checksum::Checksum;
-use crate::{align, pretrain};
+use crate::run::checksum::Checksum;
+use crate::train::{align, pretrain};
 
 /// Files that a run writes.
 const FILES: [&str; 6] = [RECIPE, RECORD, trained_on::FILE, METRICS, pretrain::CHECKPOINT, align::CHECKPOINT];

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::files::{open_own, write_atomically};
+use crate::run::files::{open_own, write_atomically};
 
 /// What stands before a line's checksum.
 const CHECKSUM: &str = ",\"crc32c\":\"";
@@ -31,12 +31,12 @@ pub(super) fn append(path: &Path, line: &Value) -> Result<()> {
 pub(super) fn read(path: &Path, phase: &str) -> Vec<Value> {
     let text = fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
-    let (whole, damaged): (Vec<_>, Vec<_>) = text.lines().partition(|line| checked(line).is_some());
-    if !damaged.is_empty() {
-        log::warn!("lines of {} that are cut off or damaged: {}; they are passed over", path.display(), damaged.len());
+    let lines: Vec<Option<Value>> = text.lines().map(parse).collect();
+    let damaged = lines.iter().filter(|line| line.is_none()).count();
+    if damaged > 0 {
+        log::warn!("lines of {} that are cut off or damaged: {damaged}; they are passed over", path.display());
     }
-    let lines = whole.into_iter().filter_map(|line| serde_json::from_str::<Value>(checked(line)?.as_str()).ok());
-    lines.filter(|line| line["phase"] == phase).collect()
+    lines.into_iter().flatten().filter(|line| line["phase"] == phase).collect()
 }
 
 /// A line with the CRC-32C of what it is without it.
@@ -48,8 +48,8 @@ fn with_checksum(line: &Value) -> String {
     }
 }
 
-/// What a line is without its checksum, if it is whole: lines of older programs have none.
-fn checked(line: &str) -> Option<String> {
+/// A line without its checksum, if it is whole: lines of older programs have none.
+fn parse(line: &str) -> Option<Value> {
     let text = match line.rsplit_once(CHECKSUM) {
         None => line.to_owned(),
         Some((fields, sum)) => {
@@ -57,7 +57,7 @@ fn checked(line: &str) -> Option<String> {
             (sum == format!("{:08x}\"}}", crc32c::crc32c(text.as_bytes()))).then_some(text)?
         }
     };
-    serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok().then_some(text)
+    serde_json::from_str(&text).ok()
 }
 
 /// Drops a phase's lines of epochs after `epoch`; a file without any is left as it is.
@@ -65,13 +65,14 @@ pub(super) fn rewind(path: &Path, phase: &str, epoch: usize) -> Result<()> {
     let bytes = fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let is_later = |line: &&str| {
-        let line = checked(line).and_then(|line| serde_json::from_str::<Value>(&line).ok()).unwrap_or_default();
+        let line = parse(line).unwrap_or_default();
         line["phase"] == phase && line["epoch"].as_u64().is_some_and(|number| number > epoch as u64)
     };
-    if !text.lines().any(|line| is_later(&line)) {
+    let (later, kept): (Vec<&str>, Vec<&str>) = text.lines().partition(is_later);
+    if later.is_empty() {
         return Ok(());
     }
-    let kept: String = text.lines().filter(|line| !is_later(line)).flat_map(|line| [line, "\n"]).collect();
+    let kept: String = kept.into_iter().flat_map(|line| [line, "\n"]).collect();
     write_atomically(path, kept.as_bytes())
 }
 

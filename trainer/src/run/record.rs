@@ -7,8 +7,8 @@ use orco_runtime::threads::of_machine;
 use serde::{Deserialize, Serialize};
 
 use super::RECORD;
-use crate::checksum::{self, Checksum};
-use crate::{device, gpu, system};
+use crate::platform::{device, gpu, system};
+use crate::run::checksum::{self, Checksum};
 
 /// Everything about a run that its recipe does not say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

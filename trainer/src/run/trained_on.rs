@@ -9,10 +9,10 @@ use orco_runtime::manifest::hexadecimal;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::checksum::{self, Checksum};
 use crate::config::{Recipe, SHOTS};
-use crate::dataset::{DataSet, Images};
-use crate::files::write_atomically;
+use crate::data::dataset::{DataSet, Images};
+use crate::run::checksum::{self, Checksum};
+use crate::run::files::write_atomically;
 
 /// Name of the file in the run's folder.
 pub(super) const FILE: &str = "trained-on.json";
@@ -154,7 +154,7 @@ fn file(path: &Path) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataset::{self, Origin};
+    use crate::data::dataset::{self, Origin};
 
     fn data() -> (Recipe, DataSet) {
         let recipe: Recipe = toml::from_str(include_str!("../../recipes/synthetic-tiny.toml")).unwrap();

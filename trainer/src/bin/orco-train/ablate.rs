@@ -4,11 +4,11 @@ use anyhow::Result;
 use orco_lab::published::settings_for;
 use orco_lab::shown::print;
 use orco_trainer::ablate::{Question, claim, heading, line, of_sessions, write};
-use orco_trainer::align::SharedFeatures;
-use orco_trainer::distributed::Group;
-use orco_trainer::failure::guarded;
-use orco_trainer::interrupt;
-use orco_trainer::pretrain;
+use orco_trainer::platform::distributed::Group;
+use orco_trainer::platform::failure::guarded;
+use orco_trainer::platform::interrupt;
+use orco_trainer::train::align::SharedFeatures;
+use orco_trainer::train::pretrain;
 
 use crate::arguments::Common;
 use crate::job::{self, Job};

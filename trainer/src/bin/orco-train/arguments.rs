@@ -6,7 +6,7 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use orco_benchmark::benchmark::SEED;
 use orco_trainer::ablate::Question;
-use orco_trainer::device::DeviceChoice;
+use orco_trainer::platform::device::DeviceChoice;
 use orco_trainer::rival::Rival;
 use serde::{Deserialize, Serialize};
 

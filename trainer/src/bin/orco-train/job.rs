@@ -3,20 +3,20 @@
 use anyhow::{Context, Result};
 use orco_benchmark::Summary;
 use orco_trainer::ablate::of_sessions;
-use orco_trainer::align::{SharedFeatures, align_sharing};
-use orco_trainer::backbone::OnnxBackbone;
 use orco_trainer::compare::compare;
 use orco_trainer::config::Recipe;
-use orco_trainer::dataset::{self, DataSet, Origin};
-use orco_trainer::distributed::Group;
-use orco_trainer::failure::guarded;
-use orco_trainer::fit::Base;
-use orco_trainer::interrupt::{self, Work};
+use orco_trainer::data::dataset::{self, DataSet, Origin};
+use orco_trainer::model::backbone::OnnxBackbone;
 use orco_trainer::model::{Model, Norms};
-use orco_trainer::objective::Targets;
-use orco_trainer::pretrain::pretrain;
+use orco_trainer::platform::distributed::Group;
+use orco_trainer::platform::failure::guarded;
+use orco_trainer::platform::interrupt::{self, Work};
+use orco_trainer::platform::{device, waiting};
 use orco_trainer::run::{Record, Run, TrainedOn};
-use orco_trainer::{device, waiting};
+use orco_trainer::train::align::{SharedFeatures, align_sharing};
+use orco_trainer::train::fit::BaseSession;
+use orco_trainer::train::objective::Targets;
+use orco_trainer::train::pretrain::pretrain;
 
 use crate::arguments::{Common, ImageArgs};
 
@@ -136,7 +136,7 @@ impl Job {
         interrupt::enter(Work::Run);
         data.train.settle(model.device());
         let what = "pretrain.batch or pretrain.views";
-        let base = Base { images: &data.train, split: &data.split, seed: recipe.seed, run };
+        let base = BaseSession { images: &data.train, split: &data.split, seed: recipe.seed, run };
         guarded(what, || pretrain(model, &recipe.pretrain, &base, until)).context("phase 1")
     }
 
@@ -159,7 +159,7 @@ impl Job {
             data.train.settle(model.device());
         }
         let what = "align.batch or align.cached_views";
-        let base = Base { images: &data.train, split: &data.split, seed: recipe.seed, run };
+        let base = BaseSession { images: &data.train, split: &data.split, seed: recipe.seed, run };
         guarded(what, || align_sharing(model, (&*recipe).into(), &base, features)).context("phase 2")
     }
 

@@ -5,9 +5,9 @@ use clap::ValueEnum;
 use orco_lab::seeds::OverSeeds;
 use orco_lab::shown::print;
 use orco_trainer::config::Recipe;
-use orco_trainer::distributed::Group;
-use orco_trainer::failure::guarded;
-use orco_trainer::interrupt::{self, Work};
+use orco_trainer::platform::distributed::Group;
+use orco_trainer::platform::failure::guarded;
+use orco_trainer::platform::interrupt::{self, Work};
 use orco_trainer::rival::{Rival, check, claim, heading, line, of_sessions, write, write_over_seeds};
 
 use crate::arguments::{Common, MOST_SEED, Rivals};

@@ -123,10 +123,10 @@ fn a_kill_at_any_step_of_saving_leaves_a_whole_checkpoint() {
     let (path, previous) = (run.path(NAME), run.path("pretrain-previous.safetensors"));
     let whole = |at_least: i64| assert!(steps_of(&run.load(NAME).unwrap().unwrap()) >= at_least);
     // Half of the new one is written.
-    fs::write(crate::files::partial(&path), b"half").unwrap();
+    fs::write(crate::run::files::partial(&path), b"half").unwrap();
     whole(1);
     // The old one is about to be the previous one, then has both names.
-    fs::hard_link(&path, crate::files::partial(&previous)).unwrap();
+    fs::hard_link(&path, crate::run::files::partial(&previous)).unwrap();
     whole(1);
     keep(&path, &previous).unwrap();
     whole(1);

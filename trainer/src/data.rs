@@ -1,0 +1,5 @@
+//! What a run learns from: data sets, their split into base classes and sessions, random views, downloads.
+
+pub mod augment;
+pub mod dataset;
+pub mod download;

@@ -1,0 +1,262 @@
+//! Images with labels, and the few-shot class-incremental split over them.
+//!
+//! [`open`] reads whatever data set a recipe names: CIFAR-100, mini-ImageNet, CUB200-2011, a folder of class folders,
+//! or synthetic objects. Each layout is a file of its own here; those of image files give a list, which one place
+//! decodes.
+
+mod channels;
+pub mod cifar100;
+mod cub200;
+mod error;
+mod folders;
+mod listing;
+mod lists;
+mod mini_imagenet;
+mod room;
+mod split;
+pub mod synthetic;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod write_lists;
+
+use std::path::Path;
+
+pub use channels::Channels;
+pub use error::DataError;
+pub use lists::{ListError, ListNames};
+use orco_state::label::{self, EscapedText};
+pub use split::{SessionSplit, Split, SplitError};
+use tch::{Device, Kind, Tensor};
+pub use write_lists::write_lists;
+
+use crate::config::{DataKind, Recipe};
+use crate::platform::device::send;
+use crate::platform::distributed::Group;
+use crate::platform::gpu;
+use crate::platform::interrupt;
+use listing::Listing;
+use room::demand_room;
+
+/// Where a data set is, how strict to be with it, and who reads it.
+#[derive(Clone, Debug, Default)]
+pub struct Origin<'a> {
+    /// The data set's folder; synthetic data need none.
+    pub folder: Option<&'a Path>,
+    /// Folder of the field's session lists; without it every draw of shots is a seeded one.
+    pub lists: Option<&'a Path>,
+    /// Leaves broken images out instead of stopping.
+    pub skip_broken: bool,
+    /// The ranks that read it together.
+    pub group: Group,
+}
+
+/// Everything that training takes from a data set.
+#[derive(Debug)]
+pub struct DataSet {
+    /// Training images.
+    pub train: Images,
+    /// Test images.
+    pub test: Images,
+    /// Which image plays which part.
+    pub split: Split,
+    /// By label.
+    pub class_names: Vec<String>,
+    /// Normalises the images.
+    pub channels: Channels,
+    /// How session lists name the training images.
+    pub names: ListNames,
+    /// Images that were left out as broken, a sentence each.
+    pub skipped: Vec<String>,
+}
+
+/// Reads the data set of a recipe and splits it.
+///
+/// Channel statistics that are neither published nor in the recipe are computed from the base images that training may
+/// see: held-out images and incremental classes have no say.
+///
+/// # Errors
+/// [`DataError`] if a file is missing or not as its layout says, an image is broken, or the split does not fit.
+pub fn open(recipe: &Recipe, origin: &Origin<'_>) -> Result<DataSet, DataError> {
+    let (train, test, class_names, names, skipped) = read(recipe, origin)?;
+    let class_names: Vec<String> = class_names.iter().map(|name| label::normal(name)).collect();
+    let title = recipe.data.kind.title();
+    printable(&class_names)?;
+    if class_names.len() < recipe.classes() {
+        return Err(DataError::Classes { title, expected: recipe.classes(), actual: class_names.len() });
+    }
+    let candidates = recipe.export.candidates_per_class;
+    let split = Split::with_names(&recipe.split, candidates, &train, &test, origin.lists, &names, recipe.seed)
+        .map_err(|error| error.with_class_names(&class_names))?;
+    let channels = Channels::of(recipe).unwrap_or_else(|| Channels::measure(&train, &split.base));
+    log::info!("{title}: {} training and {} test images of {} classes", train.len(), test.len(), class_names.len());
+    doubts(recipe, &split, &train, &class_names).iter().for_each(|doubt| log::warn!("{doubt}"));
+    Ok(DataSet { train, test, split, class_names, channels, names, skipped })
+}
+
+/// What is allowed, but seldom meant: classes in no session, base classes with few images. A sentence each.
+fn doubts(recipe: &Recipe, split: &Split, train: &Images, class_names: &[String]) -> Vec<String> {
+    /// Images from which a class can be learned, though not well.
+    const FEW: usize = 10;
+    /// Names in a sentence.
+    const NAMED: usize = 5;
+    let listed = |classes: &[usize]| {
+        let names: Vec<String> =
+            classes.iter().take(NAMED).map(|&class| EscapedText(&class_names[class]).to_string()).collect();
+        let more = classes.len().saturating_sub(NAMED);
+        names.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
+    };
+    let mut doubts = Vec::new();
+    let unused: Vec<usize> = (recipe.classes()..class_names.len()).collect();
+    if !unused.is_empty() {
+        let (used, all) = (recipe.classes(), class_names.len());
+        doubts.push(format!(
+            "the split uses the first {used} of {all} classes; in no session: {}; [split] says how many are used",
+            listed(&unused)
+        ));
+    }
+    let mut images = vec![0; split.base_classes];
+    split.base.iter().for_each(|&index| images[usize::from(train.labels[index])] += 1);
+    let few: Vec<usize> = (0..images.len()).filter(|&class| images[class] < FEW).collect();
+    if !few.is_empty() {
+        doubts.push(format!("base classes with fewer than {FEW} images to train on: {}; give them more", listed(&few)));
+    }
+    doubts
+}
+
+/// Training images, test images, class names, names of training images, and what was left out.
+type Parts = (Images, Images, Vec<String>, ListNames, Vec<String>);
+
+fn read(recipe: &Recipe, origin: &Origin<'_>) -> Result<Parts, DataError> {
+    let data = &recipe.data;
+    let folder = || origin.folder.ok_or(DataError::NoFolder { title: data.kind.title() });
+    let mut skipped = Vec::new();
+    let listing = match data.kind {
+        DataKind::Cifar100 => {
+            let (train, test, class_names) = cifar100::open(folder()?, &origin.group)?;
+            return Ok((train, test, class_names, ListNames::Numbers, Vec::new()));
+        }
+        DataKind::Synthetic => {
+            let classes = data.classes.unwrap_or_else(|| recipe.classes());
+            let (each, tests) = (data.train_per_class.unwrap_or(100), data.test_per_class.unwrap_or(20));
+            demand_room(classes.saturating_mul(each.saturating_add(tests)), data.side(), 2)?;
+            let train = synthetic::images(classes, each, data.side(), synthetic::Part::Train, recipe.seed);
+            let test = synthetic::images(classes, tests, data.side(), synthetic::Part::Test, recipe.seed);
+            // Rendering breaks off at Ctrl-C.
+            interrupt::check().map_err(DataError::Stopped)?;
+            return Ok((train, test, synthetic::class_names(classes, recipe.seed), ListNames::Numbers, Vec::new()));
+        }
+        DataKind::MiniImagenet => mini_imagenet::list(folder()?)?,
+        DataKind::Cub200 => cub200::list(folder()?)?,
+        DataKind::Folders => {
+            let listing = folders::list(folder()?, data.test_share, recipe.seed, origin.skip_broken, &mut skipped)?;
+            skipped.iter_mut().for_each(|path| path.push_str(" has a name that is not valid Unicode"));
+            listing
+        }
+    };
+    let Listing { train, test, class_names, prefix } = listing;
+    // Also before images are decoded, which takes time.
+    printable(&class_names)?;
+    if class_names.len() > MOST_CLASSES {
+        let path = folder()?.into();
+        let expected = format!("at most {MOST_CLASSES}");
+        return Err(DataError::Count { path, what: "classes", expected, actual: class_names.len() });
+    }
+    demand_room(train.len() + test.len(), data.side(), 1)?;
+    let train = listing::decode(&train, data, origin.skip_broken, "training images", &origin.group)?;
+    let test = listing::decode(&test, data, origin.skip_broken, "test images", &origin.group)?;
+    skipped.extend([train.skipped, test.skipped].concat());
+    Ok((train.images, test.images, class_names, ListNames::Paths { prefix, names: train.names }, skipped))
+}
+
+/// Refuses names that would break a list of them, or a terminal, and those that are the same in their normal form.
+fn printable(class_names: &[String]) -> Result<(), DataError> {
+    let twice = |index: usize| class_names[..index].iter().any(|name| label::same(name, &class_names[index]));
+    match (0..class_names.len()).find(|&index| !label::is_plain(&class_names[index]) || twice(index)) {
+        Some(index) => Err(DataError::ClassName { name: class_names[index].clone() }),
+        None => Ok(()),
+    }
+}
+
+/// Most classes that a data set may have.
+const MOST_CLASSES: usize = 4096;
+
+/// Labelled images in memory.
+#[derive(Debug)]
+pub struct Images {
+    /// u8 `[n, 3, height, width]`, red, green, blue planes.
+    pub pixels: Tensor,
+    /// Class of each image, `[n]`.
+    pub labels: Vec<u16>,
+}
+
+/// Indices as a tensor, i64 `[k]`.
+fn tensor(indices: &[usize]) -> Tensor {
+    Tensor::from_slice(&indices.iter().map(|&index| index as i64).collect::<Vec<_>>())
+}
+
+impl Images {
+    /// Number of images.
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Whether there is no image.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+    }
+
+    /// u8 `[k, 3, height, width]`: the images at `indices`, where the pixels are.
+    pub fn select(&self, indices: &[usize]) -> Tensor {
+        self.at(&tensor(indices))
+    }
+
+    /// How many of them, `most` at most, go through a backbone together where nothing is trained: what lies between its
+    /// layers grows with their pixels.
+    pub fn together(&self, most: usize) -> usize {
+        /// Of 32 images of 224 x 224, for which EfficientNet-Lite0 takes 0.5 GiB.
+        const PIXELS: i64 = 32 * 224 * 224;
+        let size = self.pixels.size();
+        most.min((PIXELS / (size[2] * size[3]).max(1)).max(1) as usize)
+    }
+
+    /// f32 `[k, 3, height, width]` in 0..1 on `device`: the images at `indices`.
+    pub fn batch(&self, indices: &[usize], device: Device) -> Tensor {
+        self.batch_at(&tensor(indices), device)
+    }
+
+    /// The same for indices in a tensor, i64 `[k]`, on any device.
+    pub fn batch_at(&self, indices: &Tensor, device: Device) -> Tensor {
+        let mut chosen = self.at(indices);
+        if device != chosen.device() && device.is_cuda() {
+            // The GPU takes page-locked memory by itself, while the processor goes on.
+            chosen = chosen.f_pin_memory(device).unwrap_or(chosen);
+        }
+        send(&chosen, device).to_kind(Kind::Float) / 255.0
+    }
+
+    fn at(&self, indices: &Tensor) -> Tensor {
+        self.pixels.index_select(0, &send(indices, self.pixels.device()))
+    }
+
+    /// Moves the pixels to a device, so that no step has to: to the processor always, to a GPU if they take at most a
+    /// quarter of its free memory (8 GiB where that is not known) and it has room for them.
+    pub fn settle(&mut self, device: Device) {
+        let most = || gpu::used().and_then(|gpu| gpu.memory()).map_or(8 << 30, |(free, _)| free / 4);
+        if self.pixels.device() == device || (device != Device::Cpu && self.pixels.numel() as u64 > most()) {
+            return;
+        }
+        let moved = self.pixels.f_to_device_(device, Kind::Uint8, false, false);
+        match moved {
+            Ok(moved) => self.pixels = moved,
+            Err(_) => log::warn!("the images do not fit onto the device; every step copies its own"),
+        }
+    }
+
+    /// i64 `[k]`: the labels at `indices`.
+    pub fn select_labels(&self, indices: &[usize]) -> Tensor {
+        let labels: Vec<i64> = indices.iter().map(|&i| i64::from(self.labels[i])).collect();
+        Tensor::from_slice(&labels)
+    }
+}

@@ -1,0 +1,45 @@
+//! CIFAR-100 (Krizhevsky 2009), its binary version, as tensors.
+//!
+//! The records are read by [`orco_benchmark::cifar100`], which the device program shares.
+
+use std::path::Path;
+
+use orco_benchmark::cifar100::{self, Cifar100Error, Cifar100Part};
+use tch::Tensor;
+
+use super::{DataError, Images};
+use crate::platform::distributed::{Common, Group};
+
+/// Names of the 100 classes, by label.
+///
+/// # Errors
+/// [`Cifar100Error`] if `fine_label_names.txt` is missing or does not hold 100 names.
+pub fn class_names(folder: &Path) -> Result<Vec<String>, Cifar100Error> {
+    cifar100::class_names(folder)
+}
+
+/// Reads one part of the binary version, into memory that the ranks of a machine share.
+///
+/// # Errors
+/// [`DataError::Binary`] if the file is missing, has the wrong size, or holds a label out of range.
+pub fn read(folder: &Path, part: Cifar100Part, group: &Group) -> Result<Images, DataError> {
+    let records = cifar100::read(folder, part)?;
+    let labels: Vec<u16> = records.labels().collect();
+    let side = cifar100::SIDE as i64;
+    let Common { rows: pixels, own, .. } = group.common_rows(&[labels.len() as i64, 3, side, side])?;
+    let planes: Vec<u8> =
+        records.iter().skip(own.start).take(own.len()).flat_map(|record| record.planes.iter().copied()).collect();
+    let mut rows = pixels.narrow(0, own.start as i64, own.len() as i64);
+    rows.copy_(&Tensor::from_slice(&planes).view_as(&rows));
+    group.meet()?;
+    Ok(Images { pixels, labels })
+}
+
+/// Training images, test images and class names, from the folder or from the one that the archive unpacks to.
+pub(super) fn open(folder: &Path, group: &Group) -> Result<(Images, Images, Vec<String>), DataError> {
+    let unpacked = folder.join("cifar-100-binary");
+    let inside = !folder.join("train.bin").is_file() && unpacked.join("train.bin").is_file();
+    let folder = if inside { unpacked.as_path() } else { folder };
+    let train = read(folder, Cifar100Part::Train, group)?;
+    Ok((train, read(folder, Cifar100Part::Test, group)?, class_names(folder)?))
+}

@@ -1,0 +1,193 @@
+//! Every data set that is a folder of images, opened as a run opens it, from small pictures made here.
+
+use std::fs;
+use std::path::Path;
+
+use super::testing::write_picture;
+use super::*;
+use crate::config::{DataConfig, MeasureOn};
+
+/// Classes, training and test images of each.
+const CLASSES: usize = 4;
+const EACH: usize = 9;
+const TESTS: usize = 2;
+
+/// Two base classes and two sessions of one, measured on held-out images.
+fn recipe(data: &str) -> Recipe {
+    let mut recipe: Recipe = toml::from_str(include_str!("../../../recipes/synthetic-tiny.toml")).unwrap();
+    recipe.data = toml::from_str::<DataConfig>(data).unwrap();
+    (recipe.split.base_classes, recipe.split.sessions, recipe.split.ways) = (2, 2, 1);
+    (recipe.split.measure_on, recipe.split.holdout_per_class) = (MeasureOn::Holdout, 2);
+    recipe.export.candidates_per_class = 6;
+    recipe
+}
+
+/// The colour of an image: red is the class, green the number.
+fn colour(class: usize, number: usize) -> [u8; 3] {
+    [class as u8 * 60, number as u8 * 10, 128]
+}
+
+fn mini_imagenet(root: &Path) {
+    fs::create_dir_all(root.join("split")).unwrap();
+    for (list, first, count) in [("train", 0, EACH), ("test", EACH, TESTS)] {
+        let mut lines = String::from("filename,label\n");
+        for (class, number) in (0..CLASSES).flat_map(|class| (first..first + count).map(move |number| (class, number)))
+        {
+            let file = format!("n{class:08}{number:08}.jpg");
+            write_picture(&root.join("images").join(&file), 40, 30, colour(class, number));
+            lines += &format!("{file},n{class:08}\n");
+        }
+        fs::write(root.join("split").join(format!("{list}.csv")), lines).unwrap();
+    }
+}
+
+fn cub200(root: &Path) {
+    let (mut images, mut labels, mut split) = (String::new(), String::new(), String::new());
+    for (index, (class, number)) in
+        (0..CLASSES).flat_map(|class| (0..EACH + TESTS).map(move |number| (class, number))).enumerate()
+    {
+        let (index, file) = (index + 1, format!("{:03}.Bird_{class}/Bird_{number}.jpg", class + 1));
+        write_picture(&root.join("images").join(&file), 30, 44, colour(class, number));
+        images += &format!("{index} {file}\n");
+        labels += &format!("{index} {}\n", class + 1);
+        split += &format!("{index} {}\n", usize::from(number < EACH));
+    }
+    for (name, text) in [("images.txt", images), ("image_class_labels.txt", labels), ("train_test_split.txt", split)] {
+        fs::write(root.join(name), text).unwrap();
+    }
+}
+
+fn folders(root: &Path) {
+    for (class, number) in (0..CLASSES).flat_map(|class| (0..EACH + TESTS).map(move |number| (class, number))) {
+        let part = if number < EACH { "train" } else { "test" };
+        write_picture(&root.join(format!("{part}/c{class}/{number:02}.png")), 20, 20, colour(class, number));
+    }
+}
+
+fn flat(root: &Path) {
+    for (class, number) in (0..CLASSES).flat_map(|class| (0..EACH + TESTS).map(move |number| (class, number))) {
+        write_picture(&root.join(format!("c{class}/{number:02}.png")), 20, 20, colour(class, number));
+    }
+}
+
+/// A layout of a data set: its `[data]` table and what writes it.
+type Layout = (&'static str, fn(&Path));
+
+const LAYOUTS: [Layout; 4] = [
+    ("kind = \"mini-imagenet\"\nimage_size = 16", mini_imagenet),
+    ("kind = \"cub200\"\nimage_size = 16", cub200),
+    ("kind = \"folders\"\nimage_size = 16", folders),
+    ("kind = \"folders\"\nimage_size = 16\ntest_share = 0.18", flat),
+];
+
+#[test]
+fn every_layout_opens_with_its_split_and_statistics() {
+    for (data, write) in LAYOUTS {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path());
+        let recipe = recipe(data);
+        let set = open(&recipe, &Origin { folder: Some(folder.path()), ..Origin::default() }).unwrap();
+        assert_eq!((set.train.len(), set.test.len()), (CLASSES * EACH, CLASSES * TESTS), "{data}");
+        assert_eq!(set.train.pixels.size(), [(CLASSES * EACH) as i64, 3, 16, 16]);
+        assert_eq!(set.class_names.len(), CLASSES);
+        for (index, &label) in set.train.labels.iter().enumerate() {
+            let red = set.train.pixels.int64_value(&[index as i64, 0, 8, 8]);
+            assert!((red - i64::from(label) * 60).abs() < 8, "{data}: class {label} has red {red}");
+        }
+        let split = &set.split;
+        assert_eq!((split.base.len(), split.measured.len()), (2 * (EACH - 2), CLASSES * 2), "{data}");
+        assert!(split.measured.iter().all(|index| !split.base.contains(index)));
+        assert!(split.measured.iter().all(|index| !split.candidates.concat().contains(index)));
+        match Channels::known(&recipe.data) {
+            Some(known) => assert_eq!(set.channels, known),
+            None => assert_eq!(set.channels, Channels::measure(&set.train, &split.base)),
+        }
+
+        let lists = folder.path().join("lists");
+        write_lists(split, &set.names, &lists).unwrap();
+        let list = fs::read_to_string(lists.join("session_2.txt")).unwrap();
+        let root = match recipe.data.kind {
+            DataKind::MiniImagenet => "MINI-ImageNet/train/n00000002/n00000002",
+            DataKind::Cub200 => "CUB_200_2011/images/003.Bird_2/Bird_",
+            _ if recipe.data.test_share.is_none() => "train/c2/",
+            _ => "c2/",
+        };
+        assert!(list.lines().count() == 5 && list.lines().all(|line| line.starts_with(root)), "{list}");
+        if recipe.data.test_share.is_none() {
+            let origin = Origin { folder: Some(folder.path()), lists: Some(&lists), ..Origin::default() };
+            let fixed = open(&recipe, &origin).unwrap();
+            assert_eq!(fixed.split.candidates[0][..5], split.candidates[0][..5]);
+        }
+    }
+}
+
+#[test]
+fn broken_images_stop_or_are_left_out() {
+    for (data, write) in LAYOUTS {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path());
+        let mut pictures = Vec::new();
+        let mut waiting = vec![folder.path().to_owned()];
+        while let Some(next) = waiting.pop() {
+            for entry in fs::read_dir(next).unwrap().map(|entry| entry.unwrap().path()) {
+                if entry.is_dir() {
+                    waiting.push(entry);
+                } else if entry.extension().is_some_and(|end| end == "jpg" || end == "png") {
+                    pictures.push(entry);
+                }
+            }
+        }
+        pictures.sort();
+        let bytes = fs::read(&pictures[3]).unwrap();
+        fs::write(&pictures[3], &bytes[..bytes.len() / 4]).unwrap();
+        let recipe = recipe(data);
+        let origin = Origin { folder: Some(folder.path()), ..Origin::default() };
+        let error = open(&recipe, &origin).unwrap_err().to_string();
+        let name = pictures[3].file_name().unwrap().to_string_lossy().into_owned();
+        assert!(error.contains(&name) && error.contains("--skip-broken"), "{error}");
+        let set = open(&recipe, &Origin { skip_broken: true, ..origin }).unwrap();
+        assert_eq!(set.skipped.len(), 1);
+        assert!(set.skipped[0].contains(&name), "{:?}", set.skipped);
+        assert_eq!(set.train.len() + set.test.len(), CLASSES * (EACH + TESTS) - 1);
+    }
+}
+
+#[test]
+fn synthetic_data_need_no_folder_and_hold_images_out() {
+    let mut recipe = recipe("kind = \"synthetic\"\nimage_size = 16\ntrain_per_class = 9\ntest_per_class = 2");
+    let set = open(&recipe, &Origin::default()).unwrap();
+    assert_eq!((set.train.len(), set.test.len(), set.split.measured.len()), (36, 8, 8));
+    assert_eq!(set.channels, Channels::measure(&set.train, &set.split.base));
+    recipe.data.classes = Some(3);
+    let error = open(&recipe, &Origin::default()).unwrap_err().to_string();
+    assert_eq!(error, "the recipe's split has 4 classes, but the data (synthetic objects) have 3");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_class_name_with_control_characters_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    flat(folder.path());
+    fs::rename(folder.path().join("c1"), folder.path().join("c\n1\u{1b}[2J")).unwrap();
+    let recipe = recipe("kind = \"folders\"\nimage_size = 16");
+    let origin = Origin { folder: Some(folder.path()), ..Origin::default() };
+    let error = open(&recipe, &origin).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the class name \"c\\n1\\u{1b}[2J\" holds characters that cannot be seen, or is the name of another class \
+         in another spelling; rename the class"
+    );
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn class_names_are_kept_in_one_normal_form() {
+    let folder = tempfile::tempdir().unwrap();
+    flat(folder.path());
+    fs::rename(folder.path().join("c1"), folder.path().join("cafe\u{301}")).unwrap();
+    let recipe = recipe("kind = \"folders\"\nimage_size = 16");
+    let origin = Origin { folder: Some(folder.path()), ..Origin::default() };
+    assert!(open(&recipe, &origin).unwrap().class_names.contains(&"caf\u{e9}".to_owned()));
+    fs::rename(folder.path().join("c2"), folder.path().join("caf\u{e9}")).unwrap();
+    assert!(open(&recipe, &origin).unwrap_err().to_string().contains("in another spelling"));
+}

@@ -1,0 +1,273 @@
+//! Where features come from: the network in training, or a model that the user brings, run by ONNX Runtime.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ndarray::Array4;
+use orco_runtime::encoder::onnx::Onnx;
+use orco_runtime::encoder::stream::{EncoderPool, in_order};
+use orco_runtime::encoder::{EncodeError, Encoder, batch, encode_planes};
+use orco_runtime::image::Preprocessing;
+use orco_state::codec;
+use prost::Message;
+use tch::{Kind, Tensor};
+
+use super::fold;
+use crate::config::BackboneConfig;
+use crate::data::augment::normalise;
+use crate::data::dataset::Channels;
+use crate::model::onnx_proto::{FLOAT, Model, ValueInfo};
+
+/// Computes features of images.
+pub trait FeatureSource {
+    /// Computes features.
+    ///
+    /// # Shapes
+    /// `images` f32 `[n, 3, h, w]` in 0..1; returns f32 `[n, features]` on the same device.
+    /// # Errors
+    /// [`EncodeError`] if an engine outside this program fails.
+    fn features(&mut self, images: &Tensor) -> Result<Tensor, EncodeError>;
+}
+
+/// Why a model that the user brought cannot be the backbone.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OnnxBackboneError {
+    /// The file could not be read.
+    #[error("cannot read the backbone {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file holds no ONNX model.
+    #[error("{} is no ONNX model", path.display())]
+    NotOnnx {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The model has other inputs or outputs than a feature extractor.
+    #[error("{} cannot be the backbone: {reason}", path.display())]
+    Shape {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong and what would be accepted.
+        reason: String,
+    },
+    /// It holds what a feature extractor has no need of, or ONNX Runtime refused it.
+    #[error("{} cannot be the backbone", path.display())]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// What the engine said.
+        #[source]
+        reason: EncodeError,
+    },
+}
+
+/// A feature extractor that the user brings as an ONNX file.
+#[derive(Clone, Debug)]
+pub struct OnnxBackbone {
+    /// The model: the file's bytes, or what is left of them once constants are folded.
+    pub bytes: Vec<u8>,
+    /// SHA-256 of the file.
+    pub digest: [u8; 32],
+    /// The file's name without its ending.
+    pub name: String,
+    /// What it is fed with.
+    pub input: Preprocessing,
+    /// Length of a feature vector.
+    pub features: usize,
+    /// Numbers in the model's floating point weights.
+    pub parameters: u64,
+}
+
+impl OnnxBackbone {
+    /// Reads and checks a model: one float input `[batch, 3, height, width]` with fixed sides, one float output
+    /// `[batch, features]` or `[batch, features, 1, 1]`, and ONNX Runtime runs it. Constants are folded if it holds
+    /// operators that the engines are not to see. It is fed with images normalised as the recipe says, else as its
+    /// metadata say, else by the data set's `channels`.
+    ///
+    /// # Errors
+    /// [`OnnxBackboneError`] if it is something else.
+    pub fn open(path: &Path, config: &BackboneConfig, channels: Channels) -> Result<Self, OnnxBackboneError> {
+        let read = fs::read(path).map_err(|source| OnnxBackboneError::Read { path: path.into(), source })?;
+        let refused = |reason| OnnxBackboneError::Refused { path: path.into(), reason };
+        let digest = codec::digest(&read);
+        let bytes = fold::without_constant_nodes(read).map_err(refused)?;
+        let no_model = || OnnxBackboneError::NotOnnx { path: path.into() };
+        let model = Model::decode(bytes.as_slice()).map_err(|_| no_model())?;
+        let graph = model.graph.as_ref().ok_or_else(no_model)?;
+        let wrong = |reason: String| OnnxBackboneError::Shape { path: path.into(), reason };
+        // Old models list their weights among the inputs.
+        let is_weight = |input: &&ValueInfo| graph.initializer.iter().any(|weight| weight.name == input.name);
+        let inputs: Vec<&ValueInfo> = graph.input.iter().filter(|input| !is_weight(input)).collect();
+        let [height, width] = image_sides(&inputs).map_err(wrong)?;
+        check_output(&graph.output).map_err(wrong)?;
+        let input = Preprocessing {
+            width,
+            height,
+            mean: config.mean.or_else(|| model.three("orco.mean")).unwrap_or(channels.mean),
+            deviation: config.deviation.or_else(|| model.three("orco.deviation")).unwrap_or(channels.deviation),
+        };
+        if !input.is_sound() {
+            return Err(wrong(format!("its images of {width}x{height} pixels are larger than 1024x1024")));
+        }
+        let floats = graph.initializer.iter().filter(|weight| weight.data_type == FLOAT);
+        let parameters = floats.map(|weight| weight.dims.iter().product::<i64>().max(0) as u64).sum();
+        let name = path.file_stem().map_or("backbone".into(), |name| name.to_string_lossy().into_owned());
+        let mut onnx = Self { bytes, digest, name, input, features: 0, parameters };
+        onnx.features = onnx.probe().map_err(refused)?;
+        Ok(onnx)
+    }
+
+    /// Length of the feature vector, from running two black images.
+    fn probe(&self) -> Result<usize, EncodeError> {
+        let mut encoder = Onnx::open(&self.bytes, &self.input)?;
+        let black = Array4::zeros((2, 3, self.input.height as usize, self.input.width as usize));
+        let features = encoder.encode(black.view())?.ncols();
+        if features > 0 { Ok(features) } else { Err(EncodeError::Shape { expected: 2, actual: 0 }) }
+    }
+
+    /// The model, started on all cores.
+    ///
+    /// # Errors
+    /// [`EncodeError`] if ONNX Runtime is missing.
+    pub fn start(&self) -> Result<GivenBackbone<'_>, EncodeError> {
+        Ok(GivenBackbone { team: Onnx::team(&self.bytes, &self.input)?, onnx: self })
+    }
+}
+
+/// A model of the user's in ONNX Runtime.
+pub struct GivenBackbone<'a> {
+    team: EncoderPool,
+    onnx: &'a OnnxBackbone,
+}
+
+impl GivenBackbone<'_> {
+    /// Computes features of batches of images, f32 `[k, 3, h, w]` in 0..1, while the caller's thread makes the next
+    /// ones; `each` is told of the features, f32 `[k, features]` on the processor, some images after the other.
+    ///
+    /// # Errors
+    /// [`EncodeError`] if the model fails or returns something else, and what `each` returns.
+    pub fn stream<E: From<EncodeError>>(
+        &mut self,
+        batches: impl Iterator<Item = Tensor>,
+        mut each: impl FnMut(Tensor) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let OnnxBackbone { input, features, .. } = self.onnx;
+        let parts = batches.flat_map(|images| images.split(batch(input) as i64, 0));
+        let planes = parts.map(|images| {
+            let fitted = normalise(&fit(&images, input), input.mean, input.deviation).to_device(tch::Device::Cpu);
+            let shape = (fitted.size()[0] as usize, 3, input.height as usize, input.width as usize);
+            let planes: Vec<f32> = Vec::try_from(fitted.contiguous().view(-1)).expect("a flat f32 tensor");
+            Array4::from_shape_vec(shape, planes).expect("planes of every image")
+        });
+        let encode =
+            |engine: &mut dyn Encoder, planes: Array4<f32>| encode_planes(engine, input, *features, planes.view());
+        in_order(
+            &mut self.team,
+            planes,
+            |planes| planes,
+            encode,
+            |rows| {
+                each(Tensor::from_slice(rows.as_slice().expect("rows as they were made")).view([-1, *features as i64]))
+            },
+        )
+    }
+}
+
+impl FeatureSource for GivenBackbone<'_> {
+    fn features(&mut self, images: &Tensor) -> Result<Tensor, EncodeError> {
+        let mut all = Vec::new();
+        self.stream(std::iter::once(images.shallow_clone()), |rows| {
+            all.push(rows);
+            Ok::<(), EncodeError>(())
+        })?;
+        Ok(Tensor::cat(&all, 0).to_device(images.device()))
+    }
+}
+
+/// The largest centred part with the input's aspect ratio, scaled to its size, as [`Preprocessing::fit`] does with a
+/// picture.
+fn fit(images: &Tensor, input: &Preprocessing) -> Tensor {
+    let (height, width) = (images.size()[2], images.size()[3]);
+    let (wanted_height, wanted_width) = (i64::from(input.height), i64::from(input.width));
+    let crop_width = width.min(height * wanted_width / wanted_height).max(1);
+    let crop_height = height.min(width * wanted_height / wanted_width).max(1);
+    let part = images.narrow(2, (height - crop_height) / 2, crop_height);
+    let part = part.narrow(3, (width - crop_width) / 2, crop_width);
+    if [crop_height, crop_width] == [wanted_height, wanted_width] {
+        return part.to_kind(Kind::Float);
+    }
+    part.internal_upsample_bilinear2d_aa([wanted_height, wanted_width], false, None, None)
+}
+
+/// Sizes of a value's dimensions, `None` where one is not fixed; `None` for all if it is not of floats.
+fn sizes(value: &ValueInfo) -> Option<Vec<Option<i64>>> {
+    let tensor = value.r#type.as_ref()?.tensor_type.as_ref()?;
+    let dimensions = &tensor.shape.as_ref()?.dim;
+    (tensor.elem_type == FLOAT).then(|| dimensions.iter().map(|dim| dim.dim_value.filter(|&size| size > 0)).collect())
+}
+
+/// Height and width of the one input.
+fn image_sides(inputs: &[&ValueInfo]) -> Result<[u32; 2], String> {
+    const WANTED: &str = "one input of f32 images [batch, 3, height, width]";
+    let [input] = inputs else { return Err(format!("it has {} inputs, but must have {WANTED}", inputs.len())) };
+    let found = sizes(input).ok_or_else(|| format!("its input {} is not {WANTED}", input.name))?;
+    match found[..] {
+        [None, Some(3), Some(height), Some(width)] => {
+            let side = |size: i64| u32::try_from(size).map_err(|_| format!("a side of its images is {size} pixels"));
+            Ok([side(height)?, side(width)?])
+        }
+        [Some(batch), Some(3), ..] if found.len() == 4 => {
+            Err(format!("it takes exactly {batch} image(s) at a time; export it with a dynamic batch size"))
+        }
+        [_, Some(3), ..] if found.len() == 4 => Err("the size of its images is dynamic; export it with fixed \
+             height and width, only the batch may be dynamic"
+            .into()),
+        _ => Err(format!("its input {} has {} dimensions of other sizes than {WANTED}", input.name, found.len())),
+    }
+}
+
+/// Whether there is one output that may be a feature vector for each image.
+fn check_output(outputs: &[ValueInfo]) -> Result<(), String> {
+    const WANTED: &str = "one f32 output [batch, features]";
+    let [output] = outputs else { return Err(format!("it has {} outputs, but must have {WANTED}", outputs.len())) };
+    let found = sizes(output).ok_or_else(|| format!("its output {} is not {WANTED}", output.name))?;
+    match found[..] {
+        [_, _] | [_, _, Some(1), Some(1)] => Ok(()),
+        _ => Err(format!("its output {} has {} dimensions, but must be {WANTED}", output.name, found.len())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::onnx_proto::{Dimension, INT8, Shape, TensorType, Type};
+
+    /// A value whose dimensions are fixed where they are not 0.
+    fn value(elem_type: i32, sizes: &[i64]) -> ValueInfo {
+        let dim = sizes.iter().map(|&size| Dimension { dim_value: (size > 0).then_some(size), dim_param: None });
+        let tensor_type = TensorType { elem_type, shape: Some(Shape { dim: dim.collect() }) };
+        ValueInfo { name: "x".into(), r#type: Some(Type { tensor_type: Some(tensor_type) }) }
+    }
+
+    #[test]
+    fn shapes_that_are_no_feature_extractors_are_refused() {
+        let image = value(FLOAT, &[0, 3, 8, 9]);
+        assert_eq!(image_sides(&[&image]), Ok([8, 9]));
+        let refused = |inputs: &[&ValueInfo]| image_sides(inputs).unwrap_err();
+        assert!(refused(&[&image, &image]).starts_with("it has 2 inputs"));
+        assert!(refused(&[&value(INT8, &[0, 3, 8, 9])]).contains("is not one input of f32"));
+        assert!(refused(&[&value(FLOAT, &[1, 3, 8, 9])]).contains("exactly 1 image(s)"));
+        assert!(refused(&[&value(FLOAT, &[0, 3, 0, 0])]).contains("dynamic"));
+        assert!(refused(&[&value(FLOAT, &[0, 8, 9, 3])]).contains("4 dimensions of other sizes"));
+        let row = value(FLOAT, &[0, 640]);
+        assert_eq!(check_output(std::slice::from_ref(&row)), Ok(()));
+        assert_eq!(check_output(&[value(FLOAT, &[0, 640, 1, 1])]), Ok(()));
+        assert!(check_output(&[row.clone(), row]).unwrap_err().starts_with("it has 2 outputs"));
+        assert!(check_output(&[value(FLOAT, &[0, 640, 7, 7])]).unwrap_err().contains("has 4 dimensions"));
+    }
+}

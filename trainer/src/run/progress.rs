@@ -1,0 +1,136 @@
+//! Progress of long work: a bar with rate and time left on a terminal, log lines elsewhere.
+
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::platform::gpu;
+use crate::platform::system::{memory_peak, memory_used, size};
+
+/// Where there is no terminal, a line is printed at least this often.
+const QUIET: Duration = Duration::from_secs(30);
+
+/// Whether this process shows no bars.
+static HUSHED: AtomicBool = AtomicBool::new(false);
+
+/// Shows no bars from now on: of several ranks, the first alone does.
+pub(crate) fn hush() {
+    HUSHED.store(true, Ordering::Relaxed);
+}
+
+/// Shows how far a phase has come.
+#[derive(Debug)]
+pub struct Progress {
+    bar: ProgressBar,
+    name: &'static str,
+    /// Where the clock was started, and when: at the first steps, since what comes before them may take long, too.
+    clock: Option<(u64, Instant)>,
+    /// When the last line was printed.
+    said: Instant,
+}
+
+impl Progress {
+    /// A phase of `total` steps, of which `done` were made by an earlier run.
+    pub fn new(name: &'static str, total: u64, done: u64) -> Self {
+        Self::counting(name, "steps", total, done)
+    }
+
+    /// Work that is counted in something else than steps.
+    pub fn counting(name: &'static str, unit: &str, total: u64, done: u64) -> Self {
+        let shown = std::io::stderr().is_terminal() && !HUSHED.load(Ordering::Relaxed);
+        let bar = if shown { ProgressBar::new(total) } else { ProgressBar::hidden() };
+        bar.set_length(total);
+        let template = format!("{{prefix}} [{{bar:30}}] {{pos}}/{{len}} {unit}, {{per_sec}}, {{eta}} left  {{msg}}");
+        bar.set_style(ProgressStyle::with_template(&template).expect("template is valid").progress_chars("=> "));
+        bar.set_prefix(name);
+        bar.set_position(done);
+        bar.reset_eta();
+        Self { bar, name, clock: None, said: Instant::now() }
+    }
+
+    /// Counts steps and shows a message beside the bar.
+    pub fn advance(&mut self, steps: u64, message: &str) {
+        self.at(self.bar.position() + steps, || message.to_owned());
+    }
+
+    /// Shows how many steps are made, and a message beside the bar.
+    pub fn at(&mut self, position: u64, message: impl FnOnce() -> String) {
+        self.bar.set_position(position);
+        self.clock.get_or_insert_with(|| (position, Instant::now()));
+        if !self.bar.is_hidden() {
+            self.bar.set_message(message());
+        } else if self.said.elapsed() > QUIET {
+            let all = self.bar.length().unwrap_or(0);
+            self.milestone(format!("{position} of {all}, {}", message()).trim_end_matches(", "));
+        }
+    }
+
+    /// Prints a line that stays, with the time left and the memory in use, of the GPU too.
+    pub fn milestone(&mut self, line: &str) {
+        let left = self.left().map_or_else(String::new, |left| format!("; {} left", duration(left)));
+        let memory = match (memory_used(), memory_peak()) {
+            (Some(used), Some(peak)) => format!(", {} memory, {} at most", size(used), size(peak)),
+            _ => String::new(),
+        };
+        let gpu = gpu::used().and_then(|gpu| gpu.memory()).map_or_else(String::new, |(free, all)| {
+            format!(", {} of the GPU's {}", size(all.saturating_sub(free)), size(all))
+        });
+        let line = format!("{}: {line}{left}{memory}{gpu}", self.name);
+        if self.bar.is_hidden() {
+            log::info!("{line}")
+        } else {
+            self.bar.println(line)
+        }
+        self.said = Instant::now();
+    }
+
+    /// Seconds that are left at the rate so far; nothing before there is a rate.
+    fn left(&self) -> Option<f64> {
+        let (first, started) = self.clock?;
+        let (position, all) = (self.bar.position(), self.bar.length()?);
+        let made = position.checked_sub(first).filter(|made| *made > 0)?;
+        Some(started.elapsed().as_secs_f64() / made as f64 * all.saturating_sub(position) as f64)
+    }
+
+    /// Removes the bar.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Seconds in words: `1h05m`, `12m30s`, `8s`.
+fn duration(seconds: f64) -> String {
+    let seconds = seconds.round() as u64;
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, s) => format!("{s}s"),
+        (0, m, s) => format!("{m}m{s:02}s"),
+        (h, m, _) => format!("{h}h{m:02}m"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Progress;
+
+    #[test]
+    fn time_left_is_told_once_there_is_a_rate() {
+        let mut progress = Progress::new("steps", 10, 4);
+        assert_eq!(progress.left(), None);
+        progress.advance(1, "");
+        assert_eq!(progress.left(), None, "what came before the first step is not what a step takes");
+        progress.advance(4, "");
+        let left = progress.left().unwrap();
+        assert!(left <= progress.clock.unwrap().1.elapsed().as_secs_f64() / 4.0, "{left}");
+        progress.advance(1, "");
+        assert_eq!(progress.left(), Some(0.0));
+    }
+
+    #[test]
+    fn durations_read_well() {
+        assert_eq!(super::duration(8.2), "8s");
+        assert_eq!(super::duration(750.0), "12m30s");
+        assert_eq!(super::duration(3900.0), "1h05m");
+    }
+}

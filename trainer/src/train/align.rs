@@ -1,0 +1,337 @@
+//! Phase 2: base alignment. Every base class gets a pseudo-target, and the head g is trained towards them; f is frozen
+//! unless the recipe says otherwise.
+
+mod cache;
+mod checkpoint;
+mod stopping;
+
+use anyhow::{Result, bail};
+use orco_core::schedule::Schedule;
+use orco_runtime::manifest::hexadecimal;
+use orco_state::target::assign;
+use serde_json::{Map, json};
+use tch::{Device, Kind, Tensor, no_grad};
+
+pub use self::cache::SharedFeatures;
+use self::cache::{FeatureCache, blank};
+use self::checkpoint::{AlignState, Begun, finished};
+use self::stopping::Stopping;
+use crate::config::{AlignConfig, AlignRate, PretrainConfig, Recipe, TargetConfig};
+use crate::data::augment::view;
+use crate::model::Model;
+use crate::model::backbone::unit;
+use crate::platform::interrupt::{self, Work};
+use crate::run::Run;
+use crate::train::fit::{BaseSession, EpochResult, Fit, Phase, Position, Report, seed_torch};
+use crate::train::objective::{Objective, Targets, Weights, class_means, pseudo_targets};
+
+/// Name of the checkpoint of a finished phase in the run's folder.
+pub const CHECKPOINT: &str = "align.safetensors";
+
+/// The tables of a recipe that phase 2 goes by.
+#[derive(Clone, Copy, Debug)]
+pub struct Tables<'a> {
+    /// The pseudo-targets.
+    pub targets: &'a TargetConfig,
+    /// Phase 2.
+    pub align: &'a AlignConfig,
+    /// Phase 1, whose views and arithmetic a backbone that is trained further keeps.
+    pub pretrain: &'a PretrainConfig,
+}
+
+impl<'a> From<&'a Recipe> for Tables<'a> {
+    fn from(recipe: &'a Recipe) -> Self {
+        Self { targets: &recipe.targets, align: &recipe.align, pretrain: &recipe.pretrain }
+    }
+}
+
+/// Generates the targets, assigns the base classes, trains the head, saves the checkpoint. A run that finished this
+/// phase with the same settings loads it instead; one that was stopped in it goes on ([`crate::train::fit`] says when a
+/// checkpoint is saved).
+///
+/// torch's generator is seeded once, before the cached views are drawn. A run that goes on draws everything before once
+/// more, so that it ends in the same numbers as one that was never stopped.
+///
+/// # Errors
+/// If the loss stops being finite, a checkpoint cannot be read or written, or a stop was asked for.
+pub fn align(model: &mut Model, tables: Tables<'_>, base: &BaseSession<'_>) -> Result<Targets> {
+    align_sharing(model, tables, base, &mut SharedFeatures::default())
+}
+
+/// The same, with features that other alignments of the same backbone share; it ends in the same numbers.
+///
+/// # Errors
+/// As for [`align`].
+pub fn align_sharing(
+    model: &mut Model,
+    tables: Tables<'_>,
+    base: &BaseSession<'_>,
+    features: &mut SharedFeatures,
+) -> Result<Targets> {
+    let settings = settings(model, tables)?;
+    let settled = tables.align.settled(base.split.base.len());
+    let tables = Tables { align: &settled, ..tables };
+    let (config, run) = (tables.align, base.run);
+    if let Some(targets) = finished(model, &settings, run)? {
+        return Ok(targets);
+    }
+    let group = run.group();
+    group.demand_share("align.batch", config.batch)?;
+    group.equalise(model.tensors().iter().map(|(_, tensor)| tensor))?;
+    let begun = Begun::read(run, &settings)?;
+    if begun.is_none() && (run.has(CHECKPOINT) || run.has(checkpoint::UNFINISHED)) {
+        log::warn!(
+            "phase 2 of this run was made with other [targets] or [align], or on another ONNX backbone; it is made anew \
+             and replaces what was there"
+        );
+    }
+    let (device, dimension) = (model.device(), model.head.dimension());
+    let made = match &begun {
+        None => pseudo_targets(tables.targets, dimension as usize, base.seed)?,
+        Some(begun) => Vec::try_from(begun.targets.vectors.view(-1))?,
+    };
+    seed_torch(base.seed, -1);
+    let cache = &*features.get(model, &tables.pretrain.augment, config, base)?;
+    if begun.is_none() && config.steps.is_some() {
+        model.head.scale_to(&cache.clean);
+    }
+    let mut state = AlignState::new(model, config);
+    let (rows, at) = match &begun {
+        None => (assigned(model, cache, &made, base.split.base_classes)?, Position::default()),
+        Some(begun) => (begun.targets.rows.clone(), state.restore(&begun.tensors)?),
+    };
+    // Other machines may round otherwise, and so choose otherwise.
+    let (vectors, chosen) = (Tensor::from_slice(&made), Tensor::from_slice(&rows));
+    group.equalise([&vectors, &chosen])?;
+    let vectors = vectors.view([tables.targets.count as i64, dimension]).to_device(device);
+    let targets = Targets { vectors, rows: Vec::try_from(chosen)? };
+    state.stopping = Stopping::new(model, config, base, &targets)?;
+    if let Some(begun) = &begun {
+        state.restore_stopping(&begun.tensors);
+    }
+    Alignment::new(model, tables, base, cache, &targets, &settings, state).run(at)?;
+    Ok(targets)
+}
+
+/// What phase 2 depends on, beside the backbone, whose recipe cannot change within a run: bytes for the checkpoint.
+fn settings(model: &Model, tables: Tables<'_>) -> Result<Tensor> {
+    let (targets, align) = (tables.targets, tables.align);
+    let text = match &model.onnx {
+        None => serde_json::to_string_pretty(&(targets, align))?,
+        Some(onnx) => serde_json::to_string_pretty(&(targets, align, hexadecimal(&onnx.digest)))?,
+    };
+    Ok(Tensor::from_slice(text.as_bytes()))
+}
+
+/// For every base class the row of its target among `targets`, chosen by the class means as the head sees them.
+fn assigned(model: &Model, cache: &FeatureCache, targets: &[f32], classes: usize) -> Result<Vec<i64>> {
+    let (means, present) = no_grad(|| class_means(&model.head.forward(&cache.clean), &cache.labels, 0..classes as i64));
+    let present = present.to_kind(Kind::Int64).sum(Kind::Int64).int64_value(&[]);
+    if present != classes as i64 {
+        bail!("only {present} of {classes} base classes have images");
+    }
+    let prototypes = Vec::<f32>::try_from(means.to_device(Device::Cpu).contiguous().view(-1))?;
+    let rows = assign(&prototypes, targets, means.size()[1] as usize);
+    Ok(rows.into_iter().map(|row| row as i64).collect())
+}
+
+/// Phase 2 at work.
+struct Alignment<'a> {
+    model: &'a Model,
+    tables: Tables<'a>,
+    base: &'a BaseSession<'a>,
+    cache: &'a FeatureCache,
+    targets: &'a Targets,
+    objective: Objective,
+    /// Numbers of the base images among the training images, i64 on the device.
+    indices: Tensor,
+    /// What the checkpoint says it was made with.
+    settings: &'a Tensor,
+    state: AlignState,
+    /// Order of the base images in this epoch, i64 on the device.
+    order: Option<Tensor>,
+    /// Learning rates of head and backbone in this epoch.
+    rates: [f64; 2],
+}
+
+impl<'a> Alignment<'a> {
+    fn new(
+        model: &'a Model,
+        tables: Tables<'a>,
+        base: &'a BaseSession<'a>,
+        cache: &'a FeatureCache,
+        targets: &'a Targets,
+        settings: &'a Tensor,
+        state: AlignState,
+    ) -> Self {
+        let objective = Objective::of_base(targets, Weights::from(tables.align));
+        let indices: Vec<i64> = base.split.base.iter().map(|&index| index as i64).collect();
+        let indices = Tensor::from_slice(&indices).to_device(model.device());
+        Self { model, tables, base, cache, targets, objective, indices, settings, state, order: None, rates: [0.0; 2] }
+    }
+
+    /// Trains from `at` to the end.
+    fn run(&mut self, at: Position) -> Result<()> {
+        let (config, run, device) = (self.tables.align, self.base.run, self.model.device());
+        let (count, batch) = (self.base.split.base.len(), config.batch);
+        let steps = self.steps();
+        if steps == 0 {
+            bail!("the {count} base images do not fill one batch of {batch}; lower align.batch");
+        }
+        // Of other settings: what follows takes its place, in the metrics too.
+        run.remove(CHECKPOINT)?;
+        run.rewind("align", at.epoch)?;
+        self.redraw(at, steps)?;
+        let (name, title, work) = ("align", "phase 2", Work::Align);
+        let epochs = config.epochs;
+        Fit { run, name, title, work, device, steps, epochs, until: epochs, views: None }.run(self, at)
+    }
+
+    /// Steps of an epoch.
+    fn steps(&self) -> usize {
+        self.base.split.base.len() / self.tables.align.batch
+    }
+
+    /// An order of the base images.
+    fn shuffled(&self) -> Tensor {
+        Tensor::randperm(self.base.split.base.len() as i64, (Kind::Int64, self.model.device()))
+    }
+
+    /// Draws what the steps before a checkpoint drew.
+    fn redraw(&mut self, at: Position, steps: usize) -> Result<()> {
+        let (config, device) = (self.tables.align, self.model.device());
+        let batch = config.batch as i64;
+        let group = self.base.run.group();
+        let blank = blank(group.share(config.batch).len(), device);
+        let step = || {
+            if config.train_backbone {
+                group.apart(|| (0..2).for_each(|_| drop(view(&blank, &self.tables.pretrain.augment))));
+            } else {
+                let _ = self.cache.choose(batch, device);
+            }
+            self.objective.draw(batch);
+        };
+        for _ in 0..at.epoch {
+            interrupt::check()?;
+            let _ = self.shuffled();
+            (0..steps).for_each(|_| step());
+        }
+        let order = (at.step > 0).then(|| self.shuffled());
+        (0..at.step).for_each(|_| step());
+        self.order = order;
+        Ok(())
+    }
+
+    /// Features of both views of the own share b of a batch, `[2 b, features]`: cached ones, or new ones that gradients
+    /// flow through. The backbone's norms keep their statistics (inference mode).
+    fn features(&self, batch: &Tensor) -> Tensor {
+        let group = self.base.run.group();
+        let share = group.share(batch.size()[0] as usize);
+        if !self.tables.align.train_backbone {
+            return Tensor::cat(&self.cache.two_views(batch, share), 0);
+        }
+        let own = batch.narrow(0, share.start as i64, share.len() as i64);
+        let images = self.base.images.batch_at(&self.indices.index_select(0, &own), batch.device());
+        let config = self.tables.pretrain;
+        let views = group.apart(|| [view(&images, &config.augment), view(&images, &config.augment)]);
+        let views = Tensor::cat(&views, 0);
+        let input = self.model.channels.normalise(&views);
+        self.model.backbone.forward(&input, config.precision, false)
+    }
+
+    /// Share of the base images, unaugmented, whose nearest target is their class's.
+    fn accuracy(&self) -> Result<f64> {
+        let renewed;
+        let clean = if self.tables.align.train_backbone {
+            renewed = cache::features(self.model, None, self.base, &self.base.split.base, &mut |_| Ok(()))?;
+            &renewed
+        } else {
+            &self.cache.clean
+        };
+        let right = no_grad(|| self.objective.nearest(&self.model.head.project(clean)).eq_tensor(&self.cache.labels));
+        Ok(right.to_kind(Kind::Float).mean(Kind::Float).double_value(&[]))
+    }
+}
+
+impl Phase for Alignment<'_> {
+    fn begin(&mut self, at: Position) -> Result<()> {
+        // Within an epoch, `redraw` has drawn its order.
+        if at.step == 0 {
+            self.order = Some(self.shuffled());
+        }
+        let config = self.tables.align;
+        let peaks = [config.learning_rate, config.backbone_learning_rate.unwrap_or(config.learning_rate)];
+        self.rates = peaks.map(|peak| rate(config, peak, at.epoch));
+        Ok(())
+    }
+
+    fn step(&mut self, at: Position) -> Result<()> {
+        let batch = self.tables.align.batch as i64;
+        let order = self.order.as_ref().expect("an epoch begins with an order");
+        let batch = order.narrow(0, at.step as i64 * batch, batch);
+        let labels = self.cache.labels.index_select(0, &batch);
+        let group = self.base.run.group();
+        let z = group.gather_views(&unit(&self.model.head.forward(&self.features(&batch))), 2)?;
+        let loss = self.objective.loss(&z, &labels);
+        self.state.descend(&loss, self.rates, group)
+    }
+
+    fn loss(&self, at: Position) -> Result<f64> {
+        self.state.loss(at)
+    }
+
+    fn end(&mut self, at: Position, _: EpochResult) -> Result<Report> {
+        let (loss, percent) = (self.state.loss(at)?, 100.0 * self.accuracy()?);
+        self.state.begin_epoch();
+        let mut metrics = Map::from_iter([("accuracy".to_owned(), json!(percent))]);
+        let mut words = format!("accuracy on base training images {percent:.1} %");
+        if let Some(aside) = self.state.look(self.model, self.base, at.epoch + 1)? {
+            metrics.insert("loss_set_aside".to_owned(), json!(aside));
+            words += &format!(", loss on images set aside {aside:.3}");
+        }
+        Ok(Report { loss, metrics, words })
+    }
+
+    fn is_over(&self, epochs: usize) -> bool {
+        self.state.stopping.as_ref().is_some_and(|stopping| stopping.is_over(epochs))
+    }
+
+    fn save(&mut self, at: Position, run: &Run) -> Result<()> {
+        let steps = at.steps(self.steps());
+        if at.epoch < self.tables.align.epochs && !self.is_over(at.epoch) {
+            return self.state.save(at, steps, self.targets, self.settings, run);
+        }
+        self.state.save_finished(at, steps, self.model, self.targets, self.settings, run)
+    }
+}
+
+/// The learning rate of an epoch, whose highest is `peak`.
+fn rate(config: &AlignConfig, peak: f64, epoch: usize) -> f64 {
+    /// Where the published program's warm-up begins.
+    const START: f64 = 3e-5;
+    let warmup = config.warmup_epochs;
+    if config.rate == AlignRate::Constant && epoch >= warmup {
+        return peak;
+    }
+    Schedule { steps: config.epochs, warmup, start: START.min(peak), peak, end: 0.0 }.rate(epoch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_warms_up_and_falls_only_where_the_recipe_says_so() {
+        let recipe: Recipe = toml::from_str(include_str!("../../recipes/cifar100-edge.toml")).unwrap();
+        let rates = |rate_is, warmup_epochs| -> Vec<f64> {
+            let config = AlignConfig { rate: rate_is, warmup_epochs, epochs: 100, ..recipe.align.clone() };
+            (0..100).map(|epoch| rate(&config, 0.025, epoch)).collect()
+        };
+        assert_eq!(rates(AlignRate::Constant, 0), vec![0.025; 100]);
+        let warmed = rates(AlignRate::Constant, 3);
+        assert!(warmed[0] < warmed[1] && warmed[1] < warmed[2] && warmed[3..].iter().all(|rate| *rate == 0.025));
+        let cosine = rates(AlignRate::Cosine, 3);
+        assert!(cosine[..3] == warmed[..3] && cosine[3] == 0.025, "{:?}", &cosine[..4]);
+        assert!(cosine[3..].windows(2).all(|pair| pair[1] < pair[0]) && cosine[99] < 1e-4);
+    }
+}

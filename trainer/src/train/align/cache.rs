@@ -1,0 +1,214 @@
+//! Features of the base images, computed once where the backbone is frozen.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use anyhow::{Result, bail};
+use orco_state::codec;
+use serde_json::json;
+use tch::{Device, Kind, Tensor};
+
+use crate::config::{AlignConfig, Arithmetic, AugmentConfig};
+use crate::data::augment::view;
+use crate::data::dataset::{Images, Split};
+use crate::measured::digest;
+use crate::model::Model;
+use crate::platform::device::send;
+use crate::platform::interrupt;
+use crate::run::checkpoint;
+use crate::run::progress::Progress;
+use crate::train::fit::BaseSession;
+
+/// Most images at a time.
+const BATCH: usize = 500;
+
+/// Features of the base images: clean, and under several augmented views.
+pub(super) struct FeatureCache {
+    /// f32 `[n, features]`.
+    pub(super) clean: Tensor,
+    /// Each f32 `[n, features]`.
+    views: Vec<Tensor>,
+    /// i64 `[n]`.
+    pub(super) labels: Tensor,
+}
+
+/// What one alignment computed, for the next ones in this process: those that differ in what comes after the features,
+/// as the trials of an ablation do, take them as they are.
+#[derive(Default)]
+pub struct SharedFeatures(Option<(String, Rc<FeatureCache>)>);
+
+impl SharedFeatures {
+    /// The features that [`FeatureCache::new`] gives; torch's generator ends where that would have left it.
+    pub(super) fn get(
+        &mut self,
+        model: &Model,
+        augment: &AugmentConfig,
+        config: &AlignConfig,
+        base: &BaseSession<'_>,
+    ) -> Result<Rc<FeatureCache>> {
+        let key = key(model, augment, config, base)?;
+        if let Some((_, cache)) = self.0.as_ref().filter(|(there, _)| *there == key) {
+            log::info!("features: those of the alignment before");
+            cache.draw_again(augment, base);
+            return Ok(Rc::clone(cache));
+        }
+        // What is of no more use goes before there is more.
+        self.0 = None;
+        let cache = Rc::new(FeatureCache::new(model, augment, config, base)?);
+        self.0 = Some((key, Rc::clone(&cache)));
+        Ok(cache)
+    }
+}
+
+/// A digest of all that features depend on.
+fn key(model: &Model, augment: &AugmentConfig, config: &AlignConfig, base: &BaseSession<'_>) -> Result<String> {
+    let views = json!([augment, config.cached_views, config.views_precision, config.train_backbone, config.mirrored]);
+    let images = json!([base.seed, base.split.base, base.images.labels]);
+    let channels = json!([model.channels.mean, model.channels.deviation]);
+    let own = model.tensors().into_iter().filter(|(name, _)| name.starts_with("backbone."));
+    let backbone = [
+        codec::digest(&checkpoint::encode(&own.collect::<Vec<_>>(), None)?),
+        model.onnx.as_ref().map_or([0; 32], |onnx| onnx.digest),
+    ];
+    Ok(digest(json!([views, images, channels, backbone])))
+}
+
+impl FeatureCache {
+    /// Computes the augmented views that the recipe asks for beside the clean one, in its arithmetic; of those a
+    /// trained backbone has none.
+    ///
+    /// # Errors
+    /// If an engine outside this program fails, or a stop was asked for.
+    pub(super) fn new(
+        model: &Model,
+        augment: &AugmentConfig,
+        config: &AlignConfig,
+        base: &BaseSession<'_>,
+    ) -> Result<Self> {
+        let (train, split, group) = (base.images, base.split, base.run.group());
+        let views = if config.train_backbone { 0 } else { config.cached_views };
+        let mut progress = Progress::new("features", ((views + 1) * split.base.len().div_ceil(group.size())) as u64, 0);
+        let mut pass = |augment: Option<(&AugmentConfig, Arithmetic)>| {
+            features(model, augment, base, &split.base, &mut |count| {
+                progress.advance(count as u64, "");
+                Ok(interrupt::check()?)
+            })
+        };
+        let clean = pass(None)?;
+        examine(&clean, train, split)?;
+        let views = (0..views).map(|_| pass(Some((augment, config.views_precision)))).collect::<Result<_>>()?;
+        progress.finish();
+        Ok(Self { clean, views, labels: send(&train.select_labels(&split.base), model.device()) })
+    }
+
+    /// Draws the numbers that [`FeatureCache::new`] drew.
+    fn draw_again(&self, augment: &AugmentConfig, base: &BaseSession<'_>) {
+        let (train, group) = (base.images, base.run.group());
+        let own = group.own_part(&base.split.base).len();
+        group.apart(|| ());
+        for _ in &self.views {
+            group.apart(|| {
+                let together = train.together(BATCH);
+                for start in (0..own).step_by(together) {
+                    let _ = view(&blank(together.min(own - start), self.clean.device()), augment);
+                }
+            });
+        }
+    }
+
+    /// For every image of a share of the batch, features under two different cached views.
+    pub(super) fn two_views(&self, batch: &Tensor, share: Range<usize>) -> [Tensor; 2] {
+        let own = |all: &Tensor| all.narrow(0, share.start as i64, share.len() as i64);
+        let images = own(batch);
+        let stacked: Vec<Tensor> = self.views.iter().map(|view| view.index_select(0, &images)).collect();
+        let stacked = Tensor::stack(&stacked, 1);
+        self.choose(batch.size()[0], batch.device()).map(|choice| {
+            let index = own(&choice).view([-1, 1, 1]).expand([-1, 1, stacked.size()[2]], false);
+            stacked.gather(1, &index, false).squeeze_dim(1)
+        })
+    }
+
+    /// Draws two different views for each of `count` images.
+    pub(super) fn choose(&self, count: i64, device: Device) -> [Tensor; 2] {
+        let (views, options) = (self.views.len() as i64, (Kind::Int64, device));
+        let first = Tensor::randint(views, [count], options);
+        let second = (&first + 1 + Tensor::randint(views - 1, [count], options)).remainder(views);
+        [first, second]
+    }
+}
+
+/// Images for views whose random numbers alone count: how many those are depends on the number of images, not on their
+/// size.
+pub(super) fn blank(count: usize, device: Device) -> Tensor {
+    Tensor::zeros([count as i64, 3, 8, 8], (Kind::Float, device))
+}
+
+/// Refuses features that are no numbers, and warns of such as tell images apart badly.
+fn examine(clean: &Tensor, train: &Images, split: &Split) -> Result<()> {
+    let broken = clean.isfinite().all_dim(1, false).logical_not().nonzero().view(-1);
+    if let Some(first) = Vec::<i64>::try_from(broken)?.first() {
+        let image = split.base[*first as usize];
+        bail!(
+            "the backbone's features of training image {image} (class {}) are not finite; look at the image, and at \
+             backbone.mean and backbone.deviation",
+            train.labels[image]
+        );
+    }
+    /// Of the features' length, what is left of it without their mean, in backbones that work: 0.3 and more.
+    const LEAST: f64 = 1e-3;
+    let length = |rows: &Tensor| rows.square().sum(Kind::Double).sqrt().double_value(&[]);
+    let spread = length(&(clean - clean.mean_dim(0, true, Kind::Float))) / length(clean).max(f64::MIN_POSITIVE);
+    if spread < LEAST {
+        log::warn!(
+            "the backbone gives nearly the same features for every image (they differ by {:.4} % of their length): \
+             it will tell nothing apart; check its weights, and that its input is normalised as it was trained \
+             (backbone.mean, backbone.deviation)",
+            100.0 * spread
+        );
+    }
+    Ok(())
+}
+
+/// Features of some of the images, `[n, features]`: clean in f32, or under a view of each in the arithmetic given;
+/// `done` is told of every batch. Of several ranks each computes a part and has all.
+pub(super) fn features(
+    model: &Model,
+    augment: Option<(&AugmentConfig, Arithmetic)>,
+    base: &BaseSession<'_>,
+    indices: &[usize],
+    done: &mut dyn FnMut(usize) -> Result<()>,
+) -> Result<Tensor> {
+    let group = base.run.group();
+    let own = group.own_part(indices);
+    let rows = group.apart(|| features_of(model, augment, base.images, &own, done))?;
+    Ok(group.gather_rows(&rows, indices.len())?)
+}
+
+/// The same of this process alone.
+fn features_of(
+    model: &Model,
+    augment: Option<(&AugmentConfig, Arithmetic)>,
+    train: &Images,
+    indices: &[usize],
+    done: &mut dyn FnMut(usize) -> Result<()>,
+) -> Result<Tensor> {
+    let batch = |indices: &[usize]| {
+        let images = train.batch(indices, model.device());
+        augment.map_or_else(|| images.shallow_clone(), |(augment, _)| view(&images, augment))
+    };
+    let mut parts = Vec::new();
+    if let Some(onnx) = &model.onnx {
+        onnx.start()?.stream(indices.chunks(train.together(BATCH)).map(batch), |features| {
+            done(features.size()[0] as usize)?;
+            parts.push(features);
+            anyhow::Ok(())
+        })?;
+        return Ok(send(&Tensor::cat(&parts, 0), model.device()));
+    }
+    let mut source = model.source(augment.map_or(Arithmetic::F32, |(_, precision)| precision))?;
+    for indices in indices.chunks(train.together(BATCH)) {
+        parts.push(source.features(&batch(indices))?);
+        done(indices.len())?;
+    }
+    Ok(Tensor::cat(&parts, 0))
+}

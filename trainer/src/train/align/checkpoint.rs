@@ -1,0 +1,237 @@
+//! The checkpoints of phase 2: of one in progress, and of a finished one.
+
+use std::collections::HashMap;
+
+use anyhow::{Result, bail};
+use tch::{Kind, Tensor, no_grad};
+
+use super::CHECKPOINT;
+use super::stopping::Stopping;
+use crate::config::AlignConfig;
+use crate::model::Model;
+use crate::platform::distributed::Group;
+use crate::run::Run;
+use crate::train::fit::{BaseSession, Position};
+use crate::train::objective::Targets;
+use crate::train::optimiser::{Parameter, Sgd, SgdConfig, finite, gradients};
+
+/// Name of the checkpoint of a phase 2 in progress. Beside a finished one it stays as the one before it.
+pub(super) const UNFINISHED: &str = "align-unfinished.safetensors";
+
+/// The targets of a checkpoint, if it has them.
+fn targets(tensors: &HashMap<String, Tensor>) -> Option<Targets> {
+    let (vectors, rows) = (tensors.get("targets")?, tensors.get("assignment")?);
+    Some(Targets { vectors: vectors.shallow_clone(), rows: Vec::try_from(rows).ok()? })
+}
+
+/// A checkpoint that was made with these settings, if there is one.
+fn read(name: &str, settings: &Tensor, run: &Run) -> Result<Option<HashMap<String, Tensor>>> {
+    // Phase 2 can be made again from what phase 1 left.
+    let tensors = run.load_whole(name)?;
+    Ok(tensors.filter(|tensors| tensors.get("settings").is_some_and(|made| made.equal(settings))))
+}
+
+/// The targets of a phase 2 that was finished with the same settings, if it was; the model is then set from it.
+///
+/// # Errors
+/// If its checkpoint cannot be read, or is of another model.
+pub(super) fn finished(model: &mut Model, settings: &Tensor, run: &Run) -> Result<Option<Targets>> {
+    let Some(tensors) = read(CHECKPOINT, settings, run)? else { return Ok(None) };
+    log::info!("phase 2 was finished before; its checkpoint is used");
+    model.restore(&tensors)?;
+    let Some(targets) = targets(&tensors) else {
+        bail!("the checkpoint {} lacks the targets; remove it", run.path(CHECKPOINT).display());
+    };
+    Ok(Some(targets))
+}
+
+/// What a phase 2 left that was stopped.
+pub(super) struct Begun {
+    pub targets: Targets,
+    /// All of its checkpoint.
+    pub tensors: HashMap<String, Tensor>,
+}
+
+impl Begun {
+    /// The checkpoint of a phase 2 with the same settings that was stopped, if there is one.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn read(run: &Run, settings: &Tensor) -> Result<Option<Self>> {
+        let tensors = read(UNFINISHED, settings, run)?;
+        Ok(tensors.and_then(|tensors| Some(Self { targets: targets(&tensors)?, tensors })))
+    }
+}
+
+/// What phase 2 changes, the head's and the backbone's tensors among it.
+pub(super) struct AlignState {
+    head: Sgd,
+    /// Where the recipe trains the backbone.
+    backbone: Option<Sgd>,
+    /// Sum of the loss over the steps of this epoch, f64, on the device.
+    sum: Tensor,
+    /// Says when it is over, where the recipe does not.
+    pub stopping: Option<Stopping>,
+}
+
+impl AlignState {
+    /// The beginning.
+    pub fn new(model: &Model, config: &AlignConfig) -> Self {
+        let settings = SgdConfig {
+            momentum: config.momentum,
+            dampening: config.dampening,
+            weight_decay: config.weight_decay,
+            nesterov: false,
+        };
+        // The program's weight decay covers biases too; of the backbone, the norms go without as in phase 1.
+        let mut parameters = model.parameters("head");
+        parameters.iter_mut().for_each(|parameter| parameter.decays = true);
+        let backbone = config.train_backbone.then(|| Sgd::new(model.parameters("backbone"), settings));
+        let sum = Tensor::zeros([], (Kind::Double, model.device()));
+        Self { head: Sgd::new(parameters, settings), backbone, sum, stopping: None }
+    }
+
+    /// Sets the trained tensors from the checkpoint of a stopped phase; returns where that stands.
+    ///
+    /// # Errors
+    /// If a tensor is missing or has another shape.
+    pub fn restore(&mut self, tensors: &HashMap<String, Tensor>) -> Result<Position> {
+        for Parameter { name, tensor, .. } in self.parameters() {
+            match tensors.get(name) {
+                Some(saved) if saved.size() == tensor.size() => no_grad(|| tensor.shallow_clone().copy_(saved)),
+                _ => bail!("the checkpoint {UNFINISHED} does not fit in {name}; remove it to start phase 2 again"),
+            }
+        }
+        self.head.restore(tensors);
+        self.backbone.iter_mut().for_each(|backbone| backbone.restore(tensors));
+        let count = |name: &str| tensors.get(name).map_or(0, |count| count.int64_value(&[]) as usize);
+        let at = Position { epoch: count("epochs"), step: count("steps") };
+        if let Some(sum) = tensors.get("sum") {
+            self.sum = sum.to_device(self.sum.device()).copy();
+        }
+        match at.step {
+            0 => log::info!("phase 2 continues after epoch {}", at.epoch),
+            step => log::info!("phase 2 continues after step {step} of epoch {}", at.epoch + 1),
+        }
+        Ok(at)
+    }
+
+    /// Writes the checkpoint of a phase in progress, after so many steps.
+    ///
+    /// # Errors
+    /// If a weight is no number, or the file cannot be written; the checkpoint before is then still there.
+    pub fn save(&self, at: Position, steps: u64, targets: &Targets, settings: &Tensor, run: &Run) -> Result<()> {
+        let trained = self.parameters().map(|parameter| (parameter.name.clone(), parameter.tensor.shallow_clone()));
+        let mut tensors: Vec<(String, Tensor)> = trained.collect();
+        tensors.extend(self.head.state());
+        tensors.extend(self.backbone.iter().flat_map(Sgd::state));
+        demand_finite(at, &tensors)?;
+        tensors.extend(made_with(targets, settings));
+        tensors.push(("epochs".into(), Tensor::from(at.epoch as i64)));
+        tensors.push(("steps".into(), Tensor::from(at.step as i64)));
+        tensors.push(("sum".into(), self.sum.shallow_clone()));
+        tensors.extend(self.stopping.iter().flat_map(Stopping::state));
+        run.save(UNFINISHED, &tensors, steps)
+    }
+
+    /// Judges what is trained after so many epochs by the images set aside, where there are such; their loss.
+    ///
+    /// # Errors
+    /// If an engine outside this program fails.
+    pub fn look(&mut self, model: &Model, base: &BaseSession<'_>, epoch: usize) -> Result<Option<f64>> {
+        let Some(mut stopping) = self.stopping.take() else { return Ok(None) };
+        let loss = stopping.look(model, base, epoch, self.parameters());
+        self.stopping = Some(stopping);
+        loss.map(Some)
+    }
+
+    /// Goes on with what a stopped phase knew of the best weights.
+    pub fn restore_stopping(&mut self, tensors: &HashMap<String, Tensor>) {
+        if let Some(mut stopping) = self.stopping.take() {
+            stopping.restore(tensors, self.parameters());
+            self.stopping = Some(stopping);
+        }
+    }
+
+    /// Writes the checkpoint of a finished phase, after so many steps: with the best weights, where images set aside say
+    /// which those are.
+    ///
+    /// # Errors
+    /// As for [`AlignState::save`].
+    pub fn save_finished(
+        &self,
+        at: Position,
+        steps: u64,
+        model: &Model,
+        targets: &Targets,
+        settings: &Tensor,
+        run: &Run,
+    ) -> Result<()> {
+        if let Some(epoch) = self.stopping.as_ref().and_then(|stopping| stopping.settle(self.parameters())) {
+            log::info!(
+                "phase 2 ends after {} epochs; the head after {epoch} was the best on images set aside",
+                at.epoch
+            );
+        }
+        let mut tensors = model.tensors();
+        demand_finite(at, &tensors)?;
+        tensors.extend(made_with(targets, settings));
+        run.save(CHECKPOINT, &tensors, steps)?;
+        // Two generations are enough; should a third one stay, the finished one still counts.
+        let _ = run.remove_previous(UNFINISHED);
+        Ok(())
+    }
+
+    /// Takes a step along the gradients of a loss, at the learning rates of the head and of the backbone.
+    ///
+    /// # Errors
+    /// If another rank is gone.
+    pub fn descend(&mut self, loss: &Tensor, [of_head, of_backbone]: [f64; 2], group: &Group) -> Result<()> {
+        let gradients = gradients(loss, self.parameters());
+        let loss = loss.detach().to_kind(Kind::Double);
+        group.average(gradients.iter().filter(|gradient| gradient.defined()))?;
+        group.average([&loss])?;
+        let (head, backbone) = gradients.split_at(self.head.parameters().len());
+        self.head.step(head, of_head);
+        self.backbone.iter_mut().for_each(|sgd| sgd.step(backbone, of_backbone));
+        let _ = self.sum.g_add_(&loss);
+        Ok(())
+    }
+
+    /// Mean loss of this epoch's steps; waits for the device.
+    ///
+    /// # Errors
+    /// If it is no number.
+    pub fn loss(&self, at: Position) -> Result<f64> {
+        let sum = self.sum.double_value(&[]);
+        if !sum.is_finite() {
+            bail!("the loss became {sum} in epoch {}; lower align.learning_rate", at.epoch + 1);
+        }
+        Ok(sum / at.step as f64)
+    }
+
+    /// Forgets the loss of the epoch before.
+    pub fn begin_epoch(&mut self) {
+        self.sum = self.sum.zeros_like();
+    }
+
+    fn parameters(&self) -> impl Iterator<Item = &Parameter> {
+        self.head.parameters().iter().chain(self.backbone.iter().flat_map(Sgd::parameters))
+    }
+}
+
+/// Targets and settings, as both checkpoints hold them.
+fn made_with(targets: &Targets, settings: &Tensor) -> [(String, Tensor); 3] {
+    let rows = Tensor::from_slice(&targets.rows);
+    let named =
+        [("targets", targets.vectors.shallow_clone()), ("assignment", rows), ("settings", settings.shallow_clone())];
+    named.map(|(name, tensor)| (name.to_owned(), tensor))
+}
+
+/// Refuses weights that are no numbers.
+fn demand_finite(at: Position, tensors: &[(String, Tensor)]) -> Result<()> {
+    if !finite(tensors.iter().map(|(_, tensor)| tensor)) {
+        bail!("a weight became infinite after {} epochs; lower align.learning_rate", at.epoch);
+    }
+    Ok(())
+}

@@ -1,0 +1,293 @@
+//! The training loop: epochs, checkpoints, stops, progress. A `Phase` fills in what a step is.
+//!
+//! The sessions of the comparison ([`mod@crate::compare`]) have a short loop of their own: they take seconds, keep
+//! nothing, and share one count of epochs.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde_json::{Map, Value, json};
+use tch::Device;
+
+use crate::data::dataset::{Images, Split};
+use crate::platform::interrupt::{self, Interrupted, Work};
+use crate::run::Run;
+use crate::run::progress::Progress;
+
+/// Within an epoch a checkpoint is saved after this time, so that a power cut costs no more.
+const SAVE_AFTER: Duration = Duration::from_secs(300);
+/// A GPU waits while its weights are fetched and written, so epochs of seconds do not each end in a checkpoint there.
+const SAVE_APART: Duration = Duration::from_secs(30);
+/// Lines that stay, at most: few images make epochs of a step each.
+const LINES: usize = 100;
+/// Steps between two looks at the loss on a device that would otherwise wait for each.
+const LOOK: usize = 8;
+
+/// Seeds torch's generator for a part of the training, such as an epoch, by the recipe's seed and the part's number.
+pub(crate) fn seed_torch(seed: u64, number: i64) {
+    tch::manual_seed((seed as i64).wrapping_mul(1_000_003).wrapping_add(number));
+}
+
+/// The base session: what phases 1 and 2 train on, and the folder that keeps what they reach.
+#[derive(Clone, Copy, Debug)]
+pub struct BaseSession<'a> {
+    /// All training images.
+    pub images: &'a Images,
+    /// Which of them are the base session's.
+    pub split: &'a Split,
+    /// The recipe's seed.
+    pub seed: u64,
+    /// Takes checkpoints and metrics.
+    pub run: &'a Run,
+}
+
+/// How far a training is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Position {
+    /// Epochs that are done.
+    pub epoch: usize,
+    /// Steps of the next epoch that are done.
+    pub step: usize,
+}
+
+impl Position {
+    /// Steps of the phase that are done, of whose epochs each has `steps`.
+    pub fn steps(self, steps: usize) -> u64 {
+        (self.epoch * steps + self.step) as u64
+    }
+}
+
+/// What this process made of an epoch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EpochResult {
+    /// Steps; fewer than the epoch has where a run was continued within it.
+    pub steps: usize,
+    /// What they took.
+    pub time: Duration,
+}
+
+/// What a phase reports of an epoch.
+pub(crate) struct Report {
+    /// Mean loss over its steps.
+    pub loss: f64,
+    /// What else belongs into its line of metrics.
+    pub metrics: Map<String, Value>,
+    /// What else people are told.
+    pub words: String,
+}
+
+/// What is trained.
+pub(crate) trait Phase {
+    /// Begins an epoch: chooses the order of its images, and draws once more what the steps before `at` drew, so that a
+    /// run that continues ends in the same numbers as one that was never stopped.
+    fn begin(&mut self, at: Position) -> Result<()>;
+
+    /// Takes the step that `at` stands before.
+    fn step(&mut self, at: Position) -> Result<()>;
+
+    /// Mean loss over the steps of this epoch; waits for the device.
+    ///
+    /// # Errors
+    /// If it is no number.
+    fn loss(&self, at: Position) -> Result<f64>;
+
+    /// Ends the epoch whose last step `at` stands behind.
+    fn end(&mut self, at: Position, made: EpochResult) -> Result<Report>;
+
+    /// Whether nothing more is to be gained after so many epochs.
+    fn is_over(&self, _epochs: usize) -> bool {
+        false
+    }
+
+    /// Writes the checkpoint.
+    ///
+    /// # Errors
+    /// If a weight is no number, or the file cannot be written; the checkpoint before is then still there.
+    fn save(&mut self, at: Position, run: &Run) -> Result<()>;
+}
+
+/// How a phase is trained.
+#[derive(Clone, Copy)]
+pub(crate) struct Fit<'a> {
+    pub run: &'a Run,
+    /// Its name in the metrics.
+    pub name: &'static str,
+    /// Its name for people.
+    pub title: &'static str,
+    /// What a stop interrupts.
+    pub work: Work,
+    pub device: Device,
+    /// Steps of an epoch.
+    pub steps: usize,
+    /// Epochs of the schedule.
+    pub epochs: usize,
+    /// Epochs to be done in the end; fewer where the run is to stop early.
+    pub until: usize,
+    /// Views that go through the backbone in a step, if their rate is of interest.
+    pub views: Option<usize>,
+}
+
+impl Fit<'_> {
+    /// Trains from `at` on. A checkpoint is saved after every epoch (on a GPU, not sooner than half a minute after the
+    /// one before), every five minutes, and when a stop is asked for.
+    ///
+    /// # Errors
+    /// If the loss stops being finite, a file cannot be written, or a stop was asked for.
+    pub fn run(&self, phase: &mut dyn Phase, mut at: Position) -> Result<()> {
+        let Self { run, name, title, steps, epochs, until, .. } = *self;
+        let of_steps = |at: Position| at.steps(steps);
+        let mut progress = Progress::new(title, (epochs * steps) as u64, of_steps(at));
+        let (on_cpu, mut saved) = (self.device == Device::Cpu, Instant::now());
+        run.group().meet()?;
+        interrupt::enter(self.work);
+        while at.epoch < until {
+            phase.begin(at)?;
+            let (started, first) = (Instant::now(), at.step);
+            while at.step < steps {
+                phase.step(at)?;
+                at.step += 1;
+                let look = on_cpu || at.step.is_multiple_of(LOOK) || at.step == steps;
+                let stop = self.stop(look)?;
+                let save = stop.is_err() || saved.elapsed() > SAVE_AFTER;
+                if look || save {
+                    let loss = phase.loss(at)?;
+                    let made = EpochResult { steps: at.step - first, time: started.elapsed() };
+                    progress.at(of_steps(at), || {
+                        format!("epoch {}/{epochs} loss {loss:.3}{}", at.epoch + 1, self.rate(made))
+                    });
+                }
+                if save && at.step < steps {
+                    phase.save(at, run)?;
+                    saved = Instant::now();
+                }
+                if at.step < steps {
+                    stop?;
+                }
+            }
+            let made = EpochResult { steps: steps - first, time: started.elapsed() };
+            let Report { loss, metrics, words } = phase.end(at, made)?;
+            at = Position { epoch: at.epoch + 1, step: 0 };
+            let mut line = metrics;
+            let own = [("phase", json!(name)), ("epoch", json!(at.epoch)), ("loss", json!(loss))];
+            line.extend(own.map(|(field, value)| (field.to_owned(), value)));
+            line.insert("seconds".into(), json!(made.time.as_secs_f64()));
+            if let Some(views) = self.views_per_second(made) {
+                line.insert("views_per_second".into(), json!(views));
+            }
+            // Before the checkpoint; see `Run::rewind`.
+            run.log(&line.into())?;
+            let stop = self.stop(true)?;
+            let last = at.epoch == until || phase.is_over(at.epoch);
+            if on_cpu || saved.elapsed() > SAVE_APART || last || stop.is_err() {
+                phase.save(at, run)?;
+                saved = Instant::now();
+            }
+            let rate = self.rate(made);
+            let line = format!("epoch {}/{epochs}: loss {loss:.3}, {words}{rate}", at.epoch);
+            if last || at.epoch.is_multiple_of(until.div_ceil(LINES)) {
+                progress.milestone(&line);
+            } else {
+                progress.at(of_steps(at), || line);
+            }
+            if last {
+                break;
+            }
+            stop?;
+        }
+        interrupt::enter(Work::Run);
+        progress.finish();
+        Ok(())
+    }
+
+    /// Whether a stop was asked for; all ranks agree on that when they look, so that they stop after the same step.
+    fn stop(&self, look: bool) -> Result<Result<(), Interrupted>> {
+        let group = self.run.group();
+        if group.size() == 1 {
+            return Ok(interrupt::check());
+        }
+        if look && group.any(interrupt::check().is_err())? {
+            interrupt::ask();
+            return Ok(interrupt::check());
+        }
+        Ok(Ok(()))
+    }
+
+    fn views_per_second(&self, made: EpochResult) -> Option<f64> {
+        self.views.map(|views| (made.steps * views) as f64 / made.time.as_secs_f64())
+    }
+
+    /// Views per second in words, after a comma.
+    fn rate(&self, made: EpochResult) -> String {
+        self.views_per_second(made).map_or_else(String::new, |rate| format!(", {rate:.0} views/s"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Recipe;
+
+    /// Notes what it is asked for; the loss is the step's number.
+    struct Noted(Vec<String>);
+
+    impl Phase for Noted {
+        fn begin(&mut self, at: Position) -> Result<()> {
+            self.0.push(format!("begin {}.{}", at.epoch, at.step));
+            Ok(())
+        }
+
+        fn step(&mut self, at: Position) -> Result<()> {
+            self.0.push(format!("step {}.{}", at.epoch, at.step));
+            Ok(())
+        }
+
+        fn loss(&self, at: Position) -> Result<f64> {
+            anyhow::ensure!(at.epoch < 3, "the loss became NaN");
+            Ok(at.step as f64)
+        }
+
+        fn end(&mut self, at: Position, made: EpochResult) -> Result<Report> {
+            self.0.push(format!("end {}.{} after {}", at.epoch, at.step, made.steps));
+            Ok(Report { loss: self.loss(at)?, metrics: Map::new(), words: "fine".into() })
+        }
+
+        fn save(&mut self, at: Position, _: &Run) -> Result<()> {
+            self.0.push(format!("save {}.{}", at.epoch, at.step));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_phase_is_led_from_where_it_stands_to_where_it_shall_stop() {
+        let folder = tempfile::tempdir().unwrap();
+        let recipe: Recipe = toml::from_str(include_str!("../../recipes/synthetic-tiny.toml")).unwrap();
+        let run = &Run::open(folder.path(), &recipe).unwrap();
+        let fit = Fit {
+            run,
+            name: "noted",
+            title: "noted",
+            work: Work::Loose,
+            device: Device::Cpu,
+            steps: 2,
+            epochs: 9,
+            until: 2,
+            views: Some(8),
+        };
+        let mut phase = Noted(Vec::new());
+        fit.run(&mut phase, Position { epoch: 0, step: 1 }).unwrap();
+        let expected = ["begin 0.1", "step 0.1", "end 0.2 after 1", "save 1.0", "begin 1.0"];
+        assert_eq!(phase.0[..5], expected);
+        assert_eq!(phase.0[5..], ["step 1.0", "step 1.1", "end 1.2 after 2", "save 2.0"]);
+        let lines = run.metrics("noted");
+        assert_eq!((lines.len(), &lines[1]["epoch"], &lines[1]["loss"]), (2, &json!(2), &json!(2.0)));
+        assert!(lines.iter().all(|line| line["seconds"].is_f64() && line["views_per_second"].is_f64()));
+
+        // What is done is not done again, and what goes wrong is not saved.
+        let mut phase = Noted(Vec::new());
+        fit.run(&mut phase, Position { epoch: 2, step: 0 }).unwrap();
+        assert!(phase.0.is_empty());
+        let far = Fit { until: 4, ..fit };
+        assert!(far.run(&mut phase, Position { epoch: 3, step: 0 }).is_err());
+        assert_eq!(phase.0, ["begin 3.0", "step 3.0"]);
+    }
+}

@@ -1,0 +1,224 @@
+//! The objective of phases 2 and 3 in tch: PSCL + CE + ORTH over the pseudo-targets by role (OrCo, section 3.4).
+//!
+//! Phase 2 and the comparison of phase 3 minimise the same sum; what differs is in [`Weights`], and in which classes
+//! enter ORTH by their targets. The runtime's learner computes the same on the device ([`orco_core::align`]).
+
+mod generation;
+mod loss;
+
+use orco_core::align::{Perturbation, PerturbedTargets};
+use orco_core::config::Config;
+use orco_core::loss::contrast::ContrastForm;
+use tch::{Device, Kind, Tensor};
+
+pub use self::generation::pseudo_targets;
+pub(crate) use self::loss::NEVER;
+pub use self::loss::{class_means, contrast, cosine_cross_entropy, orthogonality};
+use crate::config::AlignConfig;
+use crate::model::backbone::unit;
+
+/// Pseudo-targets, and which class has which.
+#[derive(Debug)]
+pub struct Targets {
+    /// Unit rows `[count, d]`.
+    pub vectors: Tensor,
+    /// For every known class, in order of label, the row of its target.
+    pub rows: Vec<i64>,
+}
+
+impl Targets {
+    /// Targets of the known classes, in order of label, `[known, d]`.
+    pub fn assigned(&self) -> Tensor {
+        self.select(&self.rows)
+    }
+
+    /// Rows of the targets that no class has, rising.
+    pub fn free_rows(&self) -> Vec<i64> {
+        (0..self.vectors.size()[0]).filter(|row| !self.rows.contains(row)).collect()
+    }
+
+    /// Targets that no class has, `[free, d]`.
+    pub fn free(&self) -> Tensor {
+        self.select(&self.free_rows())
+    }
+
+    /// The same on another device.
+    #[must_use]
+    pub fn to_device(&self, device: Device) -> Self {
+        Self { vectors: self.vectors.to_device(device), rows: self.rows.clone() }
+    }
+
+    fn select(&self, rows: &[i64]) -> Tensor {
+        self.vectors.index_select(0, &Tensor::from_slice(rows).to_device(self.vectors.device()))
+    }
+}
+
+/// Weights of the terms, and how targets are perturbed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Weights {
+    /// Weight of PSCL; 0 leaves it out, as for the others.
+    contrast: f64,
+    contrast_form: ContrastForm,
+    temperature: f64,
+    perturbed: PerturbedTargets,
+    perturbation: Perturbation,
+    /// Magnitude e of the perturbation.
+    perturbation_width: f64,
+    /// Weight of a cross entropy over the samples of incremental classes.
+    cross_entropy: f64,
+    /// Weight of a cross entropy over the samples of base classes alone.
+    base_cross_entropy: f64,
+    orthogonality: f64,
+}
+
+impl From<&AlignConfig> for Weights {
+    fn from(config: &AlignConfig) -> Self {
+        Self {
+            contrast: config.contrast,
+            contrast_form: config.contrast_form,
+            temperature: config.temperature,
+            perturbed: config.perturbed,
+            perturbation: config.perturbation,
+            perturbation_width: config.perturbation_width,
+            // Phase 2 has samples of base classes only.
+            cross_entropy: 0.0,
+            base_cross_entropy: config.cross_entropy,
+            orthogonality: config.orthogonality,
+        }
+    }
+}
+
+impl From<&Config> for Weights {
+    fn from(config: &Config) -> Self {
+        Self {
+            contrast: config.contrast.into(),
+            contrast_form: config.contrast_form,
+            temperature: config.temperature.into(),
+            perturbed: PerturbedTargets::SESSION,
+            perturbation: Perturbation::Uniform,
+            perturbation_width: config.perturbation_width.into(),
+            cross_entropy: config.cross_entropy.into(),
+            base_cross_entropy: config.base_cross_entropy.into(),
+            orthogonality: config.orthogonality.into(),
+        }
+    }
+}
+
+/// What phase 2, or a session of the comparison, minimises.
+#[derive(Debug)]
+pub struct Objective {
+    weights: Weights,
+    /// Number of base classes.
+    base: i64,
+    /// Classes below this one enter ORTH by their targets.
+    settled: i64,
+    /// Targets of the known classes, `[known, d]`.
+    assigned: Tensor,
+    /// The others, `[free, d]`.
+    free: Tensor,
+    /// Both, in this order.
+    all: Tensor,
+    /// Rows of `all` that are perturbed, i64.
+    perturbed: Tensor,
+}
+
+impl Objective {
+    /// Of phase 2, which knows base classes only; their means in the batch enter ORTH.
+    pub fn of_base(targets: &Targets, weights: Weights) -> Self {
+        Self::new(targets, weights, targets.rows.len() as i64, 0)
+    }
+
+    /// Of an incremental session over `base` base classes, which enter ORTH by their targets.
+    pub fn of_session(targets: &Targets, weights: Weights, base: i64) -> Self {
+        Self::new(targets, weights, base, base)
+    }
+
+    fn new(targets: &Targets, weights: Weights, base: i64, settled: i64) -> Self {
+        let (assigned, free) = (targets.assigned(), targets.free());
+        let all = Tensor::cat(&[&assigned, &free], 0);
+        let (known, count) = (assigned.size()[0], all.size()[0]);
+        let PerturbedTargets { base: of_base, incremental, free: of_none } = weights.perturbed;
+        let roles = [(0..base, of_base), (base..known, incremental), (known..count, of_none)];
+        let perturbed: Vec<i64> = roles.into_iter().filter(|(_, wanted)| *wanted).flat_map(|(rows, _)| rows).collect();
+        let perturbed = Tensor::from_slice(&perturbed).to_device(all.device());
+        Self { weights, base, settled, assigned, free, all, perturbed }
+    }
+
+    /// PSCL + CE + ORTH of a batch.
+    ///
+    /// # Shapes
+    /// `z` f32 `[views b, d]` unit rows, the first view of all samples first; `labels` i64 `[b]`; returns a scalar.
+    pub fn loss(&self, z: &Tensor, labels: &Tensor) -> Tensor {
+        let weights = &self.weights;
+        let batch = labels.size()[0];
+        let of_rows = labels.repeat([z.size()[0] / batch]);
+        let mut total = Tensor::zeros([], (Kind::Float, z.device()));
+        if weights.contrast > 0.0 {
+            let (rows, row_labels) = self.with_perturbed(z, &of_rows, batch);
+            total += contrast(&rows, &row_labels, weights.temperature, weights.contrast_form) * weights.contrast;
+        }
+        // Where all known classes are base classes, every row counts.
+        let of_base = (self.assigned.size()[0] > self.base).then(|| of_rows.less(self.base));
+        let terms = [(weights.cross_entropy, Some(of_rows.ge(self.base))), (weights.base_cross_entropy, of_base)];
+        for (weight, counted) in terms.iter().filter(|(weight, _)| *weight > 0.0) {
+            if let Some(loss) = self.cross_entropy(z, &of_rows, counted.as_ref()) {
+                total += loss * *weight;
+            }
+        }
+        if weights.orthogonality > 0.0 {
+            let (means, present) = class_means(&z.narrow(0, 0, batch), labels, 0..self.assigned.size()[0]);
+            let moving = Tensor::arange(present.size()[0], (Kind::Int64, z.device())).ge(self.settled).unsqueeze(1);
+            // A class that the batch lacks enters by its target.
+            let known = means.where_self(&present.logical_and(&moving), &self.assigned);
+            let rows = Tensor::cat(&[known, self.free.shallow_clone()], 0);
+            total += orthogonality(&rows) * weights.orthogonality;
+        }
+        total
+    }
+
+    /// Cross entropy over the targets of the known classes, of the rows that count (of all without `counted`); nothing
+    /// if there is none.
+    fn cross_entropy(&self, z: &Tensor, labels: &Tensor, counted: Option<&Tensor>) -> Option<Tensor> {
+        // A GPU need not be waited for where every row counts.
+        let Some(counted) = counted else { return Some(cosine_cross_entropy(z, &self.assigned, labels)) };
+        let counted = counted.nonzero().squeeze_dim(1);
+        let (z, labels) = (z.index_select(0, &counted), labels.index_select(0, &counted));
+        (counted.numel() > 0).then(|| cosine_cross_entropy(&z, &self.assigned, &labels))
+    }
+
+    /// The rows `z` with perturbed targets below them, twice as many as the batch has samples, and all labels: the
+    /// number of a class, then numbers past the classes for free targets.
+    fn with_perturbed(&self, z: &Tensor, labels: &Tensor, batch: i64) -> (Tensor, Tensor) {
+        let count = self.perturbed.size()[0];
+        if count == 0 {
+            return (z.shallow_clone(), labels.shallow_clone());
+        }
+        let order = self.perturbed.index_select(0, &Tensor::randperm(count, (Kind::Int64, z.device())));
+        let chosen = order.repeat([(batch + count - 1) / count]).narrow(0, 0, batch);
+        let clean = self.all.index_select(0, &chosen);
+        let width = self.weights.perturbation_width;
+        let noisy = || match self.weights.perturbation {
+            Perturbation::None => clean.shallow_clone(),
+            Perturbation::Uniform => unit(&(&clean + (clean.rand_like() - 0.5) * width)),
+            Perturbation::Gaussian => unit(&(&clean + clean.randn_like() * width)),
+        };
+        (Tensor::cat(&[z.shallow_clone(), noisy(), noisy()], 0), Tensor::cat(&[labels, &chosen, &chosen], 0))
+    }
+
+    /// Draws the random numbers that [`Objective::loss`] draws for a batch of so many samples.
+    pub fn draw(&self, batch: i64) {
+        if self.weights.contrast > 0.0 {
+            let none = self.assigned.narrow(0, 0, 0);
+            let labels = Tensor::zeros([0], (Kind::Int64, none.device()));
+            let _ = self.with_perturbed(&none, &labels, batch);
+        }
+    }
+
+    /// The known class whose target is nearest to each row, i64 `[n]`.
+    pub fn nearest(&self, z: &Tensor) -> Tensor {
+        z.matmul(&self.assigned.transpose(0, 1)).argmax(1, false)
+    }
+}
+
+#[cfg(test)]
+mod tests;

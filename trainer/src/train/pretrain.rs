@@ -1,0 +1,267 @@
+//! Phase 1: the backbone f and the head g learn the base classes by contrast, cross entropy, or a mixture; or by what a
+//! rival minimises ([`mod@crate::rival`]).
+
+mod average;
+mod checkpoint;
+mod criterion;
+mod losses;
+
+use anyhow::{Result, bail};
+use orco_core::schedule::Schedule;
+use serde_json::{Map, Value, json};
+use tch::{Kind, Tensor};
+
+use self::checkpoint::PretrainState;
+use self::criterion::Recipes;
+pub(crate) use self::criterion::{Criterion, Scene};
+pub use self::losses::BatchLosses;
+use self::losses::Means;
+pub(crate) use self::losses::accuracy;
+use crate::config::{Arithmetic, PretrainConfig};
+use crate::model::Model;
+use crate::platform::interrupt::Work;
+use crate::platform::speed::Speed;
+use crate::run::Run;
+use crate::train::fit::{BaseSession, EpochResult, Fit, Phase, Position, Report, seed_torch};
+use crate::train::optimiser::{gradients, unscale};
+
+/// Name of the checkpoint in the run's folder.
+pub const CHECKPOINT: &str = "pretrain.safetensors";
+
+/// Trains for the epochs that the checkpoint has not seen yet, but not past `until`; [`crate::train::fit`] says when one is
+/// saved.
+///
+/// Every epoch seeds torch's generator from the recipe's seed and its own number, and a run that continues within an
+/// epoch draws the views of the steps before once more. So a resumed run draws the same views in the same order as one
+/// that was never stopped.
+///
+/// # Errors
+/// If the loss stops being finite, a checkpoint cannot be read or written, or a stop was asked for.
+pub fn pretrain(
+    model: &mut Model,
+    config: &PretrainConfig,
+    base: &BaseSession<'_>,
+    until: Option<usize>,
+) -> Result<()> {
+    let speed = train(model, config, base, until, &mut Recipes)?;
+    let description = &model.backbone.description;
+    // Phase 1 mirrors at random, and every view goes through the network once.
+    let once = description.multiply_adds() / if description.mirrored { 2 } else { 1 };
+    if let Some(sentence) = speed.sentence(once, model.device(), base.run.group().size()) {
+        log::info!("phase 1: {sentence}");
+    }
+    Ok(())
+}
+
+/// The same by any criterion; says how fast it was.
+///
+/// # Errors
+/// As for [`pretrain`].
+pub(crate) fn train<C: Criterion>(
+    model: &mut Model,
+    config: &PretrainConfig,
+    base: &BaseSession<'_>,
+    until: Option<usize>,
+    criterion: &mut C,
+) -> Result<Speed> {
+    let (device, run, images) = (model.device(), base.run, base.split.base.len());
+    if config.precision == Arithmetic::F16 {
+        half_precision_works(device)?;
+    }
+    let steps = images / config.batch;
+    if steps == 0 {
+        bail!("the {images} base images do not fill one batch of {}", config.batch);
+    }
+    let group = run.group();
+    group.demand_share("pretrain.batch", config.batch)?;
+    let (state, at) = PretrainState::load(model, criterion, config, run)?;
+    group.equalise(model.tensors().iter().map(|(_, tensor)| tensor))?;
+    model.backbone.norm_group = config.sync_batch_norm.then(|| group.clone());
+    run.rewind("pretrain", at.epoch)?;
+    let schedule = Schedule {
+        steps: config.epochs * steps,
+        warmup: config.warmup_epochs * steps,
+        start: config.warmup_start,
+        peak: config.learning_rate,
+        end: 0.0,
+    };
+    let norms = model.tensors().into_iter().map(|(_, tensor)| tensor).filter(|tensor| !tensor.requires_grad());
+    let views = config.batch * criterion.views(config);
+    let mut phase = Pretraining {
+        model,
+        criterion,
+        config,
+        base,
+        schedule,
+        steps,
+        state,
+        norms: norms.collect(),
+        order: Vec::new(),
+        speed: Speed::default(),
+    };
+    let fit = Fit {
+        run,
+        name: "pretrain",
+        title: "phase 1",
+        work: Work::Pretrain,
+        device,
+        steps,
+        epochs: config.epochs,
+        until: until.unwrap_or(config.epochs).min(config.epochs),
+        views: Some(views),
+    };
+    fit.run(&mut phase, at)?;
+    let speed = phase.speed;
+    model.backbone.norm_group = None;
+    Ok(speed)
+}
+
+/// Phase 1 at work.
+struct Pretraining<'a, C> {
+    model: &'a Model,
+    criterion: &'a mut C,
+    config: &'a PretrainConfig,
+    base: &'a BaseSession<'a>,
+    schedule: Schedule,
+    /// Steps of an epoch.
+    steps: usize,
+    state: PretrainState,
+    /// Running statistics of the norms; every rank has the means over all.
+    norms: Vec<Tensor>,
+    /// Order of the base images in this epoch.
+    order: Vec<i64>,
+    speed: Speed,
+}
+
+impl<C> Pretraining<'_, C> {
+    /// Numbers of the training images of a step.
+    fn batch(&self, step: usize) -> Vec<usize> {
+        let order = &self.order[step * self.config.batch..][..self.config.batch];
+        order.iter().map(|&index| self.base.split.base[index as usize]).collect()
+    }
+}
+
+impl<C: Criterion> Pretraining<'_, C> {
+    /// Adds the weights after so many epochs to the recipe's average, and makes the average the model after the last.
+    ///
+    /// # Errors
+    /// If another rank is gone.
+    fn average_weights(&mut self, epochs: usize) -> Result<()> {
+        /// Enough for means and variances.
+        const IMAGES: usize = 4096;
+        let (last, all) = (self.config.average_last, self.config.epochs);
+        if last == 0 || epochs + last <= all {
+            return Ok(());
+        }
+        self.state.average.add(self.state.optimiser.parameters());
+        if epochs < all {
+            return Ok(());
+        }
+        let averaged = self.state.average.apply(self.state.optimiser.parameters());
+        log::info!("phase 1: the weights are the mean over the last {averaged} epochs");
+        seed_torch(self.base.seed, all as i64 + 1);
+        let scene = Scene::of(self.model, self.config, self.base);
+        let batches = self.steps.min(IMAGES.div_ceil(self.config.batch));
+        let views = (0..batches).map(|step| self.model.channels.normalise(&scene.views(&self.batch(step), 1)));
+        self.model.backbone.estimate_norms(views, self.config.precision);
+        self.base.run.group().average(&self.norms)?;
+        Ok(())
+    }
+}
+
+impl<C: Criterion> Phase for Pretraining<'_, C> {
+    fn begin(&mut self, at: Position) -> Result<()> {
+        seed_torch(self.base.seed, at.epoch as i64 + 1);
+        let count = self.base.split.base.len() as i64;
+        self.order = Vec::try_from(Tensor::randperm(count, (Kind::Int64, tch::Device::Cpu)))?;
+        let scene = Scene::of(self.model, self.config, self.base);
+        for step in 0..at.step {
+            let _drawn = self.criterion.draw(&scene, &self.batch(step));
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, at: Position) -> Result<()> {
+        let (group, batch) = (self.base.run.group(), self.batch(at.step));
+        let scene = Scene::of(self.model, self.config, self.base);
+        let drawn = self.criterion.draw(&scene, &batch);
+        let losses = self.criterion.losses(&scene, drawn, &batch)?;
+        let optimiser = &mut self.state.optimiser;
+        let parts = losses.parts();
+        let average = |gradients: &[Tensor]| {
+            let defined = gradients.iter().filter(|gradient| gradient.defined());
+            group.average(defined.chain([&parts]).chain(&self.norms))
+        };
+        let (gradients, goes) = match &mut self.state.scaler {
+            None => {
+                let own = gradients(&losses.total, optimiser.parameters());
+                average(&own)?;
+                (own, true)
+            }
+            Some(scaler) => {
+                let mut scaled = gradients(&(&losses.total * scaler.scale()), optimiser.parameters());
+                average(&scaled)?;
+                let finite = unscale(&mut scaled, scaler.scale());
+                (scaled, scaler.update(finite)?)
+            }
+        };
+        if goes {
+            optimiser.step(&gradients, self.schedule.rate(at.epoch * self.steps + at.step));
+        }
+        self.state.sums.add(&parts);
+        Ok(())
+    }
+
+    fn loss(&self, at: Position) -> Result<f64> {
+        Ok(self.state.means(at, self.config)?.total)
+    }
+
+    fn end(&mut self, at: Position, made: EpochResult) -> Result<Report> {
+        self.speed.add(made.steps * self.config.batch * self.criterion.views(self.config), made.time);
+        let Means { total, cross_entropy, other, accuracy } = self.state.means(at, self.config)?;
+        self.state.begin_epoch(self.model.device());
+        self.average_weights(at.epoch + 1)?;
+        if let Some(scaler) = &self.state.scaler {
+            log::debug!("phase 1: the loss is scaled by {}", scaler.scale());
+        }
+        let rate = self.schedule.rate((at.epoch + 1) * self.steps - 1);
+        let metrics = [
+            ("cross_entropy", cross_entropy),
+            (C::OTHER, other),
+            ("accuracy", 100.0 * accuracy),
+            ("learning_rate", rate),
+        ];
+        let metrics: Map<String, Value> =
+            metrics.map(|(name, value)| (name.to_owned(), json!(value))).into_iter().collect();
+        let words = format!("accuracy on augmented views {:.1} %", 100.0 * accuracy);
+        Ok(Report { loss: total, metrics, words })
+    }
+
+    fn save(&mut self, at: Position, run: &Run) -> Result<()> {
+        self.state.save(at, at.steps(self.steps), self.model, self.criterion, run)
+    }
+}
+
+/// Refuses f16 where libtorch cannot train convolutions in it.
+fn half_precision_works(device: tch::Device) -> Result<()> {
+    let probe = || -> Result<bool, tch::TchError> {
+        let image = Tensor::f_ones([1, 4, 8, 8], (Kind::Half, device))?;
+        let weight = Tensor::f_ones([4, 4, 3, 3], (Kind::Half, device))?.set_requires_grad(true);
+        let one = [1, 1];
+        image
+            .f_conv2d(&weight, None::<Tensor>, one, one, one, 1)?
+            .f_to_kind(Kind::Float)?
+            .f_sum(Kind::Float)?
+            .f_backward()?;
+        Ok(weight.grad().f_isfinite()?.f_all()?.f_to_kind(Kind::Int64)?.f_int64_value(&[])? == 1)
+    };
+    if !probe().unwrap_or(false) {
+        bail!(
+            "libtorch cannot train convolutions in f16 on this device; set pretrain.precision to \"bf16\" or \"f32\""
+        );
+    }
+    if device == tch::Device::Cpu {
+        log::warn!("f16 on a processor is mostly slower than f32; bf16 is the faster one where the processor has it");
+    }
+    Ok(())
+}

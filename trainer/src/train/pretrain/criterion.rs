@@ -1,0 +1,109 @@
+//! What is minimised on the base classes: the recipe's own losses, or those of a rival.
+
+use std::collections::HashMap;
+
+use anyhow::Result;
+use tch::Tensor;
+
+use super::losses::BatchLosses;
+use crate::config::PretrainConfig;
+use crate::data::augment::view;
+use crate::data::dataset::Images;
+use crate::model::Model;
+use crate::platform::device::send;
+use crate::platform::distributed::{Group, RankError};
+use crate::train::fit::BaseSession;
+use crate::train::optimiser::Parameter;
+
+/// What every step works on.
+pub(crate) struct Scene<'a> {
+    pub model: &'a Model,
+    pub config: &'a PretrainConfig,
+    /// All training images.
+    pub images: &'a Images,
+    /// Who trains together.
+    pub group: &'a Group,
+}
+
+impl<'a> Scene<'a> {
+    /// Of a phase over the base classes.
+    pub fn of(model: &'a Model, config: &'a PretrainConfig, base: &BaseSession<'a>) -> Self {
+        Self { model, config, images: base.images, group: base.run.group() }
+    }
+
+    /// Draws so many random views of the own share b of a batch, in 0..1: `[views b, 3, h, w]`, the first of all images
+    /// first.
+    pub fn views(&self, batch: &[usize], count: usize) -> Tensor {
+        let images = self.images.batch(&batch[self.group.share(batch.len())], self.model.device());
+        let draw = || (0..count).map(|_| view(&images, &self.config.augment)).collect();
+        let views: Vec<Tensor> = self.group.apart(draw);
+        Tensor::cat(&views, 0)
+    }
+
+    /// The labels of a batch, i64 `[batch]`.
+    pub fn labels(&self, batch: &[usize]) -> Tensor {
+        send(&self.images.select_labels(batch), self.model.device())
+    }
+}
+
+/// What is minimised, with whatever it has beside the model.
+pub(crate) trait Criterion {
+    /// Everything random of a step.
+    type Drawn;
+
+    /// Name of the loss beside cross entropy in the metrics.
+    const OTHER: &'static str;
+
+    /// Views of an image in a step.
+    fn views(&self, config: &PretrainConfig) -> usize;
+
+    /// Draws all random numbers of a step, so that drawing them is enough to pass over one.
+    fn draw(&self, scene: &Scene<'_>, batch: &[usize]) -> Self::Drawn;
+
+    /// The losses of a batch.
+    ///
+    /// # Errors
+    /// [`RankError::Lost`].
+    fn losses(&mut self, scene: &Scene<'_>, drawn: Self::Drawn, batch: &[usize]) -> Result<BatchLosses, RankError>;
+
+    /// What is trained beside the model.
+    fn parameters(&self) -> Vec<Parameter> {
+        Vec::new()
+    }
+
+    /// All tensors that a checkpoint must have beside the model's.
+    fn tensors(&self) -> Vec<(String, Tensor)> {
+        Vec::new()
+    }
+
+    /// Sets them from a checkpoint.
+    ///
+    /// # Errors
+    /// If one is missing or has another shape.
+    fn restore(&mut self, _: &HashMap<String, Tensor>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The losses that the recipe names.
+pub(super) struct Recipes;
+
+impl Criterion for Recipes {
+    type Drawn = Tensor;
+
+    const OTHER: &'static str = "contrast";
+
+    fn views(&self, config: &PretrainConfig) -> usize {
+        config.views
+    }
+
+    fn draw(&self, scene: &Scene<'_>, batch: &[usize]) -> Tensor {
+        scene.views(batch, scene.config.views)
+    }
+
+    fn losses(&mut self, scene: &Scene<'_>, drawn: Tensor, batch: &[usize]) -> Result<BatchLosses, RankError> {
+        let Scene { model, config, group, .. } = scene;
+        let features = model.backbone.forward(&model.channels.normalise(&drawn), config.precision, true);
+        BatchLosses::over(model, config, &features, &scene.labels(batch), group)
+    }
+}
