@@ -76,7 +76,7 @@ const OTHER_BUILDS: [Step; 13] = [
     Step::new("clippy --release --package orco-c --package orco-python -- -D warnings"),
     // cargo-fuzz builds these with nightly Rust; that they compile needs none.
     Step::new(
-        "check --release --locked --no-default-features --manifest-path tests/fuzz/Cargo.toml --target-dir target",
+        "check --release --locked --no-default-features --manifest-path tests/fuzzing/Cargo.toml --target-dir target",
     ),
     Step::new("run --profile bare --package orco-bare --features program"),
     Step {

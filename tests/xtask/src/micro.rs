@@ -1,4 +1,4 @@
-//! `cargo xtask test micro`: the firmware in tests/micro is built in a Debian that has the compiler's own library as
+//! `cargo xtask test micro`: the firmware in tests/microcontroller is built in a Debian that has the compiler's own library as
 //! source, and runs on QEMU's Cortex-M7 there, beside the host.
 
 use std::error::Error;
@@ -12,7 +12,7 @@ use crate::package::run as must;
 use crate::root::{Root, folders_of_cargo, target_folder};
 
 /// The firmware's package, and its program.
-const FIRMWARE: &str = "tests/micro/firmware";
+const FIRMWARE: &str = "tests/microcontroller/firmware";
 
 /// Builds the firmware and runs the trial.
 ///

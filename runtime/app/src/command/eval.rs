@@ -94,8 +94,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     if !arguments.presets {
         say!(output, "orco answers {}", output::rule(&config))?;
     }
-    let open =
-        |path: &Path| options.check_destination(path).and_then(|()| ReportFile::open(path, orco_lab::csv::HEADING));
+    let open = |path: &Path| ReportFile::open(path, orco_lab::csv::HEADING, options);
     let csv = arguments.csv.as_deref().map(open).transpose()?;
     let measure = |system: System, config: &Config, name: &str| {
         let (base_model, seed) = (&bundle.base_model, arguments.seed);

@@ -66,9 +66,9 @@ pub struct Arguments {
     /// Most pictures that were not recognised and wait, in memory, for a name; 0 keeps none.
     #[arg(long, value_name = "N", env = "ORCO_INBOX", default_value_t = FRAMES)]
     pub inbox: usize,
-    /// Most memory that the pictures of all requests take at a time, in MiB; who comes when it is taken is told to try
-    /// again. The service as a whole takes at most this, what it takes when idle, and 192 MiB. With less than 192,
-    /// large photographs are refused. By default an eighth of the machine's memory, from 192 to 512.
+    /// Memory limit for the pictures of all requests together, in MiB. A request beyond it is told to try again. The
+    /// whole service needs at most this limit, its memory when idle, and 192 MiB. A limit below 192 refuses large
+    /// photographs. Default: an eighth of the machine's memory, but at least 192 and at most 512.
     #[arg(long, value_name = "MIB", env = "ORCO_PICTURE_MEMORY", value_parser = value_parser!(u32).range(32..=65_536))]
     pub picture_memory: Option<u32>,
     /// Keeps no small pictures of learned shots beside the state.
