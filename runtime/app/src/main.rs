@@ -12,6 +12,8 @@ mod mqtt;
 mod options;
 mod output;
 mod picture;
+#[cfg(feature = "serve")]
+mod serve_options;
 mod thumbnail;
 
 use std::path::{Path, PathBuf};
@@ -74,7 +76,7 @@ enum Verb {
     List,
     /// Serves the web page that teaches the device, and the same over HTTP, until Ctrl-C.
     #[cfg(feature = "serve")]
-    Serve(command::serve::Arguments),
+    Serve(serve_options::ServeOptions),
     /// Prints the settings that count and where each comes from, or a commented file of all.
     Config(command::config::Arguments),
     /// Says what is wrong on this machine and how to mend it.

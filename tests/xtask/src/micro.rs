@@ -6,9 +6,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::checks::workspace;
 use crate::environment::cargo;
-use crate::package::run as must;
+use crate::environment::workspace;
+use crate::process::run as must;
 use crate::root::{Root, folders_of_cargo, target_folder};
 
 /// The firmware's package, and its program.

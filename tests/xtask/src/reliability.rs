@@ -15,7 +15,7 @@ use std::process::{ExitCode, Stdio};
 use orco_trials::record::{Form, Record};
 use serde::Deserialize;
 
-use crate::checks::workspace;
+use crate::environment::workspace;
 use crate::environment::{Environment, cargo, exit_code};
 
 const PROMISES: &str = "docs/reliability.toml";
