@@ -63,6 +63,26 @@ impl CheckOptions {
     }
 }
 
+/// What the verbs that learn from pictures take.
+#[derive(Args, Debug)]
+pub struct LearnOptions {
+    #[command(flatten)]
+    change: ChangeOptions,
+    #[command(flatten)]
+    keep: KeepOptions,
+    #[command(flatten)]
+    check: CheckOptions,
+}
+
+impl LearnOptions {
+    /// Makes the learner work so.
+    pub fn apply(&self, learner: &mut Learner) {
+        self.change.apply(learner);
+        self.check.apply(learner);
+        learner.settings_mut().keep_shots = self.keep.keep_shots;
+    }
+}
+
 /// Says what speaks against shots that were taken all the same.
 pub fn warn_of_shots(output: &Output, learner: &Learner) {
     learner.doubtful_shots().iter().for_each(|shot| output.warn(shot));

@@ -16,7 +16,7 @@ mod picture;
 mod serve_options;
 mod thumbnail;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::Resettable;
