@@ -1,4 +1,4 @@
-//! What the fuzz targets do with arbitrary bytes; also the library of `tests/fuzz`, so that it needs the runtime's
+//! What the fuzz targets do with arbitrary bytes; also the library of `tests/fuzzing`, so that it needs the runtime's
 //! crates alone.
 //!
 //! Each function returns whether the bytes were accepted, panics if a promise is broken, and otherwise only must come

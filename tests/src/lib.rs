@@ -6,7 +6,7 @@
 //!
 //! [`tiny`] is a training that takes seconds, for the tests of the trainer.
 //!
-//! [`fuzz`] is what the fuzz targets in `tests/fuzz` do with arbitrary bytes.
+//! [`fuzz`] is what the fuzz targets in `tests/fuzzing` do with arbitrary bytes.
 //!
 //! To use other vectors of the same layout, whatever their sizes:
 //! `ORCO_GOLDEN=/path/to/vectors.safetensors cargo test --release -p orco-tests golden`.

@@ -1,4 +1,4 @@
-//! The fuzz targets on stable Rust: every file of the corpus in `tests/fuzz/corpus`, and every truncation and every
+//! The fuzz targets on stable Rust: every file of the corpus in `tests/fuzzing/corpus`, and every truncation and every
 //! flipped bit of small seeds, come back without a panic, within a bound of memory and of time.
 //!
 //! `ORCO_WRITE_CORPUS=1 cargo test --release --workspace --test corpus` writes the seeds into the corpus.
@@ -28,7 +28,7 @@ use serde::Serialize;
 static ALLOCATOR: Counting = Counting;
 
 fn corpus() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzzing/corpus")
 }
 
 /// Most memory that a target may take for so many bytes.

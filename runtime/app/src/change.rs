@@ -22,10 +22,10 @@ pub struct ChangeOptions {
     /// Seed of shuffling and perturbation.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Forgetting budget, in percentage points: refuses the change, and keeps what was known before, if it and all
-    /// sessions before it together cost the old classes more: those of the bundle together, by the samples that it set
-    /// aside; learned ones together, by their shots; and each class by itself, where so many of its samples are lost
-    /// that it can be no chance. Without it, losses are reported only.
+    /// Forgetting budget, in percentage points of accuracy. A change is refused, and the state stays as it was, if this
+    /// session and all earlier ones together cost the old classes more than that. Base classes together are measured on
+    /// the bundle's held-out samples, learned classes together on their shots; a single class counts only where it lost
+    /// too many samples for chance. Without a budget, losses are only reported.
     #[arg(long, value_name = "POINTS", env = "ORCO_FORGETTING_BUDGET", value_parser = points)]
     pub forgetting_budget: Option<f32>,
 }
@@ -51,8 +51,8 @@ pub struct KeepOptions {
 /// Whether pictures are looked at before they become shots.
 #[derive(Args, Debug)]
 pub struct CheckOptions {
-    /// Takes pictures that are refused otherwise: too dark or too bright, blurred, noise, or the same as another one of
-    /// the command. What speaks against them is said.
+    /// Learns from unfit pictures too, with a warning for each: too dark, too bright, blurred, nothing but noise, or the
+    /// same as another picture of this command. Without it, they are refused.
     #[arg(long)]
     pub take_anyway: bool,
 }
@@ -61,6 +61,26 @@ impl CheckOptions {
     /// Makes the learner work so.
     pub fn apply(&self, learner: &mut Learner) {
         learner.settings_mut().shot_checks = if self.take_anyway { ShotChecks::Warn } else { ShotChecks::Refuse };
+    }
+}
+
+/// What the verbs that learn from pictures take.
+#[derive(Args, Debug)]
+pub struct LearnOptions {
+    #[command(flatten)]
+    change: ChangeOptions,
+    #[command(flatten)]
+    keep: KeepOptions,
+    #[command(flatten)]
+    check: CheckOptions,
+}
+
+impl LearnOptions {
+    /// Makes the learner work so.
+    pub fn apply(&self, learner: &mut Learner) {
+        self.change.apply(learner);
+        self.check.apply(learner);
+        learner.settings_mut().keep_shots = self.keep.keep_shots;
     }
 }
 

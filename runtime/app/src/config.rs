@@ -1,5 +1,5 @@
 //! The file of settings. Every option that has an environment variable is a setting, too, under its long name: a new
-//! one needs no word here. The command line outdoes the environment, that the file, and that the default.
+//! one needs no change here. Precedence: command line, environment, this file, default.
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
@@ -227,9 +227,9 @@ pub fn effective(command: &Command, file: Option<&File>, matches: &ArgMatches) -
 /// A file that sets nothing, and says of every setting what it does and what its default is.
 pub fn commented(command: &Command) -> String {
     let mut text = String::from(
-        "# Settings of orco. What stands behind a single # is the default. The command line outdoes the\n\
-         # environment, and that this file; `orco config` prints what counts, `orco doctor` whether it works.\n\
-         # Relative paths start in the folder in which orco runs.\n",
+        "# Settings of orco. A line that starts with a single # shows the default; remove the # to change it.\n\
+         # Precedence: command line, environment, this file, default. `orco config` prints the settings in effect,\n\
+         # `orco doctor` checks them. Relative paths start in the folder in which orco runs.\n",
     );
     let mut verbs: Option<Vec<&str>> = None;
     for setting in settings(command) {

@@ -9,18 +9,18 @@ use anyhow::{Result, bail};
 /// Most links that are followed, one after the other.
 const MOST_LINKS: usize = 40;
 
-/// Refuses what leads into a folder, by whatever links, or is another name of a file in it. `whose` says what the folder
-/// holds.
+/// Refuses a path into a folder, through whatever links, and a second name of a file in it. `folder_name` is what the
+/// error calls the folder.
 ///
 /// # Errors
-/// If it does.
-pub fn check(path: &Path, state: &Path, whose: &str) -> Result<()> {
-    let there = canonical(state);
+/// If the path is such a one.
+pub fn check(path: &Path, folder: &Path, folder_name: &str) -> Result<()> {
+    let there = canonical(folder);
     if canonical(path).starts_with(&there) || is_second_name(path, &there) {
         bail!(
-            "cannot write {}: it lies in the folder of the {whose}, {}; name another place",
+            "cannot write {}: it is in the {folder_name}, {}; choose another place",
             path.display(),
-            state.display()
+            folder.display()
         );
     }
     Ok(())
@@ -108,12 +108,12 @@ mod tests {
             "second",
         ] {
             for state in [&state, &path("link")] {
-                let refused = check(&path(inside), state, "device's state").expect_err(inside).to_string();
-                assert!(refused.contains("it lies in the folder of the device's state"), "{refused}");
+                let refused = check(&path(inside), state, "device's state folder").expect_err(inside).to_string();
+                assert!(refused.contains("it is in the device's state folder"), "{refused}");
             }
         }
         for outside in ["mine", "new", "elsewhere/new", "state.json", "state/../new", "missing/new", "loop"] {
-            check(&path(outside), &state, "device's state").unwrap_or_else(|error| panic!("{outside}: {error}"));
+            check(&path(outside), &state, "device's state folder").unwrap_or_else(|error| panic!("{outside}: {error}"));
         }
         // A state that is not there yet.
         check(&path("new/slot-a"), &path("new"), "bundle").unwrap_err();

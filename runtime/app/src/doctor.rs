@@ -105,7 +105,7 @@ pub fn examine(options: &Options) -> Findings {
 
 /// Looks at what the service needs.
 #[cfg(feature = "serve")]
-pub fn examine_service(arguments: &crate::command::serve::Arguments, mut findings: Findings) -> Findings {
+pub fn examine_service(arguments: &crate::serve_options::ServeOptions, mut findings: Findings) -> Findings {
     service::token(arguments, &mut findings);
     service::certificate(arguments, &mut findings);
     service::port(arguments, &mut findings);

@@ -12,9 +12,11 @@ mod mqtt;
 mod options;
 mod output;
 mod picture;
+#[cfg(feature = "serve")]
+mod serve_options;
 mod thumbnail;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::Resettable;
@@ -74,7 +76,7 @@ enum Verb {
     List,
     /// Serves the web page that teaches the device, and the same over HTTP, until Ctrl-C.
     #[cfg(feature = "serve")]
-    Serve(command::serve::Arguments),
+    Serve(serve_options::ServeOptions),
     /// Prints the settings that count and where each comes from, or a commented file of all.
     Config(command::config::Arguments),
     /// Says what is wrong on this machine and how to mend it.
@@ -107,11 +109,7 @@ fn main() -> ExitCode {
     };
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let options = &cli.options;
-    let report = options.json.as_deref().filter(|path| *path != Path::new("-"));
-    if let Some(Err(error)) = report.map(|path| options.check_destination(path)) {
-        return Output::silent().finish(Err(error));
-    }
-    let output = match Output::open(options.json.as_deref()) {
+    let output = match Output::open(options) {
         Ok(output) => output,
         Err(error) => return Output::silent().finish(Err(error)),
     };
@@ -155,7 +153,7 @@ fn outlive_file_limits() {
         // A signal that is caught is none that ends; nobody asks whether it came.
         let came = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
         if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, came) {
-            eprintln!("warning: a limit of file sizes may end the process: {error}");
+            output::to_people(&format!("warning: a limit of file sizes may end the process: {error}"));
         }
     }
 }

@@ -123,14 +123,17 @@ impl Options {
         Ok(states.join(folder))
     }
 
-    /// Refuses to write a result among the device's state, whatever bundle it belongs to, or into the bundle.
+    /// Refuses a destination in the bundle's folder or in the folder of the device's states, whatever bundle they
+    /// belong to.
     ///
     /// # Errors
-    /// If it would lie there.
+    /// If the destination is in one of the two.
     pub fn check_destination(&self, path: &Path) -> Result<()> {
-        destination::check(path, &self.bundle, "bundle")?;
-        let states = self.state.clone().or_else(usual_states);
-        states.map_or(Ok(()), |states| destination::check(path, &states, "device's state"))
+        destination::check(path, &self.bundle, "bundle's folder")?;
+        match self.state.clone().or_else(usual_states) {
+            Some(states) => destination::check(path, &states, "device's state folder"),
+            None => Ok(()),
+        }
     }
 
     /// How much of the past is kept. The entry of the present state is none that could be taken back.

@@ -14,6 +14,7 @@ use orco_runtime::label;
 use serde_json::{Value, json};
 
 use crate::advice;
+use crate::options::Options;
 
 /// What was asked for was done.
 const DONE: u8 = 0;
@@ -60,8 +61,9 @@ impl ReportFile {
     /// a mistyped name must not cost a photograph.
     ///
     /// # Errors
-    /// If it is something else, or cannot be opened.
-    pub fn open(path: &Path, beginning: &str) -> Result<Self> {
+    /// If it is something else, lies in the bundle's folder or among the device's states, or cannot be opened.
+    pub fn open(path: &Path, beginning: &str, options: &Options) -> Result<Self> {
+        options.check_destination(path)?;
         let shown = path.display().to_string();
         if !may_be_replaced(path, beginning).with_context(|| format!("cannot write {shown}"))? {
             bail!("cannot write {shown}: it holds something else than a result; name another file");
@@ -78,11 +80,11 @@ impl ReportFile {
 
 impl Output {
     /// Makes sure, before anything is done, that the JSON can be written afterwards.
-    pub fn open(json: Option<&Path>) -> Result<Self> {
-        let json = match json {
+    pub fn open(options: &Options) -> Result<Self> {
+        let json = match options.json.as_deref() {
             None => Json::Nowhere,
             Some(path) if path == Path::new("-") => Json::Standard,
-            Some(path) => Json::File(ReportFile::open(path, "{")?),
+            Some(path) => Json::File(ReportFile::open(path, "{", options)?),
         };
         Ok(Self { json, ..Self::silent() })
     }

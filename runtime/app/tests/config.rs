@@ -1,4 +1,4 @@
-//! The file of settings: what outdoes what, and what is refused.
+//! The file of settings: its precedence, and what is refused.
 
 mod support;
 
@@ -51,7 +51,7 @@ fn defaults() -> String {
 }
 
 #[test]
-fn the_command_line_outdoes_the_environment_that_the_file_and_that_the_default() {
+fn precedence_is_command_line_environment_file_default() {
     let (_folder, path) =
         file("engine = \"rten\"\nhistory = 7\nwait = 0.5\nlisten = \"127.0.0.1:1\"\nhost-name = [\"a\", \"b\"]\n");
     let at =

@@ -119,6 +119,7 @@ fn can_watch() -> bool {
 
 #[test]
 fn whatever_call_fails_the_exit_code_says_whether_the_state_was_changed() {
+    let mut trial = orco_trials::trial!(5, "system calls that failed in a change");
     if !can_watch() {
         return;
     }
@@ -137,6 +138,8 @@ fn whatever_call_fails_the_exit_code_says_whether_the_state_was_changed() {
             assert_eq!(is_changed, ending.code != Some(1), "{:?}, {what}", ending.code);
         });
     }
+    assert!(tried > 10, "only {tried} calls failed");
+    trial.count(tried);
     let _ = writeln!(
         std::io::stderr(),
         "store: {tried} changes with a system call that failed, each in turn: 0 panics, 0 exit codes that lie"
@@ -145,6 +148,7 @@ fn whatever_call_fails_the_exit_code_says_whether_the_state_was_changed() {
 
 #[test]
 fn an_upgrade_learns_every_shot_or_is_refused() {
+    let mut trial = orco_trials::trial!(5, "system calls that failed in an upgrade");
     if !can_watch() {
         return;
     }
@@ -167,6 +171,8 @@ fn an_upgrade_learns_every_shot_or_is_refused() {
             assert!(said.contains("plant: 2 shots, recognised"), "{what}");
         }
     });
+    assert!(tried > 10, "only {tried} calls failed");
+    trial.count(tried);
     let _ = writeln!(
         std::io::stderr(),
         "store: {tried} upgrades with a system call that failed, each in turn: 0 shots lost without a word"
@@ -175,6 +181,7 @@ fn an_upgrade_learns_every_shot_or_is_refused() {
 
 #[test]
 fn a_file_that_is_written_is_there_or_the_exit_code_says_that_it_is_not() {
+    let mut trial = orco_trials::trial!(5, "system calls that failed in an export or a backup");
     if !can_watch() {
         return;
     }
@@ -214,7 +221,9 @@ fn a_file_that_is_written_is_there_or_the_exit_code_says_that_it_is_not() {
             }
         }
     }
+    assert!(tried > 10, "only {tried} calls failed");
     assert!(unsafe_but_there > 0, "no folder failed to be synced");
+    trial.count(tried);
     let _ = writeln!(
         std::io::stderr(),
         "files: {tried} exports and backups with a system call that failed, each in turn, {unsafe_but_there} of them \

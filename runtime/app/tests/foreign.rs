@@ -321,7 +321,7 @@ fn no_result_is_written_among_the_state() {
             if arguments[0] == "import" && place.ends_with("second") {
                 continue;
             }
-            assert_refused(&shared.run(&shared.bundle, arguments), "it lies in the folder of the device's state");
+            assert_refused(&shared.run(&shared.bundle, arguments), "it is in the device's state folder");
             assert_eq!(before(), slots, "{arguments:?}");
         }
     }
@@ -329,7 +329,7 @@ fn no_result_is_written_among_the_state() {
     let manifest = shared.bundle.folder.join("manifest.toml");
     let text = fs::read(&manifest).unwrap();
     let output = shared.run(&shared.bundle, &["list", "--json", manifest.to_str().unwrap()]);
-    assert_refused(&output, "it lies in the folder of the bundle");
+    assert_refused(&output, "it is in the bundle's folder");
     assert_eq!(fs::read(&manifest).unwrap(), text);
     // Where the state's folder is the usual one, those of other bundles are safe, too.
     let home = shared.path("home");
@@ -340,7 +340,7 @@ fn no_result_is_written_among_the_state() {
     arguments.drain(2..4);
     command = std::process::Command::new(command.get_program());
     command.args(arguments).args(["list", "--json"]).arg(&report).env("XDG_STATE_HOME", &home);
-    assert_refused(&command.output().unwrap(), "it lies in the folder of the device's state");
+    assert_refused(&command.output().unwrap(), "it is in the device's state folder");
 }
 
 #[test]

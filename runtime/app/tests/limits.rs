@@ -7,7 +7,7 @@ mod service;
 mod support;
 
 use std::fs::{self, File, Permissions};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -61,10 +61,9 @@ impl Tried {
     }
 
     /// Where it serves, or `None` if it has ended, with exit code 1 and one sentence.
-    fn outcome(&mut self, what: &str) -> Option<u16> {
-        let url = self.url.recv_timeout(PATIENCE);
-        if let Ok(url) = url {
-            return url.rsplit(':').next()?.parse().ok();
+    fn outcome(&mut self, what: &str) -> Option<Service> {
+        if let Ok(url) = self.url.recv_timeout(PATIENCE) {
+            return Some(Service::at(url));
         }
         let code = self.ended(what);
         let output = Output { status: code, stdout: Vec::new(), stderr: fs::read(&self.log).unwrap() };
@@ -98,42 +97,14 @@ impl Drop for Tried {
     }
 }
 
-fn ask(port: u16, method: &str, path: &str, kind: &str, body: &[u8]) -> (u16, Vec<u8>) {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: {kind}\r\n\
-         Content-Length: {}\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body)).unwrap();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap_or_else(|error| panic!("{method} {path}: {error}"));
-    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or_else(|| panic!("{path}: no answer"));
-    (text(&answer[9..12]).parse().unwrap(), answer.split_off(end + 4))
-}
-
 fn picture() -> Vec<u8> {
     fs::read(shots("try", "mug").join("1.jpg")).unwrap()
 }
 
-/// Shoots and learns a class; returns the job as it ended.
-fn teach(port: u16) -> Value {
-    for number in 1..=3 {
-        let shot = fs::read(shots("learn", "mug").join(format!("{number}.jpg"))).unwrap();
-        assert_eq!(ask(port, "POST", "/api/v1/shots/mug", "image/jpeg", &shot).0, 200);
-    }
-    let (status, job) = ask(port, "POST", "/api/v1/learn", "application/json", br#"{"label": "mug"}"#);
-    assert_eq!(status, 202, "{}", text(&job));
-    let job: Value = serde_json::from_slice(&job).unwrap();
-    let path = format!("/api/v1/jobs/{}", job["id"].as_str().unwrap());
-    loop {
-        let job: Value = serde_json::from_slice(&ask(port, "GET", &path, "", b"").1).unwrap();
-        if job["state"] == "done" || job["state"] == "failed" {
-            return job;
-        }
-        thread::sleep(Duration::from_millis(50));
-    }
+/// Teaches a class; returns the job as it ended.
+fn teach(service: &Service) -> Value {
+    service.shoot("mug", "mug", 3);
+    service.learn("mug")
 }
 
 /// Threads that a user has.
@@ -177,17 +148,18 @@ fn with_too_few_threads_the_service_ends_with_a_sentence_and_else_it_serves_and_
                 assert!(said.contains("ulimit -u"), "{what}: {said}");
                 refused += 1;
             }
-            Some(port) => {
+            Some(service) => {
                 for _ in 0..3 {
-                    let (status, answer) = ask(port, "POST", "/api/v1/classify", "image/jpeg", &picture());
+                    let (status, answer) = service.ask("POST", "/api/v1/classify", "image/jpeg", &picture());
                     assert_eq!(status, 200, "{what}: {}", text(&answer));
                 }
-                assert_eq!(ask(port, "GET", "/v2/health/ready", "", b"").0, 200, "{what}");
+                assert_eq!(service.ask("GET", "/v2/health/ready", "", b"").0, 200, "{what}");
                 tried.stop(&what);
                 served += 1;
             }
         }
     }
+    assert_eq!(refused + served, 14);
     println!("{refused} ended with a sentence, {served} served and stopped");
     if user == NOBODY {
         assert!(refused > 0 && served > 0, "{refused} {served}");
@@ -204,19 +176,19 @@ fn with_few_open_files_silent_listeners_keep_nobody_out() {
         let mut command = orco(&shipped(), &folder.path().join("state"), &arguments);
         limited(&mut command, Resource::RLIMIT_NOFILE, limit);
         let mut tried = Tried::start(command, folder.path().join("log"));
-        let Some(port) = tried.outcome(&what) else {
+        let Some(service) = tried.outcome(&what) else {
             assert!(limit < 20, "{what}: {}", text(&fs::read(&tried.log).unwrap()));
             continue;
         };
         let listen = |_| {
-            let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            let mut stream = service.connect();
             write!(stream, "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
             stream
         };
         let held: Vec<TcpStream> = (0..60).map(listen).collect();
-        let (status, answer) = ask(port, "POST", "/api/v1/classify", "image/jpeg", &picture());
+        let (status, answer) = service.ask("POST", "/api/v1/classify", "image/jpeg", &picture());
         assert_eq!(status, 200, "{what}: {}", text(&answer));
-        let job = teach(port);
+        let job = teach(&service);
         assert_eq!(job["state"], "done", "{what}: {job}");
         drop(held);
         tried.stop(&what);
@@ -252,14 +224,13 @@ fn a_limit_of_file_sizes_is_reported_as_a_full_disk_is() {
     let mut command = orco(&shipped(), &state, &["--engine", "rten", "serve", "--listen", "127.0.0.1:0"]);
     limited(&mut command, Resource::RLIMIT_FSIZE, 512);
     let service = Service::of(command);
-    let port = service.url.rsplit(':').next().unwrap().parse().unwrap();
     for _ in 0..2 {
-        let job = teach(port);
+        let job = teach(&service);
         assert_eq!((&job["state"], &job["changed"]), (&json!("failed"), &json!(false)), "{job}");
         assert!(job["error"].as_str().unwrap().contains("File too large"), "{job}");
-        assert_eq!(ask(port, "DELETE", "/api/v1/shots/mug", "", b"").0, 204);
+        assert_eq!(service.ask("DELETE", "/api/v1/shots/mug", "", b"").0, 204);
     }
-    assert_eq!(ask(port, "GET", "/v2/health/ready", "", b"").0, 200);
+    assert_eq!(service.ask("GET", "/v2/health/ready", "", b"").0, 200);
 }
 
 #[test]

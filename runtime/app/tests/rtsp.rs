@@ -11,7 +11,6 @@
 mod service;
 mod support;
 
-use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -19,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use orco_trials::missing;
-use serde_json::{Value, json};
+use serde_json::Value;
 use service::Service;
 use support::{orco, shipped, shots, text};
 use tempfile::TempDir;
@@ -79,19 +78,6 @@ fn live(service: &Service, what: &str, is: impl Fn(&Value) -> bool) -> Value {
     }
 }
 
-/// Teaches a class of the sample pictures.
-fn teach(service: &Service, label: &str, class: &str) {
-    for number in 1..=5 {
-        let shot = fs::read(shots("learn", class).join(format!("{number}.jpg"))).unwrap();
-        assert_eq!(service.ask("POST", &format!("/api/v1/shots/{label}"), "image/jpeg", &shot).0, 200);
-    }
-    let job = service.json("POST", "/api/v1/learn", &json!({ "label": label }));
-    let path = format!("/api/v1/jobs/{}", job["id"].as_str().unwrap());
-    while service.json("GET", &path, &Value::Null)["state"] != "done" {
-        thread::sleep(Duration::from_millis(50));
-    }
-}
-
 fn is_named_on_the_network(encoding: &str) {
     let missing = |reason: &str| missing("ORCO_RTSP", &format!("a camera that speaks RTSP, {encoding}"), reason);
     let camera = match Camera::start("0", encoding, "mug") {
@@ -105,7 +91,7 @@ fn is_named_on_the_network(encoding: &str) {
     let source = format!("rtsp://127.0.0.1:{}/1", camera.port);
     let arguments = ["--engine", "rten", "serve", "--listen", "127.0.0.1:0", "--camera", &source];
     let service = Service::of(orco(&shipped(), &folder.path().join("state"), &arguments));
-    teach(&service, "beaker", "mug");
+    service.teach("beaker", "mug");
     let seen = live(&service, "the photographs are named", |live| live["label"] == "beaker" && live["known"] == true);
     assert_eq!(seen["state"], "running", "{seen:#}");
     let (status, frame) = service.ask("GET", "/api/v1/camera.jpg", "", b"");
@@ -114,7 +100,7 @@ fn is_named_on_the_network(encoding: &str) {
     let port = camera.port.clone();
     drop(camera);
     live(&service, "it is away", |live| live["state"] == "away" && live["label"].is_null());
-    teach(&service, "duck", "rubber-duck");
+    service.teach("duck", "rubber-duck");
     let start = Instant::now();
     let _camera = loop {
         match Camera::start(&port, encoding, "rubber-duck") {

@@ -134,16 +134,8 @@ fn every_frame_is_answered_while_sessions_are_learned_and_memory_stays() {
                     let place = format!("/api/v1/shots/{}?anyway=true", label.replace(' ', "%20"));
                     assert_eq!(service.ask("POST", &place, "image/jpeg", &shot).0, 200);
                 }
-                let job = service.json("POST", "/api/v1/learn", &json!({ "label": label }));
-                let job = format!("/api/v1/jobs/{}", job["id"].as_str().unwrap());
-                loop {
-                    let state = service.json("GET", &job, &json!(null))["state"].clone();
-                    assert_ne!(state, "failed");
-                    if state == "done" {
-                        break;
-                    }
-                    thread::sleep(Duration::from_millis(100));
-                }
+                let job = service.learn(&label);
+                assert_eq!(job["state"], "done", "{job}");
             }
         });
         // As long as it learns, and as many as an hour has.

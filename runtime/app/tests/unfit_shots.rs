@@ -10,7 +10,7 @@ use orco_core::random::Random;
 use support::{Device, argument, shots};
 
 /// A good picture of a mug, a black, a white and a noisy one, and the first again at another size.
-fn spoilt(folder: &Path) {
+fn unfit_pictures(folder: &Path) {
     fs::create_dir(folder).unwrap();
     let good = image::open(shots("learn", "mug").join("1.jpg")).unwrap();
     good.save(folder.join("1.png")).unwrap();
@@ -27,7 +27,7 @@ fn spoilt(folder: &Path) {
 fn pictures_that_the_page_refuses_are_refused_unless_they_are_to_be_taken_anyway() {
     let device = Device::new();
     let folder = device.folder.path().join("shots");
-    spoilt(&folder);
+    unfit_pictures(&folder);
     let mug = argument("mug", &folder);
     device.json(&["learn", &argument("duck", &shots("learn", "rubber-duck"))]);
     let duck = argument("duck", &folder);

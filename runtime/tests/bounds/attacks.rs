@@ -118,6 +118,7 @@ fn fan(inputs: usize) -> Model {
 
 #[test]
 fn attacks_are_refused_before_an_engine_sees_them() {
+    let mut trial = orco_trials::trial!(4, "hostile models");
     let mut open_batch = with("Reshape", &[-1, 8, 8]);
     open_batch.input = vec![1 << 28, 3, 8, 8];
     let mut cycle = Model::new();
@@ -204,6 +205,7 @@ fn attacks_are_refused_before_an_engine_sees_them() {
             let Some(EncodeError::Refused(error)) = error else { panic!("{what}: {error:?}") };
             assert_eq!(error.to_string(), said, "{what}");
         }
+        trial.count(1);
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
@@ -247,7 +249,7 @@ fn what_passes_as_the_longest_and_the_widest_is_opened_on_a_small_stack() {
             Rten::open(&model, &input(8)).unwrap().encode(images.view()).unwrap();
             println!("{what}: rten, {:?}", started.elapsed());
             match Onnx::open(&model, &input(8)) {
-                Err(EncodeError::Start(reason)) => println!("skipped: ONNX Runtime ({reason})"),
+                Err(EncodeError::Start(reason)) => orco_trials::skipped(&format!("ONNX Runtime ({reason})")),
                 opened => drop(opened.unwrap().encode(images.view()).unwrap()),
             }
             println!("{what}: both, {:?}", started.elapsed());

@@ -40,7 +40,7 @@ fn compare(name: &str, model: &[u8], side: u32) {
     let expected = (inferred.outputs[0][0] as usize, inferred.outputs[0][1..].iter().product::<u64>() as usize);
     assert_eq!(given(&mut Rten::open(model, &input).unwrap()), expected, "{name}");
     match Onnx::open(model, &input) {
-        Err(EncodeError::Start(reason)) => println!("skipped: ONNX Runtime ({reason})"),
+        Err(EncodeError::Start(reason)) => orco_trials::skipped(&format!("ONNX Runtime ({reason})")),
         onnx => assert_eq!(given(&mut onnx.unwrap()), expected, "{name}"),
     }
 }

@@ -1,7 +1,5 @@
 //! Random graphs that pass: both engines give what was inferred, and rten takes no more memory than was told.
 
-use std::env;
-
 use ndarray::Array4;
 use orco_core::random::Random;
 use orco_runtime::encoder::audit::bounds::Bounds;
@@ -114,7 +112,7 @@ fn candidate(model: &Model, values: &[String], random: &mut Random, index: usize
 #[test]
 fn engines_give_what_was_inferred() {
     const NODES: usize = 8;
-    let graphs = if env::var_os("ORCO_HEAVY").is_some() { 3000 } else { 150 };
+    let graphs = if orco_trials::heavy() { 3000 } else { 150 };
     let start = |opened: Result<Onnx, EncodeError>| match opened {
         Err(EncodeError::Start(reason)) => Err(reason),
         opened => Ok(opened.ok()),
@@ -160,7 +158,7 @@ fn engines_give_what_was_inferred() {
             match start(Onnx::open(&bytes, &input(8))) {
                 Ok(Some(mut onnx)) => check(1, &mut onnx),
                 Ok(None) => {}
-                Err(reason) => println!("skipped: ONNX Runtime ({reason})"),
+                Err(reason) => orco_trials::skipped(&format!("ONNX Runtime ({reason})")),
             }
         }
     }

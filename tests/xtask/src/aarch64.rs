@@ -8,10 +8,11 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 
-use crate::checks::workspace;
 use crate::cross::{Cross, TRIPLE};
 use crate::environment::cargo;
-use crate::package::{folder_of, run as must, trial};
+use crate::environment::workspace;
+use crate::package::{folder_of, trial};
+use crate::process::run as must;
 use crate::root::target_folder;
 use beside::{Machine, Trial};
 

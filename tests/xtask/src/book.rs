@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::{fs, io};
 
-use crate::checks::workspace;
+use crate::environment::workspace;
 use crate::environment::{cargo, exit_code};
 use crate::library::MDBOOK;
 

@@ -1,11 +1,10 @@
 //! The steps of `cargo xtask test`, which CI runs too.
 
 use std::error::Error;
-use std::path::Path;
 use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::environment::{Environment, cargo, exit_code, quoted};
+use crate::environment::{Environment, cargo, exit_code, quoted, workspace};
 use crate::programs::{self, AtOnce};
 
 /// One call of Cargo that must succeed.
@@ -76,7 +75,7 @@ const OTHER_BUILDS: [Step; 13] = [
     Step::new("clippy --release --package orco-c --package orco-python -- -D warnings"),
     // cargo-fuzz builds these with nightly Rust; that they compile needs none.
     Step::new(
-        "check --release --locked --no-default-features --manifest-path tests/fuzz/Cargo.toml --target-dir target",
+        "check --release --locked --no-default-features --manifest-path tests/fuzzing/Cargo.toml --target-dir target",
     ),
     Step::new("run --profile bare --package orco-bare --features program"),
     Step {
@@ -176,12 +175,6 @@ fn repeat(step: &Step) -> String {
     let variables: String = step.variables.iter().map(|(name, value)| format!("{name}={} ", quoted(value))).collect();
     let arguments = step.arguments;
     format!(r#"(eval "$(cargo xtask setup)" && {variables}cargo {arguments})"#)
-}
-
-/// The folder of the workspace, two above this package.
-pub fn workspace() -> &'static Path {
-    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    package.ancestors().nth(2).unwrap_or(package)
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::checks::workspace;
 use crate::environment::cargo;
+use crate::environment::workspace;
 use crate::library::ONNX_RUNTIME_AARCH64;
-use crate::package::run as must;
+use crate::process::run as must;
 use crate::root::{Root, folders_of_cargo, target_folder};
 
 /// What Rust calls these machines.

@@ -120,6 +120,12 @@ fn prepended(folder: &Path, rest: Option<&OsStr>) -> OsString {
     path
 }
 
+/// The folder of the workspace, two above this package.
+pub fn workspace() -> &'static Path {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.ancestors().nth(2).unwrap_or(package)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -39,6 +39,8 @@ mod machines;
 mod micro;
 #[cfg(unix)]
 mod package;
+#[cfg(unix)]
+mod process;
 mod programs;
 mod reliability;
 #[cfg(unix)]
@@ -243,7 +245,7 @@ fn demo(args: &[OsString]) -> Result<ExitCode, Box<dyn Error>> {
     let mut command = cargo();
     command.args("run --release --package orco -- demo".split(' '));
     // The bundle and the sample pictures are found from there.
-    command.current_dir(checks::workspace());
+    command.current_dir(environment::workspace());
     command.args(args);
     // It looks at few pictures, which the engine in pure Rust does: no library is needed.
     hand_over(command)

@@ -1,4 +1,4 @@
-//! `cargo xtask test micro`: the firmware in tests/micro is built in a Debian that has the compiler's own library as
+//! `cargo xtask test micro`: the firmware in tests/microcontroller is built in a Debian that has the compiler's own library as
 //! source, and runs on QEMU's Cortex-M7 there, beside the host.
 
 use std::error::Error;
@@ -6,13 +6,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::checks::workspace;
 use crate::environment::cargo;
-use crate::package::run as must;
+use crate::environment::workspace;
+use crate::process::run as must;
 use crate::root::{Root, folders_of_cargo, target_folder};
 
 /// The firmware's package, and its program.
-const FIRMWARE: &str = "tests/micro/firmware";
+const FIRMWARE: &str = "tests/microcontroller/firmware";
 
 /// Builds the firmware and runs the trial.
 ///

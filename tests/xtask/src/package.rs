@@ -5,18 +5,18 @@ pub mod trial;
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 
 use crate::cache::Cache;
-use crate::checks::workspace;
 use crate::cross::{Cross, TRIPLE};
 use crate::environment::cargo;
+use crate::environment::workspace;
 use crate::library::{ONNX_RUNTIME, ONNX_RUNTIME_LICENCES};
+use crate::process::{output, run};
 
 /// The release that the package was tried with.
 const CARGO_DEB: &str = "3.8.0";
@@ -171,36 +171,4 @@ fn licence_files(folder: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     };
     let text = |path: PathBuf| Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned());
     paths.into_iter().filter(is_licence).map(text).collect()
-}
-
-/// Runs a command that must succeed.
-///
-/// # Errors
-/// If it does not.
-pub fn run(command: &mut Command) -> Result<(), Box<dyn Error>> {
-    let status = command.stdin(Stdio::null()).status().map_err(|error| not_started(command, &error))?;
-    if status.success() { Ok(()) } else { Err(format!("{} failed ({status})", shown(command)).into()) }
-}
-
-/// Runs a command that must succeed and returns what it writes to standard output.
-///
-/// # Errors
-/// If it does not; with what it wrote.
-pub fn output(command: &mut Command) -> Result<String, Box<dyn Error>> {
-    let output = command.stdin(Stdio::null()).output().map_err(|error| not_started(command, &error))?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    if output.status.success() {
-        return Ok(said);
-    }
-    let errors = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{} failed ({}): {said}{errors}", shown(command), output.status).into())
-}
-
-fn not_started(command: &Command, error: &std::io::Error) -> String {
-    format!("{} cannot be started: {error}", shown(command))
-}
-
-fn shown(command: &Command) -> String {
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words.collect::<Vec<_>>().join(OsStr::new(" ")).to_string_lossy().into_owned()
 }

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::checks::workspace;
+use crate::environment::workspace;
 use crate::environment::{Environment, cargo};
 
 /// A test program.

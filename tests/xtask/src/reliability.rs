@@ -15,7 +15,7 @@ use std::process::{ExitCode, Stdio};
 use orco_trials::record::{Form, Record};
 use serde::Deserialize;
 
-use crate::checks::workspace;
+use crate::environment::workspace;
 use crate::environment::{Environment, cargo, exit_code};
 
 const PROMISES: &str = "docs/reliability.toml";
@@ -31,6 +31,9 @@ pub struct Arguments {
     /// Run the trials as `cargo xtask test` does, not in full
     #[arg(long, conflicts_with = "records")]
     short: bool,
+    /// Write the page anew from the records that are there, and run nothing
+    #[arg(long, conflicts_with_all = ["records", "short"])]
+    page: bool,
 }
 
 /// What is promised.
@@ -74,27 +77,41 @@ fn kept() -> Result<Vec<Record>, Box<dyn Error>> {
 /// Runs the trials, or takes the records of a run, and writes the page and what it is made of.
 ///
 /// # Errors
-/// If a file cannot be read or written, a record is of a test that no promise names, or Cargo does not start.
+/// If a file cannot be read or written, a record is of a test that no promise names or of a tree with uncommitted
+/// changes, or Cargo does not start.
 pub fn run(
     arguments: &Arguments,
     set_up: impl FnOnce() -> Result<Environment, Box<dyn Error>>,
 ) -> Result<ExitCode, Box<dyn Error>> {
     let promises = Promises::read()?;
     let folder = tempfile::tempdir()?;
-    let code = match &arguments.records {
-        Some(_) => ExitCode::SUCCESS,
-        None => try_all(&promises, arguments.short, folder.path(), &set_up()?)?,
+    let code = if arguments.page || arguments.records.is_some() {
+        ExitCode::SUCCESS
+    } else {
+        try_all(&promises, arguments.short, folder.path(), &set_up()?)?
     };
     let new = collect(arguments.records.as_deref().unwrap_or(folder.path()))?;
     if let Some(stranger) = new.iter().find(|record| !promises.tests().contains(&(record.promise, &record.test))) {
         let Record { promise, test, .. } = stranger;
         return Err(format!("no promise {promise} names the test {test}: add it to {PROMISES}").into());
     }
+    if let Some(sentence) = of_changed_tree(&new) {
+        return Err(sentence.into());
+    }
     let records = merge(kept()?, new, &promises);
     fs::write(workspace().join(RECORDS), serde_json::to_string_pretty(&records)? + "\n")?;
     fs::write(workspace().join(PAGE), page::of(&promises, &records))?;
     println!("{PAGE} has {} records", records.len());
     Ok(code)
+}
+
+/// What to do about records that nobody can repeat: their tree had uncommitted changes.
+fn of_changed_tree(records: &[Record]) -> Option<String> {
+    let record = records.iter().find(|record| record.commit.ends_with("-dirty"))?;
+    let Record { test, commit, .. } = record;
+    Some(format!(
+        "the record of {test} is of {commit}, a tree with uncommitted changes: commit, and run the trials again"
+    ))
 }
 
 /// Runs every test that backs a promise, but for those of this program: `cargo xtask test machines` takes hours.
@@ -159,7 +176,7 @@ mod tests {
     fn the_page_is_what_its_records_make() {
         let (promises, records) = (Promises::read().unwrap(), kept().unwrap());
         let page = page::of(&promises, &records);
-        assert!(page == read(PAGE).unwrap(), "{PAGE} is another one: cargo xtask reliability --records EMPTY_FOLDER");
+        assert!(page == read(PAGE).unwrap(), "{PAGE} is another one: cargo xtask reliability --page");
         let numbers: Vec<u32> = promises.promise.iter().map(|promise| promise.number).collect();
         assert_eq!(numbers, (1..=numbers.len() as u32).collect::<Vec<_>>());
         for record in records {
@@ -202,6 +219,14 @@ mod tests {
         assert!(missing.is_empty(), "{PROMISES} names tests that are not there, or do not call trial!: {missing:#?}");
         let unnamed: Vec<_> = found.difference(&named).collect();
         assert!(unnamed.is_empty(), "add these to {PROMISES}: {unnamed:#?}");
+    }
+
+    #[test]
+    fn a_record_of_uncommitted_changes_is_refused() {
+        let clean = record(1, "a", Form::Long, 0);
+        let changed = Record { commit: "abc-dirty".into(), test: "b".into(), ..clean.clone() };
+        assert_eq!(of_changed_tree(&[clean.clone()]), None);
+        assert!(of_changed_tree(&[clean, changed]).unwrap().starts_with("the record of b is of abc-dirty, "));
     }
 
     #[test]

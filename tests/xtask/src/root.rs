@@ -10,7 +10,7 @@ use std::process::Command;
 use crate::cache::Cache;
 use crate::emulation;
 use crate::error::SetupCause;
-use crate::package::{output, run};
+use crate::process::{output, run};
 
 /// What brings compilers for other machines: the release that always has recent ones.
 const SID: &str = "sid";
@@ -190,7 +190,7 @@ pub fn folders_of_cargo(target: &Path) -> Result<[PathBuf; 3], Box<dyn Error>> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo"))).ok_or("there is no home folder")?;
     fs::create_dir_all(target)?;
-    Ok([crate::checks::workspace().to_owned(), home, target.to_owned()])
+    Ok([crate::environment::workspace().to_owned(), home, target.to_owned()])
 }
 
 /// Where the workspace is built.
@@ -201,7 +201,7 @@ pub fn target_folder() -> Result<PathBuf, Box<dyn Error>> {
     let metadata = output(
         crate::environment::cargo()
             .args(["metadata", "--format-version", "1", "--no-deps"])
-            .current_dir(crate::checks::workspace()),
+            .current_dir(crate::environment::workspace()),
     )?;
     let metadata: serde_json::Value = serde_json::from_str(&metadata)?;
     let target = metadata["target_directory"].as_str().ok_or("cargo metadata names no target folder")?;

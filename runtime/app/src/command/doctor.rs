@@ -13,7 +13,7 @@ use crate::output::{self, Output, say};
 pub struct Arguments {
     #[cfg(feature = "serve")]
     #[command(flatten)]
-    serve: super::serve::Arguments,
+    serve: crate::serve_options::ServeOptions,
 }
 
 /// Prints every finding; fails where something must be mended.

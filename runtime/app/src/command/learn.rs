@@ -8,7 +8,7 @@ use clap::Args;
 use orco_runtime::learner::Shots;
 use serde_json::Value;
 
-use crate::change::{self, Bars, ChangeOptions, CheckOptions, KeepOptions};
+use crate::change::{self, Bars, LearnOptions};
 use crate::device;
 use crate::options::Options;
 use crate::output::Output;
@@ -20,20 +20,14 @@ pub struct Arguments {
     #[arg(required = true, value_name = "LABEL=FOLDER", value_parser = change::parse)]
     classes: Vec<(String, PathBuf)>,
     #[command(flatten)]
-    change: ChangeOptions,
-    #[command(flatten)]
-    keep: KeepOptions,
-    #[command(flatten)]
-    check: CheckOptions,
+    options: LearnOptions,
 }
 
 /// Learns the classes in one session and saves the new state.
 pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<Value> {
     let started = Instant::now();
     let mut learner = device::open(options, output)?;
-    arguments.change.apply(&mut learner);
-    arguments.check.apply(&mut learner);
-    learner.settings_mut().keep_shots = arguments.keep.keep_shots;
+    arguments.options.apply(&mut learner);
     let class = |(label, folder): &'_ (String, PathBuf)| Ok((label.clone(), Shots::folder(folder)?));
     let classes = arguments.classes.iter().map(class).collect::<Result<Vec<_>>>()?;
     let classes: Vec<_> = classes.iter().map(|(label, shots)| (label.as_str(), shots.clone())).collect();

@@ -11,7 +11,7 @@ use orco_serve::token::Token;
 use x509_parser::pem::parse_x509_pem;
 
 use super::Findings;
-use crate::command::serve::Arguments;
+use crate::serve_options::ServeOptions;
 
 /// Days before a certificate's end from which that is said.
 const SOON: i64 = 30;
@@ -19,7 +19,7 @@ const SOON: i64 = 30;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Whether the token can be used, or made.
-pub fn token(arguments: &Arguments, findings: &mut Findings) {
+pub fn token(arguments: &ServeOptions, findings: &mut Findings) {
     const SUBJECT: &str = "token";
     match &arguments.token_file {
         None if arguments.listen.ip().is_loopback() => {
@@ -43,7 +43,7 @@ pub fn token(arguments: &Arguments, findings: &mut Findings) {
 }
 
 /// Whether certificate and key belong together, and today is between the certificate's dates.
-pub fn certificate(arguments: &Arguments, findings: &mut Findings) {
+pub fn certificate(arguments: &ServeOptions, findings: &mut Findings) {
     const SUBJECT: &str = "certificate";
     let tls = match arguments.tls() {
         Ok(Some(tls)) => tls,
@@ -81,7 +81,7 @@ pub fn certificate(arguments: &Arguments, findings: &mut Findings) {
 
 /// Whether what is set for an MQTT broker can be used; the broker itself is not asked.
 #[cfg(feature = "mqtt")]
-pub fn mqtt(arguments: &Arguments, findings: &mut Findings) {
+pub fn mqtt(arguments: &ServeOptions, findings: &mut Findings) {
     const SUBJECT: &str = "MQTT";
     match arguments.mqtt.device() {
         Ok(None) => findings.note(SUBJECT, "no broker: nothing is reported"),
@@ -95,7 +95,7 @@ pub fn mqtt(arguments: &Arguments, findings: &mut Findings) {
 }
 
 /// Whether the port is free, or the service itself has it.
-pub fn port(arguments: &Arguments, findings: &mut Findings) {
+pub fn port(arguments: &ServeOptions, findings: &mut Findings) {
     const SUBJECT: &str = "port";
     let address = arguments.listen;
     match TcpListener::bind(address) {

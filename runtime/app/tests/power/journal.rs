@@ -231,6 +231,10 @@ impl Watch {
             libc::SYS_truncate => named("truncate", None, 0),
             libc::SYS_symlinkat => named("symlinkat", Some(1), 2),
             libc::SYS_mknodat => named("mknodat", Some(0), 1),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_symlink => named("symlink", None, 1),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_mknod => named("mknod", None, 0),
             libc::SYS_mmap if arguments[2] & libc::PROT_WRITE as u64 != 0 && arguments[3] & shared != 0 => {
                 opened("mmap", 4)
             }

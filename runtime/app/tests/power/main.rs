@@ -42,7 +42,7 @@ use tempfile::TempDir;
 use crate::journal::{Journal, Recorder};
 use crate::medium::{HONEST, Medium};
 use crate::service::{Events, Service};
-use crate::support::{fast_bundle, orco, shots};
+use crate::support::{fast_bundle, orco};
 
 /// A request that changes what the device knows.
 type Request = (&'static str, &'static str, Value);
@@ -58,12 +58,7 @@ fn serving(bundle: &Path, state: &Path) -> Command {
 fn make(service: &Service, events: &mut Events, (method, path, body): &Request) {
     if *path == "/api/v1/learn" {
         let label = body["label"].as_str().unwrap();
-        for number in 1..=3 {
-            let shot = fs::read(shots("learn", label).join(format!("{number}.jpg"))).unwrap();
-            let place = format!("/api/v1/shots/{label}?anyway=true");
-            let (status, answer) = service.ask("POST", &place, "image/jpeg", &shot);
-            assert_eq!(status, 200, "{}", support::text(&answer));
-        }
+        service.shoot_anyway(label, label, 3);
     }
     let path = match path.split_once("FIRST") {
         Some((before, after)) => format!("{before}{}{after}", first_shot(service, "beaker")),

@@ -31,7 +31,7 @@ use crate::broker::{Broker, is_here, until};
 use crate::clients::Stop;
 use crate::meter::Meter;
 use crate::service::Service;
-use crate::support::{fast_bundle, orco, shots, text};
+use crate::support::{fast_bundle, orco};
 
 /// How much a median may grow. Threads that wait for blocking work end after ten seconds without any; descriptors are
 /// mostly connections, which come and go.
@@ -73,12 +73,7 @@ impl Teacher<'_> {
 
     fn learn(&mut self, label: &str, number: usize) {
         let class = ["cactus", "dumbbell", "mug", "rubber-duck", "toy-brick", "traffic-cone"][number % 6];
-        for shot in 1..=3 {
-            let shot = fs::read(shots("learn", class).join(format!("{shot}.jpg"))).unwrap();
-            let place = format!("/api/v1/shots/{label}?anyway=true");
-            let (status, answer) = self.service.ask("POST", &place, "image/jpeg", &shot);
-            assert_eq!(status, 200, "{}", text(&answer));
-        }
+        self.service.shoot_anyway(label, class, 3);
         self.make("POST", "/api/v1/learn", &json!({ "label": label }));
         self.labels.push(label.to_owned());
         self.check();

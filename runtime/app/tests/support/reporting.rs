@@ -8,8 +8,6 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
 use crate::broker::{Listener, until};
 use crate::service::Service;
 use crate::support::{orco, shipped, shots, text};
@@ -40,15 +38,7 @@ impl<'a> Reporting<'a> {
 
     /// Teaches a class of the sample pictures.
     pub fn teach(&self, label: &str, class: &str) {
-        for number in 1..=5 {
-            let shot = fs::read(shots("learn", class).join(format!("{number}.jpg"))).unwrap();
-            let path = format!("/api/v1/shots/{label}");
-            let (status, answer) = self.service.ask("POST", &path, "image/jpeg", &shot);
-            assert_eq!(status, 200, "{}", text(&answer));
-        }
-        let job = self.service.json("POST", "/api/v1/learn", &json!({ "label": label }));
-        let path = format!("/api/v1/jobs/{}", job["id"].as_str().unwrap());
-        until("it is learned", || self.service.json("GET", &path, &Value::Null)["state"] == "done");
+        self.service.teach(label, class);
     }
 
     /// Puts photographs of a class before the camera, one after another, until several agree that it is `label`, and

@@ -2,15 +2,17 @@
 
 #![allow(dead_code, reason = "no test program uses all of it")]
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::support::{orco, workspace};
+use crate::support::{orco, shots, text, workspace};
 
 /// The program, until it is dropped: then it is killed, as by a power cut.
 pub struct Service {
@@ -42,6 +44,11 @@ impl Service {
         let line = lines.find_map(|line| Some(line.unwrap()).filter(|line| line.contains("http://")));
         let line = line.expect("it says where it listens");
         let url = line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().to_owned();
+        Self::at(url)
+    }
+
+    /// One that somebody else has started and will end, by its address.
+    pub fn at(url: String) -> Self {
         Self { url, process: None }
     }
 
@@ -74,8 +81,46 @@ impl Service {
     pub fn json(&self, method: &str, path: &str, body: &Value) -> Value {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let (status, answer) = self.ask(method, path, "application/json", body.as_bytes());
-        assert!((200..300).contains(&status), "{method} {path}: {status} {}", String::from_utf8_lossy(&answer));
+        assert!((200..300).contains(&status), "{method} {path}: {status} {}", text(&answer));
         serde_json::from_slice(&answer).unwrap()
+    }
+
+    /// Sends the first sample pictures of a class as shots of a label.
+    pub fn shoot(&self, label: &str, class: &str, count: usize) {
+        self.send_shots(&format!("/api/v1/shots/{label}"), class, count);
+    }
+
+    /// The same, even where a picture is unfit or was a shot before.
+    pub fn shoot_anyway(&self, label: &str, class: &str, count: usize) {
+        self.send_shots(&format!("/api/v1/shots/{label}?anyway=true"), class, count);
+    }
+
+    fn send_shots(&self, path: &str, class: &str, count: usize) {
+        for number in 1..=count {
+            let shot = fs::read(shots("learn", class).join(format!("{number}.jpg"))).unwrap();
+            let (status, answer) = self.ask("POST", path, "image/jpeg", &shot);
+            assert_eq!(status, 200, "{}", text(&answer));
+        }
+    }
+
+    /// Learns a label from the shots that were sent; returns the job as it ended.
+    pub fn learn(&self, label: &str) -> Value {
+        let job = self.json("POST", "/api/v1/learn", &json!({ "label": label }));
+        let path = format!("/api/v1/jobs/{}", job["id"].as_str().unwrap());
+        loop {
+            let job = self.json("GET", &path, &Value::Null);
+            if job["state"] == "done" || job["state"] == "failed" {
+                return job;
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Teaches a label five sample pictures of a class.
+    pub fn teach(&self, label: &str, class: &str) {
+        self.shoot(label, class, 5);
+        let job = self.learn(label);
+        assert_eq!(job["state"], "done", "{job}");
     }
 
     /// The process.
@@ -91,7 +136,7 @@ impl Service {
     /// Memory of the process in MiB: what it holds now, and at most.
     #[cfg(target_os = "linux")]
     pub fn memory(&self) -> (usize, usize) {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
         let of = |name: &str| {
             let line = status.lines().find(|line| line.starts_with(name)).unwrap();
             line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() / 1024

@@ -9,10 +9,10 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::checks::workspace;
 use crate::cross::Cross;
+use crate::environment::workspace;
 use crate::library::ONNX_RUNTIME;
-use crate::package::output;
+use crate::process::output;
 
 /// Probabilities of one picture may differ by so much: engines add the products of a convolution in an order that suits
 /// the vector unit, so features differ in their last bits, and so do, after learning, the exemplars of a state.

@@ -16,9 +16,9 @@ use serde_json::Value;
 
 use super::{Arguments, build, output, run};
 use crate::cache::Cache;
-use crate::checks::workspace;
 use crate::cross::{Cross, TRIPLE};
 use crate::emulation;
+use crate::environment::workspace;
 use crate::root::{PACKAGED, bootstrap, failed};
 
 /// The version to which the package is upgraded.

@@ -1,6 +1,6 @@
 """Draws examples/session.svg: a real session of `orco`, output as printed, beside the pictures that it looks at.
 
-    cargo build --release -p orco && python3 tests/render/session.py
+    cargo build --release -p orco && python3 tests/renderer/session.py
 """
 
 import base64

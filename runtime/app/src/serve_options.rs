@@ -1,0 +1,133 @@
+//! The options of `orco serve`, which `orco doctor` takes, too.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::builder::RangedI64ValueParser;
+use clap::{Args, value_parser};
+use orco_runtime::unknown::FALSE_ALARMS;
+use orco_serve::inbox::FRAMES;
+use orco_serve::{Source, Tls};
+
+use crate::change::KeepOptions;
+use crate::options::share;
+
+/// See the fields.
+#[derive(Args, Debug)]
+pub struct ServeOptions {
+    /// Where it listens. On any address but this machine's own, callers must give the token.
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        env = "ORCO_LISTEN",
+        default_value = "127.0.0.1:8080",
+        value_parser = listen
+    )]
+    pub listen: SocketAddr,
+    /// File of the token that callers must give, readable by its owner alone; it is made if it is not there.
+    #[arg(long, value_name = "FILE", env = "ORCO_TOKEN_FILE")]
+    pub token_file: Option<PathBuf>,
+    /// A name by which the machine is called, beside localhost and its addresses; may be given again.
+    #[arg(long, value_name = "NAME", env = "ORCO_HOST_NAME", value_delimiter = ',', value_parser = host_name)]
+    pub host_name: Vec<String>,
+    /// Certificate for TLS, a PEM file; browsers on other machines give their camera only over https.
+    #[arg(long, value_name = "FILE", env = "ORCO_CERTIFICATE")]
+    pub certificate: Option<PathBuf>,
+    /// The certificate's key, a PEM file.
+    #[arg(long, value_name = "FILE", env = "ORCO_KEY")]
+    pub key: Option<PathBuf>,
+    /// A camera to look at all the time: a device (/dev/video0), an address (http://..., rtsp://...), gst:PIPELINE or
+    /// folder:PATH.
+    #[arg(long, value_name = "SOURCE", env = "ORCO_CAMERA")]
+    pub camera: Option<Source>,
+    /// Over how many of the camera's frames a label is agreed upon, so that it does not flicker.
+    #[arg(long, value_name = "N", env = "ORCO_CAMERA_FRAMES", default_value_t = 5, value_parser = to(100))]
+    pub camera_frames: u16,
+    /// Most of the camera's frames that are looked at in a second.
+    #[arg(long, value_name = "N", env = "ORCO_CAMERA_RATE", default_value_t = 10, value_parser = to(1000))]
+    pub camera_rate: u16,
+    #[command(flatten)]
+    pub keep: KeepOptions,
+    /// Share of known pictures that may be taken for unknown ones: how strict `unknown` is.
+    #[arg(long, value_name = "SHARE", env = "ORCO_FALSE_ALARMS", default_value_t = FALSE_ALARMS, value_parser = share)]
+    pub false_alarms: f32,
+    /// Most pictures that were not recognised and wait, in memory, for a name; 0 keeps none.
+    #[arg(long, value_name = "N", env = "ORCO_INBOX", default_value_t = FRAMES)]
+    pub inbox: usize,
+    /// Memory limit for the pictures of all requests together, in MiB. A request beyond it is told to try again. The
+    /// whole service needs at most this limit, its memory when idle, and 192 MiB. A limit below 192 refuses large
+    /// photographs. Default: an eighth of the machine's memory, but at least 192 and at most 512.
+    #[arg(long, value_name = "MIB", env = "ORCO_PICTURE_MEMORY", value_parser = value_parser!(u32).range(32..=65_536))]
+    pub picture_memory: Option<u32>,
+    /// Keeps no small pictures of learned shots beside the state.
+    #[arg(long, env = "ORCO_NO_THUMBNAILS", value_parser = clap::builder::BoolishValueParser::new())]
+    pub no_thumbnails: bool,
+    #[cfg(feature = "mqtt")]
+    #[command(flatten)]
+    pub mqtt: crate::mqtt::MqttOptions,
+}
+
+impl ServeOptions {
+    /// Certificate and key, where both are given.
+    ///
+    /// # Errors
+    /// If one of them is given alone.
+    pub fn tls(&self) -> Result<Option<Tls>> {
+        match (self.certificate.clone(), self.key.clone()) {
+            (None, None) => Ok(None),
+            (Some(certificate), Some(key)) => Ok(Some(Tls { certificate, key })),
+            (Some(_), None) => bail!("there is a certificate without its key: name that with --key FILE"),
+            (None, Some(_)) => bail!("there is a key without its certificate: name that with --certificate FILE"),
+        }
+    }
+}
+
+/// Reads an address with a port; `localhost` is this machine alone.
+fn listen(argument: &str) -> Result<SocketAddr, String> {
+    let localhost = |port: &str| Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port.parse().ok()?)));
+    let address = argument.parse().ok().or_else(|| localhost(argument.strip_prefix("localhost:")?));
+    let advice = "expected an address and a port, such as 127.0.0.1:8080 for this machine alone, 0.0.0.0:8080 for \
+                  others too; names but localhost are not looked up";
+    address.ok_or_else(|| advice.into())
+}
+
+/// Reads the name of a host as browsers send it: without a scheme or a port.
+fn host_name(argument: &str) -> Result<String, String> {
+    let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    let label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(letter);
+    if argument.len() <= 253 && argument.split('.').all(label) {
+        return Ok(argument.to_owned());
+    }
+    Err("expected the name of a host alone, such as door3.example: letters, digits, \"-\" and \"_\" between dots"
+        .into())
+}
+
+/// A whole number from 1.
+fn to(most: i64) -> RangedI64ValueParser<u16> {
+    value_parser!(u16).range(1..=most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn localhost_is_this_machine_alone_and_other_names_are_refused() {
+        assert_eq!(listen("localhost:80"), Ok(([127, 0, 0, 1], 80).into()));
+        assert_eq!(listen("[::1]:8080").unwrap().to_string(), "[::1]:8080");
+        for wrong in ["localhost", "localhost:x", "door3:8080", "127.0.0.1", "8080", ":8080", ""] {
+            assert!(listen(wrong).unwrap_err().contains("127.0.0.1:8080"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_host_name_is_what_browsers_send() {
+        for name in ["door3", "door3.example", "xn--tr-fka.example", "192.168.1.7", "my_door"] {
+            assert_eq!(host_name(name).as_deref(), Ok(name));
+        }
+        for wrong in ["a b", "", "door3:8080", "http://door3", "door3.", "a..b", "tür", &"a".repeat(64)] {
+            assert!(host_name(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Commands that must succeed.
+
+use std::error::Error;
+use std::ffi::OsStr;
+use std::process::{Command, Stdio};
+
+/// Runs a command that must succeed.
+///
+/// # Errors
+/// If it does not.
+pub fn run(command: &mut Command) -> Result<(), Box<dyn Error>> {
+    let status = command.stdin(Stdio::null()).status().map_err(|error| not_started(command, &error))?;
+    if status.success() { Ok(()) } else { Err(format!("{} failed ({status})", shown(command)).into()) }
+}
+
+/// Runs a command that must succeed and returns what it writes to standard output.
+///
+/// # Errors
+/// If it does not; with what it wrote.
+pub fn output(command: &mut Command) -> Result<String, Box<dyn Error>> {
+    let output = command.stdin(Stdio::null()).output().map_err(|error| not_started(command, &error))?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(said);
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{} failed ({}): {said}{errors}", shown(command), output.status).into())
+}
+
+fn not_started(command: &Command, error: &std::io::Error) -> String {
+    format!("{} cannot be started: {error}", shown(command))
+}
+
+fn shown(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.collect::<Vec<_>>().join(OsStr::new(" ")).to_string_lossy().into_owned()
+}
