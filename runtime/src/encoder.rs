@@ -69,6 +69,9 @@ pub enum EncodeError {
         /// The time that it had.
         seconds: u64,
     },
+    /// An engine still opens a model that took too long; no other is opened meanwhile.
+    #[error("the ONNX engine is still opening an earlier backbone, which took too long; try again later")]
+    Busy,
     /// The engine failed on a batch; what it said.
     #[error("the backbone failed on an image: {0}")]
     Run(String),

@@ -46,7 +46,7 @@ fn features_of_a_stream_are_those_of_each_picture() {
             };
             let expected = one_by_one(&mut alone);
             assert_eq!(expected.len(), PICTURES as usize * views * bundle.base_model.head.inputs);
-            assert!(streamed(&bundle, &mut Onnx::team(model, input).unwrap(), views) == expected, "{name}, {views}");
+            assert!(streamed(&bundle, &mut Onnx::pool(model, input).unwrap(), views) == expected, "{name}, {views}");
             assert!(streamed(&bundle, &mut alone, views) == expected, "{name}, {views}: an engine without members");
             let expected = one_by_one(&mut rten);
             let rows = streamed(&bundle, &mut rten, views);

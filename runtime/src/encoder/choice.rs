@@ -142,7 +142,7 @@ fn open_in(
     };
     match engine {
         #[cfg(feature = "onnx")]
-        Engine::OnnxRuntime if work == Workload::Stream => Ok(Box::new(super::onnx::Onnx::team(model, input)?)),
+        Engine::OnnxRuntime if work == Workload::Stream => Ok(Box::new(super::onnx::Onnx::pool(model, input)?)),
         #[cfg(feature = "onnx")]
         Engine::OnnxRuntime => Ok(Box::new(super::onnx::Onnx::open(model, input)?)),
         #[cfg(not(feature = "onnx"))]

@@ -25,14 +25,15 @@ impl Rten {
     ///
     /// # Errors
     /// [`EncodeError::Refused`] if it is suspicious or costs too much, [`EncodeError::Model`] if rten refuses it,
-    /// [`EncodeError::Input`] if it takes other pictures, [`EncodeError::Slow`] if it takes too long.
+    /// [`EncodeError::Input`] if it takes other pictures, [`EncodeError::Slow`] if it takes too long,
+    /// [`EncodeError::Busy`] while another one does.
     pub fn open(model: &[u8], input: &Preprocessing) -> Result<Self, EncodeError> {
         let bounds = Bounds::of(model, input)?;
         need_pool()?;
         let model = model.to_vec();
         let load = move |_: &opening::Cancel| {
             need_pool()?;
-            let loaded = caught(|| Model::load(model.clone())).map_err(EncodeError::Model)?;
+            let loaded = caught(|| Model::load(model)).map_err(EncodeError::Model)?;
             loaded.map_err(|error| EncodeError::Model(error.to_string()))
         };
         Ok(Self { model: opening::within_limit(load)??, bounds })

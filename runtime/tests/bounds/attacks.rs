@@ -196,7 +196,7 @@ fn attacks_are_refused_before_an_engine_sees_them() {
         let opened = [
             Rten::open(&model, &input(8)).err(),
             Onnx::open(&model, &input(8)).err(),
-            Onnx::team(&model, &input(8)).err(),
+            Onnx::pool(&model, &input(8)).err(),
             choice::open(&model, &input(8), EngineChoice::Auto, Workload::Shots).err(),
             choice::open(&model, &input(8), EngineChoice::Auto, Workload::Stream).err(),
         ];

@@ -46,7 +46,7 @@ fn main() {
 
     let pictures = pictures(&input, count);
     let mut whole = Onnx::open(&bundle.backbone, &input).expect("ONNX Runtime");
-    let mut team = Onnx::team(&bundle.backbone, &input).expect("ONNX Runtime");
+    let mut team = Onnx::pool(&bundle.backbone, &input).expect("ONNX Runtime");
     let prepared =
         Array4::<f32>::from_shape_fn((batch(&input), 3, input.height as usize, input.width as usize), |at| {
             (at.0 + 3 * at.1 + 5 * at.2 + 7 * at.3) as f32 % 17.0 / 8.0 - 1.0

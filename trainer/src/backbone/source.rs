@@ -135,7 +135,7 @@ impl OnnxBackbone {
     /// # Errors
     /// [`EncodeError`] if ONNX Runtime is missing.
     pub fn start(&self) -> Result<Started<'_>, EncodeError> {
-        Ok(Started { team: Onnx::team(&self.bytes, &self.input)?, onnx: self })
+        Ok(Started { team: Onnx::pool(&self.bytes, &self.input)?, onnx: self })
     }
 }
 

@@ -87,7 +87,7 @@ pub fn add_statistics(folder: &Path, recipe: &Recipe, data: &DataSet) -> Result<
         folder.display()
     );
     let input = bundle.manifest.preprocessing;
-    let mut encoder = Onnx::team(&bundle.backbone, &input).context("features are computed with ONNX Runtime")?;
+    let mut encoder = Onnx::pool(&bundle.backbone, &input).context("features are computed with ONNX Runtime")?;
     let (train, split) = (&data.train, &data.split);
     let values = clean_features(&mut encoder, &input, base_model.head.inputs, train, &split.base)?;
     let statistics = statistics(base_model, &mut encoder, (&input, &values), (train, split), recipe.seed)?;

@@ -2,6 +2,8 @@
 //! going to be given, and again before each batch of another size. So whatever an engine computes, when it opens a model
 //! or when it runs, has been summed up before.
 
+use std::sync::Arc;
+
 use super::graph::Graph;
 pub use super::inference::Inference;
 use super::inference::infer;
@@ -10,8 +12,9 @@ use crate::encoder::{EncodeError, batch, check_input};
 use crate::image::Preprocessing;
 
 /// A model whose cost is known, for batches of some sizes.
+#[derive(Clone)]
 pub struct Bounds {
-    graph: Graph,
+    graph: Arc<Graph>,
     admitted: Vec<Vec<usize>>,
 }
 
@@ -34,7 +37,7 @@ impl Bounds {
             Some(Some(pictures)) if declared.len() == 4 => vec![*pictures],
             _ => vec![1, batch(input)],
         };
-        let mut bounds = Self { graph, admitted: Vec::new() };
+        let mut bounds = Self { graph: Arc::new(graph), admitted: Vec::new() };
         for pictures in batches {
             bounds.admit(&[pictures, 3, input.height as usize, input.width as usize])?;
         }
