@@ -169,13 +169,6 @@ fn turned(mut picture: DynamicImage, orientation: Orientation) -> DynamicImage {
     picture
 }
 
-fn damaged(error: ::image::ImageError) -> ImageError {
-    match error {
-        ::image::ImageError::Limits(_) => ImageError::TooLarge,
-        other => ImageError::Damaged(std::string::ToString::to_string(&other).trim_end().into()),
-    }
-}
-
 /// A picture from planes of red, green and blue bytes, row-major.
 ///
 /// # Panics
