@@ -84,7 +84,7 @@ pub enum ImageError {
 /// [`ImageError`] if the file cannot be read, is no such picture, is damaged or too large.
 pub fn open(path: &Path) -> Result<RgbImage, ImageError> {
     let mut file = BufReader::new(files::open_regular(path).map_err(ImageError::Read)?.take(MAX_PNG_FILE));
-    if file.fill_buf().map_err(ImageError::Read)?.starts_with(&png::SIGNATURE) {
+    if Format::of(file.fill_buf().map_err(ImageError::Read)?) == Some(Format::Png) {
         return png::decode(file);
     }
     decode(&files::read(path, MAX_FILE).map_err(ImageError::Read)?)
@@ -95,12 +95,10 @@ pub fn open(path: &Path) -> Result<RgbImage, ImageError> {
 /// # Errors
 /// [`ImageError`] if the bytes are no such picture, are damaged or cut off, or decode to something too large.
 pub fn decode(bytes: &[u8]) -> Result<RgbImage, ImageError> {
-    if bytes.starts_with(&png::SIGNATURE) {
-        png::decode(Cursor::new(bytes))
-    } else if bytes.starts_with(&[0xff, 0xd8, 0xff]) {
-        jpeg::decode(bytes)
-    } else {
-        Err(ImageError::Format)
+    match Format::of(bytes) {
+        Some(Format::Png) => png::decode(Cursor::new(bytes)),
+        Some(Format::Jpeg) => jpeg::decode(bytes),
+        None => Err(ImageError::Format),
     }
 }
 
@@ -110,12 +108,10 @@ pub fn decode(bytes: &[u8]) -> Result<RgbImage, ImageError> {
 /// # Errors
 /// [`ImageError`] if the bytes are no such picture, or their header makes no sense.
 pub fn size(bytes: &[u8]) -> Result<(u32, u32), ImageError> {
-    let ((width, height), orientation) = if bytes.starts_with(&png::SIGNATURE) {
-        png::size(Cursor::new(bytes))?
-    } else if bytes.starts_with(&[0xff, 0xd8, 0xff]) {
-        jpeg::size(bytes)?
-    } else {
-        return Err(ImageError::Format);
+    let ((width, height), orientation) = match Format::of(bytes) {
+        Some(Format::Png) => png::size(Cursor::new(bytes))?,
+        Some(Format::Jpeg) => jpeg::size(bytes)?,
+        None => return Err(ImageError::Format),
     };
     Ok(if swaps_sides(orientation) { (height, width) } else { (width, height) })
 }
@@ -126,12 +122,10 @@ pub fn size(bytes: &[u8]) -> Result<(u32, u32), ImageError> {
 /// # Errors
 /// [`ImageError`] if the bytes are no such picture, their header makes no sense, or the picture is too large.
 pub fn needs(bytes: &[u8]) -> Result<DecodingMemory, ImageError> {
-    if bytes.starts_with(&png::SIGNATURE) {
-        png::needs(Cursor::new(bytes))
-    } else if bytes.starts_with(&[0xff, 0xd8, 0xff]) {
-        jpeg::needs(bytes)
-    } else {
-        Err(ImageError::Format)
+    match Format::of(bytes) {
+        Some(Format::Png) => png::needs(Cursor::new(bytes)),
+        Some(Format::Jpeg) => jpeg::needs(bytes),
+        None => Err(ImageError::Format),
     }
 }
 
@@ -141,7 +135,7 @@ pub fn needs(bytes: &[u8]) -> Result<DecodingMemory, ImageError> {
 /// # Errors
 /// As for [`decode`].
 pub fn decode_reduced(bytes: &[u8], side: u32) -> Result<RgbImage, ImageError> {
-    if bytes.starts_with(&[0xff, 0xd8, 0xff]) { jpeg::decode_reduced(bytes, side) } else { decode(bytes) }
+    if Format::of(bytes) == Some(Format::Jpeg) { jpeg::decode_reduced(bytes, side) } else { decode(bytes) }
 }
 
 /// What [`decode_reduced`] takes for the same bytes, as [`needs`].
@@ -149,7 +143,27 @@ pub fn decode_reduced(bytes: &[u8], side: u32) -> Result<RgbImage, ImageError> {
 /// # Errors
 /// As for [`needs`].
 pub fn needs_reduced(bytes: &[u8], side: u32) -> Result<DecodingMemory, ImageError> {
-    if bytes.starts_with(&[0xff, 0xd8, 0xff]) { jpeg::needs_reduced(bytes, side) } else { needs(bytes) }
+    if Format::of(bytes) == Some(Format::Jpeg) { jpeg::needs_reduced(bytes, side) } else { needs(bytes) }
+}
+
+/// The format of a picture file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Jpeg,
+    Png,
+}
+
+impl Format {
+    /// The format of a file with these first bytes.
+    fn of(start: &[u8]) -> Option<Self> {
+        if start.starts_with(&png::SIGNATURE) {
+            Some(Self::Png)
+        } else if start.starts_with(&jpeg::SIGNATURE) {
+            Some(Self::Jpeg)
+        } else {
+            None
+        }
+    }
 }
 
 /// Whether a picture of that size is accepted.

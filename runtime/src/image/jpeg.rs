@@ -23,6 +23,9 @@ use bits::Damage;
 use frame::{Colours, JpegFrame};
 use reduced::Reduced;
 
+/// The bytes that a JPEG file begins with.
+pub(super) const SIGNATURE: [u8; 3] = [0xff, 0xd8, 0xff];
+
 /// Tables, rows of blocks, and what else the decoder holds beside the picture.
 const BESIDES: usize = 2 << 20;
 
