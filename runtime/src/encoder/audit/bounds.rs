@@ -26,9 +26,9 @@ impl Bounds {
     pub fn of(model: &[u8], input: &Preprocessing) -> Result<Self, EncodeError> {
         audit(model).map_err(EncodeError::Refused)?;
         let graph = Graph::read(model).map_err(EncodeError::Refused)?;
-        let declared: Option<Vec<Option<usize>>> = graph.declared.as_ref().map(|sides| {
+        let declared: Option<Vec<Option<usize>>> = graph.declared.as_ref().map(|shape| {
             let length = |side: &Option<u64>| side.and_then(|side| usize::try_from(side).ok());
-            sides.iter().map(length).collect()
+            shape.iter().map(length).collect()
         });
         let declared = declared.unwrap_or_default();
         check_input(&declared, input)?;
@@ -76,6 +76,6 @@ pub(in crate::encoder) fn check_unfolded(model: &[u8]) -> Result<Inference, Audi
     let graph = Graph::read(model)?;
     let open = || AuditError::Damaged { part: "declaration of its input's sides" };
     let declared = graph.declared.as_deref().ok_or_else(open)?;
-    let sides = declared.iter().enumerate().map(|(axis, side)| side.or((axis == 0).then_some(1)));
-    infer(&graph, &sides.collect::<Option<Vec<u64>>>().ok_or_else(open)?)
+    let shape = declared.iter().enumerate().map(|(axis, side)| side.or((axis == 0).then_some(1)));
+    infer(&graph, &shape.collect::<Option<Vec<u64>>>().ok_or_else(open)?)
 }

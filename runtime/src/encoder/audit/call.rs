@@ -14,18 +14,18 @@ pub type RuleResult<T = NodeOutput> = Result<T, RuleError>;
 pub type ShapeRule = fn(&NodeCall<'_>) -> RuleResult;
 
 const MISSING: RuleError = RuleError("an input is missing");
-const SETTING: RuleError = RuleError("a setting is missing, or makes no sense");
+const ATTRIBUTE: RuleError = RuleError("a setting is missing, or makes no sense");
 /// Sides that cannot be used together.
 pub const MISMATCH: RuleError = RuleError("the sides of its inputs do not fit");
 /// A shape that comes from numbers which are only known once the model runs.
 pub const UNKNOWN: RuleError = RuleError("it depends on numbers that are not known beforehand");
 
 /// Cost of one number in multiply-adds: reading, changing and writing it.
-pub const TOUCH: u64 = 4;
+pub const ELEMENT_COST: u64 = 4;
 /// Cost of one number that goes through an exponential, a power or the like.
-pub const FUNCTION: u64 = 32;
+pub const FUNCTION_COST: u64 = 32;
 /// Cost of one number in a window that slides over an image.
-pub const WINDOW: u64 = 8;
+pub const WINDOW_COST: u64 = 8;
 
 /// A node and its inputs.
 pub struct NodeCall<'a> {
@@ -93,7 +93,7 @@ impl<'a> NodeCall<'a> {
         match self.attribute(name) {
             None => Ok(None),
             Some(Attribute::Int(value)) => Ok(Some(*value)),
-            Some(_) => Err(SETTING),
+            Some(_) => Err(ATTRIBUTE),
         }
     }
 
@@ -109,7 +109,7 @@ impl<'a> NodeCall<'a> {
         match self.attribute(name) {
             None => Ok(None),
             Some(Attribute::Ints(values)) => Ok(Some(values)),
-            Some(_) => Err(SETTING),
+            Some(_) => Err(ATTRIBUTE),
         }
     }
 
@@ -117,7 +117,7 @@ impl<'a> NodeCall<'a> {
     pub fn floats(&self, name: &str) -> RuleResult<u64> {
         match self.attribute(name) {
             Some(Attribute::Floats(count)) => Ok(*count),
-            _ => Err(SETTING),
+            _ => Err(ATTRIBUTE),
         }
     }
 
@@ -125,7 +125,7 @@ impl<'a> NodeCall<'a> {
         match self.attribute(name) {
             None => Ok(None),
             Some(Attribute::Text(text)) => Ok(Some(text)),
-            Some(_) => Err(SETTING),
+            Some(_) => Err(ATTRIBUTE),
         }
     }
 
@@ -133,7 +133,7 @@ impl<'a> NodeCall<'a> {
         match self.attribute(name) {
             None => Ok(None),
             Some(Attribute::Tensor(tensor)) => Ok(Some(tensor)),
-            Some(_) => Err(SETTING),
+            Some(_) => Err(ATTRIBUTE),
         }
     }
 
@@ -141,16 +141,16 @@ impl<'a> NodeCall<'a> {
     pub fn lengths(&self, name: &str, count: usize, default: u64) -> RuleResult<Vec<u64>> {
         let Some(values) = self.ints(name)? else { return Ok(vec![default; count]) };
         if values.len() != count {
-            return Err(SETTING);
+            return Err(ATTRIBUTE);
         }
         let length = |value: &i64| u64::try_from(*value).ok().filter(|&value| value > 0 || default == 0);
-        values.iter().map(length).collect::<Option<_>>().ok_or(SETTING)
+        values.iter().map(length).collect::<Option<_>>().ok_or(ATTRIBUTE)
     }
 
     /// A list of numbers that old models give as a setting and newer ones as an input; not as both.
-    pub fn setting_or_input(&self, name: &str, index: usize) -> RuleResult<Option<&'a [i64]>> {
+    pub fn attribute_or_input(&self, name: &str, index: usize) -> RuleResult<Option<&'a [i64]>> {
         match (self.ints(name)?, self.optional(index)) {
-            (Some(_), Some(_)) => Err(SETTING),
+            (Some(_), Some(_)) => Err(ATTRIBUTE),
             (Some(values), None) => Ok(Some(values)),
             (None, Some(_)) => {
                 if self.input(index)?.rank() > 1 {
@@ -166,9 +166,9 @@ impl<'a> NodeCall<'a> {
     pub fn axes(&self, axes: &[i64], rank: usize) -> RuleResult<Vec<bool>> {
         let mut flags = vec![false; rank];
         for &axis in axes {
-            let axis = super::tensor::axis_of(axis, rank).ok_or(SETTING)?;
+            let axis = super::tensor::axis_of(axis, rank).ok_or(ATTRIBUTE)?;
             if std::mem::replace(&mut flags[axis], true) {
-                return Err(SETTING);
+                return Err(ATTRIBUTE);
             }
         }
         Ok(flags)
@@ -176,24 +176,24 @@ impl<'a> NodeCall<'a> {
 
     /// The axis in a setting, within the sides of a tensor.
     pub fn axis(&self, name: &str, default: i64, of: &TensorType) -> RuleResult<usize> {
-        of.axis(self.int_or(name, default)?).ok_or(SETTING)
+        of.axis(self.int_or(name, default)?).ok_or(ATTRIBUTE)
     }
 
     /// The kind of numbers of an input.
-    pub fn kind_of(&self, index: usize, default: DataType) -> DataType {
-        self.optional(index).map_or(default, |tensor| tensor.kind)
+    pub fn data_type_of(&self, index: usize, default: DataType) -> DataType {
+        self.optional(index).map_or(default, |tensor| tensor.data_type)
     }
 }
 
 /// Sides that come from numbers: none may be negative.
-pub fn to_sides(values: &[i64]) -> RuleResult<Vec<u64>> {
+pub fn to_shape(values: &[i64]) -> RuleResult<Vec<u64>> {
     values.iter().map(|&value| u64::try_from(value).ok()).collect::<Option<_>>().ok_or(RuleError("a side is negative"))
 }
 
 /// The sides of two tensors that are stretched to each other's, as NumPy does it.
 pub fn broadcast(a: &[u64], b: &[u64]) -> RuleResult<Vec<u64>> {
     let rank = a.len().max(b.len());
-    let side = |sides: &[u64], at: usize| (at + sides.len()).checked_sub(rank).map_or(1, |at| sides[at]);
+    let side = |shape: &[u64], at: usize| (at + shape.len()).checked_sub(rank).map_or(1, |at| shape[at]);
     let both = |at| match (side(a, at), side(b, at)) {
         (a, b) if a == b => Ok(a),
         (1, side) | (side, 1) => Ok(side),
@@ -203,14 +203,14 @@ pub fn broadcast(a: &[u64], b: &[u64]) -> RuleResult<Vec<u64>> {
 }
 
 /// For every element of a tensor with these sides, its place in one that is stretched to them.
-pub fn places(sides: &[u64], stretched: &[u64]) -> impl Iterator<Item = usize> {
-    let shift = sides.len() - stretched.len();
-    let (sides, stretched) = (sides.to_vec(), stretched.to_vec());
-    (0..product(&sides)).map(move |mut index| {
+pub fn broadcast_indices(shape: &[u64], stretched: &[u64]) -> impl Iterator<Item = usize> {
+    let shift = shape.len() - stretched.len();
+    let (shape, stretched) = (shape.to_vec(), stretched.to_vec());
+    (0..product(&shape)).map(move |mut index| {
         let (mut place, mut step) = (0, 1);
-        for axis in (0..sides.len()).rev() {
-            let at = index % sides[axis];
-            index /= sides[axis];
+        for axis in (0..shape.len()).rev() {
+            let at = index % shape[axis];
+            index /= shape[axis];
             if let Some(own) = axis.checked_sub(shift).map(|axis| stretched[axis]) {
                 place += if own == 1 { 0 } else { at * step };
                 step *= own;
@@ -221,15 +221,19 @@ pub fn places(sides: &[u64], stretched: &[u64]) -> impl Iterator<Item = usize> {
 }
 
 /// The numbers of a tensor of these sides, each of which stands in an input at the place that `place` names.
-pub fn picked(input: &TensorType, sides: &[u64], place: impl Fn(&[u64]) -> Option<Vec<u64>>) -> Option<Vec<i64>> {
+pub fn gather_values(
+    input: &TensorType,
+    shape: &[u64],
+    place: impl Fn(&[u64]) -> Option<Vec<u64>>,
+) -> Option<Vec<i64>> {
     let values = input.values.as_ref()?;
-    let count = product(sides);
+    let count = product(shape);
     let pick = |mut index: u64| {
-        let mut own = vec![0; sides.len()];
-        for axis in (0..sides.len()).rev() {
-            (own[axis], index) = (index % sides[axis], index / sides[axis]);
+        let mut own = vec![0; shape.len()];
+        for axis in (0..shape.len()).rev() {
+            (own[axis], index) = (index % shape[axis], index / shape[axis]);
         }
-        let at = place(&own)?.iter().zip(&input.sides).try_fold(0u64, |at, (place, side)| {
+        let at = place(&own)?.iter().zip(&input.shape).try_fold(0u64, |at, (place, side)| {
             if place < side { at.checked_mul(*side)?.checked_add(*place) } else { None }
         });
         values.get(usize::try_from(at?).ok()?).copied()

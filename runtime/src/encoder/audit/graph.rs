@@ -199,17 +199,17 @@ fn count_floats(message: &[u8]) -> u64 {
 /// A constant; the walk has found as many numbers as its sides say.
 fn tensor(message: &[u8]) -> AuditResult<TensorType> {
     const PART: &str = "tensor";
-    let kind = match one(message, 2, PART)? {
-        Some(WireValue::Number(kind)) => DataType(kind),
+    let data_type = match one(message, 2, PART)? {
+        Some(WireValue::Number(number)) => DataType(number),
         _ => return Err(AuditError::Damaged { part: PART }),
     };
     bytes(message, 8, PART)?;
-    let sides: Vec<u64> = numbers(message, 1).into_iter().map(i64::cast_unsigned).collect();
-    let constant = TensorType { constant: true, ..TensorType::of(sides, kind) };
+    let shape: Vec<u64> = numbers(message, 1).into_iter().map(i64::cast_unsigned).collect();
+    let constant = TensorType { constant: true, ..TensorType::of(shape, data_type) };
     if constant.elements() > SHORT {
         return Ok(constant);
     }
-    let values = match (bytes(message, 9, PART)?, kind) {
+    let values = match (bytes(message, 9, PART)?, data_type) {
         (Some(raw), DataType::INT64) => raw.as_chunks().0.iter().map(|&bytes| i64::from_le_bytes(bytes)).collect(),
         (Some(raw), DataType::INT32) => {
             raw.as_chunks().0.iter().map(|&bytes| i32::from_le_bytes(bytes).into()).collect()

@@ -71,8 +71,8 @@ impl<'a> Walk<'a> {
         let known = |value: &Option<u32>| value.and_then(|value| self.tensors[value as usize].as_ref());
         let inputs: Vec<Option<&TensorType>> = node.inputs.iter().map(known).collect();
         let constant = inputs.iter().flatten().all(|input| input.constant);
-        let effect = (node.rule)(&NodeCall { node, inputs: &inputs }).map_err(shapeless)?;
-        if effect.outputs.len() < node.outputs.len() {
+        let result = (node.rule)(&NodeCall { node, inputs: &inputs }).map_err(shapeless)?;
+        if result.outputs.len() < node.outputs.len() {
             return Err(shapeless(RuleError("it names more outputs than it has")));
         }
         let depths = node.inputs.iter().flatten().map(|value| self.depths[*value as usize]);
@@ -80,7 +80,7 @@ impl<'a> Walk<'a> {
         if depth > MAX_DEPTH {
             return Err(refused("ends a chain of nodes whose length is", depth.into(), MAX_DEPTH.into()));
         }
-        for (value, tensor) in node.outputs.iter().zip(effect.outputs) {
+        for (value, tensor) in node.outputs.iter().zip(result.outputs) {
             if tensor.rank() > MAX_RANK {
                 return Err(refused(
                     "makes a tensor whose number of dimensions is",
@@ -88,7 +88,7 @@ impl<'a> Walk<'a> {
                     MAX_RANK as u64,
                 ));
             }
-            let longest = tensor.sides.iter().copied().max().unwrap_or(1);
+            let longest = tensor.shape.iter().copied().max().unwrap_or(1);
             let size = tensor.elements().max(longest);
             if size > MAX_ELEMENTS {
                 return Err(refused("makes a tensor whose number of elements is", size, MAX_ELEMENTS));
@@ -104,14 +104,14 @@ impl<'a> Walk<'a> {
             self.tensors[value] = Some(TensorType { constant, ..tensor });
         }
         if constant {
-            self.folding = self.folding.saturating_add(effect.work);
+            self.folding = self.folding.saturating_add(result.work);
             if self.folding > MAX_FOLDING {
                 return Err(refused("brings the multiply-adds on constants to", self.folding, MAX_FOLDING));
             }
         }
         debug_assert_eq!(self.work.len(), index, "one node after the other");
-        self.work.push(effect.work);
-        self.memory.scratch.push(effect.scratch);
+        self.work.push(result.work);
+        self.memory.scratch.push(result.scratch);
         Ok(())
     }
 
@@ -140,8 +140,8 @@ impl<'a> Walk<'a> {
                 });
             }
         }
-        let sides = |value: &u32| tensors[*value as usize].as_ref().map(|tensor| tensor.sides.clone());
-        let outputs = graph.outputs.iter().filter_map(sides).collect();
+        let shape = |value: &u32| tensors[*value as usize].as_ref().map(|tensor| tensor.shape.clone());
+        let outputs = graph.outputs.iter().filter_map(shape).collect();
         Ok(Inference { outputs, work, folding, live, total })
     }
 }

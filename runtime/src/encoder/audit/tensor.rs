@@ -56,8 +56,8 @@ impl DataType {
 /// What is known of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorType {
-    pub sides: Vec<u64>,
-    pub kind: DataType,
+    pub shape: Vec<u64>,
+    pub data_type: DataType,
     /// Its numbers, if they are whole, at most [`SHORT`], and known.
     pub values: Option<Vec<i64>>,
     /// Whether it is the same for every picture, so that an engine may compute it when it opens the model.
@@ -66,8 +66,8 @@ pub struct TensorType {
 
 impl TensorType {
     /// A tensor of unknown numbers.
-    pub fn of(sides: Vec<u64>, kind: DataType) -> Self {
-        Self { sides, kind, values: None, constant: false }
+    pub fn of(shape: Vec<u64>, data_type: DataType) -> Self {
+        Self { shape, data_type, values: None, constant: false }
     }
 
     /// The same with its numbers, which are left out where they are too many or not of its kind.
@@ -75,7 +75,7 @@ impl TensorType {
         let fits = |values: &Vec<i64>| {
             values.len() as u64 <= SHORT
                 && values.len() as u64 == self.elements()
-                && values.iter().all(|&value| self.kind.holds(value))
+                && values.iter().all(|&value| self.data_type.holds(value))
         };
         self.values = values.filter(fits);
         self
@@ -87,23 +87,23 @@ impl TensorType {
     }
 
     pub fn rank(&self) -> usize {
-        self.sides.len()
+        self.shape.len()
     }
 
     /// How many numbers it has; the largest number there is if they are more.
     pub fn elements(&self) -> u64 {
-        product(&self.sides)
+        product(&self.shape)
     }
 
     /// Bytes that an engine may take for it. ONNX Runtime pads the channels of images to blocks of up to 16.
     pub fn bytes(&self) -> u64 {
-        let blocks = match self.sides[..] {
+        let blocks = match self.shape[..] {
             [images, channels, height, width] => {
                 product(&[images, channels.checked_next_multiple_of(16).unwrap_or(u64::MAX), height, width])
             }
             _ => self.elements(),
         };
-        blocks.saturating_mul(self.kind.bits().unwrap_or(64)) / 8
+        blocks.saturating_mul(self.data_type.bits().unwrap_or(64)) / 8
     }
 
     /// An axis that counts from the end if it is negative.
@@ -113,11 +113,11 @@ impl TensorType {
 }
 
 /// The product of sides; the largest number there is if it is larger.
-pub fn product(sides: &[u64]) -> u64 {
-    if sides.contains(&0) {
+pub fn product(shape: &[u64]) -> u64 {
+    if shape.contains(&0) {
         return 0;
     }
-    sides.iter().fold(1, |product: u64, &side| product.saturating_mul(side))
+    shape.iter().fold(1, |product: u64, &side| product.saturating_mul(side))
 }
 
 /// An axis among so many, which counts from the end if it is negative.
