@@ -1,6 +1,6 @@
-//! What a backbone may cost, told before an engine sees it: the walk, then inference at the batches that an engine is
-//! going to be given, and again before each batch of another size. So whatever an engine computes, when it opens a model
-//! or when it runs, has been summed up before.
+//! Bounds the cost of a backbone before an engine sees it: the walk, then shape inference for the batches that the engine
+//! will get, and again before each batch of another size. So the work of an engine is summed up before it opens a model,
+//! and before it runs one.
 
 use std::sync::Arc;
 
@@ -47,12 +47,12 @@ impl Bounds {
     /// What the model makes of images `[images, 3, height, width]`, and what it costs.
     ///
     /// # Errors
-    /// [`AuditError`] names the node at which a shape cannot be told, or at which a limit is passed.
+    /// [`AuditError`] names the node whose shape cannot be inferred, or that exceeds a limit.
     pub fn infer(&self, images: &[usize]) -> Result<Inference, AuditError> {
         infer(&self.graph, &images.iter().map(|&side| side as u64).collect::<Vec<_>>())
     }
 
-    /// Makes sure that the engine may be given images of these sides.
+    /// Makes sure that the engine may be given images of this shape.
     ///
     /// # Errors
     /// [`EncodeError::Refused`] as [`Self::infer`].
@@ -65,7 +65,7 @@ impl Bounds {
     }
 }
 
-/// Looks through a model whose constants are going to be folded, and infers what it costs for one image of the sides
+/// Looks through a model whose constants are going to be folded, and infers what it costs for one image of the shape
 /// that it declares.
 ///
 /// # Errors
@@ -74,7 +74,7 @@ impl Bounds {
 pub(in crate::encoder) fn check_unfolded(model: &[u8]) -> Result<Inference, AuditError> {
     super::audit_unfolded(model)?;
     let graph = Graph::read(model)?;
-    let open = || AuditError::Damaged { part: "declaration of its input's sides" };
+    let open = || AuditError::Damaged { part: "declaration of its input's shape" };
     let declared = graph.declared.as_deref().ok_or_else(open)?;
     let shape = declared.iter().enumerate().map(|(axis, side)| side.or((axis == 0).then_some(1)));
     infer(&graph, &shape.collect::<Option<Vec<u64>>>().ok_or_else(open)?)

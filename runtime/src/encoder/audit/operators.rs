@@ -6,7 +6,7 @@
 use super::call::ShapeRule;
 use super::rules::{elementwise, fill, index, layout, matrix, reduce, window};
 
-/// The allowed operators of ONNX's own domain with the rules by which their shapes are inferred, sorted by name.
+/// The allowed operators of ONNX's own domain with their shape rules, sorted by name.
 const ALLOWED: [(&str, ShapeRule); 76] = [
     ("Abs", elementwise::abs),
     ("Add", elementwise::add),
@@ -124,7 +124,7 @@ pub fn is_allowed(domain: &str, operator: &str) -> bool {
     matches!(domain, "" | "ai.onnx") && find(&ALLOWED, operator).is_some()
 }
 
-/// By which rule the shapes of an operator of ONNX's own domain are inferred.
+/// The shape rule of an operator of ONNX's own domain.
 pub fn rule(operator: &str) -> Option<ShapeRule> {
     find(&ALLOWED, operator).or_else(|| find(&FOLDABLE, operator))
 }

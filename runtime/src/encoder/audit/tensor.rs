@@ -1,10 +1,10 @@
-//! What is known of a tensor before anything is computed: its sides, the kind of its numbers, and the numbers
-//! themselves where they are few whole ones, since such lists become shapes further on.
+//! What is known of a tensor before anything is computed: its shape, its data type, and the values themselves where they
+//! are a few integers, since such lists become shapes further on.
 
-/// Most numbers that are followed through a graph. Shapes have at most eight, paddings twice as many.
+/// Most values of a tensor that are followed through a graph. Shapes have at most eight, paddings twice as many.
 pub const SHORT: u64 = 64;
 
-/// The kind of a tensor's numbers, as onnx.proto counts them.
+/// The type of a tensor's elements, by its number in onnx.proto.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataType(pub u64);
 
@@ -18,7 +18,7 @@ impl DataType {
     pub const INT64: Self = Self(7);
     pub const BOOL: Self = Self(9);
 
-    /// Size of a number; `None` for kinds that no backbone has.
+    /// Bits of an element; `None` for types that no backbone has.
     pub fn bits(self) -> Option<u64> {
         match self.0 {
             // Float, int32, uint32.
@@ -33,12 +33,12 @@ impl DataType {
         }
     }
 
-    /// Whether division of such numbers may end the process: of whole ones by zero.
-    pub fn is_whole(self) -> bool {
+    /// Whether dividing such elements may end the process, as for integers by zero.
+    pub fn is_integer(self) -> bool {
         matches!(self.0, 2..=7 | 12 | 13)
     }
 
-    /// Whether a number is one of this kind, as far as numbers are followed.
+    /// Whether a value is one of this type, as far as values are followed.
     pub fn holds(self, value: i64) -> bool {
         match self {
             Self::UINT8 => u8::try_from(value).is_ok(),
@@ -58,19 +58,19 @@ impl DataType {
 pub struct TensorType {
     pub shape: Vec<u64>,
     pub data_type: DataType,
-    /// Its numbers, if they are whole, at most [`SHORT`], and known.
+    /// Its values, if they are integers, at most [`SHORT`], and known.
     pub values: Option<Vec<i64>>,
-    /// Whether it is the same for every picture, so that an engine may compute it when it opens the model.
+    /// Whether it is the same for every picture: then an engine may compute it when it opens the model.
     pub constant: bool,
 }
 
 impl TensorType {
-    /// A tensor of unknown numbers.
+    /// A tensor of unknown values.
     pub fn of(shape: Vec<u64>, data_type: DataType) -> Self {
         Self { shape, data_type, values: None, constant: false }
     }
 
-    /// The same with its numbers, which are left out where they are too many or not of its kind.
+    /// The same with its values, which are left out where they are too many or not of its data type.
     pub fn with_values(mut self, values: Option<Vec<i64>>) -> Self {
         let fits = |values: &Vec<i64>| {
             values.len() as u64 <= SHORT
@@ -81,7 +81,7 @@ impl TensorType {
         self
     }
 
-    /// A list of whole numbers.
+    /// A list of integers.
     pub fn list(values: Vec<i64>) -> Self {
         Self::of(vec![values.len() as u64], DataType::INT64).with_values(Some(values))
     }
@@ -90,7 +90,7 @@ impl TensorType {
         self.shape.len()
     }
 
-    /// How many numbers it has; the largest number there is if they are more.
+    /// The number of its elements, saturating.
     pub fn elements(&self) -> u64 {
         product(&self.shape)
     }
@@ -112,7 +112,7 @@ impl TensorType {
     }
 }
 
-/// The product of sides; the largest number there is if it is larger.
+/// The number of elements of a shape, saturating.
 pub fn product(shape: &[u64]) -> u64 {
     if shape.contains(&0) {
         return 0;
@@ -120,7 +120,7 @@ pub fn product(shape: &[u64]) -> u64 {
     shape.iter().fold(1, |product: u64, &side| product.saturating_mul(side))
 }
 
-/// An axis among so many, which counts from the end if it is negative.
+/// The index of an axis, which counts from the end if it is negative; `None` if there is none.
 pub fn axis_of(axis: i64, rank: usize) -> Option<usize> {
     let rank = i64::try_from(rank).ok()?;
     let axis = if axis < 0 { axis.checked_add(rank)? } else { axis };

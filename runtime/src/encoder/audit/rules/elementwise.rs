@@ -1,24 +1,24 @@
-//! Operators that compute each number from the numbers in the same place.
+//! Operators that compute each element from the elements at the same position.
 
 use crate::encoder::audit::call::{
     ELEMENT_COST, FUNCTION_COST, MISMATCH, NodeCall, NodeOutput, RuleError, RuleResult, broadcast, broadcast_indices,
 };
 use crate::encoder::audit::tensor::{DataType, TensorType};
 
-const WHOLE_DIVISION: RuleError = RuleError("it divides whole numbers by what may be zero");
+const INTEGER_DIVISION: RuleError = RuleError("it divides integers by what may be zero");
 
-/// As many numbers as the first input has.
+/// An output of the first input's type, each of whose elements has this cost.
 fn same_shape(call: &NodeCall<'_>, cost: u64) -> RuleResult {
     let input = call.input(0)?;
     Ok(NodeOutput::of(TensorType::of(input.shape.clone(), input.data_type), cost))
 }
 
-/// A cheap function of each number.
+/// A function that is cheap to compute: a comparison, a rounding or the like.
 pub fn simple(call: &NodeCall<'_>) -> RuleResult {
     same_shape(call, ELEMENT_COST)
 }
 
-/// An exponential or the like of each number.
+/// An exponential or the like.
 pub fn transcendental(call: &NodeCall<'_>) -> RuleResult {
     same_shape(call, FUNCTION_COST)
 }
@@ -28,7 +28,7 @@ pub fn identity(call: &NodeCall<'_>) -> RuleResult {
     Ok(NodeOutput::of(call.input(0)?.clone(), ELEMENT_COST))
 }
 
-/// The input, and which of its numbers were kept.
+/// The input, and a mask of the elements that are kept.
 pub fn dropout(call: &NodeCall<'_>) -> RuleResult {
     let mut result = same_shape(call, ELEMENT_COST)?;
     result.outputs.push(TensorType::of(result.outputs[0].shape.clone(), DataType::BOOL));
@@ -54,42 +54,42 @@ pub fn not(call: &NodeCall<'_>) -> RuleResult {
     map_values(call, |value| Some(i64::from(value == 0)))
 }
 
-/// Numbers of another kind.
+/// Values of another data type.
 pub fn cast(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
-    let kind = u64::try_from(call.int("to")?.unwrap_or(0)).map(DataType).map_err(|_| KIND)?;
-    kind.bits().ok_or(KIND)?;
+    let kind = u64::try_from(call.int("to")?.unwrap_or(0)).map(DataType).map_err(|_| DATA_TYPE)?;
+    kind.bits().ok_or(DATA_TYPE)?;
     let truth = |values: &Vec<i64>| values.iter().map(|&value| i64::from(value != 0)).collect();
     let values =
         input.values.as_ref().map(|values| if kind == DataType::BOOL { truth(values) } else { values.clone() });
     Ok(NodeOutput::of(TensorType::of(input.shape.clone(), kind).with_values(values), ELEMENT_COST))
 }
 
-const KIND: RuleError = RuleError("it makes numbers of an unknown kind");
+const DATA_TYPE: RuleError = RuleError("it makes values of an unknown data type");
 
-/// Bytes of numbers.
+/// Floats to bytes.
 pub fn quantize_linear(call: &NodeCall<'_>) -> RuleResult {
     let kind = match call.int("output_dtype")? {
-        Some(kind) if kind != 0 => u64::try_from(kind).map(DataType).map_err(|_| KIND)?,
+        Some(kind) if kind != 0 => u64::try_from(kind).map(DataType).map_err(|_| DATA_TYPE)?,
         _ => call.data_type_of(2, DataType::UINT8),
     };
-    kind.bits().ok_or(KIND)?;
+    kind.bits().ok_or(DATA_TYPE)?;
     Ok(NodeOutput::of(TensorType::of(call.input(0)?.shape.clone(), kind), 2 * ELEMENT_COST))
 }
 
-/// Numbers of bytes.
+/// Bytes to floats.
 pub fn dequantize_linear(call: &NodeCall<'_>) -> RuleResult {
     Ok(NodeOutput::of(TensorType::of(call.input(0)?.shape.clone(), call.input(1)?.data_type), ELEMENT_COST))
 }
 
-/// Bytes of numbers, with the scale and the zero that fit them.
+/// Floats to bytes, with the scale and the zero point that fit them.
 pub fn dynamic_quantize_linear(call: &NodeCall<'_>) -> RuleResult {
     let mut result = NodeOutput::of(TensorType::of(call.input(0)?.shape.clone(), DataType::UINT8), 4 * ELEMENT_COST);
     result.outputs.extend([TensorType::of(vec![], DataType::FLOAT), TensorType::of(vec![], DataType::UINT8)]);
     Ok(result)
 }
 
-/// One kind of function of numbers in the same place of tensors that are stretched to each other's sides.
+/// A function of the elements at the same position of tensors that are broadcast to each other.
 fn broadcast_values(call: &NodeCall<'_>, kind: DataType, cost: u64, value: fn(&[i64]) -> Option<i64>) -> RuleResult {
     let inputs = call.all()?;
     let mut shape = inputs[0].shape.clone();
@@ -140,13 +140,13 @@ pub fn mul(call: &NodeCall<'_>) -> RuleResult {
     arithmetic(call, |values| binary(values, i64::checked_mul))
 }
 
-/// Whole numbers that are divided by zero end the process, as does the smallest of them that is divided by -1.
+/// Dividing an integer by zero ends the process, and so does dividing the smallest integer by -1.
 fn check_divisor(call: &NodeCall<'_>) -> RuleResult<()> {
     need_two_inputs(call)?;
     let divisor = call.input(1)?;
     let is_safe = |values: &Vec<i64>| values.iter().all(|value| !matches!(value, 0 | -1));
-    let whole = divisor.data_type.is_whole() || call.input(0)?.data_type.is_whole();
-    if whole && !divisor.values.as_ref().is_some_and(is_safe) { Err(WHOLE_DIVISION) } else { Ok(()) }
+    let integers = divisor.data_type.is_integer() || call.input(0)?.data_type.is_integer();
+    if integers && !divisor.values.as_ref().is_some_and(is_safe) { Err(INTEGER_DIVISION) } else { Ok(()) }
 }
 
 pub fn div(call: &NodeCall<'_>) -> RuleResult {
@@ -174,7 +174,7 @@ pub fn pow(call: &NodeCall<'_>) -> RuleResult {
     broadcast_values(call, call.input(0)?.data_type, FUNCTION_COST, |_| None)
 }
 
-/// A slope for each number, stretched to the first input alone.
+/// A slope for each element; slopes are broadcast to the input, which keeps its shape.
 pub fn prelu(call: &NodeCall<'_>) -> RuleResult {
     need_two_inputs(call)?;
     let result = arithmetic(call, |_| None)?;
@@ -226,7 +226,7 @@ pub fn or(call: &NodeCall<'_>) -> RuleResult {
     comparison(call, |values| binary(values, |a, b| Some((a != 0 || b != 0).into())))
 }
 
-/// Of two tensors, the one that a truth value names, number for number.
+/// `Where`: element by element, the second input where the first is true, else the third.
 pub fn select(call: &NodeCall<'_>) -> RuleResult {
     if call.inputs.len() != 3 {
         return Err(MISMATCH);
@@ -238,12 +238,12 @@ pub fn select(call: &NodeCall<'_>) -> RuleResult {
     })
 }
 
-/// A norm over parts of its input, with up to two statistics beside it, which are no larger.
+/// A normalisation over parts of the input.
 pub fn normalization(call: &NodeCall<'_>) -> RuleResult {
     same_shape(call, 4 * ELEMENT_COST)
 }
 
-/// The norm of a batch, with the statistics of each channel beside it when it trains.
+/// A batch normalisation, in training with the statistics of each channel as further outputs.
 pub fn batch_normalization(call: &NodeCall<'_>) -> RuleResult {
     let mut result = normalization(call)?;
     let (channels, kind) = (call.input(3)?.shape.clone(), result.outputs[0].data_type);
@@ -251,7 +251,7 @@ pub fn batch_normalization(call: &NodeCall<'_>) -> RuleResult {
     Ok(result)
 }
 
-/// The norm of the last axes, with the mean and the deviation of each part beside it.
+/// A normalisation over the last axes, with the mean and the deviation of each part as further outputs.
 pub fn layer_normalization(call: &NodeCall<'_>) -> RuleResult {
     let mut result = normalization(call)?;
     let input = call.input(0)?;
@@ -262,7 +262,7 @@ pub fn layer_normalization(call: &NodeCall<'_>) -> RuleResult {
     Ok(result)
 }
 
-/// The norm of each number by those of the neighbouring channels.
+/// A local response normalisation: each element by its neighbours in other channels.
 pub fn lrn(call: &NodeCall<'_>) -> RuleResult {
     let size = u64::try_from(call.int("size")?.unwrap_or(0)).map_err(|_| MISMATCH)?;
     let channels = call.input(0)?.shape.get(1).copied().ok_or(MISMATCH)?;

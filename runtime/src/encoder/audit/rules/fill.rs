@@ -1,4 +1,4 @@
-//! Operators that make large tensors out of a few numbers.
+//! Operators that make large tensors out of a few values.
 
 use crate::encoder::audit::call::{
     ELEMENT_COST, MISMATCH, NodeCall, NodeOutput, RuleError, RuleResult, UNKNOWN, broadcast, broadcast_indices,
@@ -24,7 +24,7 @@ pub fn constant(call: &NodeCall<'_>) -> RuleResult {
     Ok(NodeOutput::of(constant, ELEMENT_COST))
 }
 
-/// One number again and again.
+/// One value, repeated.
 pub fn constant_of_shape(call: &NodeCall<'_>) -> RuleResult {
     let shape = to_shape(call.values(0)?)?;
     let value = call.tensor("value")?;
@@ -35,7 +35,7 @@ pub fn constant_of_shape(call: &NodeCall<'_>) -> RuleResult {
     Ok(NodeOutput::of(TensorType::of(shape, kind).with_values(values), ELEMENT_COST))
 }
 
-/// A tensor that is stretched to sides.
+/// A tensor that is broadcast to a shape.
 pub fn expand(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     let output = TensorType::of(broadcast(&input.shape, &to_shape(call.values(1)?)?)?, input.data_type);
@@ -44,7 +44,7 @@ pub fn expand(call: &NodeCall<'_>) -> RuleResult {
     Ok(NodeOutput::of(output.with_values(values), ELEMENT_COST))
 }
 
-/// A tensor again and again along each axis.
+/// A tensor, repeated along each axis.
 pub fn tile(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     let repeats = to_shape(call.values(1)?)?;
@@ -55,7 +55,7 @@ pub fn tile(call: &NodeCall<'_>) -> RuleResult {
     Ok(NodeOutput::of(TensorType::of(shape, input.data_type), ELEMENT_COST))
 }
 
-/// Whole numbers from a first one, before a last one, in steps.
+/// From a start to before an end, in steps.
 pub fn range(call: &NodeCall<'_>) -> RuleResult {
     let number = |index| match call.values(index)? {
         [number] => Ok(i128::from(*number)),
@@ -82,7 +82,7 @@ pub fn eye_like(call: &NodeCall<'_>) -> RuleResult {
     Ok(NodeOutput::of(TensorType::of(input.shape.clone(), kind), ELEMENT_COST))
 }
 
-/// For each number a row that has a mark in the number's place.
+/// For each index a row with a mark at that index.
 pub fn one_hot(call: &NodeCall<'_>) -> RuleResult {
     let (input, kind) = (call.input(0)?, call.input(2)?.data_type);
     let [depth] = *call.values(1)? else { return Err(MISMATCH) };
@@ -94,7 +94,7 @@ pub fn one_hot(call: &NodeCall<'_>) -> RuleResult {
     Ok(NodeOutput::of(TensorType::of(shape, kind), ELEMENT_COST))
 }
 
-/// The places of the numbers that are not zero.
+/// The positions of the elements that are not zero.
 pub fn nonzero(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     let values = input.values.as_ref().ok_or(UNKNOWN)?;

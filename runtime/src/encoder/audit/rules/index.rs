@@ -1,4 +1,4 @@
-//! Operators that take numbers by their broadcast_indices, or put them there.
+//! Operators that select elements by index, write them by index, or pad.
 
 use crate::encoder::audit::call::{ELEMENT_COST, MISMATCH, NodeCall, NodeOutput, RuleError, RuleResult, gather_values};
 use crate::encoder::audit::rules::elementwise;
@@ -6,7 +6,7 @@ use crate::encoder::audit::tensor::{TensorType, axis_of};
 
 const PADDING: RuleError = RuleError("its padding does not fit its input");
 
-/// Parts along an axis, by their numbers.
+/// Slices along an axis, by index.
 pub fn gather(call: &NodeCall<'_>) -> RuleResult {
     let (input, indices) = (call.input(0)?, call.input(1)?);
     let axis = call.axis("axis", 0, input)?;
@@ -19,7 +19,7 @@ pub fn gather(call: &NodeCall<'_>) -> RuleResult {
     Ok(NodeOutput::of(TensorType::of(shape, input.data_type).with_values(values), ELEMENT_COST))
 }
 
-/// As many numbers as there are indices.
+/// One element for each index.
 pub fn gather_elements(call: &NodeCall<'_>) -> RuleResult {
     let (input, indices) = (call.input(0)?, call.input(1)?);
     if input.rank() != indices.rank() {
@@ -28,7 +28,7 @@ pub fn gather_elements(call: &NodeCall<'_>) -> RuleResult {
     Ok(NodeOutput::of(TensorType::of(indices.shape.clone(), input.data_type), 2 * ELEMENT_COST))
 }
 
-/// Parts by rows of indices.
+/// Slices by rows of indices.
 pub fn gather_nd(call: &NodeCall<'_>) -> RuleResult {
     let (input, indices) = (call.input(0)?, call.input(1)?);
     let batch = usize::try_from(call.int_or("batch_dims", 0)?).map_err(|_| MISMATCH)?;
@@ -41,7 +41,7 @@ pub fn gather_nd(call: &NodeCall<'_>) -> RuleResult {
     Ok(NodeOutput::of(TensorType::of(shape, input.data_type), 2 * ELEMENT_COST))
 }
 
-/// A tensor with some of its parts replaced.
+/// A tensor with some of its slices replaced.
 pub fn scatter_nd(call: &NodeCall<'_>) -> RuleResult {
     let updates = call.input(2)?.elements().saturating_mul(2 * ELEMENT_COST);
     let result = elementwise::simple(call)?;
@@ -49,7 +49,7 @@ pub fn scatter_nd(call: &NodeCall<'_>) -> RuleResult {
     Ok(result.with_work(work))
 }
 
-/// From a first place to before a last one, in steps, along some axes.
+/// From a start to before an end, in steps, along some axes.
 pub fn slice(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     let starts = call.attribute_or_input("starts", 1)?.ok_or(MISMATCH)?;
@@ -94,7 +94,7 @@ pub fn slice(call: &NodeCall<'_>) -> RuleResult {
     Ok(NodeOutput::of(TensorType::of(shape, input.data_type).with_values(values), ELEMENT_COST))
 }
 
-/// With more numbers around, or fewer.
+/// More elements at the ends of some axes, or fewer.
 pub fn pad(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     let pads = call.attribute_or_input("pads", 1)?.ok_or(PADDING)?;

@@ -1,13 +1,13 @@
-//! Operators that give the same numbers other sides, or part and join them.
+//! Operators that change the shape of a tensor, split it or join several.
 
 use crate::encoder::audit::call::{
     ELEMENT_COST, MISMATCH, NodeCall, NodeOutput, RuleError, RuleResult, gather_values, to_shape,
 };
 use crate::encoder::audit::tensor::{DataType, TensorType, axis_of, product};
 
-const OPEN: RuleError = RuleError("its new shape cannot be told");
+const UNKNOWN_SHAPE: RuleError = RuleError("its new shape cannot be inferred");
 
-/// The same numbers with other sides.
+/// The same elements in another shape.
 fn reshaped(input: &TensorType, shape: Vec<u64>) -> RuleResult {
     if product(&shape) != input.elements() {
         return Err(MISMATCH);
@@ -17,7 +17,7 @@ fn reshaped(input: &TensorType, shape: Vec<u64>) -> RuleResult {
 
 pub fn reshape(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
-    let wanted = call.attribute_or_input("shape", 1)?.ok_or(OPEN)?;
+    let wanted = call.attribute_or_input("shape", 1)?.ok_or(UNKNOWN_SHAPE)?;
     let keep_zeros = call.flag("allowzero", false)?;
     let (mut shape, mut open) = (Vec::new(), None);
     for (axis, &side) in wanted.iter().enumerate() {
@@ -27,11 +27,11 @@ pub fn reshape(call: &NodeCall<'_>) -> RuleResult {
                 1
             }
             0 if !keep_zeros => *input.shape.get(axis).ok_or(MISMATCH)?,
-            side => u64::try_from(side).map_err(|_| OPEN)?,
+            side => u64::try_from(side).map_err(|_| UNKNOWN_SHAPE)?,
         });
     }
     if let Some(axis) = open {
-        shape[axis] = input.elements().checked_div(product(&shape)).ok_or(OPEN)?;
+        shape[axis] = input.elements().checked_div(product(&shape)).ok_or(UNKNOWN_SHAPE)?;
     }
     reshaped(input, shape)
 }
@@ -45,7 +45,7 @@ pub fn flatten(call: &NodeCall<'_>) -> RuleResult {
     reshaped(input, vec![product(rows), product(columns)])
 }
 
-/// Without axes of one number.
+/// Without some axes of length 1.
 pub fn squeeze(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     let gone = match call.attribute_or_input("axes", 1)? {
@@ -56,10 +56,10 @@ pub fn squeeze(call: &NodeCall<'_>) -> RuleResult {
     reshaped(input, kept.collect())
 }
 
-/// With further axes of one number.
+/// With further axes of length 1.
 pub fn unsqueeze(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
-    let axes = call.attribute_or_input("axes", 1)?.ok_or(OPEN)?;
+    let axes = call.attribute_or_input("axes", 1)?.ok_or(UNKNOWN_SHAPE)?;
     let new = call.axes(axes, input.rank() + axes.len())?;
     let mut old = input.shape.iter().copied();
     reshaped(input, new.into_iter().map(|new| if new { 1 } else { old.next().unwrap_or(1) }).collect())
@@ -141,19 +141,19 @@ pub fn split(call: &NodeCall<'_>) -> RuleResult {
     Ok(NodeOutput { outputs, work: input.elements().saturating_mul(ELEMENT_COST), scratch: 0 })
 }
 
-/// A tensor's own sides.
+/// The shape of a tensor, or a part of it.
 pub fn shape(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     let rank = input.rank() as i64;
     let bound = |at: i64| (if at < 0 { at.saturating_add(rank) } else { at }).clamp(0, rank) as usize;
     let (start, end) = (bound(call.int_or("start", 0)?), bound(call.int_or("end", rank)?));
     let shape = input.shape.get(start..end).unwrap_or_default();
-    let shape = shape.iter().map(|&side| i64::try_from(side).map_err(|_| OPEN)).collect::<RuleResult<_>>()?;
+    let shape = shape.iter().map(|&side| i64::try_from(side).map_err(|_| UNKNOWN_SHAPE)).collect::<RuleResult<_>>()?;
     Ok(NodeOutput::of(TensorType::list(shape), ELEMENT_COST))
 }
 
-/// How many numbers a tensor has.
+/// The number of elements of a tensor.
 pub fn size(call: &NodeCall<'_>) -> RuleResult {
-    let count = i64::try_from(call.input(0)?.elements()).map_err(|_| OPEN)?;
+    let count = i64::try_from(call.input(0)?.elements()).map_err(|_| UNKNOWN_SHAPE)?;
     Ok(NodeOutput::of(TensorType::of(vec![], DataType::INT64).with_values(Some(vec![count])), ELEMENT_COST))
 }

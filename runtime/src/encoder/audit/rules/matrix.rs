@@ -3,7 +3,7 @@
 use crate::encoder::audit::call::{MISMATCH, NodeCall, NodeOutput, RuleResult, broadcast};
 use crate::encoder::audit::tensor::{DataType, TensorType, product};
 
-/// The product of stacks of matrices, stretched to each other as NumPy does it.
+/// The product of stacks of matrices, broadcast to each other as NumPy does it.
 fn product_of_stacks(a: &TensorType, b: &TensorType, kind: DataType) -> RuleResult {
     if a.rank() == 0 || b.rank() == 0 {
         return Err(MISMATCH);
@@ -25,7 +25,7 @@ fn product_of_stacks(a: &TensorType, b: &TensorType, kind: DataType) -> RuleResu
     Ok(NodeOutput { outputs: vec![TensorType::of(shape, kind)], work, scratch })
 }
 
-/// Engines copy what they multiply into an order that suits the processor, bytes perhaps as wider numbers.
+/// Engines copy what they multiply into an order that suits the processor, bytes perhaps as wider integers.
 fn packed_bytes(tensor: &TensorType) -> u64 {
     tensor.elements().saturating_mul(4)
 }
@@ -44,7 +44,7 @@ pub fn qlinear_matmul(call: &NodeCall<'_>) -> RuleResult {
     product_of_stacks(call.input(0)?, call.input(3)?, call.input(7)?.data_type)
 }
 
-/// A product of two matrices plus a third, which is stretched to it.
+/// A product of two matrices plus a third, which is broadcast to it.
 pub fn gemm(call: &NodeCall<'_>) -> RuleResult {
     let turned = |name: &str, tensor: &TensorType| -> RuleResult<TensorType> {
         let &[rows, columns] = &tensor.shape[..] else { return Err(MISMATCH) };

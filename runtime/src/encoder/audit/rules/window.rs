@@ -6,7 +6,7 @@ use crate::encoder::audit::tensor::{DataType, TensorType, product};
 const PADDING: RuleError = RuleError("its kind of padding is unknown");
 const WINDOWS: RuleError = RuleError("its window does not fit into the image");
 
-/// How many places a window of `kernel` sides has along each side of an image.
+/// How many positions a window of the shape `kernel` has along each axis of an image.
 fn places(call: &NodeCall<'_>, image: &[u64], kernel: &[u64], ceil: bool) -> RuleResult<Vec<u64>> {
     let count = image.len();
     let (strides, dilations) = (call.lengths("strides", count, 1)?, call.lengths("dilations", count, 1)?);
@@ -56,7 +56,7 @@ fn convolution(call: &NodeCall<'_>, image: &TensorType, weight: &TensorType, kin
     let window = product(kernel).saturating_mul(*inner);
     // A window over few channels is no matrix product for an engine, and slower.
     let cost = if *inner < 4 { window.saturating_mul(WINDOW_COST) } else { window };
-    // Engines may write out the windows of an image, as numbers of four bytes, and weights in another order.
+    // Engines may write out the windows of an image, in four bytes an element, and weights in another order.
     let written = product(&places).saturating_mul(product(kernel)).saturating_mul(*channels);
     let scratch = written.saturating_add(weight.elements()).saturating_mul(4);
     Ok(NodeOutput { scratch, ..NodeOutput::of(output, cost) })
@@ -76,7 +76,7 @@ pub fn qlinear_conv(call: &NodeCall<'_>) -> RuleResult {
     convolution(call, call.input(0)?, call.input(3)?, call.input(7)?.data_type)
 }
 
-/// The mean or the largest number of each window, and perhaps where it was.
+/// The mean or the largest element of each window, and perhaps its index.
 pub fn pool(call: &NodeCall<'_>) -> RuleResult {
     let image = call.input(0)?;
     let [images, channels, shape @ ..] = &image.shape[..] else { return Err(MISMATCH) };
@@ -97,7 +97,7 @@ pub fn pool(call: &NodeCall<'_>) -> RuleResult {
     Ok(result)
 }
 
-/// One number for each channel of an image.
+/// One element for each channel of an image.
 pub fn global_pool(call: &NodeCall<'_>) -> RuleResult {
     let image = call.input(0)?;
     let [images, channels, shape @ ..] = &image.shape[..] else { return Err(MISMATCH) };
