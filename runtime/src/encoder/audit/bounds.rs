@@ -8,7 +8,7 @@ use super::graph::Graph;
 pub use super::inference::Inference;
 use super::inference::infer;
 use super::{AuditError, audit};
-use crate::encoder::{EncodeError, batch, check_input};
+use crate::encoder::{EncodeError, batch_size, check_input};
 use crate::image::Preprocessing;
 
 /// A model whose cost is known, for batches of some sizes.
@@ -35,7 +35,7 @@ impl Bounds {
         let batches = match declared.first() {
             // No other batch gets past the engine.
             Some(Some(pictures)) if declared.len() == 4 => vec![*pictures],
-            _ => vec![1, batch(input)],
+            _ => vec![1, batch_size(input)],
         };
         let mut bounds = Self { graph: Arc::new(graph), admitted: Vec::new() };
         for pictures in batches {
