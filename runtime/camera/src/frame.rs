@@ -57,8 +57,8 @@ impl Frame {
     /// [`ImageError`] if it is none, or too large.
     pub fn needs(&self, side: Option<u32>) -> Result<DecodingMemory, ImageError> {
         match (&self.picture, side) {
-            (Picture::File(bytes), None) => image::needs(bytes),
-            (Picture::File(bytes), Some(side)) => image::needs_reduced(bytes, side),
+            (Picture::File(bytes), None) => image::decoding_memory(bytes),
+            (Picture::File(bytes), Some(side)) => image::decoding_memory_reduced(bytes, side),
             (Picture::Yuyv(raw), _) => {
                 let (width, height) = raw.size();
                 Ok(DecodingMemory::of_pixels(width, height))

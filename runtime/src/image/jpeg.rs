@@ -18,7 +18,7 @@ use ::image::RgbImage;
 use ::image::metadata::Orientation;
 
 use super::colours::{self, Conversion, ProfileKind};
-use super::{DecodingMemory, ImageError, MAX_MEMORY, check_size, swaps_sides, turned};
+use super::{DecodingMemory, ImageError, MAX_MEMORY, check_size, swaps_sides, upright};
 use bits::Damage;
 use frame::{Colours, JpegFrame};
 use reduced::Reduced;
@@ -31,14 +31,14 @@ const BESIDES: usize = 2 << 20;
 
 /// How a picture is decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Plan {
+enum DecodingPlan {
     /// By the decoder, as it is.
     Whole,
     /// At a scale of 1 to `by`, from so much [detail](reduced::DETAIL).
     Reduced { by: usize, detail: usize },
 }
 
-impl Plan {
+impl DecodingPlan {
     fn scale(self) -> usize {
         match self {
             Self::Whole => 1,
@@ -63,49 +63,50 @@ impl<'a> JpegFile<'a> {
     }
 
     /// The largest scale that can be decoded within [`MAX_MEMORY`], with the most detail.
-    fn largest(&self) -> Result<Plan, ImageError> {
-        let reduced = [2, 4, 8].into_iter().flat_map(|by| reduced::DETAIL.map(|detail| Plan::Reduced { by, detail }));
-        let mut plans = core::iter::once(Plan::Whole).chain(reduced);
+    fn largest(&self) -> Result<DecodingPlan, ImageError> {
+        let reduced =
+            [2, 4, 8].into_iter().flat_map(|by| reduced::DETAIL.map(|detail| DecodingPlan::Reduced { by, detail }));
+        let mut plans = core::iter::once(DecodingPlan::Whole).chain(reduced);
         plans.find(|plan| self.fits(*plan)).ok_or(ImageError::TooLarge)
     }
 
     /// The smallest scale that leaves so many pixels a side; [`Self::largest`] where none does.
-    fn leaving(&self, side: u32) -> Result<Plan, ImageError> {
+    fn leaving(&self, side: u32) -> Result<DecodingPlan, ImageError> {
         let [width, height] = self.frame.size;
         // One coefficient tells the mean of a whole block, four nearly tell those of its quarters. At a scale of 1/2,
         // decoding takes longer than for the whole picture.
         let plans = [(8, 1), (4, 2)].into_iter().filter(|(by, _)| width.min(height).div_ceil(*by) >= side as usize);
-        let mut plans = plans.map(|(by, detail)| Plan::Reduced { by, detail });
+        let mut plans = plans.map(|(by, detail)| DecodingPlan::Reduced { by, detail });
         plans.find(|plan| self.fits(*plan)).map_or_else(|| self.largest(), Ok)
     }
 
-    fn fits(&self, plan: Plan) -> bool {
+    fn fits(&self, plan: DecodingPlan) -> bool {
         self.bytes(plan) <= MAX_MEMORY as usize
     }
 
     /// Most bytes that decoding takes, the file apart.
-    fn bytes(&self, plan: Plan) -> usize {
+    fn bytes(&self, plan: DecodingPlan) -> usize {
         let converting = self.conversion.as_ref().map_or(0, |_| colours::BYTES);
         let decoding = match plan {
-            Plan::Whole => whole::bytes(&self.frame, self.bytes.len()),
-            Plan::Reduced { by, detail } => reduced_bytes(&self.frame, by, detail),
+            DecodingPlan::Whole => whole::bytes(&self.frame, self.bytes.len()),
+            DecodingPlan::Reduced { by, detail } => reduced_bytes(&self.frame, by, detail),
         };
         BESIDES + converting + decoding
     }
 
-    fn needs(&self, plan: Plan) -> DecodingMemory {
+    fn memory(&self, plan: DecodingPlan) -> DecodingMemory {
         let size = self.frame.size.map(|side| side.div_ceil(plan.scale()));
         DecodingMemory::new(size, self.frame.orientation, self.bytes(plan))
     }
 
     /// Decodes the picture, upright and in sRGB's colours.
-    fn decode(&self, plan: Plan) -> Result<RgbImage, ImageError> {
+    fn decode(&self, plan: DecodingPlan) -> Result<RgbImage, ImageError> {
         let mut picture = match plan {
-            Plan::Whole => {
+            DecodingPlan::Whole => {
                 scan::walk(self.bytes, &self.frame, None).map_err(damaged)?;
-                turned(whole::decode(self.bytes, &self.frame)?, self.frame.orientation).into_rgb8()
+                upright(whole::decode(self.bytes, &self.frame)?, self.frame.orientation).into_rgb8()
             }
-            Plan::Reduced { by, detail } => reduce(self.bytes, &self.frame, by, detail).map_err(damaged)?,
+            DecodingPlan::Reduced { by, detail } => reduce(self.bytes, &self.frame, by, detail).map_err(damaged)?,
         };
         if let Some(conversion) = &self.conversion {
             conversion.apply(&mut picture);
@@ -120,10 +121,10 @@ pub(super) fn decode(jpeg: &[u8]) -> Result<RgbImage, ImageError> {
     file.decode(file.largest()?)
 }
 
-/// What [`decode`] takes for the same file.
-pub(super) fn needs(jpeg: &[u8]) -> Result<DecodingMemory, ImageError> {
+/// The memory that [`decode`] takes for the same file.
+pub(super) fn decoding_memory(jpeg: &[u8]) -> Result<DecodingMemory, ImageError> {
     let file = JpegFile::read(jpeg)?;
-    Ok(file.needs(file.largest()?))
+    Ok(file.memory(file.largest()?))
 }
 
 /// Decodes a JPEG file at the smallest scale that leaves so many pixels a side.
@@ -132,10 +133,10 @@ pub(super) fn decode_reduced(jpeg: &[u8], side: u32) -> Result<RgbImage, ImageEr
     file.decode(file.leaving(side)?)
 }
 
-/// What [`decode_reduced`] takes for the same file.
-pub(super) fn needs_reduced(jpeg: &[u8], side: u32) -> Result<DecodingMemory, ImageError> {
+/// The memory that [`decode_reduced`] takes for the same file.
+pub(super) fn decoding_memory_reduced(jpeg: &[u8], side: u32) -> Result<DecodingMemory, ImageError> {
     let file = JpegFile::read(jpeg)?;
-    Ok(file.needs(file.leaving(side)?))
+    Ok(file.memory(file.leaving(side)?))
 }
 
 /// Width and height as they are stored, and how the picture is to be turned.
@@ -174,14 +175,14 @@ fn reduce(jpeg: &[u8], frame: &JpegFrame, by: usize, detail: usize) -> Result<Rg
     let (width, height, rgb) = planes.to_rgb(frame, by);
     drop(planes);
     let picture = RgbImage::from_raw(width, height, rgb).expect("as many bytes as the size asks for");
-    Ok(turned(picture.into(), frame.orientation).into_rgb8())
+    Ok(upright(picture.into(), frame.orientation).into_rgb8())
 }
 
 /// Most bytes that decoding at reduced scale takes, the file apart.
 fn reduced_bytes(frame: &JpegFrame, by: usize, detail: usize) -> usize {
     let pixels = frame.size[0].div_ceil(by) * frame.size[1].div_ceil(by);
-    let walked = if frame.progressive { size_of::<u64>() * frame.blocks() } else { 0 };
+    let walk = if frame.progressive { size_of::<u64>() * frame.blocks() } else { 0 };
     let turned = if swaps_sides(frame.orientation) { 3 * pixels } else { 0 };
     let planes = reduced::bytes(frame, by, detail);
-    (walked + planes).max(planes + 3 * pixels).max(3 * pixels + turned)
+    (walk + planes).max(planes + 3 * pixels).max(3 * pixels + turned)
 }

@@ -10,17 +10,16 @@ use ::png::{
 };
 
 use super::colours::{self, Conversion, ProfileKind};
-use super::{DecodingMemory, ImageError, MAX_MEMORY, check_size, swaps_sides, turned};
+use super::{DecodingMemory, ImageError, MAX_MEMORY, check_size, swaps_sides, upright};
 
 /// The bytes that a PNG file begins with.
 pub(super) const SIGNATURE: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
 
-/// Most bytes that the decoder takes for rows and for what stands beside the picture.
+/// Most bytes that the decoder takes for rows and metadata.
 const BESIDES: usize = 8 << 20;
 
-/// What shows through transparent pixels: white, as where pictures are shown on a page. Their own colours, which nobody
-/// sees, must not matter.
-const BEHIND: u32 = 255;
+/// What shows through transparent pixels: white, as on a page. Their own colours, which nobody sees, must not matter.
+const BACKGROUND: u32 = 255;
 
 /// First column and row of each pass of an interlaced picture, and the steps between them (PNG, section 8.2).
 const PASSES: [[usize; 4]; 7] =
@@ -33,9 +32,9 @@ pub(super) fn decode<R: BufRead + Seek>(file: R) -> Result<RgbImage, ImageError>
     with_header(file, |file| file.decode())
 }
 
-/// What [`decode`] takes for the same file.
-pub(super) fn needs<R: BufRead + Seek>(file: R) -> Result<DecodingMemory, ImageError> {
-    with_header(file, |file| file.needs())
+/// The memory that [`decode`] takes for the same file.
+pub(super) fn decoding_memory<R: BufRead + Seek>(file: R) -> Result<DecodingMemory, ImageError> {
+    with_header(file, |file| file.memory())
 }
 
 /// Width and height as they are stored, and how the picture is to be turned.
@@ -97,7 +96,7 @@ impl<R: BufRead + Seek> PngFile<R> {
         [info.width, info.height].map(|side| side as usize)
     }
 
-    fn needs(&self) -> Result<DecodingMemory, ImageError> {
+    fn memory(&self) -> Result<DecodingMemory, ImageError> {
         let (size, converting) = (self.size(), converting(conversion(self.reader.info()).as_ref()));
         let by = scale(size, self.orientation, converting)?;
         let bytes = converting + bytes(size, by, self.orientation);
@@ -122,7 +121,7 @@ impl<R: BufRead + Seek> PngFile<R> {
         }
         // What stands behind the picture: the last checksums, and the end.
         self.reader.finish().map_err(failed)?;
-        let mut picture = turned(picture.done().into(), self.orientation).into_rgb8();
+        let mut picture = upright(picture.finish().into(), self.orientation).into_rgb8();
         if let Some(conversion) = conversion {
             conversion.apply(&mut picture);
         }
@@ -189,19 +188,19 @@ fn next_row<R: BufRead + Seek>(
         let sample = |index: usize| byte(&samples[index * width..][..width]);
         let rgb = match colours {
             ColorType::Grayscale => [sample(0); 3],
-            ColorType::GrayscaleAlpha => [shown(sample(0), sample(1)); 3],
+            ColorType::GrayscaleAlpha => [blend(sample(0), sample(1)); 3],
             ColorType::Rgb | ColorType::Indexed => [0, 1, 2].map(sample),
-            ColorType::Rgba => [0, 1, 2].map(|index| shown(sample(index), sample(3))),
+            ColorType::Rgba => [0, 1, 2].map(|index| blend(sample(index), sample(3))),
         };
         pixel(rgb, column);
     }
     Ok(())
 }
 
-/// A colour as it is seen, with what is [`BEHIND`] it.
-fn shown(colour: u8, alpha: u8) -> u8 {
+/// A colour over the [`BACKGROUND`].
+fn blend(colour: u8, alpha: u8) -> u8 {
     let (colour, alpha) = (u32::from(colour), u32::from(alpha));
-    ((colour * alpha + BEHIND * (255 - alpha) + 127) / 255) as u8
+    ((colour * alpha + BACKGROUND * (255 - alpha) + 127) / 255) as u8
 }
 
 /// Sums of squares of so many pixels a side fit into 16 bits.
@@ -248,7 +247,7 @@ impl Means {
         sums.iter_mut().zip(rgb).for_each(|(sum, value)| *sum += u16::from(value));
     }
 
-    fn done(self) -> RgbImage {
+    fn finish(self) -> RgbImage {
         let [width, height] = self.size.map(|side| side.div_ceil(self.by));
         let mut rgb = self.rgb;
         if self.by > 1 {
@@ -336,7 +335,7 @@ mod tests {
                 means.add(x, y, [(10 * x + y) as u8, 255, 0]);
             }
         }
-        let picture = means.done();
+        let picture = means.finish();
         let red: Vec<u8> = picture.pixels().map(|pixel| pixel[0]).collect();
         // Means of 0, 10, 1, 11 and so on, rounded; at the right edge of two, below of two, in the corner of one.
         assert_eq!(red, [6, 26, 41, 7, 27, 42]);

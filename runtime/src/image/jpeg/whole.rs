@@ -63,6 +63,6 @@ pub(super) fn bytes(frame: &JpegFrame, file: usize) -> usize {
     let coefficients = if frame.progressive || !frame.together { 64 * size_of::<i16>() * frame.blocks() } else { 0 };
     let turned = if swaps_sides(frame.orientation) { decoded } else { 0 };
     let converted = if grey { 3 * pixels } else { 0 };
-    let walked = if frame.progressive { size_of::<u64>() * frame.blocks() } else { 0 };
-    walked.max(file + decoded + coefficients.max(turned).max(converted))
+    let walk = if frame.progressive { size_of::<u64>() * frame.blocks() } else { 0 };
+    walk.max(file + decoded + coefficients.max(turned).max(converted))
 }
