@@ -32,7 +32,7 @@ pub trait Encoder: Send {
     /// [`EncodeError`] if the engine fails.
     fn encode(&mut self, images: ArrayView4<'_, f32>) -> Result<Array2<f32>, EncodeError>;
 
-    /// Engines with the same backbone that may compute side by side in place of this one; none if it is one itself.
+    /// The engines of a pool, which may compute side by side; none for a single engine.
     fn members(&mut self) -> &mut [Box<dyn Encoder>] {
         &mut []
     }
@@ -55,13 +55,13 @@ pub enum EncodeError {
     /// them.
     #[error(
         "the backbone takes {} planes of {} x {} pixels, but the bundle's preprocessing makes {} of {} x {}",
-        side(model[0]), side(model[2]), side(model[1]), fed[0], fed[2], fed[1]
+        in_words(model[0]), in_words(model[2]), in_words(model[1]), given[0], given[2], given[1]
     )]
     Input {
         /// What the model takes.
         model: [Option<usize>; 3],
-        /// What it would be fed with.
-        fed: [usize; 3],
+        /// What it would get.
+        given: [usize; 3],
     },
     /// The engine was still opening the model when its time was up.
     #[error("the ONNX engine was still opening a backbone after {seconds} seconds, which is all it may take")]
@@ -69,6 +69,9 @@ pub enum EncodeError {
         /// The time that it had.
         seconds: u64,
     },
+    /// An engine still opens a model that took too long; no other is opened meanwhile.
+    #[error("the ONNX engine is still opening an earlier backbone, which took too long; try again later")]
+    Busy,
     /// The engine failed on a batch; what it said.
     #[error("the backbone failed on an image: {0}")]
     Run(String),
@@ -85,8 +88,8 @@ pub enum EncodeError {
     NotFinite,
 }
 
-/// A size in words; one that is left open is any.
-fn side(size: Option<usize>) -> String {
+/// A size in words: `any` for one that the model leaves open.
+fn in_words(size: Option<usize>) -> String {
     size.map_or_else(|| "any".to_owned(), |size| size.to_string())
 }
 
@@ -102,23 +105,23 @@ pub fn encode_pictures(
     features: usize,
     pictures: &[RgbImage],
 ) -> Result<Array2<f32>, EncodeError> {
-    let batch = batch(input);
+    let batch = batch_size(input);
     let mut encoded = Array2::zeros((pictures.len(), features));
     for (number, pictures) in pictures.chunks(batch).enumerate() {
-        let rows = encode_planes(encoder, input, features, planes(input, pictures).view())?;
+        let rows = encode_planes(encoder, input, features, to_planes(input, pictures).view())?;
         encoded.slice_mut(s![number * batch..number * batch + pictures.len(), ..]).assign(&rows);
     }
     Ok(encoded)
 }
 
-/// How many pictures go through an engine together.
-pub fn batch(input: &Preprocessing) -> usize {
+/// The number of pictures that go through an engine together.
+pub fn batch_size(input: &Preprocessing) -> usize {
     const BATCH_BYTES: usize = 4 << 20;
     (BATCH_BYTES / (3 * size_of::<f32>() * input.height as usize * input.width as usize)).max(1)
 }
 
-/// Pictures of the input's size as an engine takes them.
-fn planes(input: &Preprocessing, pictures: &[RgbImage]) -> Array4<f32> {
+/// Pictures of the input's size as an engine takes them: normalised planes.
+fn to_planes(input: &Preprocessing, pictures: &[RgbImage]) -> Array4<f32> {
     let (height, width) = (input.height as usize, input.width as usize);
     let mut planes = Vec::with_capacity(pictures.len() * 3 * height * width);
     pictures.iter().for_each(|picture| input.append(picture, &mut planes));
@@ -137,7 +140,7 @@ pub fn encode_planes(
     features: usize,
     images: ArrayView4<'_, f32>,
 ) -> Result<Array2<f32>, EncodeError> {
-    let batch = batch(input);
+    let batch = batch_size(input);
     let mut encoded = Array2::zeros((images.dim().0, features));
     for (number, images) in images.axis_chunks_iter(Axis(0), batch).enumerate() {
         let count = images.dim().0;
@@ -161,13 +164,13 @@ fn rows(images: usize, numbers: Vec<f32>) -> Result<Array2<f32>, EncodeError> {
         .map_err(|_| EncodeError::Shape { expected: images * features, actual })
 }
 
-/// Compares the sizes `[batch, planes, height, width]` of a model's input with what it is to be fed with; a size that
-/// the model leaves open is `None`.
+/// Compares the sizes `[batch, planes, height, width]` of a model's input with what it would get; a size that the model
+/// leaves open is `None`.
 fn check_input(sizes: &[Option<usize>], input: &Preprocessing) -> Result<(), EncodeError> {
-    let fed = [3, input.height as usize, input.width as usize];
+    let given = [3, input.height as usize, input.width as usize];
     // An input of another rank is left to the engine.
     let &[_, planes, height, width] = sizes else { return Ok(()) };
     let model = [planes, height, width];
-    let fits = model.iter().zip(fed).all(|(size, fed)| size.is_none_or(|size| size == fed));
-    if fits { Ok(()) } else { Err(EncodeError::Input { model, fed }) }
+    let fits = model.iter().zip(given).all(|(size, given)| size.is_none_or(|size| size == given));
+    if fits { Ok(()) } else { Err(EncodeError::Input { model, given }) }
 }

@@ -2,7 +2,7 @@
 
 mod colours;
 mod jpeg;
-mod needs;
+mod memory;
 mod png;
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -14,7 +14,7 @@ use ::image::{DynamicImage, RgbImage};
 use serde::{Deserialize, Serialize};
 
 use crate::files;
-pub use needs::DecodingMemory;
+pub use memory::DecodingMemory;
 
 /// Most pixels of a picture.
 pub const MAX_PIXELS: u64 = 100_000_000;
@@ -58,7 +58,7 @@ pub enum ImageError {
         MAX_PIXELS / 1_000_000, MAX_MEMORY >> 20
     )]
     TooLarge,
-    /// Rows in memory that are no picture.
+    /// The rows in memory are not a picture of that size.
     #[error("is not {width} x {height} pixels: rows of {stride} bytes, {bytes} bytes in all")]
     Rows {
         /// Width in pixels.
@@ -70,13 +70,14 @@ pub enum ImageError {
         /// Bytes given.
         bytes: usize,
     },
-    /// The picture is damaged; what the decoder said.
+    /// The picture is damaged; how.
     #[error("is damaged: {0}")]
     Damaged(std::string::String),
 }
 
-/// Reads a JPEG or PNG file, turned upright as its EXIF data say, on white where it is transparent, in sRGB's colours:
-/// a picture with another colour profile (ICC; of PNG also gAMA, cHRM and cICP) is converted, but for CMYK.
+/// Reads a JPEG or PNG file. The picture is turned upright as its EXIF data say, put on white where it is transparent, and
+/// converted to sRGB if it has another colour profile (ICC; in PNG files also gAMA, cHRM and cICP). CMYK profiles are
+/// ignored.
 ///
 /// A picture that cannot be decoded within [`MAX_MEMORY`] is returned at reduced scale.
 ///
@@ -84,7 +85,7 @@ pub enum ImageError {
 /// [`ImageError`] if the file cannot be read, is no such picture, is damaged or too large.
 pub fn open(path: &Path) -> Result<RgbImage, ImageError> {
     let mut file = BufReader::new(files::open_regular(path).map_err(ImageError::Read)?.take(MAX_PNG_FILE));
-    if file.fill_buf().map_err(ImageError::Read)?.starts_with(&png::SIGNATURE) {
+    if Format::of(file.fill_buf().map_err(ImageError::Read)?) == Some(Format::Png) {
         return png::decode(file);
     }
     decode(&files::read(path, MAX_FILE).map_err(ImageError::Read)?)
@@ -95,12 +96,10 @@ pub fn open(path: &Path) -> Result<RgbImage, ImageError> {
 /// # Errors
 /// [`ImageError`] if the bytes are no such picture, are damaged or cut off, or decode to something too large.
 pub fn decode(bytes: &[u8]) -> Result<RgbImage, ImageError> {
-    if bytes.starts_with(&png::SIGNATURE) {
-        png::decode(Cursor::new(bytes))
-    } else if bytes.starts_with(&[0xff, 0xd8, 0xff]) {
-        jpeg::decode(bytes)
-    } else {
-        Err(ImageError::Format)
+    match Format::of(bytes) {
+        Some(Format::Png) => png::decode(Cursor::new(bytes)),
+        Some(Format::Jpeg) => jpeg::decode(bytes),
+        None => Err(ImageError::Format),
     }
 }
 
@@ -110,46 +109,66 @@ pub fn decode(bytes: &[u8]) -> Result<RgbImage, ImageError> {
 /// # Errors
 /// [`ImageError`] if the bytes are no such picture, or their header makes no sense.
 pub fn size(bytes: &[u8]) -> Result<(u32, u32), ImageError> {
-    let ((width, height), orientation) = if bytes.starts_with(&png::SIGNATURE) {
-        png::size(Cursor::new(bytes))?
-    } else if bytes.starts_with(&[0xff, 0xd8, 0xff]) {
-        jpeg::size(bytes)?
-    } else {
-        return Err(ImageError::Format);
+    let ((width, height), orientation) = match Format::of(bytes) {
+        Some(Format::Png) => png::size(Cursor::new(bytes))?,
+        Some(Format::Jpeg) => jpeg::size(bytes)?,
+        None => return Err(ImageError::Format),
     };
     Ok(if swaps_sides(orientation) { (height, width) } else { (width, height) })
 }
 
-/// What [`decode`] takes for the same bytes, as their header says: to be asked where several pictures are decoded at a
-/// time in bounded memory. Nothing of the picture is decoded.
+/// The memory that [`decode`] takes for the same bytes. Ask before you decode several pictures at a time in bounded
+/// memory: only the header is read.
 ///
 /// # Errors
 /// [`ImageError`] if the bytes are no such picture, their header makes no sense, or the picture is too large.
-pub fn needs(bytes: &[u8]) -> Result<DecodingMemory, ImageError> {
-    if bytes.starts_with(&png::SIGNATURE) {
-        png::needs(Cursor::new(bytes))
-    } else if bytes.starts_with(&[0xff, 0xd8, 0xff]) {
-        jpeg::needs(bytes)
-    } else {
-        Err(ImageError::Format)
+pub fn decoding_memory(bytes: &[u8]) -> Result<DecodingMemory, ImageError> {
+    match Format::of(bytes) {
+        Some(Format::Png) => png::decoding_memory(Cursor::new(bytes)),
+        Some(Format::Jpeg) => jpeg::decoding_memory(bytes),
+        None => Err(ImageError::Format),
     }
 }
 
-/// As [`decode`], a JPEG picture at the smallest scale of 1, 1/4 and 1/8 that leaves at least `side` pixels in width
-/// and height: faster for a large one, which suits a live view, and a classifier whose input is small.
+/// As [`decode`], but decodes a JPEG picture at the smallest scale of 1, 1/4 and 1/8 that leaves at least `side` pixels in
+/// width and height. This is faster for large pictures: use it for a live view, or a classifier with a small input.
 ///
 /// # Errors
 /// As for [`decode`].
 pub fn decode_reduced(bytes: &[u8], side: u32) -> Result<RgbImage, ImageError> {
-    if bytes.starts_with(&[0xff, 0xd8, 0xff]) { jpeg::decode_reduced(bytes, side) } else { decode(bytes) }
+    if Format::of(bytes) == Some(Format::Jpeg) { jpeg::decode_reduced(bytes, side) } else { decode(bytes) }
 }
 
-/// What [`decode_reduced`] takes for the same bytes, as [`needs`].
+/// The memory that [`decode_reduced`] takes for the same bytes, as [`decoding_memory`].
 ///
 /// # Errors
-/// As for [`needs`].
-pub fn needs_reduced(bytes: &[u8], side: u32) -> Result<DecodingMemory, ImageError> {
-    if bytes.starts_with(&[0xff, 0xd8, 0xff]) { jpeg::needs_reduced(bytes, side) } else { needs(bytes) }
+/// As for [`decoding_memory`].
+pub fn decoding_memory_reduced(bytes: &[u8], side: u32) -> Result<DecodingMemory, ImageError> {
+    if Format::of(bytes) == Some(Format::Jpeg) {
+        jpeg::decoding_memory_reduced(bytes, side)
+    } else {
+        decoding_memory(bytes)
+    }
+}
+
+/// The format of a picture file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Jpeg,
+    Png,
+}
+
+impl Format {
+    /// The format of a file with these first bytes.
+    fn of(start: &[u8]) -> Option<Self> {
+        if start.starts_with(&png::SIGNATURE) {
+            Some(Self::Png)
+        } else if start.starts_with(&jpeg::SIGNATURE) {
+            Some(Self::Jpeg)
+        } else {
+            None
+        }
+    }
 }
 
 /// Whether a picture of that size is accepted.
@@ -158,22 +177,16 @@ fn check_size(width: u32, height: u32) -> Result<(), ImageError> {
     if fits { Ok(()) } else { Err(ImageError::TooLarge) }
 }
 
-/// Whether turning a picture exchanges width and height; only then is it copied.
+/// Whether turning a picture upright exchanges width and height; only then is it copied.
 fn swaps_sides(orientation: Orientation) -> bool {
     use Orientation::{Rotate90, Rotate90FlipH, Rotate270, Rotate270FlipH};
     matches!(orientation, Rotate90 | Rotate270 | Rotate90FlipH | Rotate270FlipH)
 }
 
-fn turned(mut picture: DynamicImage, orientation: Orientation) -> DynamicImage {
+/// Turns a picture upright.
+fn upright(mut picture: DynamicImage, orientation: Orientation) -> DynamicImage {
     picture.apply_orientation(orientation);
     picture
-}
-
-fn damaged(error: ::image::ImageError) -> ImageError {
-    match error {
-        ::image::ImageError::Limits(_) => ImageError::TooLarge,
-        other => ImageError::Damaged(std::string::ToString::to_string(&other).trim_end().into()),
-    }
 }
 
 /// A picture from planes of red, green and blue bytes, row-major.

@@ -6,7 +6,7 @@ use ndarray::ArrayView2;
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::rten::Rten;
-use orco_runtime::encoder::stream::encode_stream;
+use orco_runtime::encoder::stream::{BackboneShape, ViewSource, encode_stream};
 use orco_runtime::encoder::{EncodeError, Encoder};
 use orco_runtime::image::from_planes;
 
@@ -22,13 +22,14 @@ fn pictures() -> impl Iterator<Item = image::RgbImage> {
 }
 
 fn streamed(bundle: &Bundle, encoder: &mut dyn Encoder, views: usize) -> Vec<f32> {
-    let shape = (&bundle.manifest.preprocessing, bundle.base_model.head.inputs);
+    let shape = BackboneShape { input: &bundle.manifest.preprocessing, features: bundle.base_model.head.inputs };
+    let views = ViewSource { count: views, draw: |picture: &_| bundle.views(picture, views) };
     let mut rows = Vec::new();
     let each = |features: ArrayView2<'_, f32>| {
         rows.extend(features.iter());
         Ok::<(), EncodeError>(())
     };
-    encode_stream(encoder, shape, pictures(), (views, |picture: &_| bundle.views(picture, views)), each).unwrap();
+    encode_stream(encoder, shape, pictures(), views, each).unwrap();
     rows
 }
 
@@ -46,7 +47,7 @@ fn features_of_a_stream_are_those_of_each_picture() {
             };
             let expected = one_by_one(&mut alone);
             assert_eq!(expected.len(), PICTURES as usize * views * bundle.base_model.head.inputs);
-            assert!(streamed(&bundle, &mut Onnx::team(model, input).unwrap(), views) == expected, "{name}, {views}");
+            assert!(streamed(&bundle, &mut Onnx::pool(model, input).unwrap(), views) == expected, "{name}, {views}");
             assert!(streamed(&bundle, &mut alone, views) == expected, "{name}, {views}: an engine without members");
             let expected = one_by_one(&mut rten);
             let rows = streamed(&bundle, &mut rten, views);

@@ -305,6 +305,44 @@ fn what_unpacks_into_more_than_it_says_is_stopped() {
     assert!(matches!(bounded("a JPEG without data", &without), Err(ImageError::Damaged(_))));
 }
 
+/// The picture with segments behind its start.
+fn with_segments(jpeg: &[u8], segments: &[u8]) -> Vec<u8> {
+    [&jpeg[..2], segments, &jpeg[2..]].concat()
+}
+
+/// Parts of XMP data that spread over several segments, so many of so many bytes each.
+fn extended_xmp(count: usize, length: usize) -> Vec<u8> {
+    let part = |index: usize| {
+        let numbers = [(count * length) as u32, (index * length) as u32].map(u32::to_be_bytes).concat();
+        segment(0xe1, &[&b"http://ns.adobe.com/xmp/extension/\0"[..], &[b'0'; 32], &numbers, &vec![0; length]].concat())
+    };
+    (0..count).flat_map(part).collect()
+}
+
+/// A decoder that kept copies of the metadata would take them in addition, and compare each part with all others.
+#[test]
+fn metadata_take_no_memory_beside_the_file() {
+    let mut trial = orco_trials::trial!(10, "pictures");
+    let _turn = take_turn();
+    let photograph = jpeg(3000, 3000, 0xc0, 3, 0);
+    let plain = decode(&photograph).unwrap();
+    let icc = |count: usize, length: usize| {
+        segment(0xe2, &[&b"ICC_PROFILE\0\x01\x02"[..], &vec![0; length]].concat()).repeat(count)
+    };
+    for (what, metadata) in [
+        ("30 MB of XMP data", extended_xmp(500, 60_000)),
+        ("300,000 parts of XMP data", extended_xmp(300_000, 0)),
+        ("30 MB of colour profiles", icc(500, 60_000)),
+        ("1,500,000 parts of a colour profile", icc(1_500_000, 1)),
+        ("30 MB of IPTC data", segment(0xed, &[&b"Photoshop 3.0\0"[..], &[0; 60_000]].concat()).repeat(500)),
+    ] {
+        let (file, small) = (with_segments(&photograph, &metadata), with_segments(&jpeg(8, 8, 0xc0, 3, 0), &metadata));
+        assert_eq!(decoded(what, &file).unwrap(), plain, "{what}");
+        assert_eq!(bounded(&format!("{what} with a small picture"), &small).unwrap(), (8, 8));
+        trial.count(2);
+    }
+}
+
 #[test]
 fn other_formats_are_refused() {
     let _turn = take_turn();

@@ -152,7 +152,7 @@ pub fn of_head(
 
 /// What a bundle would have of a model, its features computed as on a device.
 fn exported(model: &Model, targets: &Targets, source: &Source<'_>) -> Result<(BaseModel, Benchmark)> {
-    let mut encoder = Onnx::team(&Source::encode(model, &[]), &source.input)
+    let mut encoder = Onnx::pool(&Source::encode(model, &[]), &source.input)
         .context("the runtime's learner takes its features from ONNX Runtime")?;
     let base_model = source.base_model(model, targets, &mut encoder)?;
     let base = source.clean_features(&mut encoder, source.train, &source.split.base)?;

@@ -8,7 +8,7 @@ use clap::builder::RangedI64ValueParser;
 use clap::{Args, value_parser};
 use orco_runtime::unknown::FALSE_ALARMS;
 use orco_serve::inbox::FRAMES;
-use orco_serve::{Source, Tls};
+use orco_serve::{CameraSource, Tls};
 
 use crate::change::KeepOptions;
 use crate::options::share;
@@ -40,7 +40,7 @@ pub struct ServeOptions {
     /// A camera to look at all the time: a device (/dev/video0), an address (http://..., rtsp://...), gst:PIPELINE or
     /// folder:PATH.
     #[arg(long, value_name = "SOURCE", env = "ORCO_CAMERA")]
-    pub camera: Option<Source>,
+    pub camera: Option<CameraSource>,
     /// Over how many of the camera's frames a label is agreed upon, so that it does not flicker.
     #[arg(long, value_name = "N", env = "ORCO_CAMERA_FRAMES", default_value_t = 5, value_parser = to(100))]
     pub camera_frames: u16,

@@ -7,7 +7,7 @@ use crate::cifar100::{self, Cifar100Error, Cifar100Part, Cifar100Records, SIDE};
 use orco_core::config::Config;
 use orco_core::random::Random;
 use orco_runtime::bundle::Bundle;
-use orco_runtime::encoder::stream::encode_stream;
+use orco_runtime::encoder::stream::{BackboneShape, ViewSource, encode_stream};
 use orco_runtime::encoder::{EncodeError, Encoder};
 use orco_runtime::image::from_planes;
 use orco_state::bank::Bank;
@@ -66,8 +66,8 @@ pub fn from_cifar100(
         let mut classes = records.clone().map(|record| plan.class_of[usize::from(record.label)]);
         let pictures = records.map(|record| from_planes(SIDE as u32, SIDE as u32, record.planes));
         let draw = |picture: &_| bundle.views(picture, views);
-        let shape = (&bundle.manifest.preprocessing, bundle.base_model.head.inputs);
-        encode_stream(encoder, shape, pictures, (views, draw), |features| {
+        let shape = BackboneShape { input: &bundle.manifest.preprocessing, features: bundle.base_model.head.inputs };
+        encode_stream(encoder, shape, pictures, ViewSource { count: views, draw }, |features| {
             let class = classes.next().expect("a picture's class");
             bank.push(class, features.as_slice().expect("rows as they were made"));
             done += 1;

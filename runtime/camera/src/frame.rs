@@ -60,8 +60,8 @@ impl CameraFrame {
     /// [`ImageError`] if it is none, or too large.
     pub fn needs(&self, side: Option<u32>) -> Result<DecodingMemory, ImageError> {
         match (&self.picture, side) {
-            (CameraPicture::File(bytes), None) => image::needs(bytes),
-            (CameraPicture::File(bytes), Some(side)) => image::needs_reduced(bytes, side),
+            (CameraPicture::File(bytes), None) => image::decoding_memory(bytes),
+            (CameraPicture::File(bytes), Some(side)) => image::decoding_memory_reduced(bytes, side),
             (CameraPicture::Yuyv(raw), _) => {
                 let (width, height) = raw.size();
                 Ok(DecodingMemory::of_pixels(width, height))

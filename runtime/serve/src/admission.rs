@@ -3,7 +3,7 @@
 //! The memory is divided once and for all. *Files* hold bodies while they come and wait, and large answers. *Small*
 //! pictures and *large* ones are decoded in two lanes. Nobody who waits for a lane holds a part of one, and files are
 //! never waited for, so nothing can lock up; lanes are served in the order of arrival, and a small picture never waits
-//! for a large one. What a picture takes stands in its header ([`orco_runtime::image::needs`]).
+//! for a large one. What a picture takes stands in its header ([`orco_runtime::image::decoding_memory`]).
 //!
 //! What was admitted goes back when the value is dropped that holds it: a picture that is still being decoded counts
 //! though whoever sent it is gone.
@@ -50,7 +50,7 @@ pub fn default_memory() -> u64 {
 pub fn picture_bytes(needs: &DecodingMemory, input: &Preprocessing) -> u64 {
     let judged = Preprocessing { width: quality::SIDE, height: quality::SIDE, ..*input };
     let is_long = needs.width.max(needs.height) > LONG;
-    let small = needs.picture() + if is_long { MADE_SMALL } else { MADE_SMALL / 16 };
+    let small = needs.picture_bytes() + if is_long { MADE_SMALL } else { MADE_SMALL / 16 };
     needs.with_scaling(input).max(needs.with_scaling(&judged)).max(small)
 }
 

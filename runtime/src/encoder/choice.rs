@@ -1,10 +1,10 @@
-//! Which engine computes features. ONNX Runtime is the faster one once it runs, but starting it takes longer than rten
-//! needs for a few pictures; so [`choose`] looks at the work ahead.
+//! Chooses the engine that computes features. ONNX Runtime is faster once it runs, but rten computes a few pictures before
+//! it has started; so [`choose`] looks at the work ahead.
 //!
-//! Features of the two differ by rounding. Those that a device keeps come from one engine, however many pictures there
-//! are: otherwise a further shot, or a machine without ONNX Runtime, would change the bytes of what was learned. It is
-//! rten, which every device has; a class of five shots is learned in the same time with either (measured with
-//! cifar100-edge and cifar100-resnet12), in 20 to 100 MiB less memory.
+//! Features of the two differ by rounding. Features that a device stores come from one engine, however many pictures there
+//! are: otherwise a further shot, or a machine without ONNX Runtime, would change the bytes of what was learned. That
+//! engine is rten, which every device has. It learns a class of five shots in the same time as ONNX Runtime, in 20 to 100
+//! MiB less memory (measured with cifar100-edge and cifar100-resnet12).
 
 use std::fmt;
 
@@ -20,10 +20,10 @@ use crate::image::Preprocessing;
 /// measures it.
 pub const ONNX_RUNTIME_FROM: usize = 12;
 
-/// The engine that is asked for.
+/// The engine that a user asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineChoice {
-    /// The one that [`choose`] names; the other one where it cannot be used.
+    /// The one that suits the work ([`choose`]), or the other one where it cannot be used.
     #[default]
     Auto,
     /// ONNX Runtime, and nothing else.
@@ -41,12 +41,12 @@ pub enum Engine {
     Rten,
 }
 
-/// What a backbone is opened for.
+/// The work for which a backbone is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
-    /// Features of shots, which the device keeps.
+    /// Features of shots, which the device stores.
     Shots,
-    /// Features of so many pictures, which are looked at once, one after the other.
+    /// Features of so many pictures, each of which is encoded once.
     Pictures(usize),
     /// Features of a data set, by [`encode_stream`](super::stream::encode_stream): engines side by side.
     Stream,
@@ -57,25 +57,25 @@ pub enum Workload {
 #[non_exhaustive]
 pub enum ChoiceReason {
     /// It was asked for.
-    Asked,
-    /// What a device keeps comes from rten.
-    Kept,
-    /// The pictures ahead do not make up for the start of ONNX Runtime.
-    Few,
-    /// The pictures ahead make up for the start of ONNX Runtime.
-    Many,
+    Requested,
+    /// Features that a device stores come from rten.
+    StoredFeatures,
+    /// Too few pictures are ahead for starting ONNX Runtime to pay.
+    FewPictures,
+    /// So many pictures are ahead that starting ONNX Runtime pays.
+    ManyPictures,
     /// The other engine cannot be used; why.
-    Instead(String),
+    Fallback(String),
 }
 
 impl fmt::Display for ChoiceReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Asked => write!(f, "it was asked for"),
-            Self::Kept => write!(f, "features that are kept come from one engine on every machine"),
-            Self::Few => write!(f, "few pictures are ahead, and it starts faster"),
-            Self::Many => write!(f, "many pictures are ahead"),
-            Self::Instead(reason) => write!(f, "{reason}"),
+            Self::Requested => write!(f, "it was asked for"),
+            Self::StoredFeatures => write!(f, "features that are kept come from one engine on every machine"),
+            Self::FewPictures => write!(f, "few pictures are ahead, and it starts faster"),
+            Self::ManyPictures => write!(f, "many pictures are ahead"),
+            Self::Fallback(reason) => write!(f, "{reason}"),
         }
     }
 }
@@ -83,14 +83,14 @@ impl fmt::Display for ChoiceReason {
 /// The engine for some work: rten for shots and for fewer than [`ONNX_RUNTIME_FROM`] pictures, else ONNX Runtime.
 pub fn choose(work: Workload) -> (Engine, ChoiceReason) {
     match work {
-        Workload::Shots => (Engine::Rten, ChoiceReason::Kept),
-        Workload::Pictures(count) if count < ONNX_RUNTIME_FROM => (Engine::Rten, ChoiceReason::Few),
-        Workload::Pictures(_) | Workload::Stream => (Engine::OnnxRuntime, ChoiceReason::Many),
+        Workload::Shots => (Engine::Rten, ChoiceReason::StoredFeatures),
+        Workload::Pictures(count) if count < ONNX_RUNTIME_FROM => (Engine::Rten, ChoiceReason::FewPictures),
+        Workload::Pictures(_) | Workload::Stream => (Engine::OnnxRuntime, ChoiceReason::ManyPictures),
     }
 }
 
-/// Opens a backbone for some work with the engine that is asked for. [`EngineChoice::Auto`] takes the other engine, with a
-/// warning through `log`, where the chosen one cannot be started.
+/// Opens a backbone for some work with the engine that is asked for. With [`EngineChoice::Auto`], the other engine takes
+/// over where the chosen one cannot be started, and a warning goes to `log`.
 ///
 /// # Errors
 /// [`EncodeError`] if the engine that is asked for, or none, can be started, or the model is refused.
@@ -102,8 +102,8 @@ pub fn open(
 ) -> Result<(Box<dyn Encoder>, ChoiceReason), EncodeError> {
     let open = |engine| open_in(engine, model, input, work);
     let (engine, reason) = match choice {
-        EngineChoice::OnnxRuntime => return Ok((open(Engine::OnnxRuntime)?, ChoiceReason::Asked)),
-        EngineChoice::Rten => return Ok((open(Engine::Rten)?, ChoiceReason::Asked)),
+        EngineChoice::OnnxRuntime => return Ok((open(Engine::OnnxRuntime)?, ChoiceReason::Requested)),
+        EngineChoice::Rten => return Ok((open(Engine::Rten)?, ChoiceReason::Requested)),
         EngineChoice::Auto => choose(work),
     };
     match (open(engine), engine) {
@@ -116,13 +116,13 @@ pub fn open(
                 Err(_) => return Err(failed),
             };
             log::warn!("{failed}; the built-in engine rten takes over");
-            Ok((encoder, ChoiceReason::Instead(failed.to_string())))
+            Ok((encoder, ChoiceReason::Fallback(failed.to_string())))
         }
         // rten does not know every operator.
         (Err(failed @ (EncodeError::Start(_) | EncodeError::Model(_))), Engine::Rten) => {
             let Ok(encoder) = open(Engine::OnnxRuntime) else { return Err(failed) };
             log::warn!("{failed}; ONNX Runtime takes over");
-            Ok((encoder, ChoiceReason::Instead(failed.to_string())))
+            Ok((encoder, ChoiceReason::Fallback(failed.to_string())))
         }
         (Err(error), _) => Err(error),
     }
@@ -142,7 +142,7 @@ fn open_in(
     };
     match engine {
         #[cfg(feature = "onnx")]
-        Engine::OnnxRuntime if work == Workload::Stream => Ok(Box::new(super::onnx::Onnx::team(model, input)?)),
+        Engine::OnnxRuntime if work == Workload::Stream => Ok(Box::new(super::onnx::Onnx::pool(model, input)?)),
         #[cfg(feature = "onnx")]
         Engine::OnnxRuntime => Ok(Box::new(super::onnx::Onnx::open(model, input)?)),
         #[cfg(not(feature = "onnx"))]
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rten_does_what_is_kept_and_few_pictures() {
+    fn rten_encodes_shots_and_few_pictures() {
         let engine = |work| choose(work).0;
         assert_eq!(engine(Workload::Shots), Engine::Rten);
         assert_eq!(engine(Workload::Pictures(0)), Engine::Rten);

@@ -119,7 +119,7 @@ pub fn load(path: &Path, interface: u32) -> Result<String, LibraryError> {
         version: Option<unsafe extern "C" fn() -> *const std::ffi::c_char>,
     }
     // SAFETY: the user names this library as one to be run; its constructors run with all rights of the process.
-    let library = unsafe { libloading::Library::new(path) }.map_err(|error| LibraryError::Load(full(&error)))?;
+    let library = unsafe { libloading::Library::new(path) }.map_err(|error| LibraryError::Load(with_causes(&error)))?;
     // SAFETY: a library with this symbol is ONNX Runtime, which declares it so.
     let base = unsafe { library.get::<unsafe extern "C" fn() -> *const ApiBase>(b"OrtGetApiBase\0") };
     let base = base.map_err(|_| LibraryError::NotOnnxRuntime)?;
@@ -155,7 +155,7 @@ fn parse_version(text: &str) -> Option<Vec<u32>> {
 }
 
 /// An error with its causes.
-fn full(error: &dyn std::error::Error) -> String {
+fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = std::format!("{error}");
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -168,16 +168,16 @@ fn full(error: &dyn std::error::Error) -> String {
 /// Checks that a file is a whole ELF library for this program's processor.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn check_elf(path: &Path, length: u64) -> Result<(), LibraryError> {
-    let facts = facts(path).map_err(LibraryError::Read)?.ok_or(LibraryError::NotElf)?;
-    if facts.end > length {
-        return Err(LibraryError::CutShort { expected: facts.end, actual: length });
+    let header = read_header(path).map_err(LibraryError::Read)?.ok_or(LibraryError::NotElf)?;
+    if header.end > length {
+        return Err(LibraryError::CutShort { expected: header.end, actual: length });
     }
-    if facts.kind != elf::ET_DYN {
+    if header.file_type != elf::ET_DYN {
         return Err(LibraryError::NotShared);
     }
     // Where the program cannot look at itself, the system's loader compares.
-    let own = env::current_exe().and_then(|program| self::facts(&program)).ok().flatten();
-    if own.is_some_and(|own| own.machine != facts.machine) {
+    let own = env::current_exe().and_then(|program| read_header(&program)).ok().flatten();
+    if own.is_some_and(|own| own.machine != header.machine) {
         return Err(LibraryError::OtherProcessor);
     }
     Ok(())
@@ -186,27 +186,35 @@ fn check_elf(path: &Path, length: u64) -> Result<(), LibraryError> {
 /// What an ELF file's headers say.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 struct LibraryHeader {
-    kind: elf::FileType,
-    /// The processor, whether it has words of 64 bits, and whether their lowest byte comes first.
-    machine: (elf::Machine, bool, bool),
-    /// First byte behind all that the headers speak of: the segments that are mapped, and the table of sections, which
-    /// linkers write last. The file is at least so long.
+    file_type: elf::FileType,
+    machine: TargetMachine,
+    /// First byte behind everything that the headers name: the segments that are mapped, and the table of sections, which
+    /// linkers write last. The file is at least this long.
     end: u64,
+}
+
+/// The processor that a library is built for.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct TargetMachine {
+    architecture: elf::Machine,
+    is_64_bit: bool,
+    is_little_endian: bool,
 }
 
 /// Reads a file's headers; `None` if it is no ELF file.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn facts(path: &Path) -> io::Result<Option<LibraryHeader>> {
+fn read_header(path: &Path) -> io::Result<Option<LibraryHeader>> {
     let cache = ReadCache::new(File::open(path)?);
     Ok(match FileKind::parse(&cache) {
-        Ok(FileKind::Elf32) => facts_of::<elf::FileHeader32<Endianness>>(&cache),
-        Ok(FileKind::Elf64) => facts_of::<elf::FileHeader64<Endianness>>(&cache),
+        Ok(FileKind::Elf32) => parse_header::<elf::FileHeader32<Endianness>>(&cache),
+        Ok(FileKind::Elf64) => parse_header::<elf::FileHeader64<Endianness>>(&cache),
         _ => None,
     })
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn facts_of<Header: FileHeader<Endian = Endianness>>(file: &ReadCache<File>) -> Option<LibraryHeader> {
+fn parse_header<Header: FileHeader<Endian = Endianness>>(file: &ReadCache<File>) -> Option<LibraryHeader> {
     let header = Header::parse(file).ok()?;
     let order = header.endian().ok()?;
     let table = |start: u64, size: u16, count: u16| start.saturating_add(u64::from(size) * u64::from(count));
@@ -225,6 +233,10 @@ fn facts_of<Header: FileHeader<Endian = Endianness>>(file: &ReadCache<File>) -> 
         Err(_) if tables > file.len().ok()? => tables,
         Err(_) => return None,
     };
-    let machine = (header.e_machine(order), header.is_class_64(), header.is_little_endian());
-    Some(LibraryHeader { kind: header.e_type(order), machine, end })
+    let machine = TargetMachine {
+        architecture: header.e_machine(order),
+        is_64_bit: header.is_class_64(),
+        is_little_endian: header.is_little_endian(),
+    };
+    Some(LibraryHeader { file_type: header.e_type(order), machine, end })
 }

@@ -31,9 +31,10 @@ impl Onnx {
     /// # Errors
     /// [`EncodeError::Refused`] if it is suspicious or costs too much, [`EncodeError::Start`] if there is no usable
     /// library, [`EncodeError::Model`] if it refuses the model, [`EncodeError::Input`] if the model takes other pictures,
-    /// [`EncodeError::Slow`] if it takes too long.
+    /// [`EncodeError::Slow`] if it takes too long, [`EncodeError::Busy`] while another one does.
     pub fn open(model: &[u8], input: &Preprocessing) -> Result<Self, EncodeError> {
-        Self::on_threads(model, input, None)
+        let bounds = Bounds::of(model, input)?;
+        Self::new(runtime()?, &model.into(), bounds, None)
     }
 
     /// Loads a model for many pictures: sessions side by side, one for every core, or where there are more than eight
@@ -41,28 +42,34 @@ impl Onnx {
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn team(model: &[u8], input: &Preprocessing) -> Result<EncoderPool, EncodeError> {
-        const MOST: usize = 8;
-        let count = cores().min(MOST);
+    pub fn pool(model: &[u8], input: &Preprocessing) -> Result<EncoderPool, EncodeError> {
+        const MAX_MEMBERS: usize = 8;
+        let bounds = Bounds::of(model, input)?;
+        let (runtime, model) = (runtime()?, model.into());
+        let count = cores().min(MAX_MEMBERS);
         let member = || -> Result<Box<dyn Encoder>, EncodeError> {
-            Ok(Box::new(Self::on_threads(model, input, Some(cores() / count))?))
+            Ok(Box::new(Self::new(runtime, &model, bounds.clone(), Some(cores() / count))?))
         };
         Ok(EncoderPool::new(member()?, (1..count).map(|_| member()).collect::<Result<_, _>>()?))
     }
 
-    fn on_threads(model: &[u8], input: &Preprocessing, threads: Option<usize>) -> Result<Self, EncodeError> {
-        let bounds = Bounds::of(model, input)?;
-        let runtime = runtime()?;
-        let model: Arc<[u8]> = model.into();
-        let session = match session(runtime, &model, threads) {
-            Err(EncodeError::Model(error)) => {
-                // Perhaps no more threads can be started, while the caller's is there. If it is the model, that fails,
-                // too.
-                let alone = session(runtime, &model, Some(1));
-                let alone = alone.map_err(|_| EncodeError::Model(error.clone()))?;
-                log::warn!("ONNX Runtime cannot start threads, so it computes on one: {error}");
-                alone
-            }
+    /// A session with a model that passed the audit, on so many threads, or on one where no more can be started.
+    fn new(
+        runtime: &'static Runtime,
+        model: &Arc<[u8]>,
+        bounds: Bounds,
+        threads: Option<usize>,
+    ) -> Result<Self, EncodeError> {
+        let session = match session(runtime, model, threads) {
+            // Perhaps the process may have no more threads. If the model is at fault, one thread fails as well.
+            Err(EncodeError::Model(error)) => match session(runtime, model, Some(1)) {
+                Ok(session) => {
+                    log::warn!("ONNX Runtime cannot start threads, so it computes on one: {error}");
+                    session
+                }
+                Err(EncodeError::Model(_)) => return Err(EncodeError::Model(error)),
+                Err(other) => return Err(other),
+            },
             session => session?,
         };
         Ok(Self { session, bounds, runtime })

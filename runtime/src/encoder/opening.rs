@@ -1,16 +1,17 @@
-//! A limit of time for opening a model in an engine.
+//! A time limit for opening a model in an engine.
 //!
-//! [`audit`](super::audit) bounds nodes, weights and the work on constants, so opening ends by itself, within seconds for
-//! whatever passes. The limit stands behind that, against what an engine's own optimiser may do with a graph that nobody
-//! has thought of. A thread cannot be killed: the engine opens the model on a thread of its own, and the caller stops to
-//! wait. ONNX Runtime is asked to give up, which it does between two steps; rten cannot be asked. A thread that goes on
-//! holds the model and one core until it is done or the process ends, and nothing that anybody waits for. There is at
-//! most one: while it lasts, no further model is opened.
+//! [`audit`](super::audit) bounds nodes, weights and the work on constants, so every model that passes is open within
+//! seconds. The limit stands behind the audit: an engine's optimiser may do with a graph what nobody has thought of.
 //!
-//! The first inference needs no limit of its own: its work was summed up, and engines optimise nothing then.
+//! A thread cannot be killed. So the engine opens the model on a thread of its own, and after the limit the caller stops
+//! waiting and abandons it. ONNX Runtime is asked to give up, which it does between two steps; rten cannot be asked. An
+//! abandoned thread holds the model and one core until it is done or the process ends. While there is one, no further
+//! model is opened: only those that were being opened at the same time can be abandoned together.
+//!
+//! The first inference needs no limit of its own: the audit has summed up its work, and engines optimise nothing then.
 
 use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -30,7 +31,7 @@ const STACK: usize = 8 << 20;
 pub struct Cancel(Mutex<Option<Box<dyn FnOnce() + Send>>>);
 
 impl Cancel {
-    /// Tells how.
+    /// Sets the function that asks the engine.
     pub fn by(&self, ask: impl FnOnce() + Send + 'static) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(ask));
     }
@@ -45,41 +46,47 @@ impl Cancel {
 /// Opens a model within [`LIMIT`].
 ///
 /// # Errors
-/// [`EncodeError::Slow`] if it takes longer, or if an earlier one that took longer is still being opened.
-pub fn within_limit<T: Send + 'static>(open: impl Fn(&Cancel) -> T + Send + Sync + 'static) -> Result<T, EncodeError> {
-    static GOES_ON: AtomicBool = AtomicBool::new(false);
-    within(LIMIT, &GOES_ON, open)
+/// [`EncodeError::Slow`] if it takes longer, [`EncodeError::Busy`] while an engine still opens a model that took longer.
+pub fn within_limit<T: Send + 'static>(open: impl FnOnce(&Cancel) -> T + Send + 'static) -> Result<T, EncodeError> {
+    static ABANDONED: AtomicUsize = AtomicUsize::new(0);
+    within(LIMIT, &ABANDONED, open)
 }
 
-/// The same within some time; `goes_on` says whether a thread is still opening a model that nobody waits for.
+/// The same within `limit`; `abandoned` counts the threads that still open a model for which nobody waits.
 fn within<T: Send + 'static>(
     limit: Duration,
-    goes_on: &'static AtomicBool,
-    open: impl Fn(&Cancel) -> T + Send + Sync + 'static,
+    abandoned: &'static AtomicUsize,
+    open: impl FnOnce(&Cancel) -> T + Send + 'static,
 ) -> Result<T, EncodeError> {
-    let slow = || EncodeError::Slow { seconds: limit.as_secs() };
-    if goes_on.load(Ordering::Acquire) {
-        return Err(slow());
-    }
-    let open = Arc::new(open);
+    if abandoned.load(Ordering::Acquire) > 0 { Err(EncodeError::Busy) } else { on_thread(limit, abandoned, open) }
+}
+
+/// Opens a model on a thread of its own, which is abandoned after `limit`.
+fn on_thread<T: Send + 'static>(
+    limit: Duration,
+    abandoned: &'static AtomicUsize,
+    open: impl FnOnce(&Cancel) -> T + Send + 'static,
+) -> Result<T, EncodeError> {
     let cancel = Arc::new(Cancel::default());
     let (done, opened) = channel();
-    // Whoever comes second of the two, the caller who gives up and the thread that is done, sees the other.
+    // The caller abandons the thread, or the thread ends: whichever comes second sees that the other came first.
     let over = Arc::new(AtomicBool::new(false));
+    // The thread takes the function out, or the caller does where no thread can be started.
+    let open = Arc::new(Mutex::new(Some(open)));
     let run = {
         let (open, cancel, over) = (Arc::clone(&open), Arc::clone(&cancel), Arc::clone(&over));
         move || {
-            let _done = OnEnd(|| {
+            let _end = OnEnd(|| {
                 if over.swap(true, Ordering::AcqRel) {
-                    goes_on.store(false, Ordering::Release);
+                    abandoned.fetch_sub(1, Ordering::AcqRel);
                 }
             });
-            let _ = done.send(open(&cancel));
+            let _ = done.send(take(&open)(&cancel));
         }
     };
     let Ok(thread) = thread::Builder::new().name("opening".into()).stack_size(STACK).spawn(run) else {
         // The process may have no more threads. What the audit has bounded ends on this one, too.
-        return Ok(open(&cancel));
+        return Ok(take(&open)(&cancel));
     };
     match opened.recv_timeout(limit) {
         Ok(result) => {
@@ -91,14 +98,19 @@ fn within<T: Send + 'static>(
             Ok(()) => unreachable!("it sends before it ends"),
         },
         Err(RecvTimeoutError::Timeout) => {
-            goes_on.store(true, Ordering::Release);
+            abandoned.fetch_add(1, Ordering::AcqRel);
             if over.swap(true, Ordering::AcqRel) {
-                goes_on.store(false, Ordering::Release);
+                abandoned.fetch_sub(1, Ordering::AcqRel);
             }
             cancel.ask();
-            Err(slow())
+            Err(EncodeError::Slow { seconds: limit.as_secs() })
         }
     }
+}
+
+/// Takes the function that opens the model, which one of two threads calls.
+fn take<F>(open: &Mutex<Option<F>>) -> F {
+    open.lock().unwrap_or_else(PoisonError::into_inner).take().expect("it is called once")
 }
 
 /// Does something when it goes, whether by the end of a function or by a panic.
@@ -116,12 +128,14 @@ mod tests {
 
     use super::*;
 
+    const SHORT: Duration = Duration::from_millis(20);
+
     #[test]
-    fn what_takes_too_long_is_left_and_holds_up_the_next_only_while_it_lasts() {
-        static GOES_ON: AtomicBool = AtomicBool::new(false);
+    fn a_slow_opening_is_abandoned_and_no_other_starts_while_it_lasts() {
+        static ABANDONED: AtomicUsize = AtomicUsize::new(0);
         static MAY_END: Barrier = Barrier::new(2);
         static ASKED: AtomicBool = AtomicBool::new(false);
-        let slow = within(Duration::from_millis(20), &GOES_ON, |cancel| {
+        let slow = within(SHORT, &ABANDONED, |cancel| {
             cancel.by(|| ASKED.store(true, Ordering::Release));
             MAY_END.wait();
         });
@@ -130,19 +144,42 @@ mod tests {
             "the ONNX engine was still opening a backbone after 0 seconds, which is all it may take"
         );
         assert!(ASKED.load(Ordering::Acquire), "it is asked to give up");
-        assert!(within(LIMIT, &GOES_ON, |_| ()).is_err(), "one at a time is left");
+        assert!(matches!(within(LIMIT, &ABANDONED, |_| ()), Err(EncodeError::Busy)), "none is opened beside it");
         MAY_END.wait();
-        while GOES_ON.load(Ordering::Acquire) {
+        while ABANDONED.load(Ordering::Acquire) > 0 {
             thread::yield_now();
         }
-        assert_eq!(within(LIMIT, &GOES_ON, |_| 7).unwrap(), 7);
+        assert_eq!(within(LIMIT, &ABANDONED, |_| 7).unwrap(), 7);
+    }
+
+    #[test]
+    fn none_is_opened_until_the_last_of_several_abandoned_ones_ends() {
+        static ABANDONED: AtomicUsize = AtomicUsize::new(0);
+        static FIRST: Barrier = Barrier::new(2);
+        static SECOND: Barrier = Barrier::new(2);
+        // As if both had begun before either was abandoned.
+        for may_end in [&FIRST, &SECOND] {
+            let slow = on_thread(SHORT, &ABANDONED, move |_| may_end.wait());
+            assert!(matches!(slow, Err(EncodeError::Slow { .. })));
+        }
+        assert_eq!(ABANDONED.load(Ordering::Acquire), 2);
+        FIRST.wait();
+        while ABANDONED.load(Ordering::Acquire) > 1 {
+            thread::yield_now();
+        }
+        assert!(matches!(within(LIMIT, &ABANDONED, |_| ()), Err(EncodeError::Busy)), "the second goes on");
+        SECOND.wait();
+        while ABANDONED.load(Ordering::Acquire) > 0 {
+            thread::yield_now();
+        }
+        assert_eq!(within(LIMIT, &ABANDONED, |_| 7).unwrap(), 7);
     }
 
     #[test]
     fn a_panic_is_the_callers() {
-        static GOES_ON: AtomicBool = AtomicBool::new(false);
-        let caught = std::panic::catch_unwind(|| within(LIMIT, &GOES_ON, |_| -> () { panic!("in the engine") }));
+        static ABANDONED: AtomicUsize = AtomicUsize::new(0);
+        let caught = std::panic::catch_unwind(|| within(LIMIT, &ABANDONED, |_| -> () { panic!("in the engine") }));
         assert_eq!(caught.unwrap_err().downcast_ref::<&str>(), Some(&"in the engine"));
-        assert_eq!(within(LIMIT, &GOES_ON, |_| 7).unwrap(), 7);
+        assert_eq!(within(LIMIT, &ABANDONED, |_| 7).unwrap(), 7);
     }
 }

@@ -1,5 +1,5 @@
-//! The backbone in rten, an ONNX engine in pure Rust: a part of the program, which starts at once. It panics on some
-//! settings that make no sense to it; such a panic is an error of the model, not the end of the program.
+//! The backbone in rten, an ONNX engine in pure Rust. It is a part of the program and starts at once. It panics on some
+//! attributes that make no sense to it; such a panic becomes an error of the model and does not end the program.
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,14 +25,15 @@ impl Rten {
     ///
     /// # Errors
     /// [`EncodeError::Refused`] if it is suspicious or costs too much, [`EncodeError::Model`] if rten refuses it,
-    /// [`EncodeError::Input`] if it takes other pictures, [`EncodeError::Slow`] if it takes too long.
+    /// [`EncodeError::Input`] if it takes other pictures, [`EncodeError::Slow`] if it takes too long,
+    /// [`EncodeError::Busy`] while another one does.
     pub fn open(model: &[u8], input: &Preprocessing) -> Result<Self, EncodeError> {
         let bounds = Bounds::of(model, input)?;
-        need_pool()?;
+        ensure_pool()?;
         let model = model.to_vec();
         let load = move |_: &opening::Cancel| {
-            need_pool()?;
-            let loaded = caught(|| Model::load(model.clone())).map_err(EncodeError::Model)?;
+            ensure_pool()?;
+            let loaded = catch_panic(|| Model::load(model)).map_err(EncodeError::Model)?;
             loaded.map_err(|error| EncodeError::Model(error.to_string()))
         };
         Ok(Self { model: opening::within_limit(load)??, bounds })
@@ -46,10 +47,10 @@ impl Encoder for Rten {
 
     fn encode(&mut self, images: ArrayView4<'_, f32>) -> Result<Array2<f32>, EncodeError> {
         self.bounds.admit(images.shape())?;
-        need_pool()?;
+        ensure_pool()?;
         let images = images.as_standard_layout();
         let view = NdTensorView::from_data(images.dim().into(), images.as_slice().expect("the standard layout"));
-        let run = caught(|| self.model.run_one(view.into(), None)).map_err(EncodeError::Run)?;
+        let run = catch_panic(|| self.model.run_one(view.into(), None)).map_err(EncodeError::Run)?;
         let output = run.map_err(|error| EncodeError::Run(error.to_string()))?;
         let features: Tensor<f32> =
             output.try_into().map_err(|_| EncodeError::Run(String::from("the output is no f32 tensor")))?;
@@ -57,8 +58,8 @@ impl Encoder for Rten {
     }
 }
 
-/// What rten returns, or with which words it panicked.
-fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+/// What rten returns, or the message of its panic.
+fn catch_panic<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
         format!("rten panicked: {}", text.unwrap_or("without a reason"))
@@ -67,7 +68,7 @@ fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
 
 /// Makes sure that rten finds a pool of threads. Where its own could not be started, because the process may have no
 /// more threads, it would ask rayon for one, which panics; then the calling thread becomes a pool of its own, once.
-fn need_pool() -> Result<(), EncodeError> {
+fn ensure_pool() -> Result<(), EncodeError> {
     let inside = || rayon::current_thread_index().is_some();
     if rten::thread_pool().run(inside) || inside() {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Features of many pictures: engines side by side, and pictures prepared while they compute. A bounded number of
-//! pictures is under way, however many there are; results come in the order of the pictures.
+//! Features of many pictures: engines compute side by side while the next pictures are prepared. However many pictures
+//! there are, a bounded number is in memory; results come in the order of the pictures.
 
 use std::collections::BTreeMap;
 use std::iter;
@@ -11,7 +11,7 @@ use std::thread;
 use ::image::RgbImage;
 use ndarray::{Array2, ArrayView2, ArrayView4, Axis, concatenate};
 
-use super::{EncodeError, Encoder, batch, encode_planes, planes};
+use super::{EncodeError, Encoder, batch_size, encode_planes, to_planes};
 use crate::image::Preprocessing;
 
 /// Engines with the same backbone that compute side by side, each on its own share of the processor's cores.
@@ -22,7 +22,7 @@ pub struct EncoderPool {
 }
 
 impl EncoderPool {
-    /// A team of at least one.
+    /// A pool of at least one engine.
     pub fn new(first: Box<dyn Encoder>, others: Vec<Box<dyn Encoder>>) -> Self {
         Self { members: iter::once(first).chain(others).collect() }
     }
@@ -33,7 +33,7 @@ impl Encoder for EncoderPool {
         self.members[0].engine()
     }
 
-    /// Every member takes some of the images.
+    /// Every member encodes a part of the images.
     fn encode(&mut self, images: ArrayView4<'_, f32>) -> Result<Array2<f32>, EncodeError> {
         let each = images.dim().0.div_ceil(self.members.len()).max(1);
         let parts = images.axis_chunks_iter(Axis(0), each);
@@ -41,7 +41,7 @@ impl Encoder for EncoderPool {
             return self.members[0].encode(images);
         }
         let mut rows = Vec::new();
-        in_order(
+        map_in_order(
             self,
             parts,
             |part| part,
@@ -60,10 +60,28 @@ impl Encoder for EncoderPool {
     }
 }
 
-/// Computes features of a stream of pictures: `draw` makes `views` pictures of the input's size out of each, beside the
-/// engines, and `each` is told of every picture's features, `[views, features]`, one picture after the other.
+/// What a backbone takes and returns.
+#[derive(Clone, Copy, Debug)]
+pub struct BackboneShape<'a> {
+    /// The pictures that it takes.
+    pub input: &'a Preprocessing,
+    /// Length of the feature vector that it returns for each.
+    pub features: usize,
+}
+
+/// How views are drawn from a picture.
+#[derive(Clone, Copy, Debug)]
+pub struct ViewSource<D> {
+    /// Views of each picture.
+    pub count: usize,
+    /// Draws them, as pictures of the input's size.
+    pub draw: D,
+}
+
+/// Computes features of a stream of pictures. Views are drawn beside the engines; `each` gets the features of one picture
+/// after the other, `[views, features]`.
 ///
-/// Pictures go through an engine in batches of [`batch`] pictures, or of one picture's views if these are more. ONNX
+/// Pictures go through an engine in batches of [`batch_size`] pictures, or of one picture's views if these are more. ONNX
 /// Runtime gives the shipped backbones' features bit for bit alike in any batch; a layer whose sums it orders by the
 /// batch's size, as it may for a matrix product, would differ by rounding. An error ends the stream.
 ///
@@ -71,37 +89,38 @@ impl Encoder for EncoderPool {
 /// [`EncodeError`] if the engine fails or returns something else, and what `each` returns.
 pub fn encode_stream<E: From<EncodeError>>(
     encoder: &mut dyn Encoder,
-    (input, features): (&Preprocessing, usize),
+    shape: BackboneShape<'_>,
     mut pictures: impl Iterator<Item = RgbImage>,
-    (views, draw): (usize, impl Fn(&RgbImage) -> Vec<RgbImage> + Sync),
+    views: ViewSource<impl Fn(&RgbImage) -> Vec<RgbImage> + Sync>,
     mut each: impl FnMut(ArrayView2<'_, f32>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let together = (batch(input) / views.max(1)).max(1);
+    let BackboneShape { input, features } = shape;
+    let ViewSource { count, draw } = views;
+    let pictures_per_job = (batch_size(input) / count.max(1)).max(1);
     let jobs = iter::from_fn(|| {
-        let job: Vec<RgbImage> = pictures.by_ref().take(together).collect();
+        let job: Vec<RgbImage> = pictures.by_ref().take(pictures_per_job).collect();
         (!job.is_empty()).then_some(job)
     });
     let prepare = |job: Vec<RgbImage>| {
-        let drawn: Vec<RgbImage> = job.iter().flat_map(&draw).collect();
-        planes(input, &drawn)
+        let views: Vec<RgbImage> = job.iter().flat_map(&draw).collect();
+        to_planes(input, &views)
     };
-    in_order(
+    map_in_order(
         encoder,
         jobs,
         prepare,
         |engine, planes| encode_planes(engine, input, features, planes.view()),
-        |rows| rows.axis_chunks_iter(Axis(0), views.max(1)).try_for_each(&mut each),
+        |rows| rows.axis_chunks_iter(Axis(0), count.max(1)).try_for_each(&mut each),
     )
 }
 
-/// Has an encoder's members do jobs side by side: `prepare` runs beside them, `encode` on one of them, and `each` is
-/// told of the results in the order of the jobs. An encoder without members does one job while the next is prepared.
-/// Jobs are taken from `jobs`, on the caller's thread, only as they are needed: twice as many as there are threads are
-/// under way.
+/// Does jobs on an encoder's members side by side: `prepare` runs beside them, `encode` on one of them, and `each` gets
+/// the results in the order of the jobs. An encoder without members does one job while the next is prepared. Jobs are
+/// taken from `jobs` on the caller's thread, only as they are needed: at most two for each thread are in progress.
 ///
 /// # Errors
 /// The first that `encode` or `each` returns.
-pub fn in_order<J: Send, P, R: Send, E: From<EncodeError>>(
+pub fn map_in_order<J: Send, P, R: Send, E: From<EncodeError>>(
     encoder: &mut dyn Encoder,
     jobs: impl Iterator<Item = J>,
     prepare: impl Fn(J) -> P + Sync,
@@ -143,20 +162,20 @@ pub fn in_order<J: Send, P, R: Send, E: From<EncodeError>>(
             log::warn!("no thread can be started, so features are computed on one");
             return jobs.try_for_each(|job| each(work(&engines[0], job)?));
         }
-        let (mut sent, mut told) = (0, 0);
+        let (mut sent, mut delivered) = (0, 0);
         let mut early = BTreeMap::new();
         loop {
-            for job in jobs.by_ref().take(2 * workers - (sent - told)) {
+            for job in jobs.by_ref().take(2 * workers - (sent - delivered)) {
                 to_workers.send((sent, job)).expect("the receiver is above");
                 sent += 1;
             }
-            if told == sent {
+            if delivered == sent {
                 return Ok(());
             }
             let (number, result) = results.recv().expect("workers answer every job");
             early.insert(number, result.unwrap_or_else(|panic| resume_unwind(panic))?);
-            while let Some(result) = early.remove(&told) {
-                told += 1;
+            while let Some(result) = early.remove(&delivered) {
+                delivered += 1;
                 each(result)?;
             }
         }
@@ -181,10 +200,12 @@ mod tests {
 
     const INPUT: Preprocessing = Preprocessing { width: 1, height: 1, mean: [0.0; 3], deviation: [1.0; 3] };
 
-    /// An engine whose one feature is the first number of an image; it fails on a number above 1.
-    struct First;
+    const SHAPE: BackboneShape<'_> = BackboneShape { input: &INPUT, features: 1 };
 
-    impl Encoder for First {
+    /// An engine whose one feature is the first number of an image; it fails on a number above 1.
+    struct FirstNumber;
+
+    impl Encoder for FirstNumber {
         fn engine(&self) -> String {
             "first".into()
         }
@@ -196,8 +217,8 @@ mod tests {
         }
     }
 
-    fn team(count: usize) -> EncoderPool {
-        EncoderPool::new(Box::new(First), (1..count).map(|_| Box::new(First) as Box<dyn Encoder>).collect())
+    fn pool(count: usize) -> EncoderPool {
+        EncoderPool::new(Box::new(FirstNumber), (1..count).map(|_| Box::new(FirstNumber) as Box<dyn Encoder>).collect())
     }
 
     fn pictures(count: usize) -> impl Iterator<Item = RgbImage> {
@@ -214,59 +235,64 @@ mod tests {
                 rows.extend(views.iter());
                 Ok::<(), EncodeError>(())
             };
-            encode_stream(encoder, (&INPUT, 1), pictures(1000), (2, draw), each).unwrap();
+            encode_stream(encoder, SHAPE, pictures(1000), ViewSource { count: 2, draw }, each).unwrap();
             rows
         };
         let expected: Vec<f32> = (0..1000).flat_map(|number| [(number % 251) as f32 / 255.0, 1.0]).collect();
-        assert_eq!(streamed(&mut First), expected);
-        assert_eq!(streamed(&mut team(1)), expected);
-        assert_eq!(streamed(&mut team(5)), expected);
+        assert_eq!(streamed(&mut FirstNumber), expected);
+        assert_eq!(streamed(&mut pool(1)), expected);
+        assert_eq!(streamed(&mut pool(5)), expected);
     }
 
     #[test]
-    fn few_jobs_are_under_way() {
-        let (mut taken, mut told) = (0, 0);
+    fn few_jobs_are_in_progress() {
+        let (mut taken, mut delivered) = (0, 0);
         let taken_now = std::cell::Cell::new(0);
         let jobs = (0..500).inspect(|_| {
             taken += 1;
             taken_now.set(taken);
         });
         let each = |_| {
-            told += 1;
-            assert!(taken_now.get() < told + 2 * 3, "{} jobs were taken after {told} results", taken_now.get());
+            delivered += 1;
+            assert!(
+                taken_now.get() < delivered + 2 * 3,
+                "{} jobs were taken after {delivered} results",
+                taken_now.get()
+            );
             Ok::<(), EncodeError>(())
         };
-        in_order(&mut team(3), jobs, |job: i32| job, |_, job| Ok(job), each).unwrap();
-        assert_eq!((taken_now.get(), told), (500, 500));
+        map_in_order(&mut pool(3), jobs, |job: i32| job, |_, job| Ok(job), each).unwrap();
+        assert_eq!((taken_now.get(), delivered), (500, 500));
     }
 
     #[test]
     fn errors_and_panics_end_the_stream() {
         let jobs = || (0..100).map(|number| Array4::from_elem((1, 3, 1, 1), if number == 40 { 2.0 } else { 0.5 }));
-        for encoder in [&mut First as &mut dyn Encoder, &mut team(3)] {
-            let mut told = 0;
+        for encoder in [&mut FirstNumber as &mut dyn Encoder, &mut pool(3)] {
+            let mut delivered = 0;
             let each = |_| {
-                told += 1;
+                delivered += 1;
                 Ok(())
             };
             let encode = |engine: &mut dyn Encoder, job: Array4<f32>| engine.encode(job.view());
-            let failed = in_order(encoder, jobs(), |job| job, encode, each);
-            assert!(matches!(failed, Err::<(), _>(EncodeError::Run(_))) && told <= 40, "{told}");
-            let stopped = in_order(encoder, jobs(), |job| job, encode, |_| Err(EncodeError::NotFinite));
+            let failed = map_in_order(encoder, jobs(), |job| job, encode, each);
+            assert!(matches!(failed, Err::<(), _>(EncodeError::Run(_))) && delivered <= 40, "{delivered}");
+            let stopped = map_in_order(encoder, jobs(), |job| job, encode, |_| Err(EncodeError::NotFinite));
             assert!(matches!(stopped, Err(EncodeError::NotFinite)));
             let panics = |_: &mut dyn Encoder, _: Array4<f32>| -> Result<(), EncodeError> { panic!("as it should") };
-            let run = AssertUnwindSafe(|| in_order(encoder, jobs(), |job| job, panics, |()| Ok::<(), EncodeError>(())));
+            let run =
+                AssertUnwindSafe(|| map_in_order(encoder, jobs(), |job| job, panics, |()| Ok::<(), EncodeError>(())));
             assert!(catch_unwind(run).is_err());
         }
     }
 
     #[test]
-    fn a_team_shares_a_batch() {
+    fn a_pool_shares_a_batch() {
         let images = Array4::from_shape_fn((7, 3, 1, 1), |(image, ..)| image as f32 / 8.0);
-        let alone = First.encode(images.view()).unwrap();
+        let alone = FirstNumber.encode(images.view()).unwrap();
         for count in 1..10 {
-            assert_eq!(team(count).encode(images.view()).unwrap(), alone);
+            assert_eq!(pool(count).encode(images.view()).unwrap(), alone);
         }
-        assert_eq!(team(3).encode(images.slice(ndarray::s![..0, .., .., ..])).unwrap().dim(), (0, 1));
+        assert_eq!(pool(3).encode(images.slice(ndarray::s![..0, .., .., ..])).unwrap().dim(), (0, 1));
     }
 }

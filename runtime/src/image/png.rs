@@ -10,17 +10,16 @@ use ::png::{
 };
 
 use super::colours::{self, Conversion, ProfileKind};
-use super::{DecodingMemory, ImageError, MAX_MEMORY, check_size, swaps_sides, turned};
+use super::{DecodingMemory, ImageError, MAX_MEMORY, check_size, swaps_sides, upright};
 
 /// The bytes that a PNG file begins with.
 pub(super) const SIGNATURE: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
 
-/// Most bytes that the decoder takes for rows and for what stands beside the picture.
+/// Most bytes that the decoder takes for rows and metadata.
 const BESIDES: usize = 8 << 20;
 
-/// What shows through transparent pixels: white, as where pictures are shown on a page. Their own colours, which nobody
-/// sees, must not matter.
-const BEHIND: u32 = 255;
+/// What shows through transparent pixels: white, as on a page. Their own colours, which nobody sees, must not matter.
+const BACKGROUND: u32 = 255;
 
 /// First column and row of each pass of an interlaced picture, and the steps between them (PNG, section 8.2).
 const PASSES: [[usize; 4]; 7] =
@@ -30,48 +29,108 @@ const PASSES: [[usize; 4]; 7] =
 ///
 /// All checksums must be right.
 pub(super) fn decode<R: BufRead + Seek>(file: R) -> Result<RgbImage, ImageError> {
-    let (mut reader, orientation, conversion) = open(file)?;
-    let info = reader.info();
-    let (size, interlaced) = ([info.width, info.height].map(|side| side as usize), info.interlaced);
-    let mut picture = Means::new(size, scale(size, orientation, besides(conversion.as_ref()))?);
-    let [width, height] = size;
-    if interlaced {
-        for [x, y, across, down] in PASSES {
-            for y in (y..height).step_by(down).filter(|_| x < width) {
-                next_row(&mut reader, |rgb, column| picture.add(x + column * across, y, rgb))?;
-            }
-        }
-    } else {
-        for y in 0..height {
-            next_row(&mut reader, |rgb, x| picture.add(x, y, rgb))?;
-        }
-    }
-    // What stands behind the picture: the last checksums, and the end.
-    reader.finish().map_err(failed)?;
-    let mut picture = turned(picture.done().into(), orientation).into_rgb8();
-    if let Some(conversion) = conversion {
-        conversion.apply(&mut picture);
-    }
-    Ok(picture)
+    with_header(file, |file| file.decode())
 }
 
-/// Reads what stands before the pixels, with what turns its colours into sRGB's. A profile that is too large is none.
-fn open<R: BufRead + Seek>(mut file: R) -> Result<(Reader<R>, Orientation, Option<Conversion>), ImageError> {
-    let fits = |icc: &[u8]| icc.len() <= colours::MAX_PROFILE;
-    let profile = match read_header(&mut file, true) {
-        Ok((reader, _)) => reader.info().icc_profile.as_deref().is_none_or(fits),
-        // What is too large besides is found again.
-        Err(ImageError::TooLarge) => false,
+/// The memory that [`decode`] takes for the same file.
+pub(super) fn decoding_memory<R: BufRead + Seek>(file: R) -> Result<DecodingMemory, ImageError> {
+    with_header(file, |file| file.memory())
+}
+
+/// Width and height as they are stored, and how the picture is to be turned.
+pub(super) fn size<R: BufRead + Seek>(file: R) -> Result<((u32, u32), Orientation), ImageError> {
+    let file = PngFile::read(file, false)?;
+    Ok((file.reader.info().size(), file.orientation))
+}
+
+/// Reads what stands before the pixels, and goes on with that. A colour profile that is too large is passed over: then
+/// the file is read again without it.
+fn with_header<R: BufRead + Seek, T>(
+    mut file: R,
+    go_on: impl FnOnce(PngFile<&mut R>) -> Result<T, ImageError>,
+) -> Result<T, ImageError> {
+    match PngFile::read(&mut file, true) {
+        Ok(file) if file.has_usable_profile() => return go_on(file),
+        // Whatever else is too large is found again.
+        Ok(_) | Err(ImageError::TooLarge) => {}
         Err(error) => return Err(error),
-    };
+    }
     file.rewind().map_err(ImageError::Read)?;
-    let (reader, orientation) = read_header(file, profile)?;
-    let conversion = conversion(reader.info());
-    Ok((reader, orientation, conversion))
+    go_on(PngFile::read(&mut file, false)?)
+}
+
+/// A PNG file that has been read up to its pixels.
+struct PngFile<R: BufRead + Seek> {
+    reader: Reader<R>,
+    orientation: Orientation,
+}
+
+impl<R: BufRead + Seek> PngFile<R> {
+    /// Reads what stands before the pixels, an ICC profile only if it is wanted.
+    fn read(file: R, profile: bool) -> Result<Self, ImageError> {
+        let mut options = DecodeOptions::default();
+        options.set_ignore_adler32(false);
+        options.set_ignore_crc(false);
+        let mut decoder = Decoder::new_with_options(file, options);
+        decoder.set_limits(Limits { bytes: BESIDES / 2 });
+        decoder.set_ignore_text_chunk(true);
+        decoder.set_ignore_iccp_chunk(!profile);
+        decoder.set_transformations(Transformations::EXPAND);
+        let header = decoder.read_header_info().map_err(failed)?;
+        let (width, height) = header.size();
+        check_size(width, height)?;
+        let reader = decoder.read_info().map_err(failed)?;
+        let exif = reader.info().exif_metadata.as_deref();
+        let orientation = exif.and_then(Orientation::from_exif_chunk).unwrap_or(Orientation::NoTransforms);
+        Ok(Self { reader, orientation })
+    }
+
+    /// Whether the profile, if there is one, is not too large.
+    fn has_usable_profile(&self) -> bool {
+        self.reader.info().icc_profile.as_deref().is_none_or(|icc| icc.len() <= colours::MAX_PROFILE)
+    }
+
+    /// Width and height as they are stored.
+    fn size(&self) -> [usize; 2] {
+        let info = self.reader.info();
+        [info.width, info.height].map(|side| side as usize)
+    }
+
+    fn memory(&self) -> Result<DecodingMemory, ImageError> {
+        let (size, converting) = (self.size(), converting(conversion(self.reader.info()).as_ref()));
+        let by = scale(size, self.orientation, converting)?;
+        let bytes = converting + bytes(size, by, self.orientation);
+        Ok(DecodingMemory::new(size.map(|side| side.div_ceil(by)), self.orientation, bytes))
+    }
+
+    fn decode(mut self) -> Result<RgbImage, ImageError> {
+        let conversion = conversion(self.reader.info());
+        let [width, height] = self.size();
+        let by = scale([width, height], self.orientation, converting(conversion.as_ref()))?;
+        let mut picture = Means::new([width, height], by);
+        if self.reader.info().interlaced {
+            for [x, y, across, down] in PASSES {
+                for y in (y..height).step_by(down).filter(|_| x < width) {
+                    next_row(&mut self.reader, |rgb, column| picture.add(x + column * across, y, rgb))?;
+                }
+            }
+        } else {
+            for y in 0..height {
+                next_row(&mut self.reader, |rgb, x| picture.add(x, y, rgb))?;
+            }
+        }
+        // What stands behind the picture: the last checksums, and the end.
+        self.reader.finish().map_err(failed)?;
+        let mut picture = upright(picture.finish().into(), self.orientation).into_rgb8();
+        if let Some(conversion) = conversion {
+            conversion.apply(&mut picture);
+        }
+        Ok(picture)
+    }
 }
 
 /// Most bytes that converting colours takes.
-fn besides(conversion: Option<&Conversion>) -> usize {
+fn converting(conversion: Option<&Conversion>) -> usize {
     conversion.map_or(0, |_| colours::BYTES)
 }
 
@@ -98,40 +157,6 @@ fn conversion(info: &Info<'_>) -> Option<Conversion> {
     let points = |all: SourceChromaticities| [all.white, all.red, all.green, all.blue].map(point);
     // Without its gamma nothing is known of a picture's colours.
     Conversion::of_gamma(info.gama_chunk?.into_value(), info.chrm_chunk.filter(|_| !grey).map(points))
-}
-
-/// What [`decode`] takes for the same file.
-pub(super) fn needs<R: BufRead + Seek>(file: R) -> Result<DecodingMemory, ImageError> {
-    let (reader, orientation, conversion) = open(file)?;
-    let size = [reader.info().width, reader.info().height].map(|side| side as usize);
-    let besides = besides(conversion.as_ref());
-    let by = scale(size, orientation, besides)?;
-    Ok(DecodingMemory::new(size.map(|side| side.div_ceil(by)), orientation, besides + bytes(size, by, orientation)))
-}
-
-/// Width and height as they are stored, and how the picture is to be turned.
-pub(super) fn size<R: BufRead + Seek>(file: R) -> Result<((u32, u32), Orientation), ImageError> {
-    let (reader, orientation) = read_header(file, false)?;
-    Ok((reader.info().size(), orientation))
-}
-
-/// Reads what stands before the pixels, an ICC profile only if it is wanted.
-fn read_header<R: BufRead + Seek>(file: R, profile: bool) -> Result<(Reader<R>, Orientation), ImageError> {
-    let mut options = DecodeOptions::default();
-    options.set_ignore_adler32(false);
-    options.set_ignore_crc(false);
-    let mut decoder = Decoder::new_with_options(file, options);
-    decoder.set_limits(Limits { bytes: BESIDES / 2 });
-    decoder.set_ignore_text_chunk(true);
-    decoder.set_ignore_iccp_chunk(!profile);
-    decoder.set_transformations(Transformations::EXPAND);
-    let header = decoder.read_header_info().map_err(failed)?;
-    let (width, height) = header.size();
-    check_size(width, height)?;
-    let reader = decoder.read_info().map_err(failed)?;
-    let exif = reader.info().exif_metadata.as_deref();
-    let orientation = exif.and_then(Orientation::from_exif_chunk).unwrap_or(Orientation::NoTransforms);
-    Ok((reader, orientation))
 }
 
 fn failed(error: ::png::DecodingError) -> ImageError {
@@ -163,31 +188,31 @@ fn next_row<R: BufRead + Seek>(
         let sample = |index: usize| byte(&samples[index * width..][..width]);
         let rgb = match colours {
             ColorType::Grayscale => [sample(0); 3],
-            ColorType::GrayscaleAlpha => [shown(sample(0), sample(1)); 3],
+            ColorType::GrayscaleAlpha => [blend(sample(0), sample(1)); 3],
             ColorType::Rgb | ColorType::Indexed => [0, 1, 2].map(sample),
-            ColorType::Rgba => [0, 1, 2].map(|index| shown(sample(index), sample(3))),
+            ColorType::Rgba => [0, 1, 2].map(|index| blend(sample(index), sample(3))),
         };
         pixel(rgb, column);
     }
     Ok(())
 }
 
-/// A colour as it is seen, with what is [`BEHIND`] it.
-fn shown(colour: u8, alpha: u8) -> u8 {
+/// A colour over the [`BACKGROUND`].
+fn blend(colour: u8, alpha: u8) -> u8 {
     let (colour, alpha) = (u32::from(colour), u32::from(alpha));
-    ((colour * alpha + BEHIND * (255 - alpha) + 127) / 255) as u8
+    ((colour * alpha + BACKGROUND * (255 - alpha) + 127) / 255) as u8
 }
 
 /// Sums of squares of so many pixels a side fit into 16 bits.
 const MAX_SIDE_OF_SQUARE: usize = 16;
 
-/// How many pixels a side become one, at least.
-fn scale(size: [usize; 2], orientation: Orientation, besides: usize) -> Result<usize, ImageError> {
-    let by = (1..=MAX_SIDE_OF_SQUARE).find(|by| besides + bytes(size, *by, orientation) <= MAX_MEMORY as usize);
+/// How many pixels a side become one, at least, where converting colours takes so many bytes.
+fn scale(size: [usize; 2], orientation: Orientation, converting: usize) -> Result<usize, ImageError> {
+    let by = (1..=MAX_SIDE_OF_SQUARE).find(|by| converting + bytes(size, *by, orientation) <= MAX_MEMORY as usize);
     by.ok_or(ImageError::TooLarge)
 }
 
-/// Most bytes that decoding takes.
+/// Most bytes that decoding takes, colours apart.
 fn bytes(size: [usize; 2], by: usize, orientation: Orientation) -> usize {
     let pixels = size[0].div_ceil(by) * size[1].div_ceil(by);
     let sums = if by > 1 { 3 * size_of::<u16>() * pixels } else { 0 };
@@ -222,7 +247,7 @@ impl Means {
         sums.iter_mut().zip(rgb).for_each(|(sum, value)| *sum += u16::from(value));
     }
 
-    fn done(self) -> RgbImage {
+    fn finish(self) -> RgbImage {
         let [width, height] = self.size.map(|side| side.div_ceil(self.by));
         let mut rgb = self.rgb;
         if self.by > 1 {
@@ -310,7 +335,7 @@ mod tests {
                 means.add(x, y, [(10 * x + y) as u8, 255, 0]);
             }
         }
-        let picture = means.done();
+        let picture = means.finish();
         let red: Vec<u8> = picture.pixels().map(|pixel| pixel[0]).collect();
         // Means of 0, 10, 1, 11 and so on, rounded; at the right edge of two, below of two, in the corner of one.
         assert_eq!(red, [6, 26, 41, 7, 27, 42]);

@@ -9,7 +9,7 @@ use orco_runtime::encoder::audit::bounds::{Bounds, Inference};
 use orco_runtime::encoder::audit::limits::{MAX_FOLDING, MAX_LIVE, MAX_TOTAL, MAX_WORK, MAX_WORK_OF_CALL};
 use orco_runtime::encoder::onnx::Onnx;
 use orco_runtime::encoder::rten::Rten;
-use orco_runtime::encoder::{EncodeError, Encoder, batch};
+use orco_runtime::encoder::{EncodeError, Encoder, batch_size};
 
 use crate::input;
 use crate::model::{Int, Ints, Model};
@@ -33,7 +33,7 @@ fn check(name: &str, bounds: &Bounds, [batch, side]: [usize; 2], room: u64) {
 fn compare(name: &str, model: &[u8], side: u32) {
     let input = input(side);
     let bounds = Bounds::of(model, &input).unwrap_or_else(|error| panic!("{name}: {error:?}"));
-    check(name, &bounds, [batch(&input), side as usize], 2);
+    check(name, &bounds, [batch_size(&input), side as usize], 2);
     let images = Array4::from_elem((2, 3, side as usize, side as usize), 0.5);
     let inferred = bounds.infer(images.shape()).unwrap();
     let given = |encoder: &mut dyn Encoder| encoder.encode(images.view()).unwrap().dim();
@@ -172,7 +172,7 @@ fn the_largest_backbones_pass_at_448_pixels() {
     ] {
         let input = input(side);
         let bounds = Bounds::of(&model.encode(), &input).unwrap_or_else(|error| panic!("{name}: {error:?}"));
-        check(name, &bounds, [batch(&input), side as usize], 1);
+        check(name, &bounds, [batch_size(&input), side as usize], 1);
         let inferred = bounds.infer(&[1, 3, side as usize, side as usize]).unwrap();
         assert_eq!(inferred.outputs, [[1, features]], "{name}");
     }

@@ -5,6 +5,7 @@ mod attacks;
 mod backbones;
 mod engines;
 mod model;
+mod wire;
 
 use orco_runtime::image::Preprocessing;
 use orco_trials::memory::Counting;

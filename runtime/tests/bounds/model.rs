@@ -1,5 +1,7 @@
 //! ONNX models, field by field.
 
+use crate::wire::{bytes, integer};
+
 /// A model of one input `x` of images, `[batch, 3, 8, 8]` unless said otherwise, and of one output, the last node's.
 #[derive(Clone, Default)]
 pub struct Model {
@@ -19,26 +21,13 @@ pub enum Setting<'a> {
 
 pub use Setting::{Int, Ints, Text};
 
-fn number(mut value: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while value > 0x7f {
-        bytes.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    bytes.push(value as u8);
-    bytes
-}
-
-fn bytes(field: u64, content: &[u8]) -> Vec<u8> {
-    [&number(field << 3 | 2), &number(content.len() as u64), content].concat()
-}
-
-fn integer(field: u64, value: i64) -> Vec<u8> {
-    [number(field << 3), number(value.cast_unsigned())].concat()
+/// A field that holds a number with a sign.
+fn signed(field: u32, value: i64) -> Vec<u8> {
+    integer(field, value.cast_unsigned())
 }
 
 fn value(name: &str, sides: Option<&[i64]>) -> Vec<u8> {
-    let side = |side: &i64| bytes(1, &if *side < 0 { bytes(2, b"open") } else { integer(1, *side) });
+    let side = |side: &i64| bytes(1, &if *side < 0 { bytes(2, b"open") } else { signed(1, *side) });
     let shape = sides.map(|sides| bytes(2, &sides.iter().flat_map(side).collect::<Vec<u8>>()));
     let kind = bytes(2, &bytes(1, &[integer(1, 1), shape.unwrap_or_default()].concat()));
     [bytes(1, name.as_bytes()), kind].concat()
@@ -54,8 +43,8 @@ impl Model {
         self.last.clone()
     }
 
-    fn constant(&mut self, name: &str, kind: i64, sides: &[i64], raw: &[u8]) -> &mut Self {
-        let sides: Vec<u8> = sides.iter().flat_map(|&side| integer(1, side)).collect();
+    fn constant(&mut self, name: &str, kind: u64, sides: &[i64], raw: &[u8]) -> &mut Self {
+        let sides: Vec<u8> = sides.iter().flat_map(|&side| signed(1, side)).collect();
         let tensor = [sides, integer(2, kind), bytes(8, name.as_bytes()), bytes(9, raw)].concat();
         self.graph.extend(bytes(5, &tensor));
         self
@@ -94,10 +83,8 @@ impl Model {
             |field, names: &[&str]| names.iter().flat_map(|name| bytes(field, name.as_bytes())).collect::<Vec<u8>>();
         let setting = |setting: &Setting<'_>| {
             let (name, kind, value) = match *setting {
-                Int(name, value) => (name, 2, integer(3, value)),
-                Ints(name, values) => {
-                    (name, 7, values.iter().flat_map(|&value| integer(8, value)).collect::<Vec<u8>>())
-                }
+                Int(name, value) => (name, 2, signed(3, value)),
+                Ints(name, values) => (name, 7, values.iter().flat_map(|&value| signed(8, value)).collect::<Vec<u8>>()),
                 Text(name, text) => (name, 3, bytes(4, text.as_bytes())),
             };
             bytes(5, &[bytes(1, name.as_bytes()), value, integer(20, kind)].concat())

@@ -17,8 +17,8 @@ use std::time::Instant;
 use ndarray::{Array4, ArrayView2, Axis};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::onnx::Onnx;
-use orco_runtime::encoder::stream::{encode_stream, in_order};
-use orco_runtime::encoder::{EncodeError, Encoder, batch, encode_planes};
+use orco_runtime::encoder::stream::{BackboneShape, ViewSource, encode_stream, map_in_order};
+use orco_runtime::encoder::{EncodeError, Encoder, batch_size, encode_planes};
 use orco_runtime::image::Preprocessing;
 use orco_trainer::config::Recipe;
 use orco_trainer::data::augment::view;
@@ -46,9 +46,9 @@ fn main() {
 
     let pictures = pictures(&input, count);
     let mut whole = Onnx::open(&bundle.backbone, &input).expect("ONNX Runtime");
-    let mut team = Onnx::team(&bundle.backbone, &input).expect("ONNX Runtime");
+    let mut team = Onnx::pool(&bundle.backbone, &input).expect("ONNX Runtime");
     let prepared =
-        Array4::<f32>::from_shape_fn((batch(&input), 3, input.height as usize, input.width as usize), |at| {
+        Array4::<f32>::from_shape_fn((batch_size(&input), 3, input.height as usize, input.width as usize), |at| {
             (at.0 + 3 * at.1 + 5 * at.2 + 7 * at.3) as f32 % 17.0 / 8.0 - 1.0
         });
     let images =
@@ -56,15 +56,17 @@ fn main() {
     let before = system::memory_peak();
 
     let own = |encoder: &mut dyn Encoder| {
-        let jobs = (0..count.div_ceil(batch(&input))).map(|_| prepared.view());
+        let jobs = (0..count.div_ceil(batch_size(&input))).map(|_| prepared.view());
         let encode = |engine: &mut dyn Encoder, planes| encode_planes(engine, &input, features, planes);
-        in_order(encoder, jobs, |planes| planes, encode, |rows| drop_rows(rows.len_of(Axis(0)))).expect("features");
-        count.div_ceil(batch(&input)) * batch(&input)
+        map_in_order(encoder, jobs, |planes| planes, encode, |rows| drop_rows(rows.len_of(Axis(0)))).expect("features");
+        count.div_ceil(batch_size(&input)) * batch_size(&input)
     };
     let stream = |encoder: &mut dyn Encoder, pictures: &[image::RgbImage], views: usize| {
         let draw = |picture: &_| bundle.views(picture, views);
         let each = |rows: ArrayView2<'_, f32>| drop_rows(rows.len_of(Axis(0)));
-        encode_stream(encoder, (&input, features), pictures.iter().cloned(), (views, draw), each).expect("features");
+        let shape = BackboneShape { input: &input, features };
+        encode_stream(encoder, shape, pictures.iter().cloned(), ViewSource { count: views, draw }, each)
+            .expect("features");
         pictures.len() * views
     };
     let mut started = brought.start().expect("ONNX Runtime");

@@ -59,7 +59,7 @@ pub fn write_bundle(
         weights: WeightFormat::F32.name(),
     };
     let float = Source::encode(model, &metadata(&facts));
-    let open = |bytes: &[u8]| Onnx::team(bytes, &source.input).context("the export is checked with ONNX Runtime");
+    let open = |bytes: &[u8]| Onnx::pool(bytes, &source.input).context("the export is checked with ONNX Runtime");
     let mut float_encoder = open(&float)?;
     let parity = model.onnx.is_none().then(|| parity(model, &mut float_encoder, &source)).transpose()?;
     if let Some(parity) = parity {

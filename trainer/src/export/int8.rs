@@ -29,7 +29,7 @@ pub(super) fn int8(
     let ranges = Ranges::measure(&model.backbone, batches);
     let facts = Facts { precision: "int8", weights: "int8", ..*facts };
     let bytes = encode_int8(&model.backbone, &ranges, &metadata(&facts));
-    let mut encoder = Onnx::team(&bytes, &source.input).context("the int8 backbone is checked with ONNX Runtime")?;
+    let mut encoder = Onnx::pool(&bytes, &source.input).context("the int8 backbone is checked with ONNX Runtime")?;
     let fidelity = Fidelity::measure(source, float, (&mut encoder, bytes.len()), means)?;
     Ok((bytes, fidelity))
 }

@@ -8,7 +8,7 @@ use orco_core::random::Random;
 use orco_lab::statistics::{Features, class_means};
 use orco_runtime::augment::AugmentedViews;
 use orco_runtime::encoder::Encoder;
-use orco_runtime::encoder::stream::encode_stream;
+use orco_runtime::encoder::stream::{BackboneShape, ViewSource, encode_stream};
 use orco_runtime::image::Preprocessing;
 use orco_runtime::manifest::{BackboneFacts, FORMAT, Manifest, Provenance};
 use orco_state::bank::Bank;
@@ -84,7 +84,8 @@ impl<'a> Source<'a> {
         let pictures = indices.iter().map(|&index| picture(images, index));
         let (views_of, input, seed) = (&self.views, &self.input, self.recipe.seed);
         let draw = |picture: &_| views_of.draw(picture, input, views, seed);
-        encode_stream(encoder, (input, self.features), pictures, (views, draw), |features| {
+        let shape = BackboneShape { input, features: self.features };
+        encode_stream(encoder, shape, pictures, ViewSource { count: views, draw }, |features| {
             interrupt::check()?;
             bank.push(classes.next().expect("an image's class"), features.as_slice().expect("rows as they were made"));
             progress.advance(1, "");

@@ -8,7 +8,7 @@ use orco_lab::statistics::{Features, fit};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::Encoder;
 use orco_runtime::encoder::onnx::Onnx;
-use orco_runtime::encoder::stream::encode_stream;
+use orco_runtime::encoder::stream::{BackboneShape, ViewSource, encode_stream};
 use orco_runtime::image::{Preprocessing, from_planes};
 use orco_runtime::manifest::{BENCHMARK, MANIFEST, SIGNATURE, STATISTICS, hexadecimal};
 use orco_state::bank::Bank;
@@ -33,7 +33,8 @@ pub(super) fn clean_features(
     let mut progress = Progress::new("features", indices.len() as u64, 0);
     let mut all = Vec::with_capacity(indices.len() * features);
     let pictures = indices.iter().map(|&index| picture(images, index));
-    encode_stream(encoder, (input, features), pictures, (1, |picture: &_| vec![input.fit(picture)]), |row| {
+    let views = ViewSource { count: 1, draw: |picture: &_| vec![input.fit(picture)] };
+    encode_stream(encoder, BackboneShape { input, features }, pictures, views, |row| {
         interrupt::check()?;
         all.extend(row);
         progress.advance(1, "");
@@ -87,7 +88,7 @@ pub fn add_statistics(folder: &Path, recipe: &Recipe, data: &DataSet) -> Result<
         folder.display()
     );
     let input = bundle.manifest.preprocessing;
-    let mut encoder = Onnx::team(&bundle.backbone, &input).context("features are computed with ONNX Runtime")?;
+    let mut encoder = Onnx::pool(&bundle.backbone, &input).context("features are computed with ONNX Runtime")?;
     let (train, split) = (&data.train, &data.split);
     let values = clean_features(&mut encoder, &input, base_model.head.inputs, train, &split.base)?;
     let statistics = statistics(base_model, &mut encoder, (&input, &values), (train, split), recipe.seed)?;

@@ -15,7 +15,7 @@ use crate::service::Service;
 /// [`Refusal`] if it is no picture that is taken, or too many are being processed.
 pub(super) async fn admit(service: &Service, file: Bytes) -> Result<Permit, Refusal> {
     let input = service.manifest.preprocessing;
-    let bytes = move || Ok(picture_bytes(&image::needs(&file)?, &input));
+    let bytes = move || Ok(picture_bytes(&image::decoding_memory(&file)?, &input));
     let bytes = blocking(bytes).await?;
     service.admission.work(bytes.map_err(refused)?).await
 }

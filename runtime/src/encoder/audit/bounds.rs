@@ -1,17 +1,20 @@
-//! What a backbone may cost, told before an engine sees it: the walk, then inference at the batches that an engine is
-//! going to be given, and again before each batch of another size. So whatever an engine computes, when it opens a model
-//! or when it runs, has been summed up before.
+//! Bounds the cost of a backbone before an engine sees it: the walk, then shape inference for the batches that the engine
+//! will get, and again before each batch of another size. So the work of an engine is summed up before it opens a model,
+//! and before it runs one.
+
+use std::sync::Arc;
 
 use super::graph::Graph;
 pub use super::inference::Inference;
 use super::inference::infer;
 use super::{AuditError, audit};
-use crate::encoder::{EncodeError, batch, check_input};
+use crate::encoder::{EncodeError, batch_size, check_input};
 use crate::image::Preprocessing;
 
 /// A model whose cost is known, for batches of some sizes.
+#[derive(Clone)]
 pub struct Bounds {
-    graph: Graph,
+    graph: Arc<Graph>,
     admitted: Vec<Vec<usize>>,
 }
 
@@ -23,18 +26,18 @@ impl Bounds {
     pub fn of(model: &[u8], input: &Preprocessing) -> Result<Self, EncodeError> {
         audit(model).map_err(EncodeError::Refused)?;
         let graph = Graph::read(model).map_err(EncodeError::Refused)?;
-        let declared: Option<Vec<Option<usize>>> = graph.declared.as_ref().map(|sides| {
+        let declared: Option<Vec<Option<usize>>> = graph.declared.as_ref().map(|shape| {
             let length = |side: &Option<u64>| side.and_then(|side| usize::try_from(side).ok());
-            sides.iter().map(length).collect()
+            shape.iter().map(length).collect()
         });
         let declared = declared.unwrap_or_default();
         check_input(&declared, input)?;
         let batches = match declared.first() {
             // No other batch gets past the engine.
             Some(Some(pictures)) if declared.len() == 4 => vec![*pictures],
-            _ => vec![1, batch(input)],
+            _ => vec![1, batch_size(input)],
         };
-        let mut bounds = Self { graph, admitted: Vec::new() };
+        let mut bounds = Self { graph: Arc::new(graph), admitted: Vec::new() };
         for pictures in batches {
             bounds.admit(&[pictures, 3, input.height as usize, input.width as usize])?;
         }
@@ -44,12 +47,12 @@ impl Bounds {
     /// What the model makes of images `[images, 3, height, width]`, and what it costs.
     ///
     /// # Errors
-    /// [`AuditError`] names the node at which a shape cannot be told, or at which a limit is passed.
+    /// [`AuditError`] names the node whose shape cannot be inferred, or that exceeds a limit.
     pub fn infer(&self, images: &[usize]) -> Result<Inference, AuditError> {
         infer(&self.graph, &images.iter().map(|&side| side as u64).collect::<Vec<_>>())
     }
 
-    /// Makes sure that the engine may be given images of these sides.
+    /// Makes sure that the engine may be given images of this shape.
     ///
     /// # Errors
     /// [`EncodeError::Refused`] as [`Self::infer`].
@@ -62,7 +65,7 @@ impl Bounds {
     }
 }
 
-/// Looks through a model whose constants are going to be folded, and infers what it costs for one image of the sides
+/// Looks through a model whose constants are going to be folded, and infers what it costs for one image of the shape
 /// that it declares.
 ///
 /// # Errors
@@ -71,8 +74,8 @@ impl Bounds {
 pub(in crate::encoder) fn check_unfolded(model: &[u8]) -> Result<Inference, AuditError> {
     super::audit_unfolded(model)?;
     let graph = Graph::read(model)?;
-    let open = || AuditError::Damaged { part: "declaration of its input's sides" };
+    let open = || AuditError::Damaged { part: "declaration of its input's shape" };
     let declared = graph.declared.as_deref().ok_or_else(open)?;
-    let sides = declared.iter().enumerate().map(|(axis, side)| side.or((axis == 0).then_some(1)));
-    infer(&graph, &sides.collect::<Option<Vec<u64>>>().ok_or_else(open)?)
+    let shape = declared.iter().enumerate().map(|(axis, side)| side.or((axis == 0).then_some(1)));
+    infer(&graph, &shape.collect::<Option<Vec<u64>>>().ok_or_else(open)?)
 }

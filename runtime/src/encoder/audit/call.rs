@@ -1,31 +1,31 @@
-//! A node with what is known of its inputs, as the rule of its operator is asked about it, and the rule's answer.
+//! What the shape rule of an operator gets, a node with the types of its inputs, and what it returns.
 
 use super::graph::{Attribute, Node};
 use super::tensor::{DataType, SHORT, TensorType, product};
 
-/// Why the shape of a node's output cannot be told.
+/// Why the output shape of a node cannot be inferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleError(pub &'static str);
 
 /// What a rule returns.
 pub type RuleResult<T = NodeOutput> = Result<T, RuleError>;
 
-/// Tells the outputs and the cost of a node from its inputs.
+/// Infers the outputs and the cost of a node from its inputs.
 pub type ShapeRule = fn(&NodeCall<'_>) -> RuleResult;
 
 const MISSING: RuleError = RuleError("an input is missing");
-const SETTING: RuleError = RuleError("a setting is missing, or makes no sense");
-/// Sides that cannot be used together.
-pub const MISMATCH: RuleError = RuleError("the sides of its inputs do not fit");
-/// A shape that comes from numbers which are only known once the model runs.
-pub const UNKNOWN: RuleError = RuleError("it depends on numbers that are not known beforehand");
+const ATTRIBUTE: RuleError = RuleError("an attribute is missing, or makes no sense");
+/// Shapes that cannot be used together.
+pub const MISMATCH: RuleError = RuleError("the shapes of its inputs do not fit");
+/// A shape that comes from values which are known only when the model runs.
+pub const UNKNOWN: RuleError = RuleError("it depends on values that are not known beforehand");
 
-/// Cost of one number in multiply-adds: reading, changing and writing it.
-pub const TOUCH: u64 = 4;
-/// Cost of one number that goes through an exponential, a power or the like.
-pub const FUNCTION: u64 = 32;
-/// Cost of one number in a window that slides over an image.
-pub const WINDOW: u64 = 8;
+/// Cost of one element in multiply-adds: reading, changing and writing it.
+pub const ELEMENT_COST: u64 = 4;
+/// Cost of one element that goes through an exponential, a power or the like.
+pub const FUNCTION_COST: u64 = 32;
+/// Cost of one element in a window that slides over an image.
+pub const WINDOW_COST: u64 = 8;
 
 /// A node and its inputs.
 pub struct NodeCall<'a> {
@@ -33,7 +33,7 @@ pub struct NodeCall<'a> {
     pub inputs: &'a [Option<&'a TensorType>],
 }
 
-/// What a node makes, and what it takes to make it.
+/// The outputs of a node, and what computing them costs.
 pub struct NodeOutput {
     pub outputs: Vec<TensorType>,
     /// In multiply-adds of a matrix product.
@@ -43,13 +43,13 @@ pub struct NodeOutput {
 }
 
 impl NodeOutput {
-    /// One output, each of whose numbers costs so much.
+    /// One output, each of whose elements has this cost.
     pub fn of(output: TensorType, cost: u64) -> Self {
         let work = output.elements().saturating_mul(cost);
         Self { outputs: vec![output], work, scratch: 0 }
     }
 
-    /// The same with so much work.
+    /// The same with other work.
     pub fn with_work(self, work: u64) -> Self {
         Self { work, ..self }
     }
@@ -71,7 +71,7 @@ impl<'a> NodeCall<'a> {
         if all.is_empty() { Err(MISSING) } else { Ok(all) }
     }
 
-    /// The numbers of an input.
+    /// The values of an input.
     pub fn values(&self, index: usize) -> RuleResult<&'a [i64]> {
         self.input(index)?.values.as_deref().ok_or(UNKNOWN)
     }
@@ -93,7 +93,7 @@ impl<'a> NodeCall<'a> {
         match self.attribute(name) {
             None => Ok(None),
             Some(Attribute::Int(value)) => Ok(Some(*value)),
-            Some(_) => Err(SETTING),
+            Some(_) => Err(ATTRIBUTE),
         }
     }
 
@@ -109,15 +109,15 @@ impl<'a> NodeCall<'a> {
         match self.attribute(name) {
             None => Ok(None),
             Some(Attribute::Ints(values)) => Ok(Some(values)),
-            Some(_) => Err(SETTING),
+            Some(_) => Err(ATTRIBUTE),
         }
     }
 
-    /// How many numbers a setting of fractions has.
+    /// Length of an attribute of floats.
     pub fn floats(&self, name: &str) -> RuleResult<u64> {
         match self.attribute(name) {
             Some(Attribute::Floats(count)) => Ok(*count),
-            _ => Err(SETTING),
+            _ => Err(ATTRIBUTE),
         }
     }
 
@@ -125,7 +125,7 @@ impl<'a> NodeCall<'a> {
         match self.attribute(name) {
             None => Ok(None),
             Some(Attribute::Text(text)) => Ok(Some(text)),
-            Some(_) => Err(SETTING),
+            Some(_) => Err(ATTRIBUTE),
         }
     }
 
@@ -133,24 +133,24 @@ impl<'a> NodeCall<'a> {
         match self.attribute(name) {
             None => Ok(None),
             Some(Attribute::Tensor(tensor)) => Ok(Some(tensor)),
-            Some(_) => Err(SETTING),
+            Some(_) => Err(ATTRIBUTE),
         }
     }
 
-    /// So many positive numbers of a setting, by default `default` each.
+    /// An attribute of `count` positive integers, by default `default` each; a default of 0 allows zeros.
     pub fn lengths(&self, name: &str, count: usize, default: u64) -> RuleResult<Vec<u64>> {
         let Some(values) = self.ints(name)? else { return Ok(vec![default; count]) };
         if values.len() != count {
-            return Err(SETTING);
+            return Err(ATTRIBUTE);
         }
         let length = |value: &i64| u64::try_from(*value).ok().filter(|&value| value > 0 || default == 0);
-        values.iter().map(length).collect::<Option<_>>().ok_or(SETTING)
+        values.iter().map(length).collect::<Option<_>>().ok_or(ATTRIBUTE)
     }
 
-    /// A list of numbers that old models give as a setting and newer ones as an input; not as both.
-    pub fn setting_or_input(&self, name: &str, index: usize) -> RuleResult<Option<&'a [i64]>> {
+    /// A list of integers that old models give as an attribute and newer ones as an input; not as both.
+    pub fn attribute_or_input(&self, name: &str, index: usize) -> RuleResult<Option<&'a [i64]>> {
         match (self.ints(name)?, self.optional(index)) {
-            (Some(_), Some(_)) => Err(SETTING),
+            (Some(_), Some(_)) => Err(ATTRIBUTE),
             (Some(values), None) => Ok(Some(values)),
             (None, Some(_)) => {
                 if self.input(index)?.rank() > 1 {
@@ -162,38 +162,38 @@ impl<'a> NodeCall<'a> {
         }
     }
 
-    /// Axes as flags for so many sides; each is named at most once.
+    /// A flag for each axis of a tensor: whether `axes` names it, which it may do once.
     pub fn axes(&self, axes: &[i64], rank: usize) -> RuleResult<Vec<bool>> {
         let mut flags = vec![false; rank];
         for &axis in axes {
-            let axis = super::tensor::axis_of(axis, rank).ok_or(SETTING)?;
+            let axis = super::tensor::axis_of(axis, rank).ok_or(ATTRIBUTE)?;
             if std::mem::replace(&mut flags[axis], true) {
-                return Err(SETTING);
+                return Err(ATTRIBUTE);
             }
         }
         Ok(flags)
     }
 
-    /// The axis in a setting, within the sides of a tensor.
+    /// The axis of a tensor that an attribute names.
     pub fn axis(&self, name: &str, default: i64, of: &TensorType) -> RuleResult<usize> {
-        of.axis(self.int_or(name, default)?).ok_or(SETTING)
+        of.axis(self.int_or(name, default)?).ok_or(ATTRIBUTE)
     }
 
-    /// The kind of numbers of an input.
-    pub fn kind_of(&self, index: usize, default: DataType) -> DataType {
-        self.optional(index).map_or(default, |tensor| tensor.kind)
+    /// The data type of an input.
+    pub fn data_type_of(&self, index: usize, default: DataType) -> DataType {
+        self.optional(index).map_or(default, |tensor| tensor.data_type)
     }
 }
 
-/// Sides that come from numbers: none may be negative.
-pub fn to_sides(values: &[i64]) -> RuleResult<Vec<u64>> {
+/// A shape from values, none of which may be negative.
+pub fn to_shape(values: &[i64]) -> RuleResult<Vec<u64>> {
     values.iter().map(|&value| u64::try_from(value).ok()).collect::<Option<_>>().ok_or(RuleError("a side is negative"))
 }
 
-/// The sides of two tensors that are stretched to each other's, as NumPy does it.
+/// The shape to which two shapes are broadcast, as NumPy does it.
 pub fn broadcast(a: &[u64], b: &[u64]) -> RuleResult<Vec<u64>> {
     let rank = a.len().max(b.len());
-    let side = |sides: &[u64], at: usize| (at + sides.len()).checked_sub(rank).map_or(1, |at| sides[at]);
+    let side = |shape: &[u64], at: usize| (at + shape.len()).checked_sub(rank).map_or(1, |at| shape[at]);
     let both = |at| match (side(a, at), side(b, at)) {
         (a, b) if a == b => Ok(a),
         (1, side) | (side, 1) => Ok(side),
@@ -202,16 +202,16 @@ pub fn broadcast(a: &[u64], b: &[u64]) -> RuleResult<Vec<u64>> {
     (0..rank).map(both).collect()
 }
 
-/// For every element of a tensor with these sides, its place in one that is stretched to them.
-pub fn places(sides: &[u64], stretched: &[u64]) -> impl Iterator<Item = usize> {
-    let shift = sides.len() - stretched.len();
-    let (sides, stretched) = (sides.to_vec(), stretched.to_vec());
-    (0..product(&sides)).map(move |mut index| {
+/// For every element of a tensor of `shape`, the index of its source in a tensor that is broadcast to that shape.
+pub fn broadcast_indices(shape: &[u64], source: &[u64]) -> impl Iterator<Item = usize> {
+    let shift = shape.len() - source.len();
+    let (shape, source) = (shape.to_vec(), source.to_vec());
+    (0..product(&shape)).map(move |mut index| {
         let (mut place, mut step) = (0, 1);
-        for axis in (0..sides.len()).rev() {
-            let at = index % sides[axis];
-            index /= sides[axis];
-            if let Some(own) = axis.checked_sub(shift).map(|axis| stretched[axis]) {
+        for axis in (0..shape.len()).rev() {
+            let at = index % shape[axis];
+            index /= shape[axis];
+            if let Some(own) = axis.checked_sub(shift).map(|axis| source[axis]) {
                 place += if own == 1 { 0 } else { at * step };
                 step *= own;
             }
@@ -220,16 +220,20 @@ pub fn places(sides: &[u64], stretched: &[u64]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The numbers of a tensor of these sides, each of which stands in an input at the place that `place` names.
-pub fn picked(input: &TensorType, sides: &[u64], place: impl Fn(&[u64]) -> Option<Vec<u64>>) -> Option<Vec<i64>> {
+/// The values of a tensor of `shape`: `position` maps the position of each to that of its source in the input.
+pub fn gather_values(
+    input: &TensorType,
+    shape: &[u64],
+    position: impl Fn(&[u64]) -> Option<Vec<u64>>,
+) -> Option<Vec<i64>> {
     let values = input.values.as_ref()?;
-    let count = product(sides);
+    let count = product(shape);
     let pick = |mut index: u64| {
-        let mut own = vec![0; sides.len()];
-        for axis in (0..sides.len()).rev() {
-            (own[axis], index) = (index % sides[axis], index / sides[axis]);
+        let mut own = vec![0; shape.len()];
+        for axis in (0..shape.len()).rev() {
+            (own[axis], index) = (index % shape[axis], index / shape[axis]);
         }
-        let at = place(&own)?.iter().zip(&input.sides).try_fold(0u64, |at, (place, side)| {
+        let at = position(&own)?.iter().zip(&input.shape).try_fold(0u64, |at, (place, side)| {
             if place < side { at.checked_mul(*side)?.checked_add(*place) } else { None }
         });
         values.get(usize::try_from(at?).ok()?).copied()

@@ -1,5 +1,5 @@
-//! The graph of a model that passed the walk, read for inference: nodes with their settings, names turned into
-//! numbers, and of every constant its shape, with its numbers where they are few. No weight is copied.
+//! The graph of a model that passed the walk, read for shape inference: nodes with their attributes, names turned into
+//! indices, and the shape of every constant, with its values where they are few. No weight is copied.
 //!
 //! Protocol buffers let a field come twice, and readers differ in which one counts. Here that is refused.
 
@@ -14,21 +14,21 @@ use super::{AuditError, AuditResult, name, operators, short};
 pub const MAX_VALUES: usize = 65_536;
 /// Most inputs of all nodes together; engines compare each with each in places.
 pub const MAX_USES: usize = 65_536;
-/// Most inputs, outputs or settings of a node. DenseNet joins 64 tensors.
-pub const MAX_ENDS: usize = 256;
+/// Most inputs, outputs or attributes of a node. DenseNet joins 64 tensors.
+pub const MAX_ENTRIES: usize = 256;
 
-/// A setting of a node.
+/// An attribute of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Attribute {
     Int(i64),
     Ints(Vec<i64>),
     Text(String),
     Tensor(TensorType),
-    /// Numbers that no shape depends on, by count.
+    /// Floats, on which no shape depends: how many.
     Floats(u64),
 }
 
-/// A node, whose inputs and outputs are numbers of values; `None` stands for one that is left out.
+/// A node, whose inputs and outputs are indices of values; `None` stands for one that is left out.
 pub struct Node {
     pub name: String,
     pub operator: String,
@@ -45,12 +45,12 @@ pub struct Graph {
     pub values: usize,
     pub constants: Vec<(u32, TensorType)>,
     pub input: u32,
-    /// Sides that the model declares for its input, where it declares them.
+    /// The shape that the model declares for its input, as far as it declares one.
     pub declared: Option<Vec<Option<u64>>>,
     pub outputs: Vec<u32>,
 }
 
-/// Numbers of values by their names.
+/// Indices of values by their names.
 #[derive(Default)]
 struct Names<'a>(HashMap<&'a [u8], u32>);
 
@@ -119,25 +119,30 @@ impl Graph {
 
 fn node<'a>(message: &'a [u8], names: &mut Names<'a>) -> AuditResult<Node> {
     const PART: &str = "node";
-    let ends = |field| {
-        let ends: Vec<&[u8]> = all(message, field).take(MAX_ENDS + 1).collect();
-        let limit = MAX_ENDS;
-        if ends.len() > limit { Err(AuditError::TooMany { what: "ends of one node", limit }) } else { Ok(ends) }
+    let entries = |field| {
+        let entries: Vec<&[u8]> = all(message, field).take(MAX_ENTRIES + 1).collect();
+        let limit = MAX_ENTRIES;
+        if entries.len() > limit {
+            Err(AuditError::TooMany { what: "inputs, outputs or attributes of one node", limit })
+        } else {
+            Ok(entries)
+        }
     };
-    let (read, made) = (ends(1)?, ends(2)?);
-    let own = bytes(message, 3, PART)?.filter(|own| !own.is_empty()).or(made.first().copied()).unwrap_or_default();
+    let (input_names, output_names) = (entries(1)?, entries(2)?);
+    let own =
+        bytes(message, 3, PART)?.filter(|own| !own.is_empty()).or(output_names.first().copied()).unwrap_or_default();
     let operator = bytes(message, 4, PART)?.unwrap_or_default();
     let operator = str::from_utf8(operator).map_err(|_| AuditError::Damaged { part: PART })?;
     let refused = || AuditError::Operator { node: shown(own), operator: short(operator) };
     let rule = operators::rule(operator).ok_or_else(refused)?;
     let given = |name: &&'a [u8]| (!name.is_empty()).then_some(*name);
-    let inputs = read.iter().map(|name| given(name).map(|name| names.find(name)).transpose());
+    let inputs = input_names.iter().map(|name| given(name).map(|name| names.find(name)).transpose());
     let inputs = inputs.collect::<AuditResult<_>>()?;
-    let outputs = made.iter().map(|name| given(name).map(|name| names.define(name)).transpose());
+    let outputs = output_names.iter().map(|name| given(name).map(|name| names.define(name)).transpose());
     let outputs = outputs.collect::<AuditResult<_>>()?;
     bytes(message, 7, PART)?;
     let mut attributes: Vec<(String, Attribute)> = Vec::new();
-    for message in ends(5)? {
+    for message in entries(5)? {
         let own_name = name(message, 1);
         let refused = || AuditError::Attribute { node: shown(own), attribute: own_name.clone() };
         let value = attribute(message)?.ok_or_else(refused)?;
@@ -149,9 +154,9 @@ fn node<'a>(message: &'a [u8], names: &mut Names<'a>) -> AuditResult<Node> {
     Ok(Node { name: shown(own), operator: operator.into(), rule, inputs, outputs, attributes })
 }
 
-/// A setting; `None` if it says two things, or another than its type names.
+/// An attribute; `None` if it has two values, or one of another type than it names.
 fn attribute(message: &[u8]) -> AuditResult<Option<Attribute>> {
-    const PART: &str = "settings of a node";
+    const PART: &str = "attributes of a node";
     let present = |field| WireFields::of(message).any(|entry| entry.is_ok_and(|(number, _)| number == field));
     let kind = match one(message, 20, PART)? {
         Some(WireValue::Number(kind)) => Some(kind),
@@ -168,7 +173,10 @@ fn attribute(message: &[u8]) -> AuditResult<Option<Attribute>> {
         _ => return Ok(None),
     };
     Ok(match form {
-        1 => one(message, 2, PART)?.map_or(Some(Attribute::Floats(1)), |_| Some(Attribute::Floats(1))),
+        1 => {
+            one(message, 2, PART)?;
+            Some(Attribute::Floats(1))
+        }
         2 => match one(message, 3, PART)? {
             Some(WireValue::Number(value)) => Some(Attribute::Int(value.cast_signed())),
             _ => Some(Attribute::Int(0)),
@@ -196,20 +204,20 @@ fn count_floats(message: &[u8]) -> u64 {
     WireFields::of(message).map(count).sum()
 }
 
-/// A constant; the walk has found as many numbers as its sides say.
+/// A constant; the walk has found as many elements as its shape says.
 fn tensor(message: &[u8]) -> AuditResult<TensorType> {
     const PART: &str = "tensor";
-    let kind = match one(message, 2, PART)? {
-        Some(WireValue::Number(kind)) => DataType(kind),
+    let data_type = match one(message, 2, PART)? {
+        Some(WireValue::Number(number)) => DataType(number),
         _ => return Err(AuditError::Damaged { part: PART }),
     };
     bytes(message, 8, PART)?;
-    let sides: Vec<u64> = numbers(message, 1).into_iter().map(i64::cast_unsigned).collect();
-    let constant = TensorType { constant: true, ..TensorType::of(sides, kind) };
+    let shape: Vec<u64> = numbers(message, 1).into_iter().map(i64::cast_unsigned).collect();
+    let constant = TensorType { constant: true, ..TensorType::of(shape, data_type) };
     if constant.elements() > SHORT {
         return Ok(constant);
     }
-    let values = match (bytes(message, 9, PART)?, kind) {
+    let values = match (bytes(message, 9, PART)?, data_type) {
         (Some(raw), DataType::INT64) => raw.as_chunks().0.iter().map(|&bytes| i64::from_le_bytes(bytes)).collect(),
         (Some(raw), DataType::INT32) => {
             raw.as_chunks().0.iter().map(|&bytes| i32::from_le_bytes(bytes).into()).collect()
@@ -229,7 +237,7 @@ fn tensor(message: &[u8]) -> AuditResult<TensorType> {
     Ok(constant.with_values(Some(values)))
 }
 
-/// The sides that a value declares; `None` if it declares none.
+/// The shape that a value declares; `None` if it declares none.
 fn declared(value: &[u8]) -> AuditResult<Option<Vec<Option<u64>>>> {
     const PART: &str = "types of values";
     let kind = bytes(value, 2, PART)?.unwrap_or_default();
@@ -273,7 +281,7 @@ fn all(message: &[u8], field: u32) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The whole numbers of a field, packed or not.
+/// The integers of a field, packed or not.
 fn numbers(message: &[u8], field: u32) -> Vec<i64> {
     let mut numbers = Vec::new();
     for entry in WireFields::of(message) {

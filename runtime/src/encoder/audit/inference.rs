@@ -1,5 +1,5 @@
-//! Infers the shape of every tensor of a graph for an input of given sides, and sums up what the graph costs; refuses
-//! what goes beyond [`super::limits`]. Nothing is computed but short lists of whole numbers, which become shapes.
+//! Infers the shape of every tensor of a graph for an input of a given shape, and sums up the cost of the graph; refuses
+//! what exceeds [`super::limits`]. Nothing is computed but short lists of integers, which become shapes.
 
 use super::call::{NodeCall, RuleError};
 use super::graph::{Graph, Node};
@@ -8,10 +8,10 @@ use super::memory::LiveMemory;
 use super::tensor::{DataType, TensorType};
 use super::{AuditError, AuditResult, MAX_ELEMENTS, MAX_RANK};
 
-/// What a graph makes of an input, and what it costs.
+/// The output shapes of a graph for an input, and what computing them costs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inference {
-    /// Sides of the outputs.
+    /// Shapes of the outputs.
     pub outputs: Vec<Vec<u64>>,
     /// Work in multiply-adds.
     pub work: u64,
@@ -23,116 +23,101 @@ pub struct Inference {
     pub total: u64,
 }
 
-/// Infers for an input of floats with these sides, of which the first counts pictures.
+/// Infers for an input of floats with this shape, whose first axis counts pictures.
 ///
 /// # Errors
-/// [`AuditError`] names the node at which a shape cannot be told, or at which a limit is passed.
+/// [`AuditError`] names the node whose shape cannot be inferred, or that exceeds a limit.
 pub fn infer(graph: &Graph, input: &[u64]) -> AuditResult<Inference> {
-    let mut walk = Walk::new(graph, input)?;
-    for (index, node) in graph.nodes.iter().enumerate() {
-        walk.visit(index, node)?;
-    }
+    let mut walk = InferenceWalk::new(graph, input);
+    graph.nodes.iter().try_for_each(|node| walk.visit(node))?;
     let pictures = input.first().copied().unwrap_or(1).max(1);
     walk.finish(MAX_WORK.saturating_mul(pictures).min(MAX_WORK_OF_CALL))
 }
 
-struct Walk<'a> {
+/// Shape inference from the first node to the last.
+struct InferenceWalk<'a> {
     graph: &'a Graph,
     tensors: Vec<Option<TensorType>>,
-    /// Nodes on the longest way from an input or a constant to every value.
+    /// Nodes on the longest path from an input or a constant to every value.
     depths: Vec<u32>,
-    /// Work of every node.
+    /// Work of every node so far.
     work: Vec<u64>,
     folding: u64,
     memory: LiveMemory<'a>,
 }
 
-impl<'a> Walk<'a> {
-    fn new(graph: &'a Graph, input: &[u64]) -> AuditResult<Self> {
+impl<'a> InferenceWalk<'a> {
+    fn new(graph: &'a Graph, input: &[u64]) -> Self {
         let mut tensors = vec![None; graph.values];
-        let mut memory =
-            LiveMemory { graph, values: vec![0; graph.values], kept: vec![false; graph.values], scratch: Vec::new() };
+        let mut memory = LiveMemory {
+            graph,
+            values: vec![0; graph.values],
+            permanent: vec![false; graph.values],
+            scratch: Vec::new(),
+        };
         let input = TensorType::of(input.to_vec(), DataType::FLOAT);
         for (value, tensor) in
             graph.constants.iter().map(|(value, tensor)| (*value, tensor)).chain([(graph.input, &input)])
         {
             memory.values[value as usize] = tensor.bytes();
-            memory.kept[value as usize] = true;
+            memory.permanent[value as usize] = true;
             tensors[value as usize] = Some(tensor.clone());
         }
-        graph.outputs.iter().for_each(|value| memory.kept[*value as usize] = true);
-        Ok(Self { graph, tensors, depths: vec![0; graph.values], work: Vec::new(), folding: 0, memory })
+        graph.outputs.iter().for_each(|value| memory.permanent[*value as usize] = true);
+        Self { graph, tensors, depths: vec![0; graph.values], work: Vec::new(), folding: 0, memory }
     }
 
-    fn visit(&mut self, index: usize, node: &Node) -> AuditResult {
-        let shapeless =
-            |RuleError(reason)| AuditError::Shape { node: node.name.clone(), operator: node.operator.clone(), reason };
-        let refused = |what, actual, limit| refused(node, what, actual, limit);
+    /// Infers the outputs of the next node.
+    fn visit(&mut self, node: &Node) -> AuditResult {
         let known = |value: &Option<u32>| value.and_then(|value| self.tensors[value as usize].as_ref());
         let inputs: Vec<Option<&TensorType>> = node.inputs.iter().map(known).collect();
         let constant = inputs.iter().flatten().all(|input| input.constant);
-        let effect = (node.rule)(&NodeCall { node, inputs: &inputs }).map_err(shapeless)?;
-        if effect.outputs.len() < node.outputs.len() {
-            return Err(shapeless(RuleError("it names more outputs than it has")));
+        let result = (node.rule)(&NodeCall { node, inputs: &inputs }).map_err(|error| no_shape(node, error))?;
+        if result.outputs.len() < node.outputs.len() {
+            return Err(no_shape(node, RuleError("it names more outputs than it has")));
         }
         let depths = node.inputs.iter().flatten().map(|value| self.depths[*value as usize]);
         let depth = depths.max().unwrap_or(0) + 1;
         if depth > MAX_DEPTH {
-            return Err(refused("ends a chain of nodes whose length is", depth.into(), MAX_DEPTH.into()));
+            return Err(too_large(node, "ends a chain of nodes whose length is", depth.into(), MAX_DEPTH.into()));
         }
-        for (value, tensor) in node.outputs.iter().zip(effect.outputs) {
-            if tensor.rank() > MAX_RANK {
-                return Err(refused(
-                    "makes a tensor whose number of dimensions is",
-                    tensor.rank() as u64,
-                    MAX_RANK as u64,
-                ));
-            }
-            let longest = tensor.sides.iter().copied().max().unwrap_or(1);
-            let size = tensor.elements().max(longest);
-            if size > MAX_ELEMENTS {
-                return Err(refused("makes a tensor whose number of elements is", size, MAX_ELEMENTS));
-            }
-            // An empty list stands for one that is not given; an engine may divide by what else is empty.
-            if size > 0 && tensor.elements() == 0 && tensor.rank() != 1 {
-                return Err(shapeless(RuleError("it makes an empty tensor")));
-            }
+        for (value, tensor) in node.outputs.iter().zip(result.outputs) {
+            check_output(node, &tensor)?;
             let Some(value) = value.map(|value| value as usize) else { continue };
             self.memory.values[value] = tensor.bytes();
-            self.memory.kept[value] |= constant;
+            self.memory.permanent[value] |= constant;
             self.depths[value] = depth;
             self.tensors[value] = Some(TensorType { constant, ..tensor });
         }
         if constant {
-            self.folding = self.folding.saturating_add(effect.work);
+            self.folding = self.folding.saturating_add(result.work);
             if self.folding > MAX_FOLDING {
-                return Err(refused("brings the multiply-adds on constants to", self.folding, MAX_FOLDING));
+                return Err(too_large(node, "brings the multiply-adds on constants to", self.folding, MAX_FOLDING));
             }
         }
-        debug_assert_eq!(self.work.len(), index, "one node after the other");
-        self.work.push(effect.work);
-        self.memory.scratch.push(effect.scratch);
+        self.work.push(result.work);
+        self.memory.scratch.push(result.scratch);
         Ok(())
     }
 
     fn finish(self, limit: u64) -> AuditResult<Inference> {
-        let Self { graph, tensors, work: each, folding, memory, .. } = self;
+        let Self { graph, tensors, work: works, folding, memory, .. } = self;
         let mut work = 0u64;
-        for (node, each) in graph.nodes.iter().zip(each) {
-            work = work.saturating_add(each);
+        for (node, node_work) in graph.nodes.iter().zip(works) {
+            work = work.saturating_add(node_work);
             if work > limit {
-                return Err(refused(node, "brings the multiply-adds to", work, limit));
+                return Err(too_large(node, "brings the multiply-adds to", work, limit));
             }
         }
         let total = memory.values.iter().copied().fold(0, u64::saturating_add);
-        let (live, at) = memory.peak();
+        let peak = memory.peak();
         for (what, bytes, limit) in [
-            ("brings the bytes of weights and live tensors to", live, MAX_LIVE),
+            ("brings the bytes of weights and live tensors to", peak.bytes, MAX_LIVE),
             ("brings the bytes of all tensors together to", total, MAX_TOTAL),
         ] {
             if bytes > limit {
-                return Err(match graph.nodes.get(at) {
-                    Some(node) => refused(node, what, bytes, limit),
+                return Err(match graph.nodes.get(peak.node) {
+                    Some(node) => too_large(node, what, bytes, limit),
                     None => AuditError::TooMany {
                         what: "bytes of weights",
                         limit: usize::try_from(limit).unwrap_or(usize::MAX),
@@ -140,12 +125,36 @@ impl<'a> Walk<'a> {
                 });
             }
         }
-        let sides = |value: &u32| tensors[*value as usize].as_ref().map(|tensor| tensor.sides.clone());
-        let outputs = graph.outputs.iter().filter_map(sides).collect();
-        Ok(Inference { outputs, work, folding, live, total })
+        let shape = |value: &u32| tensors[*value as usize].as_ref().map(|tensor| tensor.shape.clone());
+        let outputs = graph.outputs.iter().filter_map(shape).collect();
+        Ok(Inference { outputs, work, folding, live: peak.bytes, total })
     }
 }
 
-fn refused(node: &Node, what: &'static str, actual: u64, limit: u64) -> AuditError {
+/// Checks the type of a node's output against the limits of a tensor.
+fn check_output(node: &Node, tensor: &TensorType) -> AuditResult {
+    let (rank, elements) = (tensor.rank(), tensor.elements());
+    if rank > MAX_RANK {
+        return Err(too_large(node, "makes a tensor whose number of dimensions is", rank as u64, MAX_RANK as u64));
+    }
+    let longest = tensor.shape.iter().copied().max().unwrap_or(1);
+    let size = elements.max(longest);
+    if size > MAX_ELEMENTS {
+        return Err(too_large(node, "makes a tensor whose number of elements is", size, MAX_ELEMENTS));
+    }
+    // An empty list stands for one that is not given; by what else is empty an engine may divide.
+    if size > 0 && elements == 0 && rank != 1 {
+        return Err(no_shape(node, RuleError("it makes an empty tensor")));
+    }
+    Ok(())
+}
+
+/// A node whose output shape cannot be inferred.
+fn no_shape(node: &Node, RuleError(reason): RuleError) -> AuditError {
+    AuditError::Shape { node: node.name.clone(), operator: node.operator.clone(), reason }
+}
+
+/// A node that exceeds a limit.
+fn too_large(node: &Node, what: &'static str, actual: u64, limit: u64) -> AuditError {
     AuditError::Large { node: node.name.clone(), operator: node.operator.clone(), what, actual, limit }
 }

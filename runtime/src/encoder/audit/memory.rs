@@ -1,8 +1,8 @@
 //! The memory that a graph takes while it runs: tensors are freed after the last node that reads them.
 //!
-//! How many live at a time depends on the order of the nodes, which engines choose themselves. So several orders are
-//! tried: that of the file, the walks from the outputs back to the inputs by which ONNX Runtime and rten start, and
-//! first come, first served, in which rten goes on. The sum of all tensors ([`super::limits::MAX_TOTAL`]) bounds any
+//! How many are live at a time depends on the order of the nodes, which engines choose themselves. So several orders are
+//! tried: that of the file, the walks from the outputs back to the inputs by which ONNX Runtime and rten plan, and first
+//! come, first served, by which rten runs. The sum of all tensors ([`super::limits::MAX_TOTAL`]) bounds any
 //! order.
 
 use super::graph::{Graph, Node};
@@ -12,50 +12,59 @@ pub struct LiveMemory<'a> {
     pub graph: &'a Graph,
     /// Bytes of every value.
     pub values: Vec<u64>,
-    /// Which values stay for good: constants, what is computed from them alone, input and outputs.
-    pub kept: Vec<bool>,
+    /// Which values are never freed: constants, what is computed from them alone, input and outputs.
+    pub permanent: Vec<bool>,
     /// Bytes that every node takes while it runs.
     pub scratch: Vec<u64>,
 }
 
+/// Most bytes at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MemoryPeak {
+    pub bytes: u64,
+    /// Index of the node that reaches them.
+    pub node: usize,
+}
+
 impl LiveMemory<'_> {
-    /// Most bytes at a time, and the node at which it is so.
-    pub fn peak(&self) -> (u64, usize) {
+    /// The highest peak among the orders.
+    pub fn peak(&self) -> MemoryPeak {
         let all = self.graph.nodes.len();
-        let orders =
-            [(0..all).collect(), self.backwards(|ends| ends.collect()), self.backwards(reversed), self.first_served()];
+        let orders = [
+            (0..all).collect(),
+            self.backwards(|inputs| inputs.collect()),
+            self.backwards(reversed),
+            self.first_served(),
+        ];
         orders.iter().map(|order| self.peak_in(order)).max().unwrap_or_default()
     }
 
-    fn peak_in(&self, order: &[usize]) -> (u64, usize) {
+    fn peak_in(&self, order: &[usize]) -> MemoryPeak {
         let mut readers = vec![0u32; self.values.len()];
         self.graph.nodes.iter().flat_map(reads).for_each(|value| readers[value] += 1);
-        let kept = self.values.iter().zip(&self.kept).filter(|(_, kept)| **kept).map(|(bytes, _)| *bytes);
-        let mut live = kept.fold(0, u64::saturating_add);
-        let mut peak = (live, order.first().copied().unwrap_or_default());
+        let permanent =
+            self.values.iter().zip(&self.permanent).filter(|(_, permanent)| **permanent).map(|(bytes, _)| *bytes);
+        let mut live = permanent.fold(0, u64::saturating_add);
+        let mut peak = MemoryPeak { bytes: live, node: order.first().copied().unwrap_or_default() };
         for &index in order {
             let node = &self.graph.nodes[index];
-            let passing = |value: &usize| !self.kept[*value];
-            live = writes(node).filter(passing).fold(live, |live, value| live.saturating_add(self.values[value]));
-            peak = peak.max((live.saturating_add(self.scratch[index]), index));
-            let mut done = |value: usize| {
-                if readers[value] == 0 && passing(&value) {
-                    live = live.saturating_sub(self.values[value]);
-                }
-            };
-            writes(node).for_each(&mut done);
-            for value in reads(node) {
+            let is_temporary = |value: &usize| !self.permanent[*value];
+            live = writes(node).filter(is_temporary).fold(live, |live, value| live.saturating_add(self.values[value]));
+            peak = peak.max(MemoryPeak { bytes: live.saturating_add(self.scratch[index]), node: index });
+            // What nobody reads is freed at once.
+            let unread: Vec<usize> = writes(node).filter(|&value| readers[value] == 0).collect();
+            let read = reads(node).filter(|&value| {
                 readers[value] -= 1;
-                if readers[value] == 0 && passing(&value) {
-                    live = live.saturating_sub(self.values[value]);
-                }
-            }
+                readers[value] == 0
+            });
+            let freed = unread.into_iter().chain(read).filter(is_temporary);
+            live = freed.fold(live, |live, value| live.saturating_sub(self.values[value]));
         }
         peak
     }
 
-    /// Every node right behind what it reads, from the last node back; `turn` says which of its inputs comes first.
-    fn backwards(&self, turn: fn(&mut dyn Iterator<Item = usize>) -> Vec<usize>) -> Vec<usize> {
+    /// Every node right behind what it reads, from the last node back; `order_inputs` says which of its inputs comes first.
+    fn backwards(&self, order_inputs: fn(&mut dyn Iterator<Item = usize>) -> Vec<usize>) -> Vec<usize> {
         let nodes = &self.graph.nodes;
         let makers = self.makers();
         let mut order = Vec::with_capacity(nodes.len());
@@ -65,7 +74,7 @@ impl LiveMemory<'_> {
             if std::mem::replace(&mut seen[root], true) {
                 continue;
             }
-            let before = |node: usize| turn(&mut reads(&nodes[node]).filter_map(|value| makers[value]));
+            let before = |node: usize| order_inputs(&mut reads(&nodes[node]).filter_map(|value| makers[value]));
             let mut path = vec![(root, before(root).into_iter())];
             while let Some((node, rest)) = path.last_mut() {
                 match rest.next() {
@@ -107,7 +116,7 @@ impl LiveMemory<'_> {
         order
     }
 
-    /// The node that makes each value.
+    /// The node that computes each value.
     fn makers(&self) -> Vec<Option<usize>> {
         let mut makers = vec![None; self.values.len()];
         for (index, node) in self.graph.nodes.iter().enumerate() {
@@ -117,10 +126,10 @@ impl LiveMemory<'_> {
     }
 }
 
-fn reversed(ends: &mut dyn Iterator<Item = usize>) -> Vec<usize> {
-    let mut ends: Vec<usize> = ends.collect();
-    ends.reverse();
-    ends
+fn reversed(inputs: &mut dyn Iterator<Item = usize>) -> Vec<usize> {
+    let mut inputs: Vec<usize> = inputs.collect();
+    inputs.reverse();
+    inputs
 }
 
 fn reads(node: &Node) -> impl Iterator<Item = usize> {

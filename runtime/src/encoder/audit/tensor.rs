@@ -1,10 +1,10 @@
-//! What is known of a tensor before anything is computed: its sides, the kind of its numbers, and the numbers
-//! themselves where they are few whole ones, since such lists become shapes further on.
+//! What is known of a tensor before anything is computed: its shape, its data type, and the values themselves where they
+//! are a few integers, since such lists become shapes further on.
 
-/// Most numbers that are followed through a graph. Shapes have at most eight, paddings twice as many.
+/// Most values of a tensor that are followed through a graph. Shapes have at most eight, paddings twice as many.
 pub const SHORT: u64 = 64;
 
-/// The kind of a tensor's numbers, as onnx.proto counts them.
+/// The type of a tensor's elements, by its number in onnx.proto.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataType(pub u64);
 
@@ -18,7 +18,7 @@ impl DataType {
     pub const INT64: Self = Self(7);
     pub const BOOL: Self = Self(9);
 
-    /// Size of a number; `None` for kinds that no backbone has.
+    /// Bits of an element; `None` for types that no backbone has.
     pub fn bits(self) -> Option<u64> {
         match self.0 {
             // Float, int32, uint32.
@@ -33,12 +33,12 @@ impl DataType {
         }
     }
 
-    /// Whether division of such numbers may end the process: of whole ones by zero.
-    pub fn is_whole(self) -> bool {
+    /// Whether dividing such elements may end the process, as for integers by zero.
+    pub fn is_integer(self) -> bool {
         matches!(self.0, 2..=7 | 12 | 13)
     }
 
-    /// Whether a number is one of this kind, as far as numbers are followed.
+    /// Whether a value is one of this type, as far as values are followed.
     pub fn holds(self, value: i64) -> bool {
         match self {
             Self::UINT8 => u8::try_from(value).is_ok(),
@@ -56,54 +56,54 @@ impl DataType {
 /// What is known of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorType {
-    pub sides: Vec<u64>,
-    pub kind: DataType,
-    /// Its numbers, if they are whole, at most [`SHORT`], and known.
+    pub shape: Vec<u64>,
+    pub data_type: DataType,
+    /// Its values, if they are integers, at most [`SHORT`], and known.
     pub values: Option<Vec<i64>>,
-    /// Whether it is the same for every picture, so that an engine may compute it when it opens the model.
+    /// Whether it is the same for every picture: then an engine may compute it when it opens the model.
     pub constant: bool,
 }
 
 impl TensorType {
-    /// A tensor of unknown numbers.
-    pub fn of(sides: Vec<u64>, kind: DataType) -> Self {
-        Self { sides, kind, values: None, constant: false }
+    /// A tensor of unknown values.
+    pub fn of(shape: Vec<u64>, data_type: DataType) -> Self {
+        Self { shape, data_type, values: None, constant: false }
     }
 
-    /// The same with its numbers, which are left out where they are too many or not of its kind.
+    /// The same with its values, which are left out where they are too many or not of its data type.
     pub fn with_values(mut self, values: Option<Vec<i64>>) -> Self {
         let fits = |values: &Vec<i64>| {
             values.len() as u64 <= SHORT
                 && values.len() as u64 == self.elements()
-                && values.iter().all(|&value| self.kind.holds(value))
+                && values.iter().all(|&value| self.data_type.holds(value))
         };
         self.values = values.filter(fits);
         self
     }
 
-    /// A list of whole numbers.
+    /// A list of integers.
     pub fn list(values: Vec<i64>) -> Self {
         Self::of(vec![values.len() as u64], DataType::INT64).with_values(Some(values))
     }
 
     pub fn rank(&self) -> usize {
-        self.sides.len()
+        self.shape.len()
     }
 
-    /// How many numbers it has; the largest number there is if they are more.
+    /// The number of its elements, saturating.
     pub fn elements(&self) -> u64 {
-        product(&self.sides)
+        product(&self.shape)
     }
 
     /// Bytes that an engine may take for it. ONNX Runtime pads the channels of images to blocks of up to 16.
     pub fn bytes(&self) -> u64 {
-        let blocks = match self.sides[..] {
+        let blocks = match self.shape[..] {
             [images, channels, height, width] => {
                 product(&[images, channels.checked_next_multiple_of(16).unwrap_or(u64::MAX), height, width])
             }
             _ => self.elements(),
         };
-        blocks.saturating_mul(self.kind.bits().unwrap_or(64)) / 8
+        blocks.saturating_mul(self.data_type.bits().unwrap_or(64)) / 8
     }
 
     /// An axis that counts from the end if it is negative.
@@ -112,15 +112,15 @@ impl TensorType {
     }
 }
 
-/// The product of sides; the largest number there is if it is larger.
-pub fn product(sides: &[u64]) -> u64 {
-    if sides.contains(&0) {
+/// The number of elements of a shape, saturating.
+pub fn product(shape: &[u64]) -> u64 {
+    if shape.contains(&0) {
         return 0;
     }
-    sides.iter().fold(1, |product: u64, &side| product.saturating_mul(side))
+    shape.iter().fold(1, |product: u64, &side| product.saturating_mul(side))
 }
 
-/// An axis among so many, which counts from the end if it is negative.
+/// The index of an axis, which counts from the end if it is negative; `None` if there is none.
 pub fn axis_of(axis: i64, rank: usize) -> Option<usize> {
     let rank = i64::try_from(rank).ok()?;
     let axis = if axis < 0 { axis.checked_add(rank)? } else { axis };

@@ -4,29 +4,13 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
+use writer::{bytes, integer};
+
+#[path = "../../../tests/bounds/wire.rs"]
+mod writer;
 
 fn shipped() -> Vec<u8> {
     fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/cifar100-edge/backbone.onnx")).unwrap()
-}
-
-fn number(mut value: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while value > 0x7f {
-        bytes.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    bytes.push(value as u8);
-    bytes
-}
-
-/// A field that holds bytes.
-fn bytes(field: u32, content: &[u8]) -> Vec<u8> {
-    [&number(u64::from(field << 3 | 2)), &number(content.len() as u64), content].concat()
-}
-
-/// A field that holds a number.
-fn integer(field: u32, value: u64) -> Vec<u8> {
-    [number(u64::from(field << 3)), number(value)].concat()
 }
 
 /// The model with its graph changed.
@@ -72,7 +56,7 @@ fn the_shipped_backbone_passes() {
     audit(&plus(&node_of("Relu", &bytes(7, b"ai.onnx")))).unwrap();
     audit(&plus(&tensor_of(5, &[2], &bytes(9, &[0; 8])))).unwrap();
     audit(&plus(&tensor_of(5, &[2], &bytes(4, &[0; 8])))).unwrap();
-    audit(&plus(&tensor_of(5, &[], &[&number(4 << 3 | 5)[..], &[0; 4]].concat()))).unwrap();
+    audit(&plus(&tensor_of(5, &[], &[&writer::varint(4 << 3 | 5)[..], &[0; 4]].concat()))).unwrap();
 }
 
 #[test]
@@ -114,19 +98,19 @@ fn what_a_backbone_has_no_need_of_is_refused() {
         ("negative side", plus(&tensor_of(5, &[u64::MAX], b"")), "is unreasonably large"),
         ("zero hides", plus(&tensor_of(5, &[0, 1 << 60], b"")), "is unreasonably large"),
         ("too deep", plus(&tensor_of(5, &[1; 9], &bytes(9, &[0; 4]))), "is unreasonably large"),
-        ("short", plus(&tensor_of(5, &[3], &bytes(9, &[0; 8]))), "has not as many numbers as its shape says"),
+        ("short", plus(&tensor_of(5, &[3], &bytes(9, &[0; 8]))), "has not as many elements as its shape says"),
         (
             "twice",
             plus(&tensor_of(5, &[2], &[bytes(9, &[0; 8]), bytes(4, &[0; 8])].concat())),
-            "has not as many numbers",
+            "has not as many elements",
         ),
         ("texts", plus(&tensor_of(5, &[1], &bytes(6, b"text"))), "holds texts"),
-        ("kind", plus(&tensor_of(5, &[1], &[bytes(9, &[0; 4]), integer(2, 77)].concat())), "of an unknown kind"),
+        ("kind", plus(&tensor_of(5, &[1], &[bytes(9, &[0; 4]), integer(2, 77)].concat())), "of an unknown type"),
         ("huge value", plus(&bytes(11, &side(1 << 40))), "is unreasonably large"),
         ("sequence", plus(&bytes(11, &bytes(2, &bytes(4, b"")))), "its types of values has a field 4"),
-        ("huge padding", plus(&node_with(&integer(8, 1 << 30))), "the setting \"pads\" of the node \"added\""),
-        ("huge padding, packed", plus(&node_with(&bytes(8, &number(1 << 30)))), "the setting \"pads\""),
-        ("reference", plus(&node_with(&bytes(21, b"x"))), "the setting \"pads\""),
+        ("huge padding", plus(&node_with(&integer(8, 1 << 30))), "the attribute \"pads\" of the node \"added\""),
+        ("huge padding, packed", plus(&node_with(&bytes(8, &writer::varint(1 << 30)))), "the attribute \"pads\""),
+        ("reference", plus(&node_with(&bytes(21, b"x"))), "the attribute \"pads\""),
         ("ONNX Runtime's own format", [b"\x12\x00\x00\x00ORTM", &shipped()[..]].concat(), "it is no ONNX model"),
         ("rten's own format", b"RTEN and more".to_vec(), "it is no ONNX model"),
         ("nothing", vec![], "its graph cannot be read"),

@@ -67,11 +67,19 @@ pub(super) struct Segments<'a> {
     pub(super) at: usize,
     /// Whether bytes between segments are passed over, as some cameras leave them before the picture.
     lenient: bool,
+    /// Whether the data of scans are passed over as well.
+    passes_scans: bool,
 }
 
 impl<'a> Segments<'a> {
+    /// The segments of a file; the caller sets `at` behind the data of each scan.
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0, lenient: true }
+        Self { bytes, at: 0, lenient: true, passes_scans: false }
+    }
+
+    /// The segments of a file, between whose scans the data are passed over.
+    pub(super) fn with_scans(bytes: &'a [u8]) -> Self {
+        Self { passes_scans: true, ..Self::new(bytes) }
     }
 
     /// The next marker with what its segment holds; nothing for those that stand alone.
@@ -89,7 +97,7 @@ impl<'a> Segments<'a> {
             }
         };
         if marker == SOS {
-            self.lenient = false;
+            self.lenient = self.passes_scans;
         }
         if matches!(marker, 0x01 | 0xd0..=EOI) {
             return Ok((marker, &[]));

@@ -145,9 +145,9 @@ fn reduced_pictures_are_turned_as_whole_ones_are() {
         assert_eq!(reduced.dimensions(), (whole.width().div_ceil(2), whole.height().div_ceil(2)));
         let turned_by = core::mem::replace(&mut frame.orientation, Orientation::NoTransforms);
         let lying = reduce(&file, &frame, 2, 8).unwrap();
-        assert_eq!(turned(lying.into(), turned_by).into_rgb8(), reduced, "orientation {orientation}");
-        let upright = turned(picture.clone().into(), turned_by).into_rgb8();
-        assert!(difference(&upright, &whole) < 3.0, "orientation {orientation}");
+        assert_eq!(upright(lying.into(), turned_by).into_rgb8(), reduced, "orientation {orientation}");
+        let turned = upright(picture.clone().into(), turned_by).into_rgb8();
+        assert!(difference(&turned, &whole) < 3.0, "orientation {orientation}");
     }
 }
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use ndarray::Array4;
 use orco_runtime::encoder::onnx::Onnx;
-use orco_runtime::encoder::stream::{EncoderPool, in_order};
-use orco_runtime::encoder::{EncodeError, Encoder, batch, encode_planes};
+use orco_runtime::encoder::stream::{EncoderPool, map_in_order};
+use orco_runtime::encoder::{EncodeError, Encoder, batch_size, encode_planes};
 use orco_runtime::image::Preprocessing;
 use orco_state::codec;
 use prost::Message;
@@ -135,7 +135,7 @@ impl OnnxBackbone {
     /// # Errors
     /// [`EncodeError`] if ONNX Runtime is missing.
     pub fn start(&self) -> Result<GivenBackbone<'_>, EncodeError> {
-        Ok(GivenBackbone { team: Onnx::team(&self.bytes, &self.input)?, onnx: self })
+        Ok(GivenBackbone { team: Onnx::pool(&self.bytes, &self.input)?, onnx: self })
     }
 }
 
@@ -157,7 +157,7 @@ impl GivenBackbone<'_> {
         mut each: impl FnMut(Tensor) -> Result<(), E>,
     ) -> Result<(), E> {
         let OnnxBackbone { input, features, .. } = self.onnx;
-        let parts = batches.flat_map(|images| images.split(batch(input) as i64, 0));
+        let parts = batches.flat_map(|images| images.split(batch_size(input) as i64, 0));
         let planes = parts.map(|images| {
             let fitted = normalise(&fit(&images, input), input.mean, input.deviation).to_device(tch::Device::Cpu);
             let shape = (fitted.size()[0] as usize, 3, input.height as usize, input.width as usize);
@@ -166,7 +166,7 @@ impl GivenBackbone<'_> {
         });
         let encode =
             |engine: &mut dyn Encoder, planes: Array4<f32>| encode_planes(engine, input, *features, planes.view());
-        in_order(
+        map_in_order(
             &mut self.team,
             planes,
             |planes| planes,

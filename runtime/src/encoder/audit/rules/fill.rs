@@ -1,7 +1,8 @@
-//! Operators that make large tensors out of a few numbers.
+//! Operators that make large tensors out of a few values.
 
 use crate::encoder::audit::call::{
-    MISMATCH, NodeCall, NodeOutput, RuleError, RuleResult, TOUCH, UNKNOWN, broadcast, places, to_sides,
+    ELEMENT_COST, MISMATCH, NodeCall, NodeOutput, RuleError, RuleResult, UNKNOWN, broadcast, broadcast_indices,
+    to_shape,
 };
 use crate::encoder::audit::tensor::{DataType, SHORT, TensorType, product};
 
@@ -20,41 +21,41 @@ pub fn constant(call: &NodeCall<'_>) -> RuleResult {
     } else {
         TensorType::of(vec![call.floats("value_floats")?], DataType::FLOAT)
     };
-    Ok(NodeOutput::of(constant, TOUCH))
+    Ok(NodeOutput::of(constant, ELEMENT_COST))
 }
 
-/// One number again and again.
+/// One value, repeated.
 pub fn constant_of_shape(call: &NodeCall<'_>) -> RuleResult {
-    let sides = to_sides(call.values(0)?)?;
+    let shape = to_shape(call.values(0)?)?;
     let value = call.tensor("value")?;
-    let kind = value.map_or(DataType::FLOAT, |value| value.kind);
+    let kind = value.map_or(DataType::FLOAT, |value| value.data_type);
     let number = value.and_then(|value| value.values.as_ref()?.first().copied());
-    let count = product(&sides);
+    let count = product(&shape);
     let values = number.filter(|_| count <= SHORT).map(|number| vec![number; count as usize]);
-    Ok(NodeOutput::of(TensorType::of(sides, kind).with_values(values), TOUCH))
+    Ok(NodeOutput::of(TensorType::of(shape, kind).with_values(values), ELEMENT_COST))
 }
 
-/// A tensor that is stretched to sides.
+/// A tensor that is broadcast to a shape.
 pub fn expand(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
-    let output = TensorType::of(broadcast(&input.sides, &to_sides(call.values(1)?)?)?, input.kind);
+    let output = TensorType::of(broadcast(&input.shape, &to_shape(call.values(1)?)?)?, input.data_type);
     let values = input.values.as_ref().filter(|_| output.elements() <= SHORT);
-    let values = values.map(|values| places(&output.sides, &input.sides).map(|at| values[at]).collect());
-    Ok(NodeOutput::of(output.with_values(values), TOUCH))
+    let values = values.map(|values| broadcast_indices(&output.shape, &input.shape).map(|at| values[at]).collect());
+    Ok(NodeOutput::of(output.with_values(values), ELEMENT_COST))
 }
 
-/// A tensor again and again along each axis.
+/// A tensor, repeated along each axis.
 pub fn tile(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
-    let repeats = to_sides(call.values(1)?)?;
+    let repeats = to_shape(call.values(1)?)?;
     if repeats.len() != input.rank() {
         return Err(MISMATCH);
     }
-    let sides = input.sides.iter().zip(repeats).map(|(side, count)| side.saturating_mul(count)).collect();
-    Ok(NodeOutput::of(TensorType::of(sides, input.kind), TOUCH))
+    let shape = input.shape.iter().zip(repeats).map(|(side, count)| side.saturating_mul(count)).collect();
+    Ok(NodeOutput::of(TensorType::of(shape, input.data_type), ELEMENT_COST))
 }
 
-/// Whole numbers from a first one, before a last one, in steps.
+/// From a start to before an end, in steps.
 pub fn range(call: &NodeCall<'_>) -> RuleResult {
     let number = |index| match call.values(index)? {
         [number] => Ok(i128::from(*number)),
@@ -69,33 +70,34 @@ pub fn range(call: &NodeCall<'_>) -> RuleResult {
     let count = u64::try_from(count).map_err(|_| COUNT)?;
     let each = |index| i64::try_from(start + i128::from(index) * step).ok();
     let values = (count <= SHORT).then(|| (0..count).map(each).collect()).flatten();
-    Ok(NodeOutput::of(TensorType::of(vec![count], call.input(0)?.kind).with_values(values), TOUCH))
+    Ok(NodeOutput::of(TensorType::of(vec![count], call.input(0)?.data_type).with_values(values), ELEMENT_COST))
 }
 
 /// Ones on a diagonal, zeros elsewhere.
-pub fn eye(call: &NodeCall<'_>) -> RuleResult {
+pub fn eye_like(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
-    let kind =
-        call.int("dtype")?.map_or(Ok(input.kind), |kind| u64::try_from(kind).map(DataType).map_err(|_| MISMATCH))?;
-    Ok(NodeOutput::of(TensorType::of(input.sides.clone(), kind), TOUCH))
+    let kind = call
+        .int("dtype")?
+        .map_or(Ok(input.data_type), |kind| u64::try_from(kind).map(DataType).map_err(|_| MISMATCH))?;
+    Ok(NodeOutput::of(TensorType::of(input.shape.clone(), kind), ELEMENT_COST))
 }
 
-/// For each number a row that has a mark in the number's place.
+/// For each index a row with a mark at that index.
 pub fn one_hot(call: &NodeCall<'_>) -> RuleResult {
-    let (input, kind) = (call.input(0)?, call.input(2)?.kind);
+    let (input, kind) = (call.input(0)?, call.input(2)?.data_type);
     let [depth] = *call.values(1)? else { return Err(MISMATCH) };
     let depth = u64::try_from(depth).map_err(|_| MISMATCH)?;
     let rank = input.rank() + 1;
     let axis = super::super::tensor::axis_of(call.int_or("axis", -1)?, rank).ok_or(MISMATCH)?;
-    let mut sides = input.sides.clone();
-    sides.insert(axis, depth);
-    Ok(NodeOutput::of(TensorType::of(sides, kind), TOUCH))
+    let mut shape = input.shape.clone();
+    shape.insert(axis, depth);
+    Ok(NodeOutput::of(TensorType::of(shape, kind), ELEMENT_COST))
 }
 
-/// The places of the numbers that are not zero.
+/// The positions of the elements that are not zero.
 pub fn nonzero(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     let values = input.values.as_ref().ok_or(UNKNOWN)?;
     let count = values.iter().filter(|value| **value != 0).count() as u64;
-    Ok(NodeOutput::of(TensorType::of(vec![input.rank() as u64, count], DataType::INT64), TOUCH))
+    Ok(NodeOutput::of(TensorType::of(vec![input.rank() as u64, count], DataType::INT64), ELEMENT_COST))
 }

@@ -1,37 +1,39 @@
-//! Operators that give the same numbers other sides, or part and join them.
+//! Operators that change the shape of a tensor, split it or join several.
 
-use crate::encoder::audit::call::{MISMATCH, NodeCall, NodeOutput, RuleError, RuleResult, TOUCH, picked, to_sides};
+use crate::encoder::audit::call::{
+    ELEMENT_COST, MISMATCH, NodeCall, NodeOutput, RuleError, RuleResult, gather_values, to_shape,
+};
 use crate::encoder::audit::tensor::{DataType, TensorType, axis_of, product};
 
-const OPEN: RuleError = RuleError("its new shape cannot be told");
+const UNKNOWN_SHAPE: RuleError = RuleError("its new shape cannot be inferred");
 
-/// The same numbers with other sides.
-fn reshaped(input: &TensorType, sides: Vec<u64>) -> RuleResult {
-    if product(&sides) != input.elements() {
+/// The same elements in another shape.
+fn reshaped(input: &TensorType, shape: Vec<u64>) -> RuleResult {
+    if product(&shape) != input.elements() {
         return Err(MISMATCH);
     }
-    Ok(NodeOutput::of(TensorType::of(sides, input.kind).with_values(input.values.clone()), TOUCH))
+    Ok(NodeOutput::of(TensorType::of(shape, input.data_type).with_values(input.values.clone()), ELEMENT_COST))
 }
 
 pub fn reshape(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
-    let wanted = call.setting_or_input("shape", 1)?.ok_or(OPEN)?;
+    let wanted = call.attribute_or_input("shape", 1)?.ok_or(UNKNOWN_SHAPE)?;
     let keep_zeros = call.flag("allowzero", false)?;
-    let (mut sides, mut open) = (Vec::new(), None);
+    let (mut shape, mut open) = (Vec::new(), None);
     for (axis, &side) in wanted.iter().enumerate() {
-        sides.push(match side {
+        shape.push(match side {
             -1 if open.is_none() => {
                 open = Some(axis);
                 1
             }
-            0 if !keep_zeros => *input.sides.get(axis).ok_or(MISMATCH)?,
-            side => u64::try_from(side).map_err(|_| OPEN)?,
+            0 if !keep_zeros => *input.shape.get(axis).ok_or(MISMATCH)?,
+            side => u64::try_from(side).map_err(|_| UNKNOWN_SHAPE)?,
         });
     }
     if let Some(axis) = open {
-        sides[axis] = input.elements().checked_div(product(&sides)).ok_or(OPEN)?;
+        shape[axis] = input.elements().checked_div(product(&shape)).ok_or(UNKNOWN_SHAPE)?;
     }
-    reshaped(input, sides)
+    reshaped(input, shape)
 }
 
 /// A matrix: the first axes are its rows, the others its columns.
@@ -39,27 +41,27 @@ pub fn flatten(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     let axis = call.int_or("axis", 1)?;
     let axis = if axis == input.rank() as i64 { input.rank() } else { input.axis(axis).ok_or(MISMATCH)? };
-    let (rows, columns) = input.sides.split_at(axis);
+    let (rows, columns) = input.shape.split_at(axis);
     reshaped(input, vec![product(rows), product(columns)])
 }
 
-/// Without axes of one number.
+/// Without some axes of length 1.
 pub fn squeeze(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
-    let gone = match call.setting_or_input("axes", 1)? {
+    let gone = match call.attribute_or_input("axes", 1)? {
         Some(axes) => call.axes(axes, input.rank())?,
-        None => input.sides.iter().map(|side| *side == 1).collect(),
+        None => input.shape.iter().map(|side| *side == 1).collect(),
     };
-    let kept = input.sides.iter().zip(gone).filter(|(_, gone)| !gone).map(|(side, _)| *side);
+    let kept = input.shape.iter().zip(gone).filter(|(_, gone)| !gone).map(|(side, _)| *side);
     reshaped(input, kept.collect())
 }
 
-/// With further axes of one number.
+/// With further axes of length 1.
 pub fn unsqueeze(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
-    let axes = call.setting_or_input("axes", 1)?.ok_or(OPEN)?;
+    let axes = call.attribute_or_input("axes", 1)?.ok_or(UNKNOWN_SHAPE)?;
     let new = call.axes(axes, input.rank() + axes.len())?;
-    let mut old = input.sides.iter().copied();
+    let mut old = input.shape.iter().copied();
     reshaped(input, new.into_iter().map(|new| if new { 1 } else { old.next().unwrap_or(1) }).collect())
 }
 
@@ -73,49 +75,49 @@ pub fn transpose(call: &NodeCall<'_>) -> RuleResult {
     }
     let axes =
         order.iter().map(|&axis| axis_of(axis, input.rank()).ok_or(MISMATCH)).collect::<RuleResult<Vec<usize>>>()?;
-    let sides: Vec<u64> = axes.iter().map(|&axis| input.sides[axis]).collect();
-    let values = picked(input, &sides, |own| {
+    let shape: Vec<u64> = axes.iter().map(|&axis| input.shape[axis]).collect();
+    let values = gather_values(input, &shape, |own| {
         let mut place = vec![0; own.len()];
         axes.iter().zip(own).for_each(|(&axis, own)| place[axis] = *own);
         Some(place)
     });
-    Ok(NodeOutput::of(TensorType::of(sides, input.kind).with_values(values), TOUCH))
+    Ok(NodeOutput::of(TensorType::of(shape, input.data_type).with_values(values), ELEMENT_COST))
 }
 
 /// Tensors side by side along an axis.
 pub fn concat(call: &NodeCall<'_>) -> RuleResult {
     let inputs = call.all()?;
     let axis = call.int("axis")?.and_then(|axis| inputs[0].axis(axis)).ok_or(MISMATCH)?;
-    let mut sides = inputs[0].sides.clone();
+    let mut shape = inputs[0].shape.clone();
     for input in &inputs[1..] {
-        let mut others = input.sides.clone();
-        if others.len() != sides.len() {
+        let mut others = input.shape.clone();
+        if others.len() != shape.len() {
             return Err(MISMATCH);
         }
-        let length = sides[axis].checked_add(others[axis]).ok_or(MISMATCH)?;
-        others[axis] = sides[axis];
-        if others != sides {
+        let length = shape[axis].checked_add(others[axis]).ok_or(MISMATCH)?;
+        others[axis] = shape[axis];
+        if others != shape {
             return Err(MISMATCH);
         }
-        sides[axis] = length;
+        shape[axis] = length;
     }
-    let values = match sides.len() {
+    let values = match shape.len() {
         1 => inputs.iter().map(|input| input.values.clone()).collect::<Option<Vec<_>>>().map(|parts| parts.concat()),
         _ => None,
     };
-    Ok(NodeOutput::of(TensorType::of(sides, inputs[0].kind).with_values(values), TOUCH))
+    Ok(NodeOutput::of(TensorType::of(shape, inputs[0].data_type).with_values(values), ELEMENT_COST))
 }
 
 /// Parts of a tensor along an axis.
 pub fn split(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     let axis = call.axis("axis", 0, input)?;
-    let (length, count) = (input.sides[axis], call.outputs() as u64);
+    let (length, count) = (input.shape[axis], call.outputs() as u64);
     if call.int("num_outputs")?.is_some_and(|named| u64::try_from(named) != Ok(count)) {
         return Err(MISMATCH);
     }
-    let parts = match call.setting_or_input("split", 1)? {
-        Some(parts) => to_sides(parts)?,
+    let parts = match call.attribute_or_input("split", 1)? {
+        Some(parts) => to_shape(parts)?,
         None => {
             // The last part may be shorter.
             let each = length.div_ceil(count.max(1));
@@ -129,29 +131,29 @@ pub fn split(call: &NodeCall<'_>) -> RuleResult {
     let mut start = 0;
     let mut outputs = Vec::new();
     for part in parts {
-        let mut sides = input.sides.clone();
-        sides[axis] = part;
+        let mut shape = input.shape.clone();
+        shape[axis] = part;
         let values = input.values.as_ref().filter(|_| input.rank() == 1);
         let values = values.map(|values| values[start as usize..(start + part) as usize].to_vec());
-        outputs.push(TensorType::of(sides, input.kind).with_values(values));
+        outputs.push(TensorType::of(shape, input.data_type).with_values(values));
         start += part;
     }
-    Ok(NodeOutput { outputs, work: input.elements().saturating_mul(TOUCH), scratch: 0 })
+    Ok(NodeOutput { outputs, work: input.elements().saturating_mul(ELEMENT_COST), scratch: 0 })
 }
 
-/// A tensor's own sides.
+/// The shape of a tensor, or a part of it.
 pub fn shape(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     let rank = input.rank() as i64;
     let bound = |at: i64| (if at < 0 { at.saturating_add(rank) } else { at }).clamp(0, rank) as usize;
     let (start, end) = (bound(call.int_or("start", 0)?), bound(call.int_or("end", rank)?));
-    let sides = input.sides.get(start..end).unwrap_or_default();
-    let sides = sides.iter().map(|&side| i64::try_from(side).map_err(|_| OPEN)).collect::<RuleResult<_>>()?;
-    Ok(NodeOutput::of(TensorType::list(sides), TOUCH))
+    let shape = input.shape.get(start..end).unwrap_or_default();
+    let shape = shape.iter().map(|&side| i64::try_from(side).map_err(|_| UNKNOWN_SHAPE)).collect::<RuleResult<_>>()?;
+    Ok(NodeOutput::of(TensorType::list(shape), ELEMENT_COST))
 }
 
-/// How many numbers a tensor has.
+/// The number of elements of a tensor.
 pub fn size(call: &NodeCall<'_>) -> RuleResult {
-    let count = i64::try_from(call.input(0)?.elements()).map_err(|_| OPEN)?;
-    Ok(NodeOutput::of(TensorType::of(vec![], DataType::INT64).with_values(Some(vec![count])), TOUCH))
+    let count = i64::try_from(call.input(0)?.elements()).map_err(|_| UNKNOWN_SHAPE)?;
+    Ok(NodeOutput::of(TensorType::of(vec![], DataType::INT64).with_values(Some(vec![count])), ELEMENT_COST))
 }

@@ -1,40 +1,42 @@
-//! Operators that make one number out of those along some axes.
+//! Operators that reduce a tensor along some axes.
 
-use crate::encoder::audit::call::{NodeCall, NodeOutput, RuleError, RuleResult, TOUCH};
+use crate::encoder::audit::call::{ELEMENT_COST, NodeCall, NodeOutput, RuleError, RuleResult};
 use crate::encoder::audit::tensor::{DataType, TensorType};
 
 const EMPTY: RuleError = RuleError("it reduces an empty tensor");
 
-/// The input's sides with those along some axes gone, or 1.
-fn without(input: &TensorType, axes: &[bool], keep: bool) -> Vec<u64> {
-    let sides = input.sides.iter().zip(axes);
-    sides.filter(|(_, reduced)| keep || !**reduced).map(|(side, reduced)| if *reduced { 1 } else { *side }).collect()
+/// The input's shape without the reduced axes, or with a length of 1 for each.
+fn reduced_shape(input: &TensorType, axes: &[bool], keep: bool) -> Vec<u64> {
+    let shape = input.shape.iter().zip(axes);
+    shape.filter(|(_, reduced)| keep || !**reduced).map(|(side, reduced)| if *reduced { 1 } else { *side }).collect()
 }
 
 /// A sum, a mean, a norm or the like.
 pub fn reduce(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
-    // The mean of no whole numbers would be divided by zero.
+    // The mean of no integers would be divided by zero.
     if input.elements() == 0 {
         return Err(EMPTY);
     }
-    let axes = call.setting_or_input("axes", 1)?.unwrap_or_default();
+    let axes = call.attribute_or_input("axes", 1)?.unwrap_or_default();
     let mut reduced = call.axes(axes, input.rank())?;
     if axes.is_empty() && !call.flag("noop_with_empty_axes", false)? {
         reduced.fill(true);
     }
-    let sides = without(input, &reduced, call.flag("keepdims", true)?);
-    Ok(NodeOutput::of(TensorType::of(sides, input.kind), 0).with_work(input.elements().saturating_mul(2 * TOUCH)))
+    let shape = reduced_shape(input, &reduced, call.flag("keepdims", true)?);
+    Ok(NodeOutput::of(TensorType::of(shape, input.data_type), 0)
+        .with_work(input.elements().saturating_mul(2 * ELEMENT_COST)))
 }
 
-/// Where the largest number along an axis stands.
-pub fn argument(call: &NodeCall<'_>) -> RuleResult {
+/// The index of the largest element along an axis.
+pub fn arg_max(call: &NodeCall<'_>) -> RuleResult {
     let input = call.input(0)?;
     if input.elements() == 0 {
         return Err(EMPTY);
     }
     let mut reduced = vec![false; input.rank()];
     reduced[call.axis("axis", 0, input)?] = true;
-    let sides = without(input, &reduced, call.flag("keepdims", true)?);
-    Ok(NodeOutput::of(TensorType::of(sides, DataType::INT64), 0).with_work(input.elements().saturating_mul(TOUCH)))
+    let shape = reduced_shape(input, &reduced, call.flag("keepdims", true)?);
+    Ok(NodeOutput::of(TensorType::of(shape, DataType::INT64), 0)
+        .with_work(input.elements().saturating_mul(ELEMENT_COST)))
 }

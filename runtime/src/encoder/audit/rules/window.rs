@@ -1,12 +1,12 @@
 //! Windows that slide over images: convolutions and pooling.
 
-use crate::encoder::audit::call::{MISMATCH, NodeCall, NodeOutput, RuleError, RuleResult, TOUCH, WINDOW};
+use crate::encoder::audit::call::{ELEMENT_COST, MISMATCH, NodeCall, NodeOutput, RuleError, RuleResult, WINDOW_COST};
 use crate::encoder::audit::tensor::{DataType, TensorType, product};
 
 const PADDING: RuleError = RuleError("its kind of padding is unknown");
 const WINDOWS: RuleError = RuleError("its window does not fit into the image");
 
-/// How many places a window of `kernel` sides has along each side of an image.
+/// How many positions a window of the shape `kernel` has along each axis of an image.
 fn places(call: &NodeCall<'_>, image: &[u64], kernel: &[u64], ceil: bool) -> RuleResult<Vec<u64>> {
     let count = image.len();
     let (strides, dilations) = (call.lengths("strides", count, 1)?, call.lengths("dilations", count, 1)?);
@@ -39,68 +39,69 @@ fn places(call: &NodeCall<'_>, image: &[u64], kernel: &[u64], ceil: bool) -> Rul
 }
 
 /// A convolution of images `[images, channels, ...]` by weights `[outputs, channels / groups, ...]`.
-fn convolve(call: &NodeCall<'_>, image: &TensorType, weight: &TensorType, kind: DataType) -> RuleResult {
-    let ([images, channels, sides @ ..], [outputs, inner, kernel @ ..]) = (&image.sides[..], &weight.sides[..]) else {
+fn convolution(call: &NodeCall<'_>, image: &TensorType, weight: &TensorType, kind: DataType) -> RuleResult {
+    let ([images, channels, shape @ ..], [outputs, inner, kernel @ ..]) = (&image.shape[..], &weight.shape[..]) else {
         return Err(MISMATCH);
     };
     let group = u64::try_from(call.int_or("group", 1)?).ok().filter(|group| *group > 0).ok_or(MISMATCH)?;
     let fits = inner.checked_mul(group) == Some(*channels) && outputs.is_multiple_of(group);
-    if sides.is_empty() || sides.len() != kernel.len() || !fits || *outputs == 0 {
+    if shape.is_empty() || shape.len() != kernel.len() || !fits || *outputs == 0 {
         return Err(MISMATCH);
     }
     if call.has("kernel_shape") && call.lengths("kernel_shape", kernel.len(), 1)? != kernel {
         return Err(MISMATCH);
     }
-    let places = places(call, sides, kernel, false)?;
+    let places = places(call, shape, kernel, false)?;
     let output = TensorType::of([&[*images, *outputs], &places[..]].concat(), kind);
     let window = product(kernel).saturating_mul(*inner);
     // A window over few channels is no matrix product for an engine, and slower.
-    let cost = if *inner < 4 { window.saturating_mul(WINDOW) } else { window };
-    // Engines may write out the windows of an image, as numbers of four bytes, and weights in another order.
+    let cost = if *inner < 4 { window.saturating_mul(WINDOW_COST) } else { window };
+    // Engines may write out the windows of an image, in four bytes an element, and weights in another order.
     let written = product(&places).saturating_mul(product(kernel)).saturating_mul(*channels);
     let scratch = written.saturating_add(weight.elements()).saturating_mul(4);
     Ok(NodeOutput { scratch, ..NodeOutput::of(output, cost) })
 }
 
-pub fn convolution(call: &NodeCall<'_>) -> RuleResult {
+pub fn conv(call: &NodeCall<'_>) -> RuleResult {
     let image = call.input(0)?;
-    convolve(call, image, call.input(1)?, image.kind)
+    convolution(call, image, call.input(1)?, image.data_type)
 }
 
-pub fn convolution_of_bytes(call: &NodeCall<'_>) -> RuleResult {
-    convolve(call, call.input(0)?, call.input(1)?, DataType::INT32)
+pub fn conv_integer(call: &NodeCall<'_>) -> RuleResult {
+    convolution(call, call.input(0)?, call.input(1)?, DataType::INT32)
 }
 
 /// The convolution of bytes, as bytes: image, scale, zero, weight, scale, zero, scale, zero.
-pub fn quantised_convolution(call: &NodeCall<'_>) -> RuleResult {
-    convolve(call, call.input(0)?, call.input(3)?, call.input(7)?.kind)
+pub fn qlinear_conv(call: &NodeCall<'_>) -> RuleResult {
+    convolution(call, call.input(0)?, call.input(3)?, call.input(7)?.data_type)
 }
 
-/// The mean or the largest number of each window, and perhaps where it was.
+/// The mean or the largest element of each window, and perhaps its index.
 pub fn pool(call: &NodeCall<'_>) -> RuleResult {
     let image = call.input(0)?;
-    let [images, channels, sides @ ..] = &image.sides[..] else { return Err(MISMATCH) };
-    if sides.is_empty() || !call.has("kernel_shape") {
+    let [images, channels, shape @ ..] = &image.shape[..] else { return Err(MISMATCH) };
+    if shape.is_empty() || !call.has("kernel_shape") {
         return Err(MISMATCH);
     }
-    let kernel = call.lengths("kernel_shape", sides.len(), 1)?;
+    let kernel = call.lengths("kernel_shape", shape.len(), 1)?;
     // A window of padding alone has no largest number.
-    let pads = call.lengths("pads", 2 * sides.len(), 0)?;
+    let pads = call.lengths("pads", 2 * shape.len(), 0)?;
     if pads.iter().zip(kernel.iter().cycle()).any(|(pad, side)| pad >= side) {
         return Err(WINDOWS);
     }
-    let places = places(call, sides, &kernel, call.flag("ceil_mode", false)?)?;
-    let output = TensorType::of([&[*images, *channels], &places[..]].concat(), image.kind);
-    let indices = TensorType::of(output.sides.clone(), DataType::INT64);
-    let mut effect = NodeOutput::of(output, product(&kernel).saturating_mul(WINDOW));
-    effect.outputs.push(indices);
-    Ok(effect)
+    let places = places(call, shape, &kernel, call.flag("ceil_mode", false)?)?;
+    let output = TensorType::of([&[*images, *channels], &places[..]].concat(), image.data_type);
+    let indices = TensorType::of(output.shape.clone(), DataType::INT64);
+    let mut result = NodeOutput::of(output, product(&kernel).saturating_mul(WINDOW_COST));
+    result.outputs.push(indices);
+    Ok(result)
 }
 
-/// One number for each channel of an image.
+/// One element for each channel of an image.
 pub fn global_pool(call: &NodeCall<'_>) -> RuleResult {
     let image = call.input(0)?;
-    let [images, channels, sides @ ..] = &image.sides[..] else { return Err(MISMATCH) };
-    let output = [&[*images, *channels], &vec![1; sides.len()][..]].concat();
-    Ok(NodeOutput::of(TensorType::of(output, image.kind), 0).with_work(image.elements().saturating_mul(TOUCH)))
+    let [images, channels, shape @ ..] = &image.shape[..] else { return Err(MISMATCH) };
+    let output = [&[*images, *channels], &vec![1; shape.len()][..]].concat();
+    Ok(NodeOutput::of(TensorType::of(output, image.data_type), 0)
+        .with_work(image.elements().saturating_mul(ELEMENT_COST)))
 }

@@ -1,4 +1,4 @@
-//! What decoding a picture takes, told by its header.
+//! The memory that decoding a picture takes, known from its header.
 
 use ::image::metadata::Orientation;
 
@@ -12,31 +12,31 @@ pub struct DecodingMemory {
     /// Height of the decoded picture, in pixels.
     pub height: u32,
     /// Most bytes while it is decoded, the picture among them, the file apart.
-    pub decoding: u64,
+    pub peak: u64,
 }
 
 impl DecodingMemory {
-    /// Of a picture of that size before it is turned upright.
-    pub(super) fn new(size: [usize; 2], orientation: Orientation, decoding: usize) -> Self {
+    /// For a picture that has this size before it is turned upright.
+    pub(super) fn new(size: [usize; 2], orientation: Orientation, peak: usize) -> Self {
         let [mut width, mut height] = size.map(|side| side as u32);
         if swaps_sides(orientation) {
             (width, height) = (height, width);
         }
-        Self { width, height, decoding: decoding as u64 }
+        Self { width, height, peak: peak as u64 }
     }
 
-    /// Of a picture that is there already, in some form, and becomes red, green and blue bytes.
+    /// For a picture that is in memory in another form and becomes red, green and blue bytes.
     pub fn of_pixels(width: u32, height: u32) -> Self {
-        let decoding = 3 * u64::from(width) * u64::from(height);
-        Self { width, height, decoding }
+        let peak = 3 * u64::from(width) * u64::from(height);
+        Self { width, height, peak }
     }
 
     /// Bytes of the decoded picture.
-    pub fn picture(&self) -> u64 {
+    pub fn picture_bytes(&self) -> u64 {
         3 * u64::from(self.width) * u64::from(self.height)
     }
 
-    /// Most bytes from the first of decoding to the last of scaling the picture, or crops of it, to an input's size.
+    /// Most bytes while the picture is decoded, and then it or a crop of it is scaled to an input's size.
     pub fn with_scaling(&self, input: &Preprocessing) -> u64 {
         let (width, height) = (u64::from(self.width), u64::from(self.height));
         // A crop of aspect ratio 4/3, or of the input's own.
@@ -44,7 +44,7 @@ impl DecodingMemory {
         let crop = width.min((width * height * 4 / 3).isqrt().max(own) + 1);
         // Four f32 for each column of each row of the result, and the result.
         let scaled = 16 * crop * u64::from(input.height) + 3 * u64::from(input.width) * u64::from(input.height);
-        self.decoding.max(self.picture() + scaled)
+        self.peak.max(self.picture_bytes() + scaled)
     }
 }
 
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn the_size_that_is_told_is_that_of_the_decoded_picture() {
+    fn the_announced_size_is_that_of_the_decoded_picture() {
         // One entry of EXIF data: to be turned by a quarter.
         let exif = [&b"\xff\xe1\0\x22Exif\0\0MM\0*\0\0\0\x08\0\x01"[..], b"\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"];
         let jpeg = written(40, 30, ImageFormat::Jpeg);
@@ -76,25 +76,25 @@ mod tests {
             written(5000, 4500, ImageFormat::Jpeg),
         ];
         for bytes in pictures {
-            let (needs, picture) = (image::needs(&bytes).unwrap(), image::decode(&bytes).unwrap());
-            assert_eq!((needs.width, needs.height), picture.dimensions());
-            assert_eq!(needs.picture(), picture.as_raw().len() as u64);
-            assert!((needs.picture()..=MAX_MEMORY).contains(&needs.decoding), "{needs:?}");
+            let (memory, picture) = (image::decoding_memory(&bytes).unwrap(), image::decode(&bytes).unwrap());
+            assert_eq!((memory.width, memory.height), picture.dimensions());
+            assert_eq!(memory.picture_bytes(), picture.as_raw().len() as u64);
+            assert!((memory.picture_bytes()..=MAX_MEMORY).contains(&memory.peak), "{memory:?}");
         }
         let large = written(2000, 1500, ImageFormat::Jpeg);
         for (side, width) in [(100, 250), (300, 500), (1000, 2000)] {
-            let needs = image::needs_reduced(&large, side).unwrap();
-            assert_eq!(image::decode_reduced(&large, side).unwrap().dimensions(), (needs.width, needs.height));
-            assert_eq!(needs.width, width);
+            let memory = image::decoding_memory_reduced(&large, side).unwrap();
+            assert_eq!(image::decode_reduced(&large, side).unwrap().dimensions(), (memory.width, memory.height));
+            assert_eq!(memory.width, width);
         }
-        assert!(image::needs(b"GIF89a").is_err() && image::needs(b"").is_err());
+        assert!(image::decoding_memory(b"GIF89a").is_err() && image::decoding_memory(b"").is_err());
     }
 
     #[test]
     fn scaling_takes_a_crop_and_not_the_whole_of_a_long_picture() {
         let input = Preprocessing { width: 224, height: 224, mean: [0.0; 3], deviation: [1.0; 3] };
         let long = image::DecodingMemory::of_pixels(65_535, 300);
-        assert!(long.with_scaling(&input) < long.picture() + (20 << 20));
+        assert!(long.with_scaling(&input) < long.picture_bytes() + (20 << 20));
         let (small, large) = (image::DecodingMemory::of_pixels(1, 1), image::DecodingMemory::of_pixels(4600, 4600));
         assert!(small.with_scaling(&input) >= 3 * 224 * 224 && large.with_scaling(&input) < 96 << 20);
     }

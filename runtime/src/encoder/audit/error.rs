@@ -1,0 +1,114 @@
+//! Why a model is refused.
+
+/// Why a model is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AuditError {
+    /// The bytes are no ONNX model, or damaged.
+    #[error("it is no ONNX model, or damaged: its {part} cannot be read")]
+    Damaged {
+        /// The part that cannot be read.
+        part: &'static str,
+    },
+    /// A part has a field that this program does not know, or in another form than it should have.
+    #[error("its {part} has a field {field}, which is unknown or not of the form that it should have")]
+    Field {
+        /// The part.
+        part: &'static str,
+        /// Number of the field.
+        field: u32,
+    },
+    /// A tensor's data lie in another file.
+    #[error("the data of the tensor {tensor:?} lie outside the file; export the model into a single file")]
+    ExternalData {
+        /// Name of the tensor.
+        tensor: String,
+    },
+    /// The model has sparse tensors.
+    #[error("it has sparse tensors; export it with dense ones")]
+    Sparse,
+    /// The operator of a node, or its domain, is not on the list.
+    #[error("the node {node:?} is of the operator {operator:?}, which is not on the list of allowed ones")]
+    Operator {
+        /// Name of the node.
+        node: String,
+        /// Its operator, with its domain if it is not ONNX's own.
+        operator: String,
+    },
+    /// A node carries a graph of its own.
+    #[error("the node {node:?} carries a graph of its own, as control flow does")]
+    Subgraph {
+        /// Name of the node.
+        node: String,
+    },
+    /// The model brings functions or steps of training.
+    #[error("it brings functions or steps of training; export it with functions inlined")]
+    Program,
+    /// A tensor makes no sense or is too large.
+    #[error("the tensor {tensor:?} {reason}")]
+    Tensor {
+        /// Name of the tensor.
+        tensor: String,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// An attribute of a node makes no sense.
+    #[error("the attribute {attribute:?} of the node {node:?} makes no sense or is too large")]
+    Attribute {
+        /// Name of the node.
+        node: String,
+        /// Name of the attribute.
+        attribute: String,
+    },
+    /// The name of a value between nodes is missing, ambiguous or unknown.
+    #[error("the value {value:?} {reason}")]
+    Value {
+        /// Name of the value.
+        value: String,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// A field that may come once comes twice; engines differ in which one they read.
+    #[error("its {part} has the field {field} twice")]
+    Twice {
+        /// The part.
+        part: &'static str,
+        /// Number of the field.
+        field: u32,
+    },
+    /// The output shape of a node cannot be inferred before it runs.
+    #[error("cannot infer the output shape of node {node:?}, operator {operator:?}: {reason}")]
+    Shape {
+        /// Name of the node.
+        node: String,
+        /// Its operator.
+        operator: String,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// A node exceeds a limit of memory or of work ([`limits`](super::limits)).
+    #[error("the node {node:?} of the operator {operator:?} {what} {actual}; at most {limit} are accepted")]
+    Large {
+        /// Name of the node.
+        node: String,
+        /// Its operator.
+        operator: String,
+        /// What it does, with the unit.
+        what: &'static str,
+        /// How much it comes to, at least.
+        actual: u64,
+        /// How much is accepted.
+        limit: u64,
+    },
+    /// There are too many of something.
+    #[error("it has more than {limit} {what}")]
+    TooMany {
+        /// What it is.
+        what: &'static str,
+        /// How many are accepted.
+        limit: usize,
+    },
+}
+
+/// What the walk and the inference return.
+pub type AuditResult<T = ()> = Result<T, AuditError>;
