@@ -211,7 +211,7 @@ fn a_folder_with_something_else_is_left_alone() {
     prepare(&made).unwrap();
     // Or while the first file was written.
     fs::write(made.join(".orco-lab"), "").unwrap();
-    fs::write(made.join("report.tmp"), "{\"half").unwrap();
+    fs::write(made.join(".report.json.orco-partial"), "{\"half").unwrap();
     prepare(&made).unwrap();
     fs::copy(models().join("cifar100-micro/report/report.json"), made.join("report.json")).unwrap();
     prepare(&made).unwrap();
