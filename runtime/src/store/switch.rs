@@ -145,15 +145,18 @@ impl LockedStore {
         Ok(())
     }
 
-    /// Lets go what was kept aside of other bundles; says whether there was anything.
+    /// Removes what was kept aside of other bundles; returns whether there was anything of ours.
     ///
     /// # Errors
     /// [`StoreError::Uncertain`] if some of it cannot be removed.
     pub fn discard_others(&self, digest: &[u8; 32]) -> Result<bool, StoreError> {
         let left = |source| StoreError::Uncertain { path: self.store.folder.clone(), source };
         let others = kept::others(&self.store.folder, digest).map_err(left)?;
-        others.iter().try_for_each(|folder| kept::discard(folder)).map_err(left)?;
-        Ok(!others.is_empty())
+        let mut any = false;
+        for folder in &others {
+            any |= kept::discard(folder).map_err(left)?;
+        }
+        Ok(any)
     }
 }
 
