@@ -180,6 +180,11 @@ impl Learner {
         &self.doubtful_shots
     }
 
+    /// The settings.
+    pub fn settings(&self) -> &LearnerSettings {
+        &self.settings
+    }
+
     /// The settings, which may be changed between two calls.
     pub fn settings_mut(&mut self) -> &mut LearnerSettings {
         &mut self.settings

@@ -17,7 +17,6 @@ use super::keeping::ShotKeeper;
 use super::observer::{ChangeStep, Observer};
 use super::shots::{self, Shots};
 use super::{Learner, StoreSnapshot};
-use crate::release;
 use crate::store::{LockedStore, StoreError};
 use crate::threads::Threads;
 use crate::thumbnails::Thumbnails;
@@ -340,9 +339,7 @@ impl Learner {
         let locked = self.store.lock(self.settings.wait)?;
         let reading: StoreSnapshot = locked.load(&self.bundle)?;
         self.take(reading)?;
-        if self.settings.compare_releases {
-            release::accept(self.store.folder(), &self.bundle.manifest.name, self.bundle.manifest.release)?;
-        }
+        self.settings.accept_release(&self.bundle, &locked)?;
         self.sweep(&locked);
         Ok(locked)
     }

@@ -5,7 +5,10 @@ use std::time::Duration;
 use orco_state::history::HistoryLimits;
 use orco_state::unknown::FALSE_ALARMS;
 
+use crate::bundle::Bundle;
 use crate::encoder::choice::EngineChoice;
+use crate::release::{self, ReleaseError};
+use crate::store::LockedStore;
 
 /// What is done about pictures that are hardly fit to be shots ([`crate::quality`]): too dark or bright, blurred, noise,
 /// or the same as another shot of the change.
@@ -47,6 +50,20 @@ pub struct LearnerSettings {
     /// What is done about pictures that are hardly fit to be shots. Features are not looked at, nor pictures that come
     /// with their features: whoever took those has looked.
     pub shot_checks: ShotChecks,
+}
+
+impl LearnerSettings {
+    /// Refuses a bundle of an older release than was used before, and remembers a newer one, where
+    /// [`compare_releases`](Self::compare_releases) says so: to be called when a bundle is used on a locked store.
+    ///
+    /// # Errors
+    /// As for [`release::accept`].
+    pub fn accept_release(&self, bundle: &Bundle, locked: &LockedStore) -> Result<(), ReleaseError> {
+        if !self.compare_releases {
+            return Ok(());
+        }
+        release::accept(locked.store().folder(), &bundle.manifest.name, bundle.manifest.release)
+    }
 }
 
 impl Default for LearnerSettings {

@@ -18,7 +18,6 @@ use super::keeping::ShotKeeper;
 use super::{ChangeStep, LearnerSettings, Observer, ShotsError};
 use crate::bundle::Bundle;
 use crate::encoder::choice::Workload;
-use crate::release;
 use crate::store::kept::KeptBundle;
 use crate::store::{LockedStore, Store};
 use crate::threads::Threads;
@@ -132,9 +131,7 @@ pub fn discard(store: &Store, settings: &LearnerSettings) -> Result<bool, Upgrad
 
 fn lock(bundle: &Bundle, store: &Store, settings: &LearnerSettings) -> Result<LockedStore, UpgradeError> {
     let locked = store.lock(settings.wait)?;
-    if settings.compare_releases {
-        release::accept(store.folder(), &bundle.manifest.name, bundle.manifest.release)?;
-    }
+    settings.accept_release(bundle, &locked)?;
     Ok(locked)
 }
 

@@ -152,7 +152,7 @@ pub fn run(options: &Options, output: &Output, arguments: &Arguments) -> Result<
     // Whoever starts it reads this; whoever teaches it first may be far away.
     match store.lock(Duration::ZERO) {
         // From now on this release is used.
-        Ok(_locked) => device::remember_release(&bundle, &store, &settings)?,
+        Ok(locked) => settings.accept_release(&bundle, &locked)?,
         Err(StoreError::Busy { .. }) => {}
         Err(error) => output.warn(format_args!("nothing can be learned: {:#}", anyhow::Error::from(error))),
     }

@@ -88,8 +88,9 @@ pub fn restore(
         let bundle = Bundle::open(&bundle)?;
         let unreadable = |error| Failure::Backup(format!("{} cannot be read: {error}", path.display()));
         let mut file = files::open_regular(&path).map_err(unreadable)?;
-        let overruled = RestoreOptions { occupied: replace, other_bundle };
-        Ok(backup::restore(&bundle, &Store::new(&state), wait, &mut file, overruled)?)
+        let settings = LearnerSettings { wait, ..LearnerSettings::default() };
+        let options = RestoreOptions::default().replace(replace).other_bundle(other_bundle);
+        Ok(backup::restore(&bundle, &Store::new(&state), &settings, &mut file, &options)?)
     })?;
     let contents = doubted(py, made)?;
     Ok((&contents).into())

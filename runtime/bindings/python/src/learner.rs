@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use numpy::ndarray::{Array2, Array3, Ix2};
 use numpy::{IntoPyArray, PyArray2, PyArray3, PyReadonlyArray2};
-use orco_runtime::backup;
+use orco_runtime::backup::{self, BackupOptions};
 use orco_runtime::bundle::Bundle;
 use orco_runtime::encoder::choice::EngineChoice;
 use orco_runtime::learner::{self, ChangeOutcome, ChangeStep, LearnerSettings, Observer, ShotChecks};
@@ -248,8 +248,8 @@ impl Learner {
     #[pyo3(signature = (path, *, replace=false))]
     fn backup(&self, py: Python<'_>, path: PathBuf, replace: bool) -> PyResult<Backup> {
         let contents = self.with(py, |learner| {
-            let wait = learner.settings_mut().wait;
-            Ok(backup::write_to(learner.bundle(), learner.store(), wait, &path, replace)?)
+            let options = BackupOptions::default().replace(replace);
+            Ok(backup::write_to(learner.bundle(), learner.store(), learner.settings(), &path, &options)?)
         })?;
         contents.warnings.iter().try_for_each(|warning| warn(py, warning))?;
         Ok((&contents).into())
