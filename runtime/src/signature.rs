@@ -112,7 +112,8 @@ impl PublicKey {
     ///
     /// # Errors
     /// [`KeyError`] if the file cannot be read or holds no such key.
-    pub fn read(path: &Path) -> Result<Self, KeyError> {
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, KeyError> {
+        let path = path.as_ref();
         let unusable = |reason| KeyError::Unusable { path: path.into(), expected: "public key", reason };
         Self::parse(&read_text(path)?).map_err(unusable)
     }
@@ -237,7 +238,8 @@ mod secret {
         ///
         /// # Errors
         /// [`KeyError`] if the file cannot be read, holds no such key, or the password is wrong.
-        pub fn read(path: &Path) -> Result<Self, KeyError> {
+        pub fn read(path: impl AsRef<Path>) -> Result<Self, KeyError> {
+            let path = path.as_ref();
             let text = read_text(path)?;
             let unusable = |reason| KeyError::Unusable { path: path.into(), expected: "secret key", reason };
             Self::parse(&text, env::var(PASSWORD).ok()).map_err(unusable)

@@ -6,7 +6,7 @@
 //! use orco_runtime::bundle::Bundle;
 //! use orco_runtime::store::Store;
 //!
-//! let bundle = Bundle::open("../models/cifar100-edge".as_ref())?;
+//! let bundle = Bundle::open("../models/cifar100-edge")?;
 //! let folder = tempfile::tempdir()?;
 //! let store = Store::new(folder.path());
 //!
@@ -96,8 +96,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 impl Store {
     /// The store in `folder`, which is created on the first save.
-    pub fn new(folder: &Path) -> Self {
-        Self { folder: folder.into() }
+    pub fn new(folder: impl AsRef<Path>) -> Self {
+        Self { folder: folder.as_ref().into() }
     }
 
     /// Its folder.

@@ -39,15 +39,13 @@ pub fn store(options: &Options, bundle: &Bundle) -> Result<Store> {
 
 /// The settings, for so many pictures.
 pub fn settings(options: &Options, pictures: usize) -> LearnerSettings {
-    LearnerSettings {
-        limits: options.limits(),
-        wait: options.wait,
-        engine: options.engine.choice(),
-        pictures_ahead: pictures,
+    LearnerSettings::default()
+        .limits(options.limits())
+        .wait(options.wait)
+        .engine(options.engine.choice())
+        .pictures_ahead(pictures)
         // Releases are compared only where a signature vouches for them.
-        compare_releases: options.public_key.is_some(),
-        ..LearnerSettings::default()
-    }
+        .compare_releases(options.public_key.is_some())
 }
 
 /// As [`open_for`], for what does not depend on the number of pictures.

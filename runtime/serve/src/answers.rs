@@ -332,7 +332,8 @@ impl Answers {
 fn judged(answer: Answer) -> Judged {
     let mut probabilities = vec![0.0; answer.matches.len()];
     answer.matches.iter().for_each(|found| probabilities[found.class] = found.score);
-    Judged { label: answer.label, probabilities, known: answer.known }
+    let known = !answer.is_unknown();
+    Judged { label: answer.label, probabilities, known }
 }
 
 /// What the thread keeps between two lives.
@@ -480,14 +481,14 @@ impl Thread {
         });
         let like = like.collect();
         let (named, features) = (self.named(&answer), features.row(0).to_vec());
-        Ok(Looked { named, known: answer.known, features, by: self.reads, like })
+        Ok(Looked { named, known: !answer.is_unknown(), features, by: self.reads, like })
     }
 
     fn shot(&mut self, picture: &RgbImage) -> Result<Taken, EncodeError> {
         let features = self.learner.shot_features(picture)?;
         let clean = features.slice(orco_runtime::ndarray::s![..1, ..]);
         let answer = self.learner.classify_features(clean).swap_remove(0);
-        let named = if answer.known { self.named(&answer) } else { Vec::new() };
+        let named = if answer.is_unknown() { Vec::new() } else { self.named(&answer) };
         Ok((features, named))
     }
 

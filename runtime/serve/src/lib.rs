@@ -24,8 +24,8 @@
 //! use orco_runtime::{bundle::Bundle, learner::Settings, store::Store};
 //! use orco_serve::{Address, Server, Service};
 //!
-//! let bundle = Bundle::open("models/everyday".as_ref())?;
-//! let service = Service::open(bundle, Store::new("state".as_ref()), Settings::default())?;
+//! let bundle = Bundle::open("models/everyday")?;
+//! let service = Service::open(bundle, Store::new("state"), Settings::default())?;
 //! Server::bind(service, Address::default())?.run()?; // http://127.0.0.1:8080, until Ctrl-C
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

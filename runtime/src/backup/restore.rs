@@ -61,7 +61,7 @@ impl RestoreOptions {
 /// Puts what a backup holds into the place of what the device knows, at once or not at all. Releases that were used here
 /// or where it was written stay used.
 ///
-/// Of the settings, [`wait`](LearnerSettings::wait) counts.
+/// Of the settings, `wait` counts.
 ///
 /// # Errors
 /// [`BackupError`] if the file is no sound backup, or the [options](RestoreOptions) do not allow what it holds:

@@ -58,7 +58,7 @@ impl<'a> BackupOptions<'a> {
 
 /// Writes all that a device knows into an empty file, while no other process may change it.
 ///
-/// Of the settings, [`wait`](LearnerSettings::wait) and [`compare_releases`](LearnerSettings::compare_releases) count.
+/// Of the settings, `wait` and `compare_releases` count.
 ///
 /// # Errors
 /// [`BackupError`] if nothing was learned, the newest state cannot be read, the bundle is an older release than was used

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use ndarray::{ArrayView2, Axis};
 use orco_core::align::AlignProgress;
-use orco_state::history::{ChangeKind, EntryId, HistoryChange, PurgeError};
+use orco_state::history::{ChangeKind, HistoryChange, PurgeError, SavedState};
 use orco_state::label;
 use orco_state::pack::Pack;
 use orco_state::session::{self, LearnError, NewClass, Session, SessionReport, StoredClass};
@@ -21,13 +21,27 @@ use crate::store::{LockedStore, StoreError};
 use crate::threads::Threads;
 use crate::thumbnails::Thumbnails;
 
-/// A change that was made, and is kept.
+/// A change that was made and saved.
+///
+/// In rare cases, with a failing disk for one, it is saved but not as safely as it should be. A program that has somebody
+/// to tell looks at [`uncertain`](Self::uncertain); any other takes the report by [`durable`](Self::durable).
 #[derive(Debug)]
+#[must_use = "the change may not survive a power cut: `durable` tells"]
 pub struct ChangeOutcome<T = SessionReport> {
     /// What it did.
     pub report: T,
     /// Why it may not be kept as safely as it should: a power cut could lose it, or something of the old is left.
     pub uncertain: Option<StoreError>,
+}
+
+impl<T> ChangeOutcome<T> {
+    /// What the change did, if it is certain to survive a power cut.
+    ///
+    /// # Errors
+    /// [`StoreError::Uncertain`] if it is not. The change was made all the same.
+    pub fn durable(self) -> Result<T, StoreError> {
+        self.uncertain.map_or(Ok(self.report), Err)
+    }
 }
 
 /// What going back did.
@@ -51,22 +65,31 @@ pub struct PackClass<'a> {
 }
 
 impl Learner {
-    /// Learns new classes in one session.
+    /// Learns one new class; [`Learner::learn_many`] learns several at once, and can be watched and cancelled.
+    ///
+    /// # Errors
+    /// As for [`Learner::learn_many`].
+    pub fn learn(&mut self, label: &str, shots: Shots<'_>) -> Result<ChangeOutcome, ChangeError> {
+        self.learn_many(&[(label, shots)], &mut ())
+    }
+
+    /// Learns new classes in one session. That is faster than one session for each, and they are learned against each
+    /// other from the start.
     ///
     /// # Errors
     /// [`ChangeError`] if a label or shot cannot be used, the classes do not fit, one of the old classes would lose
     /// more than the budget, the observer cancels, or the state cannot be saved. Nothing was changed then.
-    pub fn learn(
+    pub fn learn_many(
         &mut self,
         classes: &[(&str, Shots<'_>)],
         observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
+    ) -> Result<ChangeOutcome, ChangeError> {
         let locked = self.lock()?;
         let labels: Vec<&str> = classes.iter().map(|(label, _)| *label).collect();
         session::check_labels(self.base_model(), self.state(), &labels)?;
         let mut keeping = self.keeping(&locked)?;
-        let new = self.read(classes, keeping.as_mut(), observer)?;
-        let (next, report) = self.within(observer, |session, state| session.learn(state, &new))?;
+        let new = self.read_shots(classes, keeping.as_mut(), observer)?;
+        let (next, report) = self.run_session(observer, |session, state| session.learn(state, &new))?;
         let change =
             HistoryChange::new(ChangeKind::Learn, self.settings.seed).labels(labels.into_iter().map(label::normal));
         self.commit_with_pictures(&locked, next, change, report, keeping)
@@ -75,18 +98,18 @@ impl Learner {
     /// Gives a known class, base or learned, further shots.
     ///
     /// # Errors
-    /// As for [`Learner::learn`], and if there is no such class.
+    /// As for [`Learner::learn_many`], and if there is no such class.
     pub fn add(
         &mut self,
         label: &str,
         shots: Shots<'_>,
         observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
+    ) -> Result<ChangeOutcome, ChangeError> {
         let locked = self.lock()?;
         session::check_known(self.base_model(), self.state(), label)?;
         let mut keeping = self.keeping(&locked)?;
-        let class = self.read(&[(label, shots)], keeping.as_mut(), observer)?;
-        let (next, report) = self.within(observer, |session, state| session.add_shots(state, &class[0]))?;
+        let class = self.read_shots(&[(label, shots)], keeping.as_mut(), observer)?;
+        let (next, report) = self.run_session(observer, |session, state| session.add_shots(state, &class[0]))?;
         let change = HistoryChange::new(ChangeKind::Add, self.settings.seed).labels([label::normal(label)]);
         self.commit_with_pictures(&locked, next, change, report, keeping)
     }
@@ -94,19 +117,19 @@ impl Learner {
     /// Learns classes out of packs in one session, without the backbone.
     ///
     /// # Errors
-    /// As for [`Learner::learn`], and if a pack was made with another bundle.
+    /// As for [`Learner::learn_many`], and if a pack was made with another bundle.
     pub fn import(
         &mut self,
         packs: &[PackClass<'_>],
         observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
+    ) -> Result<ChangeOutcome, ChangeError> {
         let locked = self.lock()?;
         let class = |imported: &PackClass<'_>| -> Result<StoredClass, ChangeError> {
             let class = imported.pack.to_class(&self.bundle.digest)?;
             Ok(StoredClass { label: label::normal(imported.label.unwrap_or(&class.label)), ..class })
         };
         let new = packs.iter().map(class).collect::<Result<Vec<_>, _>>()?;
-        let (next, report) = self.within(observer, |session, state| session.learn_stored(state, &new))?;
+        let (next, report) = self.run_session(observer, |session, state| session.learn_stored(state, &new))?;
         let change =
             HistoryChange::new(ChangeKind::Import, self.settings.seed).labels(new.into_iter().map(|class| class.label));
         self.commit(&locked, next, change, report)
@@ -117,15 +140,11 @@ impl Learner {
     /// # Errors
     /// [`ChangeError`] if there is no such class, it came with the bundle, the observer cancels, or the state cannot
     /// be saved. Nothing was changed then.
-    pub fn forget(
-        &mut self,
-        label: &str,
-        observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
+    pub fn forget(&mut self, label: &str, observer: &mut dyn Observer) -> Result<ChangeOutcome, ChangeError> {
         let locked = self.lock()?;
-        let (next, report) = self.within(observer, |session, state| session.forget(state, label))?;
+        let (next, report) = self.run_session(observer, |session, state| session.forget(state, label))?;
         let change = HistoryChange::new(ChangeKind::Forget, self.settings.seed).labels([label::normal(label)]);
-        self.keep(&locked, next, change, report)
+        self.save(&locked, next, change, report)
     }
 
     /// Forgets a class together with its past: its exemplars and every label it ever had disappear from every file of
@@ -143,7 +162,7 @@ impl Learner {
         let label = &label::normal(label);
         let known = self.classes().any(|class| label::same(&class.label, label));
         let (next, report) = if known {
-            let (next, report) = self.within(observer, |session, state| session.forget(state, label))?;
+            let (next, report) = self.run_session(observer, |session, state| session.forget(state, label))?;
             (next, Some(report))
         } else {
             (self.saved.state.clone(), None)
@@ -154,12 +173,12 @@ impl Learner {
             Err(PurgeError::Unknown { .. }) if self.store.mentions(label)? => self.saved.clone(),
             purged => purged?,
         };
-        let mut uncertain = settled(locked.purge(&self.bundle, &saved))?;
+        let mut uncertain = uncertainty(locked.purge(&self.bundle, &saved))?;
         self.generation = locked.generation();
         // What was kept aside of another bundle may have the class, too.
         let swept = locked.sweep(&saved).and_then(|()| locked.discard_others(&self.bundle.digest));
         uncertain = uncertain.or(swept.err()).or(Thumbnails::of(&self.store).prune(&saved).err());
-        self.replace(saved);
+        self.set_saved(saved);
         Ok(ChangeOutcome { report, uncertain })
     }
 
@@ -172,7 +191,7 @@ impl Learner {
         let locked = self.lock()?;
         let [from, to] = [from, to].map(label::normal);
         let next = session::rename(self.base_model(), self.state(), &from, &to)?;
-        self.keep(&locked, next, HistoryChange::new(ChangeKind::Rename, 0).labels([from, to]), ())
+        self.save(&locked, next, HistoryChange::new(ChangeKind::Rename, 0).labels([from, to]), ())
     }
 
     /// Moves a stored shot of a class, numbered from 1 as the class's are stored, to another known class.
@@ -187,43 +206,21 @@ impl Learner {
         number: usize,
         to: &str,
         observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
+    ) -> Result<ChangeOutcome, ChangeError> {
         let locked = self.lock()?;
         self.move_locked(&locked, (from, number), to, observer)
     }
 
-    /// Moves a stored shot of a class to another known class, by the SHA-256 of its exemplar
-    /// ([`digest_of`](orco_state::bank::Bank::digest_of)): for who saw it, while its number may have become another
-    /// shot's.
-    ///
-    /// # Errors
-    /// As for [`Learner::move_shot`], and [`ChangeError::OtherShot`] if the class has no such shot any more.
-    pub fn move_exemplar(
-        &mut self,
-        from: &str,
-        exemplar: &[u8; 32],
-        to: &str,
-        observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
-        let locked = self.lock()?;
-        let label = label::normal(from);
-        session::check_known(self.base_model(), self.state(), &label)?;
-        let class = self.classes().position(|class| label::same(&class.label, &label));
-        let bank = &self.state().exemplars;
-        let mut own = (0..bank.len()).filter(|&shot| class == Some(bank.classes()[shot] as usize));
-        let place = own.position(|shot| bank.digest_of(shot) == *exemplar).ok_or(ChangeError::OtherShot { label })?;
-        self.move_locked(&locked, (from, place + 1), to, observer)
-    }
-
-    fn move_locked(
+    pub(super) fn move_locked(
         &mut self,
         locked: &LockedStore,
         (from, number): (&str, usize),
         to: &str,
         observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
+    ) -> Result<ChangeOutcome, ChangeError> {
         let [from, to] = [from, to].map(label::normal);
-        let (next, report) = self.within(observer, |session, state| session.move_shot(state, (&from, number), &to))?;
+        let (next, report) =
+            self.run_session(observer, |session, state| session.move_shot(state, (&from, number), &to))?;
         self.commit(locked, next, HistoryChange::new(ChangeKind::Move, self.settings.seed).labels([from, to]), report)
     }
 
@@ -232,13 +229,9 @@ impl Learner {
     ///
     /// # Errors
     /// [`ChangeError`] if the bundle's answers have no border, or the state cannot be saved. Nothing was changed then.
-    pub fn balance(
-        &mut self,
-        balance: Balance,
-        observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
+    pub fn balance(&mut self, balance: Balance, observer: &mut dyn Observer) -> Result<ChangeOutcome, ChangeError> {
         let locked = self.lock()?;
-        let (next, report) = self.within(observer, |session, state| session.balance(state, balance))?;
+        let (next, report) = self.run_session(observer, |session, state| session.balance(state, balance))?;
         self.commit(&locked, next, HistoryChange::new(ChangeKind::Balance, self.settings.seed), report)
     }
 
@@ -256,26 +249,7 @@ impl Learner {
         self.undo_locked(&locked, changes, observer)
     }
 
-    /// Takes the last change back if it is the one of an entry: of two who both saw it, the second takes back nothing.
-    ///
-    /// # Errors
-    /// As for [`Learner::undo`], [`ChangeError::NotLast`] if the last change is another one, and
-    /// [`ChangeError::OtherEntry`] if it has the entry's number alone.
-    pub fn undo_last(
-        &mut self,
-        entry: EntryId,
-        observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
-        let locked = self.lock()?;
-        let number = entry.number;
-        match self.history().entries().last() {
-            Some(last) if last.number != number => Err(ChangeError::NotLast { number, last: last.number }),
-            Some(last) if last.id() != entry => Err(ChangeError::OtherEntry { number }),
-            _ => self.undo_locked(&locked, 1, observer),
-        }
-    }
-
-    fn undo_locked(
+    pub(super) fn undo_locked(
         &mut self,
         locked: &LockedStore,
         changes: usize,
@@ -299,24 +273,7 @@ impl Learner {
         self.go_back(&locked, entry, observer)
     }
 
-    /// Goes back to the class set after an entry of the history that somebody saw.
-    ///
-    /// # Errors
-    /// As for [`Learner::undo_to`], and [`ChangeError::OtherEntry`] if another entry has its number by now.
-    pub fn undo_to_entry(
-        &mut self,
-        entry: EntryId,
-        observer: &mut dyn Observer,
-    ) -> Result<ChangeOutcome<UndoOutcome>, ChangeError> {
-        let locked = self.lock()?;
-        let number = entry.number;
-        match self.history().entry(number) {
-            Some(known) if known.id() != entry => Err(ChangeError::OtherEntry { number }),
-            _ => self.go_back(&locked, number, observer),
-        }
-    }
-
-    fn go_back(
+    pub(super) fn go_back(
         &mut self,
         locked: &LockedStore,
         number: u32,
@@ -326,19 +283,19 @@ impl Learner {
             return Err(ChangeError::Present { number });
         }
         let earlier = self.saved.earlier(number).ok_or(ChangeError::NoEntry { number })?;
-        let (next, report) = self.within(observer, |session, state| session.restore(state, &earlier))?;
+        let (next, report) = self.run_session(observer, |session, state| session.restore(state, &earlier))?;
         let exact = earlier.is_exact(next.head.as_ref());
         let undone = UndoOutcome { report, entry: number, exact };
-        self.keep(locked, next, HistoryChange::new(ChangeKind::Undo, earlier.seed).to(number), undone)
+        self.save(locked, next, HistoryChange::new(ChangeKind::Undo, earlier.seed).to(number), undone)
     }
 
     /// Locks the store and goes on from its newest state.
-    fn lock(&mut self) -> Result<LockedStore, ChangeError> {
+    pub(super) fn lock(&mut self) -> Result<LockedStore, ChangeError> {
         // Locking would make the folder anew.
         self.check_there(u64::from(!self.store.revision().is_empty()))?;
         let locked = self.store.lock(self.settings.wait)?;
         let reading: StoreSnapshot = locked.load(&self.bundle)?;
-        self.take(reading)?;
+        self.adopt(reading)?;
         self.settings.accept_release(&self.bundle, &locked)?;
         self.sweep(&locked);
         Ok(locked)
@@ -358,7 +315,7 @@ impl Learner {
 
     /// Features of the shots of every class; how many there are is checked before any is computed. After a picture that
     /// cannot be used, or is not fit to be, the others are only looked at, so that all of that kind are named at once.
-    fn read(
+    fn read_shots(
         &mut self,
         classes: &[(&str, Shots<'_>)],
         mut keeping: Option<&mut ShotKeeper<'_>>,
@@ -390,7 +347,7 @@ impl Learner {
         }
         if check.looks() {
             // The memory of what answered is wanted for learning.
-            self.start_anew();
+            self.reset_classifier();
         }
         self.doubtful_shots = check.doubtful;
         match (broken.is_empty(), check.refused.is_empty()) {
@@ -413,7 +370,7 @@ impl Learner {
         let opened;
         let (picture, known) = match shots {
             Shots::Features(features) => return Ok(features.index_axis(Axis(0), shot).iter().copied().collect()),
-            Shots::Taken(features, pictures) => (&pictures[shot], Some(features.index_axis(Axis(0), shot))),
+            Shots::WithFeatures { pictures, features } => (&pictures[shot], Some(features.index_axis(Axis(0), shot))),
             Shots::Pictures(pictures) => (&pictures[shot], None),
             Shots::Files(paths) => {
                 opened = shots::open(&paths[shot]).map_err(|picture| ShotsError::Pictures(vec![picture]))?;
@@ -435,7 +392,7 @@ impl Learner {
             let clean =
                 ArrayView2::from_shape((1, self.base_model().head.inputs), &features[..self.base_model().head.inputs]);
             let answer = self.classify_features(clean.expect("one row")).swap_remove(0);
-            let best = answer.known.then_some((answer.label.as_str(), answer.score));
+            let best = (!answer.is_unknown()).then_some((answer.label.as_str(), answer.score.value()));
             check.look(shots.name(shot, label), label, picture, best);
         }
         if let Some(keeping) = keeping {
@@ -445,8 +402,8 @@ impl Learner {
         Ok(features)
     }
 
-    /// Takes a step from the present state, on all cores.
-    fn within(
+    /// Runs a session from the present state, on all cores.
+    fn run_session(
         &mut self,
         observer: &mut dyn Observer,
         step: impl FnOnce(&mut Session<'_>, &State) -> Result<(State, SessionReport), LearnError>,
@@ -466,21 +423,21 @@ impl Learner {
         Ok(step(&mut session, &self.saved.state)?)
     }
 
-    /// Keeps the next state, unless it costs old classes more than the forgetting budget ([`SessionReport::excess`]).
+    /// Saves the next state, unless it costs old classes more than the forgetting budget ([`SessionReport::excess`]).
     fn commit(
         &mut self,
         locked: &LockedStore,
         next: State,
         change: HistoryChange,
         report: SessionReport,
-    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
+    ) -> Result<ChangeOutcome, ChangeError> {
         if let Some(budget) = self.settings.forgetting_budget {
             let excess = report.excess(budget);
             if !excess.is_empty() {
                 return Err(ChangeError::Forgetting { budget, excess });
             }
         }
-        self.keep(locked, next, change, report)
+        self.save(locked, next, change, report)
     }
 
     /// The same for a change whose pictures may be kept, which must still be there.
@@ -491,15 +448,15 @@ impl Learner {
         change: HistoryChange,
         report: SessionReport,
         keeping: Option<ShotKeeper<'_>>,
-    ) -> Result<ChangeOutcome<SessionReport>, ChangeError> {
+    ) -> Result<ChangeOutcome, ChangeError> {
         keeping.as_ref().map_or(Ok(()), ShotKeeper::check)?;
         let made = self.commit(locked, next, change, report)?;
         keeping.into_iter().for_each(ShotKeeper::done);
         Ok(made)
     }
 
-    /// Keeps the next state, remembering what was done.
-    fn keep<T>(
+    /// Saves the next state, remembering what was done.
+    fn save<T>(
         &mut self,
         locked: &LockedStore,
         next: State,
@@ -507,21 +464,24 @@ impl Learner {
         report: T,
     ) -> Result<ChangeOutcome<T>, ChangeError> {
         let saved = self.saved.then(next, &change.at(now()), self.settings.limits);
-        let uncertain = settled(locked.save(&self.bundle, &saved))?;
+        let uncertain = uncertainty(locked.save(&self.bundle, &saved))?;
         self.generation = locked.generation();
-        self.replace(saved);
+        self.set_saved(saved);
         self.sweep(locked);
         Ok(ChangeOutcome { report, uncertain })
     }
 
-    fn replace(&mut self, saved: orco_state::history::SavedState) {
+    fn set_saved(&mut self, saved: SavedState) {
         self.saved = saved;
-        self.start_anew();
+        self.reset_classifier();
     }
 }
 
-/// Tells a state that is saved, though not as safely as it should be, from one that is not.
-pub(super) fn settled(saved: Result<(), StoreError>) -> Result<Option<StoreError>, StoreError> {
+/// Why a state that was saved is not as safe as it should be, if it is not.
+///
+/// # Errors
+/// If it was not saved.
+pub(super) fn uncertainty(saved: Result<(), StoreError>) -> Result<Option<StoreError>, StoreError> {
     match saved {
         Ok(()) => Ok(None),
         Err(error @ StoreError::Uncertain { .. }) => Ok(Some(error)),

@@ -24,7 +24,15 @@ pub enum ShotChecks {
 }
 
 /// How a learner works. Settings of phase 3 are not among them: those come with the bundle.
+///
+/// ```
+/// use orco_runtime::learner::{LearnerSettings, ShotChecks};
+///
+/// let settings = LearnerSettings::default().shot_checks(ShotChecks::Refuse).forgetting_budget(Some(0.05));
+/// assert_eq!(settings.seed, 1);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct LearnerSettings {
     /// Seed of shuffling and perturbation. The same bundle, shots and seed give the same state, byte for byte.
     pub seed: u64,
@@ -52,9 +60,38 @@ pub struct LearnerSettings {
     pub shot_checks: ShotChecks,
 }
 
+/// Setters, to be called one after the other on [`LearnerSettings::default`].
+macro_rules! setters {
+    ($($field:ident: $kind:ty),+ $(,)?) => {
+        impl LearnerSettings {
+            $(
+                #[doc = concat!("The same settings with another `", stringify!($field), "`.")]
+                #[must_use]
+                pub fn $field(mut self, $field: $kind) -> Self {
+                    self.$field = $field;
+                    self
+                }
+            )+
+        }
+    };
+}
+
+setters! {
+    seed: u64,
+    forgetting_budget: Option<f32>,
+    false_alarms: f32,
+    limits: HistoryLimits,
+    wait: Duration,
+    engine: EngineChoice,
+    pictures_ahead: usize,
+    compare_releases: bool,
+    keep_shots: bool,
+    shot_checks: ShotChecks,
+}
+
 impl LearnerSettings {
     /// Refuses a bundle of an older release than was used before, and remembers a newer one, where
-    /// [`compare_releases`](Self::compare_releases) says so: to be called when a bundle is used on a locked store.
+    /// `compare_releases` says so: to be called when a bundle is used on a locked store.
     ///
     /// # Errors
     /// As for [`release::accept`].

@@ -85,7 +85,7 @@ pub unsafe extern "C" fn orco_restore(
         let mut file = files::open_regular(Path::new(path))
             .map_err(|error| Failure::new(OrcoStatus::FileFailed, format!("{path} cannot be read: {error}")))?;
         let wait = Duration::from_millis(wait_milliseconds.into());
-        let settings = LearnerSettings { wait, ..LearnerSettings::default() };
+        let settings = LearnerSettings::default().wait(wait);
         let options = RestoreOptions::default().replace(replace).other_bundle(other_bundle);
         let made = backup::restore(&bundle, &state, &settings, &mut file, &options)?;
         if !backup.is_null() {

@@ -141,17 +141,15 @@ impl Learner {
             return Err(PyValueError::new_err("false_alarms is a share from 0 to 1"));
         }
         let (wait, engine, compare_releases) = (seconds(wait)?, engine_of(engine)?, public_key.is_some());
-        let settings = LearnerSettings {
-            seed,
-            forgetting_budget,
-            false_alarms,
-            wait,
-            engine,
-            compare_releases,
-            keep_shots,
-            shot_checks: if check_shots { ShotChecks::Refuse } else { ShotChecks::Off },
-            ..LearnerSettings::default()
-        };
+        let settings = LearnerSettings::default()
+            .seed(seed)
+            .forgetting_budget(forgetting_budget)
+            .false_alarms(false_alarms)
+            .wait(wait)
+            .engine(engine)
+            .compare_releases(compare_releases)
+            .keep_shots(keep_shots)
+            .shot_checks(if check_shots { ShotChecks::Refuse } else { ShotChecks::Off });
         let learner = py.detach(|| -> Result<_, Failure> {
             let key = public_key.map(|path| PublicKey::read(&path)).transpose()?;
             let bundle = Bundle::open_trusted(&bundle, key.as_ref())?;
@@ -217,7 +215,7 @@ impl Learner {
         }
         let report = self.change(py, |learner, observer| {
             let classes: Vec<_> = given.iter().map(|(label, shots)| (label.as_str(), shots.shots())).collect();
-            learner.learn(&classes, observer)
+            learner.learn_many(&classes, observer)
         })?;
         Ok((&report).into())
     }

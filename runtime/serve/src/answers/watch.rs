@@ -59,7 +59,7 @@ impl Thread {
         let (ids, rows) = self.inbox.rows(self.learner.base_model().head.inputs);
         // What is made from the state for the first answer takes its time.
         let answers = if ids.is_empty() { Vec::new() } else { self.learner.classify_features(rows.view()) };
-        let judged = answers.iter().map(|answer| (self.named(answer).into_iter().next(), answer.known));
+        let judged = answers.iter().map(|answer| (self.named(answer).into_iter().next(), !answer.is_unknown()));
         self.inbox.judge(self.reads, ids.into_iter().zip(judged).collect());
     }
 }
