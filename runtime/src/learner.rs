@@ -253,7 +253,7 @@ impl Learner {
         &mut self.settings
     }
 
-    /// All known classes, base classes first; a class's index is that in a [`Match`].
+    /// All known classes, base classes first; a class's index is that in a [`Match`](orco_state::classify::Match).
     pub fn classes(&self) -> impl Iterator<Item = &Class> + Clone {
         self.saved.state.known(&self.bundle.base_model)
     }

@@ -121,7 +121,7 @@ impl PublicKey {
     /// Takes a public key from the text of minisign's file: a comment and a line of base64.
     ///
     /// # Errors
-    /// [`Unusable`] says what is wrong with the text.
+    /// [`KeyFormatError`] says what is wrong with the text.
     pub fn parse(text: &str) -> Result<Self, KeyFormatError> {
         let damaged = |_| match KeyFormatError::of(text) {
             KeyFormatError::Public => KeyFormatError::NoKey,

@@ -15,7 +15,7 @@ use super::{ChangeError, ChangeOutcome, Learner, Observer, UndoOutcome};
 /// changed by the time they ask for more. What they mean is named by digests and [`EntryId`]s, not by numbers.
 impl Learner {
     /// Knows a class at once, without training, until the state is read or changed next: answers while another learner
-    /// on the same folder learns it ([`Classifier::imprint`]).
+    /// on the same folder learns it ([`Classifier::imprint`](orco_state::classify::Classifier::imprint)).
     ///
     /// # Shapes
     /// `shots` `[shots, views, features]`, as [`Learner::shot_features`] gives them.

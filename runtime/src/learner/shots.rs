@@ -1,7 +1,6 @@
 //! The shots of a class, as files, pictures in memory, or features.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use ::image::RgbImage;
@@ -70,9 +69,7 @@ impl Shots<'_> {
 pub fn pictures_in(folder: impl AsRef<Path>) -> Result<Vec<PathBuf>, ShotsError> {
     let folder = folder.as_ref();
     let unreadable = |source| ShotsError::Folder { path: folder.into(), source };
-    let opened = OpenFolder::open(folder, SymlinkPolicy::Follow).map_err(unreadable)?;
-    let missing = || fs::metadata(folder).err().unwrap_or_else(|| io::ErrorKind::NotFound.into());
-    let opened = opened.ok_or_else(|| unreadable(missing()))?;
+    let opened = OpenFolder::open_existing(folder, SymlinkPolicy::Follow).map_err(unreadable)?;
     let names = opened.all_names().map_err(unreadable)?;
     let mut paths: Vec<PathBuf> = names.iter().map(|name| folder.join(name)).filter(|path| is_picture(path)).collect();
     if paths.is_empty() {

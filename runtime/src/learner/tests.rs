@@ -29,6 +29,11 @@ fn features(learner: &Learner, class: u64, shots: usize) -> Array3<f32> {
     Array3::from_shape_fn((shots, views, inputs), |(_, _, feature)| (center[feature] + 0.3 * random.normal()).max(0.0))
 }
 
+/// Three pictures, of one shade each.
+fn plain_pictures() -> [RgbImage; 3] {
+    [0, 90, 180].map(|shade| RgbImage::from_pixel(48, 32, ::image::Rgb([shade; 3])))
+}
+
 fn learn(learner: &mut Learner, label: &str, class: u64) -> Result<ChangeOutcome, ChangeError> {
     let shots = features(learner, class, 3);
     learner.learn_many(&[(label, Shots::Features(shots.view()))], &mut ())
@@ -216,7 +221,7 @@ fn going_over_tells_how_many_pictures_it_has_looked_at_and_can_be_cancelled() {
     let mut learner = learner(folder.path());
     learner.settings_mut().keep_shots = true;
     let shots = features(&learner, 1, 3);
-    let shades = [0, 90, 180].map(|shade| RgbImage::from_pixel(48, 32, ::image::Rgb([shade; 3])));
+    let shades = plain_pictures();
     learner
         .learn_many(&[("mug", Shots::WithFeatures { pictures: &shades, features: shots.view() })], &mut ())
         .unwrap()
@@ -247,7 +252,7 @@ fn a_change_whose_pictures_another_process_may_have_swept_away_is_refused() {
     let mut learner = learner(folder.path());
     learn(&mut learner, "mug", 1).unwrap().durable().unwrap();
     let shots = features(&learner, 2, 3);
-    let pictures = [0, 90, 180].map(|shade| RgbImage::from_pixel(48, 32, ::image::Rgb([shade; 3])));
+    let pictures = plain_pictures();
     let lock = folder.path().join(".lock");
     let unlocked = |learner: &mut Learner, keep_shots: bool| {
         learner.settings_mut().keep_shots = keep_shots;
@@ -305,7 +310,7 @@ fn an_upgrade_whose_pictures_change_meanwhile_is_refused() {
     let mut learner = learner(folder.path());
     learner.settings_mut().keep_shots = true;
     let shots = features(&learner, 1, 3);
-    let pictures = [0, 90, 180].map(|shade| RgbImage::from_pixel(48, 32, ::image::Rgb([shade; 3])));
+    let pictures = plain_pictures();
     learner
         .learn_many(&[("mug", Shots::WithFeatures { pictures: &pictures, features: shots.view() })], &mut ())
         .unwrap()
