@@ -11,7 +11,7 @@ use orco_state::pack::Pack;
 use orco_state::session::{self, LearnError, NewClass, Session, SessionReport, StoredClass};
 use orco_state::state::{Balance, State};
 
-use super::check::Check;
+use super::check::ShotExaminer;
 use super::error::{ChangeError, ShotsError};
 use super::keeping::ShotKeeper;
 use super::observer::{ChangeStep, Observer};
@@ -32,6 +32,14 @@ pub struct ChangeOutcome<T = SessionReport> {
     pub report: T,
     /// Why it may not be kept as safely as it should: a power cut could lose it, or something of the old is left.
     pub uncertain: Option<StoreError>,
+}
+
+/// A stored shot of a class.
+pub(super) struct NumberedShot<'a> {
+    /// Label of the class.
+    pub label: &'a str,
+    /// Its number, from 1 as the class's shots are stored.
+    pub number: usize,
 }
 
 impl<T> ChangeOutcome<T> {
@@ -208,19 +216,19 @@ impl Learner {
         observer: &mut dyn Observer,
     ) -> Result<ChangeOutcome, ChangeError> {
         let locked = self.lock()?;
-        self.move_locked(&locked, (from, number), to, observer)
+        self.move_locked(&locked, NumberedShot { label: from, number }, to, observer)
     }
 
     pub(super) fn move_locked(
         &mut self,
         locked: &LockedStore,
-        (from, number): (&str, usize),
+        shot: NumberedShot<'_>,
         to: &str,
         observer: &mut dyn Observer,
     ) -> Result<ChangeOutcome, ChangeError> {
-        let [from, to] = [from, to].map(label::normal);
-        let (next, report) =
-            self.run_session(observer, |session, state| session.move_shot(state, (&from, number), &to))?;
+        let [from, to] = [shot.label, to].map(label::normal);
+        let moved = (from.as_str(), shot.number);
+        let (next, report) = self.run_session(observer, |session, state| session.move_shot(state, moved, &to))?;
         self.commit(locked, next, HistoryChange::new(ChangeKind::Move, self.settings.seed).labels([from, to]), report)
     }
 
@@ -327,14 +335,14 @@ impl Learner {
         let total = classes.iter().map(|(_, shots)| shots.count()).sum();
         keeping.as_ref().map_or(Ok(()), |keeping| keeping.check_room(total))?;
         let (mut done, mut broken) = (0, Vec::new());
-        let mut check = Check::new(self.settings.shot_checks);
+        let mut examiner = ShotExaminer::new(self.settings.shot_checks);
         self.doubtful_shots.clear();
         let mut new = Vec::with_capacity(classes.len());
         for (label, shots) in classes {
             let mut features = Vec::with_capacity(shots.count());
             for shot in 0..shots.count() {
-                let wanted = broken.is_empty() && check.refused.is_empty();
-                match self.read_shot((label, shots), shot, wanted, keeping.as_deref_mut(), &mut check) {
+                let wanted = broken.is_empty() && examiner.refused.is_empty();
+                match self.read_shot((label, shots), shot, wanted, keeping.as_deref_mut(), &mut examiner) {
                     Err(ChangeError::Shots(ShotsError::Pictures(another))) => broken.extend(another),
                     read => features.push(read?),
                 }
@@ -345,14 +353,14 @@ impl Learner {
             }
             new.push(NewClass { label: label::normal(label), shots: features });
         }
-        if check.looks() {
+        if examiner.is_on() {
             // The memory of what answered is wanted for learning.
             self.reset_classifier();
         }
-        self.doubtful_shots = check.doubtful;
-        match (broken.is_empty(), check.refused.is_empty()) {
+        self.doubtful_shots = examiner.doubtful;
+        match (broken.is_empty(), examiner.refused.is_empty()) {
             (true, true) => Ok(new),
-            (true, false) => Err(ShotsError::Unfit(check.refused).into()),
+            (true, false) => Err(ShotsError::Unfit(examiner.refused).into()),
             (false, _) => Err(ShotsError::Pictures(broken).into()),
         }
     }
@@ -365,7 +373,7 @@ impl Learner {
         shot: usize,
         wanted: bool,
         keeping: Option<&mut ShotKeeper<'_>>,
-        check: &mut Check,
+        examiner: &mut ShotExaminer,
     ) -> Result<Vec<f32>, ChangeError> {
         let opened;
         let (picture, known) = match shots {
@@ -377,10 +385,10 @@ impl Learner {
                 (&opened, None)
             }
         };
-        let looks = check.looks() && known.is_none();
+        let examines = examiner.is_on() && known.is_none();
         if !wanted {
-            if looks {
-                check.look(shots.name(shot, label), label, picture, None);
+            if examines {
+                examiner.examine(shots.name(shot, label), label, picture, None);
             }
             return Ok(Vec::new());
         }
@@ -388,12 +396,13 @@ impl Learner {
             Some(features) => features.iter().copied().collect(),
             None => self.shot_features(picture).map_err(ShotsError::Encode)?.into_raw_vec_and_offset().0,
         };
-        if looks {
+        if examines {
             let clean =
                 ArrayView2::from_shape((1, self.base_model().head.inputs), &features[..self.base_model().head.inputs]);
             let answer = self.classify_features(clean.expect("one row")).swap_remove(0);
-            let best = (!answer.is_unknown()).then_some((answer.label.as_str(), answer.score.value()));
-            check.look(shots.name(shot, label), label, picture, best);
+            let probability = answer.score.probability().filter(|_| !answer.is_unknown());
+            let best = probability.map(|probability| (answer.label.as_str(), probability));
+            examiner.examine(shots.name(shot, label), label, picture, best);
         }
         if let Some(keeping) = keeping {
             let fitted = self.bundle.manifest.preprocessing.fit(picture);

@@ -7,6 +7,7 @@ use orco_state::history::EntryId;
 use orco_state::label;
 use orco_state::session::{self, LearnError, NewClass, SessionReport};
 
+use super::change::NumberedShot;
 use super::{ChangeError, ChangeOutcome, Learner, Observer, UndoOutcome};
 
 /// # For services
@@ -95,7 +96,7 @@ impl Learner {
         let bank = &self.state().exemplars;
         let mut own = (0..bank.len()).filter(|&shot| class == Some(bank.classes()[shot] as usize));
         let place = own.position(|shot| bank.digest_of(shot) == *exemplar).ok_or(ChangeError::OtherShot { label })?;
-        self.move_locked(&locked, (from, place + 1), to, observer)
+        self.move_locked(&locked, NumberedShot { label: from, number: place + 1 }, to, observer)
     }
 
     /// Takes the last change back if it is the one of an entry: of two who both saw it, the second takes back nothing.
