@@ -252,7 +252,7 @@ fn the_shipped_numbers_are_those_that_measuring_gives() {
 
 #[test]
 fn a_trial_is_measured_once_and_a_stopped_one_goes_on() {
-    let bundle = Bundle::open(&models().join("cifar100-edge")).unwrap();
+    let bundle = Bundle::open(models().join("cifar100-edge")).unwrap();
     let mut benchmark = Benchmark::of(&bundle).unwrap();
     // Two sessions, and few pictures, say enough.
     benchmark.ways.truncate(2);

@@ -251,7 +251,7 @@ fn what_changes_between_checking_and_restoring_is_noticed() {
 fn a_backup_of_a_folder_that_is_not_there_makes_none() {
     let (_folder, learner) = device();
     let parent = tempdir().unwrap();
-    let mistyped = Store::new(&parent.path().join("sate"));
+    let mistyped = Store::new(parent.path().join("sate"));
     let settings = LearnerSettings { compare_releases: true, ..LearnerSettings::default() };
     let file = parent.path().join("backup");
     let refused = write_to(learner.bundle(), &mistyped, &settings, &file, &BackupOptions::default()).unwrap_err();

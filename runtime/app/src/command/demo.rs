@@ -129,7 +129,7 @@ fn pictures(options: &Options, output: &Output, arguments: &Arguments) -> Result
     let mut all = Pictures::default();
     for label in &labels {
         let (mut of_class, mut doubts) = (Pictures::default(), Vec::new());
-        for path in pictures_in(&arguments.shots.join("try").join(label))? {
+        for path in pictures_in(arguments.shots.join("try").join(label))? {
             let answer = learner.classify(&picture::open(&path)?)?;
             let sure = answer.score.probability().is_some_and(|probability| probability >= SURE);
             of_class.total += 1;

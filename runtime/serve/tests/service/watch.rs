@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 /// Another program on the same state.
 fn other(bundle: &str, state: &Path) -> Learner {
-    let bundle = Bundle::open(&workspace().join("models").join(bundle)).unwrap();
+    let bundle = Bundle::open(workspace().join("models").join(bundle)).unwrap();
     Learner::new(bundle, Store::new(state), LearnerSettings::default()).unwrap()
 }
 
