@@ -113,7 +113,7 @@ impl Learner {
 
     fn answer(&self, Ranking { known, matches }: Ranking) -> Answer {
         let base_model = &self.bundle.base_model;
-        let is_probable = base_model.answers(&base_model.config).is_some();
+        let is_probable = base_model.scoring(&base_model.config).is_some();
         let score = if is_probable { Score::Probability } else { Score::Cosine };
         let best = matches.first().copied();
         let label = best.map_or(String::new(), |best| self.label(best.class).to_owned());

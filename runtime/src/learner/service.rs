@@ -5,7 +5,7 @@ use ndarray::ArrayView3;
 use orco_state::enough::{self, LearningCurve, ShotSufficiency};
 use orco_state::history::EntryId;
 use orco_state::label;
-use orco_state::session::{self, LearnError, NewClass, SessionReport};
+use orco_state::session::{self, LearnError, SessionReport};
 
 use super::change::NumberedShot;
 use super::{ChangeError, ChangeOutcome, Learner, Observer, UndoOutcome};
@@ -32,10 +32,9 @@ impl Learner {
             return Err(LearnError::LabelExists { label: label.into() });
         }
         assert_eq!(shots.dim().2, base_model.head.inputs, "shots have other features than the bundle");
-        let shots = shots.outer_iter().map(|shot| shot.iter().copied().collect()).collect();
-        let class = NewClass { label: label::normal(label), shots };
-        self.classifier().0.imprint(&class);
-        self.provisional.push(class.label);
+        let shots: Vec<Vec<f32>> = shots.outer_iter().map(|shot| shot.iter().copied().collect()).collect();
+        self.classifier().0.imprint(&shots);
+        self.provisional.push(label::normal(label));
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use crate::metric::Metrics;
 
 #[test]
 fn a_change_while_the_thread_opens_its_learner_is_taken_up() {
-    let bundle = Bundle::open("../../models/cifar100-edge".as_ref()).unwrap();
+    let bundle = Bundle::open("../../models/cifar100-edge").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path());
     let health = Health::new(folder.path(), Events::default());

@@ -224,7 +224,7 @@ fn frames_of_the_inbox_are_judged_by_what_is_found_after_a_restart() {
             .unwrap();
     let shots = workspace().join("examples/shots/learn/rubber-duck");
     let shots = orco_runtime::learner::Shots::folder(shots).unwrap();
-    other.learn(&[("duck", shots)], &mut ()).unwrap();
+    other.learn("duck", shots).unwrap();
     let service = open(&state);
     let running = Running::serving(Arc::clone(&service), Address::default());
     for number in 1..=5 {

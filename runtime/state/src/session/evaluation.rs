@@ -146,7 +146,7 @@ fn by_all(base_model: &BaseModel, before: &State, after: &mut State, scoring: Sc
         after.known(base_model).map(|class| index_of(class, base_model, before)).collect();
     let Validation { calibration, answers: later, earlier, excluded } = samples.evaluate(before, &indices);
     let (classes, base) = (samples.classes(), samples.set_aside());
-    let bundle = State::fresh(base_model, after.base_model);
+    let bundle = State::fresh(base_model, after.bundle_digest);
     let first = samples.answers(&bundle, &|_| None, 0..base);
     let pairs = samples.pairs().into_iter().collect();
     let repeated = samples.repeated().into_iter().collect();
