@@ -21,11 +21,11 @@
 //!   process.
 //!
 //! ```no_run
-//! use orco_runtime::{bundle::Bundle, learner::Settings, store::Store};
+//! use orco_runtime::{bundle::Bundle, learner::LearnerSettings, store::Store};
 //! use orco_serve::{Address, Server, Service};
 //!
 //! let bundle = Bundle::open("models/everyday")?;
-//! let service = Service::open(bundle, Store::new("state"), Settings::default())?;
+//! let service = Service::open(bundle, Store::new("state"), LearnerSettings::default())?;
 //! Server::bind(service, Address::default())?.run()?; // http://127.0.0.1:8080, until Ctrl-C
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
