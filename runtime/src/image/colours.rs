@@ -1,7 +1,7 @@
-//! Colours: pictures whose numbers mean other colours than sRGB's become sRGB pictures, which is what backbones are
-//! trained on. A picture without a profile, or with one that says what sRGB says, keeps its bytes.
+//! Converts pictures in other colour spaces to sRGB, on which backbones are trained. A picture without a profile, or with
+//! one that is equivalent to sRGB, keeps its bytes.
 //!
-//! A profile that makes no sense is passed over, as viewers do: the numbers count as sRGB then, and the log says so.
+//! A profile that makes no sense is ignored, as in viewers: the picture counts as sRGB then, and the log says so.
 
 #[cfg(test)]
 mod tests;
@@ -34,7 +34,7 @@ const SAME: u8 = 2;
 const SRGB_GAMMA: f32 = 0.45455;
 const SAME_GAMMA: f32 = 0.05 * SRGB_GAMMA;
 
-/// What a profile must describe.
+/// The pictures that a profile must describe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProfileKind {
     /// Pictures in grey.
@@ -43,16 +43,16 @@ pub(super) enum ProfileKind {
     Rgb,
 }
 
-/// What turns a picture's colours into sRGB's.
+/// A conversion of a picture's colours to sRGB.
 pub(super) enum Conversion {
-    /// Of each level of grey.
+    /// A table for each level of grey.
     Grey(Box<[u8; 256]>),
-    /// Of red, green and blue together.
+    /// A transform of red, green and blue together.
     Rgb(Arc<Transform8BitExecutor>),
 }
 
 impl Conversion {
-    /// By an ICC profile; `None` where nothing is to be done, or the profile cannot be used.
+    /// From an ICC profile; `None` where nothing is to be converted, or the profile cannot be used.
     pub(super) fn of_profile(icc: &[u8], kind: ProfileKind) -> Option<Self> {
         if !is_bounded(icc) {
             return unusable("it is too large, or its table of contents makes no sense");
@@ -76,7 +76,7 @@ impl Conversion {
         Self::of(&profile, kind)
     }
 
-    /// By the numbers of a PNG's chunk `cICP` (ITU-T H.273): primaries, transfer, matrix, and whether the range is
+    /// From the numbers of a PNG's chunk `cICP` (ITU-T H.273): primaries, transfer, matrix, and whether the range is
     /// full. Pictures of high dynamic range stay as they are.
     pub(super) fn of_code_points(primaries: u8, transfer: u8, matrix: u8, full: bool) -> Option<Self> {
         // BT.709, BT.601, BT.2020, DCI-P3 and Display P3; curves of video, gamma 2.2 and 2.8, linear, sRGB's.
@@ -92,8 +92,8 @@ impl Conversion {
         Self::of(&ColorProfile::new_from_cicp(code), ProfileKind::Rgb)
     }
 
-    /// By a PNG's chunk `gAMA` and, of pictures that are not grey, `cHRM`: white, red, green and blue, x and y of each.
-    /// About the gamma of sRGB means sRGB's own curve.
+    /// From a PNG's chunk `gAMA` and, unless the picture is grey, `cHRM`: white, red, green and blue, x and y of each. A
+    /// gamma close to that of sRGB stands for sRGB's own curve.
     pub(super) fn of_gamma(gamma: f32, chromaticities: Option<[[f32; 2]; 4]>) -> Option<Self> {
         if !(0.1..=10.0).contains(&gamma) {
             return unusable("its gamma makes no sense");
@@ -144,7 +144,7 @@ impl Conversion {
         (!is_same).then_some(Self::Rgb(transform))
     }
 
-    /// Turns a picture's colours into sRGB's, row by row.
+    /// Converts a picture's colours to sRGB, row by row.
     pub(super) fn apply(&self, picture: &mut RgbImage) {
         let row = 3 * picture.width() as usize;
         match self {
@@ -160,9 +160,9 @@ impl Conversion {
     }
 }
 
-/// Notes in the log why a picture's colours are taken for sRGB's.
+/// Notes in the log why a profile is ignored.
 fn unusable(why: impl std::fmt::Display) -> Option<Conversion> {
-    log::info!("a picture's colour profile is passed over: {why}");
+    log::info!("a picture's colour profile is ignored: {why}");
     None
 }
 
@@ -179,7 +179,7 @@ fn is_bounded(icc: &[u8]) -> bool {
     entries.chunks_exact(12).take(count).map(size).sum::<u64>() <= 4 * icc.len() as u64
 }
 
-/// Colours by which a profile is compared with sRGB: all greys, and nine levels of each component with one another.
+/// Colours at which a profile is compared with sRGB: all greys, and nine levels of each component in all combinations.
 fn probes() -> Vec<u8> {
     let greys = (0..=255).flat_map(|level| [level; 3]);
     let level = |index: usize| (index * 255 / 8) as u8;

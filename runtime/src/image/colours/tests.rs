@@ -13,19 +13,19 @@ use super::MAX_PROFILE;
 use crate::image::{decode, decode_reduced};
 
 /// A colour space with D65 as white: from linear sRGB and back, and its curve, from linear and back.
-struct Space {
+struct ColourSpace {
     from_srgb: [[f64; 3]; 3],
     to_srgb: [[f64; 3]; 3],
     curves: [fn(f64) -> f64; 2],
 }
 
-const DISPLAY_P3: Space = Space {
+const DISPLAY_P3: ColourSpace = ColourSpace {
     from_srgb: [[0.822_462, 0.177_538, 0.0], [0.033_194, 0.966_806, 0.0], [0.017_083, 0.072_397, 0.910_520]],
     to_srgb: [[1.224_940, -0.224_940, 0.0], [-0.042_057, 1.042_057, 0.0], [-0.019_638, -0.078_636, 1.098_274]],
     curves: [srgb_curve, linear],
 };
 
-const ADOBE_RGB: Space = Space {
+const ADOBE_RGB: ColourSpace = ColourSpace {
     from_srgb: [[0.715_163, 0.284_837, 0.0], [0.0, 1.0, 0.0], [0.0, 0.041_170, 0.958_830]],
     to_srgb: [[1.398_356, -0.398_356, 0.0], [0.0, 1.0, 0.0], [0.0, -0.042_929, 1.042_929]],
     curves: [|value| value.powf(256.0 / 563.0), |value| value.powf(563.0 / 256.0)],
@@ -59,7 +59,7 @@ fn through(colour: [u8; 3], from: fn(f64) -> f64, matrix: &[[f64; 3]; 3], to: fn
     })
 }
 
-impl Space {
+impl ColourSpace {
     /// The numbers that a colour of sRGB has here, and what these are in sRGB: that colour, but for rounding.
     fn of(&self, colour: [u8; 3]) -> ([u8; 3], [u8; 3]) {
         let here = through(colour, linear, &self.from_srgb, self.curves[0]);
@@ -93,9 +93,9 @@ fn jpeg(picture: &RgbImage, icc: Option<&[u8]>) -> Vec<u8> {
     file
 }
 
-/// What a PNG file says of its colours.
+/// The chunks of a PNG file that describe its colours.
 #[derive(Default)]
-struct Says {
+struct ColourChunks {
     icc: Option<Vec<u8>>,
     gamma: Option<u32>,
     chromaticities: Option<SourceChromaticities>,
@@ -104,7 +104,7 @@ struct Says {
     code: Option<[u8; 2]>,
 }
 
-fn png_of(colours: ColorType, samples: &[u8], [width, height]: [u32; 2], says: Says) -> Vec<u8> {
+fn png_of(colours: ColorType, samples: &[u8], [width, height]: [u32; 2], says: ColourChunks) -> Vec<u8> {
     let mut info = ::png::Info::with_size(width, height);
     (info.color_type, info.bit_depth) = (colours, BitDepth::Eight);
     info.icc_profile = says.icc.map(Into::into);
@@ -129,12 +129,12 @@ fn checksum(bytes: &[u8]) -> u32 {
     })
 }
 
-fn png(picture: &RgbImage, says: Says) -> Vec<u8> {
+fn png(picture: &RgbImage, says: ColourChunks) -> Vec<u8> {
     png_of(ColorType::Rgb, picture.as_raw(), picture.dimensions().into(), says)
 }
 
-fn with_profile(icc: &[u8]) -> Says {
-    Says { icc: Some(icc.to_vec()), ..Says::default() }
+fn with_profile(icc: &[u8]) -> ColourChunks {
+    ColourChunks { icc: Some(icc.to_vec()), ..ColourChunks::default() }
 }
 
 fn p3_chromaticities() -> SourceChromaticities {
@@ -163,7 +163,7 @@ fn pictures_in_display_p3_and_adobe_rgb_come_out_in_srgb() {
             let expected = space.to_srgb(written);
             assert_near(&jpeg(&flat(here), Some(&icc)), expected, 1, &format!("{name}, JPEG"));
         }
-        let red = decode(&png(&flat(space.of([255, 0, 0]).0), Says::default())).unwrap().get_pixel(0, 0).0;
+        let red = decode(&png(&flat(space.of([255, 0, 0]).0), ColourChunks::default())).unwrap().get_pixel(0, 0).0;
         assert!(red[0] < 240, "{name} is not sRGB: {red:?}");
     }
 }
@@ -184,15 +184,18 @@ fn without_a_profile_and_with_one_of_srgb_the_bytes_stay() {
     let points = SourceChromaticities::new((0.3127, 0.329), (0.64, 0.33), (0.3, 0.6), (0.15, 0.06));
     let p3 = Some(p3_chromaticities());
     for (what, says) in [
-        ("nothing", Says::default()),
+        ("nothing", ColourChunks::default()),
         ("sRGB's profile", with_profile(&srgb)),
-        ("sRGB's gamma", Says { gamma: Some(45_455), ..Says::default() }),
-        ("sRGB's gamma and primaries", Says { gamma: Some(45_455), chromaticities: Some(points), ..Says::default() }),
-        ("primaries without a gamma", Says { chromaticities: p3, ..Says::default() }),
-        ("sRGB's code points", Says { code: Some([1, 13]), gamma: Some(100_000), ..Says::default() }),
-        ("code points of high dynamic range", Says { code: Some([9, 16]), ..Says::default() }),
-        ("code points that mean nothing", Says { code: Some([2, 200]), ..Says::default() }),
-        ("sRGB, and what it outdoes", Says { srgb: true, gamma: Some(100_000), ..Says::default() }),
+        ("sRGB's gamma", ColourChunks { gamma: Some(45_455), ..ColourChunks::default() }),
+        (
+            "sRGB's gamma and primaries",
+            ColourChunks { gamma: Some(45_455), chromaticities: Some(points), ..ColourChunks::default() },
+        ),
+        ("primaries without a gamma", ColourChunks { chromaticities: p3, ..ColourChunks::default() }),
+        ("sRGB's code points", ColourChunks { code: Some([1, 13]), gamma: Some(100_000), ..ColourChunks::default() }),
+        ("code points of high dynamic range", ColourChunks { code: Some([9, 16]), ..ColourChunks::default() }),
+        ("code points that mean nothing", ColourChunks { code: Some([2, 200]), ..ColourChunks::default() }),
+        ("sRGB, and what it outdoes", ColourChunks { srgb: true, gamma: Some(100_000), ..ColourChunks::default() }),
     ] {
         assert_eq!(decode(&png(&picture, says)).unwrap(), picture, "{what}");
     }
@@ -204,37 +207,38 @@ fn gamma_and_primaries_of_a_png_count_where_it_has_no_profile() {
     let level = |value: f64| (255.0 * srgb_curve(value)).round() as u8;
     for (gamma, exponent) in [(100_000, 1.0), (55_556, 1.8)] {
         let expected = [200, 90, 30].map(|byte: u8| level((f64::from(byte) / 255.0).powf(exponent)));
-        let file = png(&flat([200, 90, 30]), Says { gamma: Some(gamma), ..Says::default() });
+        let file = png(&flat([200, 90, 30]), ColourChunks { gamma: Some(gamma), ..ColourChunks::default() });
         assert_near(&file, expected, 2, &format!("gamma {gamma}"));
     }
     for colour in COLOURS {
         let (here, expected) = DISPLAY_P3.of(colour);
-        let says = Says { gamma: Some(45_455), chromaticities: Some(p3_chromaticities()), ..Says::default() };
+        let says =
+            ColourChunks { gamma: Some(45_455), chromaticities: Some(p3_chromaticities()), ..ColourChunks::default() };
         assert_near(&png(&flat(here), says), expected, 1, "primaries of Display P3");
-        let says = Says { code: Some([12, 13]), srgb: true, ..Says::default() };
+        let says = ColourChunks { code: Some([12, 13]), srgb: true, ..ColourChunks::default() };
         assert_near(&png(&flat(here), says), expected, 1, "code points of Display P3");
     }
     let grey = |says| decode(&png_of(ColorType::Grayscale, &[90; 256], [16, 16], says)).unwrap().get_pixel(3, 3).0;
     let linear = ColorProfile::new_gray_with_gamma(1.0).encode().unwrap();
     let expected = level(90.0 / 255.0);
-    for says in [with_profile(&linear), Says { gamma: Some(100_000), ..Says::default() }] {
+    for says in [with_profile(&linear), ColourChunks { gamma: Some(100_000), ..ColourChunks::default() }] {
         let found = grey(says);
         assert!(found[0].abs_diff(expected) <= 2 && found == [found[0]; 3], "{found:?}, not {expected}");
     }
     let of_colours = with_profile(&ColorProfile::new_display_p3().encode().unwrap());
     assert_eq!(grey(of_colours), [90; 3], "a profile of another kind of picture is passed over");
     for says in [
-        Says { gamma: Some(1), ..Says::default() },
-        Says { gamma: Some(u32::MAX), ..Says::default() },
-        Says {
+        ColourChunks { gamma: Some(1), ..ColourChunks::default() },
+        ColourChunks { gamma: Some(u32::MAX), ..ColourChunks::default() },
+        ColourChunks {
             gamma: Some(45_455),
             chromaticities: Some(SourceChromaticities::new((0.3, 0.3), (0.3, 0.3), (0.3, 0.3), (0.3, 0.3))),
-            ..Says::default()
+            ..ColourChunks::default()
         },
-        Says {
+        ColourChunks {
             gamma: Some(45_455),
             chromaticities: Some(SourceChromaticities::new((0.3, 0.0), (9.0, 0.3), (0.3, 0.6), (0.15, 0.06))),
-            ..Says::default()
+            ..ColourChunks::default()
         },
     ] {
         assert_eq!(decode(&png(&mixed(), says)).unwrap(), mixed(), "numbers that make no sense are passed over");

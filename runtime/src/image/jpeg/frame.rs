@@ -26,13 +26,13 @@ pub(super) struct Component {
     pub(super) sampling: [usize; 2],
     /// Number of its quantisation table.
     pub(super) quantisation: usize,
-    /// Blocks across and down, filled up to whole units of interleaved scans.
+    /// Blocks across and down, padded to whole units of interleaved scans.
     pub(super) blocks: [usize; 2],
-    /// Blocks that its samples need, which a scan of it alone has.
-    pub(super) own_blocks: [usize; 2],
+    /// Blocks that its samples need, as in a scan of this component alone.
+    pub(super) unpadded_blocks: [usize; 2],
 }
 
-/// How the numbers of a pixel are meant.
+/// The colour model of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Colours {
     Grey,
@@ -44,7 +44,7 @@ pub(super) enum Colours {
     Ycck,
 }
 
-/// What stands before the first scan.
+/// The header of a picture: everything before the first scan.
 #[derive(Clone, Debug)]
 pub(super) struct JpegFrame {
     pub(super) size: [usize; 2],
@@ -55,10 +55,10 @@ pub(super) struct JpegFrame {
     /// Units of interleaved scans, across and down.
     pub(super) units: [usize; 2],
     pub(super) colours: Colours,
-    /// How the picture is to be turned, as its EXIF data say.
+    /// How the picture is to be turned upright, as its EXIF data say.
     pub(super) orientation: Orientation,
     /// Whether the first scan holds all components.
-    pub(super) together: bool,
+    pub(super) interleaved: bool,
 }
 
 /// The segments of a file, one by one.
@@ -135,7 +135,8 @@ impl JpegFrame {
                 (EOI, _) => return Err("it holds no picture"),
                 (SOS, content) => {
                     let mut frame = frame.ok_or(HEADER)?;
-                    frame.together = content.first().is_some_and(|count| usize::from(*count) == frame.components.len());
+                    frame.interleaved =
+                        content.first().is_some_and(|count| usize::from(*count) == frame.components.len());
                     frame.orientation = orientation.unwrap_or(Orientation::NoTransforms);
                     frame.colours = frame.colours_of(adobe);
                     return Ok(frame);
@@ -161,16 +162,16 @@ impl JpegFrame {
                 return Err(HEADER);
             }
             let quantisation = usize::from(parts[2]);
-            read.push(Component { id: parts[0], sampling, quantisation, blocks: [0; 2], own_blocks: [0; 2] });
+            read.push(Component { id: parts[0], sampling, quantisation, blocks: [0; 2], unpadded_blocks: [0; 2] });
         }
         let sampling = [0, 1].map(|axis| read.iter().map(|own| own.sampling[axis]).max().unwrap_or(1));
         let units = [0, 1].map(|axis| size[axis].div_ceil(8 * sampling[axis]));
         for own in &mut read {
             own.blocks = [0, 1].map(|axis| units[axis] * own.sampling[axis]);
-            own.own_blocks = [0, 1].map(|axis| (size[axis] * own.sampling[axis]).div_ceil(8 * sampling[axis]));
+            own.unpadded_blocks = [0, 1].map(|axis| (size[axis] * own.sampling[axis]).div_ceil(8 * sampling[axis]));
         }
         let (colours, orientation) = (Colours::Grey, Orientation::NoTransforms);
-        Ok(Self { size, progressive, components: read, sampling, units, colours, orientation, together: true })
+        Ok(Self { size, progressive, components: read, sampling, units, colours, orientation, interleaved: true })
     }
 
     fn colours_of(&self, adobe: Option<u8>) -> Colours {

@@ -10,7 +10,7 @@
 use super::frame::{Colours, Component, JpegFrame};
 use super::scan::ZIGZAG;
 
-/// The planes of a picture as they are made.
+/// A reduced picture while its scans are read: a plane for each component.
 pub(super) struct Reduced {
     planes: Vec<Plane>,
     progressive: bool,
@@ -33,7 +33,7 @@ struct Plane {
     samples: Vec<u8>,
 }
 
-/// How many samples a block of each component gives where the picture is reduced by `by` = 2, 4 or 8.
+/// Samples that a block of each component gives where the picture is reduced by `by` = 2, 4 or 8.
 fn sides(frame: &JpegFrame, by: usize) -> impl Iterator<Item = [usize; 2]> {
     frame.components.iter().map(move |own| {
         [0, 1].map(|axis| {
@@ -44,17 +44,17 @@ fn sides(frame: &JpegFrame, by: usize) -> impl Iterator<Item = [usize; 2]> {
     })
 }
 
-/// How many coefficients for each sample of the reduced picture are used, across and down.
+/// Coefficients that may be used for each sample of the reduced picture, across and down.
 pub(super) const DETAIL: [usize; 4] = [8, 4, 2, 1];
 
-fn used(side: [usize; 2], detail: usize) -> [usize; 2] {
+fn used_coefficients(side: [usize; 2], detail: usize) -> [usize; 2] {
     side.map(|side| (side * detail).min(8))
 }
 
 /// Bytes that the planes take while the scans are read.
 pub(super) fn bytes(frame: &JpegFrame, by: usize, detail: usize) -> usize {
     let each = |side: [usize; 2]| {
-        let kept: usize = if frame.progressive { used(side, detail).iter().product() } else { 0 };
+        let kept: usize = if frame.progressive { used_coefficients(side, detail).iter().product() } else { 0 };
         side[0] * side[1] + kept * size_of::<i16>()
     };
     let planes = frame.components.iter().zip(sides(frame, by));
@@ -108,7 +108,7 @@ impl Reduced {
     /// Planes for a picture reduced by 2, 4 or 8, from one of [`DETAIL`]'s numbers of coefficients.
     pub(super) fn new(frame: &JpegFrame, by: usize, detail: usize) -> Self {
         let plane = |(own, side): (&Component, [usize; 2])| {
-            let (blocks, used) = (own.blocks[0] * own.blocks[1], used(side, detail));
+            let (blocks, used) = (own.blocks[0] * own.blocks[1], used_coefficients(side, detail));
             let slot = |natural: u8| {
                 let [x, y] = [usize::from(natural) % 8, usize::from(natural) / 8];
                 (x < used[0] && y < used[1]).then_some((y * used[0] + x) as u8)
@@ -157,7 +157,7 @@ impl Reduced {
         }
     }
 
-    /// Makes the samples of a progressive picture, all of whose scans are read.
+    /// Computes the samples of a progressive picture once all scans are read.
     pub(super) fn finish(&mut self, tables: &[[u16; 64]]) {
         debug_assert!(self.progressive, "other pictures are written block by block");
         for (plane, table) in self.planes.iter_mut().zip(tables) {
@@ -208,14 +208,14 @@ impl Reduced {
     }
 }
 
-/// Two shares of 255 multiplied.
+/// The product of two fractions of 255.
 fn product(a: u8, b: u8) -> u8 {
     ((u32::from(a) * u32::from(b) + 127) / 255) as u8
 }
 
-/// JFIF's colours.
+/// Red, green and blue of a colour in YCbCr, as JFIF defines it.
 fn from_ycbcr([y, cb, cr]: [u8; 3]) -> [u8; 3] {
-    // In shares of 65536.
+    // In units of 1/65536.
     let (y, cb, cr) = (i32::from(y) << 16, i32::from(cb) - 128, i32::from(cr) - 128);
     [y + 91_881 * cr, y - 22_554 * cb - 46_802 * cr, y + 116_130 * cb]
         .map(|value| ((value + 32_768) >> 16).clamp(0, 255) as u8)

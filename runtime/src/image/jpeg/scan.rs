@@ -1,9 +1,9 @@
 //! Walks through all scans of a JPEG picture, code by code, and notices what is missing or makes no sense (ITU-T T.81,
 //! annexes F and G).
 //!
-//! Decoders of pictures fill with grey what is missing. Here the units of every scan are counted, its codes must exist,
-//! restarts come in their order, and at the end nothing may be left over. Of a progressive picture one bit for each
-//! coefficient is kept, as much as its later scans are read with.
+//! Decoders fill what is missing with grey. The walk counts the units of every scan: its codes must exist, restarts must
+//! come in their order, and nothing may be left over at the end. For a progressive picture it keeps one bit for each
+//! coefficient, which is what reading later scans takes.
 
 use super::bits::{Bits, Damage, HuffmanTable, NO_CODE};
 use super::frame::{CUT_OFF, DHT, DQT, DRI, EOI, JpegFrame, SOS, Segments};
@@ -11,10 +11,10 @@ use super::reduced::Reduced;
 
 /// Most scans of a picture; encoders write about ten.
 const MAX_SCANS: usize = 256;
-/// Bytes that may be left over behind a scan: some webcams fill up to a whole number of words.
+/// Bytes that may be left over behind a scan: some webcams pad it to a whole number of words.
 const MAX_FILLING: usize = 16;
 
-/// Where the coefficients stand in a block, row by row, in the order in which they are written.
+/// The index within a block, row by row, of each coefficient in the order in which they are written.
 pub(super) const ZIGZAG: [u8; 64] = [
     0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5, 12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6, 7, 14, 21,
     28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54,
@@ -24,16 +24,16 @@ pub(super) const ZIGZAG: [u8; 64] = [
 /// Goes through all scans; with `reduced`, its planes get the picture.
 pub(super) fn walk(jpeg: &[u8], frame: &JpegFrame, reduced: Option<&mut Reduced>) -> Result<(), Damage> {
     let components = frame.components.len();
-    let seen = if frame.progressive {
+    let nonzero = if frame.progressive {
         frame.components.iter().map(|own| std::vec![0; own.blocks[0] * own.blocks[1]]).collect()
     } else {
         Vec::new()
     };
-    let mut walk = Walk {
+    let mut walk = ScanWalk {
         frame,
         reduced,
-        seen,
-        sent: std::vec![0; components],
+        nonzero,
+        complete: std::vec![0; components],
         quantisation: [[0; 64]; 4],
         latched: std::vec![None; components],
         tables: [const { None }; 8],
@@ -54,12 +54,11 @@ pub(super) fn walk(jpeg: &[u8], frame: &JpegFrame, reduced: Option<&mut Reduced>
                 segments.at = walk.scan(content, jpeg, segments.at)?;
             }
             (EOI, _) => break,
-            // A restart behind the last unit, which some encoders write.
-            (0xd0..=0xd7, _) if scans > 0 => {}
+            // Among others a restart behind the last unit, which some encoders write.
             _ => {}
         }
     }
-    if walk.sent.iter().any(|sent| *sent != u64::MAX) {
+    if walk.complete.iter().any(|complete| *complete != u64::MAX) {
         return Err("scans of it are missing, as in a file that was cut off");
     }
     if let Some(reduced) = walk.reduced
@@ -70,13 +69,14 @@ pub(super) fn walk(jpeg: &[u8], frame: &JpegFrame, reduced: Option<&mut Reduced>
     Ok(())
 }
 
-struct Walk<'a, 'b> {
+/// The state of the walk between two segments.
+struct ScanWalk<'a, 'b> {
     frame: &'a JpegFrame,
     reduced: Option<&'b mut Reduced>,
-    /// For each block of a progressive picture the coefficients that are not zero so far.
-    seen: Vec<Vec<u64>>,
-    /// For each component the coefficients that have come in full.
-    sent: Vec<u64>,
+    /// For each block of a progressive picture the coefficients that are not zero so far, as bits.
+    nonzero: Vec<Vec<u64>>,
+    /// For each component the coefficients that have come with all their bits, as bits.
+    complete: Vec<u64>,
     quantisation: [[u16; 64]; 4],
     /// For each component its quantisation table, as it was when its first scan began.
     latched: Vec<Option<[u16; 64]>>,
@@ -86,9 +86,9 @@ struct Walk<'a, 'b> {
     interval: usize,
 }
 
-/// What a scan holds of each block.
+/// The coefficients of each block that a scan holds.
 #[derive(Clone, Copy)]
-struct Band {
+struct SpectralBand {
     first: usize,
     last: usize,
     /// Whether earlier scans sent the higher bits.
@@ -97,15 +97,17 @@ struct Band {
     shift: u32,
 }
 
-/// One component of a scan.
-struct Part {
-    component: usize,
+/// A component of a scan.
+struct ScanComponent {
+    /// Index in the frame.
+    index: usize,
+    /// Indices of its tables for DC and AC.
     tables: [usize; 2],
-    /// Of the last block.
+    /// The DC coefficient of the last block.
     dc: i32,
 }
 
-impl Walk<'_, '_> {
+impl ScanWalk<'_, '_> {
     fn read_quantisation(&mut self, mut content: &[u8]) -> Result<(), Damage> {
         const WRONG: Damage = "a quantisation table of it makes no sense";
         while let [info, rest @ ..] = content {
@@ -139,34 +141,35 @@ impl Walk<'_, '_> {
 
     /// Reads a scan whose data begin at `at`; returns where the next segment begins.
     fn scan(&mut self, content: &[u8], jpeg: &[u8], at: usize) -> Result<usize, Damage> {
-        let (mut parts, band) = self.begin(content)?;
-        let alone = parts.len() == 1;
+        let (mut components, band) = self.read_scan_header(content)?;
+        let alone = components.len() == 1;
         let frame = self.frame;
-        let [across, down] = if alone { frame.components[parts[0].component].own_blocks } else { frame.units };
+        let [across, down] = if alone { frame.components[components[0].index].unpadded_blocks } else { frame.units };
         let mut bits = Bits::new(jpeg, at);
-        let (mut run, mut restarts) = (0u32, 0u8);
+        // Blocks ahead whose band holds nothing more.
+        let (mut eob_run, mut restarts) = (0u32, 0u8);
         for unit in 0..across * down {
             if self.interval > 0 && unit > 0 && unit % self.interval == 0 {
-                if run > 0 {
+                if eob_run > 0 {
                     return Err(NO_CODE);
                 }
                 bits = restart(&mut bits, jpeg, &mut restarts)?;
-                parts.iter_mut().for_each(|part| part.dc = 0);
+                components.iter_mut().for_each(|component| component.dc = 0);
             }
             let (x, y) = (unit % across, unit / across);
-            for part in &mut parts {
-                let [wide, high] = if alone { [1, 1] } else { frame.components[part.component].sampling };
+            for component in &mut components {
+                let [wide, high] = if alone { [1, 1] } else { frame.components[component.index].sampling };
                 for inner in 0..wide * high {
                     let position = [x * wide + inner % wide, y * high + inner / wide];
                     if frame.progressive {
-                        self.progressive_block(&mut bits, part, band, position, &mut run)?;
+                        self.progressive_block(&mut bits, component, band, position, &mut eob_run)?;
                     } else {
-                        self.sequential_block(&mut bits, part, position)?;
+                        self.sequential_block(&mut bits, component, position)?;
                     }
                 }
             }
         }
-        if run > 0 {
+        if eob_run > 0 {
             return Err(NO_CODE);
         }
         let (end, unused) = bits.end();
@@ -176,23 +179,23 @@ impl Walk<'_, '_> {
         Ok(end)
     }
 
-    fn begin(&mut self, content: &[u8]) -> Result<(Vec<Part>, Band), Damage> {
+    fn read_scan_header(&mut self, content: &[u8]) -> Result<(Vec<ScanComponent>, SpectralBand), Damage> {
         const WRONG: Damage = "the header of a scan makes no sense";
         let [count, rest @ ..] = content else { return Err(WRONG) };
         let count = usize::from(*count);
         if !(1..=4).contains(&count) || rest.len() != 2 * count + 3 {
             return Err(WRONG);
         }
-        let mut parts: Vec<Part> = Vec::new();
+        let mut components: Vec<ScanComponent> = Vec::new();
         for own in rest[..2 * count].chunks_exact(2) {
             let component = self.frame.components.iter().position(|component| component.id == own[0]).ok_or(WRONG)?;
             let tables = [usize::from(own[1] >> 4), usize::from(own[1] & 15)];
-            if tables.iter().any(|table| *table > 3) || parts.iter().any(|part| part.component == component) {
+            if tables.iter().any(|table| *table > 3) || components.iter().any(|other| other.index == component) {
                 return Err(WRONG);
             }
             let table = self.quantisation[self.frame.components[component].quantisation];
             self.latched[component].get_or_insert(table);
-            parts.push(Part { component, tables: [tables[0], 4 + tables[1]], dc: 0 });
+            components.push(ScanComponent { index: component, tables: [tables[0], 4 + tables[1]], dc: 0 });
         }
         let (first, last) = (usize::from(rest[2 * count]), usize::from(rest[2 * count + 1]));
         let (high, low) = (u32::from(rest[2 * count + 2] >> 4), u32::from(rest[2 * count + 2] & 15));
@@ -202,40 +205,45 @@ impl Walk<'_, '_> {
             if !(together || alone) || low > 13 || (high != 0 && high != low + 1) {
                 return Err(WRONG);
             }
-            Band { first, last, refines: high > 0, shift: low }
+            SpectralBand { first, last, refines: high > 0, shift: low }
         } else {
-            Band { first: 0, last: 63, refines: false, shift: 0 }
+            SpectralBand { first: 0, last: 63, refines: false, shift: 0 }
         };
         if band.shift == 0 {
-            for part in &parts {
-                self.sent[part.component] |= u64::MAX >> (63 - band.last) & u64::MAX << band.first;
+            for component in &components {
+                self.complete[component.index] |= u64::MAX >> (63 - band.last) & u64::MAX << band.first;
             }
         }
-        Ok((parts, band))
+        Ok((components, band))
     }
 
     /// A difference of DC coefficients (T.81, F.2.2.1); returns the coefficient.
-    fn dc(&self, bits: &mut Bits<'_>, part: &mut Part, shift: u32) -> Result<i32, Damage> {
-        let table = self.tables[part.tables[0]].as_ref().ok_or(NO_TABLE)?;
+    fn dc(&self, bits: &mut Bits<'_>, component: &mut ScanComponent, shift: u32) -> Result<i32, Damage> {
+        let table = self.tables[component.tables[0]].as_ref().ok_or(NO_TABLE)?;
         let size = bits.code(table)?;
         if size > 11 {
             return Err(NO_CODE);
         }
-        part.dc += bits.signed(size.into())?;
-        let step = self.latched[part.component].as_ref().map_or(1, |table| i64::from(table[0].max(1)));
+        component.dc += bits.signed(size.into())?;
+        let step = self.latched[component.index].as_ref().map_or(1, |table| i64::from(table[0].max(1)));
         // A block's mean stays within the range of samples, with room for encoders that overshoot at edges (1024
         // without); after a wrong difference it runs away.
         const LARGEST: i64 = 1536;
-        if (i64::from(part.dc << shift) * step).abs() > LARGEST + 2 * step {
+        if (i64::from(component.dc << shift) * step).abs() > LARGEST + 2 * step {
             return Err(NO_CODE);
         }
-        Ok(part.dc)
+        Ok(component.dc)
     }
 
-    fn sequential_block(&mut self, bits: &mut Bits<'_>, part: &mut Part, position: [usize; 2]) -> Result<(), Damage> {
+    fn sequential_block(
+        &mut self,
+        bits: &mut Bits<'_>,
+        component: &mut ScanComponent,
+        position: [usize; 2],
+    ) -> Result<(), Damage> {
         let mut block = [0i16; 64];
-        block[0] = self.dc(bits, part, 0)? as i16;
-        let table = self.tables[part.tables[1]].as_ref().ok_or(NO_TABLE)?;
+        block[0] = self.dc(bits, component, 0)? as i16;
+        let table = self.tables[component.tables[1]].as_ref().ok_or(NO_TABLE)?;
         let mut index = 1;
         while index < 64 {
             let code = bits.code(table)?;
@@ -255,39 +263,52 @@ impl Walk<'_, '_> {
             return Err(NO_CODE);
         }
         if let Some(reduced) = &mut self.reduced {
-            reduced.put(part.component, position, &block, self.latched[part.component].as_ref().unwrap_or(&[1; 64]));
+            reduced.put(component.index, position, &block, self.latched[component.index].as_ref().unwrap_or(&[1; 64]));
         }
         Ok(())
     }
 
+    /// Reads what a scan holds of a block of a progressive picture.
     fn progressive_block(
         &mut self,
         bits: &mut Bits<'_>,
-        part: &mut Part,
-        band: Band,
+        component: &mut ScanComponent,
+        band: SpectralBand,
         [x, y]: [usize; 2],
-        run: &mut u32,
+        eob_run: &mut u32,
     ) -> Result<(), Damage> {
-        let component = part.component;
-        let block = y * self.frame.components[component].blocks[0] + x;
-        if band.first == 0 {
-            let change = if band.refines {
-                (bits.take(1)? << band.shift) as i32
-            } else {
-                self.dc(bits, part, band.shift)? << band.shift
-            };
-            if let Some(reduced) = &mut self.reduced {
-                reduced.add(component, block, 0, change);
-            }
+        let block = y * self.frame.components[component.index].blocks[0] + x;
+        if band.first > 0 {
+            return self.progressive_ac(bits, component, band, block, eob_run);
+        }
+        let change = if band.refines {
+            (bits.take(1)? << band.shift) as i32
+        } else {
+            self.dc(bits, component, band.shift)? << band.shift
+        };
+        if let Some(reduced) = &mut self.reduced {
+            reduced.add(component.index, block, 0, change);
+        }
+        Ok(())
+    }
+
+    /// Reads the AC coefficients that a scan holds of a block (T.81, G.1.2.2 and G.1.2.3).
+    fn progressive_ac(
+        &mut self,
+        bits: &mut Bits<'_>,
+        component: &ScanComponent,
+        band: SpectralBand,
+        block: usize,
+        eob_run: &mut u32,
+    ) -> Result<(), Damage> {
+        if !band.refines && *eob_run > 0 {
+            *eob_run -= 1;
             return Ok(());
         }
-        if !band.refines && *run > 0 {
-            *run -= 1;
-            return Ok(());
-        }
+        let own = component.index;
         let mut index = band.first;
-        while *run == 0 && index <= band.last {
-            let table = self.tables[part.tables[1]].as_ref().ok_or(NO_TABLE)?;
+        while *eob_run == 0 && index <= band.last {
+            let table = self.tables[component.tables[1]].as_ref().ok_or(NO_TABLE)?;
             let code = bits.code(table)?;
             let (mut zeros, size) = (usize::from(code >> 4), u32::from(code & 15));
             let mut value = 0;
@@ -295,17 +316,17 @@ impl Walk<'_, '_> {
                 (15, 0) => {}
                 (_, 0) => {
                     // So many blocks end here, this one among them.
-                    *run = (1 << zeros) + bits.take(zeros as u32)?;
+                    *eob_run = (1 << zeros) + bits.take(zeros as u32)?;
                     break;
                 }
                 (_, 1) if band.refines => value = if bits.take(1)? == 1 { 1 } else { -1 },
                 (_, 1..=10) if !band.refines => value = bits.signed(size)?,
                 _ => return Err(NO_CODE),
             }
-            // Over as many coefficients that are zero still; the others get their next bit.
+            // Passes over as many coefficients that are still zero; the others get their next bit.
             while index <= band.last {
-                if band.refines && self.seen[component][block] >> index & 1 == 1 {
-                    self.refine(bits, component, block, index, band.shift)?;
+                if band.refines && self.is_nonzero(own, block, index) {
+                    self.refine(bits, own, block, index, band.shift)?;
                 } else if zeros == 0 {
                     break;
                 } else {
@@ -317,26 +338,31 @@ impl Walk<'_, '_> {
                 if index > band.last {
                     return Err(NO_CODE);
                 }
-                self.seen[component][block] |= 1 << index;
+                self.nonzero[own][block] |= 1 << index;
                 if let Some(reduced) = &mut self.reduced {
-                    reduced.add(component, block, index, value << band.shift);
+                    reduced.add(own, block, index, value << band.shift);
                 }
             } else if index > band.last && zeros > 0 {
                 return Err(NO_CODE);
             }
             index += 1;
         }
-        if *run > 0 {
-            *run -= 1;
+        if *eob_run > 0 {
+            *eob_run -= 1;
             if band.refines {
                 for index in index..=band.last {
-                    if self.seen[component][block] >> index & 1 == 1 {
-                        self.refine(bits, component, block, index, band.shift)?;
+                    if self.is_nonzero(own, block, index) {
+                        self.refine(bits, own, block, index, band.shift)?;
                     }
                 }
             }
         }
         Ok(())
+    }
+
+    /// Whether an earlier code has set a coefficient of a block.
+    fn is_nonzero(&self, component: usize, block: usize, index: usize) -> bool {
+        self.nonzero[component][block] >> index & 1 == 1
     }
 
     /// Reads the next bit of a coefficient that is not zero.

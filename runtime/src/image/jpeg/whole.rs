@@ -60,7 +60,7 @@ pub(super) fn bytes(frame: &JpegFrame, file: usize) -> usize {
     let grey = frame.colours == Colours::Grey;
     let decoded = if grey { pixels } else { 3 * pixels };
     // The decoder gets a copy of the file, and keeps all coefficients until the last scan.
-    let coefficients = if frame.progressive || !frame.together { 64 * size_of::<i16>() * frame.blocks() } else { 0 };
+    let coefficients = if frame.progressive || !frame.interleaved { 64 * size_of::<i16>() * frame.blocks() } else { 0 };
     let turned = if swaps_sides(frame.orientation) { decoded } else { 0 };
     let converted = if grey { 3 * pixels } else { 0 };
     let walk = if frame.progressive { size_of::<u64>() * frame.blocks() } else { 0 };
